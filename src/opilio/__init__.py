@@ -1,0 +1,3 @@
+"""Opilio: a focused web crawler and topical search engine."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""The nouns of the crawl: records, protocols, events, errors, clocks. Imports nothing of ours."""

@@ -1,0 +1,69 @@
+"""What happened, as typed facts. Learning, logs, metrics, pages and progress listen; the pipeline does not know them.
+
+Every event is documented in docs/events.md (a test asks for it).
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from opilio.model.records import Outcome
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Something that happened at a time."""
+
+    at: float
+
+
+class CrawlStarted(Event, frozen=True):
+    strategy: str
+    resumed: bool
+
+
+class CrawlStopped(Event, frozen=True):
+    reason: str
+    pages: int
+    relevant: int
+
+
+class BatchCommitted(Event, frozen=True):
+    """The visits in it have happened: they are on disk."""
+
+    outcomes: tuple[Outcome, ...]
+    queued: int
+
+
+class RobotsRead(Event, frozen=True):
+    host: str
+    status: int
+    delay_s: float
+    allowed: bool  # False: the whole host is off limits for now
+
+
+class HostBackedOff(Event, frozen=True):
+    host: str
+    until: float
+    reason: str
+
+
+class TrapFound(Event, frozen=True):
+    host: str
+    pattern: str
+    reason: str
+
+
+class TopicChanged(Event, frozen=True):
+    version: int
+    added: tuple[str, ...]
+    size: int
+
+
+class VisitFailed(Event, frozen=True):
+    """The engine's per-URL guard caught an error of ours: a bug, recorded, and the crawl goes on."""
+
+    url: str
+    error: str
+
+
+Listener = Callable[[Event], None]

@@ -1,0 +1,157 @@
+"""The seams. What thinks is synchronous and pure; what touches the world is asynchronous.
+
+Each protocol has a conformance suite in tests/checks/ that every implementation passes.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+import msgspec
+
+from opilio.model.records import (
+    Analysis,
+    Fetched,
+    HostLease,
+    Landing,
+    Lead,
+    Outcome,
+    Page,
+    Ranked,
+    Reading,
+    Seed,
+    State,
+    Verdict,
+)
+
+
+class SeedSource(Protocol):
+    """Finds places to begin."""
+
+    async def find(self, query: str, limit: int) -> Sequence[Seed]: ...
+
+
+class Fetcher(Protocol):
+    """One request, one answer or typed failure; never raises for what the web does."""
+
+    async def fetch(self, url: str, validators: Mapping[str, str] | None = None) -> Fetched: ...
+
+    async def close(self) -> None: ...
+
+
+class Parser(Protocol):
+    """Bytes to a page. Raises ParseError, and nothing else, when there is no page in them."""
+
+    def parse(self, fetched: Fetched) -> Page: ...
+
+
+class Judge(Protocol):
+    """Is this page on topic?"""
+
+    def judge(self, reading: Reading) -> Verdict: ...
+
+
+class Ranker(Protocol):
+    """How promising is each link of this page? `lead` tells how the page itself was reached."""
+
+    def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[Ranked]: ...
+
+
+class Learns(Protocol):
+    """A judge or ranker that changes during the crawl (optional beside Judge and Ranker).
+
+    `learn` runs in the one writing process, between visits. `snapshot` freezes what was learnt; worker
+    processes `restore` it, and so does a resumed crawl. `version` grows with every change.
+    """
+
+    @property
+    def version(self) -> int: ...
+
+    def learn(self, outcomes: Sequence[Outcome]) -> None: ...
+
+    def snapshot(self) -> bytes: ...
+
+    def restore(self, state: bytes) -> None: ...
+
+
+class Added(msgspec.Struct, frozen=True):
+    """What became of links offered to the frontier."""
+
+    new: int = 0
+    raised: int = 0  # known, and now better placed
+    known: int = 0  # known, unchanged
+    dropped: int = 0  # refused: bounded size, per-host cap, trap
+
+
+class FrontierStats(msgspec.Struct, frozen=True, kw_only=True):
+    queued: int = 0
+    leased: int = 0
+    done: int = 0
+    failed: int = 0
+    dropped: int = 0
+    hosts: int = 0
+    front_hit_rate: float = 0.0  # share of URL-seen tests answered from memory (S4-21)
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything the frontier knows of one URL."""
+
+    lead: Lead
+    state: State
+    priority: float
+    reason: str = ""
+    parents: tuple[int, ...] = ()  # up to five pages it was found on, first finder first
+    found: int = 1  # how often a link to it was seen
+    seq: int = 0  # order of discovery
+
+
+class Frontier(Protocol):
+    """Decides what is next. Hosts are leased, not URLs; nothing ever scans.
+
+    Invariants: a URL is in exactly one state; a host is leased to at most one holder; a lease is never
+    given before the host's `wake_at`; a URL that is leased, done, failed or dropped is not queued again by `add`.
+    """
+
+    def add(self, leads: Sequence[Lead], now: float) -> Added: ...
+
+    def lease(self, now: float, max_hosts: int, per_host: int, ttl_s: float) -> list[HostLease]: ...
+
+    def renew(self, leases: Sequence[HostLease], now: float, ttl_s: float) -> set[str]: ...
+
+    def complete(self, lease: HostLease, landings: Sequence[Landing], wake_at: float) -> bool: ...
+
+    def set_delay(self, host: str, delay_s: float) -> None: ...
+
+    def drop_host(self, host: str, reason: str) -> int: ...
+
+    def rescore(self, scores: Iterable[tuple[str, int, float]]) -> int: ...
+
+    def best(self, limit: int) -> list[Entry]: ...
+
+    def wakes_at(self) -> float | None: ...
+
+    def entry(self, host: str, key: int) -> Entry | None: ...
+
+    def stats(self) -> FrontierStats: ...
+
+
+class ContentSeen(Protocol):
+    """Has this text been seen before? Exact by fingerprint, near by SimHash (where switched on)."""
+
+    def original_of(self, key: int, fingerprint: int, simhash: int) -> tuple[int, bool] | None: ...
+
+
+class Store(Protocol):
+    """Keeps what was found. `unit_of_work` makes everything written inside it one commit."""
+
+    def unit_of_work(self) -> AbstractContextManager[None]: ...
+
+    def keep(self, outcomes: Sequence[Outcome]) -> None: ...
+
+
+class Analyser(Protocol):
+    """Everything between an answer and an outcome that needs no I/O, inline or in worker processes."""
+
+    def analyse(self, lead: Lead, fetched: Fetched) -> Analysis: ...
+
+

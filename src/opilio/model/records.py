@@ -1,0 +1,236 @@
+"""The records that pass between the stages: frozen, slotted, typed, encoded by msgspec at disk and wire."""
+
+from enum import StrEnum
+
+import msgspec
+import xxhash
+
+# Control characters that structure `Page.flow`; the parser removes them from the page's own text.
+LINK_OPENS = "\x02"
+LINK_CLOSES = "\x03"
+BLOCK_BREAK = "\x04"
+
+
+def key_of(url: str) -> int:
+    """The stable 64-bit key of a canonical URL, signed so that SQLite stores it in eight bytes.
+
+    >>> key_of("http://example.org/") == key_of("http://example.org/")
+    True
+    """
+    return xxhash.xxh3_64_intdigest(url.encode("utf-8", "surrogatepass")) - (1 << 63)
+
+
+class State(StrEnum):
+    """Where a URL stands. State and score are separate: a score never carries state."""
+
+    QUEUED = "queued"
+    LEASED = "leased"
+    DONE = "done"
+    FAILED = "failed"
+    DROPPED = "dropped"
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """One named contribution to a score: what `why` and the pages show."""
+
+    name: str
+    value: float
+    weight: float = 1.0
+
+
+class Link(msgspec.Struct, frozen=True, kw_only=True):
+    """One link as it stands on a page. `index` is its number among the link marks of `Page.flow`."""
+
+    url: str  # canonical, without fragment
+    key: int
+    host: str  # host, with the port when it is not the scheme's own
+    anchor: str = ""
+    headings: tuple[str, str, str] = ("", "", "")  # immediate, section, main (S2: ISH, SH, MH)
+    tag_path: str = ""
+    rel: str = ""
+    index: int = 0
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """An expected failure of the web. `retry` says that asking again later may help."""
+
+    kind: str  # dns, connect, tls, timeout, too-large, headers, redirect-loop, private-address, robots, status, ...
+    detail: str = ""
+    retry: bool = False
+
+
+class Fetched(msgspec.Struct, frozen=True, kw_only=True):
+    """What came back for one request: an answer of the server or a typed failure.
+
+    A redirect is an answer, not something the fetcher follows: its target becomes a lead of its own, so
+    that politeness, robots.txt, the address check and the seen test hold for every hop by construction.
+    """
+
+    url: str
+    status: int = 0
+    location: str = ""  # where a 3xx answer points, absolute and canonical; the engine queues it as a lead
+    headers: tuple[tuple[str, str], ...] = ()  # as received
+    body: bytes = b""  # decoded from its content encoding
+    address: str = ""  # IP address that answered
+    started_at: float = 0.0
+    elapsed_s: float = 0.0
+    retry_after_s: float = 0.0
+    failure: Failure | None = None
+
+    def header(self, name: str) -> str:
+        """The last value of a header, or an empty string."""
+        wanted = name.lower()
+        return next((v for k, v in reversed(self.headers) if k.lower() == wanted), "")
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """A parsed page.
+
+    `flow` is all visible text in document order, with every link's anchor between LINK_OPENS and
+    LINK_CLOSES and BLOCK_BREAK between blocks (paragraph, list item, cell, heading). Words, anchors and
+    the text around links are then found in one pass over one string. `boilerplate` tells, block by block,
+    which blocks are navigation and the like; the main text is the rest.
+    """
+
+    url: str  # canonical address it was got from
+    title: str = ""
+    description: str = ""
+    keywords: str = ""
+    canonical: str = ""  # rel=canonical, made absolute and canonical; empty when absent
+    language: str = ""  # as declared; the judge may detect
+    headings: tuple[tuple[int, str], ...] = ()  # (rank 1..6, text)
+    flow: str = ""
+    boilerplate: tuple[bool, ...] = ()  # one per block of `flow`
+    links: tuple[Link, ...] = ()
+    content_type: str = ""
+    encoding: str = ""
+    noindex: bool = False
+    nofollow: bool = False
+    published: str = ""
+
+    @property
+    def text(self) -> str:
+        """All visible text, blocks on lines of their own."""
+        return _plain(self.flow.split(BLOCK_BREAK))
+
+    @property
+    def main_text(self) -> str:
+        """The text without navigation and other boiler-plate; all of it where nothing else is left."""
+        blocks = self.flow.split(BLOCK_BREAK)
+        kept = [b for b, boiler in zip(blocks, self.boilerplate, strict=False) if not boiler]
+        return _plain(kept) or _plain(blocks)
+
+
+def _plain(blocks: list[str]) -> str:
+    joined = "\n".join(b.strip() for b in blocks if b.strip())
+    return joined.replace(LINK_OPENS, "").replace(LINK_CLOSES, "")
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """A page with its words as stable integers (terms), computed once and shared by every scorer.
+
+    `terms` holds one term per word that is neither a stop word nor noise, in the order of `Page.flow`.
+    `anchors[i]` and `arounds[i]` are (start, end) slices of it for link i: the anchor's own words, and the
+    words between its break points (anchor included). `main` are the slices that are not boiler-plate.
+    """
+
+    page: Page
+    terms: list[int]
+    anchors: list[tuple[int, int]]
+    arounds: list[tuple[int, int]]
+    main: list[tuple[int, int]]
+    language: str = ""
+    fingerprint: int = 0  # 64-bit, of the normalised text (S4-15)
+    simhash: int = 0  # 64-bit near-duplicate signature
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """Is the page on topic?"""
+
+    score: float  # 0..1
+    relevant: bool
+    reasons: tuple[Reason, ...] = ()
+
+
+class Ranked(msgspec.Struct, frozen=True, kw_only=True):
+    """A link with how promising it is, and the parts of that score by name."""
+
+    link: Link
+    score: float
+    parts: tuple[Reason, ...] = ()
+    dropped: str = ""  # why the ranker would not follow it (below the threshold, nofollow, ...)
+
+
+class Lead(msgspec.Struct, frozen=True, kw_only=True):
+    """A URL worth asking for, as the frontier holds it."""
+
+    url: str
+    key: int
+    host: str
+    score: float = 0.0
+    depth: int = 0  # links from the nearest seed
+    tunnel: int = 0  # irrelevant pages in a row on the way here
+    parent: int = 0  # key of the page it was found on; 0 for a seed
+    hops: int = 0  # redirects followed to get here
+    retries: int = 0
+    features: bytes = b""  # what a learning ranker needs to score it again; opaque to the frontier
+
+
+class HostLease(msgspec.Struct, frozen=True, kw_only=True):
+    """The right to ask one host for some URLs, until it expires. `token` fences whoever wakes too late."""
+
+    host: str
+    token: int
+    expires_at: float
+    leads: tuple[Lead, ...]
+    delay_s: float
+
+
+class Landing(msgspec.Struct, frozen=True, kw_only=True):
+    """How one leased URL ended: done, failed, dropped, or back in the queue (a retry)."""
+
+    key: int
+    host: str
+    state: State
+    reason: str = ""  # for failed and dropped
+    retry_at: float = 0.0  # with state QUEUED: not before this time
+
+
+class Seed(msgspec.Struct, frozen=True, kw_only=True):
+    """A place to begin: priority 1 is the highest (S0-11)."""
+
+    url: str
+    priority: int = 1
+    sources: tuple[str, ...] = ()
+
+
+class Analysis(msgspec.Struct, frozen=True, kw_only=True):
+    """What thinking about one answer produced: everything but the body, ready to cross a process boundary."""
+
+    title: str = ""
+    description: str = ""
+    keywords: str = ""
+    canonical: str = ""
+    language: str = ""
+    content_type: str = ""
+    encoding: str = ""
+    genre: str = ""
+    words: int = 0
+    fingerprint: int = 0
+    simhash: int = 0
+    noindex: bool = False
+    verdict: Verdict | None = None
+    ranked: tuple[Ranked, ...] = ()
+    counts: tuple[tuple[str, int], ...] = ()  # stems of a relevant page with their counts: feeds table expansion
+    record: bytes = b""  # the gzip member to append to the WARC file
+    failure: Failure | None = None  # a typed failure of parsing, or a skipped content type
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What one visit produced: the unit of work."""
+
+    lead: Lead
+    fetched: Fetched  # without the body
+    analysis: Analysis | None = None
+    duplicate_of: int = 0  # key of the page whose text this one repeats
+    near_duplicate: bool = False
