@@ -71,6 +71,7 @@ class Fetched(msgspec.Struct, frozen=True, kw_only=True):
     location: str = ""  # where a 3xx answer points, absolute and canonical; the engine queues it as a lead
     headers: tuple[tuple[str, str], ...] = ()  # as received
     body: bytes = b""  # decoded from its content encoding
+    size_bytes: int = 0  # of the body, also when the body itself is no longer carried
     address: str = ""  # IP address that answered
     started_at: float = 0.0
     elapsed_s: float = 0.0
@@ -204,6 +205,23 @@ class Seed(msgspec.Struct, frozen=True, kw_only=True):
     sources: tuple[str, ...] = ()
 
 
+class LinkColumns(msgspec.Struct, frozen=True, kw_only=True):
+    """All ranked links of one page, column by column: cheap to send, to store and to search.
+
+    `scores` is float32, `parts` float32 of shape (links, len(names)), `keys` int64, as raw bytes.
+    """
+
+    urls: list[str]
+    hosts: list[str]
+    anchors: list[str]
+    keys: bytes
+    scores: bytes
+    names: list[str]
+    parts: bytes
+    dropped: dict[int, str]  # index -> why it is not followed
+    features: list[bytes] = []  # one per link when the ranker learns, else empty
+
+
 class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     """What thinking about one answer produced: everything but the body, ready to cross a process boundary."""
 
@@ -220,7 +238,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     simhash: int = 0
     noindex: bool = False
     verdict: Verdict | None = None
-    ranked: tuple[Ranked, ...] = ()
+    links: bytes = b""  # LinkColumns, encoded: stored as it is
     counts: tuple[tuple[str, int], ...] = ()  # stems of a relevant page with their counts: feeds table expansion
     record: bytes = b""  # the gzip member to append to the WARC file
     failure: Failure | None = None  # a typed failure of parsing, or a skipped content type

@@ -1,0 +1,1 @@
+"""Drives the stages: configuration, wiring, one visit, the engine, stop rules."""

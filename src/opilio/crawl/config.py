@@ -1,0 +1,196 @@
+"""The configuration: one tree of records, read from TOML, flags and strategies. Decides nothing, builds nothing.
+
+Order, later wins: our defaults, the strategy's file, the person's file, flags and `--set`. An unknown key is an
+error that names the nearest known one. Sections with a `kind` (judge, rank, expansion, order) take the options of the
+named class: its constructor is the schema.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from opilio.model.errors import ConfigError
+
+Tree = dict[str, Any]
+OPEN_SECTIONS = ("judge", "rank", "expansion", "order")  # checked against their class by crawl.build
+
+
+class TopicSettings(msgspec.Struct, kw_only=True):
+    """What the crawl is about."""
+
+    name: str = ""
+    description: str = ""
+    keywords: list[str] | dict[str, float] = []
+    examples: list[str] = []  # files or URLs of pages on the topic
+    counterexamples: list[str] = []  # files or URLs of pages that are not
+    contexts: list[str] = []  # words of senses that are not meant (S3-09)
+    genres: list[str] = []
+    language: str = "english"
+    table_size: int = 50
+
+
+class SeedSettings(msgspec.Struct, kw_only=True):
+    urls: list[str] = []
+
+
+class FrontierSettings(msgspec.Struct, kw_only=True):
+    merge: str = "max"  # max, discard, sum: what a second finding does to a queued URL (X-15)
+    max_queued: int = 10_000_000
+    max_per_host: int = 0  # 0: no cap
+    tunnel_depth: int = 3  # irrelevant pages in a row before a path is given up
+    max_depth: int = 0  # 0: no bound
+    per_host: int = 0  # URLs per lease; 0: one, or a few when there is no delay
+    traps: bool = True
+
+
+class SeenSettings(msgspec.Struct, kw_only=True):
+    content: bool = True
+    near: bool = False
+    distance: int = 3
+
+
+class PolitenessSettings(msgspec.Struct, kw_only=True):
+    delay_s: float = 1.0
+    robots: bool = True
+    max_crawl_delay_s: float = 30.0
+    agent: str = "Opilio"
+    contact: str = "https://opilio.invalid/about"
+    share_address: bool = True
+    nofollow: bool = True
+
+
+class FetchSettings(msgspec.Struct, kw_only=True):
+    timeout_s: float = 30.0
+    max_bytes: int = 4_000_000
+    retries: int = 2
+    hops: int = 5
+    proxy: str = ""
+    allow_private: bool = False
+    verify_tls: bool = True
+    resolve: dict[str, str] = {}
+
+
+class StopSettings(msgspec.Struct, kw_only=True):
+    """When to stop; 0 switches a rule off."""
+
+    pages: int = 1000
+    relevant: int = 0
+    minutes: float = 0.0
+    harvest_below: float = 0.0
+    harvest_window: int = 500
+    patience_s: float = 120.0  # how long to wait when every host asks us to wait
+
+
+class EngineSettings(msgspec.Struct, kw_only=True):
+    workers: int = -1  # -1: one per core; 0: everything in one process
+    connections: int = 64
+    batch: int = 32
+    random_seed: int = 0
+
+
+class Settings(msgspec.Struct, kw_only=True):
+    """The whole configuration of one crawl, as `crawl.toml` holds it."""
+
+    strategy: str = "s0"
+    topic: TopicSettings = msgspec.field(default_factory=TopicSettings)
+    seeds: SeedSettings = msgspec.field(default_factory=SeedSettings)
+    judge: Tree = {}
+    rank: Tree = {}
+    expansion: Tree = {}
+    order: Tree = {}
+    frontier: FrontierSettings = msgspec.field(default_factory=FrontierSettings)
+    seen: SeenSettings = msgspec.field(default_factory=SeenSettings)
+    politeness: PolitenessSettings = msgspec.field(default_factory=PolitenessSettings)
+    fetch: FetchSettings = msgspec.field(default_factory=FetchSettings)
+    stop: StopSettings = msgspec.field(default_factory=StopSettings)
+    engine: EngineSettings = msgspec.field(default_factory=EngineSettings)
+
+
+def resolve(person: Tree, source: str = "configuration") -> Settings:
+    """Settings from what a person gave, over the strategy's file, over the defaults."""
+    name = str(person.get("strategy", Settings().strategy))
+    tree = merged(strategy_tree(name), person)
+    _reject_unknown(tree, Settings, source)
+    try:
+        return msgspec.convert(tree, Settings)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{source}: {str(error).replace('`$.', '`')}") from error
+
+
+def read_tree(path: Path) -> Tree:
+    """A TOML file as a tree."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: can't be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: is not valid TOML: {error}") from error
+
+
+def strategies() -> list[str]:
+    """The names of all strategies."""
+    folder = files("opilio.crawl") / "strategies"
+    return sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml"))
+
+
+def strategy_tree(name: str) -> Tree:
+    if name not in strategies():
+        hint = nearest(name, strategies())
+        raise ConfigError(f"--strategy {name}: is unknown{hint}; known: {', '.join(strategies())}")
+    text = (files("opilio.crawl") / "strategies" / f"{name}.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> Tree:
+    """`over` laid on `base`, section by section; an open section with another `kind` replaces the old one."""
+    result: Tree = dict(base)
+    for key, value in over.items():
+        old = result.get(key)
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            changed_kind = "kind" in value and value["kind"] != old.get("kind")
+            result[key] = dict(value) if changed_kind else merged(old, value)
+        else:
+            result[key] = value
+    return result
+
+
+def assignment(text: str) -> Tree:
+    """`politeness.delay_s=0` as a tree: the form of `--set`."""
+    path, equals, value = text.partition("=")
+    if not equals or not path.strip():
+        raise ConfigError(f"--set {text}: must look like section.key=value, for example politeness.delay_s=0")
+    tree: Tree | Any = _value(value.strip())
+    for part in reversed(path.strip().split(".")):
+        tree = {part: tree}
+    return dict(tree)
+
+
+def _value(text: str) -> object:
+    """A TOML value; what is none is a plain string, so that quotes may be left out on a command line."""
+    try:
+        return tomllib.loads(f"v = {text}")["v"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def nearest(word: str, known: list[str]) -> str:
+    """A hint such as ` (did you mean 'delay_s'?)`, or nothing."""
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f" (did you mean '{close[0]}'?)" if close else ""
+
+
+def _reject_unknown(tree: Mapping[str, Any], schema: type[msgspec.Struct], source: str, path: str = "") -> None:
+    types = {f.name: f.type for f in msgspec.structs.fields(schema)}
+    for key, value in tree.items():
+        if key not in types:
+            raise ConfigError(f"{source}: unknown key '{path}{key}'{nearest(key, list(types))}")
+        inner = types[key]
+        if isinstance(inner, type) and issubclass(inner, msgspec.Struct) and isinstance(value, Mapping):
+            _reject_unknown(value, inner, source, f"{path}{key}.")

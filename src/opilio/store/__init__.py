@@ -1,0 +1,1 @@
+"""The store stage: a collection on disk (SQLite beside WARC files), read and written."""

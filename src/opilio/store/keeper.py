@@ -1,0 +1,125 @@
+"""Writes outcomes into a collection: page rows, answers, links, WARC records, counters. Reads nothing back."""
+
+import msgspec
+
+from opilio.model.events import Event
+from opilio.model.records import Analysis, Outcome, Seed, key_of
+from opilio.store.collection import Collection
+from opilio.store.warc import WarcWriter
+
+_PAGE = f"INSERT OR REPLACE INTO page VALUES ({', '.join('?' * 30)})"
+_ANSWER = "INSERT INTO answer VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Counts(msgspec.Struct):
+    """How far a crawl has come; kept in the database with every commit."""
+
+    fetched: int = 0  # fetch attempts that ended, of any kind
+    pages: int = 0  # stored pages
+    relevant: int = 0
+    duplicates: int = 0
+    failed: int = 0
+    size_bytes: int = 0
+
+
+class Keeper:
+    """The writing half of a collection. All methods run inside `collection.unit_of_work()`."""
+
+    def __init__(self, collection: Collection, warc: WarcWriter | None) -> None:
+        self._collection = collection
+        self._warc = warc
+        self.counts = Counts()
+
+    def resume(self) -> None:
+        """Take up the counters and the end of the WARC file as they were committed last."""
+        stored = self._collection.meta("counts")
+        if stored:
+            self.counts = msgspec.json.decode(stored, type=Counts)
+        if self._warc is not None:
+            self._warc.resume(
+                int(self._collection.meta("warc_number", "1")), int(self._collection.meta("warc_offset", "0"))
+            )
+
+    def keep(self, outcomes: list[Outcome]) -> None:
+        """Store a batch of visits."""
+        pages: list[tuple[object, ...]] = []
+        answers: list[tuple[object, ...]] = []
+        links: list[tuple[int, bytes]] = []
+        for outcome in outcomes:
+            self.counts.fetched += 1
+            answers.append(self._answer(outcome))
+            analysis = outcome.analysis
+            if analysis is None or analysis.failure is not None:
+                continue
+            pages.append(self._page(outcome, analysis))
+            if analysis.links:
+                links.append((outcome.lead.key, analysis.links))
+        connection = self._collection.connection
+        connection.executemany(_ANSWER, answers)
+        connection.executemany(_PAGE, pages)
+        connection.executemany("INSERT OR REPLACE INTO links VALUES (?, ?)", links)
+        self._close_batch()
+
+    def _close_batch(self) -> None:
+        values: dict[str, str | float] = {"counts": msgspec.json.encode(self.counts).decode()}
+        if self._warc is not None:
+            self._warc.flush()
+            values["warc_number"], values["warc_offset"] = self._warc.position
+        self._collection.set_meta(**values)
+
+    def _answer(self, outcome: Outcome) -> tuple[object, ...]:
+        fetched, analysis = outcome.fetched, outcome.analysis
+        failure = fetched.failure or (analysis.failure if analysis else None)
+        if failure is not None or not 200 <= fetched.status < 400:
+            self.counts.failed += 1
+        return (
+            self.counts.fetched, outcome.lead.key, fetched.started_at, fetched.status,
+            failure.kind if failure else "", failure.detail if failure else "",
+            fetched.elapsed_s, fetched.size_bytes, fetched.address, fetched.location,
+        )  # fmt: skip
+
+    def _page(self, outcome: Outcome, a: Analysis) -> tuple[object, ...]:
+        lead, fetched, verdict = outcome.lead, outcome.fetched, a.verdict
+        self.counts.pages += 1
+        self.counts.size_bytes += fetched.size_bytes
+        self.counts.duplicates += outcome.duplicate_of != 0
+        relevant = verdict is not None and verdict.relevant and not outcome.duplicate_of
+        self.counts.relevant += relevant
+        place = (0, 0, 0)
+        if self._warc is not None and a.record and not outcome.duplicate_of:
+            place = self._warc.append(a.record, fetched.started_at)
+        return (
+            lead.key, self.counts.fetched, lead.url, lead.host, fetched.status, a.content_type, a.encoding, a.language,
+            a.title, a.description, a.keywords, a.canonical, a.genre, a.words,
+            verdict.score if verdict else 0.0, relevant, _encode(verdict.reasons if verdict else ()),
+            a.fingerprint, a.simhash, outcome.duplicate_of, outcome.near_duplicate,
+            a.noindex, lead.depth, lead.parent, fetched.header("etag"), fetched.header("last-modified"),
+            fetched.started_at, *place,
+        )  # fmt: skip
+
+    def keep_seeds(self, seeds: list[Seed]) -> None:
+        self._collection.connection.executemany(
+            "INSERT OR IGNORE INTO seed VALUES (?, ?, ?, ?)",
+            [(key_of(s.url), s.url, s.priority, ", ".join(s.sources)) for s in seeds],
+        )
+
+    def keep_robots(self, origin: str, expires_at: float, rules: bytes) -> None:
+        self._collection.connection.execute(
+            "INSERT OR REPLACE INTO robots VALUES (?, ?, ?)", (origin, expires_at, rules)
+        )
+
+    def keep_snapshot(self, name: str, version: int, at: float, state: bytes) -> None:
+        self._collection.connection.execute(
+            "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?)", (name, version, at, state)
+        )
+
+    def keep_events(self, events: list[Event]) -> None:
+        self._collection.connection.executemany(
+            "INSERT INTO event (at, kind, data) VALUES (?, ?, ?)",
+            [(e.at, type(e).__name__, msgspec.json.encode(e)) for e in events],
+        )
+
+    def close(self) -> None:
+        if self._warc is not None:
+            self._warc.close()
