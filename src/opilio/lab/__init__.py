@@ -1,0 +1,1 @@
+"""The lab: offline webs, replay, measures, experiments. The labels judge; no crawler sees them."""
