@@ -1,0 +1,225 @@
+"""The one canonical form of a web address. Every key, every seen test and every queue entry is made of it.
+
+Two spellings of one address must come out equal, and the canonical form of a canonical form is itself. The WHATWG
+rules (scheme and host in lower case, IDNA, default ports, dot segments, back-slashes, white space) are can_ada's;
+the rest is here: the fragment goes (S0-E7: it plays no part in dedup and fetching), percent-encoding gets one
+spelling, tracking and session parameters go, credentials go (a stranger's password is never sent), the host's final
+dot goes. Must not: touch the network, read files of ours, or know of pages.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+import can_ada
+from publicsuffixlist import PublicSuffixList
+
+MAX_URL_LENGTH = 2_000  # longer ones are traps or data, not addresses
+
+# Parameters that tell who clicked, not what is asked for; a final * stands for any ending.
+# fmt: off
+TRACKING_PARAMETERS = (
+    "gclid", "gclsrc", "dclid", "gbraid", "wbraid", "fbclid", "msclkid", "yclid", "ysclid", "igshid", "igsh",
+    "twclid", "ttclid", "li_fat_id", "mc_cid", "mc_eid", "_hsenc", "_hsmi", "hsctatracking", "mkt_tok",
+    "oly_anon_id", "oly_enc_id", "vero_id", "wickedid", "_openstat", "s_cid", "ml_subscriber", "ml_subscriber_hash",
+    "__s", "rb_clickid", "epik", "pk_campaign", "pk_kwd", "pk_source", "pk_medium", "_ga", "_gl", "cvid",
+    "jsessionid", "phpsessid", "cfid", "cftoken", "utm_*", "mtm_*", "piwik_*", "matomo_*", "aspsessionid*",
+)
+# fmt: on
+_TRACKING_NAMES = frozenset(n for n in TRACKING_PARAMETERS if not n.endswith("*"))
+_TRACKING_PREFIXES = tuple(n[:-1] for n in TRACKING_PARAMETERS if n.endswith("*"))
+
+_WHITE = "".join(map(chr, range(0x21)))  # C0 controls and space, which WHATWG strips at both ends
+_LINE_BREAKS = str.maketrans("", "", "\t\n\r")
+_UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+# Reserved characters that mean the same raw or encoded in practice, so that Wren_%28bird%29 equals Wren_(bird).
+_PLAIN_IN_PATH = _UNRESERVED | frozenset("!$&'()*,:=@")
+_PLAIN_IN_QUERY = _UNRESERVED | frozenset("!$()*,:@/?")
+
+_SEGMENT = r"[A-Za-z0-9_~\-][A-Za-z0-9_.~\-,()!*@&=$']*"
+_PATH = rf"(?:{_SEGMENT}/)*(?:{_SEGMENT})?"
+_CLEAN_RELATIVE = re.compile(rf"((?:\.\./)+|/)?{_PATH}").fullmatch
+_CLEAN_ABSOLUTE = re.compile(rf"https?://(?:[a-z0-9][a-z0-9-]*\.)+[a-z]{{2,}}/{_PATH}").fullmatch
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):").match
+_CANONICAL_HOST = re.compile(r"https?://([a-z0-9._\-]+|\[[0-9a-f:.]+\])(?:/|$)").match
+_TO_SPELL = re.compile(r"%(?:[0-9A-Fa-f]{2})?|[\[\]^|{}`\\\"<> ]")
+_ODD, _respell = _TO_SPELL.search, _TO_SPELL.sub
+
+
+def _spellings(plain: frozenset[str]) -> dict[str, str]:
+    """The canonical spelling of each percent escape, lone percent sign and character that must be encoded."""
+    table = {c: f"%{ord(c):02X}" for c in '%[]^|{}`\\"<> '}
+    digits = "0123456789abcdefABCDEF"
+    for high in digits:
+        for low in digits:
+            char = chr(int(high + low, 16))
+            table[f"%{high}{low}"] = char if char in plain else f"%{high}{low}".upper()
+    return table
+
+
+_PATH_SPELLING = _spellings(_PLAIN_IN_PATH)
+_QUERY_SPELLING = _spellings(_PLAIN_IN_QUERY)
+
+
+_SESSION_IN_PATH = re.compile(r";jsessionid=[^/;]*", re.IGNORECASE)
+
+
+def canonical(url: str, base: str | None = None) -> str | None:
+    """The canonical form of an address, or None where it is no usable http or https address.
+
+    >>> canonical("../Wren_%28bird%29?utm_source=x#song", "HTTP://Example.org:80/a/b/c.html")
+    'http://example.org/a/Wren_(bird)'
+    >>> canonical("mailto:wren@example.org")
+    """
+    if base is not None:
+        return canonical_all((url,), base)[0]
+    url = url.partition("#")[0].strip(_WHITE)
+    return _absolute(url) if _SCHEME(url) else None
+
+
+def canonical_all(hrefs: Sequence[str], base: str) -> list[str | None]:
+    """Each href of a page, made absolute against `base` and canonical; None for what can't be asked for.
+
+    A page names the same target often, so each spelling is worked out once.
+    """
+    root = canonical(base)
+    if root is None:
+        return [canonical(href) for href in hrefs]
+    origin = root[: _path_start(root)]
+    folder = root.partition("?")[0].rpartition("/")[0] + "/"
+    room = MAX_URL_LENGTH - len(folder)
+    known: dict[str, str | None] = {}
+    out: list[str | None] = []
+    for href in hrefs:
+        href = href.partition("#")[0]
+        if href in known:
+            out.append(known[href])
+            continue
+        clean = _CLEAN_RELATIVE(href) if 0 < len(href) < room else None
+        if clean is None:
+            joined = _join(href, root, origin, folder)
+        elif not clean[1]:
+            joined = folder + href
+        elif clean[1] == "/":
+            joined = origin + href
+        else:
+            up = clean.end(1)
+            joined = _ancestor(folder, origin, up // 3) + href[up:]
+        known[href] = joined
+        out.append(joined)
+    return out
+
+
+def host_of(url: str) -> str:
+    """The host of an address in lower case, with the port where it is not the scheme's own; empty where there is none.
+
+    >>> host_of("https://example.org:8080/a")
+    'example.org:8080'
+    """
+    found = _CANONICAL_HOST(url)
+    return found[1] if found else origin_of(url).partition("//")[2]
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port: what robots.txt holds for. Empty where the address can't be used."""
+    found = _CANONICAL_HOST(url)
+    if found:
+        return url[: found.end(1)]
+    usable = canonical(url)
+    return usable[: _path_start(usable)] if usable else ""
+
+
+@lru_cache(maxsize=65_536)
+def registered_domain(host: str) -> str:
+    """The domain somebody registered: the public suffix and one label. Addresses and bare suffixes stay as they are.
+
+    >>> registered_domain("www.birds.example.co.uk:8080")
+    'example.co.uk'
+    """
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    name = host.partition(":")[0]
+    if not name.rpartition(".")[2].strip(
+        "0123456789"
+    ):  # WHATWG: a host whose last label is a number is an IPv4 address
+        return name
+    return _suffixes().privatesuffix(name) or name
+
+
+@lru_cache(maxsize=1)
+def _suffixes() -> PublicSuffixList:
+    return PublicSuffixList()
+
+
+def _ancestor(folder: str, origin: str, levels: int) -> str:
+    """The folder some levels up; the root has no parent but itself (S0-29)."""
+    parts = folder[len(origin) :].split("/")
+    return origin + "/".join(parts[: max(1, len(parts) - 1 - levels)]) + "/"
+
+
+def _join(href: str, root: str, origin: str, folder: str) -> str | None:
+    """WHATWG's relative resolution as string joining: the parser then resolves dots, encodes and lower-cases."""
+    href = href.strip(_WHITE).translate(_LINE_BREAKS)
+    if not href:
+        return root
+    scheme = _SCHEME(href)
+    if scheme:
+        after = href[scheme.end() :]
+        same = root.startswith(scheme[1].lower() + "://")
+        if not same or (after[:1] in ("/", "\\") and after[1:2] in ("/", "\\")):
+            return _absolute(href)
+        if not after:
+            return root
+        href = after  # "http:page.html" on an http page is relative (WHATWG, special relative state)
+    if href[0] in "/\\":
+        if href[1:2] and href[1] in "/\\":
+            return _absolute(root.partition("//")[0] + href)
+        return _absolute(origin + href)
+    return _absolute(root.partition("?")[0] + href if href[0] == "?" else folder + href)
+
+
+def _absolute(url: str) -> str | None:
+    if len(url) > MAX_URL_LENGTH:
+        return None
+    if _CLEAN_ABSOLUTE(url) and "xn--" not in url:
+        return url
+    try:
+        parsed = str(can_ada.parse(url).href)
+    except (ValueError, TypeError):  # TypeError: lone surrogates, which are no text
+        return None
+    if not parsed.startswith(("http://", "https://")):
+        return None
+    start = parsed.index("/", 8)
+    origin = _clean_origin(parsed[:start])
+    return origin and _spelt(origin, parsed[start:])
+
+
+def _clean_origin(origin: str) -> str | None:
+    if "@" in origin:
+        origin = origin.partition("//")[0] + "//" + origin.rpartition("@")[2]
+    if ".." in origin or "//." in origin:
+        return None  # no name server knows an empty label
+    return origin.removesuffix(".").replace(".:", ":")
+
+
+def _spelt(origin: str, rest: str) -> str | None:
+    path, _, query = rest.partition("?")
+    if _ODD(path):
+        path = _respell(lambda m: _PATH_SPELLING[m[0]], path)
+    if ";" in path and _SESSION_IN_PATH.search(path):  # what is left may have new dot segments: begin again
+        return _absolute(f"{origin}{_SESSION_IN_PATH.sub('', path)}?{query}")
+    if query:
+        if _ODD(query):
+            query = _respell(lambda m: _QUERY_SPELLING[m[0]], query)
+        query = "&".join([p for p in query.split("&") if not _is_tracking(p.partition("=")[0].lower())])
+    url = f"{origin}{path}?{query}" if query else origin + path
+    return url if len(url) <= MAX_URL_LENGTH else None
+
+
+def _is_tracking(name: str) -> bool:
+    return name in _TRACKING_NAMES or name.startswith(_TRACKING_PREFIXES)
+
+
+def _path_start(url: str) -> int:
+    """Where the path of a canonical address begins."""
+    return url.index("/", url.index("//") + 2)
