@@ -1,0 +1,164 @@
+"""How a table grows while crawling: S0-21 (periods), S3-15 (page by page), S4-05 (the query log).
+
+Each way is a state that is fed with the stems of pages judged relevant and asked for the next table.
+States are records, so they survive a restart. Irrelevant pages never reach them: `living.py` sees to it.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from opilio.model.errors import TopicError
+from opilio.topic.querylog import QueryLog, QueryLogWeights
+from opilio.topic.table import WeightTable, table_of
+from opilio.topic.tables import Counts, Idf, NoiseFilter, Statistics, TfIdf
+
+
+class Frozen(msgspec.Struct, tag="frozen"):
+    """The table stays as it is (the frozen-table switch of S0-21; S3-14; S4-26)."""
+
+    def feed(self, counts: Counts, score: float, background: Idf | None = None) -> None:
+        """Nothing is learnt."""
+        del counts, score, background
+
+    def grown(self, table: WeightTable, background: Idf | None = None) -> WeightTable:
+        """The table itself."""
+        del background
+        return table
+
+
+class PeriodicExpansion(msgspec.Struct, tag="periodic", kw_only=True):
+    """After every `period` relevant pages add the `added` best new terms and weigh all anew (S0-21).
+
+    Period and number are not in the paper: ours (S0-E8). `trust` is the part of a weight that comes from the
+    pages; the rest stays with the first table, so that a wrong page cannot pull the topic away for good.
+    """
+
+    base: dict[str, float]
+    period: int = 50
+    added: int = 10
+    size: int = 100
+    trust: float = 0.5
+    min_score: float = 0.0
+    weighing: TfIdf = TfIdf()
+    pages: Statistics = msgspec.field(default_factory=Statistics)
+    waiting: int = 0
+    chosen: list[str] = []  # stems added so far, in order
+
+    def __post_init__(self) -> None:
+        if self.period < 1 or not 0.0 <= self.trust <= 1.0:
+            raise TopicError(f"period must be at least 1 and trust within 0..1, not {self.period} and {self.trust}")
+
+    def feed(self, counts: Counts, score: float, background: Idf | None = None) -> None:
+        """One relevant page."""
+        del background
+        if score >= self.min_score:
+            self.pages.add(counts)
+            self.waiting += 1
+
+    def grown(self, table: WeightTable, background: Idf | None = None) -> WeightTable:
+        """The next table when a period is over."""
+        if self.waiting < self.period:
+            return table
+        self.waiting = 0
+        fresh = table_of(self.weighing.weigh(self.pages, background)).weights
+        room = min(self.added, self.size - len(self.base) - len(self.chosen))
+        known = self.base.keys() | set(self.chosen)
+        self.chosen.extend([s for s in fresh if s not in known][: max(0, room)])
+        return table.becomes(_shown_as(table, blended(self.base, fresh, self.chosen, self.trust)))
+
+
+class PagewiseExpansion(msgspec.Struct, tag="pagewise", kw_only=True):
+    """Pages of relevance ≥ `threshold` (T_r) add the `share` of their heaviest keywords (S3-15).
+
+    A page's keywords are its `keywords` heaviest stems; weights are those of the online tf·idf over every page
+    taken so far (S3-11), blended with the first table by `trust`.
+    """
+
+    base: dict[str, float]
+    threshold: float = 0.6
+    share: float = 0.5
+    keywords: int = 10
+    size: int = 200
+    trust: float = 0.5
+    weighing: TfIdf = TfIdf(noise=NoiseFilter(min_documents=1))
+    pages: Statistics = msgspec.field(default_factory=Statistics)
+    chosen: list[str] = []
+    changed: bool = False
+
+    def __post_init__(self) -> None:
+        if not (0.0 <= self.threshold <= 1.0 and 0.0 <= self.share <= 1.0):
+            raise TopicError(f"threshold and share must lie within 0..1, not {self.threshold} and {self.share}")
+
+    def feed(self, counts: Counts, score: float, background: Idf | None = None) -> None:
+        """One relevant page; taken where it is relevant enough."""
+        if score < self.threshold:
+            return
+        self.pages.add(counts)
+        self.changed = True
+        page = Statistics()
+        page.add(counts)
+        known = self.base.keys() | set(self.chosen)
+        top = table_of(self.weighing.weigh(page, background), round(self.keywords * self.share)).weights
+        room = self.size - len(known)
+        self.chosen.extend([s for s in top if s not in known][: max(0, room)])
+
+    def grown(self, table: WeightTable, background: Idf | None = None) -> WeightTable:
+        """The next table when a page was taken."""
+        if not self.changed:
+            return table
+        self.changed = False
+        fresh = table_of(self.weighing.weigh(self.pages, background)).weights
+        return table.becomes(_shown_as(table, blended(self.base, fresh, self.chosen, self.trust)))
+
+
+class QueryLogExpansion(msgspec.Struct, tag="query-log", kw_only=True):
+    """The table is rebuilt from the log after every `interval` relevant pages (S4-05); queries move it (S4-26).
+
+    `asked` are the queries of the running interval, as stems.
+    """
+
+    log: QueryLog = QueryLog()
+    interval: int = 100
+    size: int | None = None
+    weights: QueryLogWeights = QueryLogWeights()
+    asked: list[list[str]] = []
+    waiting: int = 0
+
+    def __post_init__(self) -> None:
+        if self.interval < 1:
+            raise TopicError(f"interval must be at least 1, not {self.interval}")
+
+    def ask(self, queries: Iterable[Sequence[str]]) -> None:
+        """Queries that came in, each as its stems."""
+        self.asked.extend(list(q) for q in queries)
+
+    def feed(self, counts: Counts, score: float, background: Idf | None = None) -> None:
+        """Pages only tell the time here."""
+        del counts, score, background
+        self.waiting += 1
+
+    def grown(self, table: WeightTable, background: Idf | None = None) -> WeightTable:
+        """The next table when an interval is over. A log that empties the table leaves the old one in place."""
+        del background
+        if self.waiting < self.interval:
+            return table
+        self.waiting = 0
+        self.weights = self.log.after(self.weights, self.asked)
+        self.asked = []
+        rebuilt = self.log.table(self.weights, self.size)
+        return table.becomes(_shown_as(table, rebuilt)) if rebuilt.keywords else table
+
+
+Expansion = Frozen | PeriodicExpansion | PagewiseExpansion | QueryLogExpansion
+
+
+def blended(base: dict[str, float], fresh: dict[str, float], chosen: Iterable[str], trust: float) -> WeightTable:
+    """(1 − trust)·first weight + trust·weight in the pages, for the first terms and the chosen ones."""
+    stems = [*base, *chosen]
+    return table_of({s: (1.0 - trust) * base.get(s, 0.0) + trust * fresh.get(s, 0.0) for s in stems})
+
+
+def _shown_as(old: WeightTable, new: WeightTable) -> WeightTable:
+    shown = {k.stem: k.shown for k in old.keywords}
+    return WeightTable(tuple(msgspec.structs.replace(k, shown=shown.get(k.stem, k.shown)) for k in new.keywords))

@@ -1,0 +1,135 @@
+"""Growing tables: S0-21, S3-14, S3-15, S4-05, S4-26."""
+
+import msgspec
+import pytest
+
+from opilio.model.errors import TopicError
+from opilio.model.records import Analysis, Fetched, Lead, Outcome, Verdict
+from opilio.topic.expansion import Expansion, Frozen, PagewiseExpansion, PeriodicExpansion, QueryLogExpansion
+from opilio.topic.living import LivingTopic
+from opilio.topic.querylog import QueryLog
+from opilio.topic.table import WeightTable, table_of, term_of
+from opilio.topic.tables import EVERYTHING, TfIdf
+
+BASE = table_of({"wren": 1.0, "nest": 0.5})
+PAGE = {"wren": 4, "song": 3, "perch": 1, "hedge": 2}
+SMOOTH = TfIdf(idf_source="smooth", noise=EVERYTHING)
+
+
+def outcome(counts: dict[str, int], relevant: bool = True, score: float = 0.9, duplicate_of: int = 0) -> Outcome:
+    verdict = Verdict(score=score, relevant=relevant)
+    analysis = Analysis(verdict=verdict, counts=tuple(counts.items()))
+    lead = Lead(url="http://a.example/", key=1, host="a.example")
+    return Outcome(lead=lead, fetched=Fetched(url=lead.url), analysis=analysis, duplicate_of=duplicate_of)
+
+
+def periodic(**options: object) -> PeriodicExpansion:
+    return msgspec.structs.replace(PeriodicExpansion(base=BASE.weights, period=2, added=1, weighing=SMOOTH), **options)
+
+
+def test_frozen_table_stays_s0_21() -> None:
+    topic = LivingTopic(BASE)
+    topic.learn([outcome(PAGE)] * 100)
+    assert topic.table is BASE and topic.version == 0
+
+
+def test_table_grows_after_a_period_of_relevant_pages_s0_21() -> None:
+    topic = LivingTopic(BASE, periodic())
+    topic.learn([outcome(PAGE)])
+    assert topic.version == 0
+    topic.learn([outcome(PAGE)])
+    assert (topic.version, topic.table.added) == (1, ("song",))
+    assert topic.table.weights["nest"] < BASE.weights["nest"]  # all weights were found anew
+    assert term_of("song") in topic.sight.vector
+
+
+@pytest.mark.parametrize("expansion", [periodic(), PagewiseExpansion(base=BASE.weights, threshold=0.0)])
+def test_irrelevant_and_repeated_pages_never_change_the_table_s0_21(expansion: Expansion) -> None:
+    topic = LivingTopic(BASE, expansion)
+    topic.learn([outcome(PAGE, relevant=False), outcome(PAGE, duplicate_of=7)] * 20)
+    assert topic.table is BASE
+
+
+def test_outcome_without_a_verdict_is_no_lesson() -> None:
+    topic = LivingTopic(BASE, periodic(period=1))
+    empty = outcome(PAGE)
+    topic.learn([msgspec.structs.replace(empty, analysis=None), msgspec.structs.replace(empty, analysis=Analysis())])
+    assert topic.table is BASE
+
+
+def test_size_bounds_what_is_added() -> None:
+    topic = LivingTopic(BASE, periodic(period=1, added=10, size=3))
+    topic.learn([outcome(PAGE)] * 3)
+    assert len(topic.table) == 3
+
+
+def test_weak_pages_are_left_out_of_a_period() -> None:
+    topic = LivingTopic(BASE, periodic(period=1, min_score=0.8))
+    topic.learn([outcome(PAGE, score=0.5)])
+    assert topic.table is BASE
+
+
+@pytest.mark.parametrize(("share", "added"), [(0.0, set()), (0.5, {"song"}), (1.0, {"song", "hedge", "perch"})])
+def test_page_adds_a_share_of_its_keywords_s3_15(share: float, added: set[str]) -> None:
+    grown = PagewiseExpansion(base=BASE.weights, threshold=0.6, share=share, keywords=4, weighing=SMOOTH)
+    topic = LivingTopic(BASE, grown)
+    topic.learn([outcome(PAGE, score=0.6)])
+    assert topic.table.weights.keys() == {"wren", "nest"} | added
+
+
+def test_page_below_t_r_adds_nothing_s3_15() -> None:
+    topic = LivingTopic(BASE, PagewiseExpansion(base=BASE.weights, threshold=0.8))
+    topic.learn([outcome(PAGE, score=0.79)])
+    assert topic.table is BASE
+
+
+def test_table_follows_the_log_at_each_interval_s4_05_s4_26() -> None:
+    growing = QueryLogExpansion(log=QueryLog(threshold=1.0), interval=2)
+    topic = LivingTopic(BASE, growing)
+    growing.ask([["heron"]] * 4)
+    topic.learn([outcome(PAGE)])
+    assert topic.table is BASE
+    topic.learn([outcome(PAGE)])
+    assert topic.table.weights == {"heron": 1.0}
+    growing.ask([["stork"]] * 8)
+    topic.learn([outcome(PAGE)] * 2)
+    assert topic.table.keywords[0].stem == "stork"
+
+
+def test_silent_log_leaves_the_table_alone() -> None:
+    topic = LivingTopic(BASE, QueryLogExpansion(interval=1))
+    topic.learn([outcome(PAGE)])
+    assert topic.table is BASE
+
+
+@pytest.mark.parametrize("after", range(5))
+def test_restored_topic_goes_on_as_if_never_stopped(after: int) -> None:
+    straight, stopped = LivingTopic(BASE, periodic()), LivingTopic(BASE, periodic())
+    pages = [outcome({"wren": 2, f"word{i}": 3, "song": 1}) for i in range(5)]
+    straight.learn(pages)
+    stopped.learn(pages[:after])
+    resumed = LivingTopic(WeightTable())
+    resumed.restore(stopped.snapshot())
+    resumed.learn(pages[after:])
+    assert resumed.table == straight.table and resumed.version == straight.version
+
+
+def test_shown_words_survive_growth() -> None:
+    base = table_of({"databas": 1.0}, shown={"databas": "database"})
+    topic = LivingTopic(base, PeriodicExpansion(base=base.weights, period=1, weighing=SMOOTH))
+    topic.learn([outcome({"databas": 2, "wren": 1})])
+    assert topic.table.keywords[0].label == "database"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: PeriodicExpansion(base={}, period=0),
+        lambda: PeriodicExpansion(base={}, trust=1.5),
+        lambda: PagewiseExpansion(base={}, threshold=2.0),
+        lambda: QueryLogExpansion(interval=0),
+    ],
+)
+def test_impossible_options_are_refused(make: type[Frozen]) -> None:
+    with pytest.raises(TopicError):
+        make()
