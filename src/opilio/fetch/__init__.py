@@ -1,0 +1,1 @@
+"""Asking the web: one request, one answer or typed failure, and the rules of robots.txt."""

@@ -1,0 +1,43 @@
+"""Which IP addresses are somebody's public server, and which lead into our own network.
+
+Works on addresses that were already resolved: a check of names could be undone by a second DNS answer (rebinding).
+Must not resolve anything itself.
+"""
+
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+
+_GLOBAL_UNICAST = IPv6Network("2000::/3")  # all of IPv6 that is handed out to the public (RFC 4291, 2.4)
+_NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052; the local-use 64:ff9b:1::/48 of RFC 8215 stays refused
+
+
+@lru_cache(maxsize=4096)
+def is_public(address: str) -> bool:
+    """True where the address belongs to the public internet, also when an IPv4 address hides in IPv6.
+
+    >>> is_public("93.184.215.14"), is_public("100.64.0.1"), is_public("::ffff:127.0.0.1")
+    (True, False, False)
+    """
+    try:
+        ip = ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(ip, IPv6Address):
+        hidden = _hidden_ipv4(ip)
+        return _is_public_v6(ip) if hidden is None else _is_public_v4(hidden)
+    return _is_public_v4(ip)
+
+
+def _is_public_v4(ip: IPv4Address) -> bool:
+    return ip.is_global and not (ip.is_multicast or ip.is_reserved or ip.is_unspecified)
+
+
+def _is_public_v6(ip: IPv6Address) -> bool:
+    return ip in _GLOBAL_UNICAST and ip.is_global
+
+
+def _hidden_ipv4(ip: IPv6Address) -> IPv4Address | None:
+    """The IPv4 address that mapped (::ffff:0:0/96), 6to4 (2002::/16) and NAT64 addresses lead to."""
+    if ip in _NAT64:
+        return IPv4Address(int(ip) & 0xFFFFFFFF)
+    return ip.ipv4_mapped or ip.sixtofour

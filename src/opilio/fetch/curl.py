@@ -1,0 +1,195 @@
+"""The fetcher of real crawls: libcurl under asyncio.
+
+One request, one answer. It follows no redirect, keeps no cookie, retries nothing and knows nothing of robots.txt or
+delays: the engine decides, this asks. It speaks http and https only and refuses addresses of our own network.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+
+import pycurl
+
+from opilio.fetch.answers import location_of, retry_after, wants_pages
+from opilio.fetch.decoding import OFFERED
+from opilio.fetch.driver import CurlDriver, Ended
+from opilio.fetch.failures import failure_of
+from opilio.fetch.limits import Limits, Network
+from opilio.fetch.transfer import Transfer, Wanted
+from opilio.model.clock import Clock, SystemClock
+from opilio.model.records import Failure, Fetched
+from opilio.model.urls import host_of
+
+_REQUEST_HEADERS = (
+    "Accept: text/html,application/xhtml+xml,text/plain;q=0.8,*/*;q=0.1",
+    f"Accept-Encoding: {OFFERED}",
+)
+_CONDITIONS = {
+    "etag": "If-None-Match",
+    "if-none-match": "If-None-Match",
+    "last-modified": "If-Modified-Since",
+    "if-modified-since": "If-Modified-Since",
+}
+_BUFFER_BYTES = 64 << 10  # fewer callbacks than libcurl's 16 KiB: most pages then arrive in one or two
+
+
+class CurlFetcher:
+    """Fetches with libcurl. `user_agent` should name the crawler and a page that says whom to write to.
+
+    Belongs to the loop of its first `fetch`. At most `network.connections` requests are under way; further ones wait,
+    and their time limit starts when they stop waiting.
+    """
+
+    def __init__(
+        self,
+        user_agent: str,
+        *,
+        limits: Limits | None = None,
+        network: Network | None = None,
+        wanted: Wanted = wants_pages,
+        clock: Clock | None = None,
+    ) -> None:
+        self._user_agent = user_agent
+        self._limits = limits or Limits()
+        self._network = network or Network()
+        self._wanted = wanted
+        self._clock = clock or SystemClock()
+        self._places = asyncio.Semaphore(self._network.connections)
+        self._idle: list[pycurl.Curl] = []
+        self._driver: CurlDriver | None = None
+
+    async def fetch(self, url: str, validators: Mapping[str, str] | None = None) -> Fetched:
+        """Ask for one URL; `validators` (ETag, Last-Modified or the request headers for them) make it conditional."""
+        async with self._places:
+            driver = self._driver or self._start()
+            handle = self._idle.pop() if self._idle else self._new_handle()
+            try:
+                return await self._ask(driver, handle, url, validators)
+            finally:
+                self._idle.append(handle)
+
+    async def close(self) -> None:
+        """Close every connection; requests under way end with the failure `closed`."""
+        if self._driver is not None:
+            self._driver.close()
+            self._driver = None
+        self._idle.clear()
+
+    def _start(self) -> CurlDriver:
+        network = self._network
+        self._driver = CurlDriver(asyncio.get_running_loop(), network.connections, network.per_host)
+        return self._driver
+
+    async def _ask(
+        self, driver: CurlDriver, handle: pycurl.Curl, url: str, validators: Mapping[str, str] | None
+    ) -> Fetched:
+        transfer = Transfer(url, self._limits, self._wanted)
+        started_at = self._clock.now()
+        try:
+            self._prepare(handle, transfer, validators)
+        except (pycurl.error, ValueError, TypeError) as problem:  # a URL libcurl can't even be told
+            return Fetched(url=url, started_at=started_at, failure=Failure("url", str(problem)[:200]))
+        ended = await driver.run(handle)
+        return self._answer(handle, transfer, ended, started_at)
+
+    def _prepare(self, handle: pycurl.Curl, transfer: Transfer, validators: Mapping[str, str] | None) -> None:
+        if not transfer.url.startswith(("http://", "https://")):
+            raise ValueError("not an http or https address")
+        handle.setopt(pycurl.URL, transfer.url.encode("utf-8"))
+        handle.setopt(pycurl.HTTPHEADER, [*_REQUEST_HEADERS, *conditions(validators or {})])
+        handle.setopt(pycurl.HEADERFUNCTION, transfer.on_header)
+        handle.setopt(pycurl.WRITEFUNCTION, transfer.on_body)
+        if not (self._network.allow_private or self._network.proxy):
+            handle.setopt(pycurl.OPENSOCKETFUNCTION, transfer.open_socket)
+        entry = connect_to(transfer.url, self._network.resolve) if self._network.resolve else ""
+        if entry:  # an entry names its host, so one left from an earlier request touches no other
+            handle.setopt(pycurl.CONNECT_TO, [entry])
+
+    def _answer(self, handle: pycurl.Curl, transfer: Transfer, ended: Ended, started_at: float) -> Fetched:
+        code, message = ended
+        if code == 0:
+            transfer.failure = None  # an address may have been refused before a good one of the same host
+        elif transfer.failure is None:
+            transfer.failure = failure_of(code, message)
+        body = transfer.body()
+        status = transfer.status if handle.getinfo(pycurl.RESPONSE_CODE) else 0  # 0: nobody but a proxy spoke
+        headers = transfer.headers if status else ()
+        found = Fetched(url=transfer.url, headers=headers)
+        return Fetched(
+            url=transfer.url,
+            status=status,
+            location=location_of(status, found.header("location"), transfer.url),
+            headers=headers,
+            body=body,
+            size_bytes=len(body),
+            address=handle.getinfo(pycurl.PRIMARY_IP) or "",
+            started_at=started_at,
+            elapsed_s=handle.getinfo(pycurl.TOTAL_TIME),
+            retry_after_s=retry_after(found.header("retry-after"), self._clock.now(), self._limits.retry_after_s),
+            failure=transfer.failure,
+        )
+
+    def _new_handle(self) -> pycurl.Curl:
+        handle = pycurl.Curl()
+        limits, network = self._limits, self._network
+        handle.setopt(pycurl.NOSIGNAL, 1)
+        handle.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
+        handle.setopt(pycurl.FOLLOWLOCATION, 0)
+        handle.setopt(pycurl.PATH_AS_IS, 1)
+        handle.setopt(pycurl.USERAGENT, self._user_agent.encode("utf-8"))
+        handle.setopt(pycurl.BUFFERSIZE, _BUFFER_BYTES)
+        handle.setopt(pycurl.TIMEOUT_MS, round(limits.total_s * 1000))
+        handle.setopt(pycurl.CONNECTTIMEOUT_MS, round(limits.connect_s * 1000))
+        handle.setopt(pycurl.LOW_SPEED_LIMIT, limits.slow_bytes_per_s)
+        handle.setopt(pycurl.LOW_SPEED_TIME, limits.slow_s)
+        # Set even when empty: libcurl would otherwise read http_proxy and no_proxy of the environment, and a direct
+        # connection that no_proxy allows would go round the address guard.
+        handle.setopt(pycurl.PROXY, network.proxy)
+        handle.setopt(pycurl.NOPROXY, "")
+        _set_tls(handle, network)
+        return handle
+
+
+def _set_tls(handle: pycurl.Curl, network: Network) -> None:
+    """Trust the system's certificates: pycurl's wheels bring a TLS library that does not know where they are."""
+    has_http2 = pycurl.version_info()[4] & pycurl.VERSION_HTTP2
+    handle.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS if has_http2 else pycurl.CURL_HTTP_VERSION_1_1)
+    if not network.verify_tls:
+        handle.setopt(pycurl.SSL_VERIFYPEER, 0)
+        handle.setopt(pycurl.SSL_VERIFYHOST, 0)
+        return
+    system = ssl.get_default_verify_paths()
+    if network.ca_file or system.cafile:
+        handle.setopt(pycurl.CAINFO, network.ca_file or system.cafile)
+    elif system.capath:
+        handle.setopt(pycurl.CAPATH, system.capath)
+
+
+def conditions(validators: Mapping[str, str]) -> list[str]:
+    """Request header lines that make a request conditional; what is no validator, or would break a line, is left out.
+
+    >>> conditions({"ETag": '"a1"', "Cookie": "x"})
+    ['If-None-Match: "a1"']
+    """
+    return [
+        f"{_CONDITIONS[name.lower()]}: {value}"
+        for name, value in validators.items()
+        if name.lower() in _CONDITIONS and value and value.isprintable() and value.isascii()
+    ]
+
+
+def connect_to(url: str, addresses: Mapping[str, str]) -> str:
+    """libcurl's CONNECT_TO entry for one URL: connect elsewhere, and keep asking for the same host.
+
+    >>> connect_to("http://birds.example/", {"birds.example": "127.0.0.1:8080"})
+    'birds.example::127.0.0.1:8080'
+    """
+    host = host_of(url)
+    name, _, port = host.rpartition(":") if not host.endswith("]") and ":" in host else (host, "", "")
+    address = addresses.get(host) or addresses.get(name) or addresses.get("*") or ""
+    if not address:
+        return ""
+    if ":" in address and not address.startswith("[") and address.count(":") > 1:
+        address = f"[{address}]"
+    has_port = ":" in address.rpartition("]")[2]
+    return f"{name}:{port}:{address}" if has_port else f"{name}:{port}:{address}:"

@@ -1,0 +1,162 @@
+"""Content encodings undone as the bytes arrive, with a bound on what comes out.
+
+All of it happens here and none in libcurl: the libcurl of pycurl's wheels knows brotli but not zstd, and decodes either
+everything or nothing. One decoder also means one limit. Must not do I/O.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from typing import IO, Any, Protocol, cast
+
+import zstandard
+from isal import isal_zlib
+
+from opilio.model.errors import OpilioError
+
+# Optional, and without it br is not offered to servers; untyped, hence not a plain import.
+brotli: Any = import_module("brotli") if find_spec("brotli") else None
+
+_INFLATE_ERROR = cast(type[Exception], isal_zlib.error)  # its stubs take the class for an instance
+_MAX_LAYERS = 2  # servers behind a careless proxy compress twice; nobody honest does it more often
+_ZSTD_WINDOW = 8 << 20  # RFC 9659: the largest window a server may ask for
+_PLAIN = frozenset(("", "identity", "none", "utf-8", "utf8", "binary", "8bit"))  # what servers write and do not mean
+
+
+class OverflowsError(OpilioError):
+    """More came out than the limit allows."""
+
+
+class UndecodableError(OpilioError):
+    """The bytes are not what their content encoding says."""
+
+
+class Layer(Protocol):
+    """One encoding. `feed` gives at most `room` bytes and raises OverflowsError when there are more."""
+
+    def feed(self, data: bytes, room: int) -> bytes: ...
+
+    def complete(self) -> bool: ...
+
+
+class _Inflate:
+    """gzip (with any number of members) and deflate, with or without the zlib wrapper servers disagree about."""
+
+    def __init__(self, *, gzip: bool) -> None:
+        self._gzip = gzip
+        self._head = b""
+        self._stream = isal_zlib.decompressobj(wbits=31) if gzip else None
+
+    def feed(self, data: bytes, room: int) -> bytes:
+        if self._stream is None:
+            data = self._head + data
+            if len(data) < 2:
+                self._head = data
+                return b""
+            wrapped = data[0] & 0x0F == 8 and int.from_bytes(data[:2], "big") % 31 == 0
+            self._stream = isal_zlib.decompressobj(wbits=15 if wrapped else -15)
+        out = self._inflate(data, room)
+        while self._gzip and self._stream.eof and self._stream.unused_data.startswith(b"\x1f\x8b"):
+            data = self._stream.unused_data
+            self._stream = isal_zlib.decompressobj(wbits=31)
+            out += self._inflate(data, room - len(out))
+        return out
+
+    def _inflate(self, data: bytes, room: int) -> bytes:
+        assert self._stream is not None
+        if self._stream.eof:
+            return b""  # padding after the end is ignored, as browsers do
+        try:
+            out: bytes = self._stream.decompress(data, max_length=room + 1)
+        except _INFLATE_ERROR as problem:
+            raise UndecodableError(str(problem)) from None
+        if len(out) > room:
+            raise OverflowsError("deflate")
+        return out
+
+    def complete(self) -> bool:
+        return self._stream is None or bool(self._stream.eof)
+
+
+class _Brotli:
+    def __init__(self) -> None:
+        self._stream = brotli.Decompressor()
+
+    def feed(self, data: bytes, room: int) -> bytes:
+        if self._stream.is_finished():
+            return b""
+        try:
+            out: bytes = self._stream.process(data, output_buffer_limit=room + 1)
+        except brotli.error as problem:
+            raise UndecodableError(str(problem)) from None
+        if len(out) > room:
+            raise OverflowsError("br")
+        return out
+
+    def complete(self) -> bool:
+        return bool(self._stream.is_finished())
+
+
+class _Zstd:
+    """Pushes through a writer, the one interface of zstandard that hands out its output piece by piece."""
+
+    def __init__(self) -> None:
+        self._out: list[bytes] = []
+        self._room = 0
+        self._stream = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW).stream_writer(
+            cast(IO[bytes], self), closefd=False
+        )
+
+    def write(self, piece: bytes) -> int:
+        self._room -= len(piece)
+        if self._room < 0:
+            raise OverflowsError("zstd")
+        self._out.append(bytes(piece))
+        return len(piece)
+
+    def feed(self, data: bytes, room: int) -> bytes:
+        self._out, self._room = [], room
+        try:
+            self._stream.write(data)
+        except zstandard.ZstdError as problem:
+            raise UndecodableError(str(problem)) from None
+        return b"".join(self._out)
+
+    def complete(self) -> bool:
+        return True  # the library does not tell; a cut transfer shows by its length
+
+
+_LAYERS: dict[str, Callable[[], Layer]] = {
+    **({"br": _Brotli} if brotli is not None else {}),
+    "gzip": lambda: _Inflate(gzip=True),
+    "x-gzip": lambda: _Inflate(gzip=True),
+    "deflate": lambda: _Inflate(gzip=False),
+    "zstd": _Zstd,
+}
+
+OFFERED = ", ".join(name for name in ("gzip", "deflate", "br", "zstd") if name in _LAYERS)
+
+
+class Decoder:
+    """Undoes the encodings of one answer; never holds more than `limit` bytes of output per layer."""
+
+    def __init__(self, encodings: str, limit: int) -> None:
+        names = [n for n in (part.strip().lower() for part in encodings.split(",")) if n not in _PLAIN]
+        unknown = next((n for n in names if n not in _LAYERS), "")
+        if unknown or len(names) > _MAX_LAYERS:
+            raise UndecodableError(f"content encoding {unknown[:40] or 'repeated'} not supported")
+        self._layers = [_LAYERS[n]() for n in reversed(names)]
+        self._rooms = [limit] * len(names)
+        self._fed = False
+
+    def feed(self, data: bytes) -> bytes:
+        """The next decoded bytes. Raises OverflowsError or UndecodableError."""
+        self._fed = True
+        for i, layer in enumerate(self._layers):
+            data = layer.feed(data, self._rooms[i])
+            self._rooms[i] -= len(data)
+        return data
+
+    def complete(self) -> bool:
+        """True where every layer reached its own end (or nothing came at all)."""
+        return not self._fed or all(layer.complete() for layer in self._layers)

@@ -1,0 +1,178 @@
+"""What a site asks of crawlers: robots.txt (RFC 9309), meta robots and X-Robots-Tag. Pure: answers and time come in.
+
+The matching is protego's (linear, no regular expressions, so no rule can make it slow); here are the parts it leaves to
+its user: which answers mean what, exact product tokens, the size limit, the life time, a form that survives a restart.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+import msgspec
+from msgspec.structs import replace
+from protego import Protego
+
+from opilio.model.records import Fetched
+
+PARSED_BYTES = 500 << 10  # RFC 9309, 2.5: at least this much is parsed
+LIFE_S = 86_400.0  # RFC 9309, 2.4: not cached for longer than 24 hours
+FIRST_RETRY_S = 300.0
+STALE_S = 30 * 86_400.0  # RFC 9309, 2.3.1.4: old rules stand in for an unreachable file, but not for ever
+
+_PRODUCT_TOKEN = re.compile(r"[A-Za-z_-]+").match  # RFC 9309, 2.2.1
+# The usual misspellings are honoured: who writes "dissallow" means it.
+_FIELDS = {
+    **dict.fromkeys(("user-agent", "useragent", "user agent"), "user-agent"),
+    **dict.fromkeys(("disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw"), "disallow"),
+    **dict.fromkeys(("crawl-delay", "crawl delay"), "crawl-delay"),
+    **dict.fromkeys(("sitemap", "sitemaps", "site-map"), "sitemap"),
+    "allow": "allow",
+}
+_LINE = re.compile(r"\s*([^:\s]+(?: [^:\s]+)?)\s*:\s*(.*)|\s*(\S+)\s+(.*)").match
+_TOO_MANY = 429
+_VALUED = frozenset(("unavailable_after", "max-snippet", "max-image-preview", "max-video-preview", "charset"))
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """What one origin allows, until `expires_at`. The default allows everything.
+
+    `text` holds only the groups that apply to `agent`: what other crawlers may do is nobody's business here.
+    """
+
+    expires_at: float
+    agent: str = "opilio"
+    text: str = ""
+    delay_s: float = 0.0
+    sitemaps: tuple[str, ...] = ()
+    unreachable: bool = False  # nothing is allowed, for now
+    failures: int = 0  # attempts in a row that could not read the file
+    read_at: float = 0.0  # when the file was last read
+
+    @cached_property
+    def _parsed(self) -> Protego:
+        return Protego.parse(self.text)
+
+    def allows(self, url: str) -> bool:
+        """May `agent` ask for this URL?"""
+        if self.unreachable:
+            return False
+        return not self.text or bool(self._parsed.can_fetch(url, self.agent))
+
+
+class Directives(msgspec.Struct, frozen=True):
+    """What a page asks for itself."""
+
+    noindex: bool = False
+    nofollow: bool = False
+
+
+def rules_from(fetched: Fetched, agent: str, now: float, previous: Rules | None = None) -> Rules:
+    """The rules that follow from the answer for robots.txt, redirects already followed (at most five).
+
+    2xx: the file. Other 3xx and 4xx, also a chain of redirects without end: no rules (2.3.1.2, 2.3.1.3). 5xx, 429 and
+    no answer: stay away (2.3.1.4), with `previous` rules kept where there are any, and ask again after a growing time.
+    """
+    failure = fetched.failure
+    if failure is not None and failure.kind == "redirect-loop":
+        return Rules(agent=agent, expires_at=now + LIFE_S, read_at=now)
+    if failure is not None or fetched.status >= 500 or fetched.status in (0, _TOO_MANY):
+        return _unreachable(fetched, agent, now, previous)
+    if not 200 <= fetched.status < 300:
+        return Rules(agent=agent, expires_at=now + LIFE_S, read_at=now)
+    return _parsed_rules(fetched.body, agent, now)
+
+
+def _unreachable(fetched: Fetched, agent: str, now: float, previous: Rules | None) -> Rules:
+    failures = previous.failures + 1 if previous else 1
+    wait_s = min(LIFE_S, max(fetched.retry_after_s, FIRST_RETRY_S * 2.0 ** min(failures - 1, 20)))
+    if previous and not previous.unreachable and now - previous.read_at < STALE_S:
+        return replace(previous, expires_at=now + wait_s, failures=failures)
+    return Rules(agent=agent, expires_at=now + wait_s, unreachable=True, failures=failures)
+
+
+def _parsed_rules(body: bytes, agent: str, now: float) -> Rules:
+    text = body[:PARSED_BYTES].removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
+    own, sitemaps = _own_groups(text, agent)
+    parsed = Protego.parse(own)
+    delay = parsed.crawl_delay(agent)
+    if delay is None:  # a group of our own without a delay: what everybody is asked for is the careful guess
+        delay = parsed.crawl_delay("*")
+    return Rules(
+        agent=agent,
+        text=own,
+        delay_s=delay or 0.0,
+        sitemaps=tuple(sitemaps),
+        expires_at=now + LIFE_S,
+        read_at=now,
+    )
+
+
+def _own_groups(text: str, agent: str) -> tuple[str, list[str]]:
+    """The groups for `agent` and for everybody, their agent lines reduced to exact product tokens; and the sitemaps.
+
+    protego would let a group for `op` apply to `opilio`; RFC 9309 (2.2.1) matches whole tokens.
+    """
+    kept: list[str] = []
+    sitemaps: list[str] = []
+    ours = naming_agents = False
+    for field, value in _records(text):
+        if field == "sitemap":
+            sitemaps.append(value)
+        elif field == "user-agent":
+            token = _token_for(value, agent)
+            ours = bool(token) or (ours and naming_agents)
+            # The question mark, which no token looks like, ends the group before.
+            kept.append(f"user-agent: {token or '?'}")
+            naming_agents = True
+        else:
+            naming_agents = False
+            if ours:
+                kept.append(f"{field}: {value}")
+    return "\n".join(kept), [s for s in sitemaps if s]
+
+
+def _records(text: str) -> Iterator[tuple[str, str]]:
+    """The lines that mean something. All others must not interfere, not even by ending a group (2.2.4)."""
+    for line in text.splitlines():
+        found = _LINE(line.partition("#")[0])
+        if found:
+            field = _FIELDS.get((found[1] or found[3]).lower())
+            if field:
+                yield field, (found[2] or found[4] or "").strip()
+
+
+def _token_for(value: str, agent: str) -> str:
+    """The agent itself, `*`, or nothing, according to whom an agent line names."""
+    if value.startswith("*"):
+        return "*"
+    token = _PRODUCT_TOKEN(value)
+    return agent if token and token[0].lower() == agent.lower() else ""
+
+
+def directives(values: Iterable[str], agent: str) -> Directives:
+    """What meta robots contents and X-Robots-Tag values ask of `agent`; the strictest wins.
+
+    >>> directives(["otherbot: noindex", "opilio: nofollow"], "opilio")
+    Directives(noindex=False, nofollow=True)
+    """
+    found: set[str] = set()
+    for value in values:
+        found |= _words_for(value, agent.lower())
+    nothing = "none" in found
+    return Directives(noindex=nothing or "noindex" in found, nofollow=nothing or "nofollow" in found)
+
+
+def _words_for(value: str, agent: str) -> set[str]:
+    """The directives in one value; a name before a colon says whom the rest of the value is for."""
+    words: set[str] = set()
+    applies = True
+    for part in value.lower().split(","):
+        name, colon, rest = part.partition(":")
+        if colon and name.strip() in _VALUED:
+            continue
+        if colon:
+            applies = name.strip() in (agent, "*", "robots")
+            part = rest
+        if applies:
+            words |= set(part.split())
+    return words

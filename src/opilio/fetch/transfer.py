@@ -1,0 +1,151 @@
+"""One request under way: what libcurl's callbacks do with headers, bytes and sockets.
+
+Invariant: a callback never raises. It returns what makes libcurl stop (not the number of bytes it got) and leaves the
+reason in `failure`. Nothing here waits, and what it holds is bounded by `Limits`.
+"""
+
+import socket
+from collections.abc import Callable
+from typing import Protocol
+
+import pycurl
+
+from opilio.fetch.addresses import is_public
+from opilio.fetch.answers import content_length, headers_of, status_of
+from opilio.fetch.decoding import Decoder, OverflowsError, UndecodableError
+from opilio.fetch.limits import Limits
+from opilio.model.records import Failure
+
+Wanted = Callable[[str, str], bool]  # (url, content type) -> is the body worth having?
+_STOP = -1
+_BOMB_RATIO = 50  # text compresses 3 to 20 times; what grows more than this was made to hurt
+
+
+class SocketTarget(Protocol):
+    """What libcurl wants to connect to: a resolved address."""
+
+    family: int
+    socktype: int
+    protocol: int
+    addr: object  # (address, port, ...), or bytes for a Unix socket
+
+
+class Transfer:
+    """Collects one answer."""
+
+    def __init__(self, url: str, limits: Limits, wanted: Wanted) -> None:
+        self.url = url
+        self.status = 0
+        self.headers: tuple[tuple[str, str], ...] = ()
+        self.failure: Failure | None = None
+        self._limits = limits
+        self._wanted = wanted
+        self._head = _Head()
+        self._body = _Body(limits.body_bytes)
+
+    def on_header(self, line: bytes) -> int | None:
+        """One header line; the empty one ends the head. A new status line begins the answer again (1xx, CONNECT)."""
+        head = self._head
+        head.size += len(line)
+        head.count += 1
+        if head.size > self._limits.header_bytes or head.count > self._limits.header_count:
+            return self._stop(Failure("headers", f"more than {head.count - 1} header lines or {head.size} bytes"))
+        if line in (b"\r\n", b"\n"):
+            return self._on_head_end()
+        if line.startswith(b"HTTP/"):
+            head.lines.clear()
+            self.status = status_of(line)
+        elif not self._body.received:  # trailers after the body are nobody's business
+            head.lines.append(line)
+        return None
+
+    def _on_head_end(self) -> int | None:
+        if self.status < 200 or self._body.received:
+            return None
+        self.headers = headers_of(self._head.lines)
+        values = {name.lower(): value for name, value in self.headers}
+        if self.status < 300 and not self._wanted(self.url, kind := values.get("content-type", "")):
+            return self._stop(Failure("content-type", kind[:100]))
+        size = content_length(values.get("content-length", ""))
+        if size > self._limits.body_bytes and self.status != 304:
+            return self._stop(Failure("too-large", f"{size} bytes announced"))
+        try:
+            self._body.decode_with(values.get("content-encoding", ""))
+        except UndecodableError as problem:
+            return self._stop(Failure("decode", str(problem)))
+        return None
+
+    def on_body(self, data: bytes) -> int | None:
+        """Some bytes of the body, decoded at once so that no bomb grows."""
+        try:
+            self._body.add(data)
+        except OverflowsError:
+            return self._stop(self._body.overflow())
+        except UndecodableError as problem:
+            return self._stop(Failure("decode", str(problem)[:200]))
+        return None
+
+    def open_socket(self, _purpose: int, target: SocketTarget) -> socket.socket | int:
+        """The address guard: it sees the address libcurl is about to connect to, after every DNS answer."""
+        address = target.addr[0] if isinstance(target.addr, tuple) else ""
+        address = address.decode("ascii", "replace") if isinstance(address, bytes) else address
+        if not is_public(address):
+            self.failure = Failure("private-address", address)
+            return int(pycurl.SOCKET_BAD)
+        return socket.socket(target.family, target.socktype, target.protocol)
+
+    def body(self) -> bytes:
+        """The whole decoded body, handed over: it is not kept here. Sets `failure` where it is cut short."""
+        whole, complete = self._body.take()
+        if not complete and self.failure is None:
+            self.failure = Failure("decode", "the encoded body ends too early", True)
+        return b"" if self.failure else whole
+
+    def _stop(self, failure: Failure) -> int:
+        self.failure = failure
+        return _STOP
+
+
+class _Head:
+    """The header lines so far. The counts include every 1xx answer before the real one."""
+
+    __slots__ = ("count", "lines", "size")
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+        self.size = 0
+        self.count = 0
+
+
+class _Body:
+    """The decoded bytes so far, never more than `limit`."""
+
+    __slots__ = ("_decoder", "_limit", "_pieces", "_room", "received")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._room = limit
+        self._pieces: list[bytes] = []
+        self._decoder: Decoder | None = None
+        self.received = 0
+
+    def decode_with(self, encodings: str) -> None:
+        self._decoder = Decoder(encodings, self._limit) if encodings else None
+
+    def add(self, data: bytes) -> None:
+        self.received += len(data)
+        if self._decoder is not None:
+            data = self._decoder.feed(data)
+        self._room -= len(data)
+        if self._room < 0:
+            raise OverflowsError("body")
+        self._pieces.append(data)
+
+    def overflow(self) -> Failure:
+        bomb = self._decoder is not None and self._limit > _BOMB_RATIO * self.received
+        return Failure("bomb" if bomb else "too-large", f"more than {self._limit} bytes from {self.received}")
+
+    def take(self) -> tuple[bytes, bool]:
+        whole = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._pieces = []
+        return whole, self._decoder is None or self._decoder.complete()
