@@ -18,14 +18,14 @@ from opilio.topic.tables import Idf
 
 
 class Sight:
-    """A table made ready for matching: by term, as a mapping and as sorted arrays."""
+    """A table made ready for matching: by term, as a mapping and as sorted arrays. `size` is s of S3-18."""
 
     __slots__ = ("labels", "mass", "norm", "size", "terms", "vector", "weights")
 
-    def __init__(self, table: WeightTable) -> None:
-        self.vector: dict[int, float] = table.vector
-        self.labels: dict[int, str] = table.labels
-        self.size = len(table)
+    def __init__(self, vector: dict[int, float], labels: dict[int, str], size: int) -> None:
+        self.vector = vector
+        self.labels = labels
+        self.size = size
         self.mass = math.fsum(self.vector.values())
         self.norm = math.sqrt(math.fsum(w * w for w in self.vector.values()))
         order = sorted(self.vector)
@@ -38,6 +38,11 @@ class Sight:
             return np.zeros(terms.shape)
         at = np.minimum(np.searchsorted(self.terms, terms), self.terms.size - 1)
         return np.where(self.terms[at] == terms, self.weights[at], 0.0)
+
+
+def sight_of(table: WeightTable) -> Sight:
+    """A table made ready for matching."""
+    return Sight(table.vector, table.labels, len(table))
 
 
 class _State(msgspec.Struct):
@@ -72,7 +77,7 @@ class LivingTopic:
     def sight(self) -> Sight:
         """The table made ready for matching."""
         if self._sight is None:
-            self._sight = Sight(self._state.table)
+            self._sight = sight_of(self._state.table)
         return self._sight
 
     def learn(self, outcomes: Sequence[Outcome]) -> None:

@@ -1,0 +1,1 @@
+"""Is a page on topic? One protocol, several ways; pure."""

@@ -1,0 +1,53 @@
+"""The cosine judge: how much of the page's words are the topic's (S0-23, S3-16, S4-17)."""
+
+import heapq
+import math
+from typing import Literal
+
+from opilio.judge.pagewords import PageWords
+from opilio.model.errors import ConfigError
+from opilio.model.records import Reading, Reason, Verdict
+from opilio.topic.living import LivingTopic
+
+Norm = Literal["page", "topic", "whole"]
+SHOWN = 10  # words named in a verdict
+
+
+class CosineJudge:
+    """Score = cosine of the page and the topic's table.
+
+    `norm` is over what the page's length is taken (X-01): "page" all its words (S4-17; "whole" is S3's name for
+    the same), "topic" only the topic's words, as S0-23 is printed: one matching word is then enough for a high score.
+    A page passes at score ≥ threshold, or > where `strict` (X-02). The papers give no threshold (S0-E8); ours is a
+    first choice, to be tuned on validation topics.
+    """
+
+    def __init__(
+        self, topic: LivingTopic, words: PageWords, threshold: float = 0.1, norm: Norm = "page", strict: bool = False
+    ) -> None:
+        if norm not in ("page", "topic", "whole"):
+            raise ConfigError(f'judge.norm: "{norm}" is unknown; known: page, topic, whole')
+        self.topic = topic
+        self.words = words
+        self.threshold = threshold
+        self.norm = norm
+        self.strict = strict
+
+    def judge(self, reading: Reading) -> Verdict:
+        """See `Judge`."""
+        sight = self.topic.sight
+        page = self.words.weights(self.words.counts(reading))
+        shared = [(sight.vector[t] * page[t], t) for t in sight.vector.keys() & page.keys()]
+        length = self._length(page, [t for _, t in shared]) * sight.norm
+        score = min(1.0, math.fsum(p for p, _ in shared) / length) if length else 0.0
+        best = heapq.nlargest(SHOWN, shared)
+        words = tuple(Reason(sight.labels[t], product / length, sight.vector[t]) for product, t in best if length)
+        summary = Reason("cosine", score), Reason("topic words", float(len(shared)), 0.0)
+        return Verdict(score=score, relevant=self._passes(score), reasons=summary + words)
+
+    def _length(self, page: dict[int, float], shared: list[int]) -> float:
+        over = (page[t] for t in shared) if self.norm == "topic" else page.values()
+        return math.sqrt(math.fsum(w * w for w in over))
+
+    def _passes(self, score: float) -> bool:
+        return score > self.threshold if self.strict else score >= self.threshold

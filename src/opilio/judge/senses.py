@@ -1,0 +1,94 @@
+"""Judges that put another judge's verdict aside when the page means another sense of the topic's words."""
+
+import msgspec
+
+from opilio.judge.pagewords import PageWords
+from opilio.model.errors import TopicError
+from opilio.model.protocols import Judge
+from opilio.model.records import Reading, Reason, Verdict
+from opilio.topic.living import LivingTopic
+from opilio.topic.senses import OTHER_SENSE, ContextRule, SenseScale
+
+
+class ContextJudge:
+    """A page with words of irrelevant contexts is ignored, with its links (S3-09; the switches of S3-E12 in `rule`)."""
+
+    def __init__(
+        self,
+        judge: Judge,
+        topic: LivingTopic,
+        contexts: tuple[str, ...],
+        words: PageWords,
+        rule: ContextRule | None = None,
+    ) -> None:
+        if not contexts:
+            raise TopicError("topic.contexts: give the words of the senses that are not meant")
+        self._judge = judge
+        self._topic = topic
+        self._contexts = tuple(c.lower() for c in contexts)
+        self._terms = frozenset(t for c in contexts for t in words.terms(c))
+        self._words = words
+        self._rule = rule or ContextRule()
+
+    def judge(self, reading: Reading) -> Verdict:
+        """See `Judge`."""
+        verdict = self._judge.judge(reading)
+        terms = self._looked_at(reading)
+        hits = sum(1 for t in terms if t in self._terms) if self._rule.whole_word else self._inside(reading)
+        topic_words = sum(1 for t in terms if t in self._topic.sight.vector)
+        if not self._rule.rejects(hits, topic_words):
+            return verdict
+        return _aside(verdict, Reason(OTHER_SENSE, float(hits)), Reason("topic words beside", float(topic_words), 0.0))
+
+    def _looked_at(self, reading: Reading) -> list[int]:
+        title = list(self._words.terms(reading.page.title))
+        if self._rule.where == "page":
+            return title + reading.terms
+        return title + [t for start, end in reading.anchors for t in reading.terms[start:end]]
+
+    def _inside(self, reading: Reading) -> int:
+        page = reading.page
+        text = page.text if self._rule.where == "page" else " ".join(link.anchor for link in page.links)
+        text = f"{page.title} {text}".lower()
+        return sum(text.count(c) for c in self._contexts)
+
+
+class SenseJudge:
+    """The company of the ambiguous words decides: other senses outweigh the topic, the page is put aside.
+
+    `ambiguous` are the words that have several senses (the topic's name, as a rule); they decide nothing.
+    """
+
+    def __init__(
+        self,
+        judge: Judge,
+        topic: LivingTopic,
+        contexts: tuple[str, ...],
+        words: PageWords,
+        ambiguous: str = "",
+        margin: float = 1.0,
+    ) -> None:
+        self._judge = judge
+        self._topic = topic
+        self._others = {t: 1.0 for c in contexts for t in words.terms(c)}
+        self._ambiguous = frozenset(words.terms(ambiguous))
+        self._words = words
+        self._margin = margin
+        if not self._others:
+            raise TopicError("topic.contexts: give the words of the senses that are not meant")
+
+    def judge(self, reading: Reading) -> Verdict:
+        """See `Judge`."""
+        verdict = self._judge.judge(reading)
+        topic = self._topic.sight.vector
+        others = {t: w for t, w in self._others.items() if t not in topic}
+        scale = SenseScale(topic=topic, others=others, ambiguous=self._ambiguous, margin=self._margin)
+        ours, theirs = scale.weigh(reading.terms, self._words.idf)
+        evidence = Reason("topic company", ours, 0.0), Reason("other company", theirs, 0.0)
+        if scale.rejects(ours, theirs):
+            return _aside(verdict, Reason(OTHER_SENSE, theirs - ours), *evidence)
+        return msgspec.structs.replace(verdict, reasons=verdict.reasons + evidence)
+
+
+def _aside(verdict: Verdict, *why: Reason) -> Verdict:
+    return Verdict(score=0.0, relevant=False, reasons=(*why, *verdict.reasons))

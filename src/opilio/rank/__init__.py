@@ -1,0 +1,1 @@
+"""How promising each link is. One protocol, several ways; pure."""

@@ -1,0 +1,63 @@
+"""The four-part link score: URL words, anchor, parent page, surrounding text (S0-25, S4-19)."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from opilio.model.errors import ConfigError
+from opilio.model.records import Lead, Ranked, Reading, Verdict
+from opilio.rank.measure import Form, LinkTexts
+from opilio.rank.scores import Column, LinkScores, below, drop_all, out_of_reach, refused
+from opilio.topic.living import LivingTopic
+
+UrlTerms = Callable[[Sequence[str]], Sequence[Sequence[int]]]
+PARTS = ("url", "anchor", "parent", "around")
+
+
+class LinkScoreRanker:
+    """LinkScore = α + β + γ + ω, each part in [0, 1], so a score in [0, 4]; `weights` change the balance.
+
+    A link passes at score ≥ threshold, or > where `strict` (X-02). The papers give no threshold (S0-26): ours is 0,
+    which follows every link in the order of its score. `tunnel_depth` as in `out_of_reach`: −1 is S0-28, 0 is S4-18.
+    """
+
+    def __init__(
+        self,
+        topic: LivingTopic,
+        url_terms: UrlTerms,
+        form: Form = "page",
+        threshold: float = 0.0,
+        strict: bool = False,
+        tunnel_depth: int = 3,
+        weights: Mapping[str, float] | None = None,
+    ) -> None:
+        if unknown := set(weights or ()) - set(PARTS):
+            raise ConfigError(f"rank.weights: {min(unknown)} is unknown; known: {', '.join(PARTS)}")
+        self.topic = topic
+        self.url_terms = url_terms
+        self.form: Form = form
+        self.threshold = threshold
+        self.strict = strict
+        self.tunnel_depth = tunnel_depth
+        self.weights = dict.fromkeys(PARTS, 1.0) | dict(weights or {})
+
+    def score(self, reading: Reading, verdict: Verdict, lead: Lead) -> LinkScores:
+        """All links of the page at once."""
+        page = reading.page
+        parts = self._parts(reading, verdict)
+        scores = np.zeros(len(page.links))
+        for name, column in parts.items():
+            scores += self.weights[name] * column
+        dropped = dict.fromkeys(below(scores, self.threshold, self.strict).tolist(), "below the threshold")
+        dropped = drop_all(dropped | refused(page), len(page.links), out_of_reach(verdict, lead, self.tunnel_depth))
+        return LinkScores(scores, parts, dropped, self.weights)
+
+    def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[Ranked]:
+        """See `Ranker`."""
+        return self.score(reading, verdict, lead).ranked(reading.page.links)
+
+    def _parts(self, reading: Reading, verdict: Verdict) -> dict[str, Column]:
+        links = reading.page.links
+        texts = LinkTexts(reading, self.url_terms([link.url for link in links]))
+        url, anchor, around = texts.score(self.topic.sight, self.form)
+        return {"url": url, "anchor": anchor, "parent": np.full(len(links), verdict.score), "around": around}

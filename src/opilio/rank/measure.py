@@ -1,0 +1,89 @@
+"""How much of a topic is in the URL, the anchor and the text around each link, for all links of a page at once.
+
+One sort over (text, term) pairs counts every word of every link text; no Python loop runs per link or per
+word. Words of link texts are weighed by their count alone: such texts are too short for more.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opilio.model.records import Reading
+from opilio.topic.living import Sight
+
+Form = Literal["page", "topic", "masked", "share", "mass"]
+"""How a text is scored against the table (X-01, X-09), always within 0..1:
+
+page    cosine, the text's norm over all its words (S4-17)
+topic   cosine, the text's norm over the topic's words in it (S0-23 as printed)
+masked  cosine of the table with its own masked copy, √(Σ matched w² / Σ w²) (S1-21)
+share   Σ matched w / table size (S3-18…S3-20)
+mass    Σ matched w / Σ w: the same without the dependence on size (S3-E3, Hati & Kumar)
+"""
+
+_TERM = np.int64(0xFFFFFFFF)
+Spans = Sequence[tuple[int, int]]
+
+
+class LinkTexts:
+    """The words of the links' URLs, anchors and surroundings as one bag of (text, term) pairs.
+
+    Text number = kind · links + link, with kinds 0 URL, 1 anchor, 2 around.
+    """
+
+    __slots__ = ("counts", "links", "terms", "texts")
+
+    def __init__(self, reading: Reading, url_words: Sequence[Sequence[int]]) -> None:
+        self.links = len(reading.page.links)
+        words = np.array(reading.terms, dtype=np.int64)
+        anchors, in_anchor = _flat(words, reading.anchors)
+        arounds, in_around = _flat(words, reading.arounds)
+        lengths = [len(u) for u in url_words]
+        urls = np.array([t for u in url_words for t in u], dtype=np.int64)
+        in_url = np.repeat(np.arange(self.links), lengths)
+        keys = np.concatenate((in_url, in_anchor + self.links, in_around + 2 * self.links)) << 32
+        keys |= np.concatenate((urls, anchors, arounds))
+        keys.sort()
+        first = np.flatnonzero(np.diff(keys, prepend=-1))
+        self.counts: NDArray[np.float64] = np.diff(first, append=keys.size).astype(np.float64)
+        self.terms: NDArray[np.int64] = keys[first] & _TERM
+        self.texts: NDArray[np.int64] = keys[first] >> 32
+
+    def score(self, sight: Sight, form: Form) -> NDArray[np.float64]:
+        """Rows URL, anchor, around; one column per link."""
+        weights = sight.weigh(self.terms)
+        if not sight.size or not sight.norm:
+            return np.zeros((3, self.links))  # S3-E9: a table of size 0 scores 0
+        hit = np.flatnonzero(weights)
+        weights, texts, counts = weights[hit], self.texts[hit], self.counts[hit]
+        if form == "share":
+            scores = self._sum(texts, weights) / sight.size
+        elif form == "mass":
+            scores = self._sum(texts, weights) / sight.mass
+        elif form == "masked":
+            scores = np.sqrt(self._sum(texts, weights * weights)) / sight.norm
+        else:
+            own = self._sum(self.texts, self.counts**2) if form == "page" else self._sum(texts, counts**2)
+            scores = self._sum(texts, weights * counts) / (np.sqrt(np.maximum(own, 1.0)) * sight.norm)
+        bounded: NDArray[np.float64] = np.minimum(scores, 1.0).reshape(3, self.links)  # rounding may pass 1
+        return bounded
+
+    def matched(self, sight: Sight) -> list[tuple[int, int]]:
+        """The (text, term) pairs that hit the table."""
+        hit = np.flatnonzero(sight.weigh(self.terms))
+        return list(zip(self.texts[hit].tolist(), self.terms[hit].tolist(), strict=True))
+
+    def _sum(self, texts: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(np.bincount(texts, values, minlength=3 * self.links), dtype=np.float64)
+
+
+def _flat(words: NDArray[np.int64], spans: Spans) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The words of many slices one after the other, with the number of the slice each is in."""
+    bounds = np.array(spans, dtype=np.int64).reshape(-1, 2)
+    starts, lengths = bounds[:, 0], bounds[:, 1] - bounds[:, 0]
+    ends = np.cumsum(lengths)
+    owners = np.repeat(np.arange(len(lengths)), lengths)
+    at = np.arange(owners.size) + np.repeat(starts - ends + lengths, lengths)
+    return words[at], owners

@@ -1,0 +1,96 @@
+"""The scores of all links of one page, column by column, as every ranker makes them.
+
+Rankers compute on columns (numpy) and this module turns them into records: `Ranked` one by one, or
+`LinkColumns` for the whole page without a Python object per link. It also holds what every ranker refuses.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opilio.model.records import Lead, Link, LinkColumns, Page, Ranked, Reason, Verdict
+from opilio.topic.senses import OTHER_SENSE
+
+Column = NDArray[np.float64]
+
+
+class LinkScores:
+    """Scores and their named parts, one row per link of the page."""
+
+    __slots__ = ("dropped", "features", "parts", "scores", "weights")
+
+    def __init__(
+        self,
+        scores: Column,
+        parts: Mapping[str, Column],
+        dropped: Mapping[int, str] | None = None,
+        weights: Mapping[str, float] | None = None,
+        features: Sequence[bytes] = (),
+    ) -> None:
+        self.scores = scores
+        self.parts = parts
+        self.dropped = dropped or {}
+        self.weights = weights or {}
+        self.features = features
+
+    def ranked(self, links: Sequence[Link]) -> list[Ranked]:
+        """One record per link."""
+        names = list(self.parts)
+        weights = [self.weights.get(name, 1.0) for name in names]
+        rows = zip(*(column.tolist() for column in self.parts.values()), strict=True) if names else ((),) * len(links)
+        return [
+            Ranked(
+                link=link,
+                score=score,
+                parts=tuple(map(Reason, names, row, weights)),
+                dropped=self.dropped.get(at, ""),
+                features=self.features[at] if self.features else b"",
+            )
+            for at, (link, score, row) in enumerate(zip(links, self.scores.tolist(), rows, strict=True))
+        ]
+
+    def columns(self, links: Sequence[Link]) -> LinkColumns:
+        """The whole page as one record: what `ranked` says, for a tenth of its cost."""
+        parts = np.column_stack(list(self.parts.values())) if self.parts else np.zeros((len(links), 0))
+        return LinkColumns(
+            urls=[link.url for link in links],
+            hosts=[link.host for link in links],
+            anchors=[link.anchor for link in links],
+            keys=np.array([link.key for link in links], dtype=np.int64).tobytes(),
+            scores=self.scores.astype(np.float32).tobytes(),
+            names=list(self.parts),
+            parts=parts.astype(np.float32).tobytes(),
+            dropped=dict(self.dropped),
+            features=list(self.features),
+        )
+
+
+def refused(page: Page) -> dict[int, str]:
+    """The links their page asks not to follow: nofollow of the whole page or of a link."""
+    if page.nofollow:
+        return dict.fromkeys(range(len(page.links)), "nofollow page")
+    return {at: "nofollow" for at, link in enumerate(page.links) if link.rel and "nofollow" in link.rel.lower()}
+
+
+def out_of_reach(verdict: Verdict, lead: Lead, tunnel_depth: int) -> str:
+    """Why the links of an irrelevant page are not followed (X-05), or "".
+
+    `tunnel_depth` is the number of irrelevant pages in a row that may be crossed: 0 is the hard focus of
+    S4-18, −1 has no bound (S0-28), anything else is bounded tunnelling (Pal et al.).
+    """
+    if verdict.reasons and verdict.reasons[0].name == OTHER_SENSE:
+        return OTHER_SENSE  # S3-09: ignored together with its child URLs
+    if verdict.relevant or tunnel_depth < 0 or lead.tunnel < tunnel_depth:
+        return ""
+    return "irrelevant page" if tunnel_depth == 0 else f"tunnel longer than {tunnel_depth}"
+
+
+def drop_all(dropped: dict[int, str], links: int, reason: str) -> dict[int, str]:
+    """Every link dropped for one reason; earlier reasons stay."""
+    return {**dict.fromkeys(range(links), reason), **dropped} if reason else dropped
+
+
+def below(scores: Column, threshold: float, strict: bool) -> NDArray[np.intp]:
+    """Which scores fail the threshold: ≥ passes, or only > where strict (X-02)."""
+    return np.flatnonzero(scores <= threshold if strict else scores < threshold)

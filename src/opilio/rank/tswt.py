@@ -1,0 +1,129 @@
+"""The link score of S3: topic (Eq. 6) and genre (Eq. 11), with the parents a URL is known from."""
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from opilio.model.errors import ConfigError
+from opilio.model.records import Lead, LinkColumns, Outcome, Ranked, Reading, Verdict
+from opilio.rank.linkscore import UrlTerms
+from opilio.rank.measure import Form, LinkTexts
+from opilio.rank.parents import KnownParents, ParentAgg, aggregate
+from opilio.rank.scores import Column, LinkScores, drop_all, out_of_reach, refused
+from opilio.topic.genre import Genres
+from opilio.topic.living import LivingTopic, Sight
+
+
+class TswtOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """FinalLS = topic·LS_T + genre·LS_G (S3-24): (1, 1) is the paper's simple sum.
+
+    (½, ½) gives the same order (S3-E2); `scale="rank"` makes the balance mean something, by replacing both scores
+    by their place among the page's links. `form="mass"` divides by what can match instead of the table's size
+    (S3-E3). `genre_text_only` scores genres on the surrounding text alone (S3-E4). `tunnel_depth` as everywhere.
+    """
+
+    topic: float = 1.0
+    genre: float = 0.0
+    parent_agg: ParentAgg = "sum"
+    form: Form = "share"
+    scale: Literal["none", "rank"] = "none"
+    genre_text_only: bool = False
+    tunnel_depth: int = -1
+
+
+class TswtRanker:
+    """LS_T = anchor + URL + cohesive text + Σ relevance of the known parents (S3-17…S3-21).
+
+    Parents are remembered through `learn` where `links_of` can read the links of an outcome; without it the page
+    at hand is the only parent (X-11).
+    """
+
+    def __init__(
+        self,
+        topic: LivingTopic,
+        url_terms: UrlTerms,
+        genres: Genres | None = None,
+        options: TswtOptions | None = None,
+        links_of: Callable[[bytes], LinkColumns] | None = None,
+    ) -> None:
+        self.topic = topic
+        self.url_terms = url_terms
+        self.genres = genres
+        self.options = options or TswtOptions()
+        self.links_of = links_of
+        self._parents = KnownParents()
+        self._version = 0
+        if self.options.genre and genres is None:
+            raise ConfigError("rank.genre: a weight for genres needs topic.genres")
+
+    @property
+    def version(self) -> int:
+        """Grows when new parents become known."""
+        return self._version
+
+    def score(self, reading: Reading, verdict: Verdict, lead: Lead) -> LinkScores:
+        """All links of the page at once."""
+        links, options = reading.page.links, self.options
+        texts = LinkTexts(reading, self.url_terms([link.url for link in links]))
+        url, anchor, around = texts.score(self.topic.sight, options.form)
+        parts = {"url": url, "anchor": anchor, "around": around, "parent": self._parent(reading, verdict, lead)}
+        topical = url + anchor + around + parts["parent"]
+        weights = dict.fromkeys(parts, options.topic)
+        scores = options.topic * self._scaled(topical)
+        if options.genre:
+            parts["genre"] = self._genre(reading, texts)
+            weights["genre"] = options.genre
+            scores = scores + options.genre * self._scaled(parts["genre"])
+        dropped = drop_all(refused(reading.page), len(links), out_of_reach(verdict, lead, options.tunnel_depth))
+        return LinkScores(scores, parts, dropped, weights)
+
+    def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[Ranked]:
+        """See `Ranker`."""
+        return self.score(reading, verdict, lead).ranked(reading.page.links)
+
+    def learn(self, outcomes: Sequence[Outcome]) -> None:
+        """Remember which pages of which relevance have which links."""
+        for outcome in outcomes:
+            analysis = outcome.analysis
+            if self.links_of and analysis and analysis.verdict and analysis.links:
+                keys = np.frombuffer(self.links_of(analysis.links).keys, dtype=np.int64).tolist()
+                self._parents.tell(outcome.lead.key, analysis.verdict.score, keys)
+                self._version += 1
+
+    def snapshot(self) -> bytes:
+        """The known parents."""
+        return msgspec.msgpack.encode((self._version, self._parents))
+
+    def restore(self, state: bytes) -> None:
+        """Go on from a snapshot."""
+        self._version, self._parents = msgspec.msgpack.decode(state, type=tuple[int, KnownParents])
+
+    def _parent(self, reading: Reading, verdict: Verdict, lead: Lead) -> Column:
+        of, how = self._parents.of, self.options.parent_agg
+        return np.array(
+            [aggregate([*of(link.key, lead.key), verdict.score], how) for link in reading.page.links], dtype=np.float64
+        )
+
+    def _genre(self, reading: Reading, texts: LinkTexts) -> Column:
+        """LS_G: the same construction with the genre's words, the best genre counts (S3-23)."""
+        best = np.zeros(len(reading.page.links))
+        for sight in self.genres.sights.values() if self.genres else ():
+            url, anchor, around = texts.score(sight, self.options.form)
+            whole = around if self.options.genre_text_only else url + anchor + around + _cosine(reading, sight)
+            best = np.maximum(best, whole)
+        return best
+
+    def _scaled(self, column: Column) -> Column:
+        if self.options.scale == "none" or column.size < 2:
+            return column
+        places = np.searchsorted(np.sort(column), column)  # equal scores keep equal places
+        return places / (column.size - 1.0)
+
+
+def _cosine(reading: Reading, sight: Sight) -> float:
+    """Cosine of the page's counts and a genre's words (S3-16)."""
+    terms, counts = np.unique(np.array(reading.terms, dtype=np.int64), return_counts=True)
+    length = float(np.sqrt(np.sum(counts.astype(np.float64) ** 2))) * sight.norm
+    return float(sight.weigh(terms) @ counts) / length if length else 0.0

@@ -1,0 +1,92 @@
+"""Genres: News, Discussions, Blogs (S3-23) as lists of words that anybody can edit, and finding a page's genre.
+
+The lists are data (`genres.toml`, or a file of the person's own). Which genre a *link* promises is the rankers' part.
+"""
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.resources import files
+
+import msgspec
+
+from opilio.model.errors import TopicError
+from opilio.model.records import Reading
+from opilio.topic.living import Sight
+
+_URL_PART = re.compile(r"[a-z0-9]+")
+URL_HITS = 3  # a telling part of the address counts as much as this many telling words
+
+
+class GenreWords(msgspec.Struct, frozen=True):
+    """One genre as it is written down: its words by language, and parts of addresses."""
+
+    name: str
+    url: frozenset[str]
+    words: dict[str, tuple[str, ...]]
+
+
+def read_genres(text: str, source: str) -> dict[str, GenreWords]:
+    """The genres of a TOML text; `source` names it in messages."""
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise TopicError(f"{source}: is not valid TOML (a genre may stand once only): {error}") from error
+    return {name: _genre(name, table, source) for name, table in tree.items()}
+
+
+def default_genres() -> dict[str, GenreWords]:
+    """The genres that come with Opilio."""
+    file = files("opilio.topic") / "genres.toml"
+    return read_genres(file.read_text(encoding="utf-8"), "genres.toml")
+
+
+def _genre(name: str, table: object, source: str) -> GenreWords:
+    if not isinstance(table, dict) or not all(isinstance(v, list) for v in table.values()):
+        raise TopicError(f"{source}: [{name}] must hold lists of words by language, such as english = [...]")
+    for language, words in table.items():
+        lowered = Counter(str(w).lower() for w in words)
+        if twice := [w for w, n in lowered.items() if n > 1]:
+            raise TopicError(f'{source}: [{name}] {language} has "{twice[0]}" more than once; remove one')
+    words = {language: tuple(map(str, listed)) for language, listed in table.items() if language != "url"}
+    return GenreWords(name, frozenset(str(w).lower() for w in table.get("url", ())), words)
+
+
+class Genres:
+    """The chosen genres in the words of some languages, ready for matching."""
+
+    def __init__(
+        self,
+        book: Mapping[str, GenreWords],
+        terms_of: Callable[[str], Sequence[int]],
+        names: Iterable[str] = (),
+        languages: Sequence[str] = ("english",),
+        threshold: int = 4,
+    ) -> None:
+        self.threshold = threshold
+        self._sights: dict[str, Sight] = {}
+        self._urls: dict[str, frozenset[str]] = {}
+        for name in names or book:
+            if name not in book:
+                raise TopicError(f'genre "{name}" is unknown; known: {", ".join(book)}')
+            words = [w for language in languages for w in book[name].words.get(language, ())]
+            labels = {term: word for word in reversed(words) for term in terms_of(word)}
+            self._sights[name] = Sight(dict.fromkeys(labels, 1.0), labels, len(labels))
+            self._urls[name] = book[name].url
+
+    @property
+    def sights(self) -> Mapping[str, Sight]:
+        """Genre to its words, all of weight 1 (S3-16)."""
+        return self._sights
+
+    def detect(self, reading: Reading) -> str:
+        """The page's genre, or "" where nothing is clear: distinct telling words, with the address counted in."""
+        present = set(reading.terms)
+        parts = set(_URL_PART.findall(reading.page.url.lower()))
+        scores = {
+            name: len(sight.vector.keys() & present) + (URL_HITS if parts & self._urls[name] else 0)
+            for name, sight in self._sights.items()
+        }
+        best = max(scores, key=scores.__getitem__, default="")
+        return best if best and scores[best] >= self.threshold else ""

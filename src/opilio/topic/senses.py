@@ -1,0 +1,72 @@
+"""Which sense of an ambiguous word does a page mean? (S3-09, S3-E12, S3-F2, S2-F4, S4-F1)
+
+Two ways: `ContextRule` counts words of irrelevant contexts (the paper's, with switches), `SenseScale` weighs the
+company that the ambiguous word keeps: words of the topic against words of the other senses.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from opilio.model.errors import TopicError
+
+OTHER_SENSE = "other sense"  # the reason by which rankers know that a page's links must not be followed (S3-09)
+
+
+class ContextRule(msgspec.Struct, frozen=True, kw_only=True):
+    """When words of irrelevant contexts make a page irrelevant (S3-E12). The default is the paper's: any hit.
+
+    `ratio` asks for more than that many context words per topic word, on top of the minimum. `where` looks at the
+    whole page, or only at its title and the anchors on it. `whole_word` off finds context words inside others too.
+    """
+
+    minimum: int = 1
+    ratio: float = 0.0
+    where: Literal["page", "title"] = "page"
+    whole_word: bool = True
+
+    def __post_init__(self) -> None:
+        if self.minimum < 1 or self.ratio < 0.0:
+            raise TopicError(f"minimum must be at least 1 and ratio not below 0, not {self.minimum} and {self.ratio}")
+
+    def rejects(self, hits: int, topic_words: int) -> bool:
+        """True where there are enough context words, alone and beside the topic's words."""
+        return hits >= self.minimum and hits > self.ratio * topic_words
+
+
+class SenseScale(msgspec.Struct, frozen=True, kw_only=True):
+    """The topic's words against the other senses' words, near the ambiguous word.
+
+    `topic` and `others` weigh the words that keep the two kinds of company; `ambiguous` are the words both share
+    and that decide nothing. A page is of another sense when the others outweigh the topic `margin` times.
+    """
+
+    topic: dict[int, float]
+    others: dict[int, float]
+    ambiguous: frozenset[int] = frozenset()
+    window: int = 20
+    margin: float = 1.0
+
+    def weigh(self, terms: Sequence[int], idf: Callable[[int], float]) -> tuple[float, float]:
+        """Evidence for the topic and for the others: Σ weight · idf over the words near, each word once."""
+        near = self._near(terms) - self.ambiguous
+        return _evidence(near, self.topic, idf), _evidence(near, self.others, idf)
+
+    def rejects(self, topic: float, others: float) -> bool:
+        """True where the others win."""
+        return others > self.margin * topic
+
+    def _near(self, terms: Sequence[int]) -> set[int]:
+        """The words within the window of an ambiguous one; all words where the page has none of those."""
+        at = [i for i, t in enumerate(terms) if t in self.ambiguous]
+        if not at:
+            return set(terms)
+        near: set[int] = set()
+        for i in at:
+            near.update(terms[max(0, i - self.window) : i + self.window + 1])
+        return near
+
+
+def _evidence(near: Collection[int], weights: Mapping[int, float], idf: Callable[[int], float]) -> float:
+    return sum(weights[t] * idf(t) for t in weights.keys() & near)
