@@ -108,6 +108,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     noindex: bool = False
     nofollow: bool = False
     published: str = ""
+    links_dropped: int = 0  # links beyond the parser's bound
 
     @property
     def text(self) -> str:
@@ -160,6 +161,7 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
     score: float
     parts: tuple[Reason, ...] = ()
     dropped: str = ""  # why the ranker would not follow it (below the threshold, nofollow, ...)
+    features: bytes = b""  # handed on to Lead.features: what the ranker wants back with the page itself
 
 
 class Lead(msgspec.Struct, frozen=True, kw_only=True):
