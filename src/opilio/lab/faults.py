@@ -1,0 +1,54 @@
+"""What goes wrong on the hosts of a web: delays, errors, throttling. Pure, and the same for server and replay.
+
+An optional `hosts.toml` in a web's folder lists them:
+
+    [[host]]
+    name = "www.example.org"
+    delay_s = 0.5
+    error_rate = 0.2         # share of requests answered with 503
+    most_per_s = 2.0         # more than that are answered with 429 and Retry-After
+"""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import xxhash
+
+from opilio.model.errors import WebError
+
+
+class HostFaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    name: str
+    delay_s: float = 0.0
+    error_rate: float = 0.0
+    most_per_s: float = 0.0  # 0: no limit
+
+    def fails(self, url: str, attempt: int) -> bool:
+        """Whether this attempt is answered with an error: a fixed draw, so that a run can be repeated."""
+        return self.error_rate > 0 and chance(f"{attempt} {url}") < self.error_rate
+
+
+Faults = Mapping[str, HostFaults]
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    host: tuple[HostFaults, ...] = ()
+
+
+def load_faults(folder: Path) -> dict[str, HostFaults]:
+    """The faults a web's folder asks for; none without `hosts.toml`."""
+    path = folder / "hosts.toml"
+    try:
+        table = tomllib.loads(path.read_text("utf-8"))
+        return {fault.name: fault for fault in msgspec.convert(table, _File).host}
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise WebError(f"{path}: {error}") from error
+
+
+def chance(name: str, seed: int = 0) -> float:
+    """A number in 0..1 that depends on nothing but its name and seed."""
+    return xxhash.xxh3_64_intdigest(name.encode("utf-8", "surrogatepass"), seed) / 2**64

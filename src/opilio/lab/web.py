@@ -1,0 +1,189 @@
+"""An offline web: a folder with `*.warc.gz`, every page found by its canonical address.
+
+The files are read through once; the index is kept in the user's cache folder and found again by the names, sizes and
+times of the files. A web holds what a server would answer and nothing else: labels are in labels.py, which
+only whoever judges a crawl may read. Any collection made by `opilio crawl` is a web without labels.
+"""
+
+import mmap
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+import xxhash
+
+from opilio.lab.cachefolder import default_cache, load, save
+from opilio.lab.warcfile import Answer, Record, read_answer, scan
+from opilio.model.errors import WebError
+from opilio.model.urls import canonical, host_of
+
+_FORMAT = 1  # of the index file: raise it when its meaning changes
+
+
+class Problem(msgspec.Struct, frozen=True, order=True):
+    """Something in a web that was skipped, and why."""
+
+    kind: str  # damaged, duplicate, address, revisit, label, topic, seed
+    subject: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.detail}"
+
+
+class _Index(msgspec.Struct, frozen=True):
+    """What one reading of the files gave; page i lies in file `file[i]` at `offset[i]`, `length[i]` bytes long."""
+
+    files: list[str]
+    urls: list[str]
+    file: bytes
+    offset: bytes
+    length: bytes
+    digest: str  # of the files' content
+    problems: list[Problem]
+
+
+class Web:
+    """The pages of a web. Invariant: `urls[i]` is canonical, and no address is there twice."""
+
+    def __init__(self, folder: Path, index: _Index) -> None:
+        self.folder = folder
+        self._index = index
+        self._places = [_ints(index.file), _ints(index.offset), _ints(index.length)]
+        self._maps: dict[int, mmap.mmap] = {}
+
+    @classmethod
+    def open(cls, folder: Path, cache: Path | None = None) -> "Web":
+        """Open a web, from the index of last time when the files are the same."""
+        folder = folder.resolve()
+        files = web_files(folder)
+        path = (cache or default_cache()) / f"web-{_identity(folder, files)}.index"
+        index = load(path, _Index)
+        if index is None:
+            index = _indexed(files)
+            save(path, index)
+        return cls(folder, index)
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def urls(self) -> Sequence[str]:
+        return self._index.urls
+
+    @property
+    def digest(self) -> str:
+        """Names the content of the web, wherever it lies: what is worked out from it is kept under this name."""
+        return self._index.digest
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """What was skipped when the files were read."""
+        return self._index.problems
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The number of each page by its canonical address."""
+        return {url: number for number, url in enumerate(self.urls)}
+
+    @cached_property
+    def hosts(self) -> dict[str, int]:
+        """How many pages each host has."""
+        return dict(Counter(map(host_of, self.urls)))
+
+    def __len__(self) -> int:
+        return len(self._index.urls)
+
+    def answer(self, number: int) -> Answer:
+        """What was recorded for a page, by its number."""
+        file, offset, length = (column[number] for column in self._places)
+        return read_answer(self._map(file), offset, length)
+
+    def find(self, url: str) -> Answer | None:
+        """What was recorded for a canonical address, or None."""
+        number = self.numbers.get(url)
+        return None if number is None else self.answer(number)
+
+    def _map(self, file: int) -> mmap.mmap:
+        found = self._maps.get(file)
+        if found is None:
+            found = self._maps[file] = _mapped(self.folder / self._index.files[file])
+        return found
+
+
+def web_files(folder: Path) -> list[Path]:
+    """The WARC files of a web, by name."""
+    if not folder.is_dir():
+        raise WebError(f"{folder}: no such folder; a web is a folder with *.warc.gz files")
+    files = sorted(p for p in folder.glob("*.warc.gz") if p.stat().st_size)
+    if not files:
+        raise WebError(f"{folder}: no *.warc.gz file with anything in it; a web needs at least one")
+    return files
+
+
+def _identity(folder: Path, files: list[Path]) -> str:
+    marks = [(p.name, p.stat().st_size, p.stat().st_mtime_ns) for p in files]
+    return xxhash.xxh3_128_hexdigest(msgspec.msgpack.encode((_FORMAT, str(folder), marks)))
+
+
+def _indexed(files: list[Path]) -> _Index:
+    numbers: dict[str, int] = {}
+    places = [array("q"), array("q"), array("q")]
+    problems: list[Problem] = []
+    digest = xxhash.xxh3_128()
+    for file, path in enumerate(files):
+        data = _mapped(path)
+        digest.update(data)
+        for record in _records(path, data):
+            url, problem = _usable(path.name, record, numbers)
+            if problem is not None:
+                problems.append(problem)
+            if url:
+                numbers[url] = len(numbers)
+                for column, value in zip(places, (file, record.offset, record.length), strict=True):
+                    column.append(value)
+    if not numbers:
+        raise WebError(f"{files[0].parent}: no page in {len(files)} files: {_first(problems)}")
+    file_of, offset_of, length_of = (column.tobytes() for column in places)
+    names = [p.name for p in files]
+    return _Index(names, list(numbers), file_of, offset_of, length_of, digest.hexdigest(), problems)
+
+
+def _records(path: Path, data: mmap.mmap) -> list[Record]:
+    try:
+        return list(scan(data))
+    except WebError as error:
+        raise WebError(f"{path}: {error}") from error
+
+
+def _usable(file: str, record: Record, known: dict[str, int]) -> tuple[str, Problem | None]:
+    """The canonical address of a record that is a page, or what is wrong with it (both empty: nothing of ours)."""
+    if record.kind == "damaged":
+        return "", Problem("damaged", file, f"{record.detail}; the other records are used")
+    if record.kind == "revisit":
+        return "", Problem("revisit", record.url, "a revisit record holds no content; skipped")
+    if record.kind not in ("response", "resource") or (record.kind == "response" and not record.http):
+        return "", None
+    url = canonical(record.url)
+    if url is None:
+        return "", Problem("address", record.url or file, "no http or https address; skipped")
+    if url in known:
+        return "", Problem("duplicate", url, "recorded more than once; the first record is used")
+    return url, None
+
+
+def _first(problems: list[Problem]) -> str:
+    return str(problems[0]) if problems else "they hold no response record"
+
+
+def _mapped(path: Path) -> mmap.mmap:
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def _ints(data: bytes) -> memoryview:
+    return memoryview(data).cast("q")

@@ -1,0 +1,126 @@
+"""Synthetic webs: the same bytes from the same seed, and the truth they promise."""
+
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from opilio.lab.labels import load_labels
+from opilio.lab.linkgraph import LinkGraph
+from opilio.lab.plan import ARTICLE, REDIRECT, make_plan
+from opilio.lab.shape import Shape
+from opilio.lab.synthetic import SyntheticWeb, write
+from opilio.lab.topics import load_topics
+from opilio.lab.traps import trap_links
+from opilio.lab.web import Web
+from opilio.model.errors import WebError
+from opilio.model.urls import canonical
+
+SMALL = Shape(pages=150, hosts=6, topics=2, trap_pages=8, seed_sets=2, mirrors=0.05, near_mirrors=0.05, redirects=0.05)
+
+
+def test_synthetic_web_is_the_same_when_written_twice(small_folder: Path, tmp_path: Path) -> None:
+    again = write(SMALL, tmp_path / "again")
+    for name in ("web.warc.gz", "labels.tsv", "topics.toml", "hosts.toml"):
+        assert (again / name).read_bytes() == (small_folder / name).read_bytes()
+
+
+def test_synthetic_web_differs_when_the_seed_does() -> None:
+    urls = [SyntheticWeb(Shape(pages=100, hosts=4, topics=1, seed=s)).plan.url(20) for s in (1, 2)]
+    assert urls[0] != urls[1]
+
+
+def test_synthetic_addresses_are_canonical(small_web: Web) -> None:
+    web = SyntheticWeb(SMALL)
+    assert all(canonical(url) == url for url, _ in web.written())
+    assert not small_web.problems
+
+
+def test_written_and_served_pages_are_the_same(small_web: Web) -> None:
+    served = SyntheticWeb(SMALL)
+    for url in small_web.urls[::17]:
+        assert served.find(url) == small_web.find(url)
+
+
+def test_every_relevant_page_is_reached_from_every_seed_set(small_folder: Path, small_web: Web) -> None:
+    topics, problems = load_topics(small_folder)
+    labels = load_labels(small_web)
+    assert not problems
+    for topic in topics:
+        assert {s.reaches for s in topic.seed_sets} == {int(labels.relevant(topic).sum())}
+
+
+def test_tunnels_are_the_only_way_into_a_hidden_part() -> None:
+    plan = make_plan(SMALL)
+    tunnels = {n for n, p in enumerate(plan.pages) if p.kind == "tunnel"}
+    rows = [[] if n in tunnels else plan.targets(n) for n in range(len(plan.pages))]
+    depths = LinkGraph.from_rows(rows).depths([plan.hosts[0].home])
+    hidden = [n for n, p in enumerate(plan.pages) if p.kind == ARTICLE and p.community > 0]
+    assert hidden
+    assert (depths[np.array(hidden)] < 0).all()
+
+
+def test_locality_shows_in_the_links_when_it_is_high() -> None:
+    plan = make_plan(SMALL)
+    same = [plan.pages[n].subject == plan.pages[t].subject for n in plan.articles(0) for t in plan.pages[n].links]
+    assert 0.6 < sum(same) / len(same) < 0.95
+
+
+def test_redirects_lead_to_their_page_and_mirrors_repeat_it() -> None:
+    web = SyntheticWeb(SMALL)
+    for number, page in enumerate(web.plan.pages):
+        answer = web.find(web.plan.url(number))
+        assert answer is not None
+        if page.kind == REDIRECT:
+            assert (answer.status, answer.header("location")) == (301, web.plan.url(page.original))
+        if page.kind == "mirror":
+            assert answer == web.find(web.plan.url(page.original))
+
+
+def test_dead_links_find_nothing() -> None:
+    web = SyntheticWeb(SMALL)
+    dead = [url for page in web.plan.pages for url in page.dead]
+    assert dead
+    assert all(web.find(url) is None for url in dead)
+
+
+@pytest.mark.parametrize("trap", ["/calendar/", "/facets/", "/session/"])
+def test_traps_never_end_when_served(trap: str) -> None:
+    web = SyntheticWeb(SMALL)
+    host = next(h.name for h in web.plan.hosts if trap in h.entrances)
+    queue = [f"http://{host}{trap}"]
+    for url in islice(iter(queue), 400):
+        answer = web.find(url)
+        assert answer is not None
+        path, _, query = url.removeprefix(f"http://{host}").partition("?")
+        targets = (canonical(href, url) for href, _ in trap_links(path, query) or ())
+        queue.extend(t for t in targets if t and t not in queue)
+    assert len(queue) > 400
+
+
+def test_traps_end_where_an_address_makes_no_sense() -> None:
+    assert trap_links("/calendar/2024/13/", "") is None
+    assert trap_links("/articles/", "") is None
+
+
+def test_robots_forbid_the_private_pages() -> None:
+    web = SyntheticWeb(SMALL)
+    answer = web.find(f"http://{web.plan.hosts[0].name}/robots.txt")
+    assert answer is not None
+    assert b"Disallow: /private/" in answer.body
+    assert web.find("http://nowhere.example/robots.txt") is None
+
+
+def test_ambiguous_word_stands_on_pages_of_both_senses() -> None:
+    plan = make_plan(SMALL)
+    web = SyntheticWeb(SMALL)
+    other = [s.name for s in plan.subjects].index("construction")
+    texts = [web.find(plan.url(n)) for subject in (0, other) for n in plan.articles(subject)[:5]]
+    assert sum(b"crane" in t.body for t in texts if t) >= 6
+
+
+@pytest.mark.parametrize("wrong", [{"topics": 99}, {"hosts": 1}, {"pages": 5}, {"traps": ("maze",)}, {"tunnels": 9}])
+def test_shape_is_refused_when_it_makes_no_sense(wrong: dict[str, object]) -> None:
+    with pytest.raises(WebError, match="shape"):
+        Shape(**wrong)

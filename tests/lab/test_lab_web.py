@@ -1,0 +1,157 @@
+"""Opening good and bad webs (issue: bad webs give a clear message and say what was skipped)."""
+
+import zlib
+from pathlib import Path
+
+import pytest
+from warcio.archiveiterator import ArchiveIterator
+
+from opilio.lab.labels import load_labels
+from opilio.lab.topics import chosen_topics, load_topics
+from opilio.lab.warcfile import http_answer
+from opilio.lab.web import Web
+from opilio.model.errors import WebError
+from opilio.model.records import Fetched
+from opilio.store.warc import response_record
+
+
+def record(url: str, body: bytes = b"<p>x", status: int = 200) -> bytes:
+    return response_record(Fetched(url=url, status=status, headers=(("Content-Type", "text/html"),), body=body))
+
+
+def make_web(folder: Path, *records: bytes) -> Web:
+    folder.mkdir(exist_ok=True)
+    (folder / "web.warc.gz").write_bytes(b"".join(records))
+    return Web.open(folder, folder / "cache")
+
+
+def test_web_holds_what_warcio_reads(small_folder: Path, small_web: Web) -> None:
+    with (small_folder / "web.warc.gz").open("rb") as file:
+        for entry in ArchiveIterator(file):
+            if entry.rec_type == "response":
+                answer = small_web.find(entry.rec_headers["WARC-Target-URI"])
+                assert answer is not None
+                assert answer.body == entry.content_stream().read()
+                assert str(answer.status) == entry.http_headers.get_statuscode()
+
+
+def test_web_is_opened_from_the_index_when_the_files_are_the_same(tmp_path: Path) -> None:
+    make_web(tmp_path, record("http://a.example/1"))
+    index = next((tmp_path / "cache").glob("*.index"))
+    before = index.stat().st_mtime_ns
+    assert Web.open(tmp_path, tmp_path / "cache").urls == ["http://a.example/1"]
+    assert index.stat().st_mtime_ns == before
+    index.write_bytes(b"damaged")
+    assert len(Web.open(tmp_path, tmp_path / "cache")) == 1
+
+
+def test_web_finds_an_address_when_its_percent_encoding_differs(tmp_path: Path) -> None:
+    web = make_web(tmp_path, record("http://a.example/wp/%/Wren_%28bird%29.htm"))
+    assert list(web.urls) == ["http://a.example/wp/%25/Wren_(bird).htm"]
+    assert web.find("http://a.example/other") is None
+
+
+def test_web_uses_the_records_before_a_cut_when_the_file_is_truncated(tmp_path: Path) -> None:
+    whole = record("http://a.example/2")
+    web = make_web(tmp_path, record("http://a.example/1"), whole[: len(whole) // 2])
+    assert list(web.urls) == ["http://a.example/1"]
+    assert [p.kind for p in web.problems] == ["damaged"]
+    assert "truncated" in str(web.problems[0])
+
+
+def test_web_goes_on_behind_damage_when_it_is_in_the_middle(tmp_path: Path) -> None:
+    web = make_web(tmp_path, record("http://a.example/1"), b"noise" * 9, record("http://a.example/3"))
+    assert list(web.urls) == ["http://a.example/1", "http://a.example/3"]
+    assert "unreadable" in web.problems[0].detail
+
+
+def test_web_keeps_the_first_record_when_an_address_is_recorded_twice(tmp_path: Path) -> None:
+    web = make_web(tmp_path, record("http://a.example/1", b"first"), record("http://a.example/1#x", b"second"))
+    assert web.answer(0).body == b"first"
+    assert [p.kind for p in web.problems] == ["duplicate"]
+
+
+def test_web_skips_records_when_their_address_is_unusable(tmp_path: Path) -> None:
+    web = make_web(tmp_path, record("ftp://a.example/1"), record("http://a.example/1"))
+    assert [p.kind for p in web.problems] == ["address"]
+
+
+@pytest.mark.parametrize("content", [b"", b"not gzip", zlib.compress(b"x")])
+def test_web_is_refused_when_nothing_sensible_is_in_it(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(WebError, match=r"warc\.gz|no page"):
+        make_web(tmp_path, content)
+
+
+def test_web_is_refused_when_the_folder_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(WebError, match="no such folder"):
+        Web.open(tmp_path / "nowhere")
+
+
+def test_web_is_refused_when_it_is_one_gzip_stream(tmp_path: Path) -> None:
+    unpacked = b"".join(zlib.decompress(record(f"http://a.example/{i}"), 31) for i in range(2))
+    packer = zlib.compressobj(wbits=31)
+    with pytest.raises(WebError, match="gzip per record"):
+        make_web(tmp_path, packer.compress(unpacked) + packer.flush())
+
+
+def test_recorded_body_is_whole_when_it_was_chunked_and_packed() -> None:
+    packed = zlib.compress(b"hello")
+    message = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Encoding: deflate\r\nX-A: b\r\n\r\n"
+    message += b"%x\r\n%s\r\n0\r\n\r\n" % (len(packed), packed)
+    answer = http_answer(message)
+    assert (answer.body, answer.headers) == (b"hello", (("X-A", "b"),))
+
+
+def test_labels_of_unknown_addresses_are_listed_and_skipped(tmp_path: Path) -> None:
+    web = make_web(tmp_path, record("http://a.example/1"))
+    (tmp_path / "labels.tsv").write_text("http://a.example/1\ta|_b\nhttp://a.example/9\ta\nbroken\n")
+    labels = load_labels(web)
+    assert labels.by_page == [("a", "_b")]
+    assert len(labels.problems) == 2
+    assert labels.judged.tolist() == [True]
+
+
+def test_labels_are_refused_when_missing_or_of_another_web(tmp_path: Path) -> None:
+    web = make_web(tmp_path, record("http://a.example/1"))
+    with pytest.raises(WebError, match="no labels"):
+        load_labels(web)
+    (tmp_path / "labels.tsv").write_text("http://b.example/1\ta\n")
+    with pytest.raises(WebError, match="names no page"):
+        load_labels(web)
+
+
+def test_labels_with_an_underscore_never_make_a_page_relevant(tmp_path: Path) -> None:
+    web = make_web(tmp_path, record("http://a.example/1"), record("http://a.example/2"))
+    (tmp_path / "labels.tsv").write_text("http://a.example/1\t_index\nhttp://a.example/2\tScience.Birds.Owls\n")
+    (tmp_path / "topics.toml").write_text(
+        '[[topic]]\nname = "b"\nrelevant = ["_index", "Science.Birds"]\n[[topic.seeds]]\nurls = ["http://a.example/1"]\n'
+    )
+    topics, _ = load_topics(tmp_path)
+    assert load_labels(web).relevant(topics[0]).tolist() == [False, True]
+
+
+def test_topic_without_seeds_is_listed_and_skipped(tmp_path: Path) -> None:
+    (tmp_path / "topics.toml").write_text('[[topic]]\nname = "b"\nrelevant = ["x"]\n')
+    topics, problems = load_topics(tmp_path)
+    assert (topics, [p.kind for p in problems]) == ([], ["topic"])
+    with pytest.raises(WebError, match="no usable topic"):
+        chosen_topics(topics, [], tmp_path)
+
+
+def test_topics_file_is_refused_when_it_can_not_be_read(tmp_path: Path) -> None:
+    (tmp_path / "topics.toml").write_text('[[topic]]\nnam = "b"\n')
+    with pytest.raises(WebError, match=r"topics\.toml"):
+        load_topics(tmp_path)
+
+
+def test_chosen_topics_name_what_there_is_when_one_is_unknown(small_folder: Path) -> None:
+    topics, _ = load_topics(small_folder)
+    assert [t.name for t in chosen_topics(topics, ["railways"], small_folder)] == ["railways"]
+    with pytest.raises(WebError, match="birds, railways"):
+        chosen_topics(topics, ["fish"], small_folder)
+
+
+def test_real_webs_open_without_problems_when_present(real_webs: Path, lab_cache: Path) -> None:
+    web = Web.open(real_webs / "webkb", lab_cache)
+    assert (len(web), list(web.problems)) == (8213, [])
+    assert load_labels(web).problems == []
