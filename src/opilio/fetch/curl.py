@@ -111,7 +111,7 @@ class CurlFetcher:
             transfer.failure = None  # an address may have been refused before a good one of the same host
         elif transfer.failure is None:
             transfer.failure = failure_of(code, message)
-        body = transfer.body()
+        body = transfer.finish()
         status = transfer.status if handle.getinfo(pycurl.RESPONSE_CODE) else 0  # 0: nobody but a proxy spoke
         headers = transfer.headers if status else ()
         found = Fetched(url=transfer.url, headers=headers)

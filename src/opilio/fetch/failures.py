@@ -34,8 +34,8 @@ _KINDS: dict[int, tuple[str, bool]] = {
     100: ("headers", False),  # larger than libcurl itself allows
 }
 
-_RECEIVING: tuple[tuple[str, tuple[str, bool]], ...] = (
-    ("CONNECT", ("proxy", True)),
+_WORDS: tuple[tuple[str, tuple[str, bool]], ...] = (
+    ("CONNECT tunnel", ("proxy", True)),
     ("oo large response headers", ("headers", False)),
     ("chunk", ("protocol", False)),
 )
@@ -47,6 +47,6 @@ def failure_of(code: int, message: str) -> Failure:
     # One code stands for several troubles; only libcurl's words tell them apart.
     if code == pycurl.E_OPERATION_TIMEDOUT and "too slow" in message:
         kind = "slow"
-    if code == pycurl.E_RECV_ERROR:
-        kind, retry = next((known for words, known in _RECEIVING if words in message), (kind, retry))
+    if code in (pycurl.E_RECV_ERROR, pycurl.E_COULDNT_CONNECT):
+        kind, retry = next((known for words, known in _WORDS if words in message), (kind, retry))
     return Failure(kind, f"{message or 'curl error'} ({code})"[:200], retry)

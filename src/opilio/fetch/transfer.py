@@ -62,6 +62,7 @@ class Transfer:
     def _on_head_end(self) -> int | None:
         if self.status < 200 or self._body.received:
             return None
+        self._head.ended = True
         self.headers = headers_of(self._head.lines)
         values = {name.lower(): value for name, value in self.headers}
         if self.status < 300 and not self._wanted(self.url, kind := values.get("content-type", "")):
@@ -94,10 +95,16 @@ class Transfer:
             return int(pycurl.SOCKET_BAD)
         return socket.socket(target.family, target.socktype, target.protocol)
 
-    def body(self) -> bytes:
-        """The whole decoded body, handed over: it is not kept here. Sets `failure` where it is cut short."""
+    def finish(self) -> bytes:
+        """The whole decoded body, handed over: it is not kept here. Sets `failure` where something is missing.
+
+        libcurl calls an answer well whose head was cut off, or whose status is a number beyond its understanding.
+        """
         whole, complete = self._body.take()
-        if not complete and self.failure is None:
+        if self.failure is None and not self._head.ended:
+            cut = self.status >= 100
+            self.failure = Failure("truncated" if cut else "protocol", "no complete answer head", cut)
+        if self.failure is None and not complete:
             self.failure = Failure("decode", "the encoded body ends too early", True)
         return b"" if self.failure else whole
 
@@ -109,12 +116,13 @@ class Transfer:
 class _Head:
     """The header lines so far. The counts include every 1xx answer before the real one."""
 
-    __slots__ = ("count", "lines", "size")
+    __slots__ = ("count", "ended", "lines", "size")
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []
         self.size = 0
         self.count = 0
+        self.ended = False  # the head of the final answer is whole
 
 
 class _Body:

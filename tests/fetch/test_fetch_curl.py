@@ -1,0 +1,184 @@
+"""libcurl's fetcher against a server that behaves: what it sends, what it keeps, what it shares."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+
+import pytest
+import uvloop
+from hostile_site import Behaviour, Site, answer, raw, silent, site
+
+from opilio.fetch.curl import CurlFetcher, conditions, connect_to
+from opilio.fetch.following import follow
+from opilio.fetch.limits import Limits, Network
+
+T = TypeVar("T")
+AGENT = "Opilio/test (+https://opilio.example/bot)"
+LOOPS = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+
+
+def with_site(
+    behaviours: Mapping[str, Behaviour],
+    job: Callable[[CurlFetcher, Site], Awaitable[T]],
+    network: Network | None = None,
+    loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
+) -> T:
+    """Run a job with a fresh site and fetcher; whatever the job leaves behind is an error (warnings are)."""
+
+    async def start() -> T:
+        async with site(behaviours) as served:
+            fetcher = CurlFetcher(AGENT, limits=Limits(total_s=20), network=network or Network(allow_private=True))
+            try:
+                return await job(fetcher, served)
+            finally:
+                await fetcher.close()
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        return runner.run(start())
+
+
+def test_request_names_the_crawler_and_what_it_reads() -> None:
+    async def job(fetcher: CurlFetcher, served: Site) -> None:
+        await fetcher.fetch(served.url("/"))
+        sent = served.requests[0].headers
+        assert sent["user-agent"] == AGENT
+        assert "gzip" in sent["accept-encoding"] and "zstd" in sent["accept-encoding"]
+        assert sent["accept"].startswith("text/html")
+        assert "cookie" not in sent
+
+    with_site({"/": answer(set_cookie="a=b")}, job)
+
+
+def test_connection_is_kept_when_a_host_is_asked_again() -> None:
+    async def job(fetcher: CurlFetcher, served: Site) -> None:
+        for _ in range(10):
+            assert (await fetcher.fetch(served.url("/"))).status == 200
+        assert (served.connections, len(served.requests)) == (1, 10)
+
+    with_site({"/": answer()}, job)
+
+
+@LOOPS
+def test_sixty_four_requests_end_when_asked_at_once(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    async def job(fetcher: CurlFetcher, served: Site) -> None:
+        found = await asyncio.gather(*(fetcher.fetch(served.url(f"/{i}")) for i in range(64)))
+        assert [f.body for f in found] == [b"%d" % i for i in range(64)]
+        assert served.connections <= 8  # per_host
+
+    with_site({f"/{i}": answer(b"%d" % i) for i in range(64)}, job, loop=loop)
+
+
+def test_requests_wait_when_all_places_are_taken() -> None:
+    async def job(fetcher: CurlFetcher, served: Site) -> None:
+        found = await asyncio.gather(*(fetcher.fetch(served.url("/")) for _ in range(9)))
+        assert all(f.status == 200 for f in found)
+        assert served.connections <= 2
+
+    with_site({"/": answer()}, job, Network(allow_private=True, connections=2))
+
+
+@LOOPS
+def test_handle_is_free_again_when_a_fetch_is_cancelled(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    async def job(fetcher: CurlFetcher, served: Site) -> None:
+        waiting = asyncio.ensure_future(fetcher.fetch(served.url("/silent")))
+        while not served.requests:
+            await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert (await fetcher.fetch(served.url("/"))).status == 200  # there is only one place
+
+    with_site({"/": answer(), "/silent": silent()}, job, Network(allow_private=True, connections=1), loop)
+
+
+def test_fetch_ends_with_a_failure_when_the_fetcher_closes() -> None:
+    async def job(fetcher: CurlFetcher, served: Site) -> None:
+        waiting = asyncio.ensure_future(fetcher.fetch(served.url("/silent")))
+        while not served.requests:
+            await asyncio.sleep(0)
+        await fetcher.close()
+        failure = (await waiting).failure
+        assert failure is not None and failure.kind == "closed"
+
+    with_site({"/silent": silent()}, job)
+
+
+def test_validators_are_sent_and_nothing_else() -> None:
+    async def job(fetcher: CurlFetcher, served: Site) -> None:
+        await fetcher.fetch(served.url("/"), {"etag": '"a1"', "Last-Modified": "yesterday", "Cookie": "a"})
+        await fetcher.fetch(served.url("/"))
+        first, second = (r.headers for r in served.requests)
+        assert (first["if-none-match"], first["if-modified-since"]) == ('"a1"', "yesterday")
+        assert "cookie" not in first and "if-none-match" not in second
+
+    with_site({"/": answer()}, job)
+
+
+def test_validator_is_dropped_when_it_would_break_the_line() -> None:
+    assert conditions({"etag": '"a"\r\nX-Evil: 1', "last-modified": "ü"}) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "addresses", "entry"),
+    [
+        ("http://a.example/", {"a.example": "127.0.0.1"}, "a.example::127.0.0.1:"),
+        ("http://a.example:81/", {"a.example:81": "127.0.0.1:9"}, "a.example:81:127.0.0.1:9"),
+        ("http://a.example:81/", {"a.example": "::1"}, "a.example:81:[::1]:"),
+        ("https://a.example/", {"*": "[::1]:9"}, "a.example::[::1]:9"),
+        ("http://[::2]/", {"[::2]": "127.0.0.1"}, "[::2]::127.0.0.1:"),
+        ("http://b.example/", {"a.example": "127.0.0.1"}, ""),
+    ],
+)
+def test_connect_to_names_host_and_address(url: str, addresses: dict[str, str], entry: str) -> None:
+    assert connect_to(url, addresses) == entry
+
+
+def test_named_hosts_reach_loopback_when_resolved_by_the_user() -> None:
+    async def start() -> None:
+        async with site({"/": answer(b"one")}) as one, site({"/": answer(b"two")}) as two:
+            places = {"one.example": f"127.0.0.1:{one.port}", "two.example": f"127.0.0.1:{two.port}"}
+            fetcher = CurlFetcher(AGENT, network=Network(allow_private=True, connections=1, resolve=places))
+            bodies = [(await fetcher.fetch(f"http://{h}.example/")).body for h in ("one", "two", "one")]
+            unmapped = await fetcher.fetch(one.url("/"))
+            await fetcher.close()
+            assert bodies == [b"one", b"two", b"one"] and unmapped.body == b"one"
+            assert one.requests[0].headers["host"] == "one.example"
+
+    asyncio.run(start())
+
+
+def test_informational_answers_are_skipped() -> None:
+    early = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nX-A: 1\r\nContent-Length: 2\r\n\r\nhi"
+
+    async def job(fetcher: CurlFetcher, served: Site) -> None:
+        found = await fetcher.fetch(served.url("/"))
+        assert (found.status, found.body, found.header("link"), found.header("x-a")) == (200, b"hi", "", "1")
+
+    with_site({"/": raw(early)}, job)
+
+
+def test_retry_after_is_read_when_the_server_is_busy() -> None:
+    async def job(fetcher: CurlFetcher, served: Site) -> None:
+        found = await fetcher.fetch(served.url("/"))
+        assert (found.status, found.retry_after_s, found.failure) == (503, 17.0, None)
+
+    with_site({"/": answer(b"", "503 Busy", retry_after="17")}, job)
+
+
+def test_follow_reaches_the_page_when_redirects_end() -> None:
+    async def job(fetcher: CurlFetcher, served: Site) -> None:
+        found = await follow(fetcher, served.url("/a"))
+        assert (found.url, found.status) == (served.url("/c"), 200)
+
+    hops = {"/a": answer(b"", "302 Found", location="b#x"), "/b": answer(b"", "308 There", location="./x/../c")}
+    with_site(hops | {"/c": answer()}, job)
+
+
+@pytest.mark.parametrize("hops", [1, 5])
+def test_follow_gives_up_when_redirects_loop(hops: int) -> None:
+    async def job(fetcher: CurlFetcher, served: Site) -> None:
+        failure = (await follow(fetcher, served.url("/a"), hops)).failure
+        assert failure is not None and failure.kind == "redirect-loop"
+        assert len(served.requests) == 2
+
+    with_site({"/a": answer(b"", "302 Found", location="/b"), "/b": answer(b"", "302 Found", location="/a")}, job)

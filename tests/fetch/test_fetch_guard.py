@@ -1,0 +1,229 @@
+"""The address guard, proxies and TLS."""
+
+import asyncio
+import os
+import shutil
+import ssl
+import subprocess
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hostile_site import Request, answer, site
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opilio.fetch.addresses import is_public
+from opilio.fetch.curl import CurlFetcher
+from opilio.fetch.limits import Network
+from opilio.model.records import Fetched
+from opilio.model.urls import canonical
+
+AGENT = "Opilio/test"
+
+PRIVATE = (
+    *("0.0.0.0", "10.1.2.3", "100.64.0.1", "127.0.0.1", "127.9.9.9", "169.254.169.254", "172.16.0.1", "192.0.0.1"),
+    *("192.0.2.1", "192.168.1.1", "198.18.0.1", "203.0.113.1", "224.0.0.1", "240.0.0.1", "255.255.255.255"),
+    *("::", "::1", "::ffff:10.0.0.1", "::ffff:127.0.0.1", "::127.0.0.1", "64:ff9b::7f00:1", "64:ff9b:1::1"),
+    *("2002:7f00:1::", "2001::1", "2001:db8::1", "fc00::1", "fd12::1", "fe80::1", "fe80::1%eth0", "fec0::1"),
+    *("ff02::1", "100::1", "nonsense"),
+)
+PUBLIC = ["1.1.1.1", "93.184.215.14", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::"]
+
+
+@pytest.mark.parametrize("address", PRIVATE)
+def test_address_is_refused_when_it_is_not_public(address: str) -> None:
+    assert not is_public(address)
+
+
+@pytest.mark.parametrize("address", PUBLIC)
+def test_address_is_public_when_anybody_may_reach_it(address: str) -> None:
+    assert is_public(address)
+
+
+@given(st.ip_addresses(v=4))
+def test_mapped_address_is_as_public_as_what_it_hides(address: object) -> None:
+    assert is_public(f"::ffff:{address}") == is_public(str(address))
+
+
+def fetch(url: str, network: Network) -> Fetched:
+    async def start() -> Fetched:
+        fetcher = CurlFetcher(AGENT, network=network)
+        try:
+            return await fetcher.fetch(url)
+        finally:
+            await fetcher.close()
+
+    return asyncio.run(start())
+
+
+def kind_of(found: Fetched) -> str:
+    assert found.failure is not None
+    return found.failure.kind
+
+
+ODD_LOOPBACKS = (
+    "http://127.0.0.1:{}/",
+    "http://localhost:{}/",
+    "http://2130706433:{}/",
+    "http://0x7f.1:{}/",
+    "http://0177.0.0.1:{}/",
+    "http://[::1]:{}/",
+    "http://[::ffff:127.0.0.1]:{}/",
+    "http://0:{}/",
+    "http://rebound.example:{}/",
+)
+
+
+@pytest.mark.parametrize("form", ODD_LOOPBACKS)
+def test_no_connection_is_made_when_a_name_leads_to_loopback(form: str) -> None:
+    """The name passes as any other; what it leads to does not (DNS rebinding)."""
+
+    async def start() -> None:
+        async with site({"/": answer()}) as served:
+            network = Network(resolve={"rebound.example": "127.0.0.1"})
+            fetcher = CurlFetcher(AGENT, network=network)
+            for url in {form.format(served.port), canonical(form.format(served.port)) or ""}:
+                found = await fetcher.fetch(url)
+                assert kind_of(found) == "private-address" and found.status == 0
+            await fetcher.close()
+            assert served.connections == 0
+
+    asyncio.run(start())
+
+
+def test_redirect_target_is_refused_when_it_is_private() -> None:
+    async def start() -> None:
+        async with site({"/": answer(b"", "302 Found", location="http://169.254.169.254/meta")}) as served:
+            open_fetcher = CurlFetcher(AGENT, network=Network(allow_private=True))
+            location = (await open_fetcher.fetch(served.url("/"))).location
+            await open_fetcher.close()
+            guarded = CurlFetcher(AGENT)
+            assert kind_of(await guarded.fetch(location)) == "private-address"
+            await guarded.close()
+
+    asyncio.run(start())
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://a.example/", "file:///etc/passwd", "", "http://", "http://[::1/", "http://a\x00/"]
+)
+def test_failure_is_url_when_it_can_not_be_asked_for(url: str) -> None:
+    assert kind_of(fetch(url, Network())) == "url"
+
+
+@given(st.text(max_size=40))
+def test_fetch_never_raises_when_the_url_is_nonsense(text: str) -> None:
+    assert fetch(f"http://127.0.0.1:1/{text}", Network(allow_private=True)).failure is not None
+
+
+def test_failure_is_dns_when_the_name_does_not_exist() -> None:
+    found = fetch("http://nobody.invalid/", Network())
+    assert kind_of(found) == "dns" and found.failure is not None and found.failure.retry
+
+
+def test_failure_is_connect_when_nobody_listens() -> None:
+    assert kind_of(fetch("http://127.0.0.1:1/", Network(allow_private=True))) == "connect"
+
+
+async def forward(request: Request, writer: asyncio.StreamWriter) -> bool:
+    """A tiny forward proxy: it asks the origin server in our name."""
+    host, _, port = request.headers["host"].partition(":")
+    reader, upstream = await asyncio.open_connection("127.0.0.1", int(port))
+    path = request.target.partition(request.headers["host"])[2]
+    upstream.write(f"GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
+    with suppress(asyncio.IncompleteReadError):
+        writer.write(await reader.read(65536))
+    upstream.close()
+    await upstream.wait_closed()
+    return False
+
+
+def through_proxy(job: Callable[[CurlFetcher, str, list[Request]], Awaitable[None]]) -> None:
+    async def start() -> None:
+        async with site({"/": answer(b"far")}) as origin, site({}) as proxy:
+            proxy.behaviours[f"http://far.example:{origin.port}/"] = forward
+            fetcher = CurlFetcher(AGENT, network=Network(proxy=f"http://127.0.0.1:{proxy.port}"))
+            await job(fetcher, f"far.example:{origin.port}/", proxy.requests)
+            await fetcher.close()
+
+    asyncio.run(start())
+
+
+def test_proxy_is_asked_when_the_user_names_one() -> None:
+    """The user's proxy is trusted: it may be on loopback, and it resolves the names."""
+
+    async def job(fetcher: CurlFetcher, target: str, asked: list[Request]) -> None:
+        found = await fetcher.fetch(f"http://{target}")
+        assert (found.status, found.body, asked[0].target) == (200, b"far", f"http://{target}")
+
+    through_proxy(job)
+
+
+def test_status_is_none_when_only_the_proxy_spoke() -> None:
+    async def job(fetcher: CurlFetcher, target: str, _: list[Request]) -> None:
+        found = await fetcher.fetch(f"https://{target}")
+        assert (found.status, found.headers, kind_of(found)) == (0, (), "proxy")
+
+    through_proxy(job)
+
+
+def test_environment_proxy_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def start() -> None:
+        async with site({"/": answer()}) as served, site({}) as proxy:
+            monkeypatch.setitem(os.environ, "http_proxy", proxy.root)
+            fetcher = CurlFetcher(AGENT, network=Network(allow_private=True))
+            assert (await fetcher.fetch(served.url("/"))).status == 200
+            await fetcher.close()
+            assert proxy.connections == 0
+
+    asyncio.run(start())
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A self-signed certificate for birds.example, with its key in the same file."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("needs the openssl command")
+    folder = tmp_path_factory.mktemp("tls")
+    both, key = folder / "both.pem", folder / "key.pem"
+    names = ["-subj", "/CN=birds.example", "-addext", "subjectAltName=DNS:birds.example"]
+    kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    subprocess.run(
+        [openssl, "req", "-x509", *kind, *names, "-keyout", key, "-out", both], check=True, capture_output=True
+    )
+    both.write_bytes(both.read_bytes() + key.read_bytes())
+    return both
+
+
+@pytest.mark.parametrize(
+    ("host", "trust", "verify", "kind"),
+    [
+        ("birds.example", True, True, ""),
+        ("birds.example", False, True, "tls"),
+        ("fish.example", True, True, "tls"),
+        ("fish.example", False, False, ""),
+    ],
+    ids=["trusted", "self-signed", "wrong name", "unverified"],
+)
+def test_certificate_decides_when_asked_over_tls(
+    certificate: Path, host: str, trust: bool, verify: bool, kind: str
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+
+    async def start() -> Fetched:
+        async with site({"/": answer()}, context) as served:
+            places = {host: f"127.0.0.1:{served.port}"}
+            ca_file = str(certificate) if trust else ""
+            network = Network(allow_private=True, resolve=places, verify_tls=verify, ca_file=ca_file)
+            fetcher = CurlFetcher(AGENT, network=network)
+            found = await fetcher.fetch(f"https://{host}/")
+            await fetcher.close()
+            return found
+
+    found = asyncio.run(start())
+    assert (found.failure.kind if found.failure else "") == kind
+    assert found.status == (0 if kind else 200)

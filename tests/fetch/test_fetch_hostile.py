@@ -1,0 +1,119 @@
+"""libcurl's fetcher against servers that lie, stall, flood and break off: always a typed failure."""
+
+import asyncio
+import gzip
+import zlib
+from functools import cache
+
+import brotli
+import pytest
+import zstandard
+from hostile_site import Behaviour, answer, endless, raw, silent, site
+
+from opilio.fetch.curl import CurlFetcher
+from opilio.fetch.limits import Limits, Network
+from opilio.model.records import Fetched
+
+OK = b"HTTP/1.1 200 OK\r\n"
+HTML = OK + b"Content-Type: text/html\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
+LIMITS = Limits(body_bytes=1 << 20, total_s=20, slow_s=10)
+
+
+def ask(behave: Behaviour, limits: Limits = LIMITS) -> Fetched:
+    async def start() -> Fetched:
+        async with site({"/": behave, "/after": answer()}) as served:
+            fetcher = CurlFetcher("Opilio/test", limits=limits, network=Network(allow_private=True, connections=1))
+            try:
+                found = await fetcher.fetch(served.url("/"))
+                assert (await fetcher.fetch(served.url("/after"))).body == b"<p>wren</p>"  # the handle is still good
+                return found
+            finally:
+                await fetcher.close()
+
+    return asyncio.run(start())
+
+
+def kind_of(found: Fetched) -> str:
+    assert found.failure is not None and found.body == b""
+    return found.failure.kind
+
+
+BROKEN: dict[str, tuple[Behaviour, str]] = {
+    "closes at once": (raw(b""), "empty"),
+    "garbage": (raw(b"\x00\x01\xff garbage \r\n\r\n"), "protocol"),
+    "no http version": (raw(b"HTTP/x.y 200 OK\r\n\r\n"), "protocol"),
+    "absurd status": (raw(b"HTTP/1.1 99999 OK\r\n\r\n"), "protocol"),
+    "nul in header": (raw(HTML + b"X: \x00\r\n\r\nhi"), "protocol"),
+    "header without colon": (raw(HTML + b"nonsense\r\n\r\nhi"), "protocol"),
+    "negative length": (raw(HTML + b"Content-Length: -5\r\n\r\nhi"), "protocol"),
+    "two lengths": (raw(HTML + b"Content-Length: 2\r\nContent-Length: 9\r\n\r\nhi"), "protocol"),
+    "chunk size no number": (raw(HTML + CHUNKED + b"ZZ\r\nhi"), "protocol"),
+    "chunk cut": (raw(HTML + CHUNKED + b"9\r\nhi"), "truncated"),
+    "length too long": (raw(HTML + b"Content-Length: 100\r\n\r\nhi"), "truncated"),
+    "head cut": (raw(b"HTTP/1.1 200 OK\r\nContent-Ty"), "truncated"),
+    "endless body": (endless(HTML + b"\r\n", b"y" * 65536), "too-large"),
+    "endless chunks": (endless(HTML + CHUNKED, b"1000\r\n" + b"y" * 4096 + b"\r\n"), "too-large"),
+    "large announced": (raw(HTML + b"Content-Length: 99999999\r\n\r\n"), "too-large"),
+    "header flood": (endless(HTML, b"X-A: b\r\n"), "headers"),
+    "huge header line": (endless(HTML + b"X-A: ", b"b" * 65536), "headers"),
+    "interim flood": (endless(b"", b"HTTP/1.1 102 Wait\r\n\r\n"), "headers"),
+    "not a page": (answer(b"\x89PNG", content_type="image/png"), "content-type"),
+    "no gzip at all": (answer(b"plain", content_encoding="gzip"), "decode"),
+    "gzip cut": (answer(gzip.compress(b"wren" * 99)[:-9], content_encoding="gzip"), "decode"),
+    "unknown encoding": (answer(b"x", content_encoding="compress"), "decode"),
+    "three layers": (answer(b"x", content_encoding="gzip, gzip, gzip"), "decode"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_failure_is_typed_when_the_server(case: str) -> None:
+    behave, kind = BROKEN[case]
+    found = ask(behave)
+    assert kind_of(found) == kind, found
+
+
+def test_status_and_headers_are_kept_when_the_body_is_not_wanted() -> None:
+    found = ask(answer(b"x" * 99, content_type="image/png"))
+    assert (found.status, found.header("content-type"), kind_of(found)) == (200, "image/png", "content-type")
+
+
+@pytest.mark.parametrize("head", [b"", HTML + b"\r\nabc"], ids=["nothing", "half a body"])
+def test_failure_is_timeout_when_the_server_falls_silent(head: bytes) -> None:
+    assert kind_of(ask(silent(head), Limits(total_s=0.3))) == "timeout"
+
+
+def test_failure_is_slow_when_the_body_drips() -> None:
+    """libcurl counts whole seconds: the one test here that takes more than one."""
+    assert kind_of(ask(silent(HTML + b"\r\nabc"), Limits(slow_s=1))) == "slow"
+
+
+def raw_deflate(data: bytes) -> bytes:
+    return zlib.compress(data)[2:-4]
+
+
+PACKERS = {
+    "gzip": ("gzip", gzip.compress),
+    "deflate": ("deflate", zlib.compress),
+    "raw deflate": ("deflate", raw_deflate),
+    "br": ("br", lambda data: brotli.compress(data, quality=5)),
+    "zstd": ("zstd", zstandard.compress),
+    "twice": ("gzip, br", lambda data: brotli.compress(gzip.compress(data))),
+}
+
+
+@cache
+def zeros() -> bytes:
+    return bytes(32 << 20)
+
+
+@pytest.mark.parametrize("packer", PACKERS)
+def test_body_is_decoded_when_the_server_packs_it(packer: str) -> None:
+    encoding, pack = PACKERS[packer]
+    assert ask(answer(pack(b"<p>wren</p>" * 5000), content_encoding=encoding)).body == b"<p>wren</p>" * 5000
+
+
+@pytest.mark.parametrize("packer", PACKERS)
+def test_failure_is_bomb_when_a_small_body_grows_without_end(packer: str) -> None:
+    encoding, pack = PACKERS[packer]
+    assert kind_of(ask(answer(pack(zeros()), content_encoding=encoding))) == "bomb"
