@@ -1,0 +1,94 @@
+"""A page to its reading: one pass over the flow gives terms, anchors, the text around links and the main text.
+
+The flow's marks pass the tokeniser as words of their own, so that all work after the one lookup per word is done
+at marks only, in whole arrays. Fingerprints and signatures are worked out elsewhere and only put in.
+"""
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+
+from opilio.model.records import Page, Reading
+from opilio.text.around import Around, InBlock, Layout, Offsets
+from opilio.text.languages import code_of
+from opilio.text.tokens import SENTENCE_END, marked_words
+from opilio.text.vocabulary import BLOCK_ENDED, LINK_CLOSED, LINK_OPENED, Vocabulary
+
+_SENTENCE = re.compile("[.!?]+[\"')\\]\u201d\u2019\x03]*\\s|[\u3002\uff01\uff1f]")
+_SAMPLE_CHARS = 2_000  # enough to tell a language
+
+Identify = Callable[[str], str]
+
+
+class Reader:
+    """Reads pages with one vocabulary and one way to cut the text around links.
+
+    `identify` names the language of a text; it is asked only for pages that declare none.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, around: Around | None = None, identify: Identify | None = None) -> None:
+        self.vocabulary = vocabulary
+        self._around: Around = around or InBlock()
+        self._identify = identify
+
+    def read(self, page: Page, fingerprint: int = 0, simhash: int = 0) -> Reading:
+        """The page's words as terms, with slices for link i at `anchors[i]` and `arounds[i]` (i is `Link.index`)."""
+        flow = _SENTENCE.sub(rf"\g<0>{SENTENCE_END}", page.flow) if self._around.reads_sentences else page.flow
+        terms, layout = _lay_out(flow, self.vocabulary, page)
+        return Reading(
+            page=page,
+            terms=terms,
+            anchors=_pairs(layout.anchors),
+            arounds=_pairs(self._around.slices(layout)),
+            main=_main(layout, page.boilerplate),
+            language=self._language_of(page),
+            fingerprint=fingerprint,
+            simhash=simhash,
+        )
+
+    def _language_of(self, page: Page) -> str:
+        if page.language or self._identify is None:
+            return code_of(page.language)
+        return self._identify(page.flow[:_SAMPLE_CHARS])
+
+
+def read(page: Page, vocabulary: Vocabulary, window: int = 20) -> Reading:
+    """One page with the default policy: the link's block, at most `window` terms on each side of the anchor."""
+    return Reader(vocabulary, InBlock(window)).read(page)
+
+
+def _lay_out(flow: str, vocabulary: Vocabulary, page: Page) -> tuple[list[int], Layout]:
+    found = marked_words(flow)
+    vocabulary.observe(found)
+    codes = np.fromiter(map(vocabulary.__getitem__, found), np.int64, len(found))
+    kept = codes > 0
+    marked = np.flatnonzero(codes < 0)
+    marks = codes[marked]
+    ends_of_links = np.flatnonzero((marks == LINK_OPENED) | (marks == LINK_CLOSED))
+    opening = marks[ends_of_links] == LINK_OPENED
+    layout = Layout(
+        marks=marks,
+        at=np.cumsum(kept, dtype=np.intp)[marked],
+        opens=ends_of_links[opening],
+        closes=np.append(ends_of_links[1:], len(marks))[opening],
+        total=int(np.count_nonzero(kept)),
+        links=page.links,
+    )
+    return codes[kept].tolist(), layout
+
+
+def _main(layout: Layout, boilerplate: tuple[bool, ...]) -> list[tuple[int, int]]:
+    """The slices of blocks that are not boiler-plate, neighbours joined; everything where nothing else is left."""
+    edges = np.concatenate(([0], layout.at[layout.marks == BLOCK_ENDED], [layout.total]))
+    judged = min(len(boilerplate), len(edges) - 1)
+    kept = ~np.array(boilerplate[:judged], dtype=bool)
+    turns = np.flatnonzero(np.diff(kept, prepend=False, append=False))
+    first, last = edges[turns[::2]], edges[turns[1::2]]
+    filled = last > first
+    return _pairs((first[filled], last[filled])) or [(0, layout.total)]
+
+
+def _pairs(bounds: tuple[Offsets, Offsets]) -> list[tuple[int, int]]:
+    starts, ends = bounds
+    return list(zip(starts.tolist(), ends.tolist(), strict=True))
