@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from opilio.model.records import Lead, Link, Page, Reading, Verdict, key_of
-from opilio.topic.table import term_of
+from opilio.text.vocabulary import term_of
 
 _PIECE = re.compile(r"\[([^\]]*)\]\(([^)\s]*)( nofollow)?\)|([a-z0-9]+)")
 _WORD = re.compile(r"[a-z0-9]+")

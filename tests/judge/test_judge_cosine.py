@@ -11,8 +11,9 @@ from opilio.judge.contains import ContainsJudge
 from opilio.judge.cosine import CosineJudge
 from opilio.judge.pagewords import PageWords, norm_of
 from opilio.model.errors import ConfigError, TopicError
+from opilio.text.vocabulary import term_of
 from opilio.topic.living import LivingTopic
-from opilio.topic.table import table_of, term_of
+from opilio.topic.table import table_of
 
 WORDS = PageWords(terms_of)
 BIRDS = table_of({"wren": 1.0, "nest": 0.5, "song": 0.25})

@@ -5,10 +5,11 @@ import pytest
 
 from opilio.model.errors import TopicError
 from opilio.model.records import Analysis, Fetched, Lead, Outcome, Verdict
+from opilio.text.vocabulary import term_of
 from opilio.topic.expansion import Expansion, Frozen, PagewiseExpansion, PeriodicExpansion, QueryLogExpansion
 from opilio.topic.living import LivingTopic
 from opilio.topic.querylog import QueryLog
-from opilio.topic.table import WeightTable, table_of, term_of
+from opilio.topic.table import WeightTable, table_of
 from opilio.topic.tables import EVERYTHING, TfIdf
 
 BASE = table_of({"wren": 1.0, "nest": 0.5})

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opilio.model.errors import TopicError
-from opilio.topic.table import WeightTable, table_of, term_of
+from opilio.text.vocabulary import term_of
+from opilio.topic.table import WeightTable, table_of
 from opilio.topic.tables import (
     EVERYTHING,
     NoiseFilter,

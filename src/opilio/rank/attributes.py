@@ -80,14 +80,15 @@ def page_attributes(
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """(links × 4) attributes and missing flags of all links of one page, with this page as their only parent.
 
-    `parent` are the page's term weights. The text around a link is weighed by its counts.
+    `parent` are the page's term weights. The text around a link is weighed by its counts and not cut to seven words:
+    so short a text has hardly more. `attributes` is the paper's procedure to the letter, link by link.
     """
     texts = LinkTexts(reading, url_terms)
     url, anchor, _ = texts.score(sight, "masked")
     around = texts.score(sight, "topic")[2]
     values = np.column_stack((url, anchor, np.full(texts.links, adjusted(top_table(parent), sight)), around))
-    none = np.array([[not u for u in url_terms], *([s == e for s, e in x] for x in (reading.anchors, reading.arounds))])
-    missing = np.column_stack((none[0], none[1], np.full(texts.links, not parent), none[2])).astype(np.bool_)
+    words = texts.lengths
+    missing = np.column_stack((words[0] == 0, words[1] == 0, np.full(texts.links, not parent), words[2] == 0))
     return values, missing
 
 

@@ -24,7 +24,6 @@ mass    Σ matched w / Σ w: the same without the dependence on size (S3-E3, Hat
 """
 
 _TERM = np.int64(0xFFFFFFFF)
-Spans = Sequence[tuple[int, int]]
 
 
 class LinkTexts:
@@ -38,8 +37,9 @@ class LinkTexts:
     def __init__(self, reading: Reading, url_words: Sequence[Sequence[int]]) -> None:
         self.links = len(reading.page.links)
         words = np.array(reading.terms, dtype=np.int64)
-        anchors, in_anchor = _flat(words, reading.anchors)
-        arounds, in_around = _flat(words, reading.arounds)
+        index = np.array([link.index for link in reading.page.links], dtype=np.int64)
+        anchors, in_anchor = _flat(words, spans_of(reading.anchors, index))
+        arounds, in_around = _flat(words, spans_of(reading.arounds, index))
         lengths = [len(u) for u in url_words]
         urls = np.array([t for u in url_words for t in u], dtype=np.int64)
         in_url = np.repeat(np.arange(self.links), lengths)
@@ -50,6 +50,11 @@ class LinkTexts:
         self.counts: NDArray[np.float64] = np.diff(first, append=keys.size).astype(np.float64)
         self.terms: NDArray[np.int64] = keys[first] & _TERM
         self.texts: NDArray[np.int64] = keys[first] >> 32
+
+    @property
+    def lengths(self) -> NDArray[np.float64]:
+        """Number of words; rows URL, anchor, around; one column per link."""
+        return self._sum(self.texts, self.counts).reshape(3, self.links)
 
     def score(self, sight: Sight, form: Form) -> NDArray[np.float64]:
         """Rows URL, anchor, around; one column per link."""
@@ -79,9 +84,15 @@ class LinkTexts:
         return np.asarray(np.bincount(texts, values, minlength=3 * self.links), dtype=np.float64)
 
 
-def _flat(words: NDArray[np.int64], spans: Spans) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def spans_of(spans: Sequence[tuple[int, int]], index: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The (start, end) of each link by its `Link.index`; an empty slice for a link that stands nowhere in the flow."""
+    bounds = np.array([*spans, (0, 0)], dtype=np.int64)
+    last = len(spans)
+    return bounds[np.where((index < 0) | (index > last), last, index)]
+
+
+def _flat(words: NDArray[np.int64], bounds: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The words of many slices one after the other, with the number of the slice each is in."""
-    bounds = np.array(spans, dtype=np.int64).reshape(-1, 2)
     starts, lengths = bounds[:, 0], bounds[:, 1] - bounds[:, 0]
     ends = np.cumsum(lengths)
     owners = np.repeat(np.arange(len(lengths)), lengths)

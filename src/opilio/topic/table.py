@@ -5,19 +5,11 @@ It knows nothing of how its weights were found: `tables.py` does.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import msgspec
-import xxhash
 
-
-def term_of(stem: str) -> int:
-    """The term of a stem: the same number in every process and on every machine.
-
-    >>> term_of("wren") == term_of("wren")
-    True
-    """
-    return xxhash.xxh32_intdigest(stem.encode("utf-8", "surrogatepass"))
+from opilio.text.vocabulary import term_of
 
 
 class Keyword(msgspec.Struct, frozen=True):
@@ -94,11 +86,6 @@ def table_of(
     largest = kept[0][1] if kept else 1.0
     rows = ((s, w / largest) for s, w in kept)  # a tiny weight over a huge one may come out as zero
     return WeightTable(tuple(Keyword(s, w, shown.get(s, "")) for s, w in rows if w > 0.0))
-
-
-def stems_of(keywords: Iterable[Keyword]) -> list[str]:
-    """The stems, in the order given."""
-    return [k.stem for k in keywords]
 
 
 def _heaviest_first(row: tuple[str, float]) -> tuple[float, str]:
