@@ -1,0 +1,48 @@
+"""Who asked for what: the record by which any crawler, ours or another, is scored."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from opilio.model.errors import WebError
+from opilio.model.urls import canonical
+
+
+class Access(msgspec.Struct, frozen=True, array_like=True):
+    """One request. `target` is the path and query as they were sent."""
+
+    at: float
+    host: str
+    target: str
+    status: int
+    client_port: int
+    method: str = "GET"
+
+    @property
+    def url(self) -> str:
+        """The canonical address asked for; empty where there is none."""
+        return canonical(f"http://{self.host}{self.target}") or ""
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def write_log(accesses: Iterable[Access], path: Path) -> None:
+    """Add requests to a file, one JSON array a line."""
+    with path.open("ab") as file:
+        file.write(b"".join(_encoder.encode(access) + b"\n" for access in accesses))
+
+
+def read_log(path: Path) -> list[Access]:
+    """The requests in a file that `write_log` wrote."""
+    try:
+        return [msgspec.json.decode(line, type=Access) for line in path.read_bytes().splitlines() if line]
+    except (OSError, msgspec.DecodeError) as error:
+        raise WebError(f"{path}: no access log: {error}") from error
+
+
+def fetch_order(accesses: Iterable[Access]) -> list[str]:
+    """The fetch attempts a crawl is charged for, in order: GETs, without robots.txt, which is free for everybody."""
+    urls = (a.url for a in accesses if a.method == "GET")
+    return [url for url in urls if url and not url.endswith("/robots.txt")]
