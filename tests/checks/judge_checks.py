@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from readings import reading_of
-
+from checks.readings import reading_of
 from opilio.model.protocols import Judge
 
 PAGES = ("", "~ menu only", "wren nest song wren", "tax law court", "the wren\ncourt law", "wren " * 500)

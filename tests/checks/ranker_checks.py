@@ -3,8 +3,7 @@
 import math
 from collections.abc import Callable
 
-from readings import lead_to, reading_of, verdict_of
-
+from checks.readings import lead_to, reading_of, verdict_of
 from opilio.model.protocols import Ranker
 
 PAGE = """

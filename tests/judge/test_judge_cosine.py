@@ -3,9 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judge_checks import check_judge
-from readings import reading_of, terms_of
 
+from checks.judge_checks import check_judge
+from checks.readings import reading_of, terms_of
 from opilio.judge.blend import BlendJudge
 from opilio.judge.contains import ContainsJudge
 from opilio.judge.cosine import CosineJudge

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from readings import reading_of, terms_of, url_terms
 
+from checks.readings import reading_of, terms_of, url_terms
 from opilio.model.records import Reading
 from opilio.rank.measure import Form, LinkTexts
 from opilio.topic.living import Sight, sight_of

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from ranker_checks import PAGE, check_ranker
-from readings import HERE, lead_to, reading_of, terms_of, url_terms, verdict_of
 
+from checks.ranker_checks import PAGE, check_ranker
+from checks.readings import HERE, lead_to, reading_of, terms_of, url_terms, verdict_of
 from opilio.model.errors import ConfigError
 from opilio.model.protocols import Ranker
 from opilio.model.records import Reason, Verdict
