@@ -89,6 +89,7 @@ def canonical_all(hrefs: Sequence[str], base: str) -> list[str | None]:
     folder = root.partition("?")[0].rpartition("/")[0] + "/"
     room = MAX_URL_LENGTH - len(folder)
     known: dict[str, str | None] = {}
+    above: dict[str, str] = {}  # "../../" to the folder it means
     out: list[str | None] = []
     for href in hrefs:
         href = href.partition("#")[0]
@@ -103,8 +104,10 @@ def canonical_all(hrefs: Sequence[str], base: str) -> list[str | None]:
         elif clean[1] == "/":
             joined = origin + href
         else:
-            up = clean.end(1)
-            joined = _ancestor(folder, origin, up // 3) + href[up:]
+            up = clean[1]
+            if up not in above:
+                above[up] = _ancestor(folder, origin, len(up) // 3)
+            joined = above[up] + href[len(up) :]
         known[href] = joined
         out.append(joined)
     return out

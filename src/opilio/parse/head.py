@@ -1,0 +1,98 @@
+"""What a page says about itself: title, description, keywords, language, robots, base, refresh, next and previous.
+
+Reads meta, link, base and title elements wherever they stand, and the X-Robots-Tag header. Must not: look at the text.
+"""
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+from turbohtml import Element
+
+from opilio.parse.blocks import tidy
+
+_REFRESH = re.compile(r"""^\s*[\d.]*\s*[;,\s]\s*(?:url\s*=\s*)?["']?([^"'>]+)""", re.IGNORECASE)
+_FOLLOWED_RELS = ("next", "prev", "previous")
+_PUBLISHED = ("article:published_time", "date", "dc.date", "dcterms.created", "citation_publication_date", "pubdate")
+
+
+class HeadLink(msgspec.Struct, frozen=True):
+    """A link that has no place in the text."""
+
+    href: str
+    rel: str
+    anchor: str = ""
+
+
+class Head(msgspec.Struct, kw_only=True):
+    """What was found so far; the first of each wins."""
+
+    title: str = ""
+    base: str = ""
+    canonical: str = ""
+    meta: dict[str, str] = msgspec.field(default_factory=dict)  # by lower-case name, property or http-equiv
+    links: list[HeadLink] = msgspec.field(default_factory=list)
+
+    def first(self, *names: str) -> str:
+        """The first of these meta values that is there."""
+        return next((self.meta[name] for name in names if self.meta.get(name)), "")
+
+    @property
+    def published(self) -> str:
+        return self.first(*_PUBLISHED)[:40]
+
+
+def read_head(elements: Iterable[Element]) -> Head:
+    """Gather what the title, meta, link and base elements say."""
+    head = Head()
+    for element in elements:
+        tag = element.tag
+        if tag == "meta":
+            _read_meta(head, element)
+        elif tag == "link":
+            _read_link(head, element)
+        elif tag == "title":
+            head.title = head.title or tidy(element.text)
+        elif tag == "base":
+            head.base = head.base or (element.attr("href") or "")
+    refresh = _REFRESH.match(head.meta.get("refresh", ""))
+    if refresh:
+        head.links.append(HeadLink(refresh[1].strip(), "refresh"))
+    return head
+
+
+def robots_of(head: Head, header_values: Iterable[str], agent: str) -> frozenset[str]:
+    """The robots directives that hold for us: meta elements and X-Robots-Tag headers, for all or for our agent.
+
+    >>> sorted(robots_of(Head(meta={"robots": "NoIndex"}), ["otherbot: nofollow", "opilio: noarchive"], "opilio"))
+    ['noarchive', 'noindex']
+    """
+    said = [head.meta.get("robots", ""), head.meta.get(agent.lower(), "")]
+    for value in header_values:
+        named, colon, rest = value.partition(":")
+        if not colon or "," in named or named.strip().lower() == "unavailable_after":
+            said.append(value)
+        elif named.strip().lower() == agent.lower():
+            said.append(rest)
+    words = {word.strip().lower() for text in said for word in text.split(",")}
+    return frozenset(words | {"noindex", "nofollow"} if "none" in words else words) - {""}
+
+
+def _read_meta(head: Head, element: Element) -> None:
+    name = element.attr("name") or element.attr("property") or element.attr("http-equiv")
+    content = element.attr("content")
+    if name and content:
+        head.meta.setdefault(name.strip().lower(), tidy(content))
+
+
+def _read_link(head: Head, element: Element) -> None:
+    rels = (element.attr("rel") or "").lower().split()
+    href = element.attr("href")
+    if not href:
+        return
+    if "canonical" in rels:
+        head.canonical = head.canonical or href
+    for rel in _FOLLOWED_RELS:
+        if rel in rels:
+            head.links.append(HeadLink(href, rel, tidy(element.attr("title") or "")))
+            return

@@ -1,0 +1,110 @@
+"""The parser: an answer's bytes to a `Page`, whatever they are, or ParseError. Implements `protocols.Parser`.
+
+One parse, one walk over links and headings, one native writing of the text. turbohtml builds the same tree as a
+browser, survives 100,000 attributes and bounds the depth of nesting; it holds the GIL, so parallelism is by process.
+Must not: fetch, follow, or judge.
+"""
+
+import re
+
+import msgspec
+import turbohtml
+
+from opilio.model.errors import ParseError
+from opilio.model.records import BLOCK_BREAK, LINK_CLOSES, LINK_OPENS, Fetched, Page
+from opilio.model.urls import canonical
+from opilio.parse.blocks import HIDDEN, flow_of
+from opilio.parse.encoding import declared, decode
+from opilio.parse.head import Head, read_head, robots_of
+from opilio.parse.kinds import Kind, kind_of
+from opilio.parse.links import head_links, links_of, name_textless, paths_of, places_of, resolve
+from opilio.parse.plain import plain_page
+
+MAX_LINKS = 5_000
+
+_HEAD_ELEMENTS = ("title", "meta", "link", "base")
+_ANCHORS = re.compile("\x02([^\x03]*)\x03").findall
+# Unclosed formatting elements are opened again in every block that follows (WHATWG 13.2.4.3): 20 bytes of markup
+# become 60 KB of tree. They mean nothing to us, so pages with very many tags lose them before they are parsed.
+_MANY_TAGS = 10_000
+_FORMATTING = re.compile(
+    rb"</?(?:b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)(?:[\s/][^<>]*)?>", re.IGNORECASE
+)
+# XHTML may close any element at once; HTML would leave these open to the end of the page.
+_CLOSED_AT_ONCE = re.compile(rb"<(script|style|title|iframe|textarea|a|div|span|p|td|th|li|i|b|em|strong)(\s[^<>]*)?/>")
+
+
+class HtmlParser:
+    """HTML, XHTML and plain text to pages. `agent` is the product token that robots directives may name."""
+
+    def __init__(self, agent: str = "opilio", max_links: int = MAX_LINKS) -> None:
+        self._agent = agent
+        self._max_links = max_links
+
+    def parse(self, fetched: Fetched) -> Page:
+        """The page in the answer; ParseError where there is none."""
+        content_type = fetched.header("content-type")
+        kind = kind_of(content_type, fetched.body)
+        url = canonical(fetched.url)
+        if url is None:
+            raise ParseError(f"url: {fetched.url[:200]!r} is no http or https address")
+        if kind is Kind.PLAIN:
+            page, head = plain_page(url, *decode(fetched.body, content_type), self._max_links), Head()
+        else:
+            page, head = _read(_tree(fetched.body, kind, content_type), url, self._max_links)
+        robots = robots_of(head, [v for k, v in fetched.headers if k.lower() == "x-robots-tag"], self._agent)
+        return msgspec.structs.replace(
+            page,
+            content_type=content_type.partition(";")[0].strip().lower(),
+            language=page.language or fetched.header("content-language").partition(",")[0].strip(),
+            noindex="noindex" in robots,
+            nofollow="nofollow" in robots,
+        )
+
+
+def _tree(body: bytes, kind: Kind, content_type: str) -> turbohtml.Document:
+    if kind is Kind.XHTML:
+        body = _CLOSED_AT_ONCE.sub(rb"<\1\2></\1>", body)
+    if body.count(b"<") > _MANY_TAGS:
+        body = _FORMATTING.sub(b"", body)
+    return turbohtml.parse(body, encoding=declared(content_type, body), detect_encoding=True, positions=False)
+
+
+def _read(document: turbohtml.Document, url: str, max_links: int) -> tuple[Page, Head]:
+    document.remove(HIDDEN)
+    head = read_head(document.iter_elements(_HEAD_ELEMENTS))
+    base = (canonical(head.base, url) if head.base else None) or url
+    root, body = document.root, _body_of(document)
+    if root is None or body is None:
+        return Page(url=url, title=head.title), head
+    places, headings = places_of(body, head.title)
+    kept, beyond = resolve(places, base, url, max_links)
+    paths = paths_of(kept)
+    name_textless(kept)
+    flow, boilerplate = flow_of(body)
+    anchors = _ANCHORS(flow)
+    if len(anchors) != len(kept):  # can't be, by construction; a page with false contexts would be worse than none
+        raise ParseError(f"html: {len(kept)} links but {len(anchors)} link marks")
+    links = links_of(kept, paths, anchors)
+    unplaced = head_links(head.links, base, url, len(links))
+    page = Page(
+        url=url,
+        title=head.title,
+        description=head.first("description", "og:description"),
+        keywords=head.first("keywords"),
+        canonical=(canonical(head.canonical, base) if head.canonical else None) or "",
+        language=(root.attr("lang") or root.attr("xml:lang") or head.first("content-language")).strip(),
+        headings=tuple(headings),
+        flow=BLOCK_BREAK.join([flow, *(f"{LINK_OPENS}{link.anchor}{LINK_CLOSES}" for link in unplaced)]),
+        boilerplate=(*boilerplate, *(True for _ in unplaced)),
+        links=(*links, *unplaced),
+        encoding=(document.encoding or "").lower(),
+        published=head.published,
+        links_dropped=beyond,
+    )
+    return page, head
+
+
+def _body_of(document: turbohtml.Document) -> turbohtml.Element | None:
+    """The body, or the frameset that stands in its place."""
+    return document.find(["body", "frameset"])

@@ -1,0 +1,189 @@
+"""The links of a page, each with its anchor, the headings above it (S2: ISH, SH, MH) and its tag path.
+
+Works on the tree before it is written out: every link that can't be followed is turned into a span here, so that
+the links of the page and the link marks of its text agree by construction. Must not: fetch, or judge a link.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from turbohtml import Element, Node
+
+from opilio.model.records import Link, key_of
+from opilio.model.urls import canonical_all
+from opilio.parse.blocks import tidy
+from opilio.parse.head import HeadLink
+
+HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+_SOURCES = {"a": "href", "area": "href", "iframe": "src", "frame": "src"}  # elements that lead on, and by what
+_LITERAL = ("pre", "xmp", "listing", "plaintext")  # white space and, in old HTML, even tags are text in them
+_WALKED = (*_SOURCES, *HEADINGS, *_LITERAL, "header")
+PATH_STEPS = 8  # the innermost ones tell one template slot from another
+_STEP_LENGTH = 40
+_NUMBERS = re.compile(r"\d+")
+
+Headings = tuple[str, str, str]
+
+
+class Place(NamedTuple):
+    """A link as found in the tree, before anybody knows where it leads."""
+
+    element: Element
+    href: str
+    headings: Headings
+
+
+def places_of(body: Element, title: str) -> tuple[list[Place], list[tuple[int, str]]]:
+    """Links and headings in document order, each link with the headings above it.
+
+    On the way, what would spoil the text is made an ordinary element: anchors that are no links, literal text, the
+    header of an article (which is its title, not the site's).
+    """
+    first = body.find("h1")
+    main = (first and _heading_text(first)) or title
+    places: list[Place] = []
+    headings: list[tuple[int, str]] = []
+    above: Headings = ("", "", main)
+    open_headings: list[tuple[int, str]] = []
+    for element in body.iter_elements(_WALKED):
+        tag = element.tag
+        source = _SOURCES.get(tag)
+        if source:
+            href = element.attr(source)
+            if href is None:
+                element.tag = "span"
+            else:
+                places.append(Place(element, href, above))
+        elif tag in HEADINGS:
+            found = (int(tag[1]), _heading_text(element))
+            headings.append(found)
+            open_headings = [*(h for h in open_headings if h[0] < found[0]), found]
+            above = (found[1], open_headings[-2][1] if len(open_headings) > 1 else "", main)
+        elif tag != "header" or element.closest("article,main,section"):
+            element.tag = "div"
+    return places, headings
+
+
+def _heading_text(element: Element) -> str:
+    return tidy(element.text).rstrip("¶ ")  # the sign documentation tools put behind headings
+
+
+def resolve(places: list[Place], base: str, page_url: str, limit: int) -> tuple[list[tuple[Place, str]], int]:
+    """The places that lead somewhere else, with their canonical addresses, and how many were beyond the limit.
+
+    All others stop being links in the tree: mailto and the like, links to the page itself, what is over the limit.
+    """
+    kept: list[tuple[Place, str]] = []
+    beyond = 0
+    urls = canonical_all([place.href for place in places], base)
+    for place, url in zip(places, urls, strict=True):
+        if url is None or url == page_url:
+            place.element.tag = "span"
+        elif len(kept) >= limit:
+            place.element.tag = "span"
+            beyond += 1
+        else:
+            kept.append((place, url))
+    return kept, beyond
+
+
+def name_textless(places: Iterable[tuple[Place, str]]) -> None:
+    """Give links without words the words of their picture or title; make frames and map areas plain links."""
+    for place, _ in places:
+        element = place.element
+        if element.tag != "a":
+            name = element.attr("alt") or element.attr("title") or element.attr("name") or ""
+            element.tag = "a"
+            element.set_text(f" {tidy(name)} ")
+        elif not element.text.strip():
+            picture = element.find("img")
+            name = (picture.attr("alt") if picture is not None else "") or ""
+            name = name or element.attr("title") or element.attr("aria-label") or ""
+            element.set_text(f" {tidy(name)} ")  # spaces: a picture between words parts them
+
+
+class TagPaths:
+    """Tag paths, outermost to innermost, with classes and ids, remembered per element: siblings share their way up.
+
+    The tree builder bounds the depth of nesting at 512, so climbing is bounded too.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Node | None, tuple[int, str]] = {}
+
+    def of(self, element: Element) -> str:
+        """The way to a link, as in `div#content>ul.menu>li>a`."""
+        parent = element.parent
+        known = self._known.get(parent)
+        return (known[1] if known else self._climb(parent)) + "a"
+
+    def _climb(self, node: Node | None) -> str:
+        known = self._known
+        climbed: list[Element] = []
+        while isinstance(node, Element) and node not in known and node.tag not in ("body", "html"):
+            climbed.append(node)
+            node = node.parent
+        steps, path = known.get(node, (0, ""))
+        for node in reversed(climbed):
+            if steps == PATH_STEPS:
+                path = path[path.index(">") + 1 :] + _step(node)
+            else:
+                path += _step(node)
+                steps += 1
+            known[node] = steps, path
+        return path
+
+
+def _step(element: Element) -> str:
+    step = element.tag
+    identity, classes = element.attr("id"), element.attr("class")
+    if identity:
+        step += "#" + identity
+    if classes:
+        step += "." + ".".join(classes.split()[:2])
+    if identity or classes:
+        step = _NUMBERS.sub("0", step.replace(">", ""))[:_STEP_LENGTH]
+    return step + ">"
+
+
+def paths_of(places: Iterable[tuple[Place, str]]) -> list[str]:
+    """The tag path of every link; must run before the tree is prepared for its text."""
+    paths = TagPaths()
+    return [paths.of(place.element) for place, _ in places]
+
+
+def links_of(places: list[tuple[Place, str]], paths: list[str], anchors: list[str]) -> list[Link]:
+    """The finished records, numbered as their marks are."""
+    identities: dict[str, tuple[int, str]] = {}
+    links: list[Link] = []
+    for index, ((place, url), path, anchor) in enumerate(zip(places, paths, anchors, strict=True)):
+        known = identities.get(url)
+        if known is None:
+            known = identities[url] = (key_of(url), url.split("/", 3)[2])
+        links.append(
+            Link(
+                url=url,
+                key=known[0],
+                host=known[1],
+                anchor=anchor.strip(),
+                headings=place.headings,
+                tag_path=path,
+                rel=(place.element.attr("rel") or "").lower(),
+                index=index,
+            )
+        )
+    return links
+
+
+def head_links(found: Iterable[HeadLink], base: str, page_url: str, start: int) -> list[Link]:
+    """Links that stand in no text: refresh, next, previous. `start` is the number of their first mark."""
+    listed = list(found)
+    urls = canonical_all([link.href for link in listed], base)
+    links: list[Link] = []
+    for link, url in zip(listed, urls, strict=True):
+        if url is not None and url != page_url:
+            index = start + len(links)
+            host = url.split("/", 3)[2]
+            links.append(Link(url=url, key=key_of(url), host=host, anchor=link.anchor, rel=link.rel, index=index))
+    return links
