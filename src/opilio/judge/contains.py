@@ -20,8 +20,8 @@ class ContainsJudge:
 
     def judge(self, reading: Reading) -> Verdict:
         """See `Judge`."""
-        counts = self.words.counts(reading)
-        hits = sum(1 for t in self._terms if counts.get(t))
+        said = set(self.words.counts(reading)[0].tolist())
+        hits = len(said.intersection(self._terms))
         score = hits / len(self._terms)
         relevant = score == 1.0 if self.need == "all" else score > 0.0
         reasons = Reason("query words", score), Reason("query words found", float(hits), 0.0)

@@ -1,8 +1,9 @@
 """The cosine judge: how much of the page's words are the topic's (S0-23, S3-16, S4-17)."""
 
-import heapq
 import math
 from typing import Literal
+
+import numpy as np
 
 from opilio.judge.pagewords import PageWords
 from opilio.model.errors import ConfigError
@@ -36,18 +37,17 @@ class CosineJudge:
     def judge(self, reading: Reading) -> Verdict:
         """See `Judge`."""
         sight = self.topic.sight
-        page = self.words.weights(self.words.counts(reading))
-        shared = [(sight.vector[t] * page[t], t) for t in sight.vector.keys() & page.keys()]
-        length = self._length(page, [t for _, t in shared]) * sight.norm
-        score = min(1.0, math.fsum(p for p, _ in shared) / length) if length else 0.0
-        best = heapq.nlargest(SHOWN, shared)
-        words = tuple(Reason(sight.labels[t], product / length, sight.vector[t]) for product, t in best if length)
+        terms, page = self.words.weigh(reading)
+        products = sight.weigh(terms) * page
+        shared = np.flatnonzero(products)
+        own = page[shared] if self.norm == "topic" else page
+        length = math.sqrt(float(own @ own)) * sight.norm
+        score = min(1.0, float(products.sum()) / length) if length else 0.0
+        best = shared[np.argsort(-products[shared], kind="stable")[:SHOWN]]
+        named = zip(terms[best].tolist(), (products[best] / (length or 1.0)).tolist(), strict=True)
+        words = tuple(Reason(sight.labels[t], value, sight.vector[t]) for t, value in named)
         summary = Reason("cosine", score), Reason("topic words", float(len(shared)), 0.0)
         return Verdict(score=score, relevant=self._passes(score), reasons=summary + words)
-
-    def _length(self, page: dict[int, float], shared: list[int]) -> float:
-        over = (page[t] for t in shared) if self.norm == "topic" else page.values()
-        return math.sqrt(math.fsum(w * w for w in over))
 
     def _passes(self, score: float) -> bool:
         return score > self.threshold if self.strict else score >= self.threshold

@@ -5,6 +5,7 @@ word. Words of link texts are weighed by their count alone: such texts are too s
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Literal
 
 import numpy as np
@@ -40,13 +41,13 @@ class LinkTexts:
         index = np.array([link.index for link in reading.page.links], dtype=np.int64)
         anchors, in_anchor = _flat(words, spans_of(reading.anchors, index))
         arounds, in_around = _flat(words, spans_of(reading.arounds, index))
-        lengths = [len(u) for u in url_words]
-        urls = np.array([t for u in url_words for t in u], dtype=np.int64)
+        lengths = list(map(len, url_words))
+        urls = np.fromiter(chain.from_iterable(url_words), np.int64, sum(lengths))
         in_url = np.repeat(np.arange(self.links), lengths)
         keys = np.concatenate((in_url, in_anchor + self.links, in_around + 2 * self.links)) << 32
         keys |= np.concatenate((urls, anchors, arounds))
         keys.sort()
-        first = np.flatnonzero(np.diff(keys, prepend=-1))
+        first = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1]))) if keys.size else keys
         self.counts: NDArray[np.float64] = np.diff(first, append=keys.size).astype(np.float64)
         self.terms: NDArray[np.int64] = keys[first] & _TERM
         self.texts: NDArray[np.int64] = keys[first] >> 32
@@ -86,8 +87,9 @@ class LinkTexts:
 
 def spans_of(spans: Sequence[tuple[int, int]], index: NDArray[np.int64]) -> NDArray[np.int64]:
     """The (start, end) of each link by its `Link.index`; an empty slice for a link that stands nowhere in the flow."""
-    bounds = np.array([*spans, (0, 0)], dtype=np.int64)
     last = len(spans)
+    bounds = np.fromiter(chain.from_iterable(spans), np.int64, 2 * last).reshape(-1, 2)
+    bounds = np.concatenate((bounds, np.zeros((1, 2), dtype=np.int64)))
     return bounds[np.where((index < 0) | (index > last), last, index)]
 
 

@@ -8,9 +8,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from opilio.model.errors import TopicError
 
+Idf = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 OTHER_SENSE = "other sense"  # the reason by which rankers know that a page's links must not be followed (S3-09)
 
 
@@ -48,7 +51,7 @@ class SenseScale(msgspec.Struct, frozen=True, kw_only=True):
     window: int = 20
     margin: float = 1.0
 
-    def weigh(self, terms: Sequence[int], idf: Callable[[int], float]) -> tuple[float, float]:
+    def weigh(self, terms: Sequence[int], idf: Idf) -> tuple[float, float]:
         """Evidence for the topic and for the others: Σ weight · idf over the words near, each word once."""
         near = self._near(terms) - self.ambiguous
         return _evidence(near, self.topic, idf), _evidence(near, self.others, idf)
@@ -68,5 +71,7 @@ class SenseScale(msgspec.Struct, frozen=True, kw_only=True):
         return near
 
 
-def _evidence(near: Collection[int], weights: Mapping[int, float], idf: Callable[[int], float]) -> float:
-    return sum(weights[t] * idf(t) for t in weights.keys() & near)
+def _evidence(near: Collection[int], weights: Mapping[int, float], idf: Idf) -> float:
+    found = sorted(weights.keys() & near)
+    values = np.array([weights[t] for t in found])
+    return float(values @ idf(np.array(found, dtype=np.int64))) if found else 0.0
