@@ -76,8 +76,7 @@ class CurlFetcher:
         self._idle.clear()
 
     def _start(self) -> CurlDriver:
-        network = self._network
-        self._driver = CurlDriver(asyncio.get_running_loop(), network.connections, network.per_host)
+        self._driver = CurlDriver(asyncio.get_running_loop(), self._network.connections)
         return self._driver
 
     async def _ask(

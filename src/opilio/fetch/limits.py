@@ -33,5 +33,4 @@ class Network(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     verify_tls: bool = True
     ca_file: str = ""  # certificates to trust; empty: the system's
     allow_private: bool = False
-    connections: int = 64
-    per_host: int = 8
+    connections: int = 64  # open at once, and requests under way at once
