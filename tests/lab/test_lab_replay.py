@@ -1,27 +1,18 @@
 """The replay fetcher passes every fetcher's checks and is the same run after run."""
 
 import asyncio
-import importlib.util
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
+from checks.fetcher_checks import SITE, FetcherChecks
 from opilio.lab.faults import HostFaults
 from opilio.lab.replay import ReplayFetcher
 from opilio.lab.warcfile import Answer
 from opilio.lab.web import Web
 from opilio.model.clock import VirtualClock
 from opilio.model.records import Fetched
-
-_spec = importlib.util.spec_from_file_location(
-    "lab_fetcher_checks", Path(__file__).parents[1] / "checks" / "fetcher_checks.py"
-)
-assert _spec
-assert _spec.loader
-_checks = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_checks)
 
 ROOT = "http://a.example"
 
@@ -32,7 +23,7 @@ class Pages:
     hosts: ClassVar = {"a.example": 4}
 
     def find(self, url: str) -> Answer | None:
-        page = _checks.SITE.get(url.removeprefix(ROOT))
+        page = SITE.get(url.removeprefix(ROOT))
         return page and Answer(page.status, page.headers, page.body)
 
 
@@ -48,7 +39,7 @@ def on_virtual_time(clock: VirtualClock, job: Awaitable[Any]) -> Any:
     return asyncio.run(drive())
 
 
-class TestReplayFetcher(_checks.FetcherChecks):
+class TestReplayFetcher(FetcherChecks):
     @pytest.fixture
     def run(self) -> Callable[[Any], Any]:
         clock = VirtualClock()

@@ -9,6 +9,7 @@ from opilio.lab.accesslog import Access, fetch_order, read_log
 from opilio.lab.faults import HostFaults, load_faults
 from opilio.lab.httpwire import RequestError, parse_request
 from opilio.lab.server import Serving, WebServer
+from opilio.lab.serving import run_loop
 from opilio.lab.shape import Shape
 from opilio.lab.synthetic import SyntheticWeb
 from opilio.lab.web import Web
@@ -36,6 +37,14 @@ def ask(server: WebServer, request: bytes) -> bytes:
             return await exchange(server.port, request)
 
     return asyncio.run(main())
+
+
+def test_server_runs_on_uvloop_when_it_is_installed(small_web: Web) -> None:
+    async def main() -> int:
+        async with WebServer(small_web) as server:
+            return (await exchange(server.port, get(small_web.urls[30]))).count(b"HTTP/1.1 200")
+
+    assert run_loop(main()) == 1
 
 
 def parts(url: str) -> tuple[str, str]:

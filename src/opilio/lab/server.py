@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from html import escape
 from pathlib import Path
-from typing import Self
+from typing import Self, cast
 
 import msgspec
 
@@ -182,8 +182,7 @@ class _Connection(asyncio.Protocol):
         self._paused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one without saying so
         self._client_port = transport.get_extra_info("peername")[1]
         self._all.add(self)
 
