@@ -1,0 +1,49 @@
+"""The content-seen set in memory: for tests, the lab and short crawls. Must not: outlive its process."""
+
+from collections import defaultdict
+
+from opilio.seen.bands import bands_of, nearest
+
+MAX_DISTANCE = 3
+MAX_CANDIDATES = 2_000  # a band that thousands share tells nothing; the bound keeps a test cheap
+
+
+class MemoryContentSeen:
+    """Implements `ContentSeen` with dictionaries.
+
+    Invariant: the first key offered with a text is its original, and offering it again (a page fetched again) is no
+    duplicate of itself. Zero fingerprints and signatures match nothing and are not kept.
+    """
+
+    def __init__(self, near: bool = False, max_distance: int = MAX_DISTANCE) -> None:
+        self._near = near
+        self._max_distance = max_distance
+        self._exact: dict[int, int] = {}
+        self._signatures: dict[int, int] = {}
+        self._bands: defaultdict[int, list[int]] = defaultdict(list)
+
+    def original_of(self, key: int, fingerprint: int, simhash: int) -> tuple[int, bool] | None:
+        """The page whose text this one repeats and whether only nearly; None, and remembered, where it is new."""
+        if fingerprint:
+            original = self._exact.setdefault(fingerprint, key)
+            if original != key:
+                return original, False
+        if not self._near or not simhash:
+            return None
+        near = nearest(simhash, self._candidates(key, simhash), self._max_distance)
+        if near is not None:
+            return near, True
+        self._remember(key, simhash)
+        return None
+
+    def _candidates(self, key: int, simhash: int) -> list[tuple[int, int]]:
+        found = dict.fromkeys(k for band in bands_of(simhash) for k in self._bands[band][:MAX_CANDIDATES] if k != key)
+        return [(k, self._signatures[k]) for k in found]
+
+    def _remember(self, key: int, simhash: int) -> None:
+        if key in self._signatures:
+            for band in bands_of(self._signatures[key]):
+                self._bands[band].remove(key)
+        self._signatures[key] = simhash
+        for band in bands_of(simhash):
+            self._bands[band].append(key)
