@@ -2,20 +2,27 @@
 
 import gzip
 import zlib
+from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from itertools import pairwise
 
-import brotli
 import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
 from opilio.fetch.answers import content_length, headers_of, location_of, retry_after, status_of, wants_pages
-from opilio.fetch.decoding import Decoder, OverflowsError, UndecodableError
+from opilio.fetch.decoding import OFFERED, Decoder, OverflowsError, UndecodableError
 
 LIMIT = 1 << 20
-PACK = {"gzip": gzip.compress, "deflate": zlib.compress, "br": brotli.compress, "zstd": zstandard.compress}
+PACK: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "deflate": zlib.compress,
+    "zstd": zstandard.compress,
+}
+if "br" in OFFERED:  # the library is optional
+    PACK["br"] = import_module("brotli").compress
 
 
 @pytest.mark.parametrize(
@@ -101,7 +108,7 @@ def test_decoder_gives_back_the_data_however_it_is_cut(encoding: str, data: byte
     assert decoder.complete()
 
 
-@given(st.sampled_from([*sorted(PACK), "gzip, br"]), st.binary(max_size=300))
+@given(st.sampled_from([*sorted(PACK), "gzip, zstd"]), st.binary(max_size=300))
 def test_decoder_fails_in_one_way_when_fed_garbage(encoding: str, data: bytes) -> None:
     with suppress(UndecodableError, OverflowsError):
         assert len(Decoder(encoding, 1000).feed(data)) <= 1000
