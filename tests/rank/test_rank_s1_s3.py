@@ -1,0 +1,157 @@
+"""S1's attributes (S1-20…S1-24, S1-E6) and S3's link score (S3-17…S3-24, S3-E2…S3-E5)."""
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checks.readings import HERE, lead_to, reading_of, terms_of, url_terms, verdict_of
+from opilio.model.errors import ConfigError
+from opilio.model.records import Analysis, Fetched, LinkColumns, Outcome, key_of
+from opilio.rank.attributes import KnownLink, adjusted, attributes, masked, page_attributes, top_table
+from opilio.rank.parents import KnownParents, ParentAgg, aggregate
+from opilio.rank.tswt import TswtOptions, TswtRanker
+from opilio.topic.genre import Genres, read_genres
+from opilio.topic.living import LivingTopic, sight_of
+from opilio.topic.table import table_of
+
+S1_TABLE_1 = {"dna": 1, "genetic": 0.9168, "family": 0.7084, "ancestor": 0.6668, "history": 0.3334}
+S1_TABLE_1 |= {"micro": 0.1043, "bio": 0.4168}
+DNA = sight_of(table_of(S1_TABLE_1))
+CARS = LivingTopic(table_of({"audi": 1.0, "car": 0.5}))
+GENRES = Genres(read_genres('[news]\nenglish = ["press", "report"]\n[blogs]\nenglish = ["blog"]', "small"), terms_of)
+PAGE = "[audi car](http://x.example/audi)\n[press report](http://x.example/blog) audi\n[tax](http://x.example/law)"
+
+
+@pytest.mark.parametrize(
+    ("words", "score"),
+    [("dna", 0.5696), ("dna genetic", 0.7727), ("family history", 0.4459), ("micro", 0.0594), ("", 0.0)],
+)
+def test_url_word_relevancy_closed_form_ours_s1_21(words: str, score: float) -> None:
+    assert masked(terms_of(words), DNA) == pytest.approx(score, abs=5e-5)
+    assert masked(terms_of(" ".join(S1_TABLE_1)), DNA) == pytest.approx(1.0)
+
+
+def test_anchors_of_the_first_five_parents_count_s1_22() -> None:
+    anchors = [terms_of(w) for w in ("dna", "genetic", "here", "more", "next", "family")]
+    found = attributes(KnownLink(anchors=anchors), DNA)
+    assert found.anchor == pytest.approx(0.7727, abs=5e-5)  # the sixth parent is not looked at
+
+
+def test_parent_is_its_own_top_seven_adjusted_to_the_topic_s1_23() -> None:
+    parent = dict(zip(terms_of("a b c d e f dna genetic"), (9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0), strict=True))
+    assert len(top_table(parent)) == 7
+    found = attributes(KnownLink(parents=[parent]), DNA)  # "genetic" did not make the seven
+    assert found.parent == pytest.approx(1.0 / DNA.norm)
+
+
+def test_adjusted_table_takes_the_texts_own_weights_s1_23_s1_24() -> None:
+    text = dict(zip(terms_of("dna genetic"), (1.0, 0.5), strict=True))
+    expected = (1.0 + 0.5 * 0.9168) / (np.sqrt(1.25) * DNA.norm)
+    assert adjusted(text, DNA) == pytest.approx(expected)
+    assert attributes(KnownLink(arounds=[text]), DNA).around == pytest.approx(expected)
+
+
+def test_what_is_not_known_is_zero_and_flagged_s1_e6() -> None:
+    found = attributes(KnownLink(url=terms_of("dna")), DNA)
+    assert found.values[1:] == (0.0, 0.0, 0.0)
+    assert found.missing == (False, True, True, True)
+
+
+def test_all_links_of_a_page_at_once_s1_21_s1_24() -> None:
+    reading = reading_of("family [dna genetic](http://x.example/dna)\n[](http://x.example/)")
+    urls = [terms_of("dna"), []]
+    values, missing = page_attributes(reading, {terms_of("dna")[0]: 1.0}, urls, DNA)
+    assert values[0, :3] == pytest.approx([0.5696, 0.7727, 1.0 / DNA.norm], abs=5e-5)
+    assert values[0, 3] > 0.7 and not values[1, [0, 1, 3]].any()
+    assert missing.tolist() == [[False] * 4, [True, True, False, True]]
+
+
+def test_empty_topic_gives_zero_everywhere() -> None:
+    nothing = sight_of(table_of({}))
+    assert attributes(KnownLink(url=[1], anchors=[[1]], parents=[{1: 1.0}]), nothing).values == (0.0, 0.0, 0.0, 0.0)
+
+
+def tswt(**options: object) -> TswtRanker:
+    return TswtRanker(CARS, url_terms, GENRES, TswtOptions(**options))  # type: ignore[arg-type]
+
+
+def test_topic_score_is_the_sum_of_its_parts_s3_17() -> None:
+    first = tswt().rank(reading_of(PAGE), verdict_of(0.3), lead_to())[0]
+    assert {p.name: p.value for p in first.parts} == pytest.approx(
+        {"url": 0.5, "anchor": 0.75, "around": 0.75, "parent": 0.3}
+    )
+    assert first.score == pytest.approx(2.3)
+
+
+def test_best_genre_counts_s3_23_s3_e4() -> None:
+    ranked = tswt(genre=1.0).rank(reading_of(PAGE), verdict_of(0.0), lead_to())
+    genre = [next(p.value for p in r.parts if p.name == "genre") for r in ranked]
+    assert genre[1] > 2.0 > genre[0]  # both news words twice, over a blog's address
+    only = tswt(genre=1.0, genre_text_only=True).rank(reading_of(PAGE), verdict_of(0.0), lead_to())
+    assert next(p.value for p in only[1].parts if p.name == "genre") == pytest.approx(1.0)
+
+
+@given(st.lists(st.sampled_from(["audi", "car", "press", "report", "blog", "tax"]), min_size=2, max_size=12))
+def test_simple_sum_and_mean_give_the_same_order_s3_24_s3_e2(words: list[str]) -> None:
+    text = "\n".join(f"[{w}](http://x.example/{w}) {w}" for w in words)
+    orders = []
+    for weight in (1.0, 0.5):
+        ranked = tswt(topic=weight, genre=weight).rank(reading_of(text), verdict_of(0.5), lead_to())
+        orders.append(sorted(range(len(words)), key=lambda i, r=ranked: (-r[i].score, i)))  # type: ignore[misc]
+    assert orders[0] == orders[1]
+
+
+def test_ranked_scale_makes_the_balance_matter_s3_e2() -> None:
+    page, verdict = reading_of(PAGE), verdict_of(0.5)
+    sweep = [tswt(topic=w, genre=1 - w, scale="rank").rank(page, verdict, lead_to()) for w in (0.9, 0.1)]
+    assert [max(r, key=lambda x: x.score).link.url[-4:] for r in sweep] == ["audi", "blog"]
+
+
+def test_genre_weight_without_genres_is_refused() -> None:
+    with pytest.raises(ConfigError, match="genres"):
+        TswtRanker(CARS, url_terms, options=TswtOptions(genre=1.0))
+
+
+def found_on(parent: str, score: float, *urls: str) -> Outcome:
+    columns = msgspec.json.encode([key_of(u) for u in urls])
+    lead = lead_to(parent)
+    analysis = Analysis(verdict=verdict_of(score), links=columns)
+    return Outcome(lead=lead, fetched=Fetched(url=parent), analysis=analysis)
+
+
+def columns_of(blob: bytes) -> LinkColumns:
+    keys = np.array(msgspec.json.decode(blob), dtype=np.int64).tobytes()
+    return LinkColumns(urls=[], hosts=[], anchors=[], keys=keys, scores=b"", names=[], parts=b"", dropped={})
+
+
+@pytest.mark.parametrize(("how", "parent"), [("sum", 0.9), ("mean", 0.45), ("max", 0.6), ("first", 0.6)])
+def test_known_parents_are_aggregated_s3_e3_s3_e5(how: ParentAgg, parent: float) -> None:
+    ranker = TswtRanker(CARS, url_terms, options=TswtOptions(parent_agg=how), links_of=columns_of)
+    ranker.learn([found_on("http://other.example/", 0.6, "http://x.example/law")])
+    again = TswtRanker(CARS, url_terms, options=TswtOptions(parent_agg=how))
+    again.restore(ranker.snapshot())
+    assert again.version == ranker.version == 1
+    law = again.rank(reading_of(PAGE), verdict_of(0.3), lead_to())[2]
+    assert next(p.value for p in law.parts if p.name == "parent") == pytest.approx(parent)
+
+
+def test_page_is_no_second_parent_of_its_own_links() -> None:
+    ranker = TswtRanker(CARS, url_terms, links_of=columns_of)
+    ranker.learn([found_on(HERE, 0.3, "http://x.example/law")] * 2)
+    law = ranker.rank(reading_of(PAGE), verdict_of(0.3), lead_to())[2]
+    assert law.score == pytest.approx(0.3)
+
+
+def test_many_weak_parents_outrank_a_perfect_one_only_by_sum_s3_e3() -> None:
+    assert aggregate([0.2] * 6, "sum") > 1.0 > aggregate([0.2] * 6, "max")
+
+
+def test_parents_are_bounded_per_link_and_in_all() -> None:
+    parents = KnownParents(limit=2, per_link=2)
+    for page in range(4):
+        parents.tell(page, page / 10, [7])
+    assert parents.of(7, besides=0) == [0.1]
+    parents.tell(9, 0.5, [8, 10])
+    assert parents.known.keys() == {8, 10}

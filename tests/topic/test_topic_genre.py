@@ -1,0 +1,55 @@
+"""Genres (S3-23) as data."""
+
+import pytest
+
+from checks.readings import reading_of, terms_of
+from opilio.model.errors import TopicError
+from opilio.text.vocabulary import Vocabulary
+from opilio.topic.genre import Genres, default_genres, read_genres
+
+SMALL = '[news]\nurl = ["news"]\nenglish = ["report", "press"]\n[blogs]\nenglish = ["blog", "diary"]\n'
+
+
+def test_three_genres_come_with_several_languages_s3_23() -> None:
+    book = default_genres()
+    assert book.keys() == {"news", "discussions", "blogs"}
+    assert all({"english", "german", "french", "spanish"} <= genre.words.keys() for genre in book.values())
+
+
+def test_all_words_weigh_one_s3_16() -> None:
+    sights = Genres(default_genres(), Vocabulary().terms).sights
+    assert all(set(s.vector.values()) == {1.0} and s.size == len(s.vector) for s in sights.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[news]\nenglish = ["press", "Press"]', 'english has "press" more than once'),
+        ('[news]\nenglish = []\n[news]\nenglish = ["a"]', "may stand once only"),
+        ("news = 3", "must hold lists"),
+        ('[news]\nenglish = "press"', "must hold lists"),
+    ],
+)
+def test_faulty_file_is_refused_by_name(text: str, message: str) -> None:
+    with pytest.raises(TopicError, match=message) as caught:
+        read_genres(text, "mine.toml")
+    assert str(caught.value).startswith("mine.toml: ")
+
+
+def test_unknown_genre_is_refused() -> None:
+    with pytest.raises(TopicError, match="known: news, blogs"):
+        Genres(read_genres(SMALL, "small"), terms_of, names=("poems",))
+
+
+def test_page_genre_needs_enough_evidence() -> None:
+    genres = Genres(read_genres(SMALL, "small"), terms_of, threshold=2)
+    assert genres.detect(reading_of("the press report of today")) == "news"
+    assert genres.detect(reading_of("the blog")) == ""
+    assert genres.detect(reading_of("", url="http://x.example/news/1")) == "news"
+    assert genres.detect(reading_of("nothing here")) == ""
+
+
+def test_languages_add_up() -> None:
+    terms = Vocabulary("german").terms
+    both = Genres(default_genres(), terms, languages=("english", "german")).sights["news"]
+    assert both.size > Genres(default_genres(), terms, languages=("german",)).sights["news"].size > 5
