@@ -1,0 +1,204 @@
+"""What the SQLite frontier costs: lease + complete at several sizes, and add in the usual mix.
+
+    python benchmarks/frontier/run.py --urls 100000 --hosts 100000 --urls 10000000 --hosts 100000 --dir /tmp/x
+
+Each pair of --urls and --hosts is one case, run in a process of its own. CPU is user + system time of that process.
+See README.md beside this file for what is compared.
+"""
+
+import argparse
+import json
+import random
+import resource
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from opilio.frontier.order import BestFirst
+from opilio.frontier.policy import Policy
+from opilio.frontier.schema import create_tables
+from opilio.frontier.sqlite import SqliteFrontier
+from opilio.model.records import Landing, Lead, State, key_of
+
+NOW = 1_000_000.0
+
+
+def cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def rss_mib() -> tuple[float, float]:
+    """Now and at most."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**20, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def connect(path: Path, cache_mib: int, mmap_mib: int) -> sqlite3.Connection:
+    db = sqlite3.connect(path, isolation_level=None)
+    for pragma in (
+        "journal_mode = WAL",
+        "synchronous = NORMAL",
+        f"cache_size = {-cache_mib * 1024}",
+        f"mmap_size = {mmap_mib * 2**20}",
+    ):
+        db.execute(f"PRAGMA {pragma}")
+    return db
+
+
+def url_of(host: int, n: int) -> str:
+    return f"http://host{host}.example/section-{n % 13}/some-page-about-things-{n}.html"
+
+
+def fill(db: sqlite3.Connection, urls: int, hosts: int) -> None:
+    """Queue `urls` URLs evenly over `hosts` hosts, in key order: no page is written twice."""
+    rng = random.Random(1)
+    create_tables(db)
+    each, extra = divmod(urls, hosts)
+    db.execute("PRAGMA synchronous = OFF")
+    db.execute("DROP INDEX frontier_url_queue")
+    db.execute("BEGIN")
+    host_rows, seq = [], 0
+    for host in range(1, hosts + 1):
+        rows = []
+        for n in range(each + (host <= extra)):
+            seq += 1
+            url = url_of(host, n)
+            score = rng.random()
+            rows.append((host, key_of(url), 0, seq, score, score, 3, 0, seq, 0, 0, 1, url, b"12345678"))
+        rows.sort()
+        db.executemany(
+            "INSERT INTO frontier_url (host_id, key, state, seq, priority, score, depth, tunnel, parent, hops, retries,"
+            " found, url, parents) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            rows,
+        )
+        best = max(rows, key=lambda r: (r[4], -r[3]))
+        host_rows.append((host, f"host{host}.example", best[4], best[3], len(rows), len(rows)))
+    db.executemany(
+        "INSERT INTO frontier_host (id, name, best, best_seq, queued, total, ready) VALUES (?,?,?,?,?,?,1)", host_rows
+    )
+    db.execute("UPDATE frontier_count SET generation = 1, inserted = ?, queued = ?, hosts = ?", (urls, urls, hosts))
+    db.execute("COMMIT")
+    create_tables(db)  # the index, built by sorting
+    db.execute("PRAGMA synchronous = NORMAL")
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def lease_and_complete(frontier: SqliteFrontier, db: sqlite3.Connection, urls: int, per_host: int) -> dict[str, float]:
+    """Batches as the engine makes them: 32 hosts leased, all of them completed in one transaction."""
+    started, cpu, handled, now = time.perf_counter(), cpu_s(), 0, NOW
+    while handled < urls:
+        now += 0.1
+        db.execute("BEGIN IMMEDIATE")
+        leases = frontier.lease(now, 32, per_host, 60.0)
+        db.execute("COMMIT")
+        db.execute("BEGIN IMMEDIATE")
+        for lease in leases:
+            landings = [Landing(key=x.key, host=x.host, state=State.DONE) for x in lease.leads]
+            assert frontier.complete(lease, landings, now + 1.0)
+            handled += len(landings)
+        db.execute("COMMIT")
+        if not leases:
+            break
+    return {
+        "urls": handled,
+        "cpu_us_per_url": (cpu_s() - cpu) / handled * 1e6,
+        "wall_us_per_url": (time.perf_counter() - started) / handled * 1e6,
+    }
+
+
+def add_pages(frontier: SqliteFrontier, db: sqlite3.Connection, pages: int, hosts: int) -> dict[str, float]:
+    """Pages of 100 links: 20 new, 80 known. Of ten links eight stay on the page's host, two go to four others.
+
+    Known links are what a crawl meets: navigation that every page of the host has, and what it saw lately.
+    """
+    rng = random.Random(2)
+    recent: list[Lead] = []
+    batches = []
+    for page in range(pages):
+        home = 1 + rng.randrange(min(hosts, 200))
+        targets = [home] * 8 + [1 + rng.randrange(hosts) for _ in range(2)]
+        fresh = [_lead(targets[n % 10], 10_000_000 + page * 100 + n, rng, page) for n in range(20)]
+        known = [_lead(home, n, rng, page) for n in range(40)]
+        known += [_again(rng.choice(recent), rng, page) for _ in range(40)] if recent else []
+        recent = (recent + fresh)[-20_000:]
+        batches.append([*fresh, *known])
+    warm = pages // 2
+    for batch in batches[:warm]:
+        frontier.add(batch, NOW)
+    started, cpu = time.perf_counter(), cpu_s()
+    new = 0
+    for start in range(warm, pages, 8):
+        db.execute("BEGIN IMMEDIATE")
+        for batch in batches[start : start + 8]:
+            new += frontier.add(batch, NOW).new
+        db.execute("COMMIT")
+    timed = pages - warm
+    return {
+        "pages": timed,
+        "new_per_page": new / timed,
+        "cpu_ms_per_page": (cpu_s() - cpu) / timed * 1e3,
+        "wall_ms_per_page": (time.perf_counter() - started) / timed * 1e3,
+        "front_hit_rate": frontier.stats().front_hit_rate,
+    }
+
+
+def _lead(host: int, n: int, rng: random.Random, page: int) -> Lead:
+    url = url_of(host, n)
+    return Lead(url=url, key=key_of(url), host=f"host{host}.example", score=rng.random(), depth=3, parent=page + 1)
+
+
+def _again(lead: Lead, rng: random.Random, page: int) -> Lead:
+    # A quarter of the links found again are better than before.
+    score = lead.score * rng.uniform(0.2, 1.2)
+    return Lead(url=lead.url, key=lead.key, host=lead.host, score=score, depth=3, parent=page + 1)
+
+
+def run_case(args: argparse.Namespace) -> dict[str, object]:
+    urls, hosts = args.urls[0], args.hosts[0]
+    path = Path(args.dir) / f"frontier-{urls}-{hosts}.db"
+    if not path.exists():
+        db = connect(path, args.cache, 0)
+        fill(db, urls, hosts)
+        db.close()
+    if args.fill_only:
+        return {}
+    db = connect(path, args.cache, args.mmap)
+    frontier = SqliteFrontier(db, Policy(order=BestFirst()))
+    lease_and_complete(frontier, db, args.measure // 10, args.per_host)
+    result: dict[str, object] = {"queued": urls, "hosts": hosts, "file_mib": path.stat().st_size / 2**20}
+    result["lease_complete"] = lease_and_complete(frontier, db, args.measure, args.per_host)
+    result["rss_mib_after_lease"], _ = rss_mib()
+    result["add"] = add_pages(frontier, db, args.pages, hosts)
+    result["rss_mib"], result["peak_rss_mib"] = rss_mib()
+    db.close()
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--urls", type=int, action="append", required=True)
+    parser.add_argument("--hosts", type=int, action="append", required=True)
+    parser.add_argument("--per-host", type=int, default=4)
+    parser.add_argument("--measure", type=int, default=20_000, help="URLs leased and completed")
+    parser.add_argument("--pages", type=int, default=2_000)
+    parser.add_argument("--cache", type=int, default=64, help="SQLite page cache, MiB")
+    parser.add_argument("--mmap", type=int, default=0, help="MiB of the file mapped into memory")
+    parser.add_argument("--dir", required=True, help="where the databases go; they are used up, remove them after")
+    parser.add_argument("--fill-only", action="store_true")
+    args = parser.parse_args()
+    if len(args.urls) == 1:
+        print(json.dumps(run_case(args), indent=1))
+        return
+    options = [f"--{n}={getattr(args, n)}" for n in ("measure", "pages", "cache", "mmap", "dir")]
+    options += [f"--per-host={args.per_host}"]
+    for urls, hosts in zip(args.urls, args.hosts, strict=True):
+        for last in (["--fill-only"], []):  # filling leaves a large heap behind: measure in a fresh process
+            case = [sys.executable, __file__, f"--urls={urls}", f"--hosts={hosts}", *options, *last]
+            subprocess.run(case, check=True)
+
+
+if __name__ == "__main__":
+    main()

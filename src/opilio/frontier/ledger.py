@@ -1,0 +1,48 @@
+"""The counters of the SQLite frontier, kept in one row so that nobody ever counts rows.
+
+The row also carries a generation. When the one in memory and the one on disk differ, a transaction was rolled
+back (or somebody else wrote), and what is remembered in memory must be forgotten.
+"""
+
+import sqlite3
+
+_NAMES = ("generation", "inserted", "queued", "leased", "done", "failed", "dropped", "hosts")
+_READ = f"SELECT {', '.join(_NAMES)} FROM frontier_count"
+_WRITE = f"UPDATE frontier_count SET {', '.join(f'{n} = ?' for n in _NAMES)} WHERE id = 1"
+
+
+class Ledger:
+    """How many URLs are in which state."""
+
+    __slots__ = (*_NAMES, "_db")
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._db = connection
+        self.generation = -1
+        self.inserted = self.queued = self.leased = self.done = self.failed = self.dropped = self.hosts = 0
+
+    def read(self) -> bool:
+        """Take the counters from disk; True when they are not those of our last change."""
+        row = self._db.execute(_READ).fetchone()
+        if row[0] == self.generation:
+            return False
+        for name, value in zip(_NAMES, row, strict=True):
+            setattr(self, name, value)
+        return True
+
+    def write(self) -> None:
+        """Record a change."""
+        self.generation += 1
+        self._db.execute(
+            _WRITE,
+            (
+                self.generation,
+                self.inserted,
+                self.queued,
+                self.leased,
+                self.done,
+                self.failed,
+                self.dropped,
+                self.hosts,
+            ),
+        )

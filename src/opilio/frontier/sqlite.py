@@ -1,0 +1,270 @@
+"""The frontier on SQLite: the one a crawl uses. Everything is found by an index; nothing is ever scanned.
+
+It executes statements on a connection it is given and never begins or commits: the store does, so that one visit is
+one transaction. If that is rolled back, the frontier notices at its next call and forgets what it had in memory.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from opilio.frontier.front import Front
+from opilio.frontier.hosts import Hosts
+from opilio.frontier.intake import Intake, Tables
+from opilio.frontier.ledger import Ledger
+from opilio.frontier.order import CHOSEN, Moment, Place, sane
+from opilio.frontier.policy import EXPIRED, Policy
+from opilio.frontier.schema import QUEUED, SETTLED, WAITING
+from opilio.frontier.urls import Urls
+from opilio.model.protocols import Added, Entry, FrontierStats
+from opilio.model.records import HostLease, Landing, Lead, State
+
+LOWEST = float("-inf")
+
+
+class SqliteFrontier:
+    """Invariants of the protocol, kept on disk. The tables must exist (`schema.create_tables`).
+
+    `front_size` bounds the URLs remembered in memory (about 400 bytes each), `host_cache` the hosts.
+    """
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        policy: Policy | None = None,
+        *,
+        front_size: int = 200_000,
+        host_cache: int = 200_000,
+    ) -> None:
+        self._policy = policy or Policy()
+        self._order = self._policy.order
+        self._tables = Tables(Urls(connection), Hosts(connection, host_cache), Front(front_size), Ledger(connection))
+
+    def add(self, leads: Sequence[Lead], now: float) -> Added:
+        """Offer links. Known ones are merged, new ones queued, refused ones recorded with the reason."""
+        tables = self._open()
+        added = Intake(tables, self._policy, now).take(leads)
+        evicted = tables.front.turn()
+        if evicted:
+            tables.urls.count_found(evicted)
+        tables.ledger.write()
+        return added
+
+    def lease(self, now: float, max_hosts: int, per_host: int, ttl_s: float) -> list[HostLease]:
+        """The hosts that may be asked now, the one with the best URL first, each with its best URLs."""
+        tables = self._open()
+        self._catch_up(now)
+        floor = self._floor(choose=True)
+        room = self._order.top or max_hosts * per_host
+        leases = []
+        for id_, name, token, delay_s in tables.hosts.ready(min(max_hosts, room), floor):
+            leads = tables.urls.top(id_, name, min(per_host, room), floor)
+            room -= len(leads)
+            tables.ledger.leased += len(leads) - len(tables.hosts.leased.get(id_, ()))
+            tables.ledger.queued -= len(leads) - len(tables.hosts.leased.get(id_, ()))
+            tables.hosts.lend(id_, token + 1, [lead.key for lead in leads], now + ttl_s)
+            leases.append(
+                HostLease(
+                    host=name,
+                    token=token + 1,
+                    expires_at=now + ttl_s,
+                    leads=tuple(leads),
+                    delay_s=self._policy.delay_s if delay_s is None else delay_s,
+                )
+            )
+            if room <= 0:
+                break
+        tables.ledger.write()
+        return leases
+
+    def renew(self, leases: Sequence[HostLease], now: float, ttl_s: float) -> set[str]:
+        """Hold hosts longer; returns those that are still the caller's."""
+        hosts = self._open().hosts
+        return {lease.host for lease in leases if hosts.renew(lease.host, lease.token, now, now + ttl_s)}
+
+    def complete(self, lease: HostLease, landings: Sequence[Landing], wake_at: float) -> bool:
+        """End a lease. URLs of it that have not landed are queued as before. False: it was no longer held."""
+        tables = self._open()
+        id_ = tables.hosts.held(lease.host, lease.token)
+        if id_ is None:
+            return False
+        flying = tables.hosts.leased[id_]
+        landed = {landing.key: landing for landing in reversed(landings) if landing.key in flying}
+        settled = [landing for landing in landed.values() if landing.state in SETTLED]
+        again = [landing for landing in landed.values() if landing.state is State.QUEUED]
+        self._settle(id_, settled)
+        self._retry(id_, again, wake_at)
+        tables.hosts.give_back(id_, len(settled), wake_at)
+        tables.ledger.leased -= len(flying)
+        tables.ledger.queued += len(flying) - len(settled)
+        tables.ledger.write()
+        return True
+
+    def _settle(self, host_id: int, landings: list[Landing]) -> None:
+        tables, ledger = self._tables, self._tables.ledger
+        tables.urls.settle(
+            [(SETTLED[x.state], x.reason or None, tables.front.forget(x.key), host_id, x.key) for x in landings]
+        )
+        tables.front.settle(x.key for x in landings)
+        for landing in landings:
+            name = landing.state.value
+            setattr(ledger, name, getattr(ledger, name) + 1)
+
+    def _retry(self, host_id: int, landings: list[Landing], wake_at: float) -> None:
+        """A retry that is due before the host wakes needs no timer of its own."""
+        tables = self._tables
+        rows = []
+        for x in landings:
+            later = x.retry_at > wake_at
+            found = tables.front.forget(x.key)
+            state, not_before = (WAITING, x.retry_at) if later else (QUEUED, None)
+            rows.append((state, x.reason or None, not_before, found, host_id, x.key))
+        tables.urls.retry(rows)
+
+    def set_delay(self, host: str, delay_s: float) -> None:
+        """The pause a host asks for (Crawl-delay, back-off): handed out with its leases, used by `recover`."""
+        tables = self._open()
+        row = tables.hosts.find(host)
+        if row is None:
+            row = tables.hosts.make(host)
+            tables.ledger.hosts += 1
+        tables.hosts.set_delay(row.id, delay_s)
+        tables.ledger.write()
+
+    def drop_host(self, host: str, reason: str) -> int:
+        """Drop everything queued at a host, but for what is in flight."""
+        tables = self._open()
+        row = tables.hosts.find(host)
+        if row is None:
+            return 0
+        dropped = tables.drop(tables.urls.unsettled(row.id), reason)
+        tables.ledger.write()
+        return dropped
+
+    def rescore(self, scores: Iterable[tuple[str, int, float]]) -> int:
+        """New scores, higher or lower, for URLs that are queued and not in flight; how many changed."""
+        tables = self._open()
+        moment = Moment(tables.ledger.inserted)
+        wanted = {}
+        for name, key, score in scores:
+            host = tables.hosts.find(name)
+            if host is not None and key not in tables.hosts.leased.get(host.id, ()):
+                wanted[host.id, key] = sane(score)
+        rows = []
+        for key, known in list(tables.urls.load(list(wanted))):
+            if known is not None and known.score != wanted[known.host_id, key]:
+                score = wanted[known.host_id, key]
+                place = self._order.place(score, known.seq, moment, Place(known.priority, known.timer))
+                rows.append((score, place.priority, place.timer, known.host_id, key))
+        self._move(rows)
+        return len(rows)
+
+    def _move(self, rows: list[tuple[float, float, float | None, int, int]]) -> None:
+        """Write new places of entries, and what follows for their hosts."""
+        tables = self._tables
+        if not rows:
+            return
+        tables.urls.count_found([(n, id_, key) for *_, id_, key in rows if (n := tables.front.forget(key))])
+        tables.urls.place(rows)
+        tables.hosts.refresh((id_, 0) for id_ in {row[3] for row in rows})
+        tables.ledger.write()
+
+    def best(self, limit: int) -> list[Entry]:
+        """The best queued URLs that may be asked for as soon as their hosts may."""
+        tables = self._open()
+        found = tables.urls.best(limit, tables.hosts.leased)
+        return [self._shown(entry) for _, entry in found]
+
+    def wakes_at(self) -> float | None:
+        """When `lease` may give something again: 0 for now, None when nothing is queued."""
+        tables = self._open()
+        times = (tables.hosts.first_wake(self._floor(choose=False)), tables.urls.first_retry())
+        return min((t for t in times if t is not None), default=None)
+
+    def entry(self, host: str, key: int) -> Entry | None:
+        """Everything known of one URL."""
+        tables = self._open()
+        row = tables.hosts.find(host)
+        if row is None:
+            return None
+        found = tables.urls.entry(row.id, host, key, tables.hosts.leased.get(row.id, frozenset()))
+        return None if found is None else self._shown(found)
+
+    def stats(self) -> FrontierStats:
+        """Counters; nothing is counted for it."""
+        tables = self._open()
+        n = tables.ledger
+        return FrontierStats(
+            queued=n.queued,
+            leased=n.leased,
+            done=n.done,
+            failed=n.failed,
+            dropped=n.dropped,
+            hosts=n.hosts,
+            front_hit_rate=tables.front.hit_rate,
+        )
+
+    def recover(self, now: float) -> int:
+        """On start: URLs that were in flight are queued again, and their hosts rest as if just asked."""
+        tables = self._open()
+        returned = tables.ledger.leased
+        tables.hosts.recover(now, self._policy.delay_s)
+        tables.ledger.queued += returned
+        tables.ledger.leased = 0
+        tables.ledger.write()
+        return returned
+
+    def _open(self) -> Tables:
+        """The tables, with nothing remembered that is not on disk."""
+        if self._tables.ledger.read():
+            self._tables.front.clear()
+            self._tables.hosts.reset()
+        self._tables.hosts.shrink()
+        return self._tables
+
+    def _shown(self, entry: Entry) -> Entry:
+        known = self._tables.front.find(entry.lead.key)
+        return msgspec.structs.replace(
+            entry,
+            priority=self._order.shown(entry.priority, self._tables.ledger.inserted),
+            found=entry.found + (known.pending if known else 0),
+        )
+
+    def _catch_up(self, now: float) -> None:
+        """Do what time has made due: retries, the order's timers, sleeping hosts."""
+        tables = self._tables
+        due = tables.urls.wake_retries(now)
+        if due:
+            tables.urls.count_found([(n, id_, key) for id_, key in due if (n := tables.front.forget(key))])
+            tables.hosts.refresh((id_, 0) for id_ in {id_ for id_, _ in due})
+        tick = self._order.tick(Moment(tables.ledger.inserted, now))
+        if tick is not None:
+            self._run_timers(tick)
+        tables.hosts.wake(now)
+
+    def _run_timers(self, tick: float) -> None:
+        """Delete what has expired (S3-28), or move what has aged enough (S2-E5)."""
+        due = self._tables.urls.due(tick)
+        if self._order.drops:
+            self._tables.drop([(id_, key) for id_, key, *_ in due], EXPIRED)
+            return
+        moment = Moment(self._tables.ledger.inserted)
+        rows = []
+        for id_, key, seq, score, place in due:
+            priority, timer = self._order.place(score, seq, moment, place)
+            rows.append((score, priority, timer, id_, key))
+        self._move(rows)
+
+    def _floor(self, *, choose: bool) -> float:
+        """The lowest sort key that may be leased: an N-best batch is finished before the next is chosen."""
+        if not self._order.batch:
+            return LOWEST
+        tables = self._tables
+        if tables.hosts.any_above(CHOSEN / 2):
+            return CHOSEN / 2
+        if not choose:
+            return LOWEST
+        chosen = list(tables.urls.best(self._order.batch, tables.hosts.leased))
+        self._move([(e.lead.score, e.priority + CHOSEN, None, id_, e.lead.key) for id_, e in chosen])
+        return CHOSEN / 2

@@ -1,0 +1,162 @@
+"""The same operations on both frontiers give the same answers, whatever they are and whatever the policy."""
+
+import sqlite3
+from collections.abc import Callable
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from checks.frontier_checks import lead
+from opilio.frontier.memory import MemoryFrontier
+from opilio.frontier.merge import Merge
+from opilio.frontier.order import Aging, BestFirst, BreadthFirst, Expiring, NBest, Order
+from opilio.frontier.policy import Limits, Policy
+from opilio.frontier.schema import create_tables
+from opilio.frontier.sqlite import SqliteFrontier
+from opilio.model.records import HostLease, Landing, Lead, State
+
+HOSTS = ("a.example", "b.example", "c.example")
+hosts = st.sampled_from(HOSTS)
+paths = st.integers(0, 11).map(str)
+scores = st.sampled_from([0.0, 0.01, 0.25, 0.33, 0.5, 0.9, 1.0, 5.0])
+contexts = st.fixed_dictionaries({"parent": st.integers(0, 7), "depth": st.integers(0, 3), "tunnel": st.integers(0, 2)})
+leads = st.builds(
+    lambda p, s, h, more: lead(p, s, h, features=b"%d" % more["depth"], **more), paths, scores, hosts, contexts
+)
+    lambda p, s, h, more: lead(p, s, h, features=b"%d" % more["depth"], **more), paths, scores, hosts, contexts
+)
+orders = st.sampled_from(
+    [
+        BestFirst(),
+        BreadthFirst(),
+        NBest(n=3),
+        Expiring(lifetime_s=8.0, top=2),
+        Aging(every=3, factor=0.25, mode="paper"),
+        Aging(every=3, factor=0.25),
+    ]
+)
+limits = st.sampled_from([Limits(), Limits(queued=8), Limits(host_queued=4), Limits(host_total=7), Limits(queued=16)])
+
+
+class BothFrontiers(RuleBasedStateMachine):
+    """Drives both; `leases` are those handed out and not yet completed, perhaps long lapsed."""
+
+    @initialize(order=orders, limit=limits, merge=st.sampled_from(list(Merge)), front=st.sampled_from([2, 1000]))
+    def start(self, order: Order, limit: Limits, merge: Merge, front: int) -> None:
+        self.policy = Policy(order=order, limits=limit, merge=merge, refuse=lambda url: "no" if url[-1] == "9" else "")
+        self.db = sqlite3.connect(":memory:", isolation_level=None)
+        create_tables(self.db, bounded=True)
+        self.front = front
+        self.sqlite = SqliteFrontier(self.db, self.policy, front_size=front, host_cache=front)
+        self.memory = MemoryFrontier(self.policy)
+        self.now = 0.0
+        self.leases: list[HostLease] = []
+
+    def teardown(self) -> None:
+        if hasattr(self, "db"):
+            self.compare_entries()
+            self.db.close()
+
+    def both(self, ask: Callable[[SqliteFrontier | MemoryFrontier], object]) -> object:
+        ours, theirs = ask(self.sqlite), ask(self.memory)
+        assert ours == theirs
+        return ours
+
+    @rule(batch=st.lists(leads, max_size=8))
+    def add(self, batch: list[Lead]) -> None:
+        self.both(lambda f: f.add(batch, self.now))
+
+    @rule(seconds=st.sampled_from([0.0, 0.5, 1.0, 3.0, 7.0]))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    @rule(max_hosts=st.integers(1, 3), per_host=st.integers(1, 3), ttl_s=st.sampled_from([2.0, 50.0]))
+    def lease(self, max_hosts: int, per_host: int, ttl_s: float) -> None:
+        leases = self.both(lambda f: f.lease(self.now, max_hosts, per_host, ttl_s))
+        assert isinstance(leases, list)
+        self.leases += leases
+
+    @rule(data=st.data(), sleep=st.sampled_from([0.0, 1.0, 4.0]))
+    def complete(self, data: st.DataObject, sleep: float) -> None:
+        if not self.leases:
+            return
+        lease = self.leases.pop(data.draw(st.integers(0, len(self.leases) - 1)))
+        states = st.sampled_from([None, State.DONE, State.DONE, State.FAILED, State.DROPPED, State.QUEUED])
+        landings = [
+            Landing(key=x.key, host=x.host, state=state, reason=state.value, retry_at=self.now + 2.0)
+            for x in lease.leads
+            if (state := data.draw(states)) is not None
+        ]
+        self.both(lambda f: f.complete(lease, landings, self.now + sleep))
+
+    @rule(ttl_s=st.sampled_from([1.0, 9.0]))
+    def renew(self, ttl_s: float) -> None:
+        self.both(lambda f: f.renew(self.leases, self.now, ttl_s))
+
+    @rule(host=hosts, path=paths, score=scores)
+    def rescore(self, host: str, path: str, score: float) -> None:
+        wanted = [(host, lead(path, host=host).key, score), ("nobody.example", 1, score)]
+        self.both(lambda f: f.rescore(wanted))
+
+    @rule(host=hosts)
+    def drop_host(self, host: str) -> None:
+        self.both(lambda f: f.drop_host(host, "robots"))
+
+    @rule(host=hosts, delay_s=st.sampled_from([0.0, 3.0]))
+    def set_delay(self, host: str, delay_s: float) -> None:
+        self.both(lambda f: f.set_delay(host, delay_s))
+
+    @rule()
+    def restart(self) -> None:
+        """Only the database survives: what it had counted in memory is gone, everything else is there."""
+        self.sqlite = SqliteFrontier(self.db, self.policy, front_size=self.front, host_cache=self.front)
+        self.both(lambda f: f.recover(self.now))
+
+    @rule()
+    def roll_back(self) -> None:
+        """A transaction that fails leaves nothing behind, in memory either (but for the count of links found)."""
+        self.db.execute("BEGIN")
+        self.sqlite.add([lead("new"), lead("3", 1.0)], self.now)
+        self.sqlite.lease(self.now, 3, 3, 60.0)
+        self.db.execute("ROLLBACK")
+
+    @invariant()
+    def they_agree(self) -> None:
+        if not hasattr(self, "db"):
+            return
+        ours, theirs = self.sqlite.stats(), self.memory.stats()
+        names = ("queued", "leased", "done", "failed", "dropped", "hosts")
+        assert [getattr(ours, n) for n in names] == [getattr(theirs, n) for n in names]
+        times = [f.wakes_at() for f in (self.sqlite, self.memory)]
+        # Which of the past times it is depends on when a host was last looked at.
+        assert len({None if t is None else max(t, self.now) for t in times}) == 1
+        self.both(lambda f: [(e.lead, e.state, e.priority, e.parents, e.seq) for e in f.best(9)])
+
+    @rule()
+    def compare_entries(self) -> None:
+        for host in HOSTS:
+            for i in range(12):
+                key = lead(str(i), host=host).key
+                ours, theirs = self.sqlite.entry(host, key), self.memory.entry(host, key)
+                if ours is None or theirs is None:
+                    assert ours is theirs
+                else:
+                    assert (ours.lead, ours.state, ours.reason) == (theirs.lead, theirs.state, theirs.reason)
+                    assert (ours.priority, ours.parents) == (theirs.priority, theirs.parents)
+                    assert ours.found <= theirs.found  # a lower bound: a roll back forgets some
+
+
+def test_both_frontiers_answer_alike_for_the_same_operations() -> None:
+    run_state_machine_as_test(
+        BothFrontiers,
+        settings=settings(
+            max_examples=40,
+            stateful_step_count=40,
+            deadline=None,
+            derandomize=True,
+            database=None,
+            phases=[Phase.generate, Phase.shrink],
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
