@@ -3,25 +3,25 @@ import pickle
 import pytest
 
 from opilio.model.errors import ConfigError
-from opilio.text.vocabulary import Vocabulary, term_of
+from opilio.text.vocabulary import Normaliser, Vocabulary, term_of
 
 
 def stems(vocabulary: Vocabulary, text: str) -> list[str]:
     return [vocabulary.stem_of(term) for term in vocabulary.terms(text)]
 
 
-def test_stop_words_are_dropped_before_stemming():
+def test_stop_words_are_dropped_before_stemming() -> None:
     """S0-E3: Porter would let thi, wa, doe, becaus and dure through."""
     assert Vocabulary(normaliser="porter").terms("this was does because during") == []
 
 
-def test_stemmed_stop_words_are_dropped_too():
+def test_stemmed_stop_words_are_dropped_too() -> None:
     """S0-E3: the stems of stop words, met as words, are dropped as well."""
     assert Vocabulary(normaliser="porter").terms("thi wa doe becaus dure") == []
 
 
 @pytest.mark.parametrize("normaliser", ["stem", "porter"])
-def test_stems_are_porters_when_words_share_one(normaliser):
+def test_stems_are_porters_when_words_share_one(normaliser: Normaliser) -> None:
     """S0-E4, S4-E2."""
     vocabulary = Vocabulary(normaliser=normaliser)
     assert stems(vocabulary, "compute computed computing computer") == ["comput"] * 4
@@ -29,7 +29,7 @@ def test_stems_are_porters_when_words_share_one(normaliser):
     assert stems(vocabulary, "polls dates kejriwal") == ["poll", "date", "kejriw"]
 
 
-def test_surface_is_the_commonest_form_when_asked():
+def test_surface_is_the_commonest_form_when_asked() -> None:
     """S0-E4: people see the commonest word, not the stem."""
     vocabulary = Vocabulary()
     vocabulary.terms("computing compute computers computers database")
@@ -38,32 +38,32 @@ def test_surface_is_the_commonest_form_when_asked():
     assert vocabulary.surface_of(12345) == vocabulary.stem_of(12345) == ""
 
 
-def test_new_counts_and_of_does_not():
+def test_new_counts_and_of_does_not() -> None:
     """S4-E3; numbers are kept (S4-E4)."""
     vocabulary = Vocabulary()
     assert stems(vocabulary, "new manifesto of BJP for 2014") == ["new", "manifesto", "bjp", "2014"]
 
 
-def test_terms_are_stable_across_copies():
+def test_terms_are_stable_across_copies() -> None:
     vocabulary = Vocabulary("de", normaliser="stem", capacity=5000)
     copy = pickle.loads(pickle.dumps(vocabulary))
     assert copy.terms("Häuser am See") == vocabulary.terms("Häuser am See")
     assert (copy.language, copy.capacity) == ("german", 5000)
 
 
-def test_single_letters_are_noise_and_chinese_characters_are_not():
+def test_single_letters_are_noise_and_chinese_characters_are_not() -> None:
     vocabulary = Vocabulary()
     assert vocabulary["x"] == 0
     assert vocabulary["x" * 41] == 0
     assert vocabulary["水"] > 0
 
 
-def test_short_words_are_noise_when_asked():
+def test_short_words_are_noise_when_asked() -> None:
     """S0-E11: words of length 3 or more, as an option."""
     assert stems(Vocabulary(shortest=3), "go int 42 2014") == ["int", "2014"]
 
 
-def test_rare_words_go_when_full():
+def test_rare_words_go_when_full() -> None:
     vocabulary = Vocabulary(capacity=100)
     for i in range(300):
         vocabulary.terms(f"common word{i}")
@@ -72,17 +72,17 @@ def test_rare_words_go_when_full():
     assert vocabulary.surface_of(term_of("common")) == "common"
 
 
-def test_lemmas_are_words_when_chosen():
+def test_lemmas_are_words_when_chosen() -> None:
     """S2-F2."""
     pytest.importorskip("simplemma")
     assert stems(Vocabulary(normaliser="lemma"), "mice children cities") == ["mouse", "child", "city"]
 
 
 @pytest.mark.parametrize(("language", "normaliser"), [("english", "magic"), ("xx", "lemma")])
-def test_unknown_normaliser_is_refused(language, normaliser):
+def test_unknown_normaliser_is_refused(language: str, normaliser: Normaliser) -> None:
     with pytest.raises(ConfigError):
         Vocabulary(language, normaliser=normaliser)
 
 
-def test_unknown_language_keeps_its_words():
+def test_unknown_language_keeps_its_words() -> None:
     assert stems(Vocabulary("xx"), "running cats") == ["running", "cats"]

@@ -80,7 +80,7 @@ def _fold_non_ascii(text: str) -> tuple[str, bool]:
         distinct = _beyond_ascii(text)
     changed = {char: plain for char in distinct if (plain := _plain(char)) != char}
     if len(changed) > _FEW:
-        text = text.lower()  # capitals of another alphabet: one pass for all of them
+        text = text.lower().replace("i\u0307", "i")  # capitals of another alphabet: one pass for all of them
         changed = {char: plain for char in _beyond_ascii(text) if (plain := _plain(char)) != char}
     for char, plain in changed.items():
         text = text.replace(char, plain)

@@ -1,0 +1,66 @@
+"""Phrases of a lexicon found in words or terms, the longest first (S2-24, S4-E1).
+
+Only a lexicon makes phrases: a rule like "always adjacent" would make one term of `lok sabha polls 2014` (S4-E1).
+"""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Generic, TypeVar
+
+from opilio.text.tokens import words
+from opilio.text.vocabulary import Vocabulary, term_of
+
+T = TypeVar("T", bound=Hashable)
+
+
+class Phrases(Generic[T]):
+    """Finds sequences of tokens. `lexicon` gives for each sequence the token that stands for it."""
+
+    def __init__(self, lexicon: Mapping[tuple[T, ...], T]) -> None:
+        self._by_first: dict[T, list[tuple[tuple[T, ...], T]]] = {}
+        for parts in sorted(lexicon, key=len, reverse=True):
+            if parts:
+                self._by_first.setdefault(parts[0], []).append((parts, lexicon[parts]))
+
+    def matches(self, tokens: Sequence[T]) -> list[tuple[int, int, T]]:
+        """(start, end, phrase) of every phrase, from left to right, without overlaps, the longest at each place."""
+        found: list[tuple[int, int, T]] = []
+        free = 0
+        for start in [i for i, token in enumerate(tokens) if token in self._by_first]:
+            match = self._longest_at(tokens, start) if start >= free else None
+            if match is not None:
+                found.append(match)
+                free = match[1]
+        return found
+
+    def join(self, tokens: Sequence[T]) -> list[T]:
+        """The tokens with every phrase as one token."""
+        joined: list[T] = []
+        done = 0
+        for start, end, phrase in self.matches(tokens):
+            joined += tokens[done:start]
+            joined.append(phrase)
+            done = end
+        joined += tokens[done:]
+        return joined
+
+    def _longest_at(self, tokens: Sequence[T], start: int) -> tuple[int, int, T] | None:
+        for parts, phrase in self._by_first[tokens[start]]:
+            end = start + len(parts)
+            if tuple(tokens[start:end]) == parts:
+                return start, end, phrase
+        return None
+
+
+def word_phrases(lexicon: Iterable[str]) -> Phrases[str]:
+    """Phrases over words; the phrase is its words with blanks between.
+
+    >>> word_phrases(["lok sabha"]).join(["lok", "sabha", "polls", "2014"])
+    ['lok sabha', 'polls', '2014']
+    """
+    return Phrases({tuple(parts): " ".join(parts) for phrase in lexicon if len(parts := words(phrase)) > 1})
+
+
+def term_phrases(lexicon: Iterable[str], vocabulary: Vocabulary) -> Phrases[int]:
+    """Phrases over terms, so that inflected forms match too and stop words between do not matter."""
+    by_terms = {tuple(terms): terms for phrase in lexicon if len(terms := vocabulary.terms(phrase)) > 1}
+    return Phrases({key: term_of(" ".join(map(vocabulary.stem_of, terms))) for key, terms in by_terms.items()})

@@ -1,0 +1,49 @@
+import pytest
+import Stemmer
+
+from opilio.text.identify import identify
+from opilio.text.languages import code_of, name_of
+from opilio.text.stopwords import stop_words
+from opilio.text.tokens import words
+
+LANGUAGES = [
+    *("ca", "cs", "da", "de", "el", "en", "es", "fi", "fr", "hu"),
+    *("id", "it", "nl", "no", "pl", "pt", "ro", "ru", "sv", "tr"),
+]
+
+
+@pytest.mark.parametrize(("tag", "code"), [("EN-gb", "en"), ("nb_NO", "no"), ("german", "de"), ("xx", "xx"), ("", "")])
+def test_tags_and_names_have_one_code(tag: str, code: str) -> None:
+    assert code_of(tag) == code
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_language_has_stop_words_and_a_stemmer(code: str) -> None:
+    found = stop_words(code)
+    assert len(found) > 90
+    assert name_of(code) in Stemmer.algorithms()
+    assert stop_words(name_of(code)) == found
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_stop_words_are_words_as_the_tokeniser_leaves_them(code: str) -> None:
+    assert {word for word in stop_words(code) if words(word) != [word]} == set()
+
+
+def test_s4_e3_new_is_not_a_stop_word() -> None:
+    assert "new" not in stop_words("en")
+    assert {"for", "it", "the", "a", "can", "do", "did", "will", "shall", "of"} <= stop_words("en")  # S4-06
+    assert stop_words("xx") == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("The wren is a small\x04brown \x02bird\x03 that sings loudly in the garden", "en"),
+        ("Der Zaunkönig ist ein kleiner brauner Vogel, der im Garten laut singt", "de"),
+        ("Le troglodyte est un petit oiseau brun qui chante fort dans le jardin", "fr"),
+        ("12 34 56", ""),
+    ],
+)
+def test_language_is_identified(text: str, code: str) -> None:
+    assert identify(text) == code

@@ -1,0 +1,49 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opilio.text.phrases import Phrases, term_phrases, word_phrases
+from opilio.text.tokens import words
+from opilio.text.vocabulary import Vocabulary
+
+QUERIES = [  # S4-09
+    "Kejriwal new manifesto for lok sabha polls 2014.",
+    "Manifesto of BJP for lok sabha polls 2014.",
+    "lok sabha polls 2014 dates",
+]
+
+
+def test_s4_e1_lexicon_makes_one_term_of_lok_sabha() -> None:
+    joined = word_phrases(["Lok Sabha"]).join(words(QUERIES[0]))
+    assert joined == ["kejriwal", "new", "manifesto", "for", "lok sabha", "polls", "2014"]
+
+
+def test_s4_e1_without_a_lexicon_words_stay_apart() -> None:
+    assert word_phrases([]).join(["lok", "sabha"]) == ["lok", "sabha"]
+
+
+def test_s2_24_longest_phrase_wins() -> None:
+    phrases = word_phrases(["information retrieval", "information retrieval systems", "retrieval systems"])
+    assert phrases.join(["an", "information", "retrieval", "systems", "retrieval", "systems"]) == [
+        "an",
+        "information retrieval systems",
+        "retrieval systems",
+    ]
+
+
+def test_term_phrases_match_inflected_forms() -> None:
+    vocabulary = Vocabulary()
+    phrases = term_phrases(["web crawler", "web"], vocabulary)
+    (match,) = phrases.matches(vocabulary.terms("focused web crawlers"))
+    assert match[:2] == (1, 3)
+    assert match[2] not in vocabulary.terms("web crawler")
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=20), st.sets(st.lists(st.sampled_from("abc"), max_size=3).map(tuple)))
+def test_matches_do_not_overlap_and_join_keeps_the_rest(tokens: list[str], lexicon: set[tuple[str, ...]]) -> None:
+    phrases = Phrases({parts: "+".join(parts) for parts in lexicon})
+    ends = [0]
+    for start, end, phrase in phrases.matches(tokens):
+        assert start >= ends[-1]
+        assert "+".join(tokens[start:end]) == phrase
+        ends.append(end)
+    assert [part for token in phrases.join(tokens) for part in token.split("+")] == tokens
