@@ -85,7 +85,11 @@ def _marked(written: str) -> str:
     parts = _SPLIT_AT_TAGS(written)  # text, tag, text, tag, ..., text
     parts[1::2] = map(_MARK_OF_TAG.__getitem__, parts[1::2])
     marked = "".join(parts)
-    return _ENTITY.sub(lambda entity: _CHARACTER[entity[0]], marked) if "&" in marked else marked
+    if "&" in marked:
+        marked = _ENTITY.sub(lambda entity: _CHARACTER[entity[0]], marked)
+    while "  " in marked:  # left by line breaks and hard spaces
+        marked = marked.replace("  ", " ")
+    return marked
 
 
 def _one_block_per_link(marked: str) -> str:

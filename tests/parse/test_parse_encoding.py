@@ -1,0 +1,50 @@
+import pytest
+
+from checks.parser_checks import answer
+from opilio.parse.encoding import decode
+from opilio.parse.html import HtmlParser
+
+RUSSIAN = "Крапивник — маленькая певчая птица. Он поёт очень громко, и его легко узнать по голосу. "
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "text", "encoding"),
+    [
+        ("é".encode("latin-1"), "text/html; charset=ISO-8859-1", "é", "windows-1252"),
+        ("\ufeffé".encode(), "text/html; charset=latin1", "é", "utf-8"),
+        ("\ufeffé".encode("utf-16-le"), "text/html", "é", "utf-16le"),
+        (b"<meta charset=koi8-r>" + "ё".encode("koi8-r"), "text/html", "ё", "koi8-r"),
+        (
+            b"<meta http-equiv=content-type content='text/html; charset=shift_jis'>\x82\xa0",
+            "text/html",
+            "あ",
+            "shift_jis",
+        ),
+        ("é".encode(), "text/html; charset=no-such-thing", "é", "utf-8"),
+        ("é".encode(), "text/html", "é", "utf-8"),
+        (RUSSIAN.encode("cp1251") * 5, "text/html", (RUSSIAN * 5).strip(), "windows-1251"),
+    ],
+    ids=["header", "mark-wins", "utf-16", "meta", "http-equiv", "unknown-label", "utf-8", "detected"],
+)
+def test_html_is_decoded_by_whatwg_rules(body: bytes, content_type: str, text: str, encoding: str) -> None:
+    page = HtmlParser().parse(answer(body, content_type))
+    assert (page.text, page.encoding) == (text, encoding)
+
+
+def test_wrong_charset_never_raises() -> None:
+    assert HtmlParser().parse(answer(b"<p>caf\xe9 au lait", "text/html; charset=utf-8")).text == "caf\ufffd au lait"
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "expected"),
+    [
+        (b"caf\xe9", "text/plain; charset=latin1", "café"),
+        ("\ufeffcafé".encode(), "text/plain; charset=latin1", "café"),
+        ("café".encode(), "text/plain", "café"),
+        (b"", "text/plain", ""),
+        (b"\xff\xff\xfe\x80", 'text/plain; charset="bogus\x00"', None),
+    ],
+)
+def test_plain_text_is_decoded(body: bytes, content_type: str, expected: str | None) -> None:
+    text, _ = decode(body, content_type)
+    assert expected is None or text == expected
