@@ -11,15 +11,7 @@ ANYTHING = st.text(st.characters(), max_size=60)
 
 def test_words_are_lower_case_without_punctuation() -> None:
     """S0-14: full stops, commas, dashes, quotes, brackets and symbols go."""
-    assert words('The "Wren", (10 cm) -- small_bird;!') == [
-        "the",
-        "wren",
-        "troglodytes",
-        "10",
-        "cm",
-        "small",
-        "bird",
-    ]
+    assert words('The "Wren", (10 cm) -- small_bird;!') == ["the", "wren", "10", "cm", "small", "bird"]
 
 
 def test_numbers_are_words() -> None:
