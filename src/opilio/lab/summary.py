@@ -1,0 +1,111 @@
+"""What a web holds: `opilio lab webs`. Counts, and what can be reached from where."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from opilio.lab.labels import Labels, load_labels
+from opilio.lab.linkgraph import LinkGraph
+from opilio.lab.pages import ParsedPages
+from opilio.lab.topics import LabTopic, SeedSet, load_topics
+from opilio.lab.web import Problem, Web
+from opilio.model.errors import WebError
+from opilio.model.urls import host_of
+
+
+class SeedReach(msgspec.Struct, frozen=True, kw_only=True):
+    """What a seed set reaches. `at_depth[d]` counts relevant pages whose shortest way from a seed has d links."""
+
+    name: str
+    seeds: int
+    missing_seeds: int
+    reachable: int  # pages of any kind
+    relevant: int
+    at_depth: tuple[int, ...]
+
+
+class TopicSummary(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    relevant: int
+    seed_sets: tuple[SeedReach, ...]
+
+
+class WebSummary(msgspec.Struct, frozen=True, kw_only=True):
+    schema: int = 1
+    name: str
+    pages: int
+    hosts: int
+    links: int  # distinct links of a page to another page of the web
+    links_between_hosts: int
+    dead_links: int
+    labels: int
+    judged: int
+    topics: tuple[TopicSummary, ...]
+    problems: tuple[Problem, ...]
+
+
+def summarise(folder: Path, cache: Path | None = None, processes: int = 2) -> WebSummary:
+    """Read a web's folder; a web without labels or topics is described without them."""
+    web = Web.open(folder, cache)
+    graph = ParsedPages.open(web, cache, processes).graph
+    topics, topic_problems = load_topics(web.folder)
+    labels, label_problems = _labels(web)
+    judged = labels.judged if labels else np.zeros(0, dtype=bool)
+    return WebSummary(
+        name=web.name,
+        pages=len(web),
+        hosts=len(web.hosts),
+        links=graph.links,
+        links_between_hosts=between_hosts(web, graph),
+        dead_links=graph.dead,
+        labels=len(labels.names) if labels else 0,
+        judged=int(judged.sum()),
+        topics=tuple(_topic(web, graph, labels, topic) for topic in topics),
+        problems=(*web.problems, *topic_problems, *label_problems),
+    )
+
+
+def reach(graph: LinkGraph, relevant: NDArray[np.bool_], seeds: Sequence[int]) -> tuple[int, tuple[int, ...]]:
+    """How many pages can be reached from some seeds, and how many relevant ones at each depth."""
+    depths = graph.depths(seeds)[: graph.pages]
+    hits = depths[relevant & (depths >= 0)]
+    return int((depths >= 0).sum()), tuple(np.bincount(hits).tolist()) if len(hits) else ()
+
+
+def between_hosts(web: Web, graph: LinkGraph) -> int:
+    """Links that lead from one host to another."""
+    hosts = {name: number for number, name in enumerate(web.hosts)}
+    host = np.array([hosts[host_of(url)] for url in web.urls], dtype=np.int64)
+    sources = np.repeat(np.arange(graph.pages), np.diff(graph.starts))
+    live = graph.targets < graph.pages
+    return int((host[sources[live]] != host[graph.targets[live]]).sum())
+
+
+def _labels(web: Web) -> tuple[Labels | None, list[Problem]]:
+    try:
+        labels = load_labels(web)
+    except WebError as error:
+        return None, [Problem("label", "labels.tsv", str(error))]
+    return labels, labels.problems
+
+
+def _topic(web: Web, graph: LinkGraph, labels: Labels | None, topic: LabTopic) -> TopicSummary:
+    relevant = labels.relevant(topic) if labels else np.zeros(len(web), dtype=bool)
+    sets = tuple(_seed_set(web, graph, relevant, seeds) for seeds in topic.seed_sets)
+    return TopicSummary(name=topic.name, relevant=int(relevant.sum()), seed_sets=sets)
+
+
+def _seed_set(web: Web, graph: LinkGraph, relevant: NDArray[np.bool_], seeds: SeedSet) -> SeedReach:
+    known = [web.numbers[url] for url in seeds.urls if url in web.numbers]
+    reachable, at_depth = reach(graph, relevant, known)
+    return SeedReach(
+        name=seeds.name,
+        seeds=len(seeds.urls),
+        missing_seeds=len(seeds.urls) - len(known),
+        reachable=reachable,
+        relevant=sum(at_depth),
+        at_depth=at_depth,
+    )
