@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -17,6 +19,8 @@ pieces = st.sampled_from(
             "/",
             "\\",
             "..",
+            ".x",
+            "/../",
             ".",
             "%2e",
             "?",
@@ -169,6 +173,7 @@ def test_canonical_of_scheme_without_slashes_is_relative_on_same_scheme() -> Non
 @given(hrefs)
 @example("http://a/.;jsessionid=1/b")
 @example("http://0x7f..")
+@example("http://a/b/.x/../c")
 def test_canonical_is_idempotent_for_any_text(href: str) -> None:
     once = canonical(href, BASE)
     if once is not None:
@@ -182,7 +187,11 @@ def test_canonical_is_idempotent_for_any_text(href: str) -> None:
     hrefs, st.sampled_from([BASE, "https://example.org/a/b/?q=/x/", "http://example.org:8080", "https://[::1]/a/b/c"])
 )
 def test_canonical_agrees_with_whatwg_join_for_any_text(href: str, base: str) -> None:
-    """The same reference resolved by another WHATWG implementation has the same canonical form."""
+    """The same reference resolved by another WHATWG implementation has the same canonical form.
+
+    Only white space before a fragment differs: we drop it as we drop it at the end.
+    """
+    href = re.sub(r"[\x00-\x20]+#", "#", href)
     ada_url = pytest.importorskip("ada_url")
     try:
         expected = canonical(ada_url.join_url(base, href))

@@ -166,6 +166,20 @@ def test_nested_links_become_neighbours() -> None:
 
 
 @pytest.mark.parametrize(
+    "body",
+    [
+        "<a href=1><object><a href=2></a></object></a>",
+        "<math><iframe src=f>x<area href=m></math>",
+        "<a href=1><nav>x</a>y</nav>z",
+        "<a\x04>x",
+    ],
+    ids=["link-in-textless-link", "frame-in-formula", "link-ends-in-navigation", "mark-in-tag"],
+)
+def test_found_by_fuzzing(body: str) -> None:
+    page_of(body)
+
+
+@pytest.mark.parametrize(
     ("markup", "headers", "noindex", "nofollow"),
     [
         ("<meta name=robots content='NOINDEX'>", {}, True, False),

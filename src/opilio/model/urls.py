@@ -209,14 +209,30 @@ def _spelt(origin: str, rest: str) -> str | None:
     path, _, query = rest.partition("?")
     if _ODD(path):
         path = _respell(lambda m: _PATH_SPELLING[m[0]], path)
-    if ";" in path and _SESSION_IN_PATH.search(path):  # what is left may have new dot segments: begin again
-        return _absolute(f"{origin}{_SESSION_IN_PATH.sub('', path)}?{query}")
+    if ";" in path:
+        path = _SESSION_IN_PATH.sub("", path)
+    if "/." in path:
+        path = _without_dots(path)
     if query:
         if _ODD(query):
             query = _respell(lambda m: _QUERY_SPELLING[m[0]], query)
         query = "&".join([p for p in query.split("&") if not _is_tracking(p.partition("=")[0].lower())])
     url = f"{origin}{path}?{query}" if query else origin + path
     return url if len(url) <= MAX_URL_LENGTH else None
+
+
+def _without_dots(path: str) -> str:
+    """Dot segments resolved (RFC 3986, 5.2.4): can_ada 3.0 leaves them behind a segment like `.x`, and so may we."""
+    kept: list[str] = []
+    *folders, last = path.split("/")[1:]
+    for segment in (*folders, last):
+        if segment == "..":
+            del kept[-1:]
+        elif segment != ".":
+            kept.append(segment)
+    if last in (".", ".."):
+        kept.append("")
+    return "/" + "/".join(kept)
 
 
 def _is_tracking(name: str) -> bool:

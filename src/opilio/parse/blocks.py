@@ -27,6 +27,8 @@ SURROUNDINGS = ("nav", "header", "footer", "aside")
 _BOILER_OPENS, _BOILER_CLOSES = "\x05", "\x06"
 _MARKS = (LINK_OPENS, LINK_CLOSES, BLOCK_BREAK, _BOILER_OPENS, _BOILER_CLOSES, "\x00")
 _OWN_MARKS = str.maketrans(dict.fromkeys(_MARKS, ""))
+_GONE = "\x01"  # holds the place of a removed character until the tags are read: `<a\x04>` is not `<a>`
+_HELD = str.maketrans(dict.fromkeys(_MARKS, _GONE))
 _SPLIT_AT_TAGS = re.compile("<([^ >]*)[^>]*>").split
 _LINKED = re.compile("\x02[^\x03]*\x03")
 _TANGLED = re.compile("\x02[^\x03]*[\x02\x04-\x06]")
@@ -76,7 +78,7 @@ def flow_of(body: Element) -> tuple[str, list[bool]]:
     collapse_whitespace_node(body)
     written = body.serialize(inner=True)
     if any(mark in written for mark in _MARKS):
-        written = written.translate(_OWN_MARKS)
+        written = written.translate(_HELD)
     return _flagged(_one_block_per_link(_marked(written)))
 
 
@@ -87,6 +89,7 @@ def _marked(written: str) -> str:
     marked = "".join(parts)
     if "&" in marked:
         marked = _ENTITY.sub(lambda entity: _CHARACTER[entity[0]], marked)
+    marked = marked.replace(_GONE, "")
     while "  " in marked:  # left by line breaks and hard spaces
         marked = marked.replace("  ", " ")
     return marked
@@ -109,7 +112,7 @@ def _on_its_own(link: re.Match[str]) -> str:
 def _flagged(marked: str) -> tuple[str, list[bool]]:
     blocks = list(filter(None, map(str.strip, marked.split(BLOCK_BREAK)))) or [""]
     surrounded: list[bool] = []
-    if _BOILER_OPENS in marked:
+    if _BOILER_OPENS in marked or _BOILER_CLOSES in marked:
         blocks, surrounded = _without_surroundings(blocks)
     flow = BLOCK_BREAK.join(blocks)
     dense = link_dense(blocks, _LINKED.sub("", flow).split(BLOCK_BREAK))

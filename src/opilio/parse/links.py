@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from turbohtml import Element, Node
+from turbohtml import Element, Namespace, Node, Text
 
 from opilio.model.records import Link, key_of
 from opilio.model.urls import canonical_all
@@ -51,7 +51,7 @@ def places_of(body: Element, title: str) -> tuple[list[Place], list[tuple[int, s
         source = _SOURCES.get(tag)
         if source:
             href = element.attr(source)
-            if href is None:
+            if href is None or (tag != "a" and element.namespace is not Namespace.HTML):  # a frame in a formula is none
                 element.tag = "span"
             else:
                 places.append(Place(element, href, above))
@@ -100,7 +100,7 @@ def name_textless(places: Iterable[tuple[Place, str]]) -> None:
             picture = element.find("img")
             name = (picture.attr("alt") if picture is not None else "") or ""
             name = name or element.attr("title") or element.attr("aria-label") or ""
-            element.set_text(f" {tidy(name)} ")  # spaces: a picture between words parts them
+            element.append(Text(f" {tidy(name)} "))  # spaces: a picture between words parts them
 
 
 class TagPaths:
