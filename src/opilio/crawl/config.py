@@ -40,7 +40,7 @@ class SeedSettings(msgspec.Struct, kw_only=True):
 
 class FrontierSettings(msgspec.Struct, kw_only=True):
     merge: str = "max"  # max, discard, sum: what a second finding does to a queued URL (X-15)
-    max_queued: int = 10_000_000
+    max_queued: int = 0  # 0: no bound; else the least promising are dropped above it
     max_per_host: int = 0  # 0: no cap
     tunnel_depth: int = 3  # irrelevant pages in a row before a path is given up
     max_depth: int = 0  # 0: no bound
@@ -79,6 +79,7 @@ class StopSettings(msgspec.Struct, kw_only=True):
     """When to stop; 0 switches a rule off."""
 
     pages: int = 1000
+    fetches: int = 0  # attempts of any kind, also those that brought no page
     relevant: int = 0
     minutes: float = 0.0
     harvest_below: float = 0.0

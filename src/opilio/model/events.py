@@ -36,7 +36,6 @@ class BatchCommitted(Event, frozen=True):
 
 class RobotsRead(Event, frozen=True):
     host: str
-    status: int
     delay_s: float
     allowed: bool  # False: the whole host is off limits for now
 

@@ -153,5 +153,3 @@ class Analyser(Protocol):
     """Everything between an answer and an outcome that needs no I/O, inline or in worker processes."""
 
     def analyse(self, lead: Lead, fetched: Fetched) -> Analysis: ...
-
-

@@ -178,3 +178,16 @@ def _locked(folder: Path) -> IO[str]:
             f"{folder}: another crawl is writing to this collection; wait for it or stop it"
         ) from error
     return lock
+
+
+def being_written(folder: Path) -> bool:
+    """Does a process hold this collection for writing at this moment?"""
+    path = folder / LOCK
+    if not path.exists():
+        return False
+    with path.open("r", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False

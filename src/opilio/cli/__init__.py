@@ -1,0 +1,13 @@
+"""The command line: one file per command. Data on stdout, progress and messages on stderr."""
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Put every command on the app."""
+    from opilio.cli.collection import export, status, verify, why
+    from opilio.cli.crawl import crawl
+    from opilio.cli.doctor import doctor
+
+    for command in (crawl, status, why, verify, export, doctor):
+        app.command()(command)

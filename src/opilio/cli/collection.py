@@ -1,0 +1,116 @@
+"""Commands that look at a collection: status, why, verify, export."""
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from opilio.cli.options import AsJson, Folder, print_json, print_text
+from opilio.crawl.export import FORMATS
+from opilio.crawl.export import export as export_pages
+from opilio.crawl.status import status_of
+from opilio.crawl.verify import verify as find_problems
+from opilio.crawl.why import why as all_reasons
+from opilio.model.errors import UsageError
+
+Url = Annotated[str, typer.Argument(metavar="URL", show_default=False, help="The page's address.")]
+
+
+def status(folder: Folder, json: AsJson = False) -> int:
+    """Show what a collection holds and how its crawl ended."""
+    values = status_of(folder)
+    if json:
+        print_json(values)
+        return 0
+    values["harvest"] = f"{values['harvest']:.3f}"
+    width = max(map(len, values))
+    for name, value in values.items():
+        print_text(f"{name.replace('_', ' '):{width}}  {value}")
+    return 0
+
+
+def why(folder: Folder, url: Url, json: AsJson = False) -> int:
+    """Tell every reason why a URL was fetched, skipped or kept."""
+    facts = all_reasons(folder, url)
+    if json:
+        print_json(facts)
+    else:
+        print_text("\n".join(_told(facts)))
+    return 0 if facts["found"] else 1
+
+
+def verify(folder: Folder, json: AsJson = False) -> int:
+    """Check that database and WARC files agree; exit 1 and a list where not."""
+    problems = find_problems(folder)
+    if json:
+        print_json({"ok": not problems, "problems": problems})
+    else:
+        print_text("\n".join(problems) or f"{folder}: everything agrees")
+    return 1 if problems else 0
+
+
+def export(
+    folder: Folder,
+    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")] = "jsonl",
+    relevant: Annotated[bool, typer.Option("--relevant", help="Only pages judged relevant.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Write to this file instead of stdout.")] = None,
+) -> int:
+    """Write the pages for other programs to read."""
+    if out is None:
+        export_pages(folder, form, relevant, sys.stdout.buffer)
+        return 0
+    if out.exists():
+        raise UsageError(f"--out {out}: is there already; choose another name")
+    try:
+        with out.open("wb") as file:
+            count = export_pages(folder, form, relevant, file)
+    except OSError as error:
+        raise UsageError(f"--out {out}: can't be written: {error.strerror}") from error
+    sys.stderr.write(f"{count} pages written to {out}\n")
+    return 0
+
+
+def _told(facts: dict[str, Any]) -> list[str]:
+    lines = [facts["url"]]
+    if not facts["found"]:
+        return [*lines, "  was never seen: no fetched page links to it, and it is no seed"]
+    state = f"  {facts['state']}" + (f": {facts['reason']}" if facts["reason"] else "")
+    lines += [state, f"  score {facts['score']:.3f}, {facts['depth']} links from a seed, found {facts['times_found']}×"]
+    if "seed" in facts:
+        lines.append(f"  a seed of priority {facts['seed']['priority']} ({facts['seed']['sources']})")
+    lines += _found_on(facts["found_on"])
+    for answer in facts["answers"]:
+        outcome = answer["failure"] or f"status {answer['status']}"
+        extra = answer["detail"] or answer["location"]
+        lines.append(f"  asked {_when(answer['at'])}: {outcome} {extra}".rstrip())
+    if "page" in facts:
+        lines += _page(facts["page"])
+    if len(facts["path"]) > 1:
+        lines += ["  path from the seed:", *(f"    {url}" for url in facts["path"])]
+    return lines
+
+
+def _found_on(contexts: list[dict[str, Any]]) -> list[str]:
+    lines = []
+    for c in contexts:
+        parts = ", ".join(f"{name} {value:.3f}" for name, value in c["parts"].items())
+        lines.append(f"  found on {c['page']}")
+        note = f"; not followed: {c['not_followed']}" if c["not_followed"] else ""
+        lines.append(f"    anchor “{c['anchor']}”: score {c['score']:.3f} = {parts}{note}")
+    return lines
+
+
+def _page(page: dict[str, Any]) -> list[str]:
+    verdict = "relevant" if page["relevant"] else "not relevant"
+    lines = [f"  judged {verdict}, score {page['score']:.3f}: {page['title']}"]
+    if page["duplicate_of"]:
+        kind = "nearly the same text as" if page["near_duplicate"] else "the same text as"
+        lines.append(f"  a duplicate: {kind} {page['duplicate_of']}")
+    lines += [f"    {r['name']} {r['value']:.3f}" for r in page["reasons"] if r["weight"]]
+    return lines
+
+
+def _when(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

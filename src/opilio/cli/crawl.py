@@ -1,0 +1,117 @@
+"""`opilio crawl`: from a topic and seeds to a collection. Run again with the same --into, it resumes."""
+
+import asyncio
+import re
+import signal
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from opilio.cli.options import AsJson, print_json, print_text
+from opilio.cli.progress import Progress
+from opilio.crawl.config import Tree, assignment, merged, read_tree, resolve
+from opilio.crawl.job import Crawl, begin, resume
+from opilio.crawl.status import status_of
+from opilio.model.clock import SystemClock
+from opilio.model.errors import ConfigError
+from opilio.store.collection import exists
+
+
+def crawl(
+    topic: Annotated[str, typer.Argument(help="The topic, as a sentence.", show_default=False)] = "",
+    seed: Annotated[list[str] | None, typer.Option(help="A URL to begin at; may be given several times.")] = None,
+    seeds: Annotated[Path | None, typer.Option(help="A file of seed URLs, one per line.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A TOML file with any of the settings.")] = None,
+    into: Annotated[
+        Path | None, typer.Option(help="The collection's folder; named after the topic if left out.")
+    ] = None,
+    strategy: Annotated[str | None, typer.Option(help="How to crawl; 'opilio doctor' lists the names.")] = None,
+    pages: Annotated[int | None, typer.Option(min=0, help="Stop after so many pages (0: no limit).")] = None,
+    relevant: Annotated[int | None, typer.Option(min=0, help="Stop after so many relevant pages.")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0, help="Stop after so many minutes.")] = None,
+    workers: Annotated[int | None, typer.Option(min=-1, help="Analysis processes (-1: one per core, 0: none).")] = None,
+    proxy: Annotated[str | None, typer.Option(help="Fetch through this proxy, e.g. http://127.0.0.1:8080.")] = None,
+    allow_private: Annotated[bool, typer.Option(help="Allow private and loopback addresses.")] = False,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Any setting: politeness.delay_s=0")] = None,
+    json: AsJson = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> int:
+    """Crawl a topic into a collection.
+
+    Give a topic and at least one seed, or a --config file. The same --into again resumes where it ended.
+    """
+    given: dict[str, Any] = {
+        "strategy": strategy,
+        "stop": {"pages": pages, "relevant": relevant, "minutes": minutes},
+        "engine": {"workers": workers},
+        "fetch": {"proxy": proxy, "allow_private": allow_private or None},
+        "topic": {"name": topic or None},
+        "seeds": {"urls": [*(seed or []), *_lines(seeds)] or None},
+    }
+    tree = _without_nothing(given)
+    for text in set_ or []:
+        tree = merged(tree, assignment(text))
+    source = str(config) if config else "crawl"
+    if config:
+        tree = merged(read_tree(config), tree)
+    folder = into or Path(_folder_name(tree))
+    made = resume(folder, tree) if exists(folder) else begin(folder, resolve(tree, source))
+    reason = asyncio.run(_run(made, quiet))
+    _tell_end(folder, reason, json)
+    return 130 if reason == "interrupted" else 0
+
+
+async def _run(made: Crawl, quiet: bool) -> str:
+    loop = asyncio.get_running_loop()
+    async with made as running:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, _first_then_at_once, running, number, loop)
+        counts = running.counts
+        with Progress(SystemClock(), counts.pages, counts.relevant, quiet) as progress:
+            running.engine.listen(progress)
+            return await running.engine.run()
+
+
+def _first_then_at_once(running: Any, number: int, loop: asyncio.AbstractEventLoop) -> None:  # noqa: ANN401 - Running
+    running.engine.stop()
+    loop.remove_signal_handler(number)  # the second time, the default: end at once
+
+
+def _tell_end(folder: Path, reason: str, json: bool) -> None:
+    status = status_of(folder)
+    if json:
+        print_json(status)
+        return
+    print_text(f"{folder}: {status['pages']} pages, {status['relevant']} relevant (harvest {status['harvest']:.2f})")
+    print_text(f"stopped: {reason}")
+
+
+def _folder_name(tree: Tree) -> str:
+    name = str(tree.get("topic", {}).get("name", ""))
+    words = re.findall(r"\w+", name.lower())[:6]
+    if not words:
+        raise ConfigError('no topic: give one as a sentence, for example: opilio crawl "sign languages" --seed URL')
+    return "-".join(words)
+
+
+def _lines(path: Path | None) -> list[str]:
+    if path is None:
+        return []
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"--seeds {path}: can't be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"--seeds {path}: is not UTF-8 text; save it as UTF-8") from error
+    return [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+
+
+def _without_nothing(tree: dict[str, Any]) -> Tree:
+    """The tree without what was not given."""
+    result: Tree = {}
+    for key, value in tree.items():
+        inner = _without_nothing(value) if isinstance(value, dict) else value
+        if inner is not None and inner != {}:
+            result[key] = inner
+    return result

@@ -1,0 +1,65 @@
+"""The `opilio` command: puts the commands together and turns errors into one line and an exit code."""
+
+import sys
+
+import typer
+from rich.console import Console
+from typer.exceptions import TyperException
+
+from opilio import __version__
+from opilio.model.errors import OpilioError
+
+app = typer.Typer(
+    name="opilio",
+    help="A focused web crawler and topical search engine: name a topic, get the pages that matter, ask why.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: bool = typer.Option(False, "--version", help="Print the version and end.")) -> None:
+    if version:
+        sys.stdout.write(f"opilio {__version__}\n")
+        raise typer.Exit
+
+
+def complain(message: str) -> None:
+    """One line on stderr."""
+    Console(stderr=True, highlight=False, soft_wrap=True, markup=False).print(f"opilio: {message}", style="red")
+
+
+def main() -> None:
+    """Entry point. Exit 0 done, 1 failed, 2 bad usage or configuration, 130 interrupted."""
+    sys.exit(_run())
+
+
+def _run() -> int:
+    from opilio.cli import register
+
+    register(app)
+    try:
+        result = app(standalone_mode=False)
+    except typer.Exit as error:
+        return error.exit_code
+    except TyperException as error:
+        complain(_one_line(error))
+        return 2
+    except OpilioError as error:
+        complain(str(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        complain("interrupted")
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    return result if isinstance(result, int) else 0
+
+
+def _one_line(error: TyperException) -> str:
+    """What is wrong with the command line, with where to read more."""
+    message = error.format_message() if hasattr(error, "format_message") else str(error)
+    return f"{' '.join(message.split())} (see 'opilio --help' or 'opilio COMMAND --help')"

@@ -1,0 +1,108 @@
+"""What a person sees while a crawl runs: a live panel on a terminal, one plain line every ten seconds elsewhere."""
+
+import os
+import sys
+from collections import Counter, deque
+from types import TracebackType
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from opilio.model.clock import Clock
+from opilio.model.events import BatchCommitted, Event, HostBackedOff, VisitFailed
+from opilio.model.records import Outcome
+
+EVERY_S = 10.0
+WINDOW = 500
+
+
+class Progress:
+    """Counts committed visits and shows them; knows nothing of the pipeline."""
+
+    def __init__(self, clock: Clock, pages: int, relevant: int, quiet: bool) -> None:
+        self._clock = clock
+        self._pages, self._relevant = pages, relevant
+        self._start = (clock.now(), pages)
+        self._recent: deque[bool] = deque(maxlen=WINDOW)
+        self._hosts: set[str] = set()
+        self._errors: Counter[str] = Counter()
+        self._queued = 0
+        self._screen = _screen(quiet)
+        self._said_at = clock.now()
+
+    def __enter__(self) -> "Progress":
+        if isinstance(self._screen, Live):
+            self._screen.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if isinstance(self._screen, Live):
+            self._screen.update(self._panel())
+            self._screen.__exit__(kind, error, at)
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, BatchCommitted):
+            self._queued = event.queued
+            for outcome in event.outcomes:
+                self._count(outcome)
+        elif isinstance(event, VisitFailed):
+            self._errors["internal"] += 1
+        elif isinstance(event, HostBackedOff):
+            self._errors["told to wait"] += 1
+        self._show()
+
+    def _count(self, outcome: Outcome) -> None:
+        self._hosts.add(outcome.lead.host)
+        failure = outcome.fetched.failure or (outcome.analysis.failure if outcome.analysis else None)
+        if failure is not None:
+            self._errors[failure.kind] += 1
+        elif outcome.analysis is None:
+            if outcome.fetched.status >= 400:
+                self._errors[f"status {outcome.fetched.status}"] += 1
+        else:
+            verdict = outcome.analysis.verdict
+            relevant = bool(verdict and verdict.relevant and not outcome.duplicate_of)
+            self._pages += 1
+            self._relevant += relevant
+            self._recent.append(relevant)
+
+    def _show(self) -> None:
+        if isinstance(self._screen, Live):
+            self._screen.update(self._panel())
+        elif self._screen is not None and self._clock.now() - self._said_at >= EVERY_S:
+            self._said_at = self._clock.now()
+            self._screen.print(self.line())
+
+    @property
+    def _facts(self) -> list[tuple[str, str]]:
+        elapsed = max(0.001, self._clock.now() - self._start[0])
+        now = sum(self._recent) / len(self._recent) if self._recent else 0.0
+        overall = self._relevant / self._pages if self._pages else 0.0
+        return [
+            ("pages", f"{self._pages:,}"),
+            ("relevant", f"{self._relevant:,}"),
+            ("harvest", f"{now:.2f} now, {overall:.2f} overall"),
+            ("speed", f"{(self._pages - self._start[1]) / elapsed:,.1f} pages/s"),
+            ("queue", f"{self._queued:,}"),
+            ("hosts", f"{len(self._hosts):,}"),
+            ("errors", ", ".join(f"{n} {kind}" for kind, n in self._errors.most_common(4)) or "none"),
+        ]
+
+    def line(self) -> str:
+        """Everything in one plain line."""
+        return "  ".join(f"{name}: {value}" for name, value in self._facts)
+
+    def _panel(self) -> Table:
+        table = Table.grid(padding=(0, 2))
+        for name, value in self._facts:
+            table.add_row(f"[dim]{name}[/dim]", value)
+        return table
+
+
+def _screen(quiet: bool) -> Live | Console | None:
+    if quiet:
+        return None
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    plain = "CI" in os.environ or os.environ.get("TERM") == "dumb" or not sys.stderr.isatty()
+    return console if plain else Live(console=console, refresh_per_second=4, transient=False)

@@ -1,0 +1,71 @@
+"""Everything between an answer and an outcome that needs no I/O: parse, read, judge, rank, make the record.
+
+Runs inline or in a worker process; holds a read-only snapshot of what the crawl has learnt.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from opilio.crawl.columns import pack
+from opilio.crawl.kinds import Scorer
+from opilio.model.errors import ParseError
+from opilio.model.protocols import Judge, Learns, Parser
+from opilio.model.records import Analysis, Failure, Fetched, Lead, Page, Reading
+from opilio.store.warc import response_record
+
+EXPANSION_TERMS = 200  # stems of a relevant page that are sent home to feed the topic table
+
+
+class Analyst:
+    """One page's worth of thinking at a time. `learners` are the parts that `restore` refreshes."""
+
+    def __init__(
+        self,
+        parser: Parser,
+        read: Callable[[Page], Reading],
+        judge: Judge,
+        ranker: Scorer,
+        stem_of: Callable[[int], str],
+        learners: Mapping[str, Learns],
+    ) -> None:
+        self._parser = parser
+        self._read = read
+        self._judge = judge
+        self._ranker = ranker
+        self._stem_of = stem_of
+        self._learners = learners
+
+    def restore(self, name: str, state: bytes) -> None:
+        """Swap in what the writing process has learnt since."""
+        self._learners[name].restore(state)
+
+    def analyse(self, lead: Lead, fetched: Fetched) -> Analysis:
+        try:
+            page = self._parser.parse(fetched)
+        except ParseError as error:
+            kind, _, detail = str(error).partition(": ")
+            return Analysis(failure=Failure(kind or "parse", detail))
+        reading = self._read(page)
+        verdict = self._judge.judge(reading)
+        scores = self._ranker.score(reading, verdict, lead)
+        return Analysis(
+            title=page.title[:500],
+            description=page.description[:1000],
+            keywords=page.keywords[:500],
+            canonical=page.canonical,
+            language=reading.language,
+            content_type=page.content_type,
+            encoding=page.encoding,
+            words=len(reading.terms),
+            fingerprint=reading.fingerprint,
+            simhash=reading.simhash,
+            noindex=page.noindex,
+            verdict=verdict,
+            links=pack(scores.columns(page.links)),
+            counts=self._counts(reading) if verdict.relevant else (),
+            record=response_record(fetched),
+        )
+
+    def _counts(self, reading: Reading) -> tuple[tuple[str, int], ...]:
+        common = Counter(reading.terms).most_common(EXPANSION_TERMS)
+        return tuple((self._stem_of(term), n) for term, n in common)

@@ -1,0 +1,194 @@
+"""The only module that knows every class: puts a crawl together from its settings."""
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import msgspec
+import numpy as np
+
+from opilio import __version__
+from opilio.crawl.analyst import Analyst
+from opilio.crawl.config import Settings
+from opilio.crawl.engine import Engine, Stages
+from opilio.crawl.kinds import Tools, filled, made
+from opilio.crawl.ledger import Bounds, Ledger
+from opilio.crawl.manners import Manners
+from opilio.crawl.visit import Visitor
+from opilio.crawl.workers import Desk, InlineDesk, WorkerDesk
+from opilio.frontier.merge import Merge
+from opilio.frontier.policy import Limits, Policy, nothing
+from opilio.frontier.politeness import AddressSlots
+from opilio.frontier.sqlite import SqliteFrontier
+from opilio.frontier.traps import Traps
+from opilio.judge.pagewords import PageWords, Terms, Values
+from opilio.model.clock import Clock
+from opilio.model.errors import ConfigError
+from opilio.model.protocols import Fetcher, Frontier, Judge, Learns
+from opilio.model.records import Page, Reading
+from opilio.parse.html import HtmlParser
+from opilio.seen.fingerprint import fingerprint_terms, simhash64
+from opilio.seen.sqlite import SqliteContentSeen
+from opilio.store.collection import Collection
+from opilio.store.keeper import Keeper
+from opilio.text.background import Background, shipped
+from opilio.text.reading import Reader
+from opilio.text.urlwords import UrlTerms
+from opilio.text.vocabulary import Vocabulary, term_of
+from opilio.topic.build import Mixture, topic_table
+from opilio.topic.genre import Genres, default_genres
+from opilio.topic.living import LivingTopic
+from opilio.topic.table import WeightTable
+from opilio.topic.topic import Topic, topic_from
+
+SNAPSHOT = "topic"
+FEW = 4  # URLs per lease where a host asks for no pause: enough to keep its connection busy
+
+
+def complete(settings: Settings) -> Settings:
+    """Settings with every option of every kind written out and checked."""
+    sections = {name: filled(name, getattr(settings, name)) for name in ("judge", "rank", "expansion", "order")}
+    try:
+        Merge(settings.frontier.merge)
+    except ValueError as error:
+        known = ", ".join(Merge)
+        raise ConfigError(f"frontier.merge = '{settings.frontier.merge}': is unknown; known: {known}") from error
+    return msgspec.structs.replace(settings, **sections)
+
+
+@dataclass(frozen=True, slots=True)
+class Mind:
+    """What thinks: the analyst and the parts of it that learn."""
+
+    analyst: Analyst
+    learners: dict[str, Learns]
+
+
+def topic_of(settings: Settings, positive: tuple[str, ...] = (), negative: tuple[str, ...] = ()) -> Topic:
+    """The topic a person described, with the texts of example pages."""
+    s = settings.topic
+    return topic_from(
+        s.name,
+        s.keywords,
+        description=s.description,
+        positive=positive,
+        negative=negative,
+        contexts=tuple(s.contexts),
+        genres=tuple(s.genres),
+        language=s.language,
+    )
+
+
+def first_state(settings: Settings, topic: Topic) -> bytes:
+    """The topic's table before the first page, as a snapshot to begin from."""
+    vocabulary, background = Vocabulary(topic.language), shipped()
+    mixture = Mixture(size=settings.topic.table_size)
+    table = topic_table(topic, vocabulary, lambda stem: background[term_of(stem)], mixture)
+    expansion = made("expansion", settings.expansion, table.weights)
+    return LivingTopic(table, expansion).snapshot()
+
+
+def make_mind(settings: Settings, topic: Topic, states: Mapping[str, bytes]) -> Mind:
+    """Everything between an answer and an outcome, with what was learnt so far."""
+    vocabulary, background = Vocabulary(topic.language), shipped()
+    living = LivingTopic(WeightTable(), background=lambda stem: background[term_of(stem)])
+    words = PageWords(vocabulary.terms, partial(_idf, background))
+    genres = Genres(default_genres(), vocabulary.terms, topic.genres)
+    tools = Tools(topic, living, vocabulary, words, UrlTerms(vocabulary), genres)
+    judge: Judge = made("judge", settings.judge, tools)
+    ranker = made("rank", settings.rank, tools)
+    learners: dict[str, Learns] = {SNAPSHOT: living}
+    if hasattr(ranker, "learn"):
+        learners["rank"] = ranker
+    for name, state in states.items():
+        learners[name].restore(state)
+    read = partial(_read, Reader(vocabulary), settings.seen.near)
+    parser = HtmlParser(settings.politeness.agent)
+    return Mind(Analyst(parser, read, judge, ranker, vocabulary.stem_of, learners), learners)
+
+
+def make_analyst(settings: bytes, topic: bytes, states: Mapping[str, bytes]) -> Analyst:
+    """The same in a worker process, from what can be sent there."""
+    decoded = msgspec.msgpack.decode(settings, type=Settings)
+    return make_mind(decoded, msgspec.msgpack.decode(topic, type=Topic), states).analyst
+
+
+def _read(reader: Reader, near: bool, page: Page) -> Reading:
+    reading = reader.read(page)
+    said = [t for start, end in reading.main for t in reading.terms[start:end]]
+    return msgspec.structs.replace(reading, fingerprint=fingerprint_terms(said), simhash=simhash64(said) if near else 0)
+
+
+def _idf(background: Background, terms: Terms) -> Values:
+    return np.fromiter(map(background.__getitem__, terms.tolist()), np.float64, terms.size)
+
+
+class World:
+    """The outside a crawl runs in: a live one, or the lab's."""
+
+    def __init__(
+        self, collection: Collection, keeper: Keeper, frontier: Frontier, fetcher: Fetcher, clock: Clock
+    ) -> None:
+        self.collection = collection
+        self.keeper = keeper
+        self.frontier = frontier
+        self.fetcher = fetcher
+        self.clock = clock
+
+
+def frontier_of(settings: Settings, collection: Collection) -> SqliteFrontier:
+    limits = Limits(queued=settings.frontier.max_queued, host_total=settings.frontier.max_per_host)
+    policy = Policy(
+        order=made("order", settings.order),
+        merge=Merge(settings.frontier.merge),
+        limits=limits,
+        refuse=Traps().check if settings.frontier.traps else nothing,
+        delay_s=settings.politeness.delay_s,
+    )
+    return SqliteFrontier(collection.connection, policy)
+
+
+def make_desk(settings: Settings, topic: Topic, mind: Mind, states: Mapping[str, bytes]) -> Desk:
+    """Where analysis happens. `WorkerDesk` still has to be started."""
+    if settings.engine.workers == 0:
+        return InlineDesk(mind.analyst)
+    encode = msgspec.msgpack.encode
+    make = partial(make_analyst, encode(settings), encode(topic), dict(states))
+    return WorkerDesk(make, settings.engine.workers)
+
+
+def make_engine(settings: Settings, world: World, mind: Mind, desk: Desk, resumed: bool) -> Engine:
+    """The engine over a world."""
+    collection, clock, polite = world.collection, world.clock, settings.politeness
+    frontier = world.frontier
+    shares = polite.share_address and not settings.fetch.proxy
+    slots = AddressSlots(floor=clock.now() if resumed else 0.0) if shares else None
+    manners = Manners(polite, world.fetcher, clock, slots, _stored_robots(collection))
+    rng = random.Random(settings.engine.random_seed)
+    visitor = Visitor(world.fetcher, desk, manners, clock, settings.fetch.retries, rng)
+    seen = SqliteContentSeen(collection.connection, settings.seen.near, settings.seen.distance)
+    bounds = Bounds(
+        tunnel_depth=settings.frontier.tunnel_depth,
+        max_depth=settings.frontier.max_depth,
+        hops=settings.fetch.hops,
+    )
+    content = seen if settings.seen.content else None
+    ledger = Ledger(collection, world.keeper, frontier, content, mind.learners, bounds, desk.refresh)
+    stages = Stages(frontier, visitor, ledger, manners, world.keeper.counts, clock)
+    per_host = settings.frontier.per_host or (1 if polite.delay_s > 0 else FEW)
+    return Engine(stages, settings.engine, settings.stop, per_host)
+
+
+def user_agent(settings: Settings) -> str:
+    """An honest name with an address to write to."""
+    polite = settings.politeness
+    return f"{polite.agent}/{__version__} (+{polite.contact})"
+
+
+def _stored_robots(collection: Collection) -> Callable[[str], bytes | None]:
+    def stored(origin: str) -> bytes | None:
+        row = collection.connection.execute("SELECT rules FROM robots WHERE origin = ?", (origin,)).fetchone()
+        return bytes(row[0]) if row else None
+
+    return stored

@@ -1,0 +1,202 @@
+"""Names to classes: every judge, ranker, order and expansion that a configuration can choose, with its options.
+
+A factory's keyword arguments are the options of its kind: they are the schema, their defaults are the defaults.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from opilio.crawl.columns import unpack
+from opilio.crawl.config import Tree, nearest
+from opilio.frontier.order import Aging, AgingMode, BestFirst, BreadthFirst, Expiring, NBest, Order
+from opilio.judge.contains import ContainsJudge
+from opilio.judge.cosine import CosineJudge, Norm
+from opilio.judge.pagewords import PageWords
+from opilio.judge.senses import ContextJudge, SenseJudge
+from opilio.model.errors import ConfigError
+from opilio.model.protocols import Judge
+from opilio.model.records import Lead, Link, LinkColumns, Reading, Verdict
+from opilio.rank.linkscore import LinkScoreRanker
+from opilio.rank.measure import Form
+from opilio.rank.parents import ParentAgg
+from opilio.rank.plain import BreadthRanker, ParentRanker
+from opilio.rank.shark import FishRanker, SharkRanker
+from opilio.rank.tswt import TswtOptions, TswtRanker
+from opilio.text.urlwords import UrlTerms
+from opilio.text.vocabulary import Vocabulary
+from opilio.topic.expansion import Expansion, Frozen, PagewiseExpansion, PeriodicExpansion
+from opilio.topic.genre import Genres
+from opilio.topic.living import LivingTopic
+from opilio.topic.senses import ContextRule
+from opilio.topic.topic import Topic
+
+
+class Scores(Protocol):
+    def columns(self, links: "tuple[Link, ...]") -> LinkColumns: ...
+
+
+class Scorer(Protocol):
+    """A ranker as the analyst uses it: all links of a page at once, in columns."""
+
+    def score(self, reading: Reading, verdict: Verdict, lead: Lead) -> Scores: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What judges and rankers are made from."""
+
+    topic: Topic
+    living: LivingTopic
+    vocabulary: Vocabulary
+    words: PageWords
+    url_terms: UrlTerms
+    genres: Genres
+
+
+Disambiguation = Literal["none", "contexts", "senses"]
+
+
+def _cosine(
+    tools: Tools, *, threshold: float = 0.1, norm: Norm = "page", strict: bool = False, senses: Disambiguation = "none"
+) -> Judge:
+    return _disambiguated(tools, CosineJudge(tools.living, tools.words, threshold, norm, strict), senses)
+
+
+def _contains(tools: Tools, *, need: Literal["all", "any"] = "all", senses: Disambiguation = "none") -> Judge:
+    return _disambiguated(tools, ContainsJudge(tools.topic.name, tools.words, need), senses)
+
+
+def _disambiguated(tools: Tools, judge: Judge, senses: Disambiguation) -> Judge:
+    if senses == "contexts":
+        return ContextJudge(judge, tools.living, tools.topic.contexts, tools.words, ContextRule())
+    if senses == "senses":
+        return SenseJudge(judge, tools.living, tools.topic.contexts, tools.words, tools.topic.name)
+    return judge
+
+
+def _breadth(_: Tools) -> Scorer:
+    return BreadthRanker()
+
+
+def _parent(_: Tools, *, tunnel_depth: int = -1) -> Scorer:
+    return ParentRanker(tunnel_depth)
+
+
+def _linkscore(
+    tools: Tools, *, form: Form = "page", threshold: float = 0.0, strict: bool = False, tunnel_depth: int = 3
+) -> Scorer:
+    return LinkScoreRanker(tools.living, tools.url_terms.of_all, form, threshold, strict, tunnel_depth)
+
+
+def _tswt(
+    tools: Tools, *, topic: float = 1.0, genre: float = 0.0, parent_agg: ParentAgg = "sum", tunnel_depth: int = -1
+) -> Scorer:
+    options = TswtOptions(topic=topic, genre=genre, parent_agg=parent_agg, tunnel_depth=tunnel_depth)
+    return TswtRanker(tools.living, tools.url_terms.of_all, tools.genres, options, unpack)
+
+
+def _shark(tools: Tools, *, gamma: float = 0.5, delta: float = 0.5, beta: float = 0.8, depth: int = 3) -> Scorer:
+    return SharkRanker(tools.living, gamma, delta, beta, depth)
+
+
+def _fish(_: Tools, *, width: int = 10, bonus: float = 1.5, depth: int = 3) -> Scorer:
+    return FishRanker(width, bonus, depth)
+
+
+def _none(_: Mapping[str, float]) -> Expansion:
+    return Frozen()
+
+
+def _periodic(
+    base: Mapping[str, float], *, period: int = 50, added: int = 10, size: int = 100, trust: float = 0.5
+) -> Expansion:
+    return PeriodicExpansion(base=dict(base), period=period, added=added, size=size, trust=trust)
+
+
+def _pagewise(
+    base: Mapping[str, float], *, threshold: float = 0.6, share: float = 0.5, keywords: int = 10, size: int = 200
+) -> Expansion:
+    return PagewiseExpansion(base=dict(base), threshold=threshold, share=share, keywords=keywords, size=size)
+
+
+def _best_first(*, top: int = 0) -> Order:
+    return BestFirst(top=top)
+
+
+def _breadth_first() -> Order:
+    return BreadthFirst()
+
+
+def _n_best(*, n: int = 256) -> Order:
+    return NBest(n=n)
+
+
+def _expiring(*, lifetime_s: float = 3600.0, top: int = 0) -> Order:
+    return Expiring(lifetime_s=lifetime_s, top=top)
+
+
+def _aging(*, factor: float = 0.05, every: int = 100, mode: AgingMode = "base_tiebreak") -> Order:
+    return Aging(factor=factor, every=every, mode=mode)
+
+
+Factory = Callable[..., Any]
+JUDGES: dict[str, Factory] = {"cosine": _cosine, "contains": _contains}
+RANKERS: dict[str, Factory] = {
+    "breadth": _breadth,
+    "parent": _parent,
+    "linkscore": _linkscore,
+    "tswt": _tswt,
+    "shark": _shark,
+    "fish": _fish,
+}
+EXPANSIONS: dict[str, Factory] = {"none": _none, "periodic": _periodic, "pagewise": _pagewise}
+ORDERS: dict[str, Factory] = {
+    "best-first": _best_first,
+    "breadth-first": _breadth_first,
+    "n-best": _n_best,
+    "expiring": _expiring,
+    "aging": _aging,
+}
+SECTIONS: dict[str, dict[str, Factory]] = {
+    "judge": JUDGES,
+    "rank": RANKERS,
+    "expansion": EXPANSIONS,
+    "order": ORDERS,
+}
+DEFAULT_KINDS = {"judge": "cosine", "rank": "linkscore", "expansion": "none", "order": "best-first"}
+
+
+def options_of(section: str, kind: str) -> dict[str, inspect.Parameter]:
+    """The options of a kind, by name."""
+    found = inspect.signature(SECTIONS[section][kind]).parameters.values()
+    return {p.name: p for p in found if p.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
+def filled(section: str, given: Tree) -> Tree:
+    """A section with its kind and every option written out; ConfigError for what does not exist or does not fit."""
+    kinds = SECTIONS[section]
+    kind = str(given.get("kind", DEFAULT_KINDS[section]))
+    if kind not in kinds:
+        hint = nearest(kind, list(kinds))
+        raise ConfigError(f"{section}.kind = '{kind}': is unknown{hint}; known: {', '.join(kinds)}")
+    options = options_of(section, kind)
+    for name in given:
+        if name != "kind" and name not in options:
+            raise ConfigError(f"unknown key '{section}.{name}' for kind '{kind}'{nearest(name, list(options))}")
+    result: Tree = {"kind": kind}
+    for name, option in options.items():
+        try:
+            result[name] = msgspec.convert(given.get(name, option.default), option.annotation, strict=True)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"{section}.{name}: {error}") from error
+    return result
+
+
+def made(section: str, tree: Tree, *arguments: object) -> Any:  # noqa: ANN401 - each section makes its own protocol
+    """The thing that a filled section names."""
+    options = {k: v for k, v in tree.items() if k != "kind"}
+    return SECTIONS[section][tree["kind"]](*arguments, **options)

@@ -1,0 +1,52 @@
+"""What a collection holds, in one object: for `status`, for pages and for machines."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from opilio.crawl.job import settings_of
+from opilio.frontier.sqlite import SqliteFrontier
+from opilio.store.collection import Collection, being_written
+from opilio.store.keeper import Counts
+
+
+def status_of(folder: Path) -> dict[str, Any]:
+    """The state of a collection, running, stopped or crashed."""
+    collection = Collection.open_for_reading(folder)
+    try:
+        return _status(collection)
+    finally:
+        collection.close()
+
+
+def _status(collection: Collection) -> dict[str, Any]:
+    stored = collection.meta("counts")
+    counts = msgspec.json.decode(stored, type=Counts) if stored else Counts()
+    frontier = SqliteFrontier(collection.connection).stats()
+    settings = settings_of(collection)
+    return {
+        "collection": str(collection.folder),
+        "state": _state(collection),
+        "stop_reason": collection.meta("stop_reason"),
+        "strategy": settings.get("strategy", ""),
+        "topic": settings.get("topic", {}).get("name", ""),
+        "pages": counts.pages,
+        "relevant": counts.relevant,
+        "harvest": counts.relevant / counts.pages if counts.pages else 0.0,
+        "fetched": counts.fetched,
+        "duplicates": counts.duplicates,
+        "size_bytes": counts.size_bytes,
+        "queued": frontier.queued + frontier.leased,
+        "done": frontier.done,
+        "failed": frontier.failed,
+        "dropped": frontier.dropped,
+        "hosts": frontier.hosts,
+    }
+
+
+def _state(collection: Collection) -> str:
+    said = collection.meta("state")
+    if being_written(collection.folder):
+        return "running"
+    return "crashed" if said == "running" else said or "new"

@@ -1,0 +1,119 @@
+"""Why was this URL fetched, skipped, kept? Everything a collection knows of it, as one object."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from opilio.crawl.columns import unpack
+from opilio.frontier.sqlite import SqliteFrontier
+from opilio.model.errors import UsageError
+from opilio.model.protocols import Entry
+from opilio.model.records import Reason, key_of
+from opilio.model.urls import canonical, host_of
+from opilio.store.collection import Collection
+
+_reasons = msgspec.msgpack.Decoder(tuple[Reason, ...]).decode
+_PAGE = ("title", "score", "relevant", "reasons", "duplicate_of", "near_duplicate", "fetched_at", "language", "genre")
+_ANSWER = ("at", "status", "failure", "detail", "location")
+LONGEST_PATH = 30
+
+
+def why(folder: Path, url: str) -> dict[str, Any]:
+    """All reasons for one URL. `found` is False for a URL that was never seen."""
+    address = canonical(url)
+    if address is None:
+        raise UsageError(f"'{url}': is no http or https URL; write it whole, for example https://example.org/")
+    collection = Collection.open_for_reading(folder)
+    try:
+        return _why(collection, address)
+    finally:
+        collection.close()
+
+
+def _why(collection: Collection, url: str) -> dict[str, Any]:
+    key = key_of(url)
+    frontier = SqliteFrontier(collection.connection)
+    entry = frontier.entry(host_of(url), key)
+    result: dict[str, Any] = {"url": url, "found": entry is not None}
+    if entry is not None:
+        result |= _standing(entry)
+        result["found_on"] = _contexts(collection, key, entry.parents)
+        result["path"] = _path(collection, entry)
+    seed = collection.connection.execute("SELECT priority, sources FROM seed WHERE key = ?", (key,)).fetchone()
+    if seed:
+        result["seed"] = {"priority": seed[0], "sources": seed[1]}
+    rows = collection.connection.execute(f"SELECT {', '.join(_ANSWER)} FROM answer WHERE key = ? ORDER BY seq", (key,))
+    result["answers"] = [dict(zip(_ANSWER, row, strict=True)) for row in rows]
+    page = _page(collection, key)
+    if page:
+        result["page"] = page
+    return result
+
+
+def _standing(entry: Entry) -> dict[str, Any]:
+    return {
+        "state": entry.state.value,
+        "reason": entry.reason,
+        "score": entry.lead.score,
+        "priority": entry.priority,
+        "depth": entry.lead.depth,
+        "tunnel": entry.lead.tunnel,
+        "times_found": entry.found,
+    }
+
+
+def _contexts(collection: Collection, key: int, parents: tuple[int, ...]) -> list[dict[str, Any]]:
+    """Where it was found, with which anchor, and the parts of the score it got there."""
+    found = []
+    for parent in parents:
+        row = collection.connection.execute(
+            "SELECT p.url, p.title, l.columns FROM page AS p JOIN links AS l ON l.parent = p.key WHERE p.key = ?",
+            (parent,),
+        ).fetchone()
+        if row is None:
+            continue
+        columns = unpack(row[2])
+        parts = np.frombuffer(columns.parts, dtype=np.float32).reshape(len(columns.urls), len(columns.names))
+        scores = np.frombuffer(columns.scores, dtype=np.float32)
+        found += [
+            {
+                "page": row[0],
+                "title": row[1],
+                "anchor": columns.anchors[at],
+                "score": round(float(scores[at]), 4),
+                "parts": {n: round(float(v), 4) for n, v in zip(columns.names, parts[at], strict=True)},
+                "not_followed": columns.dropped.get(int(at), ""),
+            }
+            for at in np.flatnonzero(np.frombuffer(columns.keys, dtype=np.int64) == key)
+        ]
+    return found
+
+
+def _path(collection: Collection, entry: Entry) -> list[str]:
+    """The pages from a seed to this URL, by the links that counted."""
+    path, parent = [entry.lead.url], entry.lead.parent
+    while parent and len(path) < LONGEST_PATH:
+        row = collection.connection.execute("SELECT url, parent FROM page WHERE key = ?", (parent,)).fetchone()
+        if row is None or row[0] in path:
+            break
+        path.append(row[0])
+        parent = row[1]
+    return path[::-1]
+
+
+def _page(collection: Collection, key: int) -> dict[str, Any]:
+    row = collection.connection.execute(f"SELECT {', '.join(_PAGE)} FROM page WHERE key = ?", (key,)).fetchone()
+    if row is None:
+        return {}
+    page = dict(zip(_PAGE, row, strict=True))
+    page["reasons"] = [msgspec.structs.asdict(r) for r in _reasons(page["reasons"])]
+    page["relevant"], page["near_duplicate"] = bool(page["relevant"]), bool(page["near_duplicate"])
+    original = page["duplicate_of"]
+    if original:
+        same = collection.connection.execute("SELECT url FROM page WHERE key = ?", (original,)).fetchone()
+        page["duplicate_of"] = same[0] if same else ""
+    else:
+        page["duplicate_of"] = ""
+    return page
