@@ -35,6 +35,11 @@ def test_many_capitals_of_another_alphabet_are_lowered() -> None:
     assert words("АБВГДЕЖЗИЙ Клмн — ОПРСТ…") == ["абвгдежзий", "клмн", "опрст"]
 
 
+def test_long_texts_of_another_alphabet_are_folded_alike() -> None:
+    text = "Съешь Ещё ЭТИХ Мягких Французских Булок — Да Выпей Чаю, ОΔΟΣ №5 😀… "
+    assert words(text * 40) == words(text) * 40
+
+
 def test_combining_marks_stay_in_words() -> None:
     assert words("cafe\u0301 नमस्ते") == ["café", unicodedata.normalize("NFKC", "नमस्ते")]
 

@@ -61,21 +61,21 @@ def read(page: Page, vocabulary: Vocabulary, window: int = 20) -> Reading:
 def _lay_out(flow: str, vocabulary: Vocabulary, page: Page) -> tuple[list[int], Layout]:
     found = marked_words(flow)
     vocabulary.observe(found)
-    codes = np.fromiter(map(vocabulary.__getitem__, found), np.int64, len(found))
-    kept = codes > 0
-    marked = np.flatnonzero(codes < 0)
+    codes = np.array(list(filter(None, map(vocabulary.__getitem__, found))), dtype=np.int64)
+    is_mark = codes < 0
+    marked = np.flatnonzero(is_mark)
     marks = codes[marked]
     ends_of_links = np.flatnonzero((marks == LINK_OPENED) | (marks == LINK_CLOSED))
     opening = marks[ends_of_links] == LINK_OPENED
     layout = Layout(
         marks=marks,
-        at=np.cumsum(kept, dtype=np.intp)[marked],
+        at=marked - np.arange(len(marked)),
         opens=ends_of_links[opening],
         closes=np.append(ends_of_links[1:], len(marks))[opening],
-        total=int(np.count_nonzero(kept)),
+        total=len(codes) - len(marks),
         links=page.links,
     )
-    return codes[kept].tolist(), layout
+    return codes[~is_mark].tolist(), layout
 
 
 def _main(layout: Layout, boilerplate: tuple[bool, ...]) -> list[tuple[int, int]]:
