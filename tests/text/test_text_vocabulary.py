@@ -1,4 +1,5 @@
 import pickle
+import sys
 
 import pytest
 
@@ -44,6 +45,21 @@ def test_new_counts_and_of_does_not() -> None:
     assert stems(vocabulary, "new manifesto of BJP for 2014") == ["new", "manifesto", "bjp", "2014"]
 
 
+def test_acronyms_are_shown_in_capitals_when_noted() -> None:
+    """S4-E2: BJP stays BJP for people."""
+    vocabulary = Vocabulary()
+    query = "Manifesto of BJP for lok sabha polls 2014."
+    vocabulary.note_acronyms(query)
+    assert [vocabulary.surface_of(t) for t in vocabulary.terms(query)][:2] == ["manifesto", "BJP"]
+
+
+def test_endless_words_are_not_remembered() -> None:
+    vocabulary = Vocabulary()
+    size = len(vocabulary)
+    assert vocabulary.terms("x" * 100_000) == []
+    assert len(vocabulary) == size
+
+
 def test_terms_are_stable_across_copies() -> None:
     vocabulary = Vocabulary("de", normaliser="stem", capacity=5000)
     copy = pickle.loads(pickle.dumps(vocabulary))
@@ -82,6 +98,12 @@ def test_lemmas_are_words_when_chosen() -> None:
 def test_unknown_normaliser_is_refused(language: str, normaliser: Normaliser) -> None:
     with pytest.raises(ConfigError):
         Vocabulary(language, normaliser=normaliser)
+
+
+def test_lemmas_without_their_package_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "simplemma", None)
+    with pytest.raises(ConfigError, match="pip install"):
+        Vocabulary(normaliser="lemma")
 
 
 def test_unknown_language_keeps_its_words() -> None:

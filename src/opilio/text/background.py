@@ -14,38 +14,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 _FILE = "data/background.npz"
-_REMEMBERED = 200_000
 
 
 class Background(dict[int, float]):
-    """term -> idf, worked out when first asked for; after that one lookup in C.
+    """term -> idf; a term outside the table has the idf of one never counted.
 
-    idf = ln(1 + documents / (frequency + 1)): positive for every term, greatest for one never counted.
+    idf = ln(1 + documents / (frequency + 1)): positive for every term once there is a document.
     """
 
     def __init__(self, documents: int, terms: NDArray[np.uint32], frequencies: NDArray[np.uint32]) -> None:
-        super().__init__()
         order = np.argsort(terms)
         self.documents = documents
         self._terms = terms[order]
         self._frequencies = frequencies[order]
+        self._unseen = log(1.0 + documents)
+        idf = np.log(1.0 + documents / (self._frequencies + 1.0))
+        super().__init__(zip(self._terms.tolist(), idf.tolist(), strict=True))
 
     def __missing__(self, term: int) -> float:
-        if len(self) >= _REMEMBERED:
-            self.clear()
-        self[term] = idf = log(1.0 + self.documents / (self.frequency(term) + 1.0))
-        return idf
+        return self._unseen
 
     def __reduce__(self) -> tuple[type["Background"], tuple[int, NDArray[np.uint32], NDArray[np.uint32]]]:
         return Background, (self.documents, self._terms, self._frequencies)
 
     def frequency(self, term: int) -> int:
         """In how many documents the term was counted; 0 for one outside the table."""
-        if not 0 <= term < 1 << 32:
+        if term not in self:
             return 0
-        place = int(np.searchsorted(self._terms, np.uint32(term)))
-        found = place < len(self._terms) and int(self._terms[place]) == term
-        return int(self._frequencies[place]) if found else 0
+        return int(self._frequencies[np.searchsorted(self._terms, np.uint32(term))])
 
     def idf(self, term: int) -> float:
         """The smoothed inverse document frequency."""

@@ -6,12 +6,14 @@ _SHORTEST = 20  # letters; below that the answer is a guess
 _BLANK = str.maketrans(dict.fromkeys((LINK_OPENS, LINK_CLOSES, BLOCK_BREAK), " "))
 
 
-def identify(text: str, sample: int = 2_000) -> str:
-    """The two-letter code of the language of a text, from its first `sample` characters; empty when it can't be told.
+def identify(text: str, sample: int = 1_000) -> str:
+    """The two-letter code of the language of a text; empty when it can't be told.
 
-    Words of a page's flow may be given with their marks. About 0.1 ms a thousand characters.
+    Looks at `sample` characters a third into the text, past most menus: about 0.2 ms. Marks of a page's flow may
+    be in it.
     """
-    shown = text[:sample].translate(_BLANK)
+    start = max(0, (len(text) - sample) // 3)
+    shown = text[start : start + sample].translate(_BLANK)
     if sum(map(str.isalpha, shown)) < _SHORTEST:
         return ""
     import py3langid

@@ -16,7 +16,6 @@ from opilio.text.tokens import SENTENCE_END, marked_words
 from opilio.text.vocabulary import BLOCK_ENDED, LINK_CLOSED, LINK_OPENED, Vocabulary
 
 _SENTENCE = re.compile("[.!?]+[\"')\\]\u201d\u2019\x03]*\\s|[\u3002\uff01\uff1f]")
-_SAMPLE_CHARS = 2_000  # enough to tell a language
 
 Identify = Callable[[str], str]
 
@@ -50,7 +49,7 @@ class Reader:
     def _language_of(self, page: Page) -> str:
         if page.language or self._identify is None:
             return code_of(page.language)
-        return self._identify(page.flow[:_SAMPLE_CHARS])
+        return self._identify(page.flow)
 
 
 def read(page: Page, vocabulary: Vocabulary, window: int = 20) -> Reading:

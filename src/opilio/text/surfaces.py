@@ -3,17 +3,22 @@
 from collections import Counter
 from collections.abc import Iterable
 
-_COUNTED_WHOLE = 200_000  # words counted one by one before counting turns into sampling
-_STRIDE = 31  # then every 31st: a prime, so that no layout of a page keeps in step with it
+_LONGEST = 40  # a page may hold one "word" of a megabyte: such are never kept
+_STRIDE = 31  # a prime, so that no layout of a page keeps in step with it
 
 
 class Surfaces:
-    """The words behind each term, and how often they were seen (a sample once enough were)."""
+    """The words behind each term, and how often they were seen.
 
-    def __init__(self) -> None:
+    The first `counted_whole` words are all counted, after that every 31st.
+    """
+
+    def __init__(self, counted_whole: int = 200_000) -> None:
+        self._counted_whole = counted_whole
         self._forms: dict[int, list[str]] = {}
         self._seen: Counter[str] = Counter()
         self._observed = 0
+        self._written: dict[str, str] = {}
 
     def add(self, term: int, word: str) -> None:
         """A word met for the first time, with its term."""
@@ -21,10 +26,14 @@ class Surfaces:
 
     def observe(self, words: list[str]) -> None:
         """Count words: all of them at first, then a sample, so that it costs a few microseconds a page."""
-        if self._observed > _COUNTED_WHOLE:
+        if self._observed >= self._counted_whole:
             words = words[len(words) % _STRIDE :: _STRIDE]
         self._observed += len(words)
-        self._seen.update(words)
+        self._seen.update(word for word in words if len(word) <= _LONGEST)
+
+    def write_as(self, word: str, written: str) -> None:
+        """Show a word the way it is written here: `BJP` for `bjp` (S4-E2)."""
+        self._written[word] = written
 
     def any_of(self, term: int) -> str:
         """Some word of the term, or an empty string."""
@@ -34,7 +43,8 @@ class Surfaces:
     def commonest_of(self, term: int) -> str:
         """The form seen most; of equally common ones the shortest, then the first in the alphabet."""
         forms = self._forms.get(term, ())
-        return min(forms, key=lambda form: (-self._seen[form], len(form), form), default="")
+        commonest = min(forms, key=lambda form: (-self._seen[form], len(form), form), default="")
+        return self._written.get(commonest, commonest)
 
     def most_seen(self, words: Iterable[str], limit: int) -> list[str]:
         """At most `limit` of the words, those seen most first."""

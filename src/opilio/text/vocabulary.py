@@ -5,6 +5,7 @@ noise are 0. Stop words go before stemming and once more after it, because a ste
 no stop list knows (S0-E3). Computing is done on terms; people are shown the commonest surface form (S0-E4).
 """
 
+import re
 from typing import Literal
 
 import xxhash
@@ -20,6 +21,7 @@ Normaliser = Literal["stem", "porter", "lemma", "none"]
 LINK_OPENED, LINK_CLOSED, BLOCK_ENDED, SENTENCE_ENDED = -1, -2, -3, -4
 _MARK_TERMS = dict(zip(MARKS, (LINK_OPENED, LINK_CLOSED, BLOCK_ENDED, SENTENCE_ENDED), strict=True))
 _LONGEST = 40  # longer tokens are encoded data, not words
+_ACRONYM = re.compile(r"\b[A-Z][A-Z0-9]{1,9}\b")
 _FIRST_UNSPACED = "\u0e00"  # Thai; from here on a single character can be a word
 
 
@@ -47,6 +49,8 @@ class Vocabulary(dict[str, int]):
         self._surfaces = Surfaces()
 
     def __missing__(self, word: str) -> int:
+        if len(word) > _LONGEST:
+            return 0  # and not remembered: it may be a megabyte long
         if len(self) >= self.capacity:
             self._forget_rare()
         stem = "" if self._is_noise(word) else self._stem(word)
@@ -70,6 +74,11 @@ class Vocabulary(dict[str, int]):
         """Count words (marks may be among them) as surface forms."""
         self._surfaces.observe(found)
 
+    def note_acronyms(self, text: str) -> None:
+        """Show words written in capitals here that way: for topics and queries (S4-E2), not for pages."""
+        for acronym in _ACRONYM.findall(text):
+            self._surfaces.write_as(acronym.lower(), acronym)
+
     def stem_of(self, term: int) -> str:
         """The stem behind a term; empty when no word of it was met, or all were forgotten."""
         word = self._surfaces.any_of(term)
@@ -80,9 +89,7 @@ class Vocabulary(dict[str, int]):
         return self._surfaces.commonest_of(term)
 
     def _is_noise(self, word: str) -> bool:
-        if word in self._stop_words or len(word) > _LONGEST:
-            return True
-        return len(word) < self.shortest and word < _FIRST_UNSPACED
+        return word in self._stop_words or (len(word) < self.shortest and word < _FIRST_UNSPACED)
 
     def _forget_rare(self) -> None:
         """Keep the half of the words that was seen most."""
