@@ -26,7 +26,7 @@ _HEAD_ELEMENTS = ("title", "meta", "link", "base")
 _ANCHORS = re.compile("\x02([^\x03]*)\x03").findall
 # Unclosed formatting elements are opened again in every block that follows (WHATWG 13.2.4.3): 20 bytes of markup
 # become 60 KB of tree. They mean nothing to us, so pages with very many tags lose them before they are parsed.
-_MANY_TAGS = 10_000
+_LONG, _MANY_TAGS = 60_000, 10_000
 _FORMATTING = re.compile(
     rb"</?(?:b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)(?:[\s/][^<>]*)?>", re.IGNORECASE
 )
@@ -65,7 +65,7 @@ class HtmlParser:
 def _tree(body: bytes, kind: Kind, content_type: str) -> turbohtml.Document:
     if kind is Kind.XHTML:
         body = _CLOSED_AT_ONCE.sub(rb"<\1\2></\1>", body)
-    if body.count(b"<") > _MANY_TAGS:
+    if len(body) > _LONG and body.count(b"<") > _MANY_TAGS:
         body = _FORMATTING.sub(b"", body)
     return turbohtml.parse(body, encoding=declared(content_type, body), detect_encoding=True, positions=False)
 
@@ -81,7 +81,7 @@ def _read(document: turbohtml.Document, url: str, max_links: int) -> tuple[Page,
     kept, beyond = resolve(places, base, url, max_links)
     paths = paths_of(kept)
     name_textless(kept)
-    flow, boilerplate = flow_of(body)
+    flow, boilerplate = flow_of(body, [place.element for place, _ in kept])
     anchors = _ANCHORS(flow)
     if len(anchors) != len(kept):  # can't be, by construction; a page with false contexts would be worse than none
         raise ParseError(f"html: {len(kept)} links but {len(anchors)} link marks")

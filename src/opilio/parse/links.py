@@ -1,7 +1,6 @@
 """The links of a page, each with its anchor, the headings above it (S2: ISH, SH, MH) and its tag path.
 
-Works on the tree before it is written out: every link that can't be followed is turned into a span here, so that
-the links of the page and the link marks of its text agree by construction. Must not: fetch, or judge a link.
+Works on the tree before it is written out. Must not: fetch, or judge a link.
 """
 
 import re
@@ -17,8 +16,7 @@ from opilio.parse.head import HeadLink
 
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _SOURCES = {"a": "href", "area": "href", "iframe": "src", "frame": "src"}  # elements that lead on, and by what
-_LITERAL = ("pre", "xmp", "listing", "plaintext")  # white space and, in old HTML, even tags are text in them
-_WALKED = (*_SOURCES, *HEADINGS, *_LITERAL, "header")
+_WALKED = (*_SOURCES, *HEADINGS)
 PATH_STEPS = 8  # the innermost ones tell one template slot from another
 _STEP_LENGTH = 40
 _NUMBERS = re.compile(r"\d+")
@@ -35,11 +33,7 @@ class Place(NamedTuple):
 
 
 def places_of(body: Element, title: str) -> tuple[list[Place], list[tuple[int, str]]]:
-    """Links and headings in document order, each link with the headings above it.
-
-    On the way, what would spoil the text is made an ordinary element: anchors that are no links, literal text, the
-    header of an article (which is its title, not the site's).
-    """
+    """Links and headings in document order, each link with the headings above it."""
     first = body.find("h1")
     main = (first and _heading_text(first)) or title
     places: list[Place] = []
@@ -50,18 +44,16 @@ def places_of(body: Element, title: str) -> tuple[list[Place], list[tuple[int, s
         tag = element.tag
         source = _SOURCES.get(tag)
         if source:
+            if tag == "iframe" and element.namespace is Namespace.HTML:
+                element.set_text("")  # what stands in it is for browsers without frames
             href = element.attr(source)
-            if href is None or (tag != "a" and element.namespace is not Namespace.HTML):  # a frame in a formula is none
-                element.tag = "span"
-            else:
+            if href is not None:
                 places.append(Place(element, href, above))
-        elif tag in HEADINGS:
+        else:
             found = (int(tag[1]), _heading_text(element))
             headings.append(found)
             open_headings = [*(h for h in open_headings if h[0] < found[0]), found]
             above = (found[1], open_headings[-2][1] if len(open_headings) > 1 else "", main)
-        elif tag != "header" or element.closest("article,main,section"):
-            element.tag = "div"
     return places, headings
 
 
@@ -72,16 +64,15 @@ def _heading_text(element: Element) -> str:
 def resolve(places: list[Place], base: str, page_url: str, limit: int) -> tuple[list[tuple[Place, str]], int]:
     """The places that lead somewhere else, with their canonical addresses, and how many were beyond the limit.
 
-    All others stop being links in the tree: mailto and the like, links to the page itself, what is over the limit.
+    All others are no links to us: mailto and the like, links to the page itself.
     """
     kept: list[tuple[Place, str]] = []
     beyond = 0
     urls = canonical_all([place.href for place in places], base)
     for place, url in zip(places, urls, strict=True):
         if url is None or url == page_url:
-            place.element.tag = "span"
-        elif len(kept) >= limit:
-            place.element.tag = "span"
+            continue
+        if len(kept) >= limit:
             beyond += 1
         else:
             kept.append((place, url))
@@ -94,13 +85,14 @@ def name_textless(places: Iterable[tuple[Place, str]]) -> None:
         element = place.element
         if element.tag != "a":
             name = element.attr("alt") or element.attr("title") or element.attr("name") or ""
-            element.tag = "a"
-            element.set_text(f" {tidy(name)} ")
-        elif not element.text.strip():
+            element.tag = "a"  # an area could hold no text
+        elif element.text.strip():
+            continue
+        else:
             picture = element.find("img")
             name = (picture.attr("alt") if picture is not None else "") or ""
             name = name or element.attr("title") or element.attr("aria-label") or ""
-            element.append(Text(f" {tidy(name)} "))  # spaces: a picture between words parts them
+        element.append(Text(f" {tidy(name)} "))  # spaces: a picture between words parts them
 
 
 class TagPaths:
