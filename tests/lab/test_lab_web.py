@@ -51,6 +51,12 @@ def test_web_finds_an_address_when_its_percent_encoding_differs(tmp_path: Path) 
     assert web.find("http://a.example/other") is None
 
 
+def test_web_finds_a_page_when_links_encode_the_percent_sign_of_its_file_name(tmp_path: Path) -> None:
+    web = make_web(tmp_path, record("http://a.example/wp/%/Wren_%28bird%29.htm"))
+    assert web.number_of("http://a.example/wp/%25/Wren_%2528bird%2529.htm") == 0
+    assert web.number_of("http://a.example/wp/%25/Robin_%2528bird%2529.htm") is None
+
+
 def test_web_uses_the_records_before_a_cut_when_the_file_is_truncated(tmp_path: Path) -> None:
     whole = record("http://a.example/2")
     web = make_web(tmp_path, record("http://a.example/1"), whole[: len(whole) // 2])

@@ -44,7 +44,7 @@ class HtmlWriter:
         return self._titles[number]
 
     def _rng(self, name: str) -> random.Random:
-        return random.Random(f"{self._plan.shape.seed} {name}")  # noqa: S311 - a reproducible web, not a secret
+        return random.Random(f"{self._plan.shape.seed} {name}")
 
     def _author(self, subject: int, rng: random.Random) -> Author:
         return Author(load_words().general, self._plan.subjects[subject], rng.uniform(0.25, 0.6), rng)

@@ -63,7 +63,7 @@ def read_labels(web: Web, lines: list[str]) -> Labels:
         address, tab, joined = line.partition("\t")
         if not line.strip() or line.startswith("#"):
             continue
-        number = web.numbers.get(canonical(address) or "")
+        number = web.number_of(canonical(address) or "")
         labels = tuple(x.strip() for x in joined.split("|") if x.strip())
         if not tab or not labels:
             problems.append(Problem("label", f"labels.tsv line {place}", "no tab and label; skipped"))

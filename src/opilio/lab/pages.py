@@ -5,6 +5,7 @@ the web and the code of the parser: change either and it is worked out again. Th
 """
 
 import mmap
+import os
 from array import array
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -30,7 +31,7 @@ from opilio.model.protocols import Parser
 from opilio.model.records import Fetched, Page
 from opilio.parse.html import HtmlParser
 
-_FORMAT = 1
+_FORMAT = 2
 _CHUNK = 250  # pages a process takes at once
 _INLINE_BELOW = 400  # starting processes costs more than parsing so few pages
 
@@ -94,12 +95,12 @@ class CachedParser:
     """A parser that looks up the pages of one web and parses everything else: the same pages, sooner."""
 
     def __init__(self, web: Web, pages: ParsedPages, parser: Parser) -> None:
-        self._numbers = web.numbers
+        self._web = web
         self._pages = pages
         self._parser = parser
 
     def parse(self, fetched: Fetched) -> Page:
-        number = self._numbers.get(fetched.url)
+        number = self._web.number_of(fetched.url)
         page = None if number is None else self._pages.parsed(number, fetched.body)
         return self._parser.parse(fetched) if page is None else page
 
@@ -124,7 +125,7 @@ def _parse_all(web: Web, folder: Path, cache: Path | None, processes: int) -> _K
     offsets, hashes = array("q", [0]), array("Q")
     rows: list[list[int]] = []
     names: dict[str, int] = {}  # dead addresses get the numbers behind the pages
-    part = folder / "packed.part"
+    part = folder / f"packed.{os.getpid()}.part"
     with part.open("wb") as file:
         for chunk in _chunks(web, cache, processes):
             file.write(chunk.packed)
@@ -156,19 +157,20 @@ def _parse_in_process(job: tuple[Path, Path | None, range]) -> _Parsed:
     return _parse_some(Web.open(folder, cache), numbers)
 
 
-def _parse_some(web: Web, numbers: Sequence[int]) -> _Parsed:
+def _parse_some(web: Web, wanted: Sequence[int]) -> _Parsed:
     parser = HtmlParser()
     out = _Parsed(b"", [], [], [], [])
     packed: list[bytes] = []
-    for number in numbers:
+    for number in wanted:
         url, answer = web.urls[number], web.answer(number)
         page = _page_of(parser, url, answer)
         packed.append(b"" if page is None else _pack(page))
         out.sizes.append(len(packed[-1]))
         out.hashes.append(xxhash.xxh3_64_intdigest(answer.body))
         targets = _targets(url, answer, page)
-        out.live.append([web.numbers[t] for t in targets if t in web.numbers])
-        out.dead.append([t for t in targets if t not in web.numbers])
+        numbers = [(web.number_of(target), target) for target in targets]
+        out.live.append([n for n, _ in numbers if n is not None])
+        out.dead.append([target for n, target in numbers if n is None])
     out.packed = b"".join(packed)
     return out
 

@@ -84,8 +84,8 @@ class Plan(msgspec.Struct):
         planned = self.pages[page]
         if planned.kind == REDIRECT:
             return [planned.original]
-        shown_as = self.pages[planned.original] if planned.kind == MIRROR else planned  # a mirror copies the menu too
-        return [*self.hosts[shown_as.host].menu, *planned.links]
+        shown = self.pages[planned.original] if planned.kind in (MIRROR, NEAR_MIRROR) else planned
+        return [*self.hosts[planned.host].menu, *shown.links]
 
     def articles(self, subject: int, community: int | None = None) -> list[int]:
         return [
@@ -97,7 +97,7 @@ class Plan(msgspec.Struct):
 
 def make_plan(shape: Shape) -> Plan:
     """Everything about a synthetic web that is not prose."""
-    rng = random.Random(f"plan {shape.seed}")  # noqa: S311 - a reproducible web, not a secret
+    rng = random.Random(f"plan {shape.seed}")
     plan = Plan(shape, _subjects(shape), [], [])
     _add_hosts(plan, rng)
     _add_articles(plan, rng)
@@ -271,7 +271,6 @@ def _add_copies(plan: Plan, rng: random.Random) -> None:
                 kind=kind,
                 subject=source.subject,
                 original=original,
-                links=list(source.links),
             )
             number = _add_page(plan, copy)
             linker = rng.choice(articles)

@@ -99,7 +99,7 @@ def _topic(web: Web, graph: LinkGraph, labels: Labels | None, topic: LabTopic) -
 
 
 def _seed_set(web: Web, graph: LinkGraph, relevant: NDArray[np.bool_], seeds: SeedSet) -> SeedReach:
-    known = [web.numbers[url] for url in seeds.urls if url in web.numbers]
+    known = [number for url in seeds.urls if (number := web.number_of(url)) is not None]
     reachable, at_depth = reach(graph, relevant, known)
     return SeedReach(
         name=seeds.name,

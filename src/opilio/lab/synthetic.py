@@ -140,7 +140,7 @@ def topic_tables(plan: Plan) -> list[dict[str, object]]:
 
 
 def _topic_table(plan: Plan, graph: LinkGraph, subject: int) -> dict[str, object]:
-    rng = random.Random(f"seeds {plan.shape.seed} {subject}")  # noqa: S311 - reproducible, not a secret
+    rng = random.Random(f"seeds {plan.shape.seed} {subject}")
     words = plan.subjects[subject]
     inside = plan.articles(subject, community=0)
     outside = [

@@ -47,6 +47,6 @@ def _facets(query: str) -> list[tuple[str, str]]:
 
 
 def _session(path: str, query: str) -> list[tuple[str, str]]:
-    rng = random.Random(f"{path} {query}")  # noqa: S311 - a reproducible web, not a secret
+    rng = random.Random(f"{path} {query}")
     items = rng.sample(range(_ITEMS), 6)
     return [(f"/session/item-{item}?sid={rng.getrandbits(48):012x}", f"Item {item}") for item in items]

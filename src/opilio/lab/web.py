@@ -103,9 +103,20 @@ class Web:
         file, offset, length = (column[number] for column in self._places)
         return read_answer(self._map(file), offset, length)
 
+    def number_of(self, url: str) -> int | None:
+        """The number of the page at a canonical address, or None.
+
+        Some webs were recorded under file names: their links say `%2528` where the record says `%28`. Such an
+        address is looked up again with one layer of encoding less.
+        """
+        number = self.numbers.get(url)
+        if number is None and "%25" in url:
+            number = self.numbers.get(canonical(url.replace("%25", "%")) or "")
+        return number
+
     def find(self, url: str) -> Answer | None:
         """What was recorded for a canonical address, or None."""
-        number = self.numbers.get(url)
+        number = self.number_of(url)
         return None if number is None else self.answer(number)
 
     def _map(self, file: int) -> mmap.mmap:

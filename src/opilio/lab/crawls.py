@@ -1,0 +1,132 @@
+"""Runs the engine over an offline web: the same visits, ledger and frontier as a live crawl, on a virtual clock.
+
+Nothing here knows a label: what is returned is the order of fetches and what the crawler thought of them.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from opilio.crawl.build import SNAPSHOT, World, complete, first_state, frontier_of, make_engine, make_mind, topic_of
+from opilio.crawl.config import Settings, Tree, merged, resolve
+from opilio.crawl.workers import Desk, InlineDesk, WorkerDesk
+from opilio.crawl.build import make_desk
+from opilio.frontier.order import seed_score
+from opilio.frontier.schema import create_tables as create_frontier
+from opilio.lab.pages import CachedParser, ParsedPages
+from opilio.lab.replay import ReplayFetcher
+from opilio.lab.topics import Brief
+from opilio.lab.web import Web
+from opilio.model.clock import VirtualClock
+from opilio.model.events import BatchCommitted, Event
+from opilio.model.records import Lead, key_of
+from opilio.model.urls import host_of
+from opilio.parse.html import HtmlParser
+from opilio.seen.sqlite import create_tables as create_seen
+from opilio.store.collection import Collection
+from opilio.store.keeper import Keeper
+
+NOTHING_COSTS = 0.0
+
+
+class Fetch(msgspec.Struct, frozen=True, array_like=True):
+    """One attempt of a replayed crawl, as the crawler saw it."""
+
+    url: str
+    score: float  # how promising the frontier held it
+    judged: float  # what the crawler's own judge said of the page; -1 where there was none
+    relevant: bool
+    status: int
+
+
+@dataclass(slots=True)
+class Trace:
+    """What a replayed crawl did."""
+
+    fetches: list[Fetch]
+    stop_reason: str = ""
+    virtual_s: float = 0.0
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineWeb:
+    """A web opened for many runs: its answers, and its pages already parsed."""
+
+    web: Web
+    pages: ParsedPages
+
+
+def lab_settings(strategy: str, brief: Brief, seeds: Sequence[str], budget: int, more: Tree | None = None) -> Settings:
+    """What every strategy gets in the lab: the same brief, seeds and budget; one request at a time, no delay."""
+    tree: dict[str, Any] = {
+        "strategy": strategy,
+        "topic": {"name": brief.name, "description": brief.description, "keywords": list(brief.keywords)},
+        "seeds": {"urls": list(seeds)},
+        "politeness": {"delay_s": NOTHING_COSTS, "robots": False},
+        "fetch": {"retries": 0},
+        "stop": {"pages": 0, "fetches": budget, "patience_s": 1e9},
+        "engine": {"workers": 0, "connections": 1, "batch": 1},
+        "frontier": {"per_host": 1},
+    }
+    return complete(resolve(merged(tree, more or {}), "lab"))
+
+
+def replay(offline: OfflineWeb, settings: Settings, latency_s: float = 0.0) -> Trace:
+    """One crawl of an offline web."""
+    return asyncio.run(_replay(offline, settings, latency_s))
+
+
+async def _replay(offline: OfflineWeb, settings: Settings, latency_s: float) -> Trace:
+    began = time.perf_counter(), time.process_time()
+    clock = VirtualClock()
+    collection = Collection.in_memory()
+    create_frontier(collection.connection)
+    create_seen(collection.connection)
+    topic = topic_of(settings)
+    states = {SNAPSHOT: first_state(settings, topic)}
+    parser = CachedParser(offline.web, offline.pages, HtmlParser())
+    mind = make_mind(settings, topic, states, parser, records=False)
+    desk: Desk = InlineDesk(mind.analyst) if not settings.engine.workers else make_desk(settings, topic, mind, states)
+    if isinstance(desk, WorkerDesk):
+        await desk.start()
+    frontier = frontier_of(settings, collection)
+    frontier.add([_lead(url) for url in settings.seeds.urls], clock.now())
+    fetcher = ReplayFetcher(offline.web, clock, latency_s, settings.engine.random_seed)
+    world = World(collection, Keeper(collection, None), frontier, fetcher, clock)
+    engine = make_engine(settings, world, mind, desk, resumed=False)
+    trace = Trace([])
+    engine.listen(lambda event: _note(trace.fetches, event))
+    try:
+        trace.stop_reason = await engine.run()
+    finally:
+        await desk.close()
+        collection.close()
+    trace.virtual_s = clock.now()
+    trace.wall_s, trace.cpu_s = time.perf_counter() - began[0], time.process_time() - began[1]
+    return trace
+
+
+def _note(fetches: list[Fetch], event: Event) -> None:
+    if not isinstance(event, BatchCommitted):
+        return
+    for outcome in event.outcomes:
+        verdict = outcome.analysis.verdict if outcome.analysis else None
+        fetches.append(
+            Fetch(
+                outcome.lead.url,
+                outcome.lead.score,
+                verdict.score if verdict else -1.0,
+                bool(verdict and verdict.relevant and not outcome.duplicate_of),
+                outcome.fetched.status,
+            )
+        )
+
+
+def _lead(url: str) -> Lead:
+    return Lead(url=url, key=key_of(url), host=host_of(url), score=seed_score(1))

@@ -1,0 +1,92 @@
+"""Pages parsed once, the link graph of a web, and what a web's summary says."""
+
+from pathlib import Path
+
+import pytest
+
+from opilio.lab import pages as lab_pages
+from opilio.lab.pages import CachedParser, ParsedPages, as_fetched
+from opilio.lab.plan import make_plan
+from opilio.lab.shape import Shape
+from opilio.lab.summary import summarise
+from opilio.lab.topics import load_topics
+from opilio.lab.web import Web
+from opilio.model.errors import ParseError
+from opilio.model.records import Fetched, Page
+from opilio.parse.html import HtmlParser
+
+SMALL = Shape(pages=150, hosts=6, topics=2, trap_pages=8, seed_sets=2, mirrors=0.05, near_mirrors=0.05, redirects=0.05)
+
+
+class NoParser:
+    """A parser that must not be asked."""
+
+    def parse(self, fetched: Fetched) -> Page:
+        raise ParseError(f"asked for {fetched.url}")
+
+
+@pytest.fixture
+def parsed(small_web: Web, lab_cache: Path) -> ParsedPages:
+    return ParsedPages.open(small_web, lab_cache, processes=1)
+
+
+def test_cached_pages_equal_parsed_ones(small_web: Web, parsed: ParsedPages) -> None:
+    cached = CachedParser(small_web, parsed, NoParser())
+    for number in range(0, len(small_web), 11):
+        answer = small_web.answer(number)
+        if answer.status == 200:
+            fetched = as_fetched(small_web.urls[number], answer)
+            assert cached.parse(fetched) == HtmlParser().parse(fetched)
+
+
+def test_cached_parser_parses_anew_when_the_body_differs(small_web: Web, parsed: ParsedPages) -> None:
+    cached = CachedParser(small_web, parsed, HtmlParser())
+    changed = Fetched(url=small_web.urls[0], status=200, headers=(("Content-Type", "text/html"),), body=b"<p>new")
+    assert cached.parse(changed).text == "new"
+
+
+def test_graph_holds_the_links_of_the_plan(small_web: Web, parsed: ParsedPages) -> None:
+    """The truth of a synthetic web: the parser must find exactly the links that were planned."""
+    plan = make_plan(SMALL)
+    for number in range(0, len(plan.pages), 7):
+        page = small_web.number_of(plan.url(number))
+        assert page is not None
+        planned = {plan.url(t) for t in plan.targets(number)} - {plan.url(number)}
+        found = {small_web.urls[t] for t in parsed.graph.out(page).tolist() if t < len(small_web)}
+        assert planned <= found
+        assert all("/calendar/" in u or "/facets/" in u or "/session/" in u for u in found - planned)
+
+
+def test_pages_are_parsed_in_processes_when_there_are_many(
+    small_web: Web, parsed: ParsedPages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lab_pages, "_INLINE_BELOW", 1)
+    again = ParsedPages.open(small_web, tmp_path, processes=2)
+    assert again.graph.targets.tolist() == parsed.graph.targets.tolist()
+    assert len(again) == len(small_web)
+
+
+def test_summary_counts_what_topics_promise(small_folder: Path, lab_cache: Path) -> None:
+    summary = summarise(small_folder, lab_cache, processes=1)
+    topics, _ = load_topics(small_folder)
+    promised = [[s.reaches for s in t.seed_sets] for t in topics]
+    assert [[s.relevant for s in t.seed_sets] for t in summary.topics] == promised
+    assert all(s.at_depth[0] == 3 for t in summary.topics for s in t.seed_sets if s.name.startswith("on-topic"))
+    assert summary.dead_links > 0
+    assert not summary.problems
+
+
+def test_summary_of_a_collection_needs_no_labels(small_folder: Path, tmp_path: Path, lab_cache: Path) -> None:
+    (tmp_path / "pages-00001.warc.gz").write_bytes((small_folder / "web.warc.gz").read_bytes())
+    summary = summarise(tmp_path, lab_cache, processes=1)
+    assert (summary.topics, summary.labels) == ((), 0)
+    assert "no labels" in summary.problems[0].detail
+
+
+@pytest.mark.slow
+def test_real_web_reaches_what_its_topics_say_when_present(real_webs: Path, lab_cache: Path) -> None:
+    folder = real_webs / "schools-wikipedia-nohubs"
+    summary = summarise(folder, lab_cache)
+    topics, _ = load_topics(folder)
+    promised = [s.reaches for t in topics for s in t.seed_sets]
+    assert [s.relevant for t in summary.topics for s in t.seed_sets] == promised
