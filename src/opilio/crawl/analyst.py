@@ -27,6 +27,8 @@ class Analyst:
         ranker: Scorer,
         stem_of: Callable[[int], str],
         learners: Mapping[str, Learns],
+        *,
+        records: bool = True,
     ) -> None:
         self._parser = parser
         self._read = read
@@ -34,6 +36,7 @@ class Analyst:
         self._ranker = ranker
         self._stem_of = stem_of
         self._learners = learners
+        self._records = records
 
     def restore(self, name: str, state: bytes) -> None:
         """Swap in what the writing process has learnt since."""
@@ -63,7 +66,7 @@ class Analyst:
             verdict=verdict,
             links=pack(scores.columns(page.links)),
             counts=self._counts(reading) if verdict.relevant else (),
-            record=response_record(fetched),
+            record=response_record(fetched) if self._records else b"",
         )
 
     def _counts(self, reading: Reading) -> tuple[tuple[str, int], ...]:

@@ -25,7 +25,7 @@ from opilio.frontier.traps import Traps
 from opilio.judge.pagewords import PageWords, Terms, Values
 from opilio.model.clock import Clock
 from opilio.model.errors import ConfigError
-from opilio.model.protocols import Fetcher, Frontier, Judge, Learns
+from opilio.model.protocols import Fetcher, Frontier, Judge, Learns, Parser
 from opilio.model.records import Page, Reading
 from opilio.parse.html import HtmlParser
 from opilio.seen.fingerprint import fingerprint_terms, simhash64
@@ -89,8 +89,10 @@ def first_state(settings: Settings, topic: Topic) -> bytes:
     return LivingTopic(table, expansion).snapshot()
 
 
-def make_mind(settings: Settings, topic: Topic, states: Mapping[str, bytes]) -> Mind:
-    """Everything between an answer and an outcome, with what was learnt so far."""
+def make_mind(
+    settings: Settings, topic: Topic, states: Mapping[str, bytes], parser: Parser | None = None, *, records: bool = True
+) -> Mind:
+    """Everything between an answer and an outcome, with what was learnt so far; without WARC records where none are kept."""
     vocabulary, background = Vocabulary(topic.language), shipped()
     living = LivingTopic(WeightTable(), background=lambda stem: background[term_of(stem)])
     words = PageWords(vocabulary.terms, partial(_idf, background))
@@ -104,8 +106,9 @@ def make_mind(settings: Settings, topic: Topic, states: Mapping[str, bytes]) -> 
     for name, state in states.items():
         learners[name].restore(state)
     read = partial(_read, Reader(vocabulary), settings.seen.near)
-    parser = HtmlParser(settings.politeness.agent)
-    return Mind(Analyst(parser, read, judge, ranker, vocabulary.stem_of, learners), learners)
+    parser = parser or HtmlParser(settings.politeness.agent)
+    analyst = Analyst(parser, read, judge, ranker, vocabulary.stem_of, learners, records=records)
+    return Mind(analyst, learners)
 
 
 def make_analyst(settings: bytes, topic: bytes, states: Mapping[str, bytes]) -> Analyst:
@@ -168,11 +171,7 @@ def make_engine(settings: Settings, world: World, mind: Mind, desk: Desk, resume
     rng = random.Random(settings.engine.random_seed)
     visitor = Visitor(world.fetcher, desk, manners, clock, settings.fetch.retries, rng)
     seen = SqliteContentSeen(collection.connection, settings.seen.near, settings.seen.distance)
-    bounds = Bounds(
-        tunnel_depth=settings.frontier.tunnel_depth,
-        max_depth=settings.frontier.max_depth,
-        hops=settings.fetch.hops,
-    )
+    bounds = Bounds(max_depth=settings.frontier.max_depth, hops=settings.fetch.hops)
     content = seen if settings.seen.content else None
     ledger = Ledger(collection, world.keeper, frontier, content, mind.learners, bounds, desk.refresh)
     stages = Stages(frontier, visitor, ledger, manners, world.keeper.counts, clock)

@@ -42,7 +42,6 @@ class FrontierSettings(msgspec.Struct, kw_only=True):
     merge: str = "max"  # max, discard, sum: what a second finding does to a queued URL
     max_queued: int = 0  # 0: no bound; else the least promising are dropped above it
     max_per_host: int = 0  # 0: no cap
-    tunnel_depth: int = 3  # irrelevant pages in a row before a path is given up
     max_depth: int = 0  # 0: no bound
     per_host: int = 0  # URLs per lease; 0: one, or a few when there is no delay
     traps: bool = True

@@ -20,7 +20,6 @@ from opilio.store.keeper import Keeper
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """How far links are followed."""
 
-    tunnel_depth: int
     max_depth: int
     hops: int
 
@@ -91,8 +90,6 @@ class Ledger:
         if bounds.max_depth and page.depth >= bounds.max_depth:
             return []
         relevant = analysis.verdict is not None and analysis.verdict.relevant
-        if not relevant and page.tunnel >= bounds.tunnel_depth:
-            return []
         return leads_of(unpack(analysis.links), page, relevant)
 
     def _close(self, served: Served, now: float, events: list[Event]) -> None:
