@@ -4,42 +4,56 @@ Each policy gets the layout of a page and gives the first and one past the last 
 included. Windows are counted in terms, that is without stop words, as S1 counts them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opilio.model.records import Link
-from opilio.text.vocabulary import BLOCK_ENDED, SENTENCE_ENDED
+from opilio.text.vocabulary import BLOCK_ENDED, LINK_OPENED
 
 Offsets = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the marks of a page stand. `at[m]` is the number of terms before mark m; `opens` and `closes` are
-    numbers of marks, one per link; a link that is never closed ends at the next link mark or the end."""
+    """Where the marks of a page stand. `at[m]` is the number of terms before mark m.
+
+    A block's end is put before the first word, and a link's and a block's end behind the last: so every link has
+    a close and lies between two breaks, and no array has to be padded (half the time on a short page).
+    """
 
     marks: Offsets
     at: Offsets
-    opens: Offsets
-    closes: Offsets
-    total: int
     links: tuple[Link, ...] = ()
+    breaks: Offsets = field(init=False)
+    opens: Offsets = field(init=False)
+    closes: Offsets = field(init=False)
+
+    def __post_init__(self) -> None:
+        marks = self.marks
+        ends_of_links = np.flatnonzero(marks > BLOCK_ENDED)
+        opens = np.flatnonzero(marks == LINK_OPENED)
+        object.__setattr__(self, "breaks", np.flatnonzero(marks == BLOCK_ENDED))
+        object.__setattr__(self, "opens", opens)
+        # A link that is never closed ends where the next one opens.
+        object.__setattr__(self, "closes", ends_of_links[np.searchsorted(ends_of_links, opens) + 1])
+
+    @property
+    def total(self) -> int:
+        """The number of terms."""
+        return int(self.at[-1])
 
     @property
     def anchors(self) -> tuple[Offsets, Offsets]:
         """First and one past the last term of every anchor."""
-        return self._with_end(self.opens), self._with_end(self.closes)
+        return self.at[self.opens], self.at[self.closes]
 
     def between(self, breaks: Offsets) -> tuple[Offsets, Offsets]:
         """For every link, the terms between the break before it opens and the break after it closes."""
-        edges = np.concatenate(([0], self.at[breaks], [self.total]))
-        return edges[np.searchsorted(breaks, self.opens)], edges[np.searchsorted(breaks, self.closes) + 1]
-
-    def _with_end(self, marks: Offsets) -> Offsets:
-        return np.append(self.at, self.total)[marks]
+        edges = self.at[breaks]
+        return edges[np.searchsorted(breaks, self.opens) - 1], edges[np.searchsorted(breaks, self.closes)]
 
 
 class Around(Protocol):
@@ -59,7 +73,7 @@ class InBlock:
 
     def slices(self, layout: Layout) -> tuple[Offsets, Offsets]:
         starts, ends = layout.anchors
-        first, last = layout.between(np.flatnonzero(layout.marks == BLOCK_ENDED))
+        first, last = layout.between(layout.breaks)
         return np.maximum(first, starts - self.window), np.minimum(last, ends + self.window)
 
 
@@ -82,8 +96,7 @@ class InSentence:
     reads_sentences: ClassVar[bool] = True
 
     def slices(self, layout: Layout) -> tuple[Offsets, Offsets]:
-        marks = layout.marks
-        return layout.between(np.flatnonzero((marks == BLOCK_ENDED) | (marks == SENTENCE_ENDED)))
+        return layout.between(np.flatnonzero(layout.marks <= BLOCK_ENDED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +110,7 @@ class InParagraph:
     reads_sentences: ClassVar[bool] = False
 
     def slices(self, layout: Layout) -> tuple[Offsets, Offsets]:
-        starts, ends = layout.between(np.flatnonzero(layout.marks == BLOCK_ENDED))
+        starts, ends = layout.between(layout.breaks)
         first = 0
         lists = _lists_of(layout.links, len(starts))
         for i in range(1, len(lists) + 1):

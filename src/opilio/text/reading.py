@@ -13,7 +13,7 @@ from opilio.model.records import Page, Reading
 from opilio.text.around import Around, InBlock, Layout, Offsets
 from opilio.text.languages import code_of
 from opilio.text.tokens import SENTENCE_END, marked_words
-from opilio.text.vocabulary import BLOCK_ENDED, LINK_CLOSED, LINK_OPENED, Vocabulary
+from opilio.text.vocabulary import BLOCK_ENDED, LINK_CLOSED, Vocabulary
 
 _SENTENCE = re.compile("[.!?]+[\"')\\]\u201d\u2019\x03]*\\s|[\u3002\uff01\uff1f]")
 
@@ -60,32 +60,23 @@ def read(page: Page, vocabulary: Vocabulary, window: int = 20) -> Reading:
 def _lay_out(flow: str, vocabulary: Vocabulary, page: Page) -> tuple[list[int], Layout]:
     found = marked_words(flow)
     vocabulary.observe(found)
-    codes = np.array(list(filter(None, map(vocabulary.__getitem__, found))), dtype=np.int64)
-    is_mark = codes < 0
-    marked = np.flatnonzero(is_mark)
-    marks = codes[marked]
-    ends_of_links = np.flatnonzero((marks == LINK_OPENED) | (marks == LINK_CLOSED))
-    opening = marks[ends_of_links] == LINK_OPENED
-    layout = Layout(
-        marks=marks,
-        at=marked - np.arange(len(marked)),
-        opens=ends_of_links[opening],
-        closes=np.append(ends_of_links[1:], len(marks))[opening],
-        total=len(codes) - len(marks),
-        links=page.links,
-    )
-    return codes[~is_mark].tolist(), layout
+    known = filter(None, map(vocabulary.__getitem__, found))
+    codes = np.array([BLOCK_ENDED, *known, LINK_CLOSED, BLOCK_ENDED], dtype=np.int64)
+    marked = np.flatnonzero(codes < 0)
+    layout = Layout(marks=codes[marked], at=marked - np.arange(len(marked)), links=page.links)
+    return codes[codes > 0].tolist(), layout
 
 
 def _main(layout: Layout, boilerplate: tuple[bool, ...]) -> list[tuple[int, int]]:
     """The slices of blocks that are not boiler-plate, neighbours joined; everything where nothing else is left."""
-    edges = np.concatenate(([0], layout.at[layout.marks == BLOCK_ENDED], [layout.total]))
+    edges = layout.at[layout.breaks]
     judged = min(len(boilerplate), len(edges) - 1)
-    kept = ~np.array(boilerplate[:judged], dtype=bool)
-    turns = np.flatnonzero(np.diff(kept, prepend=False, append=False))
-    first, last = edges[turns[::2]], edges[turns[1::2]]
-    filled = last > first
-    return _pairs((first[filled], last[filled])) or [(0, layout.total)]
+    left_out = np.ones(judged + 2, dtype=bool)
+    left_out[1:-1] = boilerplate[:judged]
+    turns = np.flatnonzero(left_out[1:] != left_out[:-1])
+    starts, ends = edges[turns[::2]].tolist(), edges[turns[1::2]].tolist()
+    kept = [(start, end) for start, end in zip(starts, ends, strict=True) if end > start]
+    return kept or [(0, layout.total)]
 
 
 def _pairs(bounds: tuple[Offsets, Offsets]) -> list[tuple[int, int]]:

@@ -18,6 +18,7 @@ from opilio.text.tokens import MARKS, words
 
 Normaliser = Literal["stem", "porter", "lemma", "none"]
 
+# The order is relied on: what ends or begins links is above BLOCK_ENDED, what ends sentences is not.
 LINK_OPENED, LINK_CLOSED, BLOCK_ENDED, SENTENCE_ENDED = -1, -2, -3, -4
 _MARK_TERMS = dict(zip(MARKS, (LINK_OPENED, LINK_CLOSED, BLOCK_ENDED, SENTENCE_ENDED), strict=True))
 _LONGEST = 40  # longer tokens are encoded data, not words
