@@ -6,7 +6,7 @@ turn was a third of walking the nodes in Python. Must not: know of addresses.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from turbohtml import Element, PlainText, Text
 
@@ -30,9 +30,10 @@ _MARKS = (LINK_OPENS, LINK_CLOSES, BLOCK_BREAK, _BOILER_OPENS, _BOILER_CLOSES, "
 _OWN_MARKS = str.maketrans(dict.fromkeys(_MARKS, ""))
 _LAYOUT = PlainText(bullet="")
 _LINKED = re.compile("\x02[^\x03]*\x03")
-_TANGLED = re.compile("\x02[^\x03]*[\x02\x04-\x06]")
-_ACROSS_BLOCKS = re.compile("\x02[^\x03]*[\x04-\x06][^\x03]*\x03")
-_BOILER_MARKS = re.compile("[\x04-\x06 ]+")
+_EMPTY_LINE = "\n\n"
+_TANGLED = re.compile("\x02[^\x03]*(?:[\x02\x05\x06]|\n\n)")
+_ACROSS_BLOCKS = re.compile("\x02[^\x03]*(?:[\x05\x06]|\n\n)[^\x03]*\x03")
+_BREAKS = re.compile("[\x05\x06\n ]+")
 _DENSE = 0.4  # a block with less than this share of its text outside links is link-dense
 
 
@@ -43,59 +44,74 @@ def tidy(text: str) -> str:
     return " ".join(text.split())
 
 
-def flow_of(body: Element, links: Iterable[Element]) -> tuple[str, list[bool]]:
+def flow_of(body: Element, links: Sequence[Element]) -> tuple[str, list[bool]]:
     """All visible text with link and block marks, and for every block whether it is boiler-plate.
 
     Each of `links` (in document order) becomes one pair of link marks. Consumes the tree.
     """
-    _remove_own_marks(body)
-    for link in links:
-        link.insert(0, Text(LINK_OPENS))
-        link.append(Text(LINK_CLOSES))
-    for element in body.iter_elements(_SURROUNDINGS):
-        if element.tag != "header" or not element.closest(_ARTICLES):
-            element.insert(0, Text(_BOILER_OPENS))
-            element.append(Text(_BOILER_CLOSES))
+    surroundings = [e for e in body.iter_elements(_SURROUNDINGS) if e.tag != "header" or not e.closest(_ARTICLES)]
     for element in body.iter_elements(_MADE_BLOCKS, True):
         element.tag = "div"
-    written = body.to_text(_LAYOUT)
-    marked = written.replace("\n\n", BLOCK_BREAK).replace("\n", " ").replace("\xa0", " ")
-    while "  " in marked:
-        marked = marked.replace("  ", " ")
-    return _flagged(_one_block_per_link(marked))
+    written = _written(body, links, surroundings)
+    expected = (len(links), len(links), 0, len(surroundings), len(surroundings), 0)
+    if tuple(map(written.count, _MARKS)) != expected:  # the page has such characters of its own
+        _remove_marks(body)
+        written = _written(body, links, surroundings)
+    return _flagged(_untangled(written) if _TANGLED.search(written) else written)
 
 
-def _remove_own_marks(body: Element) -> None:
-    text = body.text
-    if any(mark in text for mark in _MARKS):
-        for node in list(body.descendants):
-            if isinstance(node, Text) and any(mark in node.data for mark in _MARKS):
-                node.data = node.data.translate(_OWN_MARKS)
+def _written(body: Element, links: Sequence[Element], surroundings: Sequence[Element]) -> str:
+    """The text with the marks in it; blocks end with an empty line."""
+    for link in links:
+        if len(link) == 1 and isinstance(link[0], Text):  # most are: one call instead of four
+            link.set_text(f"{LINK_OPENS}{link.text}{LINK_CLOSES}")
+        else:
+            link.insert(0, Text(LINK_OPENS))
+            link.append(Text(LINK_CLOSES))
+    for element in surroundings:
+        element.insert(0, Text(_BOILER_OPENS))
+        element.append(Text(_BOILER_CLOSES))
+    return str(body.to_text(_LAYOUT))
 
 
-def _one_block_per_link(marked: str) -> str:
+def _remove_marks(body: Element) -> None:
+    for node in list(body.descendants):
+        if isinstance(node, Text) and any(mark in node.data for mark in _MARKS):
+            node.data = node.data.translate(_OWN_MARKS)
+
+
+def _untangled(written: str) -> str:
     """Links neither nest nor reach over a break: those that do get a block of their own."""
-    if not _TANGLED.search(marked):
-        return marked
-    marked = re.sub("(\x02[^\x02\x03]*)(?=\x02)", "\\1\x03", marked)
-    marked = re.sub("(\x02[^\x02\x03]*\x03)|\x03", "\\1", marked)
-    return _ACROSS_BLOCKS.sub(_on_its_own, marked)
+    written = re.sub("(\x02[^\x02\x03]*)(?=\x02)", "\\1\x03", written)
+    written = re.sub("(\x02[^\x02\x03]*\x03)|\x03", "\\1", written)
+    return _ACROSS_BLOCKS.sub(_on_its_own, written)
 
 
 def _on_its_own(link: re.Match[str]) -> str:
-    inside = _BOILER_MARKS.sub(" ", link[0][1:-1]).strip()
-    return f"{BLOCK_BREAK}{LINK_OPENS}{inside}{LINK_CLOSES}{BLOCK_BREAK}"
+    inside = _BREAKS.sub(" ", link[0][1:-1]).strip()
+    return f"{_EMPTY_LINE}{LINK_OPENS}{inside}{LINK_CLOSES}{_EMPTY_LINE}"
 
 
-def _flagged(marked: str) -> tuple[str, list[bool]]:
-    blocks = list(filter(None, map(str.strip, marked.split(BLOCK_BREAK)))) or [""]
+def _flagged(written: str) -> tuple[str, list[bool]]:
+    blocks = list(filter(None, map(str.strip, written.split(_EMPTY_LINE)))) or [""]
     surrounded: list[bool] = []
-    if _BOILER_OPENS in marked or _BOILER_CLOSES in marked:
+    if _BOILER_OPENS in written or _BOILER_CLOSES in written:
         blocks, surrounded = _without_surroundings(blocks)
     flow = BLOCK_BREAK.join(blocks)
+    if "\n" in flow or "\xa0" in flow:  # line breaks and hard spaces; other white space is single already
+        blocks = [_single_spaced(block) for block in blocks]
+        flow = BLOCK_BREAK.join(blocks)
     dense = link_dense(blocks, _LINKED.sub("", flow).split(BLOCK_BREAK))
     flags = [a or b for a, b in zip(surrounded, dense, strict=True)] if surrounded else dense
     return flow, flags
+
+
+def _single_spaced(block: str) -> str:
+    if "\n" in block or "\xa0" in block:
+        block = block.replace("\n", " ").replace("\xa0", " ")
+        while "  " in block:
+            block = block.replace("  ", " ")
+    return block
 
 
 def _without_surroundings(marked_blocks: list[str]) -> tuple[list[str], list[bool]]:
@@ -103,6 +119,10 @@ def _without_surroundings(marked_blocks: list[str]) -> tuple[list[str], list[boo
     surrounded: list[bool] = []
     depth = 0
     for block in marked_blocks:
+        if _BOILER_OPENS not in block and _BOILER_CLOSES not in block:
+            blocks.append(block)
+            surrounded.append(depth > 0)
+            continue
         opened = depth + block.count(_BOILER_OPENS)
         text = block.replace(_BOILER_OPENS, "").replace(_BOILER_CLOSES, "").strip()
         if text:

@@ -79,9 +79,9 @@ def _read(document: turbohtml.Document, url: str, max_links: int) -> tuple[Page,
         return Page(url=url, title=head.title), head
     places, headings = places_of(body, head.title)
     kept, beyond = resolve(places, base, url, max_links)
-    paths = paths_of(kept)
+    paths = paths_of(kept, body)
     name_textless(kept)
-    flow, boilerplate = flow_of(body, [place.element for place, _ in kept])
+    flow, boilerplate = flow_of(body, [element for element, _, _ in kept])
     anchors = _ANCHORS(flow)
     if len(anchors) != len(kept):  # can't be, by construction; a page with false contexts would be worse than none
         raise ParseError(f"html: {len(kept)} links but {len(anchors)} link marks")

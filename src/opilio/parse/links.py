@@ -5,7 +5,6 @@ Works on the tree before it is written out. Must not: fetch, or judge a link.
 
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from turbohtml import Element, Namespace, Node, Text
 
@@ -24,12 +23,9 @@ _NUMBERS = re.compile(r"\d+")
 Headings = tuple[str, str, str]
 
 
-class Place(NamedTuple):
-    """A link as found in the tree, before anybody knows where it leads."""
-
-    element: Element
-    href: str
-    headings: Headings
+# A link as found in the tree: element, href as written (later: canonical address), headings above it.
+# A plain tuple: pages have hundreds, and a named one takes eight times as long to make.
+Place = tuple[Element, str, Headings]
 
 
 def places_of(body: Element, title: str) -> tuple[list[Place], list[tuple[int, str]]]:
@@ -48,7 +44,7 @@ def places_of(body: Element, title: str) -> tuple[list[Place], list[tuple[int, s
                 element.set_text("")  # what stands in it is for browsers without frames
             href = element.attr(source)
             if href is not None:
-                places.append(Place(element, href, above))
+                places.append((element, href, above))
         else:
             found = (int(tag[1]), _heading_text(element))
             headings.append(found)
@@ -61,28 +57,23 @@ def _heading_text(element: Element) -> str:
     return tidy(element.text).rstrip("¶ ")  # the sign documentation tools put behind headings
 
 
-def resolve(places: list[Place], base: str, page_url: str, limit: int) -> tuple[list[tuple[Place, str]], int]:
-    """The places that lead somewhere else, with their canonical addresses, and how many were beyond the limit.
+def resolve(places: list[Place], base: str, page_url: str, limit: int) -> tuple[list[Place], int]:
+    """The places that lead somewhere else, with canonical addresses, and how many were beyond the limit.
 
     All others are no links to us: mailto and the like, links to the page itself.
     """
-    kept: list[tuple[Place, str]] = []
-    beyond = 0
-    urls = canonical_all([place.href for place in places], base)
-    for place, url in zip(places, urls, strict=True):
-        if url is None or url == page_url:
-            continue
-        if len(kept) >= limit:
-            beyond += 1
-        else:
-            kept.append((place, url))
-    return kept, beyond
+    urls = canonical_all([href for _, href, _ in places], base)
+    kept = [
+        (element, url, above)
+        for (element, _, above), url in zip(places, urls, strict=True)
+        if url is not None and url != page_url
+    ]
+    return kept[:limit], max(0, len(kept) - limit)
 
 
-def name_textless(places: Iterable[tuple[Place, str]]) -> None:
+def name_textless(places: Iterable[Place]) -> None:
     """Give links without words the words of their picture or title; make frames and map areas plain links."""
-    for place, _ in places:
-        element = place.element
+    for element, _, _ in places:
         if element.tag != "a":
             name = element.attr("alt") or element.attr("title") or element.attr("name") or ""
             element.tag = "a"  # an area could hold no text
@@ -101,67 +92,70 @@ class TagPaths:
     The tree builder bounds the depth of nesting at 512, so climbing is bounded too.
     """
 
-    def __init__(self) -> None:
-        self._known: dict[Node | None, tuple[int, str]] = {}
+    def __init__(self, body: Element) -> None:
+        self._known: dict[Node | None, tuple[int, str]] = {body: (0, "")}
+        self._steps: dict[tuple[str, str | None, str | None], str] = {}
 
     def of(self, element: Element) -> str:
         """The way to a link, as in `div#content>ul.menu>li>a`."""
-        parent = element.parent
-        known = self._known.get(parent)
-        return (known[1] if known else self._climb(parent)) + "a"
+        node = element.parent
+        found = self._known.get(node)
+        return (found if found is not None else self._climb(node))[1] + "a"
 
-    def _climb(self, node: Node | None) -> str:
-        known = self._known
+    def _climb(self, node: Node | None) -> tuple[int, str]:
         climbed: list[Element] = []
-        while isinstance(node, Element) and node not in known and node.tag not in ("body", "html"):
+        while isinstance(node, Element) and node not in self._known:
             climbed.append(node)
             node = node.parent
-        steps, path = known.get(node, (0, ""))
+        steps, path = self._known.get(node, (0, ""))
         for node in reversed(climbed):
             if steps == PATH_STEPS:
-                path = path[path.index(">") + 1 :] + _step(node)
+                path = path[path.index(">") + 1 :]
             else:
-                path += _step(node)
                 steps += 1
-            known[node] = steps, path
-        return path
+            path += self._step(node)
+            self._known[node] = steps, path
+        return steps, path
+
+    def _step(self, element: Element) -> str:
+        looks = (element.tag, element.attr("id"), element.attr("class"))
+        step = self._steps.get(looks)
+        if step is None:
+            step = self._steps[looks] = _step(*looks)
+        return step
 
 
-def _step(element: Element) -> str:
-    step = element.tag
-    identity, classes = element.attr("id"), element.attr("class")
-    if identity:
-        step += "#" + identity
+def _step(tag: str, identity: str | None, classes: str | None) -> str:
+    step = f"{tag}#{identity}" if identity else tag
     if classes:
         step += "." + ".".join(classes.split()[:2])
-    if identity or classes:
-        step = _NUMBERS.sub("0", step.replace(">", ""))[:_STEP_LENGTH]
-    return step + ">"
+    return _NUMBERS.sub("0", step.replace(">", ""))[:_STEP_LENGTH] + ">"
 
 
-def paths_of(places: Iterable[tuple[Place, str]]) -> list[str]:
+def paths_of(places: Iterable[Place], body: Element) -> list[str]:
     """The tag path of every link; must run before the tree is prepared for its text."""
-    paths = TagPaths()
-    return [paths.of(place.element) for place, _ in places]
+    paths = TagPaths(body)
+    return [paths.of(element) for element, _, _ in places]
 
 
-def links_of(places: list[tuple[Place, str]], paths: list[str], anchors: list[str]) -> list[Link]:
+def links_of(places: list[Place], paths: list[str], anchors: list[str]) -> list[Link]:
     """The finished records, numbered as their marks are."""
     identities: dict[str, tuple[int, str]] = {}
     links: list[Link] = []
-    for index, ((place, url), path, anchor) in enumerate(zip(places, paths, anchors, strict=True)):
+    for index, ((element, url, above), path, anchor) in enumerate(zip(places, paths, anchors, strict=True)):
         known = identities.get(url)
         if known is None:
             known = identities[url] = (key_of(url), url.split("/", 3)[2])
+        rel = element.attr("rel")
         links.append(
             Link(
                 url=url,
                 key=known[0],
                 host=known[1],
                 anchor=anchor.strip(),
-                headings=place.headings,
+                headings=above,
                 tag_path=path,
-                rel=(place.element.attr("rel") or "").lower(),
+                rel=rel.lower() if rel else "",
                 index=index,
             )
         )
