@@ -1,7 +1,10 @@
 """A page as weighted words: its main text, with title and description counted in.
 
-Weights are count · idf of a background corpus (X-03, X-14); the count is enough where the paper has tf, since
-cosine does not see a factor common to all words. All in arrays: half the time of dictionaries, measured.
+The papers weigh a page's words by tf·idf (X-03, X-14): `damped=False` with an idf; the count is enough where they have
+tf, since cosine does not see a factor common to all words. Ours is ln(1 + count), which keeps a page that repeats
+one word from being all about it, and leaves idf to the topic's table, which has it already. Measured on 20-odd
+topics of an encyclopaedia, mean average precision: count·idf .66, count .69, ln·idf .74, ln .76.
+All in arrays: half the time of dictionaries.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,8 +28,11 @@ def flat_idf(terms: Terms) -> Values:
 class PageWords:
     """Counts and weighs the words of pages. `title` and `description` say how often a word there counts."""
 
-    def __init__(self, terms_of: TermsOf, idf: Idf = flat_idf, title: int = 3, description: int = 1) -> None:
+    def __init__(
+        self, terms_of: TermsOf, idf: Idf = flat_idf, title: int = 3, description: int = 1, damped: bool = True
+    ) -> None:
         self.idf = idf
+        self.damped = damped
         self._terms_of = terms_of
         self._title = title
         self._description = description
@@ -50,6 +56,6 @@ class PageWords:
         return ordered[first], np.diff(first, append=len(said)).astype(np.float64)
 
     def weigh(self, reading: Reading) -> tuple[Terms, Values]:
-        """The distinct terms with count · idf."""
+        """The distinct terms with their weights."""
         terms, counts = self.counts(reading)
-        return terms, counts * self.idf(terms)
+        return terms, (np.log1p(counts) if self.damped else counts) * self.idf(terms)

