@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from opilio.lab.accesslog import Access, fetch_order, read_log
+from opilio.lab.accesslog import Access, fetch_attempts, read_log
 from opilio.lab.faults import HostFaults, load_faults
 from opilio.lab.httpwire import RequestError, parse_request
 from opilio.lab.server import Serving, WebServer
@@ -124,7 +124,7 @@ def test_log_names_every_request_and_survives_in_a_file(small_web: Web, tmp_path
         (path, 200, "GET"),
     ]
     assert read_log(tmp_path / "log") == server.log
-    assert fetch_order(server.log) == [small_web.urls[30]]
+    assert fetch_attempts(server.log) == [(small_web.urls[30], 200)]
 
 
 def test_log_is_refused_when_it_is_something_else(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from opilio.lab.referee import Attempt
 from opilio.model.errors import WebError
 from opilio.model.urls import canonical
 
@@ -42,7 +43,7 @@ def read_log(path: Path) -> list[Access]:
         raise WebError(f"{path}: no access log: {error}") from error
 
 
-def fetch_order(accesses: Iterable[Access]) -> list[str]:
-    """The fetch attempts a crawl is charged for, in order: GETs, without robots.txt, which is free for everybody."""
-    urls = (a.url for a in accesses if a.method == "GET")
-    return [url for url in urls if url and not url.endswith("/robots.txt")]
+def fetch_attempts(accesses: Iterable[Access]) -> list[Attempt]:
+    """What a crawl is charged for, in order: GETs, without robots.txt, which is free for everybody."""
+    asked = ((a.url, a.status) for a in accesses if a.method == "GET")
+    return [Attempt(url, status) for url, status in asked if url and not url.endswith("/robots.txt")]

@@ -1,0 +1,111 @@
+"""The record of an experiment: `results.json`, the schema of the command line's contract (design §8)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from opilio.lab.referee import Score
+from opilio.model.errors import WebError
+
+
+class SelfJudged(msgspec.Struct, frozen=True, kw_only=True):
+    """What the crawler's own judge says: printed beside the labels, never instead."""
+
+    relevant: int
+    harvest: float
+    precision: float | None = None  # of the crawler's verdicts against the labels
+    recall: float | None = None
+
+
+class LinkQuality(msgspec.Struct, frozen=True, kw_only=True):
+    """The ranker apart from the crawl: its scores against what the links turned out to be."""
+
+    auc: float | None = None
+    average_precision: float | None = None
+    calibration_error: float | None = None
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
+    """One crawl of an experiment. `curve` holds (fetched, relevant found) pairs."""
+
+    experiment: str
+    web: str
+    topic: str
+    strategy: str
+    seed_set: str
+    random_seed: int
+    budget: int
+    fetched: int
+    relevant_found: int
+    relevant_reachable: int
+    harvest: float
+    recall: float
+    auc_vs_oracle: float
+    curve: tuple[tuple[int, int], ...]
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+    to_half: int | None = None
+    to_ninety: int | None = None
+    relevant_hosts: int = 0
+    host_entropy: float = 0.0
+    failures: int = 0
+    repeats: int = 0
+    self_judged: SelfJudged | None = None
+    links: LinkQuality | None = None
+
+    @property
+    def found(self) -> NDArray[np.float64]:
+        """Relevant pages found after 1, 2, … budget fetches: exact at the points of the curve."""
+        if not self.curve:
+            return np.zeros(self.budget)
+        x, y = zip(*self.curve, strict=True)
+        return np.asarray(np.interp(np.arange(1, self.budget + 1), [0, *x], [0, *y]))
+
+
+class Results(msgspec.Struct, frozen=True, kw_only=True):
+    schema: int = 1
+    runs: tuple[Run, ...] = ()
+
+
+class RunName(msgspec.Struct, frozen=True, kw_only=True):
+    """What tells one run from another."""
+
+    experiment: str
+    web: str
+    topic: str
+    strategy: str
+    seed_set: str
+    random_seed: int = 0
+
+
+def run_of(
+    name: RunName,
+    score: Score,
+    cpu_s: float = 0.0,
+    wall_s: float = 0.0,
+    self_judged: SelfJudged | None = None,
+    links: LinkQuality | None = None,
+) -> Run:
+    """A run from its name, the labels' score and its cost."""
+    facts = msgspec.structs.asdict(name) | msgspec.structs.asdict(score)
+    return Run(**facts, cpu_s=cpu_s, wall_s=wall_s, self_judged=self_judged, links=links)
+
+
+def write_results(runs: Sequence[Run], folder: Path) -> Path:
+    """Write `results.json`; runs in a fixed order, so that equal experiments give equal files but for times."""
+    folder.mkdir(parents=True, exist_ok=True)
+    ordered = sorted(runs, key=lambda r: (r.experiment, r.web, r.topic, r.seed_set, r.random_seed, r.strategy))
+    path = folder / "results.json"
+    path.write_bytes(msgspec.json.encode(Results(runs=tuple(ordered))) + b"\n")
+    return path
+
+
+def read_results(path: Path) -> list[Run]:
+    """The runs in a `results.json`."""
+    try:
+        return list(msgspec.json.decode(path.read_bytes(), type=Results).runs)
+    except (OSError, msgspec.DecodeError) as error:
+        raise WebError(f"{path}: no results: {error}") from error

@@ -1,0 +1,162 @@
+"""The judge of record, its results file, the report and the plots."""
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from opilio.lab import plots, report
+from opilio.lab.labels import Labels, load_labels
+from opilio.lab.oracle import oracle_order, random_order
+from opilio.lab.pages import ParsedPages
+from opilio.lab.papers import paper_table
+from opilio.lab.referee import Attempt, Referee
+from opilio.lab.results import Run, RunName, SelfJudged, read_results, run_of, write_results
+from opilio.lab.topics import LabTopic, load_topics
+from opilio.lab.web import Web
+from opilio.model.errors import WebError
+
+BUDGET = 120
+
+
+@pytest.fixture
+def labels(small_web: Web) -> Labels:
+    return load_labels(small_web)
+
+
+@pytest.fixture
+def referee(small_web: Web, lab_cache: Path, labels: Labels) -> Referee:
+    return Referee(small_web, ParsedPages.open(small_web, lab_cache, processes=1).graph, labels)
+
+
+@pytest.fixture
+def topic(small_folder: Path) -> LabTopic:
+    return load_topics(small_folder)[0][0]
+
+
+def attempts(web: Web, order: list[int]) -> list[Attempt]:
+    return [Attempt(web.urls[n], 200) if n < len(web) else Attempt(f"http://x.example/{n}", 404) for n in order]
+
+
+def make_runs() -> list[Run]:
+    rng = random.Random(5)
+    runs = []
+    for topic in ("birds", "trains"):
+        for strategy, chance in (("breadth", 0.2), ("s0-earlier", 0.5), ("s0", 0.7)):
+            for seed_set in ("a", "b", "c"):
+                found = np.cumsum([rng.random() < chance for _ in range(200)])
+                name = RunName(experiment="e", web="w", topic=topic, strategy=strategy, seed_set=seed_set)
+                runs.append(
+                    Run(
+                        **{f: getattr(name, f) for f in name.__struct_fields__},
+                        budget=200,
+                        fetched=200,
+                        relevant_found=int(found[-1]),
+                        relevant_reachable=150,
+                        harvest=float(found[-1] / 200),
+                        recall=float(found[-1] / 150),
+                        auc_vs_oracle=chance + rng.random() / 10,
+                        curve=tuple((i + 1, int(n)) for i, n in enumerate(found)),
+                        self_judged=SelfJudged(relevant=90, harvest=0.45, precision=0.5, recall=0.6),
+                    )
+                )
+    return runs
+
+
+def test_oracle_scores_one_and_random_less(
+    small_web: Web, lab_cache: Path, referee: Referee, topic: LabTopic, labels: Labels
+) -> None:
+    graph = ParsedPages.open(small_web, lab_cache, processes=1).graph
+    seed_set = topic.seed_sets[0]
+    seeds = referee.seeds(seed_set)
+    best = attempts(small_web, oracle_order(graph, labels.relevant(topic), seeds, BUDGET))
+    dice = attempts(small_web, random_order(graph, seeds, BUDGET, random.Random(1)))
+    assert referee.score(topic, seed_set, best, BUDGET).auc_vs_oracle == 1.0
+    assert referee.score(topic, seed_set, dice, BUDGET).auc_vs_oracle < 0.9
+
+
+def test_page_counts_once_and_only_when_it_came(referee: Referee, topic: LabTopic) -> None:
+    seed_set = topic.seed_sets[0]
+    url = seed_set.urls[0]
+    tries = [Attempt(url, 503), Attempt(url, 200), Attempt(url, 200), Attempt("http://x.example/", 404)]
+    score = referee.score(topic, seed_set, tries, BUDGET)
+    assert (score.relevant_found, score.fetched, score.failures, score.repeats) == (1, 4, 2, 2)
+    assert score.curve == ((1, 0), (2, 1), (3, 1), (4, 1))
+
+
+def test_score_is_cut_at_the_budget(referee: Referee, topic: LabTopic) -> None:
+    seed_set = topic.seed_sets[0]
+    tries = [Attempt(url, 200) for url in seed_set.urls]
+    assert referee.score(topic, seed_set, tries, budget=2).fetched == 2
+
+
+def test_reachable_agrees_with_the_topics_file(referee: Referee, topic: LabTopic) -> None:
+    assert [referee.reachable(topic, s) for s in topic.seed_sets] == [s.reaches for s in topic.seed_sets]
+
+
+def test_results_file_has_the_contract_of_the_command_line(referee: Referee, topic: LabTopic, tmp_path: Path) -> None:
+    score = referee.score(topic, topic.seed_sets[0], [Attempt(topic.seed_sets[0].urls[0], 200)], BUDGET)
+    name = RunName(experiment="e", web="w", topic=topic.name, strategy="s", seed_set="on-topic-1", random_seed=3)
+    run = run_of(name, score, cpu_s=0.5, wall_s=0.6)
+    path = write_results([run], tmp_path)
+    content = json.loads(path.read_text())
+    promised = "experiment web topic strategy seed_set random_seed budget fetched relevant_found relevant_reachable"
+    promised += " harvest recall auc_vs_oracle curve cpu_s wall_s"
+    assert content["schema"] == 1
+    assert set(promised.split()) <= content["runs"][0].keys()
+    assert content["runs"][0]["curve"] == [[1, 1]]
+    assert read_results(path) == [run]
+
+
+def test_results_file_is_refused_when_it_is_something_else(tmp_path: Path) -> None:
+    with pytest.raises(WebError, match="no results"):
+        read_results(tmp_path / "results.json")
+
+
+def test_run_knows_every_point_of_its_curve() -> None:
+    run = make_runs()[0]
+    assert run.found.tolist() == [found for _, found in run.curve]
+
+
+def test_report_shows_intervals_pairs_and_the_paper_beside_ours() -> None:
+    """S0-32: the paper's layout, its numbers in a column beside ours."""
+    runs = make_runs()
+    beside = report.paper_comparison(runs, paper_table("S0-32"))
+    text = report.report(runs, "Comparison", reference="s0", sections=[("S0-32", beside)])
+    assert "| pages | breadth ours | breadth paper | s0-earlier ours" in text
+    assert "| 2000 | – | 0.20 |" in text
+    assert "| s0 − breadth | +0.5" in text
+    assert "The data differ" in text
+    assert "judge's precision" in text
+
+
+def test_paper_tables_hold_the_numbers_of_the_specification() -> None:
+    """S0-32 and S4-24."""
+    assert paper_table("S0-32").values["s0"] == (0.86, 0.81, 0.78, 0.77)
+    assert paper_table("S4-24").values["s4-dynamic"][-1] == 0.87
+    with pytest.raises(WebError, match="S0-32, S4-24"):
+        paper_table("S9-1")
+
+
+def test_pairings_use_only_cases_both_have() -> None:
+    runs = make_runs()
+    pairs = report.pairings(runs[:-1], "s0")
+    assert [(p.theirs, p.test.n) for p in pairs] == [("breadth", 5), ("s0-earlier", 5)]
+    assert all(p.corrected_p >= p.test.p_value for p in pairs)
+
+
+def test_plots_are_the_same_files_when_drawn_twice(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    first = plots.draw_all(make_runs(), tmp_path / "a")
+    second = plots.draw_all(make_runs(), tmp_path / "b")
+    assert [p.name for p in first] == [
+        f"{n}.{k}" for n in ("harvest", "recall", "auc-vs-oracle") for k in ("svg", "png")
+    ]
+    assert all(a.read_bytes() == b.read_bytes() for a, b in zip(first, second, strict=True))
+
+
+def test_names_of_lines_keep_their_distance() -> None:
+    assert plots.spread_out([0.0, 1.0, 1.0], 0.25, 1.0) == [0.0, 0.75, 1.0]
+    assert plots.spread_out([], 0.1, 1.0) == []
