@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from opilio.lab import plots, report
+from opilio.lab.accesslog import Attempt
 from opilio.lab.labels import Labels, load_labels
 from opilio.lab.oracle import oracle_order, random_order
 from opilio.lab.pages import ParsedPages
 from opilio.lab.papers import paper_table
-from opilio.lab.referee import Attempt, Referee
+from opilio.lab.referee import Referee
 from opilio.lab.results import Run, RunName, SelfJudged, read_results, run_of, write_results
 from opilio.lab.topics import LabTopic, load_topics
 from opilio.lab.web import Web

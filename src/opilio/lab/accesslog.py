@@ -2,12 +2,19 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
-from opilio.lab.referee import Attempt
 from opilio.model.errors import WebError
 from opilio.model.urls import canonical
+
+
+class Attempt(NamedTuple):
+    """One fetch attempt: robots.txt is none."""
+
+    url: str
+    status: int
 
 
 class Access(msgspec.Struct, frozen=True, array_like=True):

@@ -83,13 +83,13 @@ def _recall(axes: "Axes", runs: Sequence[Run], seed: int) -> None:
 
 
 def _lines(axes: "Axes", runs: Sequence[Run], curve: Callable[[Run], Curves], seed: int) -> None:
-    """Mean curve of each strategy with its 95 % band over runs, named at its end."""
+    """Mean curve of each strategy with its 95 % band over topics, named at its end."""
     budget = min(r.budget for r in runs)
     grid = np.unique(np.linspace(1, budget, min(_POINTS, budget)).astype(int))
     ends: list[tuple[float, str, str]] = []
     for place, (name, mine) in enumerate(by_strategy(runs).items()):
         curves = np.array([curve(run)[grid - 1] for run in mine])
-        mean, (low, high) = curves.mean(axis=0), _band(curves, np.random.default_rng(seed))
+        mean, (low, high) = curves.mean(axis=0), _band(_by_topic(curves, mine), np.random.default_rng(seed))
         colour = _COLOURS[place % len(_COLOURS)]
         line: Any = {"linestyle": _DASHES[place % len(_DASHES)], "color": colour, "linewidth": 1.8}
         marks = (len(grid) // 16 * (place % 5), max(1, len(grid) // 4))  # staggered, so that equal lines stay visible
@@ -100,6 +100,15 @@ def _lines(axes: "Axes", runs: Sequence[Run], curve: Callable[[Run], Curves], se
     axes.set_ylim(0, 1.02)
     axes.grid(axis="y", color="#dddddd", linewidth=0.6)
     _name_ends(axes, budget, ends)
+
+
+def _by_topic(curves: Curves, runs: Sequence[Run]) -> Curves:
+    """One curve a topic, since runs of one topic are not independent; the runs themselves where there is but one."""
+    topics = [(run.web, run.topic) for run in runs]
+    names = list(dict.fromkeys(topics))
+    if len(names) == 1:
+        return curves
+    return np.array([curves[[t == name for t in topics]].mean(axis=0) for name in names])
 
 
 def _band(curves: Curves, rng: np.random.Generator, resamples: int = 400) -> tuple[Curves, Curves]:

@@ -5,26 +5,19 @@ counts when it is fetched, once; every attempt costs one.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from opilio.lab import metrics
+from opilio.lab.accesslog import Attempt
 from opilio.lab.labels import Labels
 from opilio.lab.linkgraph import LinkGraph
 from opilio.lab.oracle import oracle_hits
 from opilio.lab.topics import LabTopic, SeedSet
 from opilio.lab.web import Web
 from opilio.model.urls import host_of
-
-
-class Attempt(NamedTuple):
-    """One fetch attempt: robots.txt is none."""
-
-    url: str
-    status: int
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
