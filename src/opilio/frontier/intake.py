@@ -11,7 +11,7 @@ from typing import NamedTuple
 from opilio.frontier.front import Front, Known
 from opilio.frontier.hosts import HostRow, Hosts
 from opilio.frontier.ledger import Ledger
-from opilio.frontier.merge import MAX_PARENTS, Context, merge
+from opilio.frontier.merge import AGGREGATES, MAX_PARENTS, Context, merge
 from opilio.frontier.order import Moment, Place, sane
 from opilio.frontier.policy import HOST_TAIL, HOST_TOTAL, TAIL, Policy
 from opilio.frontier.schema import DROPPED, QUEUED, pack
@@ -32,13 +32,13 @@ class Tables(NamedTuple):
         """Drop queued (host id, key) pairs, but for those in flight."""
         leased = self.hosts.leased
         rows = [
-            (DROPPED, reason, self.front.forget(key), host_id, key)
+            (DROPPED, reason, *self.front.forget(key), host_id, key)
             for host_id, key in pairs
             if key not in leased.get(host_id, ())
         ]
         self.urls.settle(rows)
-        self.front.settle(row[4] for row in rows)
-        self.hosts.refresh(Counter(row[3] for row in rows).items())
+        self.front.settle(row[5] for row in rows)
+        self.hosts.refresh(Counter(row[4] for row in rows).items())
         self.ledger.queued -= len(rows)
         self.ledger.dropped += len(rows)
         return len(rows)
@@ -51,10 +51,10 @@ class Intake:
         self._tables = tables
         self._policy = policy
         self._now = now
+        self._aggregates = policy.merge in AGGREGATES
         self._sources: dict[int, Lead] = {}  # the link whose features count
         self._new: dict[int, Known] = {}
         self._lifted: dict[int, Known] = {}
-        self._noted: dict[int, Known] = {}
         self._refused: list[InsertRow] = []
 
     def take(self, leads: Sequence[Lead]) -> Added:
@@ -64,15 +64,16 @@ class Intake:
         seen = self._seen(leads, hosts)
         new, raised = 0, 0
         for lead in leads:
-            if lead.key not in seen:
+            key = lead.key
+            if key not in seen:
                 host = hosts[lead.host]
                 if host is None:
                     host = hosts[lead.host] = tables.hosts.make(lead.host)
                     tables.ledger.hosts += 1
-                seen[lead.key] = known = self._admit(lead, host)
+                seen[key] = known = self._admit(lead, host)
                 new += known is not None
             else:
-                known = seen[lead.key]
+                known = seen[key]
                 if known is not None and self._again(lead, known):
                     raised += self._merge(lead, known, hosts)
         self._write(hosts)
@@ -94,16 +95,14 @@ class Intake:
         limit = self._policy.limits.host_total
         reason = self._policy.refuse(lead.url) or (HOST_TOTAL if limit and host.total >= limit else "")
         ledger = self._tables.ledger
+        known = Known(host.id, 0, sane(lead.score), lead.depth, lead.tunnel, lead.parent)
         if reason:
             ledger.dropped += 1
-            known = Known(host.id, 0, sane(lead.score))
-            known.depth, known.tunnel, known.parent = lead.depth, lead.tunnel, lead.parent
             self._refused.append(_row(lead, known, DROPPED, reason))
             return None
         ledger.inserted += 1
         ledger.queued += 1
-        known = Known(host.id, ledger.inserted, sane(lead.score))
-        known.depth, known.tunnel, known.parent = lead.depth, lead.tunnel, lead.parent
+        known.seq = ledger.inserted
         known.parents = (lead.parent,) if lead.parent else ()
         known.priority, known.timer = self._place(known, None)
         host.queued += 1
@@ -118,12 +117,15 @@ class Intake:
         if known.host_id in self._tables.hosts.leased and lead.key in self._tables.hosts.leased[known.host_id]:
             return False  # in flight: neither queued nor scored again (S3-26)
         known.pending += 1
-        return (
-            lead.score > known.score
-            or lead.depth < known.depth
-            or lead.tunnel < known.tunnel
-            or (len(known.parents) < MAX_PARENTS and lead.parent != 0 and lead.parent not in known.parents)
-        )
+        if lead.score > known.score or lead.depth < known.depth or lead.tunnel < known.tunnel:
+            return True
+        parent = lead.parent
+        if parent == 0 or len(known.parents) == MAX_PARENTS or parent in known.parents:
+            return False
+        if self._aggregates:
+            return True
+        known.parents = (*known.parents, parent)  # the commonest news by far: only another parent
+        return False
 
     def _merge(self, lead: Lead, known: Known, hosts: dict[str, HostRow | None]) -> bool:
         """Take over what the link adds; has the URL risen?"""
@@ -132,11 +134,8 @@ class Intake:
         known.score, known.depth, known.tunnel, known.parent, known.parents, better = after
         if better:
             self._sources[lead.key] = lead
-        if lead.key not in self._new:
-            if better or after.score != before.score:
-                self._lifted[lead.key] = known
-            elif after != before:
-                self._noted[lead.key] = known
+        if lead.key not in self._new and (better or after.score != before.score or after.depth != before.depth):
+            self._lifted[lead.key] = known
         if after.score == before.score:
             return False
         old = known.priority
@@ -155,11 +154,6 @@ class Intake:
         tables = self._tables
         tables.urls.insert([_row(self._sources[key], known) for key, known in self._new.items()] + self._refused)
         tables.urls.lift(_lifted_row(key, known, self._sources.get(key)) for key, known in self._lifted.items())
-        tables.urls.note(
-            (known.depth, pack(known.parents), _counted(known), known.host_id, key)
-            for key, known in self._noted.items()
-            if key not in self._lifted
-        )
         touched = {known.host_id for known in self._new.values()} | {known.host_id for known in self._lifted.values()}
         tables.hosts.save([h for h in hosts.values() if h is not None and h.id in touched], self._now)
 
@@ -182,12 +176,6 @@ class Intake:
         return dropped
 
 
-def _counted(known: Known) -> int:
-    """The links counted in memory, which are being written now."""
-    pending, known.pending = known.pending, 0
-    return pending
-
-
 def _lifted_row(key: int, known: Known, source: Lead | None) -> tuple[object, ...]:
     return (
         known.score,
@@ -196,8 +184,7 @@ def _lifted_row(key: int, known: Known, source: Lead | None) -> tuple[object, ..
         known.depth,
         known.tunnel,
         known.parent,
-        pack(known.parents),
-        _counted(known),
+        *known.news(),
         None if source is None else source.features or None,
         known.host_id,
         key,
@@ -217,7 +204,7 @@ def _row(lead: Lead, known: Known, state: int = QUEUED, reason: str | None = Non
         known.parent,
         lead.hops,
         lead.retries,
-        1 + _counted(known),
+        1 + known.news()[0],
         lead.url,
         pack(known.parents) if known.parents else None,
         lead.features or None,

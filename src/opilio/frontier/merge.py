@@ -21,6 +21,9 @@ class Merge(StrEnum):
     NOISY_OR = "noisy-or"  # either of them may be right
 
 
+AGGREGATES = frozenset({Merge.SUM, Merge.NOISY_OR})  # every new parent changes the score
+
+
 class Context(NamedTuple):
     """What is known of a queued URL as far as merging goes."""
 
@@ -51,8 +54,8 @@ def merge(policy: Merge, known: Context, lead: Lead) -> Context:
     """What is known after another link. Sums count a parent once, and at most MAX_PARENTS of them."""
     score = sane(lead.score)
     fresh = lead.parent != 0 and lead.parent not in known.parents and len(known.parents) < MAX_PARENTS
-    aggregates = policy is Merge.SUM or policy is Merge.NOISY_OR
-    total = combined(policy, known.score, score) if fresh or not aggregates else known.score
+    counts = fresh or policy not in AGGREGATES
+    total = combined(policy, known.score, score) if counts else known.score
     parents = (*known.parents, lead.parent) if fresh else known.parents
     depth = min(known.depth, lead.depth)
     better = policy is not Merge.DISCARD and (

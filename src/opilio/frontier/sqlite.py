@@ -45,9 +45,7 @@ class SqliteFrontier:
         """Offer links. Known ones are merged, new ones queued, refused ones recorded with the reason."""
         tables = self._open()
         added = Intake(tables, self._policy, now).take(leads)
-        evicted = tables.front.turn()
-        if evicted:
-            tables.urls.count_found(evicted)
+        tables.urls.note(tables.front.turn())
         tables.ledger.write()
         return added
 
@@ -104,7 +102,7 @@ class SqliteFrontier:
     def _settle(self, host_id: int, landings: list[Landing]) -> None:
         tables, ledger = self._tables, self._tables.ledger
         tables.urls.settle(
-            [(SETTLED[x.state], x.reason or None, tables.front.forget(x.key), host_id, x.key) for x in landings]
+            [(SETTLED[x.state], x.reason or None, *tables.front.forget(x.key), host_id, x.key) for x in landings]
         )
         tables.front.settle(x.key for x in landings)
         for landing in landings:
@@ -117,9 +115,8 @@ class SqliteFrontier:
         rows = []
         for x in landings:
             later = x.retry_at > wake_at
-            found = tables.front.forget(x.key)
             state, not_before = (WAITING, x.retry_at) if later else (QUEUED, None)
-            rows.append((state, x.reason or None, not_before, found, host_id, x.key))
+            rows.append((state, x.reason or None, not_before, *tables.front.forget(x.key), host_id, x.key))
         tables.urls.retry(rows)
 
     def set_delay(self, host: str, delay_s: float) -> None:
@@ -165,7 +162,7 @@ class SqliteFrontier:
         tables = self._tables
         if not rows:
             return
-        tables.urls.count_found([(n, id_, key) for *_, id_, key in rows if (n := tables.front.forget(key))])
+        tables.urls.note([(*tables.front.forget(key), id_, key) for *_, id_, key in rows if tables.front.find(key)])
         tables.urls.place(rows)
         tables.hosts.refresh((id_, 0) for id_ in {row[3] for row in rows})
         tables.ledger.write()
@@ -206,8 +203,12 @@ class SqliteFrontier:
         )
 
     def recover(self, now: float) -> int:
-        """On start: URLs that were in flight are queued again, and their hosts rest as if just asked."""
+        """On start and at a clean end: what was in flight is queued again, and its hosts rest as if just asked.
+
+        It also writes what the front alone knew: parents after the first, and how often a link was found.
+        """
         tables = self._open()
+        tables.urls.note(tables.front.news())
         returned = tables.ledger.leased
         tables.hosts.recover(now, self._policy.delay_s)
         tables.ledger.queued += returned
@@ -224,11 +225,13 @@ class SqliteFrontier:
         return self._tables
 
     def _shown(self, entry: Entry) -> Entry:
+        """An entry as it is now: the priority of this moment, and what the front knows beyond the row."""
         known = self._tables.front.find(entry.lead.key)
         return msgspec.structs.replace(
             entry,
             priority=self._order.shown(entry.priority, self._tables.ledger.inserted),
             found=entry.found + (known.pending if known else 0),
+            parents=known.parents if known else entry.parents,
         )
 
     def _catch_up(self, now: float) -> None:
@@ -236,7 +239,7 @@ class SqliteFrontier:
         tables = self._tables
         due = tables.urls.wake_retries(now)
         if due:
-            tables.urls.count_found([(n, id_, key) for id_, key in due if (n := tables.front.forget(key))])
+            tables.urls.note([(*tables.front.forget(key), id_, key) for id_, key in due if tables.front.find(key)])
             tables.hosts.refresh((id_, 0) for id_ in {id_ for id_, _ in due})
         tick = self._order.tick(Moment(tables.ledger.inserted, now))
         if tick is not None:

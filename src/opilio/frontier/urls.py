@@ -19,6 +19,7 @@ _KNOWN = "u.host_id, u.key, u.state, u.seq, u.priority, u.score, u.depth, u.tunn
 _LEAD = "key, url, score, depth, tunnel, parent, hops, retries, features"
 _ENTRY = f"{_LEAD}, state, priority, reason, parents, found, seq"
 _QUEUE = "FROM frontier_url WHERE host_id = ? AND state = 0"
+_NEWS = "found = found + ?, parents = coalesce(?, parents)"
 _CHUNK = 128
 
 InsertRow = tuple[Any, ...]  # the columns of `insert`, in that order
@@ -38,10 +39,7 @@ def _known(row: Sequence[Any]) -> Known | None:
     host_id, _, state, seq, priority, score, depth, tunnel, parent, parents, timer = row
     if state > 1:
         return None
-    known = Known(host_id, seq, score)
-    known.priority, known.depth, known.tunnel, known.parent = priority, depth, tunnel, parent
-    known.parents, known.timer, known.waiting = unpack(parents), timer, state == 1
-    return known
+    return Known(host_id, seq, score, depth, tunnel, parent, unpack(parents), priority, timer, state == 1)
 
 
 def _lead(row: Sequence[Any], host: str) -> Lead:
@@ -88,33 +86,27 @@ class Urls:
         )
 
     def lift(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        """A better context: score, priority, timer, depth, tunnel, parent, parents, found, features, host id, key."""
+        """A better context: score, priority, timer, depth, tunnel, parent, news, features, host id, key."""
         self._db.executemany(
-            "UPDATE frontier_url SET score = ?, priority = ?, timer = ?, depth = ?, tunnel = ?, parent = ?,"
-            " parents = ?, found = found + ?, features = coalesce(?, features) WHERE host_id = ? AND key = ?",
+            f"UPDATE frontier_url SET score = ?, priority = ?, timer = ?, depth = ?, tunnel = ?, parent = ?, {_NEWS},"
+            " features = coalesce(?, features) WHERE host_id = ? AND key = ?",
             rows,
         )
 
-    def note(self, rows: Iterable[tuple[int, bytes | None, int, int, int]]) -> None:
-        """Another parent: depth, parents, found, host id, key. Touches no index."""
+    def note(self, rows: Iterable[tuple[int, bytes | None, int, int]]) -> None:
+        """What the front knew alone: news, host id, key. Touches no index."""
+        self._db.executemany(f"UPDATE frontier_url SET {_NEWS} WHERE host_id = ? AND key = ?", rows)
+
+    def settle(self, rows: Iterable[tuple[int, str | None, int, bytes | None, int, int]]) -> None:
+        """No longer queued: state, reason, news, host id, key."""
         self._db.executemany(
-            "UPDATE frontier_url SET depth = ?, parents = ?, found = found + ? WHERE host_id = ? AND key = ?", rows
+            f"UPDATE frontier_url SET state = ?, reason = ?, {_NEWS} WHERE host_id = ? AND key = ?", rows
         )
 
-    def count_found(self, rows: list[tuple[int, int, int]]) -> None:
-        """Links that were counted in memory: found, host id, key."""
-        self._db.executemany("UPDATE frontier_url SET found = found + ? WHERE host_id = ? AND key = ?", rows)
-
-    def settle(self, rows: Iterable[tuple[int, str | None, int, int, int]]) -> None:
-        """No longer queued: state, reason, found, host id, key."""
+    def retry(self, rows: Iterable[tuple[int, str | None, float | None, int, bytes | None, int, int]]) -> None:
+        """Back in the queue: state, reason, not before, news, host id, key."""
         self._db.executemany(
-            "UPDATE frontier_url SET state = ?, reason = ?, found = found + ? WHERE host_id = ? AND key = ?", rows
-        )
-
-    def retry(self, rows: Iterable[tuple[int, str | None, float | None, int, int, int]]) -> None:
-        """Back in the queue: state, reason, not before, found, host id, key."""
-        self._db.executemany(
-            "UPDATE frontier_url SET state = ?, reason = ?, not_before = ?, found = found + ?, retries = retries + 1"
+            f"UPDATE frontier_url SET state = ?, reason = ?, not_before = ?, {_NEWS}, retries = retries + 1"
             " WHERE host_id = ? AND key = ?",
             rows,
         )

@@ -1,0 +1,84 @@
+"""The orders' arithmetic (S2-39, S2-E5, S0-E12), and lazy aging against doing it the long way."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checks.frontier_checks import landed, lead
+from opilio.frontier.memory import MemoryFrontier
+from opilio.frontier.order import Aging, AgingMode, BestFirst, Expiring, Moment, NBest, Place, sane, seed_score
+from opilio.frontier.policy import Policy
+
+
+@pytest.mark.parametrize(
+    ("score", "factor", "rounds"),
+    [(0.01, 0.05, 20), (0.333, 0.05, 14), (0.01, 0.02, 50), (0.95, 0.05, 1), (0.5, 0.05, 10), (1.0, 0.05, 0)],
+)
+def test_rounds_until_an_entry_is_at_one_s2_39(score: float, factor: float, rounds: int) -> None:
+    assert Aging(factor=factor).rounds_to_saturate(score) == rounds
+
+
+@pytest.mark.parametrize(("factor", "insertions"), [(0.05, 2000), (0.02, 5000)])
+def test_unrelated_priority_saturates_after_so_many_insertions_s2_39(factor: float, insertions: int) -> None:
+    order = Aging(factor=factor)
+    place = order.place(0.01, 1, Moment(1))
+    assert place.timer == insertions // 100
+    assert order.tick(Moment(insertions - 1)) == place.timer - 1
+    assert order.tick(Moment(insertions)) == place.timer
+    assert order.shown(order.place(0.01, 1, Moment(insertions)).priority, insertions) == 1.0
+
+
+def test_aging_off_is_best_first_s2_e5() -> None:
+    order = Aging(mode="off")
+    assert order.place(0.3, 500, Moment(9000)) == Place(0.3)
+    assert order.tick(Moment(9000)) is None
+    assert order.shown(0.3, 9000) == 0.3
+
+
+def long_way(order: Aging, scores: list[float]) -> list[int]:
+    """S2-39 as written: every so many insertions walk over the queue. Returns entries in the order of leaving."""
+    aged: list[float] = []
+    for count, score in enumerate(scores, 1):
+        aged.append(score)
+        if count % order.every == 0:
+            aged = [min(1.0, a + order.factor) if a < 1.0 else a for a in aged]
+    base = scores if order.mode == "base_tiebreak" else [0.0] * len(scores)
+    return sorted(range(len(scores)), key=lambda i: (-round(aged[i], 6), -base[i], i))
+
+
+@pytest.mark.parametrize("mode", ["paper", "base_tiebreak"])
+@given(scores=st.lists(st.sampled_from([0.01, 0.05, 0.25, 1 / 3, 0.5, 0.95, 1.0, 6.0]), max_size=60))
+def test_lazy_aging_orders_as_walking_over_the_queue_would_s2_e5(mode: AgingMode, scores: list[float]) -> None:
+    order = Aging(every=5, factor=0.15, mode=mode)
+    frontier = MemoryFrontier(Policy(order=order))
+    frontier.add([lead(str(i), score) for i, score in enumerate(scores)], 0.0)
+    left = []
+    while leases := frontier.lease(0.0, 1, 1, 60.0):
+        left.append(int(leases[0].leads[0].url.rsplit("/", 1)[1]))
+        frontier.complete(leases[0], landed(leases[0]), 0.0)
+    assert left == long_way(order, scores)
+
+
+def test_seed_scores_are_above_links_in_the_order_of_priority_s0_e12() -> None:
+    assert seed_score(1) > seed_score(2) > seed_score(3) > 4.0
+    assert seed_score(0) == seed_score(1)
+    assert seed_score(9) == seed_score(3)
+
+
+def test_expiry_renews_with_a_find_but_not_with_learning() -> None:
+    order = Expiring(lifetime_s=10.0)
+    assert order.place(0.5, 1, Moment(1, 100.0)) == Place(0.5, 110.0)
+    assert order.place(0.7, 1, Moment(1), Place(0.5, 110.0)) == Place(0.7, 110.0)
+
+
+def test_n_best_keeps_a_chosen_url_chosen_when_it_rises() -> None:
+    order = NBest(n=3)
+    chosen = order.place(0.5, 1, Moment(1), Place(2.0**20 + 0.2))
+    assert chosen.priority > 2.0**20
+    assert order.shown(chosen.priority, 1) == 0.5
+    assert order.place(0.5, 1, Moment(1), Place(0.2)) == Place(0.5)
+
+
+def test_broken_scores_become_zero() -> None:
+    assert [sane(x) for x in (float("nan"), float("inf"), 0.5)] == [0.0, 0.0, 0.5]
+    assert BestFirst().batch == 0

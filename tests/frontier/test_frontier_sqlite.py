@@ -1,0 +1,91 @@
+"""What only the frontier on disk can show: it survives, notices a roll back, and never scans."""
+
+import sqlite3
+from pathlib import Path
+
+from checks.frontier_checks import crawl_order, landed, lead, paths
+from opilio.frontier.policy import Policy
+from opilio.frontier.schema import create_tables
+from opilio.frontier.sqlite import SqliteFrontier
+from opilio.model.protocols import Added
+from opilio.model.records import State
+
+
+def opened(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path / "crawl.db", isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = OFF")
+    create_tables(connection, bounded=True)
+    return connection
+
+
+def test_queue_leases_delays_and_seen_test_survive_a_restart_s4_21(tmp_path: Path) -> None:
+    first = opened(tmp_path)
+    frontier = SqliteFrontier(first)
+    frontier.add([lead("x", 0.9), lead("y"), lead("z", 0.1, "b.example")], 0.0)
+    frontier.set_delay("a.example", 7.0)
+    (lease,) = frontier.lease(0.0, 1, 1, 100.0)
+    first.close()  # no clean end
+
+    second = opened(tmp_path)
+    frontier = SqliteFrontier(second)
+    assert frontier.add([lead("x"), lead("y")], 1.0) == Added(known=2)
+    assert frontier.entry("a.example", lead("x").key).state is State.LEASED  # type: ignore[union-attr]
+    assert paths(frontier.lease(1.0, 9, 9, 60.0)) == ["z"]
+    assert frontier.recover(10.0) == 2
+    assert not frontier.complete(lease, landed(lease), 0.0)
+    assert [x.host for x in frontier.lease(16.9, 9, 9, 60.0)] == ["b.example"]
+    assert paths(frontier.lease(17.0, 9, 9, 60.0)) == ["x", "y"]
+    second.close()
+
+
+def test_rolled_back_urls_can_be_added_again(tmp_path: Path) -> None:
+    connection = opened(tmp_path)
+    frontier = SqliteFrontier(connection)
+    frontier.add([lead("x")], 0.0)
+    connection.execute("BEGIN")
+    frontier.add([lead("y", 0.9), lead("o", 1.0, "new.example")], 0.0)
+    assert len(frontier.lease(0.0, 9, 9, 60.0)) == 2
+    connection.execute("ROLLBACK")
+    assert frontier.stats().queued == 1
+    assert frontier.add([lead("y", 0.9), lead("o", 1.0, "new.example")], 0.0) == Added(new=2)
+    assert crawl_order(frontier) == ["o", "y", "x"]
+    connection.close()
+
+
+def test_front_answers_for_urls_seen_lately_s4_21(tmp_path: Path) -> None:
+    connection = opened(tmp_path)
+    frontier = SqliteFrontier(connection)
+    leads = [lead(str(i)) for i in range(100)]
+    for _ in range(10):
+        frontier.add(leads, 0.0)
+    assert frontier.stats().front_hit_rate == 0.9
+    connection.close()
+
+
+def test_no_statement_scans_a_table(tmp_path: Path) -> None:
+    connection = opened(tmp_path)
+    statements: list[str] = []
+    connection.set_trace_callback(statements.append)
+    frontier = SqliteFrontier(connection, Policy())
+    for now in range(3):
+        frontier.add([lead(str(i), i / 9, f"h{i % 3}.example", parent=now) for i in range(9)], float(now))
+        for lease in frontier.lease(float(now), 2, 2, 60.0):
+            frontier.complete(lease, landed(lease, State.QUEUED, retry_at=now + 0.5), now + 0.2)
+        frontier.rescore([("h1.example", lead("1", host="h1.example").key, 0.1 * now)])
+        frontier.best(5)
+        frontier.wakes_at()
+    frontier.drop_host("h2.example", "robots")
+    frontier.recover(9.0)
+    connection.set_trace_callback(None)
+    plans = [
+        str(row[3])
+        for sql in {s for s in statements if s.startswith(("SELECT", "UPDATE", "WITH"))}
+        for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}".replace("-Inf", "-9e999"))
+    ]
+    assert plans
+    # A partial index over hosts in flight is walked as a whole: that is what it holds. So is the one row of counters.
+    harmless = ("frontier_count", "frontier_host_leased", "CONSTANT", "SCAN k", "frontier_host_sleep")
+    assert [p for p in plans if p.startswith("SCAN") and not any(h in p for h in harmless)] == []
+    assert not [p for p in plans if "TEMP B-TREE" in p]
+    connection.close()
