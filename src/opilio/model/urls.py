@@ -162,18 +162,20 @@ def _ancestor(folder: str, origin: str, levels: int) -> str:
 
 def _join(href: str, root: str, origin: str, folder: str) -> str | None:
     """WHATWG's relative resolution as string joining: the parser then resolves dots, encodes and lower-cases."""
-    href = href.strip(_WHITE).translate(_LINE_BREAKS)
-    if not href:
-        return root
+    if href.startswith(("http://", "https://")):
+        return _absolute(href)
+    href = href.strip(_WHITE)
+    if not href.isprintable():
+        href = href.translate(_LINE_BREAKS)
     scheme = _SCHEME(href)
     if scheme:
         after = href[scheme.end() :]
         same = root.startswith(scheme[1].lower() + "://")
         if not same or (after[:1] in ("/", "\\") and after[1:2] in ("/", "\\")):
             return _absolute(href)
-        if not after:
-            return root
         href = after  # "http:page.html" on an http page is relative (WHATWG, special relative state)
+    if not href:
+        return root
     if href[0] in "/\\":
         if href[1:2] and href[1] in "/\\":
             return _absolute(root.partition("//")[0] + href)

@@ -39,7 +39,7 @@ _DENSE = 0.4  # a block with less than this share of its text outside links is l
 
 def tidy(text: str) -> str:
     """A text on one line, without our marks and with single spaces."""
-    if any(mark in text for mark in _MARKS):
+    if not text.isprintable():
         text = text.translate(_OWN_MARKS)
     return " ".join(text.split())
 
