@@ -7,7 +7,8 @@ def register(app: typer.Typer) -> None:
     """Put every command on the app."""
     from opilio.cli.collection import export, status, verify, why
     from opilio.cli.crawl import crawl
+    from opilio.cli.demo import demo
     from opilio.cli.doctor import doctor
 
-    for command in (crawl, status, why, verify, export, doctor):
+    for command in (crawl, status, why, verify, export, demo, doctor):
         app.command()(command)
