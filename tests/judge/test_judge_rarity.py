@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from opilio.judge.rarity import CachedIdf
 
-PAGES = st.lists(st.lists(st.integers(0, 2**32 - 1) | st.integers(0, 40), max_size=30), max_size=6)
+PAGES = st.lists(st.lists(st.integers(1, 2**32 - 1) | st.integers(1, 40), max_size=30), max_size=6)
 
 
 @given(PAGES)
 def test_cached_answers_are_the_functions_own(pages: list[list[int]]) -> None:
     cached = CachedIdf(lambda term: term / 7, slots=8)
     for page in pages:
-        terms = np.unique(np.array(page, dtype=np.int64))
+        terms = np.unique(np.array(page, dtype=np.uint32))
         assert cached(terms).tolist() == [t / 7 for t in terms.tolist()]
 
 
@@ -22,7 +22,7 @@ def test_known_terms_are_not_asked_for_again() -> None:
     asked: list[int] = []
     cached = CachedIdf(lambda term: float(asked.append(term) or 1))
     for _ in range(3):
-        cached(np.array([3, 5], dtype=np.int64))
+        cached(np.array([3, 5], dtype=np.uint32))
     assert asked == [3, 5]
 
 

@@ -17,11 +17,11 @@ class CachedIdf:
         if slots < 1 or slots & (slots - 1):
             raise ValueError(f"slots must be a power of two, not {slots}")
         self._idf = idf
-        self._mask = np.int64(slots - 1)
-        self._terms = np.full(slots, -1, dtype=np.int64)
+        self._mask = np.uint32(slots - 1)
+        self._terms = np.zeros(slots, dtype=np.uint32)  # 0 is no term
         self._values = np.zeros(slots)
 
-    def __call__(self, terms: NDArray[np.int64]) -> NDArray[np.float64]:
+    def __call__(self, terms: NDArray[np.uint32]) -> NDArray[np.float64]:
         """The idf of each term."""
         slots = terms & self._mask
         values: NDArray[np.float64] = self._values[slots]

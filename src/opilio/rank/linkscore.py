@@ -43,11 +43,12 @@ class LinkScoreRanker:
 
     def score(self, reading: Reading, verdict: Verdict, lead: Lead) -> LinkScores:
         """All links of the page at once."""
-        page = reading.page
-        parts = self._parts(reading, verdict)
-        scores = np.zeros(len(page.links))
-        for name, column in parts.items():
-            scores += self.weights[name] * column
+        page, weigh = reading.page, self.weights
+        texts = LinkTexts(reading, self.url_terms([link.url for link in page.links]))
+        url, anchor, around = rows = texts.score(self.topic.sight, self.form)
+        scores = np.array((weigh["url"], weigh["anchor"], weigh["around"])) @ rows + weigh["parent"] * verdict.score
+        parent = np.full(len(page.links), verdict.score)
+        parts: dict[str, Column] = {"url": url, "anchor": anchor, "parent": parent, "around": around}
         dropped = dict.fromkeys(below(scores, self.threshold, self.strict).tolist(), "below the threshold")
         dropped = drop_all(dropped | refused(page), len(page.links), out_of_reach(verdict, lead, self.tunnel_depth))
         return LinkScores(scores, parts, dropped, self.weights)
@@ -55,9 +56,3 @@ class LinkScoreRanker:
     def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[Ranked]:
         """See `Ranker`."""
         return self.score(reading, verdict, lead).ranked(reading.page.links)
-
-    def _parts(self, reading: Reading, verdict: Verdict) -> dict[str, Column]:
-        links = reading.page.links
-        texts = LinkTexts(reading, self.url_terms([link.url for link in links]))
-        url, anchor, around = texts.score(self.topic.sight, self.form)
-        return {"url": url, "anchor": anchor, "parent": np.full(len(links), verdict.score), "around": around}

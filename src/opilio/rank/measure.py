@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.model.records import Reading
-from opilio.topic.living import Sight
+from opilio.topic.living import Sight, Terms, array_of
 
 Form = Literal["page", "topic", "masked", "share", "mass"]
 """How a text is scored against the table (X-01, X-09), always within 0..1:
@@ -23,8 +23,6 @@ masked  cosine of the table with its own masked copy, √(Σ matched w² / Σ w�
 share   Σ matched w / table size (S3-18…S3-20)
 mass    Σ matched w / Σ w: the same without the dependence on size (S3-E3, Hati & Kumar)
 """
-
-_TERM = np.int64(0xFFFFFFFF)
 
 
 class LinkTexts:
@@ -37,19 +35,21 @@ class LinkTexts:
 
     def __init__(self, reading: Reading, url_words: Sequence[Sequence[int]]) -> None:
         self.links = len(reading.page.links)
-        words = np.array(reading.terms, dtype=np.int64)
+        words = array_of(reading.terms)
         index = np.array([link.index for link in reading.page.links], dtype=np.int64)
-        anchors, in_anchor = _flat(words, spans_of(reading.anchors, index))
-        arounds, in_around = _flat(words, spans_of(reading.arounds, index))
+        bounds = np.concatenate((spans_of(reading.anchors, index), spans_of(reading.arounds, index)))
+        said, in_text = _flat(words, bounds)
         lengths = list(map(len, url_words))
-        urls = np.fromiter(chain.from_iterable(url_words), np.int64, sum(lengths))
+        urls = array_of([*chain.from_iterable(url_words)])
         in_url = np.repeat(np.arange(self.links), lengths)
-        keys = np.concatenate((in_url, in_anchor + self.links, in_around + 2 * self.links)) << 32
-        keys |= np.concatenate((urls, anchors, arounds))
+        keys = np.concatenate((in_url, in_text + self.links)) << 32
+        keys |= np.concatenate((urls, said))
         keys.sort()
-        first = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1]))) if keys.size else keys
+        new = np.ones(keys.size, dtype=np.bool_)
+        np.not_equal(keys[1:], keys[:-1], out=new[1:])
+        first = np.flatnonzero(new)
         self.counts: NDArray[np.float64] = np.diff(first, append=keys.size).astype(np.float64)
-        self.terms: NDArray[np.int64] = keys[first] & _TERM
+        self.terms: Terms = keys[first].astype(np.uint32)  # the low half
         self.texts: NDArray[np.int64] = keys[first] >> 32
 
     @property
@@ -93,7 +93,7 @@ def spans_of(spans: Sequence[tuple[int, int]], index: NDArray[np.int64]) -> NDAr
     return bounds[np.where((index < 0) | (index > last), last, index)]
 
 
-def _flat(words: NDArray[np.int64], bounds: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _flat(words: Terms, bounds: NDArray[np.int64]) -> tuple[Terms, NDArray[np.int64]]:
     """The words of many slices one after the other, with the number of the slice each is in."""
     starts, lengths = bounds[:, 0], bounds[:, 1] - bounds[:, 0]
     ends = np.cumsum(lengths)

@@ -13,7 +13,7 @@ from opilio.rank.measure import Form, LinkTexts
 from opilio.rank.parents import KnownParents, ParentAgg, aggregate
 from opilio.rank.scores import Column, LinkScores, drop_all, out_of_reach, refused
 from opilio.topic.genre import Genres
-from opilio.topic.living import LivingTopic, Sight
+from opilio.topic.living import LivingTopic, Sight, array_of
 
 
 class TswtOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,6 +124,6 @@ class TswtRanker:
 
 def _cosine(reading: Reading, sight: Sight) -> float:
     """Cosine of the page's counts and a genre's words (S3-16)."""
-    terms, counts = np.unique(np.array(reading.terms, dtype=np.int64), return_counts=True)
+    terms, counts = np.unique(array_of(reading.terms), return_counts=True)
     length = float(np.sqrt(np.sum(counts.astype(np.float64) ** 2))) * sight.norm
     return float(sight.weigh(terms) @ counts) / length if length else 0.0

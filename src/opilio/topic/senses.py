@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from opilio.model.errors import TopicError
 
-Idf = Callable[[NDArray[np.int64]], NDArray[np.float64]]
+Idf = Callable[[NDArray[np.uint32]], NDArray[np.float64]]
 OTHER_SENSE = "other sense"  # the reason by which rankers know that a page's links must not be followed (S3-09)
 
 
@@ -74,4 +74,4 @@ class SenseScale(msgspec.Struct, frozen=True, kw_only=True):
 def _evidence(near: Collection[int], weights: Mapping[int, float], idf: Idf) -> float:
     found = sorted(weights.keys() & near)
     values = np.array([weights[t] for t in found])
-    return float(values @ idf(np.array(found, dtype=np.int64))) if found else 0.0
+    return float(values @ idf(np.array(found, dtype=np.uint32))) if found else 0.0
