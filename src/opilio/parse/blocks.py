@@ -1,8 +1,8 @@
 """The text of a page as one marked string (`Page.flow`), and which of its blocks are boiler-plate.
 
 Link marks are put into the tree as text, everything that should break the flow is made a plain block, and turbohtml
-writes the text out natively: a fifth of the time that writing the tree as HTML and reading its tags took, which in
-turn was a third of walking the nodes in Python. Must not: know of addresses.
+writes the text out natively. Measured on 75 KB pages: 0.65 ms, against 1.1 ms for writing the tree as HTML and turning
+its tags into marks. Must not: know of addresses.
 """
 
 import re

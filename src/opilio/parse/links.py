@@ -24,7 +24,7 @@ Headings = tuple[str, str, str]
 
 
 # A link as found in the tree: element, href as written (later: canonical address), headings above it.
-# A plain tuple: pages have hundreds, and a named one takes eight times as long to make.
+# A plain tuple: pages have hundreds, and a named one takes five times as long to make.
 Place = tuple[Element, str, Headings]
 
 
