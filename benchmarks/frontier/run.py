@@ -45,6 +45,7 @@ def connect(path: Path, cache_mib: int, mmap_mib: int) -> sqlite3.Connection:
         "synchronous = NORMAL",
         f"cache_size = {-cache_mib * 1024}",
         f"mmap_size = {mmap_mib * 2**20}",
+        "wal_autocheckpoint = 4000",
     ):
         db.execute(f"PRAGMA {pragma}")
     return db
@@ -200,7 +201,7 @@ def main() -> None:
     parser.add_argument("--measure", type=int, default=20_000, help="URLs leased and completed")
     parser.add_argument("--pages", type=int, default=2_000)
     parser.add_argument("--cache", type=int, default=64, help="SQLite page cache, MiB")
-    parser.add_argument("--mmap", type=int, default=0, help="MiB of the file mapped into memory")
+    parser.add_argument("--mmap", type=int, default=1024, help="MiB of the file mapped into memory")
     parser.add_argument("--dir", required=True, help="where the databases go; they are used up, remove them after")
     parser.add_argument("--fill-only", action="store_true")
     args = parser.parse_args()

@@ -62,20 +62,26 @@ class Intake:
         tables = self._tables
         hosts = {name: tables.hosts.find(name) for name in {lead.host for lead in leads}}
         seen = self._seen(leads, hosts)
+        leased = tables.hosts.leased
         new, raised = 0, 0
         for lead in leads:
             key = lead.key
             if key not in seen:
-                host = hosts[lead.host]
-                if host is None:
-                    host = hosts[lead.host] = tables.hosts.make(lead.host)
-                    tables.ledger.hosts += 1
-                seen[key] = known = self._admit(lead, host)
+                seen[key] = known = self._admit(lead, self._host(lead.host, hosts))
                 new += known is not None
-            else:
-                known = seen[key]
-                if known is not None and self._again(lead, known):
+                continue
+            known = seen[key]
+            # Settled, or in flight: neither queued nor scored again (S3-26).
+            if known is None or (known.host_id in leased and key in leased[known.host_id]):
+                continue
+            known.pending += 1
+            if lead.score > known.score or lead.depth < known.depth or lead.tunnel < known.tunnel:
+                raised += self._merge(lead, known, hosts)
+            elif len(known.parents) < MAX_PARENTS and lead.parent not in known.parents and lead.parent:
+                if self._aggregates:
                     raised += self._merge(lead, known, hosts)
+                else:  # the commonest news by far: only another parent
+                    known.parents = (*known.parents, lead.parent)
         self._write(hosts)
         refused = len(self._refused)
         dropped = refused + self._keep_limits(hosts)
@@ -95,7 +101,8 @@ class Intake:
         limit = self._policy.limits.host_total
         reason = self._policy.refuse(lead.url) or (HOST_TOTAL if limit and host.total >= limit else "")
         ledger = self._tables.ledger
-        known = Known(host.id, 0, sane(lead.score), lead.depth, lead.tunnel, lead.parent)
+        parents = (lead.parent,) if lead.parent else ()
+        known = Known(host.id, 0, sane(lead.score), lead.depth, lead.tunnel, lead.parent, parents)
         if reason:
             ledger.dropped += 1
             self._refused.append(_row(lead, known, DROPPED, reason))
@@ -103,7 +110,6 @@ class Intake:
         ledger.inserted += 1
         ledger.queued += 1
         known.seq = ledger.inserted
-        known.parents = (lead.parent,) if lead.parent else ()
         known.priority, known.timer = self._place(known, None)
         host.queued += 1
         host.total += 1
@@ -112,20 +118,12 @@ class Intake:
         self._sources[lead.key] = lead
         return known
 
-    def _again(self, lead: Lead, known: Known) -> bool:
-        """Count another link to a queued URL; does it say anything new?"""
-        if known.host_id in self._tables.hosts.leased and lead.key in self._tables.hosts.leased[known.host_id]:
-            return False  # in flight: neither queued nor scored again (S3-26)
-        known.pending += 1
-        if lead.score > known.score or lead.depth < known.depth or lead.tunnel < known.tunnel:
-            return True
-        parent = lead.parent
-        if parent == 0 or len(known.parents) == MAX_PARENTS or parent in known.parents:
-            return False
-        if self._aggregates:
-            return True
-        known.parents = (*known.parents, parent)  # the commonest news by far: only another parent
-        return False
+    def _host(self, name: str, hosts: dict[str, HostRow | None]) -> HostRow:
+        host = hosts[name]
+        if host is None:
+            host = hosts[name] = self._tables.hosts.make(name)
+            self._tables.ledger.hosts += 1
+        return host
 
     def _merge(self, lead: Lead, known: Known, hosts: dict[str, HostRow | None]) -> bool:
         """Take over what the link adds; has the URL risen?"""
@@ -206,7 +204,7 @@ def _row(lead: Lead, known: Known, state: int = QUEUED, reason: str | None = Non
         lead.retries,
         1 + known.news()[0],
         lead.url,
-        pack(known.parents) if known.parents else None,
+        None if known.parents in ((), (known.parent,)) else pack(known.parents),
         lead.features or None,
         reason,
         known.timer,

@@ -45,7 +45,7 @@ CREATE TABLE IF NOT EXISTS frontier_url (
   retries INTEGER NOT NULL DEFAULT 0,
   found INTEGER NOT NULL DEFAULT 1,
   url TEXT NOT NULL,
-  parents BLOB,
+  parents BLOB,                         -- up to five keys, first finder first; NULL: only `parent`, if any
   features BLOB,
   reason TEXT,
   not_before REAL,

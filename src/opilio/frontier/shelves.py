@@ -25,7 +25,7 @@ class Url:
         self.place = place
         self.state = State.QUEUED
         self.reason = ""
-        self.parents: tuple[int, ...] = (lead.parent,) if lead.parent and seq else ()
+        self.parents: tuple[int, ...] = (lead.parent,) if lead.parent else ()
         self.found = 1
         self.retry_at: float | None = None
 

@@ -39,7 +39,12 @@ def _known(row: Sequence[Any]) -> Known | None:
     host_id, _, state, seq, priority, score, depth, tunnel, parent, parents, timer = row
     if state > 1:
         return None
-    return Known(host_id, seq, score, depth, tunnel, parent, unpack(parents), priority, timer, state == 1)
+    return Known(host_id, seq, score, depth, tunnel, parent, _parents(parents, parent), priority, timer, state == 1)
+
+
+def _parents(blob: bytes | None, parent: int) -> tuple[int, ...]:
+    """The list is written when there is a second parent; until then the row's own column says it."""
+    return unpack(blob) if blob else (parent,) if parent else ()
 
 
 def _lead(row: Sequence[Any], host: str) -> Lead:
@@ -208,7 +213,7 @@ def _entry(row: Sequence[Any], host: str, leased: frozenset[int]) -> Entry:
         state=State.LEASED if row[0] in leased else STATES[state],
         priority=priority,
         reason=reason or "",
-        parents=unpack(parents),
+        parents=_parents(parents, row[5]),
         found=found,
         seq=seq,
     )
