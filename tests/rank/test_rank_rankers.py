@@ -72,6 +72,13 @@ def test_parts_may_weigh_differently() -> None:
         linkscore(weights={"heading": 1.0})
 
 
+def test_division_score_of_hati_and_kumar_is_a_setting() -> None:
+    """Relevancy of the parent + Σ w of the topic's words in the link's block / Σ w of the topic."""
+    division = linkscore(form="mass", weights={"url": 0, "anchor": 0})
+    ranked = division.rank(reading_of("nest [wren](http://x.example/wren)"), verdict_of(0.4), lead_to())
+    assert ranked[0].score == pytest.approx(0.4 + 1.5 / 1.75)
+
+
 def test_link_below_the_threshold_is_dropped_s0_26_x_02() -> None:
     page = reading_of("[tax law](http://law.example/tax)\n[wren](http://birds.example/wren)")
     dropped = [r.dropped for r in linkscore(threshold=0.5).rank(page, verdict_of(0.1), lead_to())]

@@ -78,6 +78,17 @@ def test_page_adds_a_share_of_its_keywords_s3_15(share: float, added: set[str]) 
     assert topic.table.weights.keys() == {"wren", "nest"} | added
 
 
+def test_table_is_built_when_all_seeds_were_visited_s3_12() -> None:
+    growing = PagewiseExpansion(base=BASE.weights, seeds=2, built=2, share=0.0, threshold=0.9, weighing=SMOOTH)
+    topic = LivingTopic(BASE, growing)
+    topic.learn([outcome(PAGE, score=0.2)])
+    assert topic.table is BASE
+    topic.learn([outcome(PAGE, score=0.2)])
+    assert topic.table.weights.keys() == {"wren", "nest", "song"}  # its two heaviest, and what was given
+    topic.learn([outcome({"lake": 9}, score=0.95)] * 3)
+    assert topic.table.weights.keys() == {"wren", "nest", "song"}  # static from now on (S3-14)
+
+
 def test_page_below_t_r_adds_nothing_s3_15() -> None:
     topic = LivingTopic(BASE, PagewiseExpansion(base=BASE.weights, threshold=0.8))
     topic.learn([outcome(PAGE, score=0.79)])

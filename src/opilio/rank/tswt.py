@@ -102,6 +102,8 @@ class TswtRanker:
 
     def _parent(self, reading: Reading, verdict: Verdict, lead: Lead) -> Column:
         of, how = self._parents.of, self.options.parent_agg
+        if not self._parents.known:
+            return np.full(len(reading.page.links), verdict.score)
         return np.array(
             [aggregate([*of(link.key, lead.key), verdict.score], how) for link in reading.page.links], dtype=np.float64
         )

@@ -72,7 +72,9 @@ class PagewiseExpansion(msgspec.Struct, tag="pagewise", kw_only=True):
     """Pages of relevance ≥ `threshold` (T_r) add the `share` of their heaviest keywords (S3-15).
 
     A page's keywords are its `keywords` heaviest stems; weights are those of the online tf·idf over every page
-    taken so far (S3-11), blended with the first table by `trust`.
+    taken so far (S3-11), blended with the first table by `trust`. With `seeds` the table itself is first built when
+    that many seeds were visited (S3-12): their `built` heaviest stems join what the person gave. A share of 0 then
+    is the static table (S3-14).
     """
 
     base: dict[str, float]
@@ -81,6 +83,8 @@ class PagewiseExpansion(msgspec.Struct, tag="pagewise", kw_only=True):
     keywords: int = 10
     size: int = 200
     trust: float = 0.5
+    seeds: int = 0
+    built: int = 50
     weighing: TfIdf = TfIdf(noise=NoiseFilter(min_documents=1))
     pages: Statistics = msgspec.field(default_factory=Statistics)
     chosen: list[str] = []
@@ -92,6 +96,10 @@ class PagewiseExpansion(msgspec.Struct, tag="pagewise", kw_only=True):
 
     def feed(self, counts: Counts, score: float, background: Idf | None = None) -> None:
         """One relevant page; taken where it is relevant enough."""
+        if self.pages.documents < self.seeds:
+            self.pages.add(counts)
+            self.changed = self.pages.documents == self.seeds
+            return
         if score < self.threshold:
             return
         self.pages.add(counts)
@@ -109,6 +117,9 @@ class PagewiseExpansion(msgspec.Struct, tag="pagewise", kw_only=True):
             return table
         self.changed = False
         fresh = table_of(self.weighing.weigh(self.pages, background)).weights
+        if self.pages.documents == self.seeds:
+            seen = dict(list(fresh.items())[: self.built])
+            self.base = {stem: max(seen.get(stem, 0.0), self.base.get(stem, 0.0)) for stem in self.base | seen}
         return table.becomes(_shown_as(table, blended(self.base, fresh, self.chosen, self.trust)))
 
 

@@ -1,0 +1,49 @@
+"""Real parts together: HTML through parser, reader, judge and ranker."""
+
+from checks.readings import lead_to
+from opilio.judge.cosine import CosineJudge
+from opilio.judge.pagewords import PageWords
+from opilio.judge.rarity import CachedIdf
+from opilio.model.records import Fetched, Ranked, Verdict
+from opilio.parse.html import HtmlParser
+from opilio.rank.linkscore import LinkScoreRanker
+from opilio.text.background import shipped
+from opilio.text.reading import read
+from opilio.text.urlwords import UrlTerms
+from opilio.text.vocabulary import Vocabulary, term_of
+from opilio.topic.build import topic_table
+from opilio.topic.living import LivingTopic
+from opilio.topic.topic import topic_from
+
+BIRDS = b"""<html><head><title>Wrens</title></head><body>
+<nav><a href="/about">About us</a> <a href="/tax">Tax returns</a></nav>
+<h1>The wren</h1><p>Wrens are small birds. Their nests are domed, and the song of a wren is loud. See also the
+<a href="/kinglet.html">kinglet, another small bird</a> and the <a href="/parliament.html">parliament</a>.</p>
+<p><a href="#top">up</a> <a href="/song-of-the-wren.html">more</a></p></body></html>"""
+TAXES = b"<html><head><title>Tax</title></head><body><p>The tax office takes returns in spring.</p></body></html>"
+
+
+def crawl_step(body: bytes) -> tuple[Verdict, dict[str, Ranked]]:
+    vocabulary, background = Vocabulary(), shipped()
+    topic = topic_from("Small birds", ["wren", "bird", "nest", "song"])
+    living = LivingTopic(topic_table(topic, vocabulary, lambda stem: background[term_of(stem)]))
+    url = "http://birds.example/wren"
+    reading = read(HtmlParser().parse(Fetched(url=url, status=200, body=body)), vocabulary)
+    verdict = CosineJudge(living, PageWords(vocabulary.terms, CachedIdf(background.__getitem__))).judge(reading)
+    ranked = LinkScoreRanker(living, UrlTerms(vocabulary).of_all).rank(reading, verdict, lead_to(url))
+    return verdict, {r.link.url.removeprefix("http://birds.example/"): r for r in ranked}
+
+
+def test_page_on_topic_is_told_from_another() -> None:
+    (on, _), (off, _) = crawl_step(BIRDS), crawl_step(TAXES)
+    assert on.relevant and not off.relevant
+    assert {"wren", "nest"} <= {r.name for r in on.reasons}
+
+
+def test_links_are_ranked_by_their_own_words() -> None:
+    links = crawl_step(BIRDS)[1]
+    score = {url: r.score for url, r in links.items()}
+    assert min(score["kinglet.html"], score["song-of-the-wren.html"]) > score["about"]
+    parts = {p.name: p.value for p in links["song-of-the-wren.html"].parts}
+    assert parts["url"] > 0.0 and parts["anchor"] == 0.0
+    assert {p.name: p.value for p in links["kinglet.html"].parts}["anchor"] > 0.0
