@@ -155,3 +155,7 @@ def test_parents_are_bounded_per_link_and_in_all() -> None:
     assert parents.of(7, besides=0) == [0.1]
     parents.tell(9, 0.5, [8, 10])
     assert parents.known.keys() == {8, 10}
+
+
+def test_nothing_known_of_parents_is_zero() -> None:
+    assert aggregate([], "mean") == 0.0

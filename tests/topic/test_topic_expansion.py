@@ -44,7 +44,7 @@ def test_table_grows_after_a_period_of_relevant_pages_s0_21() -> None:
     assert term_of("song") in topic.sight.vector
 
 
-@pytest.mark.parametrize("expansion", [periodic(), PagewiseExpansion(base=BASE.weights, threshold=0.0)])
+@pytest.mark.parametrize("expansion", [periodic(), PagewiseExpansion(base=BASE.weights, threshold=0.0, period=1)])
 def test_irrelevant_and_repeated_pages_never_change_the_table_s0_21(expansion: Expansion) -> None:
     topic = LivingTopic(BASE, expansion)
     topic.learn([outcome(PAGE, relevant=False), outcome(PAGE, duplicate_of=7)] * 20)
@@ -72,14 +72,24 @@ def test_weak_pages_are_left_out_of_a_period() -> None:
 
 @pytest.mark.parametrize(("share", "added"), [(0.0, set()), (0.5, {"song"}), (1.0, {"song", "hedge", "perch"})])
 def test_page_adds_a_share_of_its_keywords_s3_15(share: float, added: set[str]) -> None:
-    grown = PagewiseExpansion(base=BASE.weights, threshold=0.6, share=share, keywords=4, weighing=SMOOTH)
+    grown = PagewiseExpansion(base=BASE.weights, threshold=0.6, share=share, keywords=4, period=1, weighing=SMOOTH)
     topic = LivingTopic(BASE, grown)
     topic.learn([outcome(PAGE, score=0.6)])
     assert topic.table.weights.keys() == {"wren", "nest"} | added
 
 
+def test_new_weights_wait_for_a_period_of_pages_s3_15() -> None:
+    topic = LivingTopic(BASE, PagewiseExpansion(base=BASE.weights, period=3, weighing=SMOOTH))
+    topic.learn([outcome(PAGE)] * 2)
+    assert topic.version == 0
+    topic.learn([outcome(PAGE)])
+    assert topic.version == 1
+
+
 def test_table_is_built_when_all_seeds_were_visited_s3_12() -> None:
-    growing = PagewiseExpansion(base=BASE.weights, seeds=2, built=2, share=0.0, threshold=0.9, weighing=SMOOTH)
+    growing = PagewiseExpansion(
+        base=BASE.weights, seeds=2, built=2, share=0.0, threshold=0.9, period=1, weighing=SMOOTH
+    )
     topic = LivingTopic(BASE, growing)
     topic.learn([outcome(PAGE, score=0.2)])
     assert topic.table is BASE
@@ -90,7 +100,7 @@ def test_table_is_built_when_all_seeds_were_visited_s3_12() -> None:
 
 
 def test_page_below_t_r_adds_nothing_s3_15() -> None:
-    topic = LivingTopic(BASE, PagewiseExpansion(base=BASE.weights, threshold=0.8))
+    topic = LivingTopic(BASE, PagewiseExpansion(base=BASE.weights, threshold=0.8, period=1))
     topic.learn([outcome(PAGE, score=0.79)])
     assert topic.table is BASE
 

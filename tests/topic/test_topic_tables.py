@@ -150,3 +150,7 @@ def test_top_cuts_a_table() -> None:
 
 def test_statistics_of_no_documents_gives_an_empty_table() -> None:
     assert len(table_of(TfIdf().weigh(statistics_of([])))) == 0
+
+
+def test_stem_counted_zero_times_is_not_in_the_document() -> None:
+    assert statistics_of([{"wren": 0, "nest": 1}]).containing == {"nest": 1}

@@ -14,6 +14,10 @@ from opilio.topic.table import WeightTable, table_of
 from opilio.topic.tables import Counts, Idf, NoiseFilter, Statistics, TfIdf
 
 
+def _bounded() -> Statistics:
+    return Statistics(limit=5_000)  # kept with every snapshot: some 150 KB
+
+
 class Frozen(msgspec.Struct, tag="frozen"):
     """The table stays as it is (the frozen-table switch of S0-21; S3-14; S4-26)."""
 
@@ -41,7 +45,7 @@ class PeriodicExpansion(msgspec.Struct, tag="periodic", kw_only=True):
     trust: float = 0.5
     min_score: float = 0.0
     weighing: TfIdf = TfIdf()
-    pages: Statistics = msgspec.field(default_factory=Statistics)
+    pages: Statistics = msgspec.field(default_factory=_bounded)
     waiting: int = 0
     chosen: list[str] = []  # stems added so far, in order
 
@@ -74,7 +78,8 @@ class PagewiseExpansion(msgspec.Struct, tag="pagewise", kw_only=True):
     A page's keywords are its `keywords` heaviest stems; weights are those of the online tf·idf over every page
     taken so far (S3-11), blended with the first table by `trust`. With `seeds` the table itself is first built when
     that many seeds were visited (S3-12): their `built` heaviest stems join what the person gave. A share of 0 then
-    is the static table (S3-14).
+    is the static table (S3-14). Terms are chosen page by page; weights are found anew after `period` pages taken (the
+    paper: every page), because every new table has to reach the disk and the workers.
     """
 
     base: dict[str, float]
@@ -85,10 +90,11 @@ class PagewiseExpansion(msgspec.Struct, tag="pagewise", kw_only=True):
     trust: float = 0.5
     seeds: int = 0
     built: int = 50
+    period: int = 10
     weighing: TfIdf = TfIdf(noise=NoiseFilter(min_documents=1))
-    pages: Statistics = msgspec.field(default_factory=Statistics)
+    pages: Statistics = msgspec.field(default_factory=_bounded)
     chosen: list[str] = []
-    changed: bool = False
+    waiting: int = 0
 
     def __post_init__(self) -> None:
         if not (0.0 <= self.threshold <= 1.0 and 0.0 <= self.share <= 1.0):
@@ -98,12 +104,12 @@ class PagewiseExpansion(msgspec.Struct, tag="pagewise", kw_only=True):
         """One relevant page; taken where it is relevant enough."""
         if self.pages.documents < self.seeds:
             self.pages.add(counts)
-            self.changed = self.pages.documents == self.seeds
+            self.waiting = self.period if self.pages.documents == self.seeds else 0
             return
         if score < self.threshold:
             return
         self.pages.add(counts)
-        self.changed = True
+        self.waiting += 1
         page = Statistics()
         page.add(counts)
         known = self.base.keys() | set(self.chosen)
@@ -112,10 +118,10 @@ class PagewiseExpansion(msgspec.Struct, tag="pagewise", kw_only=True):
         self.chosen.extend([s for s in top if s not in known][: max(0, room)])
 
     def grown(self, table: WeightTable, background: Idf | None = None) -> WeightTable:
-        """The next table when a page was taken."""
-        if not self.changed:
+        """The next table when enough pages were taken."""
+        if self.waiting < self.period:
             return table
-        self.changed = False
+        self.waiting = 0
         fresh = table_of(self.weighing.weigh(self.pages, background)).weights
         if self.pages.documents == self.seeds:
             seen = dict(list(fresh.items())[: self.built])
