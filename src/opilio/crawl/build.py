@@ -10,6 +10,7 @@ import numpy as np
 
 from opilio import __version__
 from opilio.crawl.analyst import Analyst
+from opilio.crawl.chooser import Chooser, CommitteeChooser, PlainChooser
 from opilio.crawl.config import Settings
 from opilio.crawl.engine import Engine, Stages
 from opilio.crawl.kinds import Tools, filled, made
@@ -23,11 +24,13 @@ from opilio.frontier.politeness import AddressSlots
 from opilio.frontier.sqlite import SqliteFrontier
 from opilio.frontier.traps import Traps
 from opilio.judge.pagewords import PageWords, Terms, Values
+from opilio.learn.committee import Committee
 from opilio.model.clock import Clock
 from opilio.model.errors import ConfigError
 from opilio.model.protocols import Fetcher, Frontier, Judge, Learns, Parser
 from opilio.model.records import Page, Reading
 from opilio.parse.html import HtmlParser
+from opilio.rank.committee import CommitteeRanker
 from opilio.seen.fingerprint import fingerprint_terms, simhash64
 from opilio.seen.sqlite import SqliteContentSeen
 from opilio.store.collection import Collection
@@ -63,6 +66,7 @@ class Mind:
 
     analyst: Analyst
     learners: dict[str, Learns]
+    chooser: Chooser
 
 
 def topic_of(settings: Settings, positive: tuple[str, ...] = (), negative: tuple[str, ...] = ()) -> Topic:
@@ -108,7 +112,10 @@ def make_mind(
     read = partial(_read, Reader(vocabulary), settings.seen.near)
     parser = parser or HtmlParser(settings.politeness.agent)
     analyst = Analyst(parser, read, judge, ranker, vocabulary.stem_of, learners, records=records)
-    return Mind(analyst, learners)
+    chooser: Chooser = PlainChooser()
+    if isinstance(ranker, CommitteeRanker):
+        chooser = CommitteeChooser(Committee(ranker.options))
+    return Mind(analyst, learners, chooser)
 
 
 def make_analyst(settings: bytes, topic: bytes, states: Mapping[str, bytes]) -> Analyst:
@@ -173,7 +180,7 @@ def make_engine(settings: Settings, world: World, mind: Mind, desk: Desk, resume
     seen = SqliteContentSeen(collection.connection, settings.seen.near, settings.seen.distance)
     bounds = Bounds(max_depth=settings.frontier.max_depth, hops=settings.fetch.hops)
     content = seen if settings.seen.content else None
-    ledger = Ledger(collection, world.keeper, frontier, content, mind.learners, bounds, desk.refresh)
+    ledger = Ledger(collection, world.keeper, frontier, content, mind.learners, bounds, desk.refresh, mind.chooser)
     stages = Stages(frontier, visitor, ledger, manners, world.keeper.counts, clock)
     per_host = settings.frontier.per_host or (1 if polite.delay_s > 0 else FEW)
     return Engine(stages, settings.engine, settings.stop, per_host)

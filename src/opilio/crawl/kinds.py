@@ -15,11 +15,14 @@ from opilio.crawl.config import Tree, nearest
 from opilio.frontier.order import Aging, AgingMode, BestFirst, BreadthFirst, Expiring, NBest, Order
 from opilio.judge.contains import ContainsJudge
 from opilio.judge.cosine import CosineJudge, Norm
+from opilio.judge.coverage import CoverageJudge
 from opilio.judge.pagewords import PageWords
 from opilio.judge.senses import ContextJudge, SenseJudge
+from opilio.learn.committee import Options
 from opilio.model.errors import ConfigError
 from opilio.model.protocols import Judge
 from opilio.model.records import Lead, Link, LinkColumns, Reading, Verdict
+from opilio.rank.committee import CommitteeRanker
 from opilio.rank.linkscore import LinkScoreRanker
 from opilio.rank.measure import Form
 from opilio.rank.parents import ParentAgg
@@ -70,6 +73,10 @@ def _contains(tools: Tools, *, need: Literal["all", "any"] = "all", senses: Disa
     return _disambiguated(tools, ContainsJudge(tools.topic.name, tools.words, need), senses)
 
 
+def _coverage(tools: Tools, *, middle: float = 0.28, slope: float = 14.0, senses: Disambiguation = "none") -> Judge:
+    return _disambiguated(tools, CoverageJudge(tools.living, tools.words, middle, slope), senses)
+
+
 def _disambiguated(tools: Tools, judge: Judge, senses: Disambiguation) -> Judge:
     if senses == "contexts":
         return ContextJudge(judge, tools.living, tools.topic.contexts, tools.words, ContextRule())
@@ -105,6 +112,30 @@ def _shark(tools: Tools, *, gamma: float = 0.5, delta: float = 0.5, beta: float 
 
 def _fish(_: Tools, *, width: int = 10, bonus: float = 1.5, depth: int = 3) -> Scorer:
     return FishRanker(width, bonus, depth)
+
+
+def _committee(
+    tools: Tools,
+    *,
+    tunnel_depth: int = -1,
+    shrinkage: float = 4.0,
+    credit: float = 0.4,
+    explore: float = 0.1,
+    siblings: bool = True,
+    words: bool = True,
+    statistics: bool = True,
+    rescore: bool = True,
+) -> Scorer:
+    options = Options(
+        shrinkage=shrinkage,
+        credit=credit,
+        explore=explore,
+        siblings=siblings,
+        words=words,
+        statistics=statistics,
+        rescore=rescore,
+    )
+    return CommitteeRanker(tools.living, tools.vocabulary, tools.url_terms.of_all, tools.genres, tunnel_depth, options)
 
 
 def _none(_: Mapping[str, float]) -> Expansion:
@@ -144,7 +175,7 @@ def _aging(*, factor: float = 0.05, every: int = 100, mode: AgingMode = "base_ti
 
 
 Factory = Callable[..., Any]
-JUDGES: dict[str, Factory] = {"cosine": _cosine, "contains": _contains}
+JUDGES: dict[str, Factory] = {"cosine": _cosine, "contains": _contains, "coverage": _coverage}
 RANKERS: dict[str, Factory] = {
     "breadth": _breadth,
     "parent": _parent,
@@ -152,6 +183,7 @@ RANKERS: dict[str, Factory] = {
     "tswt": _tswt,
     "shark": _shark,
     "fish": _fish,
+    "committee": _committee,
 }
 EXPANSIONS: dict[str, Factory] = {"none": _none, "periodic": _periodic, "pagewise": _pagewise}
 ORDERS: dict[str, Factory] = {

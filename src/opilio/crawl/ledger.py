@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from opilio.crawl.columns import leads_of, unpack
+from opilio.crawl.chooser import Chooser
 from opilio.crawl.visit import Served
 from opilio.model.events import BatchCommitted, Event, HostBackedOff, RobotsRead
 from opilio.model.protocols import ContentSeen, Frontier, Learns
@@ -36,6 +36,7 @@ class Ledger:
         learners: Mapping[str, Learns],
         bounds: Bounds,
         publish: Callable[[str, bytes], None],
+        chooser: Chooser,
     ) -> None:
         self._collection = collection
         self._keeper = keeper
@@ -44,6 +45,7 @@ class Ledger:
         self._learners = learners
         self._bounds = bounds
         self._publish = publish
+        self._chooser = chooser
 
     def commit(self, batch: Sequence[Served], robots: Mapping[str, msgspec.Struct], now: float) -> list[Event]:
         """Write everything these visits changed, or nothing."""
@@ -51,10 +53,12 @@ class Ledger:
         with self._collection.unit_of_work():
             outcomes = [self._tested(o) for served in batch for o in served.outcomes]
             self._keeper.keep(outcomes)
+            self._chooser.watch(outcomes)
             leads = [lead for outcome in outcomes for lead in self._leads(outcome)]
             self._frontier.add(leads, now)
             for served in batch:
                 self._close(served, now, events)
+            self._frontier.rescore(self._chooser.changes())
             self._note_robots(robots, now, events)
             changed = self._learn(outcomes, now)
             self._keeper.keep_events(events)
@@ -84,13 +88,9 @@ class Ledger:
         target = outcome.fetched.location
         if target:
             return [_redirected(page, target)] if page.hops < bounds.hops else []
-        analysis = outcome.analysis
-        if analysis is None or outcome.duplicate_of or not analysis.links:
+        if outcome.duplicate_of or (bounds.max_depth and page.depth >= bounds.max_depth):
             return []
-        if bounds.max_depth and page.depth >= bounds.max_depth:
-            return []
-        relevant = analysis.verdict is not None and analysis.verdict.relevant
-        return leads_of(unpack(analysis.links), page, relevant)
+        return self._chooser.leads(outcome)
 
     def _close(self, served: Served, now: float, events: list[Event]) -> None:
         lease = served.lease

@@ -1,0 +1,79 @@
+"""Who decides how promising the links of new pages are, in the writing process, between fetch and frontier."""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from opilio.crawl.columns import leads_of, unpack
+from opilio.learn.committee import Committee, FoundPage, Visit
+from opilio.learn.linkfeatures import unpacked
+from opilio.model.records import Lead, Outcome
+
+
+class Chooser(Protocol):
+    """Turns outcomes into leads, and says which queued URLs have a new score."""
+
+    def watch(self, outcomes: Sequence[Outcome]) -> None: ...
+
+    def leads(self, outcome: Outcome) -> list[Lead]: ...
+
+    def changes(self) -> Iterable[tuple[str, int, float]]: ...
+
+
+class PlainChooser:
+    """The ranker's own score, once and for all."""
+
+    def watch(self, outcomes: Sequence[Outcome]) -> None:
+        pass
+
+    def leads(self, outcome: Outcome) -> list[Lead]:
+        analysis = outcome.analysis
+        if analysis is None or not analysis.links:
+            return []
+        return leads_of(unpack(analysis.links), outcome.lead, _relevant(outcome))
+
+    def changes(self) -> Iterable[tuple[str, int, float]]:
+        return ()
+
+
+class CommitteeChooser:
+    """Lets the committee learn from every outcome and score every link."""
+
+    def __init__(self, committee: Committee) -> None:
+        self._committee = committee
+
+    def watch(self, outcomes: Sequence[Outcome]) -> None:
+        self._committee.learn(_visit(outcome) for outcome in outcomes)
+
+    def leads(self, outcome: Outcome) -> list[Lead]:
+        analysis = outcome.analysis
+        if analysis is None or not analysis.links:
+            return []
+        columns = unpack(analysis.links)
+        page, relevant = outcome.lead, _relevant(outcome)
+        keys = np.frombuffer(columns.keys, dtype=np.int64)
+        kept = [i for i in range(len(keys)) if i not in columns.dropped and keys[i] != page.key]
+        tunnel = 0 if relevant else page.tunnel + 1
+        found = FoundPage(page.key, relevant, tunnel)
+        rows = unpacked(columns.features)[kept]
+        hosts = [columns.hosts[i] for i in kept]
+        scores = self._committee.discover(found, hosts, keys[kept].tolist(), rows)
+        every = np.frombuffer(columns.scores, dtype=np.float32).astype(np.float64)
+        every[kept] = scores
+        return leads_of(columns, page, relevant, every.tolist())
+
+    def changes(self) -> Iterable[tuple[str, int, float]]:
+        return self._committee.changes()
+
+
+def _relevant(outcome: Outcome) -> bool:
+    verdict = outcome.analysis.verdict if outcome.analysis else None
+    return verdict is not None and verdict.relevant
+
+
+def _visit(outcome: Outcome) -> Visit:
+    """A duplicate, a failure and a page that is none pay nothing."""
+    verdict = outcome.analysis.verdict if outcome.analysis else None
+    reward = verdict.score if verdict is not None and not outcome.duplicate_of else 0.0
+    return Visit(outcome.lead.key, reward, verdict is not None)

@@ -1,0 +1,41 @@
+"""How often did links of a kind pay off? Counts in hashed tables: constant memory, whatever the crawl meets."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Hashes = NDArray[np.uint32]
+Rates = NDArray[np.float64]
+
+
+class Success:
+    """Sums of rewards and numbers of tries, by hash. Two kinds that share a bucket share their fate: rare, harmless."""
+
+    def __init__(self, bits: int) -> None:
+        self._mask = np.uint32((1 << bits) - 1)
+        self.rewards: NDArray[np.float32] = np.zeros(1 << bits, dtype=np.float32)
+        self.tries: NDArray[np.float32] = np.zeros(1 << bits, dtype=np.float32)
+
+    def add(self, hashes: Hashes, reward: float) -> None:
+        """One try for each of the hashes."""
+        at = np.unique(hashes & self._mask)
+        self.rewards[at] += np.float32(reward)
+        self.tries[at] += np.float32(1.0)
+
+    def rate(self, hashes: Hashes, prior: NDArray[np.floating] | float, strength: float) -> Rates:
+        """The mean reward, shrunk towards `prior` as if that had been seen `strength` times."""
+        at = hashes & self._mask
+        result: Rates = (self.rewards[at] + strength * np.asarray(prior, dtype=np.float64)) / (
+            self.tries[at] + strength
+        )
+        return result
+
+    def seen(self, hashes: Hashes) -> Rates:
+        """How often links of these kinds were tried."""
+        return np.asarray(self.tries[hashes & self._mask], dtype=np.float64)
+
+    def snapshot(self) -> bytes:
+        return self.rewards.tobytes() + self.tries.tobytes()
+
+    def restore(self, state: bytes) -> None:
+        both = np.frombuffer(state, dtype=np.float32)
+        self.rewards, self.tries = both[: len(both) // 2].copy(), both[len(both) // 2 :].copy()

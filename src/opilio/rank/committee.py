@@ -1,0 +1,125 @@
+"""The committee's eyes: every member's score and the words of every link of a page, packed for the learner.
+
+Runs in the workers and knows nothing of what was learnt: the score it gives is the cold start, the features are what
+`learn.committee` scores again whenever it has learnt something.
+"""
+
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opilio.learn.committee import Options
+from opilio.learn.linkfeatures import ANCHOR, AROUND, BUCKETS, DENSE, HEADING, PACKED, URL, hashed
+from opilio.model.records import Lead, Ranked, Reading, Verdict
+from opilio.rank.linkscore import UrlTerms
+from opilio.rank.measure import LinkTexts, spans_of
+from opilio.rank.scores import LinkScores, drop_all, out_of_reach, refused
+from opilio.text.vocabulary import Vocabulary
+from opilio.topic.genre import Genres
+from opilio.topic.living import LivingTopic
+
+SLOTS = {URL: 8, ANCHOR: 6, AROUND: 10, HEADING: 4}
+
+
+class CommitteeRanker:
+    """Features of links. `tunnel_depth` as in `out_of_reach`: by default irrelevant pages end no path."""
+
+    def __init__(
+        self,
+        topic: LivingTopic,
+        vocabulary: Vocabulary,
+        url_terms: UrlTerms,
+        genres: Genres,
+        tunnel_depth: int = -1,
+        options: Options | None = None,
+    ) -> None:
+        self.topic = topic
+        self.vocabulary = vocabulary
+        self.url_terms = url_terms
+        self.genres = genres
+        self.tunnel_depth = tunnel_depth
+        self.options = options or Options()
+
+    def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[Ranked]:
+        """See `Ranker`."""
+        return self.score(reading, verdict, lead).ranked(reading.page.links)
+
+    def score(self, reading: Reading, verdict: Verdict, lead: Lead) -> LinkScores:
+        """All links of the page at once."""
+        page = reading.page
+        links = page.links
+        url_words = self.url_terms([link.url for link in links])
+        texts = LinkTexts(reading, url_words)
+        url, anchor, around = texts.score(self.topic.sight, "page")
+        parent = np.full(len(links), verdict.score)
+        parts = {"url": url, "anchor": anchor, "parent": parent, "around": around}
+        dropped = drop_all(refused(page), len(links), out_of_reach(verdict, lead, self.tunnel_depth))
+        scores = (url + anchor + parent + around) / 4.0
+        features = self._packed(reading, url_words, parts) if links else []
+        return LinkScores(scores, parts, dropped, features=features)
+
+    def _packed(
+        self, reading: Reading, url_words: Sequence[Sequence[int]], parts: dict[str, NDArray[np.float64]]
+    ) -> list[bytes]:
+        links = reading.page.links
+        rows = np.zeros(len(links), dtype=PACKED)
+        index = np.array([link.index for link in links], dtype=np.int64)
+        terms = np.array([*reading.terms, 0], dtype=np.int64)
+        anchors, arounds = spans_of(reading.anchors, index), spans_of(reading.arounds, index)
+        flat, spans = _laid_end_to_end(url_words)
+        heads, head_spans = _laid_end_to_end([self._heading(link.headings) for link in links])
+        at = 0
+        for kind, words, bounds in (
+            (URL, flat, spans),
+            (ANCHOR, terms, anchors),
+            (AROUND, terms, _beside(anchors, arounds)),
+            (HEADING, heads, head_spans),
+        ):
+            rows["words"][:, at : at + SLOTS[kind]] = hashed(kind, _first(words, bounds, SLOTS[kind]))
+            at += SLOTS[kind]
+        paths = [_path_hash(link.tag_path) for link in links]
+        rows["path"] = paths
+        rows["words"][:, at] = np.array(paths, dtype=np.uint32) % np.uint32(BUCKETS - 1) + 1
+        rows["words"][:, at + 1] = [_path_hash("d" + _directory(link.url)) % (BUCKETS - 1) + 1 for link in links]
+        rows["directory"] = [_path_hash(_directory(link.url)) for link in links]
+        rows["host"] = [_path_hash(link.host) for link in links]
+        for place, name in enumerate(DENSE):
+            if name in parts:
+                rows["dense"][:, place] = parts[name]
+        here = reading.page.url.partition("://")[2].partition("/")[0]
+        rows["dense"][:, DENSE.index("same_host")] = [link.host == here for link in links]
+        rows["dense"][:, DENSE.index("textless")] = anchors[:, 1] <= anchors[:, 0]
+        data = rows.tobytes()
+        return [data[i : i + PACKED.itemsize] for i in range(0, len(data), PACKED.itemsize)]
+
+    def _heading(self, headings: tuple[str, str, str]) -> list[int]:
+        return self.vocabulary.terms(headings[0])[: SLOTS[HEADING]] if headings[0] else []
+
+
+def _laid_end_to_end(lists: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Many lists as one array with an empty slot at its end, and the (start, end) of each."""
+    ends = np.cumsum([0, *map(len, lists)])
+    flat = np.fromiter((t for words in lists for t in words), np.int64, int(ends[-1]))
+    return np.append(flat, 0), np.column_stack((ends[:-1], ends[1:]))
+
+
+def _beside(anchors: NDArray[np.int64], arounds: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The part of the surroundings that begins a little before the anchor."""
+    starts = np.maximum(arounds[:, 0], anchors[:, 0] - SLOTS[AROUND] // 2)
+    return np.column_stack((starts, arounds[:, 1]))
+
+
+def _first(words: NDArray[np.int64], bounds: NDArray[np.int64], slots: int) -> NDArray[np.int64]:
+    """The first words of each slice, 0 where there are fewer."""
+    at = bounds[:, :1] + np.arange(slots)
+    return np.where(at < bounds[:, 1:], words[np.minimum(at, len(words) - 1)], 0)
+
+
+def _path_hash(text: str) -> int:
+    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
+
+
+def _directory(url: str) -> str:
+    return url.partition("?")[0].rpartition("/")[0]
