@@ -51,7 +51,7 @@ class LinkScores:
         ]
 
     def columns(self, links: Sequence[Link]) -> LinkColumns:
-        """The whole page as one record: what `ranked` says, for a tenth of its cost."""
+        """The whole page as one record: what `ranked` says, without an object per link and part."""
         parts = np.column_stack(list(self.parts.values())) if self.parts else np.zeros((len(links), 0))
         return LinkColumns(
             urls=[link.url for link in links],
