@@ -30,6 +30,9 @@ class HostRow:
 
 _TOP = "SELECT priority, seq FROM frontier_url WHERE host_id = ? AND state = 0 ORDER BY priority DESC, seq LIMIT 1"
 
+_CHOSEN = "FROM frontier_host WHERE best >= 524288.0"  # as its index says
+SLEEPERS = 10_000  # sleeping hosts that `best` looks at, at least
+
 
 class Hosts:
     """The host table. `leased` mirrors which keys are handed out at which host id."""
@@ -106,27 +109,40 @@ class Hosts:
     def ready(self, limit: int, floor: float) -> list[tuple[int, str, int, float | None]]:
         """(id, name, token, delay) of hosts that may be asked, the one with the best URL first."""
         return self._db.execute(
-            "SELECT id, name, token, delay_s FROM frontier_host WHERE ready = 1 AND best IS NOT NULL AND best >= ?"
+            "SELECT id, name, token, delay_s FROM frontier_host WHERE ready = 1 AND best >= ?"
             " ORDER BY best DESC, best_seq LIMIT ?",
             (floor, limit),
         ).fetchall()
 
-    def first_wake(self, floor: float) -> float | None:
-        """When the next host that has something above the floor may be asked; 0 when one may be asked now."""
-        if floor > float("-inf"):  # an N-best batch: at most N hosts are above the floor
-            sql = "SELECT min(wake_at * (ready = 0)) FROM frontier_host WHERE ready IN (0, 1) AND best >= ?"
-            row = self._db.execute(sql, (floor,)).fetchone()
-        elif self.ready(1, floor):
-            return 0.0
-        else:
-            sql = "SELECT min(wake_at) FROM frontier_host WHERE ready = 0 AND best IS NOT NULL"
-            row = self._db.execute(sql).fetchone()
-        return None if row[0] is None else float(row[0])
+    def best(self, limit: int) -> list[tuple[int, str, float, int]]:
+        """(id, name, best, seq) of the hosts with the best URLs: of all that are ready, and of those that wake next.
 
-    def any_above(self, floor: float) -> bool:
-        """Does any host, asleep or awake, have a URL above the floor?"""
-        sql = "SELECT 1 FROM frontier_host WHERE ready = ? AND best >= ? LIMIT 1"
-        return any(self._db.execute(sql, (ready, floor)).fetchone() for ready in (0, 1))
+        There is no order of sleeping hosts by their best URL: keeping one would cost every visit two page writes.
+        """
+        columns = "SELECT id, name, best, best_seq FROM frontier_host WHERE"
+        awake = f"{columns} ready = 1 ORDER BY best DESC, best_seq LIMIT ?"
+        asleep = f"{columns} ready = 0 AND best IS NOT NULL ORDER BY wake_at LIMIT ?"
+        return (
+            self._db.execute(awake, (limit,)).fetchall() + self._db.execute(asleep, (max(limit, SLEEPERS),)).fetchall()
+        )
+
+    def first_wake(self) -> float | None:
+        """When the next host may be asked; 0 when one may be asked now."""
+        if self._db.execute("SELECT 1 FROM frontier_host WHERE ready = 1 LIMIT 1").fetchone():
+            return 0.0
+        return self._time("SELECT min(wake_at) FROM frontier_host WHERE ready = 0 AND best IS NOT NULL")
+
+    def chosen(self) -> bool:
+        """Has any host, asleep or awake, a URL of the N-best batch?"""
+        return self._db.execute(f"SELECT 1 {_CHOSEN} LIMIT 1").fetchone() is not None
+
+    def first_chosen_wake(self) -> float | None:
+        """When the next host with a URL of the N-best batch may be asked (there are at most N of them)."""
+        return self._time(f"SELECT min(wake_at * (ready = 0)) {_CHOSEN}")
+
+    def _time(self, sql: str) -> float | None:
+        found = self._db.execute(sql).fetchone()[0]
+        return None if found is None else float(found)
 
     def renew(self, name: str, token: int, now: float, until: float) -> bool:
         """Hold a host longer, if the lease has not lapsed."""

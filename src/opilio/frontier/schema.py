@@ -2,7 +2,7 @@
 
 A URL row never says "leased": a lease is one write to the host row (which holds the leased keys), so leasing
 writes no URL row and a crash leaves nothing to undo in them. All indexes are partial: rows that are settled, and
-timers that are not in use, cost nothing.
+timers that are not in use, cost nothing. 524288 is CHOSEN / 2: hosts that hold URLs of an N-best batch.
 """
 
 import sqlite3
@@ -20,7 +20,7 @@ CREATE TABLE IF NOT EXISTS frontier_host (
   name TEXT NOT NULL UNIQUE,
   best REAL,                            -- sort key of its best queued URL; NULL: nothing queued
   best_seq INTEGER NOT NULL DEFAULT 0,
-  ready INTEGER NOT NULL DEFAULT 0,     -- 1: wake_at has passed and nobody holds it
+  ready INTEGER NOT NULL DEFAULT 0,     -- 1: something is queued, wake_at has passed, nobody holds it
   wake_at REAL NOT NULL DEFAULT 0,      -- politeness and lease expiry in one timer
   token INTEGER NOT NULL DEFAULT 0,
   delay_s REAL,                         -- NULL: the configured one
@@ -28,9 +28,10 @@ CREATE TABLE IF NOT EXISTS frontier_host (
   queued INTEGER NOT NULL DEFAULT 0,    -- rows in state 0 or 1
   total INTEGER NOT NULL DEFAULT 0      -- ever accepted
 );
-CREATE INDEX IF NOT EXISTS frontier_host_order ON frontier_host (ready, best DESC, best_seq) WHERE best IS NOT NULL;
+CREATE INDEX IF NOT EXISTS frontier_host_ready ON frontier_host (best DESC, best_seq) WHERE ready = 1;
 CREATE INDEX IF NOT EXISTS frontier_host_sleep ON frontier_host (wake_at) WHERE ready = 0 AND best IS NOT NULL;
 CREATE INDEX IF NOT EXISTS frontier_host_leased ON frontier_host (id) WHERE leased IS NOT NULL;
+CREATE INDEX IF NOT EXISTS frontier_host_chosen ON frontier_host (best) WHERE best >= 524288.0;
 CREATE TABLE IF NOT EXISTS frontier_url (
   host_id INTEGER NOT NULL,
   key INTEGER NOT NULL,

@@ -53,7 +53,7 @@ class SqliteFrontier:
         """The hosts that may be asked now, the one with the best URL first, each with its best URLs."""
         tables = self._open()
         self._catch_up(now)
-        floor = self._floor(choose=True)
+        floor = self._floor()
         room = self._order.top or max_hosts * per_host
         leases = []
         for id_, name, token, delay_s in tables.hosts.ready(min(max_hosts, room), floor):
@@ -169,14 +169,15 @@ class SqliteFrontier:
 
     def best(self, limit: int) -> list[Entry]:
         """The best queued URLs that may be asked for as soon as their hosts may."""
-        tables = self._open()
-        found = tables.urls.best(limit, tables.hosts.leased)
-        return [self._shown(entry) for _, entry in found]
+        self._open()
+        return [self._shown(entry) for _, entry in self._best(limit)]
 
     def wakes_at(self) -> float | None:
         """When `lease` may give something again: 0 for now, None when nothing is queued."""
         tables = self._open()
-        times = (tables.hosts.first_wake(self._floor(choose=False)), tables.urls.first_retry())
+        batch = self._order.batch and tables.hosts.chosen()
+        asleep = tables.hosts.first_chosen_wake() if batch else tables.hosts.first_wake()
+        times = (asleep, tables.urls.first_retry())
         return min((t for t in times if t is not None), default=None)
 
     def entry(self, host: str, key: int) -> Entry | None:
@@ -259,15 +260,17 @@ class SqliteFrontier:
             rows.append((score, priority, timer, id_, key))
         self._move(rows)
 
-    def _floor(self, *, choose: bool) -> float:
+    def _best(self, limit: int) -> list[tuple[int, Entry]]:
+        tables = self._tables
+        hosts = tables.hosts.best(limit + len(tables.hosts.leased))
+        return list(tables.urls.best(hosts, limit, tables.hosts.leased))
+
+    def _floor(self) -> float:
         """The lowest sort key that may be leased: an N-best batch is finished before the next is chosen."""
         if not self._order.batch:
             return LOWEST
-        tables = self._tables
-        if tables.hosts.any_above(CHOSEN / 2):
-            return CHOSEN / 2
-        if not choose:
-            return LOWEST
-        chosen = list(tables.urls.best(self._order.batch, tables.hosts.leased))
-        self._move([(e.lead.score, e.priority + CHOSEN, None, id_, e.lead.key) for id_, e in chosen])
+        if not self._tables.hosts.chosen():
+            self._move(
+                [(e.lead.score, e.priority + CHOSEN, None, id_, e.lead.key) for id_, e in self._best(self._order.batch)]
+            )
         return CHOSEN / 2

@@ -171,9 +171,10 @@ class Urls:
         ).fetchone()
         return None if row is None else _entry(row, host, leased)
 
-    def best(self, limit: int, leased: dict[int, frozenset[int]]) -> Iterator[tuple[int, Entry]]:
-        """The best queued URLs of all hosts with their host ids: a merge of the hosts' queues, best host first."""
-        hosts = self._best_hosts(limit + len(leased))
+    def best(
+        self, hosts: list[tuple[int, str, float, int]], limit: int, leased: dict[int, frozenset[int]]
+    ) -> Iterator[tuple[int, Entry]]:
+        """The best queued URLs of these hosts with their host ids: a merge of their queues."""
         heap = [(-best, seq, id_, name, self._queue_of(id_)) for id_, name, best, seq in hosts]
         heapq.heapify(heap)
         rows: dict[int, tuple[Any, ...]] = {}
@@ -197,13 +198,6 @@ class Urls:
         while rows := self._db.execute(sql, (host_id, size, start)).fetchall():
             yield from rows
             start, size = start + size, size * 2
-
-    def _best_hosts(self, limit: int) -> list[tuple[int, str, float, int]]:
-        sql = (
-            "SELECT id, name, best, best_seq FROM frontier_host WHERE ready = ? AND best IS NOT NULL"
-            " ORDER BY best DESC, best_seq LIMIT ?"
-        )
-        return [row for ready in (0, 1) for row in self._db.execute(sql, (ready, limit)).fetchall()]
 
 
 def _entry(row: Sequence[Any], host: str, leased: frozenset[int]) -> Entry:
