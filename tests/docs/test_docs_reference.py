@@ -1,0 +1,129 @@
+"""The reference pages name everything there is, with the defaults the code has."""
+
+import inspect
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import typer
+from typer.main import get_command
+
+from opilio.cli import register
+from opilio.crawl.config import Settings, strategies
+from opilio.crawl.kinds import DEFAULT_KINDS, SECTIONS, options_of
+from opilio.frontier.schema import TABLES as FRONTIER_TABLES
+from opilio.model import events
+from opilio.seen import sqlite as seen
+from opilio.store.schema import TABLES as STORE_TABLES
+
+DOCS = Path(__file__).parents[2] / "docs"
+ROW = re.compile(r"^\| `([a-z_.]+)` \| `(.*?)` \| .+ \|$", re.MULTILINE)
+
+
+def _page(name: str) -> str:
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def _written(value: object) -> str:
+    """A default as TOML writes it."""
+    if isinstance(value, bool | str | list | tuple):
+        return json.dumps(value)
+    return "{}" if value == {} else repr(value)
+
+
+def _keys() -> list[tuple[str, str]]:
+    found = [("strategy", _written(Settings().strategy))]
+    for field in msgspec.structs.fields(Settings):
+        section = getattr(Settings(), field.name)
+        if isinstance(section, msgspec.Struct):
+            values = msgspec.structs.asdict(section)
+            found += [(f"{field.name}.{name}", _written(value)) for name, value in values.items()]
+    return found
+
+
+KINDS = [(section, kind) for section, kinds in SECTIONS.items() for kind in kinds]
+
+
+@pytest.mark.parametrize(("key", "default"), _keys())
+def test_setting_is_documented_with_its_default(key: str, default: str) -> None:
+    general = _page("configuration.md").partition("## Sections with a kind")[0]
+    assert dict(ROW.findall(general)).get(key) == default
+
+
+def test_configuration_names_no_setting_that_is_gone() -> None:
+    general = _page("configuration.md").partition("## Sections with a kind")[0]
+    assert [key for key, _ in ROW.findall(general)] == [key for key, _ in _keys()]
+
+
+@pytest.mark.parametrize(("section", "kind"), KINDS)
+def test_kind_is_documented_with_its_options(section: str, kind: str) -> None:
+    heading = f'#### `{section}.kind = "{kind}"`'
+    _, found, rest = _page("configuration.md").partition(heading)
+    assert found, f"docs/configuration.md lacks the heading {heading}"
+    told = dict(ROW.findall(re.split(r"^#{2,4} ", rest, flags=re.MULTILINE)[0]))
+    assert told == {f"{section}.{name}": _written(o.default) for name, o in options_of(section, kind).items()}
+
+
+@pytest.mark.parametrize(("section", "kind"), DEFAULT_KINDS.items())
+def test_default_kind_is_documented(section: str, kind: str) -> None:
+    assert f"### `[{section}]`\n\nDefault kind: `{kind}`." in _page("configuration.md")
+
+
+@pytest.mark.parametrize("name", strategies())
+def test_strategy_is_documented_with_a_source(name: str) -> None:
+    row = re.search(rf"^\| `{name}` \|.*$", _page("strategies.md"), re.MULTILINE)
+    assert row, f"docs/strategies.md lacks a row for {name}"
+    assert re.search(r"\(S\d-\d+|ours", row[0])
+
+
+EVENTS = [kind for _, kind in inspect.getmembers(events, inspect.isclass) if issubclass(kind, events.Event)]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in EVENTS if kind is not events.Event])
+def test_event_is_documented_with_its_fields(kind: type[events.Event]) -> None:
+    row = re.search(rf"^\| `{kind.__name__}` \|.*$", _page("events.md"), re.MULTILINE)
+    assert row, f"docs/events.md lacks a row for {kind.__name__}"
+    fields = [field.name for field in msgspec.structs.fields(kind) if field.name != "at"]
+    assert [name for name in fields if f"`{name}`" not in row[0]] == []
+
+
+def _commands(group: Any, name: str) -> list[tuple[str, Any]]:
+    """Every command with its full name; groups are gone into."""
+    inner = getattr(group, "commands", None)
+    if inner is None:
+        return [(name, group)]
+    return [found for word, command in sorted(inner.items()) for found in _commands(command, f"{name} {word}")]
+
+
+def _all_commands() -> list[tuple[str, Any]]:
+    app = typer.Typer()
+    app.callback()(lambda: None)
+    register(app)
+    return _commands(get_command(app), "opilio")
+
+
+def _section(name: str) -> str:
+    found = re.search(rf"^## `{name}\b[^\n]*\n(.*?)(?=^## |\Z)", _page("commands.md"), re.MULTILINE | re.DOTALL)
+    assert found, f"docs/commands.md lacks a section for {name}"
+    return found[1]
+
+
+@pytest.mark.parametrize(("name", "command"), _all_commands(), ids=lambda x: x if isinstance(x, str) else "")
+def test_command_is_documented_with_its_options(name: str, command: Any) -> None:
+    section = _section(name)
+    options = [text for p in command.params for text in (*p.opts, *p.secondary_opts) if text.startswith("-")]
+    assert [text for text in options if f"`{text}`" not in section and text != "--help"] == []
+
+
+def test_commands_page_names_no_command_that_is_gone() -> None:
+    told = re.findall(r"^## `(opilio [a-z ]*[a-z])\b", _page("commands.md"), re.MULTILINE)
+    assert sorted(told) == sorted(name for name, _ in _all_commands())
+
+
+def test_table_is_documented() -> None:
+    made = " ".join((STORE_TABLES, FRONTIER_TABLES, inspect.getsource(seen)))
+    names = set(re.findall(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)", made))
+    assert [name for name in sorted(names) if f"`{name}`" not in _page("files.md")] == []
