@@ -14,7 +14,6 @@ MEDIAN_FUNCTION, NINTH_DECILE = 9, 28
 # What may be larger, and why. Keep it short: a line here is a debt.
 TABLE = "one method per statement on one table, and nothing else"
 EXEMPT = {
-    "crawl/ledger.py:Ledger.__init__ parameters": "the one place where everything that is committed together meets",
     "crawl/analyst.py:Analyst.__init__ parameters": "one argument per step between an answer and an outcome",
     "rank/linkscore.py:LinkScoreRanker.__init__ parameters": "its options are its constructor's arguments",
     "frontier/hosts.py:Hosts public methods": TABLE,

@@ -63,11 +63,15 @@ def export(
         return 0
     if out.exists():
         raise UsageError(f"--out {out}: is there already; choose another name")
+    part = out.with_name(f"{out.name}.part")  # a name that appears stands for a whole file
     try:
-        with out.open("wb") as file:
+        with part.open("wb") as file:
             count = export_pages(folder, form, relevant, file)
+        part.replace(out)
     except OSError as error:
         raise UsageError(f"--out {out}: can't be written: {error.strerror}") from error
+    finally:
+        part.unlink(missing_ok=True)
     sys.stderr.write(f"{count} pages written to {out}\n")
     return 0
 

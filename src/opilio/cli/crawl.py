@@ -1,6 +1,7 @@
 """`opilio crawl`: from a topic and seeds to a collection. Run again with the same --into, it resumes."""
 
 import asyncio
+import os
 import re
 import signal
 from pathlib import Path
@@ -11,6 +12,7 @@ import typer
 from opilio.cli.options import AsJson, print_json, print_text
 from opilio.cli.progress import Progress
 from opilio.crawl.config import Tree, assignment, merged, read_tree, resolve
+from opilio.crawl.engine import Engine
 from opilio.crawl.job import Crawl, begin, resume
 from opilio.crawl.status import status_of
 from opilio.model.clock import SystemClock
@@ -65,17 +67,21 @@ def crawl(
 async def _run(made: Crawl, quiet: bool) -> str:
     loop = asyncio.get_running_loop()
     async with made as running:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, _first_then_at_once, running, number, loop)
         counts = running.counts
         with Progress(SystemClock(), counts.pages, counts.relevant, quiet) as progress:
             running.engine.listen(progress)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, _stop_or_end, running.engine, progress)
             return await running.engine.run()
 
 
-def _first_then_at_once(running: Any, number: int, loop: asyncio.AbstractEventLoop) -> None:  # noqa: ANN401 - Running
-    running.engine.stop()
-    loop.remove_signal_handler(number)  # the second time, the default: end at once
+def _stop_or_end(engine: Engine, progress: Progress) -> None:
+    """The first signal stops cleanly, the second at once: what is committed is safe, a kill loses nothing."""
+    if engine.stopping:
+        progress.close()
+        os._exit(130)
+    progress.say("stopping: waiting for answers that are under way; once more to end at once")
+    engine.stop()
 
 
 def _tell_end(folder: Path, reason: str, json: bool) -> None:

@@ -37,9 +37,19 @@ class Progress:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
         if isinstance(self._screen, Live):
             self._screen.update(self._panel())
-            self._screen.__exit__(kind, error, at)
+            self._screen.stop()
+
+    def say(self, line: str) -> None:
+        """One line to the person, beside the numbers."""
+        if self._screen is not None:
+            console = self._screen.console if isinstance(self._screen, Live) else self._screen
+            console.print(line)
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, BatchCommitted):

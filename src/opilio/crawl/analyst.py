@@ -6,6 +6,8 @@ Runs inline or in a worker process; holds a read-only snapshot of what the crawl
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from msgspec.structs import replace
+
 from opilio.crawl.columns import pack
 from opilio.crawl.kinds import Scorer
 from opilio.model.errors import ParseError
@@ -14,6 +16,18 @@ from opilio.model.records import Analysis, Failure, Fetched, Lead, Page, Reading
 from opilio.store.warc import response_record
 
 EXPANSION_TERMS = 200  # stems of a relevant page that are sent home to feed the topic table
+
+
+class FollowsAll:
+    """A parser whose pages ask for nothing: for a person who switched `politeness.nofollow` off."""
+
+    def __init__(self, parser: Parser) -> None:
+        self._parser = parser
+
+    def parse(self, fetched: Fetched) -> Page:
+        page = self._parser.parse(fetched)
+        links = tuple(replace(link, rel="") if link.rel else link for link in page.links)
+        return replace(page, nofollow=False, links=links)
 
 
 class Analyst:

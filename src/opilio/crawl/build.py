@@ -9,18 +9,21 @@ import msgspec
 import numpy as np
 
 from opilio import __version__
-from opilio.crawl.analyst import Analyst
+from opilio.crawl.analyst import Analyst, FollowsAll
 from opilio.crawl.chooser import Chooser, CommitteeChooser, PlainChooser
 from opilio.crawl.config import Settings
 from opilio.crawl.engine import Engine, Stages
 from opilio.crawl.kinds import Tools, filled, made
-from opilio.crawl.ledger import Bounds, Ledger
+from opilio.crawl.ledger import Books, Ledger
 from opilio.crawl.manners import Manners
-from opilio.crawl.visit import Visitor
+from opilio.crawl.trapwatch import TrapWatch
+from opilio.crawl.turns import Addresses, Turns
+from opilio.crawl.visit import Bounds, Visitor
 from opilio.crawl.workers import Desk, InlineDesk, WorkerDesk
+from opilio.fetch.robots import Rules
 from opilio.frontier.merge import Merge
 from opilio.frontier.policy import Limits, Policy, nothing
-from opilio.frontier.politeness import AddressSlots
+from opilio.frontier.schema import DROPPED
 from opilio.frontier.sqlite import SqliteFrontier
 from opilio.frontier.traps import Traps
 from opilio.judge.pagewords import PageWords, Terms, Values
@@ -96,7 +99,7 @@ def first_state(settings: Settings, topic: Topic) -> bytes:
 def make_mind(
     settings: Settings, topic: Topic, states: Mapping[str, bytes], parser: Parser | None = None, *, records: bool = True
 ) -> Mind:
-    """Everything between an answer and an outcome, with what was learnt so far; without WARC records where none are kept."""
+    """Everything between an answer and an outcome, with what was learnt so far; `records`: make WARC records."""
     vocabulary, background = Vocabulary(topic.language), shipped()
     living = LivingTopic(WeightTable(), background=lambda stem: background[term_of(stem)])
     words = PageWords(vocabulary.terms, partial(_idf, background))
@@ -111,6 +114,8 @@ def make_mind(
         learners[name].restore(state)
     read = partial(_read, Reader(vocabulary), settings.seen.near)
     parser = parser or HtmlParser(settings.politeness.agent)
+    if not settings.politeness.nofollow:
+        parser = FollowsAll(parser)
     analyst = Analyst(parser, read, judge, ranker, vocabulary.stem_of, learners, records=records)
     chooser: Chooser = PlainChooser()
     if isinstance(ranker, CommitteeRanker):
@@ -138,22 +143,43 @@ class World:
     """The outside a crawl runs in: a live one, or the lab's."""
 
     def __init__(
-        self, collection: Collection, keeper: Keeper, frontier: Frontier, fetcher: Fetcher, clock: Clock
+        self,
+        collection: Collection,
+        keeper: Keeper,
+        frontier: Frontier,
+        fetcher: Fetcher,
+        clock: Clock,
+        traps: TrapWatch | None = None,
     ) -> None:
         self.collection = collection
         self.keeper = keeper
         self.frontier = frontier
         self.fetcher = fetcher
         self.clock = clock
+        self.traps = traps or TrapWatch(nothing)
 
 
-def frontier_of(settings: Settings, collection: Collection) -> SqliteFrontier:
+def traps_of(settings: Settings, collection: Collection, resumed: bool) -> TrapWatch:
+    """What looks out for traps; on a resumed crawl it knows what was let pass before."""
+    if not settings.frontier.traps:
+        return TrapWatch(nothing)
+    watch = TrapWatch(Traps().check)
+    if resumed:  # only queries, sessions and dates are counted
+        rows = collection.connection.execute(
+            "SELECT url FROM frontier_url WHERE state <> ? AND url GLOB '*[?;(0-9]*'", (DROPPED,)
+        )
+        watch.remind(url for (url,) in rows)
+    return watch
+
+
+def frontier_of(settings: Settings, collection: Collection, traps: TrapWatch | None = None) -> SqliteFrontier:
     limits = Limits(queued=settings.frontier.max_queued, host_total=settings.frontier.max_per_host)
+    watch = traps or traps_of(settings, collection, resumed=False)
     policy = Policy(
         order=made("order", settings.order),
         merge=Merge(settings.frontier.merge),
         limits=limits,
-        refuse=Traps().check if settings.frontier.traps else nothing,
+        refuse=watch.refuse,
         delay_s=settings.politeness.delay_s,
     )
     return SqliteFrontier(collection.connection, policy)
@@ -170,20 +196,33 @@ def make_desk(settings: Settings, topic: Topic, mind: Mind, states: Mapping[str,
 
 def make_engine(settings: Settings, world: World, mind: Mind, desk: Desk, resumed: bool) -> Engine:
     """The engine over a world."""
-    collection, clock, polite = world.collection, world.clock, settings.politeness
-    frontier = world.frontier
-    shares = polite.share_address and not settings.fetch.proxy
-    slots = AddressSlots(floor=clock.now() if resumed else 0.0) if shares else None
-    manners = Manners(polite, world.fetcher, clock, slots, _stored_robots(collection))
-    rng = random.Random(settings.engine.random_seed)
-    visitor = Visitor(world.fetcher, desk, manners, clock, settings.fetch.retries, rng)
+    collection, clock = world.collection, world.clock
+    bounds = Bounds(max_depth=settings.frontier.max_depth, hops=settings.fetch.hops, retries=settings.fetch.retries)
     seen = SqliteContentSeen(collection.connection, settings.seen.near, settings.seen.distance)
-    bounds = Bounds(max_depth=settings.frontier.max_depth, hops=settings.fetch.hops)
-    content = seen if settings.seen.content else None
-    ledger = Ledger(collection, world.keeper, frontier, content, mind.learners, bounds, desk.refresh, mind.chooser)
-    stages = Stages(frontier, visitor, ledger, manners, world.keeper.counts, clock)
-    per_host = settings.frontier.per_host or (1 if polite.delay_s > 0 else FEW)
+    books = Books(collection, world.keeper, world.frontier, seen if settings.seen.content else None, world.traps)
+    ledger = Ledger(books, mind.learners, mind.chooser, bounds, desk.refresh)
+    manners = _manners(settings, world, ledger, resumed)
+    rng = random.Random(settings.engine.random_seed)
+    visitor = Visitor(world.fetcher, desk, manners, clock, bounds, rng)
+    stages = Stages(world.frontier, visitor, ledger, world.keeper.counts, clock)
+    per_host = settings.frontier.per_host or (1 if settings.politeness.delay_s > 0 else FEW)
     return Engine(stages, settings.engine, settings.stop, per_host)
+
+
+def _manners(settings: Settings, world: World, ledger: Ledger, resumed: bool) -> Manners:
+    polite, clock, connection = settings.politeness, world.clock, world.collection.connection
+    shares = polite.share_address and not settings.fetch.proxy  # behind a proxy, only it knows addresses
+    floor = 0.0
+    if resumed:
+        # Whoever was asked just before the end has a neighbour at its address, or was a hop of somebody's robots.txt.
+        row = connection.execute("SELECT max(delay_s) FROM frontier_host WHERE wake_at > ?", (clock.now(),)).fetchone()
+        floor = clock.now() + max(polite.delay_s, row[0] or 0.0)
+    turns = Turns(clock, Addresses(settings.fetch.resolve) if shares else None, floor)
+
+    def keep(origin: str, rules: Rules, delay_s: float) -> None:
+        ledger.keep_rules(origin, rules, delay_s, clock.now())
+
+    return Manners(polite, world.fetcher, clock, turns, _stored_robots(world.collection), keep)
 
 
 def user_agent(settings: Settings) -> str:

@@ -10,13 +10,17 @@ import tomllib
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from opilio.model.errors import ConfigError
 
 Tree = dict[str, Any]
+Positive = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=0)]
+Amount = Annotated[float, Meta(ge=0)]
 OPEN_SECTIONS = ("judge", "rank", "expansion", "order")  # checked against their class by crawl.build
 
 
@@ -31,7 +35,7 @@ class TopicSettings(msgspec.Struct, kw_only=True):
     contexts: list[str] = []  # words of senses that are not meant (S3-09)
     genres: list[str] = []
     language: str = "english"
-    table_size: int = 50
+    table_size: Positive = 50
 
 
 class SeedSettings(msgspec.Struct, kw_only=True):
@@ -40,56 +44,60 @@ class SeedSettings(msgspec.Struct, kw_only=True):
 
 class FrontierSettings(msgspec.Struct, kw_only=True):
     merge: str = "max"  # max, discard, sum: what a second finding does to a queued URL (X-15)
-    max_queued: int = 0  # 0: no bound; else the least promising are dropped above it
-    max_per_host: int = 0  # 0: no cap
-    max_depth: int = 0  # 0: no bound
-    per_host: int = 0  # URLs per lease; 0: one, or a few when there is no delay
+    max_queued: Count = 0  # 0: no bound; else the least promising are dropped above it
+    max_per_host: Count = 0  # 0: no cap
+    max_depth: Count = 0  # 0: no bound
+    per_host: Count = 0  # URLs per lease; 0: one, or a few when there is no delay
     traps: bool = True
 
 
 class SeenSettings(msgspec.Struct, kw_only=True):
     content: bool = True
     near: bool = False
-    distance: int = 3
+    distance: Count = 3
 
 
 class PolitenessSettings(msgspec.Struct, kw_only=True):
-    delay_s: float = 1.0
+    delay_s: Amount = 1.0
     robots: bool = True
-    max_crawl_delay_s: float = 30.0
+    max_crawl_delay_s: Amount = 30.0
     agent: str = "Opilio"
     contact: str = "https://opilio.invalid/about"
     share_address: bool = True
-    nofollow: bool = True
+    nofollow: bool = True  # heed what pages and links say; robots.txt is heeded by `robots`
 
 
 class FetchSettings(msgspec.Struct, kw_only=True):
-    timeout_s: float = 30.0
-    max_bytes: int = 4_000_000
-    retries: int = 2
-    hops: int = 5
+    timeout_s: Annotated[float, Meta(gt=0)] = 30.0
+    max_bytes: Positive = 4_000_000
+    retries: Count = 2
+    hops: Count = 5
     proxy: str = ""
     allow_private: bool = False
     verify_tls: bool = True
     resolve: dict[str, str] = {}
 
 
+class StoreSettings(msgspec.Struct, kw_only=True):
+    rotate_bytes: Positive = 1 << 30  # a WARC file that has grown to this is followed by a new one
+
+
 class StopSettings(msgspec.Struct, kw_only=True):
     """When to stop; 0 switches a rule off."""
 
-    pages: int = 1000
-    fetches: int = 0  # attempts of any kind, also those that brought no page
-    relevant: int = 0
-    minutes: float = 0.0
-    harvest_below: float = 0.0
-    harvest_window: int = 500
-    patience_s: float = 120.0  # how long to wait when every host asks us to wait
+    pages: Count = 1000
+    fetches: Count = 0  # attempts of any kind, also those that brought no page
+    relevant: Count = 0
+    minutes: Amount = 0.0
+    harvest_below: Amount = 0.0
+    harvest_window: Positive = 500
+    patience_s: Amount = 120.0  # how long to wait when every host asks us to wait
 
 
 class EngineSettings(msgspec.Struct, kw_only=True):
-    workers: int = -1  # -1: one per core; 0: everything in one process
-    connections: int = 64
-    batch: int = 32
+    workers: Annotated[int, Meta(ge=-1)] = -1  # -1: one per core; 0: everything in one process
+    connections: Positive = 64
+    batch: Positive = 32
     random_seed: int = 0
 
 
@@ -107,6 +115,7 @@ class Settings(msgspec.Struct, kw_only=True):
     seen: SeenSettings = msgspec.field(default_factory=SeenSettings)
     politeness: PolitenessSettings = msgspec.field(default_factory=PolitenessSettings)
     fetch: FetchSettings = msgspec.field(default_factory=FetchSettings)
+    store: StoreSettings = msgspec.field(default_factory=StoreSettings)
     stop: StopSettings = msgspec.field(default_factory=StopSettings)
     engine: EngineSettings = msgspec.field(default_factory=EngineSettings)
 

@@ -6,22 +6,19 @@ visit that can go on has gone on and is committed, so a run is a function of its
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from opilio.crawl.config import EngineSettings, StopSettings
+from opilio.crawl.flights import COMMIT_EVERY_S, Flights
 from opilio.crawl.ledger import Ledger
-from opilio.crawl.manners import Manners
 from opilio.crawl.stop import StopRules
-from opilio.crawl.visit import Served, Visitor
+from opilio.crawl.visit import Visitor
 from opilio.model.clock import Clock, VirtualClock
-from opilio.model.events import BatchCommitted, CrawlStopped, Event, Listener, VisitFailed
+from opilio.model.events import BatchCommitted, CrawlStopped, Event, Listener
 from opilio.model.protocols import Frontier
-from opilio.model.records import HostLease, Landing, State
 from opilio.store.keeper import Counts
 
 LEASE_S = 300.0
-COMMIT_EVERY_S = 0.02  # measured: commits cost 0.2 ms, hosts wait for them to be leased again
 GRACE_S = 10.0  # how long a clean stop waits for answers that are under way
 INTERRUPTED = "interrupted"
 
@@ -33,7 +30,6 @@ class Stages:
     frontier: Frontier
     visitor: Visitor
     ledger: Ledger
-    manners: Manners
     counts: Counts
     clock: Clock
 
@@ -45,11 +41,9 @@ class Engine:
         self._stages = stages
         self._settings = engine
         self._rules = StopRules(stop, stages.clock.now())
-        self._patience_s = stop.patience_s
         self._per_host = per_host
-        self._running: dict[asyncio.Task[Served], HostLease] = {}
-        self._finished: list[Served] = []
-        self._wake = asyncio.Event()
+        self._flights = Flights(stages.visitor.serve, stages.clock)
+        self._renew_at = stages.clock.now() + LEASE_S / 3
         self._stopping = ""
         self._listeners: list[Listener] = []
 
@@ -57,63 +51,50 @@ class Engine:
         """Have every event told to `listener`, after it has been committed."""
         self._listeners.append(listener)
 
+    @property
+    def stopping(self) -> bool:
+        """Was a stop asked for?"""
+        return self._stopping != ""
+
     def stop(self, reason: str = INTERRUPTED) -> None:
         """Ask for a clean stop."""
         self._stopping = self._stopping or reason
-        self._wake.set()
+        self._flights.nudge()
 
     async def run(self) -> str:
         """Crawl until a rule says stop; returns the reason."""
         counts, clock = self._stages.counts, self._stages.clock
-        while not (reason := self._stopping or self._rules.reason(clock.now(), counts)):
-            self._lease()
-            if self._running or self._finished:
-                await self._turn()
-                if self._due():
-                    self._commit()
-            elif reason := await self._idle():
-                break
-        await self._wind_down()
-        self._tell([CrawlStopped(at=clock.now(), reason=reason, pages=counts.pages, relevant=counts.relevant)])
+        try:
+            while not (reason := self._stopping or self._rules.reason(clock.now(), counts)):
+                self._lease()
+                if self._flights.flying or self._flights.landed:
+                    await self._turn()
+                    self._commit_if_due()
+                elif reason := await self._idle():
+                    break
+            await self._flights.finish(0.0 if isinstance(clock, VirtualClock) else GRACE_S)
+            self._commit()
+        finally:
+            await self._flights.finish(0.0)
+        stopped = CrawlStopped(at=clock.now(), reason=reason, pages=counts.pages, relevant=counts.relevant)
+        self._stages.ledger.end(stopped)
+        self._tell([stopped])
         return reason
+
+    def _room(self) -> int:
+        """How many more URLs may be asked for."""
+        return self._rules.room(self._stages.counts) - self._flights.urls
 
     def _lease(self) -> None:
         """Fill the free connections with the best hosts that may be asked now."""
-        stages = self._stages
-        asked = sum(len(lease.leads) for lease in self._running.values())
-        asked += sum(len(served.outcomes) for served in self._finished)
-        room = self._rules.room(stages.counts) - asked
-        free = min(self._settings.connections - len(self._running), room)
-        if free <= 0:
-            return
-        per_host = max(1, min(self._per_host, room // free))
-        for lease in stages.ledger.lease(stages.clock.now(), free, per_host, LEASE_S):
-            task = asyncio.create_task(stages.visitor.serve(lease))
-            self._running[task] = lease
-            task.add_done_callback(self._landed)
-
-    def _landed(self, task: "asyncio.Task[Served]") -> None:
-        lease = self._running.pop(task)
-        self._wake.set()
-        if task.cancelled():
-            self._finished.append(_given_back(lease, self._stages.clock.now()))
-            return
-        error = task.exception()
-        if error is None:
-            self._finished.append(task.result())
-            return
-        self._finished.append(self._guard(lease, error))
-
-    def _guard(self, lease: HostLease, error: BaseException) -> Served:
-        """The per-URL guard: an error of ours is recorded with its URL and the crawl goes on."""
-        now = self._stages.clock.now()
-        detail = f"{type(error).__name__}: {error}"
-        self._tell([VisitFailed(at=now, url=lead.url, error=detail) for lead in lease.leads])
-        landings = [
-            Landing(key=lead.key, host=lead.host, state=State.FAILED, reason=f"internal {detail}"[:300])
-            for lead in lease.leads
-        ]
-        return Served(lease=lease, landings=landings, wake_at=now + lease.delay_s, delay_s=lease.delay_s)
+        stages, room, now = self._stages, self._room(), self._stages.clock.now()
+        free = min(self._settings.connections - self._flights.flying, room)
+        if free > 0:
+            per_host = max(1, min(self._per_host, room // free))
+            self._flights.launch(stages.ledger.lease(now, free, per_host, LEASE_S))
+        if now >= self._renew_at:  # who waits for a slow answer must not lose the host to another visit
+            stages.ledger.renew(self._flights.leases, now, LEASE_S)
+            self._renew_at = now + LEASE_S / 3
 
     async def _turn(self) -> None:
         """Wait until something finished, a host woke, or a commit is due."""
@@ -121,36 +102,32 @@ class Engine:
         if isinstance(clock, VirtualClock):
             await self._step(clock)
             return
-        timeout = COMMIT_EVERY_S if self._finished else 1.0
-        wakes_at = self._stages.frontier.wakes_at()
-        if wakes_at is not None and len(self._running) < self._settings.connections:
-            timeout = min(timeout, max(0.001, wakes_at - clock.now()))
-        await self._wait(timeout)
+        timeout = COMMIT_EVERY_S if self._flights.landed else 1.0
+        if self._flights.flying < self._settings.connections and self._room() > 0:
+            wakes_at = self._stages.frontier.wakes_at()
+            if wakes_at is not None:
+                timeout = min(timeout, max(0.001, wakes_at - clock.now()))
+        await self._flights.wait(timeout)
 
     async def _step(self, clock: VirtualClock) -> None:
         """Lock-step: let every visit run until it is finished or asleep; only then may time pass."""
-        while len(self._running) > clock.sleeping:
+        while self._flights.flying > clock.sleeping:
             await asyncio.sleep(0)
-        if not self._finished:
+        if not self._flights.landed:
             clock.advance()
             await asyncio.sleep(0)
-        self._finished.sort(key=lambda served: served.lease.token)
 
-    def _due(self) -> bool:
-        if not self._finished:
-            return False
-        enough = sum(len(served.outcomes) for served in self._finished) >= self._settings.batch
-        return enough or not self._running or isinstance(self._stages.clock, VirtualClock) or self._starving()
-
-    def _starving(self) -> bool:
-        """Hosts are leased again only after their visits are committed: don't let connections wait for a batch."""
-        return len(self._finished) * 4 >= len(self._running)
+    def _commit_if_due(self) -> None:
+        everything = not self._flights.flying or isinstance(self._stages.clock, VirtualClock)
+        if self._flights.due(0 if everything else self._settings.batch):
+            self._commit()
 
     def _commit(self) -> None:
-        batch, self._finished = self._finished, []
-        robots, self._stages.manners.fresh = self._stages.manners.fresh, {}
-        events = self._stages.ledger.commit(batch, robots, self._stages.clock.now())
-        self._tell(events)
+        batch = self._flights.take()
+        if isinstance(self._stages.clock, VirtualClock):  # the order must not hang on the number of workers
+            batch.sort(key=lambda served: served.lease.token)
+        if batch:
+            self._tell(self._stages.ledger.commit(batch, self._stages.clock.now()))
 
     def _tell(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -168,33 +145,10 @@ class Engine:
         if wakes_at is None:
             return "nothing left to fetch"
         wait_s = wakes_at - clock.now()
-        if wait_s > self._patience_s:
+        if wait_s > self._rules.patience_s:
             return f"every host left asks to wait {wait_s:.0f} s or more; run again later to go on"
         if isinstance(clock, VirtualClock):
             clock.advance(until=wakes_at)
         else:
-            await self._wait(max(0.001, wait_s))
+            await self._flights.wait(max(0.001, wait_s))
         return ""
-
-    async def _wait(self, timeout_s: float) -> None:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), timeout_s)
-        self._wake.clear()
-
-    async def _wind_down(self) -> None:
-        """Take in what is under way, give back what is not, commit."""
-        running = list(self._running)
-        if running and not isinstance(self._stages.clock, VirtualClock):
-            await asyncio.wait(running, timeout=GRACE_S)
-        for task in list(self._running):
-            task.cancel()
-        while self._running:
-            await asyncio.sleep(0.001)
-        if self._finished:
-            self._commit()
-
-
-def _given_back(lease: HostLease, now: float) -> Served:
-    """A visit that was cut short: its URLs go back to the queue, its host keeps its delay."""
-    landings = [Landing(key=lead.key, host=lead.host, state=State.QUEUED) for lead in lease.leads]
-    return Served(lease=lease, landings=landings, wake_at=now + lease.delay_s, delay_s=lease.delay_s)

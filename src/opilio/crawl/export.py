@@ -10,8 +10,8 @@ import msgspec
 
 from opilio.model.errors import ParseError, UsageError
 from opilio.parse.html import HtmlParser
-from opilio.store.collection import Collection
-from opilio.store.warc import read_record, warc_name
+from opilio.store.collection import Collection, reading
+from opilio.store.warc import read_member, read_record
 
 Format = Literal["jsonl", "csv", "parquet", "warc"]
 FORMATS: tuple[str, ...] = get_args(Format)
@@ -35,11 +35,8 @@ def export(folder: Path, form: str, relevant_only: bool, out: BinaryIO) -> int:
     """Write the collection's pages (duplicates left out) to `out`; returns how many."""
     if form not in FORMATS:
         raise UsageError(f"--format {form}: is unknown; known: {', '.join(FORMATS)}")
-    collection = Collection.open_for_reading(folder)
-    try:
+    with reading(folder) as collection:
         return _WRITERS[form](collection, relevant_only, out)
-    finally:
-        collection.close()
 
 
 def _places(collection: Collection, relevant_only: bool) -> Iterator[tuple[Any, ...]]:
@@ -120,9 +117,7 @@ def _warc(collection: Collection, relevant_only: bool, out: BinaryIO) -> int:
     count = 0
     for *_, warc, offset, length in _places(collection, relevant_only):
         if length:
-            with (collection.folder / warc_name(warc)).open("rb") as file:
-                file.seek(offset)
-                out.write(file.read(length))
+            out.write(read_member(collection.folder, warc, offset, length))
             count += 1
     return count
 

@@ -1,5 +1,8 @@
 """A live crawl as a person runs it: made, resumed, run to its end, recorded."""
 
+import sqlite3
+import tomllib
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 
@@ -17,12 +20,13 @@ from opilio.crawl.build import (
     make_engine,
     make_mind,
     topic_of,
+    traps_of,
     user_agent,
 )
 from opilio.crawl.config import Settings, Tree, merged, resolve
 from opilio.crawl.engine import Engine
 from opilio.crawl.examples import read_examples
-from opilio.crawl.workers import Desk, WorkerDesk, cores
+from opilio.crawl.workers import WorkerDesk, cores
 from opilio.fetch.curl import CurlFetcher
 from opilio.fetch.limits import Limits, Network
 from opilio.frontier.order import seed_score
@@ -30,11 +34,11 @@ from opilio.frontier.schema import create_tables as create_frontier
 from opilio.frontier.sqlite import SqliteFrontier
 from opilio.model.clock import Clock, SystemClock
 from opilio.model.errors import ConfigError
-from opilio.model.events import CrawlStarted, CrawlStopped, Event
+from opilio.model.events import CrawlStarted
 from opilio.model.records import Lead, Seed, key_of
 from opilio.model.urls import canonical, host_of
 from opilio.seen.sqlite import create_tables as create_seen
-from opilio.store.collection import Collection
+from opilio.store.collection import Collection, damaged
 from opilio.store.keeper import Counts, Keeper
 from opilio.store.warc import WarcWriter
 from opilio.topic.topic import Topic
@@ -47,10 +51,9 @@ class Crawl:
         self._collection = collection
         self._settings = settings
         self._clock = clock or SystemClock()
-        self._keeper = Keeper(collection, WarcWriter(collection.folder, f"Opilio/{__version__}"))
-        self._keeper.resume()
-        self._fetcher: CurlFetcher | None = None
-        self._desk: Desk | None = None
+        writer = WarcWriter(collection.folder, f"Opilio/{__version__}", settings.store.rotate_bytes)
+        self._keeper = Keeper(collection, writer)
+        self._open = AsyncExitStack()
         self.engine: Engine
 
     @property
@@ -59,40 +62,50 @@ class Crawl:
         return self._keeper.counts
 
     async def __aenter__(self) -> "Crawl":
-        settings = self._settings
-        self._fetcher = fetcher_of(settings)
-        topic, states = await self._topic_and_states()
-        mind = make_mind(settings, topic, states)
-        self._desk = make_desk(settings, topic, mind, states)
-        if isinstance(self._desk, WorkerDesk):
-            await self._desk.start()
-        resumed = self._collection.meta("state") != ""
-        frontier = frontier_of(settings, self._collection)
-        self._begin(frontier, resumed)
-        world = World(self._collection, self._keeper, frontier, self._fetcher, self._clock)
-        self.engine = make_engine(settings, world, mind, self._desk, resumed)
-        self.engine.listen(self._record)
+        self._open.callback(self._collection.close)
+        try:
+            self._keeper.resume()
+            self._open.callback(self._keeper.close)
+            await self._assemble()
+        except BaseException as error:
+            await self._open.aclose()
+            if isinstance(error, sqlite3.Error):
+                raise damaged(self._collection.folder, error) from error
+            raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        if self._desk is not None:
-            await self._desk.close()
-        if self._fetcher is not None:
-            await self._fetcher.close()
-        self._keeper.close()
-        self._collection.close()
+        await self._open.aclose()
+        if isinstance(error, sqlite3.Error):
+            raise damaged(self._collection.folder, error) from error
 
-    async def _topic_and_states(self) -> tuple[Topic, dict[str, bytes]]:
+    async def _assemble(self) -> None:
+        settings, collection = self._settings, self._collection
+        fetcher = fetcher_of(settings)
+        self._open.push_async_callback(fetcher.close)
+        topic, states = await self._topic_and_states(fetcher)
+        mind = make_mind(settings, topic, states)
+        desk = make_desk(settings, topic, mind, states)
+        self._open.push_async_callback(desk.close)
+        if isinstance(desk, WorkerDesk):
+            await desk.start()
+        resumed = collection.meta("state") != ""
+        traps = traps_of(settings, collection, resumed)
+        frontier = frontier_of(settings, collection, traps)
+        self._begin(frontier, resumed)
+        world = World(collection, self._keeper, frontier, fetcher, self._clock, traps)
+        self.engine = make_engine(settings, world, mind, desk, resumed)
+
+    async def _topic_and_states(self, fetcher: CurlFetcher) -> tuple[Topic, dict[str, bytes]]:
         """The topic with its examples and what was learnt; made on the first run, read back on the others."""
         stored = self._collection.meta("topic")
         if stored:
             return msgspec.json.decode(stored, type=Topic), latest_snapshots(self._collection)
-        assert self._fetcher is not None
         examples = self._settings.topic
-        positive = await read_examples(examples.examples, self._fetcher, "topic.examples")
-        negative = await read_examples(examples.counterexamples, self._fetcher, "topic.counterexamples")
+        positive = await read_examples(examples.examples, fetcher, "topic.examples")
+        negative = await read_examples(examples.counterexamples, fetcher, "topic.counterexamples")
         topic = topic_of(self._settings, positive, negative)
         state = first_state(self._settings, topic)
         with self._collection.unit_of_work():
@@ -104,18 +117,12 @@ class Crawl:
         now = self._clock.now()
         seeds = [Seed(url=url, sources=("given",)) for url in self._settings.seeds.urls]
         with self._collection.unit_of_work():
+            create_frontier(self._collection.connection, bounded=self._settings.frontier.max_queued > 0)
             frontier.recover(now)
             frontier.add([_lead(seed) for seed in seeds], now)
             self._keeper.keep_seeds(seeds)
             self._collection.set_meta(state="running", stop_reason="", started_at=now)
             self._keeper.keep_events([CrawlStarted(at=now, strategy=self._settings.strategy, resumed=resumed)])
-
-    def _record(self, event: Event) -> None:
-        """Write down the end; everything else was written with its batch."""
-        if isinstance(event, CrawlStopped):
-            with self._collection.unit_of_work():
-                self._collection.set_meta(state="stopped", stop_reason=event.reason, stopped_at=event.at)
-                self._keeper.keep_events([event])
 
 
 def begin(folder: Path, settings: Settings) -> Crawl:
@@ -124,11 +131,8 @@ def begin(folder: Path, settings: Settings) -> Crawl:
     topic_of(settings)  # a topic that can't be used must not leave a folder behind
     if not settings.topic.examples:
         first_state(settings, topic_of(settings))
-    collection = Collection.create(folder, tomli_w.dumps(msgspec.to_builtins(settings)))
-    with collection.unit_of_work():
-        create_frontier(collection.connection)
-        create_seen(collection.connection)
-    return Crawl(collection, _with_workers(settings))
+    config = tomli_w.dumps(msgspec.to_builtins(settings))
+    return Crawl(Collection.create(folder, config, (create_frontier, create_seen)), _with_workers(settings))
 
 
 def resume(folder: Path, tree: Tree) -> Crawl:
@@ -141,6 +145,7 @@ def resume(folder: Path, tree: Tree) -> Crawl:
             raise ConfigError(
                 f"--strategy {wanted}: {folder} was begun with '{stored['strategy']}'; choose another --into"
             )
+        _same_topic(folder, stored, tree)
         settings = complete(_checked(resolve(merged(stored, tree), str(folder / "crawl.toml"))))
     except BaseException:
         collection.close()
@@ -148,10 +153,16 @@ def resume(folder: Path, tree: Tree) -> Crawl:
     return Crawl(collection, _with_workers(settings))
 
 
+def _same_topic(folder: Path, stored: Tree, tree: Tree) -> None:
+    """A collection is about one topic: what was judged by another would say nothing."""
+    wanted = tree.get("topic", {})
+    begun = stored["topic"]["name"]
+    if isinstance(wanted, dict) and wanted.get("name", begun) != begun:
+        raise ConfigError(f"topic '{wanted['name']}': {folder} was begun with '{begun}'; choose another --into")
+
+
 def settings_of(collection: Collection) -> Tree:
     """The settings a collection was begun with."""
-    import tomllib
-
     try:
         return tomllib.loads(collection.config)
     except tomllib.TOMLDecodeError as error:

@@ -1,110 +1,123 @@
 """Manners: may we ask this host for this URL, and when? robots.txt first, then the delay, then the address.
 
-Everything here survives concurrency because a host is asked only by the holder of its lease, and survives a
-restart because rules are kept in the collection and a resumed crawl waits one delay before it asks any address.
+Everything here survives concurrency because a host is asked by one at a time, and survives a restart because the rules
+of a host are in the collection before the first of its pages is asked for.
 """
 
-import asyncio
-import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from opilio.crawl.config import PolitenessSettings
+from opilio.crawl.turns import Turns
 from opilio.fetch.following import follow
 from opilio.fetch.robots import Rules, rules_from
-from opilio.frontier.politeness import AddressSlots
+from opilio.frontier.politeness import delay_in_force
 from opilio.model.clock import Clock
 from opilio.model.protocols import Fetcher
+from opilio.model.records import Fetched
 from opilio.model.urls import host_of, origin_of
 
 MAX_RULES = 20_000  # robots rules kept in memory; older ones are read from the collection again
+PATIENCE_S = 0.5  # who would wait longer gives its connection to others and comes again
 ALL_ALLOWED = Rules(expires_at=float("inf"))
 
+Stored = Callable[[str], bytes | None]  # the kept rules of an origin
+Keep = Callable[[str, Rules, float], None]  # keep the rules of an origin, and the delay its host gets by them
 
-class Permit(msgspec.Struct, frozen=True):
-    """Go ahead after `start_at` keeping `delay_s`; or not: `refused` says why, `until` when to ask again."""
 
-    start_at: float
+class Permit(msgspec.Struct, frozen=True, kw_only=True):
+    """Go ahead now and keep `delay_s`; or not: `until` says when to ask again, `refused` why it may not be asked."""
+
     delay_s: float
-    refused: str = ""
     until: float = 0.0
+    refused: str = ""
 
 
 class Manners:
-    """The one place that knows what hosts want of us."""
+    """The one place that knows what hosts want of us. Whoever got a permit says `asked` when the request has ended."""
 
     def __init__(
-        self,
-        settings: PolitenessSettings,
-        fetcher: Fetcher,
-        clock: Clock,
-        slots: AddressSlots | None,
-        stored: Callable[[str], bytes | None],
+        self, settings: PolitenessSettings, fetcher: Fetcher, clock: Clock, turns: Turns, stored: Stored, keep: Keep
     ) -> None:
         self._settings = settings
         self._fetcher = fetcher
         self._clock = clock
-        self._slots = slots
+        self._turns = turns
         self._stored = stored
+        self._keep = keep
         self._rules: dict[str, Rules] = {}
-        self._addresses: dict[str, str] = {}
-        self.fresh: dict[str, Rules] = {}  # read since the last commit: the ledger writes them down
 
     async def permit(self, url: str, ready_at: float) -> Permit:
-        """Reads robots.txt when it must, then says whether and when this URL may be asked for."""
+        """Reads robots.txt when it must, then says whether this URL may be asked for, and waits for its turn."""
         origin = origin_of(url)
         rules = self._known(origin)
         if rules is None:
-            ready_at = await self._wait_for_slot(url, ready_at, self._settings.delay_s)
+            until = await self._turns.take(host_of(url), ready_at, self._delay(origin), PATIENCE_S)
+            if until:
+                return Permit(delay_s=self._delay(origin), until=until)
             rules = await self._read_robots(origin)
-            ready_at = self._clock.now() + self._delay(rules)
-        delay_s = self._delay(rules)
+            ready_at = self._clock.now() + self._delay(origin)
+        delay_s = self._delay(origin)
         if rules.unreachable:
-            return Permit(ready_at, delay_s, "robots.txt can't be read", rules.expires_at)
+            return Permit(delay_s=delay_s, until=rules.expires_at, refused="robots.txt can't be read")
         if not rules.allows(url):
-            return Permit(ready_at, delay_s, "robots.txt disallows it")
-        return Permit(await self._wait_for_slot(url, ready_at, delay_s), delay_s)
+            return Permit(delay_s=delay_s, refused="robots.txt disallows it")
+        return Permit(delay_s=delay_s, until=await self._turns.take(host_of(url), ready_at, delay_s, PATIENCE_S))
 
-    def _delay(self, rules: Rules) -> float:
-        wanted = min(rules.delay_s or 0.0, self._settings.max_crawl_delay_s)
-        return max(self._settings.delay_s, wanted)
+    def asked(self, url: str, delay_s: float) -> None:
+        """The request that was permitted has ended."""
+        self._turns.give(host_of(url), delay_s)
+
+    def _delay(self, origin: str) -> float:
+        """The pause of the host: the longest that is asked for over http or https."""
+        scheme, _, host = origin.partition("://")
+        origins = (origin, f"{'http' if scheme == 'https' else 'https'}://{host}")
+        wanted = max((self._rules[o].delay_s for o in origins if o in self._rules), default=0.0)
+        return delay_in_force(self._settings.delay_s, wanted, cap_s=self._settings.max_crawl_delay_s)
 
     def _known(self, origin: str) -> Rules | None:
         if not self._settings.robots:
             return ALL_ALLOWED
         rules = self._rules.get(origin)
         if rules is None and (blob := self._stored(origin)) is not None:
-            rules = self._rules[origin] = msgspec.msgpack.decode(blob, type=Rules)
+            rules = msgspec.msgpack.decode(blob, type=Rules)
+            self._remember(origin, rules)
         return rules if rules is not None and rules.expires_at > self._clock.now() else None
 
     async def _read_robots(self, origin: str) -> Rules:
-        answer = await follow(self._fetcher, f"{origin}/robots.txt", hops=5)
+        """Ask for the file (the host's turn is ours) and have its rules kept before any page is asked for."""
+        polite = _InTurn(self._fetcher, self._turns, self._delay(origin), host_of(origin))
+        answer = await follow(polite, f"{origin}/robots.txt", hops=5)
         rules = rules_from(answer, self._settings.agent, self._clock.now(), self._rules.get(origin))
-        if len(self._rules) >= MAX_RULES:
-            self._rules.pop(next(iter(self._rules)))
-        self._rules[origin] = self.fresh[origin] = rules
+        self._remember(origin, rules)
+        self._keep(origin, rules, self._delay(origin))
         return rules
 
-    async def _wait_for_slot(self, url: str, ready_at: float, delay_s: float) -> float:
-        """Sleep until both the host and, where hosts share one, the address may be asked; returns that time."""
-        if self._slots is not None and delay_s > 0:
-            address = await self._address(host_of(url))
-            if address:
-                ready_at = self._slots.reserve(address, max(ready_at, self._clock.now()), delay_s)
-        await self._clock.sleep(ready_at - self._clock.now())
-        return max(ready_at, self._clock.now())
+    def _remember(self, origin: str, rules: Rules) -> None:
+        if len(self._rules) >= MAX_RULES and origin not in self._rules:
+            self._rules.pop(next(iter(self._rules)))
+        self._rules[origin] = rules
 
-    async def _address(self, host: str) -> str:
-        """The first address of a host, or nothing when it has none: the fetcher will say so itself."""
-        if host not in self._addresses:
-            name, _, port = host.partition(":")
-            loop = asyncio.get_running_loop()
-            try:
-                found = await loop.getaddrinfo(name, port or 80, type=socket.SOCK_STREAM)
-            except OSError:
-                found = []
-            if len(self._addresses) >= MAX_RULES:
-                self._addresses.pop(next(iter(self._addresses)))
-            self._addresses[host] = str(found[0][4][0]) if found else ""
-        return self._addresses[host]
+
+class _InTurn:
+    """Fetches robots.txt wherever redirects lead, each hop in the turn of its host; the first turn is `held`."""
+
+    def __init__(self, fetcher: Fetcher, turns: Turns, delay_s: float, held: str) -> None:
+        self._fetcher = fetcher
+        self._turns = turns
+        self._delay_s = delay_s
+        self._held = held
+
+    async def fetch(self, url: str, validators: Mapping[str, str] | None = None) -> Fetched:
+        host = host_of(url)
+        if host != self._held:
+            await self._turns.take(host, 0.0, self._delay_s, float("inf"))
+        self._held = ""
+        try:
+            return await self._fetcher.fetch(url, validators)
+        finally:
+            self._turns.give(host, self._delay_s)
+
+    async def close(self) -> None:
+        """The fetcher belongs to somebody else."""

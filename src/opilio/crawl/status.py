@@ -7,17 +7,14 @@ import msgspec
 
 from opilio.crawl.job import settings_of
 from opilio.frontier.sqlite import SqliteFrontier
-from opilio.store.collection import Collection, being_written
+from opilio.store.collection import Collection, being_written, reading
 from opilio.store.keeper import Counts
 
 
 def status_of(folder: Path) -> dict[str, Any]:
     """The state of a collection, running, stopped or crashed."""
-    collection = Collection.open_for_reading(folder)
-    try:
+    with reading(folder) as collection:
         return _status(collection)
-    finally:
-        collection.close()
 
 
 def _status(collection: Collection) -> dict[str, Any]:

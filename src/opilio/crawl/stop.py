@@ -19,6 +19,11 @@ class StopRules:
         self._recent.append(relevant)
 
     @property
+    def patience_s(self) -> float:
+        """How long to wait when every host asks us to wait."""
+        return self._settings.patience_s
+
+    @property
     def harvest(self) -> float:
         """The share of relevant pages among the last ones."""
         return sum(self._recent) / len(self._recent) if self._recent else 0.0

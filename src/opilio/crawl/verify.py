@@ -3,14 +3,17 @@
 Problems are told one per line; an empty list means that what the database says is true.
 """
 
-import sqlite3
-from collections.abc import Iterator
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator
+from itertools import chain, groupby, islice
+from operator import itemgetter
 from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
 
 from opilio.frontier.schema import DONE
-from opilio.model.errors import CollectionError
-from opilio.store.collection import Collection
+from opilio.store.collection import Collection, reading
+from opilio.store.keeper import Counts
 from opilio.store.warc import opened, payload, payload_digest, warc_name
 
 MAX_TOLD = 100
@@ -18,14 +21,9 @@ MAX_TOLD = 100
 
 def verify(folder: Path) -> list[str]:
     """What is wrong with a collection, at most MAX_TOLD lines."""
-    collection = Collection.open_for_reading(folder)
-    checks = (_integrity, _rows, _counters, _warc_ends, _records)
-    try:
+    checks = (_integrity, _rows, _counters, _counts, _warc_ends, _records)
+    with reading(folder) as collection:
         return list(islice(chain.from_iterable(check(collection) for check in checks), MAX_TOLD))
-    except sqlite3.Error as error:
-        raise CollectionError(f"{folder}: the database can't be read: {error}") from error
-    finally:
-        collection.close()
 
 
 def _integrity(collection: Collection) -> Iterator[str]:
@@ -64,6 +62,27 @@ def _counters(collection: Collection) -> Iterator[str]:
             yield f"counter of {name} URLs says {said}, there are {found or 0}"
 
 
+def _counts(collection: Collection) -> Iterator[str]:
+    """The counters of the store, and those of each host."""
+    stored = collection.meta("counts")
+    counts = msgspec.json.decode(stored, type=Counts) if stored else Counts()
+    queries = {
+        "fetched": "SELECT count(*) FROM answer",
+        "pages": "SELECT count(*) FROM page",
+        "relevant": "SELECT count(*) FROM page WHERE relevant",
+        "duplicates": "SELECT count(*) FROM page WHERE duplicate_of <> 0",
+    }
+    for name, query in queries.items():
+        said, found = getattr(counts, name), collection.connection.execute(query).fetchone()[0]
+        if said != found:
+            yield f"counter of {name} says {said}, there are {found}"
+    for host, said, found in collection.connection.execute(
+        """SELECT name, queued, (SELECT count(*) FROM frontier_url WHERE host_id = id AND state < 2) AS found
+        FROM frontier_host WHERE queued <> found"""
+    ):
+        yield f"counter of queued URLs of {host} says {said}, there are {found}"
+
+
 def _warc_ends(collection: Collection) -> Iterator[str]:
     """The last file may be longer than what was committed (a crash; cut on the next start), never shorter."""
     number, offset = int(collection.meta("warc_number", "1")), int(collection.meta("warc_offset", "0"))
@@ -74,37 +93,43 @@ def _warc_ends(collection: Collection) -> Iterator[str]:
 
 
 def _records(collection: Collection) -> Iterator[str]:
-    """Every page's record is where the database says, with the URL and the digest it should have."""
+    """Every record is where the database says, with the URL and the digest it should have, and no gap between two."""
     rows = collection.connection.execute(
         "SELECT warc, offset, length, url FROM page WHERE length > 0 ORDER BY warc, offset"
     )
-    number, file = 0, None
-    try:
-        for warc, offset, length, url in rows:
-            if warc != number:
-                if file is not None:
-                    file.close()
-                number, path = warc, collection.folder / warc_name(warc)
-                file = path.open("rb") if path.exists() else None
-            if file is None:
-                yield f"{warc_name(warc)}: the file is missing ({url})"
-                continue
-            file.seek(offset)
-            problem = _bad_record(file.read(length), url)
+    for number, pages in groupby(rows, key=itemgetter(0)):
+        path = collection.folder / warc_name(number)
+        try:
+            with path.open("rb") as file:
+                yield from _records_of(path.name, file, pages)
+        except OSError as error:
+            yield f"{path.name}: can't be read: {error.strerror}"
+
+
+def _records_of(name: str, file: BinaryIO, pages: Iterable[tuple[int, int, int, str]]) -> Iterator[str]:
+    end = 0
+    for _, offset, length, url in pages:
+        if end == 0:  # the record that opens the file
+            problem = _bad_record(file.read(offset))
             if problem:
-                yield f"{warc_name(warc)} at {offset}: {problem} ({url})"
-    finally:
-        if file is not None:
-            file.close()
+                yield f"{name} at 0: {problem}"
+        elif offset != end:
+            yield f"{name} at {end}: {offset - end} bytes that belong to no page"
+        end = offset + length
+        file.seek(offset)
+        problem = _bad_record(file.read(length), url)
+        if problem:
+            yield f"{name} at {offset}: {problem} ({url})"
 
 
-def _bad_record(data: bytes, url: str) -> str:
+def _bad_record(data: bytes, url: str = "") -> str:
+    """What is wrong with a record: of a page, or of none."""
     try:
         fields, block = opened(data)
     except ValueError as error:
         return str(error)
-    if fields.get("WARC-Target-URI") != url:
+    if fields.get("WARC-Target-URI", "") != url:
         return f"another page stands here: {fields.get('WARC-Target-URI')}"
-    if fields.get("WARC-Payload-Digest") != payload_digest(payload(block)[1]):
+    if url and fields.get("WARC-Payload-Digest") != payload_digest(payload(block)[1]):
         return "the page was changed (its digest differs)"
     return ""

@@ -12,7 +12,7 @@ from opilio.model.errors import UsageError
 from opilio.model.protocols import Entry
 from opilio.model.records import Reason, key_of
 from opilio.model.urls import canonical, host_of
-from opilio.store.collection import Collection
+from opilio.store.collection import Collection, reading
 
 _reasons = msgspec.msgpack.Decoder(tuple[Reason, ...]).decode
 _PAGE = ("title", "score", "relevant", "reasons", "duplicate_of", "near_duplicate", "fetched_at", "language", "genre")
@@ -25,11 +25,8 @@ def why(folder: Path, url: str) -> dict[str, Any]:
     address = canonical(url)
     if address is None:
         raise UsageError(f"'{url}': is no http or https URL; write it whole, for example https://example.org/")
-    collection = Collection.open_for_reading(folder)
-    try:
+    with reading(folder) as collection:
         return _why(collection, address)
-    finally:
-        collection.close()
 
 
 def _why(collection: Collection, url: str) -> dict[str, Any]:

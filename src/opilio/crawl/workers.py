@@ -12,9 +12,10 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from multiprocessing.process import BaseProcess
-from typing import Protocol
+from typing import Protocol, cast
 
 import msgspec
 
@@ -23,6 +24,7 @@ from opilio.model.errors import OpilioError
 from opilio.model.records import Analysis, Fetched, Lead
 
 _HEAD = struct.Struct("!I")
+MAX_STILLBORN = 4
 
 
 class Job(msgspec.Struct, tag=True, array_like=True):
@@ -35,9 +37,24 @@ class Refresh(msgspec.Struct, tag=True, array_like=True):
     state: bytes
 
 
+class Answer(msgspec.Struct, array_like=True):
+    """An analysis, or the error that came instead."""
+
+    analysis: Analysis | None = None
+    error: str = ""
+
+
+class AnalysisError(OpilioError):
+    """Thinking about a page went wrong in a worker process: a bug of ours, or a page too much for it."""
+
+
+class NoWorkersError(OpilioError):
+    """Worker processes die as soon as they start: the crawl can't go on."""
+
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode_message = msgspec.msgpack.Decoder(Job | Refresh).decode
-_decode_analysis = msgspec.msgpack.Decoder(Analysis).decode
+_decode_answer = msgspec.msgpack.Decoder(Answer).decode
 
 
 class Desk(Protocol):
@@ -67,18 +84,22 @@ class InlineDesk:
 
 
 class _Worker(asyncio.Protocol):
-    """The engine's end of one worker: jobs go out, analyses come back in the same order."""
+    """The engine's end of one worker: jobs go out, answers come back in the same order."""
 
     def __init__(self, process: BaseProcess, lost: Callable[["_Worker"], None]) -> None:
         self.process = process
-        self.waiting: deque[asyncio.Future[Analysis]] = deque()
+        self.waiting: deque[tuple[Job, asyncio.Future[Analysis]]] = deque()
+        self.answered = 0
         self._lost = lost
         self._buffer = bytearray()
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one without saying so
+
+    def ask(self, job: Job, future: "asyncio.Future[Analysis]") -> None:
+        self.waiting.append((job, future))
+        self.send(job)
 
     def send(self, message: Job | Refresh) -> None:
         data = _encode(message)
@@ -94,9 +115,17 @@ class _Worker(asyncio.Protocol):
                 return
             frame = bytes(memoryview(self._buffer)[_HEAD.size : end])
             del self._buffer[:end]
-            future = self.waiting.popleft()
-            if not future.done():
-                future.set_result(_decode_analysis(frame))
+            self._take(_decode_answer(frame))
+
+    def _take(self, answer: Answer) -> None:
+        _, future = self.waiting.popleft()
+        self.answered += 1
+        if future.done():  # the visit was cut short
+            return
+        if answer.analysis is not None:
+            future.set_result(answer.analysis)
+        else:
+            future.set_exception(AnalysisError(answer.error))
 
     def connection_lost(self, _: Exception | None) -> None:
         self._lost(self)
@@ -107,56 +136,88 @@ class _Worker(asyncio.Protocol):
 
 
 class WorkerDesk:
-    """Analysis in `count` processes, each built by `make` (a picklable function) after it has started."""
+    """Analysis in `count` processes, each built by `make` (a picklable function) after it has started.
+
+    A worker that dies (out of memory, killed) takes one page with it, the one it was reading. The others it had are
+    given to the worker that replaces it.
+    """
 
     def __init__(self, make: Callable[[], Analyst], count: int) -> None:
         self._make = make
         self._count = count
         self._workers: list[_Worker] = []
+        self._news: dict[str, Refresh] = {}  # what a replacement has to be told
+        self._replacing: set[asyncio.Task[None]] = set()
+        self._stillborn = 0  # workers in a row that died before their first answer
         self._closing = False
 
     async def start(self) -> None:
+        for _ in range(self._count):
+            self._workers.append(await self._hired())
+
+    async def _hired(self) -> _Worker:
         # Spawned, not forked: the parent has threads (name resolution) and sockets that a child must not share.
         context = multiprocessing.get_context("spawn")
-        loop = asyncio.get_running_loop()
-        for _ in range(self._count):
-            ours, theirs = socket.socketpair()
+        ours, theirs = socket.socketpair()
+        with theirs:
             process = context.Process(target=_work, args=(self._make, theirs), daemon=True)
-            process.start()
-            theirs.close()
-            worker = _Worker(process, self._lose)
-            await loop.create_connection(partial(_itself, worker), sock=ours)
-            self._workers.append(worker)
+            _start_sheltered(process)
+        worker = _Worker(process, self._lose)
+        await asyncio.get_running_loop().create_connection(partial(_itself, worker), sock=ours)
+        return worker
 
     async def analyse(self, lead: Lead, fetched: Fetched) -> Analysis:
-        if not self._workers:
-            raise OpilioError("all worker processes have died; run again with --workers 0 to see why")
-        worker = min(self._workers, key=lambda w: len(w.waiting))
         future: asyncio.Future[Analysis] = asyncio.get_running_loop().create_future()
-        worker.waiting.append(future)
-        worker.send(Job(lead, fetched))
+        self._give(Job(lead, fetched), future)
         return await future
 
+    def _give(self, job: Job, future: "asyncio.Future[Analysis]") -> None:
+        if self._workers:
+            min(self._workers, key=lambda w: len(w.waiting)).ask(job, future)
+        else:
+            future.set_exception(NoWorkersError("worker processes die at their start; --workers 0 may tell why"))
+
     def refresh(self, name: str, state: bytes) -> None:
+        self._news[name] = Refresh(name, state)
         for worker in self._workers:
-            worker.send(Refresh(name, state))
+            worker.send(self._news[name])
 
     def _lose(self, worker: _Worker) -> None:
-        """A worker died (out of memory, killed): its pages fail, the others go on."""
-        if worker in self._workers:
-            self._workers.remove(worker)
-        error = OpilioError(f"a worker process ended while it read this page (exit code {worker.process.exitcode})")
-        for future in worker.waiting:
-            if not future.done() and not self._closing:
-                future.set_exception(error)
-        worker.waiting.clear()
+        if self._closing or worker not in self._workers:
+            return
+        task = asyncio.get_running_loop().create_task(self._replace(worker))
+        self._replacing.add(task)
+        task.add_done_callback(self._replacing.discard)
+
+    async def _replace(self, lost: _Worker) -> None:
+        lost.process.join(timeout=1)
+        if lost.waiting:
+            _, future = lost.waiting.popleft()
+            if not future.done():
+                code = lost.process.exitcode
+                future.set_exception(AnalysisError(f"its worker process ended while it read this page ({code})"))
+        self._workers.remove(lost)
+        self._stillborn = 0 if lost.answered else self._stillborn + 1
+        if self._stillborn <= MAX_STILLBORN:
+            worker = await self._hired()
+            for news in self._news.values():
+                worker.send(news)
+            self._workers.append(worker)
+        while lost.waiting:
+            job, future = lost.waiting.popleft()
+            if not future.done():
+                self._give(job, future)
 
     async def close(self) -> None:
         self._closing = True
-        for worker in list(self._workers):
+        for task in list(self._replacing):
+            task.cancel()
+        for worker in self._workers:
             worker.close()
         for worker in self._workers:
             worker.process.join(timeout=5)
+            if worker.process.is_alive():
+                worker.process.kill()
         self._workers.clear()
 
 
@@ -164,19 +225,41 @@ def _itself(worker: _Worker) -> _Worker:
     return worker
 
 
+def _start_sheltered(process: BaseProcess) -> None:
+    """Start a process that the signals for the engine do not reach: the engine decides when its workers stop.
+
+    A blocked signal stays blocked in the child, from its first instruction on.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _work(make: Callable[[], Analyst], channel: socket.socket) -> None:
     """A worker's whole life: read a frame, think, answer; end when the engine is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the engine decides when to stop
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     analyst = make()
     stream = channel.makefile("rb", buffering=1 << 20)
-    while head := stream.read(_HEAD.size):
-        message = _decode_message(stream.read(_HEAD.unpack(head)[0]))
-        if isinstance(message, Refresh):
-            analyst.restore(message.name, message.state)
-            continue
-        data = _encode(analyst.analyse(message.lead, message.fetched))
-        channel.sendall(_HEAD.pack(len(data)) + data)
+    with suppress(ConnectionError):
+        while len(head := stream.read(_HEAD.size)) == _HEAD.size:
+            frame = stream.read(_HEAD.unpack(head)[0])
+            if len(frame) < _HEAD.unpack(head)[0]:
+                return
+            message = _decode_message(frame)
+            if isinstance(message, Refresh):
+                analyst.restore(message.name, message.state)
+                continue
+            data = _encode(_answered(analyst, message))
+            channel.sendall(_HEAD.pack(len(data)) + data)
+
+
+def _answered(analyst: Analyst, job: Job) -> Answer:
+    try:
+        return Answer(analysis=analyst.analyse(job.lead, job.fetched))
+    except Exception as error:  # noqa: BLE001 - sent home, where the engine's per-URL guard records it
+        return Answer(error=f"{type(error).__name__}: {error}"[:300])
 
 
 def cores() -> int:

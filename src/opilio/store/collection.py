@@ -6,7 +6,8 @@ Invariant: what is in the database has happened, what is not has not. One proces
 
 import fcntl
 import sqlite3
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -17,6 +18,11 @@ from opilio.store.schema import APPLICATION_ID, SCHEMA_VERSION, TABLES
 DATABASE = "crawl.db"
 CONFIG = "crawl.toml"
 LOCK = "crawl.lock"
+PART = "crawl.db.part"  # a database that is being made; the last step of making a collection gives it its name
+UNFINISHED = frozenset({LOCK, CONFIG, PART, f"{CONFIG}.part", f"{PART}-journal"})
+LOCK_TRIES = 20  # `being_written` holds the lock for a moment when it looks
+
+CreateTables = Callable[[sqlite3.Connection], None]
 
 
 class Collection:
@@ -28,22 +34,29 @@ class Collection:
         self._lock = lock
 
     @classmethod
-    def create(cls, folder: Path, config: str) -> "Collection":
-        """Make a new collection; refuses a folder that already holds something else."""
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise CollectionError(f"{folder}: is not empty and is no collection; choose another folder with --into")
+    def create(cls, folder: Path, config: str, parts: Sequence[CreateTables] = ()) -> "Collection":
+        """Make a new collection with the tables of the store and of `parts`; refuses a folder that holds other files.
+
+        `crawl.db` appears last and whole, so a process killed on the way leaves nothing that looks like a collection,
+        and the next one starts over.
+        """
         try:
+            if folder.exists():
+                _refuse_strangers(folder)
             folder.mkdir(parents=True, exist_ok=True)
             lock = _locked(folder)
-            connection = _connect(folder / DATABASE)
-            with _one_transaction(connection):
-                _run(connection, TABLES)
-                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-            (folder / CONFIG).write_text(config, encoding="utf-8")
+        except OSError as error:
+            raise CollectionError(f"{folder}: can't make a collection here: {error.strerror or error}") from error
+        try:
+            _refuse_strangers(folder)
+            _make(folder, config, parts)
+            return cls(folder, _connect(folder / DATABASE), lock)
         except (OSError, sqlite3.Error) as error:
+            lock.close()
             raise CollectionError(f"{folder}: can't make a collection here: {error}") from error
-        return cls(folder, connection, lock)
+        except BaseException:
+            lock.close()
+            raise
 
     @classmethod
     def in_memory(cls) -> "Collection":
@@ -55,8 +68,15 @@ class Collection:
     @classmethod
     def open_for_writing(cls, folder: Path) -> "Collection":
         check(folder)
-        lock = _locked(folder)
-        return cls(folder, _open(folder), lock)
+        try:
+            lock = _locked(folder)
+        except OSError as error:
+            raise CollectionError(f"{folder}: can't be written: {error.strerror}") from error
+        try:
+            return cls(folder, _open(folder), lock)
+        except BaseException:
+            lock.close()
+            raise
 
     @classmethod
     def open_for_reading(cls, folder: Path) -> "Collection":
@@ -79,9 +99,9 @@ class Collection:
         try:
             with _one_transaction(self.connection):
                 yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise CollectionError(
-                f"{self.folder / DATABASE}: can't write: {error}; nothing of this batch was kept"
+                f"{self.folder}: can't write: {error}; what was committed before is safe, run again to go on"
             ) from error
 
     def meta(self, name: str, default: str = "") -> str:
@@ -125,6 +145,24 @@ def check(folder: Path) -> None:
         )
 
 
+@contextmanager
+def reading(folder: Path) -> Iterator[Collection]:
+    """A collection to look at: one moment of it, whoever writes meanwhile; damage becomes a CollectionError."""
+    collection = Collection.open_for_reading(folder)
+    try:
+        collection.connection.execute("BEGIN")
+        yield collection
+    except sqlite3.Error as error:
+        raise damaged(folder, error) from error
+    finally:
+        collection.close()
+
+
+def damaged(folder: Path, error: sqlite3.Error) -> CollectionError:
+    """What to tell when the database can't be used."""
+    return CollectionError(f"{folder / DATABASE}: can't be used: {error}; see 'opilio verify', or restore a copy")
+
+
 def exists(folder: Path) -> bool:
     """Is there a collection in this folder (readable or not)?"""
     return (folder / DATABASE).exists()
@@ -135,7 +173,7 @@ def _open(folder: Path) -> sqlite3.Connection:
         connection = _connect(folder / DATABASE)
         connection.execute("SELECT 1 FROM meta LIMIT 1")
     except sqlite3.Error as error:
-        raise CollectionError(f"{folder / DATABASE}: is damaged: {error}; restore it from a copy") from error
+        raise damaged(folder, error) from error
     return connection
 
 
@@ -168,24 +206,51 @@ def _one_transaction(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def _locked(folder: Path) -> IO[str]:
-    lock = (folder / LOCK).open("w", encoding="utf-8")
+def _refuse_strangers(folder: Path) -> None:
+    """Only an empty folder, or what a killed `create` left (its lock tells), may become a collection."""
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
+    if names and not (LOCK in names and names <= UNFINISHED):
+        raise CollectionError(f"{folder}: is not empty and is no collection; choose another folder with --into")
+
+
+def _make(folder: Path, config: str, parts: Sequence[CreateTables]) -> None:
+    for name in UNFINISHED - {LOCK}:
+        (folder / name).unlink(missing_ok=True)
+    connection = sqlite3.connect(folder / PART, isolation_level=None)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        lock.close()
-        raise CollectionError(
-            f"{folder}: another crawl is writing to this collection; wait for it or stop it"
-        ) from error
-    return lock
+        with _one_transaction(connection):
+            _run(connection, TABLES)
+            for create_tables in parts:
+                create_tables(connection)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    finally:
+        connection.close()
+    (folder / f"{CONFIG}.part").write_text(config, encoding="utf-8")
+    (folder / f"{CONFIG}.part").replace(folder / CONFIG)
+    (folder / PART).replace(folder / DATABASE)
+
+
+def _locked(folder: Path) -> IO[str]:
+    lock = (folder / LOCK).open("a", encoding="utf-8")
+    for _ in range(LOCK_TRIES):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.01)
+        else:
+            return lock
+    lock.close()
+    raise CollectionError(f"{folder}: another crawl is writing to this collection; wait for it or stop it")
 
 
 def being_written(folder: Path) -> bool:
     """Does a process hold this collection for writing at this moment?"""
-    path = folder / LOCK
-    if not path.exists():
+    try:
+        lock = (folder / LOCK).open("r", encoding="utf-8")
+    except OSError:
         return False
-    with path.open("r", encoding="utf-8") as lock:
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:

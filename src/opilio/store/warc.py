@@ -7,11 +7,13 @@ A record is built by hand because it is made in the worker process as one gzip m
 import base64
 import hashlib
 import uuid
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
 from isal import isal_zlib
+from isal.igzip_lib import IsalError
 
 from opilio.model.errors import CollectionError
 from opilio.model.records import Fetched
@@ -88,21 +90,26 @@ class WarcWriter:
     def resume(self, number: int, offset: int) -> None:
         """Go on after the last committed record: what was written behind it has not happened."""
         self.position = (number, offset)
-        for path in sorted(self._folder.glob("pages-*.warc.gz")):
-            if path.name > warc_name(number):
-                path.unlink()
         path = self._folder / warc_name(number)
-        size = path.stat().st_size if path.exists() else 0
-        if size < offset:
-            raise CollectionError(f"{path}: {offset - size} bytes are missing at the end; run 'opilio verify'")
-        self._file = path.open("r+b" if path.exists() else "w+b")
-        self._file.truncate(offset)
-        self._file.seek(offset)
+        try:
+            size = path.stat().st_size if path.exists() else 0
+            if size < offset:
+                missing = f"{offset - size} bytes are missing at the end"
+                raise CollectionError(f"{path}: {missing}; 'opilio verify' tells what is lost")
+            for later in self._folder.glob("pages-*.warc.gz"):
+                if later.name > path.name:
+                    later.unlink()
+            self._file = path.open("r+b" if path.exists() else "w+b")
+            self._file.truncate(offset)
+            self._file.seek(offset)
+        except OSError as error:
+            raise CollectionError(f"{path}: can't be written: {error.strerror}") from error
 
     def append(self, record: bytes, at: float) -> tuple[int, int, int]:
         """Write one record; returns (file number, offset, length)."""
         number, offset = self.position
         if offset >= self._rotate_bytes:
+            self.flush()
             self.close()
             number, offset = number + 1, 0
         if self._file is None:
@@ -119,8 +126,10 @@ class WarcWriter:
             self._file.flush()
 
     def close(self) -> None:
+        """Let go of the file. What is committed was flushed before: the rest may be lost, on a full disk it is."""
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):
+                self._file.close()
             self._file = None
 
 
@@ -132,15 +141,20 @@ def warc_name(number: int) -> str:
     return f"pages-{number:05d}.warc.gz"
 
 
-def read_record(folder: Path, number: int, offset: int, length: int) -> Fetched:
-    """The answer stored at one place, as it was fetched."""
+def read_member(folder: Path, number: int, offset: int, length: int) -> bytes:
+    """The gzip member stored at one place, as it is."""
     path = folder / warc_name(number)
     try:
         with path.open("rb") as file:
             file.seek(offset)
-            data = file.read(length)
+            return file.read(length)
     except OSError as error:
         raise CollectionError(f"{path}: {error.strerror}; run 'opilio verify'") from error
+
+
+def read_record(folder: Path, number: int, offset: int, length: int) -> Fetched:
+    """The answer stored at one place, as it was fetched."""
+    path, data = folder / warc_name(number), read_member(folder, number, offset, length)
     try:
         fields, block = opened(data)
     except ValueError as error:
@@ -155,7 +169,7 @@ def opened(member: bytes) -> tuple[dict[str, str], bytes]:
     """
     try:
         raw: bytes = isal_zlib.decompress(member, _GZIP)
-    except isal_zlib.error as error:
+    except IsalError as error:  # type: ignore[misc]  # the stub takes the class for an instance
         raise ValueError(f"unreadable record ({error})") from error
     head, gap, rest = raw.partition(b"\r\n\r\n")
     lines = head.decode("utf-8", "surrogateescape").split("\r\n")
