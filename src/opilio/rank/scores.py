@@ -66,11 +66,36 @@ class LinkScores:
         )
 
 
+# Endings of files that are no pages: asking for them costs a fetch, and nothing but text can be judged.
+NO_PAGES = frozenset(
+    """7z aac ai apk avi bin bmp bz2 class css csv deb dmg doc docx dvi eps epub exe flac flv gif gz gzip hqx ico iso jar
+    jpeg jpg js json lzh m4a m4v mid midi mkv mov mp3 mp4 mpeg mpg msi odp ods odt ogg ogv otf pdf png ppt pptx ps psd ra
+    ram rar rm rpm rtf sit svg swf tar tex tgz tif tiff ttf wav webm webp wma wmv woff woff2 xls xlsx xpm xz z zip zst
+    """.split()
+)
+
+
 def refused(page: Page) -> dict[int, str]:
-    """The links their page asks not to follow: nofollow of the whole page or of a link."""
+    """The links no ranker follows: those their page asks not to (nofollow), and those to files that are no pages."""
     if page.nofollow:
         return dict.fromkeys(range(len(page.links)), "nofollow page")
-    return {at: "nofollow" for at, link in enumerate(page.links) if link.rel and "nofollow" in link.rel.lower()}
+    dropped: dict[int, str] = {}
+    for at, link in enumerate(page.links):
+        if link.rel and "nofollow" in link.rel.lower():
+            dropped[at] = "nofollow"
+        elif (ending := ending_of(link.url)) in NO_PAGES:
+            dropped[at] = f"no page: .{ending}"
+    return dropped
+
+
+def ending_of(url: str) -> str:
+    """The file ending of a URL's path, in lower case, or nothing.
+
+    >>> ending_of("http://example.org/a/Paper.PS?x=1.html"), ending_of("http://example.ps/"), ending_of("http://x.org/a.b/c")
+    ('ps', '', '')
+    """
+    name = url.partition("?")[0].rpartition("/")[2]
+    return name.rpartition(".")[2].lower() if "." in name and url.count("/") > 2 else ""
 
 
 def out_of_reach(verdict: Verdict, lead: Lead, tunnel_depth: int) -> str:
