@@ -80,7 +80,7 @@ def fill(db: sqlite3.Connection, urls: int, hosts: int) -> None:
         best = max(rows, key=lambda r: (r[4], -r[3]))
         host_rows.append((host, f"host{host}.example", best[4], best[3], len(rows), len(rows)))
     db.executemany(
-        "INSERT INTO frontier_host (id, name, best, best_seq, queued, total, ready) VALUES (?,?,?,?,?,?,1)", host_rows
+        "INSERT INTO frontier_host (id, name, best, best_seq, queued, total) VALUES (?,?,?,?,?,?)", host_rows
     )
     db.execute("UPDATE frontier_count SET generation = 1, inserted = ?, queued = ?, hosts = ?", (urls, urls, hosts))
     db.execute("COMMIT")

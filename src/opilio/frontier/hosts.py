@@ -1,12 +1,19 @@
-"""Host rows of the SQLite frontier: leasing, waking, and a bounded cache of what `add` needs of them.
+"""Host rows of the SQLite frontier: their order, their sleep, and a bounded cache of what `add` needs of them.
 
 It executes statements only; transactions belong to the store.
 """
 
+import heapq
 import sqlite3
 from collections.abc import Iterable
 
-from opilio.frontier.schema import pack, unpack
+# A host that sleeps longer is parked. Those that sleep less are passed over by `ready`: at most as many as were
+# asked within this time.
+PARK_S = 30.0
+PARKED = 10_000  # parked hosts that `best` looks at, at least
+
+_LISTED = "parked = 0 AND best IS NOT NULL"
+_TOP = "SELECT priority, seq FROM frontier_url WHERE host_id = ? AND state = 0 ORDER BY priority DESC, seq LIMIT 1"
 
 
 class HostRow:
@@ -28,27 +35,24 @@ class HostRow:
             self.best_seq = seq
 
 
-_TOP = "SELECT priority, seq FROM frontier_url WHERE host_id = ? AND state = 0 ORDER BY priority DESC, seq LIMIT 1"
-
-_CHOSEN = "FROM frontier_host WHERE best >= 524288.0"  # as its index says
-SLEEPERS = 10_000  # sleeping hosts that `best` looks at, at least
-
-
 class Hosts:
-    """The host table. `leased` mirrors which keys are handed out at which host id."""
+    """The host table. `clock` is the latest time it was told."""
 
     def __init__(self, connection: sqlite3.Connection, cached: int = 200_000) -> None:
         self._db = connection
         self._cached = cached
         self._ids: dict[str, int] = {}
         self._rows: dict[int, HostRow] = {}
-        self.leased: dict[int, frozenset[int]] = {}
+        self._sleepers: list[tuple[float, int]] = []  # a heap of all who sleep and are not parked, for `first_wake`
+        self.clock = 0.0
 
     def reset(self) -> None:
-        """Forget the cache and read who is leased."""
+        """Forget the cache and read who may be asleep (the one scan: on start, and after a roll back)."""
         self.shrink(0)
-        rows = self._db.execute("SELECT id, leased FROM frontier_host WHERE leased IS NOT NULL")
-        self.leased = {id_: frozenset(unpack(blob)) for id_, blob in rows}
+        self._sleepers = self._db.execute(
+            "SELECT wake_at, id FROM frontier_host WHERE parked = 0 AND wake_at > ?", (self.clock,)
+        ).fetchall()
+        heapq.heapify(self._sleepers)
 
     def shrink(self, limit: int | None = None) -> None:
         """Keep the cache bounded; called between operations, when nobody holds a row."""
@@ -77,121 +81,100 @@ class Hosts:
         self._rows[row.id] = row
         return row
 
-    def save(self, rows: Iterable[HostRow], now: float) -> None:
-        """Write rows that `add` changed; a host whose time has come is ready at once."""
+    def save(self, rows: Iterable[HostRow]) -> None:
+        """Write rows that `add` changed."""
         self._db.executemany(
-            "UPDATE frontier_host SET best = ?, best_seq = ?, queued = ?, total = ?,"
-            " ready = (? IS NOT NULL AND (ready OR wake_at <= ?)) WHERE id = ?",
-            [(r.best, r.best_seq, r.queued, r.total, r.best, now, r.id) for r in rows],
+            "UPDATE frontier_host SET best = ?, best_seq = ?, queued = ?, total = ? WHERE id = ?",
+            [(r.best, r.best_seq, r.queued, r.total, r.id) for r in rows],
         )
 
     def refresh(self, removed: Iterable[tuple[int, int]]) -> None:
         """Find the best URL again at hosts whose queue changed, so many rows having left it."""
-        changes = []
-        for id_, count in removed:
-            best, seq = self._db.execute(_TOP, (id_,)).fetchone() or (None, 0)
-            row = self._rows.get(id_)
-            if row is not None:
-                row.best, row.best_seq, row.queued = best, seq, row.queued - count
-            changes.append((best, seq, count, best, id_))
         self._db.executemany(
-            "UPDATE frontier_host SET best = ?, best_seq = ?, queued = queued - ?,"
-            " ready = (? IS NOT NULL AND ready) WHERE id = ?",
-            changes,
+            "UPDATE frontier_host SET best = ?, best_seq = ?, queued = queued - ? WHERE id = ?",
+            [(*self._best_of(id_, count), count, id_) for id_, count in removed],
         )
+
+    def rest(self, id_: int, removed: int, wake_at: float) -> None:
+        """After a visit, by which so many rows left the queue: sleep."""
+        parked = wake_at > self.clock + PARK_S
+        best, seq = self._best_of(id_, removed)
+        self._db.execute(
+            "UPDATE frontier_host SET best = ?, best_seq = ?, queued = queued - ?, wake_at = ?, parked = ?"
+            " WHERE id = ?",
+            (best, seq, removed, wake_at, parked, id_),
+        )
+        if wake_at > self.clock and not parked:
+            heapq.heappush(self._sleepers, (wake_at, id_))
+
+    def _best_of(self, id_: int, removed: int) -> tuple[float | None, int]:
+        best, seq = self._db.execute(_TOP, (id_,)).fetchone() or (None, 0)
+        row = self._rows.get(id_)
+        if row is not None:
+            row.best, row.best_seq, row.queued = best, seq, row.queued - removed
+        return best, seq
 
     def wake(self, now: float) -> None:
-        """Hosts whose time has come become ready: each once per sleep, found by index."""
+        """Take the time; long sleepers whose time has come are looked at again."""
+        self.clock = max(self.clock, now)
+        while self._sleepers and self._sleepers[0][0] <= self.clock:
+            heapq.heappop(self._sleepers)
         self._db.execute(
-            "UPDATE frontier_host SET ready = 1 WHERE ready = 0 AND best IS NOT NULL AND wake_at <= ?", (now,)
+            "UPDATE frontier_host SET parked = 0 WHERE parked = 1 AND best IS NOT NULL AND wake_at <= ?", (now,)
         )
 
-    def ready(self, limit: int, floor: float) -> list[tuple[int, str, int, float | None]]:
-        """(id, name, token, delay) of hosts that may be asked, the one with the best URL first."""
+    def ready(self, now: float, limit: int, floor: float) -> list[tuple[int, str, float | None]]:
+        """(id, name, delay) of hosts that are awake, the one with the best URL first."""
         return self._db.execute(
-            "SELECT id, name, token, delay_s FROM frontier_host WHERE ready = 1 AND best >= ?"
+            f"SELECT id, name, delay_s FROM frontier_host WHERE {_LISTED} AND best >= ? AND wake_at <= ?"
             " ORDER BY best DESC, best_seq LIMIT ?",
-            (floor, limit),
+            (floor, now, limit),
         ).fetchall()
 
     def best(self, limit: int) -> list[tuple[int, str, float, int]]:
-        """(id, name, best, seq) of the hosts with the best URLs: of all that are ready, and of those that wake next.
-
-        There is no order of sleeping hosts by their best URL: keeping one would cost every visit two page writes.
-        """
+        """(id, name, best, seq) of the hosts with the best URLs; of the parked, those that wake next."""
         columns = "SELECT id, name, best, best_seq FROM frontier_host WHERE"
-        awake = f"{columns} ready = 1 ORDER BY best DESC, best_seq LIMIT ?"
-        asleep = f"{columns} ready = 0 AND best IS NOT NULL ORDER BY wake_at LIMIT ?"
-        return (
-            self._db.execute(awake, (limit,)).fetchall() + self._db.execute(asleep, (max(limit, SLEEPERS),)).fetchall()
-        )
+        order = f"{columns} {_LISTED} ORDER BY best DESC, best_seq LIMIT ?"
+        parked = f"{columns} parked = 1 AND best IS NOT NULL ORDER BY wake_at LIMIT ?"
+        found: list[tuple[int, str, float, int]] = self._db.execute(order, (limit,)).fetchall()
+        return found + self._db.execute(parked, (max(limit, PARKED),)).fetchall()
 
-    def first_wake(self) -> float | None:
-        """When the next host may be asked; 0 when one may be asked now."""
-        if self._db.execute("SELECT 1 FROM frontier_host WHERE ready = 1 LIMIT 1").fetchone():
-            return 0.0
-        return self._time("SELECT min(wake_at) FROM frontier_host WHERE ready = 0 AND best IS NOT NULL")
+    def chosen(self, floor: float) -> list[tuple[int, float]]:
+        """(id, wake time) of hosts, asleep or awake, with a URL above the floor: at most N in an N-best batch."""
+        columns = "SELECT id, wake_at FROM frontier_host WHERE"
+        found: list[tuple[int, float]] = self._db.execute(f"{columns} {_LISTED} AND best >= ?", (floor,)).fetchall()
+        parked = f"{columns} parked = 1 AND best IS NOT NULL AND best >= ? ORDER BY wake_at LIMIT ?"
+        return found + self._db.execute(parked, (floor, PARKED)).fetchall()
 
-    def chosen(self) -> bool:
-        """Has any host, asleep or awake, a URL of the N-best batch?"""
-        return self._db.execute(f"SELECT 1 {_CHOSEN} LIMIT 1").fetchone() is not None
-
-    def first_chosen_wake(self) -> float | None:
-        """When the next host with a URL of the N-best batch may be asked (there are at most N of them)."""
-        return self._time(f"SELECT min(wake_at * (ready = 0)) {_CHOSEN}")
-
-    def _time(self, sql: str) -> float | None:
-        found = self._db.execute(sql).fetchone()[0]
+    def first_wake(self, leased: Iterable[int]) -> float | None:
+        """When the next host that sleeps and has something queued wakes."""
+        busy = frozenset(leased)
+        found = self._db.execute(
+            "SELECT min(wake_at) FROM frontier_host WHERE parked = 1 AND best IS NOT NULL"
+        ).fetchone()[0]
+        kept = set()
+        while self._sleepers and (found is None or self._sleepers[0][0] < found):
+            wake_at, id_ = heapq.heappop(self._sleepers)
+            sql = "SELECT best FROM frontier_host WHERE id = ? AND wake_at = ? AND parked = 0"
+            row = self._db.execute(sql, (id_, wake_at)).fetchone() if wake_at > self.clock else None
+            if row is not None:  # it does sleep until then; with an empty queue it is of no use, but stays
+                kept.add((wake_at, id_))
+                if row[0] is not None and id_ not in busy:
+                    found = wake_at
+        for entry in kept:
+            heapq.heappush(self._sleepers, entry)
         return None if found is None else float(found)
-
-    def renew(self, name: str, token: int, now: float, until: float) -> bool:
-        """Hold a host longer, if the lease has not lapsed."""
-        return (
-            self._db.execute(
-                "UPDATE frontier_host SET wake_at = ?, ready = 0"
-                " WHERE name = ? AND token = ? AND leased IS NOT NULL AND wake_at > ?",
-                (until, name, token, now),
-            ).rowcount
-            > 0
-        )
 
     def set_delay(self, host_id: int, delay_s: float) -> None:
         """The pause this host wants between requests."""
         self._db.execute("UPDATE frontier_host SET delay_s = ? WHERE id = ?", (delay_s, host_id))
 
-    def lend(self, id_: int, token: int, keys: list[int], until: float) -> None:
-        """Hand a host and some of its URLs out."""
-        self._db.execute(
-            "UPDATE frontier_host SET ready = 0, wake_at = ?, token = ?, leased = ? WHERE id = ?",
-            (until, token, pack(keys), id_),
+    def rest_all(self, ids: Iterable[int], now: float, delay_s: float) -> None:
+        """As if each had been asked just now."""
+        self.clock = max(self.clock, now)
+        self._db.executemany(
+            "UPDATE frontier_host SET wake_at = ? + coalesce(delay_s, ?), parked = coalesce(delay_s, ?) > ?"
+            " WHERE id = ?",
+            [(now, delay_s, delay_s, PARK_S, id_) for id_ in ids],
         )
-        self.leased[id_] = frozenset(keys)
-
-    def held(self, name: str, token: int) -> int | None:
-        """The id of a host if that token still holds it."""
-        row = self._db.execute(
-            "SELECT id FROM frontier_host WHERE name = ? AND token = ? AND leased IS NOT NULL", (name, token)
-        ).fetchone()
-        return None if row is None else row[0]
-
-    def give_back(self, id_: int, removed: int, wake_at: float) -> None:
-        """The lease ends; so many of its URLs are settled or wait."""
-        best, seq = self._db.execute(_TOP, (id_,)).fetchone() or (None, 0)
-        row = self._rows.get(id_)
-        if row is not None:
-            row.best, row.best_seq, row.queued = best, seq, row.queued - removed
-        self._db.execute(
-            "UPDATE frontier_host SET best = ?, best_seq = ?, queued = queued - ?, ready = 0, wake_at = ?,"
-            " leased = NULL WHERE id = ?",
-            (best, seq, removed, wake_at, id_),
-        )
-        self.leased.pop(id_, None)
-
-    def recover(self, now: float, delay_s: float) -> None:
-        """End every lease as if a request had left just now; late holders are fenced."""
-        self._db.execute(
-            "UPDATE frontier_host SET ready = 0, wake_at = ? + coalesce(delay_s, ?), token = token + 1, leased = NULL"
-            " WHERE leased IS NOT NULL",
-            (now, delay_s),
-        )
-        self.leased.clear()
+        self.reset()

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from opilio.frontier.front import Front, Known
 from opilio.frontier.hosts import HostRow, Hosts
+from opilio.frontier.leases import Leases
 from opilio.frontier.ledger import Ledger
 from opilio.frontier.merge import AGGREGATES, MAX_PARENTS, Context, merge
 from opilio.frontier.order import Moment, Place, sane
@@ -25,16 +26,16 @@ class Tables(NamedTuple):
 
     urls: Urls
     hosts: Hosts
+    leases: Leases
     front: Front
     ledger: Ledger
 
     def drop(self, pairs: Iterable[tuple[int, int]], reason: str) -> int:
         """Drop queued (host id, key) pairs, but for those in flight."""
-        leased = self.hosts.leased
         rows = [
             (DROPPED, reason, *self.front.forget(key), host_id, key)
             for host_id, key in pairs
-            if key not in leased.get(host_id, ())
+            if key not in self.leases.keys(host_id)
         ]
         self.urls.settle(rows)
         self.front.settle(row[5] for row in rows)
@@ -62,7 +63,7 @@ class Intake:
         tables = self._tables
         hosts = {name: tables.hosts.find(name) for name in {lead.host for lead in leads}}
         seen = self._seen(leads, hosts)
-        leased = tables.hosts.leased
+        leased = tables.leases.by_host
         new, raised = 0, 0
         for lead in leads:
             key = lead.key
@@ -72,7 +73,7 @@ class Intake:
                 continue
             known = seen[key]
             # Settled, or in flight: neither queued nor scored again (S3-26).
-            if known is None or (known.host_id in leased and key in leased[known.host_id]):
+            if known is None or (known.host_id in leased and key in leased[known.host_id].keys):
                 continue
             known.pending += 1
             if lead.score > known.score or lead.depth < known.depth or lead.tunnel < known.tunnel:
@@ -153,7 +154,7 @@ class Intake:
         tables.urls.insert([_row(self._sources[key], known) for key, known in self._new.items()] + self._refused)
         tables.urls.lift(_lifted_row(key, known, self._sources.get(key)) for key, known in self._lifted.items())
         touched = {known.host_id for known in self._new.values()} | {known.host_id for known in self._lifted.values()}
-        tables.hosts.save([h for h in hosts.values() if h is not None and h.id in touched], self._now)
+        tables.hosts.save([h for h in hosts.values() if h is not None and h.id in touched])
 
     def _keep_limits(self, hosts: dict[str, HostRow | None]) -> int:
         """Drop the tails that are over the limits; how many URLs that were."""
@@ -163,13 +164,13 @@ class Intake:
             for host in hosts.values():
                 excess = 0 if host is None else host.queued - limits.host_queued
                 if host is not None and excess > 0:
-                    flying = tables.hosts.leased.get(host.id, frozenset())
+                    flying = tables.leases.keys(host.id)
                     tail = [p for p in tables.urls.tail(excess + len(flying), host.id) if p[1] not in flying]
                     dropped += tables.drop(tail[:excess], HOST_TAIL)
         excess = tables.ledger.queued - limits.queued
         if limits.queued and excess > limits.slack:
             tail = tables.urls.tail(excess + tables.ledger.leased)
-            tail = [(id_, key) for id_, key in tail if key not in tables.hosts.leased.get(id_, ())]
+            tail = [(id_, key) for id_, key in tail if key not in tables.leases.keys(id_)]
             dropped += tables.drop(tail[:excess], TAIL)
         return dropped
 

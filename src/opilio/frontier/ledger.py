@@ -30,6 +30,11 @@ class Ledger:
             setattr(self, name, value)
         return True
 
+    def lease(self, count: int) -> None:
+        """So many queued URLs are handed out; negative: given back."""
+        self.leased += count
+        self.queued -= count
+
     def write(self) -> None:
         """Record a change."""
         self.generation += 1

@@ -1,8 +1,8 @@
 """The frontier's tables in the collection's database, and how values are written in them. No logic.
 
-A URL row never says "leased": a lease is one write to the host row (which holds the leased keys), so leasing
-writes no URL row and a crash leaves nothing to undo in them. All indexes are partial: rows that are settled, and
-timers that are not in use, cost nothing. 524288 is CHOSEN / 2: hosts that hold URLs of an N-best batch.
+What costs is pages written, so a visit writes few: leasing writes one row of a small table and neither host nor URL
+rows; a host that falls asleep or wakes is not moved between indexes (`lease` passes over those asleep; only hosts
+that sleep long are parked). All indexes are partial: settled rows and timers not in use cost nothing.
 """
 
 import sqlite3
@@ -20,18 +20,21 @@ CREATE TABLE IF NOT EXISTS frontier_host (
   name TEXT NOT NULL UNIQUE,
   best REAL,                            -- sort key of its best queued URL; NULL: nothing queued
   best_seq INTEGER NOT NULL DEFAULT 0,
-  ready INTEGER NOT NULL DEFAULT 0,     -- 1: something is queued, wake_at has passed, nobody holds it
-  wake_at REAL NOT NULL DEFAULT 0,      -- politeness and lease expiry in one timer
-  token INTEGER NOT NULL DEFAULT 0,
+  wake_at REAL NOT NULL DEFAULT 0,      -- not to be asked before
+  parked INTEGER NOT NULL DEFAULT 0,    -- 1: it sleeps long, and is not even looked at until it wakes
   delay_s REAL,                         -- NULL: the configured one
-  leased BLOB,                          -- keys handed out, eight bytes each; NULL: not leased
   queued INTEGER NOT NULL DEFAULT 0,    -- rows in state 0 or 1
   total INTEGER NOT NULL DEFAULT 0      -- ever accepted
 );
-CREATE INDEX IF NOT EXISTS frontier_host_ready ON frontier_host (best DESC, best_seq) WHERE ready = 1;
-CREATE INDEX IF NOT EXISTS frontier_host_sleep ON frontier_host (wake_at) WHERE ready = 0 AND best IS NOT NULL;
-CREATE INDEX IF NOT EXISTS frontier_host_leased ON frontier_host (id) WHERE leased IS NOT NULL;
-CREATE INDEX IF NOT EXISTS frontier_host_chosen ON frontier_host (best) WHERE best >= 524288.0;
+CREATE INDEX IF NOT EXISTS frontier_host_order ON frontier_host (best DESC, best_seq, wake_at)
+  WHERE parked = 0 AND best IS NOT NULL;
+CREATE INDEX IF NOT EXISTS frontier_host_parked ON frontier_host (wake_at) WHERE parked = 1 AND best IS NOT NULL;
+CREATE TABLE IF NOT EXISTS frontier_lease (
+  host_id INTEGER PRIMARY KEY,
+  token INTEGER NOT NULL,
+  expires_at REAL NOT NULL,
+  keys BLOB NOT NULL                    -- the URLs handed out, eight bytes each
+);
 CREATE TABLE IF NOT EXISTS frontier_url (
   host_id INTEGER NOT NULL,
   key INTEGER NOT NULL,

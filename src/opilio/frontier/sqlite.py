@@ -12,6 +12,7 @@ import msgspec
 from opilio.frontier.front import Front
 from opilio.frontier.hosts import Hosts
 from opilio.frontier.intake import Intake, Tables
+from opilio.frontier.leases import Leases
 from opilio.frontier.ledger import Ledger
 from opilio.frontier.order import CHOSEN, Moment, Place, sane
 from opilio.frontier.policy import EXPIRED, Policy
@@ -39,7 +40,9 @@ class SqliteFrontier:
     ) -> None:
         self._policy = policy or Policy()
         self._order = self._policy.order
-        self._tables = Tables(Urls(connection), Hosts(connection, host_cache), Front(front_size), Ledger(connection))
+        self._tables = Tables(
+            Urls(connection), Hosts(connection, host_cache), Leases(connection), Front(front_size), Ledger(connection)
+        )
 
     def add(self, leads: Sequence[Lead], now: float) -> Added:
         """Offer links. Known ones are merged, new ones queued, refused ones recorded with the reason."""
@@ -55,47 +58,60 @@ class SqliteFrontier:
         self._catch_up(now)
         floor = self._floor()
         room = self._order.top or max_hosts * per_host
-        leases = []
-        for id_, name, token, delay_s in tables.hosts.ready(min(max_hosts, room), floor):
+        token = tables.ledger.generation + 1  # grows with every change, so no token is given twice
+        leases: list[HostLease] = []
+        grants = []
+        for id_, name, delay_s in tables.hosts.ready(now, max_hosts + len(tables.leases.by_host), floor):
+            if tables.leases.busy(id_, now):
+                continue
             leads = tables.urls.top(id_, name, min(per_host, room), floor)
             room -= len(leads)
-            tables.ledger.leased += len(leads) - len(tables.hosts.leased.get(id_, ()))
-            tables.ledger.queued -= len(leads) - len(tables.hosts.leased.get(id_, ()))
-            tables.hosts.lend(id_, token + 1, [lead.key for lead in leads], now + ttl_s)
+            tables.ledger.lease(len(leads) - len(tables.leases.keys(id_)))
+            grants.append((id_, token, now + ttl_s, [lead.key for lead in leads]))
+            pause_s = self._policy.delay_s if delay_s is None else delay_s
             leases.append(
-                HostLease(
-                    host=name,
-                    token=token + 1,
-                    expires_at=now + ttl_s,
-                    leads=tuple(leads),
-                    delay_s=self._policy.delay_s if delay_s is None else delay_s,
-                )
+                HostLease(host=name, token=token, expires_at=now + ttl_s, leads=tuple(leads), delay_s=pause_s)
             )
-            if room <= 0:
+            if room <= 0 or len(leases) == max_hosts:
                 break
+        tables.leases.lend(grants)
         tables.ledger.write()
         return leases
 
     def renew(self, leases: Sequence[HostLease], now: float, ttl_s: float) -> set[str]:
         """Hold hosts longer; returns those that are still the caller's."""
-        hosts = self._open().hosts
-        return {lease.host for lease in leases if hosts.renew(lease.host, lease.token, now, now + ttl_s)}
+        tables = self._open()
+        kept = set()
+        for lease in leases:
+            id_ = self._held(lease)
+            if id_ is not None and tables.leases.busy(id_, now):
+                tables.leases.renew(id_, now + ttl_s)
+                kept.add(lease.host)
+        tables.ledger.write()
+        return kept
+
+    def _held(self, lease: HostLease) -> int | None:
+        """The id of the leased host if the lease is still the last one."""
+        host = self._tables.hosts.find(lease.host)
+        held = None if host is None else self._tables.leases.by_host.get(host.id)
+        return host.id if host is not None and held is not None and held.token == lease.token else None
 
     def complete(self, lease: HostLease, landings: Sequence[Landing], wake_at: float) -> bool:
         """End a lease. URLs of it that have not landed are queued as before. False: it was no longer held."""
         tables = self._open()
-        id_ = tables.hosts.held(lease.host, lease.token)
+        id_ = self._held(lease)
         if id_ is None:
             return False
-        flying = tables.hosts.leased[id_]
+        flying = tables.leases.keys(id_)
         landed = {landing.key: landing for landing in reversed(landings) if landing.key in flying}
         settled = [landing for landing in landed.values() if landing.state in SETTLED]
         again = [landing for landing in landed.values() if landing.state is State.QUEUED]
         self._settle(id_, settled)
         self._retry(id_, again, wake_at)
-        tables.hosts.give_back(id_, len(settled), wake_at)
-        tables.ledger.leased -= len(flying)
-        tables.ledger.queued += len(flying) - len(settled)
+        tables.hosts.rest(id_, len(settled), wake_at)
+        tables.leases.end(id_)
+        tables.ledger.lease(-len(flying))
+        tables.ledger.queued -= len(settled)
         tables.ledger.write()
         return True
 
@@ -146,7 +162,7 @@ class SqliteFrontier:
         wanted = {}
         for name, key, score in scores:
             host = tables.hosts.find(name)
-            if host is not None and key not in tables.hosts.leased.get(host.id, ()):
+            if host is not None and key not in tables.leases.keys(host.id):
                 wanted[host.id, key] = sane(score)
         rows = []
         for key, known in list(tables.urls.load(list(wanted))):
@@ -175,9 +191,14 @@ class SqliteFrontier:
     def wakes_at(self) -> float | None:
         """When `lease` may give something again: 0 for now, None when nothing is queued."""
         tables = self._open()
-        batch = self._order.batch and tables.hosts.chosen()
-        asleep = tables.hosts.first_chosen_wake() if batch else tables.hosts.first_wake()
-        times = (asleep, tables.urls.first_retry())
+        now = tables.hosts.clock
+        if self._order.batch and (chosen := tables.hosts.chosen(CHOSEN / 2)):
+            asleep = min((at for id_, at in chosen if not tables.leases.busy(id_, now)), default=None)
+        elif any(not tables.leases.busy(x[0], now) for x in tables.hosts.ready(now, 1 + tables.ledger.leased, LOWEST)):
+            asleep = 0.0
+        else:
+            asleep = tables.hosts.first_wake(tables.leases.by_host)
+        times = (asleep, tables.leases.first_lapse, tables.urls.first_retry())
         return min((t for t in times if t is not None), default=None)
 
     def entry(self, host: str, key: int) -> Entry | None:
@@ -186,7 +207,7 @@ class SqliteFrontier:
         row = tables.hosts.find(host)
         if row is None:
             return None
-        found = tables.urls.entry(row.id, host, key, tables.hosts.leased.get(row.id, frozenset()))
+        found = tables.urls.entry(row.id, host, key, tables.leases.keys(row.id))
         return None if found is None else self._shown(found)
 
     def stats(self) -> FrontierStats:
@@ -211,9 +232,8 @@ class SqliteFrontier:
         tables = self._open()
         tables.urls.note(tables.front.news())
         returned = tables.ledger.leased
-        tables.hosts.recover(now, self._policy.delay_s)
-        tables.ledger.queued += returned
-        tables.ledger.leased = 0
+        tables.hosts.rest_all(tables.leases.end_all(), now, self._policy.delay_s)
+        tables.ledger.lease(-returned)
         tables.ledger.write()
         return returned
 
@@ -222,6 +242,7 @@ class SqliteFrontier:
         if self._tables.ledger.read():
             self._tables.front.clear()
             self._tables.hosts.reset()
+            self._tables.leases.reset()
         self._tables.hosts.shrink()
         return self._tables
 
@@ -262,14 +283,14 @@ class SqliteFrontier:
 
     def _best(self, limit: int) -> list[tuple[int, Entry]]:
         tables = self._tables
-        hosts = tables.hosts.best(limit + len(tables.hosts.leased))
-        return list(tables.urls.best(hosts, limit, tables.hosts.leased))
+        hosts = tables.hosts.best(limit + len(tables.leases.by_host))
+        return list(tables.urls.best(hosts, limit, tables.leases.keys))
 
     def _floor(self) -> float:
         """The lowest sort key that may be leased: an N-best batch is finished before the next is chosen."""
         if not self._order.batch:
             return LOWEST
-        if not self._tables.hosts.chosen():
+        if not self._tables.hosts.chosen(CHOSEN / 2):
             self._move(
                 [(e.lead.score, e.priority + CHOSEN, None, id_, e.lead.key) for id_, e in self._best(self._order.batch)]
             )

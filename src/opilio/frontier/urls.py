@@ -5,7 +5,7 @@ It executes statements only; transactions belong to the store, decisions to the 
 
 import heapq
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -172,7 +172,7 @@ class Urls:
         return None if row is None else _entry(row, host, leased)
 
     def best(
-        self, hosts: list[tuple[int, str, float, int]], limit: int, leased: dict[int, frozenset[int]]
+        self, hosts: list[tuple[int, str, float, int]], limit: int, flying: Callable[[int], frozenset[int]]
     ) -> Iterator[tuple[int, Entry]]:
         """The best queued URLs of these hosts with their host ids: a merge of their queues."""
         heap = [(-best, seq, id_, name, self._queue_of(id_)) for id_, name, best, seq in hosts]
@@ -181,7 +181,7 @@ class Urls:
         while heap and limit > 0:
             _, _, id_, name, queue = heap[0]
             row = rows.pop(id_, None) or next(queue)  # a host's queue is opened when its turn comes
-            if row[0] not in leased.get(id_, ()):
+            if row[0] not in flying(id_):
                 limit -= 1
                 yield id_, _entry(row, name, frozenset())
             follower = next(queue, None)
