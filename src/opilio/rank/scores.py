@@ -68,9 +68,11 @@ class LinkScores:
 
 # Endings of files that are no pages: asking for them costs a fetch, and nothing but text can be judged.
 NO_PAGES = frozenset(
-    """7z aac ai apk avi bin bmp bz2 class css csv deb dmg doc docx dvi eps epub exe flac flv gif gz gzip hqx ico iso jar
-    jpeg jpg js json lzh m4a m4v mid midi mkv mov mp3 mp4 mpeg mpg msi odp ods odt ogg ogv otf pdf png ppt pptx ps psd ra
-    ram rar rm rpm rtf sit svg swf tar tex tgz tif tiff ttf wav webm webp wma wmv woff woff2 xls xlsx xpm xz z zip zst
+    """
+    7z aac ai apk avi bin bmp bz2 class css csv deb dmg doc docx dvi eps epub exe flac flv gif gz gzip hqx ico iso
+    jar jpeg jpg js json lzh m4a m4v mid midi mkv mov mp3 mp4 mpeg mpg msi odp ods odt ogg ogv otf pdf png ppt pptx ps
+    psd ra ram rar rm rpm rtf sit svg swf tar tex tgz tif tiff ttf wav webm webp wma wmv woff woff2 xls xlsx xpm xz z
+    zip zst
     """.split()
 )
 
