@@ -45,8 +45,8 @@ def demo(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> int:
     """Crawl a web made for the purpose, by the default strategy and breadth-first, and compare."""
-    _fresh(into)
     told = _told(topic)
+    _fresh(into)
     _say(f"A web of {SHAPE.pages:,} articles on {SHAPE.hosts} hosts, served on this machine; wanted: {told['name']}.")
     ours = Settings().strategy
     config = _config(told, pages, into)
