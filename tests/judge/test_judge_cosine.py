@@ -17,7 +17,7 @@ from opilio.topic.living import LivingTopic
 from opilio.topic.table import table_of
 
 WORDS = PageWords(terms_of)
-TF = PageWords(terms_of, damped=False)
+TF = PageWords(terms_of, weights="tfidf")
 BIRDS = table_of({"wren": 1.0, "nest": 0.5, "song": 0.25})
 S0_TABLE_2 = {"int": 1, "code": 0.92, "algorithm": 0.87, "program": 0.81, "database": 0.78, "internet": 0.76}
 S0_TABLE_2 |= {"html": 0.69, "computer": 0.61, "hardware": 0.58, "software": 0.53}
@@ -43,7 +43,7 @@ def test_every_judge_passes_the_checks(judge: type[CosineJudge]) -> None:
 @pytest.mark.parametrize(("norm", "score"), [("topic", 0.3219), ("page", 0.0776), ("whole", 0.0776)])
 def test_page_score_of_the_paper_by_norm_s0_23_x_01(norm: str, score: float) -> None:
     weights = {term_of("computer"): 0.2, term_of("software"): 0.1, term_of("banana"): 0.9}
-    words = PageWords(terms_of, idf=lambda terms: np.array([weights[t] for t in terms.tolist()]), damped=False)
+    words = PageWords(terms_of, idf=lambda terms: np.array([weights[t] for t in terms.tolist()]), weights="tfidf")
     judge = CosineJudge(LivingTopic(table_of(S0_TABLE_2)), words, norm=norm)  # type: ignore[arg-type]
     assert judge.judge(reading_of("computer software banana")).score == pytest.approx(score, abs=5e-5)
 

@@ -17,10 +17,12 @@ PAGE = {"wren": 4, "song": 3, "perch": 1, "hedge": 2}
 SMOOTH = TfIdf(idf_source="smooth", noise=EVERYTHING)
 
 
-def outcome(counts: dict[str, int], relevant: bool = True, score: float = 0.9, duplicate_of: int = 0) -> Outcome:
+def outcome(
+    counts: dict[str, int], relevant: bool = True, score: float = 0.9, duplicate_of: int = 0, seed: bool = False
+) -> Outcome:
     verdict = Verdict(score=score, relevant=relevant)
     analysis = Analysis(verdict=verdict, counts=tuple(counts.items()))
-    lead = Lead(url="http://a.example/", key=1, host="a.example")
+    lead = Lead(url="http://a.example/", key=1, host="a.example", depth=0 if seed else 1)
     return Outcome(lead=lead, fetched=Fetched(url=lead.url), analysis=analysis, duplicate_of=duplicate_of)
 
 
@@ -91,9 +93,9 @@ def test_table_is_built_when_all_seeds_were_visited_s3_12() -> None:
         base=BASE.weights, seeds=2, built=2, share=0.0, threshold=0.9, period=1, weighing=SMOOTH
     )
     topic = LivingTopic(BASE, growing)
-    topic.learn([outcome(PAGE, score=0.2)])
+    topic.learn([outcome(PAGE, score=0.2, seed=True), outcome({"lake": 9}, relevant=False)])
     assert topic.table is BASE
-    topic.learn([outcome(PAGE, score=0.2)])
+    topic.learn([outcome({"lake": 9}, relevant=False, seed=True)])
     assert topic.table.weights.keys() == {"wren", "nest", "song"}  # its two heaviest, and what was given
     topic.learn([outcome({"lake": 9}, score=0.95)] * 3)
     assert topic.table.weights.keys() == {"wren", "nest", "song"}  # static from now on (S3-14)
@@ -116,6 +118,36 @@ def test_table_follows_the_log_at_each_interval_s4_05_s4_26() -> None:
     growing.ask([["stork"]] * 8)
     topic.learn([outcome(PAGE)] * 2)
     assert topic.table.keywords[0].stem == "stork"
+
+
+def test_log_is_read_on_where_it_was_left_s4_05() -> None:
+    log = [["heron"]] * 4 + [["stork"]] * 8
+    topic = LivingTopic(BASE, QueryLogExpansion(interval=1), queries=lambda at: (log[at : at + 4], at + 4))
+    topic.learn([outcome(PAGE, relevant=False)])
+    assert topic.table.weights == {"heron": 1.0}
+    resumed = LivingTopic(WeightTable(), queries=lambda at: (log[at:], len(log)))
+    resumed.restore(topic.snapshot())
+    resumed.learn([outcome(PAGE)])
+    assert resumed.table.keywords[0].stem == "stork"
+
+
+def test_failed_seed_was_visited_all_the_same_s3_12() -> None:
+    growing = PagewiseExpansion(base=BASE.weights, seeds=2, share=0.0, weighing=SMOOTH)
+    topic = LivingTopic(BASE, growing)
+    failed = msgspec.structs.replace(outcome(PAGE, seed=True), analysis=None)
+    moved = msgspec.structs.replace(failed, fetched=Fetched(url="http://a.example/", location="http://b.example/"))
+    topic.learn([outcome(PAGE, seed=True), moved])
+    assert topic.version == 0
+    topic.learn([failed])
+    assert topic.version == 1
+
+
+def test_words_that_join_are_shown_as_pages_write_them_s0_e4() -> None:
+    topic = LivingTopic(BASE, periodic(period=1))
+    page = outcome({"databas": 5})
+    analysis = msgspec.structs.replace(page.analysis, surfaces=("databases",))
+    topic.learn([msgspec.structs.replace(page, analysis=analysis)])
+    assert "databases" in {k.label for k in topic.table.keywords}
 
 
 def test_silent_log_leaves_the_table_alone() -> None:

@@ -12,6 +12,7 @@ from opilio.topic.living import LivingTopic
 
 Norm = Literal["page", "topic", "whole"]
 SHOWN = 10  # words named in a verdict
+THRESHOLD = 0.13
 
 
 class CosineJudge:
@@ -25,7 +26,12 @@ class CosineJudge:
     """
 
     def __init__(
-        self, topic: LivingTopic, words: PageWords, threshold: float = 0.13, norm: Norm = "page", strict: bool = False
+        self,
+        topic: LivingTopic,
+        words: PageWords,
+        threshold: float = THRESHOLD,
+        norm: Norm = "page",
+        strict: bool = False,
     ) -> None:
         if norm not in ("page", "topic", "whole"):
             raise ConfigError(f'judge.norm: "{norm}" is unknown; known: page, topic, whole')

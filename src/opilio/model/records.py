@@ -242,6 +242,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict | None = None
     links: bytes = b""  # LinkColumns, encoded: stored as it is
     counts: tuple[tuple[str, int], ...] = ()  # stems of a relevant page with their counts: feeds table expansion
+    surfaces: tuple[str, ...] = ()  # how each of those stems was written, for showing (S0-E4)
     record: bytes = b""  # the gzip member to append to the WARC file
     failure: Failure | None = None  # a typed failure of parsing, or a skipped content type
 

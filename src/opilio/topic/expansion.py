@@ -1,7 +1,7 @@
 """How a table grows while crawling: S0-21 (periods), S3-15 (page by page), S4-05 (the query log).
 
-Each way is a state that is fed with the stems of pages judged relevant and asked for the next table.
-States are records, so they survive a restart. Irrelevant pages never reach them: `living.py` sees to it.
+Each way is a state that is told of every visit, fed with the stems of pages judged relevant, and asked for the next
+table. States are records, so they survive a restart. `living.py` sees to it that irrelevant pages never feed them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,14 +11,22 @@ import msgspec
 from opilio.model.errors import TopicError
 from opilio.topic.querylog import QueryLog, QueryLogWeights
 from opilio.topic.table import WeightTable, table_of
-from opilio.topic.tables import Counts, Idf, NoiseFilter, Statistics, TfIdf
+from opilio.topic.tables import Counts, Idf, NoiseFilter, Statistics, TfIdf, Weighing
 
 
 def _bounded() -> Statistics:
     return Statistics(limit=5_000)  # kept with every snapshot: some 150 KB
 
 
-class Frozen(msgspec.Struct, tag="frozen"):
+class _Grows(msgspec.Struct):
+    """What all ways share."""
+
+    def visited(self, seed: bool) -> None:
+        """A page was visited, relevant or not; `seed`: it is one of those the crawl began with."""
+        del seed
+
+
+class Frozen(_Grows, tag="frozen"):
     """The table stays as it is (the frozen-table switch of S0-21; S3-14; S4-26)."""
 
     def feed(self, counts: Counts, score: float, background: Idf | None = None) -> None:
@@ -31,7 +39,7 @@ class Frozen(msgspec.Struct, tag="frozen"):
         return table
 
 
-class PeriodicExpansion(msgspec.Struct, tag="periodic", kw_only=True):
+class PeriodicExpansion(_Grows, tag="periodic", kw_only=True):
     """After every `period` relevant pages add the `added` best new terms and weigh all anew (S0-21).
 
     Period and number are not in the paper: ours (S0-E8). `trust` is the part of a weight that comes from the
@@ -72,14 +80,15 @@ class PeriodicExpansion(msgspec.Struct, tag="periodic", kw_only=True):
         return table.becomes(_shown_as(table, blended(self.base, fresh, self.chosen, self.trust)))
 
 
-class PagewiseExpansion(msgspec.Struct, tag="pagewise", kw_only=True):
+class PagewiseExpansion(_Grows, tag="pagewise", kw_only=True):
     """Pages of relevance ≥ `threshold` (T_r) add the `share` of their heaviest keywords (S3-15).
 
     A page's keywords are its `keywords` heaviest stems; weights are those of the online tf·idf over every page
     taken so far (S3-11), blended with the first table by `trust`. With `seeds` the table itself is first built when
-    that many seeds were visited (S3-12): their `built` heaviest stems join what the person gave. A share of 0 then
-    is the static table (S3-14). Terms are chosen page by page; weights are found anew after `period` pages taken (the
-    paper: every page), because every new table has to reach the disk and the workers.
+    that many seeds were visited (S3-12): the `built` heaviest stems of those judged relevant join what the person
+    gave. A share of 0 then is the static table (S3-14; with `TfDf` that of S4-02). Terms are chosen page by page;
+    weights are found anew after `period` pages taken (the paper: every page), because every new table has to reach
+    the disk and the workers.
     """
 
     base: dict[str, float]
@@ -91,22 +100,29 @@ class PagewiseExpansion(msgspec.Struct, tag="pagewise", kw_only=True):
     seeds: int = 0
     built: int = 50
     period: int = 10
-    weighing: TfIdf = TfIdf(noise=NoiseFilter(min_documents=1))
+    weighing: Weighing = TfIdf(noise=NoiseFilter(min_documents=1))
     pages: Statistics = msgspec.field(default_factory=_bounded)
     chosen: list[str] = []
     waiting: int = 0
+    awaited: int = -1  # seeds not yet visited; below 0: all of them
 
     def __post_init__(self) -> None:
         if not (0.0 <= self.threshold <= 1.0 and 0.0 <= self.share <= 1.0):
             raise TopicError(f"threshold and share must lie within 0..1, not {self.threshold} and {self.share}")
+        if self.seeds and not self.pages.documents and self.awaited < 0:
+            self.awaited = self.seeds
+
+    def visited(self, seed: bool) -> None:
+        """Seeds are counted down."""
+        if seed and self.awaited > 0:
+            self.awaited -= 1
 
     def feed(self, counts: Counts, score: float, background: Idf | None = None) -> None:
-        """One relevant page; taken where it is relevant enough."""
-        if self.pages.documents < self.seeds:
+        """One relevant page; taken where it is relevant enough, or comes before the table is built."""
+        if self.awaited >= 0:
             self.pages.add(counts)
-            self.waiting = self.period if self.pages.documents == self.seeds else 0
             return
-        if score < self.threshold:
+        if score < self.threshold or not self.share:
             return
         self.pages.add(counts)
         self.waiting += 1
@@ -118,21 +134,22 @@ class PagewiseExpansion(msgspec.Struct, tag="pagewise", kw_only=True):
         self.chosen.extend([s for s in top if s not in known][: max(0, room)])
 
     def grown(self, table: WeightTable, background: Idf | None = None) -> WeightTable:
-        """The next table when enough pages were taken."""
-        if self.waiting < self.period:
+        """The next table when all seeds were visited, and then whenever enough pages were taken."""
+        if self.awaited > 0 or (self.awaited < 0 and self.waiting < self.period):
             return table
         self.waiting = 0
         fresh = table_of(self.weighing.weigh(self.pages, background)).weights
-        if self.pages.documents == self.seeds:
+        if self.awaited == 0:
+            self.awaited = -1
             seen = dict(list(fresh.items())[: self.built])
             self.base = {stem: max(seen.get(stem, 0.0), self.base.get(stem, 0.0)) for stem in self.base | seen}
         return table.becomes(_shown_as(table, blended(self.base, fresh, self.chosen, self.trust)))
 
 
-class QueryLogExpansion(msgspec.Struct, tag="query-log", kw_only=True):
-    """The table is rebuilt from the log after every `interval` relevant pages (S4-05); queries move it (S4-26).
+class QueryLogExpansion(_Grows, tag="query-log", kw_only=True):
+    """The table is rebuilt from the log after every `interval` visited pages (S4-05); queries move it (S4-26).
 
-    `asked` are the queries of the running interval, as stems.
+    `asked` are the queries of the running interval, as stems; `position` is how much of the log was read.
     """
 
     log: QueryLog = QueryLog()
@@ -140,25 +157,36 @@ class QueryLogExpansion(msgspec.Struct, tag="query-log", kw_only=True):
     size: int | None = None
     weights: QueryLogWeights = QueryLogWeights()
     asked: list[list[str]] = []
+    position: int = 0
     waiting: int = 0
 
     def __post_init__(self) -> None:
         if self.interval < 1:
             raise TopicError(f"interval must be at least 1, not {self.interval}")
 
-    def ask(self, queries: Iterable[Sequence[str]]) -> None:
+    @property
+    def due(self) -> bool:
+        """True when the interval is over: the log may be read on."""
+        return self.waiting >= self.interval
+
+    def ask(self, queries: Iterable[Sequence[str]], position: int = 0) -> None:
         """Queries that came in, each as its stems."""
         self.asked.extend(list(q) for q in queries)
+        self.position = max(self.position, position)
+
+    def visited(self, seed: bool) -> None:
+        """Pages only tell the time here."""
+        del seed
+        self.waiting += 1
 
     def feed(self, counts: Counts, score: float, background: Idf | None = None) -> None:
-        """Pages only tell the time here."""
+        """What pages say does not matter."""
         del counts, score, background
-        self.waiting += 1
 
     def grown(self, table: WeightTable, background: Idf | None = None) -> WeightTable:
         """The next table when an interval is over. A log that empties the table leaves the old one in place."""
         del background
-        if self.waiting < self.interval:
+        if not self.due:
             return table
         self.waiting = 0
         self.weights = self.log.after(self.weights, self.asked)

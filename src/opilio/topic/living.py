@@ -6,16 +6,21 @@ Workers get the same state by `restore`. It is the `Learns` of every judge and r
 
 import math
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from opilio.model.records import Outcome
-from opilio.topic.expansion import Expansion, Frozen
-from opilio.topic.table import WeightTable
+from opilio.topic.expansion import Expansion, Frozen, QueryLogExpansion
+from opilio.topic.table import Keyword, WeightTable
 from opilio.topic.tables import Idf
+
+Queries = Callable[[int], tuple[list[list[str]], int]]
+"""Reads a query log on: from a position in it, the queries since (as stems) and the new position."""
+
+WORDS_KEPT = 50_000  # stems whose surface form is remembered for showing
 
 Terms = NDArray[np.uint32]  # terms are 32-bit hashes; half the width sorts twice as fast (measured)
 
@@ -59,12 +64,20 @@ class _State(msgspec.Struct):
 
 
 class LivingTopic:
-    """A topic's table as it is now, with how it grows."""
+    """A topic's table as it is now, with how it grows. `queries` reads the log of a table that follows one."""
 
-    def __init__(self, table: WeightTable, expansion: Expansion | None = None, background: Idf | None = None) -> None:
+    def __init__(
+        self,
+        table: WeightTable,
+        expansion: Expansion | None = None,
+        background: Idf | None = None,
+        queries: Queries | None = None,
+    ) -> None:
         self._state = _State(table, expansion or Frozen())
         self._background = background
+        self._queries = queries
         self._sight: Sight | None = None
+        self._shown: dict[str, str] = {}
 
     @property
     def table(self) -> WeightTable:
@@ -89,18 +102,24 @@ class LivingTopic:
         return self._sight
 
     def learn(self, outcomes: Sequence[Outcome]) -> None:
-        """Feed what was found; only new pages that were judged relevant count (S0-21)."""
+        """Be told of visits; only the words of new pages that were judged relevant count (S0-21)."""
         for outcome in outcomes:
-            analysis = outcome.analysis
-            if analysis is None or analysis.verdict is None or outcome.duplicate_of:
-                continue
-            if analysis.verdict.relevant and analysis.counts:
-                self.feed(dict(analysis.counts), analysis.verdict.score)
+            analysis, lead = outcome.analysis, outcome.lead
+            verdict = analysis.verdict if analysis and not outcome.duplicate_of else None
+            seed = lead.depth == 0 and not lead.retries and not outcome.fetched.location
+            if verdict is not None or seed:  # a seed that failed was visited all the same (S3-12)
+                self.expansion.visited(seed)
+            if analysis and verdict and verdict.relevant and analysis.counts:
+                self._remember(analysis.counts, analysis.surfaces)
+                self.expansion.feed(dict(analysis.counts), verdict.score, self._background)
+            self.grow()
 
-    def feed(self, counts: dict[str, int], score: float) -> None:
-        """One relevant page by its stems."""
-        self.expansion.feed(counts, score, self._background)
-        self._become(self.expansion.grown(self.table, self._background))
+    def grow(self) -> None:
+        """Take the next table where it is time for one."""
+        expansion = self.expansion
+        if isinstance(expansion, QueryLogExpansion) and expansion.due and self._queries:
+            expansion.ask(*self._queries(expansion.position))
+        self._become(expansion.grown(self.table, self._background))
 
     def snapshot(self) -> bytes:
         """Table and expansion, to go on from later or elsewhere."""
@@ -111,7 +130,19 @@ class LivingTopic:
         self._state = msgspec.msgpack.decode(state, type=_State)
         self._sight = None
 
+    def _remember(self, counts: Sequence[tuple[str, int]], surfaces: Sequence[str]) -> None:
+        """The surface forms of a page's stems, for those that join the table (S0-E4)."""
+        if len(self._shown) > WORDS_KEPT:
+            self._shown.clear()
+        for (stem, _), word in zip(counts, surfaces, strict=False):
+            self._shown[stem] = word
+
     def _become(self, table: WeightTable) -> None:
         if table is not self._state.table:
-            self._state.table = table
+            keywords = tuple(k if k.shown else Keyword(k.stem, k.weight, self._label(k.stem)) for k in table.keywords)
+            self._state.table = msgspec.structs.replace(table, keywords=keywords)
             self._sight = None
+
+    def _label(self, stem: str) -> str:
+        """Phrases are shown word by word."""
+        return " ".join(self._shown.get(word, word) for word in stem.split())

@@ -103,7 +103,7 @@ def statistics_of(documents: Iterable[Counts]) -> Statistics:
     return statistics
 
 
-class TfIdf(msgspec.Struct, frozen=True, kw_only=True):
+class TfIdf(msgspec.Struct, frozen=True, kw_only=True, tag="tf-idf"):
     """w = mean TF · IDF (S0-17, S1-17, S3-10). "corpus" is the papers' own idf, wrong for small corpora (X-14)."""
 
     idf_source: IdfSource = "background"
@@ -127,7 +127,7 @@ class TfIdf(msgspec.Struct, frozen=True, kw_only=True):
         return lambda stem: formula(statistics.documents, statistics.containing[stem], self.log_base)
 
 
-class TfDf(msgspec.Struct, frozen=True, kw_only=True):
+class TfDf(msgspec.Struct, frozen=True, kw_only=True, tag="tf-df"):
     """w = TF · DF (S4-02, Pal et al.): what many of the first results say often."""
 
     noise: NoiseFilter = NoiseFilter()
