@@ -1,0 +1,98 @@
+"""Crawls that are killed and resumed, and what must be true of them at the end (nothing lost, nothing twice).
+
+Used by the test (30 kills) and by benchmarks/killing (200).
+"""
+
+import multiprocessing
+import random
+import signal
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+from warcio.archiveiterator import ArchiveIterator as WarcioIterator
+
+from checks.small_webs import crawl, known, least_gap, rules_first, stored
+from opilio.crawl.config import Tree
+from opilio.crawl.verify import verify
+from opilio.lab.accesslog import Access
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # its own, of its own older names
+    from fastwarc.warc import ArchiveIterator, WarcRecordType
+
+# Forked from a clean process that has imported everything: a start costs milliseconds, as 30 of them should.
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["opilio.crawl.job", "checks.killing"])
+
+
+def killed_after(folder: Path, tree: Tree, seconds: float) -> bool:
+    """Crawl in a process of its own and kill it after so long; False: it had ended by itself."""
+    process = CONTEXT.Process(target=crawl, args=(folder, tree))
+    process.start()
+    process.join(seconds)
+    assert process.pid is not None
+    ended = process.exitcode is not None
+    process.kill()
+    process.join()
+    assert process.exitcode in (0, -signal.SIGKILL), process.exitcode
+    return not ended
+
+
+def kill_often(folder: Path, tree: Tree, kills: int, most_s: float, rng: random.Random) -> int:
+    """Kill a crawl at random moments until it was killed so often or has ended; then let it end. How many kills hit."""
+    done = 0
+    while done < kills and killed_after(folder, tree, rng.uniform(0.0, most_s)):
+        done += 1
+    assert not killed_after(folder, tree, 120.0)
+    return done
+
+
+def same_as_undisturbed(killed: Path, undisturbed: Path) -> None:
+    """The crawl that was killed knows the same URLs and holds the same pages, each once."""
+    assert known(killed) == known(undisturbed)
+    assert stored(killed) == stored(undisturbed)
+    assert verify(killed) == []
+
+
+def urls_in_warc(folder: Path) -> list[str]:
+    """The pages in the WARC files, read to the last record by two readers that agree."""
+    by_fastwarc: list[str] = []
+    by_warcio: list[str] = []
+    for path in sorted(folder.glob("pages-*.warc.gz")):
+        with path.open("rb") as file:
+            for record in ArchiveIterator(file, record_types=WarcRecordType.response):
+                record.parse_http()
+                assert record.verify_payload_digest()
+                by_fastwarc.append(record.headers["WARC-Target-URI"])
+        with path.open("rb") as file:
+            for entry in WarcioIterator(file, check_digests="raise"):
+                entry.content_stream().read()
+                if entry.rec_type == "response":
+                    by_warcio.append(entry.rec_headers["WARC-Target-URI"])
+    assert by_fastwarc == by_warcio
+    return sorted(by_fastwarc)
+
+
+def polite_throughout(log: Sequence[Access], delay_s: float) -> None:
+    """No host was asked sooner than its delay allows, by whichever of the processes, and its rules were read first."""
+    assert rules_first(log)
+    assert least_gap(log) >= delay_s
+
+
+def still_alive(pids: Sequence[int], patience_s: float = 10.0) -> list[int]:
+    """Which of these processes live on, after time enough to end."""
+    until = time.monotonic() + patience_s
+    alive = list(pids)
+    while alive and time.monotonic() < until:
+        alive = [pid for pid in alive if _lives(pid)]
+        time.sleep(0.02)
+    return alive
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -1,0 +1,221 @@
+"""Small webs served over real sockets, crawls of them as a person runs them, and what the server's log says of them."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from html import escape
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from opilio.crawl.config import Tree, merged, resolve
+from opilio.crawl.job import begin, resume
+from opilio.lab.accesslog import Access
+from opilio.lab.server import Serving, WebServer
+from opilio.lab.warcfile import Answer
+from opilio.model.events import Event
+from opilio.model.urls import host_of
+from opilio.store.collection import Collection, exists
+
+HTML = ("Content-Type", "text/html; charset=utf-8")
+TEXT = ("Content-Type", "text/plain")
+TOPIC = "wrens and other small birds"
+BIRDS = "The wren is a small bird. Birds such as wrens and robins sing; every small bird builds nests."
+TRAINS = "The locomotive pulls heavy freight wagons along the railway from one terminus to another."
+
+
+def page(text: str = BIRDS, links: Iterable[str] = (), title: str = "", head: str = "") -> Answer:
+    """A page with links, each with its own path as the anchor."""
+    anchors = "".join(f'<p><a href="{escape(link)}">{escape(link.rpartition("/")[2])}</a></p>' for link in links)
+    markup = (
+        f"<html><head><title>{escape(title)}</title>{head}</head><body><p>{escape(text)}</p>{anchors}</body></html>"
+    )
+    return Answer(200, (HTML,), markup.encode())
+
+
+def redirect(target: str, status: int = 301) -> Answer:
+    return Answer(status, (HTML, ("Location", target)), b"")
+
+
+def robots(text: str, status: int = 200) -> Answer:
+    return Answer(status, (TEXT,), text.encode())
+
+
+class SmallWeb:
+    """Answers by URL; a function instead of an answer is called for every request."""
+
+    def __init__(self, answers: Mapping[str, Answer | Callable[[], Answer]]) -> None:
+        self.answers = dict(answers)
+
+    @property
+    def hosts(self) -> dict[str, int]:
+        return dict.fromkeys(sorted({host_of(url) for url in self.answers}), 1)
+
+    def find(self, url: str) -> Answer | None:
+        found = self.answers.get(url)
+        return found() if callable(found) else found
+
+
+def grid(hosts: int, pages: int, text: str = BIRDS) -> dict[str, Answer]:
+    """So many sites of so many pages, all within reach: a page links two of its own site and one of the next."""
+    web = {}
+    for h in range(hosts):
+        for p in range(pages):
+            own = [f"/{(2 * p + 1) % pages}.html", f"/{(2 * p + 2) % pages}.html"]
+            other = f"http://h{(h + 1) % hosts}.example/{p}.html"
+            web[f"http://h{h}.example/{p}.html"] = page(
+                f"{text} {word(h)} {word(p)} {word(h * pages + p)}", [*own, other]
+            )
+    return web
+
+
+def word(number: int) -> str:
+    """A word of its own for every number: pages that differ only in figures are the same text to the seen test.
+
+    >>> word(12)
+    'zumbumcum'
+    """
+    return "zum" + "".join(f"{chr(97 + int(digit))}um" for digit in str(number))
+
+
+@contextmanager
+def served(source: Any, addresses: int = 1, robots_txt: str = "User-agent: *\nDisallow:\n") -> Iterator[WebServer]:
+    """A web, served from a thread of its own while the block runs. Nothing is cached: answers may change."""
+    server = WebServer(source, Serving(addresses=addresses, cache_bytes=0, robots=robots_txt))
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(10)
+    try:
+        yield server
+    finally:
+        asyncio.run_coroutine_threadsafe(server.__aexit__(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def settings_for(server: WebServer, seeds: Sequence[str], **more: Any) -> Tree:
+    """A crawl through the server as its proxy: quick, inline, few words. `more` names sections."""
+    tree: Tree = {
+        "strategy": "breadth",
+        "topic": {"name": TOPIC},
+        "seeds": {"urls": list(seeds)},
+        "politeness": {"delay_s": 0.0},
+        "fetch": {"proxy": server.proxy, "retries": 0},
+        "engine": {"workers": 0},
+        "stop": {"patience_s": 2.0},
+    }
+    return merged(tree, more)
+
+
+def direct(server: WebServer) -> Tree:
+    """Fetch settings that reach each host at its own loopback address, without a proxy."""
+    places = {host: f"{address}:{server.port}" for host, address in server.address_of.items()}
+    return {"proxy": "", "allow_private": True, "resolve": places}
+
+
+def crawl(folder: Path, tree: Tree, listen: Callable[[Event], None] | None = None) -> str:
+    """Begin or go on with a crawl in this process; returns why it stopped."""
+
+    async def main() -> str:
+        made = resume(folder, tree) if exists(folder) else begin(folder, resolve(tree))
+        async with made as running:
+            if listen is not None:
+                running.engine.listen(listen)
+            return await asyncio.wait_for(running.engine.run(), 60)
+
+    return asyncio.run(main())
+
+
+def rows(folder: Path, query: str, *values: object) -> list[tuple[Any, ...]]:
+    collection = Collection.open_for_reading(folder)
+    try:
+        return collection.connection.execute(query, values).fetchall()
+    finally:
+        collection.close()
+
+
+def known(folder: Path) -> dict[str, int]:
+    """Every URL the frontier knows, with its state (2 done, 3 failed, 4 dropped)."""
+    return dict(rows(folder, "SELECT url, state FROM frontier_url"))
+
+
+def stored(folder: Path) -> list[str]:
+    """The pages that are stored, each as often as it is."""
+    return sorted(url for (url,) in rows(folder, "SELECT url FROM page"))
+
+
+def events(folder: Path, kind: str) -> list[bytes]:
+    return [data for (data,) in rows(folder, "SELECT data FROM event WHERE kind = ? ORDER BY id", kind)]
+
+
+COMMAND = (sys.executable, "-c", "from opilio.cli.main import main; main()")
+
+
+def opilio(*arguments: object, cwd: Path | None = None, timeout: float = 60) -> "subprocess.CompletedProcess[str]":
+    """The command as a person runs it."""
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        cwd=cwd,
+        env=plain(),
+        check=False,
+    )
+
+
+def plain() -> dict[str, str]:
+    return {**os.environ, "CI": "1", "NO_COLOR": "1"}
+
+
+def flags(tree: Tree) -> list[str]:
+    """The `crawl` options that say the same as a tree."""
+    out = [tree["topic"]["name"], "--strategy", tree["strategy"]]
+    for url in tree["seeds"]["urls"]:
+        out += ["--seed", url]
+    for section in set(tree) - {"topic", "strategy", "seeds"}:
+        for key, value in tree[section].items():
+            if isinstance(value, dict):
+                text = "{" + ", ".join(f'"{k}" = "{v}"' for k, v in value.items()) + "}"
+            else:
+                text = str(value).lower() if isinstance(value, bool) else str(value)
+            out += ["--set", f"{section}.{key}={text}"]
+    return out
+
+
+def one_line(done: "subprocess.CompletedProcess[str]") -> str:
+    """What a failed command said, which must be one clear line."""
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("opilio: "), done.stderr
+    return lines[0]
+
+
+def by_host(log: Sequence[Access]) -> dict[str, list[Access]]:
+    found: dict[str, list[Access]] = defaultdict(list)
+    for access in sorted(log, key=lambda a: a.at):
+        found[access.host].append(access)
+    return found
+
+
+def tree_of(answers: Mapping[str, Answer]) -> list[str]:
+    """Every page of a small web."""
+    return sorted(url for url in answers if not url.endswith("/robots.txt"))
+
+
+def least_gap(log: Sequence[Access]) -> float:
+    """The shortest time between two requests to one host."""
+    gaps = [b.at - a.at for asked in by_host(log).values() for a, b in pairwise(asked)]
+    return min(gaps, default=float("inf"))
+
+
+def rules_first(log: Sequence[Access]) -> bool:
+    """Was robots.txt the first thing asked of every host?"""
+    return all(asked[0].target == "/robots.txt" for asked in by_host(log).values())

@@ -1,0 +1,125 @@
+"""Nothing lost: a crawl killed at any moment goes on as if nothing had happened (issue: nothing lost, politeness)."""
+
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from checks.killing import kill_often, killed_after, polite_throughout, same_as_undisturbed, still_alive, urls_in_warc
+from checks.small_webs import COMMAND, SmallWeb, crawl, flags, grid, known, plain, served, settings_for, stored
+from opilio.crawl.config import resolve
+from opilio.crawl.job import begin
+from opilio.crawl.status import status_of
+from opilio.crawl.verify import verify
+from opilio.model.errors import OpilioError
+from opilio.store.collection import Collection
+from opilio.store.warc import warc_name
+
+DELAY_S = 0.05
+SEED = "http://h0.example/0.html"
+WEB = grid(hosts=5, pages=40)
+
+
+@pytest.mark.parametrize(("workers", "kills", "most_s"), [(0, 30, 0.35), (2, 3, 4.0)])
+def test_crawl_loses_nothing_when_killed_at_random_moments(
+    tmp_path: Path, workers: int, kills: int, most_s: float
+) -> None:
+    with served(SmallWeb(WEB)) as server:
+        tree = settings_for(
+            server,
+            [SEED],
+            politeness={"delay_s": DELAY_S},
+            engine={"workers": workers, "batch": 8},
+            store={"rotate_bytes": 3000},  # some fifteen files: kills fall into rotation too
+        )
+        crawl(tmp_path / "undisturbed", {**tree, "politeness": {"delay_s": 0.0}, "engine": {"workers": 0}})
+        assert len(stored(tmp_path / "undisturbed")) == len(WEB)
+        server.log.clear()
+        hit = kill_often(tmp_path / "killed", tree, kills, most_s, random.Random(workers))
+        log = list(server.log)
+    assert hit >= kills * 0.6
+    same_as_undisturbed(tmp_path / "killed", tmp_path / "undisturbed")
+    assert urls_in_warc(tmp_path / "killed") == stored(tmp_path / "killed")
+    polite_throughout(log, DELAY_S)
+
+
+def test_collection_is_whole_or_absent_when_killed_while_made(tmp_path: Path) -> None:
+    """Every state that the steps of `create` can leave behind, and the next run starts over from it."""
+    with served(SmallWeb(grid(1, 3))) as server:
+        tree = settings_for(server, [SEED])
+        for number, left in enumerate(
+            [[], ["crawl.lock"], ["crawl.lock", "crawl.db.part"], ["crawl.lock", "crawl.db.part", "crawl.toml"]]
+        ):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            for name in left:
+                (folder / name).write_text("half")
+            crawl(folder, tree)
+            assert len(stored(folder)) == 3
+            assert verify(folder) == []
+
+
+def test_crawl_starts_when_killed_before_its_first_commit(tmp_path: Path) -> None:
+    with served(SmallWeb(grid(1, 3))) as server:
+        tree = settings_for(server, [SEED])
+        begin(tmp_path / "c", resolve(tree))._collection.close()  # made, and gone before anything ran
+        assert status_of(tmp_path / "c")["state"] == "new"
+        crawl(tmp_path / "c", tree)
+    assert len(stored(tmp_path / "c")) == 3
+
+
+def test_record_behind_the_last_commit_is_cut_off_when_resumed(tmp_path: Path) -> None:
+    """A kill between the write of a record and the commit of its page; and in the middle of a new file."""
+    with served(SmallWeb(grid(2, 6))) as server:
+        tree = settings_for(server, [SEED], stop={"pages": 5})
+        crawl(tmp_path / "c", tree)
+        with (tmp_path / "c" / warc_name(1)).open("ab") as file:
+            file.write(b"\x1f\x8b half a record")
+        (tmp_path / "c" / warc_name(2)).write_bytes(b"a file that was begun")
+        crawl(tmp_path / "c", {**tree, "stop": {"pages": 0}})
+    assert verify(tmp_path / "c") == []
+    assert urls_in_warc(tmp_path / "c") == stored(tmp_path / "c")
+    assert not (tmp_path / "c" / warc_name(2)).exists()
+
+
+def test_resume_is_refused_when_committed_records_are_gone(tmp_path: Path) -> None:
+    with served(SmallWeb(grid(1, 6))) as server:
+        tree = settings_for(server, [SEED], stop={"pages": 4})
+        crawl(tmp_path / "c", tree)
+        os.truncate(tmp_path / "c" / warc_name(1), 100)
+        with pytest.raises(OpilioError, match="bytes are missing at the end"):
+            crawl(tmp_path / "c", {**tree, "stop": {"pages": 0}})
+    assert any("missing at the end" in line for line in verify(tmp_path / "c"))
+
+
+def test_killed_crawl_is_told_as_crashed_until_it_is_resumed(tmp_path: Path) -> None:
+    with served(SmallWeb(WEB)) as server:
+        tree = settings_for(server, [SEED], politeness={"delay_s": DELAY_S})
+        while not killed_after(tmp_path / "c", tree, 0.5) or not known(tmp_path / "c"):
+            pass
+        assert status_of(tmp_path / "c")["state"] == "crashed"
+        crawl(tmp_path / "c", {**tree, "stop": {"pages": 1}})
+    assert status_of(tmp_path / "c")["state"] == "stopped"
+
+
+def test_workers_end_by_themselves_when_the_engine_is_killed(tmp_path: Path) -> None:
+    with served(SmallWeb(WEB)) as server:
+        tree = settings_for(server, [SEED], politeness={"delay_s": 0.2}, engine={"workers": 2})
+        process = subprocess.Popen([*COMMAND, "crawl", *flags(tree), "--into", str(tmp_path / "c")], env=plain())
+        while len(server.log) < 8:
+            assert process.poll() is None
+            time.sleep(0.02)
+        workers = children(process.pid)
+        assert len(workers) >= 2
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert still_alive(workers) == []
+        Collection.open_for_writing(tmp_path / "c").close()  # and nobody holds the lock for them
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

@@ -1,0 +1,240 @@
+"""Polite, by the server's own log: robots.txt, delays, shared addresses, overload, under concurrency and restarts."""
+
+import asyncio
+import random
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from checks.killing import kill_often
+from checks.small_webs import (
+    BIRDS,
+    HTML,
+    SmallWeb,
+    by_host,
+    crawl,
+    direct,
+    events,
+    grid,
+    known,
+    least_gap,
+    page,
+    redirect,
+    robots,
+    rows,
+    rules_first,
+    served,
+    settings_for,
+    stored,
+    tree_of,
+    word,
+)
+from opilio import __version__
+from opilio.lab.warcfile import Answer
+from opilio.model.events import CrawlStopped, Event, RobotsRead
+
+DONE, DROPPED = 2, 4
+
+
+def star(hosts: int, pages: int = 3) -> dict[str, Answer]:
+    """A seed page that links the first page of every host; each host a chain."""
+    web = {"http://seed.example/": page(BIRDS, [f"http://h{h}.example/0" for h in range(hosts)])}
+    for h in range(hosts):
+        for p in range(pages):
+            web[f"http://h{h}.example/{p}"] = page(
+                f"{BIRDS} {word(h)} {word(1000 + p)}", [f"/{p + 1}"] * (p < pages - 1)
+            )
+    return web
+
+
+def test_gaps_hold_with_64_connections_over_many_hosts(tmp_path: Path) -> None:
+    web = star(70, 4)
+    with served(SmallWeb(web)) as server:
+        tree = settings_for(server, ["http://seed.example/"], politeness={"delay_s": 0.2}, engine={"connections": 64})
+        assert crawl(tmp_path / "c", tree) == "nothing left to fetch"
+    assert stored(tmp_path / "c") == tree_of(web)
+    assert rules_first(server.log)
+    assert least_gap(server.log) >= 0.2
+    assert all(len(asked) == len({a.target for a in asked}) for asked in by_host(server.log).values())
+
+
+def test_hosts_of_one_address_share_the_delay_when_there_are_several(tmp_path: Path) -> None:
+    web = star(9, 2)
+    with served(SmallWeb(web), addresses=3) as server:
+        tree = settings_for(server, ["http://seed.example/"], politeness={"delay_s": 0.1}, fetch=direct(server))
+        assert crawl(tmp_path / "c", tree) == "nothing left to fetch"
+        address_of = server.address_of
+    assert stored(tmp_path / "c") == tree_of(web)
+    assert least_gap(server.log) >= 0.1
+    for address in set(address_of.values()):
+        asked = sorted(a.at for a in server.log if address_of[a.host] == address)
+        # The server notes when it answers, some milliseconds after the request left.
+        assert min(b - a for a, b in pairwise(asked)) >= 0.1 - 0.03
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.1])
+def test_crawl_delay_holds_when_longer_than_ours(tmp_path: Path, delay_s: float) -> None:
+    web = grid(2, 4) | {"http://h1.example/robots.txt": robots("User-agent: *\nCrawl-delay: 0.3\n")}
+    with served(SmallWeb(web)) as server:
+        tree = settings_for(server, ["http://h0.example/0.html"], politeness={"delay_s": delay_s})
+        crawl(tmp_path / "c", tree)
+    assert stored(tmp_path / "c") == tree_of(web)
+    assert least_gap(by_host(server.log)["h1.example"]) >= 0.3
+    assert rows(tmp_path / "c", "SELECT delay_s FROM frontier_host WHERE name = 'h1.example'") == [(0.3,)]
+
+
+def test_crawl_delay_holds_across_restarts_when_killed(tmp_path: Path) -> None:
+    """The rules of a host are on disk before its first page is asked for, so no process forgets them."""
+    web = grid(3, 6) | {f"http://h{h}.example/robots.txt": robots("User-agent: *\nCrawl-delay: 0.25\n") for h in (1, 2)}
+    with served(SmallWeb(web)) as server:
+        tree = settings_for(server, ["http://h0.example/0.html"], politeness={"delay_s": 0.05})
+        assert kill_often(tmp_path / "c", tree, 8, 0.5, random.Random(5)) >= 4
+    for host in ("h1.example", "h2.example"):
+        assert least_gap(by_host(server.log)[host]) >= 0.25
+    assert least_gap(server.log) >= 0.05
+
+
+def test_addresses_share_the_delay_across_restarts_when_killed(tmp_path: Path) -> None:
+    with served(SmallWeb(star(6, 3)), addresses=1) as server:
+        tree = settings_for(server, ["http://seed.example/"], politeness={"delay_s": 0.06}, fetch=direct(server))
+        assert kill_often(tmp_path / "c", tree, 6, 0.6, random.Random(3)) >= 3
+        asked = sorted(a.at for a in server.log)
+    assert min(b - a for a, b in pairwise(asked)) >= 0.06 - 0.03
+
+
+def test_disallowed_paths_are_never_asked_for(tmp_path: Path) -> None:
+    web = {
+        "http://a.example/robots.txt": robots("User-agent: opilio\nDisallow: /secret\nAllow: /secret/open\n"),
+        "http://a.example/": page(links=["/secret/1", "/secret/open", "/free"]),
+        "http://a.example/secret/open": page(word(1)),
+        "http://a.example/free": page(word(2), links=["/secret/2"]),
+    }
+    with served(SmallWeb(web)) as server:
+        crawl(tmp_path / "c", settings_for(server, ["http://a.example/"]))
+    asked = {a.target for a in server.log}
+    assert asked == {"/robots.txt", "/", "/free", "/secret/open"}
+    assert known(tmp_path / "c")["http://a.example/secret/1"] == DROPPED
+
+
+def test_robots_txt_that_fails_means_no_fetch_when_5xx(tmp_path: Path) -> None:
+    web = star(3, 2) | {
+        "http://h1.example/robots.txt": robots("", 503),
+        "http://h2.example/robots.txt": robots("", 404),
+    }
+    with served(SmallWeb(web)) as server:
+        reason = crawl(tmp_path / "c", settings_for(server, ["http://seed.example/"]))
+    assert reason.startswith("every host left asks to wait")
+    assert {a.target for a in by_host(server.log)["h1.example"]} == {"/robots.txt"}
+    assert len(by_host(server.log)["h2.example"]) == 3  # 4xx: no rules, everything is free
+    assert len(events(tmp_path / "c", "HostBackedOff")) == 1
+
+
+def test_rules_are_kept_when_robots_txt_redirects(tmp_path: Path) -> None:
+    """A redirect of robots.txt is followed in the turn of the host it leads to (RFC 9309, 2.3.1.2)."""
+    rules = "User-agent: *\nDisallow: /1\n"
+    web = star(4, 3) | {
+        "http://h0.example/robots.txt": redirect("/rules.txt"),
+        "http://h0.example/rules.txt": robots(rules),
+        "http://h1.example/robots.txt": redirect("http://h2.example/robots.txt"),
+        "http://h2.example/robots.txt": robots(rules),
+        "http://h3.example/robots.txt": redirect("/robots.txt"),  # no end: no rules
+    }
+    with served(SmallWeb(web)) as server:
+        crawl(tmp_path / "c", settings_for(server, ["http://seed.example/"], politeness={"delay_s": 0.1}))
+    asked = by_host(server.log)
+    assert [{a.target for a in asked[f"h{h}.example"]} & {"/1"} for h in range(3)] == [set(), set(), set()]
+    assert "/2" in {a.target for a in asked["h3.example"]}
+    assert least_gap(server.log) >= 0.1
+
+
+@pytest.mark.parametrize(("status", "wait"), [(429, "120"), (503, "3600"), (503, "")])
+def test_host_is_left_alone_when_it_is_overloaded(tmp_path: Path, status: int, wait: str) -> None:
+    headers = (HTML, ("Retry-After", wait)) if wait else (HTML,)
+    web = star(2, 4) | {"http://h1.example/0": Answer(status, headers, b"busy")}
+    web["http://seed.example/"] = page(BIRDS, [f"http://h1.example/{p}" for p in range(3)] + ["http://h0.example/0"])
+    with served(SmallWeb(web)) as server:
+        tree = settings_for(server, ["http://seed.example/"], stop={"patience_s": 1.0}, fetch={"retries": 2})
+        reason = crawl(tmp_path / "c", tree)
+    assert reason.startswith("every host left asks to wait")
+    assert [a.target for a in by_host(server.log)["h1.example"]] == ["/robots.txt", "/0"]
+    (row,) = rows(
+        tmp_path / "c",
+        "SELECT wake_at - (SELECT at FROM answer WHERE status = ?) FROM frontier_host WHERE name = 'h1.example'",
+        status,
+    )
+    assert row[0] >= float(wait or 2.0)
+    assert len(by_host(server.log)["h0.example"]) == 5
+    server_log = len(server.log)
+    with served(SmallWeb(web)) as again:  # a restart does not forget it either
+        crawl(tmp_path / "c", settings_for(again, ["http://seed.example/"], stop={"patience_s": 0.1}))
+        assert again.log == []
+    assert server_log == len(server.log)
+
+
+def test_wishes_of_pages_are_heeded_when_they_ask_not_to_be_followed(tmp_path: Path) -> None:
+    tagged = page(word(3), ["/from-tag"])
+    web = {
+        "http://a.example/": page(BIRDS, ["/meta", "/tag", "/other", "/link"]),
+        "http://a.example/meta": page(word(1), ["/from-meta"], head='<meta name="robots" content="nofollow">'),
+        "http://a.example/tag": Answer(200, (HTML, ("X-Robots-Tag", "opilio: nofollow")), tagged.body),
+        "http://a.example/other": page(word(5), ["/from-other"], head='<meta name="otherbot" content="nofollow">'),
+        "http://a.example/link": Answer(200, (HTML,), b'<p>Rivers</p><a rel="nofollow" href="/from-link">x</a>'),
+        "http://a.example/from-other": page(word(6), head='<meta name="robots" content="noindex">'),
+    }
+    with served(SmallWeb(web)) as server:
+        crawl(tmp_path / "c", settings_for(server, ["http://a.example/"]))
+        asked = {a.target for a in server.log}
+        crawl(tmp_path / "all", settings_for(server, ["http://a.example/"], politeness={"nofollow": False}))
+    assert asked == {"/robots.txt", "/", "/meta", "/tag", "/other", "/link", "/from-other"}
+    assert rows(tmp_path / "c", "SELECT url FROM page WHERE noindex") == [("http://a.example/from-other",)]
+    assert {"/from-meta", "/from-tag", "/from-link"} <= {a.target for a in server.log}
+
+
+def test_delay_is_the_longer_one_when_http_and_https_differ(tmp_path: Path) -> None:
+    """One host, two robots.txt: neither scheme may be asked faster than either wants."""
+    seen: list[Event] = []
+    web = {
+        "http://a.example/robots.txt": robots("User-agent: *\nCrawl-delay: 0.3\n"),
+        "http://a.example/": page(links=["https://a.example/1", "/2", "/3"]),
+        "http://a.example/2": page(word(2)),
+        "http://a.example/3": page(word(3)),
+    }
+    with served(SmallWeb(web)) as server:
+        tree = settings_for(server, ["http://a.example/"], politeness={"delay_s": 0.1})
+        crawl(tmp_path / "c", tree, seen.append)
+    assert least_gap(server.log) >= 0.3
+    told = [e for e in seen if isinstance(e, RobotsRead)]
+    assert [(e.host, e.delay_s, e.allowed) for e in told] == [("a.example", 0.3, True), ("a.example", 0.0, False)]
+    assert isinstance(seen[-1], CrawlStopped)
+
+
+def test_user_agent_is_honest(tmp_path: Path) -> None:
+    agents: list[str] = []
+
+    async def note(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        agents.extend(line.partition(": ")[2] for line in head.split("\r\n") if line.lower().startswith("user-agent"))
+        writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async def main() -> None:
+        from opilio.crawl.config import resolve
+        from opilio.crawl.job import begin
+
+        async with await asyncio.start_server(note, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            tree = {
+                "strategy": "breadth",
+                "topic": {"name": "wrens"},
+                "seeds": {"urls": [f"http://127.0.0.1:{port}/"]},
+                "engine": {"workers": 0},
+                "politeness": {"delay_s": 0.0, "contact": "https://example.org/crawler"},
+                "fetch": {"allow_private": True},
+            }
+            async with begin(tmp_path / "c", resolve(tree)) as running:
+                await running.engine.run()
+
+    asyncio.run(main())
+    assert agents == [f"Opilio/{__version__} (+https://example.org/crawler)"] * 2
