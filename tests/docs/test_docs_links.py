@@ -42,3 +42,12 @@ def test_decision_tells_context_choice_and_cost(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert [part for part in ("**Context.**", "**Choice.**", "**Cost.**") if part not in text] == []
     assert len(text.split()) < 350
+
+
+def test_architecture_names_classes_that_exist() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+    named = set(re.findall(r"`([A-Z][A-Za-z]+)(?:\.([a-z_]+))?`", text))
+    gone = [name for name, _ in named if not re.search(rf"^(class )?{name}\b", source, re.MULTILINE)]
+    gone += [method for _, method in named if method and not re.search(rf"\bdef {method}\(", source)]
+    assert gone == []
