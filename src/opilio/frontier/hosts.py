@@ -125,11 +125,15 @@ class Hosts:
 
     def ready(self, now: float, limit: int, floor: float) -> list[tuple[int, str, float | None]]:
         """(id, name, delay) of hosts that are awake, the one with the best URL first."""
-        return self._db.execute(
-            f"SELECT id, name, delay_s FROM frontier_host WHERE {_LISTED} AND best >= ? AND wake_at <= ?"
-            " ORDER BY best DESC, best_seq LIMIT ?",
+        rows = self._db.execute(
+            "SELECT id, name, delay_s, best, best_seq, queued, total FROM frontier_host"
+            f" WHERE {_LISTED} AND best >= ? AND wake_at <= ? ORDER BY best DESC, best_seq LIMIT ?",
             (floor, now, limit),
         ).fetchall()
+        for id_, name, _, *rest in rows:  # `complete` will ask for them
+            if id_ not in self._rows:
+                self._keep(name, HostRow(id_, *rest))
+        return [row[:3] for row in rows]
 
     def best(self, limit: int) -> list[tuple[int, str, float, int]]:
         """(id, name, best, seq) of the hosts with the best URLs; of the parked, those that wake next."""

@@ -107,7 +107,8 @@ class SqliteFrontier:
         settled = [landing for landing in landed.values() if landing.state in SETTLED]
         again = [landing for landing in landed.values() if landing.state is State.QUEUED]
         self._settle(id_, settled)
-        self._retry(id_, again, wake_at)
+        if again:
+            self._retry(id_, again, wake_at)
         tables.hosts.rest(id_, len(settled), wake_at)
         tables.leases.end(id_)
         tables.ledger.lease(-len(flying))
