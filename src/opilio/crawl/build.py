@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import msgspec
-import numpy as np
 
 from opilio import __version__
 from opilio.crawl.analyst import Analyst, FollowsAll
@@ -26,7 +25,8 @@ from opilio.frontier.policy import Limits, Policy, nothing
 from opilio.frontier.schema import DROPPED
 from opilio.frontier.sqlite import SqliteFrontier
 from opilio.frontier.traps import Traps
-from opilio.judge.pagewords import PageWords, Terms, Values
+from opilio.judge.pagewords import PageWords
+from opilio.judge.rarity import CachedIdf
 from opilio.learn.committee import Committee
 from opilio.model.clock import Clock
 from opilio.model.errors import ConfigError
@@ -38,7 +38,7 @@ from opilio.seen.fingerprint import fingerprint_terms, simhash64
 from opilio.seen.sqlite import SqliteContentSeen
 from opilio.store.collection import Collection
 from opilio.store.keeper import Keeper
-from opilio.text.background import Background, shipped
+from opilio.text.background import shipped
 from opilio.text.reading import Reader
 from opilio.text.urlwords import UrlTerms
 from opilio.text.vocabulary import Vocabulary, term_of
@@ -102,7 +102,7 @@ def make_mind(
     """Everything between an answer and an outcome, with what was learnt so far; `records`: make WARC records."""
     vocabulary, background = Vocabulary(topic.language), shipped()
     living = LivingTopic(WeightTable(), background=lambda stem: background[term_of(stem)])
-    words = PageWords(vocabulary.terms, partial(_idf, background))
+    words = PageWords(vocabulary.terms, CachedIdf(background.__getitem__))
     genres = Genres(default_genres(), vocabulary.terms, topic.genres)
     tools = Tools(topic, living, vocabulary, words, UrlTerms(vocabulary), genres)
     judge: Judge = made("judge", settings.judge, tools)
@@ -133,10 +133,6 @@ def _read(reader: Reader, near: bool, page: Page) -> Reading:
     reading = reader.read(page)
     said = [t for start, end in reading.main for t in reading.terms[start:end]]
     return msgspec.structs.replace(reading, fingerprint=fingerprint_terms(said), simhash=simhash64(said) if near else 0)
-
-
-def _idf(background: Background, terms: Terms) -> Values:
-    return np.fromiter(map(background.__getitem__, terms.tolist()), np.float64, terms.size)
 
 
 class World:

@@ -48,6 +48,7 @@ class Vocabulary(dict[str, int]):
         self._stem: Stem = normalising(self.language, normaliser)
         self._stop_words = stop_words(self.language) | {self._stem(word) for word in stop_words(self.language)}
         self._surfaces = Surfaces()
+        self._stems: dict[int, str] = {}
 
     def __missing__(self, word: str) -> int:
         if len(word) > _LONGEST:
@@ -58,6 +59,7 @@ class Vocabulary(dict[str, int]):
         term = 0 if not stem or stem in self._stop_words else term_of(stem)
         self[word] = term
         if term:
+            self._stems[term] = stem
             self._surfaces.add(term, word)
         return term
 
@@ -82,8 +84,7 @@ class Vocabulary(dict[str, int]):
 
     def stem_of(self, term: int) -> str:
         """The stem behind a term; empty when no word of it was met, or all were forgotten."""
-        word = self._surfaces.any_of(term)
-        return self._stem(word) if word else ""
+        return self._stems.get(term, "")
 
     def surface_of(self, term: int) -> str:
         """The commonest surface form of a term (S0-E4), or an empty string."""
@@ -96,6 +97,7 @@ class Vocabulary(dict[str, int]):
         """Keep the half of the words that was seen most."""
         kept = {word: self[word] for word in self._surfaces.most_seen(self, self.capacity // 2)}
         self._surfaces.keep_only(kept)
+        self._stems = {term: self._stems[term] for term in kept.values() if term > 0}
         self.clear()
         self.update(kept)
         self.update(_MARK_TERMS)
