@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from typing import Any
 from opilio.crawl.config import Tree, merged, resolve
 from opilio.crawl.job import begin, resume
 from opilio.lab.accesslog import Access
+from opilio.lab.faults import HostFaults
 from opilio.lab.server import Serving, WebServer
 from opilio.lab.warcfile import Answer
 from opilio.model.events import Event
@@ -84,9 +86,10 @@ def word(number: int) -> str:
 
 
 @contextmanager
-def served(source: Any, addresses: int = 1, robots_txt: str = "User-agent: *\nDisallow:\n") -> Iterator[WebServer]:
+def served(source: Any, addresses: int = 1, slow: Mapping[str, float] | None = None) -> Iterator[WebServer]:
     """A web, served from a thread of its own while the block runs. Nothing is cached: answers may change."""
-    server = WebServer(source, Serving(addresses=addresses, cache_bytes=0, robots=robots_txt))
+    faults = {host: HostFaults(name=host, delay_s=delay_s) for host, delay_s in (slow or {}).items()}
+    server = WebServer(source, Serving(addresses=addresses, cache_bytes=0), faults)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -169,6 +172,19 @@ def opilio(*arguments: object, cwd: Path | None = None, timeout: float = 60) -> 
         env=plain(),
         check=False,
     )
+
+
+def started(*arguments: object) -> "subprocess.Popen[str]":
+    """The command, running."""
+    command = [*COMMAND, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=plain())
+
+
+def until(true: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
+    """Wait for something a running command will do."""
+    while not true():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
 
 
 def plain() -> dict[str, str]:

@@ -3,14 +3,12 @@
 import os
 import random
 import signal
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from checks.killing import kill_often, killed_after, polite_throughout, same_as_undisturbed, still_alive, urls_in_warc
-from checks.small_webs import COMMAND, SmallWeb, crawl, flags, grid, known, plain, served, settings_for, stored
+from checks.small_webs import SmallWeb, crawl, flags, grid, known, served, settings_for, started, stored, until
 from opilio.crawl.config import resolve
 from opilio.crawl.job import begin
 from opilio.crawl.status import status_of
@@ -109,14 +107,12 @@ def test_killed_crawl_is_told_as_crashed_until_it_is_resumed(tmp_path: Path) -> 
 def test_workers_end_by_themselves_when_the_engine_is_killed(tmp_path: Path) -> None:
     with served(SmallWeb(WEB)) as server:
         tree = settings_for(server, [SEED], politeness={"delay_s": 0.2}, engine={"workers": 2})
-        process = subprocess.Popen([*COMMAND, "crawl", *flags(tree), "--into", str(tmp_path / "c")], env=plain())
-        while len(server.log) < 8:
-            assert process.poll() is None
-            time.sleep(0.02)
+        process = started("crawl", *flags(tree), "--into", tmp_path / "c")
+        until(lambda: len(server.log) >= 8, process)
         workers = children(process.pid)
         assert len(workers) >= 2
         process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.communicate()
         assert still_alive(workers) == []
         Collection.open_for_writing(tmp_path / "c").close()  # and nobody holds the lock for them
 

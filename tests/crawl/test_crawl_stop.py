@@ -1,0 +1,115 @@
+"""Every stop has its reason, written down; signals stop cleanly, and the next run goes on."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from checks.small_webs import (
+    TRAINS,
+    SmallWeb,
+    crawl,
+    events,
+    flags,
+    grid,
+    page,
+    robots,
+    served,
+    settings_for,
+    started,
+    stored,
+    tree_of,
+    until,
+    word,
+)
+from opilio.crawl.status import status_of
+from opilio.crawl.verify import verify
+
+SEED = "http://h0.example/0.html"
+RULES = {
+    "page limit reached (7 pages)": {"pages": 7},
+    "fetch limit reached (5 fetches)": {"fetches": 5},
+    "enough relevant pages (3)": {"relevant": 3},
+    "nothing left to fetch": {},
+    "harvest of the last 5 pages fell below 0.5": {"harvest_below": 0.5, "harvest_window": 5},
+}
+
+
+@pytest.mark.parametrize("reason", RULES)
+def test_stop_has_its_reason_when_a_rule_holds(tmp_path: Path, reason: str) -> None:
+    web = grid(4, 10) | {
+        f"http://h{h}.example/{p}.html": page(f"{TRAINS} {word(h)} {word(100 + p)}")
+        for h in (0, 1, 2)
+        for p in (7, 8, 9)
+    }
+    web[SEED] = page(links=[f"http://h{h}.example/{p}.html" for p in range(10) for h in range(4)])
+    with served(SmallWeb(web)) as server:
+        tree = settings_for(server, [SEED], stop=RULES[reason], strategy="best-first", engine={"connections": 64})
+        assert crawl(tmp_path / "c", tree) == reason
+    status = status_of(tmp_path / "c")
+    assert (status["state"], status["stop_reason"]) == ("stopped", reason)
+    assert reason.encode() in events(tmp_path / "c", "CrawlStopped")[-1]
+    if "7 pages" in reason:
+        assert status["pages"] == 7  # never one more, with 64 connections
+    if "5 fetches" in reason:
+        assert status["fetched"] == len([a for a in server.log if a.target != "/robots.txt"]) == 5
+
+
+def test_stop_comes_in_time_when_minutes_are_over(tmp_path: Path) -> None:
+    with served(SmallWeb(grid(1, 40))) as server:
+        tree = settings_for(server, [SEED], politeness={"delay_s": 0.05}, stop={"minutes": 0.005})
+        assert crawl(tmp_path / "c", tree) == "time is up (0.005 minutes)"
+    assert 0 < len(stored(tmp_path / "c")) < 40
+
+
+def test_stop_says_so_when_every_host_asks_to_wait(tmp_path: Path) -> None:
+    web = {"http://a.example/robots.txt": robots("", 500), "http://a.example/": page()}
+    with served(SmallWeb(web)) as server:
+        reason = crawl(tmp_path / "c", settings_for(server, ["http://a.example/"]))
+    assert reason.startswith("every host left asks to wait 3")
+    assert reason.endswith("run again later to go on")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_stops_cleanly_and_the_next_run_goes_on(tmp_path: Path, number: signal.Signals) -> None:
+    web = grid(4, 12)
+    with served(SmallWeb(web)) as server:
+        tree = settings_for(
+            server, [SEED], politeness={"delay_s": 0.05}, engine={"workers": int(number == signal.SIGINT)}
+        )
+        process = started("crawl", *flags(tree), "--into", tmp_path / "c")
+        until(lambda: len(server.log) >= 15, process)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=30)
+        assert process.returncode == 130, err
+        assert "stopped: interrupted" in out
+        assert status_of(tmp_path / "c")["stop_reason"] == "interrupted"
+        assert 0 < len(stored(tmp_path / "c")) < len(web)
+        assert verify(tmp_path / "c") == []
+        crawl(tmp_path / "c", tree | {"engine": {"workers": 0}})
+    assert stored(tmp_path / "c") == tree_of(web)
+    asked = [(a.host, a.target) for a in server.log if a.target != "/robots.txt"]
+    assert len(asked) == len(set(asked)), "a clean stop asks for nothing twice"
+
+
+def test_second_signal_ends_at_once_when_answers_are_slow(tmp_path: Path) -> None:
+    web = grid(2, 6)
+    with served(SmallWeb(web), slow={"h1.example": 30.0}) as server:
+        tree = settings_for(server, [SEED, "http://h1.example/1.html"])
+        process = started("crawl", *flags(tree), "--into", tmp_path / "c")
+        until(lambda: len(stored_safely(tmp_path / "c")) == 6, process)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        until(lambda: "stopping" in process.stderr.readline(), process)  # type: ignore[union-attr]
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=5)  # well before the ten seconds that answers are waited for
+        assert process.returncode == 130
+    assert status_of(tmp_path / "c")["state"] == "crashed"
+    with served(SmallWeb(web)) as server:
+        crawl(tmp_path / "c", settings_for(server, [SEED]))
+    assert stored(tmp_path / "c") == tree_of(web)
+    assert verify(tmp_path / "c") == []
+
+
+def stored_safely(folder: Path) -> list[str]:
+    return stored(folder) if (folder / "crawl.db").exists() else []
