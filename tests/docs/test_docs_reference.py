@@ -50,12 +50,13 @@ KINDS = [(section, kind) for section, kinds in SECTIONS.items() for kind in kind
 @pytest.mark.parametrize(("key", "default"), _keys())
 def test_setting_is_documented_with_its_default(key: str, default: str) -> None:
     general = _page("configuration.md").partition("## Sections with a kind")[0]
-    assert dict(ROW.findall(general)).get(key) == default
+    told = dict(ROW.findall(general)).get(key)
+    assert told == default, f"docs/configuration.md wants the row | `{key}` | `{default}` | meaning |"
 
 
 def test_configuration_names_no_setting_that_is_gone() -> None:
     general = _page("configuration.md").partition("## Sections with a kind")[0]
-    assert [key for key, _ in ROW.findall(general)] == [key for key, _ in _keys()]
+    assert {key for key, _ in ROW.findall(general)} - {key for key, _ in _keys()} == set()
 
 
 @pytest.mark.parametrize(("section", "kind"), KINDS)
@@ -69,7 +70,8 @@ def test_kind_is_documented_with_its_options(section: str, kind: str) -> None:
 
 @pytest.mark.parametrize(("section", "kind"), DEFAULT_KINDS.items())
 def test_default_kind_is_documented(section: str, kind: str) -> None:
-    assert f"### `[{section}]`\n\nDefault kind: `{kind}`." in _page("configuration.md")
+    line = f"### `[{section}]`\n\nDefault kind: `{kind}`."
+    assert line in _page("configuration.md"), f"docs/configuration.md lacks {line}"
 
 
 @pytest.mark.parametrize("name", strategies())
@@ -127,3 +129,28 @@ def test_table_is_documented() -> None:
     made = " ".join((STORE_TABLES, FRONTIER_TABLES, inspect.getsource(seen)))
     names = set(re.findall(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)", made))
     assert [name for name in sorted(names) if f"`{name}`" not in _page("files.md")] == []
+
+
+SOURCE = Path(__file__).parents[2] / "src" / "opilio"
+
+
+def _failure_kinds() -> list[str]:
+    """Every kind of failure that the code can record."""
+    named = (re.findall(r'Failure\("([a-z-]+)"', path.read_text(encoding="utf-8")) for path in SOURCE.rglob("*.py"))
+    mapped = re.findall(
+        r'\("([a-z-]+)", (?:True|False)\)', (SOURCE / "fetch" / "failures.py").read_text(encoding="utf-8")
+    )
+    return sorted({kind for kinds in named for kind in kinds} | set(mapped))
+
+
+@pytest.mark.parametrize("kind", _failure_kinds())
+def test_failure_is_documented(kind: str) -> None:
+    documented = _page("commands.md").partition("## Failures of the web")[2]
+    assert f"`{kind}`" in documented, f"docs/commands.md lacks the failure {kind}"
+
+
+def test_fields_of_status_are_documented() -> None:
+    fields = re.findall(r'^\s+"(\w+)":', (SOURCE / "crawl" / "status.py").read_text(encoding="utf-8"), re.MULTILINE)
+    section = _section("opilio status")
+    assert "pages" in fields
+    assert [name for name in fields if f"`{name}`" not in section] == []
