@@ -12,10 +12,13 @@ import numpy as np
 from opilio.model.records import Page, Reading
 from opilio.text.around import Around, InBlock, Layout, Offsets
 from opilio.text.languages import code_of
-from opilio.text.tokens import SENTENCE_END, marked_words
+from opilio.text.tokens import SENTENCE_END
 from opilio.text.vocabulary import BLOCK_ENDED, LINK_CLOSED, Vocabulary
+from opilio.text.wordcodes import Codes, WordCodes
 
 _SENTENCE = re.compile("[.!?]+[\"')\\]\u201d\u2019\x03]*\\s|[\u3002\uff01\uff1f]")
+_OPENING = np.array([BLOCK_ENDED], dtype=np.int64)
+_CLOSING = np.array([LINK_CLOSED, BLOCK_ENDED], dtype=np.int64)
 
 Identify = Callable[[str], str]
 
@@ -28,13 +31,14 @@ class Reader:
 
     def __init__(self, vocabulary: Vocabulary, around: Around | None = None, identify: Identify | None = None) -> None:
         self.vocabulary = vocabulary
+        self._codes_of = WordCodes(vocabulary).of
         self._around: Around = around or InBlock()
         self._identify = identify
 
     def read(self, page: Page, fingerprint: int = 0, simhash: int = 0) -> Reading:
         """The page's words as terms, with slices for link i at `anchors[i]` and `arounds[i]` (i is `Link.index`)."""
         flow = _SENTENCE.sub(rf"\g<0>{SENTENCE_END}", page.flow) if self._around.reads_sentences else page.flow
-        terms, layout = _lay_out(flow, self.vocabulary, page)
+        terms, layout = _lay_out(flow, self._codes_of, page)
         return Reading(
             page=page,
             terms=terms,
@@ -57,11 +61,9 @@ def read(page: Page, vocabulary: Vocabulary, window: int = 20) -> Reading:
     return Reader(vocabulary, InBlock(window)).read(page)
 
 
-def _lay_out(flow: str, vocabulary: Vocabulary, page: Page) -> tuple[list[int], Layout]:
-    found = marked_words(flow)
-    vocabulary.observe(found)
-    known = filter(None, map(vocabulary.__getitem__, found))
-    codes = np.array([BLOCK_ENDED, *known, LINK_CLOSED, BLOCK_ENDED], dtype=np.int64)
+def _lay_out(flow: str, codes_of: Callable[[str], Codes], page: Page) -> tuple[list[int], Layout]:
+    found = codes_of(flow)
+    codes = np.concatenate((_OPENING, found[found != 0], _CLOSING))
     marked = np.flatnonzero(codes < 0)
     layout = Layout(marks=codes[marked], at=marked - np.arange(len(marked)), links=page.links)
     return codes[codes > 0].tolist(), layout

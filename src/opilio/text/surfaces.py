@@ -24,10 +24,16 @@ class Surfaces:
         """A word met for the first time, with its term."""
         self._forms.setdefault(term, []).append(word)
 
+    def wanted(self, count: int) -> slice:
+        """Which of so many words to count: all at first, then a sample, so that it costs a few microseconds a page."""
+        return slice(count % _STRIDE, None, _STRIDE) if self._observed >= self._counted_whole else slice(None)
+
     def observe(self, words: list[str]) -> None:
-        """Count words: all of them at first, then a sample, so that it costs a few microseconds a page."""
-        if self._observed >= self._counted_whole:
-            words = words[len(words) % _STRIDE :: _STRIDE]
+        """Count those of the words that are wanted."""
+        self.count(words[self.wanted(len(words))])
+
+    def count(self, words: list[str]) -> None:
+        """Count words that were wanted."""
         self._observed += len(words)
         self._seen.update(word for word in words if len(word) <= _LONGEST)
 

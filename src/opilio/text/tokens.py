@@ -20,11 +20,13 @@ from opilio.model.records import BLOCK_BREAK, LINK_CLOSES, LINK_OPENS
 
 SENTENCE_END = "\x05"
 MARKS = (LINK_OPENS, LINK_CLOSES, BLOCK_BREAK, SENTENCE_END)
+_MARK_BYTES = tuple(mark.encode() for mark in MARKS)
 
 _ASCII = bytes(range(128))
 _APOSTROPHES = "\u2019\u02bc\u2018\uff07\u201b`\u00b4"
 # Begins with a literal, so that the engine searches with memchr: it costs nothing where there is no apostrophe.
 _ENDING = re.compile(r"'(?:(?:s|t|d|m|ll|re|ve)\b)?")
+_ASCII_ENDING = re.compile(_ENDING.pattern.encode())
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\U00020000-\U0003ffff]+"
@@ -49,7 +51,7 @@ def words(text: str) -> list[str]:
     >>> words("Don't miss Kejriwal's new e-mail: Ærø, 2014!")
     ['don', 'miss', 'kejriwal', 'new', 'e', 'mail', 'ærø', '2014']
     """
-    return _folded(text, _WORDS_ONLY).split()
+    return _folded(text, _WORDS_ONLY).decode().split()
 
 
 def marked_words(flow: str) -> list[str]:
@@ -58,21 +60,29 @@ def marked_words(flow: str) -> list[str]:
     >>> marked_words("See \\x02the list\\x03.\\x04Next")
     ['see', '\\x02', 'the', 'list', '\\x03', '\\x04', 'next']
     """
+    return marked_bytes(flow).decode().split()
+
+
+def marked_bytes(flow: str) -> bytes:
+    """The same as UTF-8 with single blanks or more between words: for whoever needs no string per word."""
     folded = _folded(flow, _WORDS_AND_MARKS)
-    for mark in MARKS:
-        folded = folded.replace(mark, f" {mark} ")
-    return folded.split()
+    for mark in _MARK_BYTES:
+        if mark in folded:
+            folded = folded.replace(mark, b" %b " % mark)
+    return folded
 
 
-def _folded(text: str, table: bytes) -> str:
+def _folded(text: str, table: bytes) -> bytes:
     """The text in lower case, with blanks for everything that is neither part of a word nor kept by the table."""
     unspaced = False
     if not text.isascii():
         text, unspaced = _fold_non_ascii(text)
-    folded = text.encode("utf-8", "replace").translate(table).decode()
+    folded = text.encode("utf-8", "replace").translate(table)
     if unspaced:
-        folded = _UNSPACED.sub(_pairs, folded)
-    return _ENDING.sub(" ", folded) if "'" in folded else folded
+        folded = _UNSPACED.sub(_pairs, folded.decode()).encode()
+    if b"'" not in folded:
+        return folded
+    return _ASCII_ENDING.sub(b" ", folded) if folded.isascii() else _ENDING.sub(" ", folded.decode()).encode()
 
 
 def _fold_non_ascii(text: str) -> tuple[str, bool]:
@@ -88,7 +98,7 @@ def _fold_non_ascii(text: str) -> tuple[str, bool]:
         changed = {char: plain for char in lowered if char > "\x7f" and (plain := _plain(char)) != char}
     for char, plain in changed.items():
         text = text.replace(char, plain)
-    return text, _UNSPACED.search("".join(distinct)) is not None
+    return text, _UNSPACED.search("".join((*distinct, *changed.values()))) is not None
 
 
 def _beyond_ascii(text: str) -> set[str]:

@@ -73,9 +73,13 @@ class Vocabulary(dict[str, int]):
         self._surfaces.observe(found)
         return list(filter(None, map(self.__getitem__, found)))
 
-    def observe(self, found: list[str]) -> None:
+    def wanted(self, count: int) -> slice:
+        """Which of so many words met should be handed to `count`."""
+        return self._surfaces.wanted(count)
+
+    def count(self, found: list[str]) -> None:
         """Count words (marks may be among them) as surface forms."""
-        self._surfaces.observe(found)
+        self._surfaces.count(found)
 
     def note_acronyms(self, text: str) -> None:
         """Show words written in capitals here that way: for topics and queries (S4-E2), not for pages."""

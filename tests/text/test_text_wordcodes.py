@@ -1,0 +1,35 @@
+"""Codes found in whole arrays are those of looking word by word."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opilio.text import wordcodes
+from opilio.text.tokens import MARKS, marked_words
+from opilio.text.vocabulary import Vocabulary
+from opilio.text.wordcodes import WordCodes
+
+flows = st.lists(st.text(alphabet="abcdeé'’ñ日本ß -\u0301İ" + "".join(MARKS), max_size=30), max_size=12).map(" ".join)
+
+
+@given(st.lists(flows, max_size=4))
+def test_codes_equal_one_lookup_per_word_for_any_flow(texts: list[str]) -> None:
+    vocabulary, codes = Vocabulary(), WordCodes(Vocabulary())
+    for text in texts:
+        assert codes.of(text).tolist() == [vocabulary[word] for word in marked_words(text)]
+
+
+def test_codes_are_the_same_for_flows_longer_than_a_chunk() -> None:
+    vocabulary = Vocabulary()
+    flow = " ".join(f"wren{n} \x02nests\x03 the" for n in range(9_000)) + " " + "x" * 70_000 + " tail"
+    expected = [vocabulary[word] for word in marked_words(flow)]
+    assert len(flow) > 2 * wordcodes._CHUNK
+    assert WordCodes(vocabulary).of(flow).tolist() == expected
+
+
+def test_words_a_vocabulary_forgot_have_stems_again_when_met_again() -> None:
+    vocabulary = Vocabulary(capacity=40)
+    codes = WordCodes(vocabulary)
+    codes.of(" ".join(f"bird{n}" for n in range(39)))
+    codes.of(" ".join(f"nest{n}" for n in range(39)))
+    (term,) = codes.of("bird1").tolist()
+    assert vocabulary.stem_of(term) == "bird1"
