@@ -88,13 +88,13 @@ class Engine:
     def _lease(self) -> None:
         """Fill the free connections with the best hosts that may be asked now."""
         stages, room, now = self._stages, self._room(), self._stages.clock.now()
+        if now >= self._renew_at:  # who waits for a slow answer must not lose the host to another visit
+            stages.ledger.renew(self._flights.leases, now, LEASE_S)
+            self._renew_at = now + LEASE_S / 3
         free = min(self._settings.connections - self._flights.flying, room)
         if free > 0:
             per_host = max(1, min(self._per_host, room // free))
             self._flights.launch(stages.ledger.lease(now, free, per_host, LEASE_S))
-        if now >= self._renew_at:  # who waits for a slow answer must not lose the host to another visit
-            stages.ledger.renew(self._flights.leases, now, LEASE_S)
-            self._renew_at = now + LEASE_S / 3
 
     async def _turn(self) -> None:
         """Wait until something finished, a host woke, or a commit is due."""
@@ -114,7 +114,7 @@ class Engine:
         while self._flights.flying > clock.sleeping:
             await asyncio.sleep(0)
         if not self._flights.landed:
-            clock.advance()
+            clock.advance(until=self._renew_at)
             await asyncio.sleep(0)
 
     def _commit_if_due(self) -> None:

@@ -1,0 +1,173 @@
+"""An error of ours never ends a crawl: it is recorded with its URL. A dying worker process takes one page with it."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from checks.engines import PageFetcher, decoded, html, plain_tree, run_engine, states
+from checks.small_webs import events, rows, stored, word
+from opilio.crawl.verify import verify
+from opilio.crawl.workers import Desk, NoWorkersError, WorkerDesk
+from opilio.model.clock import VirtualClock
+from opilio.model.errors import CollectionError
+from opilio.model.events import VisitFailed
+from opilio.model.records import Analysis, Fetched, Lead, Verdict
+
+DONE, FAILED = 2, 3
+ROOT = "http://a.example/"
+PATHS = ("boom", "one", "two", "three")
+SITE = {ROOT: html(ROOT, "".join(f"<a href='/{p}'>wren</a>" for p in PATHS))} | {
+    ROOT + p: html(ROOT + p, f"<p>{word(n)} wren</p>") for n, p in enumerate(PATHS)
+}
+
+
+class Clumsy:
+    """A desk that fails on one page."""
+
+    def __init__(self, desk: Desk, error: Exception) -> None:
+        self._desk = desk
+        self._error = error
+
+    async def analyse(self, lead: Lead, fetched: Fetched) -> Analysis:
+        if lead.url.endswith("boom"):
+            raise self._error
+        return await self._desk.analyse(lead, fetched)
+
+    def refresh(self, name: str, state: bytes) -> None:
+        self._desk.refresh(name, state)
+
+    async def close(self) -> None:
+        await self._desk.close()
+
+
+class ClumsyFetcher(PageFetcher):
+    async def fetch(self, url: str, _: object = None) -> Fetched:
+        if url.endswith("boom"):
+            raise RuntimeError("a bug in the fetcher")
+        return await super().fetch(url)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), RecursionError(), MemoryError(), UnicodeError("x")])
+def test_crawl_goes_on_when_analysis_raises(tmp_path: Path, error: Exception) -> None:
+    tree = plain_tree([ROOT], frontier={"per_host": 4})
+    reason, told = run_engine(tmp_path / "c", tree, PageFetcher(SITE), lambda desk: Clumsy(desk, error))
+    assert reason == "nothing left to fetch"
+    state, why = states(tmp_path / "c")["boom"]
+    assert state == FAILED
+    assert why.startswith(f"internal {type(error).__name__}")
+    assert len(stored(tmp_path / "c")) == 4
+    assert [e.url for e in told if isinstance(e, VisitFailed)] == [ROOT + "boom"]
+    assert [decoded(e)["url"] for e in events(tmp_path / "c", "VisitFailed")] == [ROOT + "boom"]
+    assert rows(tmp_path / "c", "SELECT status, failure FROM answer WHERE failure <> ''") == [(200, "internal")]
+    assert verify(tmp_path / "c") == []
+
+
+def test_crawl_goes_on_when_the_fetcher_raises(tmp_path: Path) -> None:
+    _, told = run_engine(tmp_path / "c", plain_tree([ROOT]), ClumsyFetcher(SITE))
+    assert states(tmp_path / "c")["boom"] == (FAILED, "internal RuntimeError: a bug in the fetcher")
+    assert len(stored(tmp_path / "c")) == 4
+    assert len([e for e in told if isinstance(e, VisitFailed)]) == 1
+
+
+def test_crawl_ends_when_nothing_can_be_kept(tmp_path: Path) -> None:
+    """A full disk is nobody's page: it must not be recorded as one page's failure and then the next one's."""
+    error = CollectionError("the disk is full")
+    with pytest.raises(CollectionError, match="disk is full"):
+        run_engine(tmp_path / "c", plain_tree([ROOT]), PageFetcher(SITE), lambda desk: Clumsy(desk, error))
+    assert rows(tmp_path / "c", "SELECT count(*) FROM event WHERE kind = 'VisitFailed'") == [(0,)]
+
+
+def test_lease_is_held_when_an_answer_takes_longer_than_it(tmp_path: Path) -> None:
+    """Leases are renewed: a host never goes to a second visit, and no page is fetched or stored twice."""
+    clock = VirtualClock()
+    fetcher = PageFetcher(SITE, clock, takes_s=1000.0)
+    reason, _ = run_engine(tmp_path / "c", plain_tree([ROOT]), fetcher, clock=clock)
+    assert reason == "nothing left to fetch"
+    assert sorted(fetcher.asked) == sorted(SITE)
+    assert verify(tmp_path / "c") == []
+
+
+class Deadly:
+    """An analyst that ends its process on some pages, and raises on others."""
+
+    def __init__(self) -> None:
+        self.told = ""
+
+    def restore(self, name: str, state: bytes) -> None:
+        self.told = f"{name} {state.decode()}"
+
+    def analyse(self, lead: Lead, _: Fetched) -> Analysis:
+        if lead.url.endswith("boom"):
+            os._exit(3)
+        if lead.url.endswith("raise"):
+            raise ValueError("bad page")
+        return Analysis(title=f"{os.getpid()} {self.told}", verdict=Verdict(score=0.5, relevant=True))
+
+
+def stillborn() -> Deadly:
+    raise SystemExit(1)
+
+
+def lead(path: str) -> tuple[Lead, Fetched]:
+    return Lead(url=ROOT + path, key=1, host="a.example"), Fetched(url=ROOT + path, status=200)
+
+
+async def results(desk: WorkerDesk, *paths: str) -> list[Analysis | BaseException]:
+    return await asyncio.gather(*(desk.analyse(*lead(path)) for path in paths), return_exceptions=True)
+
+
+def with_desk(make: Callable[[], object], count: int, job: Callable[[WorkerDesk], object]) -> object:
+    async def main() -> object:
+        desk = WorkerDesk(make, count)  # type: ignore[arg-type]
+        await desk.start()
+        try:
+            return await asyncio.wait_for(job(desk), 60)  # type: ignore[arg-type]
+        finally:
+            await desk.close()
+
+    return asyncio.run(main())
+
+
+def test_worker_is_replaced_and_only_its_page_fails_when_it_dies() -> None:
+    async def job(desk: WorkerDesk) -> None:
+        desk.refresh("topic", b"v1")
+        first = await results(desk, "a", "boom", "b", "raise", "c")
+        kinds = [type(r).__name__ for r in first]
+        assert kinds == ["Analysis", "AnalysisError", "Analysis", "AnalysisError", "Analysis"], first
+        assert "its worker process ended" in str(first[1])
+        assert str(first[3]) == "ValueError: bad page"
+        again = await results(desk, "d", "boom", "e", "boom", "f")
+        assert [type(r).__name__ for r in again].count("Analysis") == 3
+        titles = [r.title for r in (*first, *again) if isinstance(r, Analysis)]
+        assert {t.partition(" ")[2] for t in titles} == {"topic v1"}, "a replacement is told what was learnt"
+        assert len({t.partition(" ")[0] for t in titles}) > 1
+
+    with_desk(Deadly, 1, job)
+
+
+def test_desk_gives_up_when_workers_die_at_their_start() -> None:
+    async def job(desk: WorkerDesk) -> list[Analysis | BaseException]:
+        found: list[Analysis | BaseException] = []
+        while not any(isinstance(r, NoWorkersError) for r in found):
+            found = await results(desk, "a")
+        return found
+
+    with_desk(stillborn, 1, job)
+
+
+def test_crawl_goes_on_when_a_worker_dies(tmp_path: Path) -> None:
+    def deadly(_: Desk) -> Desk:
+        return WorkerDesk(partial(Deadly), 1)  # type: ignore[arg-type]
+
+    seeds = [f"http://{p}.example/{p}" for p in PATHS]
+    site = {url: html(url, "<p>wren</p>") for url in seeds}
+    reason, told = run_engine(tmp_path / "c", plain_tree(seeds), PageFetcher(site), deadly)
+    assert reason == "nothing left to fetch"
+    found = states(tmp_path / "c")
+    assert found["boom"][0] == FAILED
+    assert [found[p][0] for p in PATHS[1:]] == [DONE] * 3
+    assert len([e for e in told if isinstance(e, VisitFailed)]) == 1
