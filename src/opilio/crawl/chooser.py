@@ -76,4 +76,4 @@ def _visit(outcome: Outcome) -> Visit:
     """A duplicate, a failure and a page that is none pay nothing."""
     verdict = outcome.analysis.verdict if outcome.analysis else None
     reward = verdict.score if verdict is not None and not outcome.duplicate_of else 0.0
-    return Visit(outcome.lead.key, reward, verdict is not None)
+    return Visit(outcome.lead.key, outcome.lead.url, reward, verdict is not None)

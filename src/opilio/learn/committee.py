@@ -1,8 +1,7 @@
 """The committee: one online model over every member's score, trained by what fetched pages turned out to be.
 
-It keeps the queued links it can still learn about in arrays of fixed size, so that all of them are scored again in a few
-vector operations whenever something was learnt. Hubs are found by sibling success: what the other links of the same page,
-and of the same place on that page, turned out to be. Pure: no I/O, no clock; chance only from the seed.
+Hubs are found by sibling success: what the other links of the same page, and of the same place on that page, turned
+out to be. Pure: no I/O, no clock, no chance: the same visits give the same scores.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,30 +10,51 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.learn.linkfeatures import DENSE, WORDS, LinkFeatures
-from opilio.learn.linkmodel import LinkModel, sigmoid
+from opilio.learn.credit import Credit, Example
+from opilio.learn.densemodel import DenseModel
+from opilio.learn.linkfeatures import DENSE, LinkFeatures, prefixes_of
+from opilio.learn.linkqueue import CONTEXTS, LinkQueue, Marks
 from opilio.learn.success import Success
+from opilio.learn.wordmodel import WordModel, sigmoid
 
-CONTEXTS = 5  # link contexts kept per URL
-BITS = 18
-# Dense features as the model sees them, with the weights they begin with: the papers' scores before anything is learnt.
+Rows = NDArray[np.int64]
+
+# Dense features with the weights they begin with: the papers' scores, before anything is learnt (cold start).
 FEATURES = {
     "bias": -2.2,
     "parent": 2.0,  # γ of the best page that links to it
     "anchor": 1.5,  # β
     "around": 1.2,  # ω
     "url": 0.8,  # α
-    "found": 0.5,  # how many pages link to it
-    "relevant parents": 0.5,
     "same host": 0.0,
     "textless": -0.3,
+    "path depth": -0.3,
+    "query": -0.2,
+    "found": 0.5,  # how many pages link to it
+    "relevant parents": 0.5,
     "tunnel": -0.3,
     "tag path": 1.5,  # success of links at the same place of other pages
     "directory": 1.5,
     "host": 1.0,
     "page": 1.0,  # success of the other links of the same page
+    "alive": 1.5,  # is there usually a page, at this host?
 }
 NAMES = tuple(FEATURES)
+_AT = {name: place for place, name in enumerate(NAMES)}
+# Features that come with the link itself; of several contexts the best counts.
+_STATIC = {
+    "parent": "parent",
+    "anchor": "anchor",
+    "around": "around",
+    "url": "url",
+    "same host": "same_host",
+    "textless": "textless",
+    "path depth": "path_depth",
+    "query": "query",
+}
+_ONE = np.zeros(1, dtype=np.uint32)
+BITS = 18
+NOTICEABLE = 1e-3  # a smaller change of score is not worth a write
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,67 +68,18 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     siblings: bool = True
     words: bool = True  # hashed words
     statistics: bool = True  # success of tag paths, directories and hosts
+    learning: bool = True  # weights of the dense features
     rescore: bool = True
-    top: int = 1_000  # best links whose words are weighed again at every turn
+    top: int = 128  # best links that are scored to the digit at every turn
 
 
 class Visit(msgspec.Struct, frozen=True):
     """What became of a fetched link: its reward (0..1) and whether there was a page at all."""
 
     key: int
+    url: str
     reward: float
     page: bool
-
-
-class Queue:
-    """The links in memory: one row each, found by key. Rows are reused; the worst go when it is full."""
-
-    def __init__(self, capacity: int) -> None:
-        self.row_of: dict[int, int] = {}
-        self.keys: NDArray[np.int64] = np.zeros(capacity, dtype=np.int64)
-        self.words: NDArray[np.uint32] = np.zeros((capacity, WORDS), dtype=np.uint32)
-        self.dense: NDArray[np.float32] = np.zeros((capacity, len(NAMES)), dtype=np.float32)
-        self.groups: NDArray[np.uint32] = np.zeros((capacity, CONTEXTS), dtype=np.uint32)  # (page, tag path); 0: none
-        self.pages: NDArray[np.uint32] = np.zeros((capacity, CONTEXTS), dtype=np.uint32)
-        self.places: NDArray[np.uint32] = np.zeros((capacity, 3), dtype=np.uint32)  # tag path, directory, host
-        self.contexts: NDArray[np.int16] = np.zeros(capacity, dtype=np.int16)
-        self.said: NDArray[np.float32] = np.zeros(
-            capacity, dtype=np.float32
-        )  # the score the frontier holds; <0: free row
-        self.said.fill(-1.0)
-        self.sparse: NDArray[np.float64] = np.zeros(capacity)  # logit of the words when last weighed
-        self.hosts: list[str] = [""] * capacity
-        self.used = 0  # rows ever used
-        self._free: list[int] = []
-
-    def row(self, key: int) -> int:
-        """A free row for a new link."""
-        row = self._free.pop() if self._free else self.used
-        self.used = max(self.used, row + 1)
-        self.row_of[key] = row
-        self.keys[row] = key
-        self.contexts[row] = 0
-        self.groups[row] = 0
-        self.pages[row] = 0
-        self.dense[row] = 0.0
-        self.said[row] = 0.0
-        return row
-
-    def drop(self, key: int) -> None:
-        row = self.row_of.pop(key, None)
-        if row is not None:
-            self.said[row] = -1.0
-            self._free.append(row)
-
-    def make_room(self, wanted: int) -> None:
-        """Forget the least promising eighth when there is no room: the frontier keeps them at their last score."""
-        capacity = len(self.keys)
-        if len(self.row_of) + wanted <= capacity:
-            return
-        live = np.flatnonzero(self.said[: self.used] >= 0.0)
-        worst = live[np.argsort(self.said[live], kind="stable")[: max(wanted, capacity // 8)]]
-        for key in self.keys[worst].tolist():
-            self.drop(key)
 
 
 class FoundPage(msgspec.Struct, frozen=True):
@@ -119,202 +90,152 @@ class FoundPage(msgspec.Struct, frozen=True):
     tunnel: int
 
 
-_STATIC = {"parent": "parent", "anchor": "anchor", "around": "around", "url": "url", "same host": "same_host"}
-_STATIC["textless"] = "textless"
-_FOUND, _RELEVANT, _TUNNEL = NAMES.index("found"), NAMES.index("relevant parents"), NAMES.index("tunnel")
-_PLACES = (NAMES.index("tag path"), NAMES.index("directory"), NAMES.index("host"))
-_PAGE = NAMES.index("page")
-_CHANGE = 1e-3
-
-
-class Credit:
-    """Delayed credit: a page whose links paid was worth fetching, whatever it said itself (hubs).
-
-    Remembers the features of recent visits, and once `ENOUGH` links of a page were fetched, tells what it was worth.
-    """
-
-    RECENT = 4_096
-    ENOUGH = 3
-
-    def __init__(self, gamma: float) -> None:
-        self._gamma = gamma
-        self._visits: dict[int, tuple[NDArray[np.uint32], NDArray[np.float64], float]] = {}
-        self._children: dict[int, list[float]] = {}
-
-    def after(
-        self, visit: Visit, parents: list[int], words: NDArray[np.uint32], dense: NDArray[np.float64]
-    ) -> list[tuple[NDArray[np.uint32], NDArray[np.float64], float]]:
-        """Examples to learn from, now that this visit is known."""
-        if not self._gamma:
-            return []
-        if visit.page:
-            self._visits[(visit.key & 0xFFFFFFFF) | 1] = (words.copy(), dense, visit.reward)
-            if len(self._visits) > self.RECENT:
-                old = next(iter(self._visits))
-                del self._visits[old]
-                self._children.pop(old, None)
-        worth = []
-        for parent in parents:
-            known = self._visits.get(parent)
-            if known is None:
-                continue
-            rewards = self._children.setdefault(parent, [])
-            rewards.append(visit.reward)
-            if len(rewards) == self.ENOUGH:
-                label = min(1.0, known[2] + self._gamma * sum(rewards) / self.ENOUGH)
-                if label > known[2] + 0.1:
-                    worth.append((known[0], known[1], label))
-        return worth
-
-
-class Marks:
-    """Which keys were fetched, in a bitmap of fixed size: now and then it says yes for one that was not."""
-
-    BITS = 1 << 24
-
-    def __init__(self) -> None:
-        self._bits = bytearray(self.BITS >> 3)
-
-    def add(self, key: int) -> None:
-        for bit in (key % self.BITS, (key >> 24) % self.BITS):
-            self._bits[bit >> 3] |= 1 << (bit & 7)
-
-    def __contains__(self, key: int) -> bool:
-        first, second = key % self.BITS, (key >> 24) % self.BITS
-        return bool(self._bits[first >> 3] >> (first & 7) & 1 and self._bits[second >> 3] >> (second & 7) & 1)
-
-
 class Committee:
     """Scores links, learns from visits, says which queued links changed their place.
 
-    Order of calls for one batch: `learn` what was fetched, `discover` the links of the new pages, `changes`.
+    For one batch: `learn` what was fetched, `discover` the links of the new pages, then ask for `changes`.
     """
 
     def __init__(self, options: Options | None = None) -> None:
         self.options = options or Options()
-        self.model = LinkModel(np.array(list(FEATURES.values())))
-        self.queue = Queue(self.options.capacity)
+        self.dense = DenseModel(np.array(list(FEATURES.values())))
+        self.words = WordModel()
+        self.queue = LinkQueue(self.options.capacity, len(NAMES))
+        self._tables = {name: Success(BITS) for name in ("tag path", "prefix", "page", "alive", "all")}
         self._groups = Success(BITS + 2)
-        self._pages = Success(BITS)
-        self._places = (Success(BITS), Success(BITS), Success(BITS))  # tag path, directory, host
-        self._base = Success(1)
         self._credit = Credit(self.options.credit)
         self._done = Marks()
 
     @property
     def fetched(self) -> int:
         """How many outcomes it has learnt from."""
-        return int(self._base.tries[0])
+        return int(self._tables["all"].tries[0])
 
     @property
     def base_rate(self) -> float:
         """The mean reward so far, with a cautious beginning."""
-        return float(self._base.rate(np.zeros(1, dtype=np.uint32), 0.2, 5.0)[0])
+        return float(self._tables["all"].rate(_ONE, 0.2, 5.0)[0])
 
     def learn(self, visits: Iterable[Visit]) -> None:
-        """What became of links it had queued (others, such as seeds, teach nothing)."""
-        queue = self.queue
+        """What became of fetched links. Seeds were never queued here: they teach about their places only."""
         for visit in visits:
             self._done.add(visit.key)
-            row = queue.row_of.get(visit.key)
-            if row is None:
-                continue
-            dense = self._dense(np.array([row]))[0]
-            words = queue.words[row]
-            self._teach(words, dense, visit.reward)
-            used = int(min(queue.contexts[row], CONTEXTS))
-            self._base.add(np.zeros(1, dtype=np.uint32), visit.reward)
-            self._groups.add(queue.groups[row, :used], visit.reward)
-            self._pages.add(queue.pages[row, :used], visit.reward)
-            for place, table in enumerate(self._places):
-                table.add(queue.places[row, place : place + 1], visit.reward)
-            for example in self._credit.after(visit, queue.pages[row, :used].tolist(), words, dense):
-                self._teach(*example)
-            queue.drop(visit.key)
+            row = self.queue.row_of.get(visit.key)
+            if row is not None:
+                self._learn_row(visit, row)
+                self.queue.drop(visit.key)
+            prefixes = np.array(prefixes_of(visit.url), dtype=np.uint32)
+            self._tables["prefix"].add(prefixes, visit.reward)
+            self._tables["alive"].add(prefixes, float(visit.page))
+            self._tables["all"].add(_ONE, visit.reward)
 
-    def _teach(self, words: NDArray[np.uint32], dense: NDArray[np.float64], label: float) -> None:
-        self.model.learn(words if self.options.words else words * 0, dense, label)
+    def _learn_row(self, visit: Visit, row: int) -> None:
+        queue = self.queue.rows
+        dense, words = self._dense_of(np.array([row]))[0], queue["words"][row].copy()
+        used = int(min(queue["contexts"][row], CONTEXTS))
+        pages = queue["pages"][row, :used]
+        self._teach(Example(words, dense, visit.reward))
+        self._groups.add(queue["groups"][row, :used], visit.reward)
+        self._tables["page"].add(pages, visit.reward)
+        self._tables["tag path"].add(queue["path"][row : row + 1], visit.reward)
+        for lesson in self._credit.paid(pages.tolist(), visit.reward):
+            self._teach(lesson)
+        if visit.page:
+            self._credit.remember(_page_hash(visit.key), Example(words, dense, visit.reward))
 
-    def discover(self, page: "FoundPage", hosts: Sequence[str], keys: Sequence[int], rows: LinkFeatures) -> list[float]:
+    def _teach(self, example: Example) -> None:
+        said = float(self.words.logits(example.words[None])[0]) if self.options.words else 0.0
+        if self.options.words:
+            self.words.learn(example.words, example.label, float(self.dense.logits(example.dense)))
+        if self.options.learning:
+            self.dense.learn(example.dense, example.label, said)
+
+    def discover(self, page: FoundPage, hosts: Sequence[str], keys: Sequence[int], found: LinkFeatures) -> list[float]:
         """The links of a fetched page: remembered, and scored."""
         queue = self.queue
         queue.make_room(len(keys))
-        at: list[int] = []
-        known = [place for place, key in enumerate(keys) if key not in self._done]
-        for place in known:
-            key = keys[place]
-            row = queue.row_of.get(key)
-            if row is None:
-                row = queue.row(key)
-                queue.hosts[row] = hosts[place]
-                queue.words[row] = rows["words"][place]
-                queue.places[row] = (rows["path"][place], rows["directory"][place], rows["host"][place])
-                queue.dense[row, _TUNNEL] = page.tunnel
-                queue.dense[row, 0] = 1.0
-            at.append(row)
         scores = [0.0] * len(keys)
-        if at:
-            where = np.array(at, dtype=np.int64)
-            self._meet(where, page, rows[known])
-            self._weigh(where)
-            for place, score in zip(known, self._scores(where).tolist(), strict=True):
-                scores[place] = score
+        open_ = [place for place, key in enumerate(keys) if key not in self._done]
+        if not open_:
+            return scores
+        where = np.array([self._row_for(keys[i], hosts[i], found, i, page.tunnel) for i in open_], dtype=np.int64)
+        self._meet(where, page, found[open_])
+        self._weigh(where)
+        for place, score in zip(open_, self._scores(where).tolist(), strict=True):
+            scores[place] = score
         return scores
 
-    def _meet(self, where: NDArray[np.int64], page: "FoundPage", rows: LinkFeatures) -> None:
-        """Merge another context into each row: the best of every score, and one more group of siblings."""
-        queue = self.queue
-        # A URL that stands twice on a page is one context: only its first mention counts.
-        where, first = np.unique(where, return_index=True)
-        rows = rows[first]
-        dense = rows["dense"].astype(np.float32)
-        for name, source in _STATIC.items():
-            column = NAMES.index(name)
-            queue.dense[where, column] = np.maximum(queue.dense[where, column], dense[:, DENSE.index(source)])
-        queue.dense[where, _TUNNEL] = np.minimum(queue.dense[where, _TUNNEL], page.tunnel)
-        queue.dense[where, _RELEVANT] = np.minimum(queue.dense[where, _RELEVANT] + 0.25 * page.relevant, 1.0)
-        slot = np.minimum(queue.contexts[where], CONTEXTS - 1)
-        page_hash = np.uint32(page.key & 0xFFFFFFFF) | np.uint32(1)
-        queue.pages[where, slot] = page_hash
-        queue.groups[where, slot] = (rows["path"] * np.uint32(0x9E3779B1)) ^ page_hash
-        queue.contexts[where] = np.minimum(queue.contexts[where] + 1, 32_000)
-        queue.dense[where, _FOUND] = np.log1p(queue.contexts[where]) * 0.5
+    def _row_for(self, key: int, host: str, found: LinkFeatures, place: int, tunnel: int) -> int:
+        row = self.queue.row_of.get(key)
+        if row is None:
+            row = self.queue.take(key, host)
+            rows = self.queue.rows
+            for name in ("words", "path", "prefixes"):
+                rows[name][row] = found[name][place]
+            rows["dense"][row, _AT["bias"]] = 1.0
+            rows["dense"][row, _AT["tunnel"]] = tunnel
+        return row
 
-    def _dense(self, where: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _meet(self, where: Rows, page: FoundPage, found: LinkFeatures) -> None:
+        """Merge another context into each row: the best of every score, and one more group of siblings."""
+        # A URL that stands twice on a page is one context: its first mention counts.
+        where, first = np.unique(where, return_index=True)
+        found, rows = found[first], self.queue.rows
+        dense = rows["dense"][where]
+        values = found["dense"].astype(np.float32)
+        for name, source in _STATIC.items():
+            dense[:, _AT[name]] = np.maximum(dense[:, _AT[name]], values[:, DENSE.index(source)])
+        dense[:, _AT["tunnel"]] = np.minimum(dense[:, _AT["tunnel"]], page.tunnel)
+        dense[:, _AT["relevant parents"]] = np.minimum(dense[:, _AT["relevant parents"]] + 0.25 * page.relevant, 1.0)
+        contexts = rows["contexts"][where]
+        slot = np.minimum(contexts, CONTEXTS - 1)
+        page_hash = np.uint32(_page_hash(page.key))
+        rows["pages"][where, slot] = page_hash
+        rows["groups"][where, slot] = ((found["path"] * np.uint32(0x9E3779B1)) ^ page_hash) | np.uint32(1)
+        rows["contexts"][where] = np.minimum(contexts + 1, 32_000)
+        dense[:, _AT["found"]] = np.log1p(contexts + 1) * 0.5
+        rows["dense"][where] = dense
+
+    def _dense_of(self, where: Rows) -> NDArray[np.float64]:
         """The dense features with what the success tables say now."""
-        dense = self.queue.dense[where].astype(np.float64)
-        dense[:, _TUNNEL] = np.minimum(dense[:, _TUNNEL], 4.0) * 0.25
-        if self.options.statistics:
-            base = self.base_rate
-            for column, place, table, strength in zip(_PLACES, range(3), self._places, (1.0, 2.0, 3.0), strict=True):
-                dense[:, column] = table.rate(self.queue.places[where, place], base, strength) - base
-            pages = self._pages.rate(self.queue.pages[where], base, 3.0)
-            dense[:, _PAGE] = np.where(self.queue.pages[where] > 0, pages, 0.0).max(axis=1) - base
+        rows = self.queue.rows
+        dense = rows["dense"][where].astype(np.float64)
+        dense[:, _AT["tunnel"]] = np.minimum(dense[:, _AT["tunnel"]], 4.0) * 0.25
+        if not self.options.statistics:
+            return dense
+        base, tables = self.base_rate, self._tables
+        prefixes, pages = rows["prefixes"][where], rows["pages"][where]
+        dense[:, _AT["tag path"]] = tables["tag path"].rate(rows["path"][where], base, 1.0) - base
+        host = tables["prefix"].rate(prefixes[:, 0], base, 3.0)
+        dense[:, _AT["host"]] = host - base
+        dense[:, _AT["directory"]] = tables["prefix"].rate(prefixes[:, -1], host, 2.0) - base
+        dense[:, _AT["alive"]] = tables["alive"].rate(prefixes[:, 0], 0.6, 1.0) - 0.6
+        siblings = tables["page"].rate(pages, base, 3.0)
+        dense[:, _AT["page"]] = np.where(pages > 0, siblings, 0.0).max(axis=1) - base
         return dense
 
-    def _weigh(self, where: NDArray[np.int64]) -> None:
+    def _weigh(self, where: Rows) -> None:
         if self.options.words:
-            self.queue.sparse[where] = self.model.sparse_logits(self.queue.words[where])
+            self.queue.word_logits[where] = self.words.logits(self.queue.rows["words"][where])
 
-    def _scores(self, where: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The chance that each link pays: the model's, moved by what its siblings did, plus a bonus for the unknown."""
-        queue, options = self.queue, self.options
-        chance = sigmoid(self.model.logits(queue.sparse[where], self._dense(where)))
+    def _scores(self, where: Rows) -> NDArray[np.float64]:
+        """The chance that each link pays: the models', moved by what its siblings did, plus a bonus for the unknown."""
+        rows, options = self.queue.rows, self.options
+        chance = sigmoid(self.queue.word_logits[where] + self.dense.logits(self._dense_of(where)))
         if options.siblings:
-            groups = queue.groups[where]
+            groups = rows["groups"][where]
             moved = self._groups.rate(groups, chance[:, None], options.shrinkage)
             chance = np.where(groups > 0, moved, 0.0).max(axis=1)
         if options.explore:
-            unknown = 1.0 / np.sqrt(1.0 + self._places[1].seen(queue.places[where, 1]))
-            unknown += 1.0 / np.sqrt(1.0 + self._places[2].seen(queue.places[where, 2]))
-            decay = options.explore * 0.5 ** (self.fetched / options.explore_for)
-            chance = chance + 0.5 * decay * unknown * chance
+            prefixes = self._tables["prefix"].seen(rows["prefixes"][where])
+            unknown = 1.0 / np.sqrt(1.0 + prefixes[:, 0]) + 1.0 / np.sqrt(1.0 + prefixes[:, -1])
+            chance = chance * (1.0 + options.explore * 0.5 ** (self.fetched / options.explore_for) * unknown)
         return chance
 
     def changes(self) -> list[tuple[str, int, float]]:
         """Queued links whose place changed enough to matter, as (host, key, new score)."""
         queue = self.queue
-        live = np.flatnonzero(queue.said[: queue.used] >= 0.0)
+        live = queue.live
         if not self.options.rescore or not len(live):
             return []
         scores = self._scores(live)
@@ -322,10 +243,14 @@ class Committee:
         best = np.argpartition(-scores, top - 1)[:top]
         self._weigh(live[best])
         scores[best] = self._scores(live[best])
-        floor = scores[best].min()
         said = queue.said[live]
-        moved = (np.abs(scores - said) > _CHANGE) & (np.maximum(scores, said) >= floor)
+        moved = (np.abs(scores - said) > NOTICEABLE) & (np.maximum(scores, said) >= scores[best].min())
         rows = live[moved]
         queue.said[rows] = scores[moved]
-        keys, values = queue.keys[rows].tolist(), scores[moved].tolist()
-        return [(queue.hosts[row], key, value) for row, key, value in zip(rows.tolist(), keys, values, strict=True)]
+        keys = queue.rows["key"][rows].tolist()
+        hosts = [queue.hosts[row] for row in rows.tolist()]
+        return list(zip(hosts, keys, scores[moved].tolist(), strict=True))
+
+
+def _page_hash(key: int) -> int:
+    return (key & 0xFFFFFFFF) | 1

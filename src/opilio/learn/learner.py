@@ -164,5 +164,13 @@ class RowLearner:
     def restore(self, state: bytes) -> None:
         """Go on from a snapshot."""
         kept = msgspec.msgpack.decode(state, type=_State)
-        self.model = self._read(kept.model)
-        self._memory.unpack(kept.rows)
+        self.adopt(self._read(kept.model), kept.rows)
+
+    def adopt(self, model: Model, rows: tuple[bytes, bytes]) -> None:
+        """Take a model and its rows as one's own."""
+        self._memory.unpack(rows)
+        self.model = model
+
+    def pack_rows(self) -> tuple[bytes, bytes]:
+        """The rows it was trained on, irrelevant and relevant ones, as plain numbers."""
+        return self._memory.pack()

@@ -1,19 +1,21 @@
 """The features of one link as a packed row: made by the ranker, kept by the frontier, scored by the committee."""
 
+import zlib
+
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.learn.linkmodel import BUCKETS
+from opilio.learn.wordmodel import BUCKETS
 
 URL, ANCHOR, AROUND, HEADING = 1, 2, 3, 4
 WORDS = 30
-DENSE = ("url", "anchor", "parent", "around", "same_host", "textless")
+PREFIXES = 4  # host and up to three directories
+DENSE = ("url", "anchor", "parent", "around", "same_host", "textless", "path_depth", "query")
 PACKED = np.dtype(
     [
         ("words", np.uint32, (WORDS,)),  # hashed words of URL, anchor, surroundings, heading; tag path; directory
         ("path", np.uint32),  # tag path: where on its page the link stands
-        ("directory", np.uint32),
-        ("host", np.uint32),
+        ("prefixes", np.uint32, (PREFIXES,)),  # host first; the last one is repeated
         ("dense", np.float16, (len(DENSE),)),
     ]
 )
@@ -26,6 +28,23 @@ def hashed(kind: int, terms: NDArray[np.int64]) -> NDArray[np.uint32]:
     salted = terms.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(kind * 0x9E3779B9)
     mixed = salted >> np.uint64(40)
     return np.where(terms > 0, mixed % np.uint64(BUCKETS - 1) + np.uint64(1), 0).astype(np.uint32)
+
+
+def text_hash(text: str) -> int:
+    """32 bits of a text, the same everywhere."""
+    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
+
+
+def prefixes_of(url: str) -> tuple[int, ...]:
+    """Hashes of a URL's host and first directories, the deepest repeated to the end.
+
+    >>> a, b = prefixes_of("http://example.org/x/1.html"), prefixes_of("http://example.org/x/2.html")
+    >>> a == b, len(set(a)), len(set(prefixes_of("http://example.org/")))
+    (True, 2, 1)
+    """
+    parts = url.partition("://")[2].partition("?")[0].split("/")[:-1] or [""]
+    hashes = [text_hash("/".join(parts[: n + 1])) for n in range(min(len(parts), PREFIXES))]
+    return tuple(hashes + hashes[-1:] * (PREFIXES - len(hashes)))
 
 
 def unpacked(rows: list[bytes]) -> LinkFeatures:

@@ -4,14 +4,24 @@ Runs in the workers and knows nothing of what was learnt: the score it gives is 
 `learn.committee` scores again whenever it has learnt something.
 """
 
-import zlib
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opilio.learn.committee import Options
-from opilio.learn.linkfeatures import ANCHOR, AROUND, BUCKETS, DENSE, HEADING, PACKED, URL, hashed
+from opilio.learn.linkfeatures import (
+    ANCHOR,
+    AROUND,
+    DENSE,
+    HEADING,
+    PACKED,
+    URL,
+    hashed,
+    prefixes_of,
+    text_hash,
+)
+from opilio.learn.wordmodel import BUCKETS
 from opilio.model.records import Lead, Ranked, Reading, Verdict
 from opilio.rank.linkscore import UrlTerms
 from opilio.rank.measure import LinkTexts, spans_of
@@ -79,18 +89,18 @@ class CommitteeRanker:
         ):
             rows["words"][:, at : at + SLOTS[kind]] = hashed(kind, _first(words, bounds, SLOTS[kind]))
             at += SLOTS[kind]
-        paths = [_path_hash(link.tag_path) for link in links]
-        rows["path"] = paths
-        rows["words"][:, at] = np.array(paths, dtype=np.uint32) % np.uint32(BUCKETS - 1) + 1
-        rows["words"][:, at + 1] = [_path_hash("d" + _directory(link.url)) % (BUCKETS - 1) + 1 for link in links]
-        rows["directory"] = [_path_hash(_directory(link.url)) for link in links]
-        rows["host"] = [_path_hash(link.host) for link in links]
-        for place, name in enumerate(DENSE):
-            if name in parts:
-                rows["dense"][:, place] = parts[name]
+        rows["path"] = [text_hash(link.tag_path) for link in links]
+        rows["prefixes"] = [prefixes_of(link.url) for link in links]
+        for place, part in enumerate((rows["path"], rows["prefixes"][:, -1]), start=at):
+            rows["words"][:, place] = part % np.uint32(BUCKETS - 1) + np.uint32(1)
         here = reading.page.url.partition("://")[2].partition("/")[0]
-        rows["dense"][:, DENSE.index("same_host")] = [link.host == here for link in links]
-        rows["dense"][:, DENSE.index("textless")] = anchors[:, 1] <= anchors[:, 0]
+        parts = parts | {
+            "same_host": np.array([link.host == here for link in links], dtype=np.float64),
+            "textless": (anchors[:, 1] <= anchors[:, 0]).astype(np.float64),
+            "path_depth": np.array([min(link.url.count("/") - 3, 6) / 6.0 for link in links]),
+            "query": np.array(["?" in link.url for link in links], dtype=np.float64),
+        }
+        rows["dense"] = np.column_stack([parts[name] for name in DENSE])
         data = rows.tobytes()
         return [data[i : i + PACKED.itemsize] for i in range(0, len(data), PACKED.itemsize)]
 
@@ -115,11 +125,3 @@ def _first(words: NDArray[np.int64], bounds: NDArray[np.int64], slots: int) -> N
     """The first words of each slice, 0 where there are fewer."""
     at = bounds[:, :1] + np.arange(slots)
     return np.where(at < bounds[:, 1:], words[np.minimum(at, len(words) - 1)], 0)
-
-
-def _path_hash(text: str) -> int:
-    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
-
-
-def _directory(url: str) -> str:
-    return url.partition("?")[0].rpartition("/")[0]

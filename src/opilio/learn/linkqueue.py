@@ -1,0 +1,88 @@
+"""The queued links a committee can still learn about, in arrays of fixed size, so that all are scored at once."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opilio.learn.linkfeatures import PREFIXES, WORDS
+
+CONTEXTS = 5  # pages a link was found on that are remembered
+
+
+class LinkQueue:
+    """One row per link, found by key. Rows are reused; when it is full the least promising go.
+
+    Invariant: a row is in use exactly when `said` is not negative.
+    """
+
+    def __init__(self, capacity: int, columns: int) -> None:
+        self.row_of: dict[int, int] = {}
+        self.rows: NDArray[np.void] = np.zeros(
+            capacity,
+            dtype=[
+                ("key", np.int64),
+                ("words", np.uint32, (WORDS,)),
+                ("dense", np.float32, (columns,)),
+                ("groups", np.uint32, (CONTEXTS,)),  # page and place on it; 0: none
+                ("pages", np.uint32, (CONTEXTS,)),
+                ("path", np.uint32),
+                ("prefixes", np.uint32, (PREFIXES,)),
+                ("contexts", np.int16),
+            ],
+        )
+        self.said: NDArray[np.float64] = np.full(capacity, -1.0)  # the score the frontier holds
+        self.word_logits: NDArray[np.float64] = np.zeros(capacity)  # when last weighed
+        self.hosts: list[str] = [""] * capacity
+        self.used = 0  # rows ever used
+        self._free: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.row_of)
+
+    @property
+    def live(self) -> NDArray[np.int64]:
+        """The rows in use."""
+        return np.flatnonzero(self.said[: self.used] >= 0.0)
+
+    def take(self, key: int, host: str) -> int:
+        """A clean row for a new link."""
+        row = self._free.pop() if self._free else self.used
+        self.used = max(self.used, row + 1)
+        self.row_of[key] = row
+        self.rows[row] = np.zeros((), dtype=self.rows.dtype)
+        self.rows["key"][row] = key
+        self.hosts[row] = host
+        self.said[row] = 0.0
+        return row
+
+    def drop(self, key: int) -> None:
+        row = self.row_of.pop(key, None)
+        if row is not None:
+            self.said[row] = -1.0
+            self._free.append(row)
+
+    def make_room(self, wanted: int) -> None:
+        """Forget the least promising eighth when there is no room: the frontier keeps them at their last score."""
+        capacity = len(self.said)
+        if len(self.row_of) + wanted <= capacity:
+            return
+        live = self.live
+        worst = live[np.argsort(self.said[live], kind="stable")[: max(wanted, capacity // 8)]]
+        for key in self.rows["key"][worst].tolist():
+            self.drop(key)
+
+
+class Marks:
+    """Which keys were fetched, in a bitmap of fixed size: now and then it says yes for one that was not."""
+
+    BITS = 1 << 24
+
+    def __init__(self) -> None:
+        self._bits = bytearray(self.BITS >> 3)
+
+    def add(self, key: int) -> None:
+        for bit in (key % self.BITS, (key >> 24) % self.BITS):
+            self._bits[bit >> 3] |= 1 << (bit & 7)
+
+    def __contains__(self, key: int) -> bool:
+        first, second = key % self.BITS, (key >> 24) % self.BITS
+        return bool(self._bits[first >> 3] >> (first & 7) & 1 and self._bits[second >> 3] >> (second & 7) & 1)
