@@ -93,25 +93,22 @@ def _on_its_own(link: re.Match[str]) -> str:
 
 
 def _flagged(written: str) -> tuple[str, list[bool]]:
-    blocks = list(filter(None, map(str.strip, written.split(_EMPTY_LINE)))) or [""]
+    blocks = list(filter(None, map(str.strip, _single_spaced(written).split(BLOCK_BREAK)))) or [""]
     surrounded: list[bool] = []
     if _BOILER_OPENS in written or _BOILER_CLOSES in written:
         blocks, surrounded = _without_surroundings(blocks)
     flow = BLOCK_BREAK.join(blocks)
-    if "\n" in flow or "\xa0" in flow:  # line breaks and hard spaces; other white space is single already
-        blocks = [_single_spaced(block) for block in blocks]
-        flow = BLOCK_BREAK.join(blocks)
     dense = link_dense(blocks, _LINKED.sub("", flow).split(BLOCK_BREAK))
     flags = [a or b for a, b in zip(surrounded, dense, strict=True)] if surrounded else dense
     return flow, flags
 
 
-def _single_spaced(block: str) -> str:
-    if "\n" in block or "\xa0" in block:
-        block = block.replace("\n", " ").replace("\xa0", " ")
-        while "  " in block:
-            block = block.replace("  ", " ")
-    return block
+def _single_spaced(written: str) -> str:
+    """Empty lines as block marks, line breaks and hard spaces as single spaces. A few passes in C over the whole."""
+    text = written.replace(_EMPTY_LINE, BLOCK_BREAK).replace("\n", " ").replace("\xa0", " ")
+    while "  " in text:
+        text = text.replace("  ", " ")
+    return text
 
 
 def _without_surroundings(marked_blocks: list[str]) -> tuple[list[str], list[bool]]:

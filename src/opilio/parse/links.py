@@ -62,6 +62,8 @@ def resolve(places: list[Place], base: str, page_url: str, limit: int) -> tuple[
 
     All others are no links to us: mailto and the like, links to the page itself.
     """
+    if base == page_url:  # the commonest of all: links within the page, told without looking further
+        places = [place for place in places if place[1][:1] != "#"]
     urls = canonical_all([href for _, href, _ in places], base)
     kept = [
         (element, url, above)

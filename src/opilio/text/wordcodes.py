@@ -15,7 +15,7 @@ Codes = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 Offsets = NDArray[np.intp]
 
-_SLOT_BITS = 17
+_SLOT_BITS = 18
 _CHUNK = 1 << 16  # bytes worked on at once: bounds the tables of powers, and the arrays stay in the cache
 _BASE = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2^64
 _MIX = np.uint64(0xC2B2AE3D27D4EB4F)
