@@ -1,16 +1,14 @@
 """S1's attributes (S1-20…S1-24, S1-E6) and S3's link score (S3-17…S3-24, S3-E2…S3-E5)."""
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.readings import HERE, lead_to, reading_of, terms_of, url_terms, verdict_of
+from checks.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
 from opilio.model.errors import ConfigError
-from opilio.model.records import Analysis, Fetched, LinkColumns, Outcome, key_of
 from opilio.rank.attributes import KnownLink, adjusted, attributes, masked, page_attributes, top_table
-from opilio.rank.parents import KnownParents, ParentAgg, aggregate
+from opilio.rank.parents import KnownParents, aggregate
 from opilio.rank.tswt import TswtOptions, TswtRanker
 from opilio.topic.genre import Genres, read_genres
 from opilio.topic.living import LivingTopic, sight_of
@@ -112,36 +110,6 @@ def test_ranked_scale_makes_the_balance_matter_s3_e2() -> None:
 def test_genre_weight_without_genres_is_refused() -> None:
     with pytest.raises(ConfigError, match="genres"):
         TswtRanker(CARS, url_terms, options=TswtOptions(genre=1.0))
-
-
-def found_on(parent: str, score: float, *urls: str) -> Outcome:
-    columns = msgspec.json.encode([key_of(u) for u in urls])
-    lead = lead_to(parent)
-    analysis = Analysis(verdict=verdict_of(score), links=columns)
-    return Outcome(lead=lead, fetched=Fetched(url=parent), analysis=analysis)
-
-
-def columns_of(blob: bytes) -> LinkColumns:
-    keys = np.array(msgspec.json.decode(blob), dtype=np.int64).tobytes()
-    return LinkColumns(urls=[], hosts=[], anchors=[], keys=keys, scores=b"", names=[], parts=b"", dropped={})
-
-
-@pytest.mark.parametrize(("how", "parent"), [("sum", 0.9), ("mean", 0.45), ("max", 0.6), ("first", 0.6)])
-def test_known_parents_are_aggregated_s3_e3_s3_e5(how: ParentAgg, parent: float) -> None:
-    ranker = TswtRanker(CARS, url_terms, options=TswtOptions(parent_agg=how), links_of=columns_of)
-    ranker.learn([found_on("http://other.example/", 0.6, "http://x.example/law")])
-    again = TswtRanker(CARS, url_terms, options=TswtOptions(parent_agg=how))
-    again.restore(ranker.snapshot())
-    assert again.version == ranker.version == 1
-    law = again.rank(reading_of(PAGE), verdict_of(0.3), lead_to())[2]
-    assert next(p.value for p in law.parts if p.name == "parent") == pytest.approx(parent)
-
-
-def test_page_is_no_second_parent_of_its_own_links() -> None:
-    ranker = TswtRanker(CARS, url_terms, links_of=columns_of)
-    ranker.learn([found_on(HERE, 0.3, "http://x.example/law")] * 2)
-    law = ranker.rank(reading_of(PAGE), verdict_of(0.3), lead_to())[2]
-    assert law.score == pytest.approx(0.3)
 
 
 def test_many_weak_parents_outrank_a_perfect_one_only_by_sum_s3_e3() -> None:

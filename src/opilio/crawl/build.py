@@ -10,11 +10,16 @@ import msgspec
 from opilio import __version__
 from opilio.crawl.analyst import Analyst, FollowsAll
 from opilio.crawl.chooser import Chooser, CommitteeChooser, PlainChooser
-from opilio.crawl.config import Settings
+from opilio.crawl.config import OPEN_SECTIONS, Settings
 from opilio.crawl.engine import Engine, Stages
 from opilio.crawl.kinds import Tools, filled, made
 from opilio.crawl.ledger import Books, Ledger
 from opilio.crawl.manners import Manners
+from opilio.crawl.notes import Notes
+from opilio.crawl.parents import ParentsChooser
+from opilio.crawl.s1chooser import S1Chooser
+from opilio.crawl.s1kind import begin_with_model
+from opilio.crawl.topics import background, first_topic, genres_of, idf_of, queries_of, reader_of, vocabulary_of
 from opilio.crawl.trapwatch import TrapWatch
 from opilio.crawl.turns import Addresses, Turns
 from opilio.crawl.visit import Bounds, Visitor
@@ -34,16 +39,14 @@ from opilio.model.protocols import Fetcher, Frontier, Judge, Learns, Parser
 from opilio.model.records import Page, Reading
 from opilio.parse.html import HtmlParser
 from opilio.rank.committee import CommitteeRanker
+from opilio.rank.s1 import S1Ranker
+from opilio.rank.tswt import TswtRanker
 from opilio.seen.fingerprint import fingerprint_terms, simhash64
 from opilio.seen.sqlite import SqliteContentSeen
 from opilio.store.collection import Collection
 from opilio.store.keeper import Keeper
-from opilio.text.background import shipped
 from opilio.text.reading import Reader
 from opilio.text.urlwords import UrlTerms
-from opilio.text.vocabulary import Vocabulary, term_of
-from opilio.topic.build import Mixture, topic_table
-from opilio.topic.genre import Genres, default_genres
 from opilio.topic.living import LivingTopic
 from opilio.topic.table import WeightTable
 from opilio.topic.topic import Topic, topic_from
@@ -54,7 +57,7 @@ FEW = 4  # URLs per lease where a host asks for no pause: enough to keep its con
 
 def complete(settings: Settings) -> Settings:
     """Settings with every option of every kind written out and checked."""
-    sections = {name: filled(name, getattr(settings, name)) for name in ("judge", "rank", "expansion", "order")}
+    sections = {name: filled(name, getattr(settings, name)) for name in OPEN_SECTIONS}
     try:
         Merge(settings.frontier.merge)
     except ValueError as error:
@@ -89,37 +92,41 @@ def topic_of(settings: Settings, positive: tuple[str, ...] = (), negative: tuple
 
 def first_state(settings: Settings, topic: Topic) -> bytes:
     """The topic's table before the first page, as a snapshot to begin from."""
-    vocabulary, background = Vocabulary(topic.language), shipped()
-    mixture = Mixture(size=settings.topic.table_size)
-    table = topic_table(topic, vocabulary, lambda stem: background[term_of(stem)], mixture)
-    expansion = made("expansion", settings.expansion, table.weights)
-    return LivingTopic(table, expansion).snapshot()
+    return first_topic(settings, topic).snapshot()
 
 
 def make_mind(
     settings: Settings, topic: Topic, states: Mapping[str, bytes], parser: Parser | None = None, *, records: bool = True
 ) -> Mind:
     """Everything between an answer and an outcome, with what was learnt so far; `records`: make WARC records."""
-    vocabulary, background = Vocabulary(topic.language), shipped()
-    living = LivingTopic(WeightTable(), background=lambda stem: background[term_of(stem)])
-    words = PageWords(vocabulary.terms, CachedIdf(background.__getitem__))
-    genres = Genres(default_genres(), vocabulary.terms, topic.genres)
+    vocabulary = vocabulary_of(settings)
+    living = LivingTopic(WeightTable(), background=idf_of, queries=queries_of(settings, vocabulary))
+    words = PageWords(vocabulary.terms, CachedIdf(background().__getitem__))
+    genres = genres_of(settings, vocabulary, topic.genres)
     tools = Tools(topic, living, vocabulary, words, UrlTerms(vocabulary), genres)
-    judge: Judge = made("judge", settings.judge, tools)
+    judge: Judge = made("senses", settings.senses, made("judge", settings.judge, tools), tools)
     ranker = made("rank", settings.rank, tools)
     learners: dict[str, Learns] = {SNAPSHOT: living}
     if hasattr(ranker, "learn"):
         learners["rank"] = ranker
+    if isinstance(ranker, S1Ranker) and "rank" not in states:
+        begin_with_model(ranker, settings.rank)
     for name, state in states.items():
         learners[name].restore(state)
-    read = partial(_read, Reader(vocabulary), settings.seen.near)
+    read = partial(_read, reader_of(settings, vocabulary), settings.seen.near)
     parser = parser or HtmlParser(settings.politeness.agent)
     if not settings.politeness.nofollow:
         parser = FollowsAll(parser)
-    analyst = Analyst(parser, read, judge, ranker, vocabulary.stem_of, learners, records=records)
+    feeds = settings.expansion["kind"] not in ("none", "query-log")
+    notes = Notes(vocabulary, genres_of(settings, vocabulary, ()).detect, feeds)
+    analyst = Analyst(parser, read, judge, ranker, notes, learners, records=records)
     chooser: Chooser = PlainChooser()
     if isinstance(ranker, CommitteeRanker):
         chooser = CommitteeChooser(Committee(ranker.options))
+    elif isinstance(ranker, TswtRanker):
+        chooser = ParentsChooser(ranker.options)
+    elif isinstance(ranker, S1Ranker):
+        chooser = S1Chooser(ranker)
     return Mind(analyst, learners, chooser)
 
 

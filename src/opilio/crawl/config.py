@@ -1,8 +1,8 @@
 """The configuration: one tree of records, read from TOML, flags and strategies. Decides nothing, builds nothing.
 
 Order, later wins: our defaults, the strategy's file, the person's file, flags and `--set`. An unknown key is an
-error that names the nearest known one. Sections with a `kind` (judge, rank, expansion, order) take the options of the
-named class: its constructor is the schema.
+error that names the nearest known one. Sections with a `kind` (judge, senses, rank, expansion, order) take the
+options of the named class: its constructor is the schema.
 """
 
 import difflib
@@ -10,18 +10,19 @@ import tomllib
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from opilio.model.errors import ConfigError
+from opilio.text.vocabulary import Normaliser
 
 Tree = dict[str, Any]
 Positive = Annotated[int, Meta(ge=1)]
 Count = Annotated[int, Meta(ge=0)]
 Amount = Annotated[float, Meta(ge=0)]
-OPEN_SECTIONS = ("judge", "rank", "expansion", "order")  # checked against their class by crawl.build
+OPEN_SECTIONS = ("judge", "senses", "rank", "expansion", "order")  # checked against their class by crawl.build
 
 
 class TopicSettings(msgspec.Struct, kw_only=True):
@@ -34,8 +35,14 @@ class TopicSettings(msgspec.Struct, kw_only=True):
     counterexamples: list[str] = []  # files or URLs of pages that are not
     contexts: list[str] = []  # words of senses that are not meant (S3-09)
     genres: list[str] = []
+    genre_file: str = ""  # genres of the person's own instead of ours
     language: str = "english"
+    normaliser: Normaliser = "stem"  # X-07
+    phrases: list[str] = []  # words of a query log that belong together (S4-E1)
+    around: Literal["block", "beside", "sentence", "paragraph"] = "block"  # the text around a link (X-06)
+    identify: bool = False  # find out the language of pages that declare none
     table_size: Positive = 50
+    weighing: Literal["tf-idf", "tf-df", "corpus"] = "tf-idf"  # of words in example pages (X-03, X-14)
 
 
 class SeedSettings(msgspec.Struct, kw_only=True):
@@ -108,6 +115,7 @@ class Settings(msgspec.Struct, kw_only=True):
     topic: TopicSettings = msgspec.field(default_factory=TopicSettings)
     seeds: SeedSettings = msgspec.field(default_factory=SeedSettings)
     judge: Tree = {}
+    senses: Tree = {}
     rank: Tree = {}
     expansion: Tree = {}
     order: Tree = {}

@@ -10,13 +10,14 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from opilio.crawl.columns import unpack
 from opilio.crawl.config import Tree, nearest
+from opilio.crawl.s1kind import attributes_ranker
 from opilio.frontier.order import Aging, AgingMode, BestFirst, BreadthFirst, Expiring, NBest, Order
+from opilio.judge.blend import BlendJudge
 from opilio.judge.contains import ContainsJudge
-from opilio.judge.cosine import CosineJudge, Norm
+from opilio.judge.cosine import THRESHOLD, CosineJudge, Norm
 from opilio.judge.coverage import CoverageJudge
-from opilio.judge.pagewords import PageWords
+from opilio.judge.pagewords import PageWords, Weights
 from opilio.judge.senses import ContextJudge, SenseJudge
 from opilio.learn.committee import Options
 from opilio.model.errors import ConfigError
@@ -31,10 +32,12 @@ from opilio.rank.shark import FishRanker, SharkRanker
 from opilio.rank.tswt import TswtOptions, TswtRanker
 from opilio.text.urlwords import UrlTerms
 from opilio.text.vocabulary import Vocabulary
-from opilio.topic.expansion import Expansion, Frozen, PagewiseExpansion, PeriodicExpansion
+from opilio.topic.expansion import Expansion, Frozen, PagewiseExpansion, PeriodicExpansion, QueryLogExpansion
 from opilio.topic.genre import Genres
 from opilio.topic.living import LivingTopic
+from opilio.topic.querylog import QueryLog
 from opilio.topic.senses import ContextRule
+from opilio.topic.tables import NoiseFilter, TfDf, TfIdf, Weighing
 from opilio.topic.topic import Topic
 
 
@@ -60,29 +63,66 @@ class Tools:
     genres: Genres
 
 
-Disambiguation = Literal["none", "contexts", "senses"]
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What an expansion begins from: the weights of the first table, and the number of seeds."""
+
+    weights: Mapping[str, float]
+    seeds: int = 0
 
 
 def _cosine(
-    tools: Tools, *, threshold: float = 0.1, norm: Norm = "page", strict: bool = False, senses: Disambiguation = "none"
+    tools: Tools,
+    *,
+    threshold: float = THRESHOLD,
+    norm: Norm = "page",
+    weights: Weights = "damped",
+    strict: bool = False,
 ) -> Judge:
-    return _disambiguated(tools, CosineJudge(tools.living, tools.words, threshold, norm, strict), senses)
+    return CosineJudge(tools.living, tools.words.weighed_by(weights), threshold, norm, strict)
 
 
-def _contains(tools: Tools, *, need: Literal["all", "any"] = "all", senses: Disambiguation = "none") -> Judge:
-    return _disambiguated(tools, ContainsJudge(tools.topic.name, tools.words, need), senses)
+def _contains(tools: Tools, *, need: Literal["all", "any"] = "all") -> Judge:
+    return ContainsJudge(tools.topic.name, tools.words, need)
 
 
-def _coverage(tools: Tools, *, middle: float = 0.28, slope: float = 14.0, senses: Disambiguation = "none") -> Judge:
-    return _disambiguated(tools, CoverageJudge(tools.living, tools.words, middle, slope), senses)
+def _coverage(tools: Tools, *, middle: float = 0.28, slope: float = 14.0) -> Judge:
+    return CoverageJudge(tools.living, tools.words, middle, slope)
 
 
-def _disambiguated(tools: Tools, judge: Judge, senses: Disambiguation) -> Judge:
-    if senses == "contexts":
-        return ContextJudge(judge, tools.living, tools.topic.contexts, tools.words, ContextRule())
-    if senses == "senses":
-        return SenseJudge(judge, tools.living, tools.topic.contexts, tools.words, tools.topic.name)
+def _blend(
+    tools: Tools,
+    *,
+    cosine: float = 1.0,
+    contains: float = 1.0,
+    coverage: float = 0.0,
+    threshold: float = 0.5,
+    strict: bool = False,
+) -> Judge:
+    weights = {"cosine": cosine, "contains": contains, "coverage": coverage}
+    judges: list[tuple[str, Judge, float]] = [(n, JUDGES[n](tools), w) for n, w in weights.items() if w]
+    return BlendJudge(judges, threshold, strict)
+
+
+def _any_sense(judge: Judge, _: Tools) -> Judge:
     return judge
+
+
+def _contexts(
+    judge: Judge,
+    tools: Tools,
+    *,
+    minimum: int = 1,
+    ratio: float = 0.0,
+    where: Literal["page", "title"] = "page",
+    whole_word: bool = True,
+) -> Judge:
+    rule = ContextRule(minimum=minimum, ratio=ratio, where=where, whole_word=whole_word)
+    return ContextJudge(judge, tools.living, tools.topic.contexts, tools.words, rule)
+
+
+def _company(judge: Judge, tools: Tools, *, margin: float = 1.0) -> Judge:
+    return SenseJudge(judge, tools.living, tools.topic.contexts, tools.words, tools.topic.name, margin)
 
 
 def _breadth(_: Tools) -> Scorer:
@@ -99,11 +139,30 @@ def _linkscore(
     return LinkScoreRanker(tools.living, tools.url_terms.of_all, form, threshold, strict, tunnel_depth)
 
 
+_TSWT = TswtOptions()
+
+
 def _tswt(
-    tools: Tools, *, topic: float = 1.0, genre: float = 0.0, parent_agg: ParentAgg = "sum", tunnel_depth: int = -1
+    tools: Tools,
+    *,
+    topic: float = _TSWT.topic,
+    genre: float = _TSWT.genre,
+    parent_agg: ParentAgg = _TSWT.parent_agg,
+    form: Form = _TSWT.form,
+    scale: Literal["none", "rank"] = _TSWT.scale,
+    genre_text_only: bool = _TSWT.genre_text_only,
+    tunnel_depth: int = _TSWT.tunnel_depth,
 ) -> Scorer:
-    options = TswtOptions(topic=topic, genre=genre, parent_agg=parent_agg, tunnel_depth=tunnel_depth)
-    return TswtRanker(tools.living, tools.url_terms.of_all, tools.genres, options, unpack)
+    options = TswtOptions(
+        topic=topic,
+        genre=genre,
+        parent_agg=parent_agg,
+        form=form,
+        scale=scale,
+        genre_text_only=genre_text_only,
+        tunnel_depth=tunnel_depth,
+    )
+    return TswtRanker(tools.living, tools.url_terms.of_all, tools.genres, options)
 
 
 def _shark(tools: Tools, *, gamma: float = 0.5, delta: float = 0.5, beta: float = 0.8, depth: int = 3) -> Scorer:
@@ -138,20 +197,61 @@ def _committee(
     return CommitteeRanker(tools.living, tools.vocabulary, tools.url_terms.of_all, tools.genres, tunnel_depth, options)
 
 
-def _none(_: Mapping[str, float]) -> Expansion:
+def _none(_: Start) -> Expansion:
     return Frozen()
 
 
-def _periodic(
-    base: Mapping[str, float], *, period: int = 50, added: int = 10, size: int = 100, trust: float = 0.5
-) -> Expansion:
-    return PeriodicExpansion(base=dict(base), period=period, added=added, size=size, trust=trust)
+def _periodic(start: Start, *, period: int = 50, added: int = 10, size: int = 100, trust: float = 0.5) -> Expansion:
+    return PeriodicExpansion(base=dict(start.weights), period=period, added=added, size=size, trust=trust)
 
 
 def _pagewise(
-    base: Mapping[str, float], *, threshold: float = 0.6, share: float = 0.5, keywords: int = 10, size: int = 200
+    start: Start,
+    *,
+    threshold: float = 0.6,
+    share: float = 0.5,
+    keywords: int = 10,
+    size: int = 200,
+    period: int = 10,
+    from_seeds: bool = False,
+    built: int = 50,
+    trust: float = 0.5,
+    weighing: Literal["tf-idf", "tf-df"] = "tf-idf",
 ) -> Expansion:
-    return PagewiseExpansion(base=dict(base), threshold=threshold, share=share, keywords=keywords, size=size)
+    noise = NoiseFilter(min_documents=1)
+    by: Weighing = TfDf(noise=noise) if weighing == "tf-df" else TfIdf(noise=noise)
+    return PagewiseExpansion(
+        base=dict(start.weights),
+        threshold=threshold,
+        share=share,
+        keywords=keywords,
+        size=size,
+        period=period,
+        seeds=start.seeds if from_seeds else 0,
+        built=built,
+        trust=trust,
+        weighing=by,
+    )
+
+
+_LOG = QueryLog()
+
+
+def _query_log(
+    _: Start,
+    *,
+    log: str = "",
+    interval: int = 100,
+    memory: float = _LOG.memory,
+    threshold: float = _LOG.threshold,
+    relative: bool = _LOG.relative,
+    size: int = 50,
+    per_interval: int = 0,
+) -> Expansion:
+    del log, per_interval  # read by crawl.topics: an expansion touches no file
+    return QueryLogExpansion(
+        log=QueryLog(memory=memory, threshold=threshold, relative=relative), interval=interval, size=size
+    )
 
 
 def _best_first(*, top: int = 0) -> Order:
@@ -175,7 +275,8 @@ def _aging(*, factor: float = 0.05, every: int = 100, mode: AgingMode = "base_ti
 
 
 Factory = Callable[..., Any]
-JUDGES: dict[str, Factory] = {"cosine": _cosine, "contains": _contains, "coverage": _coverage}
+JUDGES: dict[str, Factory] = {"cosine": _cosine, "contains": _contains, "coverage": _coverage, "blend": _blend}
+SENSES: dict[str, Factory] = {"any": _any_sense, "contexts": _contexts, "company": _company}
 RANKERS: dict[str, Factory] = {
     "breadth": _breadth,
     "parent": _parent,
@@ -183,9 +284,15 @@ RANKERS: dict[str, Factory] = {
     "tswt": _tswt,
     "shark": _shark,
     "fish": _fish,
+    "attributes": attributes_ranker,
     "committee": _committee,
 }
-EXPANSIONS: dict[str, Factory] = {"none": _none, "periodic": _periodic, "pagewise": _pagewise}
+EXPANSIONS: dict[str, Factory] = {
+    "none": _none,
+    "periodic": _periodic,
+    "pagewise": _pagewise,
+    "query-log": _query_log,
+}
 ORDERS: dict[str, Factory] = {
     "best-first": _best_first,
     "breadth-first": _breadth_first,
@@ -195,11 +302,18 @@ ORDERS: dict[str, Factory] = {
 }
 SECTIONS: dict[str, dict[str, Factory]] = {
     "judge": JUDGES,
+    "senses": SENSES,
     "rank": RANKERS,
     "expansion": EXPANSIONS,
     "order": ORDERS,
 }
-DEFAULT_KINDS = {"judge": "cosine", "rank": "linkscore", "expansion": "none", "order": "best-first"}
+DEFAULT_KINDS = {
+    "judge": "cosine",
+    "senses": "any",
+    "rank": "linkscore",
+    "expansion": "none",
+    "order": "best-first",
+}
 
 
 def options_of(section: str, kind: str) -> dict[str, inspect.Parameter]:

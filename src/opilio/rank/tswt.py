@@ -1,16 +1,16 @@
 """The link score of S3: topic (Eq. 6) and genre (Eq. 11), with the parents a URL is known from."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 import numpy as np
 
 from opilio.model.errors import ConfigError
-from opilio.model.records import Lead, LinkColumns, Outcome, Ranked, Reading, Verdict
+from opilio.model.records import Lead, Ranked, Reading, Verdict
 from opilio.rank.linkscore import UrlTerms
 from opilio.rank.measure import Form, LinkTexts
-from opilio.rank.parents import KnownParents, ParentAgg, aggregate
+from opilio.rank.parents import ParentAgg
 from opilio.rank.scores import Column, LinkScores, drop_all, out_of_reach, refused
 from opilio.topic.genre import Genres
 from opilio.topic.living import LivingTopic, Sight, array_of
@@ -36,8 +36,8 @@ class TswtOptions(msgspec.Struct, frozen=True, kw_only=True):
 class TswtRanker:
     """LS_T = anchor + URL + cohesive text + Σ relevance of the known parents (S3-17…S3-21).
 
-    Parents are remembered through `learn` where `links_of` can read the links of an outcome; without it the page
-    at hand is the only parent (X-11).
+    The page at hand is the one parent known here, in the part named "parent"; `crawl.parents` puts all that are known
+    in its place, by `parent_agg` (X-11), where leads are made: a worker does not see what others found.
     """
 
     def __init__(
@@ -46,29 +46,20 @@ class TswtRanker:
         url_terms: UrlTerms,
         genres: Genres | None = None,
         options: TswtOptions | None = None,
-        links_of: Callable[[bytes], LinkColumns] | None = None,
     ) -> None:
         self.topic = topic
         self.url_terms = url_terms
         self.genres = genres
         self.options = options or TswtOptions()
-        self.links_of = links_of
-        self._parents = KnownParents()
-        self._version = 0
         if self.options.genre and genres is None:
             raise ConfigError("rank.genre: a weight for genres needs topic.genres")
-
-    @property
-    def version(self) -> int:
-        """Grows when new parents become known."""
-        return self._version
 
     def score(self, reading: Reading, verdict: Verdict, lead: Lead) -> LinkScores:
         """All links of the page at once."""
         links, options = reading.page.links, self.options
         texts = LinkTexts(reading, self.url_terms([link.url for link in links]))
         url, anchor, around = texts.score(self.topic.sight, options.form)
-        parts = {"url": url, "anchor": anchor, "around": around, "parent": self._parent(reading, verdict, lead)}
+        parts = {"url": url, "anchor": anchor, "around": around, "parent": np.full(len(links), verdict.score)}
         topical = url + anchor + around + parts["parent"]
         weights = dict.fromkeys(parts, options.topic)
         scores = options.topic * self._scaled(topical)
@@ -82,31 +73,6 @@ class TswtRanker:
     def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[Ranked]:
         """See `Ranker`."""
         return self.score(reading, verdict, lead).ranked(reading.page.links)
-
-    def learn(self, outcomes: Sequence[Outcome]) -> None:
-        """Remember which pages of which relevance have which links."""
-        for outcome in outcomes:
-            analysis = outcome.analysis
-            if self.links_of and analysis and analysis.verdict and analysis.links:
-                keys = np.frombuffer(self.links_of(analysis.links).keys, dtype=np.int64).tolist()
-                self._parents.tell(outcome.lead.key, analysis.verdict.score, keys)
-                self._version += 1
-
-    def snapshot(self) -> bytes:
-        """The known parents."""
-        return msgspec.msgpack.encode((self._version, self._parents))
-
-    def restore(self, state: bytes) -> None:
-        """Go on from a snapshot."""
-        self._version, self._parents = msgspec.msgpack.decode(state, type=tuple[int, KnownParents])
-
-    def _parent(self, reading: Reading, verdict: Verdict, lead: Lead) -> Column:
-        of, how = self._parents.of, self.options.parent_agg
-        if not self._parents.known:
-            return np.full(len(reading.page.links), verdict.score)
-        return np.array(
-            [aggregate([*of(link.key, lead.key), verdict.score], how) for link in reading.page.links], dtype=np.float64
-        )
 
     def _genre(self, reading: Reading, texts: LinkTexts) -> Column:
         """LS_G: the same construction with the genre's words, the best genre counts (S3-23)."""

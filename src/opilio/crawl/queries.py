@@ -1,0 +1,76 @@
+"""A query log as a file: one query per line, or CSV with a column `query` and perhaps `time` (S4-03).
+
+Only reads; what queries mean for a table is decided in `topic.querylog`.
+"""
+
+import csv
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+
+import msgspec
+
+from opilio.model.errors import TopicError
+
+QUERY_COLUMNS = ("query", "q", "keywords", "text")
+TIME_COLUMNS = ("time", "timestamp", "date", "at")
+
+
+class Query(msgspec.Struct, frozen=True):
+    """What somebody asked, and when (seconds since 1970, 0 where the log does not tell)."""
+
+    text: str
+    at: float = 0.0
+
+
+def read_log(path: Path) -> list[Query]:
+    """All queries of a log in their order; TopicError names the file and what is wrong with it."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise TopicError(f"query log {path}: can't be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise TopicError(f"query log {path}: is not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+    lines = text.splitlines()
+    header = [name.strip().lower() for name in next(csv.reader(lines[:1]), [])]
+    asked = next((name for name in QUERY_COLUMNS if name in header), "")
+    if asked and len(header) > 1:
+        return _from_csv(path, lines[1:], header, asked)
+    return [Query(line.strip()) for line in (lines[1:] if asked else lines) if line.strip()]
+
+
+def intervals(queries: Iterable[Query], length_s: float) -> list[list[str]]:
+    """The queries of each interval that has any, oldest first; without a length they are one interval."""
+    asked = sorted(queries, key=lambda q: q.at)
+    if not asked or length_s <= 0:
+        return [[q.text for q in asked]]
+    first = asked[0].at
+    return [[q.text for q in same] for _, same in groupby(asked, key=lambda q: (q.at - first) // length_s)]
+
+
+def _from_csv(path: Path, lines: Sequence[str], header: list[str], asked: str) -> list[Query]:
+    timed = next((name for name in TIME_COLUMNS if name in header), "")
+    queries = []
+    for number, row in enumerate(csv.DictReader(lines, header), start=2):
+        text = (row.get(asked) or "").strip()
+        if text:
+            queries.append(Query(text, _seconds((row.get(timed) or "").strip(), path, number) if timed else 0.0))
+    return queries
+
+
+def _seconds(text: str, path: Path, line: int) -> float:
+    """A time as seconds: a number, or ISO 8601 (UTC where it names no zone)."""
+    if not text:
+        return 0.0
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise TopicError(
+            f"query log {path}: line {line}: '{text}' is no time; write 2026-01-31T12:00 or seconds since 1970"
+        ) from error
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()

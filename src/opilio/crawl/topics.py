@@ -1,0 +1,114 @@
+"""What the settings of a topic become: vocabulary, reader, genres, first table, the log that is read on.
+
+Reads the files a person named (genres, query log); example pages are `examples.py`'s part.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from opilio.crawl.config import Settings
+from opilio.crawl.kinds import Start, made
+from opilio.crawl.queries import read_log
+from opilio.model.errors import TopicError
+from opilio.text.around import Around, Beside, InBlock, InParagraph, InSentence
+from opilio.text.background import Background, shipped
+from opilio.text.identify import identify
+from opilio.text.reading import Reader
+from opilio.text.vocabulary import Vocabulary, term_of
+from opilio.topic.build import Mixture, stem_with, topic_table
+from opilio.topic.expansion import QueryLogExpansion
+from opilio.topic.genre import Genres, GenreWords, default_genres, read_genres
+from opilio.topic.living import LivingTopic, Queries
+from opilio.topic.querylog import query_stems
+from opilio.topic.tables import TfDf, TfIdf, Weighing
+from opilio.topic.topic import Topic
+
+AROUND: dict[str, Callable[[], Around]] = {
+    "block": InBlock,
+    "beside": Beside,
+    "sentence": InSentence,
+    "paragraph": InParagraph,
+}
+WEIGHING: dict[str, Weighing] = {"tf-idf": TfIdf(), "tf-df": TfDf(), "corpus": TfIdf(idf_source="corpus")}
+
+
+def vocabulary_of(settings: Settings) -> Vocabulary:
+    """The words of the topic's language, normalised as asked."""
+    return Vocabulary(settings.topic.language, settings.topic.normaliser)
+
+
+def reader_of(settings: Settings, vocabulary: Vocabulary) -> Reader:
+    """How pages are read, with the text around links cut as asked (X-06)."""
+    return Reader(vocabulary, AROUND[settings.topic.around](), identify if settings.topic.identify else None)
+
+
+def genre_book(settings: Settings) -> dict[str, GenreWords]:
+    """The genres that come with Opilio, or those of the person's file."""
+    name = settings.topic.genre_file
+    if not name:
+        return default_genres()
+    try:
+        text = Path(name).read_text(encoding="utf-8")
+    except OSError as error:
+        raise TopicError(f"topic.genre_file {name}: can't be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise TopicError(
+            f"topic.genre_file {name}: is not UTF-8 text (byte {error.start}); save it as UTF-8"
+        ) from error
+    return read_genres(text, f"topic.genre_file {name}")
+
+
+def genres_of(settings: Settings, vocabulary: Vocabulary, wanted: tuple[str, ...]) -> Genres:
+    """Genres in the topic's language and in English; all of them where none are wanted."""
+    languages = tuple(dict.fromkeys((vocabulary.language, "english")))
+    return Genres(genre_book(settings), vocabulary.terms, wanted, languages)
+
+
+@cache
+def background() -> Background:
+    """The table of document frequencies that comes with Opilio; read once, never changed."""
+    return shipped()
+
+
+def idf_of(stem: str) -> float:
+    """How rare a stem is in general text (X-14)."""
+    return background()[term_of(stem)]
+
+
+def first_topic(settings: Settings, topic: Topic) -> LivingTopic:
+    """The topic before the first page: its table and how it will grow."""
+    vocabulary = vocabulary_of(settings)
+    genres_of(settings, vocabulary, topic.genres)  # a genre that is unknown is found out before a folder is made
+    mixture = Mixture(size=settings.topic.table_size, weighing=WEIGHING[settings.topic.weighing])
+    table = topic_table(topic, vocabulary, idf_of, mixture)
+    expansion = made("expansion", settings.expansion, Start(table.weights, len(settings.seeds.urls)))
+    living = LivingTopic(table, expansion, idf_of, queries_of(settings, vocabulary))
+    if isinstance(expansion, QueryLogExpansion):
+        expansion.waiting = expansion.interval  # the log so far is the first interval (S4-03)
+        living.grow()
+    return living
+
+
+def queries_of(settings: Settings, vocabulary: Vocabulary) -> Queries | None:
+    """How the query log is read on; None where the table follows no log."""
+    if not settings.expansion.get("log"):
+        return None
+    name, step = str(settings.expansion["log"]), int(settings.expansion["per_interval"])
+    stem, phrases = stem_with(vocabulary), settings.topic.phrases
+
+    def read_on(position: int) -> tuple[list[list[str]], int]:
+        asked = _queries(Path(name), first=not position)
+        end = min(len(asked), position + step) if step else len(asked)
+        return [query_stems(text, stem, phrases) for text in asked[position:end]], end
+
+    return read_on
+
+
+def _queries(log: Path, first: bool) -> list[str]:
+    try:
+        return [query.text for query in read_log(log)]
+    except TopicError:
+        if first:
+            raise
+        return []  # a log that is being replaced must not end a crawl: the table stays until the next interval
