@@ -4,7 +4,7 @@ Reads the files a person named (genres, query log); example pages are `examples.
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from opilio.crawl.config import Settings
@@ -71,6 +71,7 @@ def background() -> Background:
     return shipped()
 
 
+@lru_cache(maxsize=1 << 16)
 def idf_of(stem: str) -> float:
     """How rare a stem is in general text (X-14)."""
     return background()[term_of(stem)]

@@ -10,7 +10,7 @@ import msgspec
 
 from opilio.model.errors import TopicError
 from opilio.topic.querylog import QueryLog, QueryLogWeights
-from opilio.topic.table import WeightTable, table_of
+from opilio.topic.table import WeightTable, normalised, table_of
 from opilio.topic.tables import Counts, Idf, NoiseFilter, Statistics, TfIdf, Weighing
 
 
@@ -73,7 +73,7 @@ class PeriodicExpansion(_Grows, tag="periodic", kw_only=True):
         if self.waiting < self.period:
             return table
         self.waiting = 0
-        fresh = table_of(self.weighing.weigh(self.pages, background)).weights
+        fresh = normalised(self.weighing.weigh(self.pages, background))
         room = min(self.added, self.size - len(self.base) - len(self.chosen))
         known = self.base.keys() | set(self.chosen)
         self.chosen.extend([s for s in fresh if s not in known][: max(0, room)])
@@ -138,7 +138,7 @@ class PagewiseExpansion(_Grows, tag="pagewise", kw_only=True):
         if self.awaited > 0 or (self.awaited < 0 and self.waiting < self.period):
             return table
         self.waiting = 0
-        fresh = table_of(self.weighing.weigh(self.pages, background)).weights
+        fresh = normalised(self.weighing.weigh(self.pages, background))
         if self.awaited == 0:
             self.awaited = -1
             seen = dict(list(fresh.items())[: self.built])

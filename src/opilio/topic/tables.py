@@ -6,6 +6,7 @@ reads text. What differs between the papers is an option; which paper wants what
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -58,9 +59,14 @@ class NoiseFilter(msgspec.Struct, frozen=True, kw_only=True):
         """True for a stem of enough documents (all of them where there are fewer) that looks like a word."""
         if containing < min(self.min_documents, documents):
             return False
-        if stem.isdecimal():
-            return self.numbers
-        return sum(map(str.isalpha, stem)) >= self.min_letters
+        letters = _letters(stem)
+        return letters >= self.min_letters if letters >= 0 else self.numbers
+
+
+@lru_cache(maxsize=1 << 16)  # every stem is asked for again whenever a table is weighed anew
+def _letters(stem: str) -> int:
+    """How many letters a stem has; -1 for a number."""
+    return -1 if stem.isdecimal() else sum(map(str.isalpha, stem))
 
 
 EVERYTHING = NoiseFilter(min_documents=1, min_letters=0)
@@ -82,10 +88,11 @@ class Statistics(msgspec.Struct):
         """One more document."""
         words = sum(counts.values())
         self.documents += 1
+        containing, shares = self.containing, self.shares
         for stem, occurrences in counts.items():
             if occurrences > 0:
-                self.containing[stem] = self.containing.get(stem, 0) + 1
-                self.shares[stem] = self.shares.get(stem, 0.0) + frequency(occurrences, words)
+                containing[stem] = containing.get(stem, 0) + 1
+                shares[stem] = shares.get(stem, 0.0) + occurrences / words
         if len(self.containing) > 2 * self.limit:
             self._forget()
 
@@ -114,10 +121,11 @@ class TfIdf(msgspec.Struct, frozen=True, kw_only=True, tag="tf-idf"):
         """Stem to weight, not yet normalised."""
         idf = self._idf(statistics, background)
         total = statistics.documents or 1
+        allows, containing = self.noise.allows, statistics.containing
         return {
             stem: share / total * idf(stem)
             for stem, share in statistics.shares.items()
-            if self.noise.allows(stem, statistics.containing[stem], statistics.documents)
+            if allows(stem, containing[stem], total)
         }
 
     def _idf(self, statistics: Statistics, background: Idf | None) -> Idf:
