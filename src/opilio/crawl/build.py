@@ -30,6 +30,7 @@ from opilio.frontier.policy import Limits, Policy, nothing
 from opilio.frontier.schema import DROPPED
 from opilio.frontier.sqlite import SqliteFrontier
 from opilio.frontier.traps import Traps
+from opilio.judge.learned import LearnedJudge
 from opilio.judge.pagewords import PageWords
 from opilio.judge.rarity import CachedIdf
 from opilio.learn.committee import Committee
@@ -52,6 +53,7 @@ from opilio.topic.table import WeightTable
 from opilio.topic.topic import Topic, topic_from
 
 SNAPSHOT = "topic"
+PATHLESS = frozenset({"breadth", "parent", "linkscore", "tswt", "shark", "fish"})  # rankers blind to tag paths
 FEW = 4  # URLs per lease where a host asks for no pause: enough to keep its connection busy
 
 
@@ -104,9 +106,12 @@ def make_mind(
     words = PageWords(vocabulary.terms, CachedIdf(background().__getitem__))
     genres = genres_of(settings, vocabulary, topic.genres)
     tools = Tools(topic, living, vocabulary, words, UrlTerms(vocabulary), genres)
-    judge: Judge = made("senses", settings.senses, made("judge", settings.judge, tools), tools)
+    first: Judge = made("judge", settings.judge, tools)
+    judge: Judge = made("senses", settings.senses, first, tools)
     ranker = made("rank", settings.rank, tools)
     learners: dict[str, Learns] = {SNAPSHOT: living}
+    if isinstance(first, LearnedJudge):
+        learners["judge"] = first
     if hasattr(ranker, "learn"):
         learners["rank"] = ranker
     if isinstance(ranker, S1Ranker) and "rank" not in states:
@@ -114,11 +119,13 @@ def make_mind(
     for name, state in states.items():
         learners[name].restore(state)
     read = partial(_read, reader_of(settings, vocabulary), settings.seen.near)
-    parser = parser or HtmlParser(settings.politeness.agent)
+    reads_paths = settings.rank["kind"] not in PATHLESS or settings.topic.around == "paragraph"
+    parser = parser or HtmlParser(settings.politeness.agent, paths=reads_paths)
     if not settings.politeness.nofollow:
         parser = FollowsAll(parser)
     feeds = settings.expansion["kind"] not in ("none", "query-log")
-    notes = Notes(vocabulary, genres_of(settings, vocabulary, ()).detect, feeds)
+    sample = first.sample if isinstance(first, LearnedJudge) else None
+    notes = Notes(vocabulary, genres_of(settings, vocabulary, ()).detect, feeds, sample)
     analyst = Analyst(parser, read, judge, ranker, notes, learners, records=records)
     chooser: Chooser = PlainChooser()
     if isinstance(ranker, CommitteeRanker):

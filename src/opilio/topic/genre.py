@@ -66,6 +66,7 @@ class Genres:
     ) -> None:
         self.threshold = threshold
         self._sights: dict[str, Sight] = {}
+        self._words: dict[str, frozenset[int]] = {}  # sets, because of two sets Python walks the smaller one
         self._urls: dict[str, frozenset[str]] = {}
         for name in names or book:
             if name not in book:
@@ -73,6 +74,7 @@ class Genres:
             words = [w for language in languages for w in book[name].words.get(language, ())]
             labels = {term: word for word in reversed(words) for term in terms_of(word)}
             self._sights[name] = Sight(dict.fromkeys(labels, 1.0), labels, len(labels))
+            self._words[name] = frozenset(labels)
             self._urls[name] = book[name].url
 
     @property
@@ -85,8 +87,8 @@ class Genres:
         present = set(reading.terms)
         parts = set(_URL_PART.findall(reading.page.url.lower()))
         scores = {
-            name: len(sight.vector.keys() & present) + (URL_HITS if parts & self._urls[name] else 0)
-            for name, sight in self._sights.items()
+            name: len(present & words) + (URL_HITS if parts & self._urls[name] else 0)
+            for name, words in self._words.items()
         }
         best = max(scores, key=scores.__getitem__, default="")
         return best if best and scores[best] >= self.threshold else ""
