@@ -1,0 +1,141 @@
+"""Hostile pages through the whole engine: each bounded, recorded, and the crawl goes on."""
+
+import asyncio
+import gzip
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from checks.engines import PageFetcher, plain_tree, run_engine, states
+from checks.small_webs import rows, stored
+from fetch.hostile_site import Behaviour, answer, endless, raw, silent, site
+from opilio.crawl.config import resolve
+from opilio.crawl.job import begin
+from opilio.crawl.verify import verify
+from opilio.crawl.why import why
+from opilio.fetch.curl import CurlFetcher
+from opilio.fetch.limits import Limits, Network
+from opilio.model.records import Fetched
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
+DONE, FAILED = 2, 3
+PAGES: dict[str, tuple[Behaviour, str]] = {
+    "endless": (endless(HEAD + b"\r\n", b"wren " * 2000), "too-large"),
+    "slow": (silent(HEAD + b"\r\n<p>wr"), "timeout"),
+    "mute": (silent(), "timeout"),
+    "bomb": (answer(gzip.compress(bytes(30 << 20)), content_encoding="gzip"), "bomb"),
+    "headers": (endless(HEAD, b"X-A: b\r\n"), "headers"),
+    "garbage": (raw(b"\x00\xff\r\n\r\n"), "protocol"),
+    "cut": (raw(HEAD + b"Content-Length: 99\r\n\r\n<p>w"), "truncated"),
+    "loop": (answer(b"", "302 Found", location="/loop"), ""),
+    "attributes": (answer(b"<p " + b" ".join(b"a%d=b" % n for n in range(100_000)) + b">wren</p>"), ""),
+    "nested": (answer(b"<div>" * 50_000 + b"deep wren"), ""),
+    "nul": (answer(b"<title>\x00w\x00ren</title><p>wren\x00 <a href='/a\x00b'>x\x00</a>"), ""),
+    "charset": (
+        answer(b"<meta charset=utf-16><p>\xff\xfe wren \xc3\x28", content_type="text/html; charset=nonsense"),
+        "",
+    ),
+    "binary": (answer(bytes(range(256)) * 200), ""),
+    "empty": (answer(b""), ""),
+    "links": (answer(b"".join(b"<a href='/l/%d'>wren</a>" % n for n in range(30_000))), ""),
+    "last": (answer(b"<title>good</title><p>a small wren</p>"), ""),
+}
+
+
+@pytest.fixture(scope="module", params=[0, 1], ids=["inline", "worker"])
+def crawled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One crawl of all of them, each on a host of its own."""
+    folder = tmp_path_factory.mktemp("hostile") / "c"
+
+    async def main() -> str:
+        behaviours = {f"/{name}": behave for name, (behave, _) in PAGES.items()}
+        async with site(behaviours) as served:
+            tree = {
+                "strategy": "breadth",
+                "topic": {"name": "wrens and other small birds"},
+                "seeds": {"urls": [f"http://{name}.example/{name}" for name in PAGES]},
+                "politeness": {"delay_s": 0.0, "share_address": False},
+                "fetch": {
+                    "allow_private": True,
+                    "resolve": {"*": f"127.0.0.1:{served.port}"},
+                    "timeout_s": 1.0,
+                    "max_bytes": 3_000_000,
+                    "retries": 0,
+                },
+                "engine": {"workers": request.param},
+                "stop": {"patience_s": 6.0},
+                "frontier": {"max_depth": 1, "max_per_host": 50},
+            }
+            async with begin(folder, resolve(tree)) as running:
+                return await asyncio.wait_for(running.engine.run(), 60)
+
+    assert asyncio.run(main()) == "nothing left to fetch"
+    return folder
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_is_bounded_and_recorded_when_it_is(crawled: Path, name: str) -> None:
+    kind = PAGES[name][1]
+    url = f"http://{name}.example/{name}"
+    facts = why(crawled, url)
+    (asked,) = facts["answers"]
+    assert asked["failure"] == kind or (kind == "" and asked["failure"] in ("", "empty", "parse", "binary")), facts
+    assert facts["state"] in (("failed",) if kind else ("done", "failed", "dropped"))
+    assert ("page" in facts) == (asked["failure"] == "" and name != "loop")
+
+
+def test_good_page_is_kept_and_everything_agrees_when_others_are_hostile(crawled: Path) -> None:
+    assert "http://last.example/last" in stored(crawled)
+    assert verify(crawled) == []
+    assert rows(crawled, "SELECT count(*) FROM event WHERE kind = 'VisitFailed'") == [(0,)]
+
+
+def test_links_are_bounded_when_a_page_has_too_many(crawled: Path) -> None:
+    (found,) = rows(crawled, "SELECT total FROM frontier_host WHERE name = 'links.example'")
+    assert found[0] == 50
+
+
+class Outside:
+    """Public hosts from a table; everything else by the real fetcher, which guards our own network."""
+
+    def __init__(self, public: Mapping[str, Fetched]) -> None:
+        self._public = public
+        self._real = CurlFetcher("test", limits=Limits(total_s=5), network=Network())
+
+    async def fetch(self, url: str, _: Mapping[str, str] | None = None) -> Fetched:
+        return self._public[url] if url in self._public else await self._real.fetch(url)
+
+    async def close(self) -> None:
+        await self._real.close()
+
+
+@pytest.mark.parametrize(
+    "target", ["http://127.0.0.1:9/admin", "http://[::1]/x", "http://169.254.169.254/x", "http://10.0.0.1/x"]
+)
+def test_redirect_is_refused_when_it_leads_to_a_private_address(tmp_path: Path, target: str) -> None:
+    public = "http://public.example/"
+    fetcher = Outside({public: Fetched(url=public, status=302, location=target)})
+    run_engine(tmp_path / "c", plain_tree([public]), fetcher)
+    facts = why(tmp_path / "c", target)
+    assert (facts["state"], facts["answers"][0]["failure"]) == ("failed", "private-address")
+
+
+def test_bodies_are_read_in_bounded_time_when_they_repeat_one_thing(tmp_path: Path) -> None:
+    """Things that make naive parsers quadratic."""
+    root = "http://a.example/"
+    bodies = [
+        b"<" * 300_000,
+        b"<a " * 100_000,
+        b"&" * 300_000,
+        b"<!--" * 70_000,
+        b"<p><table>" * 20_000,
+        b"</p>" * 100_000,
+    ]
+    answers = {
+        f"{root}{n}": Fetched(url=f"{root}{n}", status=200, headers=(("Content-Type", "text/html"),), body=body)
+        for n, body in enumerate(bodies)
+    }
+    reason, _ = run_engine(tmp_path / "c", plain_tree(list(answers)), PageFetcher(answers))
+    assert reason == "nothing left to fetch"
+    assert all(state in (DONE, FAILED) for state, _ in states(tmp_path / "c").values())

@@ -1,0 +1,131 @@
+"""Collections: made whole or not at all, one writer, damage told in one line; both kinds pass the store's checks."""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from checks.store_checks import Pair, StoreChecks
+from opilio.model.errors import CollectionError
+from opilio.store.collection import Collection, being_written, check, exists, reading
+from opilio.store.keeper import Keeper
+from opilio.store.schema import SCHEMA_VERSION
+from opilio.store.warc import WarcWriter
+
+
+class TestOnDisk(StoreChecks):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Iterator[Pair]:
+        collection = Collection.create(tmp_path / "c", "")
+        keeper = Keeper(collection, WarcWriter(tmp_path / "c", "test"))
+        keeper.resume()
+        yield collection, keeper
+        keeper.close()
+        collection.close()
+
+
+class TestInMemory(StoreChecks):
+    @pytest.fixture
+    def store(self) -> Iterator[Pair]:
+        collection = Collection.in_memory()
+        yield collection, Keeper(collection, None)
+        collection.close()
+
+
+def made(folder: Path) -> Path:
+    Collection.create(folder, "strategy = 's0'\n").close()
+    return folder
+
+
+def test_collection_is_there_with_its_settings_when_made(tmp_path: Path) -> None:
+    made(tmp_path / "deep" / "c")
+    assert exists(tmp_path / "deep" / "c")
+    with reading(tmp_path / "deep" / "c") as collection:
+        assert collection.config == "strategy = 's0'\n"
+    assert sorted(p.name for p in (tmp_path / "deep" / "c").iterdir()) == ["crawl.db", "crawl.lock", "crawl.toml"]
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "crawl.toml", "crawl.db.part"])
+def test_folder_with_other_files_is_refused_and_left_alone(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(CollectionError, match="is not empty and is no collection"):
+        Collection.create(tmp_path, "")
+    assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {name: "mine"}
+
+
+def test_file_in_place_of_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "c").write_text("mine")
+    with pytest.raises(CollectionError, match="is not empty"):
+        Collection.create(tmp_path / "c", "")
+    with pytest.raises(CollectionError, match="can't make a collection here: Not a directory"):
+        Collection.create(tmp_path / "c" / "d", "")
+
+
+def test_second_writer_is_refused_and_readers_are_not(tmp_path: Path) -> None:
+    first = Collection.create(tmp_path / "c", "")
+    assert being_written(tmp_path / "c")
+    with pytest.raises(CollectionError, match="another crawl is writing"):
+        Collection.open_for_writing(tmp_path / "c")
+    with reading(tmp_path / "c") as reader:
+        assert reader.meta("state") == ""
+    first.close()
+    assert not being_written(tmp_path / "c")
+    Collection.open_for_writing(tmp_path / "c").close()
+
+
+def test_reader_sees_one_moment_while_somebody_writes(tmp_path: Path) -> None:
+    writer = Collection.create(tmp_path / "c", "")
+    with reading(tmp_path / "c") as reader:
+        assert reader.meta("state") == ""
+        with writer.unit_of_work():
+            writer.set_meta(state="running")
+        assert reader.meta("state") == ""
+    with reading(tmp_path / "c") as reader:
+        assert reader.meta("state") == "running"
+    writer.close()
+
+
+def test_reader_can_not_write(tmp_path: Path) -> None:
+    with pytest.raises(CollectionError, match="readonly"), reading(made(tmp_path / "c")) as collection:
+        collection.set_meta(state="x")
+
+
+def test_folder_without_a_collection_is_told(tmp_path: Path) -> None:
+    with pytest.raises(CollectionError, match="is no collection"):
+        check(tmp_path / "nowhere")
+
+
+def test_newer_collection_is_refused_and_left_alone(tmp_path: Path) -> None:
+    database = made(tmp_path / "c") / "crawl.db"
+    connection = sqlite3.connect(database)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    connection.close()
+    before = database.read_bytes()
+    with pytest.raises(CollectionError, match="newer Opilio"):
+        Collection.open_for_writing(tmp_path / "c")
+    assert database.read_bytes() == before
+
+
+def test_database_of_another_program_is_refused(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "crawl.db")
+    connection.execute("CREATE TABLE meta (x)")
+    connection.close()
+    with pytest.raises(CollectionError, match="was not made by Opilio"):
+        Collection.open_for_writing(tmp_path)
+
+
+@pytest.mark.parametrize("head", [b"", b"SQLite", b"no database at all" * 20])
+def test_destroyed_header_is_told(tmp_path: Path, head: bytes) -> None:
+    (made(tmp_path / "c") / "crawl.db").write_bytes(head)
+    with pytest.raises(CollectionError, match="no SQLite header"):
+        Collection.open_for_reading(tmp_path / "c")
+
+
+def test_destroyed_pages_are_told(tmp_path: Path) -> None:
+    database = made(tmp_path / "c") / "crawl.db"
+    size = database.stat().st_size
+    database.write_bytes(database.read_bytes()[:4096] + os.urandom(size - 4096))
+    with pytest.raises(CollectionError, match="can't be used"), reading(tmp_path / "c") as collection:
+        collection.connection.execute("SELECT * FROM page").fetchall()
