@@ -32,11 +32,11 @@ class Lexicon:
     @cached_property
     def numbers(self) -> Mapping[str, tuple[str, ...]]:
         """term -> all its numbers, in rising order."""
-        found: dict[str, list[str]] = {}
-        for entry in sorted(self.classes.values()):
-            for term in entry.terms:
-                found.setdefault(term, []).append(entry.number)
-        return {term: tuple(numbers) for term, numbers in found.items()}
+        found: dict[str, tuple[str, ...]] = {}
+        for number, entry in sorted(self.classes.items()):
+            only = (number,)
+            found.update({term: (*found[term], number) if term in found else only for term in entry.terms})
+        return found
 
     def name_of(self, number: str) -> str:
         """The name of the class or of the nearest one it belongs to; empty when there is none."""

@@ -49,14 +49,16 @@ class Matcher:
 
 
 def _keys(spelled: list[str], vocabulary: Vocabulary) -> list[tuple[int, ...]]:
-    """The terms of each phrase. All are tokenised in one call: one call a phrase is four times as slow."""
+    """The terms of each phrase. All are tokenised in one call: one call a phrase is four times as slow.
+
+    A phrase of which one word is left has no key: `t cell` is not `cell`, nor `the guardian` any guardian.
+    """
     keys: list[tuple[int, ...]] = []
-    key: list[int] = []
-    for term in map(vocabulary.__getitem__, marked_words(BLOCK_BREAK.join(spelled))):
-        if term == BLOCK_ENDED:
-            keys.append(tuple(key))
-            key = []
-        elif term:
-            key.append(term)
-    keys.append(tuple(key))
-    return keys[: len(spelled)]
+    terms = list(map(vocabulary.__getitem__, marked_words(BLOCK_BREAK.join(spelled) + BLOCK_BREAK)))
+    start = 0
+    for _ in spelled:
+        end = terms.index(BLOCK_ENDED, start)
+        key = tuple(filter(None, terms[start:end]))
+        keys.append(key if len(key) > 1 or end - start == 1 else ())
+        start = end + 1
+    return keys
