@@ -139,23 +139,33 @@ class Ledger:
         """Let every learner see what happened; returns the new state of those that changed."""
         changed: dict[str, bytes] = {}
         for name, learner in self._learners.items():
-            before, words = learner.version, _words(learner)
-            learner.learn(outcomes)
-            if learner.version == before:
-                continue
-            changed[name] = learner.snapshot()
-            self._books.keeper.keep_snapshot(name, learner.version, now, changed[name])
+            before = learner.version
             if isinstance(learner, LivingTopic):
-                added = tuple(sorted(_words(learner) - words))
-                events.append(TopicChanged(at=now, version=learner.version, added=added, size=len(learner.table)))
+                self._grow(name, learner, outcomes, now, events)
+            else:
+                learner.learn(outcomes)
+            if learner.version != before:
+                changed[name] = learner.snapshot()
+                self._books.keeper.keep_snapshot(name, learner.version, now, changed[name])
         if now - self._saved_at >= SAVE_EVERY_S:
             self._save(now)
         return changed
 
-
-def _words(learner: Learns) -> frozenset[str]:
-    """The words of a topic's table, as people see them."""
-    return frozenset(k.shown for k in learner.table.keywords) if isinstance(learner, LivingTopic) else frozenset()
+    def _grow(
+        self, name: str, topic: LivingTopic, outcomes: Sequence[Outcome], now: float, events: list[Event]
+    ) -> None:
+        """Let the topic learn visit by visit, so that every version of its table is kept and told of."""
+        for outcome in outcomes:
+            before = topic.table
+            topic.learn([outcome])
+            if topic.table is before:
+                continue
+            # Of a version that is past only the table matters: what was counted for the next one is large.
+            self._books.keeper.shrink_snapshot(name, before.version, LivingTopic(before).snapshot())
+            self._books.keeper.keep_snapshot(name, topic.version, now, LivingTopic(topic.table).snapshot())
+            known = {keyword.stem for keyword in before.keywords}
+            added = tuple(sorted(k.label for k in topic.table.keywords if k.stem not in known))
+            events.append(TopicChanged(at=now, version=topic.version, added=added, size=len(topic.table)))
 
 
 def _redirected(page: Lead, target: str) -> Lead:

@@ -114,6 +114,12 @@ class Keeper:
             "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?)", (name, version, at, state)
         )
 
+    def shrink_snapshot(self, name: str, version: int, state: bytes) -> None:
+        """Put a smaller state in the place of one that nobody will go on from."""
+        self._collection.connection.execute(
+            "UPDATE snapshot SET state = ? WHERE name = ? AND version = ?", (state, name, version)
+        )
+
     def keep_events(self, events: list[Event]) -> None:
         self._collection.connection.executemany(
             "INSERT INTO event (at, kind, data) VALUES (?, ?, ?)",
