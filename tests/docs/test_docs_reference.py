@@ -12,7 +12,7 @@ import typer
 from typer.main import get_command
 
 from opilio.cli import register
-from opilio.crawl.config import Settings, strategies
+from opilio.crawl.config import Settings, strategies, strategy_tree
 from opilio.crawl.kinds import DEFAULT_KINDS, SECTIONS, options_of
 from opilio.frontier.schema import TABLES as FRONTIER_TABLES
 from opilio.model import events
@@ -79,6 +79,10 @@ def test_strategy_is_documented_with_a_source(name: str) -> None:
     row = re.search(rf"^\| `{name}` \|.*$", _page("strategies.md"), re.MULTILINE)
     assert row, f"docs/strategies.md lacks a row for {name}"
     assert re.search(r"\(S\d-\d+|ours", row[0])
+    kinds = [
+        strategy_tree(name).get(s, {}).get("kind", DEFAULT_KINDS[s]) for s in ("judge", "rank", "expansion", "order")
+    ]
+    assert [cell.strip() for cell in row[0].split("|")[2:6]] == kinds
 
 
 EVENTS = [kind for _, kind in inspect.getmembers(events, inspect.isclass) if issubclass(kind, events.Event)]
