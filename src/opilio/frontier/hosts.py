@@ -5,11 +5,11 @@ It executes statements only; transactions belong to the store.
 
 import heapq
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 # A host that sleeps longer is parked. Those that sleep less are passed over by `ready`: at most as many as were
 # asked within this time.
-PARK_S = 30.0
+PARK_S = 10.0
 PARKED = 10_000  # parked hosts that `best` looks at, at least
 
 _LISTED = "parked = 0 AND best IS NOT NULL"
@@ -35,30 +35,65 @@ class HostRow:
             self.best_seq = seq
 
 
+class Sleepers:
+    """Hosts that sleep and are not parked, by the time they wake. `clock` is the latest time it was told."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._db = connection
+        self._heap: list[tuple[float, int]] = []
+        self.clock = 0.0
+
+    def reset(self) -> None:
+        """Read who may be asleep (the one scan: on start, and after a roll back)."""
+        self._heap = self._db.execute(
+            "SELECT wake_at, id FROM frontier_host WHERE parked = 0 AND wake_at > ?", (self.clock,)
+        ).fetchall()
+        heapq.heapify(self._heap)
+
+    def push(self, wake_at: float, id_: int) -> None:
+        """A host falls asleep."""
+        if wake_at > self.clock:
+            heapq.heappush(self._heap, (wake_at, id_))
+
+    def tell(self, now: float) -> None:
+        """Take the time: who has slept out is forgotten."""
+        self.clock = max(self.clock, now)
+        while self._heap and self._heap[0][0] <= self.clock:
+            heapq.heappop(self._heap)
+
+    def first(self, busy: Container[int]) -> float | None:
+        """When the next host that sleeps and has something queued wakes, parked ones included."""
+        parked = "SELECT min(wake_at) FROM frontier_host WHERE parked = 1 AND best IS NOT NULL"
+        found = self._db.execute(parked).fetchone()[0]
+        kept = set()
+        while self._heap and (found is None or self._heap[0][0] < found):
+            wake_at, id_ = heapq.heappop(self._heap)
+            sql = "SELECT best FROM frontier_host WHERE id = ? AND wake_at = ? AND parked = 0"
+            row = self._db.execute(sql, (id_, wake_at)).fetchone() if wake_at > self.clock else None
+            if row is not None:  # it does sleep until then; with an empty queue it is of no use, but stays
+                kept.add((wake_at, id_))
+                if row[0] is not None and id_ not in busy:
+                    found = wake_at
+        for entry in kept:
+            heapq.heappush(self._heap, entry)
+        return None if found is None else float(found)
+
+
 class Hosts:
-    """The host table. `clock` is the latest time it was told."""
+    """The host table."""
 
     def __init__(self, connection: sqlite3.Connection, cached: int = 200_000) -> None:
         self._db = connection
         self._cached = cached
         self._ids: dict[str, int] = {}
         self._rows: dict[int, HostRow] = {}
-        self._sleepers: list[tuple[float, int]] = []  # a heap of all who sleep and are not parked, for `first_wake`
-        self.clock = 0.0
+        self.sleepers = Sleepers(connection)
 
     def reset(self) -> None:
-        """Forget the cache and read who may be asleep (the one scan: on start, and after a roll back)."""
-        self.shrink(0)
-        self._sleepers = self._db.execute(
-            "SELECT wake_at, id FROM frontier_host WHERE parked = 0 AND wake_at > ?", (self.clock,)
-        ).fetchall()
-        heapq.heapify(self._sleepers)
-
-    def shrink(self, limit: int | None = None) -> None:
-        """Keep the cache bounded; called between operations, when nobody holds a row."""
-        if len(self._rows) > (self._cached if limit is None else limit):
-            self._rows.clear()
-            self._ids.clear()
+        """Forget the cache, and read who may be asleep."""
+        self._ids.clear()
+        self._rows.clear()
+        self.sleepers.reset()
 
     def find(self, name: str) -> HostRow | None:
         """The host of that name, if there is one."""
@@ -77,6 +112,9 @@ class Hosts:
         return self._keep(name, HostRow(cursor.lastrowid, None, 0, 0, 0))
 
     def _keep(self, name: str, row: HostRow) -> HostRow:
+        if len(self._rows) >= self._cached:
+            self._ids.clear()
+            self._rows.clear()
         self._ids[name] = row.id
         self._rows[row.id] = row
         return row
@@ -97,15 +135,15 @@ class Hosts:
 
     def rest(self, id_: int, removed: int, wake_at: float) -> None:
         """After a visit, by which so many rows left the queue: sleep."""
-        parked = wake_at > self.clock + PARK_S
+        parked = wake_at > self.sleepers.clock + PARK_S
         best, seq = self._best_of(id_, removed)
         self._db.execute(
             "UPDATE frontier_host SET best = ?, best_seq = ?, queued = queued - ?, wake_at = ?, parked = ?"
             " WHERE id = ?",
             (best, seq, removed, wake_at, parked, id_),
         )
-        if wake_at > self.clock and not parked:
-            heapq.heappush(self._sleepers, (wake_at, id_))
+        if not parked:
+            self.sleepers.push(wake_at, id_)
 
     def _best_of(self, id_: int, removed: int) -> tuple[float | None, int]:
         best, seq = self._db.execute(_TOP, (id_,)).fetchone() or (None, 0)
@@ -116,9 +154,7 @@ class Hosts:
 
     def wake(self, now: float) -> None:
         """Take the time; long sleepers whose time has come are looked at again."""
-        self.clock = max(self.clock, now)
-        while self._sleepers and self._sleepers[0][0] <= self.clock:
-            heapq.heappop(self._sleepers)
+        self.sleepers.tell(now)
         self._db.execute(
             "UPDATE frontier_host SET parked = 0 WHERE parked = 1 AND best IS NOT NULL AND wake_at <= ?", (now,)
         )
@@ -150,32 +186,13 @@ class Hosts:
         parked = f"{columns} parked = 1 AND best IS NOT NULL AND best >= ? ORDER BY wake_at LIMIT ?"
         return found + self._db.execute(parked, (floor, PARKED)).fetchall()
 
-    def first_wake(self, leased: Iterable[int]) -> float | None:
-        """When the next host that sleeps and has something queued wakes."""
-        busy = frozenset(leased)
-        found = self._db.execute(
-            "SELECT min(wake_at) FROM frontier_host WHERE parked = 1 AND best IS NOT NULL"
-        ).fetchone()[0]
-        kept = set()
-        while self._sleepers and (found is None or self._sleepers[0][0] < found):
-            wake_at, id_ = heapq.heappop(self._sleepers)
-            sql = "SELECT best FROM frontier_host WHERE id = ? AND wake_at = ? AND parked = 0"
-            row = self._db.execute(sql, (id_, wake_at)).fetchone() if wake_at > self.clock else None
-            if row is not None:  # it does sleep until then; with an empty queue it is of no use, but stays
-                kept.add((wake_at, id_))
-                if row[0] is not None and id_ not in busy:
-                    found = wake_at
-        for entry in kept:
-            heapq.heappush(self._sleepers, entry)
-        return None if found is None else float(found)
-
     def set_delay(self, host_id: int, delay_s: float) -> None:
         """The pause this host wants between requests."""
         self._db.execute("UPDATE frontier_host SET delay_s = ? WHERE id = ?", (delay_s, host_id))
 
     def rest_all(self, ids: Iterable[int], now: float, delay_s: float) -> None:
         """As if each had been asked just now."""
-        self.clock = max(self.clock, now)
+        self.sleepers.tell(now)
         self._db.executemany(
             "UPDATE frontier_host SET wake_at = ? + coalesce(delay_s, ?), parked = coalesce(delay_s, ?) > ?"
             " WHERE id = ?",

@@ -15,6 +15,7 @@ from opilio.frontier.ledger import Ledger
 from opilio.frontier.merge import AGGREGATES, MAX_PARENTS, Context, merge
 from opilio.frontier.order import Moment, Place, sane
 from opilio.frontier.policy import HOST_TAIL, HOST_TOTAL, TAIL, Policy
+from opilio.frontier.queue import Queue
 from opilio.frontier.schema import DROPPED, QUEUED, pack
 from opilio.frontier.urls import InsertRow, Urls
 from opilio.model.protocols import Added
@@ -25,6 +26,7 @@ class Tables(NamedTuple):
     """What the frontier keeps on disk, and what it remembers of it."""
 
     urls: Urls
+    queue: Queue
     hosts: Hosts
     leases: Leases
     front: Front
@@ -165,11 +167,11 @@ class Intake:
                 excess = 0 if host is None else host.queued - limits.host_queued
                 if host is not None and excess > 0:
                     flying = tables.leases.keys(host.id)
-                    tail = [p for p in tables.urls.tail(excess + len(flying), host.id) if p[1] not in flying]
+                    tail = [p for p in tables.queue.tail(excess + len(flying), host.id) if p[1] not in flying]
                     dropped += tables.drop(tail[:excess], HOST_TAIL)
         excess = tables.ledger.queued - limits.queued
         if limits.queued and excess > limits.slack:
-            tail = tables.urls.tail(excess + tables.ledger.leased)
+            tail = tables.queue.tail(excess + tables.ledger.leased)
             tail = [(id_, key) for id_, key in tail if key not in tables.leases.keys(id_)]
             dropped += tables.drop(tail[:excess], TAIL)
         return dropped

@@ -6,24 +6,29 @@ back (or somebody else wrote), and what is remembered in memory must be forgotte
 
 import sqlite3
 
+import msgspec
+
 _NAMES = ("generation", "inserted", "queued", "leased", "done", "failed", "dropped", "hosts")
 _READ = f"SELECT {', '.join(_NAMES)} FROM frontier_count"
 _WRITE = f"UPDATE frontier_count SET {', '.join(f'{n} = ?' for n in _NAMES)} WHERE id = 1"
 
 
-class Ledger:
+class Ledger(msgspec.Struct):
     """How many URLs are in which state."""
 
-    __slots__ = (*_NAMES, "_db")
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._db = connection
-        self.generation = -1
-        self.inserted = self.queued = self.leased = self.done = self.failed = self.dropped = self.hosts = 0
+    connection: sqlite3.Connection
+    generation: int = -1
+    inserted: int = 0
+    queued: int = 0
+    leased: int = 0
+    done: int = 0
+    failed: int = 0
+    dropped: int = 0
+    hosts: int = 0
 
     def read(self) -> bool:
         """Take the counters from disk; True when they are not those of our last change."""
-        row = self._db.execute(_READ).fetchone()
+        row = self.connection.execute(_READ).fetchone()
         if row[0] == self.generation:
             return False
         for name, value in zip(_NAMES, row, strict=True):
@@ -38,16 +43,4 @@ class Ledger:
     def write(self) -> None:
         """Record a change."""
         self.generation += 1
-        self._db.execute(
-            _WRITE,
-            (
-                self.generation,
-                self.inserted,
-                self.queued,
-                self.leased,
-                self.done,
-                self.failed,
-                self.dropped,
-                self.hosts,
-            ),
-        )
+        self.connection.execute(_WRITE, [getattr(self, name) for name in _NAMES])

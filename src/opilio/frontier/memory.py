@@ -62,7 +62,6 @@ class MemoryFrontier:
         host.urls[lead.key] = url = Url(lead, seq, self._policy.order.place(lead.score, seq, Moment(seq, now)))
         host.total += 1
         self._shelves.enqueue(host, url)
-        self._shelves.arm(url)
         return "new"
 
     def _merge(self, host: Host, url: Url, lead: Lead, now: float) -> bool:

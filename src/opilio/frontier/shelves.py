@@ -8,6 +8,8 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
 from opilio.frontier.order import Place
 from opilio.model.records import Lead, State
 
@@ -34,22 +36,19 @@ class Url:
         return (-self.place.priority, self.seq, self.lead.key)
 
 
-class Host:
+class Host(msgspec.Struct):
     """One host: its URLs, its queue and its timer."""
 
-    __slots__ = ("delay_s", "leased", "name", "queue", "ready", "token", "total", "urls", "waiting", "wake_at")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.urls: dict[int, Url] = {}
-        self.queue: list[Rank] = []
-        self.waiting = 0
-        self.total = 0
-        self.wake_at = 0.0
-        self.ready = False
-        self.token = 0
-        self.leased: frozenset[int] = frozenset()
-        self.delay_s: float | None = None
+    name: str
+    urls: dict[int, Url] = {}
+    queue: list[Rank] = []
+    waiting: int = 0
+    total: int = 0
+    wake_at: float = 0.0
+    ready: bool = False
+    token: int = 0
+    leased: frozenset[int] = frozenset()
+    delay_s: float | None = None
 
     def ranked(self) -> Iterator[tuple[Rank, Url]]:
         """Its queue, best first."""
@@ -77,6 +76,7 @@ class Shelves:
 
     def enqueue(self, host: Host, url: Url) -> None:
         """Into the queue of its host."""
+        self._arm(url)
         insort(host.queue, url.rank)
         if self.tail is not None:
             insort(self.tail, (url.place.priority, -url.seq, host.name, url.lead.key))
@@ -95,9 +95,10 @@ class Shelves:
         url.place = place
         if queued:
             self.enqueue(host, url)
-        self.arm(url)
+        else:
+            self._arm(url)
 
-    def arm(self, url: Url) -> None:
+    def _arm(self, url: Url) -> None:
         """Set the timer its order wants."""
         if url.place.timer is not None:
             heapq.heappush(self.timers, (url.place.timer, url.seq, url.lead.host, url.lead.key))

@@ -16,6 +16,7 @@ from opilio.frontier.leases import Leases
 from opilio.frontier.ledger import Ledger
 from opilio.frontier.order import CHOSEN, Moment, Place, sane
 from opilio.frontier.policy import EXPIRED, Policy
+from opilio.frontier.queue import Queue
 from opilio.frontier.schema import QUEUED, SETTLED, WAITING
 from opilio.frontier.urls import Urls
 from opilio.model.protocols import Added, Entry, FrontierStats
@@ -41,7 +42,12 @@ class SqliteFrontier:
         self._policy = policy or Policy()
         self._order = self._policy.order
         self._tables = Tables(
-            Urls(connection), Hosts(connection, host_cache), Leases(connection), Front(front_size), Ledger(connection)
+            Urls(connection),
+            Queue(connection),
+            Hosts(connection, host_cache),
+            Leases(connection),
+            Front(front_size),
+            Ledger(connection),
         )
 
     def add(self, leads: Sequence[Lead], now: float) -> Added:
@@ -64,7 +70,7 @@ class SqliteFrontier:
         for id_, name, delay_s in tables.hosts.ready(now, max_hosts + len(tables.leases.by_host), floor):
             if tables.leases.busy(id_, now):
                 continue
-            leads = tables.urls.top(id_, name, min(per_host, room), floor)
+            leads = tables.queue.top(id_, name, min(per_host, room), floor)
             room -= len(leads)
             tables.ledger.lease(len(leads) - len(tables.leases.keys(id_)))
             grants.append((id_, token, now + ttl_s, [lead.key for lead in leads]))
@@ -192,14 +198,14 @@ class SqliteFrontier:
     def wakes_at(self) -> float | None:
         """When `lease` may give something again: 0 for now, None when nothing is queued."""
         tables = self._open()
-        now = tables.hosts.clock
+        now = tables.hosts.sleepers.clock
         if self._order.batch and (chosen := tables.hosts.chosen(CHOSEN / 2)):
             asleep = min((at for id_, at in chosen if not tables.leases.busy(id_, now)), default=None)
         elif any(not tables.leases.busy(x[0], now) for x in tables.hosts.ready(now, 1 + tables.ledger.leased, LOWEST)):
             asleep = 0.0
         else:
-            asleep = tables.hosts.first_wake(tables.leases.by_host)
-        times = (asleep, tables.leases.first_lapse, tables.urls.first_retry())
+            asleep = tables.hosts.sleepers.first(tables.leases.by_host)
+        times = (asleep, tables.leases.first_lapse, tables.queue.first_retry())
         return min((t for t in times if t is not None), default=None)
 
     def entry(self, host: str, key: int) -> Entry | None:
@@ -208,7 +214,7 @@ class SqliteFrontier:
         row = tables.hosts.find(host)
         if row is None:
             return None
-        found = tables.urls.entry(row.id, host, key, tables.leases.keys(row.id))
+        found = tables.queue.entry(row.id, host, key, tables.leases.keys(row.id))
         return None if found is None else self._shown(found)
 
     def stats(self) -> FrontierStats:
@@ -244,7 +250,6 @@ class SqliteFrontier:
             self._tables.front.clear()
             self._tables.hosts.reset()
             self._tables.leases.reset()
-        self._tables.hosts.shrink()
         return self._tables
 
     def _shown(self, entry: Entry) -> Entry:
@@ -285,7 +290,7 @@ class SqliteFrontier:
     def _best(self, limit: int) -> list[tuple[int, Entry]]:
         tables = self._tables
         hosts = tables.hosts.best(limit + len(tables.leases.by_host))
-        return list(tables.urls.best(hosts, limit, tables.leases.keys))
+        return list(tables.queue.best(hosts, limit, tables.leases.keys))
 
     def _floor(self) -> float:
         """The lowest sort key that may be leased: an N-best batch is finished before the next is chosen."""
