@@ -3,8 +3,10 @@
 import pytest
 
 from opilio.model.records import Link, Page, Reading
+from opilio.text.background import counted
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.dewey.detect import classes_of, galaxy_of, link_galaxies, main_galaxy
+from opilio.topic.dewey.galaxy import PAPER
 from opilio.topic.dewey.lexicon import ours, parse
 from opilio.topic.dewey.matcher import Matcher
 
@@ -48,6 +50,17 @@ def test_terms_with_one_stem_share_their_numbers() -> None:
     matcher = Matcher(parse("598 | Birds | bird\n636 | Pets | birds\n", "two"), Vocabulary(normaliser="porter"))
     assert len(matcher) == 1
     assert matcher.hits(matcher.vocabulary.terms("birds"))[0].numbers == ("598", "636")
+
+
+def test_common_words_count_less_with_a_background() -> None:
+    vocabulary = Vocabulary(normaliser="porter")
+    bear, cell, blue, whale = vocabulary.terms("bear cell blue whale")
+    matcher = Matcher(parse(SMALL, "small"), vocabulary, counted([[bear, blue]] * 9 + [[cell, blue, whale]]))
+    rarity = {hit.word: hit.rarity for hit in matcher.hits([bear, cell, blue, whale])}
+    assert 0 < rarity["bear"] < rarity["cell"] < 1
+    assert rarity["blue whale"] > rarity["cell"]
+    assert classes_of([bear, cell], matcher)[0].code == "571"
+    assert len({score for _, score in classes_of([bear, cell], matcher, rule=PAPER)}) == 1
 
 
 def test_clothing_has_three_classes_s2_25(full: Matcher) -> None:

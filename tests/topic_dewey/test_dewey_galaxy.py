@@ -17,6 +17,7 @@ dots = st.lists(
         number=st.from_regex(r"[0-9]{3}(\.[0-9]{1,3})?", fullmatch=True),
         in_anchor=st.booleans(),
         among=st.integers(1, 4),
+        rarity=st.floats(0.25, 1.0),
     ),
     max_size=30,
 )

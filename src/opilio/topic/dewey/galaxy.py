@@ -24,6 +24,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     anchor_impact: float = 1.4  # S2-22; T3/G3 take 0.5 (S2-E7)
     length_gain: float = 0.1  # λ: a longer number is a more precise topic
     ambiguity: float = 0.0  # τ: a word with n numbers counts 1/n**τ for each
+    rarity: float = 0.0  # exponent of a word's rarity in general English: 1 makes `energy` count less than `muon`
     repeats: float = 1.0  # the n-th power of a word's count: 1 every occurrence counts alike, 0.5 square root
     tens_share: float = 0.5
     hundreds_share: float = 0.25
@@ -31,7 +32,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 PAPER = Rule()
-RECOMMENDED = Rule(ambiguity=1.0, repeats=0.5)
+RECOMMENDED = Rule(ambiguity=1.0, rarity=1.0, repeats=0.5)
 
 
 class Dot(NamedTuple):
@@ -41,6 +42,7 @@ class Dot(NamedTuple):
     number: str
     in_anchor: bool = False
     among: int = 1
+    rarity: float = 1.0
 
     @property
     def x(self) -> int:
@@ -81,7 +83,7 @@ def dots_of(hits: Iterable[Hit], anchor: tuple[int, int] = (0, 0), max_length: i
     for hit in hits:
         cut = dict.fromkeys(shorten(number, max_length) for number in hit.numbers)
         inside = anchor[0] <= hit.start and hit.end <= anchor[1]
-        dots += [Dot(hit.word, number, inside, len(cut)) for number in cut]
+        dots += [Dot(hit.word, number, inside, len(cut), hit.rarity) for number in cut]
     return dots
 
 
@@ -108,7 +110,7 @@ def _masses(dots: Sequence[Dot], rule: Rule) -> dict[str, float]:
         digits = digits_of(shorten(dot.number, rule.max_length))
         weight = rule.anchor_impact if dot.in_anchor else 1.0
         weight *= 1.0 + rule.length_gain * (len(digits) - _CELL)
-        weight *= count**rule.repeats / dot.among**rule.ambiguity
+        weight *= count**rule.repeats / dot.among**rule.ambiguity * dot.rarity**rule.rarity
         for length in range(1, len(digits) + 1):
             prefix = digits[:length]
             mass[prefix] = mass.get(prefix, 0.0) + weight

@@ -3,10 +3,11 @@
 Works on the terms of a `Reading`, so a page is tokenised and stemmed once for everything. Keeps no state of a text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from opilio.model.records import BLOCK_BREAK
+from opilio.text.background import Background
 from opilio.text.phrases import Phrases
 from opilio.text.tokens import marked_words
 from opilio.text.vocabulary import BLOCK_ENDED, Vocabulary
@@ -20,12 +21,13 @@ class Hit(NamedTuple):
     end: int
     word: str
     numbers: tuple[str, ...]
+    rarity: float = 1.0  # 0..1: idf in general English over the highest there is
 
 
 class Matcher:
-    """A lexicon made ready for one vocabulary."""
+    """A lexicon made ready for one vocabulary. With a background, hits tell how rare their words are."""
 
-    def __init__(self, lexicon: Lexicon, vocabulary: Vocabulary) -> None:
+    def __init__(self, lexicon: Lexicon, vocabulary: Vocabulary, background: Background | None = None) -> None:
         self.lexicon = lexicon
         self.vocabulary = vocabulary
         spelled = lexicon.numbers
@@ -37,7 +39,8 @@ class Matcher:
                 numbers = tuple(sorted({*before, *numbers}))
             if key:
                 merged[key] = (word, numbers)
-        self._found = list(merged.values())
+        rarities = map(_rarity(background), merged)
+        self._found = [(*found, rarity) for found, rarity in zip(merged.values(), rarities, strict=True)]
         self._phrases = Phrases({key: index for index, key in enumerate(merged)})
 
     def __len__(self) -> int:
@@ -46,6 +49,14 @@ class Matcher:
     def hits(self, terms: Sequence[int]) -> list[Hit]:
         """Every index term, from left to right, without overlaps."""
         return [Hit(start, end, *self._found[index]) for start, end, index in self._phrases.matches(terms)]
+
+
+def _rarity(background: Background | None) -> Callable[[tuple[int, ...]], float]:
+    """How rare a term is: a phrase is as rare as its words together, at most 1."""
+    if background is None:
+        return lambda _: 1.0
+    highest = background.idf(-1)  # no word has this number: the idf of one never counted
+    return lambda key: min(1.0, sum(map(background.idf, key)) / highest)
 
 
 def _keys(spelled: list[str], vocabulary: Vocabulary) -> list[tuple[int, ...]]:
