@@ -1,6 +1,7 @@
 """D-numbers as strings: how long they are, cut short, compared. Any number of digits; knows no class names."""
 
 import re
+from functools import lru_cache
 
 _DEWEY = re.compile(r"\d{3}(\.\d+)?")
 _ANY_SCHEME = re.compile(r"\d+(\.\d+)*")
@@ -24,6 +25,7 @@ def digits_of(number: str) -> str:
     return number.replace(".", "")
 
 
+@lru_cache(maxsize=4096)  # a lexicon has some thousand numbers, a page asks for them again and again
 def shorten(number: str, length: int) -> str:
     """The number cut to at most `length` digits (S2-37: three).
 
