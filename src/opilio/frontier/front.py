@@ -19,7 +19,7 @@ class Known(msgspec.Struct, gc=False):
     """A queued URL as the front remembers it (no container of others, so the collector need not visit it).
 
     `pending` counts links seen since its row was written. They and the parents after the first are written with
-    the row's next change, or when it leaves the front: writing each at once costs five times as much (measured).
+    the row's next change, or when it leaves the front: writing each at once made `add` half as dear again (measured).
     """
 
     host_id: int
