@@ -1,0 +1,62 @@
+"""The ranker kind `attributes` (S1): its options, and the file with trained learners that it may begin from."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from opilio.judge.pagewords import PageWords
+from opilio.learn.learner import require_library
+from opilio.learn.learners import make_learner
+from opilio.learn.modelfile import learner_from, read_models
+from opilio.learn.teacher import Teacher
+from opilio.model.errors import ConfigError
+from opilio.rank.attributes import TOP
+from opilio.rank.s1 import S1Ranker
+from opilio.text.urlwords import UrlTerms
+from opilio.topic.living import LivingTopic
+
+MODEL = "model.json"  # where `opilio train` leaves its learners in a collection
+
+
+class S1Tools(Protocol):
+    """What the ranker is made from."""
+
+    @property
+    def living(self) -> LivingTopic: ...
+
+    @property
+    def words(self) -> PageWords: ...
+
+    @property
+    def url_terms(self) -> UrlTerms: ...
+
+
+def attributes_ranker(
+    tools: S1Tools,
+    *,
+    learner: Literal["bayes", "tree", "neural"] = "bayes",
+    table: int = TOP,
+    every: int = 50,
+    model: str = "",
+    tunnel_depth: int = -1,
+) -> S1Ranker:
+    """S1's ranker, before anything was learnt; `begin_with_model` reads the file that `model` names."""
+    del model
+    require_library()
+    teacher = Teacher(make_learner(learner), every)
+    weigh = tools.words.weighed_by("tfidf").weigh
+    return S1Ranker(tools.living, tools.url_terms.of_all, weigh, teacher, table, tunnel_depth)
+
+
+def begin_with_model(ranker: S1Ranker, options: Mapping[str, Any]) -> None:
+    """Let a new crawl begin with what `opilio train` found, where a file is named."""
+    name = str(options.get("model", ""))
+    if not name:
+        return
+    path = Path(name) / MODEL if Path(name).is_dir() else Path(name)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"rank.model {path}: can't be read: {error.strerror}; 'opilio train' makes one") from error
+    file = read_models(data, f"rank.model {path}")
+    ranker.teacher.learner = learner_from(file, str(options["learner"]), f"rank.model {path}")
