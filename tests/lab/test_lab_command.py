@@ -1,0 +1,248 @@
+"""`opilio lab` as a person meets it: results, reports, and clear words about webs that can't be used."""
+
+import gzip
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import tomli_w
+import typer
+
+from opilio.cli import main
+from opilio.lab.results import read_results
+from opilio.lab.shape import Shape
+from opilio.lab.synthetic import write
+
+TINY = Shape(pages=60, hosts=4, topics=2, trap_pages=4, seed_sets=2, slow_hosts=0, failing_hosts=0)
+KEYS = (
+    "experiment web topic strategy seed_set random_seed budget fetched relevant_found relevant_reachable "
+    "harvest recall auc_vs_oracle curve cpu_s wall_s"
+).split()
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Lab = Callable[..., Done]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture
+def lab(home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Lab:
+    """The command in this process: what `opilio lab WORDS` returns and writes."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+
+    def called(*words: object) -> Done:
+        monkeypatch.setattr(main, "app", typer.Typer(rich_markup_mode="rich"))
+        monkeypatch.setattr(sys, "argv", ["opilio", "lab", *map(str, words)])
+        code = main._run()
+        return Done(code, *capfd.readouterr())
+
+    return called
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(TINY, tmp_path_factory.mktemp("webs") / "tiny")
+
+
+@pytest.fixture
+def damaged(tiny: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(tiny, tmp_path / "damaged")
+
+
+@pytest.fixture
+def run(lab: Lab) -> Lab:
+    """A short comparison."""
+
+    def called(web: Path, out: Path, *words: object) -> Done:
+        few = ("--pages", 30, "--seed-sets", 1, "--processes", 1, "--no-plots")
+        return lab("run", "compare", "--web", web, "--out", out, *few, "--strategy", "breadth", *words)
+
+    return called
+
+
+def test_run_writes_results_report_and_plots(run: Lab, tiny: Path, tmp_path: Path) -> None:
+    done = run(tiny, tmp_path, "--strategy", "s0", "--plots", "--json")
+    assert done.code == 0, done.err
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["schema"] == 1
+    assert len(results["runs"]) == 2 * 2 * 2  # strategies, topics, kinds of seeds
+    assert all(key in run for key in KEYS for run in results["runs"])
+    assert {run["strategy"] for run in results["bounds"]} == {"random"}
+    assert set(json.loads(done.out)["strategies"]) == {"breadth", "s0"}
+    assert "## Paired comparison" in (tmp_path / "report.md").read_text()
+    assert {p.suffix for p in tmp_path.glob("harvest.*")} == {".svg", ".png"}
+
+
+def test_random_seed_decides_the_curves_whatever_the_processes(run: Lab, tiny: Path, tmp_path: Path) -> None:
+    words = ("--strategy", "s0", "--topic", "birds", "--random-seed", 5)
+    for name, processes in (("one", 1), ("two", 2)):
+        assert run(tiny, tmp_path / name, *words, "--processes", processes).code == 0
+    one, two = (read_results(tmp_path / name / "results.json") for name in ("one", "two"))
+    assert [r.curve for r in one] == [r.curve for r in two]
+    assert {r.random_seed for r in one} == {5}
+
+
+def test_s0_experiment_prints_the_papers_columns(lab: Lab, tiny: Path, tmp_path: Path) -> None:
+    """S0-32, S0-33."""
+    done = lab("run", "s0-32", "--web", tiny, "--out", tmp_path, "--pages", 100, "--seed-sets", 1)
+    assert done.code == 0, done.err
+    report = (tmp_path / "report.md").read_text()
+    assert (
+        "| pages | breadth: label | self | paper | s0-earlier: label | self | paper | s0: label | self | paper |"
+        in report
+    )
+    assert "The data differ" in report
+    assert (tmp_path / "harvest-s0-earlier.png").exists()
+
+
+def test_declaration_of_a_person_runs_variants_of_one_strategy(lab: Lab, tiny: Path, tmp_path: Path) -> None:
+    sizes = [{"name": f"{n} words", "strategy": "s0", "set": {"topic": {"table_size": n}}} for n in (1, 30)]
+    declared = {"name": "sizes", "title": "Sizes", "budget": 20, "seed_sets": 1, "window": 10, "sections": ["windows"]}
+    path = tmp_path / "sizes.toml"
+    path.write_text(tomli_w.dumps({**declared, "variant": sizes}))
+    done = lab("run", path, "--web", tiny, "--out", tmp_path / "out", "--topic", "birds")
+    assert done.code == 0, done.err
+    assert {r.strategy for r in read_results(tmp_path / "out" / "results.json")} == {"1 words", "30 words"}
+    assert "| fetches | 1 words | 30 words |" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_webs_lists_what_seed_sets_reach(lab: Lab, tiny: Path) -> None:
+    done = lab("webs", tiny, "--json")
+    (web,) = json.loads(done.out)["webs"]
+    assert web["pages"] > 60
+    assert len(web["topics"]) == 2
+    assert all(s["relevant"] == sum(s["at_depth"]) for t in web["topics"] for s in t["seed_sets"])
+    assert "reaches" in lab("webs", tiny).out
+
+
+def test_make_writes_the_same_web_for_the_same_seed(lab: Lab, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        done = lab("make", tmp_path / name, "--seed", 9, "--shape", "pages=40", "--shape", "topics=1")
+        assert done.code == 0, done.err
+    first, second = (sorted(p for p in (tmp_path / n).iterdir()) for n in ("a", "b"))
+    assert [p.read_bytes() for p in first] == [p.read_bytes() for p in second]
+
+
+def test_truncated_warc_is_used_as_far_as_it_goes(run: Lab, damaged: Path, tmp_path: Path) -> None:
+    path = damaged / "web.warc.gz"
+    path.write_bytes(path.read_bytes()[:-2000])
+    done = run(damaged, tmp_path / "out")
+    assert done.code == 0, done.err
+    assert "skipped: web.warc.gz: truncated from byte" in done.err
+    assert "truncated from byte" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_label_for_an_unknown_address_is_skipped(run: Lab, damaged: Path, tmp_path: Path) -> None:
+    with (damaged / "labels.tsv").open("a") as labels:
+        labels.write("http://nowhere.example/\ttopic.birds\n")
+    done = run(damaged, tmp_path / "out")
+    assert done.code == 0
+    assert "http://nowhere.example/: label for an address that the web does not hold" in done.err
+
+
+def test_duplicate_record_is_skipped(run: Lab, damaged: Path, tmp_path: Path) -> None:
+    path = damaged / "web.warc.gz"
+    path.write_bytes(path.read_bytes() * 2)
+    done = run(damaged, tmp_path / "out")
+    assert done.code == 0
+    assert "recorded more than once; the first record is used" in done.err
+    assert "more; 'opilio lab webs --json' lists all" in done.err
+
+
+def _topics(folder: Path, text: str) -> None:
+    (folder / "topics.toml").write_text(text)
+
+
+def test_topic_without_seeds_is_skipped_and_the_rest_runs(run: Lab, damaged: Path, tmp_path: Path) -> None:
+    kept = (damaged / "topics.toml").read_text()
+    _topics(damaged, kept + '\n[[topic]]\nname = "rivers"\nrelevant = ["x"]\n')
+    done = run(damaged, tmp_path / "out")
+    assert done.code == 0
+    assert "rivers: topic without a usable seed; skipped" in done.err
+
+
+def _no_seeds(folder: Path) -> None:
+    _topics(folder, '[[topic]]\nname = "rivers"\nrelevant = ["x"]\n')
+
+
+def _no_toml(folder: Path) -> None:
+    _topics(folder, "[[topic")
+
+
+def _nothing_relevant(folder: Path) -> None:
+    text = (folder / "topics.toml").read_text()
+    _topics(folder, text.replace('"topic.', '"nothing.'))
+
+
+def _no_warc(folder: Path) -> None:
+    (folder / "web.warc.gz").unlink()
+
+
+def _no_record(folder: Path) -> None:
+    (folder / "web.warc.gz").write_bytes(gzip.compress(b"no record"))
+
+
+def _no_labels(folder: Path) -> None:
+    (folder / "labels.tsv").unlink()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (_no_seeds, "no usable topic in topics.toml"),
+        (_no_toml, "topics.toml:"),
+        (_nothing_relevant, "nothing to run: "),
+        (_no_warc, "no *.warc.gz file with anything in it"),
+        (_no_record, "no page in 1 files"),
+        (_no_labels, "no labels, so no crawl of this web can be judged"),
+    ],
+)
+def test_web_that_leaves_nothing_sensible_ends_with_2(
+    spoil: object, message: str, run: Lab, damaged: Path, tmp_path: Path
+) -> None:
+    assert callable(spoil)
+    spoil(damaged)
+    done = run(damaged, tmp_path / "out")
+    assert done.code == 2
+    assert message in done.err
+    assert "Traceback" not in done.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--topic", "brids"), "no topic 'brids'; there are: "),
+        (("--strategy", "bredth"), "did you mean 'breadth'?"),
+        (("--strategy", "peer:nutch"), "peer:nutch: is unknown"),
+        (("--set", "rank.thresh=1"), "unknown key"),
+    ],
+)
+def test_unknown_names_end_with_2(words: tuple[str, ...], message: str, run: Lab, tiny: Path, tmp_path: Path) -> None:
+    done = run(tiny, tmp_path / "out", *words)
+    assert done.code == 2
+    assert message in done.err
+
+
+def test_unknown_experiment_names_the_known_ones(lab: Lab, tiny: Path, tmp_path: Path) -> None:
+    done = lab("run", "compere", "--web", tiny, "--out", tmp_path)
+    assert done.code == 2
+    assert "did you mean 'compare'?" in done.err
+
+
+def test_folder_that_is_not_there_ends_with_2(lab: Lab, tmp_path: Path) -> None:
+    assert lab("webs", tmp_path / "nowhere").code == 2
+    assert lab("serve", tmp_path).code == 2

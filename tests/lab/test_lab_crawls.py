@@ -1,0 +1,86 @@
+"""A replayed crawl is a function of its seed; it needs no label; over HTTP it fetches the same pages."""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from opilio.crawl.config import Tree, merged
+from opilio.crawl.job import begin
+from opilio.lab.accesslog import fetch_attempts
+from opilio.lab.crawls import OfflineWeb, Trace, lab_settings, replay
+from opilio.lab.pages import ParsedPages
+from opilio.lab.server import WebServer
+from opilio.lab.topics import LabTopic, load_topics
+from opilio.lab.web import Web
+
+BUDGET = 60
+CROWDED: Tree = {"engine": {"connections": 5}, "frontier": {"per_host": 2}}
+
+
+@pytest.fixture(scope="module")
+def offline(small_folder: Path, lab_cache: Path) -> OfflineWeb:
+    web = Web.open(small_folder, lab_cache)
+    return OfflineWeb(web, ParsedPages.open(web, lab_cache, processes=1))
+
+
+@pytest.fixture(scope="module")
+def topic(small_folder: Path) -> LabTopic:
+    return load_topics(small_folder)[0][0]
+
+
+def _crawled(offline: OfflineWeb, topic: LabTopic, strategy: str, more: Tree | None = None) -> Trace:
+    settings = lab_settings(strategy, topic.brief, topic.seed_sets[0].urls, BUDGET, more)
+    return replay(offline, settings, latency_s=0.1)
+
+
+@pytest.mark.parametrize("strategy", ["breadth", "s0", "opilio"])
+def test_same_random_seed_gives_the_same_crawl(offline: OfflineWeb, topic: LabTopic, strategy: str) -> None:
+    first, second = _crawled(offline, topic, strategy, CROWDED), _crawled(offline, topic, strategy, CROWDED)
+    assert first.fetches == second.fetches
+    assert len(first.fetches) == BUDGET
+
+
+@pytest.mark.parametrize("strategy", ["s0", "opilio"])
+def test_number_of_workers_changes_no_crawl(offline: OfflineWeb, topic: LabTopic, strategy: str) -> None:
+    crawls = [
+        _crawled(offline, topic, strategy, merged(CROWDED, {"engine": {"workers": workers}})).fetches
+        for workers in (0, 1, 2)
+    ]
+    assert crawls[0] == crawls[1] == crawls[2]
+
+
+def test_removing_the_labels_changes_no_crawl(
+    offline: OfflineWeb, topic: LabTopic, small_folder: Path, tmp_path: Path
+) -> None:
+    bare = shutil.copytree(small_folder, tmp_path / "bare")
+    (bare / "labels.tsv").unlink()
+    web = Web.open(bare, tmp_path / "cache")
+    blind = OfflineWeb(web, ParsedPages.open(web, tmp_path / "cache", processes=1))
+    for strategy in ("breadth", "s0", "opilio"):
+        assert _crawled(blind, topic, strategy).fetches == _crawled(offline, topic, strategy).fetches
+
+
+def test_budget_counts_every_attempt(offline: OfflineWeb, topic: LabTopic) -> None:
+    fetches = _crawled(offline, topic, "breadth").fetches
+    assert len(fetches) == BUDGET
+    assert {f.status for f in fetches} > {200}
+
+
+def test_crawl_over_http_fetches_what_the_replay_fetches(offline: OfflineWeb, topic: LabTopic, tmp_path: Path) -> None:
+    everything: Tree = {"engine": {"connections": 4}, "frontier": {"per_host": 4}}
+    seeds = topic.seed_sets[0].urls
+    replayed = replay(offline, lab_settings("breadth", topic.brief, seeds, 0, everything)).fetches
+    asked = asyncio.run(_over_http(offline.web, topic, everything, tmp_path))
+    assert asked == {(f.url, f.status) for f in replayed}
+    assert len(asked) > 200
+
+
+async def _over_http(web: Web, topic: LabTopic, more: Tree, folder: Path) -> set[tuple[str, int]]:
+    async with WebServer(web) as server:
+        proxied = merged(more, {"fetch": {"proxy": server.proxy}})
+        settings = lab_settings("breadth", topic.brief, topic.seed_sets[0].urls, 0, proxied)
+        async with begin(folder / "crawl", settings) as crawl:
+            await crawl.engine.run()
+        return {(a.url, a.status) for a in fetch_attempts(server.log)}
