@@ -11,10 +11,19 @@ from typing import Any
 
 import msgspec
 
-from opilio.crawl.build import SNAPSHOT, World, complete, first_state, frontier_of, make_engine, make_mind, topic_of
+from opilio.crawl.build import (
+    SNAPSHOT,
+    World,
+    complete,
+    first_state,
+    frontier_of,
+    make_desk,
+    make_engine,
+    make_mind,
+    topic_of,
+)
 from opilio.crawl.config import Settings, Tree, merged, resolve
-from opilio.crawl.workers import Desk, InlineDesk, WorkerDesk
-from opilio.crawl.build import make_desk
+from opilio.crawl.workers import WorkerDesk
 from opilio.frontier.order import seed_score
 from opilio.frontier.schema import create_tables as create_frontier
 from opilio.lab.pages import CachedParser, ParsedPages
@@ -52,6 +61,7 @@ class Trace:
     virtual_s: float = 0.0
     cpu_s: float = 0.0
     wall_s: float = 0.0
+    judged: bool = True  # whether the crawler told what it thought of its pages
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +102,7 @@ async def _replay(offline: OfflineWeb, settings: Settings, latency_s: float) -> 
     states = {SNAPSHOT: first_state(settings, topic)}
     parser = CachedParser(offline.web, offline.pages, HtmlParser())
     mind = make_mind(settings, topic, states, parser, records=False)
-    desk: Desk = InlineDesk(mind.analyst) if not settings.engine.workers else make_desk(settings, topic, mind, states)
+    desk = make_desk(settings, topic, mind, states)
     if isinstance(desk, WorkerDesk):
         await desk.start()
     frontier = frontier_of(settings, collection)

@@ -10,7 +10,7 @@ An optional `hosts.toml` in a web's folder lists them:
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -47,6 +47,23 @@ def load_faults(folder: Path) -> dict[str, HostFaults]:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise WebError(f"{path}: {error}") from error
+
+
+def spread_faults(hosts: Iterable[str], own: Faults, every: HostFaults | None) -> dict[str, HostFaults]:
+    """Faults for every host on top of those that some have of their own; the worse of the two counts."""
+    if every is None or not (every.delay_s or every.error_rate or every.most_per_s):
+        return dict(own)
+    return {name: _worse(name, own.get(name, HostFaults(name=name)), every) for name in hosts}
+
+
+def _worse(name: str, one: HostFaults, other: HostFaults) -> HostFaults:
+    limits = [rate for rate in (one.most_per_s, other.most_per_s) if rate]
+    return HostFaults(
+        name=name,
+        delay_s=max(one.delay_s, other.delay_s),
+        error_rate=max(one.error_rate, other.error_rate),
+        most_per_s=min(limits, default=0.0),
+    )
 
 
 def chance(name: str, seed: int = 0) -> float:

@@ -1,5 +1,7 @@
 """The truth about a web's pages. Only the judge of record reads it; nothing that crawls may import this module."""
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,6 +21,7 @@ class Labels:
     def __init__(self, by_page: list[tuple[str, ...]], problems: list[Problem]) -> None:
         self.by_page = by_page
         self.problems = problems
+        self._relevant: dict[tuple[str, ...], NDArray[np.bool_]] = {}
 
     @property
     def names(self) -> dict[str, int]:
@@ -29,13 +32,18 @@ class Labels:
                 counts[label] = counts.get(label, 0) + 1
         return counts
 
-    @property
+    @cached_property
     def judged(self) -> NDArray[np.bool_]:
         """Which pages have a label that counts."""
         return np.array([any(not x.startswith("_") for x in labels) for labels in self.by_page], dtype=bool)
 
     def relevant(self, topic: LabTopic) -> NDArray[np.bool_]:
-        """Which pages are relevant to a topic."""
+        """Which pages are relevant to a topic: worked out once, since every measure asks for it."""
+        if topic.relevant not in self._relevant:
+            self._relevant[topic.relevant] = self._worked_out(topic)
+        return self._relevant[topic.relevant]
+
+    def _worked_out(self, topic: LabTopic) -> NDArray[np.bool_]:
         answers: dict[tuple[str, ...], bool] = {}
         for labels in self.by_page:
             if labels not in answers:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opilio.lab.declarations import Plot
 from opilio.lab.report import by_strategy, interval
 from opilio.lab.results import Run
+from opilio.model.errors import ConfigError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,12 +38,17 @@ _STYLE: Any = {
 Curves = NDArray[np.float64]
 
 
-def draw_all(runs: Sequence[Run], folder: Path, seed: int = 0) -> list[Path]:
-    """The three plots of a comparison; returns the files."""
-    files: list[Path] = []
-    for name, draw in (("harvest", _harvest), ("recall", _recall), ("auc-vs-oracle", _bars)):
-        files += _saved(folder, name, draw, runs, seed)
-    return files
+def draw_all(runs: Sequence[Run], folder: Path, extra: Sequence[Plot] = (), seed: int = 0) -> list[str]:
+    """The three plots of a comparison and those that an experiment adds, as SVG and PNG; returns their names."""
+    drawn: list[str] = []
+    for plot in (*(Plot(file=kind, kind=kind) for kind in KINDS), *extra):
+        mine = [run for run in runs if not plot.variants or run.strategy in plot.variants]
+        if plot.kind not in KINDS:
+            raise ConfigError(f"plot {plot.file}: kind {plot.kind!r} is unknown; known: {', '.join(KINDS)}")
+        if mine:
+            _saved(folder, plot.file, KINDS[plot.kind], mine, seed)
+            drawn.append(plot.file)
+    return drawn
 
 
 def _saved(
@@ -172,3 +179,10 @@ def _scope(runs: Sequence[Run]) -> str:
     webs = ", ".join(dict.fromkeys(r.web for r in runs))
     topics = len({(r.web, r.topic) for r in runs})
     return f" · {webs} · {topics} topic{'s' if topics > 1 else ''}"
+
+
+KINDS: dict[str, Callable[["Axes", Sequence[Run], int], None]] = {
+    "harvest": _harvest,
+    "recall": _recall,
+    "auc-vs-oracle": _bars,
+}

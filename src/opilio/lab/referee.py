@@ -36,6 +36,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     host_entropy: float
     failures: int
     repeats: int  # fetches of an address that had been fetched before
+    target_recall: float | None  # share of the other on-topic seed sets that was met; None where there is none
     curve: tuple[tuple[int, int], ...]
 
 
@@ -97,5 +98,14 @@ class Referee:
             host_entropy=spread.entropy,
             failures=sum(a.status == 0 or a.status >= 400 for a in attempts),
             repeats=len(attempts) - len({a.url for a in attempts}),
+            target_recall=self._target_recall(topic, seed_set, attempts),
             curve=tuple(metrics.curve_points(hits)),
         )
+
+    def _target_recall(self, topic: LabTopic, seed_set: SeedSet, attempts: Sequence[Attempt]) -> float | None:
+        """Pages a person named for this topic and did not begin with: were they found? (literature.md §4)"""
+        relevant, own = self._labels.relevant(topic), set(self.seeds(seed_set))
+        named = {n for other in topic.seed_sets for n in self.seeds(other)} - own
+        targets = {n for n in named if relevant[n]}
+        met = {self._web.number_of(a.url) for a in attempts if a.status == 200}
+        return metrics.target_recall(met, targets) if targets else None

@@ -1,11 +1,10 @@
-"""`report.md`: tables over topics × seed sets, with intervals, paired tests and the papers' numbers beside. Pure."""
+"""Tables over topics × seed sets, with intervals and paired tests. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from opilio.lab.papers import PaperTable
 from opilio.lab.results import Run
 from opilio.lab.statistics import Interval, PairedTest, bootstrap_mean, holm, paired_test
 
@@ -96,20 +95,48 @@ def topic_table(runs: Sequence[Run], measure: str = "auc_vs_oracle") -> str:
     return markdown(["topic", *groups], rows)
 
 
-def paper_comparison(runs: Sequence[Run], paper: PaperTable, labels: Mapping[str, str] | None = None) -> str:
-    """The paper's layout: harvest after n fetches, ours by the labels beside the paper's own number."""
-    shown = labels or {}
-    groups = {name: mine for name, mine in by_strategy(runs).items() if name in paper.values}
-    head = ["pages", *(f"{shown.get(name, name)} {who}" for name in groups for who in ("ours", "paper"))]
+def seed_table(runs: Sequence[Run], measure: str = "auc_vs_oracle") -> str:
+    """One line a kind of seed set, one column a strategy: beginning on the topic or away from it."""
+    groups = by_strategy(runs)
+    kinds = list(dict.fromkeys(seed_kind(r.seed_set) for r in runs))
     rows = []
-    for place, pages in enumerate(paper.at):
-        cells = [str(pages)]
-        for name, mine in groups.items():
-            reached = [r.found[pages - 1] / pages for r in mine if r.budget >= pages]
-            cells += [f"{np.mean(reached):.2f}" if reached else "–", f"{paper.values[name][place]:.2f}"]
-        rows.append(cells)
-    note = f"{paper.id}: {paper.caption}. The data differ: compare the shape of the columns, not their values."
-    return f"{note}\n\n{markdown(head, rows)}"
+    for kind in kinds:
+        means = [
+            [float(getattr(r, measure)) for r in mine if seed_kind(r.seed_set) == kind] for mine in groups.values()
+        ]
+        rows.append([kind, *(f"{np.mean(m):.3f}" if m else "–" for m in means)])
+    return markdown(["seeds", *groups], rows)
+
+
+def seed_kind(name: str) -> str:
+    """`on-topic-2` is one of the kind `on-topic`."""
+    return name.rstrip("0123456789").rstrip("-") or name
+
+
+def parts_table(runs: Sequence[Run]) -> str:
+    """The parts apart (S2-49): the ranker's order of what was fetched, what else the crawl met and cost."""
+    rows = []
+    for name, mine in by_strategy(runs).items():
+        links = [r.links for r in mine if r.links is not None]
+        cells = [_mean_known([x.auc for x in links]), _mean_known([x.calibration_error for x in links])]
+        cells += [_mean_known([r.target_recall for r in mine]), _mean_of(mine, "to_ninety")]
+        counts = [[r.relevant_hosts for r in mine], [r.failures for r in mine], [r.repeats for r in mine]]
+        rows.append([name, *cells, *(f"{np.mean(c):.1f}" for c in counts)])
+    head = [
+        "link AUC",
+        "calibration error",
+        "target recall",
+        "fetches to 90 %",
+        "relevant hosts",
+        "failures",
+        "repeats",
+    ]
+    return markdown(["strategy", *head], rows)
+
+
+def _mean_known(values: Sequence[float | None]) -> str:
+    known = [v for v in values if v is not None]
+    return f"{np.mean(known):.3f}" if known else "–"
 
 
 def self_judged_table(runs: Sequence[Run]) -> str:
@@ -124,33 +151,6 @@ def self_judged_table(runs: Sequence[Run]) -> str:
             cells = [f"{m:.2f}" for m in means] + [f"{np.mean(v):.2f}" if v else "–" for v in (precision, found)]
             rows.append([name, *cells])
     return markdown(["strategy", "harvest by label", "self-judged", "judge's precision", "judge's recall"], rows)
-
-
-def report(runs: Sequence[Run], title: str, reference: str = "", sections: Sequence[tuple[str, str]] = ()) -> str:
-    """The whole report. `sections` (heading, text) are put before the last part, which says how it was measured."""
-    webs = ", ".join(dict.fromkeys(r.web for r in runs))
-    budgets = ", ".join(dict.fromkeys(str(r.budget) for r in runs))
-    parts = [f"# {title}", f"Web: {webs}. Budget: {budgets} fetches. {len(runs)} runs.", "## Strategies"]
-    parts.append(strategy_table(runs))
-    found = pairings(runs, reference) if reference else []
-    if found:
-        parts += ["## Paired comparison", pairing_table(found)]
-    parts += ["## Topics: auc_vs_oracle", topic_table(runs)]
-    if any(r.self_judged for r in runs):
-        parts += ["## Self-judged, beside the labels", self_judged_table(runs)]
-    for heading, text in sections:
-        parts += [f"## {heading}", text]
-    parts += ["## How it was measured", _METHOD]
-    return "\n\n".join(parts) + "\n"
-
-
-_METHOD = (
-    "The labels of the web judge; no crawler sees them. Every fetch attempt costs one for everybody (404s and "
-    "redirects too; robots.txt is free). `auc_vs_oracle` is the area under relevant-found over fetches, divided by "
-    "that of a greedy oracle which knows every label and link, with the same budget. Intervals are 95 % percentile "
-    "bootstrap over topics, then runs within them; the paired test is Wilcoxon's signed-rank over the same topics, "
-    "seed sets and random seeds, corrected after Holm."
-)
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -18,6 +18,11 @@ class SelfJudged(msgspec.Struct, frozen=True, kw_only=True):
     harvest: float
     precision: float | None = None  # of the crawler's verdicts against the labels
     recall: float | None = None
+    curve: tuple[tuple[int, int], ...] = ()
+
+    def harvest_at(self, fetches: int) -> float:
+        """Self-judged harvest after so many fetches: exact at the points of the curve."""
+        return found_at(self.curve, fetches) / fetches
 
 
 class LinkQuality(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +58,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
     host_entropy: float = 0.0
     failures: int = 0
     repeats: int = 0
+    target_recall: float | None = None
     self_judged: SelfJudged | None = None
     links: LinkQuality | None = None
 
@@ -65,9 +71,16 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
         return np.asarray(np.interp(np.arange(1, self.budget + 1), [0, *x], [0, *y]))
 
 
+def found_at(curve: Sequence[tuple[int, int]], fetches: int) -> float:
+    """How many were found after so many fetches."""
+    x, y = zip((0, 0), *curve, strict=True)
+    return float(np.interp(fetches, x, y))
+
+
 class Results(msgspec.Struct, frozen=True, kw_only=True):
     schema: int = 1
     runs: tuple[Run, ...] = ()
+    bounds: tuple[Run, ...] = ()  # what no crawler is: a random order, the oracle
 
 
 class RunName(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,13 +107,16 @@ def run_of(
     return Run(**facts, cpu_s=cpu_s, wall_s=wall_s, self_judged=self_judged, links=links)
 
 
-def write_results(runs: Sequence[Run], folder: Path) -> Path:
+def write_results(runs: Sequence[Run], folder: Path, bounds: Sequence[Run] = ()) -> Path:
     """Write `results.json`; runs in a fixed order, so that equal experiments give equal files but for times."""
     folder.mkdir(parents=True, exist_ok=True)
-    ordered = sorted(runs, key=lambda r: (r.experiment, r.web, r.topic, r.seed_set, r.random_seed, r.strategy))
     path = folder / "results.json"
-    path.write_bytes(msgspec.json.encode(Results(runs=tuple(ordered))) + b"\n")
+    path.write_bytes(msgspec.json.encode(Results(runs=_ordered(runs), bounds=_ordered(bounds))) + b"\n")
     return path
+
+
+def _ordered(runs: Sequence[Run]) -> tuple[Run, ...]:
+    return tuple(sorted(runs, key=lambda r: (r.experiment, r.web, r.topic, r.seed_set, r.random_seed, r.strategy)))
 
 
 def read_results(path: Path) -> list[Run]:

@@ -5,24 +5,34 @@ import signal
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 
-from opilio.lab.faults import load_faults
+from opilio.lab.faults import HostFaults, load_faults, spread_faults
 from opilio.lab.server import Serving, WebServer
 from opilio.lab.shape import Shape
 from opilio.lab.synthetic import SyntheticWeb
 from opilio.lab.web import Web
 
-
-def serve_web(folder: Path, serving: Serving, announce: Callable[[WebServer], None], *, faults: bool = True) -> int:
-    """Serve a web's folder until SIGINT or SIGTERM; returns how many requests were answered."""
-    server = WebServer(Web.open(folder), serving, load_faults(folder) if faults else {})
-    return run_loop(_until_stopped(server, announce))
+Announce = Callable[[WebServer], None]
 
 
-def serve_shape(shape: Shape, serving: Serving, announce: Callable[[WebServer], None], *, faults: bool = True) -> int:
+def serve_web(
+    folder: Path, serving: Serving, announce: Announce, *, faults: bool = True, every: HostFaults | None = None
+) -> int:
+    """Serve a web's folder until SIGINT or SIGTERM; returns how many requests were answered.
+
+    `faults`: heed the folder's `hosts.toml`; `every` holds for all hosts besides.
+    """
+    web = Web.open(folder)
+    own = load_faults(folder) if faults else {}
+    return run_loop(_until_stopped(WebServer(web, serving, spread_faults(web.hosts, own, every)), announce))
+
+
+def serve_shape(
+    shape: Shape, serving: Serving, announce: Announce, *, faults: bool = True, every: HostFaults | None = None
+) -> int:
     """Serve a synthetic web whose traps never end, until SIGINT or SIGTERM."""
     web = SyntheticWeb(shape)
-    server = WebServer(web, serving, web.faults if faults else {})
-    return run_loop(_until_stopped(server, announce))
+    own = web.faults if faults else {}
+    return run_loop(_until_stopped(WebServer(web, serving, spread_faults(web.hosts, own, every)), announce))
 
 
 async def _until_stopped(server: WebServer, announce: Callable[[WebServer], None]) -> int:

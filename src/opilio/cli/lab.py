@@ -1,0 +1,237 @@
+"""`opilio lab`: look at offline webs, make and serve them, run experiments over them."""
+
+import importlib.util
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from opilio.cli.options import AsJson, print_json, print_text
+from opilio.crawl.config import Tree, assignment, merged
+from opilio.crawl.workers import cores
+from opilio.lab.declarations import Plot, chosen, load_experiment
+from opilio.lab.faults import HostFaults
+from opilio.lab.layout import Material, section_named, write_report
+from opilio.lab.plots import draw_all
+from opilio.lab.report import strategy_table
+from opilio.lab.results import Run, write_results
+from opilio.lab.server import Serving, WebServer
+from opilio.lab.serving import serve_shape, serve_web
+from opilio.lab.shape import Shape
+from opilio.lab.study import Choice, Study, carry_out
+from opilio.lab.summary import WebSummary, summarise
+from opilio.lab.synthetic import write
+from opilio.lab.web import Problem
+from opilio.model.errors import UsageError
+
+app = typer.Typer(no_args_is_help=True, help="Offline webs: look at them, serve them, measure strategies on them.")
+
+SHOWN_PROBLEMS = 10
+SAY_EVERY_S = 10.0
+WebFolder = Annotated[Path, typer.Argument(metavar="WEB", help="A web: a folder with *.warc.gz.", show_default=False)]
+ShapeOption = Annotated[
+    list[str] | None,
+    typer.Option("--shape", metavar="KEY=VALUE", help="A property of the synthetic web; may be repeated."),
+]
+
+
+@app.command()
+def webs(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Webs or collections.", show_default=False)],
+    json: AsJson = False,
+) -> int:
+    """List what webs hold: pages, hosts, links, labels, topics, and what each seed set reaches."""
+    found = [summarise(folder, processes=cores()) for folder in folders]
+    if json:
+        print_json({"webs": [msgspec.to_builtins(web) for web in found]})
+    else:
+        print_text("\n\n".join(_described(web) for web in found))
+    return 0
+
+
+@app.command()
+def make(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write the web.", show_default=False)],
+    shape: ShapeOption = None,
+    seed: Annotated[int, typer.Option(help="The same seed and shape give the same web, byte for byte.")] = 1,
+) -> int:
+    """Write a synthetic web: pages, labels, topics and the faults of its hosts."""
+    if folder.exists() and any(folder.iterdir()):
+        raise UsageError(f"{folder}: is not empty; choose another folder")
+    wanted = _shape(shape, seed)
+    write(wanted, folder)
+    web = summarise(folder, processes=cores())
+    _say(f"{folder}: {web.pages:,} pages on {web.hosts} hosts, {len(web.topics)} topics")
+    return 0
+
+
+@app.command()
+def serve(
+    web: Annotated[Path | None, typer.Argument(metavar="WEB", help="A web; left out: a synthetic one.")] = None,
+    port: Annotated[int, typer.Option(help="0: any free one.")] = 8000,
+    delay: Annotated[float, typer.Option(min=0, help="Seconds that every answer is held back.")] = 0.0,
+    errors: Annotated[float, typer.Option(min=0, max=1, help="Share of requests answered with 503.")] = 0.0,
+    throttle: Annotated[float, typer.Option(min=0, help="Requests a second and host; more get 429. 0: any.")] = 0.0,
+    faults: Annotated[bool, typer.Option(help="Heed the web's own hosts.toml.")] = True,
+    log: Annotated[Path | None, typer.Option(help="Write the access log here when the server stops.")] = None,
+    shape: ShapeOption = None,
+    seed: Annotated[int, typer.Option(help="Of the synthetic web.")] = 1,
+) -> int:
+    """Serve a web over HTTP on loopback, by Host header and as a forward proxy, until Ctrl-C."""
+    serving = Serving(port=port, log_file=log)
+    every = HostFaults(name="*", delay_s=delay, error_rate=errors, most_per_s=throttle)
+    if web is not None and (shape or seed != 1):
+        raise UsageError("--shape and --seed are for a synthetic web: leave WEB out")
+    try:
+        if web is None:
+            answered = serve_shape(_shape(shape, seed), serving, _announce, faults=faults, every=every)
+        else:
+            answered = serve_web(web, serving, _announce, faults=faults, every=every)
+    except OSError as error:
+        raise UsageError(f"--port {port}: can't be used: {error.strerror or error}") from error
+    _say(f"{answered} requests answered")
+    return 0
+
+
+@app.command()
+def run(
+    experiment: Annotated[str, typer.Argument(help="Its name, or a TOML file that declares it.", show_default=False)],
+    web: Annotated[list[Path], typer.Option(metavar="DIR", help="A web; may be repeated.", show_default=False)],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for results.json, report.md and plots.")],
+    topic: Annotated[list[str] | None, typer.Option(help="Only this topic; may be repeated.")] = None,
+    strategy: Annotated[list[str] | None, typer.Option(help="Only this strategy; may be repeated.")] = None,
+    pages: Annotated[int, typer.Option(min=0, help="Fetches a run; 0: as declared.")] = 0,
+    seed_sets: Annotated[int, typer.Option(min=0, help="The first K seed sets of each kind; 0: as declared.")] = 0,
+    random_seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
+    random_seeds: Annotated[int, typer.Option(min=1, help="Repeat with so many random seeds.")] = 1,
+    processes: Annotated[int, typer.Option(min=0, help="Runs at a time; 0: one per core.")] = 0,
+    plots: Annotated[bool, typer.Option(help="Draw plots as SVG and PNG.")] = True,
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="For every strategy.")] = None,
+    json: AsJson = False,
+) -> int:
+    """Run an experiment over offline webs; the labels judge."""
+    declared = load_experiment(experiment)
+    for section in declared.sections:
+        section_named(section)
+    more: Tree = {}
+    for text in set_ or ():
+        more = merged(more, assignment(text))
+    choice = Choice(
+        webs=tuple(web),
+        topics=tuple(topic or ()),
+        variants=chosen(declared, strategy or ()),
+        pages=pages,
+        seed_sets=seed_sets,
+        random_seed=random_seed,
+        random_seeds=random_seeds,
+        more=more,
+    )
+    study = Study(declared, choice)
+    jobs = study.jobs()
+    _warn(study.problems)
+    progress = _Progress(len(jobs))
+    done = carry_out(jobs, processes or cores(), progress)
+    runs, bounds = _parted(done, [v.name for v in choice.variants])
+    drawn = _draw(runs, out, declared.plot) if plots else []
+    write_results(runs, out, bounds)
+    columns = {v.name: v.column for v in choice.variants}
+    material = Material(declared, runs, bounds, study.problems, columns)
+    (out / "report.md").write_text(write_report(material, drawn), "utf-8")
+    _say(f"{len(jobs)} runs in {progress.elapsed_s:.0f} s; the report is in {out / 'report.md'}")
+    if json:
+        print_json({"experiment": declared.name, "out": str(out), "strategies": _means(runs)})
+    else:
+        print_text(strategy_table([*runs, *bounds]))
+    return 0
+
+
+def _parted(runs: list[Run], variants: list[str]) -> tuple[list[Run], list[Run]]:
+    """Runs of what was asked for, and the bounds that were added."""
+    return [r for r in runs if r.strategy in variants], [r for r in runs if r.strategy not in variants]
+
+
+def _draw(runs: list[Run], folder: Path, extra: tuple[Plot, ...]) -> list[str]:
+    if importlib.util.find_spec("matplotlib") is None:
+        _say("no plots: matplotlib is missing (pip install 'opilio[lab]')")
+        return []
+    return draw_all(runs, folder, extra)
+
+
+def _means(runs: list[Run]) -> dict[str, dict[str, float]]:
+    names = dict.fromkeys(r.strategy for r in runs)
+    measures = ("auc_vs_oracle", "harvest", "recall")
+    return {n: {m: _mean([float(getattr(r, m)) for r in runs if r.strategy == n]) for m in measures} for n in names}
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+class _Progress:
+    """A line on stderr as runs come in, at most one every ten seconds."""
+
+    def __init__(self, runs: int) -> None:
+        self._began = self._said = time.monotonic()
+        _say(f"{runs} runs")
+
+    @property
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self._began
+
+    def __call__(self, done: int, total: int, run: Run) -> None:
+        now = time.monotonic()
+        if now - self._said >= SAY_EVERY_S and done < total:
+            self._said = now
+            left_s = self.elapsed_s / done * (total - done)
+            case = f"{run.topic}, {run.seed_set}, {run.strategy}: {run.auc_vs_oracle:.2f}"
+            _say(f"{done} of {total} runs, about {left_s:.0f} s left ({case})")
+
+
+def _shape(given: list[str] | None, seed: int) -> Shape:
+    tree: Tree = {"seed": seed}
+    for text in given or ():
+        tree |= assignment(text)
+    try:
+        return msgspec.convert(tree, Shape)
+    except msgspec.ValidationError as error:
+        known = ", ".join(f.name for f in msgspec.structs.fields(Shape))
+        raise UsageError(f"--shape: {error}; known: {known}") from error
+
+
+def _announce(server: WebServer) -> None:
+    hosts = len(server.desk.source.hosts)
+    print_text(server.proxy)
+    sys.stdout.flush()
+    _say(f"serving {hosts} hosts; use {server.proxy} as the proxy of a crawler, Ctrl-C ends")
+
+
+def _warn(problems: list[Problem]) -> None:
+    for problem in problems[:SHOWN_PROBLEMS]:
+        _say(f"opilio: skipped: {problem}")
+    if len(problems) > SHOWN_PROBLEMS:
+        _say(f"opilio: skipped: {len(problems) - SHOWN_PROBLEMS} more; 'opilio lab webs --json' lists all of a web")
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def _described(web: WebSummary) -> str:
+    links = f"{web.links:,} links ({web.links_between_hosts:,} between hosts), {web.dead_links:,} dead"
+    lines = [
+        f"{web.name}: {web.pages:,} pages on {web.hosts:,} hosts, {links}",
+        f"{web.labels} labels on {web.judged:,} pages, {len(web.topics)} topics",
+    ]
+    for topic in web.topics:
+        lines.append(f"  {topic.name}: {topic.relevant:,} relevant")
+        for seeds in topic.seed_sets:
+            depths = " ".join(map(str, seeds.at_depth))
+            lines.append(f"    {seeds.name:14} reaches {seeds.relevant:,} of them; by depth: {depths or 'none'}")
+    lines += [f"  skipped: {problem}" for problem in web.problems[:SHOWN_PROBLEMS]]
+    if len(web.problems) > SHOWN_PROBLEMS:
+        lines.append(f"  skipped: {len(web.problems) - SHOWN_PROBLEMS} more (--json lists all)")
+    return "\n".join(lines)

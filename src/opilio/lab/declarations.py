@@ -1,0 +1,122 @@
+"""Experiments as data: each is one TOML file in `experiments/`, or any file a person names.
+
+A declaration says which variants run (a strategy and what is changed in it), over which topics and seed sets, with
+what budget, and how the report is laid out. It must not run anything. docs/lab/README.md explains the format.
+"""
+
+import tomllib
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from opilio.crawl.config import nearest, strategies
+from opilio.model.errors import ConfigError
+
+PEER = "peer:"
+BOUNDS = ("random", "oracle")
+Positive = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=0)]
+
+
+class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One crawler of an experiment. `strategy` is one of ours, `random`, `oracle` or `peer:NAME`."""
+
+    name: str
+    strategy: str = ""  # the name, when left out
+    set: dict[str, Any] = {}  # like --set, as a table: laid over the strategy
+    paper: str = ""  # its column in the paper's table; the name, when left out
+
+    @property
+    def kind(self) -> str:
+        return self.strategy or self.name
+
+    @property
+    def column(self) -> str:
+        return self.paper or self.name
+
+
+class Plot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One more figure: harvest, recall or auc-vs-oracle of some variants."""
+
+    file: str
+    kind: str = "harvest"
+    variants: tuple[str, ...] = ()
+
+
+class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a declaration says."""
+
+    name: str
+    title: str
+    about: str = ""
+    reference: str = ""  # the variant that the others are tested against; the last one, when left out
+    budget: Positive = 1000
+    seed_kinds: tuple[str, ...] = ("on-topic", "generic")
+    seed_sets: Positive = 2  # the first so many of each kind
+    topics: Count = 0  # 0: all; else so many, those with the most relevant pages
+    bounds: tuple[str, ...] = ("random",)
+    paper: str = ""  # a table of papers.toml
+    checkpoints: tuple[Positive, ...] = ()  # the paper's, when left out
+    window: Count = 0  # fetches a block, for the section "windows"
+    sections: tuple[str, ...] = ("strategies", "pairs", "topics", "seeds", "self-judged", "parts")
+    variant: tuple[Variant, ...] = ()  # none: every strategy there is
+    plot: tuple[Plot, ...] = ()
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        return self.variant or tuple(Variant(name=name) for name in strategies())
+
+
+def experiments() -> list[str]:
+    """The names of the experiments that ship."""
+    folder = files("opilio.lab") / "experiments"
+    return sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml"))
+
+
+def load_experiment(name: str) -> Experiment:
+    """An experiment by its name, or by the path of a TOML file."""
+    if name.endswith(".toml"):
+        return _read(name, _text_of(Path(name)))
+    if name not in experiments():
+        known = ", ".join(experiments())
+        raise ConfigError(f"experiment {name}: is unknown{nearest(name, experiments())}; known: {known}")
+    return _read(name, (files("opilio.lab") / "experiments" / f"{name}.toml").read_text("utf-8"))
+
+
+def chosen(experiment: Experiment, names: Sequence[str]) -> tuple[Variant, ...]:
+    """The variants of these names; a strategy that the experiment does not declare joins as it is."""
+    declared = {v.name: v for v in experiment.variants}
+    picked = tuple(declared.get(name) or Variant(name=name) for name in dict.fromkeys(names)) or experiment.variants
+    for variant in picked:
+        _check(variant)
+    return picked
+
+
+def _check(variant: Variant) -> None:
+    kind = variant.kind
+    if kind.startswith(PEER) or kind in BOUNDS or kind in strategies():
+        return
+    known = [*strategies(), *BOUNDS]
+    raise ConfigError(f"--strategy {kind}: is unknown{nearest(kind, known)}; known: {', '.join(known)}, {PEER}NAME")
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"experiment {path}: can't be read: {error}") from error
+
+
+def _read(name: str, text: str) -> Experiment:
+    try:
+        found = msgspec.convert(tomllib.loads(text), Experiment)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise ConfigError(f"experiment {name}: {error}") from error
+    names = [v.name for v in found.variant]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"experiment {name}: two variants have one name")
+    return found

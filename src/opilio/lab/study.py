@@ -1,0 +1,181 @@
+"""An experiment carried out: which runs it needs, spread over processes, brought back in a fixed order."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from functools import lru_cache
+from multiprocessing import get_context
+from pathlib import Path
+
+import msgspec
+
+from opilio.crawl.config import Tree, merged
+from opilio.lab.crawls import lab_settings
+from opilio.lab.declarations import BOUNDS, PEER, Experiment, Variant
+from opilio.lab.peers.environments import check_peer
+from opilio.lab.results import Run
+from opilio.lab.runs import Arena, Job
+from opilio.lab.topics import Brief, LabTopic, SeedSet, chosen_topics
+from opilio.lab.web import Problem
+from opilio.model.errors import WebError
+
+Progress = Callable[[int, int, Run], None]
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person asked for; what is left out is the experiment's own."""
+
+    webs: tuple[Path, ...]
+    topics: tuple[str, ...] = ()
+    variants: tuple[Variant, ...] = ()
+    pages: int = 0
+    seed_sets: int = 0
+    random_seed: int = 0
+    random_seeds: int = 1  # how many, counted up from `random_seed`
+    more: Tree = {}
+
+
+class Study:
+    """All runs of one experiment. `problems` is what was skipped and why."""
+
+    def __init__(self, experiment: Experiment, choice: Choice) -> None:
+        self.experiment = experiment
+        self.choice = choice
+        self.problems: list[Problem] = []
+
+    def jobs(self) -> list[Job]:
+        """Every run, in a fixed order: runs of one case stand together, so that they share an oracle."""
+        for variant in self.choice.variants:
+            _check(variant, self.choice.more)
+        found = [job for folder in self.choice.webs for job in self._of_web(folder)]
+        if not found:
+            raise WebError(f"{self.choice.webs[0]}: nothing to run: {_first(self.problems)}")
+        return found
+
+    def _of_web(self, folder: Path) -> Iterator[Job]:
+        arena = opened(folder)
+        self.problems += [*arena.offline.web.problems, *arena.topic_problems, *arena.labels.problems]
+        for topic in self._topics(arena):
+            for seeds in self._seed_sets(arena, topic):
+                yield from self._of_case(folder, topic, seeds)
+
+    def _of_case(self, folder: Path, topic: LabTopic, seeds: SeedSet) -> Iterator[Job]:
+        choice, declared = self.choice, self.experiment
+        bounds = [Variant(name=name) for name in declared.bounds if name not in {v.name for v in choice.variants}]
+        for draw in range(choice.random_seeds):
+            for variant in (*choice.variants, *bounds):
+                yield Job(
+                    experiment=declared.name,
+                    folder=str(folder),
+                    topic=topic.name,
+                    seed_set=seeds.name,
+                    variant=variant,
+                    budget=choice.pages or declared.budget,
+                    random_seed=choice.random_seed + draw,
+                    more=choice.more,
+                )
+
+    def _topics(self, arena: Arena) -> list[LabTopic]:
+        """The topics asked for; else all, or as many as the experiment takes, the largest first."""
+        topics = chosen_topics(list(arena.topics.values()), self.choice.topics, arena.offline.web.folder)
+        most = self.experiment.topics
+        if self.choice.topics or not most or len(topics) <= most:
+            return topics
+        return sorted(topics, key=lambda t: -int(arena.labels.relevant(t).sum()))[:most]
+
+    def _seed_sets(self, arena: Arena, topic: LabTopic) -> list[SeedSet]:
+        """The first K sets of each kind that reach something relevant."""
+        most = self.choice.seed_sets or self.experiment.seed_sets
+        kept: list[SeedSet] = []
+        for kind, sets in _by_kind(topic.seed_sets, self.experiment.seed_kinds).items():
+            useful = [s for s in sets if arena.referee.reachable(topic, s)]
+            for poor in [s for s in sets[:most] if s not in useful]:
+                self._skip("seed", f"{topic.name}/{poor.name}", "reaches no relevant page; skipped")
+            if len(useful) < most and sets:
+                self._skip("seed", f"{topic.name}/{kind}", f"{len(useful)} usable seed sets of this kind, not {most}")
+            kept += useful[:most]
+        if not kept:
+            self._skip("topic", topic.name, "no seed set of the kinds this experiment uses; skipped")
+        return kept
+
+    def _skip(self, kind: str, subject: str, detail: str) -> None:
+        self.problems.append(Problem(kind, subject, detail))
+
+
+def _check(variant: Variant, more: Tree) -> None:
+    """Complain about a variant before the first run, not after an hour."""
+    kind = variant.kind
+    if kind.startswith(PEER):
+        check_peer(kind.removeprefix(PEER))
+    elif kind not in BOUNDS:
+        lab_settings(kind, Brief(name=variant.name), (), 1, merged(variant.set, more))
+
+
+def carry_out(jobs: Sequence[Job], processes: int, progress: Progress) -> list[Run]:
+    """All runs in the order of the jobs, whatever the number of processes. Peers run alone: they use every core."""
+    runs: dict[int, Run] = {}
+
+    def came(place: int, run: Run) -> None:
+        runs[place] = run
+        progress(len(runs), len(jobs), run)
+
+    numbered = list(enumerate(jobs))
+    ours = [(place, job) for place, job in numbered if not job.variant.kind.startswith(PEER)]
+    if processes < 2 or len(ours) < 2:
+        for place, job in ours:
+            came(place, one_run(job))
+    else:
+        for place, run in _spread(ours, min(processes, len(ours))):
+            came(place, run)
+    for place, job in numbered:
+        if place not in runs:
+            came(place, one_run(job))
+    return [runs[place] for place in range(len(jobs))]
+
+
+def _spread(jobs: Sequence[tuple[int, Job]], processes: int) -> Iterator[tuple[int, Run]]:
+    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_obey_signals)
+    try:
+        waiting: dict[Future[Run], int] = {pool.submit(one_run, job): place for place, job in jobs}
+        while waiting:
+            done, _ = wait(waiting, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield waiting.pop(future), future.result()
+    except BrokenProcessPool as error:
+        raise WebError("a process of the experiment died (out of memory?); try --processes 1") from error
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _obey_signals() -> None:
+    """Ctrl-C ends a process of the pool at once and without a word: the parent reports."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def one_run(job: Job) -> Run:
+    """A run in this process, which keeps its webs open."""
+    return opened(Path(job.folder)).run(job)
+
+
+@lru_cache(maxsize=8)
+def opened(folder: Path) -> Arena:
+    """A web, opened once in a process: what it holds does not change while an experiment runs."""
+    return Arena.open(folder)
+
+
+def _by_kind(sets: Sequence[SeedSet], kinds: Sequence[str]) -> dict[str, list[SeedSet]]:
+    """Seed sets by kind (`on-topic`, `generic`); sets that are named otherwise are a kind of their own."""
+    groups: dict[str, list[SeedSet]] = {kind: [] for kind in kinds}
+    known = ("on-topic", "generic")
+    for seeds in sets:
+        kind = next((k for k in known if seeds.name.startswith(k)), "other")
+        if kind in groups or kind == "other":
+            groups.setdefault(kind, []).append(seeds)
+    return groups
+
+
+def _first(problems: Sequence[Problem]) -> str:
+    return str(problems[-1]) if problems else "no topic"
