@@ -81,5 +81,6 @@ class Analyst:
             links=pack(scores.columns(page.links)),
             counts=counts,
             surfaces=surfaces,
+            sample=self._notes.sample(reading),
             record=response_record(fetched) if self._records else b"",
         )

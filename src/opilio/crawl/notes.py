@@ -4,6 +4,9 @@ from collections import Counter
 from collections.abc import Callable
 from operator import itemgetter
 
+import numpy as np
+from numpy.typing import NDArray
+
 from opilio.model.records import Reading
 from opilio.text.vocabulary import Vocabulary
 
@@ -16,10 +19,21 @@ Counts = tuple[tuple[str, int], ...]
 class Notes:
     """`feeds`: the table grows by pages; where it does not, no words are sent."""
 
-    def __init__(self, vocabulary: Vocabulary, genre: Callable[[Reading], str], feeds: bool = True) -> None:
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        genre: Callable[[Reading], str],
+        feeds: bool = True,
+        telling: Callable[[Reading], NDArray[np.int64]] | None = None,
+    ) -> None:
         self._vocabulary = vocabulary
         self.genre = genre
         self._feeds = feeds
+        self._telling = telling
+
+    def sample(self, reading: Reading) -> bytes:
+        """The terms that a learning judge is taught with; nothing where the judge does not learn."""
+        return b"" if self._telling is None else self._telling(reading).astype(np.uint32).tobytes()
 
     def words(self, reading: Reading) -> tuple[Counts, tuple[str, ...]]:
         """The commonest stems of the main text (menus say nothing of the topic), and how the first are written."""

@@ -1,8 +1,8 @@
-"""The coverage judge, ours: how much of the topic does the page speak of, and how much of itself does it give to it?
+"""The coverage judge, ours: how much of the topic does a page speak of?
 
 Each of the topic's words counts by its weight and rarity, saturating with its frequency and damped by the page's
-length (the shape of BM25), so one word said often is worth less than several said at all. Unlike a cosine the score means the
-same for long and short tables: the threshold below was chosen on half of the topics of one web and confirmed on others.
+length (the shape of BM25), so that one word said often is worth less than several said at all. Unlike a cosine, the
+score means the same for long and short tables, so that one threshold serves many topics.
 """
 
 import math

@@ -243,6 +243,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     links: bytes = b""  # LinkColumns, encoded: stored as it is
     counts: tuple[tuple[str, int], ...] = ()  # stems of a relevant page with their counts: feeds table expansion
     surfaces: tuple[str, ...] = ()  # how each of those stems was written, for showing (S0-E4)
+    sample: bytes = b""  # the page's most telling terms (uint32): what a learning judge is taught with
     record: bytes = b""  # the gzip member to append to the WARC file
     failure: Failure | None = None  # a typed failure of parsing, or a skipped content type
 
