@@ -3,7 +3,6 @@
 Used by the test (30 kills) and by benchmarks/killing (200).
 """
 
-import multiprocessing
 import random
 import signal
 import time
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
-from checks.small_webs import crawl, known, least_gap, rules_first, stored
+from checks.small_webs import CONTEXT, crawl, known, least_gap, rules_first, stored
 from opilio.crawl.config import Tree
 from opilio.crawl.verify import verify
 from opilio.lab.accesslog import Access
@@ -21,10 +20,6 @@ from opilio.lab.accesslog import Access
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # its own, of its own older names
     from fastwarc.warc import ArchiveIterator, WarcRecordType
-
-# Forked from a clean process that has imported everything: a start costs milliseconds, as 30 of them should.
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["opilio.crawl.job", "checks.killing"])
 
 
 def killed_after(folder: Path, tree: Tree, seconds: float) -> bool:

@@ -1,5 +1,6 @@
 """The `opilio` command: puts the commands together and turns errors into one line and an exit code."""
 
+import os
 import sys
 
 import typer
@@ -33,7 +34,12 @@ def complain(message: str) -> None:
 
 def main() -> None:
     """Entry point. Exit 0 done, 1 failed, 2 bad usage or configuration, 130 interrupted."""
-    sys.exit(_run())
+    code = _run()
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read our output has gone: nothing to tell, and nobody to flush to at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
 
 
 def _run() -> int:
@@ -53,9 +59,6 @@ def _run() -> int:
     except KeyboardInterrupt:
         complain("interrupted")
         return 130
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 0
     return result if isinstance(result, int) else 0
 
 

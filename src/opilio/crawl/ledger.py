@@ -96,6 +96,7 @@ class Ledger:
         """Write down why the crawl stopped, and everything learnt so far."""
         with self._books.collection.unit_of_work():
             self._save(stopped.at)
+            self._books.frontier.recover(stopped.at)
             self._books.collection.set_meta(state="stopped", stop_reason=stopped.reason, stopped_at=stopped.at)
             self._books.keeper.keep_events([stopped])
 

@@ -97,16 +97,19 @@ def _records(collection: Collection) -> Iterator[str]:
     rows = collection.connection.execute(
         "SELECT warc, offset, length, url FROM page WHERE length > 0 ORDER BY warc, offset"
     )
+    last, last_end = int(collection.meta("warc_number", "1")), int(collection.meta("warc_offset", "0"))
     for number, pages in groupby(rows, key=itemgetter(0)):
         path = collection.folder / warc_name(number)
         try:
+            size = path.stat().st_size
+            end = min(size, last_end) if number == last else size
             with path.open("rb") as file:
-                yield from _records_of(path.name, file, pages)
+                yield from _records_of(path.name, file, pages, end)
         except OSError as error:
             yield f"{path.name}: can't be read: {error.strerror}"
 
 
-def _records_of(name: str, file: BinaryIO, pages: Iterable[tuple[int, int, int, str]]) -> Iterator[str]:
+def _records_of(name: str, file: BinaryIO, pages: Iterable[tuple[int, int, int, str]], size: int) -> Iterator[str]:
     end = 0
     for _, offset, length, url in pages:
         if end == 0:  # the record that opens the file
@@ -120,6 +123,8 @@ def _records_of(name: str, file: BinaryIO, pages: Iterable[tuple[int, int, int, 
         problem = _bad_record(file.read(length), url)
         if problem:
             yield f"{name} at {offset}: {problem} ({url})"
+    if end < size:
+        yield f"{name} at {end}: {size - end} bytes that belong to no page"
 
 
 def _bad_record(data: bytes, url: str = "") -> str:

@@ -134,6 +134,8 @@ class Frontier(Protocol):
 
     def stats(self) -> FrontierStats: ...
 
+    def recover(self, now: float) -> int: ...
+
 
 class ContentSeen(Protocol):
     """Has this text been seen before? Exact by fingerprint, near by SimHash (where switched on)."""

@@ -1,0 +1,227 @@
+"""Bad input: one clear line on stderr, exit 2 (usage, configuration) or 1 (failure), nothing overwritten."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from checks.small_webs import (
+    COMMAND,
+    SmallWeb,
+    crawl,
+    flags,
+    grid,
+    one_line,
+    opilio,
+    plain,
+    served,
+    settings_for,
+    stored,
+    tree_of,
+)
+from opilio.crawl.verify import verify
+from opilio.store.collection import Collection
+from opilio.store.warc import warc_name
+
+SEED = "http://h0.example/0.html"
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+CONFIGS = {
+    "not toml": ("topic = [", "is not valid TOML"),
+    "not text": ("\udcff", "is not UTF-8 text"),
+    "unknown key": ("[politeness]\ndelay = 3\n", "unknown key 'politeness.delay' (did you mean 'delay_s'?)"),
+    "unknown section": ("[polite]\nx = 1\n", "unknown key 'polite'"),
+    "unknown strategy": ("strategy = 'bredth'\n", "--strategy bredth: is unknown (did you mean 'breadth'?)"),
+    "unknown kind": ("[judge]\nkind = 'cosin'\n", "judge.kind = 'cosin': is unknown (did you mean 'cosine'?)"),
+    "unknown option of a kind": ("[judge]\nkind = 'cosine'\ntreshold = 1\n", "did you mean 'threshold'?"),
+    "wrong type": ("[engine]\nworkers = 'many'\n", "Expected `int`, got `str` - at `engine.workers`"),
+    "no connections": ("[engine]\nconnections = 0\n", "`engine.connections`"),
+    "negative delay": ("[politeness]\ndelay_s = -1.0\n", "`politeness.delay_s`"),
+    "unknown merge": ("[frontier]\nmerge = 'most'\n", "frontier.merge = 'most': is unknown"),
+    "seed that is no url": ("[seeds]\nurls = ['birds']\n", "seed 'birds': is no http or https URL"),
+    "seed of another kind": ("[seeds]\nurls = ['ftp://a.example/']\n", "is no http or https URL"),
+    "no seeds": ("[seeds]\nurls = []\n", "no seeds: give at least one"),
+}
+GOOD = f"[topic]\nname = 'wrens'\n[seeds]\nurls = ['{SEED}']\n"
+
+
+@pytest.mark.parametrize("case", CONFIGS)
+def test_configuration_is_refused_when_it_can_not_be_used(tmp_path: Path, case: str) -> None:
+    text, told = CONFIGS[case]
+    good = GOOD.replace(f"[seeds]\nurls = ['{SEED}']\n", "") if "[seeds]" in text else GOOD
+    (tmp_path / "c.toml").write_bytes(f"{text}\n{good}".encode("utf-8", "surrogateescape"))
+    done = opilio("crawl", "--config", tmp_path / "c.toml", "--into", tmp_path / "c")
+    assert done.returncode == 2, done
+    assert told in one_line(done)
+    assert not (tmp_path / "c").exists(), "nothing is left behind"
+
+
+COMMANDS = {
+    "no topic": (["crawl", "--seed", SEED], 2, "no topic: give one"),
+    "missing config": (["crawl", "--config", "nowhere.toml"], 2, "nowhere.toml: can't be read: No such file"),
+    "missing seeds": (["crawl", "wrens", "--seeds", "nowhere.txt"], 2, "--seeds nowhere.txt: can't be read"),
+    "set without value": (["crawl", "wrens", "--seed", SEED, "--set", "x"], 2, "--set x: must look like"),
+    "set of unknown key": (["crawl", "wrens", "--seed", SEED, "--set", "stop.page=1"], 2, "did you mean 'pages'?"),
+    "unknown option": (["crawl", "--sed", SEED], 2, "--sed"),
+    "unknown command": (["craw"], 2, "craw"),
+    "no number": (["crawl", "wrens", "--pages", "many"], 2, "'--pages'"),
+    "status of nothing": (["status", "nowhere"], 1, "nowhere: is no collection"),
+    "why of nothing": (["why", "nowhere", SEED], 1, "nowhere: is no collection"),
+    "verify of nothing": (["verify", "."], 1, ".: is no collection"),
+    "export of nothing": (["export", "nowhere"], 1, "nowhere: is no collection"),
+}
+
+
+@pytest.mark.parametrize("case", COMMANDS)
+def test_command_is_refused_when_it_can_not_be_carried_out(tmp_path: Path, case: str) -> None:
+    arguments, code, told = COMMANDS[case]
+    done = opilio(*arguments, cwd=tmp_path)
+    assert done.returncode == code, done
+    assert told in one_line(done)
+    assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_crawl_leaves_a_folder_alone_when_it_holds_other_files(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    done = opilio("crawl", "wrens", "--seed", SEED, "--into", tmp_path)
+    assert done.returncode == 1
+    assert "is not empty and is no collection" in one_line(done)
+    assert snapshot(tmp_path) == {"thesis.txt": b"years of work"}
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cli") / "c"
+    with served(SmallWeb(grid(2, 20))) as server:
+        crawl(folder, settings_for(server, [SEED], stop={"pages": 25}))
+    return folder
+
+
+@pytest.fixture
+def folder(original: Path, tmp_path: Path) -> Path:
+    for name, data in snapshot(original).items():
+        (tmp_path / "c").mkdir(exist_ok=True)
+        (tmp_path / "c" / name).write_bytes(data)
+    return tmp_path / "c"
+
+
+def destroy_header(folder: Path) -> None:
+    database = folder / "crawl.db"
+    database.write_bytes(b"\x00" * 200 + database.read_bytes()[200:])
+
+
+def destroy_middle(folder: Path) -> None:
+    database = folder / "crawl.db"
+    data = database.read_bytes()
+    database.write_bytes(data[:8192] + os.urandom(len(data) - 8192))
+
+
+def destroy_newer(folder: Path) -> None:
+    connection = sqlite3.connect(folder / "crawl.db")
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+
+
+def destroy_config(folder: Path) -> None:
+    (folder / "crawl.toml").write_text("[[[")
+
+
+DAMAGE = {
+    "header": (destroy_header, "is damaged (no SQLite header)"),
+    "middle": (destroy_middle, "can't be used"),
+    "newer": (destroy_newer, "was made by a newer Opilio"),
+}
+
+
+@pytest.mark.parametrize("command", ["crawl", "status", "why", "verify", "export"])
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_collection_is_told_and_not_touched(folder: Path, damage: str, command: str) -> None:
+    harm, told = DAMAGE[damage]
+    harm(folder)
+    before = snapshot(folder)
+    arguments = {"why": [folder, SEED], "crawl": ["--into", folder]}.get(command, [folder])
+    done = opilio(command, *arguments)
+    if damage == "middle" and command == "verify":
+        assert done.returncode == 1  # its work: a list, or the one line
+        return
+    assert done.returncode == 1, done
+    assert told in one_line(done)
+    after = snapshot(folder)
+    assert after["crawl.db"] == before["crawl.db"]
+    assert after["crawl.toml"] == before["crawl.toml"]
+    assert after[warc_name(1)] == before[warc_name(1)]
+
+
+def test_damaged_settings_are_told(folder: Path) -> None:
+    destroy_config(folder)
+    done = opilio("crawl", "--into", folder)
+    assert (done.returncode, "is not valid TOML" in one_line(done)) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("option", "told"), [(["--strategy", "s0"], "was begun with 'breadth'"), (["trains"], "was begun with 'wrens")]
+)
+def test_collection_is_not_mixed_when_resumed_otherwise(folder: Path, option: list[str], told: str) -> None:
+    before = snapshot(folder)
+    done = opilio("crawl", *option, "--into", folder)
+    assert done.returncode == 2
+    assert told in one_line(done)
+    assert snapshot(folder)["crawl.db"] == before["crawl.db"]
+
+
+def test_second_crawl_into_a_folder_is_refused(folder: Path) -> None:
+    held = Collection.open_for_writing(folder)
+    done = opilio("crawl", "--into", folder)
+    held.close()
+    assert done.returncode == 1
+    assert "another crawl is writing to this collection" in one_line(done)
+
+
+def test_missing_warc_file_is_told(folder: Path) -> None:
+    (folder / warc_name(1)).unlink()
+    done = opilio("crawl", "--into", folder)
+    assert (done.returncode, "bytes are missing at the end" in one_line(done)) == (1, True)
+    assert not (folder / warc_name(1)).exists()
+    done = opilio("export", folder, "--out", folder / "x.jsonl")
+    assert (done.returncode, "run 'opilio verify'" in one_line(done)) == (1, True)
+    assert not (folder / "x.jsonl").exists()
+    assert opilio("verify", folder).returncode == 1
+
+
+def test_export_overwrites_nothing(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.jsonl").write_text("mine")
+    done = opilio("export", folder, "--out", tmp_path / "mine.jsonl")
+    assert (done.returncode, "is there already" in one_line(done)) == (2, True)
+    assert (tmp_path / "mine.jsonl").read_text() == "mine"
+    done = opilio("export", folder, "--out", tmp_path / "no" / "x.jsonl")
+    assert (done.returncode, "can't be written: No such file or directory" in one_line(done)) == (2, True)
+    done = opilio("export", folder, "--format", "xml")
+    assert (done.returncode, "--format xml: is unknown" in one_line(done)) == (2, True)
+
+
+LIMITED = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)),) * 2); "
+
+
+@pytest.mark.parametrize("kib", [8, 60, 120])
+def test_full_disk_is_told_and_the_crawl_goes_on_later(tmp_path: Path, kib: int) -> None:
+    """No file may grow beyond so much: making the collection fails, or a commit, or a WARC file."""
+    web = grid(3, 40)
+    with served(SmallWeb(web)) as server:
+        tree = settings_for(server, [SEED])
+        arguments = ["crawl", *flags(tree), "--into", str(tmp_path / "c")]
+        limited = [sys.executable, "-c", LIMITED + COMMAND[2], str(kib << 10), *arguments]
+        done = subprocess.run(limited, capture_output=True, text=True, timeout=60, env=plain(), check=False)
+        assert done.returncode == 1, done
+        line = one_line(done)
+        assert "can't write" in line or "can't make a collection here" in line or "can't be used" in line
+        crawl(tmp_path / "c", tree)
+    assert stored(tmp_path / "c") == tree_of(web)
+    assert verify(tmp_path / "c") == []

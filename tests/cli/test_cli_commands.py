@@ -1,0 +1,130 @@
+"""The commands as a person runs them: data on stdout, messages on stderr, exit codes, JSON with its schema."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from checks.small_webs import COMMAND, SmallWeb, flags, grid, opilio, plain, served, settings_for
+from opilio import __version__
+from opilio.crawl.config import strategies
+
+SEED = "http://h0.example/0.html"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    into = tmp_path_factory.mktemp("commands") / "birds"
+    with served(SmallWeb(grid(2, 10))) as server:
+        done = opilio("crawl", *flags(settings_for(server, [SEED])), "--pages", 15, "--into", into)
+    assert done.returncode == 0, done
+    assert "15 pages" in done.stdout
+    assert "stopped: page limit reached (15 pages)" in done.stdout
+    assert done.stderr == ""
+    return into
+
+
+def test_crawl_resumes_when_run_again(tmp_path: Path) -> None:
+    with served(SmallWeb(grid(2, 10))) as server:
+        arguments = ["crawl", *flags(settings_for(server, [SEED])), "--into", tmp_path / "c", "--json"]
+        first = json.loads(opilio(*arguments, "--pages", 5).stdout)
+        second = json.loads(opilio(*arguments, "--pages", 0).stdout)
+    assert (first["schema"], first["pages"], second["pages"]) == (1, 5, 20)
+    assert second["stop_reason"] == "nothing left to fetch"
+    assert (second["state"], second["strategy"]) == ("stopped", "breadth")
+
+
+def test_crawl_takes_everything_from_a_file(tmp_path: Path) -> None:
+    with served(SmallWeb(grid(1, 4))) as server:
+        text = f"strategy = 'breadth'\n[topic]\nname = 'Small wrens!'\n[seeds]\nurls = ['{SEED}']\n"
+        text += f"[fetch]\nproxy = '{server.proxy}'\n[politeness]\ndelay_s = 0\n[engine]\nworkers = 0\n"
+        (tmp_path / "birds.toml").write_text(text)
+        done = opilio("crawl", "--config", "birds.toml", cwd=tmp_path)
+    assert done.returncode == 0, done
+    assert (tmp_path / "small-wrens" / "crawl.db").exists()
+    whole = (tmp_path / "small-wrens" / "crawl.toml").read_text()
+    assert "patience_s" in whole  # every default written out
+
+
+def test_seeds_come_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "seeds.txt").write_text(f"# mine\n\n{SEED}\nhttp://h0.example/1.html\n")
+    with served(SmallWeb(grid(1, 4))) as server:
+        more = flags(settings_for(server, []))
+        done = opilio("crawl", *more, "--seeds", tmp_path / "seeds.txt", "--into", tmp_path / "c", "--json", "-q")
+    assert json.loads(done.stdout)["pages"] == 4
+
+
+def test_status_is_text_or_json(folder: Path) -> None:
+    text = opilio("status", folder)
+    assert (text.returncode, text.stderr) == (0, "")
+    assert "page limit reached" in text.stdout
+    facts = json.loads(opilio("status", folder, "--json").stdout)
+    assert facts["schema"] == 1
+    assert {
+        "state",
+        "stop_reason",
+        "strategy",
+        "pages",
+        "relevant",
+        "harvest",
+        "queued",
+        "failed",
+        "dropped",
+        "hosts",
+    } <= set(facts)
+
+
+def test_why_is_text_or_json_and_tells_when_it_knows_nothing(folder: Path) -> None:
+    facts = json.loads(opilio("why", folder, SEED, "--json").stdout)
+    assert (facts["schema"], facts["found"], facts["state"]) == (1, True, "done")
+    text = opilio("why", folder, "http://h0.example/1.html")
+    assert text.returncode == 0
+    assert "found on http://h0.example/0.html" in text.stdout
+    assert "path from the seed:" in text.stdout
+    unknown = opilio("why", folder, "http://h0.example/never")
+    assert (unknown.returncode, "was never seen" in unknown.stdout) == (1, True)
+
+
+def test_verify_is_text_or_json(folder: Path) -> None:
+    text = opilio("verify", folder)
+    assert (text.returncode, text.stdout) == (0, f"{folder}: everything agrees\n")
+    facts = json.loads(opilio("verify", folder, "--json").stdout)
+    assert facts == {"schema": 1, "ok": True, "problems": []}
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet", "warc"])
+def test_export_writes_the_same_to_a_file_and_to_stdout(folder: Path, tmp_path: Path, form: str) -> None:
+    out = tmp_path / f"pages.{form}"
+    done = opilio("export", folder, "--format", form, "--out", out)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == f"15 pages written to {out}\n"
+    piped = subprocess.run(
+        [*COMMAND, "export", str(folder), "--format", form], capture_output=True, env=plain(), check=True
+    )
+    assert piped.stdout == out.read_bytes()
+    assert [p.name for p in tmp_path.iterdir()] == [out.name]
+
+
+@pytest.mark.parametrize("command", ["export", "status"])
+def test_command_ends_quietly_when_nobody_reads_on(folder: Path, command: str) -> None:
+    with subprocess.Popen(
+        [*COMMAND, command, str(folder)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=plain()
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(30) in (0, 1)
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+
+
+def test_doctor_tells_what_is_here(tmp_path: Path) -> None:
+    facts = json.loads(opilio("doctor", "--json", cwd=tmp_path).stdout)
+    assert (facts["schema"], facts["opilio"], facts["strategies"]) == (1, __version__, strategies())
+    done = opilio("doctor", cwd=tmp_path)
+    assert done.returncode == (1 if facts["problems"] else 0)
+    assert "libcurl" in done.stdout
+
+
+def test_version_is_told() -> None:
+    assert opilio("--version").stdout == f"opilio {__version__}\n"

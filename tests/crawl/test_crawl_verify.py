@@ -1,0 +1,203 @@
+"""`verify` finds what is wrong, `why` tells everything, `export` gives it all away, `status` says how it stands."""
+
+import csv
+import io
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from checks.small_webs import BIRDS, SmallWeb, crawl, page, redirect, robots, served, settings_for, stored, word
+from opilio.crawl.export import FORMATS, export
+from opilio.crawl.status import status_of
+from opilio.crawl.verify import verify
+from opilio.crawl.why import why
+from opilio.lab.warcfile import Answer
+from opilio.lab.web import Web
+from opilio.model.errors import CollectionError, UsageError
+from opilio.store.collection import Collection
+from opilio.store.warc import warc_name
+
+ROOT = "http://a.example/"
+WEB = {
+    ROOT: page(BIRDS, ["/wren", "/copy", "/secret", "/gone", "/moved", "/far"], title="Birds"),
+    ROOT + "wren": page(f"{BIRDS} {word(1)}", ["/far"], title="Wren, “small”"),
+    ROOT + "copy": page(f"{BIRDS} {word(1)}", ["/never/far"]),
+    ROOT + "moved": redirect("/wren"),
+    ROOT + "far": Answer(200, (("Content-Type", "text/html; charset=latin-1"),), b"<title>caf\xe9</title>trains"),
+    ROOT + "robots.txt": robots("User-agent: *\nDisallow: /secret\n"),
+}
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("verify") / "c"
+    with served(SmallWeb(WEB)) as server:
+        crawl(folder, settings_for(server, [ROOT], strategy="s0", stop={"fetches": 5}, engine={"connections": 1}))
+    return folder
+
+
+@pytest.fixture
+def folder(original: Path, tmp_path: Path) -> Path:
+    shutil.copytree(original, tmp_path / "c")
+    return tmp_path / "c"
+
+
+def changed(folder: Path, statement: str) -> None:
+    collection = Collection.open_for_writing(folder)
+    collection.connection.execute(statement)
+    collection.close()
+
+
+def flip(folder: Path) -> None:
+    path = folder / warc_name(1)
+    data = bytearray(path.read_bytes())
+    data[-40] ^= 0xFF
+    path.write_bytes(data)
+
+
+def swap(folder: Path) -> None:
+    place = f"SELECT offset, length FROM page WHERE url = '{ROOT}'"
+    changed(folder, f"UPDATE page SET (offset, length) = ({place}) WHERE url LIKE '%wren'")
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
+    "flipped byte": (flip, "unreadable record"),
+    "flipped info": (lambda f: _patch(f / warc_name(1), 30), "pages-00001.warc.gz at 0"),
+    "missing file": (lambda f: (f / warc_name(1)).unlink(), "pages-00001.warc.gz: can't be read: No such file"),
+    "short file": (lambda f: _cut(f / warc_name(1)), "bytes are missing at the end"),
+    "record elsewhere": (swap, "another page stands here"),
+    "missing page": (lambda f: changed(f, "DELETE FROM page WHERE url LIKE '%wren'"), "bytes that belong to no page"),
+    "orphan links": (lambda f: changed(f, "INSERT INTO links VALUES (5, x'00')"), "links of no page: 5"),
+    "unknown page": (
+        lambda f: changed(f, "UPDATE page SET host = 'x' WHERE url LIKE '%wren'"),
+        "page without a finished URL",
+    ),
+    "no answer": (lambda f: changed(f, "DELETE FROM answer"), "finished URL without an answer"),
+    "page counter": (lambda f: _count(f, "pages", 99), "counter of pages says 99, there are 3"),
+    "relevant counter": (lambda f: _count(f, "relevant", 99), "counter of relevant says 99"),
+    "fetch counter": (lambda f: _count(f, "fetched", 99), "counter of fetched says 99, there are 5"),
+    "queue counter": (lambda f: changed(f, "UPDATE frontier_count SET done = done + 1"), "counter of done URLs says"),
+    "host counter": (
+        lambda f: changed(f, "UPDATE frontier_host SET queued = 77"),
+        "counter of queued URLs of a.example says 77",
+    ),
+}
+
+
+def _patch(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0xFF
+    path.write_bytes(data)
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def _count(folder: Path, name: str, value: int) -> None:
+    changed(folder, f"UPDATE meta SET value = json_set(value, '$.{name}', {value}) WHERE name = 'counts'")
+
+
+def test_nothing_is_wrong_when_nothing_was_done(folder: Path) -> None:
+    assert verify(folder) == []
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_is_found(folder: Path, damage: str) -> None:
+    harm, told = DAMAGE[damage]
+    harm(folder)
+    problems = verify(folder)
+    assert any(told in line for line in problems), problems
+    assert all("\n" not in line for line in problems)
+
+
+def test_why_tells_of_a_fetched_page(folder: Path) -> None:
+    facts = why(folder, ROOT + "wren")
+    assert (facts["found"], facts["state"], facts["depth"]) == (True, "done", 1)
+    assert facts["path"] == [ROOT, ROOT + "wren"]
+    (context, *_) = facts["found_on"]
+    assert (context["page"], context["anchor"]) == (ROOT, "wren")
+    assert set(context["parts"]) == {"url", "anchor", "parent", "around"}
+    assert facts["page"]["relevant"]
+    assert facts["page"]["reasons"]
+
+
+def test_why_tells_of_seeds_duplicates_dropped_failed_queued_and_unknown(folder: Path) -> None:
+    facts = {path: why(folder, ROOT + path) for path in ("", "copy", "secret", "gone", "far", "nowhere")}
+    assert facts[""]["seed"] == {"priority": 1, "sources": "given"}
+    assert facts["copy"]["page"]["duplicate_of"] == ROOT + "wren"
+    assert (facts["secret"]["state"], facts["secret"]["reason"]) == ("dropped", "robots.txt disallows it")
+    assert (facts["gone"]["state"], facts["gone"]["answers"][0]["status"]) == ("failed", 404)
+    assert facts["nowhere"] == {"url": ROOT + "nowhere", "found": False, "answers": []}
+    assert (facts["far"]["state"], facts["far"]["times_found"]) == ("queued", 2)
+    assert why(folder, ROOT + "moved")["reason"] == f"redirects to {ROOT}wren"
+
+
+def test_why_refuses_what_is_no_url(folder: Path) -> None:
+    with pytest.raises(UsageError, match="is no http or https URL"):
+        why(folder, "wren")
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
+def test_export_gives_every_page_with_its_text(folder: Path, form: str) -> None:
+    out = io.BytesIO()
+    count = export(folder, form, relevant_only=False, out=out)
+    found = {row["url"]: row for row in read_back(form, out.getvalue())}
+    assert count == len(found) == len([u for u in stored(folder) if u != ROOT + "copy"])
+    assert found[ROOT + "wren"]["title"] == "Wren, “small”"
+    assert word(1) in found[ROOT + "wren"]["text"]
+    assert float(found[ROOT]["score"]) > 0
+
+
+def read_back(form: str, data: bytes) -> list[dict[str, str]]:
+    if form == "jsonl":
+        return [msgspec.json.decode(line) for line in data.splitlines()]
+    if form == "csv":
+        return list(csv.DictReader(io.StringIO(data.decode(), newline="")))
+    from pyarrow import parquet
+
+    return list(parquet.read_table(io.BytesIO(data)).to_pylist())
+
+
+def test_export_as_warc_is_a_web_again(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "web").mkdir()
+    with (tmp_path / "web" / "birds.warc.gz").open("wb") as file:
+        count = export(folder, "warc", relevant_only=False, out=file)
+    web = Web.open(tmp_path / "web", tmp_path / "cache")
+    assert len(web) == count
+    answer = web.find(ROOT + "wren")
+    assert answer is not None
+    assert answer.body == WEB[ROOT + "wren"].body
+
+
+def test_export_of_relevant_pages_leaves_the_others_out(folder: Path) -> None:
+    out = io.BytesIO()
+    count = export(folder, "jsonl", relevant_only=True, out=out)
+    rows = read_back("jsonl", out.getvalue())
+    assert 0 < count == status_of(folder)["relevant"] == len(rows)
+    assert all(row["relevant"] for row in rows)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_export_tells_when_a_file_is_missing(folder: Path, form: str) -> None:
+    (folder / warc_name(1)).unlink()
+    with pytest.raises(CollectionError, match="run 'opilio verify'"):
+        export(folder, form, relevant_only=False, out=io.BytesIO())
+
+
+def test_export_refuses_an_unknown_format(folder: Path) -> None:
+    with pytest.raises(UsageError, match="--format xml: is unknown"):
+        export(folder, "xml", relevant_only=False, out=io.BytesIO())
+
+
+def test_status_tells_how_far_a_crawl_has_come(folder: Path) -> None:
+    status = status_of(folder)
+    assert (status["state"], status["stop_reason"]) == ("stopped", "fetch limit reached (5 fetches)")
+    assert (status["fetched"], status["pages"], status["duplicates"], status["hosts"]) == (5, 3, 1, 1)
+    assert status["harvest"] == status["relevant"] / status["pages"]
+    held = Collection.open_for_writing(folder)
+    assert status_of(folder)["state"] == "running"
+    held.close()
