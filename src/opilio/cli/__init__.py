@@ -9,6 +9,8 @@ def register(app: typer.Typer) -> None:
     from opilio.cli.crawl import crawl
     from opilio.cli.demo import demo
     from opilio.cli.doctor import doctor
+    from opilio.cli.topic import app as topic
 
     for command in (crawl, status, why, verify, export, demo, doctor):
         app.command()(command)
+    app.add_typer(topic, name="topic")

@@ -4,13 +4,14 @@ A factory's keyword arguments are the options of its kind: they are the schema, 
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import msgspec
 
 from opilio.crawl.config import Tree, nearest
+from opilio.crawl.expansionkinds import EXPANSIONS
 from opilio.crawl.s1kind import attributes_ranker
 from opilio.frontier.order import Aging, AgingMode, BestFirst, BreadthFirst, Expiring, NBest, Order
 from opilio.judge.blend import BlendJudge
@@ -32,12 +33,9 @@ from opilio.rank.shark import FishRanker, SharkRanker
 from opilio.rank.tswt import TswtOptions, TswtRanker
 from opilio.text.urlwords import UrlTerms
 from opilio.text.vocabulary import Vocabulary
-from opilio.topic.expansion import Expansion, Frozen, PagewiseExpansion, PeriodicExpansion, QueryLogExpansion
 from opilio.topic.genre import Genres
 from opilio.topic.living import LivingTopic
-from opilio.topic.querylog import QueryLog
 from opilio.topic.senses import ContextRule
-from opilio.topic.tables import NoiseFilter, TfDf, TfIdf, Weighing
 from opilio.topic.topic import Topic
 
 
@@ -61,14 +59,6 @@ class Tools:
     words: PageWords
     url_terms: UrlTerms
     genres: Genres
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """What an expansion begins from: the weights of the first table, and the number of seeds."""
-
-    weights: Mapping[str, float]
-    seeds: int = 0
 
 
 def _cosine(
@@ -197,63 +187,6 @@ def _committee(
     return CommitteeRanker(tools.living, tools.vocabulary, tools.url_terms.of_all, tools.genres, tunnel_depth, options)
 
 
-def _none(_: Start) -> Expansion:
-    return Frozen()
-
-
-def _periodic(start: Start, *, period: int = 50, added: int = 10, size: int = 100, trust: float = 0.5) -> Expansion:
-    return PeriodicExpansion(base=dict(start.weights), period=period, added=added, size=size, trust=trust)
-
-
-def _pagewise(
-    start: Start,
-    *,
-    threshold: float = 0.6,
-    share: float = 0.5,
-    keywords: int = 10,
-    size: int = 200,
-    period: int = 10,
-    from_seeds: bool = False,
-    built: int = 50,
-    trust: float = 0.5,
-    weighing: Literal["tf-idf", "tf-df"] = "tf-idf",
-) -> Expansion:
-    noise = NoiseFilter(min_documents=1)
-    by: Weighing = TfDf(noise=noise) if weighing == "tf-df" else TfIdf(noise=noise)
-    return PagewiseExpansion(
-        base=dict(start.weights),
-        threshold=threshold,
-        share=share,
-        keywords=keywords,
-        size=size,
-        period=period,
-        seeds=start.seeds if from_seeds else 0,
-        built=built,
-        trust=trust,
-        weighing=by,
-    )
-
-
-_LOG = QueryLog()
-
-
-def _query_log(
-    _: Start,
-    *,
-    log: str = "",
-    interval: int = 100,
-    memory: float = _LOG.memory,
-    threshold: float = _LOG.threshold,
-    relative: bool = _LOG.relative,
-    size: int = 50,
-    per_interval: int = 0,
-) -> Expansion:
-    del log, per_interval  # read by crawl.topics: an expansion touches no file
-    return QueryLogExpansion(
-        log=QueryLog(memory=memory, threshold=threshold, relative=relative), interval=interval, size=size
-    )
-
-
 def _best_first(*, top: int = 0) -> Order:
     return BestFirst(top=top)
 
@@ -286,12 +219,6 @@ RANKERS: dict[str, Factory] = {
     "fish": _fish,
     "attributes": attributes_ranker,
     "committee": _committee,
-}
-EXPANSIONS: dict[str, Factory] = {
-    "none": _none,
-    "periodic": _periodic,
-    "pagewise": _pagewise,
-    "query-log": _query_log,
 }
 ORDERS: dict[str, Factory] = {
     "best-first": _best_first,

@@ -8,7 +8,8 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from opilio.crawl.config import Settings
-from opilio.crawl.kinds import Start, made
+from opilio.crawl.expansionkinds import Start
+from opilio.crawl.kinds import made
 from opilio.crawl.queries import read_log
 from opilio.model.errors import TopicError
 from opilio.text.around import Around, Beside, InBlock, InParagraph, InSentence

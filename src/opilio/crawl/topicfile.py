@@ -1,0 +1,89 @@
+"""Topic tables as people look at them: a collection's with its history, and words accepted into a topic file."""
+
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from opilio.crawl.build import SNAPSHOT
+from opilio.crawl.config import Tree, read_tree
+from opilio.model.errors import ConfigError, TopicError
+from opilio.store.collection import reading
+from opilio.topic.living import LivingTopic
+from opilio.topic.table import WeightTable
+from opilio.topic.topic import Topic, topic_from
+from opilio.topic.wordnet import Suggestion, WordNet
+
+ACCEPTED = 0.5  # what an accepted word weighs beside the person's own
+MOST_SOUGHT = 10  # keywords a thesaurus is asked about: suggestions for the hundredth word help nobody
+
+
+def tables_of(folder: Path) -> list[tuple[float, WeightTable]]:
+    """Every version of a collection's table with the time it was made, oldest first."""
+    with reading(folder) as collection:
+        rows = collection.connection.execute(
+            "SELECT at, state FROM snapshot WHERE name = ? ORDER BY version", (SNAPSHOT,)
+        ).fetchall()
+    found = []
+    for at, state in rows:
+        living = LivingTopic(WeightTable())
+        living.restore(bytes(state))
+        found.append((float(at), living.table))
+    if not found:
+        raise TopicError(f"{folder}: has no topic yet: its crawl never began")
+    return found
+
+
+def told(at: float, table: WeightTable) -> dict[str, Any]:
+    """A version of a table for machines."""
+    shown = {keyword.stem: keyword.label for keyword in table.keywords}
+    return {
+        "version": table.version,
+        "at": at,
+        "size": len(table),
+        "added": [shown.get(stem, stem) for stem in table.added],
+        "keywords": [{"word": k.label, "stem": k.stem, "weight": round(k.weight, 6)} for k in table.keywords],
+    }
+
+
+def read_topic(path: Path) -> tuple[Tree, Topic]:
+    """A topic file and the topic in it."""
+    tree = read_tree(path)
+    given = tree.get("topic")
+    if not isinstance(given, dict) or not (given.get("name") or given.get("keywords")):
+        raise ConfigError(f"{path}: has no [topic] with a name or keywords; opilio topic build writes one")
+    return tree, topic_from(str(given.get("name", "")), given.get("keywords", {}))
+
+
+def suggestions(topic: Topic, wordnet: WordNet) -> list[Suggestion]:
+    """What a thesaurus has for the heaviest keywords (or the name), without what the topic has already."""
+    company = [topic.name, *topic.keywords]
+    heaviest = sorted(topic.keywords, key=lambda word: -topic.keywords[word])[:MOST_SOUGHT]
+    known = {text.lower() for text in company}
+    found: dict[str, Suggestion] = {}
+    for word in heaviest or [topic.name, *topic.name.split()]:
+        for suggestion in wordnet.suggestions(word, company):
+            if suggestion.word.lower() not in known:
+                found.setdefault(suggestion.word.lower(), suggestion)
+    return list(found.values())
+
+
+def accept(path: Path, tree: Tree, words: list[str], offered: list[Suggestion]) -> None:
+    """Write the words a person accepted into the topic file; each must have been suggested."""
+    by_name = {s.word.lower(): s.word for s in offered}
+    for word in words:
+        if word.lower() not in by_name:
+            raise TopicError(f'--accept "{word}": was not suggested; opilio topic expand {path} shows what is')
+    keywords = tree["topic"].get("keywords", {})
+    weighted = dict(keywords) if isinstance(keywords, dict) else dict.fromkeys(keywords, 1.0)
+    weighted |= {by_name[word.lower()]: ACCEPTED * max(weighted.values(), default=1.0) for word in words}
+    tree["topic"]["keywords"] = weighted
+    size = tree["topic"].get("table_size")
+    if isinstance(size, int):
+        tree["topic"]["table_size"] = max(size, len(weighted))
+    part = path.with_name(f"{path.name}.part")
+    try:
+        part.write_text(tomli_w.dumps(tree), encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        raise TopicError(f"{path}: can't be written: {error.strerror}") from error

@@ -1,0 +1,146 @@
+"""WordNet as a thesaurus (S2-F3): the senses of a word, and words that might join a topic. Suggests, never decides.
+
+Reads the files of the database (index.* and data.*, as described in wndb(5)), where Debian's `wordnet-base` puts them
+or in a folder of the person's. Nothing else of the project touches those files.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from opilio.model.errors import TopicError
+
+PLACES = (Path("/usr/share/wordnet"), Path("/usr/share/wordnet/dict"), Path("/usr/local/share/wordnet/dict"))
+KINDS = ("noun", "verb", "adj", "adv")
+_LETTERS = {"n": "noun", "v": "verb", "a": "adj", "s": "adj", "r": "adv"}
+NARROWER, INSTANCE, BROADER, DERIVED, IN_DOMAIN = "~", "~i", "@", "+", "-c"
+HOW_TO_GET = (
+    "WordNet is not here: install it (Debian: apt install wordnet-base) or name a folder with its index.* and data.* "
+    "files by --wordnet DIR"
+)
+
+
+class Synset(msgspec.Struct, frozen=True):
+    """One sense: the words that have it, what it means, and where it points (relation, kind, place)."""
+
+    words: tuple[str, ...]
+    gloss: str
+    pointers: tuple[tuple[str, str, int], ...] = ()
+
+
+class Suggestion(msgspec.Struct, frozen=True):
+    """A word that might belong to the topic: how it is related to which word in which sense."""
+
+    word: str
+    relation: str  # synonym, narrower, broader, related
+    of: str
+    sense: str
+
+
+class WordNet:
+    """The database in a folder. Files are read when first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._indexes: dict[str, bytes] = {}
+
+    @classmethod
+    def find(cls, folder: Path | None = None) -> "WordNet":
+        """The database in the person's folder, or where packages put it; TopicError tells how to get it."""
+        for place in (folder,) if folder else PLACES:
+            if (place / "index.noun").is_file() and (place / "data.noun").is_file():
+                return cls(place)
+        if folder:
+            raise TopicError(f"--wordnet {folder}: has no index.noun and data.noun; name the folder that holds them")
+        raise TopicError(HOW_TO_GET)
+
+    def senses(self, word: str, kinds: Sequence[str] = ("noun",)) -> list[Synset]:
+        """The senses of a word or phrase, the commonest first; of a plural those of its singular."""
+        for form in _forms(word):
+            found = [self._synset(kind, place) for kind in kinds for place in self._places(kind, form)]
+            if found:
+                return found
+        return []
+
+    def suggestions(self, word: str, company: Iterable[str] = ()) -> list[Suggestion]:
+        """Words near a word, in the sense that fits the company best (Lesk: the gloss shares most words with it)."""
+        senses = self.senses(word)
+        if not senses:
+            return []
+        beside = {w.lower() for text in company for w in text.split()} - {word.lower()}
+        chosen = max(senses, key=lambda s: len(beside & self._surroundings(s)))  # of equals the commonest
+        return list(self._near(word, chosen))
+
+    def _near(self, word: str, sense: Synset) -> Iterator[Suggestion]:
+        said = {word.lower()}
+        related = [("synonym", sense)]
+        names = {NARROWER: "narrower", INSTANCE: "narrower", BROADER: "broader", IN_DOMAIN: "related"}
+        names[DERIVED] = "related"
+        related += [(names[how], self._synset(kind, at)) for how, kind, at in sense.pointers if how in names]
+        for relation, synset in related:
+            for other in synset.words:
+                if other.lower() not in said:
+                    said.add(other.lower())
+                    yield Suggestion(other, relation, word, sense.gloss)
+
+    def _surroundings(self, sense: Synset) -> set[str]:
+        near = [sense, *(self._synset(kind, at) for how, kind, at in sense.pointers if how in (NARROWER, BROADER))]
+        return {word.strip('.,;:()"').lower() for s in near for text in (s.gloss, *s.words) for word in text.split()}
+
+    def _places(self, kind: str, form: str) -> list[int]:
+        """Where a word's synsets stand in the data file."""
+        index = self._index(kind)
+        start = index.find(f"\n{form} ".encode())
+        if start < 0:
+            return []
+        fields = index[start + 1 : index.find(b"\n", start + 1)].split()
+        count = int(fields[2])
+        return [int(place) for place in fields[-count:]]
+
+    def _index(self, kind: str) -> bytes:
+        if kind not in self._indexes:
+            self._indexes[kind] = b"\n" + self._read(f"index.{kind}")
+        return self._indexes[kind]
+
+    def _read(self, name: str) -> bytes:
+        try:
+            return (self.folder / name).read_bytes()
+        except OSError as error:
+            raise TopicError(f"{self.folder / name}: can't be read: {error.strerror}") from error
+
+    def _synset(self, kind: str, place: int) -> Synset:
+        path = self.folder / f"data.{kind}"
+        try:
+            with path.open("rb") as file:
+                file.seek(place)
+                return synset_of(file.readline().decode("utf-8", "replace"))
+        except (OSError, ValueError, IndexError) as error:
+            raise TopicError(f"{path}: is damaged near byte {place}; install WordNet again") from error
+
+
+def synset_of(line: str) -> Synset:
+    """A line of a data file (wndb(5)); ValueError or IndexError for what is none.
+
+    >>> synset_of("00000001 05 n 02 jaguar 0 Panthera_onca 0 001 @ 00000009 n 0000 | a large cat  ").words
+    ('jaguar', 'Panthera onca')
+    """
+    facts, _, gloss = line.partition("|")
+    fields = facts.split()
+    count = int(fields[3], 16)
+    words = tuple(fields[4 + 2 * i].replace("_", " ").partition("(")[0] for i in range(count))
+    after = 4 + 2 * count
+    starts = range(after + 1, after + 1 + 4 * int(fields[after]), 4)
+    pointers = tuple((fields[i], _LETTERS[fields[i + 2]], int(fields[i + 1])) for i in starts)
+    return Synset(words, gloss.strip(), pointers)
+
+
+def _forms(word: str) -> Iterator[str]:
+    """The word as the index writes it, then as a singular (morphy's rules for nouns)."""
+    form = "_".join(word.lower().split())
+    yield form
+    for ending, instead in (("ies", "y"), ("ches", "ch"), ("shes", "sh"), ("xes", "x"), ("ses", "s"), ("men", "man")):
+        if form.endswith(ending):
+            yield form.removesuffix(ending) + instead
+    if form.endswith("s") and not form.endswith("ss"):
+        yield form[:-1]
