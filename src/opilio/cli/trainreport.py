@@ -1,0 +1,122 @@
+"""What `opilio train` found, in plain words and in the layout of S1's comparison (S1-30…S1-33)."""
+
+from collections.abc import Iterator, Sequence
+
+from opilio.crawl.train import Trained
+from opilio.learn.trial import Measure, Result
+
+# S1-31 … S1-33: precision as printed; time and complexity only as an order, highest first.
+PAPER_PRECISION = {"neural": 0.50125, "tree": 0.30388, "bayes": 0.23325}
+PAPER_ORDER = ("neural", "bayes", "tree")
+TITLES = {"bayes": "naive Bayes", "tree": "decision tree", "neural": "neural network"}
+
+
+def report(trained: Trained) -> str:
+    """The whole report."""
+    return "\n".join(_lines(trained))
+
+
+def _lines(trained: Trained) -> Iterator[str]:
+    trial = trained.trial
+    yield f"{trial.rows:,} rows, {trial.relevant:,} of them relevant ({trial.prior:.1%}), from {_hosts(trial.groups)}."
+    if trained.table.keywords:
+        yield "Words of the topic: " + ", ".join(f"{k.label} {k.weight:.2f}" for k in trained.table.keywords) + "."
+    yield _how(trained)
+    yield ""
+    yield from _table(_quality(trial.results))
+    yield ""
+    yield from _table(_cost(trial.results))
+    yield ""
+    yield from _meaning(trained)
+
+
+def _hosts(count: int) -> str:
+    return "one host" if count == 1 else f"{count:,} hosts"
+
+
+def _how(trained: Trained) -> str:
+    trial = trained.trial
+    if trial.by_host:
+        held = f"Tested on {trial.folds} folds; no host is in training and test of one fold (S1-E4)"
+    else:
+        held = f"Tested on {trial.folds} folds of one host's pages: expect less on hosts never seen (S1-E4)"
+    table = "its table was built from its own training pages (S1-E7)"
+    given = "attributes as given: whether their table knew the tested pages can't be told (S1-E7)"
+    return f"{held}; {table if trained.table.keywords else given}."
+
+
+def _quality(results: dict[str, Result]) -> list[Sequence[str]]:
+    head = ("", "precision", "paper", "recall", "F1", "AUC", "accuracy")
+    return [
+        head,
+        *(
+            (
+                TITLES[name],
+                _shown(r.precision),
+                f"{PAPER_PRECISION[name]:.3f}",
+                _shown(r.recall),
+                _shown(r.f1),
+                _shown(r.auc),
+                _shown(r.accuracy),
+            )
+            for name, r in results.items()
+        ),
+    ]
+
+
+def _cost(results: dict[str, Result]) -> list[Sequence[str]]:
+    head = ("", "training", "prediction", "parameters", "paper: time", "paper: complexity")
+    words = dict(zip(PAPER_ORDER, ("highest", "middle", "lowest"), strict=True))
+    return [
+        head,
+        *(
+            (
+                TITLES[name],
+                f"{r.fit_s * 1000:,.1f} ms",
+                f"{r.predict_us:,.1f} µs a link",
+                f"{r.parameters:,}",
+                words[name],
+                words[name],
+            )
+            for name, r in results.items()
+        ),
+    ]
+
+
+def _meaning(trained: Trained) -> Iterator[str]:
+    trial = trained.trial
+    best = max(trial.results, key=lambda name: (trial.results[name].auc.mean, name))
+    quality = trial.results[best].auc
+    yield (
+        f"Figures are means over folds ± half a 95 % interval. Guessing would have a precision of {trial.prior:.3f} "
+        "and an AUC of 0.500."
+    )
+    if quality.low <= 0.5:
+        yield "No learner orders these links surely better than chance (AUC)."
+    elif len(trial.results) > 1:
+        yield f"The best order comes from the {TITLES[best]} (AUC {quality.mean:.3f}){_rivals(trial.results, best)}."
+    yield (
+        "Less time and fewer parameters are better; the paper calls its network better in both although it had the "
+        "highest values of both (S1-E3). Its precision comes from data it does not describe (S1-E4): no claim."
+    )
+
+
+def _rivals(results: dict[str, Result], best: str) -> str:
+    """Who is not surely worse: intervals that overlap."""
+    close = [TITLES[name] for name, r in results.items() if name != best and r.auc.high >= results[best].auc.low]
+    return f"; not surely better than the {' and the '.join(close)}, whose intervals overlap with it" if close else ""
+
+
+def _shown(measure: Measure) -> str:
+    if not measure.folds:
+        return "–"  # for example a precision where nothing was called relevant
+    return f"{measure.mean:.3f} ±{(measure.high - measure.low) / 2:.3f}"
+
+
+def _table(rows: list[Sequence[str]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        first, *rest = (
+            cell.ljust(w) if at == 0 else cell.rjust(w) for at, (cell, w) in enumerate(zip(row, widths, strict=True))
+        )
+        yield "  ".join((first, *rest)).rstrip()
