@@ -18,6 +18,7 @@ from opilio.judge.blend import BlendJudge
 from opilio.judge.contains import ContainsJudge
 from opilio.judge.cosine import THRESHOLD, CosineJudge, Norm
 from opilio.judge.coverage import CoverageJudge
+from opilio.judge.learned import LearnedJudge
 from opilio.judge.pagewords import PageWords, Weights
 from opilio.judge.senses import ContextJudge, SenseJudge
 from opilio.learn.committee import Options
@@ -78,6 +79,11 @@ def _contains(tools: Tools, *, need: Literal["all", "any"] = "all") -> Judge:
 
 def _coverage(tools: Tools, *, middle: float = 0.28, slope: float = 14.0) -> Judge:
     return CoverageJudge(tools.living, tools.words, middle, slope)
+
+
+def _learned(tools: Tools, *, middle: float = 0.28, slope: float = 14.0, share: float = 0.5) -> Judge:
+    base = CoverageJudge(tools.living, tools.words, middle, slope)
+    return LearnedJudge(base, tools.vocabulary.surface_of, share)
 
 
 def _blend(
@@ -208,7 +214,13 @@ def _aging(*, factor: float = 0.05, every: int = 100, mode: AgingMode = "base_ti
 
 
 Factory = Callable[..., Any]
-JUDGES: dict[str, Factory] = {"cosine": _cosine, "contains": _contains, "coverage": _coverage, "blend": _blend}
+JUDGES: dict[str, Factory] = {
+    "cosine": _cosine,
+    "contains": _contains,
+    "coverage": _coverage,
+    "learned": _learned,
+    "blend": _blend,
+}
 SENSES: dict[str, Factory] = {"any": _any_sense, "contexts": _contexts, "company": _company}
 RANKERS: dict[str, Factory] = {
     "breadth": _breadth,
