@@ -1,0 +1,133 @@
+"""Each paper mode is one strategy, and where the papers disagree the modes differ on one small web (spec: X)."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checks.engines import PageFetcher, html, plain_tree, run_engine, states
+from checks.small_webs import rows
+from opilio.crawl.build import complete
+from opilio.crawl.config import resolve, strategies
+from opilio.model.clock import VirtualClock
+
+SITE = "http://a.example/"
+BIRDS = "wrens and other small birds sing in the hedge where wrens build nests and small birds feed"
+OTHER = "freight locomotive terminus timetable signal box"
+S0, S3, S4 = ("s0", "s0-earlier"), ("s3-tswt",), ("s4-static", "s4-dynamic")
+PAPERS = (*S0, *S3, *S4)
+
+
+def link(path: str, anchor: str = "here") -> str:
+    return f'<p><a href="/{path}">{anchor}</a></p>'
+
+
+WEB = {
+    "seed": f"<p>{BIRDS} zumaum</p>" + link("trains") + link("brief") + link("birds") + link("shared"),
+    "trains": f"<p>{OTHER}</p>" + link("hidden"),
+    "hidden": f"<p>{BIRDS} zumbum</p>",
+    "brief": f"<p>wrens {OTHER} {OTHER} platform whistle engine</p>",
+    "birds": f"<p>{BIRDS} zumcum</p>" + link("shared", "small birds: wrens") + link("late"),
+    "shared": f"<p>{BIRDS} zumdum</p>",
+    "late": f"<p>{BIRDS} zumeum</p>",
+}
+
+
+def crawled(folder: Path, mode: str, web: Mapping[str, str] = WEB, takes_s: float = 0.0, **more: Any) -> None:
+    engine = {"workers": 0, "connections": 1, "batch": 1}
+    frontier = {"per_host": 1}
+    tree = plain_tree([SITE + "seed"], **({"strategy": mode, "engine": engine, "frontier": frontier} | more))
+    answers = {SITE + path: html(SITE + path, f"<html><body>{body}</body></html>") for path, body in web.items()}
+    clock = VirtualClock()
+    run_engine(folder, tree, PageFetcher(answers, clock, takes_s), clock=clock)
+
+
+def verdict(folder: Path, path: str) -> tuple[float, bool]:
+    score, relevant = rows(folder, "SELECT score, relevant FROM page WHERE url = ?", SITE + path)[0]
+    return score, bool(relevant)
+
+
+def queued(folder: Path, path: str) -> float:
+    score: float = rows(folder, "SELECT score FROM frontier_url WHERE url = ?", SITE + path)[0][0]
+    return score
+
+
+@pytest.mark.parametrize("mode", strategies())
+def test_mode_loads_and_crawls(tmp_path: Path, mode: str) -> None:
+    complete(resolve({"strategy": mode}))
+    crawled(tmp_path / "c", mode)
+    assert states(tmp_path / "c")["birds"][0] == 2
+
+
+@pytest.mark.parametrize("mode", PAPERS)
+def test_one_topic_word_is_enough_only_by_the_norm_over_topic_words_x_01(tmp_path: Path, mode: str) -> None:
+    crawled(tmp_path / "c", mode)
+    score, _ = verdict(tmp_path / "c", "brief")
+    assert (score > 0.3) is (mode in S0)
+    assert verdict(tmp_path / "c", "birds")[0] > 0.3
+
+
+@pytest.mark.parametrize("mode", PAPERS)
+def test_score_at_the_threshold_passes_only_where_the_test_is_not_strict_x_02(tmp_path: Path, mode: str) -> None:
+    crawled(tmp_path / "c", mode, judge={"threshold": 0.0})
+    score, relevant = verdict(tmp_path / "c", "trains")
+    assert score == 0.0
+    assert relevant is (mode not in S4)
+
+
+@pytest.mark.parametrize("mode", [*PAPERS, "opilio"])
+def test_page_behind_an_irrelevant_one_is_found_unless_focus_is_hard_x_05_s0_28(tmp_path: Path, mode: str) -> None:
+    crawled(tmp_path / "c", mode)
+    assert not verdict(tmp_path / "c", "trains")[1]
+    assert ("hidden" in states(tmp_path / "c")) is (mode not in S4)
+
+
+def best_first(mode: str) -> dict[str, Any]:
+    """Two pages and no more: the seed and the one with the best anchor, which both link to `shared`."""
+    return {"stop": {"fetches": 2}, "order": {"kind": "best-first"}, "strategy": mode}
+
+
+TWICE = {
+    "seed": f"<p>{BIRDS} zumaum</p>" + link("birds", "wrens: small birds") + link("shared"),
+    "birds": f"<p>{BIRDS} zumcum</p>" + link("shared", "small birds: wrens"),
+}
+
+
+@pytest.mark.parametrize("mode", [*PAPERS, "shark"])
+def test_second_finding_changes_the_score_only_where_it_is_not_discarded_x_15(tmp_path: Path, mode: str) -> None:
+    once, twice = tmp_path / "once", tmp_path / "twice"
+    crawled(once, mode, TWICE, stop={"fetches": 1})
+    crawled(twice, mode, TWICE, **best_first(mode))
+    discards = mode in (*S0, *S4)
+    assert (queued(twice, "shared") == queued(once, "shared")) is discards
+
+
+def test_all_known_parents_count_in_s3_and_the_one_source_elsewhere_x_11_s3_17(tmp_path: Path) -> None:
+    more = {**best_first("s3-tswt"), "frontier": {"per_host": 1, "merge": "max"}}
+    scores = {}
+    for how in ("sum", "max"):
+        crawled(tmp_path / how, "s3-tswt", TWICE, **more, rank={"parent_agg": how})
+        scores[how] = queued(tmp_path / how, "shared")
+    parents = sorted(verdict(tmp_path / "sum", path)[0] for path in ("seed", "birds"))
+    assert scores["sum"] - scores["max"] == pytest.approx(parents[0], abs=1e-4)  # sum of both, against the better one
+
+
+@pytest.mark.parametrize("mode", [*PAPERS, "opilio"])
+def test_entry_that_waits_too_long_is_deleted_only_in_s3_x_13_s3_27(tmp_path: Path, mode: str) -> None:
+    lifetime = {"order": {"lifetime_s": 15.0}} if mode in S3 else {}
+    crawled(tmp_path / "c", mode, takes_s=10.0, stop={"patience_s": 100.0}, **lifetime)
+    found = states(tmp_path / "c")
+    expired = {path for path, (_, reason) in found.items() if reason == "expired"}
+    assert bool(expired) is (mode in S3)
+    asked = {url for (url,) in rows(tmp_path / "c", "SELECT url FROM page")}
+    assert not {SITE + path for path in expired} & asked  # expired entries are never requested (S3-28)
+
+
+def test_aging_raises_what_expiry_deletes_x_13_s2_39() -> None:
+    from opilio.frontier.order import Aging, Expiring, Moment
+
+    assert Expiring(lifetime_s=1.0).drops and not Aging().drops
+    aging = Aging(factor=0.05, every=10)
+    place = aging.place(0.2, 1, Moment(1, 0.0))
+    assert aging.shown(place.priority, 50) > aging.shown(place.priority, 1)
