@@ -77,11 +77,11 @@ def _contains(tools: Tools, *, need: Literal["all", "any"] = "all") -> Judge:
     return ContainsJudge(tools.topic.name, tools.words, need)
 
 
-def _coverage(tools: Tools, *, middle: float = 0.28, slope: float = 14.0) -> Judge:
+def _coverage(tools: Tools, *, middle: float = 0.25, slope: float = 14.0) -> Judge:
     return CoverageJudge(tools.living, tools.words, middle, slope)
 
 
-def _learned(tools: Tools, *, middle: float = 0.28, slope: float = 14.0, share: float = 0.5) -> Judge:
+def _learned(tools: Tools, *, middle: float = 0.25, slope: float = 14.0, share: float = 0.5) -> Judge:
     base = CoverageJudge(tools.living, tools.words, middle, slope)
     return LearnedJudge(base, tools.vocabulary.surface_of, share)
 

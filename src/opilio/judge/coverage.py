@@ -16,13 +16,13 @@ from opilio.topic.living import LivingTopic
 SHOWN = 10
 MAX_IDF = 7.0
 HALF = 0.5  # occurrences at which a word has half of its effect on a page without length
-PER_WORD = 0.0015  # more occurrences are needed on longer pages
+PER_WORD = 0.003  # more occurrences are needed on longer pages
 
 
 class CoverageJudge:
     """Verdict.score is a probability: the coverage pushed through a logistic curve around `middle`."""
 
-    def __init__(self, topic: LivingTopic, words: PageWords, middle: float = 0.28, slope: float = 14.0) -> None:
+    def __init__(self, topic: LivingTopic, words: PageWords, middle: float = 0.25, slope: float = 14.0) -> None:
         self.topic = topic
         self.words = words
         self.middle = middle

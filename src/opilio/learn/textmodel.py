@@ -24,6 +24,7 @@ class TextState(msgspec.Struct, array_like=True):
     middle: float = 0.0
     scale: float = 0.0  # 0: not ready
     version: int = 0
+    split: float = 0.0  # the line its teacher drew when it was fitted last; 0: none yet
 
 
 class TextModel:
@@ -50,8 +51,9 @@ class TextModel:
         if len(counts) > 2 * MAX_TERMS:
             self._forget(counts)
 
-    def fit(self) -> None:
+    def fit(self, split: float = 0.0) -> None:
         """Make the weights, and the scale on which a logit means something. Too few pages: not ready."""
+        self.state.split = split
         if min(self.state.pages) < FEWEST:
             return
         self._weights = self._log_odds()
