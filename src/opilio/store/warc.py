@@ -6,12 +6,12 @@ A record is built by hand because it is made in the worker process as one gzip m
 
 import base64
 import hashlib
-import uuid
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
+import xxhash
 from isal import isal_zlib
 from isal.igzip_lib import IsalError
 
@@ -30,7 +30,7 @@ def response_record(fetched: Fetched) -> bytes:
     http = _http_block(fetched)
     fields = [
         ("WARC-Type", "response"),
-        ("WARC-Record-ID", f"<urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, f'{fetched.url} {fetched.started_at}')}>"),
+        ("WARC-Record-ID", _record_id(f"{fetched.url} {fetched.started_at}")),
         ("WARC-Date", _date(fetched.started_at)),
         ("WARC-Target-URI", fetched.url),
         ("WARC-Payload-Digest", payload_digest(fetched.body)),
@@ -46,7 +46,7 @@ def info_record(file_name: str, software: str, at: float) -> bytes:
     body = f"software: {software}\r\nformat: WARC File Format 1.1\r\n".encode()
     fields = [
         ("WARC-Type", "warcinfo"),
-        ("WARC-Record-ID", f"<urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, f'{file_name} {at}')}>"),
+        ("WARC-Record-ID", _record_id(f"{file_name} {at}")),
         ("WARC-Date", _date(at)),
         ("WARC-Filename", file_name),
         ("Content-Type", "application/warc-fields"),
@@ -67,6 +67,12 @@ def _member(fields: list[tuple[str, str]], block: bytes) -> bytes:
     raw = f"WARC/1.1\r\n{head}Content-Length: {len(block)}\r\n\r\n".encode("utf-8", "surrogateescape")
     compressed: bytes = isal_zlib.compress(raw + block + b"\r\n\r\n", _LEVEL, _GZIP)
     return compressed
+
+
+def _record_id(name: str) -> str:
+    """A name-based UUID of our own making (RFC 9562, version 8): `uuid.uuid5` takes seven times as long (measured)."""
+    h = xxhash.xxh3_128_hexdigest(name.encode("utf-8", "surrogatepass"))
+    return f"<urn:uuid:{h[:8]}-{h[8:12]}-8{h[13:16]}-a{h[17:20]}-{h[20:]}>"
 
 
 def _date(at: float) -> str:
