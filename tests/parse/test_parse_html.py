@@ -3,7 +3,7 @@ import pytest
 from checks.parser_checks import URL, ParserChecks, answer, check_page
 from opilio.model.errors import ParseError
 from opilio.model.protocols import Parser
-from opilio.model.records import BLOCK_BREAK, Page
+from opilio.model.records import BLOCK_BREAK, Fetched, Page
 from opilio.parse.html import HtmlParser
 
 
@@ -250,3 +250,15 @@ def test_hostile_page_gives_bounded_page(body: str) -> None:
 
 def test_own_address_is_canonical_in_page() -> None:
     assert HtmlParser().parse(answer("x", url="HTTP://EXAMPLE.org:80/birds/./wren.html#a")).url == URL
+
+
+def test_comment_without_end_does_not_swallow_the_page() -> None:
+    fetched = Fetched(
+        url="http://example.org/",
+        status=200,
+        headers=(("Content-Type", "text/html"),),
+        body=b"<p>before<!-- a note ><p>after <a href=/x.html>a link</a>",
+    )
+    page = HtmlParser().parse(fetched)
+    assert [link.url for link in page.links] == ["http://example.org/x.html"]
+    assert "after" in page.text

@@ -69,6 +69,11 @@ class HtmlParser:
 def _tree(body: bytes, kind: Kind, content_type: str) -> turbohtml.Document:
     if kind is Kind.XHTML:
         body = _CLOSED_AT_ONCE.sub(rb"<\1\2></\1>", body)
+    opened = body.rfind(b"<!--")
+    if opened >= 0 and body.find(b"->", opened) < 0:
+        # A comment that never ends would swallow the rest of the page; who wrote it meant the browsers of 1996,
+        # which ended it at the next bracket.
+        body = body[:opened] + b"<!" + body[opened + 4 :]
     if len(body) > _LONG and body.count(b"<") > _MANY_TAGS:
         body = _FORMATTING.sub(b"", body)
     return turbohtml.parse(body, encoding=declared(content_type, body), detect_encoding=True, positions=False)
