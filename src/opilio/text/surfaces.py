@@ -49,7 +49,10 @@ class Surfaces:
     def commonest_of(self, term: int) -> str:
         """The form seen most; of equally common ones the shortest, then the first in the alphabet."""
         forms = self._forms.get(term, ())
-        commonest = min(forms, key=lambda form: (-self._seen[form], len(form), form), default="")
+        if len(forms) == 1:  # most terms: asked for dozens of times a page
+            commonest = forms[0]
+        else:
+            commonest = min(forms, key=lambda form: (-self._seen[form], len(form), form), default="")
         return self._written.get(commonest, commonest)
 
     def most_seen(self, words: Iterable[str], limit: int) -> list[str]:
