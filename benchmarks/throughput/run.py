@@ -1,4 +1,4 @@
-"""Whole crawls of the same 5,000 real pages on 20 loopback hosts: Opilio, Scrapy as it comes, Scrapy tuned, a bare line.
+"""Whole crawls of the same 5,000 real pages on 20 loopback hosts: Opilio, Scrapy, Scrapy tuned, a bare line.
 
 python benchmarks/throughput/run.py                             three interleaved rounds (needs nginx, apt and dpkg)
 python benchmarks/throughput/run.py --only opilio --rounds 1    ours alone
@@ -82,7 +82,7 @@ def versions(folder: Path) -> str:
     ours = [f"{name} {version(name)}" for name in ("opilio", "pycurl", "turbohtml", "uvloop")]
     python = folder / "scrapy" / "bin" / "python"
     if python.exists():
-        code = "from importlib.metadata import version as v; print(*(f'{n} {v(n)}' for n in ('scrapy','selectolax')), sep=', ')"
+        code = 'from importlib.metadata import version as v; print(f\'scrapy {v("scrapy")}, selectolax {v("selectolax")}\')'
         ours.append(subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip())
     return ", ".join([f"Python {sys.version.split()[0]}", f"nginx {nginx.version()}", *ours])
 

@@ -5,10 +5,12 @@ python scrapy_stock.py TEXT_FILE SEED...        Prints how many pages it read.
 
 import json
 import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
-from scrapy import Spider
+from scrapy import Request, Spider
 from scrapy.crawler import CrawlerProcess
-from scrapy.http import HtmlResponse
+from scrapy.http import HtmlResponse, Response
 from scrapy.linkextractors import LinkExtractor
 
 SETTINGS = {
@@ -31,9 +33,13 @@ class Stock(Spider):
         super().__init__()
         self.start_urls = seeds
         self.links = LinkExtractor()
-        self.text = open(text, "w", encoding="utf-8")  # noqa: SIM115 - closed at the end of the process
+        self.text = Path(text).open("w", encoding="utf-8")  # noqa: SIM115 - closed at the end of the process
 
-    def parse(self, response):
+    async def start(self) -> AsyncIterator[Request]:
+        for url in self.start_urls:
+            yield Request(url, self.parse)  # Scrapy's own way would read every seed twice
+
+    def parse(self, response: Response) -> Iterator[Request]:
         if not isinstance(response, HtmlResponse):
             return
         self.pages += 1
@@ -41,7 +47,7 @@ class Stock(Spider):
         for link in self.links.extract_links(response):
             yield response.follow(link, self.parse)
 
-    def closed(self, _reason):
+    def closed(self, _reason: str) -> None:
         print(json.dumps({"pages": self.pages}))
 
 

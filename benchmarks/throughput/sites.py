@@ -11,6 +11,7 @@ import posixpath
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from html import escape, unescape
 from itertools import islice
 from pathlib import Path
@@ -45,7 +46,7 @@ def collect(folder: Path) -> dict[str, int]:
     return found
 
 
-def _parts(folder: Path):
+def _parts(folder: Path) -> Iterator[tuple[str, dict[str, Path]]]:
     """(name, {path: file}) of one host after the other; no text twice."""
     seen: set[bytes] = set()
     for pattern in PACKAGES:
