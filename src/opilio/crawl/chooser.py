@@ -6,7 +6,8 @@ from typing import Protocol
 import numpy as np
 
 from opilio.crawl.columns import leads_of, unpack
-from opilio.learn.committee import Committee, FoundPage, Visit
+from opilio.learn.committee import Committee
+from opilio.learn.lessons import FoundPage, Visit
 from opilio.learn.linkfeatures import unpacked
 from opilio.model.records import Lead, Outcome
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from opilio.learn.credit import Credit, Example
 from opilio.learn.densemodel import DenseModel
-from opilio.learn.linkfeatures import DENSE, LinkFeatures, prefixes_of
+from opilio.learn.lessons import FoundPage, Lesson, Visit
+from opilio.learn.linkfeatures import DENSE, LinkFeatures, prefixes_of, unpacked
 from opilio.learn.linkqueue import CONTEXTS, LinkQueue, Marks
 from opilio.learn.success import Success
 from opilio.learn.wordmodel import WordModel, sigmoid
@@ -54,6 +55,7 @@ _STATIC = {
 }
 _ONE = np.zeros(1, dtype=np.uint32)
 BITS = 18
+FIRMLY = 4  # times that a person's word is taught, against once for a judge's
 NOTICEABLE = 1e-3  # a smaller change of score is not worth a write
 
 
@@ -73,21 +75,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     top: int = 128  # best links that are scored to the digit at every turn
 
 
-class Visit(msgspec.Struct, frozen=True):
-    """What became of a fetched link: its reward (0..1) and whether there was a page at all."""
-
-    key: int
-    url: str
-    reward: float
-    page: bool
-
-
-class FoundPage(msgspec.Struct, frozen=True):
-    """The page that links were found on."""
-
-    key: int
-    relevant: bool
-    tunnel: int
+class _State(msgspec.Struct, array_like=True):
+    names: tuple[str, ...]  # of the dense features
+    dense: bytes
+    words: bytes
+    tables: dict[str, bytes] = {}
+    groups: bytes = b""
+    credit: bytes = b""
+    done: bytes = b""
 
 
 class Committee:
@@ -150,6 +145,55 @@ class Committee:
         if self.options.learning:
             self.dense.learn(example.dense, example.label, said)
 
+    def lesson(self, visit: Visit) -> Lesson:
+        """What is about to be learnt from a visit, for a journal."""
+        row = self.queue.row_of.get(visit.key)
+        said = -1.0 if row is None else float(self.queue.said[row])
+        return Lesson(visit, self.queue.row_bytes(visit.key), said)
+
+    def study(self, lesson: Lesson) -> None:
+        """Learn from a lesson: the first time, or again from a journal."""
+        visit = lesson.visit
+        if lesson.before >= 0.0:
+            self._correct(lesson)
+            return
+        if lesson.row:
+            self.queue.put(visit.key, "", lesson.row)
+        self.learn([visit])
+
+    def _correct(self, lesson: Lesson) -> None:
+        """A person knows better what a page was worth: its places get what is due, its features are taught firmly."""
+        visit, change = lesson.visit, lesson.visit.reward - lesson.before
+        prefixes = np.array(prefixes_of(visit.url), dtype=np.uint32)
+        self._tables["prefix"].correct(prefixes, change)
+        self._tables["all"].correct(_ONE, change)
+        self.queue.put(visit.key, "", lesson.row)
+        row = self.queue.row_of.get(visit.key)
+        if row is None:
+            return
+        queue = self.queue.rows
+        used = int(min(queue["contexts"][row], CONTEXTS))
+        self._groups.correct(queue["groups"][row, :used], change)
+        self._tables["page"].correct(queue["pages"][row, :used], change)
+        self._tables["tag path"].correct(queue["path"][row : row + 1], change)
+        example = Example(queue["words"][row].copy(), self._dense_of(np.array([row]))[0], visit.reward)
+        self.queue.drop(visit.key)
+        for _ in range(FIRMLY):
+            self._teach(example)
+
+    def recall(self, key: int, host: str, features: bytes, pages: Sequence[FoundPage]) -> int:
+        """The row of a link from what the frontier kept of it: held as if it had just been found on these pages."""
+        found = unpacked([features])
+        for page in pages:
+            where = np.array([self._row_for(key, host, found, 0, page.tunnel)])
+            self._meet(where, page, found)
+            self._weigh(where)
+        return self.queue.row_of[key]
+
+    def promise(self) -> float:
+        """The sum of the chances of all links held."""
+        return float(self._scores(self.queue.live).sum()) if len(self.queue) else 0.0
+
     def discover(self, page: FoundPage, hosts: Sequence[str], keys: Sequence[int], found: LinkFeatures) -> list[float]:
         """The links of a fetched page: remembered, and scored."""
         queue = self.queue
@@ -182,7 +226,7 @@ class Committee:
         where, first = np.unique(where, return_index=True)
         found, rows = found[first], self.queue.rows
         dense = rows["dense"][where]
-        values = found["dense"].astype(np.float32)
+        values = np.nan_to_num(found["dense"].astype(np.float32), posinf=1.0, neginf=0.0)
         for name, source in _STATIC.items():
             dense[:, _AT[name]] = np.maximum(dense[:, _AT[name]], values[:, DENSE.index(source)])
         dense[:, _AT["tunnel"]] = np.minimum(dense[:, _AT["tunnel"]], page.tunnel)
@@ -250,6 +294,29 @@ class Committee:
         keys = queue.rows["key"][rows].tolist()
         hosts = [queue.hosts[row] for row in rows.tolist()]
         return list(zip(hosts, keys, scores[moved].tolist(), strict=True))
+
+    def snapshot(self) -> bytes:
+        """Everything learnt, without the links that are held: the frontier keeps those."""
+        tables = {name: table.snapshot() for name, table in self._tables.items()}
+        rest = (part.snapshot() for part in (self._groups, self._credit, self._done))
+        return msgspec.msgpack.encode(_State(NAMES, self.dense.snapshot(), self.words.snapshot(), tables, *rest))
+
+    def essence(self) -> bytes:
+        """What another crawl can begin with: which features and words pay, and nothing of hosts and pages."""
+        return msgspec.msgpack.encode(_State(NAMES, self.dense.snapshot(), self.words.snapshot()))
+
+    def restore(self, state: bytes) -> None:
+        """Go on from a snapshot or an essence; features that it did not know begin at their first weights."""
+        kept = msgspec.msgpack.decode(state, type=_State)
+        self.dense.restore(kept.dense, [_AT.get(name, -1) for name in kept.names])
+        self.words.restore(kept.words)
+        for name in kept.tables.keys() & self._tables.keys():
+            self._tables[name].restore(kept.tables[name])
+        if kept.groups:
+            self._groups.restore(kept.groups)
+            self._done.restore(kept.done)
+        if kept.credit and kept.names == NAMES:
+            self._credit.restore(kept.credit)
 
 
 def _page_hash(key: int) -> int:

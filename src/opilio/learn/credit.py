@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +16,14 @@ class Example(NamedTuple):
     words: NDArray[np.uint32]
     dense: NDArray[np.float64]
     label: float
+
+
+class _Visit(msgspec.Struct, array_like=True):
+    page: int
+    words: bytes
+    dense: bytes
+    label: float
+    children: list[float]
 
 
 class Credit:
@@ -41,9 +50,26 @@ class Credit:
             if visit is None:
                 continue
             rewards = self._children.setdefault(parent, [])
+            if len(rewards) == ENOUGH:  # it has had its credit
+                continue
             rewards.append(reward)
             if len(rewards) == ENOUGH:
                 label = min(1.0, visit.label + self._gamma * sum(rewards) / ENOUGH)
                 if label > visit.label + 0.1:
                     lessons.append(visit._replace(label=label))
         return lessons
+
+    def snapshot(self) -> bytes:
+        kept = [
+            _Visit(page, v.words.tobytes(), v.dense.tobytes(), v.label, self._children.get(page, []))
+            for page, v in self._visits.items()
+        ]
+        return msgspec.msgpack.encode(kept)
+
+    def restore(self, state: bytes) -> None:
+        kept = msgspec.msgpack.decode(state, type=list[_Visit])
+        self._visits = {
+            v.page: Example(np.frombuffer(v.words, np.uint32), np.frombuffer(v.dense, np.float64), v.label)
+            for v in kept
+        }
+        self._children = {v.page: v.children for v in kept if v.children}

@@ -4,6 +4,8 @@ The prior is a guess with a strength: weights begin at the papers' scores and mo
 pushes them. Newton's method on at most `MEMORY` examples; a dozen features make that cheaper than thinking about it.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
@@ -65,11 +67,16 @@ class DenseModel:
         rows, labels, offsets = (part[:used].tobytes() for part in (self._rows, self._labels, self._offsets))
         return msgspec.msgpack.encode(_State(rows, labels, offsets, self.weights.tobytes(), self.seen))
 
-    def restore(self, state: bytes) -> None:
+    def restore(self, state: bytes, places: Sequence[int] | None = None) -> None:
+        """Go on from a snapshot; `places` tells where each of its features stands now, -1: it is gone."""
         kept = msgspec.msgpack.decode(state, type=_State)
-        labels = np.frombuffer(kept.labels)
-        self._rows[: len(labels)] = np.frombuffer(kept.rows).reshape(len(labels), -1)
+        labels, weights = np.frombuffer(kept.labels), np.frombuffer(kept.weights)
+        now = np.arange(len(weights)) if places is None else np.array(places, dtype=np.int64)
+        was = np.flatnonzero(now >= 0)
+        self._rows[:] = 0.0
+        self._rows[: len(labels), now[was]] = np.frombuffer(kept.rows).reshape(-1, len(weights))[:, was]
         self._labels[: len(labels)] = labels
         self._offsets[: len(labels)] = np.frombuffer(kept.offsets)
-        self.weights = np.frombuffer(kept.weights).copy()
+        self.weights = self.prior.copy()
+        self.weights[now[was]] = weights[was]
         self.seen = kept.seen

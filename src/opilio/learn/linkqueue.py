@@ -1,5 +1,7 @@
 """The queued links a committee can still learn about, in arrays of fixed size, so that all are scored at once."""
 
+import zlib
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -54,6 +56,16 @@ class LinkQueue:
         self.said[row] = 0.0
         return row
 
+    def row_bytes(self, key: int) -> bytes:
+        """A link's row as it is now; nothing for a link that is not held."""
+        row = self.row_of.get(key)
+        return b"" if row is None else self.rows[row].tobytes()
+
+    def put(self, key: int, host: str, data: bytes) -> None:
+        """Hold a link again as `row_bytes` gave it; bytes of another shape (another version's) are passed over."""
+        if len(data) == self.rows.dtype.itemsize and key not in self.row_of:
+            self.rows[self.take(key, host)] = np.frombuffer(data, dtype=self.rows.dtype)[0]
+
     def drop(self, key: int) -> None:
         row = self.row_of.pop(key, None)
         if row is not None:
@@ -86,3 +98,9 @@ class Marks:
     def __contains__(self, key: int) -> bool:
         first, second = key % self.BITS, (key >> 24) % self.BITS
         return bool(self._bits[first >> 3] >> (first & 7) & 1 and self._bits[second >> 3] >> (second & 7) & 1)
+
+    def snapshot(self) -> bytes:
+        return zlib.compress(self._bits, 1)
+
+    def restore(self, state: bytes) -> None:
+        self._bits = bytearray(zlib.decompress(state))

@@ -28,6 +28,11 @@ class Success:
         self.rewards[at] += np.float32(reward)
         self.tries[at] += np.float32(1.0)
 
+    def correct(self, hashes: Hashes, change: float) -> None:
+        """A reward that was added before is now known to be larger or smaller by `change`."""
+        at = np.unique(hashes & self._mask)
+        self.rewards[at] = np.clip(self.rewards[at] + np.float32(change), 0.0, self.tries[at])
+
     def rate(self, hashes: Hashes, prior: NDArray[np.floating] | float, strength: float) -> Rates:
         """The mean reward, shrunk towards `prior` as if that had been seen `strength` times."""
         at = hashes & self._mask

@@ -57,7 +57,9 @@ class WordModel:
 
     def snapshot(self) -> bytes:
         """Everything learnt: only what was moved is written."""
-        used = np.flatnonzero(self._squares > np.float32(1e-2)).astype(np.uint32)
+        # A tiny step moves a weight and leaves its sum of squares as it was.
+        moved = (self._squares > np.float32(1e-2)) | (self.weights != 0.0)
+        used = np.flatnonzero(moved).astype(np.uint32)
         parts = (used, self.weights[used], self._squares[used])
         return msgspec.msgpack.encode(_State(*(p.tobytes() for p in parts)))
 

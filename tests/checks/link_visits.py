@@ -1,0 +1,48 @@
+"""Made-up links and visits for a committee: a small web of numbers, the same for every test."""
+
+import numpy as np
+
+from opilio.learn.committee import Committee
+from opilio.learn.lessons import FoundPage, Visit
+from opilio.learn.linkfeatures import PACKED, PREFIXES, WORDS, LinkFeatures, prefixes_of
+from opilio.learn.wordmodel import BUCKETS
+
+
+def url_of(number: int) -> str:
+    return f"http://h{number % 7}.example/d{number % 3}/{number}.html"
+
+
+def features(numbers: list[int], rng: np.random.Generator) -> LinkFeatures:
+    """Links whose first word tells whether they pay: even numbers have word 2, odd ones word 3."""
+    rows = np.zeros(len(numbers), dtype=PACKED)
+    rows["words"] = rng.integers(10, BUCKETS, (len(numbers), WORDS))
+    rows["words"][:, 0] = [2 + n % 2 for n in numbers]
+    rows["words"][:, 10:] = 0
+    rows["path"] = [n % 5 + 1 for n in numbers]
+    rows["prefixes"] = [prefixes_of(url_of(n))[:PREFIXES] for n in numbers]
+    rows["dense"] = rng.random((len(numbers), PACKED["dense"].shape[0]))
+    return rows
+
+
+def found(committee: Committee, page: int, numbers: list[int], seed: int = 0) -> list[float]:
+    """Have the committee discover links to these numbers on a page."""
+    rows = features(numbers, np.random.default_rng(seed + page))
+    hosts = [f"h{n % 7}.example" for n in numbers]
+    return committee.discover(FoundPage(page, page % 2 == 0, page % 4), hosts, numbers, rows)
+
+
+def visit(number: int, reward: float | None = None, page: bool = True) -> Visit:
+    worth = float(number % 2 == 0) if reward is None else reward
+    return Visit(number, url_of(number), worth, page, worth >= 0.5)
+
+
+def taught(committee: Committee, steps: int, seed: int = 0) -> Committee:
+    """A short crawl: every page brings five links, the best of them is fetched next."""
+    for step in range(steps):
+        page = 1000 + step
+        found(committee, page, [5 * step + i + 1 for i in range(5)], seed)
+        live = committee.queue.live
+        best = int(committee.queue.rows["key"][live[step % len(live)]])
+        committee.study(committee.lesson(visit(best)))
+        committee.changes()
+    return committee

@@ -1,0 +1,177 @@
+"""The committee learns, is saved, taught again from a journal, and is bounded whatever it is told."""
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checks.link_visits import features, found, taught, url_of, visit
+from opilio.learn.committee import NAMES, Committee, Options
+from opilio.learn.lessons import FoundPage, Lesson
+from opilio.learn.linkfeatures import PACKED
+
+SMALL = Options(capacity=400)
+
+
+def fresh() -> Committee:
+    return Committee(SMALL)
+
+
+def sane(committee: Committee) -> bool:
+    scores = committee._scores(committee.queue.live)
+    weights = [committee.dense.weights, committee.words.weights]
+    return bool(np.isfinite(scores).all() and all(np.isfinite(w).all() and np.abs(w).max() <= 12.0 for w in weights))
+
+
+def test_committee_prefers_what_paid_when_words_tell() -> None:
+    committee = taught(fresh(), 120)
+    even, odd = (found(committee, 5, [number])[0] for number in (10_002, 10_003))
+    assert even > odd
+
+
+def test_two_committees_agree_when_they_saw_the_same() -> None:
+    assert taught(fresh(), 60).snapshot() == taught(fresh(), 60).snapshot()
+
+
+def test_committee_is_the_same_after_a_snapshot() -> None:
+    committee, again = taught(fresh(), 80), fresh()
+    again.restore(committee.snapshot())
+    assert again.snapshot() == committee.snapshot()
+    assert (again.dense.weights == committee.dense.weights).all()
+    assert (again.words.weights == committee.words.weights).all()
+    assert found(again, 7, [9001, 9002]) == found(committee, 7, [9001, 9002])
+
+
+@given(st.integers(0, 39))
+@settings(max_examples=10, deadline=None)
+def test_journal_behind_a_snapshot_brings_back_the_model_wherever_it_was_cut(cut: int) -> None:
+    committee, journal, state = fresh(), [], b""
+    for step in range(40):
+        if step == cut:
+            state, journal = committee.snapshot(), []
+        found(committee, 1000 + step, [5 * step + i + 1 for i in range(5)])
+        key = int(committee.queue.rows["key"][committee.queue.live[0]])
+        lesson = committee.lesson(visit(key))
+        journal.append(msgspec.msgpack.encode(lesson))
+        committee.study(lesson)
+        if step % 9 == 8:
+            corrected = msgspec.structs.replace(lesson, visit=visit(key, 1.0 - lesson.visit.reward), before=0.5)
+            journal.append(msgspec.msgpack.encode(corrected))
+            committee.study(corrected)
+    again = fresh()
+    again.restore(state)
+    for data in journal:
+        again.study(msgspec.msgpack.decode(data, type=Lesson))
+    assert again.snapshot() == committee.snapshot()
+
+
+def test_snapshot_of_other_features_is_taken_by_name() -> None:
+    committee = taught(fresh(), 30)
+    state = msgspec.msgpack.decode(committee.snapshot())
+    state[0] = ["forgotten" if name == "url" else name for name in state[0]]
+    again = fresh()
+    again.restore(msgspec.msgpack.encode(state))
+    at = NAMES.index("url")
+    assert again.dense.weights[at] == again.dense.prior[at]
+    assert np.delete(again.dense.weights == committee.dense.weights, at).all()
+
+
+def test_row_of_another_version_is_passed_over_in_a_journal() -> None:
+    committee = fresh()
+    committee.study(Lesson(visit(4), b"too short", 0.5))
+    assert committee.fetched == 1
+    assert len(committee.queue) == 0
+
+
+def test_essence_carries_weights_and_nothing_of_places() -> None:
+    committee, other = taught(fresh(), 60), fresh()
+    other.restore(committee.essence())
+    assert (other.words.weights == committee.words.weights).all()
+    assert (other.dense.weights == committee.dense.weights).all()
+    assert other.fetched == 0
+    assert 1 not in other._done
+    assert len(committee.essence()) < len(committee.snapshot())
+
+
+def test_correction_moves_scores_towards_what_the_person_said() -> None:
+    committee = taught(fresh(), 60)
+    found(committee, 77, [501])
+    lesson = committee.lesson(visit(501))
+    committee.study(lesson)
+    before = found(committee, 77, [503])[0]
+    committee.study(msgspec.structs.replace(lesson, visit=visit(501, 1.0), before=0.0))
+    assert found(committee, 77, [503])[0] > before
+    committee.study(msgspec.structs.replace(lesson, visit=visit(501, 0.0), before=1.0))
+    assert sane(committee)
+
+
+def test_recalled_row_is_the_discovered_one() -> None:
+    committee, other = taught(fresh(), 30), taught(fresh(), 30)
+    rows = features([801], np.random.default_rng(3))
+    page = FoundPage(9, True, 2)
+    committee.discover(page, [url_of(801).split("/")[2]], [801], rows)
+    other.recall(801, url_of(801).split("/")[2], rows.tobytes(), [page])
+    assert committee.queue.row_bytes(801) == other.queue.row_bytes(801)
+
+
+@pytest.mark.parametrize("reward", [0.0, 1.0])
+def test_committee_stays_sane_when_all_pages_are_alike(reward: float) -> None:
+    committee = fresh()
+    for step in range(200):
+        found(committee, step, [5 * step + i + 1 for i in range(5)])
+        committee.study(committee.lesson(visit(5 * step + 1, reward)))
+    assert sane(committee)
+    assert 0.0 <= committee.base_rate <= 1.0
+
+
+def test_committee_stays_sane_when_labels_contradict() -> None:
+    committee = fresh()
+    rows = features([1] * 400, np.random.default_rng(0))
+    rows[:] = rows[0]
+    committee.discover(FoundPage(1, True, 0), ["h1.example"] * 400, list(range(1, 401)), rows)
+    for number in range(1, 401):
+        committee.study(committee.lesson(visit(number, float(number % 2))))
+    assert sane(committee)
+
+
+def test_unseen_features_score_between_nothing_and_one() -> None:
+    committee = taught(fresh(), 100)
+    scores = np.array(found(committee, 3, list(range(20_000, 20_050)), seed=99))
+    limit = 1.0 + 2 * committee.options.explore
+    assert ((scores >= 0.0) & (scores <= limit)).all()
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.floats(0, 1), st.booleans(), st.integers(0, 8)), max_size=60))
+@settings(max_examples=25, deadline=None)
+def test_any_sequence_of_visits_leaves_it_sane_and_bounded(
+    steps: list[tuple[int, float, bool, int]],
+) -> None:
+    committee = Committee(Options(capacity=32))
+    for number, reward, page, parent in steps:
+        found(committee, parent, [number, number + 1, number + 100])
+        committee.study(committee.lesson(visit(number, reward, page)))
+        assert len(committee.queue) <= 32
+        for _, _, score in committee.changes():
+            assert 0.0 <= score < 2.0
+    assert sane(committee)
+
+
+def test_packed_nonsense_does_not_harm() -> None:
+    """float16 can hold infinity, and a stored blob may be damaged."""
+    committee = fresh()
+    rows = np.zeros(2, dtype=PACKED)
+    rows["dense"][0] = np.float16("inf")
+    rows["dense"][1] = np.float16("nan")
+    scores = committee.discover(FoundPage(1, True, 0), ["a", "b"], [1, 2], rows)
+    for key in (1, 2):
+        committee.study(committee.lesson(visit(key, 1.0)))
+    assert np.isfinite(scores).all()
+    assert sane(committee)
+
+
+def test_snapshot_stays_bounded_when_the_crawl_goes_on() -> None:
+    """Everything is a table of fixed size: twelve bytes a bucket, two million for marks, and recent visits."""
+    committee = taught(Committee(Options(capacity=100)), 400)
+    assert len(committee.snapshot()) < 2_000_000
+    assert len(committee.queue) <= 100
