@@ -19,7 +19,7 @@ from opilio.crawl.notes import Notes
 from opilio.crawl.parents import ParentsChooser
 from opilio.crawl.s1chooser import S1Chooser
 from opilio.crawl.s1kind import begin_with_model
-from opilio.crawl.topics import background, first_topic, genres_of, idf_of, queries_of, reader_of, vocabulary_of
+from opilio.crawl.topics import background, check, first_topic, genres_of, idf_of, queries_of, reader_of, vocabulary_of
 from opilio.crawl.trapwatch import TrapWatch
 from opilio.crawl.turns import Addresses, Turns
 from opilio.crawl.visit import Bounds, Visitor
@@ -48,6 +48,7 @@ from opilio.store.collection import Collection
 from opilio.store.keeper import Keeper
 from opilio.text.reading import Reader
 from opilio.text.urlwords import UrlTerms
+from opilio.text.vocabulary import Vocabulary
 from opilio.topic.living import LivingTopic
 from opilio.topic.table import WeightTable
 from opilio.topic.topic import Topic, topic_from
@@ -80,7 +81,7 @@ class Mind:
 def topic_of(settings: Settings, positive: tuple[str, ...] = (), negative: tuple[str, ...] = ()) -> Topic:
     """The topic a person described, with the texts of example pages."""
     s = settings.topic
-    return topic_from(
+    topic = topic_from(
         s.name,
         s.keywords,
         description=s.description,
@@ -90,6 +91,8 @@ def topic_of(settings: Settings, positive: tuple[str, ...] = (), negative: tuple
         genres=tuple(s.genres),
         language=s.language,
     )
+    check(settings, topic)
+    return topic
 
 
 def first_state(settings: Settings, topic: Topic) -> bytes:
@@ -98,9 +101,18 @@ def first_state(settings: Settings, topic: Topic) -> bytes:
 
 
 def make_mind(
-    settings: Settings, topic: Topic, states: Mapping[str, bytes], parser: Parser | None = None, *, records: bool = True
+    settings: Settings,
+    topic: Topic,
+    states: Mapping[str, bytes],
+    parser: Parser | None = None,
+    *,
+    records: bool = True,
+    reads: "ReadsWith | None" = None,
 ) -> Mind:
-    """Everything between an answer and an outcome, with what was learnt so far; `records`: make WARC records."""
+    """Everything between an answer and an outcome, with what was learnt so far.
+
+    `records`: make WARC records; `reads`: who reads words instead of our own reader (the lab looks them up).
+    """
     vocabulary = vocabulary_of(settings)
     living = LivingTopic(WeightTable(), background=idf_of, queries=queries_of(settings, vocabulary))
     words = PageWords(vocabulary.terms, CachedIdf(background().__getitem__))
@@ -118,7 +130,7 @@ def make_mind(
         begin_with_model(ranker, settings.rank)
     for name, state in states.items():
         learners[name].restore(state)
-    read = partial(_read, reader_of(settings, vocabulary), settings.seen.near)
+    read = (reads or page_reader)(settings, vocabulary)
     reads_paths = settings.rank["kind"] not in PATHLESS or settings.topic.around == "paragraph"
     parser = parser or HtmlParser(settings.politeness.agent, paths=reads_paths)
     if not settings.politeness.nofollow:
@@ -141,6 +153,14 @@ def make_analyst(settings: bytes, topic: bytes, states: Mapping[str, bytes]) -> 
     """The same in a worker process, from what can be sent there."""
     decoded = msgspec.msgpack.decode(settings, type=Settings)
     return make_mind(decoded, msgspec.msgpack.decode(topic, type=Topic), states).analyst
+
+
+ReadsWith = Callable[[Settings, Vocabulary], Callable[[Page], Reading]]
+
+
+def page_reader(settings: Settings, vocabulary: Vocabulary) -> Callable[[Page], Reading]:
+    """From a page to its words, with its fingerprints."""
+    return partial(_read, reader_of(settings, vocabulary), settings.seen.near)
 
 
 def _read(reader: Reader, near: bool, page: Page) -> Reading:

@@ -6,7 +6,7 @@ Nothing here knows a label: what is returned is the order of fetches and what th
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -27,6 +27,7 @@ from opilio.crawl.workers import WorkerDesk
 from opilio.frontier.order import seed_score
 from opilio.frontier.schema import create_tables as create_frontier
 from opilio.lab.pages import CachedParser, ParsedPages
+from opilio.lab.readings import Readings, reading_version
 from opilio.lab.replay import ReplayFetcher
 from opilio.lab.topics import Brief
 from opilio.lab.web import Web
@@ -66,10 +67,18 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class OfflineWeb:
-    """A web opened for many runs: its answers, and its pages already parsed."""
+    """A web opened for many runs: its answers, its pages already parsed, their words already read."""
 
     web: Web
     pages: ParsedPages
+    read: dict[str, Readings] = field(default_factory=dict)
+
+    def readings(self, settings: Settings, processes: int = 2) -> Readings:
+        """The words of all pages under these settings, opened once."""
+        name = reading_version(settings)
+        if name not in self.read:
+            self.read[name] = Readings.open(self.web, self.pages, settings, processes)
+        return self.read[name]
 
 
 def lab_settings(strategy: str, brief: Brief, seeds: Sequence[str], budget: int, more: Tree | None = None) -> Settings:
@@ -101,7 +110,7 @@ async def _replay(offline: OfflineWeb, settings: Settings, latency_s: float) -> 
     topic = topic_of(settings)
     states = {SNAPSHOT: first_state(settings, topic)}
     parser = CachedParser(offline.web, offline.pages, HtmlParser())
-    mind = make_mind(settings, topic, states, parser, records=False)
+    mind = make_mind(settings, topic, states, parser, records=False, reads=offline.readings(settings).reader)
     desk = make_desk(settings, topic, mind, states)
     if isinstance(desk, WorkerDesk):
         await desk.start()

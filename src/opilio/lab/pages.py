@@ -26,7 +26,7 @@ from opilio.lab.cachefolder import default_cache, load, save
 from opilio.lab.linkgraph import LinkGraph
 from opilio.lab.warcfile import Answer
 from opilio.lab.web import Web
-from opilio.model.errors import ParseError
+from opilio.model.errors import ParseError, WebError
 from opilio.model.protocols import Parser
 from opilio.model.records import Fetched, Page
 from opilio.parse.html import HtmlParser
@@ -57,7 +57,8 @@ class _Kept(msgspec.Struct):
 class ParsedPages:
     """Every page of a web as the parser reads it. A page that can't be parsed has an empty entry."""
 
-    def __init__(self, kept: _Kept, packed: mmap.mmap) -> None:
+    def __init__(self, folder: Path, kept: _Kept, packed: mmap.mmap) -> None:
+        self.folder = folder  # where they are kept; what else is worked out from them is kept there too
         self._offsets = memoryview(kept.offsets).cast("q")
         self._hashes = memoryview(kept.hashes).cast("Q")
         self._kept = kept
@@ -69,9 +70,17 @@ class ParsedPages:
         folder = (cache or default_cache()) / f"pages-{web.digest[:16]}-{parser_version()}"
         kept = load(folder / "index", _Kept)
         if kept is None or not (folder / "packed").exists():
-            kept = _parse_all(web, folder, cache, processes)
+            _parse_all(web, folder, cache, processes)
+        return cls.load(folder)
+
+    @classmethod
+    def load(cls, folder: Path) -> "ParsedPages":
+        """What was kept in a folder."""
+        kept = load(folder / "index", _Kept)
+        if kept is None:
+            raise WebError(f"{folder}: the parsed pages can't be kept or read there; is the disk full?")
         with (folder / "packed").open("rb") as file:
-            return cls(kept, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            return cls(folder, kept, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
     def __len__(self) -> int:
         return len(self._hashes)
@@ -120,7 +129,7 @@ def as_fetched(url: str, answer: Answer) -> Fetched:
     return Fetched(url=url, status=answer.status, headers=answer.headers, body=answer.body)
 
 
-def _parse_all(web: Web, folder: Path, cache: Path | None, processes: int) -> _Kept:
+def _parse_all(web: Web, folder: Path, cache: Path | None, processes: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     offsets, hashes = array("q", [0]), array("Q")
     rows: list[list[int]] = []
@@ -140,7 +149,6 @@ def _parse_all(web: Web, folder: Path, cache: Path | None, processes: int) -> _K
         offsets.tobytes(), hashes.tobytes(), graph.starts.tobytes(), graph.targets.tobytes(), max(graph.nodes, len(web))
     )
     save(folder / "index", kept)
-    return kept
 
 
 def _chunks(web: Web, cache: Path | None, processes: int) -> Iterator[_Parsed]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from opilio.crawl.config import Tree, merged
+from opilio.crawl.workers import cores
 from opilio.lab.crawls import lab_settings
 from opilio.lab.declarations import BOUNDS, PEER, Experiment, Variant
 from opilio.lab.peers.environments import check_peer
@@ -56,6 +57,8 @@ class Study:
 
     def _of_web(self, folder: Path) -> Iterator[Job]:
         arena = opened(folder)
+        for variant in self.choice.variants:
+            _prepare(arena, variant, self.choice.more)
         self.problems += [*arena.offline.web.problems, *arena.topic_problems, *arena.labels.problems]
         for topic in self._topics(arena):
             for seeds in self._seed_sets(arena, topic):
@@ -111,6 +114,13 @@ def _check(variant: Variant, more: Tree) -> None:
         check_peer(kind.removeprefix(PEER))
     elif kind not in BOUNDS:
         lab_settings(kind, Brief(name=variant.name), (), 1, merged(variant.set, more))
+
+
+def _prepare(arena: Arena, variant: Variant, more: Tree) -> None:
+    """Have the words read by all cores before the runs are spread, so that no process does it for itself."""
+    if variant.kind not in BOUNDS and not variant.kind.startswith(PEER):
+        settings = lab_settings(variant.kind, Brief(name=variant.name), (), 1, merged(variant.set, more))
+        arena.offline.readings(settings, cores())
 
 
 def carry_out(jobs: Sequence[Job], processes: int, progress: Progress) -> list[Run]:

@@ -6,6 +6,7 @@ no stop list knows (S0-E3). Computing is done on terms; people are shown the com
 """
 
 import re
+from collections.abc import Callable
 from typing import Literal
 
 import xxhash
@@ -48,6 +49,7 @@ class Vocabulary(dict[str, int]):
         self._stem: Stem = normalising(self.language, normaliser)
         self._stop_words = stop_words(self.language) | {self._stem(word) for word in stop_words(self.language)}
         self._surfaces = Surfaces()
+        self._word_of: Callable[[int], str] = _unknown
         self._stems: dict[int, str] = {}
 
     def __missing__(self, word: str) -> int:
@@ -81,6 +83,10 @@ class Vocabulary(dict[str, int]):
         """Count words (marks may be among them) as surface forms."""
         self._surfaces.count(found)
 
+    def ask(self, word_of: Callable[[int], str]) -> None:
+        """Where to ask for a word of a term that no text had here: whoever read the text before may know."""
+        self._word_of = word_of
+
     def note_acronyms(self, text: str) -> None:
         """Show words written in capitals here that way: for topics and queries (S4-E2), not for pages."""
         for acronym in _ACRONYM.findall(text):
@@ -88,11 +94,21 @@ class Vocabulary(dict[str, int]):
 
     def stem_of(self, term: int) -> str:
         """The stem behind a term; empty when no word of it was met, or all were forgotten."""
+        if term not in self._stems:
+            self._meet(term)
         return self._stems.get(term, "")
 
     def surface_of(self, term: int) -> str:
         """The commonest surface form of a term (S0-E4), or an empty string."""
+        if term not in self._stems:
+            self._meet(term)
         return self._surfaces.commonest_of(term)
+
+    def _meet(self, term: int) -> None:
+        """Learn a word of a term that was read elsewhere."""
+        word = self._word_of(term)
+        if word:
+            self.__missing__(word)
 
     def _is_noise(self, word: str) -> bool:
         return word in self._stop_words or (len(word) < self.shortest and word < _FIRST_UNSPACED)
@@ -105,6 +121,10 @@ class Vocabulary(dict[str, int]):
         self.clear()
         self.update(kept)
         self.update(_MARK_TERMS)
+
+
+def _unknown(_: int) -> str:
+    return ""
 
 
 def term_of(stem: str) -> int:

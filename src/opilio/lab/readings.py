@@ -1,0 +1,182 @@
+"""The words of a web's pages, read once and kept beside the parsed pages: a run then looks its token vectors up.
+
+What is kept is found by the content of the web, the code that reads, and the options that change what is read. Terms
+are stable hashes; one word of each is kept so that a table can still be shown in words. The first time uses several
+processes.
+"""
+
+import mmap
+import os
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import cached_property
+from importlib.metadata import version
+from importlib.resources import files
+from multiprocessing import get_context
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import xxhash
+
+from opilio.crawl.build import page_reader
+from opilio.crawl.config import Settings
+from opilio.crawl.topics import vocabulary_of
+from opilio.lab.cachefolder import load, save
+from opilio.lab.pages import ParsedPages
+from opilio.lab.web import Web
+from opilio.model.records import Page, Reading
+from opilio.text.vocabulary import Vocabulary
+
+_FORMAT = 1
+_CHUNK = 250
+_INLINE_BELOW = 400  # as for parsing
+
+
+class _Packed(msgspec.Struct, array_like=True):
+    """A reading without its page; arrays as raw bytes."""
+
+    terms: bytes
+    anchors: bytes
+    arounds: bytes
+    main: bytes
+    language: str
+    fingerprint: int
+    simhash: int
+
+
+class _Some(msgspec.Struct):
+    packed: bytes
+    sizes: list[int]
+    words: dict[int, str]
+
+
+class _Kept(msgspec.Struct):
+    offsets: bytes
+    words: dict[int, str]  # some word of every term
+
+
+class Readings:
+    """Readings of the pages of one web under one set of options; a page that has none is read anew."""
+
+    def __init__(self, web: Web, folder: Path, kept: _Kept) -> None:
+        self._web = web
+        self._folder = folder
+        self._offsets = memoryview(kept.offsets).cast("q")
+        self._words = kept.words
+
+    @classmethod
+    def open(cls, web: Web, pages: ParsedPages, settings: Settings, processes: int = 2) -> "Readings":
+        """The readings under these settings, from the cache or by reading every page."""
+        folder = pages.folder / f"read-{reading_version(settings)}"
+        kept = load(folder / "index", _Kept)
+        if kept is None or not (folder / "packed").exists():
+            kept = _read_all(web, pages, settings, folder, processes)
+        return cls(web, folder, kept)
+
+    @cached_property
+    def _packed(self) -> mmap.mmap:
+        with (self._folder / "packed").open("rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def reader(self, settings: Settings, vocabulary: Vocabulary) -> Callable[[Page], Reading]:
+        """A reader that looks pages of the web up; it tells the vocabulary what the terms mean."""
+        vocabulary.ask(lambda term: self._words.get(term, ""))
+        anew = page_reader(settings, vocabulary)
+
+        def read(page: Page) -> Reading:
+            number = self._web.number_of(page.url)
+            begin, end = (0, 0) if number is None else (self._offsets[number], self._offsets[number + 1])
+            return _unpacked(page, self._packed[begin:end]) if end > begin else anew(page)
+
+        return read
+
+
+def reading_version(settings: Settings) -> str:
+    """Names the code that reads, the libraries underneath, and the options that change what is read."""
+    topic = settings.topic
+    options = (_FORMAT, topic.language, topic.normaliser, topic.around, topic.identify, settings.seen.near)
+    digest = xxhash.xxh3_64(msgspec.msgpack.encode((options, version("PyStemmer"), version("numpy"))))
+    root = files("opilio")
+    text_files = [f for f in root.joinpath("text").iterdir() if f.name.endswith(".py")]
+    more = [root / "seen" / "fingerprint.py", root / "crawl" / "build.py", root / "crawl" / "topics.py"]
+    for file in [*sorted(text_files, key=lambda f: f.name), *more]:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _read_all(web: Web, pages: ParsedPages, settings: Settings, folder: Path, processes: int) -> _Kept:
+    folder.mkdir(parents=True, exist_ok=True)
+    offsets, words = array("q", [0]), dict[int, str]()
+    part = folder / f"packed.{os.getpid()}.part"
+    with part.open("wb") as file:
+        for some in _chunks(web, pages, settings, processes):
+            file.write(some.packed)
+            words |= some.words
+            for size in some.sizes:
+                offsets.append(offsets[-1] + size)
+        file.write(b"\0")  # an empty file can't be mapped
+    part.replace(folder / "packed")
+    kept = _Kept(offsets.tobytes(), words)
+    save(folder / "index", kept)
+    return kept
+
+
+def _chunks(web: Web, pages: ParsedPages, settings: Settings, processes: int) -> Iterator[_Some]:
+    ranges = [range(start, min(start + _CHUNK, len(web))) for start in range(0, len(web), _CHUNK)]
+    if processes < 2 or len(web) < _INLINE_BELOW:
+        yield from (_read_some(pages, settings, numbers) for numbers in ranges)
+        return
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        encoded = msgspec.msgpack.encode(settings)
+        yield from pool.map(_read_in_process, [(pages.folder, encoded, numbers) for numbers in ranges])
+
+
+def _read_in_process(job: tuple[Path, bytes, range]) -> _Some:
+    folder, settings, numbers = job
+    return _read_some(ParsedPages.load(folder), msgspec.msgpack.decode(settings, type=Settings), numbers)
+
+
+def _read_some(pages: ParsedPages, settings: Settings, numbers: Sequence[int]) -> _Some:
+    vocabulary = vocabulary_of(settings)
+    read = page_reader(settings, vocabulary)
+    packed: list[bytes] = []
+    for number in numbers:
+        page = pages.page(number)
+        packed.append(b"" if page is None else _pack(read(page)))
+    words = {term: vocabulary.surface_of(term) for term in set(vocabulary.values()) if term > 0}
+    return _Some(b"".join(packed), [len(p) for p in packed], words)
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Packed)
+
+
+def _pack(reading: Reading) -> bytes:
+    terms = np.array(reading.terms, dtype=np.uint32).tobytes()
+    anchors, arounds, main = (
+        np.array(s, dtype=np.int32).tobytes() for s in (reading.anchors, reading.arounds, reading.main)
+    )
+    return _encoder.encode(
+        _Packed(terms, anchors, arounds, main, reading.language, reading.fingerprint, reading.simhash)
+    )
+
+
+def _unpacked(page: Page, data: bytes) -> Reading:
+    kept = _decoder.decode(data)
+    return Reading(
+        page=page,
+        terms=np.frombuffer(kept.terms, dtype=np.uint32).tolist(),
+        anchors=_pairs(kept.anchors),
+        arounds=_pairs(kept.arounds),
+        main=_pairs(kept.main),
+        language=kept.language,
+        fingerprint=kept.fingerprint,
+        simhash=kept.simhash,
+    )
+
+
+def _pairs(data: bytes) -> list[tuple[int, int]]:
+    flat = np.frombuffer(data, dtype=np.int32)
+    return list(zip(flat[::2].tolist(), flat[1::2].tolist(), strict=True))

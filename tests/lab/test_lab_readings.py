@@ -1,0 +1,66 @@
+"""Words that were looked up are the words that would have been read."""
+
+from pathlib import Path
+
+import pytest
+
+from opilio.crawl.build import page_reader
+from opilio.crawl.topics import vocabulary_of
+from opilio.lab.crawls import OfflineWeb, lab_settings, replay
+from opilio.lab.pages import ParsedPages
+from opilio.lab.readings import Readings, reading_version
+from opilio.lab.topics import LabTopic, load_topics
+from opilio.lab.web import Web
+
+
+@pytest.fixture(scope="module")
+def offline(small_folder: Path, lab_cache: Path) -> OfflineWeb:
+    web = Web.open(small_folder, lab_cache)
+    return OfflineWeb(web, ParsedPages.open(web, lab_cache, processes=1))
+
+
+@pytest.fixture(scope="module")
+def topic(small_folder: Path) -> LabTopic:
+    return load_topics(small_folder)[0][0]
+
+
+class ReadAnew(OfflineWeb):
+    """The same web without the cache."""
+
+    def readings(self, *_: object) -> "ReadAnew":  # type: ignore[override]
+        return self
+
+    reader = staticmethod(page_reader)
+
+
+def test_reading_that_was_kept_equals_the_one_read_anew(offline: OfflineWeb, topic: LabTopic) -> None:
+    settings = lab_settings("s0", topic.brief, (), 1)
+    anew = page_reader(settings, vocabulary_of(settings))
+    looked_up = offline.readings(settings).reader(settings, vocabulary_of(settings))
+    pages = [page for n in range(0, len(offline.web), 7) if (page := offline.pages.page(n)) is not None]
+    assert len(pages) > 20
+    assert [looked_up(page) for page in pages] == [anew(page) for page in pages]
+
+
+def test_terms_that_were_looked_up_have_names(offline: OfflineWeb, topic: LabTopic) -> None:
+    settings = lab_settings("s0", topic.brief, (), 1)
+    vocabulary, other = vocabulary_of(settings), vocabulary_of(settings)
+    page = next(p for n in range(len(offline.web)) if (p := offline.pages.page(n)) is not None)
+    reading = offline.readings(settings).reader(settings, vocabulary)(page)
+    page_reader(settings, other)(page)
+    assert [vocabulary.stem_of(t) for t in reading.terms] == [other.stem_of(t) for t in reading.terms]
+    assert all(vocabulary.surface_of(t) for t in reading.terms)
+
+
+@pytest.mark.parametrize("strategy", ["s0", "best-first"])
+def test_crawl_is_the_same_when_words_are_read_anew(offline: OfflineWeb, topic: LabTopic, strategy: str) -> None:
+    settings = lab_settings(strategy, topic.brief, topic.seed_sets[0].urls, 80)
+    assert replay(offline, settings).fetches == replay(ReadAnew(offline.web, offline.pages), settings).fetches
+
+
+def test_options_that_change_the_words_have_readings_of_their_own(offline: OfflineWeb, topic: LabTopic) -> None:
+    plain = lab_settings("s0", topic.brief, (), 1)
+    german = lab_settings("s0", topic.brief, (), 1, {"topic": {"language": "german"}})
+    assert reading_version(plain) != reading_version(german)
+    assert Readings.open(offline.web, offline.pages, german) is not None
+    assert len(list(offline.pages.folder.glob("read-*"))) >= 2
