@@ -122,10 +122,10 @@ def test_table_follows_the_log_at_each_interval_s4_05_s4_26() -> None:
 
 def test_log_is_read_on_where_it_was_left_s4_05() -> None:
     log = [["heron"]] * 4 + [["stork"]] * 8
-    topic = LivingTopic(BASE, QueryLogExpansion(interval=1), queries=lambda at: (log[at : at + 4], at + 4))
+    topic = LivingTopic(BASE, QueryLogExpansion(interval=1), queries=lambda at: (log[at : at + 4], at + 4, {}))
     topic.learn([outcome(PAGE, relevant=False)])
     assert topic.table.weights == {"heron": 1.0}
-    resumed = LivingTopic(WeightTable(), queries=lambda at: (log[at:], len(log)))
+    resumed = LivingTopic(WeightTable(), queries=lambda at: (log[at:], len(log), {}))
     resumed.restore(topic.snapshot())
     resumed.learn([outcome(PAGE)])
     assert resumed.table.keywords[0].stem == "stork"

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 from pathlib import Path
 
+import msgspec
+
 from opilio.crawl.config import Settings
 from opilio.crawl.expansionkinds import Start
 from opilio.crawl.kinds import made
@@ -81,7 +83,6 @@ def idf_of(stem: str) -> float:
 def first_topic(settings: Settings, topic: Topic) -> LivingTopic:
     """The topic before the first page: its table and how it will grow."""
     vocabulary = vocabulary_of(settings)
-    genres_of(settings, vocabulary, topic.genres)  # a genre that is unknown is found out before a folder is made
     mixture = Mixture(size=settings.topic.table_size, weighing=WEIGHING[settings.topic.weighing])
     table = topic_table(topic, vocabulary, idf_of, mixture)
     expansion = made("expansion", settings.expansion, Start(table.weights, len(settings.seeds.urls)))
@@ -89,7 +90,20 @@ def first_topic(settings: Settings, topic: Topic) -> LivingTopic:
     if isinstance(expansion, QueryLogExpansion):
         expansion.waiting = expansion.interval  # the log so far is the first interval (S4-03)
         living.grow()
+        table = msgspec.structs.replace(living.table, version=0, added=())
+        return LivingTopic(table, expansion, idf_of)
     return living
+
+
+def check(settings: Settings, topic: Topic) -> None:
+    """Find out what can't be used before a folder is made; ConfigError or TopicError says what."""
+    vocabulary = vocabulary_of(settings)
+    genres_of(settings, vocabulary, topic.genres)
+    made("expansion", settings.expansion, Start({}))
+    if settings.senses["kind"] != "any" and not any(map(vocabulary.terms, topic.contexts)):
+        raise TopicError(f"senses.kind = '{settings.senses['kind']}' needs topic.contexts: words of senses not meant")
+    if settings.expansion.get("log"):
+        read_log(Path(settings.expansion["log"]))
 
 
 def queries_of(settings: Settings, vocabulary: Vocabulary) -> Queries | None:
@@ -99,10 +113,12 @@ def queries_of(settings: Settings, vocabulary: Vocabulary) -> Queries | None:
     name, step = str(settings.expansion["log"]), int(settings.expansion["per_interval"])
     stem, phrases = stem_with(vocabulary), settings.topic.phrases
 
-    def read_on(position: int) -> tuple[list[list[str]], int]:
+    def read_on(position: int) -> tuple[list[list[str]], int, dict[str, str]]:
         asked = _queries(Path(name), first=not position)
         end = min(len(asked), position + step) if step else len(asked)
-        return [query_stems(text, stem, phrases) for text in asked[position:end]], end
+        queries = [query_stems(text, stem, phrases) for text in asked[position:end]]
+        words = {word for query in queries for term in query for word in term.split()}
+        return queries, end, {word: vocabulary.surface_of(term_of(word)) or word for word in words}
 
     return read_on
 

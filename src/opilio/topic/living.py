@@ -17,8 +17,8 @@ from opilio.topic.expansion import Expansion, Frozen, QueryLogExpansion
 from opilio.topic.table import Keyword, WeightTable
 from opilio.topic.tables import Idf
 
-Queries = Callable[[int], tuple[list[list[str]], int]]
-"""Reads a query log on: from a position in it, the queries since (as stems) and the new position."""
+Queries = Callable[[int], tuple[list[list[str]], int, dict[str, str]]]
+"""Reads a query log on: from a position in it, the queries since (as stems), the new position, and the stems' words."""
 
 WORDS_KEPT = 50_000  # stems whose surface form is remembered for showing
 
@@ -118,7 +118,9 @@ class LivingTopic:
         """Take the next table where it is time for one."""
         expansion = self.expansion
         if isinstance(expansion, QueryLogExpansion) and expansion.due and self._queries:
-            expansion.ask(*self._queries(expansion.position))
+            asked, position, shown = self._queries(expansion.position)
+            expansion.ask(asked, position)
+            self._shown |= shown
         self._become(expansion.grown(self.table, self._background))
 
     def snapshot(self) -> bytes:

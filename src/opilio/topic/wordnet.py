@@ -115,12 +115,12 @@ class WordNet:
             with path.open("rb") as file:
                 file.seek(place)
                 return synset_of(file.readline().decode("utf-8", "replace"))
-        except (OSError, ValueError, IndexError) as error:
+        except (OSError, ValueError, LookupError) as error:
             raise TopicError(f"{path}: is damaged near byte {place}; install WordNet again") from error
 
 
 def synset_of(line: str) -> Synset:
-    """A line of a data file (wndb(5)); ValueError or IndexError for what is none.
+    """A line of a data file (wndb(5)); ValueError or LookupError for what is none.
 
     >>> synset_of("00000001 05 n 02 jaguar 0 Panthera_onca 0 001 @ 00000009 n 0000 | a large cat  ").words
     ('jaguar', 'Panthera onca')

@@ -1,0 +1,183 @@
+"""`opilio topic build`, `show` and `expand` as a person runs them, and what they refuse."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_topic_wordnet import Writer
+
+from checks.small_webs import BIRDS, TRAINS, SmallWeb, crawl, events, one_line, opilio, page, served, settings_for
+
+WRENS = [f"{BIRDS} Wrens feed on {food} in the hedge." for food in ("spiders", "insects", "larvae", "seeds")]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    for number, text in enumerate(WRENS):
+        (tmp_path / f"wren{number}.html").write_text(f"<html><body><p>{text}</p></body></html>")
+        (tmp_path / f"train{number}.html").write_text(f"<html><body><p>{TRAINS} {number * 'signal '}</p></body></html>")
+    (tmp_path / "log.txt").write_text("wren nest\nwren song\nstork\n")
+    return tmp_path
+
+
+def built(place: Path, *arguments: object) -> tuple[dict[str, float], list[str]]:
+    """The keywords of the file that was written, and the warnings."""
+    done = opilio("topic", "build", *arguments, cwd=place)
+    assert done.returncode == 0, done.stderr
+    keywords = tomllib.loads((place / "topic.toml").read_text())["topic"]["keywords"]
+    return keywords, done.stderr.splitlines()
+
+
+def test_sentence_and_weighted_keywords_make_a_topic(place: Path) -> None:
+    keywords, warnings = built(place, "wrens of Europe", "--keyword", "robin", "--keyword", "nest box=0.25")
+    assert keywords["robin"] == 1.0 and 0.2 < keywords["nest"] < 0.3
+    assert {"wrens", "europe"} <= keywords.keys()
+    assert any("no example page" in line for line in warnings)
+
+
+def test_pages_are_told_apart_each_judged_by_the_others_s1_e7(place: Path) -> None:
+    options = [o for n in range(4) for o in ("--positive", f"wren{n}.html", "--negative", f"train{n}.html")]
+    done = opilio("topic", "build", "wrens", *options, "--json", cwd=place)
+    report = json.loads(done.stdout)["report"]
+    assert report == {
+        "examples": 4, "counterexamples": 4, "found": 4, "mistaken": 0, "area": 1.0, "warnings": [],
+    }  # fmt: skip
+    topic = tomllib.loads((place / "topic.toml").read_text())["topic"]
+    assert topic["examples"] == [str(place / f"wren{n}.html") for n in range(4)]
+
+
+def test_examples_that_are_alike_to_counterexamples_are_warned_of(place: Path) -> None:
+    mixed = ("wrens", "--positive", "wren0.html", "--positive", "train1.html", "--negative", "wren1.html")
+    _, warnings = built(place, *mixed, "--negative", "train2.html")
+    assert any("hardly tells examples from counter-examples" in line for line in warnings)
+
+
+def test_one_word_and_ambiguous_word_are_warned_of(place: Path) -> None:
+    small = Writer()
+    for number in range(3):
+        small.add(f"s{number}", "mercury", f"meaning {number}")
+    _, warnings = built(place, "mercury", "--wordnet", small.write(place))
+    assert any("a topic of one word" in line for line in warnings)
+    assert any('"mercury" has 3 senses (meaning 0; meaning 1; meaning 2)' in line for line in warnings)
+
+
+def test_pages_in_another_language_are_warned_of(place: Path) -> None:
+    german = "Der Zaunkönig ist ein kleiner Vogel, der in dichten Hecken und Gebüschen brütet und laut singt."
+    (place / "de.html").write_text(f"<html><meta charset=utf-8><body><p>{german}</p></body></html>")
+    _, warnings = built(place, "--file", "de.html")
+    assert any("example pages in german" in line for line in warnings)
+
+
+def test_query_log_makes_a_topic_s4_03(place: Path) -> None:
+    keywords, _ = built(place, "--query-log", "log.txt")
+    assert keywords == {"wren": 1.0}
+
+
+def test_built_topic_is_crawled_fetched_pages_and_all(place: Path) -> None:
+    web = {"http://a.example/": page(f"{BIRDS} {WRENS[0]}", ["/1"]), "http://a.example/1": page(WRENS[1])}
+    with served(SmallWeb(web)) as server:
+        keywords, _ = built(place, "--url", "http://a.example/", "--proxy", server.proxy)
+        assert "wren" in keywords or "wrens" in keywords
+        done = opilio(
+            "crawl", "--config", "topic.toml", "--seed", "http://a.example/", "--into", "c", "--proxy", server.proxy,
+            "--workers", "0", "--quiet", "--json", cwd=place,
+        )  # fmt: skip
+    assert json.loads(done.stdout)["relevant"] == 2
+
+
+def test_every_version_of_the_table_is_shown_with_what_it_added(place: Path) -> None:
+    web = {f"http://a.example/{n}": page(f"{text} {text}", [f"/{n + 1}"]) for n, text in enumerate(WRENS)}
+    with served(SmallWeb(web)) as server:
+        expansion = {"kind": "periodic", "period": 1, "added": 1}
+        crawl(place / "c", settings_for(server, ["http://a.example/0"], expansion=expansion))
+    shown = json.loads(opilio("topic", "show", place / "c", "--history", "--json").stdout)
+    assert [version["version"] for version in shown["history"]] == list(range(shown["version"] + 1))
+    assert shown["version"] >= 3 and shown["history"][-1]["keywords"] == shown["keywords"]
+    assert [len(v["added"]) for v in shown["history"][1:]] == [1] * shown["version"]
+    assert len(events(place / "c", "TopicChanged")) == shown["version"]
+    text = opilio("topic", "show", place / "c", "--history").stdout
+    assert "version   1  " in text and "; new: " in text
+
+
+def test_dynamic_table_follows_a_log_that_grows_while_crawling_s4_05_s4_26(place: Path) -> None:
+    log = place / "log.txt"
+    log.write_text("wren\n" * 4)
+
+    def grown_page() -> Any:
+        log.write_text("wren\n" * 4 + "locomotive freight\n" * 8)
+        return page(WRENS[0], ["/1", "/2"])
+
+    web: dict[str, Any] = {"http://a.example/0": grown_page}
+    web |= {f"http://a.example/{n}": page(WRENS[n]) for n in (1, 2)}
+    with served(SmallWeb(web)) as server:
+        more = {"strategy": "s4-dynamic", "expansion": {"log": str(log), "interval": 1}}
+        crawl(place / "c", settings_for(server, ["http://a.example/0"], **more))
+    words = [
+        [k["word"] for k in v["keywords"]]
+        for v in json.loads(opilio("topic", "show", place / "c", "--history", "--json").stdout)["history"]
+    ]
+    assert words[0] == ["wrens"] and set(words[1]) == {"freight", "locomotive", "wrens"}
+
+
+def test_suggestions_join_only_when_accepted_s2_f3(place: Path) -> None:
+    small = Writer()
+    small.add("wren", "wren jenny_wren", "a small bird", ("@", "bird"))
+    small.add("bird", "bird", "an animal with feathers", ("~", "wren"))
+    folder = small.write(place)
+    built(place, "--keyword", "wren")
+    before = (place / "topic.toml").read_text()
+    done = opilio("topic", "expand", "topic.toml", "--wordnet", folder, cwd=place)
+    assert "jenny wren" in done.stdout and "broader of wren" in done.stdout
+    assert (place / "topic.toml").read_text() == before
+    opilio("topic", "expand", "topic.toml", "--wordnet", folder, "--accept", "jenny wren", cwd=place)
+    assert tomllib.loads((place / "topic.toml").read_text())["topic"]["keywords"] == {"wren": 1.0, "jenny wren": 0.5}
+    refused = opilio("topic", "expand", "topic.toml", "--wordnet", folder, "--accept", "train", cwd=place)
+    assert refused.returncode == 2 and "was not suggested" in one_line(refused)
+
+
+BAD = {
+    "nothing given": ([], "no topic: give a sentence"),
+    "empty topic": ([""], "no topic: give a sentence"),
+    "stop words only": (["the of and"], "has no usable words beside stop words"),
+    "memory out of range": (["--query-log", "log.txt", "--memory", "0.7"], "at most 0.5, not 0.7"),
+    "weight that is none": (["--keyword", "wren=much"], "the weight must be a number"),
+    "weight below zero": (["--keyword", "wren=-1"], "must be above 0"),
+    "log that is not there": (["--query-log", "none.txt"], "none.txt: can't be read"),
+    "log in another encoding": (["--query-log", "latin.txt"], "is not UTF-8 text (byte 3); save it as UTF-8"),
+    "page that is not there": (["--file", "none.html"], "none.html': can't be read"),
+    "file that is there": (["wrens", "--out", "log.txt"], "is there already"),
+    "wordnet that is not there": (["wrens", "--wordnet", "nowhere"], "has no index.noun"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_clear_line(place: Path, case: str) -> None:
+    (place / "latin.txt").write_bytes("caf\xe9\n".encode("latin-1"))
+    arguments, told = BAD[case]
+    done = opilio("topic", "build", *arguments, cwd=place)
+    assert done.returncode == 2 and told in one_line(done)
+    assert not (place / "topic.toml").exists()
+
+
+CRAWLS = {
+    "query log in another encoding": (["--strategy", "s4-dynamic", "--set", "expansion.log=latin.txt"], "not UTF-8"),
+    "memory out of range": (["--strategy", "s4-dynamic", "--set", "expansion.memory=0.9"], "at most 0.5, not 0.9"),
+    "genre file with duplicates": (["--set", "topic.genre_file=twice.toml"], '"press" more than once'),
+    "genre twice": (["--set", "topic.genre_file=double.toml"], "a genre may stand once only"),
+    "unknown genre": (["--set", 'topic.genres=["poems"]'], 'genre "poems" is unknown'),
+    "contexts without words": (["--set", "senses.kind=contexts"], "needs topic.contexts"),
+    "unknown normaliser": (["--set", "topic.normaliser=stems"], "topic.normaliser"),
+}
+
+
+@pytest.mark.parametrize("case", CRAWLS)
+def test_topic_settings_are_refused_before_a_folder_is_made(place: Path, case: str) -> None:
+    (place / "latin.txt").write_bytes("caf\xe9\n".encode("latin-1"))
+    (place / "twice.toml").write_text('[news]\nenglish = ["press", "Press"]\n')
+    (place / "double.toml").write_text('[news]\nenglish = ["press"]\n[news]\nenglish = ["report"]\n')
+    arguments, told = CRAWLS[case]
+    done = opilio("crawl", "wrens", "--seed", "http://a.example/", "--into", "c", *arguments, cwd=place)
+    assert done.returncode == 2 and told in one_line(done)
+    assert not (place / "c").exists()

@@ -1,0 +1,76 @@
+"""Query logs as files (S4-03, S4-05)."""
+
+from pathlib import Path
+
+import pytest
+
+from opilio.crawl.queries import Query, intervals, read_log
+from opilio.crawl.topicbuild import LoggedQueries, log_keywords
+from opilio.model.errors import TopicError
+from opilio.text.vocabulary import Vocabulary
+from opilio.topic.querylog import QueryLog
+
+S4_09 = (
+    "Kejriwal new manifesto for lok sabha polls 2014.\n"
+    "Manifesto of BJP for lok sabha polls 2014.\n\n"
+    "lok sabha polls 2014 dates\n"
+)
+
+
+def written(folder: Path, text: str | bytes) -> Path:
+    path = folder / "log"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_log_has_a_query_a_line_s4_03(tmp_path: Path) -> None:
+    asked = read_log(written(tmp_path, S4_09))
+    assert len(asked) == 3 and asked[2] == Query("lok sabha polls 2014 dates")
+
+
+@pytest.mark.parametrize("time", ["2026-01-31T12:00:00+00:00", "2026-01-31T12:00:00", "1769860800", ""])
+def test_log_may_be_csv_with_time(tmp_path: Path, time: str) -> None:
+    path = written(tmp_path, f'\ufefftime,user,query\n{time},7,"wrens, small"\n')
+    assert read_log(path) == [Query("wrens, small", 1769860800.0 if time else 0.0)]
+
+
+def test_log_of_one_column_may_have_a_header(tmp_path: Path) -> None:
+    assert read_log(written(tmp_path, "query\nwrens\n")) == [Query("wrens")]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [(b"caf\xe9\n", "is not UTF-8 text"), ("time,query\nyesterday,wrens\n", "line 2: 'yesterday' is no time")],
+)
+def test_log_that_can_not_be_read_is_refused(tmp_path: Path, content: str | bytes, told: str) -> None:
+    with pytest.raises(TopicError, match=told):
+        read_log(written(tmp_path, content))
+
+
+def test_missing_log_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TopicError, match="can't be read"):
+        read_log(tmp_path / "none")
+
+
+def test_intervals_follow_the_time() -> None:
+    asked = [Query("c", 7200.0), Query("a", 0.0), Query("b", 3599.0), Query("d", 99_999.0)]
+    assert intervals(asked, 3600.0) == [["a", "b"], ["c"], ["d"]]
+    assert intervals(asked, 0.0) == [["a", "b", "c", "d"]]
+    assert intervals([], 3600.0) == [[]]
+
+
+def test_keywords_of_the_papers_log_s4_09_s4_11_s4_e1(tmp_path: Path) -> None:
+    logged = LoggedQueries(read_log(written(tmp_path, S4_09)), phrases=("lok sabha",))
+    found = log_keywords(logged, QueryLog(memory=0.5, threshold=1.0), Vocabulary())
+    assert found == pytest.approx({"lok sabha": 1.0, "polls": 1.0, "manifesto": 1.0 / 1.5, "2014": 1.0})
+
+
+def test_old_questions_fade_by_the_hour_s4_07() -> None:
+    asked = [Query("wrens", 0.0)] * 4 + [Query("storks", 3600.0)] * 4
+    found = log_keywords(LoggedQueries(asked, hours=1.0), QueryLog(threshold=0.5), Vocabulary())
+    assert found["storks"] == 1.0 and found["wrens"] == 0.5
+
+
+def test_log_without_a_keyword_is_refused() -> None:
+    with pytest.raises(TopicError, match="no word reaches"):
+        log_keywords(LoggedQueries([Query("wrens")]), QueryLog(threshold=5.0), Vocabulary())
