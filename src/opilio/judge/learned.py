@@ -19,12 +19,27 @@ PAGE_TERMS = 120  # the most telling terms of a page
 SURE_NOT = 0.6  # share of the middle below which coverage is sure that a page is not on the topic
 TEACHING = 10.0  # pages on the topic after which the model has half of its say
 REFIT_EVERY = 10  # new pages on the topic
+REFIT_EVERY_OTHER = 500  # new pages not on it
+PERSON = 8.0  # how many pages a person's word weighs
 SHOWN = 6
 RECENT = 400  # pages whose coverage the line is drawn through
 FEW = 5
 UPWARDS = 0.6
 DOUBT = 40.0  # pages after which what was seen counts as much as the given middle
 LEAST, MOST = 0.12, 0.45
+
+
+class _Told(msgspec.Struct, array_like=True):
+    """What is told of one page: its coverage, or a person's word (1 or 0) with its weight."""
+
+    sample: bytes
+    coverage: float
+    person: float = 0.0
+
+
+class _State(msgspec.Struct, array_like=True):
+    text: TextState
+    coverages: list[float]
 
 
 class LearnedJudge:
@@ -36,7 +51,6 @@ class LearnedJudge:
         self._label_of = label_of
         self._model = TextModel()
         self._coverages: deque[float] = deque(maxlen=RECENT)
-        self._since_fit = 0
 
     @property
     def version(self) -> int:
@@ -86,26 +100,50 @@ class LearnedJudge:
 
     def learn(self, outcomes: Sequence[Outcome]) -> None:
         """Pages that coverage is sure about."""
-        for outcome in outcomes:
-            analysis = outcome.analysis
-            if analysis is None or analysis.verdict is None or outcome.duplicate_of or not analysis.sample:
+        self.study(self.lesson(outcomes))
+
+    def lesson(self, outcomes: Sequence[Outcome]) -> bytes:
+        """What is about to be learnt from these visits, for a journal; nothing where that is nothing."""
+        told = [
+            _Told(outcome.analysis.sample, outcome.analysis.verdict.reasons[0].value)
+            for outcome in outcomes
+            if outcome.analysis and outcome.analysis.verdict and outcome.analysis.sample and not outcome.duplicate_of
+        ]
+        return msgspec.msgpack.encode(told) if told else b""
+
+    def label(self, sample: bytes, relevant: bool, before: bool | None = None) -> bytes:
+        """A person's word about a page as a lesson; `before` is what that person said of it earlier."""
+        taken_back = [] if before is None else [_Told(sample, float(before), -PERSON)]
+        return msgspec.msgpack.encode([*taken_back, _Told(sample, float(relevant), PERSON)])
+
+    def study(self, lesson: bytes) -> None:
+        """Learn from a lesson: the first time, or again from a journal."""
+        told = msgspec.msgpack.decode(lesson, type=list[_Told]) if lesson else []
+        for page in told:
+            terms = np.frombuffer(page.sample, dtype=np.uint32).astype(np.int64)
+            if page.person:
+                self.teach(terms, page.coverage > 0.5, page.person)
                 continue
-            coverage = analysis.verdict.reasons[0].value
-            self._coverages.append(coverage)
-            if coverage >= self.middle or coverage < SURE_NOT * self.middle:
-                terms = np.frombuffer(analysis.sample, dtype=np.uint32).astype(np.int64)
-                self.teach(terms, coverage >= self.middle)
-        if self._since_fit >= REFIT_EVERY:
-            self._since_fit = 0
+            self._coverages.append(page.coverage)
+            if page.coverage >= self.middle or page.coverage < SURE_NOT * self.middle:
+                self.teach(terms, page.coverage >= self.middle)
+        no, yes = self._model.state.waiting
+        if yes >= REFIT_EVERY or no >= REFIT_EVERY_OTHER or any(page.person for page in told):
             self._model.fit(self._split())
 
     def teach(self, terms: Terms, positive: bool, weight: float = 1.0) -> None:
         """One page whose kind is known."""
         self._model.add(terms, positive, weight)
-        self._since_fit += positive
+
+    @property
+    def settled(self) -> bool:
+        """Would a snapshot of this moment say everything? Weights are not in it: they are made from the counts."""
+        return self._model.state.waiting == (0, 0) or not self._model.ready
 
     def snapshot(self) -> bytes:
-        return msgspec.msgpack.encode(self._model.state)
+        return msgspec.msgpack.encode(_State(self._model.state, list(self._coverages)))
 
     def restore(self, state: bytes) -> None:
-        self._model.restore(msgspec.msgpack.decode(state, type=TextState))
+        kept = msgspec.msgpack.decode(state, type=_State)
+        self._model.restore(kept.text)
+        self._coverages = deque(kept.coverages, RECENT)

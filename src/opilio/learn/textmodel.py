@@ -13,6 +13,7 @@ SMOOTHING = 2.0
 MIN_PAGES = 2  # a word of one page tells nothing
 FEWEST = 3  # pages of each kind before the model says anything
 MAX_TERMS = 20_000
+RECENT = 100  # pages of each kind that the scale is found with
 
 
 class TextState(msgspec.Struct, array_like=True):
@@ -25,6 +26,9 @@ class TextState(msgspec.Struct, array_like=True):
     scale: float = 0.0  # 0: not ready
     version: int = 0
     split: float = 0.0  # the line its teacher drew when it was fitted last; 0: none yet
+    # The last pages, not on the topic and on it: they give the scale.
+    recent: tuple[list[bytes], list[bytes]] = msgspec.field(default_factory=lambda: ([], []))
+    waiting: tuple[int, int] = (0, 0)  # pages of these two kinds since the last fit
 
 
 class TextModel:
@@ -33,37 +37,44 @@ class TextModel:
     def __init__(self) -> None:
         self.state = TextState()
         self._weights: dict[int, float] = {}
-        self._recent: list[tuple[Terms, bool]] = []  # a sample of pages to find the scale with
 
     @property
     def ready(self) -> bool:
         return self.state.scale > 0.0
 
     def add(self, terms: Terms, positive: bool, weight: float = 1.0) -> None:
-        """One labelled page."""
-        counts = self.state.positive if positive else self.state.negative
+        """One labelled page; a negative weight takes one back."""
+        state = self.state
+        counts = state.positive if positive else state.negative
         for term in terms.tolist():
-            counts[term] = counts.get(term, 0.0) + weight
-        yes, no = self.state.pages
-        self.state.pages = (yes + weight, no) if positive else (yes, no + weight)
-        self._recent.append((terms, positive))
-        del self._recent[:-200]
+            counts[term] = max(0.0, counts.get(term, 0.0) + weight)
+        yes, no = state.pages
+        state.pages = (max(0.0, yes + weight), no) if positive else (yes, max(0.0, no + weight))
+        self._note(terms.astype(np.uint32).tobytes(), positive, weight)
         if len(counts) > 2 * MAX_TERMS:
             self._forget(counts)
 
     def fit(self, split: float = 0.0) -> None:
         """Make the weights, and the scale on which a logit means something. Too few pages: not ready."""
         self.state.split = split
-        if min(self.state.pages) < FEWEST:
+        self.state.waiting = (0, 0)
+        if min(self.state.pages) < FEWEST or not all(self.state.recent):
             return
         self._weights = self._log_odds()
-        kinds = [[self._raw(t) for t, positive in self._recent if positive is kind] for kind in (True, False)]
-        if not all(kinds):
-            return
-        high, low = (sum(kind) / len(kind) for kind in kinds)
+        low, high = (sum(self._raw(_terms(page)) for page in kind) / len(kind) for kind in self.state.recent)
         self.state.middle = (high + low) / 2.0
         self.state.scale = 4.0 / max(high - low, 1e-3) if high > low else 0.0
         self.state.version += 1
+
+    def _note(self, page: bytes, positive: bool, weight: float) -> None:
+        kind = self.state.recent[positive]
+        if weight > 0.0:
+            kind.append(page)
+            del kind[:-RECENT]
+        elif page in kind:
+            kind.remove(page)
+        no, yes = self.state.waiting
+        self.state.waiting = (no, yes + 1) if positive else (no + 1, yes)
 
     def logit(self, terms: Terms) -> float:
         """How far a page is on the topic's side; 0 while not ready."""
@@ -102,3 +113,7 @@ class TextModel:
         kept_counts = {t: counts[t] for t in kept}
         counts.clear()
         counts.update(kept_counts)
+
+
+def _terms(page: bytes) -> Terms:
+    return np.frombuffer(page, dtype=np.uint32).astype(np.int64)

@@ -1,0 +1,149 @@
+"""The learned judge: what teaches it, how a person's word counts, and that a resumed one is the same."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checks.judge_checks import check_judge
+from checks.readings import lead_to, reading_of, terms_of
+from opilio.judge.coverage import CoverageJudge
+from opilio.judge.learned import LearnedJudge
+from opilio.judge.pagewords import PageWords
+from opilio.learn.textmodel import MAX_TERMS, TextModel
+from opilio.model.records import Analysis, Fetched, Outcome
+from opilio.topic.living import LivingTopic
+from opilio.topic.table import table_of
+
+BIRDS = table_of({"wren": 1.0, "nest": 0.5, "song": 0.25})
+ON, OFF = "wren nest song hedge moss", "tax law court judge fee"
+BOTH = [ON, OFF] * 12
+
+
+def coverage() -> CoverageJudge:
+    return CoverageJudge(LivingTopic(BIRDS), PageWords(terms_of))
+
+
+def learned() -> LearnedJudge:
+    return LearnedJudge(coverage(), str)
+
+
+def outcome(judge: LearnedJudge, text: str, duplicate_of: int = 0) -> Outcome:
+    reading = reading_of(text)
+    sample = judge.sample(reading).astype(np.uint32).tobytes()
+    analysis = Analysis(verdict=judge.judge(reading), sample=sample)
+    return Outcome(lead=lead_to(), fetched=Fetched(url=""), analysis=analysis, duplicate_of=duplicate_of)
+
+
+def taught(texts: Sequence[str], judge: LearnedJudge | None = None) -> LearnedJudge:
+    judge = judge or learned()
+    for number, text in enumerate(texts):
+        judge.learn([outcome(judge, f"{text} w{number}")])
+    return judge
+
+
+@pytest.mark.parametrize("make", [coverage, learned, lambda: taught(BOTH)])
+def test_our_judges_pass_the_checks(make: type[CoverageJudge]) -> None:
+    check_judge(make)
+
+
+def test_coverage_grows_with_the_words_covered_and_is_finite() -> None:
+    scores = [coverage().judge(reading_of(text)).score for text in ("court", "song", "nest song", "wren nest song")]
+    assert scores == sorted(scores)
+    assert coverage().judge(reading_of("wren " * 3000)).score < coverage().judge(reading_of("wren nest song")).score
+
+
+def test_topic_without_words_has_no_page() -> None:
+    judge = CoverageJudge(LivingTopic(table_of({})), PageWords(terms_of))
+    assert not judge.judge(reading_of(ON)).relevant
+
+
+def test_judge_learns_words_that_the_topic_did_not_name() -> None:
+    before, after = learned(), taught(BOTH)
+    company, other = reading_of("hedge moss song"), reading_of("court fee song")
+    assert before.judge(company).score == pytest.approx(before.judge(other).score, abs=0.05)
+    assert after.judge(company).score > after.judge(other).score
+    assert any("text model" in reason.name for reason in after.judge(company).reasons)
+
+
+def test_duplicates_and_pages_without_a_sample_teach_nothing() -> None:
+    judge = learned()
+    before = judge.snapshot()
+    judge.learn([outcome(judge, ON, duplicate_of=1), Outcome(lead=lead_to(), fetched=Fetched(url=""))])
+    assert judge.snapshot() == before
+
+
+@pytest.mark.parametrize("texts", [[ON] * 40, [OFF] * 40, [""] * 20], ids=["only on", "only off", "empty"])
+def test_judge_stays_itself_when_all_pages_are_alike(texts: list[str]) -> None:
+    judge = taught(texts)
+    for text in (ON, OFF, "", "never seen words"):
+        verdict = judge.judge(reading_of(text))
+        assert 0.0 <= verdict.score <= 1.0
+        assert all(math.isfinite(reason.value) for reason in verdict.reasons)
+
+
+def test_person_outweighs_the_judge_and_the_last_word_wins() -> None:
+    judge = taught(BOTH)
+    page = reading_of("hedge moss court fee")
+    sample = judge.sample(page).astype(np.uint32).tobytes()
+    start = judge.judge(page).score
+    judge.study(judge.label(sample, relevant=True))
+    lifted = judge.judge(page).score
+    judge.study(judge.label(sample, relevant=False, before=True))
+    assert judge.judge(page).score < start < lifted
+
+
+def test_contradictory_labels_leave_no_trace_of_the_earlier() -> None:
+    one, other = taught(BOTH), taught(BOTH)
+    sample = one.sample(reading_of("hedge court")).astype(np.uint32).tobytes()
+    one.study(one.label(sample, relevant=True))
+    one.study(one.label(sample, relevant=False, before=True))
+    other.study(other.label(sample, relevant=False))
+    page = reading_of("hedge court song")
+    assert one.judge(page).score == pytest.approx(other.judge(page).score)
+
+
+@given(st.integers(0, 35))
+@settings(max_examples=12, deadline=None)
+def test_resumed_judge_is_the_same_wherever_it_was_killed(cut: int) -> None:
+    texts = [f"{ON if n % 3 else OFF} x{n}" for n in range(36)]
+    judge, journal, state = learned(), [], b""
+    for number, text in enumerate(texts):
+        if number <= cut and judge.settled:
+            state, journal = judge.snapshot(), []
+        lesson = judge.lesson([outcome(judge, text)])
+        journal.append(lesson)
+        judge.study(lesson)
+    again = learned()
+    again.restore(state)
+    for lesson in journal:
+        again.study(lesson)
+    assert again.snapshot() == judge.snapshot()
+    pages = [reading_of(text) for text in (ON, OFF, "hedge fee")]
+    assert [again.judge(page) for page in pages] == [judge.judge(page) for page in pages]
+
+
+@given(
+    st.lists(
+        st.tuples(st.lists(st.integers(1, 30), max_size=8), st.booleans(), st.sampled_from([1.0, 8.0, -8.0])),
+        max_size=40,
+    )
+)
+@settings(max_examples=40, deadline=None)
+def test_text_model_never_gives_nonsense(pages: list[tuple[list[int], bool, float]]) -> None:
+    model = TextModel()
+    for terms, positive, weight in pages:
+        model.add(np.array(terms, dtype=np.int64), positive, weight)
+        model.fit()
+    assert all(-4.0 <= model.logit(np.arange(n, dtype=np.int64)) <= 4.0 for n in (0, 1, 40))
+    assert all(math.isfinite(weight) for _, weight in model.telling(np.arange(1, 31), 30))
+
+
+def test_text_model_is_bounded_when_words_never_end() -> None:
+    model = TextModel()
+    for start in range(0, 3 * MAX_TERMS, 2000):
+        model.add(np.arange(start, start + 2000, dtype=np.int64), True)
+    assert len(model.state.positive) <= 2 * MAX_TERMS
