@@ -10,12 +10,22 @@ import pytest
 
 from checks.engines import PageFetcher, decoded, html, plain_tree, run_engine, states
 from checks.small_webs import events, rows, stored, word
+from opilio.crawl.chooser import PlainChooser
+from opilio.crawl.ledger import Books, Ledger
+from opilio.crawl.trapwatch import TrapWatch
 from opilio.crawl.verify import verify
+from opilio.crawl.visit import Bounds, Served
 from opilio.crawl.workers import Desk, NoWorkersError, WorkerDesk
+from opilio.frontier.policy import nothing
+from opilio.frontier.schema import create_tables as create_frontier
+from opilio.frontier.sqlite import SqliteFrontier
 from opilio.model.clock import VirtualClock
 from opilio.model.errors import CollectionError
 from opilio.model.events import VisitFailed
-from opilio.model.records import Analysis, Fetched, Lead, Verdict
+from opilio.model.records import Analysis, Fetched, Landing, Lead, Outcome, State, Verdict, key_of
+from opilio.seen.sqlite import create_tables as create_seen
+from opilio.store.collection import Collection
+from opilio.store.keeper import Keeper
 
 DONE, FAILED = 2, 3
 ROOT = "http://a.example/"
@@ -89,6 +99,26 @@ def test_lease_is_held_when_an_answer_takes_longer_than_it(tmp_path: Path) -> No
     assert reason == "nothing left to fetch"
     assert sorted(fetcher.asked) == sorted(SITE)
     assert verify(tmp_path / "c") == []
+
+
+def test_visit_has_not_happened_when_its_lease_was_lost(tmp_path: Path) -> None:
+    """A process that slept too long (a closed laptop): its host went to another visit, whose result counts."""
+    collection = Collection.create(tmp_path / "c", "", (create_frontier, create_seen))
+    keeper, frontier = Keeper(collection, None), SqliteFrontier(collection.connection)
+    ledger = Ledger(Books(collection, keeper, frontier, None, TrapWatch(nothing)), {}, PlainChooser(), Bounds(), print)
+    with collection.unit_of_work():
+        frontier.add([Lead(url=ROOT, key=key_of(ROOT), host="a.example")], 0.0)
+    outcome = Outcome(lead=lead("")[0], fetched=Fetched(url=ROOT, status=200), analysis=Analysis(title="x"))
+    served = []
+    for now in (0.0, 1000.0):
+        (lease,) = ledger.lease(now, 1, 1, 300.0)
+        landing = Landing(key=key_of(ROOT), host="a.example", state=State.DONE)
+        served.append(Served(lease=lease, outcomes=[outcome], landings=[landing]))
+    ledger.commit(served[:1], 1001.0)
+    assert keeper.counts.pages == 0
+    ledger.commit(served[1:], 1002.0)
+    assert keeper.counts.pages == 1
+    collection.close()
 
 
 class Deadly:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from checks.small_webs import BIRDS, SmallWeb, crawl, page, redirect, robots, served, settings_for, stored, word
+from checks.small_webs import BIRDS, SmallWeb, crawl, opilio, page, redirect, robots, served, settings_for, stored, word
 from opilio.crawl.export import FORMATS, export
 from opilio.crawl.status import status_of
 from opilio.crawl.verify import verify
@@ -134,6 +134,26 @@ def test_why_tells_of_seeds_duplicates_dropped_failed_queued_and_unknown(folder:
     assert facts["nowhere"] == {"url": ROOT + "nowhere", "found": False, "answers": []}
     assert (facts["far"]["state"], facts["far"]["times_found"]) == ("queued", 2)
     assert why(folder, ROOT + "moved")["reason"] == f"redirects to {ROOT}wren"
+
+
+def test_why_tells_of_a_link_that_was_not_followed(tmp_path: Path) -> None:
+    web = {ROOT: Answer(200, (("Content-Type", "text/html"),), b"<p>wren</p><a rel=nofollow href=/ad>buy</a>")}
+    with served(SmallWeb(web)) as server:
+        crawl(tmp_path / "c", settings_for(server, [ROOT]))
+    facts = why(tmp_path / "c", ROOT + "ad")
+    assert (facts["found"], facts["state"], facts["reason"]) == (True, "skipped", "nofollow")
+    assert (facts["found_on"][0]["page"], facts["found_on"][0]["anchor"]) == (ROOT, "buy")
+    told = opilio("why", tmp_path / "c", ROOT + "ad")
+    assert (told.returncode, "skipped: nofollow" in told.stdout) == (0, True)
+
+
+def test_why_tells_what_a_queued_url_waits_for(tmp_path: Path) -> None:
+    web = {ROOT + "robots.txt": robots("", 500), ROOT: page()}
+    with served(SmallWeb(web)) as server:
+        crawl(tmp_path / "c", settings_for(server, [ROOT]))
+    facts = why(tmp_path / "c", ROOT)
+    assert (facts["state"], facts["host_waits"]["reason"]) == ("queued", "robots.txt can't be read")
+    assert "its host waits until" in opilio("why", tmp_path / "c", ROOT).stdout
 
 
 def test_why_refuses_what_is_no_url(folder: Path) -> None:

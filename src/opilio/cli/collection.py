@@ -81,7 +81,11 @@ def _told(facts: dict[str, Any]) -> list[str]:
     if not facts["found"]:
         return [*lines, "  was never seen: no fetched page links to it, and it is no seed"]
     state = f"  {facts['state']}" + (f": {facts['reason']}" if facts["reason"] else "")
-    lines += [state, f"  score {facts['score']:.3f}, {facts['depth']} links from a seed, found {facts['times_found']}×"]
+    lines.append(state)
+    if "score" in facts:
+        lines.append(f"  score {facts['score']:.3f}, {facts['depth']} links from a seed, found {facts['times_found']}×")
+    if "host_waits" in facts:
+        lines.append(f"  its host waits until {_when(facts['host_waits']['until'])}: {facts['host_waits']['reason']}")
     if "seed" in facts:
         lines.append(f"  a seed of priority {facts['seed']['priority']} ({facts['seed']['sources']})")
     lines += _found_on(facts["found_on"])
@@ -91,7 +95,7 @@ def _told(facts: dict[str, Any]) -> list[str]:
         lines.append(f"  asked {_when(answer['at'])}: {outcome} {extra}".rstrip())
     if "page" in facts:
         lines += _page(facts["page"])
-    if len(facts["path"]) > 1:
+    if len(facts.get("path", ())) > 1:
         lines += ["  path from the seed:", *(f"    {url}" for url in facts["path"])]
     return lines
 

@@ -1,16 +1,19 @@
 """Why was this URL fetched, skipped, kept? Everything a collection knows of it, as one object."""
 
+import sys
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
+from isal import isal_zlib
 
 from opilio.crawl.columns import unpack
 from opilio.frontier.sqlite import SqliteFrontier
 from opilio.model.errors import UsageError
 from opilio.model.protocols import Entry
-from opilio.model.records import Reason, key_of
+from opilio.model.records import Reason, State, key_of
 from opilio.model.urls import canonical, host_of
 from opilio.store.collection import Collection, reading
 
@@ -18,6 +21,8 @@ _reasons = msgspec.msgpack.Decoder(tuple[Reason, ...]).decode
 _PAGE = ("title", "score", "relevant", "reasons", "duplicate_of", "near_duplicate", "fetched_at", "language", "genre")
 _ANSWER = ("at", "status", "failure", "detail", "location")
 LONGEST_PATH = 30
+MAX_PARENTS = 5
+SKIPPED = "skipped"  # seen in pages, never queued: no state of the frontier
 
 
 def why(folder: Path, url: str) -> dict[str, Any]:
@@ -37,7 +42,10 @@ def _why(collection: Collection, url: str) -> dict[str, Any]:
     if entry is not None:
         result |= _standing(entry)
         result["found_on"] = _contexts(collection, key, entry.parents)
-        result["path"] = _path(collection, entry)
+        result["path"] = _path(collection, entry.lead.url, entry.lead.parent)
+        result |= _waiting(collection, host_of(url)) if entry.state is State.QUEUED else {}
+    elif contexts := _contexts(collection, key, _not_followed(collection, key)):
+        result |= {"found": True, "state": SKIPPED, "reason": contexts[0]["not_followed"], "found_on": contexts}
     seed = collection.connection.execute("SELECT priority, sources FROM seed WHERE key = ?", (key,)).fetchone()
     if seed:
         result["seed"] = {"priority": seed[0], "sources": seed[1]}
@@ -88,9 +96,29 @@ def _contexts(collection: Collection, key: int, parents: tuple[int, ...]) -> lis
     return found
 
 
-def _path(collection: Collection, entry: Entry) -> list[str]:
+def _not_followed(collection: Collection, key: int) -> tuple[int, ...]:
+    """Pages that link a URL which never came into the queue: their links were below a threshold, nofollow, ...
+
+    No index leads there, so it looks through the links of every page; as bytes, that is 20 µs a page.
+    """
+    wanted = key.to_bytes(8, sys.byteorder, signed=True)
+    rows = collection.connection.execute("SELECT parent, columns FROM links")
+    return tuple(islice((parent for parent, blob in rows if wanted in isal_zlib.decompress(blob)), MAX_PARENTS))
+
+
+def _waiting(collection: Collection, host: str) -> dict[str, Any]:
+    """Why the host of a queued URL is not asked, when it asked us to wait."""
+    row = collection.connection.execute(
+        "SELECT json_extract(data, '$.until'), json_extract(data, '$.reason') FROM event"
+        " WHERE kind = 'HostBackedOff' AND json_extract(data, '$.host') = ? ORDER BY id DESC LIMIT 1",
+        (host,),
+    ).fetchone()
+    return {"host_waits": {"until": row[0], "reason": row[1]}} if row else {}
+
+
+def _path(collection: Collection, url: str, parent: int) -> list[str]:
     """The pages from a seed to this URL, by the links that counted."""
-    path, parent = [entry.lead.url], entry.lead.parent
+    path = [url]
     while parent and len(path) < LONGEST_PATH:
         row = collection.connection.execute("SELECT url, parent FROM page WHERE key = ?", (parent,)).fetchone()
         if row is None or row[0] in path:
