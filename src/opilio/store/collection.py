@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from opilio.model.errors import CollectionError
-from opilio.store.schema import APPLICATION_ID, SCHEMA_VERSION, TABLES
+from opilio.store.schema import APPLICATION_ID, LATER, SCHEMA_VERSION, TABLES
 
 DATABASE = "crawl.db"
 CONFIG = "crawl.toml"
@@ -62,7 +62,7 @@ class Collection:
     def in_memory(cls) -> "Collection":
         """A collection without a folder: the same tables, nothing on disk. For the lab and for tests."""
         connection = sqlite3.connect(":memory:", isolation_level=None)
-        _run(connection, TABLES)
+        _run(connection, TABLES + LATER)
         return cls(Path(), connection)
 
     @classmethod
@@ -73,10 +73,16 @@ class Collection:
         except OSError as error:
             raise CollectionError(f"{folder}: can't be written: {error.strerror}") from error
         try:
-            return cls(folder, _open(folder), lock)
+            return cls(folder, _open(folder, LATER), lock)
         except BaseException:
             lock.close()
             raise
+
+    @classmethod
+    def open_for_notes(cls, folder: Path) -> "Collection":
+        """To leave a note for whoever crawls: no lock is taken, so only append to tables that a crawl looks into."""
+        check(folder)
+        return cls(folder, _open(folder, LATER))
 
     @classmethod
     def open_for_reading(cls, folder: Path) -> "Collection":
@@ -168,10 +174,14 @@ def exists(folder: Path) -> bool:
     return (folder / DATABASE).exists()
 
 
-def _open(folder: Path) -> sqlite3.Connection:
+def _open(folder: Path, tables: str = "") -> sqlite3.Connection:
+    """A connection to a database that can be used, with these tables made where they are missing."""
     try:
         connection = _connect(folder / DATABASE)
         connection.execute("SELECT 1 FROM meta LIMIT 1")
+        if tables:
+            with _one_transaction(connection):
+                _run(connection, tables)
     except sqlite3.Error as error:
         raise damaged(folder, error) from error
     return connection
@@ -219,7 +229,7 @@ def _make(folder: Path, config: str, parts: Sequence[CreateTables]) -> None:
     connection = sqlite3.connect(folder / PART, isolation_level=None)
     try:
         with _one_transaction(connection):
-            _run(connection, TABLES)
+            _run(connection, TABLES + LATER)
             for create_tables in parts:
                 create_tables(connection)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")

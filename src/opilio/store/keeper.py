@@ -3,13 +3,14 @@
 import msgspec
 
 from opilio.model.events import Event
-from opilio.model.records import Analysis, Outcome, Seed, key_of
+from opilio.model.records import Analysis, Outcome, Reason, Seed, key_of
 from opilio.store.collection import Collection
 from opilio.store.warc import WarcWriter
 
 _PAGE = f"INSERT OR REPLACE INTO page VALUES ({', '.join('?' * 30)})"
 _ANSWER = "INSERT INTO answer VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _encode = msgspec.msgpack.Encoder().encode
+_reasons = msgspec.msgpack.Decoder(tuple[Reason, ...]).decode
 
 
 class Counts(msgspec.Struct):
@@ -109,7 +110,22 @@ class Keeper:
             "INSERT OR REPLACE INTO robots VALUES (?, ?, ?)", (origin, expires_at, rules)
         )
 
-    def keep_snapshot(self, name: str, version: int, at: float, state: bytes) -> None:
+    def relabel(self, key: int, relevant: bool, reason: Reason) -> None:
+        """A person knows better: put that in the place of the verdict; the judge's reasons stay behind it."""
+        connection = self._collection.connection
+        was, reasons = connection.execute("SELECT relevant, reasons FROM page WHERE key = ?", (key,)).fetchone()
+        earlier = [r for r in _reasons(reasons) if r.name != reason.name]
+        connection.execute(
+            "UPDATE page SET relevant = ?, score = ?, reasons = ? WHERE key = ?",
+            (relevant, float(relevant), _encode((reason, *earlier)), key),
+        )
+        self.counts.relevant += relevant - was
+        self._collection.set_meta(counts=msgspec.json.encode(self.counts).decode())
+
+    def keep_snapshot(self, name: str, version: int, at: float, state: bytes, *, only: bool = False) -> None:
+        """Keep a version of something that learns; `only`: earlier versions are of no use and go."""
+        if only:
+            self._collection.connection.execute("DELETE FROM snapshot WHERE name = ?", (name,))
         self._collection.connection.execute(
             "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?)", (name, version, at, state)
         )

@@ -39,3 +39,14 @@ CREATE TABLE snapshot (name TEXT NOT NULL, version INTEGER NOT NULL, at REAL NOT
   PRIMARY KEY (name, version)) WITHOUT ROWID;
 CREATE TABLE event (id INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, data BLOB NOT NULL);
 """
+
+# Tables that came later: a collection that was made without them gets them when it is next written to.
+LATER = """
+-- What learners were taught since their last snapshot: with it, a killed crawl goes on with the same models.
+CREATE TABLE IF NOT EXISTS lesson (id INTEGER PRIMARY KEY, name TEXT NOT NULL, data BLOB NOT NULL);
+
+-- What a person said of pages, with the words they are known by; of two words about one page the last counts.
+CREATE TABLE IF NOT EXISTS label (id INTEGER PRIMARY KEY AUTOINCREMENT, key INTEGER NOT NULL,
+  relevant INTEGER NOT NULL, at REAL NOT NULL, sample BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS label_by_key ON label (key);
+"""

@@ -1,0 +1,53 @@
+"""How a learner is kept: now and then its whole state, and behind it every lesson since, with the visit it came from.
+
+A lesson is written in the same unit of work as its visit, so what a killed crawl had committed it has also learnt.
+Saving costs as much as is known, so the more there is, the longer the journal grows in between.
+"""
+
+from collections.abc import Iterator
+
+from opilio.store.collection import Collection
+
+OFTEN = 500  # lessons between two saved states, at least
+BYTES_PER_LESSON = 2_000  # of a state: saving adds about so much to the cost of a lesson
+
+
+class Journal:
+    """The journal of one learner. Writes inside `collection.unit_of_work()`."""
+
+    def __init__(self, collection: Collection, name: str) -> None:
+        self._connection = collection.connection
+        self.name = name
+        self.waiting = 0  # lessons since the last saved state, as far as this process knows
+        self._enough = OFTEN
+
+    @property
+    def long(self) -> bool:
+        """Is it time to save the whole state?"""
+        return self.waiting >= self._enough
+
+    def add(self, lesson: bytes, lessons: int = 1) -> None:
+        """Write a lesson down; `lessons` is how many visits are in it."""
+        self._connection.execute("INSERT INTO lesson (name, data) VALUES (?, ?)", (self.name, lesson))
+        self.waiting += lessons
+
+    def state(self) -> bytes | None:
+        """The state that was saved last."""
+        row = self._connection.execute(
+            "SELECT state FROM snapshot WHERE name = ? ORDER BY version DESC LIMIT 1", (self.name,)
+        ).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def lessons(self) -> Iterator[bytes]:
+        """The lessons behind that state, in their order."""
+        for (lesson,) in self._connection.execute("SELECT data FROM lesson WHERE name = ? ORDER BY id", (self.name,)):
+            self.waiting += 1
+            yield bytes(lesson)
+
+    def save(self, version: int, at: float, state: bytes) -> None:
+        """Keep a state in the place of the last one and of the lessons behind it."""
+        self._connection.execute("DELETE FROM snapshot WHERE name = ?", (self.name,))
+        self._connection.execute("INSERT INTO snapshot VALUES (?, ?, ?, ?)", (self.name, version, at, state))
+        self._connection.execute("DELETE FROM lesson WHERE name = ?", (self.name,))
+        self.waiting = 0
+        self._enough = max(OFTEN, len(state) // BYTES_PER_LESSON)
