@@ -25,6 +25,7 @@ def status(folder: Folder, json: AsJson = False) -> int:
         print_json(values)
         return 0
     values["harvest"] = f"{values['harvest']:.3f}"
+    values["genres"] = ", ".join(f"{genre} {count}" for genre, count in values["genres"].items()) or "none found"
     width = max(map(len, values))
     for name, value in values.items():
         print_text(f"{name.replace('_', ' '):{width}}  {value}")
@@ -113,6 +114,8 @@ def _found_on(contexts: list[dict[str, Any]]) -> list[str]:
 def _page(page: dict[str, Any]) -> list[str]:
     verdict = "relevant" if page["relevant"] else "not relevant"
     lines = [f"  judged {verdict}, score {page['score']:.3f}: {page['title']}"]
+    if page["genre"]:
+        lines.append(f"  genre: {page['genre']}")
     if page["duplicate_of"]:
         kind = "nearly the same text as" if page["near_duplicate"] else "the same text as"
         lines.append(f"  a duplicate: {kind} {page['duplicate_of']}")

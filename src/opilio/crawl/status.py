@@ -39,7 +39,16 @@ def _status(collection: Collection) -> dict[str, Any]:
         "failed": frontier.failed,
         "dropped": frontier.dropped,
         "hosts": frontier.hosts,
+        "genres": _genres(collection),
     }
+
+
+def _genres(collection: Collection) -> dict[str, int]:
+    """How many pages are of each genre, where one was found."""
+    rows = collection.connection.execute(
+        "SELECT genre, count(*) FROM page WHERE genre <> '' AND duplicate_of = 0 GROUP BY genre ORDER BY genre"
+    )
+    return {str(genre): int(count) for genre, count in rows}
 
 
 def _state(collection: Collection) -> str:
