@@ -82,7 +82,7 @@ def versions(folder: Path) -> str:
     ours = [f"{name} {version(name)}" for name in ("opilio", "pycurl", "turbohtml", "uvloop")]
     python = folder / "scrapy" / "bin" / "python"
     if python.exists():
-        code = 'from importlib.metadata import version as v; print(f\'scrapy {v("scrapy")}, selectolax {v("selectolax")}\')'
+        code = "from importlib.metadata import version as v; print(*(f'{n} {v(n)}' for n in ('scrapy', 'selectolax')))"
         ours.append(subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip())
     return ", ".join([f"Python {sys.version.split()[0]}", f"nginx {nginx.version()}", *ours])
 
