@@ -1,0 +1,125 @@
+"""S1's ranker: the probability of four attributes, learnt while crawling (S1-12, S1-14, S1-21…S1-24, S1-E6)."""
+
+import numpy as np
+import pytest
+
+from checks.ranker_checks import check_ranker
+from checks.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
+from opilio.learn.learners import LEARNERS, make_learner
+from opilio.learn.teacher import Teacher
+from opilio.model.records import Analysis, Fetched, Outcome, Reading
+from opilio.rank.s1 import S1Ranker, packed, unpacked
+from opilio.topic.living import LivingTopic, Terms, array_of
+from opilio.topic.table import table_of
+
+pytest.importorskip("sklearn")
+WORDS = {"wren": 1.0, "song": 0.8, "hedge": 0.6, "nest": 0.5, "egg": 0.4, "wing": 0.3, "bird": 0.2, "tail": 0.1}
+PAGE = """
+the wren sings in the hedge [wren song](http://x.example/wren)
+tax and law [forms](http://x.example/tax)
+"""
+
+
+def weigh(reading: Reading) -> tuple[Terms, np.ndarray]:
+    terms, counts = np.unique(array_of(reading.terms), return_counts=True)
+    return terms, counts.astype(np.float64)
+
+
+def ranker(name: str = "bayes", table: int = 7, every: int = 4) -> S1Ranker:
+    teacher = Teacher(make_learner(name), every, least=2)
+    return S1Ranker(LivingTopic(table_of(WORDS)), url_terms, weigh, teacher, table)
+
+
+def visited(url: str, relevant: bool, features: bytes) -> Outcome:
+    analysis = Analysis(verdict=verdict_of(0.9 if relevant else 0.1, relevant))
+    return Outcome(lead=lead_to(url, features=features), fetched=Fetched(url=url), analysis=analysis)
+
+
+def taught(name: str) -> S1Ranker:
+    """Links about wrens led to relevant pages, links about tax did not."""
+    one = ranker(name)
+    good, bad = (r.features for r in one.rank(reading_of(PAGE), verdict_of(0.5), lead_to()))
+    for at in range(20):
+        one.learn([visited(f"http://x.example/{at}", at % 2 == 0, good if at % 2 == 0 else bad)])
+    return one
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_ranker_keeps_to_the_protocol(name: str) -> None:
+    check_ranker(lambda: ranker(name))
+    check_ranker(lambda: taught(name))
+
+
+def test_before_both_classes_are_known_the_mean_counts() -> None:
+    first = ranker().rank(reading_of(PAGE), verdict_of(0.5), lead_to())[0]
+    assert [p.name for p in first.parts] == ["url", "anchor", "parent", "around"]
+    assert first.score == pytest.approx(np.mean([p.value for p in first.parts]))
+    assert first.score > 0.3
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_priority_is_the_probability_once_taught_s1_14(name: str) -> None:
+    one = taught(name)
+    wren, tax = one.rank(reading_of(PAGE), verdict_of(0.5), lead_to())
+    assert one.version > 0 and wren.score > 0.6 and tax.score < 0.4
+
+
+def test_version_grows_with_fits_only_s1_12() -> None:
+    one = ranker(every=1_000)
+    features = packed(np.zeros((1, 8)))[0]
+    versions = []
+    for at in range(40):
+        one.learn([visited(f"http://x.example/{at}", at % 3 == 0, features)])
+        versions.append(one.version)
+    assert versions[-1] == 1 == len(set(versions) - {0})
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_snapshot_gives_a_worker_the_same_scores(name: str) -> None:
+    one, worker = taught(name), ranker(name)
+    worker.restore(one.snapshot())
+    page = reading_of(PAGE), verdict_of(0.5), lead_to()
+    assert worker.version == one.version and worker.rank(*page) == one.rank(*page)
+    for learning in (one, worker):  # a resumed crawl goes on
+        learning.learn([visited("http://x.example/more", True, b"")] * 8)
+    assert worker.snapshot() == one.snapshot()
+
+
+def test_seed_is_a_row_of_its_address_s1_13_s1_e6() -> None:
+    one = ranker()
+    row = unpacked([one._seed("http://wren.example/")])[0]  # the row is the point; nothing else shows it
+    assert row[0] > 0.5 and row[1:].tolist() == [0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0]
+
+
+def test_failures_and_duplicates_are_no_rows() -> None:
+    one = ranker()
+    before = one.snapshot()
+    failed = Outcome(lead=lead_to("http://x.example/gone"), fetched=Fetched(url="http://x.example/gone", status=404))
+    repeated = Outcome(
+        lead=lead_to(), fetched=Fetched(url=""), analysis=Analysis(verdict=verdict_of(1)), duplicate_of=7
+    )
+    one.learn([failed, repeated])
+    assert one.snapshot() == before
+
+
+def test_features_survive_packing_and_strangers_are_all_missing() -> None:
+    rows = np.array([[0.5, 0.25, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0]])
+    assert unpacked(packed(rows)).tolist() == rows.tolist()
+    assert unpacked([b"", b"other"]).tolist() == [[0.0] * 4 + [1.0] * 4] * 2
+    assert unpacked([]).shape == (0, 8)
+
+
+@pytest.mark.parametrize(("table", "tail"), [(7, False), (0, True)])
+def test_only_the_seven_heaviest_words_count_s1_17(table: int, tail: bool) -> None:
+    page = reading_of("[tail](http://x.example/a)")
+    (link,) = ranker(table=table).rank(page, verdict_of(0.5), lead_to())
+    assert (link.parts[1].value > 0.0) == tail
+
+
+def test_grown_topic_is_seen() -> None:
+    one = ranker()
+    assert one.sight is one.sight
+    before = one.sight
+    fresh = LivingTopic(table_of({"tax": 1.0}))
+    one.topic.restore(fresh.snapshot())
+    assert one.sight is not before and set(one.sight.vector) == set(terms_of("tax"))
