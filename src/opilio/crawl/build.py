@@ -12,11 +12,13 @@ from opilio.crawl.analyst import Analyst, FollowsAll
 from opilio.crawl.chooser import Chooser, CommitteeChooser, PlainChooser
 from opilio.crawl.config import OPEN_SECTIONS, Settings
 from opilio.crawl.engine import Engine, Stages
-from opilio.crawl.kinds import Tools, filled, made
+from opilio.crawl.kinds import Scorer, Tools, filled, made
+from opilio.crawl.learning import JUDGE, Learning
 from opilio.crawl.ledger import Books, Ledger
 from opilio.crawl.manners import Manners
 from opilio.crawl.notes import Notes
 from opilio.crawl.parents import ParentsChooser
+from opilio.crawl.rankmemory import RankMemory
 from opilio.crawl.s1chooser import S1Chooser
 from opilio.crawl.s1kind import begin_with_model
 from opilio.crawl.topics import background, check, first_topic, genres_of, idf_of, queries_of, reader_of, vocabulary_of
@@ -75,7 +77,7 @@ class Mind:
 
     analyst: Analyst
     learners: dict[str, Learns]
-    chooser: Chooser
+    ranker: Scorer
 
 
 def topic_of(settings: Settings, positive: tuple[str, ...] = (), negative: tuple[str, ...] = ()) -> Topic:
@@ -123,7 +125,7 @@ def make_mind(
     ranker = made("rank", settings.rank, tools)
     learners: dict[str, Learns] = {SNAPSHOT: living}
     if isinstance(first, LearnedJudge):
-        learners["judge"] = first
+        learners[JUDGE] = first
     if hasattr(ranker, "learn"):
         learners["rank"] = ranker
     if isinstance(ranker, S1Ranker) and "rank" not in states:
@@ -139,14 +141,20 @@ def make_mind(
     sample = first.sample if isinstance(first, LearnedJudge) else None
     notes = Notes(vocabulary, genres_of(settings, vocabulary, ()).detect, feeds, sample)
     analyst = Analyst(parser, read, judge, ranker, notes, learners, records=records)
-    chooser: Chooser = PlainChooser()
+    return Mind(analyst, learners, ranker)
+
+
+def chooser_of(ranker: Scorer, collection: Collection) -> Chooser:
+    """Who scores links in the writing process, with what the collection says was learnt."""
     if isinstance(ranker, CommitteeRanker):
-        chooser = CommitteeChooser(Committee(ranker.options))
-    elif isinstance(ranker, TswtRanker):
-        chooser = ParentsChooser(ranker.options)
-    elif isinstance(ranker, S1Ranker):
-        chooser = S1Chooser(ranker)
-    return Mind(analyst, learners, chooser)
+        memory = RankMemory(Committee(ranker.options), collection)
+        memory.resume()
+        return CommitteeChooser(memory)
+    if isinstance(ranker, TswtRanker):
+        return ParentsChooser(ranker.options)
+    if isinstance(ranker, S1Ranker):
+        return S1Chooser(ranker)
+    return PlainChooser()
 
 
 def make_analyst(settings: bytes, topic: bytes, states: Mapping[str, bytes]) -> Analyst:
@@ -230,7 +238,9 @@ def make_engine(settings: Settings, world: World, mind: Mind, desk: Desk, resume
     bounds = Bounds(max_depth=settings.frontier.max_depth, hops=settings.fetch.hops, retries=settings.fetch.retries)
     seen = SqliteContentSeen(collection.connection, settings.seen.near, settings.seen.distance)
     books = Books(collection, world.keeper, world.frontier, seen if settings.seen.content else None, world.traps)
-    ledger = Ledger(books, mind.learners, mind.chooser, bounds, desk.refresh)
+    learning = Learning(mind.learners, collection, world.keeper)
+    learning.resume()
+    ledger = Ledger(books, learning, chooser_of(mind.ranker, collection), bounds, desk.refresh)
     manners = _manners(settings, world, ledger, resumed)
     rng = random.Random(settings.engine.random_seed)
     visitor = Visitor(world.fetcher, desk, manners, clock, bounds, rng)

@@ -6,9 +6,10 @@ from typing import Protocol
 import numpy as np
 
 from opilio.crawl.columns import leads_of, unpack
-from opilio.learn.committee import Committee
+from opilio.crawl.rankmemory import RankMemory
 from opilio.learn.lessons import FoundPage, Visit
 from opilio.learn.linkfeatures import unpacked
+from opilio.model.protocols import Entry
 from opilio.model.records import Lead, Outcome
 
 
@@ -20,6 +21,13 @@ class Chooser(Protocol):
     def leads(self, outcome: Outcome) -> list[Lead]: ...
 
     def changes(self) -> Iterable[tuple[str, int, float]]: ...
+
+    def correct(self, entry: Entry, before: float, after: float) -> None: ...
+
+    def save(self, now: float, *, at_end: bool = False) -> None: ...
+
+    @property
+    def expected(self) -> float | None: ...
 
 
 class PlainChooser:
@@ -37,15 +45,27 @@ class PlainChooser:
     def changes(self) -> Iterable[tuple[str, int, float]]:
         return ()
 
+    def correct(self, entry: Entry, before: float, after: float) -> None:
+        """A person said that a fetched page is worth `after`, not `before`."""
 
-class CommitteeChooser:
+    def save(self, now: float, *, at_end: bool = False) -> None:
+        """Keep what was learnt, where anything learns here."""
+
+    @property
+    def expected(self) -> float | None:
+        """Relevant pages that still wait in the queue, where anybody can tell."""
+        return None
+
+
+class CommitteeChooser(PlainChooser):
     """Lets the committee learn from every outcome and score every link."""
 
-    def __init__(self, committee: Committee) -> None:
-        self._committee = committee
+    def __init__(self, memory: RankMemory) -> None:
+        self._memory = memory
+        self._committee = memory.committee
 
     def watch(self, outcomes: Sequence[Outcome]) -> None:
-        self._committee.learn(_visit(outcome) for outcome in outcomes)
+        self._memory.learn(_visit(outcome) for outcome in outcomes)
 
     def leads(self, outcome: Outcome) -> list[Lead]:
         analysis = outcome.analysis
@@ -67,6 +87,16 @@ class CommitteeChooser:
     def changes(self) -> Iterable[tuple[str, int, float]]:
         return self._committee.changes()
 
+    def correct(self, entry: Entry, before: float, after: float) -> None:
+        self._memory.correct(entry, before, after)
+
+    def save(self, now: float, *, at_end: bool = False) -> None:
+        self._memory.save(now, at_end=at_end)
+
+    @property
+    def expected(self) -> float | None:
+        return self._memory.expected
+
 
 def _relevant(outcome: Outcome) -> bool:
     verdict = outcome.analysis.verdict if outcome.analysis else None
@@ -76,5 +106,7 @@ def _relevant(outcome: Outcome) -> bool:
 def _visit(outcome: Outcome) -> Visit:
     """A duplicate, a failure and a page that is none pay nothing."""
     verdict = outcome.analysis.verdict if outcome.analysis else None
-    reward = verdict.score if verdict is not None and not outcome.duplicate_of else 0.0
-    return Visit(outcome.lead.key, outcome.lead.url, reward, verdict is not None)
+    new = verdict is not None and not outcome.duplicate_of
+    reward = verdict.score if verdict is not None and new else 0.0
+    relevant = new and _relevant(outcome)
+    return Visit(outcome.lead.key, outcome.lead.url, reward, verdict is not None, relevant)

@@ -26,6 +26,7 @@ from opilio.crawl.build import (
 from opilio.crawl.config import Settings, Tree, merged, resolve
 from opilio.crawl.engine import Engine
 from opilio.crawl.examples import read_examples
+from opilio.crawl.rankmemory import COMMITTEE
 from opilio.crawl.workers import WorkerDesk, cores
 from opilio.fetch.curl import CurlFetcher
 from opilio.fetch.limits import Limits, Network
@@ -184,9 +185,11 @@ def fetcher_of(settings: Settings) -> CurlFetcher:
 
 
 def latest_snapshots(collection: Collection) -> dict[str, bytes]:
-    """The newest state of everything that learns."""
+    """The newest state of everything that workers know too."""
     rows = collection.connection.execute(
-        "SELECT name, state FROM snapshot AS s WHERE version = (SELECT max(version) FROM snapshot WHERE name = s.name)"
+        "SELECT name, state FROM snapshot AS s WHERE name <> ?"
+        " AND version = (SELECT max(version) FROM snapshot WHERE name = s.name)",
+        (COMMITTEE,),  # which no worker needs: its memory takes it up
     )
     return {str(name): bytes(state) for name, state in rows}
 

@@ -3,24 +3,23 @@
 What is in the database has happened; what is not has not: a kill at any moment loses no URL, stores no page twice.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from opilio.crawl.chooser import Chooser
+from opilio.crawl.labels import Labels
+from opilio.crawl.learning import Learning
 from opilio.crawl.trapwatch import TrapWatch
 from opilio.crawl.visit import Bounds, Served
 from opilio.fetch.robots import Rules
-from opilio.model.events import BatchCommitted, CrawlStopped, Event, HostBackedOff, RobotsRead, TopicChanged
-from opilio.model.protocols import ContentSeen, Frontier, Learns
+from opilio.model.events import BatchCommitted, CrawlStopped, Event, HostBackedOff, RobotsRead
+from opilio.model.protocols import ContentSeen, Frontier
 from opilio.model.records import HostLease, Lead, Outcome, key_of
 from opilio.model.urls import host_of
 from opilio.store.collection import Collection
 from opilio.store.keeper import Keeper
-from opilio.topic.living import LivingTopic
-
-SAVE_EVERY_S = 10.0  # what is learnt between two versions (words counted for the next growth) is kept so often
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +39,18 @@ class Ledger:
     def __init__(
         self,
         books: Books,
-        learners: Mapping[str, Learns],
+        learning: Learning,
         chooser: Chooser,
         bounds: Bounds,
         publish: Callable[[str, bytes], None],
     ) -> None:
         self._books = books
-        self._learners = learners
+        self._learning = learning
         self._chooser = chooser
+        self._labels = Labels(books.collection, books.keeper, books.frontier, learning, chooser)
         self._bounds = bounds
         self._publish = publish
         self._untold: list[Event] = []  # kept already, told with the next batch
-        self._saved_at = 0.0
 
     def commit(self, batch: Sequence[Served], now: float) -> list[Event]:
         """Write everything these visits changed, or nothing. A visit that lost its lease has not happened."""
@@ -62,14 +61,26 @@ class Ledger:
             books.keeper.keep(outcomes)
             self._chooser.watch(outcomes)
             books.frontier.add([lead for outcome in outcomes for lead in self._leads(outcome)], now)
+            events += self._labels.take(now)
             books.frontier.rescore(self._chooser.changes())
-            changed = self._learn(outcomes, now, events)
+            self._chooser.save(now)
+            self._learning.learn(outcomes, now, events)
+            changed = self._learning.keep(now)
+            expected = self._foresee()
             events += books.traps.news(now)
             books.keeper.keep_events(events)
         for name, state in changed.items():
             self._publish(name, state)
         told, self._untold = [*self._untold, *events], []
-        return [*told, BatchCommitted(at=now, outcomes=tuple(outcomes), queued=books.frontier.stats().queued)]
+        queued = books.frontier.stats().queued
+        return [*told, BatchCommitted(at=now, outcomes=tuple(outcomes), queued=queued, expected=expected)]
+
+    def _foresee(self) -> float | None:
+        """How many relevant pages the queue still holds, where the ranker can tell."""
+        expected = self._chooser.expected
+        if expected is not None:
+            self._books.collection.set_meta(expected_relevant=round(expected, 2))
+        return expected
 
     def lease(self, now: float, hosts: int, per_host: int, ttl_s: float) -> list[HostLease]:
         """Take the best hosts that may be asked now; on disk before anybody asks them."""
@@ -95,15 +106,12 @@ class Ledger:
     def end(self, stopped: CrawlStopped) -> None:
         """Write down why the crawl stopped, and everything learnt so far."""
         with self._books.collection.unit_of_work():
-            self._save(stopped.at)
+            self._learning.save(stopped.at)
+            self._chooser.save(stopped.at, at_end=True)
+            self._foresee()
             self._books.frontier.recover(stopped.at)
             self._books.collection.set_meta(state="stopped", stop_reason=stopped.reason, stopped_at=stopped.at)
             self._books.keeper.keep_events([stopped])
-
-    def _save(self, now: float) -> None:
-        for name, learner in self._learners.items():
-            self._books.keeper.keep_snapshot(name, learner.version, now, learner.snapshot())
-        self._saved_at = now
 
     def _tested(self, outcome: Outcome) -> Outcome:
         """The content-seen test: after the fetch, before storing and before any link is followed (S0-E5)."""
@@ -135,38 +143,6 @@ class Ledger:
             events.append(HostBackedOff(at=now, host=lease.host, until=served.wake_at, reason=served.note))
         events += served.errors
         return True
-
-    def _learn(self, outcomes: Sequence[Outcome], now: float, events: list[Event]) -> dict[str, bytes]:
-        """Let every learner see what happened; returns the new state of those that changed."""
-        changed: dict[str, bytes] = {}
-        for name, learner in self._learners.items():
-            before = learner.version
-            if isinstance(learner, LivingTopic):
-                self._grow(name, learner, outcomes, now, events)
-            else:
-                learner.learn(outcomes)
-            if learner.version != before:
-                changed[name] = learner.snapshot()
-                self._books.keeper.keep_snapshot(name, learner.version, now, changed[name])
-        if now - self._saved_at >= SAVE_EVERY_S:
-            self._save(now)
-        return changed
-
-    def _grow(
-        self, name: str, topic: LivingTopic, outcomes: Sequence[Outcome], now: float, events: list[Event]
-    ) -> None:
-        """Let the topic learn visit by visit, so that every version of its table is kept and told of."""
-        for outcome in outcomes:
-            before = topic.table
-            topic.learn([outcome])
-            if topic.table is before:
-                continue
-            # Of a version that is past only the table matters: what was counted for the next one is large.
-            self._books.keeper.shrink_snapshot(name, before.version, LivingTopic(before).snapshot())
-            self._books.keeper.keep_snapshot(name, topic.version, now, LivingTopic(topic.table).snapshot())
-            known = {keyword.stem for keyword in before.keywords}
-            added = tuple(sorted(k.label for k in topic.table.keywords if k.stem not in known))
-            events.append(TopicChanged(at=now, version=topic.version, added=added, size=len(topic.table)))
 
 
 def _redirected(page: Lead, target: str) -> Lead:

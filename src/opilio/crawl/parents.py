@@ -1,16 +1,15 @@
 """Leads whose score counts all the pages they were found on (S3-17, X-11), in the writing process."""
 
-from collections.abc import Iterable, Sequence
-
 import numpy as np
 
+from opilio.crawl.chooser import PlainChooser
 from opilio.crawl.columns import leads_of, unpack
 from opilio.model.records import Lead, LinkColumns, Outcome
 from opilio.rank.parents import KnownParents, aggregate
 from opilio.rank.tswt import TswtOptions
 
 
-class ParentsChooser:
+class ParentsChooser(PlainChooser):
     """Puts the relevance of all known parents in the place of the one page's own.
 
     Parents are known for the links found last (some 200,000), and for those of this run: the score that a queued
@@ -21,9 +20,6 @@ class ParentsChooser:
         self._options = options
         self._parents = KnownParents(limit=200_000)
 
-    def watch(self, outcomes: Sequence[Outcome]) -> None:
-        pass
-
     def leads(self, outcome: Outcome) -> list[Lead]:
         analysis = outcome.analysis
         if analysis is None or analysis.verdict is None or not analysis.links:
@@ -31,9 +27,6 @@ class ParentsChooser:
         columns, verdict = unpack(analysis.links), analysis.verdict
         scores = self._scores(columns, outcome.lead.key, verdict.score)
         return leads_of(columns, outcome.lead, verdict.relevant, scores)
-
-    def changes(self) -> Iterable[tuple[str, int, float]]:
-        return ()
 
     def _scores(self, columns: LinkColumns, page: int, relevance: float) -> list[float]:
         keys = np.frombuffer(columns.keys, dtype=np.int64).tolist()

@@ -38,7 +38,6 @@ FEATURES = {
     "directory": 1.5,
     "host": 1.0,
     "page": 1.0,  # success of the other links of the same page
-    "alive": 1.5,  # is there usually a page, at this host?
 }
 NAMES = tuple(FEATURES)
 _AT = {name: place for place, name in enumerate(NAMES)}
@@ -56,6 +55,7 @@ _STATIC = {
 _ONE = np.zeros(1, dtype=np.uint32)
 BITS = 18
 FIRMLY = 4  # times that a person's word is taught, against once for a judge's
+ALIVE = 0.9  # links that lead to a page, before anything is known
 NOTICEABLE = 1e-3  # a smaller change of score is not worth a write
 
 
@@ -121,7 +121,8 @@ class Committee:
                 self.queue.drop(visit.key)
             prefixes = np.array(prefixes_of(visit.url), dtype=np.uint32)
             self._tables["prefix"].add(prefixes, visit.reward)
-            self._tables["alive"].add(prefixes, float(visit.page))
+            places = prefixes if row is None else np.append(prefixes, _place(self.queue.rows["path"][row]))
+            self._tables["alive"].add(places, float(visit.page))
             self._tables["all"].add(_ONE, visit.reward)
 
     def _learn_row(self, visit: Visit, row: int) -> None:
@@ -190,6 +191,15 @@ class Committee:
             self._weigh(where)
         return self.queue.row_of[key]
 
+    def regard(self, page: int, relevant: bool) -> None:
+        """See the links of a page in another light: a person said what it is worth."""
+        live, rows = self.queue.live, self.queue.rows
+        own = live[(rows["pages"][live] == np.uint32(_page_hash(page))).any(axis=1)]
+        if not relevant:  # what other pages say of a link still counts
+            own = own[rows["contexts"][own] == 1]
+        rows["dense"][own, _AT["parent"]] = float(relevant)
+        rows["dense"][own, _AT["relevant parents"]] = 0.25 * relevant
+
     def promise(self) -> float:
         """The sum of the chances of all links held."""
         return float(self._scores(self.queue.live).sum()) if len(self.queue) else 0.0
@@ -250,10 +260,8 @@ class Committee:
         base, tables = self.base_rate, self._tables
         prefixes, pages = rows["prefixes"][where], rows["pages"][where]
         dense[:, _AT["tag path"]] = tables["tag path"].rate(rows["path"][where], base, 1.0) - base
-        host = tables["prefix"].rate(prefixes[:, 0], base, 3.0)
-        dense[:, _AT["host"]] = host - base
-        dense[:, _AT["directory"]] = tables["prefix"].rate(prefixes[:, -1], host, 2.0) - base
-        dense[:, _AT["alive"]] = tables["alive"].rate(prefixes[:, 0], 0.6, 1.0) - 0.6
+        dense[:, _AT["host"]] = tables["prefix"].rate(prefixes[:, 0], base, 3.0) - base
+        dense[:, _AT["directory"]] = _down_the_path(tables["prefix"], prefixes, base) - base
         siblings = tables["page"].rate(pages, base, 3.0)
         dense[:, _AT["page"]] = np.where(pages > 0, siblings, 0.0).max(axis=1) - base
         return dense
@@ -270,11 +278,20 @@ class Committee:
             groups = rows["groups"][where]
             moved = self._groups.rate(groups, chance[:, None], options.shrinkage)
             chance = np.where(groups > 0, moved, 0.0).max(axis=1)
+        if options.statistics:
+            chance = chance * self._alive(where)
         if options.explore:
             prefixes = self._tables["prefix"].seen(rows["prefixes"][where])
             unknown = 1.0 / np.sqrt(1.0 + prefixes[:, 0]) + 1.0 / np.sqrt(1.0 + prefixes[:, -1])
             chance = chance * (1.0 + options.explore * 0.5 ** (self.fetched / options.explore_for) * unknown)
         return chance
+
+    def _alive(self, where: Rows) -> NDArray[np.float64]:
+        """The chance that there is a page at all, by its address and by its place on the page that links to it."""
+        rows = self.queue.rows
+        by_address = _down_the_path(self._tables["alive"], rows["prefixes"][where], ALIVE)
+        by_place = self._tables["alive"].rate(_place(rows["path"][where]), ALIVE, 2.0)
+        return np.minimum(by_address, by_place)
 
     def changes(self) -> list[tuple[str, int, float]]:
         """Queued links whose place changed enough to matter, as (host, key, new score)."""
@@ -317,6 +334,20 @@ class Committee:
             self._done.restore(kept.done)
         if kept.credit and kept.names == NAMES:
             self._credit.restore(kept.credit)
+
+
+def _down_the_path(table: Success, prefixes: NDArray[np.uint32], prior: float) -> NDArray[np.float64]:
+    """The rate of the deepest directory, shrunk towards that of the one above it, and so on up to the host."""
+    rate = table.rate(prefixes[:, 0], prior, 2.0)
+    for level in range(1, prefixes.shape[1]):
+        deeper = prefixes[:, level] != prefixes[:, level - 1]
+        rate = np.where(deeper, table.rate(prefixes[:, level], rate, 2.0), rate)
+    return rate
+
+
+def _place(path: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """The hash of a tag path in a table that addresses share."""
+    return path ^ np.uint32(0x5BD1E995)
 
 
 def _page_hash(key: int) -> int:

@@ -32,6 +32,7 @@ class BatchCommitted(Event, frozen=True):
 
     outcomes: tuple[Outcome, ...]
     queued: int
+    expected: float | None = None  # relevant pages still to be found in the queue, where the ranker can tell
 
 
 class RobotsRead(Event, frozen=True):
@@ -56,6 +57,13 @@ class TopicChanged(Event, frozen=True):
     version: int
     added: tuple[str, ...]
     size: int
+
+
+class PageLabelled(Event, frozen=True):
+    """A person's word about a page was taken up."""
+
+    url: str
+    relevant: bool
 
 
 class VisitFailed(Event, frozen=True):

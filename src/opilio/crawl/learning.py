@@ -1,0 +1,106 @@
+"""Everything that learns from outcomes in the writing process: topic table, judge, S1's ranker; how each is kept."""
+
+from collections.abc import Mapping, Sequence
+
+from opilio.judge.learned import LearnedJudge
+from opilio.model.events import Event, TopicChanged
+from opilio.model.protocols import Learns
+from opilio.model.records import Outcome
+from opilio.store.collection import Collection
+from opilio.store.journal import Journal
+from opilio.store.keeper import Keeper
+from opilio.topic.living import LivingTopic
+
+SAVE_EVERY_S = 10.0  # what is learnt between two versions (words counted for the next growth) is kept so often
+JUDGE = "judge"
+
+
+class Learning:
+    """Lets learners see what happened and keeps their states, inside a unit of work.
+
+    The judge has a journal: killed at any moment, it goes on as it was. What the others count between two versions
+    is kept every few seconds.
+    """
+
+    def __init__(self, learners: Mapping[str, Learns], collection: Collection, keeper: Keeper) -> None:
+        self._learners = learners
+        self._keeper = keeper
+        self._journal = Journal(collection, JUDGE)
+        self._told = {name: learner.version for name, learner in learners.items()}
+        self._saved_at = 0.0
+
+    @property
+    def judge(self) -> LearnedJudge | None:
+        """The judge, where it learns."""
+        judge = self._learners.get(JUDGE)
+        return judge if isinstance(judge, LearnedJudge) else None
+
+    def resume(self) -> None:
+        """Teach the judge again what it learnt behind its last saved state."""
+        if self.judge is not None:
+            for lesson in self._journal.lessons():
+                self.judge.study(lesson)
+            self._told[JUDGE] = self.judge.version
+
+    def learn(self, outcomes: Sequence[Outcome], now: float, events: list[Event]) -> None:
+        """Let every learner see what happened."""
+        for name, learner in self._learners.items():
+            if isinstance(learner, LivingTopic):
+                self._grow(name, learner, outcomes, now, events)
+            elif isinstance(learner, LearnedJudge):
+                self._teach(learner, learner.lesson(outcomes))
+            else:
+                learner.learn(outcomes)
+
+    def label(self, sample: bytes, relevant: bool, before: bool | None) -> None:
+        """A person's word about a page, for the judge."""
+        if self.judge is not None and sample:
+            self._teach(self.judge, self.judge.label(sample, relevant, before))
+
+    def _teach(self, judge: LearnedJudge, lesson: bytes) -> None:
+        if lesson:
+            self._journal.add(lesson)
+            judge.study(lesson)
+
+    def keep(self, now: float) -> dict[str, bytes]:
+        """Save what has changed; returns the new states, for the workers."""
+        changed: dict[str, bytes] = {}
+        for name, learner in self._learners.items():
+            if learner.version != self._told[name]:
+                changed[name] = learner.snapshot()
+                self._told[name] = learner.version
+                self._save(name, learner, now, changed[name])
+            elif isinstance(learner, LearnedJudge) and self._journal.long and learner.settled:
+                self._save(name, learner, now, learner.snapshot())
+        if now - self._saved_at >= SAVE_EVERY_S:
+            self.save(now)
+        return changed
+
+    def save(self, now: float) -> None:
+        """Save what has no journal."""
+        for name, learner in self._learners.items():
+            if not isinstance(learner, LearnedJudge):
+                self._save(name, learner, now, learner.snapshot())
+        self._saved_at = now
+
+    def _save(self, name: str, learner: Learns, now: float, state: bytes) -> None:
+        if isinstance(learner, LearnedJudge):
+            self._journal.save(learner.version, now, state)
+        else:
+            self._keeper.keep_snapshot(name, learner.version, now, state, only=not isinstance(learner, LivingTopic))
+
+    def _grow(
+        self, name: str, topic: LivingTopic, outcomes: Sequence[Outcome], now: float, events: list[Event]
+    ) -> None:
+        """Let the topic learn visit by visit, so that every version of its table is kept and told of."""
+        for outcome in outcomes:
+            before = topic.table
+            topic.learn([outcome])
+            if topic.table is before:
+                continue
+            # Of a version that is past only the table matters: what was counted for the next one is large.
+            self._keeper.shrink_snapshot(name, before.version, LivingTopic(before).snapshot())
+            self._keeper.keep_snapshot(name, topic.version, now, LivingTopic(topic.table).snapshot())
+            known = {keyword.stem for keyword in before.keywords}
+            added = tuple(sorted(k.label for k in topic.table.keywords if k.stem not in known))
+            events.append(TopicChanged(at=now, version=topic.version, added=added, size=len(topic.table)))

@@ -1,0 +1,152 @@
+"""Keeps a committee in its collection: every lesson with the visit it came from, now and then everything learnt.
+
+The links that the committee holds are not saved: on start they are read from the frontier's queue, best first.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import islice
+
+import msgspec
+
+from opilio.frontier.browse import best_first
+from opilio.learn.committee import Committee
+from opilio.learn.lessons import FoundPage, Lesson, Visit
+from opilio.learn.linkfeatures import PACKED, unpacked
+from opilio.learn.linkqueue import CONTEXTS
+from opilio.learn.outlook import Outlook
+from opilio.model.protocols import Entry
+from opilio.store.collection import Collection
+from opilio.store.journal import Journal
+
+COMMITTEE = "committee"  # its name among the snapshots
+PORTION = 5_000  # queued links that are read at a time
+LOOK_EVERY = 20  # visits between two sums over all links held; more where there are many
+_decode = msgspec.msgpack.Decoder(list[Lesson]).decode
+
+
+class _State(msgspec.Struct, array_like=True):
+    committee: bytes
+    outlook: bytes = b""
+
+
+class RankMemory:
+    """A committee with its journal. Writes inside `collection.unit_of_work()`."""
+
+    def __init__(self, committee: Committee, collection: Collection) -> None:
+        self.committee = committee
+        self.outlook = Outlook()
+        self._collection = collection
+        self._journal = Journal(collection, COMMITTEE)
+        self._unlooked = 0
+        self._is_relevant = lru_cache(maxsize=1 << 16)(self._look_up)
+
+    def learn(self, visits: Iterable[Visit]) -> None:
+        """What became of links, learnt and written down."""
+        lessons = []
+        for visit in visits:
+            lesson = self.committee.lesson(visit)
+            self._study(lesson)
+            lessons.append(lesson)
+        if lessons:
+            self._journal.add(msgspec.msgpack.encode(lessons), len(lessons))
+
+    def correct(self, entry: Entry, before: float, after: float) -> None:
+        """A person said that a page is worth `after`; its link was learnt with `before`."""
+        lead = entry.lead
+        row = b""
+        if self.recall(entry) is not None:
+            row = self.committee.queue.row_bytes(lead.key)
+            self.committee.queue.drop(lead.key)
+        lesson = Lesson(Visit(lead.key, lead.url, after, True, after > 0.5), row, before=before)
+        self._study(lesson)
+        self.committee.regard(lead.key, after > 0.5)
+        self._journal.add(msgspec.msgpack.encode([lesson]))
+        self._is_relevant.cache_clear()
+
+    def _study(self, lesson: Lesson) -> None:
+        self.committee.study(lesson)
+        if lesson.said >= 0.0:
+            self.outlook.saw(lesson.said, lesson.visit.relevant)
+        self._unlooked += 1
+
+    @property
+    def expected(self) -> float | None:
+        """Relevant pages still to be found among the links held."""
+        if self._unlooked >= max(LOOK_EVERY, len(self.committee.queue) // 200):
+            self._look()
+        return self.outlook.expected
+
+    def _look(self) -> None:
+        self.outlook.promise = self.committee.promise()
+        self._unlooked = 0
+
+    def save(self, now: float, *, at_end: bool = False) -> None:
+        """Save everything, where the journal has grown long or the crawl ends."""
+        if at_end:
+            self._look()
+        if at_end or self._journal.long:
+            state = _State(self.committee.snapshot(), self.outlook.snapshot())
+            self._journal.save(self.committee.fetched, now, msgspec.msgpack.encode(state))
+
+    def resume(self) -> None:
+        """Be what was committed: the saved state, the lessons behind it, and the links that wait."""
+        self.relearn()
+        self._requeue()
+
+    def relearn(self) -> bool:
+        """The saved state and the lessons behind it; False where there are none."""
+        state = self._journal.state()
+        if state is not None:
+            kept = msgspec.msgpack.decode(state, type=_State)
+            self.committee.restore(kept.committee)
+            if kept.outlook:
+                self.outlook.restore(kept.outlook)
+        for lessons in self._journal.lessons():
+            for lesson in _decode(lessons):
+                self._study(lesson)
+        return state is not None or self._journal.waiting > 0
+
+    def _requeue(self) -> None:
+        # Room is left, so that none of the best has to go for another of them.
+        entries = best_first(self._collection.connection, self.committee.options.capacity * 7 // 8)
+        while portion := list(islice(entries, PORTION)):
+            self._hold([entry for entry in portion if _has_features(entry)])
+
+    def _hold(self, entries: Sequence[Entry]) -> None:
+        """Discover links again, page by page; of their contexts only the best one's features are known."""
+        pages: defaultdict[tuple[int, int], list[Entry]] = defaultdict(list)
+        for entry in entries:
+            for parent in entry.parents[:CONTEXTS]:
+                pages[parent, entry.lead.tunnel].append(entry)
+        for (parent, tunnel), links in pages.items():
+            leads = [entry.lead for entry in links]
+            page = FoundPage(parent, self._is_relevant(parent), tunnel)
+            found = unpacked([lead.features for lead in leads])
+            self.committee.discover(page, [lead.host for lead in leads], [lead.key for lead in leads], found)
+        queue = self.committee.queue
+        for entry in entries:
+            row = queue.row_of.get(entry.lead.key)
+            if row is not None:
+                queue.said[row] = max(0.0, entry.lead.score)
+
+    def recall(self, entry: Entry) -> int | None:
+        """Hold the link of a frontier's entry; returns its row, or nothing where the committee never saw it."""
+        if not _has_features(entry):
+            return None
+        pages = [FoundPage(p, self._is_relevant(p), entry.lead.tunnel) for p in entry.parents[:CONTEXTS]]
+        return self.committee.recall(entry.lead.key, entry.lead.host, entry.lead.features, pages)
+
+    def _look_up(self, page: int) -> bool:
+        row = self._collection.connection.execute("SELECT relevant FROM page WHERE key = ?", (page,)).fetchone()
+        return bool(row and row[0])
+
+    def essence(self) -> bytes:
+        """What another crawl may begin with, in the form of a saved state."""
+        return msgspec.msgpack.encode(_State(self.committee.essence()))
+
+
+def _has_features(entry: Entry) -> bool:
+    """The target of a redirect carries the features of the link that led there, and was never ranked itself."""
+    return bool(entry.parents) and not entry.lead.hops and len(entry.lead.features) == PACKED.itemsize
