@@ -59,12 +59,12 @@ def crawled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
                 "fetch": {
                     "allow_private": True,
                     "resolve": {"*": f"127.0.0.1:{served.port}"},
-                    "timeout_s": 1.0,
-                    "max_bytes": 3_000_000,
+                    "timeout_s": 4.0,
+                    "max_bytes": 1_500_000,
                     "retries": 0,
                 },
                 "engine": {"workers": request.param},
-                "stop": {"patience_s": 6.0},
+                "stop": {"patience_s": 15.0},
                 "frontier": {"max_depth": 1, "max_per_host": 50},
             }
             async with begin(folder, resolve(tree)) as running:
