@@ -28,6 +28,7 @@ class Progress:
         self._hosts: set[str] = set()
         self._errors: Counter[str] = Counter()
         self._queued = 0
+        self._expected: float | None = None
         self._screen = _screen(quiet)
         self._said_at = clock.now()
 
@@ -53,7 +54,7 @@ class Progress:
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, BatchCommitted):
-            self._queued = event.queued
+            self._queued, self._expected = event.queued, event.expected
             for outcome in event.outcomes:
                 self._count(outcome)
         elif isinstance(event, VisitFailed):
@@ -94,7 +95,7 @@ class Progress:
             ("relevant", f"{self._relevant:,}"),
             ("harvest", f"{now:.2f} now, {overall:.2f} overall"),
             ("speed", f"{(self._pages - self._start[1]) / elapsed:,.1f} pages/s"),
-            ("queue", f"{self._queued:,}"),
+            ("queue", f"{self._queued:,}{_still(self._expected)}"),
             ("hosts", f"{len(self._hosts):,}"),
             ("errors", ", ".join(f"{n} {kind}" for kind, n in self._errors.most_common(4)) or "none"),
         ]
@@ -108,6 +109,10 @@ class Progress:
         for name, value in self._facts:
             table.add_row(f"[dim]{name}[/dim]", value)
         return table
+
+
+def _still(expected: float | None) -> str:
+    return "" if expected is None else f", about {expected:,.0f} relevant in it"
 
 
 def _screen(quiet: bool) -> Live | Console | None:

@@ -98,6 +98,7 @@ class StopSettings(msgspec.Struct, kw_only=True):
     minutes: Amount = 0.0
     harvest_below: Amount = 0.0
     harvest_window: Positive = 500
+    expected_below: Amount = 0.0  # relevant pages still to be found, as the ranker estimates them
     patience_s: Amount = 120.0  # how long to wait when every host asks us to wait
 
 

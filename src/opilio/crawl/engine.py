@@ -132,6 +132,7 @@ class Engine:
     def _tell(self, events: Sequence[Event]) -> None:
         for event in events:
             if isinstance(event, BatchCommitted):
+                self._rules.expects(event.expected)
                 for outcome in event.outcomes:
                     if outcome.analysis is not None and outcome.analysis.verdict is not None:
                         self._rules.saw(outcome.analysis.verdict.relevant and not outcome.duplicate_of)

@@ -40,7 +40,14 @@ def _status(collection: Collection) -> dict[str, Any]:
         "dropped": frontier.dropped,
         "hosts": frontier.hosts,
         "genres": _genres(collection),
+        **_expected(collection),
     }
+
+
+def _expected(collection: Collection) -> dict[str, float]:
+    """Relevant pages still to be found in the queue; nothing where the ranker can't tell."""
+    expected = collection.meta("expected_relevant")
+    return {"expected_relevant": float(expected)} if expected else {}
 
 
 def _genres(collection: Collection) -> dict[str, int]:

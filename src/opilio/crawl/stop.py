@@ -13,10 +13,15 @@ class StopRules:
         self._settings = settings
         self._started_at = started_at
         self._recent: deque[bool] = deque(maxlen=settings.harvest_window)
+        self._expected: float | None = None
 
     def saw(self, relevant: bool) -> None:
         """One more page was judged."""
         self._recent.append(relevant)
+
+    def expects(self, relevant: float | None) -> None:
+        """So many relevant pages are still to be found, as far as anybody can tell."""
+        self._expected = relevant
 
     @property
     def patience_s(self) -> float:
@@ -42,6 +47,8 @@ class StopRules:
         full = len(self._recent) == rules.harvest_window
         if rules.harvest_below and full and self.harvest < rules.harvest_below:
             return f"harvest of the last {rules.harvest_window} pages fell below {rules.harvest_below:g}"
+        if rules.expected_below and self._expected is not None and self._expected < rules.expected_below:
+            return f"about {self._expected:.1f} relevant pages are left to find, fewer than {rules.expected_below:g}"
         return ""
 
     def room(self, counts: Counts) -> int:

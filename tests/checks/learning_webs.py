@@ -1,0 +1,110 @@
+"""A small web with a topic in it, and crawls that learn: what they know in memory and what their collection says."""
+
+import asyncio
+import hashlib
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from checks.small_webs import BIRDS, TRAINS, page, settings_for, word
+from opilio.crawl.chooser import CommitteeChooser
+from opilio.crawl.config import Tree, resolve
+from opilio.crawl.job import begin, resume
+from opilio.crawl.ledger import Ledger
+from opilio.crawl.rankmemory import RankMemory
+from opilio.lab.server import WebServer
+from opilio.lab.warcfile import Answer
+from opilio.learn.committee import Committee, Options
+from opilio.model.events import BatchCommitted, Event
+from opilio.store.collection import Collection, exists
+
+HUB = "http://birds.example/"
+SIDES = 12
+
+
+def mixed_web(pages: int = SIDES) -> dict[str, Answer]:
+    """A hub on birds whose list leads to birds, and a hub on trains whose list leads to trains."""
+    web = {}
+    for host, text in (("birds", BIRDS), ("trains", TRAINS)):
+        other = "http://trains.example/" if host == "birds" else HUB
+        links = [f"http://{host}.example/{host}-{n}.html" for n in range(pages)]
+        web[f"http://{host}.example/"] = page(f"{text} list", [*links, other])
+        for n, link in enumerate(links):
+            more = [f"http://{host}.example/{host}-{n}-{k}.html" for k in range(3)]
+            web[link] = page(f"{text} {word(n)}", more)
+            for k, deep in enumerate(more):
+                web[deep] = page(f"{text} {word(1000 + 10 * n + k)} deep")
+    return web
+
+
+def learning_tree(server: WebServer, **more: Any) -> Tree:
+    tree = {"strategy": "opilio", "stop": {"pages": 0}, "engine": {"batch": 1, "connections": 1}}
+    return settings_for(server, [HUB], **{**tree, **more})
+
+
+def restored(folder: Path) -> RankMemory:
+    """What the collection says that the committee knows."""
+    collection = Collection.open_for_reading(folder)
+    try:
+        memory = RankMemory(Committee(Options()), collection)
+        memory.relearn()
+        return memory
+    finally:
+        collection.close()
+
+
+def digest(committee: Committee) -> str:
+    return hashlib.sha256(committee.snapshot()).hexdigest()
+
+
+class KilledError(Exception):
+    """Stands for the end of a process."""
+
+
+def crawl_and_stop_dead(folder: Path, tree: Tree, after: int) -> Ledger:
+    """Crawl in this process and stop without any good-bye after so many commits; returns the ledger as it was."""
+    ledgers: list[Ledger] = []
+    seen = 0
+
+    def listen(event: Event) -> None:
+        nonlocal seen
+        seen += isinstance(event, BatchCommitted)
+        if seen >= after:
+            raise KilledError
+
+    async def main() -> None:
+        made = resume(folder, tree) if exists(folder) else begin(folder, resolve(tree))
+        async with made as running:
+            ledgers.append(running.engine._stages.ledger)
+            running.engine.listen(listen)
+            if after:
+                await running.engine.run()
+
+    with suppress(KilledError):
+        asyncio.run(main())
+    return ledgers[-1]
+
+
+def memory_of(ledger: Ledger) -> RankMemory:
+    chooser = ledger._chooser
+    assert isinstance(chooser, CommitteeChooser)
+    return chooser._memory
+
+
+def crawl_and_tell(folder: Path, tree: Tree, log: str) -> None:
+    """In a process that will be killed: after every commit write down how many fetches are in and what is known."""
+
+    async def main() -> None:
+        made = resume(folder, tree) if exists(folder) else begin(folder, resolve(tree))
+        async with made as running:
+            committee = memory_of(running.engine._stages.ledger).committee
+
+            def listen(event: Event) -> None:
+                if isinstance(event, BatchCommitted):
+                    with Path(log).open("a") as file:
+                        file.write(f"{committee.fetched} {digest(committee)}\n")
+
+            running.engine.listen(listen)
+            await running.engine.run()
+
+    asyncio.run(main())

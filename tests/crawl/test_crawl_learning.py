@@ -1,0 +1,141 @@
+"""What a crawl learns is in its collection with every visit: killed at any moment, it goes on with the same models."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from checks.learning_webs import (
+    HUB,
+    crawl_and_stop_dead,
+    crawl_and_tell,
+    digest,
+    learning_tree,
+    memory_of,
+    mixed_web,
+    restored,
+)
+from checks.small_webs import CONTEXT, SmallWeb, crawl, known, rows, served, stored
+from opilio.crawl.build import complete
+from opilio.crawl.config import resolve
+from opilio.crawl.rankmemory import RankMemory
+from opilio.crawl.status import status_of
+from opilio.crawl.verify import verify
+from opilio.learn.committee import Committee, Options
+from opilio.store import journal
+from opilio.store.collection import Collection
+
+
+@pytest.mark.parametrize("after", [1, 7, 23])
+def test_model_on_disk_is_the_one_in_memory_when_a_crawl_ends_without_a_word(
+    tmp_path: Path, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "OFTEN", 10)
+    with served(SmallWeb(mixed_web())) as server:
+        ledger = crawl_and_stop_dead(tmp_path / "c", learning_tree(server), after)
+    memory = memory_of(ledger)
+    again = restored(tmp_path / "c")
+    assert again.committee.snapshot() == memory.committee.snapshot()
+    assert (again.committee.dense.weights == memory.committee.dense.weights).all()
+    assert again.outlook.calibration == memory.outlook.calibration
+    assert memory.committee.fetched >= after
+
+
+@pytest.mark.parametrize("after", [3, 40])
+def test_judge_on_disk_is_the_one_in_memory_when_a_crawl_ends_without_a_word(tmp_path: Path, after: int) -> None:
+    with served(SmallWeb(mixed_web())) as server:
+        tree = learning_tree(server)
+        before = crawl_and_stop_dead(tmp_path / "c", tree, after)._learning.judge
+        again = crawl_and_stop_dead(tmp_path / "c", tree, 0)._learning.judge
+    assert before is not None
+    assert again is not None
+    assert again.snapshot() == before.snapshot()
+    assert again._model._weights == before._model._weights
+    assert rows(tmp_path / "c", "SELECT count(*) FROM snapshot WHERE name = 'judge'")[0][0] <= 1
+
+
+def test_links_are_held_again_when_resumed(tmp_path: Path) -> None:
+    with served(SmallWeb(mixed_web())) as server:
+        ledger = crawl_and_stop_dead(tmp_path / "c", learning_tree(server), 4)
+    before = memory_of(ledger).committee.queue
+    collection = Collection.open_for_reading(tmp_path / "c")
+    memory = RankMemory(Committee(Options()), collection)
+    memory.resume()
+    collection.close()
+    queue = memory.committee.queue
+    assert set(queue.row_of) == set(before.row_of)
+    assert len(queue) > 10
+    key = next(iter(queue.row_of))
+    one, other = queue.rows[queue.row_of[key]], before.rows[before.row_of[key]]
+    assert (one["words"] == other["words"]).all()
+    assert one["groups"][0] == other["groups"][0]
+
+
+def test_killed_process_leaves_the_model_it_had_committed(tmp_path: Path) -> None:
+    """A real SIGKILL: what was known after each commit stands in a log that the process wrote until its end."""
+    log = tmp_path / "log"
+    with served(SmallWeb(mixed_web()), slow={"birds.example": 0.02}) as server:
+        tree = learning_tree(server)
+        for _ in range(5):
+            process = CONTEXT.Process(target=crawl_and_tell, args=(tmp_path / "c", tree, str(log)))
+            process.start()
+            process.join(1.5)
+            process.kill()
+            process.join()
+            told = dict(line.split() for line in log.read_text().splitlines()) if log.exists() else {}
+            if not told:
+                continue
+            again = restored(tmp_path / "c").committee
+            if str(again.fetched) in told:  # else it died between the commit and its note of it
+                assert told[str(again.fetched)] == digest(again)
+            if process.exitcode != -signal.SIGKILL:
+                break
+        crawl(tmp_path / "c", tree)
+        crawl(tmp_path / "undisturbed", tree)
+    assert told
+    assert known(tmp_path / "c") == known(tmp_path / "undisturbed")
+    assert stored(tmp_path / "c") == stored(tmp_path / "undisturbed")
+    assert verify(tmp_path / "c") == []
+
+
+def test_journal_is_short_and_one_state_is_kept_at_the_end(tmp_path: Path) -> None:
+    with served(SmallWeb(mixed_web())) as server:
+        crawl(tmp_path / "c", learning_tree(server))
+    assert rows(tmp_path / "c", "SELECT count(*) FROM lesson WHERE name = 'committee'") == [(0,)]
+    names = rows(tmp_path / "c", "SELECT name, count(*) FROM snapshot GROUP BY name")
+    assert dict(names)["committee"] == 1
+    size = rows(tmp_path / "c", "SELECT length(state) FROM snapshot WHERE name = 'committee'")[0][0]
+    assert size < 500_000
+
+
+def test_expectation_falls_towards_nothing_when_the_relevant_pages_are_found(tmp_path: Path) -> None:
+    """Honest stop: high while the bird pages wait, near nothing when only trains are left."""
+    told: list[float] = []
+    with served(SmallWeb(mixed_web(30))) as server:
+        tree = learning_tree(server, stop={"pages": 0})
+        crawl(tmp_path / "c", tree, lambda event: told.append(e) if (e := getattr(event, "expected", None)) else None)
+    assert max(told) > 5.0
+    assert told[-1] < 0.2 * max(told)
+    assert status_of(tmp_path / "c")["expected_relevant"] < 1.0
+
+
+def test_crawl_stops_when_little_is_left_to_find(tmp_path: Path) -> None:
+    with served(SmallWeb(mixed_web(40))) as server:
+        tree = learning_tree(server, stop={"pages": 0, "expected_below": 3.0})
+        reason = crawl(tmp_path / "c", tree)
+    status = status_of(tmp_path / "c")
+    assert "relevant pages are left to find, fewer than 3" in reason
+    assert status["stop_reason"] == reason
+    assert status["queued"] > 0
+    assert status["relevant"] > 100
+
+
+def test_other_strategies_expect_nothing(tmp_path: Path) -> None:
+    with served(SmallWeb(mixed_web(3))) as server:
+        crawl(tmp_path / "c", learning_tree(server, strategy="breadth", stop={"pages": 5, "expected_below": 3.0}))
+    assert "expected_relevant" not in status_of(tmp_path / "c")
+
+
+def test_expected_below_is_a_setting() -> None:
+    settings = complete(resolve({"topic": {"name": "x"}, "seeds": {"urls": [HUB]}, "stop": {"expected_below": 2}}))
+    assert settings.stop.expected_below == 2.0
