@@ -39,8 +39,7 @@ def taught(name: str) -> S1Ranker:
     """Links about wrens led to relevant pages, links about tax did not."""
     one = ranker(name)
     good, bad = (r.features for r in one.rank(reading_of(PAGE), verdict_of(0.5), lead_to()))
-    for at in range(20):
-        one.learn([visited(f"http://x.example/{at}", at % 2 == 0, good if at % 2 == 0 else bad)])
+    one.learn([visited(f"http://x.example/{at}", at % 2 == 0, bad if at % 2 else good) for at in range(20)])
     return one
 
 

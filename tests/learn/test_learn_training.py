@@ -1,0 +1,179 @@
+"""Training sets from a collection (S1-13, S1-16…S1-19, S1-22…S1-24, S1-E1, S1-E6, S1-E7), and `opilio train`."""
+
+import json
+from math import log
+from pathlib import Path
+
+import numpy as np
+import pytest
+from s1_collection import BIRDS, TAXES, bird, pages, tax, write_collection
+
+from opilio.cli.train import train as command
+from opilio.crawl.s1kind import MODEL
+from opilio.crawl.train import train
+from opilio.crawl.training import Pages, pages_of
+from opilio.crawl.verify import verify
+from opilio.learn.modelfile import read_models
+from opilio.learn.rows import Row
+from opilio.learn.rowsfile import HEADER, read_rows
+from opilio.model.errors import UsageError
+from opilio.text.vocabulary import Vocabulary
+from opilio.topic.tables import EVERYTHING, TfIdf, build_table, inverse_frequency
+
+pytest.importorskip("sklearn")
+HEAD = ",".join(HEADER)
+
+
+def even(terms: np.ndarray) -> np.ndarray:
+    return np.ones(terms.shape)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_collection(tmp_path_factory.mktemp("s1") / "birds")
+
+
+@pytest.fixture(scope="module")
+def material(folder: Path) -> Pages:
+    return pages_of(folder, Vocabulary(), even)
+
+
+def rows_by_url(material: Pages) -> dict[str, Row]:
+    return {row.url: row for row in material.rows(material.table(np.arange(len(material))))}
+
+
+def test_one_row_per_page_with_four_attributes_and_its_label_s1_13_s1_16(material: Pages) -> None:
+    rows = rows_by_url(material)
+    assert len(rows) == 16
+    assert [rows[bird(n)].relevant for n in BIRDS] == [True] * 8
+    assert [rows[tax(n)].relevant for n in TAXES] == [False] * 8  # S1-E1: what the crawl met on its way
+    assert all(0.0 <= value <= 1.0 for row in rows.values() for value in row.values)
+
+
+def test_topic_table_is_seven_words_of_relevant_pages_s1_17_s1_19(material: Pages) -> None:
+    table = material.table(np.arange(len(material)))
+    assert len(table) == 7 and table.keywords[0].weight == 1.0
+    words = {keyword.label for keyword in table.keywords}
+    assert "bird" in words and not words & {"office", "duty", "law", *TAXES}
+
+
+def test_idf_and_normalising_by_hand_s1_18_s1_19() -> None:
+    assert inverse_frequency(8, 2) == pytest.approx(log(4))
+    weighing = TfIdf(idf_source="corpus", noise=EVERYTHING)
+    table = build_table([{"dna": 3, "gene": 1}, {"dna": 1, "gene": 1, "cell": 2}, {"law": 1}, {"tax": 1}], 7, weighing)
+    largest = 1.0 / 4 * log(4)  # of "law" and of "tax"
+    assert table.weights["dna"] == pytest.approx((0.75 + 0.25) / 4 * log(2) / largest)
+    assert table.weights["cell"] == pytest.approx(0.5 / 4 * log(4) / largest)
+
+
+def test_attributes_tell_the_two_kinds_apart_s1_21_s1_24(material: Pages) -> None:
+    rows = rows_by_url(material)
+    for name, other in zip(BIRDS, TAXES, strict=True):
+        assert rows[bird(name)].values > (0.3, 0.3, 0.3, 0.3)
+        url, anchor, _, around = rows[tax(other)].values
+        assert url == anchor == 0.0 and around < rows[bird(name)].values[3]
+
+
+def test_first_five_parents_count_s1_22_s1_23(material: Pages) -> None:
+    """Tax pages are linked by one bird page, found first, and by seven tax pages, of which four count."""
+    known = material._known[8]  # what the attributes are made of shows nowhere else
+    assert len(known.anchors) == 5
+    assert len(known.parents[0]) == 7 == len(known.arounds[0])
+
+
+def test_page_without_known_parents_has_missing_attributes_s1_e6(tmp_path: Path) -> None:
+    alone = ("http://alone.example/bird", True, "<p>a bird on its own</p>")
+    rows = rows_by_url(pages_of(write_collection(tmp_path / "c", [*pages(), alone]), Vocabulary(), even))
+    row = rows[alone[0]]
+    assert row.values[0] > 0.0 and row.values[1:] == (0.0, 0.0, 0.0)
+    assert row.missing == (False, True, True, True)
+
+
+def test_table_is_built_from_the_pages_that_may_be_known_s1_e7(material: Pages) -> None:
+    known = np.array([1, 2, 3, *range(9, 16)])  # no wren, no income
+    assert material.table(known).weights != material.table(np.arange(16)).weights
+    only_tax = material.table(np.arange(8, 16))
+    assert "bird" not in {keyword.label for keyword in only_tax.keywords}
+    assert (material.rows_for(known) != material.rows_for(np.arange(16))).any()
+
+
+def test_learners_are_tested_by_host_and_stored(folder: Path) -> None:
+    trained = train(folder, ("bayes", "tree", "neural"))
+    assert trained.trial.by_host and trained.trial.folds == 8 and trained.trial.prior == 0.5
+    assert trained.trial.results["bayes"].auc.mean > 0.8
+    assert [learner.name for learner in trained.learners] == ["bayes", "tree", "neural"]
+
+
+def test_empty_collection_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no pages to learn from"):
+        train(write_collection(tmp_path / "c", []), ("bayes",))
+
+
+def test_collection_of_one_class_is_told(tmp_path: Path) -> None:
+    folder = write_collection(tmp_path / "c", pages()[:8])
+    with pytest.raises(UsageError, match=r"c: too few rows to learn from \(8 relevant, 0 irrelevant\)"):
+        train(folder, ("bayes",))
+
+
+def test_command_exports_reads_back_and_reports_s1_25_s1_30_s1_31(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows, model = tmp_path / "rows.csv", tmp_path / "m.json"
+    assert command(folder, learner="bayes", export=rows, out=model) == 0
+    told = capsys.readouterr()
+    assert "16 rows, 8 of them relevant (50.0%)" in told.out and "0.233" in told.out  # the paper's precision
+    assert "Less time and fewer parameters are better" in told.out  # S1-E3
+    assert f"16 rows written to {rows}" in told.err and "--strategy s1-bayes" in told.err
+    assert list(read_models(model.read_bytes(), "m.json").models) == ["bayes"]
+    with rows.open(encoding="utf-8", newline="") as lines:
+        assert len(read_rows(lines, "rows.csv")) == 16
+
+
+def test_command_reads_rows_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = tmp_path / "rows.csv"
+    lines = [f"http://{at}.example/,0.{at % 9},0.{at % 7},0,0,parent,{'yes' if at % 3 else 'no'}" for at in range(30)]
+    rows.write_text("\n".join((HEAD, *lines)), encoding="utf-8")
+    assert command(rows, json=True) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["schema"] == 1 and set(facts["results"]) == {"bayes", "tree", "neural"}
+    assert facts["paper_precision"] == {"bayes": 0.23325, "tree": 0.30388, "neural": 0.50125}
+    assert facts["rows"] == 30 and facts["model"] == "" and facts["results"]["tree"]["parameters"] > 0
+    assert command(rows) == 0
+    assert "attributes as given" in capsys.readouterr().out
+
+
+def test_learners_go_into_the_collection_and_may_be_made_again(folder: Path) -> None:
+    for name in ("tree", "bayes"):
+        assert command(folder, learner=name) == 0
+        assert list(read_models((folder / MODEL).read_bytes(), MODEL).models) == [name]
+    assert not any(MODEL in problem for problem in verify(folder))  # one more file is no damage
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "is empty"),
+        ("url,relevant\nx,yes\n", "has no column 'url_relevancy'"),
+        (f"{HEAD}\nx,a,0,0,0,,yes\n", "line 2: url_relevancy is 'a'"),
+        (f"{HEAD}\nx,0,0,0,0,,perhaps\n", "line 2: relevant is 'perhaps'"),
+        (f"{HEAD}\n" + "x,0,0,0,0,,yes\n" * 3, "too few rows to learn from (3 relevant, 0 irrelevant)"),
+    ],
+)
+def test_bad_rows_end_with_one_line_and_code_2(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError) as caught:
+        train(path, ("bayes",))
+    assert told in str(caught.value) and "\n" not in str(caught.value) and caught.value.exit_code == 2
+
+
+def test_usage_errors_are_told_before_any_work(tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    there.touch()
+    with pytest.raises(UsageError, match="gone: can't be read: No such file"):
+        command(tmp_path / "gone")
+    with pytest.raises(UsageError, match="--learner oracle: is unknown; known: bayes, tree, neural, all"):
+        command(there, learner="oracle")
+    for option in ("out", "export"):
+        with pytest.raises(UsageError, match=f"--{option} .*is there already"):
+            command(there, **{option: there})  # type: ignore[arg-type]
