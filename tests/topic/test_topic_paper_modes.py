@@ -132,3 +132,26 @@ def test_aging_raises_what_expiry_deletes_x_13_s2_39() -> None:
     aging = Aging(factor=0.05, every=10)
     place = aging.place(0.2, 1, Moment(1, 0.0))
     assert aging.shown(place.priority, 50) > aging.shown(place.priority, 1)
+
+
+def test_simple_sum_and_half_weights_fetch_in_the_same_order_s3_39_s3_e2(tmp_path: Path) -> None:
+    orders = []
+    for weight in (1.0, 0.5):
+        folder = tmp_path / str(weight)
+        crawled(folder, "s3-tswt", rank={"topic": weight, "genre": weight})
+        orders.append([url for (url,) in rows(folder, "SELECT url FROM page ORDER BY seq")])
+    assert orders[0] == orders[1] and len(orders[0]) == len(WEB)
+
+
+def test_genre_of_a_page_is_kept_and_told_s3_23(tmp_path: Path) -> None:
+    news = "breaking news: our reporter and correspondent sent a report, an interview and press coverage"
+    crawled(tmp_path / "c", "s3-tswt", {"seed": f"<p>{BIRDS} {news}</p>"})
+    assert rows(tmp_path / "c", "SELECT genre FROM page") == [("news",)]
+
+
+def test_table_grows_by_what_the_main_text_says_only_s0_21(tmp_path: Path) -> None:
+    menu = "<nav>" + "".join(f'<a href="/{n}">subscription</a> ' for n in range(9)) + "</nav>"
+    web = {"seed": f"{menu}<p>{BIRDS} plumage plumage</p>"}
+    crawled(tmp_path / "c", "best-first", web, expansion={"kind": "periodic", "period": 1, "added": 9})
+    told = rows(tmp_path / "c", "SELECT data FROM event WHERE kind = 'TopicChanged'")
+    assert b"plumage" in told[0][0] and b"subscription" not in told[0][0]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from opilio.crawl.queries import Query, intervals, read_log
+from opilio.crawl.queries import Query, intervals, read_log, simulated
 from opilio.crawl.topicbuild import LoggedQueries, log_keywords
 from opilio.model.errors import TopicError
 from opilio.text.vocabulary import Vocabulary
@@ -74,3 +74,12 @@ def test_old_questions_fade_by_the_hour_s4_07() -> None:
 def test_log_without_a_keyword_is_refused() -> None:
     with pytest.raises(TopicError, match="no word reaches"):
         log_keywords(LoggedQueries([Query("wrens")]), QueryLog(threshold=5.0), Vocabulary())
+
+
+def test_simulated_queries_are_the_same_each_time_and_mostly_the_first_words() -> None:
+    words = ["wren", "nest", "song", "hedge"]
+    asked = simulated(words, range(200))
+    assert asked[50:60] == simulated(words, range(50, 60))
+    said = " ".join(asked).split()
+    assert said.count("wren") > said.count("hedge") > 0
+    assert simulated([], range(3)) == []

@@ -4,6 +4,7 @@ Only reads; what queries mean for a table is decided in `topic.querylog`.
 """
 
 import csv
+import random
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
@@ -15,6 +16,8 @@ from opilio.model.errors import TopicError
 
 QUERY_COLUMNS = ("query", "q", "keywords", "text")
 TIME_COLUMNS = ("time", "timestamp", "date", "at")
+SIMULATED = "simulated"  # in the place of a file: people who ask with the topic's own words, for the lab
+PER_INTERVAL = 20
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -38,6 +41,18 @@ def read_log(path: Path) -> list[Query]:
     if asked and len(header) > 1:
         return _from_csv(path, lines[1:], header, asked)
     return [Query(line.strip()) for line in (lines[1:] if asked else lines) if line.strip()]
+
+
+def simulated(words: Sequence[str], numbers: range) -> list[str]:
+    """Queries of two or three of the words, the first words most often; the same number is always the same query."""
+    if not words:
+        return []
+    weights = [1.0 / place for place in range(1, len(words) + 1)]
+    asked = []
+    for number in numbers:
+        rng = random.Random(f"{words[0]} {number}")
+        asked.append(" ".join(rng.choices(words, weights, k=rng.choice((2, 2, 3)))))
+    return asked
 
 
 def intervals(queries: Iterable[Query], length_s: float) -> list[list[str]]:

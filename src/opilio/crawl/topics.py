@@ -12,12 +12,13 @@ import msgspec
 from opilio.crawl.config import Settings
 from opilio.crawl.expansionkinds import Start
 from opilio.crawl.kinds import made
-from opilio.crawl.queries import read_log
+from opilio.crawl.queries import PER_INTERVAL, SIMULATED, read_log, simulated
 from opilio.model.errors import TopicError
 from opilio.text.around import Around, Beside, InBlock, InParagraph, InSentence
 from opilio.text.background import Background, shipped
 from opilio.text.identify import identify
 from opilio.text.reading import Reader
+from opilio.text.tokens import words
 from opilio.text.vocabulary import Vocabulary, term_of
 from opilio.topic.build import Mixture, stem_with, topic_table
 from opilio.topic.expansion import QueryLogExpansion
@@ -102,7 +103,7 @@ def check(settings: Settings, topic: Topic) -> None:
     made("expansion", settings.expansion, Start({}))
     if settings.senses["kind"] != "any" and not any(map(vocabulary.terms, topic.contexts)):
         raise TopicError(f"senses.kind = '{settings.senses['kind']}' needs topic.contexts: words of senses not meant")
-    if settings.expansion.get("log"):
+    if settings.expansion.get("log", SIMULATED) not in ("", SIMULATED):
         read_log(Path(settings.expansion["log"]))
 
 
@@ -111,14 +112,19 @@ def queries_of(settings: Settings, vocabulary: Vocabulary) -> Queries | None:
     if not settings.expansion.get("log"):
         return None
     name, step = str(settings.expansion["log"]), int(settings.expansion["per_interval"])
+    topic = settings.topic
+    own = [*dict.fromkeys(words(f"{topic.name} {' '.join(topic.keywords)} {topic.description}"))]
     stem, phrases = stem_with(vocabulary), settings.topic.phrases
 
     def read_on(position: int) -> tuple[list[list[str]], int, dict[str, str]]:
-        asked = _queries(Path(name), first=not position)
-        end = min(len(asked), position + step) if step else len(asked)
-        queries = [query_stems(text, stem, phrases) for text in asked[position:end]]
-        words = {word for query in queries for term in query for word in term.split()}
-        return queries, end, {word: vocabulary.surface_of(term_of(word)) or word for word in words}
+        if name == SIMULATED:
+            asked = simulated(own, range(position, position + (step or PER_INTERVAL)))
+        else:
+            asked = _queries(Path(name), first=not position)[position : position + step if step else None]
+        queries = [query_stems(text, stem, phrases) for text in asked]
+        said = {word for query in queries for term in query for word in term.split()}
+        shown = {word: vocabulary.surface_of(term_of(word)) or word for word in said}
+        return queries, position + len(asked), shown
 
     return read_on
 
