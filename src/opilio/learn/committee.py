@@ -63,9 +63,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What can be tuned, and what ablations switch off."""
 
     capacity: int = 100_000  # links kept in memory for rescoring
-    shrinkage: float = 4.0  # tries that sibling evidence must outweigh
+    shrinkage: float = 3.0  # tries that sibling evidence must outweigh
     credit: float = 0.4  # γ of delayed credit; 0: off
-    explore: float = 0.1  # how much an unknown place is worth at first; 0: off
+    explore: float = 0.0  # how much an unknown place is worth at first; 0: off
     explore_for: float = 500.0  # fetches after which that has halved
     siblings: bool = True
     words: bool = True  # hashed words
