@@ -35,7 +35,11 @@ class WithStart:
         self._source = source
         self.hosts = source.hosts
         items = "".join(f'<li><a href="{escape(url)}">{escape(url)}</a>' for url in seeds)
-        page = f"<!doctype html><title>Seeds</title><ul>{items}</ul>"
+        # Whole, with a body and a paragraph: crawl4ai takes a page without them for a block by the server.
+        page = (
+            "<!doctype html><html><head><title>Where to begin</title></head><body><h1>Where to begin</h1>"
+            f"<p>These are the pages that a person named to begin with.</p><ul>{items}</ul></body></html>"
+        )
         self._start = Answer(200, (("Content-Type", "text/html; charset=utf-8"),), page.encode())
 
     def find(self, url: str) -> Answer | None:
