@@ -54,6 +54,10 @@ class Analyst:
         """Swap in what the writing process has learnt since."""
         self._learners[name].restore(state)
 
+    def sample(self, fetched: Fetched) -> bytes:
+        """The words by which a learning judge knows a page; nothing where the judge does not learn."""
+        return self._notes.sample(self._read(self._parser.parse(fetched)))
+
     def analyse(self, lead: Lead, fetched: Fetched) -> Analysis:
         try:
             page = self._parser.parse(fetched)

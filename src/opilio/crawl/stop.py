@@ -44,6 +44,11 @@ class StopRules:
             return f"enough relevant pages ({rules.relevant})"
         if rules.minutes and now - self._started_at >= rules.minutes * 60:
             return f"time is up ({rules.minutes:g} minutes)"
+        return self._worn_out()
+
+    def _worn_out(self) -> str:
+        """Is it no longer worth going on?"""
+        rules = self._settings
         full = len(self._recent) == rules.harvest_window
         if rules.harvest_below and full and self.harvest < rules.harvest_below:
             return f"harvest of the last {rules.harvest_window} pages fell below {rules.harvest_below:g}"

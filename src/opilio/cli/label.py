@@ -1,0 +1,59 @@
+"""The command `label`: a person's word about pages."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opilio.cli.main import complain
+from opilio.cli.options import AsJson, Folder, print_json, print_text
+from opilio.crawl.labelling import Given, Report, read_labels, told
+from opilio.crawl.labelling import label as take_labels
+from opilio.model.clock import SystemClock
+from opilio.model.errors import UsageError
+
+
+def label(
+    folder: Folder,
+    url: Annotated[str, typer.Argument(metavar="[URL]", show_default=False, help="The page's address.")] = "",
+    relevant: Annotated[
+        bool | None, typer.Option("--relevant/--irrelevant", help="Is the page on the topic?", show_default=False)
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option(help="A file of labels: URL, tab, 'relevant' or 'irrelevant'.", show_default=False)
+    ] = None,
+    json: AsJson = False,
+) -> int:
+    """Say which pages are on the topic: judge and ranker learn it at once, of a running crawl too."""
+    if bool(url) == (file is not None):
+        raise UsageError("give either a URL with --relevant or --irrelevant, or --file FILE")
+    if url and relevant is None:
+        raise UsageError(f"{url}: say --relevant or --irrelevant")
+    if file is not None and relevant is not None:
+        raise UsageError(f"--file {file}: says itself what is relevant; leave --relevant and --irrelevant out")
+    given, problems = ([Given(url, bool(relevant), "label")], []) if file is None else read_labels(file)
+    report, problems = take_labels(folder, given, SystemClock().now(), problems)
+    for problem in problems:
+        complain(problem)
+    if problems:
+        return 2
+    if json:
+        print_json(told(report))
+    else:
+        print_text("\n".join(_lines(report)))
+    return 0
+
+
+def _lines(report: Report) -> list[str]:
+    lines = [f"{_count(report.labels, 'label')} stored, {_count(report.verdicts_changed, 'verdict')} changed"]
+    if report.running:
+        return [*lines, "a crawl is running: it learns from them with its next commit"]
+    if not report.learns:
+        return [*lines, "this strategy does not learn: the queue stays as it is"]
+    lines.append(f"{_count(report.moved, 'queued URL')} changed place; pages judged before keep their verdicts")
+    lines += [f"  {m.before:.3f} → {m.after:.3f}  {m.url}" for m in report.movers]
+    return lines
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,185 @@
+"""Labels from a person: stored, learnt at once by a stopped or a running crawl, the last word counts."""
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from checks.learning_webs import HUB, learning_tree, mixed_web, restored
+from checks.small_webs import SmallWeb, crawl, one_line, opilio, rows, served
+from opilio.crawl.labelling import Given, label, read_labels
+from opilio.crawl.status import status_of
+from opilio.crawl.verify import verify
+from opilio.crawl.why import why
+from opilio.model.errors import UsageError
+from opilio.model.events import BatchCommitted, Event
+
+TRAIN = "http://trains.example/"
+BIRD = "http://birds.example/birds-1.html"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A crawl that stopped with much in its queue."""
+    with served(SmallWeb(mixed_web())) as server:
+        crawl(tmp_path / "c", learning_tree(server, stop={"pages": 20}, engine={"connections": 2, "batch": 1}))
+    assert rows(tmp_path / "c", "SELECT count(*) FROM page WHERE url = ?", TRAIN) == [(1,)]
+    return tmp_path / "c"
+
+
+def given(url: str, relevant: bool) -> Given:
+    return Given(url, relevant, "test")
+
+
+def test_label_changes_verdict_counters_judge_and_queue(folder: Path) -> None:
+    before, model = status_of(folder), restored(folder).committee.snapshot()
+    report, problems = label(folder, [given(TRAIN, True)], 5.0)
+    assert (problems, report.labels, report.verdicts_changed, report.running) == ([], 1, 1, False)
+    assert report.moved > 0
+    assert any("trains" in mover.url and mover.after > mover.before for mover in report.movers)
+    after = status_of(folder)
+    assert (after["relevant"], after["pages"]) == (before["relevant"] + 1, before["pages"])
+    page = why(folder, TRAIN)["page"]
+    assert (page["relevant"], page["score"], page["reasons"][0]["name"]) == (True, 1.0, "labelled by hand")
+    assert restored(folder).committee.snapshot() != model
+    assert rows(folder, "SELECT key, relevant, at, length(sample) > 0 FROM label")[0][1:] == (1, 5.0, 1)
+    assert rows(folder, "SELECT count(*) FROM event WHERE kind = 'PageLabelled'") == [(1,)]
+    assert verify(folder) == []
+
+
+def test_last_label_wins_when_labels_contradict(folder: Path) -> None:
+    label(folder, [given(BIRD, False), given(BIRD, True), given(BIRD, False)], 5.0)
+    assert not why(folder, BIRD)["page"]["relevant"]
+    label(folder, [given(BIRD, True)], 6.0)
+    assert why(folder, BIRD)["page"]["relevant"]
+    assert verify(folder) == []
+
+
+def test_same_label_again_teaches_nothing_new(folder: Path) -> None:
+    label(folder, [given(TRAIN, True)], 5.0)
+    model = restored(folder).committee.snapshot()
+    report, _ = label(folder, [given(TRAIN, True)], 6.0)
+    assert (report.verdicts_changed, report.moved) == (0, 0)
+    assert restored(folder).committee.snapshot() == model
+
+
+def test_labelled_crawl_goes_on_where_the_person_pointed(folder: Path) -> None:
+    with served(SmallWeb(mixed_web())) as server:
+        label(folder, [given(TRAIN, True), given(HUB, False)], 5.0)
+        crawl(folder, learning_tree(server, stop={"pages": 30}, engine={"connections": 2, "batch": 1}))
+    assert status_of(folder)["pages"] == 30
+    assert verify(folder) == []
+
+
+def test_labels_are_taken_up_by_a_running_crawl(tmp_path: Path) -> None:
+    """The label is stored beside the crawl, whose next commit takes it up."""
+    folder, ready, labelled = tmp_path / "c", threading.Event(), threading.Event()
+    commits = 0
+
+    def listen(event: Event) -> None:
+        nonlocal commits
+        commits += isinstance(event, BatchCommitted)
+        if commits == 3:
+            ready.set()
+            assert labelled.wait(30)
+
+    def person() -> None:
+        assert ready.wait(30)
+        report, problems = label(folder, [given(HUB, False)], 5.0)
+        results.append((report.running, report.labels, problems))
+        labelled.set()
+
+    results: list[tuple[bool, int, list[str]]] = []
+    thread = threading.Thread(target=person)
+    thread.start()
+    with served(SmallWeb(mixed_web())) as server:
+        crawl(folder, learning_tree(server, stop={"pages": 20}), listen)
+    thread.join()
+    assert results == [(True, 1, [])]
+    assert not why(folder, HUB)["page"]["relevant"]
+    assert rows(folder, "SELECT count(*) FROM event WHERE kind = 'PageLabelled'") == [(1,)]
+    assert verify(folder) == []
+
+
+def test_label_of_a_strategy_that_does_not_learn_changes_the_verdict_only(tmp_path: Path) -> None:
+    with served(SmallWeb(mixed_web(3))) as server:
+        crawl(tmp_path / "c", learning_tree(server, strategy="breadth", stop={"pages": 6}))
+    report, _ = label(tmp_path / "c", [given(HUB, False)], 5.0)
+    assert (report.learns, report.moved) == (False, 0)
+    assert not why(tmp_path / "c", HUB)["page"]["relevant"]
+
+
+def test_command_labels_from_arguments_and_files(folder: Path) -> None:
+    done = opilio("label", folder, TRAIN, "--relevant")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "1 label stored, 1 verdict changed" in done.stdout
+    assert "changed place" in done.stdout
+    file = folder.parent / "labels.tsv"
+    file.write_text(f"# mine\n\n{TRAIN}\tirrelevant\n{BIRD}\trelevant\n")
+    facts = json.loads(opilio("label", folder, "--file", file, "--json").stdout)
+    assert (facts["schema"], facts["labels"], facts["running"]) == (1, 2, False)
+    assert not why(folder, TRAIN)["page"]["relevant"]
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("http://birds.example/never.html", "is not in the collection"),
+        ("birds", "is no http or https URL"),
+        ("queued", "was not fetched (queued)"),
+    ],
+)
+def test_label_is_refused_when_there_is_no_such_page(folder: Path, url: str, told: str) -> None:
+    if url == "queued":
+        url = rows(folder, "SELECT url FROM frontier_url WHERE state = 0 LIMIT 1")[0][0]
+    done = opilio("label", folder, url, "--relevant")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in one_line(done)
+    assert rows(folder, "SELECT count(*) FROM label") == [(0,)]
+
+
+def test_file_is_refused_whole_and_every_bad_line_is_named(folder: Path) -> None:
+    file = folder.parent / "labels.tsv"
+    file.write_text(f"{BIRD}\trelevant\n{BIRD} relevant\n{BIRD}\tmaybe\nhttp://a.example/\tirrelevant\n")
+    done = opilio("label", folder, "--file", file)
+    assert done.returncode == 2
+    assert [line.count(f"line {n}") for line, n in zip(done.stderr.splitlines(), (2, 3, 4), strict=True)] == [1, 1, 1]
+    assert rows(folder, "SELECT count(*) FROM label") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "give either a URL"),
+        ([BIRD], "say --relevant or --irrelevant"),
+        (["--file", "gone.tsv"], "can't be read"),
+        (["--file", "gone.tsv", "--relevant"], "leave --relevant"),
+        ([BIRD, "--relevant", "--file", "x"], "give either a URL"),
+    ],
+)
+def test_label_says_what_is_missing(tmp_path: Path, arguments: list[str], told: str) -> None:
+    done = opilio("label", tmp_path, *arguments)
+    assert done.returncode == 2
+    assert told in one_line(done)
+
+
+def test_label_wants_a_collection(tmp_path: Path) -> None:
+    done = opilio("label", tmp_path, BIRD, "--relevant")
+    assert done.returncode == 1
+    assert "is no collection" in one_line(done)
+
+
+def test_copy_is_not_labelled_but_its_original_is_named(tmp_path: Path) -> None:
+    web = mixed_web(2)
+    web["http://birds.example/birds-1.html"] = web["http://birds.example/birds-0.html"]
+    with served(SmallWeb(web)) as server:
+        crawl(tmp_path / "c", learning_tree(server))
+    copy = rows(tmp_path / "c", "SELECT url FROM page WHERE duplicate_of <> 0")[0][0]
+    _, problems = label(tmp_path / "c", [given(copy, True)], 5.0)
+    assert "is a copy of http://birds.example/birds-" in problems[0]
+
+
+def test_missing_file_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="can't be read"):
+        read_labels(tmp_path / "gone")
