@@ -1,0 +1,69 @@
+"""Rankers inside the engine: what they hand on with a link comes back with its page."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from checks.engines import PageFetcher, html, plain_tree, run_engine, states
+from checks.small_webs import rows
+from opilio.crawl.columns import unpack
+from opilio.model.records import key_of
+
+SITE = "http://a.example/"
+BIRDS = "wrens and other small birds sing where small wrens nest"
+CHAIN = {
+    "0": f"<p>{BIRDS}</p><a href='/1'>on</a>",
+    "1": "<p>freight locomotive timetable</p><a href='/2'>on</a>",
+    "2": "<p>terminus signal box</p><a href='/3'>on</a>",
+    "3": "<p>platform whistle</p><a href='/4'>on</a>",
+    "4": f"<p>{BIRDS} zumaum</p>",
+}
+
+
+def crawled(folder: Path, strategy: str, **more: Any) -> None:
+    answers = {SITE + path: html(SITE + path, f"<html><body>{body}</body></html>") for path, body in CHAIN.items()}
+    tree = plain_tree([SITE + "0"], **({"strategy": strategy, "engine": {"workers": 0, "batch": 1}} | more))
+    run_engine(folder, tree, PageFetcher(answers))
+
+
+def part(folder: Path, page: str, name: str) -> float:
+    blob = rows(folder, "SELECT columns FROM links WHERE parent = ?", key_of(SITE + page))[0][0]
+    columns = unpack(blob)
+    return float(np.frombuffer(columns.parts, np.float32).reshape(1, -1)[0][columns.names.index(name)])
+
+
+def test_inheritance_fades_from_page_to_page_in_shark(tmp_path: Path) -> None:
+    crawled(tmp_path / "c", "shark", rank={"delta": 0.5, "depth": 9})
+    score = rows(tmp_path / "c", "SELECT score FROM page WHERE url = ?", SITE + "0")[0][0]
+    inherited = [part(tmp_path / "c", page, "inherited") for page in "0123"]
+    assert inherited == pytest.approx([score / 2, score / 4, score / 8, score / 16], rel=1e-4)
+
+
+@pytest.mark.parametrize("strategy", ["shark", "fish"])
+def test_path_ends_after_so_many_irrelevant_pages(tmp_path: Path, strategy: str) -> None:
+    crawled(tmp_path / "c", strategy, rank={"depth": 2})
+    assert states(tmp_path / "c").keys() == {"0", "1", "2", "3"}
+
+
+@pytest.mark.parametrize("normaliser", ["stem", "porter", "lemma", "none"])
+def test_words_are_normalised_as_asked_x_07(tmp_path: Path, normaliser: str) -> None:
+    if normaliser == "lemma":
+        pytest.importorskip("simplemma")
+    crawled(tmp_path / "c", "best-first", topic={"name": "wrens and small birds", "normaliser": normaliser})
+    assert rows(tmp_path / "c", "SELECT relevant FROM page WHERE url = ?", SITE + "0") == [(1,)]
+
+
+@pytest.mark.parametrize("around", ["block", "beside", "sentence", "paragraph"])
+def test_text_around_links_is_cut_as_asked_x_06(tmp_path: Path, around: str) -> None:
+    crawled(tmp_path / "c", "s0", topic={"name": "wrens and small birds", "around": around})
+    found = part(tmp_path / "c", "0", "around")
+    assert (found > 0.0) is (around == "beside")  # the link stands in a block of its own
+
+
+def test_language_of_a_page_that_declares_none_is_found_where_asked(tmp_path: Path) -> None:
+    for wanted in (False, True):
+        crawled(tmp_path / str(wanted), "best-first", topic={"name": "wrens and small birds", "identify": wanted})
+        found = rows(tmp_path / str(wanted), "SELECT language FROM page WHERE url = ?", SITE + "0")
+        assert found == [("en" if wanted else "",)]
