@@ -142,6 +142,12 @@ def test_failed_seed_was_visited_all_the_same_s3_12() -> None:
     assert topic.version == 1
 
 
+def test_words_of_other_senses_never_join_s3_09() -> None:
+    topic = LivingTopic(BASE, periodic(period=1, added=9), banned=frozenset({"song"}))
+    topic.learn([outcome(PAGE)] * 3)
+    assert {"hedge", "perch"} < topic.table.weights.keys() and "song" not in topic.table.weights
+
+
 def test_words_that_join_are_shown_as_pages_write_them_s0_e4() -> None:
     topic = LivingTopic(BASE, periodic(period=1))
     page = outcome({"databas": 5})

@@ -51,6 +51,7 @@ from opilio.store.keeper import Keeper
 from opilio.text.reading import Reader
 from opilio.text.urlwords import UrlTerms
 from opilio.text.vocabulary import Vocabulary
+from opilio.topic.build import stem_counts
 from opilio.topic.living import LivingTopic
 from opilio.topic.table import WeightTable
 from opilio.topic.topic import Topic, topic_from
@@ -116,7 +117,8 @@ def make_mind(
     `records`: make WARC records; `reads`: who reads words instead of our own reader (the lab looks them up).
     """
     vocabulary = vocabulary_of(settings)
-    living = LivingTopic(WeightTable(), background=idf_of, queries=queries_of(settings, vocabulary))
+    banned = frozenset(stem for text in topic.contexts for stem in stem_counts(vocabulary, text))
+    living = LivingTopic(WeightTable(), None, idf_of, queries_of(settings, vocabulary), banned)
     words = PageWords(vocabulary.terms, CachedIdf(background().__getitem__))
     genres = genres_of(settings, vocabulary, topic.genres)
     tools = Tools(topic, living, vocabulary, words, UrlTerms(vocabulary), genres)

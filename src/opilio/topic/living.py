@@ -64,7 +64,11 @@ class _State(msgspec.Struct):
 
 
 class LivingTopic:
-    """A topic's table as it is now, with how it grows. `queries` reads the log of a table that follows one."""
+    """A topic's table as it is now, with how it grows. `queries` reads the log of a table that follows one.
+
+    `banned` are stems that pages never bring in: a page of another sense that slipped through must not teach the
+    table the very words by which the next one would be known (S3-09).
+    """
 
     def __init__(
         self,
@@ -72,10 +76,12 @@ class LivingTopic:
         expansion: Expansion | None = None,
         background: Idf | None = None,
         queries: Queries | None = None,
+        banned: frozenset[str] = frozenset(),
     ) -> None:
         self._state = _State(table, expansion or Frozen())
         self._background = background
         self._queries = queries
+        self._banned = banned
         self._sight: Sight | None = None
         self._shown: dict[str, str] = {}
 
@@ -111,7 +117,8 @@ class LivingTopic:
                 self.expansion.visited(seed)
             if analysis and verdict and verdict.relevant and analysis.counts:
                 self._remember(analysis.counts, analysis.surfaces)
-                self.expansion.feed(dict(analysis.counts), verdict.score, self._background)
+                counts = {stem: n for stem, n in analysis.counts if stem not in self._banned}
+                self.expansion.feed(counts, verdict.score, self._background)
             self.grow()
 
     def grow(self) -> None:
