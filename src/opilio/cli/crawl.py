@@ -30,6 +30,9 @@ def crawl(
         Path | None, typer.Option(help="The collection's folder; named after the topic if left out.")
     ] = None,
     strategy: Annotated[str | None, typer.Option(help="How to crawl; 'opilio doctor' lists the names.")] = None,
+    start_from: Annotated[
+        Path | None, typer.Option(help="A collection: begin with what its crawl learnt.", show_default=False)
+    ] = None,
     pages: Annotated[int | None, typer.Option(min=0, help="Stop after so many pages (0: no limit).")] = None,
     relevant: Annotated[int | None, typer.Option(min=0, help="Stop after so many relevant pages.")] = None,
     minutes: Annotated[float | None, typer.Option(min=0, help="Stop after so many minutes.")] = None,
@@ -50,6 +53,7 @@ def crawl(
         "engine": {"workers": workers},
         "fetch": {"proxy": proxy, "allow_private": allow_private or None},
         "topic": {"name": topic or None},
+        "rank": {"model": str(start_from) if start_from else None},
         "seeds": {"urls": [*(seed or []), *_lines(seeds)] or None},
     }
     tree = _without_nothing(given)

@@ -27,6 +27,7 @@ from opilio.crawl.config import Settings, Tree, merged, resolve
 from opilio.crawl.engine import Engine
 from opilio.crawl.examples import read_examples
 from opilio.crawl.rankmemory import COMMITTEE
+from opilio.crawl.startfrom import carried_over, check_model
 from opilio.crawl.workers import WorkerDesk, cores
 from opilio.fetch.curl import CurlFetcher
 from opilio.fetch.limits import Limits, Network
@@ -109,10 +110,12 @@ class Crawl:
         negative = await read_examples(examples.counterexamples, fetcher, "topic.counterexamples")
         topic = topic_of(self._settings, positive, negative)
         state = first_state(self._settings, topic)
+        states = {SNAPSHOT: state, **carried_over(self._settings)}
         with self._collection.unit_of_work():
             self._collection.set_meta(topic=msgspec.json.encode(topic).decode())
-            self._keeper.keep_snapshot(SNAPSHOT, 0, self._clock.now(), state)
-        return topic, {SNAPSHOT: state}
+            for name, first in states.items():
+                self._keeper.keep_snapshot(name, 0, self._clock.now(), first)
+        return topic, latest_snapshots(self._collection)
 
     def _begin(self, frontier: SqliteFrontier, resumed: bool) -> None:
         now = self._clock.now()
@@ -128,7 +131,9 @@ class Crawl:
 
 def begin(folder: Path, settings: Settings) -> Crawl:
     """A new collection, ready to run."""
+    check_model(settings)
     settings = complete(_checked(settings))
+    carried_over(settings)  # a model that can't be used must not leave a folder behind either
     topic_of(settings)  # a topic that can't be used must not leave a folder behind
     if not settings.topic.examples:
         first_state(settings, topic_of(settings))
@@ -147,6 +152,7 @@ def resume(folder: Path, tree: Tree) -> Crawl:
                 f"--strategy {wanted}: {folder} was begun with '{stored['strategy']}'; choose another --into"
             )
         _same_topic(folder, stored, tree)
+        _same_model(folder, stored, tree)
         settings = complete(_checked(resolve(merged(stored, tree), str(folder / "crawl.toml"))))
     except BaseException:
         collection.close()
@@ -160,6 +166,14 @@ def _same_topic(folder: Path, stored: Tree, tree: Tree) -> None:
     begun = stored["topic"]["name"]
     if isinstance(wanted, dict) and wanted.get("name", begun) != begun:
         raise ConfigError(f"topic '{wanted['name']}': {folder} was begun with '{begun}'; choose another --into")
+
+
+def _same_model(folder: Path, stored: Tree, tree: Tree) -> None:
+    """What a crawl begins with can't be changed once it has begun."""
+    rank = tree.get("rank", {})
+    wanted, begun = rank.get("model", "") if isinstance(rank, dict) else "", stored.get("rank", {}).get("model", "")
+    if wanted and wanted != begun:
+        raise ConfigError(f"--start-from {wanted}: {folder} was begun already; choose another --into")
 
 
 def settings_of(collection: Collection) -> Tree:

@@ -180,7 +180,9 @@ def _committee(
     words: bool = True,
     statistics: bool = True,
     rescore: bool = True,
+    model: str = "",
 ) -> Scorer:
+    del model  # a collection to begin from: `startfrom` reads it
     options = Options(
         shrinkage=shrinkage,
         credit=credit,

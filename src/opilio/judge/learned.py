@@ -127,9 +127,15 @@ class LearnedJudge:
             self._coverages.append(page.coverage)
             if page.coverage >= self.middle or page.coverage < SURE_NOT * self.middle:
                 self.teach(terms, page.coverage >= self.middle)
-        no, yes = self._model.state.waiting
-        if yes >= REFIT_EVERY or no >= REFIT_EVERY_OTHER or any(page.person for page in told):
+        if self._is_due() or any(page.person for page in told):
             self._model.fit(self._split())
+
+    def _is_due(self) -> bool:
+        """Has enough come since the last fit? Where that lacked pages of one kind, pages of any kind count."""
+        state = self._model.state
+        no, yes = state.waiting
+        unready = not self._model.ready and state.pages[0] >= REFIT_EVERY and no + yes >= REFIT_EVERY
+        return yes >= REFIT_EVERY or no >= REFIT_EVERY_OTHER or unready
 
     def teach(self, terms: Terms, positive: bool, weight: float = 1.0) -> None:
         """One page whose kind is known."""

@@ -1,0 +1,78 @@
+"""`--start-from DIR`: what was learnt about links goes over, queue and hosts do not; clear words where it can't."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from checks.learning_webs import crawl_and_stop_dead, learning_tree, memory_of, mixed_web, restored
+from checks.small_webs import SmallWeb, crawl, flags, one_line, opilio, rows, served
+from opilio.crawl.config import resolve
+from opilio.crawl.job import begin
+from opilio.model.errors import ConfigError
+
+
+@pytest.fixture(scope="module")
+def learnt(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("learnt") / "first"
+    with served(SmallWeb(mixed_web())) as server:
+        crawl(folder, learning_tree(server))
+    return folder
+
+
+def test_weights_go_over_and_places_do_not(learnt: Path, tmp_path: Path) -> None:
+    with served(SmallWeb(mixed_web())) as server:
+        ledger = crawl_and_stop_dead(tmp_path / "c", learning_tree(server, rank={"model": str(learnt)}), 0)
+    begun, first = memory_of(ledger).committee, restored(learnt).committee
+    assert (begun.words.weights == first.words.weights).all()
+    assert (begun.dense.weights == first.dense.weights).all()
+    assert np.abs(begun.words.weights).max() > 0.0
+    assert begun.fetched == 0
+    assert len(begun.queue) == 0
+    assert ledger._learning.judge is not None
+    assert ledger._learning.judge.version > 0  # the topic has the same name
+
+
+def test_judge_stays_behind_when_the_topic_is_another(learnt: Path, tmp_path: Path) -> None:
+    with served(SmallWeb(mixed_web())) as server:
+        tree = learning_tree(server, rank={"model": str(learnt)}, topic={"name": "steam railways"})
+        ledger = crawl_and_stop_dead(tmp_path / "c", tree, 0)
+    assert ledger._learning.judge is not None
+    assert ledger._learning.judge.version == 0
+    assert np.abs(memory_of(ledger).committee.words.weights).max() > 0.0
+
+
+def test_crawl_that_began_with_a_model_goes_on_and_keeps_one_state(learnt: Path, tmp_path: Path) -> None:
+    with served(SmallWeb(mixed_web())) as server:
+        tree = learning_tree(server, rank={"model": str(learnt)}, stop={"pages": 10})
+        crawl(tmp_path / "c", tree)
+        crawl(tmp_path / "c", {**tree, "stop": {"pages": 20}})
+    assert rows(tmp_path / "c", "SELECT count(*) FROM snapshot WHERE name = 'committee'") == [(1,)]
+    assert restored(tmp_path / "c").committee.fetched >= 20
+
+
+def test_start_from_is_a_flag(learnt: Path, tmp_path: Path) -> None:
+    with served(SmallWeb(mixed_web())) as server:
+        more = flags(learning_tree(server))
+        done = opilio("crawl", *more, "--start-from", learnt, "--pages", 3, "--into", tmp_path / "c", "-q")
+        assert done.returncode == 0, done
+        again = opilio("crawl", *more, "--start-from", tmp_path, "--into", tmp_path / "c", "-q")
+    assert again.returncode == 2
+    assert "was begun already" in one_line(again)
+
+
+def test_start_from_is_refused_when_there_is_nothing_to_start_from(tmp_path: Path) -> None:
+    with served(SmallWeb(mixed_web(2))) as server:
+        crawl(tmp_path / "breadth", learning_tree(server, strategy="breadth", stop={"pages": 2}))
+        begin(tmp_path / "new", resolve(learning_tree(server)))._collection.close()
+        cases = {
+            tmp_path / "gone": "is no collection",
+            tmp_path / "breadth": "was crawled by strategy 'breadth', which leaves no model of links",
+            tmp_path / "new": "has learnt nothing yet",
+        }
+        for folder, told in cases.items():
+            with pytest.raises(ConfigError, match=f"--start-from .*{told}"):
+                begin(tmp_path / "c", resolve(learning_tree(server, rank={"model": str(folder)})))
+        with pytest.raises(ConfigError, match="strategy 's0' does not learn"):
+            begin(tmp_path / "c", resolve(learning_tree(server, strategy="s0", rank={"model": str(tmp_path)})))
+    assert not (tmp_path / "c").exists()
