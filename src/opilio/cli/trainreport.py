@@ -94,17 +94,21 @@ def _meaning(trained: Trained) -> Iterator[str]:
     if quality.low <= 0.5:
         yield "No learner orders these links surely better than chance (AUC)."
     elif len(trial.results) > 1:
-        yield f"The best order comes from the {TITLES[best]} (AUC {quality.mean:.3f}){_rivals(trial.results, best)}."
+        yield f"The best order comes from {_the(best)} (AUC {quality.mean:.3f}){_rivals(trial.results, best)}."
     yield (
         "Less time and fewer parameters are better; the paper calls its network better in both although it had the "
         "highest values of both (S1-E3). Its precision comes from data it does not describe (S1-E4): no claim."
     )
 
 
+def _the(name: str) -> str:
+    return TITLES[name] if name == "bayes" else f"the {TITLES[name]}"
+
+
 def _rivals(results: dict[str, Result], best: str) -> str:
     """Who is not surely worse: intervals that overlap."""
-    close = [TITLES[name] for name, r in results.items() if name != best and r.auc.high >= results[best].auc.low]
-    return f"; not surely better than the {' and the '.join(close)}, whose intervals overlap with it" if close else ""
+    close = [_the(name) for name, r in results.items() if name != best and r.auc.high >= results[best].auc.low]
+    return f", not surely better than {' and '.join(close)}: the intervals overlap" if close else ""
 
 
 def _shown(measure: Measure) -> str:

@@ -1,0 +1,46 @@
+"""Whole crawls by S1's strategies on a small synthetic web: the same every time, whoever does the thinking."""
+
+import pytest
+
+from opilio.crawl.config import Tree
+from opilio.lab.crawls import OfflineWeb, Trace, lab_settings, replay
+from opilio.lab.pages import ParsedPages
+from opilio.lab.shape import Shape
+from opilio.lab.synthetic import write
+from opilio.lab.topics import load_topics
+from opilio.lab.web import Web
+
+pytest.importorskip("sklearn")
+SMALL = Shape(pages=150, hosts=6, topics=2, trap_pages=8, seed_sets=1)
+BUDGET = 60
+
+
+@pytest.fixture(scope="module")
+def offline(tmp_path_factory: pytest.TempPathFactory) -> OfflineWeb:
+    folder = write(SMALL, tmp_path_factory.mktemp("s1web") / "small")
+    web = Web.open(folder, folder.parent)
+    return OfflineWeb(web, ParsedPages.open(web, folder.parent, processes=1))
+
+
+def crawled(offline: OfflineWeb, strategy: str, more: Tree | None = None) -> Trace:
+    topic = load_topics(offline.web.folder)[0][0]
+    return replay(offline, lab_settings(strategy, topic.brief, topic.seed_sets[0].urls, BUDGET, more), latency_s=0.1)
+
+
+@pytest.mark.parametrize("strategy", ["s1-bayes", "s1-tree", "s1-neural"])
+def test_two_crawls_agree(offline: OfflineWeb, strategy: str) -> None:
+    first, second = (crawled(offline, strategy).fetches for _ in range(2))
+    assert first == second and len(first) == BUDGET
+
+
+def test_number_of_workers_changes_no_crawl(offline: OfflineWeb) -> None:
+    crowded: Tree = {"engine": {"connections": 3}, "rank": {"every": 10}}
+    inline, apart = (
+        crawled(offline, "s1-tree", {**crowded, "engine": {"connections": 3, "workers": n}}).fetches for n in (0, 2)
+    )
+    assert inline == apart
+
+
+def test_learning_changes_the_order(offline: OfflineWeb) -> None:
+    never = crawled(offline, "s1-bayes", {"rank": {"every": 1_000_000}}).fetches
+    assert crawled(offline, "s1-bayes", {"rank": {"every": 5}}).fetches != never
