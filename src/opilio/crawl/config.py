@@ -112,7 +112,7 @@ class EngineSettings(msgspec.Struct, kw_only=True):
 class Settings(msgspec.Struct, kw_only=True):
     """The whole configuration of one crawl, as `crawl.toml` holds it."""
 
-    strategy: str = "s0"
+    strategy: str = "opilio"
     topic: TopicSettings = msgspec.field(default_factory=TopicSettings)
     seeds: SeedSettings = msgspec.field(default_factory=SeedSettings)
     judge: Tree = {}
