@@ -1,5 +1,6 @@
 """S1's parts as a crawl uses them: options, the file to begin from, and queued links classified again (S1-14)."""
 
+import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from checks.readings import lead_to, verdict_of
 from opilio.crawl.build import complete, first_state, make_mind, topic_of
 from opilio.crawl.columns import pack
 from opilio.crawl.config import Settings, resolve
+from opilio.crawl.job import begin
 from opilio.crawl.s1chooser import S1Chooser
 from opilio.crawl.s1kind import MODEL
 from opilio.learn.learners import LEARNERS, make_learner
@@ -107,14 +109,22 @@ def test_crawl_begins_with_a_model_but_goes_on_with_its_own(tmp_path: Path, as_f
 
 
 @pytest.mark.parametrize(("content", "told"), [(None, "can't be read"), (b"pickle", "is no model file")])
-def test_model_that_can_not_be_used_is_told(tmp_path: Path, content: bytes | None, told: str) -> None:
-    path = tmp_path / "m.json"
+def test_model_that_can_not_be_used_is_told_before_a_folder_is_made(
+    tmp_path: Path, content: bytes | None, told: str
+) -> None:
+    path, folder = tmp_path / "m.json", tmp_path / "wrens"
     if content is not None:
         path.write_bytes(content)
-    settings = settings_for("s1-bayes", model=str(path))
-    topic = topic_of(settings)
     with pytest.raises(ConfigError, match=rf"^rank.model .*m.json: {told}"):
-        make_mind(settings, topic, {"topic": first_state(settings, topic)})
+        begin(folder, settings_for("s1-bayes", model=str(path)))
+    assert not folder.exists()
+
+
+def test_missing_library_is_told_before_a_folder_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match=r"pip install 'opilio\[learn\]'"):
+        begin(tmp_path / "wrens", settings_for("s1-tree"))
+    assert not (tmp_path / "wrens").exists()
 
 
 def test_unknown_learner_in_the_configuration_is_told() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from opilio.judge.pagewords import PageWords
-from opilio.learn.learner import require_library
+from opilio.learn.learner import RowLearner, require_library
 from opilio.learn.learners import make_learner
 from opilio.learn.modelfile import learner_from, read_models
 from opilio.learn.teacher import Teacher
@@ -50,13 +50,20 @@ def attributes_ranker(
 
 def begin_with_model(ranker: S1Ranker, options: Mapping[str, Any]) -> None:
     """Let a new crawl begin with what `opilio train` found, where a file is named."""
+    learner = trained_learner(options)
+    if learner is not None:
+        ranker.teacher.learner = learner
+
+
+def trained_learner(options: Mapping[str, Any]) -> RowLearner | None:
+    """The learner in the file or collection that `model` names; ConfigError where it can't be used."""
+    require_library()
     name = str(options.get("model", ""))
     if not name:
-        return
+        return None
     path = Path(name) / MODEL if Path(name).is_dir() else Path(name)
     try:
         data = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"rank.model {path}: can't be read: {error.strerror}; 'opilio train' makes one") from error
-    file = read_models(data, f"rank.model {path}")
-    ranker.teacher.learner = learner_from(file, str(options["learner"]), f"rank.model {path}")
+    return learner_from(read_models(data, f"rank.model {path}"), str(options["learner"]), f"rank.model {path}")

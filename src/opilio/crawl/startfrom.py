@@ -9,6 +9,7 @@ from opilio.crawl.config import Settings, read_tree
 from opilio.crawl.kinds import DEFAULT_KINDS
 from opilio.crawl.learning import JUDGE
 from opilio.crawl.rankmemory import COMMITTEE, RankMemory
+from opilio.crawl.s1kind import trained_learner
 from opilio.learn.committee import Committee
 from opilio.model.errors import CollectionError, ConfigError
 from opilio.store.collection import CONFIG, Collection, reading
@@ -29,6 +30,8 @@ def check_model(settings: Settings) -> None:
 
 def carried_over(settings: Settings) -> dict[str, bytes]:
     """First states of what learns, from the collection that `rank.model` names; none where it names none."""
+    if settings.rank["kind"] == "attributes":
+        trained_learner(settings.rank)  # S1's ranker reads it itself; here it is found out whether it can be read
     name = str(settings.rank.get("model", ""))
     if not name or settings.rank["kind"] != "committee":
         return {}
