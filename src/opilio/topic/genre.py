@@ -76,6 +76,7 @@ class Genres:
             self._sights[name] = Sight(dict.fromkeys(labels, 1.0), labels, len(labels))
             self._words[name] = frozenset(labels)
             self._urls[name] = book[name].url
+        self._telling = frozenset(term for sight in self._sights.values() for term in sight.vector)
 
     @property
     def sights(self) -> Mapping[str, Sight]:
@@ -84,7 +85,7 @@ class Genres:
 
     def detect(self, reading: Reading) -> str:
         """The page's genre, or "" where nothing is clear: distinct telling words, with the address counted in."""
-        present = set(reading.terms)
+        present = self._telling.intersection(reading.terms)  # few are left, whatever the length of the page
         parts = set(_URL_PART.findall(reading.page.url.lower()))
         scores = {
             name: len(present & words) + (URL_HITS if parts & self._urls[name] else 0)
