@@ -10,13 +10,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.learn.credit import Credit, Example
-from opilio.learn.densemodel import DenseModel
+from opilio.learn.credit import Example
+from opilio.learn.learnt import Learnt
 from opilio.learn.lessons import FoundPage, Lesson, Visit
 from opilio.learn.linkfeatures import DENSE, LinkFeatures, prefixes_of, unpacked
-from opilio.learn.linkqueue import CONTEXTS, LinkQueue, Marks
+from opilio.learn.linkqueue import CONTEXTS, LinkQueue
 from opilio.learn.success import Success
-from opilio.learn.wordmodel import WordModel, sigmoid
+from opilio.learn.wordmodel import sigmoid
 
 Rows = NDArray[np.int64]
 
@@ -53,7 +53,6 @@ _STATIC = {
     "query": "query",
 }
 _ONE = np.zeros(1, dtype=np.uint32)
-BITS = 18
 FIRMLY = 4  # times that a person's word is taught, against once for a judge's
 ALIVE = 0.9  # links that lead to a page, before anything is known
 NOTICEABLE = 1e-3  # a smaller change of score is not worth a write
@@ -75,17 +74,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     top: int = 128  # best links that are scored to the digit at every turn
 
 
-class _State(msgspec.Struct, array_like=True):
-    names: tuple[str, ...]  # of the dense features
-    dense: bytes
-    words: bytes
-    tables: dict[str, bytes] = {}
-    groups: bytes = b""
-    credit: bytes = b""
-    done: bytes = b""
-
-
-class Committee:
+class Committee(Learnt):
     """Scores links, learns from visits, says which queued links changed their place.
 
     For one batch: `learn` what was fetched, `discover` the links of the new pages, then ask for `changes`.
@@ -93,13 +82,8 @@ class Committee:
 
     def __init__(self, options: Options | None = None) -> None:
         self.options = options or Options()
-        self.dense = DenseModel(np.array(list(FEATURES.values())))
-        self.words = WordModel()
+        super().__init__(FEATURES, ("tag path", "prefix", "page", "alive", "all"), self.options.credit)
         self.queue = LinkQueue(self.options.capacity, len(NAMES))
-        self._tables = {name: Success(BITS) for name in ("tag path", "prefix", "page", "alive", "all")}
-        self._groups = Success(BITS + 2)
-        self._credit = Credit(self.options.credit)
-        self._done = Marks()
 
     @property
     def fetched(self) -> int:
@@ -311,29 +295,6 @@ class Committee:
         keys = queue.rows["key"][rows].tolist()
         hosts = [queue.hosts[row] for row in rows.tolist()]
         return list(zip(hosts, keys, scores[moved].tolist(), strict=True))
-
-    def snapshot(self) -> bytes:
-        """Everything learnt, without the links that are held: the frontier keeps those."""
-        tables = {name: table.snapshot() for name, table in self._tables.items()}
-        rest = (part.snapshot() for part in (self._groups, self._credit, self._done))
-        return msgspec.msgpack.encode(_State(NAMES, self.dense.snapshot(), self.words.snapshot(), tables, *rest))
-
-    def essence(self) -> bytes:
-        """What another crawl can begin with: which features and words pay, and nothing of hosts and pages."""
-        return msgspec.msgpack.encode(_State(NAMES, self.dense.snapshot(), self.words.snapshot()))
-
-    def restore(self, state: bytes) -> None:
-        """Go on from a snapshot or an essence; features that it did not know begin at their first weights."""
-        kept = msgspec.msgpack.decode(state, type=_State)
-        self.dense.restore(kept.dense, [_AT.get(name, -1) for name in kept.names])
-        self.words.restore(kept.words)
-        for name in kept.tables.keys() & self._tables.keys():
-            self._tables[name].restore(kept.tables[name])
-        if kept.groups:
-            self._groups.restore(kept.groups)
-            self._done.restore(kept.done)
-        if kept.credit and kept.names == NAMES:
-            self._credit.restore(kept.credit)
 
 
 def _down_the_path(table: Success, prefixes: NDArray[np.uint32], prior: float) -> NDArray[np.float64]:
