@@ -1,10 +1,12 @@
 """Pages parsed once, the link graph of a web, and what a web's summary says."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from opilio.lab import pages as lab_pages
+from opilio.lab.cachefolder import prune
 from opilio.lab.pages import CachedParser, ParsedPages, as_fetched
 from opilio.lab.plan import make_plan
 from opilio.lab.shape import Shape
@@ -90,3 +92,12 @@ def test_real_web_reaches_what_its_topics_say_when_present(real_webs: Path, lab_
     topics, _ = load_topics(folder)
     promised = [s.reaches for t in topics for s in t.seed_sets]
     assert [s.relevant for t in summary.topics for s in t.seed_sets] == promised
+
+
+def test_cache_keeps_only_the_newest_editions(tmp_path: Path) -> None:
+    for age, name in enumerate(("read-d", "read-c", "read-b", "read-a")):
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (1000 - age, 1000 - age))
+    (tmp_path / "packed").touch()
+    prune(tmp_path, "read-*", keep=2)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["packed", "read-c", "read-d"]

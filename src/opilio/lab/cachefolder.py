@@ -1,6 +1,7 @@
 """Where the lab keeps what it worked out once: the user's cache folder. Losing it costs time, never results."""
 
 import os
+import shutil
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,6 +27,13 @@ def load(path: Path, kind: type[T]) -> T | None:
 def save(path: Path, value: object) -> None:
     """Save at once or not at all; a folder that can't be written only means that nothing is remembered."""
     save_bytes(path, msgspec.msgpack.encode(value))
+
+
+def prune(folder: Path, pattern: str, keep: int) -> None:
+    """Remove all but the newest folders that match: what older code worked out would pile up for ever."""
+    found = sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime, reverse=True)
+    for old in found[keep:]:
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def save_bytes(path: Path, data: bytes) -> None:

@@ -22,7 +22,7 @@ import zstandard
 from numpy.typing import NDArray
 
 from opilio.fetch.answers import location_of
-from opilio.lab.cachefolder import default_cache, load, save
+from opilio.lab.cachefolder import default_cache, load, prune, save
 from opilio.lab.linkgraph import LinkGraph
 from opilio.lab.warcfile import Answer
 from opilio.lab.web import Web
@@ -32,6 +32,7 @@ from opilio.model.records import Fetched, Page
 from opilio.parse.html import HtmlParser
 
 _FORMAT = 2
+_EDITIONS = 3  # of one web, made by different code, that are kept
 _CHUNK = 250  # pages a process takes at once
 _INLINE_BELOW = 400  # starting processes costs more than parsing so few pages
 
@@ -71,6 +72,7 @@ class ParsedPages:
         kept = load(folder / "index", _Kept)
         if kept is None or not (folder / "packed").exists():
             _parse_all(web, folder, cache, processes)
+            prune(folder.parent, f"pages-{web.digest[:16]}-*", _EDITIONS)
         return cls.load(folder)
 
     @classmethod

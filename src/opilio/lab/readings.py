@@ -23,13 +23,14 @@ import xxhash
 from opilio.crawl.build import page_reader
 from opilio.crawl.config import Settings
 from opilio.crawl.topics import vocabulary_of
-from opilio.lab.cachefolder import load, save
+from opilio.lab.cachefolder import load, prune, save
 from opilio.lab.pages import ParsedPages
 from opilio.lab.web import Web
 from opilio.model.records import Page, Reading
 from opilio.text.vocabulary import Vocabulary
 
 _FORMAT = 1
+_EDITIONS = 6  # by different code or options, that are kept
 _CHUNK = 250
 _INLINE_BELOW = 400  # as for parsing
 
@@ -73,6 +74,7 @@ class Readings:
         kept = load(folder / "index", _Kept)
         if kept is None or not (folder / "packed").exists():
             kept = _read_all(web, pages, settings, folder, processes)
+            prune(pages.folder, "read-*", _EDITIONS)
         return cls(web, folder, kept)
 
     @cached_property
