@@ -90,6 +90,8 @@ def _told(facts: dict[str, Any]) -> list[str]:
     if "seed" in facts:
         lines.append(f"  a seed of priority {facts['seed']['priority']} ({facts['seed']['sources']})")
     lines += _found_on(facts["found_on"])
+    if "ranker" in facts:
+        lines += _ranked(facts["ranker"])
     for answer in facts["answers"]:
         outcome = answer["failure"] or f"status {answer['status']}"
         extra = answer["detail"] or answer["location"]
@@ -108,6 +110,19 @@ def _found_on(contexts: list[dict[str, Any]]) -> list[str]:
         lines.append(f"  found on {c['page']}")
         note = f"; not followed: {c['not_followed']}" if c["not_followed"] else ""
         lines.append(f"    anchor “{c['anchor']}”: score {c['score']:.3f} = {parts}{note}")
+    return lines
+
+
+def _ranked(ranker: dict[str, Any]) -> list[str]:
+    """What the committee thinks of a link, with what it has learnt by now."""
+    lines = [f"  the ranker gives it {ranker['score_now']:.3f} now, after {ranker['learnt_from']} fetches"]
+    for key in ("raised_by", "lowered_by"):
+        effects = ", ".join(f"{e['what']} ({e['effect']:+.2f})" for e in ranker[key])
+        if effects:
+            lines.append(f"    {key.replace('_', ' ')} {effects}")
+    for s in ranker["siblings"]:
+        told = f"links of the same list on {s['page']} that were fetched: {s['fetched']}"
+        lines.append(f"    {told}, mean reward {s['mean_reward']:.2f}")
     return lines
 
 

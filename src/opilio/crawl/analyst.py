@@ -56,7 +56,11 @@ class Analyst:
 
     def sample(self, fetched: Fetched) -> bytes:
         """The words by which a learning judge knows a page; nothing where the judge does not learn."""
-        return self._notes.sample(self._read(self._parser.parse(fetched)))
+        return self._notes.sample(self.read(fetched))
+
+    def read(self, fetched: Fetched) -> Reading:
+        """A stored answer, read as it was when it came."""
+        return self._read(self._parser.parse(fetched))
 
     def analyse(self, lead: Lead, fetched: Fetched) -> Analysis:
         try:

@@ -10,6 +10,7 @@ import numpy as np
 from isal import isal_zlib
 
 from opilio.crawl.columns import unpack
+from opilio.crawl.whylink import why_link
 from opilio.frontier.sqlite import SqliteFrontier
 from opilio.model.errors import UsageError
 from opilio.model.protocols import Entry
@@ -44,6 +45,7 @@ def _why(collection: Collection, url: str) -> dict[str, Any]:
         result["found_on"] = _contexts(collection, key, entry.parents)
         result["path"] = _path(collection, entry.lead.url, entry.lead.parent)
         result |= _waiting(collection, host_of(url)) if entry.state is State.QUEUED else {}
+        result |= why_link(collection, entry)
     elif contexts := _contexts(collection, key, _not_followed(collection, key)):
         result |= {"found": True, "state": SKIPPED, "reason": contexts[0]["not_followed"], "found_on": contexts}
     seed = collection.connection.execute("SELECT priority, sources FROM seed WHERE key = ?", (key,)).fetchone()

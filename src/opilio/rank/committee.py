@@ -4,7 +4,7 @@ Runs in the workers and knows nothing of what was learnt: the score it gives is 
 `learn.committee` scores again whenever it has learnt something.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from opilio.text.vocabulary import Vocabulary
 from opilio.topic.genre import Genres
 from opilio.topic.living import LivingTopic
 
+KINDS = {URL: "in the URL", ANCHOR: "in the anchor", AROUND: "around it", HEADING: "in the heading above"}
 SLOTS = {URL: 8, ANCHOR: 6, AROUND: 10, HEADING: 4}
 
 
@@ -76,18 +77,10 @@ class CommitteeRanker:
         links = reading.page.links
         rows = np.zeros(len(links), dtype=PACKED)
         index = np.array([link.index for link in links], dtype=np.int64)
-        terms = np.array([*reading.terms, 0], dtype=np.int64)
-        anchors, arounds = spans_of(reading.anchors, index), spans_of(reading.arounds, index)
-        flat, spans = _laid_end_to_end(url_words)
-        heads, head_spans = _laid_end_to_end([self._heading(link.headings) for link in links])
+        anchors = spans_of(reading.anchors, index)
         at = 0
-        for kind, words, bounds in (
-            (URL, flat, spans),
-            (ANCHOR, terms, anchors),
-            (AROUND, terms, _beside(anchors, arounds)),
-            (HEADING, heads, head_spans),
-        ):
-            rows["words"][:, at : at + SLOTS[kind]] = hashed(kind, _first(words, bounds, SLOTS[kind]))
+        for kind, words in self._words(reading, url_words):
+            rows["words"][:, at : at + SLOTS[kind]] = hashed(kind, words)
             at += SLOTS[kind]
         rows["path"] = [text_hash(link.tag_path) for link in links]
         rows["prefixes"] = [prefixes_of(link.url) for link in links]
@@ -103,6 +96,35 @@ class CommitteeRanker:
         rows["dense"] = np.column_stack([parts[name] for name in DENSE])
         data = rows.tobytes()
         return [data[i : i + PACKED.itemsize] for i in range(0, len(data), PACKED.itemsize)]
+
+    def _words(self, reading: Reading, url_words: Sequence[Sequence[int]]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """The first words of each kind of text, one row per link."""
+        links = reading.page.links
+        index = np.array([link.index for link in links], dtype=np.int64)
+        terms = np.array([*reading.terms, 0], dtype=np.int64)
+        anchors, arounds = spans_of(reading.anchors, index), spans_of(reading.arounds, index)
+        for kind, words, bounds in (
+            (URL, *_laid_end_to_end(url_words)),
+            (ANCHOR, terms, anchors),
+            (AROUND, terms, _beside(anchors, arounds)),
+            (HEADING, *_laid_end_to_end([self._heading(link.headings) for link in links])),
+        ):
+            yield kind, _first(words, bounds, SLOTS[kind])
+
+    def named(self, reading: Reading, place: int) -> dict[int, str]:
+        """The words of one link of a page as a person reads them, by the index they are hashed to."""
+        link = reading.page.links[place]
+        names: dict[int, str] = {}
+        for kind, words in self._words(reading, self.url_terms([one.url for one in reading.page.links])):
+            for term, index in zip(words[place].tolist(), hashed(kind, words[place]).tolist(), strict=True):
+                if index:
+                    names.setdefault(index, f"“{self.vocabulary.surface_of(term) or term}” {KINDS[kind]}")
+        for text, index in (
+            ("its place on the page", text_hash(link.tag_path)),
+            ("its path", prefixes_of(link.url)[-1]),
+        ):
+            names.setdefault(index % (BUCKETS - 1) + 1, text)
+        return names
 
     def _heading(self, headings: tuple[str, str, str]) -> list[int]:
         return self.vocabulary.terms(headings[0])[: SLOTS[HEADING]] if headings[0] else []

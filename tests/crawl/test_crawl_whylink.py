@@ -1,0 +1,70 @@
+"""`opilio why` tells which features and words raised and lowered a link, and how its siblings turned out."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from checks.learning_webs import learning_tree, mixed_web
+from checks.small_webs import SmallWeb, crawl, opilio, rows, served
+from opilio.crawl.why import why
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    into = tmp_path_factory.mktemp("why") / "c"
+    with served(SmallWeb(mixed_web())) as server:
+        crawl(into, learning_tree(server, stop={"pages": 30}, engine={"connections": 2, "batch": 1}))
+    return into
+
+
+def queued(folder: Path) -> str:
+    return str(rows(folder, "SELECT url FROM frontier_url WHERE state = 0 AND features IS NOT NULL LIMIT 1")[0][0])
+
+
+def test_why_names_features_words_and_siblings_of_a_queued_link(folder: Path) -> None:
+    ranker = why(folder, queued(folder))["ranker"]
+    assert 0.0 <= ranker["score_now"] <= 1.0
+    assert ranker["learnt_from"] >= 30
+    told = [effect["what"] for effect in (*ranker["raised_by"], *ranker["lowered_by"])]
+    assert any("the topic" in what or "pages of" in what for what in told)
+    assert any("“" in what for what in told)  # a word as a person reads it
+    assert not any("can't be read back" in what for what in told)
+    assert all(effect["effect"] > 0 for effect in ranker["raised_by"])
+    assert all(effect["effect"] < 0 for effect in ranker["lowered_by"])
+
+
+def test_why_tells_how_the_same_list_turned_out(folder: Path) -> None:
+    ranker = why(folder, "http://birds.example/birds-1.html")["ranker"]
+    (siblings,) = ranker["siblings"]
+    assert siblings["page"] == "http://birds.example/"
+    assert siblings["fetched"] > 3
+    assert siblings["mean_reward"] > 0.5
+
+
+def test_why_is_told_in_words_and_in_json(folder: Path) -> None:
+    url = "http://birds.example/birds-1.html"
+    text = opilio("why", folder, url).stdout
+    assert "the ranker gives it" in text
+    assert "raised by" in text
+    assert "links of the same list on http://birds.example/ that were fetched" in text
+    facts = json.loads(opilio("why", folder, url, "--json").stdout)
+    assert {"score_now", "learnt_from", "raised_by", "lowered_by", "siblings"} == set(facts["ranker"])
+
+
+def test_seed_and_other_strategies_have_no_ranker_to_tell_of(folder: Path, tmp_path: Path) -> None:
+    assert "ranker" not in why(folder, "http://birds.example/")
+    with served(SmallWeb(mixed_web(2))) as server:
+        crawl(tmp_path / "c", learning_tree(server, strategy="breadth", stop={"pages": 4}))
+    assert "ranker" not in why(tmp_path / "c", "http://birds.example/birds-1.html")
+
+
+def test_why_still_answers_when_the_page_it_stands_on_is_gone(folder: Path, tmp_path: Path) -> None:
+    """Words can't be read back then; the rest is told."""
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    for file in copy.glob("*.warc.gz"):
+        file.write_bytes(b"")
+    ranker = why(copy, "http://birds.example/birds-1.html")["ranker"]
+    assert ranker["raised_by"]
