@@ -28,6 +28,7 @@ from opilio.topic.wordnet import WordNet
 
 FEW_PAGES = 3
 SMALL_TABLE = 3
+LARGE_TABLE = 10
 GOOD_AREA = 0.8  # of a random example and a random counter-example, how often the example must come first
 GOOD_SHARE = 0.7
 MANY_SENSES = 2
@@ -167,9 +168,10 @@ def _about_words(topic: Topic, table: WeightTable, wordnet: WordNet | None) -> l
     if len(table) < SMALL_TABLE:
         words = "one word" if len(table) == 1 else f"{len(table)} words"
         said.append(f"a topic of {words}: every page that has it counts, whatever it means; add keywords or examples")
-    if wordnet is not None and topic.language == "english":
-        heavy = [k.label for k in table.keywords[:SMALL_TABLE]]
-        for word, senses in ((word, wordnet.senses(word)) for word in heavy):
+    if (
+        wordnet is not None and topic.language == "english" and len(table) < LARGE_TABLE
+    ):  # many words explain each other
+        for word, senses in ((k.label, wordnet.senses(k.label)) for k in table.keywords[:1]):
             if len(senses) > MANY_SENSES:
                 meanings = "; ".join(s.gloss.partition(";")[0] for s in senses[:3])
                 said.append(

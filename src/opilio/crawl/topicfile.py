@@ -9,6 +9,7 @@ from opilio.crawl.build import SNAPSHOT
 from opilio.crawl.config import Tree, read_tree
 from opilio.model.errors import ConfigError, TopicError
 from opilio.store.collection import reading
+from opilio.text.vocabulary import Vocabulary
 from opilio.topic.living import LivingTopic
 from opilio.topic.table import WeightTable
 from opilio.topic.topic import Topic, topic_from
@@ -59,11 +60,12 @@ def suggestions(topic: Topic, wordnet: WordNet) -> list[Suggestion]:
     """What a thesaurus has for the heaviest keywords (or the name), without what the topic has already."""
     company = [topic.name, *topic.keywords]
     heaviest = sorted(topic.keywords, key=lambda word: -topic.keywords[word])[:MOST_SOUGHT]
-    known = {text.lower() for text in company}
+    terms = Vocabulary().terms
+    known = {tuple(terms(text)) for text in company}  # another form of the same word adds nothing
     found: dict[str, Suggestion] = {}
     for word in heaviest or [topic.name, *topic.name.split()]:
         for suggestion in wordnet.suggestions(word, company):
-            if suggestion.word.lower() not in known:
+            if tuple(terms(suggestion.word)) not in known:
                 found.setdefault(suggestion.word.lower(), suggestion)
     return list(found.values())
 
