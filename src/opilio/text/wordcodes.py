@@ -1,8 +1,8 @@
 """A page's flow to codes (terms, marks, 0 for what does not count) without a Python object per word.
 
 Words are found, hashed and looked up in whole arrays; only words whose slot holds another one are cut out of the text
-and asked of the vocabulary, whose answers these are. A third of the time of split and one dictionary lookup per word
-(measured). Must not: decide what a word is (the tokeniser does) or what it means (the vocabulary does).
+and asked of the vocabulary, whose answers these are. Cheaper than split and one dictionary lookup per word
+(benchmarks/text). Must not: decide what a word is (the tokeniser does) or what it means (the vocabulary does).
 """
 
 import numpy as np
