@@ -106,12 +106,15 @@ class Ledger:
     def end(self, stopped: CrawlStopped) -> None:
         """Write down why the crawl stopped, and everything learnt so far."""
         with self._books.collection.unit_of_work():
+            labelled = self._labels.take(stopped.at)
+            self._books.frontier.rescore(self._chooser.changes())
+            self._learning.keep(stopped.at)
             self._learning.save(stopped.at)
             self._chooser.save(stopped.at, at_end=True)
             self._foresee()
             self._books.frontier.recover(stopped.at)
             self._books.collection.set_meta(state="stopped", stop_reason=stopped.reason, stopped_at=stopped.at)
-            self._books.keeper.keep_events([stopped])
+            self._books.keeper.keep_events([*labelled, stopped])
 
     def _tested(self, outcome: Outcome) -> Outcome:
         """The content-seen test: after the fetch, before storing and before any link is followed (S0-E5)."""
