@@ -25,6 +25,7 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#
 _DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (3, 1, 1, 1)), (0, (1, 2)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _POINTS = 200  # along the horizontal axis
+_LEFT_OUT = 50  # the first 1/50 of the fetches: the seeds decide there, and would flatten all the rest
 _STYLE: Any = {
     "font.size": 9,
     "axes.spines.top": False,
@@ -92,8 +93,9 @@ def _recall(axes: "Axes", runs: Sequence[Run], seed: int) -> None:
 def _lines(axes: "Axes", runs: Sequence[Run], curve: Callable[[Run], Curves], seed: int) -> None:
     """Mean curve of each strategy with its 95 % band over topics, named at its end."""
     budget = min(r.budget for r in runs)
-    grid = np.unique(np.linspace(1, budget, min(_POINTS, budget)).astype(int))
+    grid = np.unique(np.linspace(1 + budget // _LEFT_OUT, budget, min(_POINTS, budget)).astype(int))
     ends: list[tuple[float, str, str]] = []
+    top = 0.0
     for place, (name, mine) in enumerate(by_strategy(runs).items()):
         curves = np.array([curve(run)[grid - 1] for run in mine])
         mean, (low, high) = curves.mean(axis=0), _band(_by_topic(curves, mine), np.random.default_rng(seed))
@@ -103,10 +105,12 @@ def _lines(axes: "Axes", runs: Sequence[Run], curve: Callable[[Run], Curves], se
         axes.plot(grid, mean, marker=_MARKERS[place % len(_MARKERS)], markevery=marks, markersize=5, **line)
         axes.fill_between(grid, low, high, color=colour, alpha=0.14, linewidth=0)
         ends.append((float(mean[-1]), name, colour))
+        top = max(top, float(high.max()))
+    top = min(1.02, 1.05 * top or 1.0)
     axes.set_xlim(0, budget)
-    axes.set_ylim(0, 1.02)
+    axes.set_ylim(0, top)
     axes.grid(axis="y", color="#dddddd", linewidth=0.6)
-    _name_ends(axes, budget, ends)
+    _name_ends(axes, budget, ends, top)
 
 
 def _by_topic(curves: Curves, runs: Sequence[Run]) -> Curves:
@@ -125,10 +129,12 @@ def _band(curves: Curves, rng: np.random.Generator, resamples: int = 400) -> tup
     return low, high
 
 
-def _name_ends(axes: "Axes", budget: int, ends: list[tuple[float, str, str]]) -> None:
+def _name_ends(axes: "Axes", budget: int, ends: list[tuple[float, str, str]], top: float) -> None:
     """Names beside the ends of the lines, pushed apart where lines end close together."""
     ordered = sorted(ends)
-    for (value, name, colour), height in zip(ordered, spread_out([e[0] for e in ordered], 0.055, 1.0), strict=True):
+    for (value, name, colour), height in zip(
+        ordered, spread_out([e[0] for e in ordered], 0.055 * top, top), strict=True
+    ):
         axes.annotate(
             name,
             xy=(budget, value),
