@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from checks.engines import PageFetcher, html, plain_tree, run_engine
 from checks.learning_webs import (
     HUB,
     crawl_and_stop_dead,
@@ -15,13 +16,14 @@ from checks.learning_webs import (
     mixed_web,
     restored,
 )
-from checks.small_webs import CONTEXT, SmallWeb, crawl, known, rows, served, stored
+from checks.small_webs import CONTEXT, TOPIC, SmallWeb, crawl, known, rows, served, stored
 from opilio.crawl.build import complete
 from opilio.crawl.config import resolve
 from opilio.crawl.rankmemory import RankMemory
 from opilio.crawl.status import status_of
 from opilio.crawl.verify import verify
 from opilio.learn.committee import Committee, Options
+from opilio.model.clock import VirtualClock
 from opilio.store import journal
 from opilio.store.collection import Collection
 
@@ -139,3 +141,16 @@ def test_other_strategies_expect_nothing(tmp_path: Path) -> None:
 def test_expected_below_is_a_setting() -> None:
     settings = complete(resolve({"topic": {"name": "x"}, "seeds": {"urls": [HUB]}, "stop": {"expected_below": 2}}))
     assert settings.stop.expected_below == 2.0
+
+
+def test_two_crawls_from_one_seed_know_the_same(tmp_path: Path) -> None:
+    """On a virtual clock a crawl is a function of its seed, what it learns included."""
+    answers = {url: html(url, answer.body.decode()) for url, answer in mixed_web().items()}
+    known_after = []
+    for name in ("one", "other"):
+        clock = VirtualClock()
+        fetcher = PageFetcher(answers, clock, takes_s=0.1)
+        tree = plain_tree([HUB], strategy="opilio", stop={"pages": 40}, topic={"name": TOPIC})
+        run_engine(tmp_path / name, tree, fetcher, clock=clock)
+        known_after.append((fetcher.asked, restored(tmp_path / name).committee.snapshot()))
+    assert known_after[0] == known_after[1]
