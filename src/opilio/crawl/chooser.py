@@ -10,7 +10,8 @@ from opilio.crawl.rankmemory import RankMemory
 from opilio.learn.lessons import FoundPage, Visit
 from opilio.learn.linkfeatures import unpacked
 from opilio.model.protocols import Entry
-from opilio.model.records import Lead, Outcome
+from opilio.model.records import Lead, Outcome, key_of
+from opilio.model.urls import host_of
 
 
 class Chooser(Protocol):
@@ -65,7 +66,14 @@ class CommitteeChooser(PlainChooser):
         self._committee = memory.committee
 
     def watch(self, outcomes: Sequence[Outcome]) -> None:
-        self._memory.learn(_visit(outcome) for outcome in outcomes)
+        ended = []
+        for outcome in outcomes:
+            fetched, lead = outcome.fetched, outcome.lead
+            if fetched.location:  # the link lives on in the address it leads to, which is still to be fetched
+                self._committee.queue.rename(lead.key, key_of(fetched.location), host_of(fetched.location))
+            elif fetched.failure is None or not fetched.failure.retry:
+                ended.append(outcome)
+        self._memory.learn(map(_visit, ended))
 
     def leads(self, outcome: Outcome) -> list[Lead]:
         analysis = outcome.analysis

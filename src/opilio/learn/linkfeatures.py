@@ -25,7 +25,7 @@ LinkFeatures = NDArray[np.void]
 
 def hashed(kind: int, terms: NDArray[np.int64]) -> NDArray[np.uint32]:
     """Terms of one kind of text as indices of the model, 0 for none; the same word elsewhere is another feature."""
-    salted = terms.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(kind * 0x9E3779B9)
+    salted = (terms.astype(np.uint64) + np.uint64(kind << 33)) * np.uint64(0x9E3779B97F4A7C15)
     mixed = salted >> np.uint64(40)
     return np.where(terms > 0, mixed % np.uint64(BUCKETS - 1) + np.uint64(1), 0).astype(np.uint32)
 

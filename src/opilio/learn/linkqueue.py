@@ -66,6 +66,13 @@ class LinkQueue:
         if len(data) == self.rows.dtype.itemsize and key not in self.row_of:
             self.rows[self.take(key, host)] = np.frombuffer(data, dtype=self.rows.dtype)[0]
 
+    def rename(self, key: int, new: int, host: str) -> None:
+        """A link turned out to lead to another address; one that is held itself stays as it is."""
+        if key in self.row_of and new not in self.row_of:
+            row = self.row_of[new] = self.row_of.pop(key)
+            self.rows["key"][row] = new
+            self.hosts[row] = host
+
     def drop(self, key: int) -> None:
         row = self.row_of.pop(key, None)
         if row is not None:
