@@ -86,7 +86,7 @@ class LearnedJudge:
         if self._model.ready and self.share:
             terms = self.sample(reading)
             said = self._model.logit(terms)
-            seen = self._model.state.pages[0]
+            seen = self._model.state.fitted
             share = self.share * seen / (seen + TEACHING)
         score = 1.0 / (1.0 + math.exp(-((1.0 - share) * logit + share * said)))
         words = tuple(Reason(self._label_of(t) or str(t), w, share) for t, w in self._model.telling(terms, SHOWN))

@@ -26,6 +26,7 @@ class TextState(msgspec.Struct, array_like=True):
     scale: float = 0.0  # 0: not ready
     version: int = 0
     split: float = 0.0  # the line its teacher drew when it was fitted last; 0: none yet
+    fitted: float = 0.0  # pages on the topic it was fitted to: between two fits it says the same everywhere
     # The last pages, not on the topic and on it: they give the scale.
     recent: tuple[list[bytes], list[bytes]] = msgspec.field(default_factory=lambda: ([], []))
     waiting: tuple[int, int] = (0, 0)  # pages of these two kinds since the last fit
@@ -58,13 +59,14 @@ class TextModel:
         """Make the weights, and the scale on which a logit means something. Too few pages: not ready."""
         self.state.split = split
         self.state.waiting = (0, 0)
+        self.state.version += 1
         if min(self.state.pages) < FEWEST or not all(self.state.recent):
             return
         self._weights = self._log_odds()
         low, high = (sum(self._raw(_terms(page)) for page in kind) / len(kind) for kind in self.state.recent)
         self.state.middle = (high + low) / 2.0
         self.state.scale = 4.0 / max(high - low, 1e-3) if high > low else 0.0
-        self.state.version += 1
+        self.state.fitted = self.state.pages[0]
 
     def _note(self, page: bytes, positive: bool, weight: float) -> None:
         kind = self.state.recent[positive]
