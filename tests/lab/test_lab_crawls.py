@@ -42,12 +42,7 @@ def test_same_random_seed_gives_the_same_crawl(offline: OfflineWeb, topic: LabTo
     assert len(first.fetches) == BUDGET
 
 
-LEARNS_BETWEEN_FITS = pytest.mark.xfail(
-    reason="the learned judge changes between two versions, which only an inline desk sees", strict=False
-)
-
-
-@pytest.mark.parametrize("strategy", ["s0", pytest.param("opilio", marks=LEARNS_BETWEEN_FITS)])
+@pytest.mark.parametrize("strategy", ["s0", "opilio"])
 def test_number_of_workers_changes_no_crawl(offline: OfflineWeb, topic: LabTopic, strategy: str) -> None:
     crawls = [
         _crawled(offline, topic, strategy, merged(CROWDED, {"engine": {"workers": workers}})).fetches
