@@ -24,9 +24,9 @@ Rows = NDArray[np.int64]
 FEATURES = {
     "bias": -2.2,
     "parent": 2.0,  # γ of the best page that links to it
-    "anchor": 1.5,  # β
-    "around": 1.2,  # ω
-    "url": 0.8,  # α
+    "anchor": 2.5,  # β
+    "around": 1.4,  # ω
+    "url": 1.6,  # α
     "same host": 0.0,
     "textless": -0.3,
     "path depth": -0.3,
