@@ -34,10 +34,13 @@ def given(url: str, relevant: bool) -> Given:
 
 def test_label_changes_verdict_counters_judge_and_queue(folder: Path) -> None:
     before, model = status_of(folder), restored(folder).committee.snapshot()
+    queued = "SELECT url, score FROM frontier_url WHERE state = 0 AND url LIKE '%trains%'"
+    scores = dict(rows(folder, queued))
     report, problems = label(folder, [given(TRAIN, True)], 5.0)
     assert (problems, report.labels, report.verdicts_changed, report.running) == ([], 1, 1, False)
     assert report.moved > 0
-    assert any("trains" in mover.url and mover.after > mover.before for mover in report.movers)
+    assert all(score > scores[url] for url, score in rows(folder, queued))
+    assert len(report.movers) == 5
     after = status_of(folder)
     assert (after["relevant"], after["pages"]) == (before["relevant"] + 1, before["pages"])
     page = why(folder, TRAIN)["page"]

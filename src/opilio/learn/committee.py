@@ -55,6 +55,7 @@ _STATIC = {
 _ONE = np.zeros(1, dtype=np.uint32)
 FIRMLY = 4  # times that a person's word is taught, against once for a judge's
 ALIVE = 0.9  # links that lead to a page, before anything is known
+LONG_AGO = -(1 << 40)
 ALL_EVERY = 8  # visits after which all links are scored again; more where there are many
 FRONT = 512  # best links, scored again at every visit
 NOTICEABLE = 1e-3  # a smaller change of score is not worth a write
@@ -87,7 +88,7 @@ class Committee(Learnt):
         super().__init__(FEATURES, ("tag path", "prefix", "page", "alive", "all"), self.options.credit)
         self.queue = LinkQueue(self.options.capacity, len(NAMES))
         self._front: Rows = np.zeros(0, dtype=np.int64)  # rows that are scored again at every visit
-        self._scored_at = 0
+        self._scored_at = LONG_AGO
 
     @property
     def fetched(self) -> int:
@@ -152,6 +153,7 @@ class Committee(Learnt):
 
     def _correct(self, lesson: Lesson) -> None:
         """A person knows better what a page was worth: its places get what is due, its features are taught firmly."""
+        self._scored_at = LONG_AGO  # a person's word moves links far down too
         visit, change = lesson.visit, lesson.visit.reward - lesson.before
         prefixes = np.array(prefixes_of(visit.url), dtype=np.uint32)
         self._tables["prefix"].correct(prefixes, change)
