@@ -1,6 +1,7 @@
 """The features of one link as a packed row: made by the ranker, kept by the frontier, scored by the committee."""
 
 import zlib
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +43,12 @@ def prefixes_of(url: str) -> tuple[int, ...]:
     >>> a == b, len(set(a)), len(set(prefixes_of("http://example.org/")))
     (True, 2, 1)
     """
-    parts = url.partition("://")[2].partition("?")[0].split("/")[:-1] or [""]
+    return _prefixes(url.partition("://")[2].partition("?")[0].rpartition("/")[0])
+
+
+@lru_cache(maxsize=1 << 16)  # the links of a page share their directories
+def _prefixes(directory: str) -> tuple[int, ...]:
+    parts = directory.split("/")
     hashes = [text_hash("/".join(parts[: n + 1])) for n in range(min(len(parts), PREFIXES))]
     return tuple(hashes + hashes[-1:] * (PREFIXES - len(hashes)))
 

@@ -107,7 +107,7 @@ class CommitteeRanker:
             (URL, *_laid_end_to_end(url_words)),
             (ANCHOR, terms, anchors),
             (AROUND, terms, _beside(anchors, arounds)),
-            (HEADING, *_laid_end_to_end([self._heading(link.headings) for link in links])),
+            (HEADING, *_laid_end_to_end(self._headings([link.headings[0] for link in links]))),
         ):
             yield kind, _first(words, bounds, SLOTS[kind])
 
@@ -126,8 +126,12 @@ class CommitteeRanker:
             names.setdefault(index % (BUCKETS - 1) + 1, text)
         return names
 
-    def _heading(self, headings: tuple[str, str, str]) -> list[int]:
-        return self.vocabulary.terms(headings[0])[: SLOTS[HEADING]] if headings[0] else []
+    def _headings(self, headings: list[str]) -> list[list[int]]:
+        """The first terms of each heading; the links of a section share theirs."""
+        terms = {
+            text: self.vocabulary.terms(text)[: SLOTS[HEADING]] if text else [] for text in dict.fromkeys(headings)
+        }
+        return [terms[text] for text in headings]
 
 
 def _laid_end_to_end(lists: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
