@@ -291,7 +291,7 @@ class Committee(Learnt):
         """Queued links whose place changed enough to matter, as (host, key, new score).
 
         All are scored again only now and then, in between those that stood best then and those found since: one
-        visit changes little for links far down, and scoring all every time cost a sixth of a replay (3.0 s against 2.5).
+        visit changes little for links far down, and scoring all every time cost a sixth of a replay.
         """
         queue, live = self.queue, self.queue.live
         all_of_them = self.fetched >= self._scored_at + max(ALL_EVERY, len(live) // 1_000)
