@@ -181,6 +181,20 @@ def test_worker_is_replaced_and_only_its_page_fails_when_it_dies() -> None:
     with_desk(Deadly, 1, job)
 
 
+def test_last_answer_of_a_dead_worker_counts_when_a_write_to_it_fails_first() -> None:
+    async def job(desk: WorkerDesk) -> list[Analysis | BaseException]:
+        await results(desk, "started")
+        asked = [asyncio.ensure_future(desk.analyse(*lead(path))) for path in ("a", "boom")]
+        await asyncio.sleep(0)  # both are sent; nothing is read until the worker is dead
+        desk._workers[0].process.join()
+        asked.append(asyncio.ensure_future(desk.analyse(*lead("b"))))
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    found = with_desk(Deadly, 1, job)
+    assert isinstance(found, list)
+    assert [type(r).__name__ for r in found] == ["Analysis", "AnalysisError", "Analysis"]
+
+
 def test_desk_gives_up_when_workers_die_at_their_start() -> None:
     async def job(desk: WorkerDesk) -> list[Analysis | BaseException]:
         found: list[Analysis | BaseException] = []

@@ -87,8 +87,9 @@ class InlineDesk:
 class _Worker(asyncio.Protocol):
     """The engine's end of one worker: jobs go out, answers come back in the same order."""
 
-    def __init__(self, process: BaseProcess, lost: Callable[["_Worker"], None]) -> None:
+    def __init__(self, process: BaseProcess, channel: socket.socket, lost: Callable[["_Worker"], None]) -> None:
         self.process = process
+        self._channel = channel  # a second handle on the socket, for what is left in it when the transport gives up
         self.waiting: deque[tuple[Job, asyncio.Future[Analysis]]] = deque()
         self.answered = 0
         self._lost = lost
@@ -129,6 +130,11 @@ class _Worker(asyncio.Protocol):
             future.set_exception(AnalysisError(answer.error))
 
     def connection_lost(self, _: Exception | None) -> None:
+        """A write to a dead worker fails before its last answers are read; they count, or the wrong page is blamed."""
+        with self._channel as channel, suppress(OSError):
+            channel.setblocking(False)
+            while data := channel.recv(1 << 16):
+                self.data_received(data)
         self._lost(self)
 
     def close(self) -> None:
@@ -163,7 +169,7 @@ class WorkerDesk:
         with theirs:
             process = context.Process(target=_work, args=(self._make, theirs), daemon=True)
             _start_sheltered(process)
-        worker = _Worker(process, self._lose)
+        worker = _Worker(process, ours.dup(), self._lose)
         await asyncio.get_running_loop().create_connection(partial(_itself, worker), sock=ours)
         return worker
 
