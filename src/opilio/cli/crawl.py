@@ -110,7 +110,8 @@ def _tell_end(folder: Path, reason: str, json: bool) -> None:
 
 
 def _folder_name(tree: Tree) -> str:
-    name = str(tree.get("topic", {}).get("name", ""))
+    topic = tree.get("topic", {})
+    name = str(topic.get("name", "")) or " ".join(["dewey", *map(str, topic["dewey"])] if topic.get("dewey") else [])
     words = re.findall(r"\w+", name.lower())[:6]
     if not words:
         raise ConfigError('no topic: give one as a sentence, for example: opilio crawl "sign languages" --seed URL')

@@ -3,13 +3,14 @@
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import msgspec
 
 from opilio import __version__
 from opilio.crawl.analyst import Analyst, FollowsAll
 from opilio.crawl.chooser import Chooser, CommitteeChooser, PlainChooser
+from opilio.crawl.classes import target_of, with_classes
 from opilio.crawl.config import OPEN_SECTIONS, Settings
 from opilio.crawl.engine import Engine, Stages
 from opilio.crawl.kinds import Scorer, Tools, filled, made
@@ -94,6 +95,7 @@ def topic_of(settings: Settings, positive: tuple[str, ...] = (), negative: tuple
         genres=tuple(s.genres),
         language=s.language,
     )
+    topic = with_classes(topic, settings)
     check(settings, topic)
     return topic
 
@@ -121,7 +123,8 @@ def make_mind(
     living = LivingTopic(WeightTable(), None, idf_of, queries_of(settings, vocabulary), banned)
     words = PageWords(vocabulary.terms, CachedIdf(background().__getitem__))
     genres = genres_of(settings, vocabulary, topic.genres)
-    tools = Tools(topic, living, vocabulary, words, UrlTerms(vocabulary), genres)
+    target = cache(partial(target_of, settings, topic, vocabulary))
+    tools = Tools(topic, living, vocabulary, words, UrlTerms(vocabulary), genres, target)
     first: Judge = made("judge", settings.judge, tools)
     judge: Judge = made("senses", settings.senses, first, tools)
     ranker = made("rank", settings.rank, tools)

@@ -76,6 +76,19 @@ class Galaxy(msgspec.Struct, frozen=True):
         wanted = list(topic)
         return any(related(cell.code, code) for cell in self.ranked[:top] for code in wanted)
 
+    def closeness(self, topic: Sequence[str]) -> float:
+        """How near to a topic: t / (t + o) of its best cell t and the best other cell o.
+
+        0: no cell is of the topic; from 0.5 on the best one is; 1: all are. Outliers count: they make it small.
+        """
+        ours = theirs = 0.0
+        for code, score in (*self.ranked, *self.outliers):
+            if any(related(code, wanted) for wanted in topic):
+                ours = max(ours, score)
+            else:
+                theirs = max(theirs, score)
+        return ours / (ours + theirs) if ours else 0.0
+
 
 def dots_of(hits: Iterable[Hit], anchor: tuple[int, int] = (0, 0), max_length: int = 3) -> list[Dot]:
     """One dot per (word, D-number) (S2-25); numbers equal after the cut are one. `anchor` is a slice of the terms."""

@@ -1,0 +1,45 @@
+"""The Dewey judge: is the densest area of a page's D-numbers a class of the topic? (S2-11, S2-21, S2-38)"""
+
+from collections.abc import Sequence
+
+from opilio.model.errors import ConfigError, TopicError
+from opilio.model.records import Reading, Reason, Verdict
+from opilio.topic.dewey.detect import main_galaxy
+from opilio.topic.dewey.galaxy import RECOMMENDED, Galaxy, Rule
+from opilio.topic.dewey.matcher import Matcher
+
+SHOWN = 5
+THRESHOLD = 0.5
+
+
+class DeweyJudge:
+    """Score = t / (t + o): t the best cell of the topic's classes, o the best cell of all others.
+
+    So 0.5 is reached where the galaxy itself is of the topic, and 0.2 where any cell that is no outlier is: both
+    readings of S2-E6 are thresholds. A page without an index term is unknown, that is, off topic.
+    """
+
+    def __init__(
+        self, matcher: Matcher, classes: Sequence[str], rule: Rule = RECOMMENDED, threshold: float = THRESHOLD
+    ) -> None:
+        if not classes:
+            raise TopicError('judge.kind = "dewey" needs classes: give topic.dewey, for example ["598"]')
+        if not 0.0 <= threshold <= 1.0:
+            raise ConfigError(f"judge.threshold: must be between 0 and 1, not {threshold}")
+        self.matcher = matcher
+        self.classes = tuple(classes)
+        self.rule = rule
+        self.threshold = threshold
+
+    def judge(self, reading: Reading) -> Verdict:
+        """See `Judge`."""
+        galaxy = main_galaxy(reading, self.matcher, self.rule)
+        score = galaxy.closeness(self.classes)
+        relevant = bool(galaxy.ranked) and score > 0.0 and score >= self.threshold
+        return Verdict(score=score, relevant=relevant, reasons=(Reason("dewey", score), *self._cells(galaxy)))
+
+    def _cells(self, galaxy: Galaxy) -> list[Reason]:
+        """The best classes by their share of the best one's score."""
+        best = galaxy.ranked[0].score if galaxy.ranked else 1.0
+        name_of = self.matcher.lexicon.name_of
+        return [Reason(f"{code} {name_of(code)}", score / best, 0.0) for code, score in galaxy.ranked[:SHOWN]]
