@@ -9,12 +9,13 @@ def register(app: typer.Typer) -> None:
     from opilio.cli.crawl import crawl
     from opilio.cli.demo import demo
     from opilio.cli.doctor import doctor
+    from opilio.cli.history import history
     from opilio.cli.lab import app as lab
     from opilio.cli.label import label
     from opilio.cli.topic import app as topic
     from opilio.cli.train import train
 
-    for command in (crawl, status, why, label, verify, export, train, demo, doctor):
+    for command in (crawl, status, why, history, label, verify, export, train, demo, doctor):
         app.command()(command)
     app.add_typer(lab, name="lab")
     app.add_typer(topic, name="topic")

@@ -248,6 +248,18 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     failure: Failure | None = None  # a typed failure of parsing, or a skipped content type
 
 
+class Fate(StrEnum):
+    """What a visit means for a page that is stored already; NEW where none is."""
+
+    NEW = "new"
+    UNCHANGED = "unchanged"
+    CHANGED = "changed"  # another main text: the older version becomes history
+    STRUCK = "struck"  # not there, for the first time: looked at once more before it goes (S1-06)
+    GONE = "gone"  # not there, and has not been for a while
+    MOVED = "moved"  # redirects for good
+    UNKNOWN = "unknown"  # no answer that says anything
+
+
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What one visit produced: the unit of work."""
 
@@ -256,3 +268,4 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     analysis: Analysis | None = None
     duplicate_of: int = 0  # key of the page whose text this one repeats
     near_duplicate: bool = False
+    fate: Fate = Fate.NEW

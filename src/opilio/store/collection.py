@@ -5,6 +5,7 @@ Invariant: what is in the database has happened, what is not has not. One proces
 """
 
 import fcntl
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,8 @@ LOCK = "crawl.lock"
 PART = "crawl.db.part"  # a database that is being made; the last step of making a collection gives it its name
 UNFINISHED = frozenset({LOCK, CONFIG, PART, f"{CONFIG}.part", f"{PART}-journal"})
 LOCK_TRIES = 20  # `being_written` holds the lock for a moment when it looks
+
+_LATER_TABLE = re.compile(r"CREATE TABLE IF NOT EXISTS (\w+)")
 
 CreateTables = Callable[[sqlite3.Connection], None]
 
@@ -88,6 +91,7 @@ class Collection:
     def open_for_reading(cls, folder: Path) -> "Collection":
         check(folder)
         connection = _open(folder)
+        _stand_in(connection)
         connection.execute("PRAGMA query_only = ON")
         return cls(folder, connection)
 
@@ -182,9 +186,21 @@ def _open(folder: Path, tables: str = "") -> sqlite3.Connection:
         if tables:
             with _one_transaction(connection):
                 _run(connection, tables)
+                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     except sqlite3.Error as error:
         raise damaged(folder, error) from error
     return connection
+
+
+def _stand_in(connection: sqlite3.Connection) -> None:
+    """Empty tables, in memory, for those that an older collection lacks: readers need not know how old it is."""
+    if connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION:
+        return
+    there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    for statement in LATER.split(";\n"):
+        found = _LATER_TABLE.search(statement)
+        if found and found[1] not in there:
+            connection.execute(f"CREATE TEMP TABLE {found[1]}{statement[found.end() :]}")
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -3,12 +3,14 @@
 import msgspec
 
 from opilio.model.events import Event
-from opilio.model.records import Analysis, Outcome, Reason, Seed, key_of
+from opilio.model.records import Analysis, Fate, Outcome, Reason, Seed, key_of
 from opilio.store.collection import Collection
+from opilio.store.past import Past, Stood
 from opilio.store.warc import WarcWriter
 
 _PAGE = f"INSERT OR REPLACE INTO page VALUES ({', '.join('?' * 30)})"
 _ANSWER = "INSERT INTO answer VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+ENDS = frozenset({Fate.GONE, Fate.MOVED})
 _encode = msgspec.msgpack.Encoder().encode
 _reasons = msgspec.msgpack.Decoder(tuple[Reason, ...]).decode
 
@@ -47,20 +49,34 @@ class Keeper:
         pages: list[tuple[object, ...]] = []
         answers: list[tuple[object, ...]] = []
         links: list[tuple[int, bytes]] = []
+        past = Past(self._collection.connection, [outcome.lead.key for outcome in outcomes])
         for outcome in outcomes:
             self.counts.fetched += 1
             answers.append(self._answer(outcome))
-            analysis = outcome.analysis
-            if analysis is None or analysis.failure is not None:
+            key, analysis = outcome.lead.key, outcome.analysis
+            if outcome.fate in ENDS:
+                self._forget(past.end(key, outcome.fetched.started_at, self.counts.fetched, outcome.fate.value))
+            elif outcome.fate is Fate.UNCHANGED:
+                past.refresh(key, outcome.fetched)
+            if analysis is None or analysis.failure is not None or outcome.fate in ENDS:
                 continue
-            pages.append(self._page(outcome, analysis))
             if analysis.links:
-                links.append((outcome.lead.key, analysis.links))
+                links.append((key, analysis.links))
+            if outcome.fate is not Fate.UNCHANGED:
+                self._forget(past.end(key, outcome.fetched.started_at, self.counts.fetched, Fate.CHANGED.value))
+                pages.append(self._page(outcome, analysis))
         connection = self._collection.connection
         connection.executemany(_ANSWER, answers)
         connection.executemany(_PAGE, pages)
         connection.executemany("INSERT OR REPLACE INTO links VALUES (?, ?)", links)
         self._close_batch()
+
+    def _forget(self, was: Stood | None) -> None:
+        """A page is no longer current: it is not counted any more."""
+        if was is not None:
+            self.counts.pages -= 1
+            self.counts.relevant -= was.relevant
+            self.counts.duplicates -= was.duplicate_of != 0
 
     def _close_batch(self) -> None:
         values: dict[str, str | float] = {"counts": msgspec.json.encode(self.counts).decode()}

@@ -1,14 +1,9 @@
 """The tables of `crawl.db` that the store itself owns. The frontier and the seen test bring theirs."""
 
 APPLICATION_ID = 0x6F70696C  # "opil": says whose file this is
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # 2: versions, revisits
 
-TABLES = """
-CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-
--- The current version of every page that was fetched and parsed; key is the 64-bit key of its URL.
-CREATE TABLE page (
-  key INTEGER PRIMARY KEY, seq INTEGER NOT NULL, url TEXT NOT NULL, host TEXT NOT NULL,
+_PAGE = """  seq INTEGER NOT NULL, url TEXT NOT NULL, host TEXT NOT NULL,
   status INTEGER NOT NULL, content_type TEXT NOT NULL, encoding TEXT NOT NULL, language TEXT NOT NULL,
   title TEXT NOT NULL, description TEXT NOT NULL, keywords TEXT NOT NULL, canonical TEXT NOT NULL,
   genre TEXT NOT NULL, words INTEGER NOT NULL,
@@ -17,7 +12,15 @@ CREATE TABLE page (
   near_duplicate INTEGER NOT NULL,
   noindex INTEGER NOT NULL, depth INTEGER NOT NULL, parent INTEGER NOT NULL,
   etag TEXT NOT NULL, last_modified TEXT NOT NULL, fetched_at REAL NOT NULL,
-  warc INTEGER NOT NULL, offset INTEGER NOT NULL, length INTEGER NOT NULL
+  warc INTEGER NOT NULL, offset INTEGER NOT NULL, length INTEGER NOT NULL"""
+
+TABLES = f"""
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+
+-- The current version of every page that was fetched and parsed; key is the 64-bit key of its URL.
+CREATE TABLE page (
+  key INTEGER PRIMARY KEY,
+{_PAGE}
 );
 CREATE INDEX page_by_seq ON page (seq);
 CREATE INDEX page_relevant ON page (relevant, score) WHERE duplicate_of = 0;
@@ -41,7 +44,7 @@ CREATE TABLE event (id INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL
 """
 
 # Tables that came later: a collection that was made without them gets them when it is next written to.
-LATER = """
+LATER = f"""
 -- What learners were taught since their last snapshot: with it, a killed crawl goes on with the same models.
 CREATE TABLE IF NOT EXISTS lesson (id INTEGER PRIMARY KEY, name TEXT NOT NULL, data BLOB NOT NULL);
 
@@ -49,4 +52,42 @@ CREATE TABLE IF NOT EXISTS lesson (id INTEGER PRIMARY KEY, name TEXT NOT NULL, d
 CREATE TABLE IF NOT EXISTS label (id INTEGER PRIMARY KEY AUTOINCREMENT, key INTEGER NOT NULL,
   relevant INTEGER NOT NULL, at REAL NOT NULL, sample BLOB NOT NULL);
 CREATE INDEX IF NOT EXISTS label_by_key ON label (key);
+
+-- Versions of pages that are past: the row of `page` as it was, until when it was current, the number of the answer
+-- that ended it and why: changed, gone, moved (S2-F6). The WARC record stays where it is.
+CREATE TABLE IF NOT EXISTS version (
+  key INTEGER NOT NULL,
+{_PAGE},
+  until REAL NOT NULL, ended INTEGER NOT NULL, cause TEXT NOT NULL,
+  PRIMARY KEY (key, seq)
+);
+CREATE INDEX IF NOT EXISTS version_by_end ON version (ended);
+CREATE INDEX IF NOT EXISTS page_copies ON page (duplicate_of) WHERE duplicate_of <> 0;
+
+-- Where a page went that redirects for good: its history goes with it.
+CREATE TABLE IF NOT EXISTS move (key INTEGER PRIMARY KEY, target INTEGER NOT NULL, at REAL NOT NULL);
+CREATE INDEX IF NOT EXISTS move_by_target ON move (target);
+
+-- What looking again at a page has shown. `rates`: how well each possible rate of change explains it (float32).
+CREATE TABLE IF NOT EXISTS revisit (
+  key INTEGER PRIMARY KEY,
+  checks INTEGER NOT NULL, changes INTEGER NOT NULL, checked_at REAL NOT NULL, changed_at REAL NOT NULL,
+  strikes INTEGER NOT NULL, struck_at REAL NOT NULL,  -- gone, so often in a row; when it was first seen to be
+  rates BLOB NOT NULL,
+  found INTEGER NOT NULL, brought INTEGER NOT NULL,   -- new links it had when looked at again; relevant pages of them
+  hinted_at REAL NOT NULL,                            -- a sitemap or feed says that it changed then
+  queued INTEGER NOT NULL                             -- 1: it waits in the frontier to be looked at again
+);
+CREATE INDEX IF NOT EXISTS revisit_queued ON revisit (key) WHERE queued;
+
+-- Links that were new when a page was looked at again, until they are fetched: page gets the credit.
+CREATE TABLE IF NOT EXISTS tip (key INTEGER PRIMARY KEY, page INTEGER NOT NULL);
+
+-- What a host says where it has nothing: the text of its pages that are none (soft 404).
+CREATE TABLE IF NOT EXISTS empty_text (host TEXT NOT NULL, fingerprint INTEGER NOT NULL, at REAL NOT NULL,
+  PRIMARY KEY (host, fingerprint)) WITHOUT ROWID;
+
+-- Sitemaps and feeds: they tell of many pages at once.
+CREATE TABLE IF NOT EXISTS notice (key INTEGER PRIMARY KEY, url TEXT NOT NULL, host TEXT NOT NULL, kind TEXT NOT NULL,
+  asked_at REAL NOT NULL, etag TEXT NOT NULL, last_modified TEXT NOT NULL, entries INTEGER NOT NULL);
 """
