@@ -26,6 +26,7 @@ from opilio.crawl.topics import background, check, first_topic, genres_of, idf_o
 from opilio.crawl.trapwatch import TrapWatch
 from opilio.crawl.turns import Addresses, Turns
 from opilio.crawl.visit import Bounds, Visitor
+from opilio.crawl.wishes import Wishes
 from opilio.crawl.workers import Desk, InlineDesk, WorkerDesk
 from opilio.fetch.robots import Rules
 from opilio.frontier.merge import Merge
@@ -249,7 +250,11 @@ def make_engine(settings: Settings, world: World, mind: Mind, desk: Desk, resume
     manners = _manners(settings, world, ledger, resumed)
     rng = random.Random(settings.engine.random_seed)
     visitor = Visitor(world.fetcher, desk, manners, clock, bounds, rng)
-    stages = Stages(world.frontier, visitor, ledger, world.keeper.counts, clock)
+    living = mind.learners[SNAPSHOT]
+    assert isinstance(living, LivingTopic)
+    wishes = Wishes(collection, world.keeper, world.frontier, world.traps.excluded, living)
+    wishes.begin(clock.now())
+    stages = Stages(world.frontier, visitor, ledger, wishes, world.keeper.counts, clock)
     per_host = settings.frontier.per_host or (1 if settings.politeness.delay_s > 0 else FEW)
     return Engine(stages, settings.engine, settings.stop, per_host)
 
@@ -263,6 +268,7 @@ def _manners(settings: Settings, world: World, ledger: Ledger, resumed: bool) ->
         row = connection.execute("SELECT max(delay_s) FROM frontier_host WHERE wake_at > ?", (clock.now(),)).fetchone()
         floor = clock.now() + max(polite.delay_s, row[0] or 0.0)
     turns = Turns(clock, Addresses(settings.fetch.resolve) if shares else None, floor)
+    turns.pauses = world.traps.excluded.pauses
 
     def keep(origin: str, rules: Rules, delay_s: float) -> None:
         ledger.keep_rules(origin, rules, delay_s, clock.now())

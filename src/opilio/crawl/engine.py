@@ -13,6 +13,7 @@ from opilio.crawl.flights import COMMIT_EVERY_S, Flights
 from opilio.crawl.ledger import Ledger
 from opilio.crawl.stop import StopRules
 from opilio.crawl.visit import Visitor
+from opilio.crawl.wishes import LOOK_EVERY_S, Wishes
 from opilio.model.clock import Clock, VirtualClock
 from opilio.model.events import BatchCommitted, CrawlStopped, Event, Listener
 from opilio.model.protocols import Frontier
@@ -30,6 +31,7 @@ class Stages:
     frontier: Frontier
     visitor: Visitor
     ledger: Ledger
+    wishes: Wishes
     counts: Counts
     clock: Clock
 
@@ -65,8 +67,9 @@ class Engine:
         """Crawl until a rule says stop; returns the reason."""
         counts, clock = self._stages.counts, self._stages.clock
         try:
-            while not (reason := self._stopping or self._rules.reason(clock.now(), counts)):
-                self._lease()
+            while not (reason := self._reason()):
+                if not self._stages.wishes.paused:
+                    self._lease()
                 if self._flights.flying or self._flights.landed:
                     await self._turn()
                     self._commit_if_due()
@@ -80,6 +83,12 @@ class Engine:
         self._stages.ledger.end(stopped)
         self._tell([stopped])
         return reason
+
+    def _reason(self) -> str:
+        """Why to stop now, or nothing; what people asked for since the last time is done first."""
+        wishes, now = self._stages.wishes, self._stages.clock.now()
+        self._tell(wishes.look(now))
+        return self._stopping or wishes.stop or self._rules.reason(now - wishes.rested_s(now), self._stages.counts)
 
     def _room(self) -> int:
         """How many more URLs may be asked for."""
@@ -103,7 +112,7 @@ class Engine:
             await self._step(clock)
             return
         timeout = COMMIT_EVERY_S if self._flights.landed else 1.0
-        if self._flights.flying < self._settings.connections and self._room() > 0:
+        if self._flights.flying < self._settings.connections and self._room() > 0 and not self._stages.wishes.paused:
             wakes_at = self._stages.frontier.wakes_at()
             if wakes_at is not None:
                 timeout = min(timeout, max(0.001, wakes_at - clock.now()))
@@ -140,8 +149,11 @@ class Engine:
                 listener(event)
 
     async def _idle(self) -> str:
-        """Nothing runs: wait for the next host to wake, or say why to stop."""
+        """Nothing runs: wait for the next host to wake, or for a person; or say why to stop."""
         clock = self._stages.clock
+        if self._stages.wishes.paused:
+            await self._flights.wait(LOOK_EVERY_S)
+            return ""
         wakes_at = self._stages.frontier.wakes_at()
         if wakes_at is None:
             return "nothing left to fetch"
@@ -151,5 +163,5 @@ class Engine:
         if isinstance(clock, VirtualClock):
             clock.advance(until=wakes_at)
         else:
-            await self._flights.wait(max(0.001, wait_s))
+            await self._flights.wait(max(0.001, min(wait_s, LOOK_EVERY_S)))  # a person must not wait as long as a host
         return ""

@@ -125,7 +125,7 @@ class Crawl:
             frontier.recover(now)
             frontier.add([_lead(seed) for seed in seeds], now)
             self._keeper.keep_seeds(seeds)
-            self._collection.set_meta(state="running", stop_reason="", started_at=now)
+            self._collection.set_meta(state="running", stop_reason="", started_at=now, paused="")
             self._keeper.keep_events([CrawlStarted(at=now, strategy=self._settings.strategy, resumed=resumed)])
 
 

@@ -74,7 +74,8 @@ class Manners:
         scheme, _, host = origin.partition("://")
         origins = (origin, f"{'http' if scheme == 'https' else 'https'}://{host}")
         wanted = max((self._rules[o].delay_s for o in origins if o in self._rules), default=0.0)
-        return delay_in_force(self._settings.delay_s, wanted, cap_s=self._settings.max_crawl_delay_s)
+        given = delay_in_force(self._settings.delay_s, wanted, cap_s=self._settings.max_crawl_delay_s)
+        return max(given, self._turns.pauses.get(host, 0.0))
 
     def _known(self, origin: str) -> Rules | None:
         if not self._settings.robots:

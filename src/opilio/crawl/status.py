@@ -61,5 +61,7 @@ def _genres(collection: Collection) -> dict[str, int]:
 def _state(collection: Collection) -> str:
     said = collection.meta("state")
     if being_written(collection.folder):
-        return "running"
+        paused = collection.meta("paused") != ""
+        waiting = SqliteFrontier(collection.connection).stats().leased if paused else 0
+        return ("pausing" if waiting else "paused") if paused else "running"
     return "crashed" if said == "running" else said or "new"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
+from opilio.crawl.wishes import Exclusions
 from opilio.model.events import TrapFound
 from opilio.model.urls import host_of
 
@@ -9,10 +10,11 @@ MAX_TOLD = 50_000
 
 
 class TrapWatch:
-    """Passes every new URL by `check` and remembers what was found until it is told."""
+    """Passes every new URL by `check` and remembers what was found until it is told. `excluded` is a person's word."""
 
     def __init__(self, check: Callable[[str], str]) -> None:
         self._check = check
+        self.excluded = Exclusions()
         self._told: set[tuple[str, str]] = set()
         self._found: list[tuple[str, str, str]] = []
 
@@ -23,6 +25,8 @@ class TrapWatch:
 
     def refuse(self, url: str) -> str:
         """Why this URL must not be followed, or nothing."""
+        if unwanted := self.excluded.refuse(url):
+            return unwanted
         reason = self._check(url)
         if reason:
             known = (host_of(url), reason)

@@ -32,6 +32,7 @@ class Turns:
         self._free_at: dict[str, float] = {}
         self._left: dict[str, tuple[float, float]] = {}  # by address: when a request last left, and its pause
         self._booked: dict[str, float] = {}  # by host: a start at its address that was given but not yet used
+        self.pauses: Mapping[str, float] = {}  # by host: what a person asked for
 
     async def take(self, host: str, ready_at: float, delay_s: float, patience_s: float) -> float:
         """Wait for the host's turn and take it (0.0); or say when to come again, if that is too long to wait."""

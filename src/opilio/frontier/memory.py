@@ -6,6 +6,7 @@ Heaps are cleaned lazily: an entry counts only while it says what its host or UR
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 from itertools import islice
 
 from msgspec.structs import replace
@@ -174,10 +175,12 @@ class MemoryFrontier:
         """The pause a host asks for (Crawl-delay, back-off): handed out with its leases, used by `recover`."""
         self._shelves.host(host).delay_s = delay_s
 
-    def drop_host(self, host: str, reason: str) -> int:
-        """Drop everything queued at a host, but for what is in flight."""
+    def drop_host(self, host: str, reason: str, pattern: str = "*") -> int:
+        """Drop what is queued at a host with an address like `pattern`, but for what is in flight."""
         known = self._shelves.hosts.get(host)
-        return 0 if known is None else self._shelves.drop(list(known.urls.values()), reason)
+        if known is None:
+            return 0
+        return self._shelves.drop([url for url in known.urls.values() if fnmatchcase(url.lead.url, pattern)], reason)
 
     def rescore(self, scores: Iterable[tuple[str, int, float]]) -> int:
         """New scores, higher or lower, for URLs that are queued and not in flight; how many changed."""

@@ -152,13 +152,13 @@ class SqliteFrontier:
         tables.hosts.set_delay(row.id, delay_s)
         tables.ledger.write()
 
-    def drop_host(self, host: str, reason: str) -> int:
-        """Drop everything queued at a host, but for what is in flight."""
+    def drop_host(self, host: str, reason: str, pattern: str = "*") -> int:
+        """Drop what is queued at a host with an address like `pattern`, but for what is in flight."""
         tables = self._open()
         row = tables.hosts.find(host)
         if row is None:
             return 0
-        dropped = tables.drop(tables.urls.unsettled(row.id), reason)
+        dropped = tables.drop(tables.urls.unsettled(row.id, pattern), reason)
         tables.ledger.write()
         return dropped
 

@@ -5,6 +5,7 @@ It executes statements only; transactions belong to the store, decisions to the 
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
@@ -117,8 +118,7 @@ class Urls:
         ).fetchall()
         return [(host_id, key, seq, score, Place(p, t)) for host_id, key, seq, score, p, t in rows]
 
-    def unsettled(self, host_id: int) -> list[tuple[int, int]]:
-        """(host id, key) of everything at a host that is queued, waiting or in flight."""
-        return self._db.execute(
-            "SELECT host_id, key FROM frontier_url WHERE host_id = ? AND state < 2", (host_id,)
-        ).fetchall()
+    def unsettled(self, host_id: int, pattern: str = "*") -> list[tuple[int, int]]:
+        """(host id, key) of what is queued, waiting or in flight at a host, with an address like `pattern`."""
+        rows = self._db.execute("SELECT key, url FROM frontier_url WHERE host_id = ? AND state < 2", (host_id,))
+        return [(host_id, key) for key, url in rows.fetchall() if fnmatchcase(url, pattern)]

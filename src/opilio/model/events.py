@@ -66,6 +66,13 @@ class PageLabelled(Event, frozen=True):
     relevant: bool
 
 
+class WishTaken(Event, frozen=True):
+    """What a person asked of the crawl was done: pause, resume, stop, ban, exclude, delay, boost, topic."""
+
+    word: str
+    target: str
+
+
 class VisitFailed(Event, frozen=True):
     """The engine's per-URL guard caught an error of ours: a bug, recorded, and the crawl goes on."""
 

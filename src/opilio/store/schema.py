@@ -90,4 +90,8 @@ CREATE TABLE IF NOT EXISTS empty_text (host TEXT NOT NULL, fingerprint INTEGER N
 -- Sitemaps and feeds: they tell of many pages at once.
 CREATE TABLE IF NOT EXISTS notice (key INTEGER PRIMARY KEY, url TEXT NOT NULL, host TEXT NOT NULL, kind TEXT NOT NULL,
   asked_at REAL NOT NULL, etag TEXT NOT NULL, last_modified TEXT NOT NULL, entries INTEGER NOT NULL);
+
+-- What people ask of the crawl (pause, stop, ban a host, another topic), in the order they asked.
+CREATE TABLE IF NOT EXISTS wish (id INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, word TEXT NOT NULL,
+  target TEXT NOT NULL, data BLOB NOT NULL);
 """

@@ -130,6 +130,10 @@ class LivingTopic:
             self._shown |= shown
         self._become(expansion.grown(self.table, self._background))
 
+    def adopt(self, table: WeightTable) -> None:
+        """Take a table that a person made as the next one; how it grows from there stays."""
+        self._become(self.table.becomes(table))
+
     def snapshot(self) -> bytes:
         """Table and expansion, to go on from later or elsewhere."""
         return msgspec.msgpack.encode(self._state)

@@ -1,0 +1,134 @@
+"""What people ask of a crawl from another process: it rests, goes on, stops, leaves hosts alone, takes a topic up."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from checks.small_webs import SmallWeb, crawl, events, flags, grid, known, rows, served, settings_for, started, until
+from opilio.crawl.status import status_of
+from opilio.crawl.topicfile import tables_of
+from opilio.crawl.verify import verify
+from opilio.crawl.wishes import Exclusions, NewTopic, ask
+from opilio.lab.server import WebServer
+from opilio.model.errors import UsageError
+from opilio.model.events import BatchCommitted, Event, WishTaken
+from opilio.store.collection import exists
+from opilio.topic.table import table_of
+from opilio.topic.topic import Topic
+
+SEED = "http://h0.example/0.html"
+DROPPED = 4
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[tuple["subprocess.Popen[str]", WebServer]]:
+    """A crawl that would go on for long, over slow hosts."""
+    with served(SmallWeb(grid(4, 500)), slow={f"h{n}.example": 0.02 for n in range(4)}) as server:
+        process = started("crawl", *flags(settings_for(server, [SEED])), "--into", folder, "--pages", 0)
+        until(lambda: exists(folder) and status_of(folder)["pages"] > 0, process)
+        try:
+            yield process, server
+        finally:
+            process.kill()
+            process.communicate()
+
+
+def test_crawl_rests_and_goes_on_when_asked(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    with running(folder) as (process, server):
+        ask(folder, "pause", 1.0)
+        ask(folder, "pause", 1.5)  # asking twice changes nothing
+        until(lambda: status_of(folder)["state"] == "paused", process)
+        asked, pages = len(server.log), status_of(folder)["pages"]
+        ask(folder, "boost", 2.0, SEED)  # taken up while it rests: so it has looked again since
+        until(lambda: len(events(folder, "WishTaken")) == 3, process)
+        assert (len(server.log), status_of(folder)["pages"]) == (asked, pages)
+        ask(folder, "resume", 3.0)
+        until(lambda: status_of(folder)["pages"] > pages, process)
+        assert status_of(folder)["state"] == "running"
+
+
+@pytest.mark.parametrize("rests", [False, True])
+def test_crawl_stops_cleanly_when_asked(tmp_path: Path, rests: bool) -> None:
+    folder = tmp_path / "c"
+    with running(folder) as (process, _):
+        if rests:
+            ask(folder, "pause", 1.0)
+            until(lambda: status_of(folder)["state"] == "paused", process)
+        ask(folder, "stop", 2.0, "enough")
+        assert process.wait(30) == 0
+    status = status_of(folder)
+    assert (status["state"], status["stop_reason"]) == ("stopped", "enough")
+    assert verify(folder) == []
+
+
+def test_nothing_can_be_asked_of_a_crawl_that_has_ended(tmp_path: Path) -> None:
+    with served(SmallWeb(grid(1, 3))) as server:
+        crawl(tmp_path / "c", settings_for(server, [SEED]))
+    with pytest.raises(UsageError, match="no crawl is running"):
+        ask(tmp_path / "c", "pause", 1.0)
+
+
+def _asked_of(folder: Path, word: str, target: str, data: bytes = b"") -> list[str]:
+    """Crawl a slow grid; a wish is made as soon as anything is stored. Returns what was fetched after it was taken."""
+    told: list[Event] = []
+
+    def listen(event: Event) -> None:
+        if not told:
+            ask(folder, word, 1.0, target, data)
+        told.append(event)
+
+    slow = {f"h{n}.example": 0.02 for n in range(3)}
+    one_by_one = {"engine": {"connections": 1}, "frontier": {"per_host": 1}}
+    with served(SmallWeb(grid(3, 15)), slow=slow) as server:
+        crawl(folder, settings_for(server, [SEED], **one_by_one), listen)
+    taken = next(at for at, event in enumerate(told) if isinstance(event, WishTaken))
+    later = [event for event in told[taken:] if isinstance(event, BatchCommitted)]
+    return [outcome.lead.url for event in later for outcome in event.outcomes]
+
+
+@pytest.mark.parametrize("wish", [("ban", "h1.example"), ("exclude", "*/1?.html")])
+def test_unwanted_addresses_are_dropped_now_and_later(tmp_path: Path, wish: tuple[str, str]) -> None:
+    later = _asked_of(tmp_path / "c", *wish)
+    excluded = Exclusions()
+    excluded.heed(*wish)
+    assert [url for url in later[1:] if excluded.refuse(url)] == []  # the first was under way
+    assert any(state == DROPPED and excluded.refuse(url) for url, state in known(tmp_path / "c").items())
+
+
+def test_unwanted_addresses_are_refused_by_the_next_run(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    with served(SmallWeb(grid(2, 12))) as server:
+        crawl(folder, settings_for(server, [SEED], stop={"pages": 1}))
+        ask(folder, "ban", 1.0, "h1.example")
+        crawl(folder, settings_for(server, [SEED], stop={"pages": 0}))
+    assert [url for (url,) in rows(folder, "SELECT url FROM page") if "//h1." in url] == []
+    assert len(rows(folder, "SELECT 1 FROM page")) > 1
+
+
+def test_delay_of_a_host_is_kept_when_asked(tmp_path: Path) -> None:
+    _asked_of(tmp_path / "c", "delay", "h2.example", b"0.01")
+    assert rows(tmp_path / "c", "SELECT delay_s FROM frontier_host WHERE name = 'h2.example'") == [(0.01,)]
+
+
+@pytest.mark.parametrize("bad", [("exclude", "**"), ("ban", " "), ("boost", "wren"), ("dance", "x")])
+def test_wish_that_means_nothing_is_refused(tmp_path: Path, bad: tuple[str, str]) -> None:
+    with served(SmallWeb(grid(1, 3))) as server:
+        crawl(tmp_path / "c", settings_for(server, [SEED]))
+    with pytest.raises(UsageError):
+        ask(tmp_path / "c", bad[0], 1.0, bad[1])
+    assert rows(tmp_path / "c", "SELECT * FROM wish") == []
+
+
+def test_new_topic_is_a_version_of_the_table(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    new = NewTopic(Topic(name="wrens", keywords={"warbler": 1.0}), table_of({"warbler": 1.0}))
+    _asked_of(folder, "topic", "", msgspec.msgpack.encode(new))
+    table = tables_of(folder)[-1][1]
+    assert [k.stem for k in table.keywords] == ["warbler"]
+    last = rows(folder, "SELECT relevant FROM page ORDER BY seq DESC LIMIT 1")
+    assert last == [(0,)]  # judged by the new table
