@@ -9,8 +9,10 @@ from typing import Annotated
 import msgspec
 import typer
 
+from opilio.cli.dewey import dewey as dewey_command
 from opilio.cli.options import AsJson, Folder, print_json, print_text
-from opilio.crawl.config import Settings
+from opilio.crawl.classes import with_classes
+from opilio.crawl.config import Settings, TopicSettings
 from opilio.crawl.examples import read_examples
 from opilio.crawl.job import fetcher_of
 from opilio.crawl.queries import read_log
@@ -24,6 +26,7 @@ from opilio.topic.topic import Topic, topic_from
 from opilio.topic.wordnet import WordNet
 
 app = typer.Typer(help="Make a topic, look at its table, ask a thesaurus.", no_args_is_help=True)
+app.command("dewey")(dewey_command)
 
 SHOWN = 12
 NAMED = 5  # words that name a topic nobody named
@@ -45,6 +48,7 @@ def build_topic(
     ] = None,
     query_log: Annotated[Path | None, typer.Option(help="A query log: one query per line, or CSV with time.")] = None,
     phrase: Annotated[list[str] | None, typer.Option(help="Words of a query log that belong together.")] = None,
+    dewey: Annotated[list[str] | None, typer.Option(help="A Dewey class, such as 598; 59 means all of 59x.")] = None,
     positive: Annotated[list[Path] | None, typer.Option(help="A saved page that is relevant.")] = None,
     negative: Annotated[list[Path] | None, typer.Option(help="A saved page that is not.")] = None,
     out: Annotated[Path, typer.Option(help="The topic file to write, for crawl --config.")] = Path("topic.toml"),
@@ -70,13 +74,14 @@ def build_topic(
     network = {"proxy": proxy, "allow_private": allow_private}
     examples = asyncio.run(_texts([*map(str, (file or []) + (positive or [])), *(url or [])], "example", network))
     others = asyncio.run(_texts([*map(str, negative or [])], "--negative", network))
-    if not (sentence or words or examples):
+    if not (sentence or words or examples or dewey):
         raise TopicError(
-            'no topic: give a sentence, --keyword, --file, --url or --query-log; see "opilio topic build -h"'
+            'no topic: give a sentence, --keyword, --file, --url, --dewey or --query-log; see "opilio topic build -h"'
         )
     topic = topic_from(sentence, words, positive=examples, negative=others, language=language)
+    topic = with_classes(topic, Settings(topic=TopicSettings(dewey=dewey or [])))
     table, report = build(topic, size, _thesaurus(wordnet))
-    if not sentence:
+    if not topic.name:
         topic = msgspec.structs.replace(topic, name=" ".join(k.label for k in table.keywords[:NAMED]))
     labelled = [named(p) for p in positive or []], [named(p) for p in negative or []]
     _write(out, written(topic, table, *labelled))

@@ -34,7 +34,7 @@ def with_classes(topic: Topic, settings: Settings) -> Topic:
     given = settings.topic
     if not given.dewey:
         waits = bool(given.examples) and not topic.positive  # example pages are not read yet
-        if settings.judge["kind"] == "dewey" and not waits:
+        if settings.judge.get("kind") == "dewey" and not waits:
             return replace(topic, dewey=target_of(settings, topic, vocabulary_of(settings)).classes)
         if given.lexicon_file:
             lexicon_of(settings)  # a file that can't be used is told before the crawl begins

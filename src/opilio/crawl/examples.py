@@ -5,25 +5,26 @@ from pathlib import Path
 from opilio.fetch.following import follow
 from opilio.model.errors import ConfigError, ParseError
 from opilio.model.protocols import Fetcher
-from opilio.model.records import Fetched
+from opilio.model.records import Fetched, Page
 from opilio.parse.html import HtmlParser
 
 
 async def read_examples(places: list[str], fetcher: Fetcher, option: str) -> tuple[str, ...]:
     """The main text of each example; ConfigError names the one that can't be had."""
-    return tuple([await _read(place, fetcher, option) for place in places])
+    pages = [await read_page(place, fetcher, option) for place in places]
+    return tuple(f"{page.title}\n{page.main_text}" for page in pages)
 
 
-async def _read(place: str, fetcher: Fetcher, option: str) -> str:
+async def read_page(place: str, fetcher: Fetcher, option: str) -> Page:
+    """A page from a file or a URL; ConfigError where it can't be had."""
     fetched = await follow(fetcher, place) if "://" in place else _from_file(Path(place), option)
     if fetched.failure is not None or not 200 <= fetched.status < 300:
         cause = fetched.failure.kind if fetched.failure else f"status {fetched.status}"
         raise ConfigError(f"{option} '{place}': can't be fetched ({cause}); save the page and name the file instead")
     try:
-        page = HtmlParser().parse(fetched)
+        return HtmlParser().parse(fetched)
     except ParseError as error:
         raise ConfigError(f"{option} '{place}': is no page that can be read: {error}") from error
-    return f"{page.title}\n{page.main_text}"
 
 
 def _from_file(path: Path, option: str) -> Fetched:

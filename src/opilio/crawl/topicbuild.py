@@ -103,6 +103,8 @@ def written(topic: Topic, table: WeightTable, examples: Sequence[str] = (), coun
     if topic.description:
         tree["description"] = topic.description
     tree |= {"language": topic.language, "table_size": max(1, len(table))}
+    if topic.dewey:
+        tree["dewey"] = list(topic.dewey)
     if examples:
         tree["examples"] = list(examples)
     if counterexamples:

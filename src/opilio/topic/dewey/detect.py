@@ -21,9 +21,14 @@ def galaxy_of(terms: Sequence[int], matcher: Matcher, rule: Rule = RECOMMENDED) 
 
 def main_galaxy(reading: Reading, matcher: Matcher, rule: Rule = RECOMMENDED) -> Galaxy:
     """The galaxy of a page: its title and main text, else all its text."""
-    terms = matcher.vocabulary.terms(reading.page.title)
-    terms += [term for start, end in reading.main for term in reading.terms[start:end]]
-    return galaxy_of(terms if reading.main else [*terms, *reading.terms], matcher, rule)
+    return galaxy_of(main_terms(reading, matcher), matcher, rule)
+
+
+def main_terms(reading: Reading, matcher: Matcher) -> list[int]:
+    """What a page is plotted by: the terms of its title and of its main text."""
+    title = matcher.vocabulary.terms(reading.page.title)
+    main = [term for start, end in reading.main for term in reading.terms[start:end]]
+    return title + (main if reading.main else reading.terms)
 
 
 def link_galaxies(reading: Reading, matcher: Matcher, rule: Rule = PAPER) -> list[Galaxy]:
@@ -36,7 +41,8 @@ def link_galaxies(reading: Reading, matcher: Matcher, rule: Rule = PAPER) -> lis
     title: list[Dot] | None = None
     galaxies = []
     for link, anchor, around in zip(reading.page.links, reading.anchors, reading.arounds, strict=True):
-        dots = dots_of(window(hits, starts, around), anchor, rule.max_length)
+        first = anchor[0] if rule.starts_at_link else around[0]
+        dots = dots_of(window(hits, starts, (first, around[1])), anchor, rule.max_length)
         if not dots:
             title = _dots(reading.page.title, matcher, rule) if title is None else title
             galaxies.append(widened((_dots(" ".join(link.headings), matcher, rule), title), rule))

@@ -29,10 +29,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     tens_share: float = 0.5
     hundreds_share: float = 0.25
     outlier: float = 0.25  # cells below this share of the best are dropped
+    starts_at_link: bool = True  # of a link's block only what stands from its anchor on is plotted (S2-23)
 
 
 PAPER = Rule()
-RECOMMENDED = Rule(ambiguity=1.0, rarity=1.0, repeats=0.5)
+RECOMMENDED = Rule(ambiguity=1.0, rarity=1.0, repeats=0.5, starts_at_link=False)
 
 
 class Dot(NamedTuple):
@@ -52,7 +53,8 @@ class Dot(NamedTuple):
     @property
     def y(self) -> float:
         """The number itself (S2-19)."""
-        return float(f"{digits_of(self.number)[:_CELL]}.{digits_of(self.number)[_CELL:] or 0}")
+        digits = digits_of(self.number).ljust(_CELL, "0")  # 61 of a shorter scheme stands where 610 does
+        return float(f"{digits[:_CELL]}.{digits[_CELL:]}")
 
 
 class Scored(NamedTuple):

@@ -1,0 +1,121 @@
+"""`opilio topic dewey` and `topic build --dewey` as a person runs them (S2-02, S2-19, S2-23, S2-25)."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checks.small_webs import SmallWeb, one_line, opilio, page, served
+from opilio.crawl.config import Settings
+from opilio.crawl.deweyview import view_of
+from opilio.model.errors import UsageError
+from opilio.model.records import Fetched
+from opilio.parse.html import HtmlParser
+from opilio.topic.dewey.galaxy import PAPER, Dot, Galaxy, find
+from opilio.topic.dewey.lexicon import ours
+from opilio.topic.dewey.plot import plot
+
+WRENS = "The wren is a small bird; wrens and other songbirds build nests. Clothing."
+
+
+def told(place: Path, *arguments: object) -> dict[str, Any]:
+    done = opilio("topic", "dewey", *arguments, "--json", cwd=place)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_text_is_shown_with_dots_galaxy_and_classes_s2_19(tmp_path: Path) -> None:
+    done = opilio("topic", "dewey", WRENS, cwd=tmp_path)
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["3", "4", "5"]
+    assert any(re.match(r"598 .*wren.*<- galaxy", line) for line in lines)
+    assert any(re.match(r"391 .*clothing.*outlier", line) for line in lines)
+    assert re.match(r"598\S* +[\d.]+  \w+", lines[-1])
+
+
+def test_json_has_every_dot_of_a_word_with_several_numbers_s2_25(tmp_path: Path) -> None:
+    found = told(tmp_path, "clothing clothing")
+    dots = [(dot["word"], dot["number"], dot["count"]) for dot in found["dots"]]
+    assert dots == [("clothing", "155.95", 2), ("clothing", "391", 2), ("clothing", "746.92", 2)]
+
+
+def test_page_is_fetched_and_its_links_have_classes(tmp_path: Path) -> None:
+    url = "http://birds.example/wren"
+    with served(SmallWeb({url: page(WRENS, ["http://birds.example/trombone"])})) as server:
+        found = told(tmp_path, url, "--proxy", server.proxy, "--allow-private")
+        lost = opilio("topic", "dewey", url + "s", "--proxy", server.proxy, "--allow-private", cwd=tmp_path)
+    assert found["galaxy"][:3] == "598"
+    assert found["links"] == [{"anchor": "trombone", "url": "http://birds.example/trombone", "galaxy": "788"}]
+    assert lost.returncode == 2
+    assert "can't be fetched (status 404)" in one_line(lost)
+
+
+def test_link_is_plotted_from_its_words_to_the_end_of_its_list_s2_23() -> None:
+    markup = b"""<p>Birds: <a href="/1">wren</a> and trombone.</p>
+    <ul><li>nest <a href="/2">trumpet</a></li><li><a href="/3">violin</a></li><li>whale</li></ul>"""
+    fetched = Fetched(url="http://a.example/", status=200, headers=(("Content-Type", "text/html"),), body=markup)
+    view = view_of(HtmlParser().parse(fetched), Settings(), PAPER)
+    first, second, third = (galaxy for _, _, galaxy in view.links)
+    cells = [{code for code, _ in (*g.ranked, *g.outliers)} for g in (first, second, third)]
+    assert cells[0] == {"598", "788"}
+    assert cells[1] == {"788", "787"}
+    assert cells[2] == {"787"}
+
+
+def test_figure_is_written_as_svg_and_png(tmp_path: Path) -> None:
+    done = opilio("topic", "dewey", WRENS, "--plot", "wren.svg", cwd=tmp_path)
+    assert done.returncode == 0
+    svg = (tmp_path / "wren.svg").read_text()
+    assert "galaxy: 598" in svg and "length of the D-number" in svg and "Science" in svg
+    dots = [Dot("wren", "598.8", in_anchor=True), Dot("clothing", "391")]
+    for name in ("a.png", "b.png"):
+        plot(dots, find(dots), ours(), tmp_path / name, "wrens")
+    assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+def test_figure_of_no_dots_says_so_and_bad_names_are_refused(tmp_path: Path) -> None:
+    plot([], Galaxy(), ours(), tmp_path / "none.svg")
+    assert "no dots" in (tmp_path / "none.svg").read_text()
+    for name in ("wren.pdf", "no/folder/wren.png"):
+        with pytest.raises(UsageError, match="--plot"):
+            plot([], Galaxy(), ours(), tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ((), "give either TEXT"),
+        (("wren", "--file", "x.html"), "give either TEXT"),
+        (("--file", "x.html"), "--file 'x.html': can't be read"),
+        (("wren", "--lexicon", "mine.txt"), "mine.txt, line 1: '59' is no class number"),
+    ],
+)
+def test_what_can_not_be_used_is_told_in_one_line(tmp_path: Path, arguments: tuple[str, ...], complaint: str) -> None:
+    (tmp_path / "mine.txt").write_text("59 | Animals | wren\n")
+    done = opilio("topic", "dewey", *arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert complaint in one_line(done)
+
+
+def test_lexicon_of_another_scheme_is_used_s2_04(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("59 | Animals | wren\n78 | Music | wren; song\n")
+    found = told(tmp_path, "wren song", "--lexicon", "mine.txt", "--lexicon-use", "other-scheme")
+    assert found["galaxy"] == "78"
+
+
+def test_topic_file_is_built_from_classes(tmp_path: Path) -> None:
+    done = opilio("topic", "build", "--dewey", "598", "--dewey", "599", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    topic = tomllib.loads((tmp_path / "topic.toml").read_text())["topic"]
+    assert topic["dewey"] == ["598", "599"]
+    assert topic["name"] == "Birds; Mammals"
+    assert {"bird", "mammal"} <= topic["keywords"].keys()
+    wrong = opilio("topic", "build", "--dewey", "bird", "--out", "b.toml", cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert 'topic.dewey "bird": is no class' in one_line(wrong)
+    assert not (tmp_path / "b.toml").exists()
