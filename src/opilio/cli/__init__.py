@@ -12,10 +12,13 @@ def register(app: typer.Typer) -> None:
     from opilio.cli.history import history
     from opilio.cli.lab import app as lab
     from opilio.cli.label import label
+    from opilio.cli.search import app as index
+    from opilio.cli.search import search
     from opilio.cli.topic import app as topic
     from opilio.cli.train import train
 
-    for command in (crawl, status, why, history, label, verify, export, train, demo, doctor):
+    for command in (crawl, search, status, why, history, label, verify, export, train, demo, doctor):
         app.command()(command)
+    app.add_typer(index, name="index")
     app.add_typer(lab, name="lab")
     app.add_typer(topic, name="topic")

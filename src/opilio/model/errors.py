@@ -3,7 +3,8 @@
 OpilioError
 ├── UsageError          bad input from a person: exit code 2
 │   ├── ConfigError     a file, key or option that can't be used
-│   └── TopicError      a topic that can't be used
+│   ├── TopicError      a topic that can't be used
+│   └── QueryError      a search query that can't be understood
 ├── CollectionError     a collection that can't be opened or written: exit code 1
 ├── WebError            an offline web that can't be used: exit code 2
 └── ParseError          bytes that are no page (a value of the web, recorded and skipped)
@@ -31,6 +32,10 @@ class ConfigError(UsageError):
 
 class TopicError(UsageError):
     """A topic can't be built or used."""
+
+
+class QueryError(UsageError):
+    """A search query can't be understood; the message says what to write instead."""
 
 
 class CollectionError(OpilioError):

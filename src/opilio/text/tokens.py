@@ -27,7 +27,7 @@ _APOSTROPHES = "\u2019\u02bc\u2018\uff07\u201b`\u00b4"
 # Begins with a literal, so that the engine searches with memchr: it costs nothing where there is no apostrophe.
 _ENDING = re.compile(r"'(?:(?:s|t|d|m|ll|re|ve)\b)?")
 _ASCII_ENDING = re.compile(_ENDING.pattern.encode())
-_UNSPACED = re.compile(
+UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
@@ -79,7 +79,7 @@ def _folded(text: str, table: bytes) -> bytes:
         text, unspaced = _fold_non_ascii(text)
     folded = text.encode("utf-8", "replace").translate(table)
     if unspaced:
-        folded = _UNSPACED.sub(_pairs, folded.decode()).encode()
+        folded = UNSPACED.sub(_pairs, folded.decode()).encode()
     if b"'" not in folded:
         return folded
     return _ASCII_ENDING.sub(b" ", folded) if folded.isascii() else _ENDING.sub(" ", folded.decode()).encode()
@@ -98,7 +98,7 @@ def _fold_non_ascii(text: str) -> tuple[str, bool]:
         changed = {char: plain for char in lowered if char > "\x7f" and (plain := _plain(char)) != char}
     for char, plain in changed.items():
         text = text.replace(char, plain)
-    return text, _UNSPACED.search("".join((*distinct, *changed.values()))) is not None
+    return text, UNSPACED.search("".join((*distinct, *changed.values()))) is not None
 
 
 def _beyond_ascii(text: str) -> set[str]:

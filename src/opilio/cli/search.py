@@ -1,0 +1,101 @@
+"""`opilio search`: what the collections know of a question, in the terminal; and `opilio index rebuild`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from opilio.cli.options import AsJson, Folder, print_json
+from opilio.crawl.indexing import rebuild as make_again
+from opilio.crawl.searching import Searcher
+from opilio.index.records import BANDS, SORTS, Filters, Hit, Results, Segment
+from opilio.model.errors import CollectionError, UsageError
+
+app = typer.Typer(help="The full-text index of a collection.", no_args_is_help=True)
+
+Question = Annotated[
+    list[str], typer.Argument(metavar="DIR... QUERY", show_default=False, help="Collections, then what to look for.")
+]
+
+
+def search(
+    question: Question,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100, help="Hits a page.")] = 10,
+    page: Annotated[int, typer.Option(min=1, help="Which page of hits.")] = 1,
+    sort: Annotated[str, typer.Option(help=f"One of {', '.join(SORTS)}.")] = "best",
+    host: Annotated[list[str] | None, typer.Option(help="Only this host; may be given several times.")] = None,
+    language: Annotated[list[str] | None, typer.Option(help="Only this language, by its code.")] = None,
+    genre: Annotated[list[str] | None, typer.Option(help="Only this genre.")] = None,
+    band: Annotated[list[str] | None, typer.Option(help=f"Relevance: {', '.join(name for name, _ in BANDS)}.")] = None,
+    subtopic: Annotated[list[str] | None, typer.Option(help="Only this subtopic, by its name.")] = None,
+    relevant: Annotated[bool | None, typer.Option(help="Only pages judged relevant, or only others.")] = None,
+    after: Annotated[str, typer.Option(help="Only pages dated so or later: 2026-01-31.")] = "",
+    before: Annotated[str, typer.Option(help="Only pages dated earlier.")] = "",
+    json: AsJson = False,
+) -> int:
+    """Search one collection or several."""
+    folders, query = _divided(question)
+    filters = Filters(
+        hosts=tuple(host or ()), languages=tuple(language or ()), genres=tuple(genre or ()), bands=tuple(band or ()),
+        subtopics=tuple(subtopic or ()), relevant=relevant, after=after, before=before,
+    )  # fmt: skip
+    searcher = Searcher(folders)
+    searcher.catch_up()
+    results = searcher.search(query, filters, page, limit, sort)
+    if json:
+        print_json(msgspec.to_builtins(results))
+    else:
+        _show(results)
+    return 0
+
+
+@app.command()
+def rebuild(folder: Folder, json: AsJson = False) -> int:
+    """Throw the index of a collection away and make it again."""
+    progress = make_again(folder)
+    if progress.busy:
+        raise CollectionError(f"{folder}: another process is writing its index; wait for it or stop it")
+    if json:
+        print_json(msgspec.to_builtins(progress))
+    else:
+        sys.stdout.write(f"{progress.indexed} pages indexed\n")
+    return 0
+
+
+def _divided(question: list[str]) -> tuple[list[Path], str]:
+    *folders, query = question
+    if not folders:
+        raise UsageError('name a collection and then the query, such as: opilio search birds/ "wren song"')
+    return [Path(folder) for folder in folders], query
+
+
+def _show(results: Results) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    first = (results.page - 1) * results.size
+    for number, hit in enumerate(results.hits, start=first + 1):
+        console.print(_hit(number, hit))
+    for note in results.notes:
+        sys.stderr.write(f"{note}\n")
+    if results.suggestion:
+        sys.stderr.write(f"did you mean: {results.suggestion}\n")
+    shown = f"{first + 1}–{first + len(results.hits)} of {results.total} pages" if results.hits else "nothing found"
+    sys.stderr.write(f"{shown} ({results.took_s * 1000:.0f} ms)\n")
+
+
+def _hit(number: int, hit: Hit) -> Text:
+    text = Text(f"{number:>3}. ").append_text(_segments(hit.title, "bold"))
+    facts = [f"relevance {hit.relevance:.2f}", *(f for f in (hit.language, hit.genre, hit.subtopic) if f)]
+    text.append(f"\n     {hit.url}\n", "cyan")
+    text.append("     ").append_text(_segments(hit.snippet, "")).append(f"\n     {' · '.join(facts)}\n", "dim")
+    return text
+
+
+def _segments(segments: tuple[Segment, ...], style: str) -> Text:
+    text = Text()
+    for segment in segments:
+        text.append(segment.text, "bold yellow" if segment.marked else style)
+    return text

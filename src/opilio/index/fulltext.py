@@ -1,0 +1,104 @@
+"""The engine's folder of one collection: opened, read, written. Holds no rule of what is indexed or how.
+
+One process at a time writes (an advisory lock the kernel releases when the process dies), any number read, and a
+reader sees whole commits only.
+"""
+
+import fcntl
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import tantivy
+
+from opilio.index.schema import VERSION, make_schema, register
+from opilio.model.errors import CollectionError
+
+FOLDER = "index"
+LOCK = "index.lock"
+STAMP = "version"
+HEAP_BYTES = 64_000_000
+
+
+class FullText:
+    """The engine's files in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.schema = make_schema()
+        self._index = tantivy.Index(self.schema, path=str(folder / "terms"))
+        register(self._index)
+
+    def searcher(self) -> tantivy.Searcher:
+        """The index as it is at this moment."""
+        self._index.reload()
+        return self._index.searcher()
+
+    @contextmanager
+    def writer(self) -> Iterator["Writer"]:
+        """To change the index; only inside `writing`. Leaving it waits for merges, so files are whole."""
+        engine = self._index.writer(HEAP_BYTES, 1)
+        try:
+            yield Writer(engine)
+        finally:
+            engine.wait_merging_threads()
+
+
+class Writer:
+    """Changes on their way into the index: nobody sees them before `commit`."""
+
+    def __init__(self, engine: tantivy.IndexWriter) -> None:
+        self._engine = engine
+
+    def put(self, id_: str, document: tantivy.Document) -> None:
+        """A document in the place of the one that had its id."""
+        self._engine.delete_documents_by_term("id", id_)
+        self._engine.add_document(document)
+
+    def remove(self, ids: Iterable[str]) -> None:
+        for id_ in ids:
+            self._engine.delete_documents_by_term("id", id_)
+
+    def commit(self) -> None:
+        self._engine.commit()
+
+
+def prepare(collection: Path) -> Path:
+    """The index folder of a collection, made where it is missing, emptied where another version made it."""
+    folder = collection / FOLDER
+    stamp = folder / STAMP
+    try:
+        if folder.exists() and (not stamp.exists() or stamp.read_text(encoding="utf-8") != str(VERSION)):
+            wipe(collection)
+        (folder / "terms").mkdir(parents=True, exist_ok=True)
+        stamp.write_text(str(VERSION), encoding="utf-8")
+    except OSError as error:
+        raise CollectionError(f"{folder}: can't be written: {error.strerror}; the index needs a place") from error
+    return folder
+
+
+def wipe(collection: Path) -> None:
+    """Throw the index away: it is made again from the collection."""
+    folder = collection / FOLDER
+    for path in folder.iterdir() if folder.exists() else ():
+        if path.name == LOCK:
+            continue
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+@contextmanager
+def writing(collection: Path) -> Iterator[bool]:
+    """True where this process may write the index now, False where another one does."""
+    folder = collection / FOLDER
+    folder.mkdir(exist_ok=True)
+    with (folder / LOCK).open("a", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True

@@ -1,0 +1,208 @@
+"""A query's tree to a query of the engine, for one index among those that are searched together.
+
+Words are weighed by how rare they are in all of the indexes (S2-F1): the engine knows only its own, so each term is
+boosted by the ratio of the two weights, which makes scores of different indexes comparable.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+import tantivy
+
+from opilio.index.analysis import terms
+from opilio.index.queryparse import FACT_FIELDS, Group, Node, Term
+from opilio.index.records import FOREVER, Filters
+from opilio.index.schema import EXACT, STEMMED_FIELDS
+from opilio.model.errors import QueryError
+from opilio.text.stopwords import stop_words
+
+Must, Should, MustNot = tantivy.Occur.Must, tantivy.Occur.Should, tantivy.Occur.MustNot
+FACTS = frozenset(FACT_FIELDS.values())
+_FILTERS = {
+    "hosts": "host",
+    "languages": "language",
+    "genres": "genre",
+    "bands": "band",
+    "subtopics": "subtopic",
+    "years": "year",
+}
+MOST_BEGINNINGS = 40  # words that a prefix stands for, most frequent first
+
+
+class Weights(msgspec.Struct, frozen=True, kw_only=True):
+    """How much a match counts, by field; `tie` is what the fields beside the best one of a word add."""
+
+    title: float = 2.0
+    headings: float = 1.2
+    body: float = 1.0
+    anchors: float = 1.5
+    url_words: float = 0.8
+    tie: float = 0.3
+    together: float = 1.0  # the words beside each other
+
+
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
+    """What a builder must know of the indexes: this one, and all that are searched together."""
+
+    searcher: tantivy.Searcher
+    schema: tantivy.Schema
+    languages: tuple[str, ...]  # by which a query is stemmed
+    all_documents: int
+    frequency: Callable[[str, str], int]  # (field, term) to documents of all indexes that hold it
+
+
+class QueryBuilder:
+    """Builds the queries of one search in one index."""
+
+    def __init__(self, scope: Scope, weights: Weights) -> None:
+        self._scope = scope
+        self._weights = weights
+
+    def build(self, group: Group, *, relaxed: bool = False) -> tantivy.Query:
+        """The whole query. `relaxed`: one word is enough."""
+        if not group.parts:
+            return tantivy.Query.all_query()
+        return self._group(group, relaxed)
+
+    def restricted(self, query: tantivy.Query, filters: Filters) -> tantivy.Query:
+        """The query among the documents that the filters let through; they add nothing to the score."""
+        wanted = [(Must, tantivy.Query.const_score_query(q, 0.0)) for q in self._filters(filters)]
+        return tantivy.Query.boolean_query([(Must, query), *wanted]) if wanted else query
+
+    def _filters(self, filters: Filters) -> list[tantivy.Query]:
+        schema, made = self._scope.schema, []
+        for name, field in _FILTERS.items():
+            if values := getattr(filters, name):
+                made.append(tantivy.Query.term_set_query(schema, field, list(values)))
+        if filters.relevant is not None:
+            made.append(tantivy.Query.term_query(schema, "relevant", "yes" if filters.relevant else "no"))
+        after, before = day_of(filters.after, "after"), day_of(filters.before, "before")
+        if after is not None or before is not None:
+            made.append(self._between("date", after, before))
+        if filters.at is None:
+            made.append(tantivy.Query.term_query(schema, "until", FOREVER))
+        else:
+            made += [self._between("since", None, int(filters.at) + 1), self._between("until", int(filters.at), None)]
+        return made
+
+    def _between(self, field: str, lower: int | None, upper: int | None) -> tantivy.Query:
+        kind = tantivy.FieldType.Integer
+        return tantivy.Query.range_query(self._scope.schema, field, kind, lower, upper, include_upper=False)
+
+    def _node(self, node: Node, relaxed: bool) -> tantivy.Query | None:
+        return self._term(node) if isinstance(node, Term) else self._group(node, relaxed)
+
+    def _group(self, group: Group, relaxed: bool) -> tantivy.Query:
+        parts = _telling(group, self._scope.languages) if group.kind == "some" else group.parts
+        occurs = {"must": Must, "not": MustNot, "may": Should}
+        made = [(occurs[occur], self._node(node, relaxed)) for occur, node in parts]
+        clauses = [(occur, query) for occur, query in made if query is not None]
+        optional = sum(occur == Should for occur, _ in clauses)
+        if all(occur == MustNot for occur, _ in clauses):
+            clauses.append((Must, tantivy.Query.all_query()))
+        if group.kind != "some" or not optional:
+            return tantivy.Query.boolean_query(clauses)
+        needed = tantivy.Query.boolean_query(clauses, 1 if relaxed else enough(optional))
+        together = self._together(parts)
+        return needed if together is None else tantivy.Query.boolean_query([(Must, needed), (Should, together)])
+
+    def _together(self, parts: Sequence[tuple[str, Node]]) -> tantivy.Query | None:
+        """The plain words of a query beside each other: better, not needed."""
+        plain = [n.text for o, n in parts if o != "not" and isinstance(n, Term) and n.kind == "word" and not n.field]
+        words = terms(" ".join(plain))
+        if len(plain) < 2 or len(words) < 2:
+            return None
+        phrase = self._beside(EXACT, words, 1)
+        return tantivy.Query.boost_query(phrase, self._weights.together / len(words))
+
+    def _term(self, term: Term) -> tantivy.Query | None:
+        if term.field in FACTS:
+            fact = tantivy.Query.term_query(self._scope.schema, term.field, _fact(term))
+            return tantivy.Query.const_score_query(fact, 0.0)
+        if term.kind == "word":
+            return self._word(term.text, (term.field,) if term.field else STEMMED_FIELDS)
+        words = terms(term.text)
+        if not words:
+            return None
+        if term.kind == "phrase":
+            return self._phrase(term, words)
+        if term.kind == "prefix":
+            return self._beginnings(term.field or EXACT, words[-1])
+        return tantivy.Query.fuzzy_term_query(self._scope.schema, term.field or EXACT, words[-1], term.distance)
+
+    def _phrase(self, term: Term, words: list[str]) -> tantivy.Query | None:
+        if term.field:
+            return self._word(term.text, (term.field,), term.distance)
+        if len(words) == 1:
+            return self._weighed(EXACT, words[0], 1.0)
+        return self._beside(EXACT, words, term.distance)
+
+    def _beside(self, field: str, words: Sequence[str], slop: int) -> tantivy.Query:
+        return tantivy.Query.phrase_query(self._scope.schema, field, [*words], slop=slop)
+
+    def _beginnings(self, field: str, prefix: str) -> tantivy.Query:
+        found = self._scope.searcher.terms_with_prefix(field, prefix)
+        best = sorted(found, key=lambda pair: (-pair[1], pair[0]))[:MOST_BEGINNINGS]
+        return tantivy.Query.disjunction_max_query([self._weighed(field, word, 1.0) for word, _ in best])
+
+    def _word(self, text: str, fields: Sequence[str], slop: int = 0) -> tantivy.Query | None:
+        """One word as any of its stems in any of the fields: the best match counts, the others add a little."""
+        stems = {tuple(terms(text, language)): None for language in self._scope.languages or ("",)}
+        made = [
+            self._weighed(field, stem[0], getattr(self._weights, field))
+            if len(stem) == 1
+            else tantivy.Query.boost_query(self._beside(field, stem, slop), getattr(self._weights, field))
+            for field in fields
+            for stem in stems
+            if stem
+        ]
+        return tantivy.Query.disjunction_max_query(made, self._weights.tie) if made else None
+
+    def _weighed(self, field: str, term: str, weight: float) -> tantivy.Query:
+        """A term with the weight it has by its rarity in all indexes."""
+        here = rarity(self._scope.searcher.num_docs, self._scope.searcher.doc_freq(field, term))
+        everywhere = rarity(self._scope.all_documents, self._scope.frequency(field, term))
+        query = tantivy.Query.term_query(self._scope.schema, field, term)
+        return tantivy.Query.boost_query(query, weight * everywhere / here)
+
+
+def rarity(documents: int, with_term: int) -> float:
+    """BM25's weight of a term, as the engine has it."""
+    return math.log1p((max(documents, with_term) - with_term + 0.5) / (with_term + 0.5))
+
+
+def enough(words: int) -> int:
+    """How many of so many words a page must have: all of two, then three of four.
+
+    >>> [enough(n) for n in (1, 2, 3, 4, 8)]
+    [1, 2, 2, 3, 6]
+    """
+    return words if words <= 2 else (3 * words) // 4
+
+
+def _telling(group: Group, languages: Sequence[str]) -> Sequence[tuple[str, Node]]:
+    """The parts without stop words, unless nothing else is left."""
+    stop = frozenset().union(*(stop_words(language) for language in languages or ("en",)))
+    kept = [(o, n) for o, n in group.parts if o != "may" or not isinstance(n, Term) or not _stops(n, stop)]
+    return kept if any(o != "not" for o, _ in kept) else group.parts
+
+
+def _stops(term: Term, stop: frozenset[str]) -> bool:
+    return term.kind == "word" and not term.field and term.text.lower() in stop
+
+
+def _fact(term: Term) -> str:
+    text = term.text.strip()
+    return text if term.field in ("subtopic", "genre") else text.lower()
+
+
+def day_of(written: str, name: str) -> int | None:
+    """An ISO date as seconds since 1970."""
+    if not written:
+        return None
+    try:
+        return int(datetime.fromisoformat(written).replace(tzinfo=UTC).timestamp())
+    except (ValueError, OverflowError) as error:
+        raise QueryError(f'{name}: "{written[:40]}" is no date; write it as 2026-01-31') from error

@@ -1,0 +1,202 @@
+"""What a person typed, as a tree of what is wanted. Pure: knows no index. A query that can't be understood is a
+`QueryError` whose message teaches what to write instead.
+
+    wren song            pages with most of the words, best matches first
+    "wren song"          exactly these words beside each other; "wren song"~3 with up to three words between
+    +wren -toy           must have, must not have; also AND, OR, NOT and brackets
+    title:wren           only in this field
+    wre* colour~         words that begin so; words that are nearly so (~2: two letters may differ)
+"""
+
+import re
+from difflib import get_close_matches
+
+import msgspec
+
+from opilio.model.errors import QueryError
+
+LONGEST, MOST_TERMS, DEEPEST = 1_000, 64, 20
+TEXT_FIELDS = {
+    **dict.fromkeys(("title", "intitle"), "title"),
+    **dict.fromkeys(("heading", "headings"), "headings"),
+    **dict.fromkeys(("text", "body", "intext"), "body"),
+    **dict.fromkeys(("anchor", "anchors", "inanchor"), "anchors"),
+    **dict.fromkeys(("url", "inurl"), "url_words"),
+}
+FACT_FIELDS = {
+    **dict.fromkeys(("host", "site"), "host"),
+    **dict.fromkeys(("language", "lang"), "language"),
+    **{name: name for name in ("genre", "subtopic", "band", "year", "relevant")},
+}
+FIELDS = {**TEXT_FIELDS, **FACT_FIELDS}
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<bracket>[()])
+    |(?P<sign>[+\-](?=[^\s+\-]))
+    |(?:(?P<field>[A-Za-z_]+):(?=["\w]))?(?:"(?P<phrase>[^"]*)"(?P<slop>~\d*)?|(?P<word>[^\s()"]+)))""",
+    re.VERBOSE,
+)
+
+
+class Term(msgspec.Struct, frozen=True, kw_only=True):
+    """A word, a phrase, a beginning or a nearly spelt word, perhaps in one field only."""
+
+    text: str
+    kind: str = "word"  # word, phrase, prefix, fuzzy
+    field: str = ""
+    distance: int = 0  # of a phrase: words between; of a fuzzy word: letters that may differ
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """`some`: most of them; `all`; `any`. A part is (must, may or not, node)."""
+
+    kind: str
+    parts: tuple[tuple[str, "Node"], ...]
+
+
+Node = Term | Group
+
+
+def parse(query: str) -> Group:
+    """The tree of a query; no parts where nothing is asked for."""
+    if len(query) > LONGEST:
+        raise QueryError(f"the query has {len(query)} characters; {LONGEST} are allowed, a few words find more")
+    parser = _Parser(query)
+    group = parser.some(0)
+    if parser.more:
+        raise QueryError('there is a ")" that nothing opened; leave it out or add "(" before it')
+    return group
+
+
+def words_of(node: Node) -> list[Term]:
+    """All terms that hits should show, in their order."""
+    if isinstance(node, Term):
+        return [node]
+    return [term for occur, part in node.parts if occur != "not" for term in words_of(part)]
+
+
+class _Parser:
+    """One reading of one query. Juxtaposition binds loosest, then OR, then AND: a b OR c is a (b OR c)."""
+
+    def __init__(self, query: str) -> None:
+        self._tokens = _tokens(query)
+        self._at = 0
+
+    @property
+    def more(self) -> bool:
+        return self._at < len(self._tokens)
+
+    def _peek(self) -> str | Term:
+        return self._tokens[self._at] if self.more else ""
+
+    def some(self, depth: int) -> Group:
+        if depth > DEEPEST:
+            raise QueryError(f"the brackets are nested more than {DEEPEST} deep; write the query flatter")
+        parts: list[tuple[str, Node]] = []
+        while self.more and self._peek() != ")":
+            occur = self._occur()
+            parts.append((occur, self._chain("OR", depth)))
+        return Group(kind="some", parts=tuple(parts))
+
+    def _occur(self) -> str:
+        occur = {"+": "must", "-": "not", "NOT": "not"}.get(str(self._peek()), "may")
+        if occur != "may":
+            self._at += 1
+        return occur
+
+    def _chain(self, operator: str, depth: int) -> Node:
+        """Operands joined by an operator; one alone is itself."""
+        negated: list[bool] = []
+        operands = [self._operand(operator, depth, negated)]
+        while self._peek() == operator:
+            self._at += 1
+            operands.append(self._operand(operator, depth, negated))
+        if len(operands) == 1 and not negated[0]:
+            return operands[0]
+        kind, plain = ("any", "may") if operator == "OR" else ("all", "must")
+        parts = tuple(("not" if no else plain, node) for no, node in zip(negated, operands, strict=True))
+        return Group(kind=kind, parts=parts)
+
+    def _operand(self, operator: str, depth: int, negated: list[bool]) -> Node:
+        if operator == "OR":
+            negated.append(False)
+            return self._chain("AND", depth)
+        negated.append(self._occur() == "not")
+        return self._primary(depth)
+
+    def _primary(self, depth: int) -> Node:
+        found = self._peek()
+        self._at += 1
+        if isinstance(found, Term):
+            return found
+        if found == "(":
+            group = self.some(depth + 1)
+            if self._peek() != ")":
+                raise QueryError('a "(" is never closed; add ")" where the group ends')
+            self._at += 1
+            return group
+        if found in ("AND", "OR", "NOT"):
+            raise QueryError(f'{found} needs a word on each side; write "{found}" in quotes to look for it as a word')
+        raise QueryError("something is missing at the end; add a word, or leave the last operator out")
+
+
+def _tokens(query: str) -> list[str | Term]:
+    found: list[str | Term] = []
+    text = query.rstrip()
+    at = 0
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise QueryError(f'the quote at character {text.index(chr(34), at) + 1} is never closed; add " at its end')
+        at = match.end()
+        token = _token(match)
+        if token is not None:
+            found.append(token)
+    if sum(isinstance(token, Term) for token in found) > MOST_TERMS:
+        raise QueryError(f"the query has more than {MOST_TERMS} words; fewer find more")
+    return found
+
+
+def _token(match: re.Match[str]) -> str | Term | None:
+    if operator := match["bracket"] or match["sign"]:
+        return operator
+    if match["word"] in ("AND", "OR", "NOT") and not match["field"]:
+        return match["word"]
+    field, prefix = _field(match["field"] or "")
+    if match["phrase"] is not None:
+        slop = match["slop"] or ""
+        return Term(text=prefix + match["phrase"], kind="phrase", field=field, distance=_number(slop, 3, 50))
+    return _word(prefix + match["word"], field)
+
+
+def _field(written: str) -> tuple[str, str]:
+    """The field that is meant; what is no field is a part of the text (http://, Re: and the like)."""
+    name = written.lower()
+    if not name or name in FIELDS:
+        return FIELDS.get(name, ""), ""
+    close = get_close_matches(name, FIELDS, 1, 0.75)
+    if close:
+        raise QueryError(f'"{written}:" is no field; did you mean "{close[0]}:"? Put it in quotes to look for it')
+    return "", f"{written} "
+
+
+def _word(word: str, field: str) -> Term | None:
+    if field in FACT_FIELDS.values():
+        return Term(text=word, field=field)
+    fuzzy = re.fullmatch(r"(.*\w)~(\d*)", word)
+    if fuzzy:
+        return Term(text=fuzzy[1], kind="fuzzy", field=field, distance=_number(f"~{fuzzy[2]}", 1, 2))
+    if word.endswith("*") and len(stem := word.rstrip("*")) < 2:
+        raise QueryError(f'"{word}" would match too much; write at least two letters before the *')
+    if word.endswith("*"):
+        return Term(text=stem, kind="prefix", field=field)
+    return Term(text=word, field=field) if any(map(str.isalnum, word)) else None
+
+
+def _number(written: str, default: int, most: int) -> int:
+    """
+    >>> _number("", 3, 50), _number("~", 3, 50), _number("~99", 3, 50)
+    (0, 3, 50)
+    """
+    if not written:
+        return 0
+    return min(int(written[1:6] or default), most)

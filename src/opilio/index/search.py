@@ -1,0 +1,145 @@
+"""One search over several indexes (S2-F1): asked, ranked, merged, with facets and a better spelling.
+
+Ranking has two steps: the engine finds the best matches of the words; of these, the order is made by the words, the
+judge's score and the authority in the link graph together (`Mix`). Reads only.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import numpy as np
+import tantivy
+
+from opilio.index.facets import facets
+from opilio.index.hits import Found, Scores, Shelf, Values, hit_of
+from opilio.index.querybuild import FACTS, QueryBuilder, Scope, Weights
+from opilio.index.queryparse import parse, words_of
+from opilio.index.records import SORTS, Filters, Hit, Results
+from opilio.index.snippet import Marker
+from opilio.model.errors import QueryError
+
+DEEPEST_HIT = 10_000  # hits that can be paged through
+LARGEST_PAGE = 100
+
+
+class Mix(msgspec.Struct, frozen=True, kw_only=True):
+    """How the order is made: log of the words' score, plus these weights times relevance and authority (both 0..1)."""
+
+    relevance: float = 0.5
+    authority: float = 0.5
+    candidates: int = 200  # best matches of the words among which relevance and authority decide
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wanted of a search."""
+
+    query: str = ""
+    filters: Filters = Filters()
+    page: int = 1
+    size: int = 10
+    sort: str = "best"
+
+    def check(self) -> None:
+        if self.sort not in SORTS:
+            raise QueryError(f'sort "{self.sort}" is unknown; known: {", ".join(SORTS)}')
+        if self.page < 1 or not 1 <= self.size <= LARGEST_PAGE:
+            raise QueryError(f"page must be 1 or more, and a page has 1 to {LARGEST_PAGE} hits")
+        if self.page * self.size > DEEPEST_HIT:
+            raise QueryError(f"only the first {DEEPEST_HIT} hits can be paged through; narrow the search with filters")
+
+
+class Search:
+    """One question to all shelves, at one moment of each."""
+
+    def __init__(self, shelves: Sequence[Shelf], asked: Asked, weights: Weights, mix: Mix) -> None:
+        asked.check()
+        wanted = asked.filters.collections
+        self._asked = asked
+        self._mix = mix
+        self._group = parse(asked.query)
+        self._shelves = [(s, s.index.searcher()) for s in shelves if not wanted or s.name in wanted]
+        self._builders = [QueryBuilder(self._scope(s, searcher), weights) for s, searcher in self._shelves]
+
+    def _scope(self, shelf: Shelf, searcher: tantivy.Searcher) -> Scope:
+        searchers = [s for _, s in self._shelves]
+        return Scope(
+            searcher=searcher,
+            schema=shelf.index.schema,
+            languages=shelf.languages,
+            all_documents=sum(s.num_docs for s in searchers),
+            frequency=lambda field, term: sum(s.doc_freq(field, term) for s in searchers),
+        )
+
+    def run(self) -> Results:
+        queries = self._queries(relaxed=False)
+        total, found = self._candidates(queries)
+        notes: tuple[str, ...] = ()
+        if not total and len(self._group.parts) > 1:
+            queries = self._queries(relaxed=True)
+            total, found = self._candidates(queries)
+            notes = ("No page has enough of the words; these have some of them.",) if total else ()
+        asked = self._asked
+        chosen = found[(asked.page - 1) * asked.size : asked.page * asked.size]
+        return Results(
+            query=asked.query,
+            total=total,
+            page=asked.page,
+            pages=math.ceil(min(total, DEEPEST_HIT) / asked.size),
+            size=asked.size,
+            hits=tuple(self._hits(chosen)),
+            facets=facets([s for _, s in self._shelves], queries, asked.filters),
+            notes=notes,
+        )
+
+    def _queries(self, *, relaxed: bool) -> list[tantivy.Query]:
+        filters = self._asked.filters
+        return [b.restricted(b.build(self._group, relaxed=relaxed), filters) for b in self._builders]
+
+    def _candidates(self, queries: Sequence[tantivy.Query]) -> tuple[int, list[Found]]:
+        """How many documents match, and the best ones, each page once."""
+        total, found = 0, dict[int, Found]()
+        for (shelf, searcher), query in zip(self._shelves, queries, strict=True):
+            count, candidates = self._of_shelf(shelf, searcher, query)
+            total += count
+            for one in candidates:
+                known = found.setdefault(one.key, one)
+                if known is not one:
+                    known.shelves.append(shelf.name)
+                    known.score = max(known.score, one.score)
+                    total -= 1
+        return total, sorted(found.values(), key=lambda f: (-f.score, f.key))
+
+    def _of_shelf(self, shelf: Shelf, searcher: tantivy.Searcher, query: tantivy.Query) -> tuple[int, list[Found]]:
+        order = {"newest": "date", "relevance": "relevance"}.get(self._asked.sort)
+        if order is None and not self._group.parts:
+            order = "relevance"
+        limit = max(self._mix.candidates, self._asked.page * self._asked.size)
+        result = searcher.search(query, limit, order_by_field=order)
+        addresses = [address for _, address in result.hits]
+        count: int = result.count  # type: ignore[attr-defined]  # the stub forgot it
+        if not addresses:
+            return count, []
+        keys = np.array(searcher.fast_field_values("key", addresses), dtype=np.int64)
+        relevance = np.array(searcher.fast_field_values("relevance", addresses), dtype=np.float32)
+        authority = shelf.authority_of(keys)
+        values = np.array([value for value, _ in result.hits], dtype=np.float64)
+        text = np.ones(len(values)) if order else values
+        scores = values if self._asked.sort != "best" else self._mixed(text, relevance, authority)
+        values_of = [column.tolist() for column in (keys, text, relevance, authority, scores)]
+        columns = zip(addresses, *values_of, strict=True)
+        return count, [Found(searcher, a, k, t, r, w, s, [shelf.name]) for a, k, t, r, w, s in columns]
+
+    def _mixed(self, text: Scores, relevance: Values, authority: Values) -> Scores:
+        mixed: Scores = np.log(np.maximum(text, 1e-9)).astype(np.float64)
+        mixed += self._mix.relevance * relevance + self._mix.authority * authority
+        return mixed
+
+    def _hits(self, chosen: Iterable[Found]) -> Iterable[Hit]:
+        makers: dict[str, Marker] = {}
+        wanted = [term for term in words_of(self._group) if term.field not in FACTS]
+        for one in chosen:
+            stored = one.searcher.doc(one.address).to_dict()
+            language = str(stored["language"][0])
+            marker = makers.get(language) or makers.setdefault(language, Marker(wanted, language))
+            yield hit_of(stored, marker, one)

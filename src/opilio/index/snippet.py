@@ -1,0 +1,150 @@
+"""The piece of a text that shows why it was found, as segments. Pure; text in, text out, never markup."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from opilio.index.analysis import terms
+from opilio.index.queryparse import Term
+from opilio.index.records import Segment
+from opilio.text.tokens import UNSPACED
+
+LENGTH, BEFORE = 240, 60  # characters of a snippet, and how many of them stand before the first match
+SCANNED, MOST_MATCHES = 60_000, 400
+_WORDS = re.compile(r"[^\W_]+")
+_BLANKS = re.compile(r"\s+")
+
+Match = tuple[int, int, int]  # start, end, number of the term
+
+
+class Marker:
+    """Finds the words of a query in texts of one language."""
+
+    def __init__(self, wanted: Sequence[Term], language: str) -> None:
+        self._language = language
+        self._numbers: dict[str, int] = {}  # term to the number of the query word it stands for
+        self._beginnings: list[tuple[str, int]] = []
+        self._similar: list[tuple[str, int, int]] = []
+        self._literals: dict[str, int] = {}
+        self._known: dict[str, int] = {}  # word as written to the number it matches, or -1
+        for number, term in enumerate(wanted):
+            self._learn(number, term)
+        runs = "|".join(re.escape(run) for run in sorted(self._literals, key=lambda run: -len(run)))
+        self._pattern = re.compile(f"{runs}|{UNSPACED.pattern[:-1]}|{_WORDS.pattern}") if runs else _WORDS
+
+    def _learn(self, number: int, term: Term) -> None:
+        self._literals |= dict.fromkeys(UNSPACED.findall(term.text), number)
+        plain, stems = terms(term.text), terms(term.text, self._language)
+        if term.kind == "prefix":
+            self._beginnings += [(word, number) for word in plain]
+        elif term.kind == "fuzzy":
+            self._similar += [(word, number, term.distance) for word in plain]
+        else:
+            self._numbers |= dict.fromkeys((*plain, *stems), number)
+
+    def matches(self, text: str) -> list[Match]:
+        """Where the words stand, in order."""
+        found: list[Match] = []
+        for match in self._pattern.finditer(text, 0, SCANNED):
+            word = match[0]
+            number = self._known.get(word)
+            if number is None:
+                number = self._known[word] = self._number_of(word)
+            if number >= 0:
+                found.append((match.start(), match.end(), number))
+                if len(found) == MOST_MATCHES:
+                    break
+        return found
+
+    def _number_of(self, word: str) -> int:
+        if word in self._literals:
+            return self._literals[word]
+        plain = terms(word)
+        for term in (*plain, *terms(word, self._language)):
+            if term in self._numbers:
+                return self._numbers[term]
+        for term in plain:
+            for beginning, number in self._beginnings:
+                if term.startswith(beginning):
+                    return number
+            for similar, number, most in self._similar:
+                if distance(term, similar, most) <= most:
+                    return number
+        return -1
+
+
+def marked(text: str, matches: Iterable[Match], start: int = 0, end: int | None = None) -> tuple[Segment, ...]:
+    """A piece of text cut at its matches."""
+    end = len(text) if end is None else end
+    pieces: list[Segment] = []
+    at = start
+    for first, last, _ in matches:
+        if first < at or last > end:
+            continue
+        pieces += [Segment(text[at:first]), Segment(text[first:last], True)]
+        at = last
+    pieces.append(Segment(text[at:end]))
+    return tuple(_tidy(pieces))
+
+
+def snippet(text: str, marker: Marker, length: int = LENGTH) -> tuple[Segment, ...]:
+    """The piece of the text with the most of the query's words; its beginning where there are none."""
+    matches = marker.matches(text)
+    start = _best_start(matches, length)
+    start, end = _whole_words(text, start, length)
+    inside = [m for m in matches if m[0] >= start]
+    segments = marked(text, inside, start, end)
+    opened = (Segment("… "), *segments) if start > 0 and segments else segments
+    return (*opened, Segment(" …")) if end < len(text) and opened else opened
+
+
+def _best_start(matches: Sequence[Match], length: int) -> int:
+    """Where a window begins that holds the most different words, then the most words, then comes first."""
+    best, best_start = (0, 0), 0
+    for i, (start, _, _) in enumerate(matches):
+        inside = [number for first, last, number in matches[i : i + 30] if last <= start + length - BEFORE]
+        worth = (len(set(inside)), len(inside))
+        if worth > best:
+            best, best_start = worth, max(0, start - BEFORE)
+    return best_start
+
+
+def _whole_words(text: str, start: int, length: int) -> tuple[int, int]:
+    """Move both ends to white space where some is near; a block that begins near is begun with."""
+    if start > 0:
+        line = text.rfind("\n", start, start + BEFORE)
+        blank = text.find(" ", start, start + BEFORE // 2)
+        start = line + 1 if line >= 0 else blank + 1 if blank >= 0 else start
+    end = min(len(text), start + length)
+    if end < len(text):
+        blank = max(text.rfind(" ", end - 40, end), text.rfind("\n", end - 40, end))
+        end = blank if blank > start else end
+    return start, end
+
+
+def _tidy(pieces: Iterable[Segment]) -> Iterable[Segment]:
+    for piece in pieces:
+        text = _BLANKS.sub(" ", piece.text)
+        if text:
+            yield Segment(text, piece.marked)
+
+
+def distance(a: str, b: str, most: int) -> int:
+    """Letters to add, drop, change or swap between two words; more than `most` where that is certain.
+
+    >>> distance("wren", "wern", 2), distance("wren", "robin", 1) > 1
+    (1, True)
+    """
+    if abs(len(a) - len(b)) > most:
+        return most + 1
+    before: list[int] = []
+    row = list(range(len(b) + 1))
+    for i, letter in enumerate(a, start=1):
+        older, before, row = before, row, [i]
+        for j, other in enumerate(b, start=1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != other))
+            if i > 1 and j > 1 and letter == b[j - 2] and a[i - 2] == other:
+                cost = min(cost, older[j - 2] + 1)
+            row.append(cost)
+        if min(row) > most:
+            return most + 1
+    return row[-1]

@@ -1,0 +1,83 @@
+"""Collections with pages of our own wording, made through the store as a crawl does, without a web."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from html import escape
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from opilio.crawl.columns import pack
+from opilio.frontier.schema import create_tables
+from opilio.model.records import Analysis, Fetched, Lead, LinkColumns, Outcome, Verdict, key_of
+from opilio.model.urls import host_of
+from opilio.store.collection import Collection, exists
+from opilio.store.keeper import Keeper
+from opilio.store.warc import WarcWriter, response_record
+
+
+class Sheet(msgspec.Struct, frozen=True, kw_only=True):
+    """A page to be stored."""
+
+    url: str
+    title: str = ""
+    text: str = ""
+    heading: str = ""
+    language: str = "en"
+    genre: str = ""
+    score: float = 0.5
+    noindex: bool = False
+    links: Sequence[tuple[str, str]] = ()  # url, anchor
+    at: float = 1_700_000_000.0
+    duplicate_of: str = ""
+
+
+def store(folder: Path, sheets: Iterable[Sheet]) -> Path:
+    """Add pages to a collection, which is made where it is missing: one commit."""
+    made = Collection.open_for_writing(folder) if exists(folder) else Collection.create(folder, "", [create_tables])
+    with closing(made):
+        keeper = Keeper(made, WarcWriter(folder, "test"))
+        keeper.resume()
+        with made.unit_of_work():
+            keeper.keep([_outcome(sheet) for sheet in sheets])
+        keeper.close()
+    return folder
+
+
+def _outcome(sheet: Sheet) -> Outcome:
+    links = "".join(f'<p><a href="{escape(url)}">{escape(anchor)}</a></p>' for url, anchor in sheet.links)
+    body = f"<title>{escape(sheet.title)}</title><h1>{escape(sheet.heading)}</h1><p>{escape(sheet.text)}</p>{links}"
+    headers = (("Content-Type", "text/html; charset=utf-8"),)
+    fetched = Fetched(
+        url=sheet.url, status=200, headers=headers, body=body.encode("utf-8", "surrogatepass"), started_at=sheet.at
+    )
+    analysis = Analysis(
+        title=sheet.title,
+        language=sheet.language,
+        genre=sheet.genre,
+        noindex=sheet.noindex,
+        verdict=Verdict(score=sheet.score, relevant=sheet.score >= 0.5),
+        links=_links(sheet.links),
+        record=response_record(fetched),
+    )
+    lead = Lead(url=sheet.url, key=key_of(sheet.url), host=host_of(sheet.url))
+    copy = key_of(sheet.duplicate_of) if sheet.duplicate_of else 0
+    return Outcome(lead=lead, fetched=msgspec.structs.replace(fetched, body=b""), analysis=analysis, duplicate_of=copy)
+
+
+def _links(links: Sequence[tuple[str, str]]) -> bytes:
+    urls = [url for url, _ in links]
+    zeros = np.zeros(len(links), dtype=np.float32).tobytes()
+    return pack(
+        LinkColumns(
+            urls=urls,
+            hosts=[host_of(url) for url in urls],
+            anchors=[anchor for _, anchor in links],
+            keys=np.array([key_of(url) for url in urls], dtype=np.int64).tobytes(),
+            scores=zeros,
+            names=[],
+            parts=b"",
+            dropped={},
+        )
+    )

@@ -1,0 +1,134 @@
+"""Searching a collection: what a person asks, and what comes back."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from checks.indexed import Sheet, store
+from opilio.crawl.searching import Searcher
+from opilio.index.records import Filters, Results
+from opilio.model.errors import QueryError, UsageError
+
+A, B = "http://a.example", "http://b.example"
+PAGES = (
+    Sheet(url=f"{A}/wren", title="The wren", text="A wren is a small brown bird. It sings loudly.", score=0.9),
+    Sheet(url=f"{A}/robin", title="Robins", text="Robins are birds. The song of a robin is soft.", score=0.7),
+    Sheet(url=f"{B}/train", title="Trains", text="A train runs on rails; a small toy train does too.", score=0.1),
+    Sheet(url=f"{B}/zaun", title="Zaunkönige", text="Die Zaunkönige singen in den Wäldern.", language="de", score=0.8),
+    Sheet(url=f"{B}/tokyo", title="東京の鳥", text="東京都にはたくさんの鳥がいます。", language="ja", genre="news"),
+    Sheet(url=f"{B}/copy", title="The wren", text="A wren is a small brown bird.", duplicate_of=f"{A}/wren"),
+    Sheet(url=f"{B}/hidden", title="Hidden wren", text="Do not index this wren.", noindex=True),
+)
+
+
+@pytest.fixture(scope="module")
+def searcher(tmp_path_factory: pytest.TempPathFactory) -> Searcher:
+    made = Searcher([store(tmp_path_factory.mktemp("collections") / "birds", PAGES)])
+    made.catch_up()
+    return made
+
+
+def found(results: Results) -> list[str]:
+    return [hit.url.rpartition("/")[2] for hit in results.hits]
+
+
+@pytest.mark.parametrize(
+    ("query", "pages"),
+    [
+        ("wrens", {"wren"}),  # stems; neither the copy nor the page that must not be indexed
+        ("loud", {"wren"}),
+        ("Zaunkönig Wald", {"zaun"}),  # stems of another language
+        ("zaunkonige", {"zaun"}),  # without the accent
+        ("東京", {"tokyo"}),
+        ('"small brown bird"', {"wren"}),
+        ('"brown small"', set()),
+        ('"small train"~1', {"train"}),
+        ("title:robin", {"robin"}),
+        ("title:birds", set()),
+        ("small -toy", {"wren"}),
+        ("small AND NOT toy", {"wren"}),
+        ("wren OR robin", {"wren", "robin"}),
+        ("bird (wren OR train)", {"wren"}),
+        ("rob*", {"robin"}),
+        ("tarin~", {"train"}),
+        ("language:de", {"zaun"}),
+        ("host:a.example bird", {"wren", "robin"}),
+        ("relevant:no", {"train"}),
+        ("url:tokyo", {"tokyo"}),
+        ("the wren", {"wren"}),  # a stop word is not asked for
+    ],
+)
+def test_query_finds_pages(searcher: Searcher, query: str, pages: set[str]) -> None:
+    """S1-08: words, where they stand, and in which field."""
+    assert set(found(searcher.search(query))) == pages
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ('"wren', "never closed"),
+        ("(wren", 'add ")"'),
+        ("wren)", "nothing opened"),
+        ("wren AND", "missing at the end"),
+        ("OR wren", "needs a word on each side"),
+        ("titel:wren", 'did you mean "title:"'),
+        ("a*", "at least two letters"),
+        ("wren " * 100, "more than 64 words"),
+        ("x" * 2000, "1000 are allowed"),
+        ("(" * 30 + "a" + ")" * 30, "nested"),
+    ],
+)
+def test_query_is_explained_when_it_is_wrong(searcher: Searcher, query: str, told: str) -> None:
+    with pytest.raises(QueryError, match=re.escape(told)):
+        searcher.search(query)
+
+
+def test_words_are_marked_in_title_and_snippet(searcher: Searcher) -> None:
+    (hit,) = searcher.search("wren song OR sings").hits[:1]
+    assert [segment.text for segment in hit.title if segment.marked] == ["wren"]
+    assert {segment.text for segment in hit.snippet if segment.marked} == {"wren", "sings"}
+    assert "".join(segment.text for segment in hit.snippet) == "A wren is a small brown bird. It sings loudly."
+
+
+def test_empty_query_browses_the_most_relevant_first(searcher: Searcher) -> None:
+    results = searcher.search("", Filters(relevant=True))
+    assert found(results) == ["wren", "zaun", "robin", "tokyo"]
+    assert results.total == 4
+
+
+def test_facets_count_what_was_found_and_filters_narrow_it(searcher: Searcher) -> None:
+    facets = {facet.name: {v.value: v.count for v in facet.values} for facet in searcher.search("").facets}
+    assert facets["hosts"] == {"b.example": 3, "a.example": 2}
+    assert facets["languages"] == {"en": 3, "de": 1, "ja": 1}
+    assert facets["genres"] == {"news": 1}
+    assert list(facets["bands"]) == ["very high", "high", "medium", "very low"]
+    chosen = searcher.search("", Filters(hosts=("a.example",), bands=("high",)))
+    assert found(chosen) == ["robin"]
+
+
+def test_pages_follow_each_other_without_gap_or_repetition(searcher: Searcher) -> None:
+    pages = [found(searcher.search("", page=number, size=2)) for number in (1, 2, 3, 4)]
+    assert [len(page) for page in pages] == [2, 2, 1, 0]
+    assert len({url for page in pages for url in page}) == 5
+
+
+def test_similar_pages_are_found_by_their_words(searcher: Searcher) -> None:
+    assert next(hit.url for hit in searcher.similar(f"{A}/wren")) == f"{A}/robin"
+    with pytest.raises(UsageError, match="is in no index"):
+        searcher.similar("http://nowhere.example/")
+
+
+def test_collections_are_searched_as_one(tmp_path: Path) -> None:
+    """S2-F1: hits of several collections in one order, a page that both hold once."""
+    one = store(tmp_path / "one", PAGES[:2])
+    two = store(tmp_path / "two", [PAGES[0], Sheet(url=f"{B}/wrens", title="Wrens", text="Many a wren sings.")])
+    both = Searcher([one, two])
+    both.catch_up()
+    results = both.search("wren")
+    assert {hit.url: hit.collections for hit in results.hits} == {
+        f"{A}/wren": ("one", "two"),
+        f"{B}/wrens": ("two",),
+    }
+    assert results.total == 2
+    assert {hit.collections for hit in both.search("wren", Filters(collections=("two",))).hits} == {("two",)}
