@@ -351,3 +351,27 @@ class FrontierChecks:
         frontier.add([lead(f"g{i}", 0.0) for i in range(70)], 0.0)
         # After 20 rounds the first 130 are all at 1.0: the queue has become first in, first out.
         assert crawl_order(frontier)[:3] == ["old", "f0", "f1"]
+
+    def test_settled_urls_are_asked_for_again_before_new_ones_when_revived(self, make: Make) -> None:
+        frontier = queued(make(PLAIN), lead("old", 0.1), lead("failed", 0.9))
+        for state in (State.FAILED, State.DONE):
+            (lease,) = frontier.lease(0.0, 1, 1, 60.0)
+            frontier.complete(lease, landed(lease, state), 0.0)
+        frontier.add([lead("new", seed_score(1)), lead("waits")], 0.0)
+        known = [lead(name, again=1.0) for name in ("old", "failed", "waits", "never")]
+        assert frontier.add(known, 0.0) == Added(raised=2, known=2)
+        assert frontier.add(known, 0.0) == Added(known=4)
+        stats = frontier.stats()
+        assert (stats.queued, stats.done, stats.failed) == (4, 0, 0)
+        assert sorted(crawl_order(frontier)[:2]) == ["failed", "old"]
+        entry = frontier.entry("a.example", lead("old").key)
+        assert entry is not None
+        assert (entry.state, entry.lead.score) == (State.DONE, 0.1)
+
+    def test_revived_urls_are_given_out_beside_an_n_best_batch(self, make: Make) -> None:
+        frontier = queued(make(Policy(order=NBest(n=1), delay_s=0.0)), lead("a", 0.9))
+        (lease,) = frontier.lease(0.0, 1, 1, 60.0)
+        frontier.complete(lease, landed(lease), 0.0)
+        frontier.add([lead("b", 0.5), lead("c", 0.4)], 0.0)
+        frontier.add([lead("a", again=1.0)], 0.0)
+        assert crawl_order(frontier) == ["a", "b", "c"]

@@ -22,7 +22,7 @@ SEED = "http://h0.example/0.html"
 WEB = grid(hosts=5, pages=40)
 
 
-@pytest.mark.parametrize(("workers", "kills", "most_s"), [(0, 30, 0.35), (2, 3, 4.0)])
+@pytest.mark.parametrize(("workers", "kills", "most_s"), [(0, 30, 0.35), (2, 3, 2.0)])
 def test_crawl_loses_nothing_when_killed_at_random_moments(
     tmp_path: Path, workers: int, kills: int, most_s: float
 ) -> None:

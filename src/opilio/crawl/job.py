@@ -27,6 +27,7 @@ from opilio.crawl.config import Settings, Tree, merged, resolve
 from opilio.crawl.engine import Engine
 from opilio.crawl.examples import read_examples
 from opilio.crawl.rankmemory import COMMITTEE
+from opilio.crawl.recovery import recover
 from opilio.crawl.startfrom import carried_over, check_model
 from opilio.crawl.workers import WorkerDesk, cores
 from opilio.fetch.curl import CurlFetcher
@@ -66,6 +67,7 @@ class Crawl:
     async def __aenter__(self) -> "Crawl":
         self._open.callback(self._collection.close)
         try:
+            recover(self._collection, self._clock.now())
             self._keeper.resume()
             self._open.callback(self._keeper.close)
             await self._assemble()

@@ -69,6 +69,7 @@ class Ledger:
             expected = self._foresee()
             events += books.traps.news(now)
             books.keeper.keep_events(events)
+            books.keeper.sync(now)
         for name, state in changed.items():
             self._publish(name, state)
         told, self._untold = [*self._untold, *events], []
@@ -115,6 +116,7 @@ class Ledger:
             self._books.frontier.recover(stopped.at)
             self._books.collection.set_meta(state="stopped", stop_reason=stopped.reason, stopped_at=stopped.at)
             self._books.keeper.keep_events([*labelled, stopped])
+            self._books.keeper.sync(stopped.at, at_once=True)
 
     def _tested(self, outcome: Outcome) -> Outcome:
         """The content-seen test: after the fetch, before storing and before any link is followed (S0-E5)."""

@@ -11,6 +11,7 @@ from itertools import islice
 import msgspec
 
 from opilio.frontier.browse import best_first
+from opilio.frontier.order import AGAIN
 from opilio.learn.committee import Committee
 from opilio.learn.lessons import FoundPage, Lesson, Visit
 from opilio.learn.linkfeatures import PACKED, unpacked
@@ -149,4 +150,5 @@ class RankMemory:
 
 def _has_features(entry: Entry) -> bool:
     """The target of a redirect carries the features of the link that led there, and was never ranked itself."""
-    return bool(entry.parents) and not entry.lead.hops and len(entry.lead.features) == PACKED.itemsize
+    again = entry.priority >= AGAIN  # fetched before, and learnt from then
+    return not again and bool(entry.parents) and not entry.lead.hops and len(entry.lead.features) == PACKED.itemsize

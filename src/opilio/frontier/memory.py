@@ -12,7 +12,7 @@ from itertools import islice
 from msgspec.structs import replace
 
 from opilio.frontier.merge import Context, merge
-from opilio.frontier.order import CHOSEN, Moment, Place, sane
+from opilio.frontier.order import AGAIN, CHOSEN, Moment, Place, sane
 from opilio.frontier.policy import EXPIRED, HOST_TAIL, HOST_TOTAL, TAIL, Policy
 from opilio.frontier.shelves import Host, Shelves, Url
 from opilio.model.protocols import Added, Entry, FrontierStats
@@ -37,7 +37,9 @@ class MemoryFrontier:
             host = self._shelves.host(lead.host)
             touched[lead.host] = host
             url = host.urls.get(lead.key)
-            if url is None:
+            if lead.again:
+                result["raised" if url is not None and self._revive(host, url, lead.again) else "known"] += 1
+            elif url is None:
                 result[self._admit(host, lead, now)] += 1
             elif url.state is State.QUEUED and self._merge(host, url, lead, now):
                 result["raised"] += 1
@@ -196,6 +198,17 @@ class MemoryFrontier:
             self._shelves.stir(host)
             changed.add((name, key))
         return len(changed)
+
+    def _revive(self, host: Host, url: Url, urgency: float) -> bool:
+        """Queue what is done or failed once more, before all that was never asked for."""
+        if url.state not in (State.DONE, State.FAILED):
+            return False
+        self._shelves.count[url.state.value] -= 1
+        self._shelves.count["queued"] += 1
+        url.state, url.reason, url.lead = State.QUEUED, "", replace(url.lead, retries=0)
+        url.place = Place(AGAIN + urgency)
+        self._shelves.enqueue(host, url)
+        return True
 
     def best(self, limit: int) -> list[Entry]:
         """The best queued URLs that may be asked for as soon as their hosts may."""

@@ -14,6 +14,8 @@ AgingMode = Literal["paper", "base_tiebreak", "off"]
 
 # Added to the key of the URLs an N-best batch has chosen: above any score, small enough to keep its digits.
 CHOSEN = float(1 << 20)
+# The key of URLs that are to be asked for again: above all others, so that who revives them sets the pace.
+AGAIN = 2.0 * CHOSEN
 
 
 class Place(NamedTuple):

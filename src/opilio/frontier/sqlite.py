@@ -5,6 +5,7 @@ one transaction. If that is rolled back, the frontier notices at its next call a
 """
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -14,10 +15,10 @@ from opilio.frontier.hosts import Hosts
 from opilio.frontier.intake import Intake, Tables
 from opilio.frontier.leases import Leases
 from opilio.frontier.ledger import Ledger
-from opilio.frontier.order import CHOSEN, Moment, Place, sane
+from opilio.frontier.order import AGAIN, CHOSEN, Moment, Place, sane
 from opilio.frontier.policy import EXPIRED, Policy
 from opilio.frontier.queue import Queue
-from opilio.frontier.schema import QUEUED, SETTLED, WAITING
+from opilio.frontier.schema import DONE, QUEUED, SETTLED, WAITING
 from opilio.frontier.urls import Urls
 from opilio.model.protocols import Added, Entry, FrontierStats
 from opilio.model.records import HostLease, Landing, Lead, State
@@ -53,7 +54,15 @@ class SqliteFrontier:
     def add(self, leads: Sequence[Lead], now: float) -> Added:
         """Offer links. Known ones are merged, new ones queued, refused ones recorded with the reason."""
         tables = self._open()
+        again = [lead for lead in leads if lead.again]
+        if again:
+            leads = [lead for lead in leads if not lead.again]
         added = Intake(tables, self._policy, now).take(leads)
+        if again:
+            revived = self._revive(again)
+            added = msgspec.structs.replace(
+                added, raised=added.raised + revived, known=added.known + len(again) - revived
+            )
         tables.urls.note(tables.front.turn())
         tables.ledger.write()
         return added
@@ -179,6 +188,20 @@ class SqliteFrontier:
                 rows.append((score, place.priority, place.timer, known.host_id, key))
         self._move(rows)
         return len(rows)
+
+    def _revive(self, leads: Sequence[Lead]) -> int:
+        """Queue what is done or failed once more, before all that was never asked for; how many there were."""
+        tables = self._tables
+        found = [(host.id, x.key, AGAIN + x.again) for x in leads if (host := tables.hosts.find(x.host)) is not None]
+        revived = tables.urls.revive(found)
+        for _, key, _ in revived:
+            tables.front.forget(key)
+        done = sum(state == DONE for *_, state in revived)
+        tables.hosts.refresh((id_, -count) for id_, count in Counter(id_ for id_, *_ in revived).items())
+        tables.ledger.done -= done
+        tables.ledger.failed -= len(revived) - done
+        tables.ledger.queued += len(revived)
+        return len(revived)
 
     def _move(self, rows: list[tuple[float, float, float | None, int, int]]) -> None:
         """Write new places of entries, and what follows for their hosts."""

@@ -95,6 +95,22 @@ class Urls:
             rows,
         )
 
+    def revive(self, rows: Iterable[tuple[int, int, float]]) -> list[tuple[int, int, int]]:
+        """(host id, key, priority): done and failed rows are queued again; returns (host id, key, what they were)."""
+        found = []
+        for host_id, key, priority in rows:
+            row = self._db.execute(
+                "SELECT state FROM frontier_url WHERE host_id = ? AND key = ? AND state IN (2, 3)", (host_id, key)
+            ).fetchone()
+            if row is not None:
+                found.append((host_id, key, row[0]))
+                self._db.execute(
+                    "UPDATE frontier_url SET state = 0, reason = NULL, priority = ?, timer = NULL, retries = 0"
+                    " WHERE host_id = ? AND key = ?",
+                    (priority, host_id, key),
+                )
+        return found
+
     def place(self, rows: Iterable[tuple[float, float, float | None, int, int]]) -> None:
         """Another place for an entry: score, priority, timer, host id, key."""
         self._db.executemany(

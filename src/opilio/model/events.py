@@ -73,6 +73,13 @@ class WishTaken(Event, frozen=True):
     target: str
 
 
+class PagesLost(Event, frozen=True):
+    """Pages whose WARC record never reached the disk (a power cut), or was damaged: they are fetched again."""
+
+    pages: int
+    detail: str
+
+
 class VisitFailed(Event, frozen=True):
     """The engine's per-URL guard caught an error of ours: a bug, recorded, and the crawl goes on."""
 

@@ -110,6 +110,7 @@ class Frontier(Protocol):
 
     Invariants: a URL is in exactly one state; a host is leased to at most one holder; a lease is never
     given before the host's `wake_at`; a URL that is leased, done, failed or dropped is not queued again by `add`.
+    Only a lead that says `again` queues a done or failed one once more, before all that were never asked for.
     """
 
     def add(self, leads: Sequence[Lead], now: float) -> Added: ...

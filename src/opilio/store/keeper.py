@@ -10,6 +10,7 @@ from opilio.store.warc import WarcWriter
 
 _PAGE = f"INSERT OR REPLACE INTO page VALUES ({', '.join('?' * 30)})"
 _ANSWER = "INSERT INTO answer VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+SYNC_EVERY_S = 5.0
 ENDS = frozenset({Fate.GONE, Fate.MOVED})
 _encode = msgspec.msgpack.Encoder().encode
 _reasons = msgspec.msgpack.Decoder(tuple[Reason, ...]).decode
@@ -32,6 +33,7 @@ class Keeper:
     def __init__(self, collection: Collection, warc: WarcWriter | None) -> None:
         self._collection = collection
         self._warc = warc
+        self._synced_at = 0.0
         self.counts = Counts()
 
     def resume(self) -> None:
@@ -70,6 +72,16 @@ class Keeper:
         connection.executemany(_PAGE, pages)
         connection.executemany("INSERT OR REPLACE INTO links VALUES (?, ?)", links)
         self._close_batch()
+
+    def sync(self, now: float, *, at_once: bool = False) -> None:
+        """Now and then have the WARC file on the disk itself, and say up to where: a power cut takes only the rest.
+
+        Every five seconds, not with every commit: there are fifty of those a second, and each would wait for the disk.
+        """
+        if self._warc is not None and (at_once or not 0.0 <= now - self._synced_at < SYNC_EVERY_S):
+            self._synced_at = now
+            self._warc.sync()
+            self._collection.set_meta(warc_synced=" ".join(map(str, self._warc.synced)))
 
     def _forget(self, was: Stood | None) -> None:
         """A page is no longer current: it is not counted any more."""

@@ -6,6 +6,7 @@ A record is built by hand because it is made in the worker process as one gzip m
 
 import base64
 import hashlib
+import os
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -92,16 +93,17 @@ class WarcWriter:
         self._rotate_bytes = rotate_bytes
         self._file: BinaryIO | None = None
         self.position = (1, 0)
+        self.synced = (1, 0)  # up to here a power cut takes nothing
 
     def resume(self, number: int, offset: int) -> None:
         """Go on after the last committed record: what was written behind it has not happened."""
-        self.position = (number, offset)
+        self.position = self.synced = (number, offset)
         path = self._folder / warc_name(number)
         try:
             size = path.stat().st_size if path.exists() else 0
             if size < offset:
                 missing = f"{offset - size} bytes are missing at the end"
-                raise CollectionError(f"{path}: {missing}; 'opilio verify' tells what is lost")
+                raise CollectionError(f"{path}: {missing}; 'opilio verify --repair' has those pages fetched again")
             for later in self._folder.glob("pages-*.warc.gz"):
                 if later.name > path.name:
                     later.unlink()
@@ -115,7 +117,7 @@ class WarcWriter:
         """Write one record; returns (file number, offset, length)."""
         number, offset = self.position
         if offset >= self._rotate_bytes:
-            self.flush()
+            self.sync()
             self.close()
             number, offset = number + 1, 0
         if self._file is None:
@@ -130,6 +132,18 @@ class WarcWriter:
         """Hand everything to the operating system, so that it survives the end of this process."""
         if self._file is not None:
             self._file.flush()
+
+    def sync(self) -> None:
+        """Have everything on the disk itself, where it survives a power cut; the folder too, for a new file's name."""
+        if self._file is None or self.synced == self.position:
+            return
+        self._file.flush()
+        os.fdatasync(self._file.fileno())
+        if self.synced[0] != self.position[0] or not self.synced[1]:
+            place = os.open(self._folder, os.O_RDONLY)
+            os.fsync(place)
+            os.close(place)
+        self.synced = self.position
 
     def close(self) -> None:
         """Let go of the file. What is committed was flushed before: the rest may be lost, on a full disk it is."""
