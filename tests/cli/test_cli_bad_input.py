@@ -17,6 +17,7 @@ from checks.small_webs import (
     one_line,
     opilio,
     plain,
+    robots,
     served,
     settings_for,
     stored,
@@ -41,12 +42,17 @@ CONFIGS = {
     "unknown strategy": ("strategy = 'bredth'\n", "--strategy bredth: is unknown (did you mean 'breadth'?)"),
     "unknown kind": ("[judge]\nkind = 'cosin'\n", "judge.kind = 'cosin': is unknown (did you mean 'cosine'?)"),
     "unknown option of a kind": ("[judge]\nkind = 'cosine'\ntreshold = 1\n", "did you mean 'threshold'?"),
-    "wrong type": ("[engine]\nworkers = 'many'\n", "Expected `int`, got `str` - at `engine.workers`"),
-    "no connections": ("[engine]\nconnections = 0\n", "`engine.connections`"),
-    "negative delay": ("[politeness]\ndelay_s = -1.0\n", "`politeness.delay_s`"),
+    "wrong type": ("[engine]\nworkers = 'many'\n", "c.toml: engine.workers: expected whole number, got string"),
+    "no connections": ("[engine]\nconnections = 0\n", "engine.connections: expected whole number >= 1"),
+    "negative delay": ("[politeness]\ndelay_s = -1.0\n", "politeness.delay_s: expected number >= 0.0"),
+    "endless delay": ("[politeness]\ndelay_s = inf\n", "politeness.delay_s: expected number <= 1000000000.0"),
+    "harvest that can't be": ("[stop]\nharvest_below = 7\n", "stop.harvest_below: expected number <= 1.0"),
+    "no proxy": ("[fetch]\nproxy = 'nonsense'\n", "fetch.proxy 'nonsense': is no proxy"),
+    "option of another kind": ("[judge]\nthreshold = 1\n", "'judge.threshold' for kind 'learned'; it has middle"),
     "unknown merge": ("[frontier]\nmerge = 'most'\n", "frontier.merge = 'most': is unknown"),
     "seed that is no url": ("[seeds]\nurls = ['birds']\n", "seed 'birds': is no http or https URL"),
     "seed of another kind": ("[seeds]\nurls = ['ftp://a.example/']\n", "is no http or https URL"),
+    "seed of our own": ("[seeds]\nurls = ['http://127.0.0.1:8000/']\n", "allow it with --allow-private"),
     "no seeds": ("[seeds]\nurls = []\n", "no seeds: give at least one"),
 }
 GOOD = f"[topic]\nname = 'wrens'\n[seeds]\nurls = ['{SEED}']\n"
@@ -69,6 +75,12 @@ COMMANDS = {
     "missing seeds": (["crawl", "wrens", "--seeds", "nowhere.txt"], 2, "--seeds nowhere.txt: can't be read"),
     "set without value": (["crawl", "wrens", "--seed", SEED, "--set", "x"], 2, "--set x: must look like"),
     "set of unknown key": (["crawl", "wrens", "--seed", SEED, "--set", "stop.page=1"], 2, "did you mean 'pages'?"),
+    "set of a wrong value": (
+        ["crawl", "wrens", "--seed", SEED, "--set", "stop.pages=few"],
+        2,
+        "command line: stop.pages: expected whole number, got string",
+    ),
+    "port that can't be": (["lab", "serve", "--port", "99999"], 2, "'--port'"),
     "unknown option": (["crawl", "--sed", SEED], 2, "--sed"),
     "unknown command": (["craw"], 2, "craw"),
     "no number": (["crawl", "wrens", "--pages", "many"], 2, "'--pages'"),
@@ -87,6 +99,24 @@ def test_command_is_refused_when_it_can_not_be_carried_out(tmp_path: Path, case:
     assert told in one_line(done)
     assert done.stdout == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_seeds_are_explained_when_no_page_came(tmp_path: Path) -> None:
+    with served(SmallWeb({"http://h0.example/robots.txt": robots("", 503)})) as server:
+        done = opilio("crawl", *flags(settings_for(server, [SEED])), "--into", tmp_path / "c")
+        assert (done.returncode, done.stderr) == (0, f"seed {SEED}: robots.txt can't be read (status 503)\n")
+
+
+def test_private_addresses_are_refused_again_when_a_resumed_crawl_says_so(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(f"{GOOD}[fetch]\nallow_private = true\n".replace(SEED, "http://127.0.0.1:9/"))
+    done = opilio("crawl", "--config", tmp_path / "c.toml", "--no-allow-private", "--into", tmp_path / "c")
+    assert (done.returncode, "allow it with --allow-private" in one_line(done)) == (2, True)
+    assert not (tmp_path / "c").exists()
+
+
+def test_help_is_all_there_is_when_nothing_is_asked(tmp_path: Path) -> None:
+    done = opilio(cwd=tmp_path)
+    assert (done.returncode, done.stderr, "crawl" in done.stdout) == (2, "", True)
 
 
 def test_crawl_leaves_a_folder_alone_when_it_holds_other_files(tmp_path: Path) -> None:

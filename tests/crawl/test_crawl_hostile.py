@@ -121,6 +121,21 @@ def test_redirect_is_refused_when_it_leads_to_a_private_address(tmp_path: Path, 
     assert (facts["state"], facts["answers"][0]["failure"]) == ("failed", "private-address")
 
 
+def test_link_is_dropped_when_the_rules_of_its_host_are_at_a_private_address(tmp_path: Path) -> None:
+    """With robots.txt on, the guard meets that file first: the URL must not wait for ever."""
+    public, target = "http://public.example/", "http://10.0.0.1/x"
+    answers = {
+        public: Fetched(url=public, status=302, location=target),
+        f"{public}robots.txt": Fetched(url=f"{public}robots.txt", status=404),
+    }
+    tree = plain_tree([public])
+    tree["politeness"] = {**tree["politeness"], "robots": True}
+    reason, _ = run_engine(tmp_path / "c", tree, Outside(answers))
+    assert reason == "nothing left to fetch"
+    facts = why(tmp_path / "c", target)
+    assert (facts["state"], facts["reason"].partition(":")[0]) == ("dropped", "private-address")
+
+
 def test_bodies_are_read_in_bounded_time_when_they_repeat_one_thing(tmp_path: Path) -> None:
     """Things that make naive parsers quadratic."""
     root = "http://a.example/"

@@ -124,7 +124,7 @@ def test_robots_txt_that_fails_means_no_fetch_when_5xx(tmp_path: Path) -> None:
     }
     with served(SmallWeb(web)) as server:
         reason = crawl(tmp_path / "c", settings_for(server, ["http://seed.example/"]))
-    assert reason.startswith("every host left asks to wait")
+    assert reason.startswith("every host left has to wait")
     assert {a.target for a in by_host(server.log)["h1.example"]} == {"/robots.txt"}
     assert len(by_host(server.log)["h2.example"]) == 3  # 4xx: no rules, everything is free
     assert len(events(tmp_path / "c", "HostBackedOff")) == 1
@@ -156,7 +156,7 @@ def test_host_is_left_alone_when_it_is_overloaded(tmp_path: Path, status: int, w
     with served(SmallWeb(web)) as server:
         tree = settings_for(server, ["http://seed.example/"], stop={"patience_s": 1.0}, fetch={"retries": 2})
         reason = crawl(tmp_path / "c", tree)
-    assert reason.startswith("every host left asks to wait")
+    assert reason.startswith("every host left has to wait")
     assert [a.target for a in by_host(server.log)["h1.example"]] == ["/robots.txt", "/0"]
     (row,) = rows(
         tmp_path / "c",

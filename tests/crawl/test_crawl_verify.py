@@ -147,12 +147,29 @@ def test_why_tells_of_a_link_that_was_not_followed(tmp_path: Path) -> None:
     assert (told.returncode, "skipped: nofollow" in told.stdout) == (0, True)
 
 
+def test_why_tells_the_shortest_way_when_a_better_link_was_found_later(tmp_path: Path) -> None:
+    """The link that counts is the one on the third page; the seed links the wren too."""
+    web = {
+        ROOT: page("Trains and rails.", ["/a", "/wren"]),
+        ROOT + "a": page("Small birds.", ["/b"]),
+        ROOT + "b": page("Wrens are small birds.", ["/wren"]),
+        ROOT + "wren": page("The wren sings."),
+    }
+    with served(SmallWeb(web)) as server:
+        tree = settings_for(server, [ROOT], strategy="best-first", frontier={"per_host": 1})
+        crawl(tmp_path / "c", tree)
+    facts = why(tmp_path / "c", ROOT + "wren")
+    assert (facts["depth"], facts["times_found"], facts["path"]) == (1, 2, [ROOT, ROOT + "wren"])
+    assert why(tmp_path / "c", ROOT + "b")["path"] == [ROOT, ROOT + "a", ROOT + "b"]
+    assert "1 link from a seed" in opilio("why", tmp_path / "c", ROOT + "wren").stdout
+
+
 def test_why_tells_what_a_queued_url_waits_for(tmp_path: Path) -> None:
     web = {ROOT + "robots.txt": robots("", 500), ROOT: page()}
     with served(SmallWeb(web)) as server:
         crawl(tmp_path / "c", settings_for(server, [ROOT]))
     facts = why(tmp_path / "c", ROOT)
-    assert (facts["state"], facts["host_waits"]["reason"]) == ("queued", "robots.txt can't be read")
+    assert (facts["state"], facts["host_waits"]["reason"]) == ("queued", "robots.txt can't be read (status 500)")
     assert "its host waits until" in opilio("why", tmp_path / "c", ROOT).stdout
 
 

@@ -84,7 +84,8 @@ def _told(facts: dict[str, Any]) -> list[str]:
     state = f"  {facts['state']}" + (f": {facts['reason']}" if facts["reason"] else "")
     lines.append(state)
     if "score" in facts:
-        lines.append(f"  score {facts['score']:.3f}, {facts['depth']} links from a seed, found {facts['times_found']}×")
+        steps = "1 link" if facts["depth"] == 1 else f"{facts['depth']} links"
+        lines.append(f"  score {facts['score']:.3f}, {steps} from a seed, found {facts['times_found']}×")
     if "host_waits" in facts:
         lines.append(f"  its host waits until {_when(facts['host_waits']['until'])}: {facts['host_waits']['reason']}")
     if "seed" in facts:
@@ -99,7 +100,7 @@ def _told(facts: dict[str, Any]) -> list[str]:
     if "page" in facts:
         lines += _page(facts["page"])
     if len(facts.get("path", ())) > 1:
-        lines += ["  path from the seed:", *(f"    {url}" for url in facts["path"])]
+        lines += ["  shortest known way from a seed:", *(f"    {url}" for url in facts["path"])]
     return lines
 
 

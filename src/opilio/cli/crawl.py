@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,10 +16,13 @@ from opilio.cli.progress import Progress
 from opilio.crawl.config import Tree, assignment, merged, read_tree, resolve
 from opilio.crawl.engine import Engine
 from opilio.crawl.job import Crawl, begin, resume
-from opilio.crawl.status import status_of
+from opilio.crawl.status import seeds_of, status_of
+from opilio.crawl.why import why
 from opilio.model.clock import SystemClock
 from opilio.model.errors import ConfigError
 from opilio.store.collection import exists
+
+SHOWN_SEEDS = 3
 
 
 def crawl(
@@ -38,7 +42,9 @@ def crawl(
     minutes: Annotated[float | None, typer.Option(min=0, help="Stop after so many minutes.")] = None,
     workers: Annotated[int | None, typer.Option(min=-1, help="Analysis processes (-1: one per core, 0: none).")] = None,
     proxy: Annotated[str | None, typer.Option(help="Fetch through this proxy, e.g. http://127.0.0.1:8080.")] = None,
-    allow_private: Annotated[bool, typer.Option(help="Allow private and loopback addresses.")] = False,
+    allow_private: Annotated[
+        bool | None, typer.Option(help="Allow private and loopback addresses, or not.", show_default="not")
+    ] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Any setting: politeness.delay_s=0")] = None,
     json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
@@ -51,7 +57,7 @@ def crawl(
         "strategy": strategy,
         "stop": {"pages": pages, "relevant": relevant, "minutes": minutes},
         "engine": {"workers": workers},
-        "fetch": {"proxy": proxy, "allow_private": allow_private or None},
+        "fetch": {"proxy": proxy, "allow_private": allow_private},
         "topic": {"name": topic or None},
         "rank": {"model": str(start_from) if start_from else None},
         "seeds": {"urls": [*(seed or []), *_lines(seeds)] or None},
@@ -59,7 +65,7 @@ def crawl(
     tree = _without_nothing(given)
     for text in set_ or []:
         tree = merged(tree, assignment(text))
-    source = str(config) if config else "crawl"
+    source = str(config) if config else "command line"
     if config:
         tree = merged(read_tree(config), tree)
     folder = into or Path(_folder_name(tree))
@@ -107,6 +113,16 @@ def _tell_end(folder: Path, reason: str, json: bool) -> None:
         return
     print_text(f"{folder}: {status['pages']} pages, {status['relevant']} relevant (harvest {status['harvest']:.2f})")
     print_text(f"stopped: {reason}")
+    if not status["pages"]:
+        _tell_why_nothing_came(folder)
+
+
+def _tell_why_nothing_came(folder: Path) -> None:
+    """A crawl without a page is most often a misspelt seed: say at once what became of the first ones."""
+    for url in seeds_of(folder, SHOWN_SEEDS):
+        facts = why(folder, url)
+        waits = facts.get("host_waits", {}).get("reason", "")
+        sys.stderr.write(f"seed {url}: {facts['reason'] or waits or facts['state']}\n")
 
 
 def _folder_name(tree: Tree) -> str:

@@ -71,7 +71,7 @@ def make(
 @app.command()
 def serve(
     web: Annotated[Path | None, typer.Argument(metavar="WEB", help="A web; left out: a synthetic one.")] = None,
-    port: Annotated[int, typer.Option(help="0: any free one.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 8000,
     delay: Annotated[float, typer.Option(min=0, help="Seconds that every answer is held back.")] = 0.0,
     errors: Annotated[float, typer.Option(min=0, max=1, help="Share of requests answered with 503.")] = 0.0,
     throttle: Annotated[float, typer.Option(min=0, help="Requests a second and host; more get 429. 0: any.")] = 0.0,
@@ -100,7 +100,10 @@ def serve(
 def run(
     experiment: Annotated[str, typer.Argument(help="Its name, or a TOML file that declares it.", show_default=False)],
     web: Annotated[list[Path], typer.Option(metavar="DIR", help="A web; may be repeated.", show_default=False)],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for results.json, report.md and plots.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder for results.json, report.md and plots; 'lab-EXPERIMENT' if left out."),
+    ] = None,
     topic: Annotated[list[str] | None, typer.Option(help="Only this topic; may be repeated.")] = None,
     strategy: Annotated[list[str] | None, typer.Option(help="Only this strategy; may be repeated.")] = None,
     pages: Annotated[int, typer.Option(min=0, help="Fetches a run; 0: as declared.")] = 0,
@@ -135,6 +138,7 @@ def run(
     progress = _Progress(len(jobs))
     done = carry_out(jobs, processes or cores(), progress)
     runs, bounds = _parted(done, [v.name for v in choice.variants])
+    out = out or Path(f"lab-{declared.name}")
     drawn = _draw(runs, out, declared.plot) if plots else []
     write_results(runs, out, bounds)
     columns = {v.name: v.column for v in choice.variants}

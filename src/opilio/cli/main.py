@@ -51,7 +51,8 @@ def _run() -> int:
     except typer.Exit as error:
         return error.exit_code
     except TyperException as error:
-        complain(_one_line(error))
+        if message := _one_line(error):
+            complain(message)
         return 2
     except OpilioError as error:
         complain(str(error))
@@ -63,6 +64,6 @@ def _run() -> int:
 
 
 def _one_line(error: TyperException) -> str:
-    """What is wrong with the command line, with where to read more."""
+    """What is wrong with the command line, with where to read more; nothing where the help was printed instead."""
     message = error.format_message() if hasattr(error, "format_message") else str(error)
-    return f"{' '.join(message.split())} (see 'opilio --help' or 'opilio COMMAND --help')"
+    return message and f"{' '.join(message.split())} (see 'opilio --help' or 'opilio COMMAND --help')"

@@ -6,6 +6,7 @@ options of the named class: its constructor is the schema.
 """
 
 import difflib
+import re
 import tomllib
 from collections.abc import Mapping
 from importlib.resources import files
@@ -21,7 +22,8 @@ from opilio.text.vocabulary import Normaliser
 Tree = dict[str, Any]
 Positive = Annotated[int, Meta(ge=1)]
 Count = Annotated[int, Meta(ge=0)]
-Amount = Annotated[float, Meta(ge=0)]
+Amount = Annotated[float, Meta(ge=0, le=1e9)]  # not endless: a pause must be one that ends
+Share = Annotated[float, Meta(ge=0, le=1)]
 OPEN_SECTIONS = ("judge", "senses", "rank", "expansion", "order")  # checked against their class by crawl.build
 
 
@@ -99,7 +101,7 @@ class StopSettings(msgspec.Struct, kw_only=True):
     fetches: Count = 0  # attempts of any kind, also those that brought no page
     relevant: Count = 0
     minutes: Amount = 0.0
-    harvest_below: Amount = 0.0
+    harvest_below: Share = 0.0
     harvest_window: Positive = 500
     expected_below: Amount = 0.0  # relevant pages still to be found, as the ranker estimates them
     patience_s: Amount = 120.0  # how long to wait when every host asks us to wait
@@ -138,9 +140,34 @@ def resolve(person: Tree, source: str = "configuration") -> Settings:
     tree = merged(strategy_tree(name), person)
     _reject_unknown(tree, Settings, source)
     try:
-        return msgspec.convert(tree, Settings)
+        settings = msgspec.convert(tree, Settings)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{source}: {str(error).replace('`$.', '`')}") from error
+        raise ConfigError(f"{source}: {in_words(error)}") from error
+    _check_proxy(settings.fetch.proxy, source)
+    return settings
+
+
+_TOML_WORDS = {"object": "table", "str": "string", "int": "whole number", "float": "number", "bool": "true or false"}
+
+
+def in_words(error: msgspec.ValidationError) -> str:
+    """What does not fit, the key first, in the words of TOML.
+
+    >>> in_words(msgspec.ValidationError("Expected `float`, got `str` - at `$.politeness.delay_s`"))
+    'politeness.delay_s: expected number, got string'
+    """
+    what, _, at = str(error).partition(" - at ")
+    named = re.sub(r"\w+", lambda m: _TOML_WORDS.get(m[0], m[0]), what[0].lower() + what[1:].replace("`", ""))
+    key = at.strip("`").removeprefix("$.")
+    return f"{key}: {named}" if key else named
+
+
+def _check_proxy(proxy: str, source: str) -> None:
+    """A proxy that can't be one would fail every fetch, one by one."""
+    if proxy and not re.fullmatch(r"(?i)(https?|socks(4a?|5h?))://[^/\s]+/?", proxy):
+        raise ConfigError(
+            f"{source}: fetch.proxy '{proxy}': is no proxy; write it whole, for example http://127.0.0.1:8080"
+        )
 
 
 def read_tree(path: Path) -> Tree:

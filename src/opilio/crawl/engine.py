@@ -159,7 +159,7 @@ class Engine:
             return "nothing left to fetch"
         wait_s = wakes_at - clock.now()
         if wait_s > self._rules.patience_s:
-            return f"every host left asks to wait {wait_s:.0f} s or more; run again later to go on"
+            return f"every host left has to wait {wait_s:.0f} s or more; run again later to go on"
         if isinstance(clock, VirtualClock):
             clock.advance(until=wakes_at)
         else:

@@ -5,6 +5,7 @@ import tomllib
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
+from urllib.parse import urlsplit
 
 import msgspec
 import tomli_w
@@ -30,6 +31,7 @@ from opilio.crawl.rankmemory import COMMITTEE
 from opilio.crawl.recovery import recover
 from opilio.crawl.startfrom import carried_over, check_model
 from opilio.crawl.workers import WorkerDesk, cores
+from opilio.fetch.addresses import leads_home
 from opilio.fetch.curl import CurlFetcher
 from opilio.fetch.limits import Limits, Network
 from opilio.frontier.order import seed_score
@@ -220,6 +222,10 @@ def _checked(settings: Settings) -> Settings:
         if found is None:
             raise ConfigError(
                 f"seed '{url}': is no http or https URL; write it whole, for example https://example.org/"
+            )
+        if not (settings.fetch.allow_private or settings.fetch.proxy) and leads_home(urlsplit(found).hostname or ""):
+            raise ConfigError(
+                f"seed '{url}': is an address of this machine or its network; allow it with --allow-private"
             )
         urls.append(found)
     return msgspec.structs.replace(settings, seeds=msgspec.structs.replace(settings.seeds, urls=urls))

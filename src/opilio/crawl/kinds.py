@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from opilio.crawl.config import Tree, nearest
+from opilio.crawl.config import Tree, in_words, nearest
 from opilio.crawl.deweykind import dewey_judge
 from opilio.crawl.expansionkinds import EXPANSIONS
 from opilio.crawl.s1kind import attributes_ranker
@@ -277,13 +277,14 @@ def filled(section: str, given: Tree) -> Tree:
     options = options_of(section, kind)
     for name in given:
         if name != "kind" and name not in options:
-            raise ConfigError(f"unknown key '{section}.{name}' for kind '{kind}'{nearest(name, list(options))}")
+            hint = nearest(name, list(options)) or f"; it has {', '.join(options) or 'no options'}"
+            raise ConfigError(f"unknown key '{section}.{name}' for kind '{kind}'{hint}")
     result: Tree = {"kind": kind}
     for name, option in options.items():
         try:
             result[name] = msgspec.convert(given.get(name, option.default), option.annotation, strict=True)
         except msgspec.ValidationError as error:
-            raise ConfigError(f"{section}.{name}: {error}") from error
+            raise ConfigError(f"{section}.{name}: {in_words(error)}") from error
     return result
 
 

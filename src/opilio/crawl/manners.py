@@ -60,7 +60,7 @@ class Manners:
             ready_at = self._clock.now() + self._delay(origin)
         delay_s = self._delay(origin)
         if rules.unreachable:
-            return Permit(delay_s=delay_s, until=rules.expires_at, refused="robots.txt can't be read")
+            return _stay_away(rules, delay_s)
         if not rules.allows(url):
             return Permit(delay_s=delay_s, refused="robots.txt disallows it")
         return Permit(delay_s=delay_s, until=await self._turns.take(host_of(url), ready_at, delay_s, PATIENCE_S))
@@ -99,6 +99,14 @@ class Manners:
         if len(self._rules) >= MAX_RULES and origin not in self._rules:
             self._rules.pop(next(iter(self._rules)))
         self._rules[origin] = rules
+
+
+def _stay_away(rules: Rules, delay_s: float) -> Permit:
+    """No rules, no pages: later perhaps, but never where the host is in our own network."""
+    if rules.why == "private-address":
+        return Permit(delay_s=delay_s, refused="private-address: only --allow-private lets it be asked")
+    reason = f" ({rules.why})" if rules.why else ""
+    return Permit(delay_s=delay_s, until=rules.expires_at, refused=f"robots.txt can't be read{reason}")
 
 
 class _InTurn:

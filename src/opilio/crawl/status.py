@@ -17,6 +17,13 @@ def status_of(folder: Path) -> dict[str, Any]:
         return _status(collection)
 
 
+def seeds_of(folder: Path, most: int) -> list[str]:
+    """The first seeds of a collection."""
+    with reading(folder) as collection:
+        rows = collection.connection.execute("SELECT url FROM seed ORDER BY priority, rowid LIMIT ?", (most,))
+        return [str(url) for (url,) in rows]
+
+
 def _status(collection: Collection) -> dict[str, Any]:
     stored = collection.meta("counts")
     counts = msgspec.json.decode(stored, type=Counts) if stored else Counts()

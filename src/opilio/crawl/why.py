@@ -43,7 +43,7 @@ def _why(collection: Collection, url: str) -> dict[str, Any]:
     if entry is not None:
         result |= _standing(entry)
         result["found_on"] = _contexts(collection, key, entry.parents)
-        result["path"] = _path(collection, entry.lead.url, entry.lead.parent)
+        result["path"] = _path(collection, frontier, entry)
         result |= _waiting(collection, host_of(url)) if entry.state is State.QUEUED else {}
         result |= why_link(collection, entry)
     elif contexts := _contexts(collection, key, _not_followed(collection, key)):
@@ -118,16 +118,21 @@ def _waiting(collection: Collection, host: str) -> dict[str, Any]:
     return {"host_waits": {"until": row[0], "reason": row[1]}} if row else {}
 
 
-def _path(collection: Collection, url: str, parent: int) -> list[str]:
-    """The pages from a seed to this URL, by the links that counted."""
-    path = [url]
-    while parent and len(path) < LONGEST_PATH:
-        row = collection.connection.execute("SELECT url, parent FROM page WHERE key = ?", (parent,)).fetchone()
-        if row is None or row[0] in path:
-            break
-        path.append(row[0])
-        parent = row[1]
+def _path(collection: Collection, frontier: SqliteFrontier, entry: Entry | None) -> list[str]:
+    """The shortest way from a seed that is known: of the pages a URL was found on, always the one nearest to a seed."""
+    path: list[str] = []
+    while entry is not None and entry.lead.url not in path and len(path) < LONGEST_PATH:
+        path.append(entry.lead.url)
+        above = _nearest(collection, {entry.lead.parent, *entry.parents}) if entry.lead.depth else None
+        entry = frontier.entry(host_of(above), key_of(above)) if above else None
     return path[::-1]
+
+
+def _nearest(collection: Collection, keys: set[int]) -> str | None:
+    marks = ", ".join("?" * len(keys))
+    query = f"SELECT url FROM page WHERE key IN ({marks}) ORDER BY depth, seq LIMIT 1"
+    row = collection.connection.execute(query, tuple(keys)).fetchone()
+    return row[0] if row else None
 
 
 def _page(collection: Collection, key: int) -> dict[str, Any]:

@@ -28,6 +28,19 @@ def is_public(address: str) -> bool:
     return _is_public_v4(ip)
 
 
+def leads_home(host: str) -> bool:
+    """Does the name of a host itself say that it is private? Only where it is an address, or `localhost`.
+
+    >>> leads_home("127.0.0.1"), leads_home("::1"), leads_home("localhost"), leads_home("birds.example")
+    (True, True, True, False)
+    """
+    try:
+        ip_address(host)
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+    return not is_public(host)
+
+
 def _is_public_v4(ip: IPv4Address) -> bool:
     return ip.is_global and not (ip.is_multicast or ip.is_reserved or ip.is_unspecified)
 

@@ -46,6 +46,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     sitemaps: tuple[str, ...] = ()
     unreachable: bool = False  # nothing is allowed, for now
     failures: int = 0  # attempts in a row that could not read the file
+    why: str = ""  # what the last of them met: the kind of a failure, or a status
     read_at: float = 0.0  # when the file was last read
 
     @cached_property
@@ -87,7 +88,8 @@ def _unreachable(fetched: Fetched, agent: str, now: float, previous: Rules | Non
     wait_s = min(LIFE_S, max(fetched.retry_after_s, FIRST_RETRY_S * 2.0 ** min(failures - 1, 20)))
     if previous and not previous.unreachable and now - previous.read_at < STALE_S:
         return replace(previous, expires_at=now + wait_s, failures=failures)
-    return Rules(agent=agent, expires_at=now + wait_s, unreachable=True, failures=failures)
+    why = fetched.failure.kind if fetched.failure else f"status {fetched.status}"
+    return Rules(agent=agent, expires_at=now + wait_s, unreachable=True, failures=failures, why=why)
 
 
 def _parsed_rules(body: bytes, agent: str, now: float) -> Rules:
