@@ -3,6 +3,7 @@
 import importlib.util
 import sys
 import time
+from functools import reduce
 from pathlib import Path
 from typing import Annotated
 
@@ -100,10 +101,7 @@ def serve(
 def run(
     experiment: Annotated[str, typer.Argument(help="Its name, or a TOML file that declares it.", show_default=False)],
     web: Annotated[list[Path], typer.Option(metavar="DIR", help="A web; may be repeated.", show_default=False)],
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder for results.json, report.md and plots; 'lab-EXPERIMENT' if left out."),
-    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="For the results; left out: lab-EXPERIMENT.")] = None,
     topic: Annotated[list[str] | None, typer.Option(help="Only this topic; may be repeated.")] = None,
     strategy: Annotated[list[str] | None, typer.Option(help="Only this strategy; may be repeated.")] = None,
     pages: Annotated[int, typer.Option(min=0, help="Fetches a run; 0: as declared.")] = 0,
@@ -119,9 +117,6 @@ def run(
     declared = load_experiment(experiment)
     for section in declared.sections:
         section_named(section)
-    more: Tree = {}
-    for text in set_ or ():
-        more = merged(more, assignment(text))
     choice = Choice(
         webs=tuple(web),
         topics=tuple(topic or ()),
@@ -130,7 +125,7 @@ def run(
         seed_sets=seed_sets,
         random_seed=random_seed,
         random_seeds=random_seeds,
-        more=more,
+        more=reduce(merged, map(assignment, set_ or ()), {}),
     )
     study = Study(declared, choice)
     jobs = study.jobs()

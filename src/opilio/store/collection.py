@@ -186,7 +186,8 @@ def _open(folder: Path, tables: str = "") -> sqlite3.Connection:
         if tables:
             with _one_transaction(connection):
                 _run(connection, tables)
-                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+                if connection.execute("PRAGMA user_version").fetchone()[0] != SCHEMA_VERSION:  # setting it writes
+                    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     except sqlite3.Error as error:
         raise damaged(folder, error) from error
     return connection
