@@ -1,0 +1,88 @@
+"""A T-Graph as a record: levels, ways, pruning, its file, and what makes it unusable (S2-27 to S2-33)."""
+
+import msgspec
+import pytest
+
+from opilio.model.errors import ConfigError
+from opilio.tgraph.file import decode, encode
+from opilio.tgraph.graph import TGraph
+from opilio.tgraph.node import Destination, Document, Node
+from opilio.tgraph.picture import as_svg, as_text
+
+
+def node(name: str, level: int, *leads_to: str, **more: str) -> Node:
+    return Node(id=name, url=f"http://x.example/{name}", level=level, dic=Destination(leads_to=leads_to), **more)
+
+
+CHAIN = [node("t", 0), node("a", 1, "t"), node("b", 2, "a"), node("c", 3, "b"), node("d", 2, "a")]
+
+
+def test_distance_is_the_least_number_of_links_to_a_target_s2_32() -> None:
+    graph = TGraph([*CHAIN, node("e", 3, "b", "a")])  # one way of e skips a level
+    assert graph.distances == {"t": 0, "a": 1, "b": 2, "d": 2, "c": 3, "e": 2}
+
+
+def test_pruning_takes_what_has_no_way_any_more_s2_30() -> None:
+    assert set(TGraph(CHAIN).without({"b"}).nodes) == {"t", "a", "d"}
+    assert set(TGraph([*CHAIN, node("e", 3, "b", "d")]).without({"b"}).nodes) == {"t", "a", "d", "e"}
+
+
+def test_graph_comes_back_from_its_file() -> None:
+    graph = TGraph(
+        [*CHAIN, node("f", 1, "t", ish="Grammar", dc="words of a sentence")],
+        [Document(url="http://x.example/t", level=0, words={"grammar": 3})],
+    )
+    again = decode(encode(graph), "g.json")
+    assert again.nodes == graph.nodes
+    assert again.documents == graph.documents
+
+
+def test_file_names_the_components_as_the_paper_does_s2_e1() -> None:
+    data = msgspec.json.decode(encode(TGraph(CHAIN)))
+    assert {"ISH", "SH", "MH", "DC", "DIC"} <= data["nodes"][0].keys()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "complaint"),
+    [
+        ([node("a", 1, "b"), node("b", 1, "a"), node("t", 0)], "cycle"),
+        ([node("t", 0), node("b", 2, "t")], "no node of level 1"),
+        ([node("a", 1, "t")], "no node of level 0"),
+        ([node("t", 0), node("a", 1)], "node a of level 1 leads nowhere"),
+        ([node("t", 0), node("a", 1, "gone")], "leads to gone, which is not there"),
+        ([node("t", 0), node("t", 0)], "two nodes have the id t"),
+        ([node("t", 0), node("a", -1)], "levels count from 0"),
+        ([], "has no node"),
+    ],
+)
+def test_unusable_graph_is_refused_in_one_line(nodes: list[Node], complaint: str) -> None:
+    data = msgspec.json.encode({"schema": 1, "kind": "t-graph", "nodes": nodes})
+    with pytest.raises(ConfigError, match=complaint) as error:
+        decode(data, "my.json")
+    assert str(error.value).startswith("my.json: ")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b"\xff\xfe", b'{"schema": 1, "kind": "t-graph", "nodes": [{}]}'])
+def test_what_is_no_graph_is_refused(data: bytes) -> None:
+    with pytest.raises(ConfigError, match=r"my\.json: is no T-Graph"):
+        decode(data, "my.json")
+
+
+def test_graph_of_a_newer_version_is_refused() -> None:
+    with pytest.raises(ConfigError, match="newer"):
+        decode(b'{"schema": 9, "kind": "t-graph", "nodes": []}', "my.json")
+
+
+def test_picture_escapes_text_of_strangers() -> None:
+    graph = TGraph([node("t", 0, mh="<script>&\x00"), node("a", 1, "t")])
+    drawn = as_svg(graph)
+    assert "<script>" not in drawn
+    assert "\x00" not in drawn
+    assert drawn.count("<rect") == 3
+    assert "level 1: 1 node of 1 page" in as_text(graph)
+
+
+def test_picture_of_a_large_graph_shows_some_of_each_level() -> None:
+    drawn = as_svg(TGraph([node(f"t{i}", 0) for i in range(99)]))
+    assert "targets: 99, the first 60 shown" in drawn
