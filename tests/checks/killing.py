@@ -22,10 +22,16 @@ with warnings.catch_warnings():
     from fastwarc.warc import ArchiveIterator, WarcRecordType
 
 
-def killed_after(folder: Path, tree: Tree, seconds: float) -> bool:
-    """Crawl in a process of its own and kill it after so long; False: it had ended by itself."""
+def killed_after(folder: Path, tree: Tree, seconds: float, log: Sequence[Access] | None = None) -> bool:
+    """Crawl in a process of its own and kill it after so long; False: it had ended by itself.
+
+    With the server's `log` the time is counted from the first request on, however long a busy machine takes to start.
+    """
     process = CONTEXT.Process(target=crawl, args=(folder, tree))
+    before = len(log or ())
     process.start()
+    while log is not None and len(log) == before and process.exitcode is None:
+        time.sleep(0.002)
     process.join(seconds)
     assert process.pid is not None
     ended = process.exitcode is not None
@@ -35,10 +41,15 @@ def killed_after(folder: Path, tree: Tree, seconds: float) -> bool:
     return not ended
 
 
-def kill_often(folder: Path, tree: Tree, kills: int, most_s: float, rng: random.Random) -> int:
-    """Kill a crawl at random moments until it was killed so often or has ended; then let it end. How many kills hit."""
+def kill_often(
+    folder: Path, tree: Tree, kills: int, most_s: float, rng: random.Random, log: Sequence[Access] | None = None
+) -> int:
+    """Kill a crawl at random moments until it was killed so often or has ended; then let it end. How many kills hit.
+
+    With the server's `log` every second kill falls while pages are asked for, the others may fall into the start.
+    """
     done = 0
-    while done < kills and killed_after(folder, tree, rng.uniform(0.0, most_s)):
+    while done < kills and killed_after(folder, tree, rng.uniform(0.0, most_s), log if done % 2 else None):
         done += 1
     assert not killed_after(folder, tree, 120.0)
     return done

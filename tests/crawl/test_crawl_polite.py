@@ -59,6 +59,31 @@ def test_gaps_hold_with_64_connections_over_many_hosts(tmp_path: Path) -> None:
     assert all(len(asked) == len({a.target for a in asked}) for asked in by_host(server.log).values())
 
 
+def test_every_wish_is_kept_with_64_connections_when_hosts_differ(tmp_path: Path) -> None:
+    """Seventy hosts at once: every fifth forbids pages, breaks its robots.txt, wants longer pauses or is overloaded."""
+    busy = Answer(503, (HTML, ("Retry-After", "600")), b"busy")
+    web = star(70, 4)
+    for h in range(0, 70, 5):
+        rules = "User-agent: *\nDisallow: /2\n"
+        web[f"http://h{h}.example/robots.txt"] = robots(rules)
+        web[f"http://h{h + 1}.example/robots.txt"] = robots("", 500)
+        web[f"http://h{h + 2}.example/robots.txt"] = robots("User-agent: *\nCrawl-delay: 0.5\n")
+        web[f"http://h{h + 3}.example/1"] = busy
+    with served(SmallWeb(web)) as server:
+        tree = settings_for(server, ["http://seed.example/"], politeness={"delay_s": 0.2}, engine={"connections": 64})
+        assert crawl(tmp_path / "c", tree).startswith("every host left has to wait")
+        log = by_host(server.log)
+    asked = {host: [a.target for a in accesses] for host, accesses in log.items()}
+    assert rules_first(server.log)
+    assert least_gap(server.log) >= 0.2
+    for h in range(0, 70, 5):
+        assert asked[f"h{h}.example"] == ["/robots.txt", "/0", "/1"], "nothing disallowed"
+        assert asked[f"h{h + 1}.example"] == ["/robots.txt"], "5xx: no fetch"
+        assert least_gap(log[f"h{h + 2}.example"]) >= 0.5, "the delay in force is the host's"
+        assert asked[f"h{h + 3}.example"] == ["/robots.txt", "/0", "/1"], "Retry-After is kept"
+        assert asked[f"h{h + 4}.example"] == ["/robots.txt", "/0", "/1", "/2", "/3"]
+
+
 def test_hosts_of_one_address_share_the_delay_when_there_are_several(tmp_path: Path) -> None:
     web = star(9, 2)
     with served(SmallWeb(web), addresses=3) as server:
