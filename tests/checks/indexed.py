@@ -10,7 +10,7 @@ import numpy as np
 
 from opilio.crawl.columns import pack
 from opilio.frontier.schema import create_tables
-from opilio.model.records import Analysis, Fetched, Lead, LinkColumns, Outcome, Verdict, key_of
+from opilio.model.records import Analysis, Fate, Fetched, Lead, LinkColumns, Outcome, Reason, Verdict, key_of
 from opilio.model.urls import host_of
 from opilio.store.collection import Collection, exists
 from opilio.store.keeper import Keeper
@@ -43,6 +43,29 @@ def store(folder: Path, sheets: Iterable[Sheet]) -> Path:
             keeper.keep([_outcome(sheet) for sheet in sheets])
         keeper.close()
     return folder
+
+
+def lose(folder: Path, url: str, at: float) -> None:
+    """A page is gone for good."""
+    with closing(Collection.open_for_writing(folder)) as made:
+        keeper = Keeper(made, None)
+        keeper.resume()
+        lead = Lead(url=url, key=key_of(url), host=host_of(url))
+        with made.unit_of_work():
+            keeper.keep([Outcome(lead=lead, fetched=Fetched(url=url, status=410, started_at=at), fate=Fate.GONE)])
+
+
+def judge(folder: Path, url: str, relevant: bool) -> None:
+    """A person's word about a page, taken up as a crawl does."""
+    with closing(Collection.open_for_writing(folder)) as made:
+        keeper = Keeper(made, None)
+        keeper.resume()
+        with made.unit_of_work():
+            made.connection.execute(
+                "INSERT INTO label (key, relevant, at, sample) VALUES (?, ?, 0, x'')", (key_of(url), relevant)
+            )
+            keeper.relabel(key_of(url), relevant, Reason("labelled by hand", float(relevant)))
+            made.set_meta(labels_taken=made.connection.execute("SELECT max(id) FROM label").fetchone()[0])
 
 
 def _outcome(sheet: Sheet) -> Outcome:

@@ -1,32 +1,29 @@
 """From a collection to its index: what changed since the index last looked is read, parsed again and taken in.
 
-Runs in whoever reads (search, serve), never in the process that crawls. Incremental by the number of the last commit
+Runs in whoever reads (search, serve), never in the process that crawls. Incremental by the number of the last answer
 that was taken in, idempotent, and safe against a kill at any moment: what is half done is done again.
+
+What depends on the whole collection (authority, subtopics, texts of links found later) is worked out anew when the
+collection has grown by a good part, and once more when nobody writes to it.
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-from opilio.index.fulltext import FullText, Writer, prepare, wipe, writing
+from opilio.crawl.pagefeed import PageFeed
+from opilio.index.fulltext import FullText, prepare, wipe, writing
+from opilio.index.intake import Intake
 from opilio.index.manifest import Manifest
-from opilio.index.records import Document, Progress
-from opilio.index.schema import as_document, id_of
-from opilio.model.errors import ParseError
-from opilio.model.records import Page
+from opilio.index.records import Progress
 from opilio.parse.html import HtmlParser
-from opilio.store.collection import Collection, check, reading
-from opilio.store.warc import read_record
+from opilio.store.collection import being_written, check, reading
 
-BATCH = 500
-_FIELDS = "key, seq, url, host, title, description, language, genre, score, relevant, fetched_at, warc, offset, length"
-# Copies of another page and pages that ask not to be indexed stay outside.
-_WANTED = "duplicate_of = 0 AND noindex = 0"
+BATCH = 500  # answers of one commit
+GROWN = 1.25  # times as many pages as last time: work out anew what depends on all of them
 
 
 def catch_up(folder: Path, most: int = 0) -> Progress:
-    """Take in what the collection has gained, at most so many pages (0: all)."""
+    """Take in what the collection gained, at most about so many pages (0: all)."""
     check(folder)
     with writing(folder) as ours:
         if not ours:
@@ -34,7 +31,7 @@ def catch_up(folder: Path, most: int = 0) -> Progress:
         place = prepare(folder)
         manifest = Manifest(place)
         try:
-            return _Intake(folder, FullText(place), manifest).run(most)
+            return _CatchUp(folder, FullText(place), manifest).run(most)
         finally:
             manifest.close()
 
@@ -49,7 +46,7 @@ def rebuild(folder: Path) -> Progress:
     return catch_up(folder)
 
 
-class _Intake:
+class _CatchUp:
     """One catching up, under the lock of the index."""
 
     def __init__(self, folder: Path, index: FullText, manifest: Manifest) -> None:
@@ -57,45 +54,72 @@ class _Intake:
         self._index = index
         self._manifest = manifest
         self._parser = HtmlParser(paths=False)
+        self._indexed = self._removed = 0
 
     def run(self, most: int) -> Progress:
-        indexed = removed = 0
-        with self._index.writer() as writer:
-            while not most or indexed < most:
-                with reading(self._folder) as collection:
-                    rows = self._rows(collection, min(BATCH, most - indexed) if most else BATCH)
-                    if not rows:
-                        break
-                    documents = [self._document(row) for row in rows]
-                indexed += len(documents)
-                self._take(writer, documents, rows[-1][1])
-        return Progress(indexed=indexed, removed=removed)
+        quiet = not being_written(self._folder)
+        if self._behind():
+            with self._index.writer() as writer:
+                intake = Intake(writer, self._manifest)
+                while self._step(intake) and not (most and self._indexed >= most):
+                    pass
+                if not most or self._indexed < most:
+                    self._relabel(intake)
+                    self._settle(intake, quiet=quiet)
+        with reading(self._folder) as collection:
+            waiting = PageFeed(collection, self._parser).waiting(self._manifest.mark("seq"))
+        return Progress(indexed=self._indexed, removed=self._removed, waiting=waiting)
 
-    def _rows(self, collection: Collection, limit: int) -> list[tuple[Any, ...]]:
-        return collection.connection.execute(
-            f"SELECT {_FIELDS} FROM page WHERE seq > ? AND {_WANTED} ORDER BY seq LIMIT ?",
-            (self._manifest.mark("seq"), limit),
-        ).fetchall()
+    def _behind(self) -> bool:
+        """Is there anything to do? Costs three looks."""
+        with reading(self._folder) as collection:
+            feed = PageFeed(collection, self._parser)
+            unseen = feed.last() > self._manifest.mark("seq") or feed.labelled(self._manifest.mark("label"))[0]
+        return bool(unseen) or self._manifest.mark("settled") < self._manifest.mark("seq")
 
-    def _take(self, writer: Writer, documents: Sequence[Document], seq: int) -> None:
-        for document in documents:
-            writer.put(id_of(document), as_document(document))
-        writer.commit()
-        self._manifest.keep((d.key, d.seq, d.parents, d.relevant, d.targets, b"") for d in documents)
-        self._manifest.set_marks(seq=seq)
+    def _step(self, intake: Intake) -> bool:
+        """One batch of answers; False where there are no more."""
+        after = self._manifest.mark("seq")
+        with reading(self._folder) as collection:
+            feed = PageFeed(collection, self._parser)
+            upto = min(after + BATCH, feed.last())
+            if upto <= after:
+                return False
+            changes = feed.changes(after, upto)
+        intake.take(changes.documents, changes.removed, seq=upto)
+        self._indexed += len(changes.documents)
+        self._removed += len(changes.removed)
+        return True
 
-    def _document(self, row: tuple[Any, ...]) -> Document:
-        key, seq, url, host, title, description, language, genre, score, relevant, at, *place = row
-        page = self._page(place)
-        return Document(
-            key=key, seq=seq, url=url, host=host, title=title, description=description, language=language,
-            genre=genre, score=score, relevant=bool(relevant), date=at, fetched_at=at,
-            headings="\n".join(text for _, text in page.headings), body=page.main_text,
-        )  # fmt: skip
+    def _relabel(self, intake: Intake) -> None:
+        """Pages that a person judged: their verdict is another one now."""
+        with reading(self._folder) as collection:
+            feed = PageFeed(collection, self._parser)
+            keys, last = feed.labelled(self._manifest.mark("label"))
+            documents = feed.documents(keys)
+        intake.take(documents, (), label=last)
+        self._indexed += len(documents)
 
-    def _page(self, place: Sequence[int]) -> Page:
-        """The stored page, read again; an empty one where it no longer reads as a page."""
-        if place[2]:
-            with suppress(ParseError):
-                return self._parser.parse(read_record(self._folder, *place))
-        return Page(url="")
+    def _settle(self, intake: Intake, *, quiet: bool) -> None:
+        """What depends on all pages, where it is time for it."""
+        pages, relevant = self._manifest.count(), self._manifest.count(relevant_only=True)
+        if quiet or pages >= GROWN * self._manifest.mark("weighed"):
+            with reading(self._folder) as collection:
+                hosts = PageFeed(collection, self._parser).hosts()
+            intake.weigh(hosts)
+        if quiet or relevant >= GROWN * self._manifest.mark("divided"):
+            if relevant != self._manifest.mark("divided"):
+                intake.divide()
+            self._again(intake, intake.misplaced())
+        if quiet:
+            with reading(self._folder) as collection:
+                outdated = intake.outdated(PageFeed(collection, self._parser).parent_counts())
+            self._again(intake, outdated)
+            self._manifest.set_marks(settled=self._manifest.mark("seq"))
+
+    def _again(self, intake: Intake, keys: Sequence[int]) -> None:
+        """Take pages in once more, as they are now."""
+        for first in range(0, len(keys), BATCH):
+            with reading(self._folder) as collection:
+                documents = PageFeed(collection, self._parser).documents(keys[first : first + BATCH])
+            intake.take(documents, ())

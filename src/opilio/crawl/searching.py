@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
 from opilio.crawl.indexing import catch_up
 from opilio.index.facets import languages_of
 from opilio.index.fulltext import FullText, prepare
 from opilio.index.hits import Shelf
+from opilio.index.manifest import Manifest
 from opilio.index.querybuild import Weights
 from opilio.index.records import PAGE_SIZE, Filters, Hit, Progress, Results, Subtopic
 from opilio.index.search import Asked, Mix, Search
@@ -58,7 +58,8 @@ class Searcher:
 
     def subtopics(self) -> tuple[Subtopic, ...]:
         """The subtopics of all collections, largest first (S0-F1)."""
-        return ()
+        found = [subtopic for folder in self._folders for subtopic in _subtopics(folder)]
+        return tuple(sorted(found, key=lambda s: (-s.pages, s.name)))
 
     def catch_up(self, most: int = 0) -> Progress:
         """Take in what the collections gained, at most so many pages of each (0: all). Cheap where nothing is new."""
@@ -78,11 +79,31 @@ class Searcher:
 
 
 def _shelf(folder: Path) -> Shelf:
-    index = FullText(prepare(folder))
-    return Shelf(
-        name=folder.resolve().name,
-        index=index,
-        languages=languages_of(index.searcher()),
-        keys=np.empty(0, dtype=np.int64),
-        authority=np.empty(0, dtype=np.float32),
-    )
+    place = prepare(folder)
+    index, manifest = FullText(place), Manifest(place)
+    try:
+        keys, authority = manifest.authority()
+        return Shelf(
+            name=folder.resolve().name,
+            index=index,
+            languages=languages_of(index.searcher()),
+            versions=bool(manifest.mark("versions")),
+            keys=keys,
+            authority=authority,
+        )
+    finally:
+        manifest.close()
+
+
+def _subtopics(folder: Path) -> list[Subtopic]:
+    manifest = Manifest(prepare(folder))
+    try:
+        counts = dict(manifest.connection.execute("SELECT subtopic, count(*) FROM entry GROUP BY subtopic"))
+        return [
+            Subtopic(
+                name=name, words=tuple(words.split("\n")), pages=counts.get(name, 0), collection=folder.resolve().name
+            )
+            for name, words, _ in manifest.subtopics()
+        ]
+    finally:
+        manifest.close()

@@ -22,6 +22,7 @@ class Shelf(msgspec.Struct, kw_only=True):
     name: str
     index: FullText
     languages: tuple[str, ...]  # of its documents, most frequent first
+    versions: bool  # does it hold pages as they were, too?
     keys: Keys  # sorted
     authority: Values  # of those keys, 0..1
 

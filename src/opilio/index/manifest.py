@@ -1,65 +1,101 @@
 """What the index has taken in, and what was worked out from it: `index/derived.db`, beside the engine's files.
 
-The mark tells up to which commit of the collection pages were taken in. It moves after the engine's own commit, so a
+The mark tells up to which answer of the collection pages were taken in. It moves after the engine's own commit, so a
 process that is killed between the two takes the same pages in again, which changes nothing.
 """
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from opilio.index.hits import Keys, Values
 
 NAME = "derived.db"
 
 TABLES = """
-CREATE TABLE IF NOT EXISTS mark (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
--- One row per document: the commit of the page it was made of, and how many pages with links to it were known then.
+CREATE TABLE IF NOT EXISTS mark (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+-- One row per document that is current: the answer its page came with, how many pages with links to it were known,
+-- the pages it links to (int64), the words a relevant one is clustered by, and its subtopic as it stands in the index.
 CREATE TABLE IF NOT EXISTS entry (key INTEGER PRIMARY KEY, seq INTEGER NOT NULL, parents INTEGER NOT NULL,
-  relevant INTEGER NOT NULL, targets BLOB NOT NULL, terms BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS authority (key INTEGER PRIMARY KEY, value REAL NOT NULL);
-CREATE TABLE IF NOT EXISTS subtopic (number INTEGER PRIMARY KEY, name TEXT NOT NULL, words TEXT NOT NULL,
-  pages INTEGER NOT NULL, centre BLOB NOT NULL);
+  relevant INTEGER NOT NULL, targets BLOB NOT NULL, words BLOB NOT NULL, subtopic TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS subtopic (name TEXT PRIMARY KEY, place INTEGER NOT NULL, words TEXT NOT NULL,
+  centre BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS authority (id INTEGER PRIMARY KEY CHECK (id = 1), keys BLOB NOT NULL, shares BLOB NOT NULL);
 """
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a document."""
+
+    key: int
+    seq: int
+    parents: int
+    relevant: bool
+    targets: bytes
+    words: bytes
+    subtopic: str
 
 
 class Manifest:
     """The database of one index. Whoever writes holds the lock of the index."""
 
     def __init__(self, folder: Path) -> None:
-        self._connection = sqlite3.connect(folder / NAME, isolation_level=None, timeout=30.0, check_same_thread=False)
-        self._connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;" + TABLES)
+        self.connection = sqlite3.connect(folder / NAME, isolation_level=None, timeout=30.0, check_same_thread=False)
+        self.connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;" + TABLES)
 
-    @property
-    def connection(self) -> sqlite3.Connection:
-        return self._connection
-
-    def mark(self, name: str, default: int = 0) -> int:
-        row = self._connection.execute("SELECT value FROM mark WHERE name = ?", (name,)).fetchone()
-        return int(row[0]) if row else default
+    def mark(self, name: str) -> int:
+        """A number that was noted; 0 where none was."""
+        row = self.connection.execute("SELECT value FROM mark WHERE name = ?", (name,)).fetchone()
+        return int(row[0]) if row else 0
 
     def set_marks(self, **values: int) -> None:
-        self._connection.executemany(
-            "INSERT INTO mark VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
-            [(name, str(value)) for name, value in values.items()],
+        self.connection.executemany(
+            "INSERT INTO mark VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value", values.items()
         )
 
-    def keep(self, entries: Iterable[Sequence[object]]) -> None:
-        self._connection.execute("BEGIN IMMEDIATE")
-        self._connection.executemany("INSERT OR REPLACE INTO entry VALUES (?, ?, ?, ?, ?, ?)", entries)
-        self._connection.execute("COMMIT")
+    @contextmanager
+    def one_change(self) -> Iterator[None]:
+        """Everything written inside is one commit, or nothing is."""
+        with self.connection:
+            self.connection.execute("BEGIN IMMEDIATE")
+            yield
+
+    def keep(self, entries: Iterable[Entry]) -> None:
+        self.connection.executemany(
+            "INSERT OR REPLACE INTO entry VALUES (?, ?, ?, ?, ?, ?, ?)", map(msgspec.structs.astuple, entries)
+        )
 
     def drop(self, keys: Iterable[int]) -> None:
-        self._connection.execute("BEGIN IMMEDIATE")
-        self._connection.executemany("DELETE FROM entry WHERE key = ?", [(key,) for key in keys])
-        self._connection.execute("COMMIT")
+        self.connection.executemany("DELETE FROM entry WHERE key = ?", [(key,) for key in keys])
 
-    def count(self, relevant_only: bool = False) -> int:
-        wanted = "WHERE relevant = 1" if relevant_only else ""
-        found: int = self._connection.execute(f"SELECT count(*) FROM entry {wanted}").fetchone()[0]
-        return found
+    def count(self, *, relevant_only: bool = False) -> int:
+        found = self.connection.execute(f"SELECT count(*) FROM entry {'WHERE relevant' if relevant_only else ''}")
+        return int(found.fetchone()[0])
 
-    def known(self) -> Iterator[tuple[int, int, int]]:
-        """(key, seq, parents) of every document."""
-        yield from self._connection.execute("SELECT key, seq, parents FROM entry ORDER BY key")
+    def authority(self) -> tuple[Keys, Values]:
+        """Keys in order, and how much authority each has."""
+        row = self.connection.execute("SELECT keys, shares FROM authority").fetchone() or (b"", b"")
+        return np.frombuffer(row[0], dtype=np.int64), np.frombuffer(row[1], dtype=np.float32)
+
+    def keep_authority(self, keys: Keys, shares: Values) -> None:
+        self.connection.execute(
+            "INSERT OR REPLACE INTO authority VALUES (1, ?, ?)", (keys.tobytes(), shares.astype(np.float32).tobytes())
+        )
+
+    def subtopics(self) -> list[tuple[str, str, bytes]]:
+        """(name, words, centre) in the order they were made."""
+        return self.connection.execute("SELECT name, words, centre FROM subtopic ORDER BY place").fetchall()
+
+    def keep_subtopics(self, rows: Sequence[tuple[str, str, bytes]]) -> None:
+        self.connection.execute("DELETE FROM subtopic")
+        self.connection.executemany(
+            "INSERT INTO subtopic VALUES (?, ?, ?, ?)",
+            [(name, place, words, centre) for place, (name, words, centre) in enumerate(rows)],
+        )
 
     def close(self) -> None:
-        self._connection.close()
+        self.connection.close()

@@ -49,6 +49,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     searcher: tantivy.Searcher
     schema: tantivy.Schema
     languages: tuple[str, ...]  # by which a query is stemmed
+    versions: bool  # does the index hold pages as they were, too?
     all_documents: int
     frequency: Callable[[str, str], int]  # (field, term) to documents of all indexes that hold it
 
@@ -81,15 +82,19 @@ class QueryBuilder:
         after, before = day_of(filters.after, "after"), day_of(filters.before, "before")
         if after is not None or before is not None:
             made.append(self._between("date", after, before))
-        if filters.at is None:
+        if filters.at is not None:
+            if not math.isfinite(filters.at):
+                raise QueryError(f"at: {filters.at} is no moment; write seconds since 1970")
+            now = max(-FOREVER, min(int(filters.at), FOREVER - 2))
+            made += [self._between("since", None, now + 1), self._between("until", now + 1, None)]
+        elif self._scope.versions:
             made.append(tantivy.Query.term_query(schema, "until", FOREVER))
-        else:
-            made += [self._between("since", None, int(filters.at) + 1), self._between("until", int(filters.at), None)]
         return made
 
     def _between(self, field: str, lower: int | None, upper: int | None) -> tantivy.Query:
-        kind = tantivy.FieldType.Integer
-        return tantivy.Query.range_query(self._scope.schema, field, kind, lower, upper, include_upper=False)
+        """From `lower` on, before `upper`."""
+        last = None if upper is None else upper - 1
+        return tantivy.Query.range_query(self._scope.schema, field, tantivy.FieldType.Integer, lower, last)
 
     def _node(self, node: Node, relaxed: bool) -> tantivy.Query | None:
         return self._term(node) if isinstance(node, Term) else self._group(node, relaxed)

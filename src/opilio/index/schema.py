@@ -16,14 +16,16 @@ VERSION = 1  # an index of another version is thrown away and made again
 LONGEST_TITLE, LONGEST_HEADINGS, LONGEST_BODY, LONGEST_ANCHORS, LONGEST_URL = 500, 10_000, 200_000, 4_000, 2_000
 STEMMED_FIELDS = ("title", "headings", "body", "anchors", "url_words")
 EXACT = "exact"
+ANALYSED = "analysed"  # fields whose terms come ready, with blanks between
 KEPT = "text"  # the stored text that snippets are made of
 
 
 def make_schema() -> tantivy.Schema:
     builder = tantivy.SchemaBuilder()
     builder.add_text_field("id", stored=True, tokenizer_name="raw", index_option="basic")
-    for name in (*STEMMED_FIELDS, EXACT):
-        builder.add_text_field(name, tokenizer_name=PLAIN)
+    for name in STEMMED_FIELDS:
+        builder.add_text_field(name, tokenizer_name=ANALYSED)
+    builder.add_text_field(EXACT, tokenizer_name=PLAIN)
     for name in ("url", "name", KEPT):  # stored as they are shown, not indexed again
         builder.add_bytes_field(name, stored=True)
     for name in ("host", "language", "genre", "band", "subtopic", "year", "relevant"):
@@ -36,8 +38,9 @@ def make_schema() -> tantivy.Schema:
 
 
 def register(index: tantivy.Index) -> None:
-    """Give the index the analyser its fields name."""
+    """Give the index the analysers its fields name."""
     index.register_tokenizer(PLAIN, analyser())
+    index.register_tokenizer(ANALYSED, tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build())
 
 
 def id_of(document: Document) -> str:
@@ -56,7 +59,8 @@ def as_document(page: Document, subtopic: str = "") -> tantivy.Document:
     analyse = analyser_for(page.language)
     fields = zip(STEMMED_FIELDS, (title, headings, body, anchors, words), strict=True)
     for name, text in fields:
-        document.add_pre_tokenized_text(name, analyse.pre_tokenize(spaced(text)))
+        # Half the cost of the engine's own form for analysed text (measured), and positions are the same.
+        document.add_text(name, " ".join(analyse.analyze(spaced(text))))
     document.add_text(EXACT, spaced("\n".join((title, headings, body, words))))
     shown = clean(page.description, LONGEST_TITLE)
     for name, text in (("url", url), ("name", title), (KEPT, f"{shown}\n{body}")):

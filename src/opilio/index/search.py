@@ -67,6 +67,7 @@ class Search:
             searcher=searcher,
             schema=shelf.index.schema,
             languages=shelf.languages,
+            versions=shelf.versions,
             all_documents=sum(s.num_docs for s in searchers),
             frequency=lambda field, term: sum(s.doc_freq(field, term) for s in searchers),
         )

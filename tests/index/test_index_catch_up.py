@@ -1,0 +1,164 @@
+"""An index follows its collection: pages that come, change, go and are judged, and a process killed on the way."""
+
+import multiprocessing
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from checks.indexed import Sheet, judge, lose, store
+from opilio.crawl import indexing
+from opilio.crawl.indexing import catch_up, rebuild
+from opilio.crawl.searching import Searcher
+from opilio.index.fulltext import Writer, writing
+from opilio.index.manifest import Manifest
+from opilio.index.records import Filters
+from opilio.model.errors import CollectionError
+
+A = "http://a.example"
+NIGHT, NOON, EVENING = 1_700_000_000.0, 1_700_050_000.0, 1_700_090_000.0
+
+
+def urls(folder: Path, query: str = "", filters: Filters | None = None) -> list[str]:
+    return sorted(hit.url.removeprefix(A) for hit in Searcher([folder]).search(query, filters, size=100).hits)
+
+
+def birds(first: int, last: int) -> list[Sheet]:
+    return [Sheet(url=f"{A}/{n}", title=f"Bird {n}", text=f"The bird of number{n} sings.") for n in range(first, last)]
+
+
+def test_index_takes_in_what_is_new_when_the_collection_grows(tmp_path: Path) -> None:
+    folder = store(tmp_path / "c", birds(0, 3))
+    assert catch_up(folder).indexed == 3
+    assert catch_up(folder).indexed == 0
+    store(folder, birds(3, 5))
+    assert catch_up(folder).indexed == 2
+    assert urls(folder, "bird") == ["/0", "/1", "/2", "/3", "/4"]
+
+
+def test_index_takes_in_a_part_when_told_how_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexing, "BATCH", 2)
+    folder = store(tmp_path / "c", birds(0, 5))
+    assert (catch_up(folder, most=2).waiting, len(urls(folder))) == (3, 2)
+    assert (catch_up(folder).waiting, len(urls(folder))) == (0, 5)
+
+
+def test_page_is_found_by_its_new_words_when_it_changed(tmp_path: Path) -> None:
+    folder = store(tmp_path / "c", [Sheet(url=f"{A}/x", title="Wren", text="small", at=NIGHT)])
+    catch_up(folder)
+    store(folder, [Sheet(url=f"{A}/x", title="Eagle", text="large", at=NOON)])
+    catch_up(folder)
+    assert (urls(folder, "wren"), urls(folder, "eagle")) == ([], ["/x"])
+    assert urls(folder, "wren", Filters(at=NOON - 1)) == ["/x"]
+    assert urls(folder, "eagle", Filters(at=NOON - 1)) == []
+    assert urls(folder, "eagle", Filters(at=NOON)) == ["/x"]
+
+
+def test_page_leaves_the_index_when_it_is_gone(tmp_path: Path) -> None:
+    folder = store(tmp_path / "c", birds(0, 2))
+    catch_up(folder)
+    lose(folder, f"{A}/1", EVENING)
+    assert catch_up(folder).removed == 1
+    assert urls(folder) == ["/0"]
+    assert urls(folder, "", Filters(at=NOON)) == ["/0", "/1"]
+
+
+@pytest.mark.parametrize("now", [Sheet(url=f"{A}/1", noindex=True), Sheet(url=f"{A}/1", duplicate_of=f"{A}/0")])
+def test_page_leaves_the_index_when_it_may_not_be_found_any_more(tmp_path: Path, now: Sheet) -> None:
+    folder = store(tmp_path / "c", birds(0, 2))
+    catch_up(folder)
+    store(folder, [now])
+    catch_up(folder)
+    assert urls(folder) == ["/0"]
+
+
+def test_verdict_of_a_person_is_found_when_it_was_taken_up(tmp_path: Path) -> None:
+    folder = store(tmp_path / "c", birds(0, 2))
+    catch_up(folder)
+    judge(folder, f"{A}/1", relevant=False)
+    assert catch_up(folder).indexed == 1
+    assert urls(folder, "", Filters(relevant=False)) == ["/1"]
+    assert urls(folder, "band:high OR relevant:yes") == ["/0"]
+
+
+def test_rebuilt_index_finds_the_same(tmp_path: Path) -> None:
+    folder = store(tmp_path / "c", birds(0, 20))
+    catch_up(folder)
+    store(folder, birds(10, 30))
+    catch_up(folder)
+    before = Searcher([folder]).search("bird number12", size=100)
+    assert rebuild(folder).indexed == 40  # ten of them as they were before
+    after = Searcher([folder]).search("bird number12", size=100)
+    assert [h.url for h in after.hits] == [h.url for h in before.hits]
+    assert after.facets == before.facets
+
+
+def test_index_is_made_again_when_another_version_made_it_or_it_was_deleted(tmp_path: Path) -> None:
+    folder = store(tmp_path / "c", birds(0, 2))
+    catch_up(folder)
+    (folder / "index" / "version").write_text("0")
+    assert catch_up(folder).indexed == 2
+    shutil.rmtree(folder / "index")
+    assert catch_up(folder).indexed == 2
+    assert urls(folder) == ["/0", "/1"]
+
+
+def test_reader_only_reads_when_another_process_writes_the_index(tmp_path: Path) -> None:
+    folder = store(tmp_path / "c", birds(0, 2))
+    catch_up(folder)
+    store(folder, birds(2, 3))
+    with writing(folder) as ours:
+        assert ours
+        assert catch_up(folder).busy
+        assert urls(folder) == ["/0", "/1"]
+
+
+def test_damaged_record_costs_only_its_text(tmp_path: Path) -> None:
+    folder = store(tmp_path / "c", birds(0, 2))
+    (warc,) = folder.glob("*.warc.gz")
+    with warc.open("r+b") as file:
+        file.truncate(warc.stat().st_size - 30)
+    catch_up(folder)
+    assert urls(folder, "bird") == ["/0", "/1"]  # the title is in the database
+    assert urls(folder, "sings") == ["/0"]
+
+
+def test_folder_that_is_no_collection_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CollectionError, match="is no collection"):
+        catch_up(tmp_path)
+    assert not (tmp_path / "index").exists()
+
+
+def _die_at(folder: Path, moment: str, after: int) -> None:
+    """Catch up, and be killed at a moment of the batch of this number."""
+    calls = iter(range(after, -1, -1))
+    owner, name = (Writer, "commit") if moment.endswith("commit") else (Manifest, "set_marks")
+    real = getattr(owner, name)
+
+    def dying(self: object, *args: object, **kwargs: object) -> object:
+        last = next(calls) == 0
+        if last and moment == "before commit":
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = real(self, *args, **kwargs)
+        if last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    setattr(owner, name, dying)
+    indexing.BATCH = 4
+    catch_up(folder)
+
+
+@pytest.mark.parametrize("moment", ["before commit", "after commit", "in the notes"])
+@pytest.mark.parametrize("after", [0, 2])
+def test_nothing_is_lost_or_doubled_when_a_process_is_killed(tmp_path: Path, moment: str, after: int) -> None:
+    folder = store(tmp_path / "c", birds(0, 15))
+    process = multiprocessing.get_context("forkserver").Process(target=_die_at, args=(folder, moment, after))
+    process.start()
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
+    catch_up(folder)
+    results = Searcher([folder]).search("bird", size=100)
+    assert (results.total, len({hit.url for hit in results.hits})) == (15, 15)

@@ -1,0 +1,70 @@
+"""Subtopics (S0-F1): pages that belong together, under a name that tells why."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from checks.indexed import Sheet, store
+from opilio.crawl.searching import Searcher
+from opilio.index.records import Filters
+from opilio.index.subtopics import Subtopics, Word, cluster
+
+KINDS = {"owls": "owl night mouse feather", "gulls": "gull sea fish coast", "wrens": "wren song hedge nest"}
+
+
+def sheets(kinds: dict[str, str], count: int) -> list[Sheet]:
+    rng = random.Random(1)
+    made = []
+    for kind, words in kinds.items():
+        for number in range(count):
+            text = " ".join(rng.choices(words.split(), k=30) + rng.choices("bird wing egg beak".split(), k=20))
+            made.append(Sheet(url=f"http://{kind}.example/{number}", title=kind, text=text, score=0.9))
+    return made
+
+
+def words(text: str) -> list[Word]:
+    counted = {word: text.split().count(word) for word in text.split()}
+    return [Word(word, word, count) for word, count in counted.items()]
+
+
+def test_pages_that_share_words_are_one_subtopic_with_a_telling_name(tmp_path: Path) -> None:
+    searcher = Searcher([store(tmp_path / "c", sheets(KINDS, 12))])
+    searcher.catch_up()
+    found = searcher.subtopics()
+    assert sum(subtopic.pages for subtopic in found) == 36
+    for subtopic in found:
+        hits = searcher.search("", Filters(subtopics=(subtopic.name,)), size=100)
+        (kind,) = {hit.host.partition(".")[0] for hit in hits.hits}  # no page of another kind
+        assert set(subtopic.name.split(", ")) <= {*KINDS[kind].split(), kind}
+        assert hits.total == subtopic.pages
+
+
+def test_subtopics_are_the_same_when_made_again() -> None:
+    pages = [words(sheet.text) for sheet in sheets(KINDS, 8)]
+    assert cluster(pages) == cluster(pages)
+
+
+def test_pages_that_come_later_join_a_subtopic_and_the_facet_counts_them(tmp_path: Path) -> None:
+    every = sheets(KINDS, 16)
+    folder = store(tmp_path / "c", [s for s in every if int(s.url.rpartition("/")[2]) < 15])
+    Searcher([folder]).catch_up()
+    store(folder, every)
+    searcher = Searcher([folder])
+    searcher.catch_up()
+    facets = {facet.name: facet.values for facet in searcher.search("").facets}
+    assert sum(value.count for value in facets["subtopics"]) == 48
+
+
+def test_few_pages_and_irrelevant_ones_have_no_subtopics(tmp_path: Path) -> None:
+    few = sheets(KINDS, 3)
+    far = [Sheet(url=f"http://x.example/{n}", title="x", text="railway engine", score=0.1) for n in range(40)]
+    searcher = Searcher([store(tmp_path / "c", [*few, *far])])
+    searcher.catch_up()
+    assert searcher.subtopics() == ()
+
+
+@pytest.mark.parametrize("pages", [[], [[]] * 30, [words("same words here")] * 30])
+def test_pages_without_differences_have_no_subtopics(pages: list[list[Word]]) -> None:
+    assert cluster(pages) == []
+    assert Subtopics([]).of(words("anything")) == ""
