@@ -176,10 +176,13 @@ class Done(NamedTuple):
     stderr: str
 
 
-def opilio(*arguments: object, cwd: Path | None = None, timeout: float = 60) -> Done:
-    """The command as a person runs it, in a process of its own."""
+def opilio(
+    *arguments: object, cwd: Path | None = None, timeout: float = 60, environment: dict[str, str] | None = None
+) -> Done:
+    """The command as a person runs it, in a process of its own; `environment` is laid over that of the tests."""
     with TemporaryDirectory() as place:
-        process = CONTEXT.Process(target=_command, args=([*map(str, arguments)], place, str(cwd or place)))
+        words = [*map(str, arguments)]
+        process = CONTEXT.Process(target=_command, args=(words, place, str(cwd or place), environment or {}))
         process.start()
         process.join(timeout)
         assert process.exitcode is not None, f"still running: {arguments}"
@@ -187,11 +190,11 @@ def opilio(*arguments: object, cwd: Path | None = None, timeout: float = 60) -> 
         return Done(process.exitcode, out, err)
 
 
-def _command(arguments: list[str], place: str, cwd: str) -> None:
+def _command(arguments: list[str], place: str, cwd: str, environment: dict[str, str]) -> None:
     for number, name in ((1, "out"), (2, "err")):
         os.dup2(os.open(f"{place}/{name}", os.O_CREAT | os.O_WRONLY), number)
     os.chdir(cwd)
-    os.environ.update(plain())
+    os.environ.update({**plain(), **environment})
     sys.argv = ["opilio", *arguments]
     from opilio.cli.main import main
 

@@ -53,7 +53,9 @@ CONFIGS = {
     "seed that is no url": ("[seeds]\nurls = ['birds']\n", "seed 'birds': is no http or https URL"),
     "seed of another kind": ("[seeds]\nurls = ['ftp://a.example/']\n", "is no http or https URL"),
     "seed of our own": ("[seeds]\nurls = ['http://127.0.0.1:8000/']\n", "allow it with --allow-private"),
-    "no seeds": ("[seeds]\nurls = []\n", "no seeds: give at least one"),
+    "engine without kind": ("[seeds.engines.mine]\nurl = 'x'\n", "seeds.engines.mine needs a kind"),
+    "unknown option of an engine": ("[seeds.engines.brave]\nkye = 'x'\n", "did you mean 'key'?"),
+    "priority of a seed": (f"[seeds.urls]\n'{SEED}' = 4\n", "its priority must be 1, 2 or 3, not 4"),
 }
 GOOD = f"[topic]\nname = 'wrens'\n[seeds]\nurls = ['{SEED}']\n"
 
@@ -61,7 +63,7 @@ GOOD = f"[topic]\nname = 'wrens'\n[seeds]\nurls = ['{SEED}']\n"
 @pytest.mark.parametrize("case", CONFIGS)
 def test_configuration_is_refused_when_it_can_not_be_used(tmp_path: Path, case: str) -> None:
     text, told = CONFIGS[case]
-    good = GOOD.replace(f"[seeds]\nurls = ['{SEED}']\n", "") if "[seeds]" in text else GOOD
+    good = GOOD.replace(f"[seeds]\nurls = ['{SEED}']\n", "") if "[seeds" in text else GOOD
     (tmp_path / "c.toml").write_bytes(f"{text}\n{good}".encode("utf-8", "surrogateescape"))
     done = opilio("crawl", "--config", tmp_path / "c.toml", "--into", tmp_path / "c")
     assert done.returncode == 2, done

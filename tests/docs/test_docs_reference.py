@@ -13,9 +13,11 @@ from typer.main import get_command
 
 from opilio.cli import register
 from opilio.crawl.config import Settings, strategies, strategy_tree
-from opilio.crawl.kinds import DEFAULT_KINDS, SECTIONS, options_of
+from opilio.crawl.enginekinds import ENGINES
+from opilio.crawl.kinds import DEFAULT_KINDS, SECTIONS, options_in, options_of
 from opilio.frontier.schema import TABLES as FRONTIER_TABLES
 from opilio.model import events
+from opilio.seeds.asking import Terms
 from opilio.seen import sqlite as seen
 from opilio.store.schema import TABLES as STORE_TABLES
 
@@ -72,6 +74,20 @@ def test_kind_is_documented_with_its_options(section: str, kind: str) -> None:
 def test_default_kind_is_documented(section: str, kind: str) -> None:
     line = f"### `[{section}]`\n\nDefault kind: `{kind}`."
     assert line in _page("configuration.md"), f"docs/configuration.md lacks {line}"
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_engine_is_documented_with_its_options(kind: str) -> None:
+    _, found, rest = _page("configuration.md").partition(f'### `kind = "{kind}"`')
+    assert found, f"docs/configuration.md lacks the engine {kind}"
+    told = dict(ROW.findall(re.split(r"^#{2,4} ", rest, flags=re.MULTILINE)[0]))
+    assert told == {name: _written(o.default) for name, o in options_in(ENGINES[kind]).items()}
+
+
+def test_terms_of_engines_are_documented() -> None:
+    told = dict(ROW.findall(_page("configuration.md").partition("## `[seeds.engines.NAME]`")[2]))
+    terms = msgspec.structs.asdict(Terms())
+    assert {name: told.get(name) for name in terms} == {name: _written(value) for name, value in terms.items()}
 
 
 @pytest.mark.parametrize("name", strategies())

@@ -13,13 +13,15 @@ import typer
 
 from opilio.cli.options import AsJson, print_json, print_text
 from opilio.cli.progress import Progress
-from opilio.crawl.config import Tree, assignment, merged, read_tree, resolve
+from opilio.crawl.config import Settings, Tree, assignment, merged, read_tree, resolve
 from opilio.crawl.engine import Engine
-from opilio.crawl.job import Crawl, begin, resume
+from opilio.crawl.job import Crawl, begin, check, resume
+from opilio.crawl.seeding import begin_with
 from opilio.crawl.status import seeds_of, status_of
 from opilio.crawl.why import why
 from opilio.model.clock import SystemClock
 from opilio.model.errors import ConfigError
+from opilio.seeds.seedfile import read_seeds
 from opilio.store.collection import exists
 
 SHOWN_SEEDS = 3
@@ -51,7 +53,8 @@ def crawl(
 ) -> int:
     """Crawl a topic into a collection.
 
-    Give a topic and at least one seed, or a --config file. The same --into again resumes where it ended.
+    Give a topic, and seeds, a --config file, or nothing more where search engines are configured. The same --into
+    again resumes where it ended.
     """
     given: dict[str, Any] = {
         "strategy": strategy,
@@ -60,7 +63,7 @@ def crawl(
         "fetch": {"proxy": proxy, "allow_private": allow_private},
         "topic": {"name": topic or None},
         "rank": {"model": str(start_from) if start_from else None},
-        "seeds": {"urls": [*(seed or []), *_lines(seeds)] or None},
+        "seeds": {"urls": _given(seed or [], seeds)},
     }
     tree = _without_nothing(given)
     for text in set_ or []:
@@ -69,8 +72,8 @@ def crawl(
     if config:
         tree = merged(read_tree(config), tree)
     folder = into or Path(_folder_name(tree))
-    made = resume(folder, tree) if exists(folder) else begin(folder, resolve(tree, source))
     with asyncio.Runner(loop_factory=_fast_loop()) as runner:
+        made = resume(folder, tree) if exists(folder) else runner.run(_begin(folder, resolve(tree, source), quiet))
         reason = runner.run(_run(made, quiet))
     _tell_end(folder, reason, json)
     return 130 if reason == "interrupted" else 0
@@ -84,6 +87,17 @@ def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
         return None
     new_loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return new_loop
+
+
+async def _begin(folder: Path, settings: Settings, quiet: bool) -> Crawl:
+    """A new collection; engines are asked for seeds where none were given, before a folder is made."""
+    check(settings)
+    settings, found = await begin_with(settings)
+    for problem in found.problems:
+        sys.stderr.write(f"{problem}\n")
+    if found.seeds and not quiet:
+        sys.stderr.write(f"{len(found.seeds)} seeds from {', '.join(found.voters) or 'lists'}\n")
+    return begin(folder, settings, found.seeds)
 
 
 async def _run(made: Crawl, quiet: bool) -> str:
@@ -134,16 +148,12 @@ def _folder_name(tree: Tree) -> str:
     return "-".join(words)
 
 
-def _lines(path: Path | None) -> list[str]:
-    if path is None:
-        return []
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"--seeds {path}: can't be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"--seeds {path}: is not UTF-8 text; save it as UTF-8") from error
-    return [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+def _given(urls: list[str], path: Path | None) -> list[str] | dict[str, int] | None:
+    """The seeds of the command line; a file may give priorities."""
+    listed = read_seeds(path, "--seeds") if path else []
+    if all(seed.priority == 1 for seed in listed):
+        return [*urls, *(seed.url for seed in listed)] or None
+    return {**{seed.url: seed.priority for seed in listed}, **dict.fromkeys(urls, 1)}
 
 
 def _without_nothing(tree: dict[str, Any]) -> Tree:

@@ -13,6 +13,7 @@ from opilio.crawl.chooser import Chooser, CommitteeChooser, PlainChooser
 from opilio.crawl.classes import target_of, with_classes
 from opilio.crawl.config import OPEN_SECTIONS, Settings
 from opilio.crawl.engine import Engine, Stages
+from opilio.crawl.enginekinds import filled_engine
 from opilio.crawl.kinds import Scorer, Tools, filled, made
 from opilio.crawl.learning import JUDGE, Learning
 from opilio.crawl.ledger import Books, Ledger
@@ -71,7 +72,9 @@ def complete(settings: Settings) -> Settings:
     except ValueError as error:
         known = ", ".join(Merge)
         raise ConfigError(f"frontier.merge = '{settings.frontier.merge}': is unknown; known: {known}") from error
-    return msgspec.structs.replace(settings, **sections)
+    engines = {name: filled_engine(name, tree) for name, tree in settings.seeds.engines.items()}
+    seeds = msgspec.structs.replace(settings.seeds, engines=engines)
+    return msgspec.structs.replace(settings, seeds=seeds, **sections)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,16 @@ class TopicSettings(msgspec.Struct, kw_only=True):
 
 
 class SeedSettings(msgspec.Struct, kw_only=True):
-    urls: list[str] = []
+    """Where to begin: addresses, or engines that are asked for some."""
+
+    urls: list[str] | dict[str, int] = []  # a table gives each its priority (S0-11)
+    engines: dict[str, Tree] = {}  # by name; each has a `kind` and the options of that kind
+    agree: Literal["any", "two", "all"] = "any"  # X-04
+    limit: Positive = 30  # addresses wanted of each engine (S0-10)
+    irrelevant: Count = 0  # seeds off the topic, for training (S1-16)
+    queries: Count = 20  # most further queries when nothing is left to fetch; 0: none
+    precision: Annotated[float, Meta(ge=0, le=1)] = 0.1  # of the pages they brought; below it, no further query
+    proxy: str = ""  # for asking engines
 
 
 class FrontierSettings(msgspec.Struct, kw_only=True):

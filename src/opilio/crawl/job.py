@@ -2,7 +2,9 @@
 
 import sqlite3
 import tomllib
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from urllib.parse import urlsplit
@@ -29,6 +31,7 @@ from opilio.crawl.engine import Engine
 from opilio.crawl.examples import read_examples
 from opilio.crawl.rankmemory import COMMITTEE
 from opilio.crawl.recovery import recover
+from opilio.crawl.seeding import no_seeds
 from opilio.crawl.startfrom import carried_over, check_model
 from opilio.crawl.workers import WorkerDesk, cores
 from opilio.fetch.addresses import leads_home
@@ -44,7 +47,7 @@ from opilio.model.records import Lead, Seed, key_of
 from opilio.model.urls import canonical, host_of
 from opilio.seen.sqlite import create_tables as create_seen
 from opilio.store.collection import Collection, damaged
-from opilio.store.keeper import Counts, Keeper
+from opilio.store.keeper import Counts, Keeper, keep_seeds
 from opilio.store.warc import WarcWriter
 from opilio.topic.topic import Topic
 
@@ -123,7 +126,7 @@ class Crawl:
 
     def _begin(self, frontier: SqliteFrontier, resumed: bool) -> None:
         now = self._clock.now()
-        seeds = [Seed(url=url, sources=("given",)) for url in self._settings.seeds.urls]
+        seeds = given_seeds(self._settings)
         with self._collection.unit_of_work():
             create_frontier(self._collection.connection, bounded=self._settings.frontier.max_queued > 0)
             frontier.recover(now)
@@ -133,16 +136,23 @@ class Crawl:
             self._keeper.keep_events([CrawlStarted(at=now, strategy=self._settings.strategy, resumed=resumed)])
 
 
-def begin(folder: Path, settings: Settings) -> Crawl:
-    """A new collection, ready to run."""
+def check(settings: Settings) -> Settings:
+    """Settings that a crawl can begin with but for its seeds, completed; what can't be used is told before anything."""
     check_model(settings)
-    settings = complete(_checked(settings))
+    settings = complete(settings)
     carried_over(settings)  # a model that can't be used must not leave a folder behind either
     topic_of(settings)  # a topic that can't be used must not leave a folder behind
     if not settings.topic.examples:
         first_state(settings, topic_of(settings))
+    return settings
+
+
+def begin(folder: Path, settings: Settings, found: Sequence[Seed] = ()) -> Crawl:
+    """A new collection, ready to run. `found` tells who named the seeds that engines brought."""
+    settings = check(_checked(settings))
     config = tomli_w.dumps(msgspec.to_builtins(settings))
-    return Crawl(Collection.create(folder, config, (create_frontier, create_seen)), _with_workers(settings))
+    parts = (create_frontier, create_seen, partial(keep_seeds, seeds=found))
+    return Crawl(Collection.create(folder, config, parts), _with_workers(settings))
 
 
 def resume(folder: Path, tree: Tree) -> Crawl:
@@ -212,23 +222,33 @@ def latest_snapshots(collection: Collection) -> dict[str, bytes]:
     return {str(name): bytes(state) for name, state in rows}
 
 
+def given_seeds(settings: Settings) -> list[Seed]:
+    """The seeds of settings with their priorities."""
+    urls = settings.seeds.urls
+    priorities = urls if isinstance(urls, dict) else dict.fromkeys(urls, 1)
+    return [Seed(url=url, priority=priority, sources=("given",)) for url, priority in priorities.items()]
+
+
 def _checked(settings: Settings) -> Settings:
     """Settings whose seeds are canonical URLs; ConfigError names the one that is not."""
     if not settings.seeds.urls:
-        raise ConfigError("no seeds: give at least one with --seed URL, --seeds FILE or seeds.urls in --config FILE")
-    urls = []
-    for url in settings.seeds.urls:
-        found = canonical(url) if "://" in url else None
+        raise no_seeds()
+    urls: dict[str, int] = {}
+    for seed in given_seeds(settings):
+        found = canonical(seed.url) if "://" in seed.url else None
         if found is None:
             raise ConfigError(
-                f"seed '{url}': is no http or https URL; write it whole, for example https://example.org/"
+                f"seed '{seed.url}': is no http or https URL; write it whole, for example https://example.org/"
             )
         if not (settings.fetch.allow_private or settings.fetch.proxy) and leads_home(urlsplit(found).hostname or ""):
             raise ConfigError(
-                f"seed '{url}': is an address of this machine or its network; allow it with --allow-private"
+                f"seed '{seed.url}': is an address of this machine or its network; allow it with --allow-private"
             )
-        urls.append(found)
-    return msgspec.structs.replace(settings, seeds=msgspec.structs.replace(settings.seeds, urls=urls))
+        if seed.priority not in (1, 2, 3):
+            raise ConfigError(f"seed '{seed.url}': its priority must be 1, 2 or 3, not {seed.priority}")
+        urls[found] = min(seed.priority, urls.get(found, seed.priority))
+    given = urls if isinstance(settings.seeds.urls, dict) else list(urls)
+    return msgspec.structs.replace(settings, seeds=msgspec.structs.replace(settings.seeds, urls=given))
 
 
 def _with_workers(settings: Settings) -> Settings:

@@ -4,7 +4,7 @@ A factory's keyword arguments are the options of its kind: they are the schema, 
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -263,18 +263,27 @@ DEFAULT_KINDS = {
 
 def options_of(section: str, kind: str) -> dict[str, inspect.Parameter]:
     """The options of a kind, by name."""
-    found = inspect.signature(SECTIONS[section][kind]).parameters.values()
+    return options_in(SECTIONS[section][kind])
+
+
+def options_in(factory: Factory) -> dict[str, inspect.Parameter]:
+    """The options of what a factory makes: its keyword-only arguments."""
+    found = inspect.signature(factory).parameters.values()
     return {p.name: p for p in found if p.kind is inspect.Parameter.KEYWORD_ONLY}
 
 
 def filled(section: str, given: Tree) -> Tree:
     """A section with its kind and every option written out; ConfigError for what does not exist or does not fit."""
-    kinds = SECTIONS[section]
-    kind = str(given.get("kind", DEFAULT_KINDS[section]))
+    return filled_in(SECTIONS[section], section, {"kind": DEFAULT_KINDS[section], **given})
+
+
+def filled_in(kinds: Mapping[str, Factory], section: str, given: Tree) -> Tree:
+    """The same for kinds of any register."""
+    kind = str(given["kind"])
     if kind not in kinds:
         hint = nearest(kind, list(kinds))
         raise ConfigError(f"{section}.kind = '{kind}': is unknown{hint}; known: {', '.join(kinds)}")
-    options = options_of(section, kind)
+    options = options_in(kinds[kind])
     for name in given:
         if name != "kind" and name not in options:
             hint = nearest(name, list(options)) or f"; it has {', '.join(options) or 'no options'}"

@@ -145,11 +145,11 @@ class CurlFetcher:
         # connection that no_proxy allows would go round the address guard.
         handle.setopt(pycurl.PROXY, network.proxy)
         handle.setopt(pycurl.NOPROXY, "")
-        _set_tls(handle, network)
+        set_tls(handle, network)
         return handle
 
 
-def _set_tls(handle: pycurl.Curl, network: Network) -> None:
+def set_tls(handle: pycurl.Curl, network: Network) -> None:
     """Trust the system's certificates: pycurl's wheels bring a TLS library that does not know where they are."""
     has_http2 = pycurl.version_info()[4] & pycurl.VERSION_HTTP2
     handle.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS if has_http2 else pycurl.CURL_HTTP_VERSION_1_1)

@@ -6,6 +6,7 @@ OpilioError
 │   ├── TopicError      a topic that can't be used
 │   └── QueryError      a search query that can't be understood
 ├── CollectionError     a collection that can't be opened or written: exit code 1
+├── SeedError           no engine brought a place to begin: exit code 1
 ├── WebError            an offline web that can't be used: exit code 2
 └── ParseError          bytes that are no page (a value of the web, recorded and skipped)
 
@@ -40,6 +41,10 @@ class QueryError(UsageError):
 
 class CollectionError(OpilioError):
     """A collection can't be opened, read or written."""
+
+
+class SeedError(OpilioError):
+    """Engines were asked, and there is still nowhere to begin."""
 
 
 class WebError(UsageError):

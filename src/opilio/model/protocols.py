@@ -11,6 +11,7 @@ import msgspec
 
 from opilio.model.records import (
     Analysis,
+    Answer,
     Fetched,
     HostLease,
     Landing,
@@ -19,16 +20,21 @@ from opilio.model.records import (
     Page,
     Ranked,
     Reading,
-    Seed,
     State,
     Verdict,
 )
 
 
 class SeedSource(Protocol):
-    """Finds places to begin."""
+    """Answers a query with addresses: one answer, or one of each engine it asks. Never raises for what the web does.
 
-    async def find(self, query: str, limit: int) -> Sequence[Seed]: ...
+    `limit` is how many addresses are wanted of each engine; `genre` is news, discussions, blogs, or empty (S3-02).
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    async def find(self, query: str, limit: int, genre: str = "") -> Sequence[Answer]: ...
 
 
 class Fetcher(Protocol):

@@ -200,12 +200,34 @@ class Landing(msgspec.Struct, frozen=True, kw_only=True):
     retry_at: float = 0.0  # with state QUEUED: not before this time
 
 
+class Hit(msgspec.Struct, frozen=True, kw_only=True):
+    """One address in an engine's answer to a query."""
+
+    url: str
+    rank: int = 1  # 1 is the first
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What one engine (or list) answered to a query. One that failed half-way has both hits and a failure."""
+
+    voter: str
+    hits: tuple[Hit, ...] = ()
+    failure: Failure | None = None
+    given: int = 0  # above 0: a list, whose addresses have this priority and which has no vote
+
+    @property
+    def answered(self) -> bool:
+        """Does it count among those that answered? An empty list of hits is an answer."""
+        return self.failure is None or self.hits != ()
+
+
 class Seed(msgspec.Struct, frozen=True, kw_only=True):
     """A place to begin: priority 1 is the highest (S0-11)."""
 
     url: str
     priority: int = 1
-    sources: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()  # who named it
+    genre: str = ""  # of the query that brought it (S3-02); empty for the web at large
 
 
 class LinkColumns(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,5 +1,8 @@
 """Writes outcomes into a collection: page rows, answers, links, WARC records, counters. Reads nothing back."""
 
+import sqlite3
+from collections.abc import Sequence
+
 import msgspec
 
 from opilio.model.events import Event
@@ -127,11 +130,8 @@ class Keeper:
             fetched.started_at, *place,
         )  # fmt: skip
 
-    def keep_seeds(self, seeds: list[Seed]) -> None:
-        self._collection.connection.executemany(
-            "INSERT OR IGNORE INTO seed VALUES (?, ?, ?, ?)",
-            [(key_of(s.url), s.url, s.priority, ", ".join(s.sources)) for s in seeds],
-        )
+    def keep_seeds(self, seeds: Sequence[Seed]) -> None:
+        keep_seeds(self._collection.connection, seeds)
 
     def keep_robots(self, origin: str, expires_at: float, rules: bytes) -> None:
         self._collection.connection.execute(
@@ -173,3 +173,11 @@ class Keeper:
     def close(self) -> None:
         if self._warc is not None:
             self._warc.close()
+
+
+def keep_seeds(connection: sqlite3.Connection, seeds: Sequence[Seed]) -> None:
+    """Write down where a crawl begins and who named it; what is there already stays."""
+    connection.executemany(
+        "INSERT OR IGNORE INTO seed VALUES (?, ?, ?, ?)",
+        [(key_of(s.url), s.url, s.priority, ", ".join(s.sources)) for s in seeds],
+    )

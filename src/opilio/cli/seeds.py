@@ -1,0 +1,93 @@
+"""`opilio seeds`: ask the configured engines where to begin, and show who named what."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from opilio.cli.options import AsJson, print_json, print_text
+from opilio.crawl.config import Settings, Tree, assignment, merged, read_tree, resolve
+from opilio.crawl.seeding import no_seeds, nothing_found, seek, seek_irrelevant, wish_of, with_engines
+from opilio.model.errors import ConfigError, SeedError, UsageError
+from opilio.model.records import Seed
+from opilio.seeds.finder import Found, Wish
+from opilio.seeds.seedfile import written
+
+Texts = list[str] | None
+
+
+def seeds(
+    topic: Annotated[str, typer.Argument(help="The topic: what engines are asked.", show_default=False)] = "",
+    engine: Annotated[Texts, typer.Option(help="Ask only this engine, by its name or kind; may be repeated.")] = None,
+    genre: Annotated[Texts, typer.Option(help="Ask for news, discussions, blogs or web; may be repeated.")] = None,
+    agree: Annotated[str | None, typer.Option(help="Keep what any, two or all engines name.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Addresses wanted of each engine.")] = None,
+    irrelevant: Annotated[bool, typer.Option("--irrelevant", help="Find pages off the topic, for training.")] = False,
+    off_topic: Annotated[Texts, typer.Option(help="With --irrelevant: a query of your own.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A TOML file with any of the settings.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write a seed file, for crawl --seeds.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Ask again what was asked today.")] = False,
+    set_: Annotated[Texts, typer.Option("--set", help="Any setting: seeds.limit=10")] = None,
+    json: AsJson = False,
+) -> int:
+    """Ask search engines where to begin: a table of addresses by priority, with who named them."""
+    if out is not None and out.exists():
+        raise UsageError(f"--out {out}: is there already; choose another name")
+    tree = _tree(topic, {"agree": agree, "limit": limit}, set_ or [], config)
+    settings = with_engines(resolve(tree, str(config) if config else "seeds"), engine or [])
+    if not settings.seeds.engines:
+        raise no_seeds()
+    wish = wish_of(settings, genre or [])
+    if not wish.query:
+        raise ConfigError('no topic: give one as a sentence, for example: opilio seeds "sign languages"')
+    found = asyncio.run(_found(settings, wish, off_topic or [] if irrelevant else None, fresh))
+    for problem in found.problems if found.seeds else ():
+        sys.stderr.write(f"{problem}\n")
+    if not found.seeds:
+        raise SeedError(nothing_found(found, wish))
+    if out is not None:
+        _write(out, written(found.seeds, f"{'off the topic' if irrelevant else 'seeds for'}: {wish.query}"))
+        sys.stderr.write(f"{len(found.seeds)} seeds written to {out}; use: opilio crawl --seeds {out}\n")
+    _tell(found, wish, json)
+    return 0
+
+
+async def _found(settings: Settings, wish: Wish, off_topic: list[str] | None, fresh: bool) -> Found:
+    if off_topic is None:
+        return await seek(settings, wish, fresh=fresh)
+    return await seek_irrelevant(settings, wish, off_topic, fresh=fresh)
+
+
+def _tree(topic: str, given: dict[str, Any], sets: list[str], config: Path | None) -> Tree:
+    tree: Tree = {"seeds": {name: value for name, value in given.items() if value is not None}}
+    if topic:
+        tree["topic"] = {"name": topic}
+    for text in sets:
+        tree = merged(tree, assignment(text))
+    return merged(read_tree(config), tree) if config else tree
+
+
+def _tell(found: Found, wish: Wish, json: bool) -> None:
+    if json:
+        rows = [{**msgspec.to_builtins(seed), "votes": _votes(seed, found)} for seed in found.seeds]
+        problems = [{"engine": p.engine, **msgspec.to_builtins(p.failure)} for p in found.problems]
+        print_json({"query": wish.query, "voters": found.voters, "seeds": rows, "problems": problems})
+        return
+    for seed in found.seeds:
+        genre = f"  [{seed.genre}]" if seed.genre else ""
+        votes = f"{_votes(seed, found)}/{len(found.voters)}"
+        print_text(f"{seed.priority}  {votes:>5}  {seed.url}  {', '.join(seed.sources)}{genre}")
+
+
+def _votes(seed: Seed, found: Found) -> int:
+    return len(set(seed.sources) & set(found.voters))
+
+
+def _write(out: Path, text: str) -> None:
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--out {out}: can't be written: {error.strerror}") from error

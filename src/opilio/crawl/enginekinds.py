@@ -1,0 +1,167 @@
+"""Every kind of engine that a configuration can name for seeds, with its options (S0-10).
+
+As in `kinds.py`, a factory's keyword arguments are the options and the schema. Options that all kinds share are those
+of `Terms`. A server counts as trusted, so that it may have a private address, only where the person set its `url`.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from opilio.crawl.config import Tree
+from opilio.crawl.kinds import Factory, filled_in
+from opilio.model.clock import Clock
+from opilio.model.errors import ConfigError
+from opilio.model.protocols import SeedSource
+from opilio.model.urls import canonical
+from opilio.seeds.asking import Asker, EngineClient, Tally, Terms
+from opilio.seeds.engines import brave, commoncrawl, google, kagi, marginalia, mediawiki, mojeek
+from opilio.seeds.engines.lists import FileSource
+from opilio.seeds.engines.searxng import SearxngSource
+from opilio.seeds.engines.sitemap import SitemapSource
+from opilio.seeds.keys import key_from
+from opilio.seeds.paging import PagedSource, Shape
+
+KINDLESS = "needs a kind"
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What an engine is made with."""
+
+    name: str
+    client: EngineClient
+    environment: Mapping[str, str] = field(repr=False)
+
+    def key(self, reference: str) -> str:
+        """The person's key."""
+        return key_from(reference, f"{_place(self.name)}.key", self.environment)
+
+    def paged(self, shape: Shape) -> SeedSource:
+        return PagedSource(self.name, shape, self.client)
+
+
+def _searxng(
+    bench: Bench, *, url: str = "", engines: tuple[str, ...] = (), categories: str = "general", language: str = ""
+) -> SeedSource:
+    return SearxngSource(bench.name, bench.client, _needed(bench, "url", url), engines, categories, language)
+
+
+def _brave(
+    bench: Bench, *, key: str = "env:BRAVE_API_KEY", url: str = brave.URL, country: str = "", language: str = ""
+) -> SeedSource:
+    shape = brave.Brave(bench.key(key), _url(bench, url), country, language, trusted=url != brave.URL)
+    return bench.paged(shape)
+
+
+def _kagi(bench: Bench, *, key: str = "env:KAGI_API_KEY", url: str = kagi.URL) -> SeedSource:
+    return bench.paged(kagi.Kagi(bench.key(key), _url(bench, url), trusted=url != kagi.URL))
+
+
+def _mojeek(bench: Bench, *, key: str = "env:MOJEEK_API_KEY", url: str = mojeek.URL, language: str = "") -> SeedSource:
+    return bench.paged(mojeek.Mojeek(bench.key(key), _url(bench, url), language, trusted=url != mojeek.URL))
+
+
+def _marginalia(
+    bench: Bench, *, key: str = "env:MARGINALIA_API_KEY", url: str = marginalia.URL, per_domain: int = 2
+) -> SeedSource:
+    shape = marginalia.Marginalia(bench.key(key), _url(bench, url), per_domain, trusted=url != marginalia.URL)
+    return bench.paged(shape)
+
+
+def _google(
+    bench: Bench, *, key: str = "env:GOOGLE_API_KEY", cx: str = "", url: str = google.URL, language: str = ""
+) -> SeedSource:
+    engine = _needed(bench, "cx", cx)
+    shape = google.Google(bench.key(key), engine, _url(bench, url), language, trusted=url != google.URL)
+    return bench.paged(shape)
+
+
+def _mediawiki(bench: Bench, *, url: str = mediawiki.URL, article: str = "/wiki/") -> SeedSource:
+    return bench.paged(mediawiki.MediaWiki(_url(bench, url), article, trusted=url != mediawiki.URL))
+
+
+def _mediawiki_links(bench: Bench, *, url: str = mediawiki.URL, articles: int = 5) -> SeedSource:
+    search = mediawiki.MediaWiki(_url(bench, url), trusted=url != mediawiki.URL)
+    return mediawiki.MediaWikiLinks(bench.name, bench.client, search, url, articles)
+
+
+def _common_crawl(
+    bench: Bench, *, patterns: tuple[str, ...] = (), url: str = commoncrawl.URL, crawl: str = ""
+) -> SeedSource:
+    wanted = _needed(bench, "patterns", patterns)
+    trusted = url != commoncrawl.URL
+    return commoncrawl.CommonCrawlSource(bench.name, bench.client, wanted, _url(bench, url), crawl, trusted=trusted)
+
+
+def _sitemap(bench: Bench, *, urls: tuple[str, ...] = ()) -> SeedSource:
+    named = [_url(bench, url, "urls") for url in _needed(bench, "urls", urls)]
+    return SitemapSource(bench.name, bench.client, named)
+
+
+def _file(bench: Bench, *, path: str = "") -> SeedSource:
+    return FileSource(bench.name, Path(_needed(bench, "path", path)).expanduser())
+
+
+ENGINES: dict[str, Factory] = {
+    "searxng": _searxng,
+    "brave": _brave,
+    "kagi": _kagi,
+    "mojeek": _mojeek,
+    "marginalia": _marginalia,
+    "google": _google,
+    "mediawiki": _mediawiki,
+    "mediawiki-links": _mediawiki_links,
+    "common-crawl": _common_crawl,
+    "sitemap": _sitemap,
+    "file": _file,
+}
+TERMS = tuple(field.name for field in msgspec.structs.fields(Terms))
+
+
+def filled_engine(name: str, given: Tree) -> Tree:
+    """An engine's table with every option written out; ConfigError for what does not exist or does not fit."""
+    if "kind" not in given:
+        if name not in ENGINES:
+            raise ConfigError(f"{_place(name)} {KINDLESS}: one of {', '.join(ENGINES)}")
+        given = {"kind": name, **given}
+    own = {key: value for key, value in given.items() if key not in TERMS}
+    shared = {key: value for key, value in given.items() if key in TERMS}
+    try:
+        terms = msgspec.convert({**msgspec.structs.asdict(Terms()), **shared}, Terms)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{_place(name)}: {str(error).replace('`$.', '`')}") from error
+    return {**filled_in(ENGINES, _place(name), own), **msgspec.structs.asdict(terms)}
+
+
+def make_source(name: str, tree: Tree, asker: Asker, clock: Clock, tally: Tally) -> SeedSource:
+    """The source that a filled table names; ConfigError where its key can't be had."""
+    terms = msgspec.convert({key: tree[key] for key in TERMS}, Terms)
+    bench = Bench(name, EngineClient(asker, clock, terms, tally), os.environ)
+    options: dict[str, Any] = {key: value for key, value in tree.items() if key not in (*TERMS, "kind")}
+    source: SeedSource = ENGINES[tree["kind"]](bench, **options)
+    return source
+
+
+def _place(name: str) -> str:
+    return f"seeds.engines.{name}"
+
+
+def _needed(bench: Bench, option: str, value: Any) -> Any:  # noqa: ANN401 - whatever the option holds
+    if not value:
+        raise ConfigError(f"{_place(bench.name)}.{option}: is missing; this kind of engine can't do without it")
+    return _url(bench, value) if option == "url" else value
+
+
+def _url(bench: Bench, url: str, option: str = "url") -> str:
+    """An address that can be asked, and that holds no password: it is kept with the collection."""
+    rest = url.partition("://")[2].partition("/")[0]
+    if canonical(url) is None or "@" in rest:
+        told = "holds a password, which would be stored" if "@" in rest else "is no http or https URL"
+        shown = "" if "@" in rest else f" '{url}'"
+        raise ConfigError(f"{_place(bench.name)}.{option}{shown}: {told}; write it as https://host/path")
+    return url

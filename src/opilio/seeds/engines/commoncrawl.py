@@ -1,0 +1,87 @@
+"""Common Crawl's index of addresses: what is known of a host, a domain or a folder. It answers no words.
+
+One server for everybody: the list of crawls is asked for once, requests come one after the other. Nothing found is a
+404. The newest crawl's address comes from the list, so it is trusted only where it is the same server's.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from opilio.model.records import Answer, Failure, Fetched, Hit
+from opilio.model.urls import origin_of
+from opilio.seeds.asking import EngineClient, Request, json_of, text
+from opilio.seeds.wording import by_words
+
+URL = "https://index.commoncrawl.org"
+NOTHING, LOW = 404, 3
+PER_PATTERN = 1000  # addresses looked at, of which those with words of the query come first
+
+
+class CommonCrawlSource:
+    """Lists addresses under `patterns` such as `*.example.org` or `example.org/birds/*`; it has no vote."""
+
+    def __init__(
+        self,
+        name: str,
+        client: EngineClient,
+        patterns: Sequence[str],
+        url: str = URL,
+        crawl: str = "",
+        *,
+        trusted: bool = False,
+    ) -> None:
+        self.name = name
+        self._client = client
+        self._patterns = patterns
+        self._url = url.rstrip("/")
+        self._index = f"{self._url}/{crawl}-index" if crawl else ""
+        self._trusted = trusted
+
+    async def find(self, query: str, limit: int, genre: str = "") -> list[Answer]:  # noqa: ARG002 the protocol's signature
+        """One answer, of the lowest priority: nobody says that these pages are on the topic."""
+        failure = await self._choose()
+        found: dict[str, None] = {}
+        for pattern in self._patterns if failure is None else ():
+            urls, failure = await self._listed(pattern)
+            found |= dict.fromkeys(urls)
+            if failure is not None:
+                break
+        best = by_words(found, query)[:limit]
+        hits = tuple(Hit(url=url, rank=rank) for rank, url in enumerate(best, 1))
+        return [Answer(voter=self.name, hits=hits, failure=failure, given=LOW)]
+
+    async def _choose(self) -> Failure | None:
+        """Find the newest crawl, unless one was named."""
+        if self._index:
+            return None
+        tree = json_of(await self._client.ask(Request(url=f"{self._url}/collinfo.json", trusted=self._trusted)))
+        if isinstance(tree, Failure):
+            return tree
+        newest = text(tree[0], "cdx-api") if isinstance(tree, list) and tree else ""
+        if not newest.startswith(("http://", "https://")):
+            return Failure("answer", "its list of crawls has another shape")
+        self._index = newest
+        return None
+
+    async def _listed(self, pattern: str) -> tuple[list[str], Failure | None]:
+        params = (
+            *(("url", pattern), ("output", "json"), ("fl", "url"), ("limit", str(PER_PATTERN))),
+            *(("filter", "=status:200"), ("filter", "=mime-detected:text/html")),
+        )
+        trusted = self._trusted and origin_of(self._index) == origin_of(self._url)
+        fetched = await self._client.ask(Request(url=self._index, params=params, trusted=trusted))
+        if fetched.status == NOTHING:
+            return [], None
+        return (lines_of(fetched), None) if fetched.failure is None else ([], fetched.failure)
+
+
+def lines_of(fetched: Fetched) -> list[str]:
+    """The addresses in lines of JSON; lines that are none are passed over."""
+    found = []
+    for line in fetched.body.splitlines():
+        try:
+            found.append(text(msgspec.json.decode(line), "url"))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+    return [url for url in found if url]

@@ -1,0 +1,37 @@
+"""Mojeek: an index of its own. Its errors come with status 200 and stand in `response.status`."""
+
+from opilio.model.records import Failure
+from opilio.seeds.asking import Request, entries, text, whole
+from opilio.seeds.genres import worded
+from opilio.seeds.paging import Leaf, Want
+
+URL = "https://api.mojeek.com/search"
+SIZE = 10
+
+
+class Mojeek:
+    """Asks for ten results a call."""
+
+    def __init__(self, key: str, url: str = URL, language: str = "", *, trusted: bool = False) -> None:
+        self._key = key
+        self._url = url
+        self._language = (("lb", language),) if language else ()
+        self._trusted = trusted
+
+    def request(self, want: Want) -> Request:
+        start = 1 + want.page * SIZE
+        params = (("q", worded(want.query, want.genre)), ("fmt", "json"), ("s", str(start)), ("t", str(SIZE)))
+        secret = (("api_key", self._key),)
+        return Request(url=self._url, params=(*params, *self._language), secret_params=secret, trusted=self._trusted)
+
+    def read(self, tree: object, want: Want) -> Leaf:
+        status = text(tree, "response", "status")
+        if status != "OK":
+            kind = "key" if "key" in status.lower() else "limit" if "limit" in status.lower() else "answer"
+            return Leaf([], False, Failure(kind, status or "sent JSON of another shape"))
+        urls = [text(entry, "url") for entry in entries(tree, "response", "results")]
+        return Leaf(urls, (want.page + 1) * SIZE < whole(tree, "response", "head", "results"))
+
+    def explain(self, failure: Failure, tree: object) -> Failure:
+        status = text(tree, "response", "status")
+        return Failure(failure.kind, status, failure.retry) if status else failure

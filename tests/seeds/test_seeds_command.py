@@ -1,0 +1,249 @@
+"""`opilio seeds` and `opilio crawl` without seeds, as a person runs them, against engines on loopback."""
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from checks.search_doubles import KEY, SearchDouble, search_double
+from checks.small_webs import Done, SmallWeb, grid, one_line, opilio, served
+
+S0_11 = {"alpha": ["u1", "u2", "u3"], "beta": ["u1", "u2", "u4"], "gamma": ["u1", "u5"]}
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def double() -> Iterator[SearchDouble]:
+    with search_double() as running:
+        for name, paths in S0_11.items():
+            running.lists[name] = [f"https://e.example/{path}" for path in paths]
+        yield running
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """The command, with configuration and cache folders of its own."""
+
+    def command(*words: object, **more: str) -> Done:
+        folders = {"XDG_CONFIG_HOME": str(tmp_path / "config"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+        return opilio(*words, cwd=tmp_path, environment={**folders, "TEST_SEARCH_KEY": KEY, **more})
+
+    return command
+
+
+def configure(tmp_path: Path, double: SearchDouble, *kinds: str, **options: object) -> Path:
+    """The person's own file of engines."""
+    path = tmp_path / "config" / "opilio" / "engines.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tables = {kind: {**double.engine(kind), **options} for kind in kinds}
+    path.write_text("".join(f"[{name}]\n{_lines(table)}\n" for name, table in tables.items()), encoding="utf-8")
+    return path
+
+
+def _lines(table: dict[str, object]) -> str:
+    return "\n".join(f"{key} = {json.dumps(value)}" for key, value in table.items())
+
+
+def test_table_shows_who_voted_s0_11(tmp_path: Path, double: SearchDouble, run: Run) -> None:
+    configure(tmp_path, double, "searxng")
+    done = run("seeds", "wrens")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line.split(maxsplit=3) for line in done.stdout.splitlines()] == [
+        ["1", "3/3", "https://e.example/u1", "alpha, beta, gamma"],
+        ["2", "2/3", "https://e.example/u2", "alpha, beta"],
+        ["3", "1/3", "https://e.example/u5", "gamma"],
+        ["3", "1/3", "https://e.example/u3", "alpha"],
+        ["3", "1/3", "https://e.example/u4", "beta"],
+    ]
+
+
+@pytest.mark.parametrize(("rule", "kept"), [("two", 2), ("all", 1)])
+def test_rules_of_s1_15_and_s4_12_are_options(
+    tmp_path: Path, double: SearchDouble, run: Run, rule: str, kept: int
+) -> None:
+    configure(tmp_path, double, "searxng")
+    done = run("seeds", "wrens", "--agree", rule, "--json")
+    told = json.loads(done.stdout)
+    assert (told["schema"], len(told["seeds"]), told["voters"]) == (1, kept, ["alpha", "beta", "gamma"])
+
+
+def test_engine_that_fails_is_reported_and_the_others_go_on(tmp_path: Path, double: SearchDouble, run: Run) -> None:
+    double.lists |= {"brave": ["https://e.example/u1"], "kagi": ["https://e.example/u1", "https://e.example/u9"]}
+    double.faults |= {"mojeek": "slow", "marginalia": "malformed", "mediawiki": "html"}
+    configure(tmp_path, double, "brave", "kagi", "mojeek", "marginalia", "mediawiki", timeout_s=0.5)
+    done = run("seeds", "wrens")
+    assert done.returncode == 0
+    assert [line.split()[:3] for line in done.stdout.splitlines()] == [
+        ["1", "2/2", "https://e.example/u1"],
+        ["3", "1/2", "https://e.example/u9"],
+    ]
+    told = dict(line.split(": ", 1) for line in done.stderr.splitlines())
+    assert told.keys() == {"mojeek", "marginalia", "mediawiki"}
+    assert "(timeout)" in told["mojeek"]
+    assert "JSON that can't be read" in told["marginalia"]
+    assert "web page instead of JSON" in told["mediawiki"]
+
+
+def test_key_is_in_no_output_and_no_file(tmp_path: Path, double: SearchDouble, run: Run) -> None:
+    double.faults["kagi"] = "429"
+    configure(tmp_path, double, "brave", "google", "mojeek", "kagi")
+    double.lists["brave"] = double.lists["google"] = ["https://e.example/u1"]
+    done = run("seeds", "wrens", "--json", "--out", "s.txt")
+    wrong = run("seeds", "wrens", "--fresh", TEST_SEARCH_KEY="wrong-secret")
+    assert done.returncode == 0
+    assert wrong.returncode == 1
+    assert KEY not in done.stdout + done.stderr
+    assert "wrong-secret" not in wrong.stdout + wrong.stderr
+    kept = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(kept) > 3
+    assert not any(KEY.encode() in data or b"wrong-secret" in data for data in kept)
+
+
+def test_engine_is_asked_once_a_day(tmp_path: Path, double: SearchDouble, run: Run) -> None:
+    configure(tmp_path, double, "searxng")
+    first = run("seeds", "wrens")
+    asked = len(double.log)
+    assert run("seeds", "wrens").stdout == first.stdout
+    assert len(double.log) == asked
+    run("seeds", "robins")
+    run("seeds", "wrens", "--fresh")
+    assert len(double.log) == 3 * asked
+
+
+def test_budget_is_the_days_and_not_the_commands(tmp_path: Path, double: SearchDouble, run: Run) -> None:
+    double.lists["brave"] = ["https://e.example/u1"]
+    configure(tmp_path, double, "brave", budget=2)
+    assert [run("seeds", topic).returncode for topic in ("wrens", "robins")] == [0, 0]
+    third = run("seeds", "herons")
+    assert third.returncode == 1
+    assert "the day's 2 requests are used up (budget)" in one_line(third)
+    assert len(double.asked("brave")) == 2
+
+
+def test_engine_that_wants_rest_gets_it_from_the_next_command_too(
+    tmp_path: Path, double: SearchDouble, run: Run
+) -> None:
+    double.faults["brave"], double.retry_after = "429", "3600"
+    configure(tmp_path, double, "brave")
+    assert "asks to wait 3600 s" in one_line(run("seeds", "wrens"))
+    assert "asks to be left alone" in one_line(run("seeds", "wrens"))
+    assert len(double.asked("brave")) == 1
+
+
+def test_engine_may_be_chosen_by_its_name_or_kind(tmp_path: Path, double: SearchDouble, run: Run) -> None:
+    double.lists["brave"] = ["https://e.example/u1"]
+    configure(tmp_path, double, "searxng", "brave")
+    assert run("seeds", "wrens", "--engine", "brave").stdout == "3    1/1  https://e.example/u1  brave\n"
+    assert "the environment has no KAGI_API_KEY" in one_line(run("seeds", "wrens", "--engine", "kagi"))
+    assert "--engine gogle: is neither" in one_line(run("seeds", "wrens", "--engine", "gogle"))
+
+
+def test_genres_are_asked_for_one_by_one_s3_02(tmp_path: Path, double: SearchDouble, run: Run) -> None:
+    double.by_query["brave", "wrens blog"] = ["https://blog.example/"]
+    double.by_query["brave", "wrens forum discussion"] = ["https://forum.example/"]
+    configure(tmp_path, double, "brave")
+    done = run("seeds", "wrens", "--genre", "blogs", "--genre", "discussions", "--json")
+    assert [(s["url"], s["genre"]) for s in json.loads(done.stdout)["seeds"]] == [
+        ("https://blog.example/", "blogs"),
+        ("https://forum.example/", "discussions"),
+    ]
+
+
+def test_irrelevant_seeds_are_not_those_of_the_topic_s1_16(tmp_path: Path, double: SearchDouble, run: Run) -> None:
+    double.lists["brave"] = ["https://e.example/u1"]
+    double.by_query["brave", "cooking"] = ["https://food.example/", "http://www.e.example/u1/"]
+    configure(tmp_path, double, "brave")
+    done = run("seeds", "genetic DNA", "--irrelevant", "--off-topic", "cooking", "--json")
+    assert [seed["url"] for seed in json.loads(done.stdout)["seeds"]] == ["https://food.example/"]
+    own = run("seeds", "genetic DNA", "--irrelevant")
+    assert own.returncode == 1
+    assert len({asked.query["q"] for asked in double.asked("brave")}) > 5, "queries of our own were asked"
+
+
+def test_seed_file_keeps_priorities(tmp_path: Path, double: SearchDouble, run: Run) -> None:
+    configure(tmp_path, double, "searxng")
+    run("seeds", "wrens", "--out", "s.txt")
+    assert (tmp_path / "s.txt").read_text(encoding="utf-8").splitlines()[:3] == [
+        "# seeds for: wrens",
+        "https://e.example/u1\t1\talpha, beta, gamma",
+        "https://e.example/u2\t2\talpha, beta",
+    ]
+    assert "is there already" in one_line(run("seeds", "wrens", "--out", "s.txt"))
+
+
+@pytest.mark.parametrize("command", ["seeds", "crawl"])
+def test_three_lines_teach_what_to_do_when_nothing_is_configured(tmp_path: Path, run: Run, command: str) -> None:
+    done = run(command, "wrens")
+    assert (done.returncode, done.stdout) == (2, "")
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith("opilio: no seeds: give at least one with --seed URL")
+    assert "engines.toml" in lines[1]
+    assert 'kind = "searxng"' in lines[2]
+    assert not (tmp_path / "wrens").exists()
+
+
+def test_what_the_three_lines_teach_works(tmp_path: Path, double: SearchDouble, run: Run) -> None:
+    url = double.engine("searxng")["url"]
+    (tmp_path / "mine.toml").write_text(f'[seeds.engines.mine]\nkind = "searxng"\nurl = "{url}"\n', encoding="utf-8")
+    assert len(run("seeds", "wrens", "--config", "mine.toml").stdout.splitlines()) == 5
+
+
+def crawl_words(proxy: str) -> list[object]:
+    settings = ("politeness.delay_s=0", "engine.workers=0", "seeds.queries=0", "engine.connections=1")
+    sets = [word for text in settings for word in ("--set", text)]
+    return ["crawl", "wrens and other small birds", "--into", "c", "--strategy", "breadth", "--proxy", proxy, *sets]
+
+
+def test_crawl_without_seeds_asks_the_engines_and_begins_with_the_best(
+    tmp_path: Path, double: SearchDouble, run: Run
+) -> None:
+    """Priorities flow into the frontier (S0-E12), and `why` tells who named a seed."""
+    pages = [f"http://h0.example/{n}.html" for n in range(3)]
+    double.lists |= {"alpha": [pages[2], pages[1], pages[0]], "beta": [pages[1], pages[0]], "gamma": [pages[0]]}
+    configure(tmp_path, double, "searxng")
+    with served(SmallWeb(grid(1, 8))) as server:
+        done = run(*crawl_words(server.proxy), "--strategy", "best-first", "--set", "stop.pages=3")
+        assert done.returncode == 0, done.stderr
+        asked = [access.url for access in server.log if not access.url.endswith("robots.txt")]
+        assert asked == pages
+        again = run("crawl", "--into", "c", "--set", "stop.pages=5")
+    assert again.returncode == 0, again.stderr
+    assert "3 seeds from alpha, beta, gamma" in done.stderr
+    why = json.loads(run("why", "c", pages[1], "--json").stdout)
+    assert why["seed"] == {"priority": 2, "sources": "alpha, beta"}
+    assert len(double.asked("searxng")) == 3, "two pages of results and one list of engines; resuming asks nobody"
+
+
+def test_crawl_ends_before_a_folder_is_made_when_engines_bring_nothing(
+    tmp_path: Path, double: SearchDouble, run: Run
+) -> None:
+    for name in S0_11:
+        double.lists[name] = [f"https://{name}.example/"]
+    configure(tmp_path, double, "searxng")
+    done = run("crawl", "wrens", "--into", "c", "--set", "seeds.agree=all")
+    assert done.returncode == 1
+    assert 'found nothing on "wrens" that all of them name; --set seeds.agree=any' in one_line(done)
+    double.faults["searxng"] = "429"
+    double.retry_after = "3600"
+    assert "no engine brought a seed: searxng: too many requests" in one_line(run("crawl", "robins", "--into", "c"))
+    assert not (tmp_path / "c").exists()
+
+
+def test_irrelevant_seeds_join_a_crawl_when_asked_for(tmp_path: Path, double: SearchDouble, run: Run) -> None:
+    double.lists["brave"] = ["http://h0.example/0.html"]
+    for topic in ("cooking recipes", "football results", "railway timetable"):
+        double.by_query["brave", topic] = ["http://h0.example/5.html", "http://h0.example/6.html"]
+    configure(tmp_path, double, "brave")
+    with served(SmallWeb(grid(1, 8))) as server:
+        done = run(*crawl_words(server.proxy), "--set", "stop.pages=1", "--set", "seeds.irrelevant=1")
+    assert done.returncode == 0, done.stderr
+    with sqlite3.connect(tmp_path / "c" / "crawl.db") as connection:
+        rows = connection.execute("SELECT url, priority, sources FROM seed ORDER BY url").fetchall()
+    connection.close()
+    assert rows == [
+        ("http://h0.example/0.html", 3, "brave"),
+        ("http://h0.example/5.html", 3, "brave (off topic)"),
+    ]
