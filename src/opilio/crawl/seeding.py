@@ -110,7 +110,7 @@ async def begin_with(settings: Settings) -> tuple[Settings, Found]:
 
 
 def may_be_fetched(seed: Seed, settings: Settings) -> bool:
-    """An engine may name an address of our own network: where a person's seed would be refused, this one is left out."""
+    """An engine may name an address of our own network: a person's seed would be refused, this one is left out."""
     allowed = settings.fetch.allow_private or settings.fetch.proxy != ""
     return allowed or not leads_home(urlsplit(seed.url).hostname or "")
 
