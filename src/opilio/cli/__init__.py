@@ -15,6 +15,7 @@ def register(app: typer.Typer) -> None:
     from opilio.cli.search import app as index
     from opilio.cli.search import search
     from opilio.cli.seeds import seeds
+    from opilio.cli.tgraph import app as tgraph
     from opilio.cli.topic import app as topic
     from opilio.cli.train import train
 
@@ -23,3 +24,4 @@ def register(app: typer.Typer) -> None:
     app.add_typer(index, name="index")
     app.add_typer(lab, name="lab")
     app.add_typer(topic, name="topic")
+    app.add_typer(tgraph, name="tgraph")

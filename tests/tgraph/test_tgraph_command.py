@@ -1,0 +1,84 @@
+"""`opilio tgraph build` and `show` as a person runs them, on a collection, and what they refuse."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from checks.small_webs import BIRDS, TRAINS, SmallWeb, crawl, one_line, opilio, page, served, settings_for
+
+SITE = "http://a.example/"
+WEB = {
+    SITE: page(f"{BIRDS} zumaum", ["/list.html", "/trains.html"], title="Portal"),
+    f"{SITE}list.html": page(f"{BIRDS} zumbum", ["/wren.html", "/robin.html"], title="List of birds"),
+    f"{SITE}wren.html": page(f"{BIRDS} zumcum", ["/"], title="Wren"),
+    f"{SITE}robin.html": page(f"{BIRDS} zumdum", ["/wren.html"], title="Robin"),
+    f"{SITE}trains.html": page(TRAINS, ["/"], title="Trains"),
+}
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("crawls") / "birds"
+    with served(SmallWeb(WEB)) as server:
+        crawl(folder, settings_for(server, [SITE], politeness={"delay_s": 0.0, "robots": False}))
+    return folder
+
+
+def test_graph_is_built_from_a_collection_and_shown(collection: Path, tmp_path: Path) -> None:
+    graph, picture = tmp_path / "g.json", tmp_path / "g.svg"
+    built = opilio(
+        "tgraph", "build", "--target", f"{SITE}wren.html", "--links", collection, "--out", graph, "--json", cwd=tmp_path
+    )
+    assert built.returncode == 0, built.stderr
+    told = json.loads(built.stdout)
+    assert (told["levels"], told["pages"], told["missing"]) == ([1, 2, 1, 1], 5, [])  # trains are three links away
+    shown = opilio("tgraph", "show", graph, "--svg", picture)
+    assert "level 1: 2 nodes of 2 pages" in shown.stdout
+    assert "List of birds" in shown.stdout
+    assert picture.read_text().startswith("<svg")
+
+
+def test_graph_is_built_top_down_from_a_portal_s2_27(collection: Path, tmp_path: Path) -> None:
+    options = ("--target", f"{SITE}wren.html", "--portal", SITE, "--links", collection, "--json")
+    told = json.loads(opilio("tgraph", "build", *options, "--depth", "2", cwd=tmp_path).stdout)
+    assert told["levels"] == [1, 1, 1]
+
+
+def test_targets_that_are_not_there_are_skipped_or_refused(collection: Path, tmp_path: Path) -> None:
+    some = ("--target", f"{SITE}wren.html", "--target", f"{SITE}gone.html", "--links", collection)
+    done = opilio("tgraph", "build", *some, "--json", cwd=tmp_path)
+    assert (done.returncode, json.loads(done.stdout)["missing"]) == (0, [f"{SITE}gone.html"])
+    assert "skipped: --target http://a.example/gone.html" in done.stderr
+    none = opilio("tgraph", "build", "--target", "wren", "--links", collection, "--out", "n.json", cwd=tmp_path)
+    assert none.returncode == 2
+    assert "--target wren: is not among the pages" in one_line(none)
+    assert not (tmp_path / "n.json").exists()
+
+
+def test_portal_without_a_way_is_refused(collection: Path, tmp_path: Path) -> None:
+    options = ("--target", f"{SITE}trains.html", "--portal", f"{SITE}wren.html", "--links", collection, "--depth", "1")
+    done = opilio("tgraph", "build", *options, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--portal: no way" in one_line(done)
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"schema": 1, "kind": "t-graph", "nodes": []}'])
+def test_file_that_is_no_graph_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "g.json").write_text(text)
+    done = opilio("tgraph", "show", tmp_path / "g.json")
+    assert done.returncode == 2
+    assert "g.json: " in one_line(done)
+
+
+def test_file_that_is_there_is_not_overwritten(collection: Path, tmp_path: Path) -> None:
+    (tmp_path / "tgraph.json").write_text("mine")
+    done = opilio("tgraph", "build", "--target", f"{SITE}wren.html", "--links", collection, cwd=tmp_path)
+    assert done.returncode == 2
+    assert (tmp_path / "tgraph.json").read_text() == "mine"
+
+
+def test_collection_without_a_graph_is_refused(collection: Path) -> None:
+    done = opilio("tgraph", "show", collection)
+    assert done.returncode == 1
+    assert "holds no T-Graph" in one_line(done)
