@@ -4,6 +4,7 @@ import json
 import random
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -144,6 +145,17 @@ def test_plots_are_the_same_files_when_drawn_twice(tmp_path: Path) -> None:
     assert all((tmp_path / "a" / f).read_bytes() == (tmp_path / "b" / f).read_bytes() for f in files)
 
 
+def test_few_strategies_stand_out_when_there_are_many() -> None:
+    names = ["breadth", *(f"s{n}" for n in range(9))]
+    run = make_runs()[0]
+    runs = [msgspec.structs.replace(run, strategy=name, auc_vs_oracle=n / 10) for n, name in enumerate(names)]
+    looks = plots.looks_of(runs)
+    assert [name for name, look in looks.items() if look.strong] == ["breadth", "s5", "s6", "s7", "s8"]
+    assert len({look.colour for look in looks.values()}) == 6  # theirs, and one grey for the others
+    assert all(look.strong for look in plots.looks_of(runs[:6]).values())
+
+
 def test_names_of_lines_keep_their_distance() -> None:
     assert plots.spread_out([0.0, 1.0, 1.0], 0.25, 1.0) == [0.0, 0.75, 1.0]
+    assert plots.spread_out([0.0, 0.0, 0.9], 0.25, 1.0) == [0.0, 0.25, 0.9]
     assert plots.spread_out([], 0.1, 1.0) == []

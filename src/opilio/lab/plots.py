@@ -1,12 +1,14 @@
 """Plots of an experiment as SVG and PNG: readable in print, in grey, and without seeing red and green.
 
 Each strategy has its own colour (Okabe and Ito's palette), line style and marker, and is named at the end of its
-line. Must not compute anything that the report does not print.
+line. Where there are many, only the best and the yardstick stand out; the others are thin, grey and named too. A
+strategy looks the same in every plot of an experiment. Must not compute anything that the report does not print.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00", "#7F7F7F")
 _DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (3, 1, 1, 1)), (0, (1, 2)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_GREY = "#8C8C8C"
+_MANY = 6  # strategies that one figure can tell apart
+_BEST = 4  # that stand out where there are more, beside the yardstick
+_YARDSTICK = "breadth"
 _POINTS = 200  # along the horizontal axis
 _LEFT_OUT = 50  # the first 1/50 of the fetches: the seeds decide there, and would flatten all the rest
 _STYLE: Any = {
@@ -39,78 +45,115 @@ _STYLE: Any = {
 Curves = NDArray[np.float64]
 
 
+class Look(NamedTuple):
+    """How a strategy is drawn."""
+
+    colour: str
+    dashes: Any
+    marker: str
+    strong: bool = True  # thick, with its band
+
+
+Looks = dict[str, Look]
+Draw = Callable[["Axes", Sequence[Run], Looks, int], None]
+
+
 def draw_all(runs: Sequence[Run], folder: Path, extra: Sequence[Plot] = (), seed: int = 0) -> list[str]:
     """The three plots of a comparison and those that an experiment adds, as SVG and PNG; returns their names."""
     drawn: list[str] = []
+    looks = looks_of(runs)
     for plot in (*(Plot(file=kind, kind=kind) for kind in KINDS), *extra):
         mine = [run for run in runs if not plot.variants or run.strategy in plot.variants]
         if plot.kind not in KINDS:
             raise ConfigError(f"plot {plot.file}: kind {plot.kind!r} is unknown; known: {', '.join(KINDS)}")
         if mine:
-            _saved(folder, plot.file, KINDS[plot.kind], mine, seed)
+            with _figure(mine) as (figure, axes):
+                KINDS[plot.kind](axes, mine, looks, seed)
+                _write(figure, folder, plot.file)
             drawn.append(plot.file)
     return drawn
 
 
-def _saved(
-    folder: Path, name: str, draw: Callable[["Axes", Sequence[Run], int], None], runs: Sequence[Run], seed: int
-) -> list[Path]:
+def looks_of(runs: Sequence[Run]) -> Looks:
+    """A look for every strategy; where there are many, most are grey."""
+    groups = by_strategy(runs)
+    strong = list(groups)
+    if len(groups) > _MANY:
+        means = {name: float(np.mean([run.auc_vs_oracle for run in mine])) for name, mine in groups.items()}
+        best = sorted(groups, key=lambda name: -means[name])[:_BEST]
+        strong = [name for name in groups if name in best or name == _YARDSTICK]
+    own = {
+        name: Look(_COLOURS[n % len(_COLOURS)], _DASHES[n % len(_DASHES)], _MARKERS[n % len(_MARKERS)])
+        for n, name in enumerate(strong)
+    }
+    return {name: own.get(name, Look(_GREY, "-", "", strong=False)) for name in groups}
+
+
+@contextmanager
+def _figure(runs: Sequence[Run]) -> "Iterator[tuple[Figure, Axes]]":
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    folder.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(_STYLE):
-        height = max(3.4, 1.2 + 0.3 * len(by_strategy(runs)))
+        height = max(3.6, 1.4 + 0.3 * len(by_strategy(runs)))
         figure = Figure(figsize=(6.4, height), layout="constrained")
         FigureCanvasAgg(figure)
-        draw(figure.add_subplot(), runs, seed)
-        return [_write(figure, folder / f"{name}.{kind}") for kind in ("svg", "png")]
+        yield figure, figure.add_subplot()
 
 
-def _write(figure: "Figure", path: Path) -> Path:
-    dated = {"Date": None} if path.suffix == ".svg" else {}  # no date: the same runs give the same file
-    figure.savefig(path, dpi=200, metadata=dated)
-    return path
+def _write(figure: "Figure", folder: Path, name: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.savefig(folder / f"{name}.svg", metadata={"Date": None})  # no date: the same runs give the same file
+    figure.savefig(folder / f"{name}.png", dpi=200)
 
 
-def _harvest(axes: "Axes", runs: Sequence[Run], seed: int) -> None:
+def _harvest(axes: "Axes", runs: Sequence[Run], looks: Looks, seed: int) -> None:
     def rates(run: Run) -> Curves:
         return np.asarray(run.found / np.arange(1, run.budget + 1))
 
-    _lines(axes, runs, rates, seed)
-    axes.set(xlabel="fetches", ylabel="harvest (relevant share)", title=f"Harvest against pages{_scope(runs)}")
+    _lines(axes, runs, rates, looks, seed)
+    axes.set(xlabel="fetches", ylabel="harvest (relevant share)", title=_title("Harvest against pages", runs))
 
 
-def _recall(axes: "Axes", runs: Sequence[Run], seed: int) -> None:
+def _recall(axes: "Axes", runs: Sequence[Run], looks: Looks, seed: int) -> None:
     def shares(run: Run) -> Curves:
         return np.asarray(run.found / max(1, run.relevant_reachable))
 
-    _lines(axes, runs, shares, seed)
-    axes.set(xlabel="fetches", ylabel="recall of the reachable", title=f"Recall against pages{_scope(runs)}")
+    _lines(axes, runs, shares, looks, seed)
+    axes.set(xlabel="fetches", ylabel="recall of the reachable", title=_title("Recall against pages", runs))
 
 
-def _lines(axes: "Axes", runs: Sequence[Run], curve: Callable[[Run], Curves], seed: int) -> None:
+def _lines(axes: "Axes", runs: Sequence[Run], curve: Callable[[Run], Curves], looks: Looks, seed: int) -> None:
     """Mean curve of each strategy with its 95 % band over topics, named at its end."""
     budget = min(r.budget for r in runs)
     grid = np.unique(np.linspace(1 + budget // _LEFT_OUT, budget, min(_POINTS, budget)).astype(int))
-    ends: list[tuple[float, str, str]] = []
+    ends: list[tuple[float, str]] = []
     top = 0.0
     for place, (name, mine) in enumerate(by_strategy(runs).items()):
         curves = np.array([curve(run)[grid - 1] for run in mine])
-        mean, (low, high) = curves.mean(axis=0), _band(_by_topic(curves, mine), np.random.default_rng(seed))
-        colour = _COLOURS[place % len(_COLOURS)]
-        line: Any = {"linestyle": _DASHES[place % len(_DASHES)], "color": colour, "linewidth": 1.8}
-        marks = (len(grid) // 16 * (place % 5), max(1, len(grid) // 4))  # staggered, so that equal lines stay visible
-        axes.plot(grid, mean, marker=_MARKERS[place % len(_MARKERS)], markevery=marks, markersize=5, **line)
-        axes.fill_between(grid, low, high, color=colour, alpha=0.14, linewidth=0)
-        ends.append((float(mean[-1]), name, colour))
-        top = max(top, float(high.max()))
+        mean = curves.mean(axis=0)
+        _line(axes, grid, mean, looks[name], place)
+        if looks[name].strong:
+            low, high = _band(_by_topic(curves, mine), np.random.default_rng(seed))
+            axes.fill_between(grid, low, high, color=looks[name].colour, alpha=0.14, linewidth=0)
+            top = max(top, float(high.max()))
+        ends.append((float(mean[-1]), name))
+        top = max(top, float(mean.max()))
     top = min(1.02, 1.05 * top or 1.0)
     axes.set_xlim(0, budget)
     axes.set_ylim(0, top)
     axes.grid(axis="y", color="#dddddd", linewidth=0.6)
-    _name_ends(axes, budget, ends, top)
+    _name_ends(axes, budget, ends, looks, top)
+
+
+def _line(axes: "Axes", grid: NDArray[np.int_], mean: Curves, look: Look, place: int) -> None:
+    if look.strong:
+        marks = (len(grid) // 16 * (place % 5), max(1, len(grid) // 4))  # staggered, so that equal lines stay visible
+        drawn: Any = {"linewidth": 1.8, "marker": look.marker, "markevery": marks, "markersize": 5, "zorder": 3}
+    else:
+        drawn = {"linewidth": 0.9, "zorder": 2}
+    axes.plot(grid, mean, color=look.colour, linestyle=look.dashes, **drawn)
 
 
 def _by_topic(curves: Curves, runs: Sequence[Run]) -> Curves:
@@ -129,65 +172,66 @@ def _band(curves: Curves, rng: np.random.Generator, resamples: int = 400) -> tup
     return low, high
 
 
-def _name_ends(axes: "Axes", budget: int, ends: list[tuple[float, str, str]], top: float) -> None:
+def _name_ends(axes: "Axes", budget: int, ends: list[tuple[float, str]], looks: Looks, top: float) -> None:
     """Names beside the ends of the lines, pushed apart where lines end close together."""
     ordered = sorted(ends)
-    for (value, name, colour), height in zip(
-        ordered, spread_out([e[0] for e in ordered], 0.055 * top, top), strict=True
-    ):
-        axes.annotate(
-            name,
-            xy=(budget, value),
-            xytext=(budget * 1.04, height),
-            color=colour,
-            va="center",
-            annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2},
-        )
+    heights = spread_out([value for value, _ in ordered], 0.055 * top, top)
+    for (value, name), height in zip(ordered, heights, strict=True):
+        look = looks[name]
+        axes.plot([budget * 1.005, budget * 1.04], [value, height], color=look.colour, linewidth=0.5, clip_on=False)
+        colour = look.colour if look.strong else "#6A6A6A"  # thin letters need more contrast than lines
+        weight = "bold" if look.strong and len(looks) > _MANY else "normal"
+        axes.text(budget * 1.05, height, name, color=colour, fontweight=weight, va="center")
 
 
 def spread_out(heights: Sequence[float], gap: float, top: float) -> list[float]:
-    """Rising heights moved as little as needed to be `gap` apart and not above `top`.
+    """Rising heights moved as little as needed to be `gap` apart and, if they fit, between 0 and `top`.
 
-    >>> spread_out([0.0, 1.0, 1.0], 0.25, 1.0)
-    [0.0, 0.75, 1.0]
+    >>> spread_out([0.0, 0.5, 0.5], 0.25, 1.0)
+    [0.0, 0.375, 0.625]
     """
-    placed: list[float] = []
-    for height in heights:
-        placed.append(max(height, placed[-1] + gap) if placed else height)
-    for place in range(len(placed) - 1, -1, -1):
-        ceiling = top if place == len(placed) - 1 else placed[place + 1] - gap
-        placed[place] = min(placed[place], ceiling)
-    return placed
+    groups: list[list[float]] = []  # names that touch move together, by the mean of where they want to be
+    for place, height in enumerate(heights):
+        groups.append([height - place * gap])
+        while len(groups) > 1 and np.mean(groups[-2]) >= np.mean(groups[-1]):
+            last = groups.pop()
+            groups[-1] += last
+    levels = [float(np.mean(group)) for group in groups for _ in group]
+    room = top - gap * (len(levels) - 1)  # above it the last name would leave the figure
+    return [max(0.0, min(level, room)) + place * gap for place, level in enumerate(levels)]
 
 
-def _bars(axes: "Axes", runs: Sequence[Run], seed: int) -> None:
+def _bars(axes: "Axes", runs: Sequence[Run], looks: Looks, seed: int) -> None:
     """Mean auc_vs_oracle of each strategy with its interval, named on the left, in figures on the right."""
     groups = by_strategy(runs)
-    for place, mine in enumerate(groups.values()):
-        found = interval(mine, "auc_vs_oracle", np.random.default_rng(seed))
-        error = [[found.mean - found.low], [found.high - found.mean]]
-        axes.barh(place, found.mean, color=_COLOURS[place % len(_COLOURS)], height=0.62, alpha=0.85)
-        axes.errorbar(found.mean, place, xerr=error, color="#222222", capsize=3, linewidth=1.2)
-        axes.text(1.04, place, f"{found.mean:.2f}", va="center")
-    axes.set_yticks(range(len(groups)), list(groups))
+    found = {name: interval(mine, "auc_vs_oracle", np.random.default_rng(seed)) for name, mine in groups.items()}
+    if len(groups) > _MANY:
+        found = dict(sorted(found.items(), key=lambda item: -item[1].mean))
+    for place, (name, mean) in enumerate(found.items()):
+        error = [[mean.mean - mean.low], [mean.high - mean.mean]]
+        axes.barh(place, mean.mean, color=looks[name].colour, height=0.62, alpha=0.6)
+        axes.errorbar(mean.mean, place, xerr=error, color="#222222", capsize=3, linewidth=1.2)
+        axes.text(1.04, place, f"{mean.mean:.2f}", va="center")
+    axes.set_yticks(range(len(groups)), list(found))
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(groups) - 0.4, -0.6)
     axes.set_xlim(0, 1.12)
     axes.set_xticks(np.linspace(0, 1, 6))
     axes.axvline(1.0, color="#555555", linewidth=0.8, linestyle=":")
     axes.set(
-        xlabel="auc_vs_oracle (1 = oracle); 95 % interval over topics", title=f"Area against the oracle{_scope(runs)}"
+        xlabel="auc_vs_oracle (1 = oracle); 95 % interval over topics", title=_title("Area against the oracle", runs)
     )
 
 
-def _scope(runs: Sequence[Run]) -> str:
-    webs = ", ".join(dict.fromkeys(r.web for r in runs))
+def _title(what: str, runs: Sequence[Run]) -> str:
+    """What is drawn, and of how much; on two lines where there are several webs."""
+    webs = list(dict.fromkeys(r.web for r in runs))
     topics = len({(r.web, r.topic) for r in runs})
-    return f" · {webs} · {topics} topic{'s' if topics > 1 else ''}"
+    scope = f"{', '.join(webs)} · {topics} topic{'s' if topics > 1 else ''}"
+    return f"{what}\n{scope}" if len(webs) > 1 else f"{what} · {scope}"
 
 
-KINDS: dict[str, Callable[["Axes", Sequence[Run], int], None]] = {
+KINDS: dict[str, Draw] = {
     "harvest": _harvest,
     "recall": _recall,
     "auc-vs-oracle": _bars,
