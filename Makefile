@@ -7,12 +7,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+SEARXNG := .searxng
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 EXTRAS := lab,learn,parquet
 TEST_EXTRAS := $(EXTRAS),lemmas,test
 # On two cores; `make test JOBS=8` on a larger machine.
 JOBS ?= 2
 STATED := pyproject.toml constraints.txt
+SEARXNG_STATED := tests/seeds/searxng/needs.txt tests/seeds/searxng/server.txt
 
 export PYTHONDONTWRITEBYTECODE := 1
 .DEFAULT_GOAL := help
@@ -46,8 +48,16 @@ check: install-test
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m pytest tests/project tests/docs
 
-test: check
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --ignore=tests/project --ignore=tests/docs
+# A real search server for the tests of seeds. Its requirements don't go together with ours.
+$(SEARXNG)/.installed: $(SEARXNG_STATED)
+	@sh scripts/make_venv.sh "$(PYTHON)" "$(SEARXNG)"
+	$(SEARXNG)/bin/python -m pip --disable-pip-version-check install --quiet -r tests/seeds/searxng/needs.txt
+	$(SEARXNG)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes \
+		-r tests/seeds/searxng/server.txt
+	@touch $@
+
+test: check $(SEARXNG)/.installed
+	OPILIO_SEARXNG=$(CURDIR)/$(SEARXNG)/bin/python $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --ignore=tests/project --ignore=tests/docs
 
 clean:
-	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(SEARXNG) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from checks.search_doubles import KEY, SearchDouble, search_double
+from checks.small_webs import SmallWeb, crawl, grid, page, served, settings_for
 from opilio.crawl.enginekinds import ENGINES, filled_engine, make_source
 from opilio.fetch.api import ApiClient
 from opilio.model.clock import SystemClock
@@ -88,7 +89,7 @@ def test_what_is_no_json_is_told(double: SearchDouble, kind: str, fault: str, to
     assert told in answer.failure.detail
 
 
-@pytest.mark.parametrize("kind", sorted(ENGINES.keys() - {"file", "sitemap"}))
+@pytest.mark.parametrize("kind", sorted(ENGINES.keys() - {"file", "sitemap", "collection"}))
 @pytest.mark.parametrize(("fault", "failure"), [("429", "limit"), ("500", "status"), ("moved", "status")])
 def test_refusal_is_a_failure_of_that_engine(double: SearchDouble, kind: str, fault: str, failure: str) -> None:
     double.faults[kind.removesuffix("-links")] = fault
@@ -217,6 +218,21 @@ def test_file_that_is_missing_is_a_failure_and_no_crash(tmp_path: Any) -> None:
     (answer,) = ask({"kind": "file", "path": str(tmp_path / "none.txt")})
     assert answer.failure is not None
     assert "can't be read" in answer.failure.detail
+
+
+def test_own_collection_is_searched(tmp_path: Any) -> None:
+    pages = grid(1, 4) | {"http://h0.example/9.html": page("Trains and railways.")}
+    with served(SmallWeb(pages)) as server:
+        crawl(tmp_path / "c", settings_for(server, [*pages]))
+    tree = {"kind": "collection", "folders": [str(tmp_path / "c")], "relevant": False}
+    assert urls(ask(tree, query='railways: "trains" -')) == ["http://h0.example/9.html"]
+    assert len(urls(ask({**tree, "relevant": True}, query="small birds", limit=3))) == 3
+
+
+def test_collection_that_is_none_is_a_failure_and_no_crash(tmp_path: Any) -> None:
+    (answer,) = ask({"kind": "collection", "folders": [str(tmp_path / "nowhere")]})
+    assert answer.failure is not None
+    assert "is no collection" in answer.failure.detail
 
 
 def test_searxng_gives_an_answer_of_each_engine_behind_it(double: SearchDouble) -> None:

@@ -5,8 +5,9 @@ of `Terms`. A server counts as trusted, so that it may have a private address, o
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,15 @@ from opilio.model.protocols import SeedSource
 from opilio.model.urls import canonical
 from opilio.seeds.asking import Asker, EngineClient, Tally, Terms
 from opilio.seeds.engines import brave, commoncrawl, google, kagi, marginalia, mediawiki, mojeek
-from opilio.seeds.engines.lists import FileSource
+from opilio.seeds.engines.lists import FileSource, SearchSource
 from opilio.seeds.engines.searxng import SearxngSource
 from opilio.seeds.engines.sitemap import SitemapSource
+from opilio.seeds.genres import spoken
 from opilio.seeds.keys import key_from
 from opilio.seeds.paging import PagedSource, Shape
 
 KINDLESS = "needs a kind"
+LARGEST_PAGE = 100  # hits that our own search gives at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,22 @@ def _file(bench: Bench, *, path: str = "") -> SeedSource:
     return FileSource(bench.name, Path(_needed(bench, "path", path)).expanduser())
 
 
+def _collection(bench: Bench, *, folders: tuple[str, ...] = (), relevant: bool = True) -> SeedSource:
+    places = [Path(folder).expanduser() for folder in _needed(bench, "folders", folders)]
+    return SearchSource(bench.name, partial(search_folders, places, relevant))
+
+
+def search_folders(folders: Sequence[Path], relevant: bool, query: str, limit: int) -> list[str]:
+    """Addresses of the pages that collections have on a query, best first."""
+    from opilio.crawl.searching import Searcher  # an index is opened only where one is asked
+    from opilio.index.records import Filters
+
+    searcher = Searcher(folders)
+    searcher.catch_up()
+    found = searcher.search(spoken(query), Filters(relevant=True if relevant else None), size=min(limit, LARGEST_PAGE))
+    return [hit.url for hit in found.hits]
+
+
 ENGINES: dict[str, Factory] = {
     "searxng": _searxng,
     "brave": _brave,
@@ -119,6 +138,7 @@ ENGINES: dict[str, Factory] = {
     "common-crawl": _common_crawl,
     "sitemap": _sitemap,
     "file": _file,
+    "collection": _collection,
 }
 TERMS = tuple(field.name for field in msgspec.structs.fields(Terms))
 

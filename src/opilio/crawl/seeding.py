@@ -129,7 +129,7 @@ def nothing_found(found: Found, wish: Wish) -> str:
 def _source(name: str, tree: Tree, client: ApiClient, book: Daybook, fresh: bool) -> SeedSource:
     source = make_source(name, tree, client, SystemClock(), DayTally(book, name))
     options = msgspec.json.encode(tree, order="sorted")
-    return source if fresh or tree["kind"] == "file" else CachedSource(source, book, options)
+    return source if fresh or tree["kind"] in ("file", "collection") else CachedSource(source, book, options)
 
 
 def _own_engines() -> dict[str, Tree]:

@@ -1,5 +1,7 @@
 """How an engine that knows no genres is asked for one: by words (S3-02). Pure."""
 
+import re
+
 ASKED_AS = {"news": "news", "discussions": "forum discussion", "blogs": "blog", "web": ""}
 
 
@@ -16,3 +18,12 @@ def shortened(query: str, words: int, characters: int) -> str:
     """A query cut to what an engine takes, between words."""
     kept = " ".join(query.split()[:words])
     return kept if len(kept) <= characters else kept[:characters].rpartition(" ")[0] or kept[:characters]
+
+
+def spoken(query: str) -> str:
+    """A query in plain words, for a search that gives signs a meaning of their own.
+
+    >>> spoken('title:wren -"song thrush"')
+    'title wren song thrush'
+    """
+    return " ".join(re.findall(r"\w+", query))

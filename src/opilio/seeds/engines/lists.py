@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from opilio.model.errors import ConfigError
+from opilio.model.errors import ConfigError, OpilioError
 from opilio.model.records import Answer, Failure, Hit
 from opilio.seeds.seedfile import read_seeds
 
@@ -38,6 +38,9 @@ class SearchSource:
 
     async def find(self, query: str, limit: int, genre: str = "") -> list[Answer]:  # noqa: ARG002 the protocol's signature
         """One answer."""
-        urls = dict.fromkeys(self._search(query, limit))
+        try:
+            urls = dict.fromkeys(self._search(query, limit))
+        except OpilioError as error:
+            return [Answer(voter=self.name, failure=Failure("engine", str(error)))]
         hits = tuple(Hit(url=url, rank=rank) for rank, url in enumerate(list(urls)[:limit], 1))
         return [Answer(voter=self.name, hits=hits)]

@@ -1,0 +1,99 @@
+"""A real SearXNG server with three engines: votes, priorities, an engine that fails, paging, what it can't do."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from checks.search_doubles import SearchDouble, search_double
+from checks.searxng_server import searxng
+from opilio.crawl.enginekinds import filled_engine, make_source
+from opilio.fetch.api import ApiClient
+from opilio.model.clock import SystemClock
+from opilio.seeds.asking import MemoryTally
+from opilio.seeds.finder import Found, Wish, find
+
+LISTS = {"alpha": ["u1", "u2", "u3"], "beta": ["u1", "u2", "u4"], "gamma": ["u1", "u5"], "broken": ["u1"]}
+
+
+@pytest.fixture(scope="module")
+def double() -> Iterator[SearchDouble]:
+    with search_double() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def server(double: SearchDouble, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with searxng(tmp_path_factory.mktemp("searxng"), double) as url:
+        yield url
+
+
+@pytest.fixture(autouse=True)
+def lists(double: SearchDouble) -> None:
+    double.lists = {name: [f"https://e.example/{path}" for path in paths] for name, paths in LISTS.items()}
+    double.faults = {}
+
+
+def found(url: str, wish: Wish, **options: object) -> Found:
+    async def main() -> Found:
+        client = ApiClient("Opilio/test (+https://opilio.example/about)")
+        tree = filled_engine("mine", {"kind": "searxng", "url": url, "pause_s": 0.0, "timeout_s": 60.0, **options})
+        try:
+            return await find([make_source("mine", tree, client, SystemClock(), MemoryTally())], wish)
+        finally:
+            await client.close()
+
+    return asyncio.run(main())
+
+
+def votes(seen: Found) -> dict[str, tuple[int, str]]:
+    return {seed.url.rpartition("/")[2]: (seed.priority, " ".join(seed.sources)) for seed in seen.seeds}
+
+
+THREE = ["alpha", "beta", "gamma"]
+
+
+def test_three_engines_vote_s0_11(server: str) -> None:
+    seen = found(server, Wish(query="wrens"), engines=THREE)
+    assert votes(seen) == {
+        "u1": (1, "alpha beta gamma"),
+        "u2": (2, "alpha beta"),
+        "u5": (3, "gamma"),
+        "u3": (3, "alpha"),
+        "u4": (3, "beta"),
+    }
+    assert seen.problems == ()
+
+
+def test_rules_filter_what_the_server_brings_s1_15_s4_12(server: str) -> None:
+    assert list(votes(found(server, Wish(query="wrens", agree="two"), engines=THREE))) == ["u1", "u2"]
+    assert list(votes(found(server, Wish(query="wrens", agree="all"), engines=THREE))) == ["u1"]
+
+
+def test_engine_that_finds_nothing_is_counted_among_those_that_answered(server: str, double: SearchDouble) -> None:
+    """SearXNG names it nowhere in its answer: `/config` does."""
+    double.lists["gamma"] = []
+    seen = found(server, Wish(query="herons"))
+    assert "gamma" in seen.voters
+    assert votes(seen)["u1"][0] == 2
+
+
+def test_engine_that_answers_429_is_reported_and_does_not_count(server: str, double: SearchDouble) -> None:
+    double.faults["broken"] = "429"
+    seen = found(server, Wish(query="robins"))
+    assert seen.voters == ("alpha", "beta", "gamma")
+    assert votes(seen)["u1"] == (1, "alpha beta gamma")
+    (problem,) = seen.problems
+    assert (problem.engine, problem.failure.kind) == ("broken", "limit")
+
+
+def test_address_that_is_no_search_is_told(server: str) -> None:
+    seen = found(f"{server}/static", Wish(query="wrens"))
+    (problem,) = seen.problems
+    assert (seen.seeds, problem.engine) == ((), "mine")
+
+
+def test_nothing_found_is_an_answer(server: str, double: SearchDouble) -> None:
+    double.lists = {}
+    seen = found(server, Wish(query="nothing"), engines=THREE)
+    assert (seen.seeds, seen.problems, seen.voters) == ((), (), ("alpha", "beta", "gamma"))
