@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from pathlib import Path
+from textwrap import shorten
 from typing import Annotated, Literal
 
 import typer
@@ -45,7 +46,7 @@ def dewey(
     page = _page(text, file, settings)
     view = view_of(page, settings, replace(RULES[weighing], max_length=max_length))
     if plot:
-        draw(view.dots, view.galaxy, view.lexicon, plot, page.title or page.flow[:80])
+        draw(view.dots, view.galaxy, view.lexicon, plot, page.title or shorten(page.flow, 80, placeholder=" …"))
         sys.stderr.write(f"{plot}: written\n")
     if json:
         print_json(told(view, top))

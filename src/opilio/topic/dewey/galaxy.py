@@ -7,6 +7,7 @@ Knows nothing of pages: the caller cuts the window at the break points (S2-23) a
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -33,7 +34,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 PAPER = Rule()
-RECOMMENDED = Rule(ambiguity=1.0, rarity=1.0, repeats=0.5, starts_at_link=False)
+RECOMMENDED = Rule(ambiguity=1.0, rarity=2.0, repeats=0.75, hundreds_share=0.1, starts_at_link=False)
 
 
 class Dot(NamedTuple):
@@ -96,10 +97,15 @@ def dots_of(hits: Iterable[Hit], anchor: tuple[int, int] = (0, 0), max_length: i
     """One dot per (word, D-number) (S2-25); numbers equal after the cut are one. `anchor` is a slice of the terms."""
     dots: list[Dot] = []
     for hit in hits:
-        cut = dict.fromkeys(shorten(number, max_length) for number in hit.numbers)
+        cut = _cut(hit.numbers, max_length)
         inside = anchor[0] <= hit.start and hit.end <= anchor[1]
         dots += [Dot(hit.word, number, inside, len(cut), hit.rarity) for number in cut]
     return dots
+
+
+@lru_cache(maxsize=1 << 15)  # a lexicon's terms share some thousand lists of numbers
+def _cut(numbers: tuple[str, ...], max_length: int) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(shorten(number, max_length) for number in numbers))
 
 
 def find(dots: Sequence[Dot], rule: Rule = PAPER) -> Galaxy:
