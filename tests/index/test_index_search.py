@@ -132,3 +132,25 @@ def test_collections_are_searched_as_one(tmp_path: Path) -> None:
     }
     assert results.total == 2
     assert {hit.collections for hit in both.search("wren", Filters(collections=("two",))).hits} == {("two",)}
+
+
+@pytest.mark.parametrize(
+    ("query", "better"),
+    [
+        ("robbin", "robin"),  # a letter too many
+        ("title:brid OR lokomotive", ""),  # nothing like it in the field that was asked for; no such word
+        ("samll brown", "small brown"),
+        ("-toy loudyl", "-toy loudly"),
+        ("wren", ""),
+        ("wäldren", "waldern"),
+        ('"robbin"', ""),  # a quoted word is meant as it is written
+    ],
+)
+def test_better_spelling_is_suggested_when_it_finds_more(searcher: Searcher, query: str, better: str) -> None:
+    assert searcher.search(query).suggestion == better
+
+
+def test_note_is_given_when_no_page_has_enough_of_the_words(searcher: Searcher) -> None:
+    results = searcher.search("wren locomotive")
+    assert found(results) == ["wren"]
+    assert "some of them" in results.notes[0]

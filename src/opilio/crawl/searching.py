@@ -13,7 +13,7 @@ import msgspec
 
 from opilio.crawl.indexing import catch_up
 from opilio.index.facets import languages_of
-from opilio.index.fulltext import FullText, prepare
+from opilio.index.fulltext import FullText, moment, ready
 from opilio.index.hits import Shelf
 from opilio.index.manifest import Manifest
 from opilio.index.querybuild import Weights
@@ -37,7 +37,7 @@ class Searcher:
         self._folders = tuple(folders)
         self._weights = weights or Weights()
         self._mix = mix or Mix()
-        self._shelves: list[Shelf] = []
+        self._shelves: dict[Path, tuple[tuple[int, ...], Shelf]] = {}  # with the moment each was read at
 
     def search(
         self, query: str, filters: Filters | None = None, page: int = 1, size: int = PAGE_SIZE, sort: str = "best"
@@ -64,7 +64,6 @@ class Searcher:
     def catch_up(self, most: int = 0) -> Progress:
         """Take in what the collections gained, at most so many pages of each (0: all). Cheap where nothing is new."""
         done = [catch_up(folder, most) for folder in self._folders]
-        self._shelves = []
         return Progress(
             indexed=sum(p.indexed for p in done),
             removed=sum(p.removed for p in done),
@@ -73,20 +72,26 @@ class Searcher:
         )
 
     def _open(self) -> list[Shelf]:
-        if not self._shelves:
-            self._shelves = [_shelf(folder) for folder in self._folders]
-        return self._shelves
+        """The indexes as they are now; one that has not changed since the last search is not read again."""
+        for folder in self._folders:
+            now = moment(folder)
+            known = self._shelves.get(folder)
+            if known is None or known[0] != now:
+                self._shelves[folder] = (now, _shelf(folder))
+        return [self._shelves[folder][1] for folder in self._folders]
 
 
 def _shelf(folder: Path) -> Shelf:
-    place = prepare(folder)
+    place = ready(folder)
     index, manifest = FullText(place), Manifest(place)
     try:
+        searcher = index.searcher()
         keys, authority = manifest.authority()
         return Shelf(
             name=folder.resolve().name,
-            index=index,
-            languages=languages_of(index.searcher()),
+            searcher=searcher,
+            schema=index.schema,
+            languages=languages_of(searcher),
             versions=bool(manifest.mark("versions")),
             keys=keys,
             authority=authority,
@@ -96,7 +101,7 @@ def _shelf(folder: Path) -> Shelf:
 
 
 def _subtopics(folder: Path) -> list[Subtopic]:
-    manifest = Manifest(prepare(folder))
+    manifest = Manifest(ready(folder))
     try:
         counts = dict(manifest.connection.execute("SELECT subtopic, count(*) FROM entry GROUP BY subtopic"))
         return [

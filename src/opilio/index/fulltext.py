@@ -18,6 +18,7 @@ from opilio.model.errors import CollectionError
 FOLDER = "index"
 LOCK = "index.lock"
 STAMP = "version"
+TERMS = "terms"  # the engine's own folder
 HEAP_BYTES = 64_000_000
 
 
@@ -27,7 +28,12 @@ class FullText:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.schema = make_schema()
-        self._index = tantivy.Index(self.schema, path=str(folder / "terms"))
+        try:
+            self._index = tantivy.Index(self.schema, path=str(folder / TERMS))
+        except (ValueError, OSError) as error:
+            told = " ".join(str(error).split())[:200]
+            advice = f"'opilio index rebuild {folder.parent}' makes it again"
+            raise CollectionError(f"{folder}: the index can't be opened: {told}; {advice}") from error
         register(self._index)
 
     def searcher(self) -> tantivy.Searcher:
@@ -65,17 +71,44 @@ class Writer:
 
 
 def prepare(collection: Path) -> Path:
-    """The index folder of a collection, made where it is missing, emptied where another version made it."""
+    """The index folder of a collection, made where it is missing, emptied where another version made it.
+
+    Only inside `writing`.
+    """
     folder = collection / FOLDER
-    stamp = folder / STAMP
     try:
-        if folder.exists() and (not stamp.exists() or stamp.read_text(encoding="utf-8") != str(VERSION)):
+        if not _is_ours(folder):
             wipe(collection)
-        (folder / "terms").mkdir(parents=True, exist_ok=True)
-        stamp.write_text(str(VERSION), encoding="utf-8")
+        (folder / TERMS).mkdir(parents=True, exist_ok=True)
+        (folder / STAMP).write_text(str(VERSION), encoding="utf-8")
     except OSError as error:
-        raise CollectionError(f"{folder}: can't be written: {error.strerror}; the index needs a place") from error
+        raise _unwritable(folder, error) from error
     return folder
+
+
+def ready(collection: Path) -> Path:
+    """The index folder of a collection for reading; an empty index where there is none that can be read."""
+    folder = collection / FOLDER
+    if not _is_ours(folder):
+        with writing(collection) as ours:
+            if ours:
+                prepare(collection)
+    return folder
+
+
+def moment(collection: Path) -> tuple[int, ...]:
+    """Changes whenever the index does: what was read before must be read again."""
+    paths = (collection / FOLDER / name for name in (f"{TERMS}/meta.json", "derived.db", "derived.db-wal"))
+    return tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in paths)
+
+
+def _is_ours(folder: Path) -> bool:
+    stamp = folder / STAMP
+    return stamp.exists() and stamp.read_text(encoding="utf-8", errors="replace") == str(VERSION)
+
+
+def _unwritable(folder: Path, error: OSError) -> CollectionError:
+    return CollectionError(f"{folder}: can't be written: {error.strerror}; the index needs a place to be made in")
 
 
 def wipe(collection: Path) -> None:
@@ -94,8 +127,12 @@ def wipe(collection: Path) -> None:
 def writing(collection: Path) -> Iterator[bool]:
     """True where this process may write the index now, False where another one does."""
     folder = collection / FOLDER
-    folder.mkdir(exist_ok=True)
-    with (folder / LOCK).open("a", encoding="utf-8") as lock:
+    try:
+        folder.mkdir(exist_ok=True)
+        lock = (folder / LOCK).open("a", encoding="utf-8")
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -6,7 +6,6 @@ import msgspec
 import numpy as np
 import tantivy
 
-from opilio.index.fulltext import FullText
 from opilio.index.records import Hit, Segment
 from opilio.index.schema import KEPT
 from opilio.index.snippet import Marker, marked, snippet
@@ -16,11 +15,12 @@ Values = np.ndarray[Any, np.dtype[np.float32]]
 Scores = np.ndarray[Any, np.dtype[np.float64]]
 
 
-class Shelf(msgspec.Struct, kw_only=True):
-    """One index that is searched."""
+class Shelf(msgspec.Struct, frozen=True, kw_only=True):
+    """One index that is searched, at one moment."""
 
     name: str
-    index: FullText
+    searcher: tantivy.Searcher
+    schema: tantivy.Schema
     languages: tuple[str, ...]  # of its documents, most frequent first
     versions: bool  # does it hold pages as they were, too?
     keys: Keys  # sorted

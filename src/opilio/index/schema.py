@@ -12,7 +12,7 @@ from opilio.index.analysis import PLAIN, analyser, analyser_for, clean, spaced
 from opilio.index.records import FOREVER, Document, band_of
 from opilio.text.urlwords import url_words
 
-VERSION = 1  # an index of another version is thrown away and made again
+VERSION = 2  # an index of another version is thrown away and made again
 LONGEST_TITLE, LONGEST_HEADINGS, LONGEST_BODY, LONGEST_ANCHORS, LONGEST_URL = 500, 10_000, 200_000, 4_000, 2_000
 STEMMED_FIELDS = ("title", "headings", "body", "anchors", "url_words")
 EXACT = "exact"

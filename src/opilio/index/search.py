@@ -17,10 +17,12 @@ from opilio.index.querybuild import FACTS, QueryBuilder, Scope, Weights
 from opilio.index.queryparse import parse, words_of
 from opilio.index.records import SORTS, Filters, Hit, Results
 from opilio.index.snippet import Marker
+from opilio.index.spelling import Speller
 from opilio.model.errors import QueryError
 
 DEEPEST_HIT = 10_000  # hits that can be paged through
 LARGEST_PAGE = 100
+FEW = 2  # hits or fewer make one look for a better spelling
 
 
 class Mix(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,14 +60,14 @@ class Search:
         self._asked = asked
         self._mix = mix
         self._group = parse(asked.query)
-        self._shelves = [(s, s.index.searcher()) for s in shelves if not wanted or s.name in wanted]
+        self._shelves = [(s, s.searcher) for s in shelves if not wanted or s.name in wanted]
         self._builders = [QueryBuilder(self._scope(s, searcher), weights) for s, searcher in self._shelves]
 
     def _scope(self, shelf: Shelf, searcher: tantivy.Searcher) -> Scope:
         searchers = [s for _, s in self._shelves]
         return Scope(
             searcher=searcher,
-            schema=shelf.index.schema,
+            schema=shelf.schema,
             languages=shelf.languages,
             versions=shelf.versions,
             all_documents=sum(s.num_docs for s in searchers),
@@ -75,6 +77,7 @@ class Search:
     def run(self) -> Results:
         queries = self._queries(relaxed=False)
         total, found = self._candidates(queries)
+        suggestion = self._suggestion(total) if total <= FEW else ""
         notes: tuple[str, ...] = ()
         if not total and len(self._group.parts) > 1:
             queries = self._queries(relaxed=True)
@@ -90,8 +93,20 @@ class Search:
             size=asked.size,
             hits=tuple(self._hits(chosen)),
             facets=facets([s for _, s in self._shelves], queries, asked.filters),
+            suggestion=suggestion,
             notes=notes,
         )
+
+    def _suggestion(self, total: int) -> str:
+        """A better spelling, where it finds more."""
+        better = Speller([searcher for _, searcher in self._shelves]).better(self._asked.query, self._group)
+        if not better:
+            return ""
+        group = parse(better)
+        queries = [b.restricted(b.build(group), self._asked.filters) for b in self._builders]
+        counted = zip(self._shelves, queries, strict=True)
+        found = sum(searcher.search(query, 1).count for (_, searcher), query in counted)  # type: ignore[attr-defined]
+        return better if found > total else ""
 
     def _queries(self, *, relaxed: bool) -> list[tantivy.Query]:
         filters = self._asked.filters

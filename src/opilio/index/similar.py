@@ -21,8 +21,7 @@ _SHORTEST = 3
 def similar(shelves: Sequence[Shelf], key: int, limit: int) -> tuple[Hit, ...] | None:
     """Pages like the one of this key, best first; None where no index has it."""
     for shelf in shelves:
-        searcher = shelf.index.searcher()
-        stored = _stored(shelf, searcher, key)
+        stored = _stored(shelf, key)
         if stored is not None:
             break
     else:
@@ -43,13 +42,13 @@ def similar(shelves: Sequence[Shelf], key: int, limit: int) -> tuple[Hit, ...] |
     return tuple(hit_of(one.searcher.doc(one.address).to_dict(), marker, one) for one in best)
 
 
-def _stored(shelf: Shelf, searcher: tantivy.Searcher, key: int) -> dict[str, list[Any]] | None:
-    hits = searcher.search(tantivy.Query.term_query(shelf.index.schema, "id", f"{key:x}"), 1).hits
-    return searcher.doc(hits[0][1]).to_dict() if hits else None
+def _stored(shelf: Shelf, key: int) -> dict[str, list[Any]] | None:
+    hits = shelf.searcher.search(tantivy.Query.term_query(shelf.schema, "id", f"{key:x}"), 1).hits
+    return shelf.searcher.doc(hits[0][1]).to_dict() if hits else None
 
 
 def _like(shelf: Shelf, counts: Counter[str], page: tuple[int, str], limit: int) -> list[Found]:
-    searcher, schema = shelf.index.searcher(), shelf.index.schema
+    searcher, schema = shelf.searcher, shelf.schema
     weights = {
         t: n * rarity(searcher.num_docs, f) for t, n in counts.items() if (f := searcher.doc_freq("body", t)) > 1
     }
