@@ -36,6 +36,7 @@ $(VENV)/.installed: $(STATED) | $(BIN)/python
 
 $(VENV)/.installed-test: $(STATED) | $(BIN)/python
 	$(PIP) install --quiet -c constraints.txt -e '.[$(TEST_EXTRAS)]'
+	@sh scripts/get_chromium.sh
 	@touch $@ $(VENV)/.installed
 
 demo: install

@@ -15,11 +15,12 @@ def register(app: typer.Typer) -> None:
     from opilio.cli.search import app as index
     from opilio.cli.search import search
     from opilio.cli.seeds import seeds
+    from opilio.cli.serve import serve
     from opilio.cli.tgraph import app as tgraph
     from opilio.cli.topic import app as topic
     from opilio.cli.train import train
 
-    for command in (crawl, seeds, search, status, why, history, label, verify, export, train, demo, doctor):
+    for command in (crawl, seeds, search, status, why, history, label, serve, verify, export, train, demo, doctor):
         app.command()(command)
     app.add_typer(index, name="index")
     app.add_typer(lab, name="lab")

@@ -149,10 +149,20 @@ def check(settings: Settings) -> Settings:
 
 def begin(folder: Path, settings: Settings, found: Sequence[Seed] = ()) -> Crawl:
     """A new collection, ready to run. `found` tells who named the seeds that engines brought."""
+    collection, settings = _made(folder, settings, found)
+    return Crawl(collection, _with_workers(settings))
+
+
+def prepare(folder: Path, settings: Settings, found: Sequence[Seed] = ()) -> None:
+    """A new collection that another process will crawl."""
+    _made(folder, settings, found)[0].close()
+
+
+def _made(folder: Path, settings: Settings, found: Sequence[Seed]) -> tuple[Collection, Settings]:
     settings = check(_checked(settings))
     config = tomli_w.dumps(msgspec.to_builtins(settings))
     parts = (create_frontier, create_seen, partial(keep_seeds, seeds=found))
-    return Crawl(Collection.create(folder, config, parts), _with_workers(settings))
+    return Collection.create(folder, config, parts), settings
 
 
 def resume(folder: Path, tree: Tree) -> Crawl:

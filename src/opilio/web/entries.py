@@ -1,0 +1,60 @@
+"""Queued URLs as pages show them: with the page they were found on, the anchor, and how long they wait."""
+
+import sqlite3
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from opilio.crawl.columns import unpack
+from opilio.frontier.browse import best_first
+from opilio.model.protocols import Entry
+from opilio.store.collection import Collection
+
+SAMPLED = 200_000  # queued URLs whose scores make the histogram
+
+
+def best_entries(collection: Collection, start: int, count: int, now: float) -> list[dict[str, Any]]:
+    """The URLs that come next, best first."""
+    found = islice(best_first(collection.connection, start + count), start, None)
+    return [shown(collection, entry, now) for entry in found]
+
+
+def shown(collection: Collection, entry: Entry, now: float) -> dict[str, Any]:
+    """One entry with its context."""
+    lead = entry.lead
+    row = collection.connection.execute(
+        "SELECT p.url, p.title, p.fetched_at, l.columns FROM page AS p LEFT JOIN links AS l ON l.parent = p.key"
+        " WHERE p.key = ?",
+        (lead.parent,),
+    ).fetchone()
+    url, title, at, blob = row or ("", "", None, None)
+    return {
+        "url": lead.url,
+        "host": lead.host,
+        "score": round(lead.score, 4),
+        "depth": lead.depth,
+        "found": entry.found,
+        "anchor": _anchor(blob, lead.key) if blob else "",
+        "parent": url,
+        "parent_title": title,
+        "waits_s": round(now - at, 1) if at else None,
+        "retries": lead.retries,
+    }
+
+
+def _anchor(blob: bytes, key: int) -> str:
+    columns = unpack(blob)
+    for place in np.flatnonzero(np.frombuffer(columns.keys, dtype=np.int64) == key):
+        if columns.anchors[place]:
+            return columns.anchors[place]
+    return ""
+
+
+def queued_scores(connection: sqlite3.Connection) -> list[float]:
+    """Sort keys of queued URLs, from an index that holds them."""
+    rows: Iterable[tuple[float]] = connection.execute(
+        "SELECT priority FROM frontier_url WHERE state = 0 LIMIT ?", (SAMPLED,)
+    )
+    return [priority for (priority,) in rows]

@@ -1,0 +1,33 @@
+"""The first page: a search box and every collection with its state; and the page about the interface itself."""
+
+from typing import Any
+
+from opilio.model.errors import CollectionError
+from opilio.web.desk import Asked, Desk, Page
+from opilio.web.params import Param
+from opilio.web.standing import standing
+from opilio.web.view import View
+
+
+def home(desk: Desk, _asked: Asked) -> View:
+    found = [_card(desk, name) for name in desk.shelf.names]
+    return View(template="home.html", data={"collections": found}, rows="collections")
+
+
+def _card(desk: Desk, name: str) -> dict[str, Any]:
+    try:
+        with desk.open(name) as collection:
+            return {"name": name, "problem": "", **standing(collection, desk.tally(collection), desk.clock.now())}
+    except CollectionError as error:
+        return {"name": name, "problem": str(error)}
+
+
+def about(_desk: Desk, _asked: Asked) -> View:
+    return View(template="help.html", data={}, title="Keys and API")
+
+
+_NOTE = Param(name="note", about="A note to show.")
+PAGES = (
+    Page(path="/", show=home, about="Every collection with its state.", params=(_NOTE,)),
+    Page(path="/help", show=about, about="Keys, addresses and forms of the data.", params=(_NOTE,), table=False),
+)

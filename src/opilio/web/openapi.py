@@ -1,0 +1,106 @@
+"""The OpenAPI 3.1 description of everything that is served, made from the declarations of pages and actions."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from opilio import __version__
+from opilio.web.desk import Action, Page
+from opilio.web.pages import ACTIONS, PAGES
+from opilio.web.params import Param, schema_of
+
+_OBJECT = {"type": "object", "required": ["schema"], "properties": {"schema": {"const": 1}}}
+_PROBLEM = {
+    "type": "object",
+    "required": ["schema", "error"],
+    "properties": {"schema": {"const": 1}, "error": {"type": "string"}},
+}
+_PROBLEMS = {
+    "400": "A value can't be used; the error says which and why.",
+    "401": "A token is needed.",
+    "403": "Only looking is allowed, or the request came from another site.",
+    "404": "There is no such collection or page.",
+    "413": "The body is too long.",
+    "415": "The body is neither a form nor JSON.",
+    "429": "Too many requests; Retry-After says when to ask again.",
+    "503": "The collection can't be read at the moment.",
+}
+
+
+def description() -> dict[str, Any]:
+    """The whole description."""
+    paths: dict[str, Any] = {}
+    for page in PAGES:
+        base = page.path if page.path != "/" else "/index"
+        paths[f"{base}.json"] = {"get": _get(page, "application/json", _OBJECT)}
+        if page.table:
+            paths[f"{base}.csv"] = {"get": _get(page, "text/csv", {"type": "string"})}
+    for action in ACTIONS:
+        paths.setdefault(action.path, {})["post"] = _post(action)
+    paths["/metrics"] = {"get": _plain("Every collection's state for Prometheus.", "text/plain")}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Opilio",
+            "version": __version__,
+            "description": "Every page is here as data: add .json or .csv to its path, or ask for it with Accept."
+            " /c/{name}/live is a stream of server-sent events.",
+        },
+        "paths": paths,
+    }
+
+
+def _get(page: Page, kind: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "summary": page.about,
+        "operationId": _name(page.path, kind),
+        "parameters": [*_in_path(page.path), *map(_in_query, page.params)],
+        "responses": _responses(kind, schema),
+    }
+
+
+def _post(action: Action) -> dict[str, Any]:
+    properties = {param.name: {**schema_of(param), "description": param.about} for param in action.params}
+    required = [param.name for param in action.params if param.required]
+    schema = {"type": "object", "properties": properties, "required": required}
+    return {
+        "summary": action.about,
+        "operationId": _name(action.path, "post"),
+        "parameters": _in_path(action.path),
+        "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
+        "responses": _responses("application/json", _OBJECT),
+    }
+
+
+def _plain(about: str, kind: str) -> dict[str, Any]:
+    return {"summary": about, "operationId": "metrics", "responses": _responses(kind, {"type": "string"})}
+
+
+def _responses(kind: str, schema: dict[str, Any]) -> dict[str, Any]:
+    problem = {"application/json": {"schema": _PROBLEM}, "text/plain": {"schema": {"type": "string"}}}
+    good = {"200": {"description": "The data.", "content": {kind: {"schema": schema}}}}
+    return good | {code: {"description": about, "content": problem} for code, about in _PROBLEMS.items()}
+
+
+def _in_path(path: str) -> list[dict[str, Any]]:
+    about = "The collection, by its name."
+    return [
+        {"name": name, "in": "path", "required": True, "description": about, "schema": {"type": "string"}}
+        for name in re.findall(r"\{(\w+)\}", path)
+    ]
+
+
+def _in_query(param: Param) -> dict[str, Any]:
+    schema = schema_of(param)
+    return {
+        "name": param.name,
+        "in": "query",
+        "required": param.required,
+        "description": param.about,
+        "schema": schema,
+    }
+
+
+def _name(path: str, kind: str) -> str:
+    words: Sequence[str] = re.findall(r"[a-z]+", path) or ["home"]
+    return "_".join([*words, kind.rpartition("/")[2]])

@@ -1,0 +1,105 @@
+"""What a page may be asked, declared once: read from the address, checked, and described for machines."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from opilio.model.errors import UsageError
+
+Kind = Literal["text", "integer", "number", "choice", "flag", "list"]
+LONGEST = 2_000  # characters of one value: no address is longer
+
+
+class Param(msgspec.Struct, frozen=True, kw_only=True):
+    """One value of an address. `default` is what it is where it is left out."""
+
+    name: str
+    about: str
+    kind: Kind = "text"
+    default: Any = ""
+    choices: tuple[str, ...] = ()
+    least: int = 1
+    most: int = 1_000_000
+    required: bool = False
+
+
+PAGE = Param(name="page", about="Which page of the table, from 1.", kind="integer", default=1, most=100_000)
+SIZE = Param(name="size", about="Rows of a page.", kind="integer", default=50, most=500)
+
+
+def read(params: Sequence[Param], given: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """The values of an address, each of its kind; UsageError names the one that can't be used."""
+    found: dict[str, list[str]] = {}
+    for name, text in given:
+        found.setdefault(name, []).append(text)
+    return {param.name: _value(param, found.get(param.name, [])) for param in params}
+
+
+def _value(param: Param, texts: list[str]) -> object:
+    if any(len(text) > LONGEST for text in texts):
+        raise UsageError(f"{param.name}: is longer than {LONGEST} characters")
+    if any("\0" in text for text in texts):
+        raise UsageError(f"{param.name}: has a NUL character in it")
+    if param.kind == "list":
+        return [text for text in texts if text]
+    text = texts[-1].strip() if texts else ""
+    if not text:
+        if param.required:
+            raise UsageError(f"{param.name}: is missing ({param.about})")
+        return param.default
+    return _READERS[param.kind](param, text)
+
+
+def _integer(param: Param, text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 12 and param.least <= int(text) <= param.most):
+        raise UsageError(f"{param.name} = '{text[:40]}': must be a whole number from {param.least} to {param.most}")
+    return int(text)
+
+
+def _number(param: Param, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not param.least <= number <= param.most:
+        raise UsageError(f"{param.name} = '{text[:40]}': must be a number from {param.least} to {param.most}")
+    return number
+
+
+def _choice(param: Param, text: str) -> str:
+    if text not in param.choices:
+        raise UsageError(f"{param.name} = '{text[:40]}': is unknown; known: {', '.join(param.choices)}")
+    return text
+
+
+def _flag(param: Param, text: str) -> bool:
+    return _choice(msgspec.structs.replace(param, choices=("1", "0", "yes", "no")), text) in ("1", "yes")
+
+
+def _text(_param: Param, text: str) -> str:
+    return text
+
+
+_READERS: dict[str, Callable[[Param, str], Any]] = {
+    "text": _text,
+    "integer": _integer,
+    "number": _number,
+    "choice": _choice,
+    "flag": _flag,
+}
+
+
+def schema_of(param: Param) -> dict[str, Any]:
+    """The value's JSON schema, for the OpenAPI description."""
+    if param.kind == "list":
+        return {"type": "array", "items": {"type": "string"}}
+    if param.kind == "integer":
+        return {"type": "integer", "minimum": param.least, "maximum": param.most, "default": param.default}
+    if param.kind == "number":
+        return {"type": "number", "minimum": param.least, "maximum": param.most}
+    if param.kind == "choice":
+        return {"type": "string", "enum": list(param.choices), "default": param.default}
+    if param.kind == "flag":
+        return {"type": "string", "enum": ["1", "0", "yes", "no"]}
+    return {"type": "string", "maxLength": LONGEST}

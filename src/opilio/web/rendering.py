@@ -1,0 +1,162 @@
+"""Templates: everything they print is escaped, and cleaned of what can hide or turn text around."""
+
+import hashlib
+import re
+from functools import cache
+from importlib.resources import as_file, files
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.responses import HTMLResponse
+
+from opilio import __version__
+from opilio.web import charts
+from opilio.web.desk import Asked, Desk
+from opilio.web.guard import Access
+from opilio.web.view import View
+
+# Control characters, and those that override or embed a writing direction or can't be seen (Unicode TR 36).
+UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
+LONGEST = 20_000
+
+
+class Templates:
+    """Renders views."""
+
+    def __init__(self, desk: Desk, access: Access) -> None:
+        self._desk = desk
+        self._access = access
+        with as_file(files("opilio.web") / "templates") as folder:
+            self._environment = Environment(
+                loader=FileSystemLoader(folder),
+                autoescape=True,
+                undefined=StrictUndefined,
+                finalize=clean,
+                trim_blocks=True,
+                lstrip_blocks=True,
+            )
+        self._environment.filters.update(_FILTERS)
+        self._environment.globals.update(_GLOBALS)
+
+    def text(self, template: str, **values: object) -> str:
+        """A part of a page."""
+        return self._environment.get_template(template).render(self._common(Asked()) | values)
+
+    def response(self, view: View, asked: Asked, headers: dict[str, str] | None = None) -> HTMLResponse:
+        values = self._common(asked) | view.data
+        values |= {"page_title": view.title, "has_table": bool(view.rows)}
+        html = self._environment.get_template(view.template).render(values)
+        return HTMLResponse(html.encode("utf-8", "replace"), view.status, headers)
+
+    def _common(self, asked: Asked) -> dict[str, Any]:
+        desk = self._desk
+        return {
+            "asked": asked,
+            "here": asked.name,
+            "names": desk.shelf.names,
+            "secret": self._access.form_secret,
+            "note": desk.notes.find(str(asked.values.get("note", ""))) if asked.values else "",
+            "read_only": desk.read_only,
+            "now": desk.clock.now(),
+            "version": __version__,
+        }
+
+
+def clean(value: object) -> object:
+    """What a template prints, harmless to look at.
+
+    >>> clean("a\\u202eb"), clean(None)
+    ('ab', '')
+    """
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return "" if value is None else value
+    return UNSEEN.sub("", value[:LONGEST]) if len(value) > LONGEST or UNSEEN.search(value) else value
+
+
+@cache
+def static(name: str) -> str:
+    """The address of a static file, which changes with its content."""
+    data = (files("opilio.web") / "static" / name).read_bytes()
+    return f"/static/{name}?v={hashlib.sha256(data).hexdigest()[:12]}"
+
+
+def cut(text: str, length: int = 120) -> str:
+    """
+    >>> cut("abcdef", 4)
+    'abc…'
+    """
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def number(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def share(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def size(value: float) -> str:
+    """
+    >>> size(1536)
+    '1.5 kB'
+    """
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000 or unit == "GB":
+            return f"{value:.1f} {unit}" if unit != "B" else f"{value:.0f} B"
+        value /= 1024
+    return ""
+
+
+def span(seconds: float | None) -> str:
+    """A length of time in words.
+
+    >>> span(75), span(7300)
+    ('1 min 15 s', '2 h 1 min')
+    """
+    if seconds is None:
+        return "–"
+    whole = int(max(0.0, seconds))
+    if whole >= 86400:
+        return f"{whole // 86400} d {whole % 86400 // 3600} h"
+    if whole >= 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{whole} s"
+
+
+def web_address(url: str) -> str:
+    """A stranger's address as a link of ours may name it: http and https only."""
+    return url if url.startswith(("http://", "https://")) else ""
+
+
+def with_values(address: str, **values: object) -> str:
+    """An address of ours with values in its query; empty ones are left out, lists are repeated."""
+    kept = {k: v for k, v in values.items() if v not in ("", None, [], False)}
+    return f"{address}?{urlencode(kept, doseq=True)}" if kept else address
+
+
+def other_form(address: str, form: str) -> str:
+    """The same page as JSON or CSV."""
+    path, question, query = address.partition("?")
+    return f"{path if path != '/' else '/index'}.{form}{question}{query}"
+
+
+_FILTERS = {
+    "cut": cut,
+    "number": number,
+    "share": share,
+    "size": size,
+    "span": span,
+    "moment": charts.moment,
+    "web": web_address,
+    "q": lambda text: quote(text, safe=""),
+}
+_GLOBALS = {
+    "static": static,
+    "link": with_values,
+    "other_form": other_form,
+    "harvest_chart": charts.harvest_chart,
+    "compared_chart": charts.compared_chart,
+}

@@ -1,0 +1,81 @@
+"""Runs the application until somebody stops it."""
+
+import ipaddress
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+import uvicorn
+
+from opilio.model.clock import SystemClock
+from opilio.model.errors import UsageError
+from opilio.web.app import Application
+from opilio.web.desk import Desk
+from opilio.web.guard import Access
+from opilio.web.shelf import Shelf
+
+PORT = 8750
+
+
+class Serving(msgspec.Struct, frozen=True, kw_only=True):
+    """How collections are served."""
+
+    host: str = "127.0.0.1"
+    port: int = PORT  # 0: any free one
+    token: str = ""
+    names: tuple[str, ...] = ()
+    home: Path = Path()
+    read_only: bool = False
+
+
+def serve(folders: Sequence[Path], serving: Serving, announce: Callable[[str, str], None]) -> None:
+    """Serve collections until SIGINT or SIGTERM; `announce` is told the address and the token (empty: none needed)."""
+    shelf = Shelf(folders, serving.home)
+    token = serving.token if is_loopback(serving.host) else serving.token or secrets.token_urlsafe(18)
+    desk = Desk(shelf, SystemClock(), read_only=serving.read_only)
+    app = Application(desk, Access(names=serving.names, token=token)).asgi()
+    listener = listener_of(serving)
+    shown = f"[{serving.host}]" if ":" in serving.host else serving.host
+    announce(f"http://{shown}:{listener.getsockname()[1]}/", token)
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=1, lifespan="off"
+    )
+    with listener:
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def is_loopback(host: str) -> bool:
+    """
+    >>> [is_loopback(h) for h in ("127.0.0.1", "localhost", "::1", "0.0.0.0", "box.example")]
+    [True, True, True, False, False]
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def listener_of(serving: Serving) -> socket.socket:
+    """A socket that listens where it is wanted; UsageError where that can't be."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(
+            serving.host, serving.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except OSError as error:
+        raise UsageError(f"--host {serving.host}: is no address: {error.strerror or error}") from error
+    listener = socket.socket(family, kind)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise UsageError(
+            f"--host {serving.host} --port {serving.port}: can't listen there: {error.strerror or error};"
+            " choose another, or --port 0 for any free one"
+        ) from error
+    return listener

@@ -1,0 +1,69 @@
+"""The collections that are served, by name; and the folder in which new ones are begun."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from opilio.model.errors import UsageError
+from opilio.store.collection import check, exists
+
+
+class Shelf:
+    """Collections by the names that addresses use. Invariant: a name stands for one folder as long as we run."""
+
+    def __init__(self, folders: Sequence[Path], home: Path) -> None:
+        self.home = home
+        self._folders: dict[str, Path] = {}
+        for folder in folders:
+            check(folder)
+            self.add(folder)
+
+    def add(self, folder: Path) -> str:
+        """Serve one more collection; returns its name."""
+        for name, known in self._folders.items():
+            if known.resolve() == folder.resolve():
+                return name
+        base = slug(folder.resolve().name) or "collection"
+        name, number = base, 2
+        while name in self._folders:
+            name, number = f"{base}-{number}", number + 1
+        self._folders[name] = folder
+        return name
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._folders)
+
+    @property
+    def folders(self) -> list[Path]:
+        return list(self._folders.values())
+
+    def folder(self, name: str) -> Path:
+        """The folder of a name; UnknownCollectionError where there is none."""
+        if name not in self._folders:
+            raise UnknownCollectionError(f"'{name[:80]}': no collection of this name is served here")
+        return self._folders[name]
+
+    def name_of(self, folder_name: str) -> str:
+        """The name under which a folder of this name is served."""
+        return next((n for n, f in self._folders.items() if f.resolve().name == folder_name), folder_name)
+
+    def fresh(self, topic: str) -> Path:
+        """A folder for a new collection on a topic, which is not there yet."""
+        base = "-".join(slug(topic).split("-")[:6]) or "crawl"
+        folder, number = self.home / base, 2
+        while exists(folder) or folder.exists():
+            folder, number = self.home / f"{base}-{number}", number + 1
+        return folder
+
+
+class UnknownCollectionError(UsageError):
+    """An address names a collection that is not served."""
+
+
+def slug(text: str) -> str:
+    """
+    >>> slug("Birds of Europe, and others!")
+    'birds-of-europe-and-others'
+    """
+    return "-".join(re.findall(r"[a-z0-9]+", text.lower()))[:80]

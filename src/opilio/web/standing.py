@@ -1,0 +1,63 @@
+"""How a crawl stands, cheaply: counters that are kept anyway, no sum over pages. For tiles, stream and metrics."""
+
+from typing import Any
+
+import msgspec
+
+from opilio.crawl.job import settings_of
+from opilio.frontier.sqlite import SqliteFrontier
+from opilio.store.collection import Collection, being_written
+from opilio.store.keeper import Counts
+from opilio.web.tally import Tally
+
+RUNNING = ("running", "pausing", "paused")
+
+
+def standing(collection: Collection, tally: Tally, now: float) -> dict[str, Any]:
+    """The facts of the run header."""
+    stored = collection.meta("counts")
+    counts = msgspec.json.decode(stored, type=Counts) if stored else Counts()
+    frontier = SqliteFrontier(collection.connection).stats()
+    settings = settings_of(collection)
+    state = state_of(collection, frontier.leased)
+    budget = int(settings.get("stop", {}).get("pages", 0))
+    rate = tally.rate(now) if state == "running" else 0.0
+    return {
+        "state": state,
+        "stop_reason": collection.meta("stop_reason"),
+        "strategy": settings.get("strategy", ""),
+        "topic": settings.get("topic", {}).get("name", ""),
+        "started_at": float(collection.meta("started_at", "0")),
+        "pages": counts.pages,
+        "relevant": counts.relevant,
+        "harvest": counts.relevant / counts.pages if counts.pages else 0.0,
+        "harvest_now": _recent(tally),
+        "pages_per_s": round(rate, 2),
+        "fetched": counts.fetched,
+        "failed": counts.failed,
+        "duplicates": counts.duplicates,
+        "size_bytes": counts.size_bytes,
+        "queued": frontier.queued + frontier.leased,
+        "under_way": frontier.leased,
+        "dropped": frontier.dropped,
+        "hosts": frontier.hosts,
+        "budget": budget,
+        "eta_s": (budget - counts.pages) / rate if budget > counts.pages and rate > 0 else None,
+        "expected_relevant": float(collection.meta("expected_relevant", "0")) or None,
+        "stops_below": float(settings.get("stop", {}).get("harvest_below", 0.0)),
+    }
+
+
+def state_of(collection: Collection, leased: int) -> str:
+    """new, running, pausing, paused, stopping, stopped or crashed."""
+    said = collection.meta("state")
+    if not being_written(collection.folder):
+        return "crashed" if said == "running" else said or "new"
+    if collection.meta("paused"):
+        return "pausing" if leased else "paused"
+    return "running"
+
+
+def _recent(tally: Tally) -> float:
+    last = tally.relevant[-100:]
+    return sum(last) / len(last) if last else 0.0

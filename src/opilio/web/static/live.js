@@ -1,0 +1,53 @@
+// Keeps the parts of a crawl's page up to date from one stream of server-sent events.
+
+const SPOKEN_EVERY_MS = 5000; // what a screen reader is told must not come faster than it can be read out
+const LOG_LINES = 500;
+
+function put(root, part, html) {
+  const place = root.querySelector(`[data-part="${part}"]`);
+  if (!place || place.contains(document.activeElement) && part === "controls" && place.matches(":focus-within:has(input:focus)")) return;
+  const focused = place.contains(document.activeElement) ? document.activeElement.value : null;
+  place.innerHTML = html; // made by our own templates, which escape everything
+  if (focused) place.querySelector("button")?.focus({ preventScroll: true });
+}
+
+function speak(root, status, memory) {
+  const now = Date.now();
+  if (now - memory.spoken < SPOKEN_EVERY_MS && status.state === memory.state) return;
+  memory.spoken = now;
+  memory.state = status.state;
+  root.querySelector("[data-spoken]").textContent =
+    `${status.state}: ${status.pages} pages, ${status.relevant} relevant, harvest ${status.harvest_now.toFixed(2)} now`;
+}
+
+function log(root, event) {
+  const list = root.querySelector("[data-log]");
+  if (!list || list.querySelector(`[data-id="${event.id}"]`)) return;
+  list.querySelector(".empty")?.remove();
+  const line = document.createElement("li");
+  line.className = `level-${event.level}`;
+  line.dataset.id = event.id;
+  const time = document.createElement("time");
+  time.textContent = new Date(event.at * 1000).toISOString().slice(0, 19).replace("T", " ");
+  const kind = document.createElement("b");
+  kind.textContent = event.kind;
+  const text = document.createElement("span");
+  text.dir = "auto";
+  text.textContent = event.text.slice(0, 240);
+  line.append(time, " ", kind, " ", text);
+  list.prepend(line);
+  while (list.children.length > LOG_LINES) list.lastElementChild.remove();
+}
+
+export function startLive(root) {
+  if (!root) return;
+  const memory = { spoken: 0, state: "" };
+  const stream = new EventSource(`/c/${root.dataset.live}/live?parts=1&after=${root.dataset.after ?? ""}`);
+  stream.addEventListener("status", (message) => speak(root, JSON.parse(message.data), memory));
+  stream.addEventListener("parts", (message) => {
+    for (const [part, html] of Object.entries(JSON.parse(message.data))) put(root, part, html);
+    root.dataset.looks = String(Number(root.dataset.looks ?? 0) + 1);
+  });
+  stream.addEventListener("event", (message) => log(root, JSON.parse(message.data)));
+  addEventListener("pagehide", () => stream.close());
+}

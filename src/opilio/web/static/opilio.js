@@ -1,0 +1,103 @@
+// What scripts add to the pages: theme, keys, judging without a reload, live parts. Everything can be read without.
+import { startLive } from "./live.js";
+
+const one = (selector, root = document) => root.querySelector(selector);
+const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+
+function startTheme() {
+  const button = one("[data-theme-button]");
+  const root = document.documentElement;
+  const isDark = () => root.dataset.theme
+    ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  const tell = () => { button.textContent = isDark() ? "Light" : "Dark"; };
+  button.hidden = false;
+  tell();
+  button.addEventListener("click", () => {
+    root.dataset.theme = isDark() ? "light" : "dark";
+    try { localStorage.setItem("opilio-theme", root.dataset.theme); } catch { /* holds for this page only */ }
+    tell();
+  });
+}
+
+function say(text) {
+  const note = one("[data-note]");
+  note.textContent = text;
+  note.hidden = !text;
+}
+
+async function send(form, button) {
+  const body = new URLSearchParams(new FormData(form));
+  if (button?.name) body.set(button.name, button.value);
+  const answer = await fetch(form.action, { method: "POST", body, headers: { Accept: "application/json" } });
+  const told = await answer.json().catch(() => ({ error: `The server answered ${answer.status}.` }));
+  say(told.said ?? told.error ?? "");
+  return answer.ok;
+}
+
+async function judge(event) {
+  event.preventDefault();
+  const form = event.target;
+  const button = event.submitter;
+  form.setAttribute("aria-busy", "true");
+  try {
+    if (await send(form, button)) {
+      for (const other of all("button", form)) other.setAttribute("aria-pressed", String(other === button));
+      form.closest("[data-row]")?.setAttribute("data-judged", button.value);
+    }
+  } catch {
+    say("The server can't be reached; nothing was changed.");
+  }
+  form.removeAttribute("aria-busy");
+}
+
+function startForms() {
+  document.addEventListener("submit", (event) => {
+    if (event.target.matches("[data-judge]")) judge(event);
+    else if (event.target.matches("[data-quiet]")) {
+      event.preventDefault();
+      send(event.target, event.submitter).catch(() => say("The server can't be reached; nothing was changed."));
+    } else if (event.target.matches("[data-sure]") && !confirm(event.target.dataset.sure)) event.preventDefault();
+  });
+}
+
+function rows() { return all("[data-row]"); }
+
+function step(by) {
+  const list = rows();
+  const at = list.findIndex((row) => row.classList.contains("chosen"));
+  const next = list[Math.min(list.length - 1, Math.max(0, at + by))];
+  if (!next) return;
+  list[at]?.classList.remove("chosen");
+  next.classList.add("chosen");
+  next.scrollIntoView({ block: "nearest" });
+  (one("[data-open]", next) ?? one("a", next))?.focus({ preventScroll: true });
+}
+
+function chosen() { return one("[data-row].chosen") ?? (rows().length === 1 ? rows()[0] : null); }
+
+const places = { c: "", p: "/pages", t: "/topic", h: "/hosts", q: "/queue", g: "/graph", e: "/events" };
+let going = false;
+
+function go(key) {
+  const here = one(".sub-nav a")?.getAttribute("href");
+  if (here && key in places) location.href = here + places[key];
+}
+
+function pressed(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest("input, textarea, select, dialog[open]")) return;
+  const key = event.key;
+  if (going) { going = false; go(key); return; }
+  if (key === "/") { event.preventDefault(); one("#big-find, #find")?.focus(); }
+  else if (key === "?") one("[data-keys]").showModal();
+  else if (key === "j") step(1);
+  else if (key === "k") step(-1);
+  else if (key === "g") { going = true; setTimeout(() => { going = false; }, 1500); }
+  else if (key === "o" && chosen()) one("[data-open]", chosen())?.click();
+  else if ((key === "+" || key === "-") && chosen()) one(`[data-judge] [data-key="${key}"]`, chosen())?.click();
+}
+
+startTheme();
+startForms();
+document.addEventListener("keydown", pressed);
+startLive(one("[data-live]"));

@@ -1,0 +1,74 @@
+"""A page's data, and how it is told: as HTML, JSON or CSV, at the same address.
+
+The suffix decides (`/c/birds/hosts.csv`); without one, what the client says it accepts. HTML is made by templates that
+escape everything; CSV cells that a spreadsheet would take for a formula are made text (titles come from strangers).
+"""
+
+import csv
+import io
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+FORMS = ("html", "json", "csv")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+class View(msgspec.Struct, kw_only=True):
+    """What a page shows. `rows` names the list in `data` that is its table."""
+
+    template: str
+    data: dict[str, Any]
+    title: str = ""
+    rows: str = ""
+    status: int = 200
+    headers: dict[str, str] = {}
+
+
+def form_of(request: Request) -> str:
+    """html, json or csv: by the suffix of the path, else by what is accepted."""
+    path = request.url.path
+    for form in ("json", "csv"):
+        if path.endswith(f".{form}"):
+            return form
+    accepted = request.headers.get("accept", "")
+    wanted = [part.partition(";")[0].strip() for part in accepted.split(",")]
+    for kind in wanted:
+        if kind in ("text/html", "application/xhtml+xml", "*/*"):
+            return "html"
+        if kind in ("application/json", "text/csv"):
+            return kind.rpartition("/")[2]
+    return "html"
+
+
+def json_response(values: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """One object with the version of its shape."""
+    body = values if isinstance(values, dict) else {"items": values}
+    return Response(_encode({"schema": 1, **body}), status, headers, media_type="application/json")
+
+
+def csv_response(rows: list[dict[str, Any]], headers: dict[str, str] | None = None) -> Response:
+    """A table; lists and objects in a cell are JSON."""
+    out = io.StringIO()
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.writer(out)
+    writer.writerow(names)
+    writer.writerows([[_cell(row.get(name, "")) for name in names] for row in rows])
+    body = out.getvalue().encode("utf-8", "replace")
+    return Response(body, 200, headers, media_type="text/csv; charset=utf-8")
+
+
+def _cell(value: object) -> object:
+    """
+    >>> _cell("=1+1"), _cell(-1.5), _cell(["a"])
+    ("'=1+1", -1.5, '["a"]')
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return value
+    text = value if isinstance(value, str) else _encode(value).decode()
+    return f"'{text}" if text.startswith(_FORMULA) else text

@@ -1,0 +1,73 @@
+"""Every page's data as HTML, JSON and CSV at the same address."""
+
+import csv
+import io
+
+import pytest
+
+from checks.page_server import Client
+from opilio.web.pages import PAGES
+from opilio.web.view import csv_response
+
+SEED = "http%3A%2F%2Fh0.example%2F0.html"
+NEEDS = {"/c/{name}/page": f"url={SEED}", "/c/{name}/host": "host=h0.example"}
+
+
+def addresses(suffix: str = "") -> list[str]:
+    """Every page that can be looked at, with what it needs."""
+    found = []
+    for page in PAGES:
+        if suffix == ".csv" and not page.table:
+            continue
+        path = page.path.replace("{name}", "birds")
+        path = f"{path if path != '/' or not suffix else '/index'}{suffix}"
+        found.append(f"{path}?{NEEDS[page.path]}" if page.path in NEEDS else path)
+    return found
+
+
+@pytest.mark.parametrize("address", addresses())
+def test_page_is_html_for_a_browser(client: Client, address: str) -> None:
+    answer = client.get(address, Accept="text/html")
+    assert answer.status == 200, answer.text
+    assert answer.text.lstrip().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("address", addresses(".json"))
+def test_page_is_json_with_a_version_when_asked_by_suffix(client: Client, address: str) -> None:
+    assert client.get(address).data["schema"] == 1
+
+
+@pytest.mark.parametrize("address", addresses())
+def test_page_is_json_when_that_is_accepted(client: Client, address: str) -> None:
+    answer = client.get(address, Accept="application/json")
+    assert answer.headers["Content-Type"] == "application/json"
+    assert answer.headers["Vary"] == "Accept"
+
+
+@pytest.mark.parametrize("address", addresses(".csv"))
+def test_table_of_a_page_is_csv_when_asked_by_suffix(client: Client, address: str) -> None:
+    answer = client.get(address)
+    assert (answer.status, answer.headers["Content-Type"]) == (200, "text/csv; charset=utf-8")
+    rows = list(csv.reader(io.StringIO(answer.text)))
+    assert len({len(row) for row in rows if row}) <= 1
+
+
+def test_csv_says_the_same_as_json(client: Client) -> None:
+    rows = list(csv.DictReader(io.StringIO(client.get("/c/birds/hosts.csv").text)))
+    assert [row["host"] for row in rows] == [row["host"] for row in client.get("/c/birds/hosts.json").data["hosts"]]
+
+
+def test_csv_cell_that_looks_like_a_formula_is_text() -> None:
+    assert b"'=HYPERLINK" in bytes(csv_response([{"title": '=HYPERLINK("http://evil.example")'}]).body)
+
+
+@pytest.mark.parametrize(
+    ("address", "status"),
+    [("/c/nobody", 404), ("/nowhere", 404), ("/c/birds/pages?page=x", 400), ("/c/birds/page", 400)],
+)
+def test_error_is_a_page_or_an_object_that_says_what_to_do(client: Client, address: str, status: int) -> None:
+    shown = client.get(address, Accept="text/html")
+    assert (shown.status, "All collections" in shown.text) == (status, True)
+    told = client.get(address, Accept="application/json")
+    assert (told.status, told.data["schema"]) == (status, 1)
+    assert told.data["error"]

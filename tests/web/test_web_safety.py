@@ -1,0 +1,91 @@
+"""Who may ask, from where, and what an answer may do."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from checks.page_server import Client, pages_of
+from opilio.cli.serve import serve
+from opilio.model.errors import CollectionError, UsageError
+
+WISH = {"do": "ban", "target": "h9.example"}
+
+
+def test_request_that_names_another_host_is_refused(client: Client) -> None:
+    """DNS rebinding: a stranger's name that leads to us."""
+    assert client.get("/", Host="evil.example").status == 421
+    assert client.get("/", Host="localhost:1").status == 200
+
+
+def test_name_that_was_given_is_ours(birds: Path, tmp_path: Path) -> None:
+    with pages_of([birds], tmp_path, names=("box.example",)) as client:
+        assert client.get("/", Host="box.example").status == 200
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Origin": "http://evil.example"}, {"Sec_Fetch_Site": "cross-site"}, {"Origin": "null"}]
+)
+def test_change_that_another_site_asks_for_is_refused(client: Client, headers: dict[str, str]) -> None:
+    assert client.form("/c/birds/wish", WISH, **headers).status == 403
+    assert client.post("/c/birds/wish", WISH, **headers).status == 403
+
+
+def test_form_without_our_secret_is_refused(client: Client) -> None:
+    assert client.form("/c/birds/wish", {**WISH, "secret": "guessed"}).status == 403
+
+
+def test_body_that_is_neither_form_nor_json_is_refused(client: Client) -> None:
+    assert client.form("/c/birds/wish", WISH, Content_Type="text/plain").status == 415
+
+
+def test_nothing_is_shown_without_the_token(birds: Path, tmp_path: Path) -> None:
+    with pages_of([birds], tmp_path, token="secret-token") as client:
+        assert client.get("/c/birds.json").status == 401
+        assert client.get("/", Accept="text/html").headers["Location"] == "/login"
+        assert client.get("/c/birds/live").status == 401
+        assert client.get("/c/birds.json", Authorization="Bearer wrong").status == 401
+        assert client.get("/c/birds.json", Authorization="Bearer secret-token").status == 200
+
+
+def test_token_is_kept_as_a_cookie_after_the_login(birds: Path, tmp_path: Path) -> None:
+    with pages_of([birds], tmp_path, token="secret-token") as client:
+        assert client.form("/login", {"token": "wrong"}).status == 403
+        cookie = client.form("/login", {"token": "secret-token"}).headers["Set-Cookie"]
+        assert re.search(r"HttpOnly.*SameSite=strict", cookie, re.IGNORECASE)
+        assert client.get("/c/birds.json", Cookie=cookie.partition(";")[0]).status == 200
+
+
+def test_answers_allow_no_foreign_or_inline_script(client: Client) -> None:
+    answer = client.get("/c/birds")
+    policy = answer.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert not re.search(r"<script(?![^>]*\bsrc=)|\son\w+=|\sstyle=|javascript:", answer.text)
+    assert not re.search(r'(?:src|href)="(?:https?:)?//(?!h\d\.example)', answer.text)
+
+
+def test_nothing_changes_on_a_server_that_only_shows(birds: Path, tmp_path: Path) -> None:
+    with pages_of([birds], tmp_path, read_only=True) as client:
+        assert client.post("/c/birds/wish", WISH).status == 403
+        assert 'method="post"' not in client.get("/c/birds/queue").text
+
+
+def test_next_page_after_an_action_is_never_elsewhere(client: Client) -> None:
+    values = {"url": "http://h0.example/0.html", "is": "relevant", "back": "//evil.example/"}
+    answer = client.form("/c/birds/label", values)
+    assert (answer.status, answer.headers["Location"].startswith("/c/birds/page")) == (303, True)
+
+
+def test_body_that_is_too_long_is_refused(client: Client) -> None:
+    assert client.post("/c/birds/wish", {"do": "ban", "target": "x" * 1_100_000}).status == 413
+
+
+def test_folder_that_is_no_collection_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CollectionError, match="is no collection"):
+        serve([tmp_path], port=0)
+
+
+def test_address_that_is_not_ours_to_listen_on_is_refused(birds: Path) -> None:
+    with pytest.raises(UsageError, match="can't listen there"):
+        serve([birds], host="192.0.2.1", port=0)
