@@ -5,6 +5,7 @@ import typer
 
 def register(app: typer.Typer) -> None:
     """Put every command on the app."""
+    from opilio.cli.agents import agents
     from opilio.cli.collection import export, status, verify, why
     from opilio.cli.crawl import crawl
     from opilio.cli.demo import demo
@@ -20,7 +21,22 @@ def register(app: typer.Typer) -> None:
     from opilio.cli.topic import app as topic
     from opilio.cli.train import train
 
-    for command in (crawl, seeds, search, status, why, history, label, serve, verify, export, train, demo, doctor):
+    for command in (
+        crawl,
+        seeds,
+        search,
+        status,
+        agents,
+        why,
+        history,
+        label,
+        serve,
+        verify,
+        export,
+        train,
+        demo,
+        doctor,
+    ):
         app.command()(command)
     app.add_typer(index, name="index")
     app.add_typer(lab, name="lab")

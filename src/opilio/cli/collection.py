@@ -26,6 +26,8 @@ def status(folder: Folder, json: AsJson = False) -> int:
         return 0
     values["harvest"] = f"{values['harvest']:.3f}"
     values["genres"] = ", ".join(f"{genre} {count}" for genre, count in values["genres"].items()) or "none found"
+    if "agents" in values:
+        values["agents"] = "; ".join(f"{name}: {stand}" for name, stand in values["agents"].items())
     width = max(map(len, values))
     for name, value in values.items():
         print_text(f"{name.replace('_', ' '):{width}}  {value}")

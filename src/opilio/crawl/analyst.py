@@ -4,16 +4,18 @@ Runs inline or in a worker process; holds a read-only snapshot of what the crawl
 """
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from opilio.crawl.columns import pack
 from opilio.crawl.kinds import Scorer
-from opilio.crawl.notes import Notes
+from opilio.crawl.notes import Counts, Notes
 from opilio.model.errors import ParseError
 from opilio.model.protocols import Judge, Learns, Parser
-from opilio.model.records import Analysis, Failure, Fetched, Lead, Page, Reading
+from opilio.model.records import Analysis, Failure, Fetched, Lead, Page, Reading, Verdict
 from opilio.store.warc import response_record
+from opilio.text.vocabulary import Vocabulary
 
 
 class FollowsAll:
@@ -26,6 +28,15 @@ class FollowsAll:
         page = self._parser.parse(fetched)
         links = tuple(replace(link, rel="") if link.rel else link for link in page.links)
         return replace(page, nofollow=False, links=links)
+
+
+class Means(NamedTuple):
+    """What several minds share: the words they have seen, and how pages are parsed and read."""
+
+    vocabulary: Vocabulary
+    parser: Parser
+    read: Callable[[Page], Reading]
+    records: bool
 
 
 class Analyst:
@@ -47,12 +58,17 @@ class Analyst:
         self._judge = judge
         self._ranker = ranker
         self._notes = notes
-        self._learners = learners
-        self._records = records
+        self.learners = learners
+        self.records = records
+
+    @property
+    def parts(self) -> tuple[Parser, Callable[[Page], Reading], Judge, Scorer, Notes]:
+        """What it thinks with."""
+        return self._parser, self._read, self._judge, self._ranker, self._notes
 
     def restore(self, name: str, state: bytes) -> None:
         """Swap in what the writing process has learnt since."""
-        self._learners[name].restore(state)
+        self.learners[name].restore(state)
 
     def sample(self, fetched: Fetched) -> bytes:
         """The words by which a learning judge knows a page; nothing where the judge does not learn."""
@@ -68,10 +84,23 @@ class Analyst:
         except ParseError as error:
             kind, _, detail = str(error).partition(": ")
             return Analysis(failure=Failure(kind or "parse", detail))
-        reading = self._read(page)
-        verdict = self._judge.judge(reading)
-        scores = self._ranker.score(reading, verdict, lead)
-        counts, surfaces = self._notes.words(reading) if verdict.relevant else ((), ())
+        return self._think(lead, fetched, self._read(page))
+
+    def judge(self, reading: Reading) -> Verdict:
+        """What it thinks of a page that was read already."""
+        return self._judge.judge(reading)
+
+    def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> bytes:
+        """What it thinks of the page's links (LinkColumns, encoded)."""
+        return pack(self._ranker.score(reading, verdict, lead).columns(reading.page.links))
+
+    def words(self, reading: Reading) -> tuple[Counts, tuple[str, ...]]:
+        """The words by which the page feeds a table."""
+        return self._notes.words(reading)
+
+    def _think(self, lead: Lead, fetched: Fetched, reading: Reading) -> Analysis:
+        page, verdict = reading.page, self.judge(reading)
+        counts, surfaces = self.words(reading) if verdict.relevant else ((), ())
         return Analysis(
             title=page.title[:500],
             description=page.description[:1000],
@@ -86,9 +115,9 @@ class Analyst:
             simhash=reading.simhash,
             noindex=page.noindex,
             verdict=verdict,
-            links=pack(scores.columns(page.links)),
+            links=self.rank(reading, verdict, lead),
             counts=counts,
             surfaces=surfaces,
             sample=self._notes.sample(reading),
-            record=response_record(fetched) if self._records else b"",
+            record=response_record(fetched) if self.records else b"",
         )

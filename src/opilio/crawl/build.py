@@ -8,19 +8,22 @@ from functools import cache, partial
 import msgspec
 
 from opilio import __version__
-from opilio.crawl.analyst import Analyst, FollowsAll
+from opilio.agents.shared import SharedFrontier
+from opilio.crawl.analyst import Analyst, FollowsAll, Means
 from opilio.crawl.chooser import Chooser, CommitteeChooser, PlainChooser
 from opilio.crawl.classes import target_of, with_classes
 from opilio.crawl.config import OPEN_SECTIONS, Settings
+from opilio.crawl.crewbuild import Ending, Wits, assemble, crew_analyst, crew_learners, own_states
 from opilio.crawl.engine import Engine, Stages
 from opilio.crawl.enginekinds import filled_engine
 from opilio.crawl.kinds import Scorer, Tools, filled, made
-from opilio.crawl.learning import JUDGE, Learning
+from opilio.crawl.learning import JUDGE, TOPIC, Learning
 from opilio.crawl.ledger import Books, Ledger
 from opilio.crawl.manners import Manners
 from opilio.crawl.notes import Notes
 from opilio.crawl.parents import ParentsChooser
-from opilio.crawl.rankmemory import RankMemory
+from opilio.crawl.profiles import Profile, check_crew, crewed, profiles
+from opilio.crawl.rankmemory import RankMemory, Whose
 from opilio.crawl.s1chooser import S1Chooser
 from opilio.crawl.s1kind import begin_with_model
 from opilio.crawl.topics import background, check, first_topic, genres_of, idf_of, queries_of, reader_of, vocabulary_of
@@ -30,10 +33,10 @@ from opilio.crawl.visit import Bounds, Visitor
 from opilio.crawl.wishes import Wishes
 from opilio.crawl.workers import Desk, InlineDesk, WorkerDesk
 from opilio.fetch.robots import Rules
+from opilio.frontier.claims import ClaimableFrontier
 from opilio.frontier.merge import Merge
 from opilio.frontier.policy import Limits, Policy, nothing
 from opilio.frontier.schema import DROPPED
-from opilio.frontier.sqlite import SqliteFrontier
 from opilio.frontier.traps import Traps
 from opilio.judge.learned import LearnedJudge
 from opilio.judge.pagewords import PageWords
@@ -59,7 +62,7 @@ from opilio.topic.living import LivingTopic
 from opilio.topic.table import WeightTable
 from opilio.topic.topic import Topic, topic_from
 
-SNAPSHOT = "topic"
+SNAPSHOT = TOPIC
 PATHLESS = frozenset({"breadth", "parent", "linkscore", "tswt", "shark", "fish"})  # rankers blind to tag paths
 FEW = 4  # URLs per lease where a host asks for no pause: enough to keep its connection busy
 
@@ -74,16 +77,26 @@ def complete(settings: Settings) -> Settings:
         raise ConfigError(f"frontier.merge = '{settings.frontier.merge}': is unknown; known: {known}") from error
     engines = {name: filled_engine(name, tree) for name, tree in settings.seeds.engines.items()}
     seeds = msgspec.structs.replace(settings.seeds, engines=engines)
-    return msgspec.structs.replace(settings, seeds=seeds, **sections)
+    whole: Settings = msgspec.structs.replace(settings, seeds=seeds, **sections)
+    check_crew(whole)
+    return whole
 
 
 @dataclass(frozen=True, slots=True)
 class Mind:
-    """What thinks: the analyst and the parts of it that learn."""
+    """What thinks: the analyst and the parts of it that learn. `crew`: the minds of agents, first to last."""
 
     analyst: Analyst
     learners: dict[str, Learns]
     ranker: Scorer
+    crew: "tuple[Mind, ...]" = ()
+
+    @property
+    def living(self) -> LivingTopic:
+        """The topic's table."""
+        living = self.learners[SNAPSHOT]
+        assert isinstance(living, LivingTopic)
+        return living
 
 
 def topic_of(settings: Settings, positive: tuple[str, ...] = (), negative: tuple[str, ...] = ()) -> Topic:
@@ -123,6 +136,28 @@ def make_mind(
     `records`: make WARC records; `reads`: who reads words instead of our own reader (the lab looks them up).
     """
     vocabulary = vocabulary_of(settings)
+    reads_paths = settings.rank["kind"] not in PATHLESS or settings.topic.around == "paragraph"
+    parser = parser or HtmlParser(settings.politeness.agent, paths=reads_paths)
+    if not settings.politeness.nofollow:
+        parser = FollowsAll(parser)
+    means = Means(vocabulary, parser, (reads or page_reader)(settings, vocabulary), records)
+    return _crew_mind(means, settings, topic, states) if crewed(settings) else _mind(means, settings, topic, states)
+
+
+def _crew_mind(means: Means, settings: Settings, topic: Topic, states: Mapping[str, bytes]) -> Mind:
+    """A mind for each agent, and one analyst who asks them."""
+    minds = []
+    for told in profiles(settings):
+        about = topic if told.settings.topic == settings.topic else topic_of(told.settings)
+        first = {SNAPSHOT: first_state(told.settings, about)}
+        minds.append(_mind(means, told.settings, about, first | own_states(told, states)))
+    learners = crew_learners(settings, [mind.learners for mind in minds], states)
+    analyst = crew_analyst(settings, [mind.analyst for mind in minds], learners)
+    return Mind(analyst, learners, minds[0].ranker, tuple(minds))
+
+
+def _mind(means: Means, settings: Settings, topic: Topic, states: Mapping[str, bytes]) -> Mind:
+    vocabulary = means.vocabulary
     banned = frozenset(stem for text in topic.contexts for stem in stem_counts(vocabulary, text))
     living = LivingTopic(WeightTable(), None, idf_of, queries_of(settings, vocabulary), banned)
     words = PageWords(vocabulary.terms, CachedIdf(background().__getitem__))
@@ -141,22 +176,18 @@ def make_mind(
         begin_with_model(ranker, settings.rank)
     for name, state in states.items():
         learners[name].restore(state)
-    read = (reads or page_reader)(settings, vocabulary)
-    reads_paths = settings.rank["kind"] not in PATHLESS or settings.topic.around == "paragraph"
-    parser = parser or HtmlParser(settings.politeness.agent, paths=reads_paths)
-    if not settings.politeness.nofollow:
-        parser = FollowsAll(parser)
     feeds = settings.expansion["kind"] not in ("none", "query-log")
     sample = first.sample if isinstance(first, LearnedJudge) else None
     notes = Notes(vocabulary, genres_of(settings, vocabulary, ()).detect, feeds, sample)
-    analyst = Analyst(parser, read, judge, ranker, notes, learners, records=records)
+    analyst = Analyst(means.parser, means.read, judge, ranker, notes, learners, records=means.records)
     return Mind(analyst, learners, ranker)
 
 
-def chooser_of(ranker: Scorer, collection: Collection) -> Chooser:
-    """Who scores links in the writing process, with what the collection says was learnt."""
+def chooser_of(ranker: Scorer, collection: Collection, agent: Profile | None = None) -> Chooser:
+    """Who scores links in the writing process, with what the collection says was learnt (by this agent)."""
     if isinstance(ranker, CommitteeRanker):
-        memory = RankMemory(Committee(ranker.options), collection)
+        whose = Whose(agent.name, agent.number) if agent else Whose()
+        memory = RankMemory(Committee(ranker.options), collection, whose)
         memory.resume()
         return CommitteeChooser(memory)
     if isinstance(ranker, TswtRanker):
@@ -219,7 +250,7 @@ def traps_of(settings: Settings, collection: Collection, resumed: bool) -> TrapW
     return watch
 
 
-def frontier_of(settings: Settings, collection: Collection, traps: TrapWatch | None = None) -> SqliteFrontier:
+def frontier_of(settings: Settings, collection: Collection, traps: TrapWatch | None = None) -> ClaimableFrontier:
     limits = Limits(queued=settings.frontier.max_queued, host_total=settings.frontier.max_per_host)
     watch = traps or traps_of(settings, collection, resumed=False)
     policy = Policy(
@@ -229,7 +260,7 @@ def frontier_of(settings: Settings, collection: Collection, traps: TrapWatch | N
         refuse=watch.refuse,
         delay_s=settings.politeness.delay_s,
     )
-    return SqliteFrontier(collection.connection, policy)
+    return ClaimableFrontier(collection.connection, policy)
 
 
 def make_desk(settings: Settings, topic: Topic, mind: Mind, states: Mapping[str, bytes]) -> Desk:
@@ -246,20 +277,34 @@ def make_engine(settings: Settings, world: World, mind: Mind, desk: Desk, resume
     collection, clock = world.collection, world.clock
     bounds = Bounds(max_depth=settings.frontier.max_depth, hops=settings.fetch.hops, retries=settings.fetch.retries)
     seen = SqliteContentSeen(collection.connection, settings.seen.near, settings.seen.distance)
-    books = Books(collection, world.keeper, world.frontier, seen if settings.seen.content else None, world.traps)
-    learning = Learning(mind.learners, collection, world.keeper)
+    frontier, learning, chooser = _writers(settings, world, mind)
+    books = Books(collection, world.keeper, frontier, seen if settings.seen.content else None, world.traps)
     learning.resume()
-    ledger = Ledger(books, learning, chooser_of(mind.ranker, collection), bounds, desk.refresh)
+    ledger = Ledger(books, learning, chooser, bounds, desk.refresh)
     manners = _manners(settings, world, ledger, resumed)
     rng = random.Random(settings.engine.random_seed)
     visitor = Visitor(world.fetcher, desk, manners, clock, bounds, rng)
-    living = mind.learners[SNAPSHOT]
-    assert isinstance(living, LivingTopic)
-    wishes = Wishes(collection, world.keeper, world.frontier, world.traps.excluded, living)
+    wishes = Wishes(collection, world.keeper, frontier, world.traps.excluded, mind.living)
     wishes.begin(clock.now())
-    stages = Stages(world.frontier, visitor, ledger, wishes, world.keeper.counts, clock)
+    stages = Stages(frontier, visitor, ledger, wishes, world.keeper.counts, clock)
     per_host = settings.frontier.per_host or (1 if settings.politeness.delay_s > 0 else FEW)
-    return Engine(stages, settings.engine, settings.stop, per_host)
+    engine = Engine(stages, settings.engine, settings.stop, per_host)
+    if isinstance(frontier, SharedFrontier):
+        engine.listen(Ending(frontier.manager, engine.stop))
+    return engine
+
+
+def _writers(settings: Settings, world: World, mind: Mind) -> tuple[Frontier, Learning, Chooser]:
+    """What the ledger writes through: of one crawler, or of a crew."""
+    collection, keeper, store = world.collection, world.keeper, world.frontier
+    if not mind.crew:
+        return store, Learning(mind.learners, collection, keeper), chooser_of(mind.ranker, collection)
+    assert isinstance(store, ClaimableFrontier)
+    wits = [
+        Wits(one.living, one.learners, chooser_of(one.ranker, collection, told))
+        for one, told in zip(mind.crew, profiles(settings), strict=True)
+    ]
+    return assemble(settings, collection, keeper, store, wits, world.clock.now())
 
 
 def _manners(settings: Settings, world: World, ledger: Ledger, resumed: bool) -> Manners:

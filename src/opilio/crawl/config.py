@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from opilio.agents.deal import Split
 from opilio.model.errors import ConfigError
 from opilio.text.vocabulary import Normaliser
 
@@ -123,6 +124,29 @@ class EngineSettings(msgspec.Struct, kw_only=True):
     random_seed: int = 0
 
 
+class AgentSettings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """One agent with something of its own."""
+
+    name: str = ""  # agent-1, agent-2, … where left out
+    topic: Tree = {}  # laid over [topic]
+    seeds: list[str] = []
+    requests: Count = 0  # 0: agents.requests
+
+
+class AgentsSettings(msgspec.Struct, kw_only=True):
+    """How many crawl side by side, each with knowledge of its own (S3); none: one crawler."""
+
+    count: Count = 0
+    requests: Positive = 4  # r: under way at once, for each agent (S3-07)
+    split: Split = "deal"  # of the seeds: like cards, or in consecutive blocks
+    relevant: Count = 0  # an agent's goal (S3-03); 0: as many as there are
+    exchange_words: bool = False  # S3-F3: new words of a table to agents of the same topic
+    exchange_lessons: bool = False  # judge and ranker learn from the pages of agents of the same topic too
+    exchange_links: bool = False  # links that another agent finds promising go to it as well
+    lease_s: Annotated[float, Meta(gt=0)] = 300.0  # an agent that gives no sign of life for so long is missing
+    each: list[AgentSettings] = []
+
+
 class Settings(msgspec.Struct, kw_only=True):
     """The whole configuration of one crawl, as `crawl.toml` holds it."""
 
@@ -141,6 +165,7 @@ class Settings(msgspec.Struct, kw_only=True):
     store: StoreSettings = msgspec.field(default_factory=StoreSettings)
     stop: StopSettings = msgspec.field(default_factory=StopSettings)
     engine: EngineSettings = msgspec.field(default_factory=EngineSettings)
+    agents: AgentsSettings = msgspec.field(default_factory=AgentsSettings)
 
 
 def resolve(person: Tree, source: str = "configuration") -> Settings:
@@ -149,7 +174,7 @@ def resolve(person: Tree, source: str = "configuration") -> Settings:
     tree = merged(strategy_tree(name), person)
     _reject_unknown(tree, Settings, source)
     try:
-        settings = msgspec.convert(tree, Settings)
+        settings = _with_all_seeds(msgspec.convert(tree, Settings))
     except msgspec.ValidationError as error:
         raise ConfigError(f"{source}: {in_words(error)}") from error
     _check_proxy(settings.fetch.proxy, source)
@@ -177,6 +202,14 @@ def _check_proxy(proxy: str, source: str) -> None:
         raise ConfigError(
             f"{source}: fetch.proxy '{proxy}': is no proxy; write it whole, for example http://127.0.0.1:8080"
         )
+
+
+def _with_all_seeds(settings: Settings) -> Settings:
+    """The seeds of agents are seeds of the crawl."""
+    own = [url for one in settings.agents.each for url in one.seeds]
+    given = settings.seeds.urls
+    urls = {**dict.fromkeys(own, 1), **given} if isinstance(given, dict) else list(dict.fromkeys((*given, *own)))
+    return msgspec.structs.replace(settings, seeds=msgspec.structs.replace(settings.seeds, urls=urls))
 
 
 def read_tree(path: Path) -> Tree:

@@ -225,9 +225,9 @@ def fetcher_of(settings: Settings) -> CurlFetcher:
 def latest_snapshots(collection: Collection) -> dict[str, bytes]:
     """The newest state of everything that workers know too."""
     rows = collection.connection.execute(
-        "SELECT name, state FROM snapshot AS s WHERE name <> ?"
+        "SELECT name, state FROM snapshot AS s WHERE name <> ? AND name NOT LIKE '%/' || ?"
         " AND version = (SELECT max(version) FROM snapshot WHERE name = s.name)",
-        (COMMITTEE,),  # which no worker needs: its memory takes it up
+        (COMMITTEE, COMMITTEE),  # which no worker needs: its memory takes it up
     )
     return {str(name): bytes(state) for name, state in rows}
 

@@ -13,6 +13,7 @@ from opilio.topic.living import LivingTopic
 
 SAVE_EVERY_S = 10.0  # what is learnt between two versions (words counted for the next growth) is kept so often
 JUDGE = "judge"
+TOPIC = "topic"  # of the topic's table
 
 
 class Learning:
@@ -22,12 +23,17 @@ class Learning:
     is kept every few seconds.
     """
 
-    def __init__(self, learners: Mapping[str, Learns], collection: Collection, keeper: Keeper) -> None:
+    def __init__(self, learners: Mapping[str, Learns], collection: Collection, keeper: Keeper, agent: str = "") -> None:
         self._learners = learners
         self._keeper = keeper
-        self._journal = Journal(collection, JUDGE)
+        self._agent = agent  # whose: agents learn each for itself, under names of their own
+        self._journal = Journal(collection, self._name(JUDGE))
         self._told = {name: learner.version for name, learner in learners.items()}
         self._saved_at = 0.0
+
+    def _name(self, learner: str) -> str:
+        """The name of its state in the collection."""
+        return named(self._agent, learner)
 
     @property
     def judge(self) -> LearnedJudge | None:
@@ -42,15 +48,17 @@ class Learning:
                 self.judge.study(lesson)
             self._told[JUDGE] = self.judge.version
 
-    def learn(self, outcomes: Sequence[Outcome], now: float, events: list[Event]) -> None:
-        """Let every learner see what happened."""
+    def learn(
+        self, outcomes: Sequence[Outcome], now: float, events: list[Event], lessons: Sequence[Outcome] = ()
+    ) -> None:
+        """Let every learner see what happened; `lessons` are for all but the topic's table."""
         for name, learner in self._learners.items():
             if isinstance(learner, LivingTopic):
-                self._grow(name, learner, outcomes, now, events)
+                self._grow(self._name(name), learner, outcomes, now, events)
             elif isinstance(learner, LearnedJudge):
-                self._teach(learner, learner.lesson(outcomes))
+                self._teach(learner, learner.lesson([*outcomes, *lessons]))
             else:
-                learner.learn(outcomes)
+                learner.learn([*outcomes, *lessons])
 
     def label(self, sample: bytes, relevant: bool, before: bool | None) -> None:
         """A person's word about a page, for the judge."""
@@ -67,9 +75,9 @@ class Learning:
         changed: dict[str, bytes] = {}
         for name, learner in self._learners.items():
             if learner.version != self._told[name]:
-                changed[name] = learner.snapshot()
+                state = changed[self._name(name)] = learner.snapshot()
                 self._told[name] = learner.version
-                self._save(name, learner, now, changed[name])
+                self._save(name, learner, now, state)
             elif isinstance(learner, LearnedJudge) and self._journal.long and learner.settled:
                 self._save(name, learner, now, learner.snapshot())
         if now - self._saved_at >= SAVE_EVERY_S:
@@ -87,7 +95,8 @@ class Learning:
         if isinstance(learner, LearnedJudge):
             self._journal.save(learner.version, now, state)
         else:
-            self._keeper.keep_snapshot(name, learner.version, now, state, only=not isinstance(learner, LivingTopic))
+            only = not isinstance(learner, LivingTopic)
+            self._keeper.keep_snapshot(self._name(name), learner.version, now, state, only=only)
 
     def _grow(
         self, name: str, topic: LivingTopic, outcomes: Sequence[Outcome], now: float, events: list[Event]
@@ -103,4 +112,14 @@ class Learning:
             self._keeper.keep_snapshot(name, topic.version, now, LivingTopic(topic.table).snapshot())
             known = {keyword.stem for keyword in before.keywords}
             added = tuple(sorted(k.label for k in topic.table.keywords if k.stem not in known))
-            events.append(TopicChanged(at=now, version=topic.version, added=added, size=len(topic.table)))
+            size, agent = len(topic.table), self._agent
+            events.append(TopicChanged(at=now, version=topic.version, added=added, size=size, agent=agent))
+
+
+def named(agent: str, learner: str) -> str:
+    """The name under which an agent's learner is kept; without an agent, its own.
+
+    >>> named("", "topic"), named("agent-1", "topic")
+    ('topic', 'agent-1/topic')
+    """
+    return f"{agent}/{learner}" if agent else learner

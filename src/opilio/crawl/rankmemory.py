@@ -7,9 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import islice
+from typing import NamedTuple
 
 import msgspec
 
+from opilio.agents.tags import owner, untagged
+from opilio.crawl.learning import named
 from opilio.frontier.browse import best_first
 from opilio.frontier.order import AGAIN
 from opilio.learn.committee import Committee
@@ -27,6 +30,16 @@ LOOK_EVERY = 20  # visits between two sums over all links held; more where there
 _decode = msgspec.msgpack.Decoder(list[Lesson]).decode
 
 
+class Whose(NamedTuple):
+    """An agent's, or the crawl's own."""
+
+    agent: str = ""
+    number: int = 0
+
+
+NOBODYS = Whose()
+
+
 class _State(msgspec.Struct, array_like=True):
     committee: bytes
     outlook: bytes = b""
@@ -35,11 +48,12 @@ class _State(msgspec.Struct, array_like=True):
 class RankMemory:
     """A committee with its journal. Writes inside `collection.unit_of_work()`."""
 
-    def __init__(self, committee: Committee, collection: Collection) -> None:
+    def __init__(self, committee: Committee, collection: Collection, whose: Whose = NOBODYS) -> None:
         self.committee = committee
         self.outlook = Outlook()
         self._collection = collection
-        self._journal = Journal(collection, COMMITTEE)
+        self._whose = whose
+        self._journal = Journal(collection, named(whose.agent, COMMITTEE))
         self._unlooked = 0
         self._is_relevant = lru_cache(maxsize=1 << 16)(self._look_up)
 
@@ -113,7 +127,8 @@ class RankMemory:
         # Room is left, so that none of the best has to go for another of them.
         entries = best_first(self._collection.connection, self.committee.options.capacity * 7 // 8)
         while portion := list(islice(entries, PORTION)):
-            self._hold([entry for entry in portion if _has_features(entry)])
+            mine = portion if not self._whose.number else [_mine(e) for e in portion if _is_of(e, self._whose.number)]
+            self._hold([entry for entry in mine if _has_features(entry)])
 
     def _hold(self, entries: Sequence[Entry]) -> None:
         """Discover links again, page by page; of their contexts only the best one's features are known."""
@@ -146,6 +161,14 @@ class RankMemory:
     def essence(self) -> bytes:
         """What another crawl may begin with, in the form of a saved state."""
         return msgspec.msgpack.encode(_State(self.committee.essence()))
+
+
+def _is_of(entry: Entry, number: int) -> bool:
+    return owner(entry.lead) == number
+
+
+def _mine(entry: Entry) -> Entry:
+    return msgspec.structs.replace(entry, lead=untagged(entry.lead))
 
 
 def _has_features(entry: Entry) -> bool:

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from opilio.crawl.agentsview import cards_of
 from opilio.crawl.job import settings_of
 from opilio.frontier.sqlite import SqliteFrontier
 from opilio.store.collection import Collection, being_written, reading
@@ -48,6 +49,7 @@ def _status(collection: Collection) -> dict[str, Any]:
         "hosts": frontier.hosts,
         "genres": _genres(collection),
         **_expected(collection),
+        **_agents(collection),
     }
 
 
@@ -55,6 +57,12 @@ def _expected(collection: Collection) -> dict[str, float]:
     """Relevant pages still to be found in the queue; nothing where the ranker can't tell."""
     expected = collection.meta("expected_relevant")
     return {"expected_relevant": float(expected)} if expected else {}
+
+
+def _agents(collection: Collection) -> dict[str, dict[str, str]]:
+    """How each agent stands; nothing where there are none."""
+    told = {c.name: f"{c.state}, {c.relevant} of {c.pages} pages relevant" for c in cards_of(collection)}
+    return {"agents": told} if told else {}
 
 
 def _genres(collection: Collection) -> dict[str, int]:

@@ -60,6 +60,13 @@ class Urls:
                 yield row[1], _known(row)
             start += count
 
+    def standing(self, host_id: int, key: int) -> tuple[int, int, float | None] | None:
+        """State, tries so far, and when a retry is due."""
+        row: tuple[int, int, float | None] | None = self._db.execute(
+            "SELECT state, retries, not_before FROM frontier_url WHERE host_id = ? AND key = ?", (host_id, key)
+        ).fetchone()
+        return row
+
     def insert(self, rows: Iterable[InsertRow]) -> None:
         """New rows."""
         self._db.executemany(

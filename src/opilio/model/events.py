@@ -57,6 +57,7 @@ class TopicChanged(Event, frozen=True):
     version: int
     added: tuple[str, ...]
     size: int
+    agent: str = ""  # whose table, where agents have their own
 
 
 class PageLabelled(Event, frozen=True):
@@ -78,6 +79,36 @@ class PagesLost(Event, frozen=True):
 
     pages: int
     detail: str
+
+
+class AgentRegistered(Event, frozen=True):
+    agent: str
+    topic: str
+    seeds: int
+
+
+class AgentFinished(Event, frozen=True):
+    agent: str
+    state: str
+    reason: str
+
+
+class AgentMissing(Event, frozen=True):
+    """An agent is gone; others go on with its links."""
+
+    agent: str
+    reason: str
+    urls: int
+    taken_over_by: tuple[str, ...]
+
+
+class AgentsExchanged(Event, frozen=True):
+    """An agent told another what it knows (S3-F3)."""
+
+    giver: str
+    taker: str
+    what: str  # words, links
+    count: int
 
 
 class VisitFailed(Event, frozen=True):

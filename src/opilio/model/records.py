@@ -247,6 +247,14 @@ class LinkColumns(msgspec.Struct, frozen=True, kw_only=True):
     features: list[bytes] = []  # one per link when the ranker learns, else empty
 
 
+class Opinion(msgspec.Struct, frozen=True, kw_only=True):
+    """What one agent thinks of a page: its verdict, and its links as it ranks them (LinkColumns, encoded)."""
+
+    agent: int
+    verdict: Verdict
+    links: bytes = b""
+
+
 class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     """What thinking about one answer produced: everything but the body, ready to cross a process boundary."""
 
@@ -269,6 +277,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     sample: bytes = b""  # the page's most telling terms (uint32): what a learning judge is taught with
     record: bytes = b""  # the gzip member to append to the WARC file
     failure: Failure | None = None  # a typed failure of parsing, or a skipped content type
+    opinions: tuple[Opinion, ...] = ()  # of every agent that looked, where more than one did; `verdict` is the best
 
 
 class Fate(StrEnum):

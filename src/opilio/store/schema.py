@@ -94,4 +94,12 @@ CREATE TABLE IF NOT EXISTS notice (key INTEGER PRIMARY KEY, url TEXT NOT NULL, h
 -- What people ask of the crawl (pause, stop, ban a host, another topic), in the order they asked.
 CREATE TABLE IF NOT EXISTS wish (id INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, word TEXT NOT NULL,
   target TEXT NOT NULL, data BLOB NOT NULL);
+
+-- The directory of agents, and what each found a page to be.
+CREATE TABLE IF NOT EXISTS agent (number INTEGER PRIMARY KEY, name TEXT NOT NULL, topic TEXT NOT NULL,
+  genres TEXT NOT NULL, seeds INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL,
+  fetched INTEGER NOT NULL, pages INTEGER NOT NULL, relevant INTEGER NOT NULL, shared INTEGER NOT NULL,
+  received INTEGER NOT NULL, beat_at REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS verdict (page INTEGER NOT NULL, agent INTEGER NOT NULL, own INTEGER NOT NULL,
+  score REAL NOT NULL, relevant INTEGER NOT NULL, PRIMARY KEY (page, agent)) WITHOUT ROWID;
 """

@@ -4,7 +4,7 @@ Each way is a state that is told of every visit, fed with the stems of pages jud
 table. States are records, so they survive a restart. `living.py` sees to it that irrelevant pages never feed them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -24,6 +24,10 @@ class _Grows(msgspec.Struct):
     def visited(self, seed: bool) -> None:
         """A page was visited, relevant or not; `seed`: it is one of those the crawl began with."""
         del seed
+
+    def hear(self, weights: Mapping[str, float]) -> None:
+        """Words that somebody else found, for the next table."""
+        del weights
 
 
 class Frozen(_Grows, tag="frozen"):
@@ -60,6 +64,10 @@ class PeriodicExpansion(_Grows, tag="periodic", kw_only=True):
     def __post_init__(self) -> None:
         if self.period < 1 or not 0.0 <= self.trust <= 1.0:
             raise TopicError(f"period must be at least 1 and trust within 0..1, not {self.period} and {self.trust}")
+
+    def hear(self, weights: Mapping[str, float]) -> None:
+        """They join what the person gave."""
+        self.base = {**weights, **self.base}
 
     def feed(self, counts: Counts, score: float, background: Idf | None = None) -> None:
         """One relevant page."""
@@ -116,6 +124,10 @@ class PagewiseExpansion(_Grows, tag="pagewise", kw_only=True):
         """Seeds are counted down."""
         if seed and self.awaited > 0:
             self.awaited -= 1
+
+    def hear(self, weights: Mapping[str, float]) -> None:
+        """They join what the person gave."""
+        self.base = {**weights, **self.base}
 
     def feed(self, counts: Counts, score: float, background: Idf | None = None) -> None:
         """One relevant page; taken where it is relevant enough, or comes before the table is built."""

@@ -7,6 +7,7 @@ Workers get the same state by `restore`. It is the `Learns` of every judge and r
 import math
 from array import array
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 import msgspec
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from opilio.model.records import Outcome
 from opilio.topic.expansion import Expansion, Frozen, QueryLogExpansion
-from opilio.topic.table import Keyword, WeightTable
+from opilio.topic.table import Keyword, WeightTable, table_of
 from opilio.topic.tables import Idf
 
 Queries = Callable[[int], tuple[list[list[str]], int, dict[str, str]]]
@@ -133,6 +134,17 @@ class LivingTopic:
     def adopt(self, table: WeightTable) -> None:
         """Take a table that a person made as the next one; how it grows from there stays."""
         self._become(self.table.becomes(table))
+
+    def hear(self, said: WeightTable, most: int = 10) -> int:
+        """Take the heaviest new words of another's table over, at half their weight (S3-F3); how many that were."""
+        known = self.table.weights
+        heard = {k.stem: k.weight / 2 for k in said.keywords if k.stem not in known and k.stem not in self._banned}
+        heard = dict(islice(heard.items(), most))
+        if heard:
+            self.expansion.hear(heard)
+            shown = {k.stem: k.shown for k in (*said.keywords, *self.table.keywords)}
+            self._become(self.table.becomes(table_of(known | heard, shown=shown)))
+        return len(heard)
 
     def snapshot(self) -> bytes:
         """Table and expansion, to go on from later or elsewhere."""

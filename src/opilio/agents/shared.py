@@ -1,0 +1,128 @@
+"""The one frontier as the agents share it: each asks for what it wants, the store says what may be asked.
+
+It is a `Frontier` to the engine. Only `lease` differs: it goes by the agents' own orders instead of one order for all,
+and every URL is claimed at the store, so that none is handed out twice and no host before it may be asked.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from opilio.agents.agent import Agent
+from opilio.agents.manager import Manager
+from opilio.agents.stack import Item
+from opilio.frontier.browse import best_first
+from opilio.frontier.claims import Claim, ClaimableFrontier
+from opilio.frontier.order import seed_score
+from opilio.model.protocols import Added, Entry, FrontierStats
+from opilio.model.records import HostLease, Landing, Lead, State
+
+ABOVE_SEEDS = seed_score(1)
+LOADED = 20_000  # queued URLs that are read back for each agent
+
+
+class SharedFrontier:
+    """See `Frontier`. `store` holds everything; the agents' stacks are views on it that can be lost."""
+
+    def __init__(self, store: ClaimableFrontier, manager: Manager) -> None:
+        self._store = store
+        self.manager = manager
+        self._loaded = False
+
+    def _load(self, now: float) -> None:
+        """Read back what waits: on start, and where a stack that had spilled is empty."""
+        agents = self.manager.agents.values()
+        waiting = best_first(self._store.connection, LOADED * len(agents))
+        self.manager.load(list(islice(waiting, LOADED * len(agents))), now)
+        for agent in agents:
+            agent.stack.spilled = False
+        self._loaded = True
+
+    def add(self, leads: Sequence[Lead], now: float) -> Added:
+        owned = [self.manager.claimed_by(lead) for lead in leads]
+        added = self._store.add(owned, now)
+        for lead in owned:
+            self.manager.offer(lead, now)
+        return added
+
+    def lease(self, now: float, max_hosts: int, per_host: int, ttl_s: float) -> list[HostLease]:
+        """The agents in turn, each its best URL whose host may be asked now."""
+        self.manager.pass_time(now)
+        if not self._loaded or any(agent.stack.spilled and not agent.stack for agent in self.manager.roll.at_work):
+            self._load(now)
+        leases: list[HostLease] = []
+        while len(leases) < max_hosts and (agent := self.manager.next_mover()) is not None:
+            items = agent.pick(per_host)
+            claim = self._store.claim([lead for lead, _, _ in items], now, ttl_s)
+            lease = self._heed(agent, items, claim)
+            if lease is not None:
+                leases.append(lease)
+        self.manager.roll.note_goals(now)
+        return leases
+
+    def _heed(self, agent: Agent, items: list[Item], claim: Claim) -> HostLease | None:
+        """Act on what the store said of an agent's wish."""
+        if claim.asleep_until:
+            agent.stack.give_back(items)
+            self.manager.rest(items[0][0].host, claim.asleep_until)
+            return None
+        self.manager.settle(claim.gone)
+        for lead, _, _ in items:
+            if lead.key in claim.later:
+                agent.stack.put_later(lead, claim.later[lead.key])
+        if claim.lease is not None:
+            self.manager.asked(agent, claim.lease.leads)
+            self.manager.rest(claim.lease.host, claim.lease.expires_at)
+        return claim.lease
+
+    def complete(self, lease: HostLease, landings: Sequence[Landing], wake_at: float) -> bool:
+        held = self._store.complete(lease, landings, wake_at)
+        ended = {landing.key: landing for landing in landings} if held else {}
+        now = self._store.clock
+        for lead in lease.leads:
+            landing = ended.get(lead.key)
+            again = landing is None or landing.state is State.QUEUED
+            self.manager.landed(lead, (landing.retry_at if landing else now) if again else None, now)
+        if held:
+            self.manager.rest(lease.host, wake_at)
+        return held
+
+    def wakes_at(self) -> float | None:
+        """When an agent may have a move again; None: none of them ever will."""
+        manager = self.manager
+        movers = [agent for agent in manager.roll.at_work if agent.room > 0]
+        if any(agent.stack.first() is not None or (agent.stack.spilled and not agent.stack) for agent in movers):
+            return 0.0
+        times = [agent.stack.wakes_at for agent in movers]
+        if any(not agent.alive and (agent.stack or agent.flying) for agent in manager.agents.values()):
+            times.append(manager.roll.directory.first_lapse)
+        return min((t for t in times if t is not None), default=None)
+
+    def renew(self, leases: Sequence[HostLease], now: float, ttl_s: float) -> set[str]:
+        return self._store.renew(leases, now, ttl_s)
+
+    def set_delay(self, host: str, delay_s: float) -> None:
+        self._store.set_delay(host, delay_s)
+
+    def drop_host(self, host: str, reason: str, pattern: str = "*") -> int:
+        return self._store.drop_host(host, reason, pattern)
+
+    def rescore(self, scores: Iterable[tuple[str, int, float]]) -> int:
+        """Agents move the links of their own stacks themselves; what a person lifts above all rises in every stack."""
+        moves = list(scores)
+        for _, key, score in moves:
+            if score > ABOVE_SEEDS:
+                for agent in self.manager.agents.values():
+                    agent.stack.rescore(key, score)
+        return self._store.rescore(moves)
+
+    def best(self, limit: int) -> list[Entry]:
+        return self._store.best(limit)
+
+    def entry(self, host: str, key: int) -> Entry | None:
+        return self._store.entry(host, key)
+
+    def stats(self) -> FrontierStats:
+        return self._store.stats()
+
+    def recover(self, now: float) -> int:
+        return self._store.recover(now)

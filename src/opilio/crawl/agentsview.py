@@ -1,0 +1,86 @@
+"""What a collection knows of its agents: for `opilio agents`, `status` and pages. Reads only."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from opilio.agents.agent import Card
+from opilio.agents.directory import RETIRE, read_cards
+from opilio.crawl.learning import named
+from opilio.model.errors import UsageError
+from opilio.store.collection import Collection, being_written, reading
+from opilio.topic.living import LivingTopic
+from opilio.topic.table import WeightTable
+
+WORDS = 10  # of a table that are shown
+
+
+def agents_of(folder: Path) -> list[dict[str, Any]]:
+    """Every agent: how it stands, what it found, where, and what it learnt. UsageError where there are none."""
+    with reading(folder) as collection:
+        cards = cards_of(collection)
+        if not cards:
+            raise UsageError(
+                f"{folder}: was not crawled by agents; 'opilio crawl --strategy s3-agents' or --set agents.count=3 does"
+            )
+        return [_told(collection, card) for card in cards]
+
+
+def cards_of(collection: Collection) -> list[Card]:
+    """The directory as it was saved last; empty where a collection has no agents, or is older than they are."""
+    there = collection.connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'agent'").fetchone()
+    return read_cards(collection.connection) if there else []
+
+
+def retire(folder: Path, name: str, now: float) -> bool:
+    """Ask that an agent goes home and others go on with its links; True: a crawl is running and will see to it."""
+    names = [agent["name"] for agent in agents_of(folder)]
+    if name not in names:
+        raise UsageError(f"--retire {name}: no such agent; there are: {', '.join(names)}")
+    notes = Collection.open_for_notes(folder)
+    try:
+        with notes.unit_of_work():
+            notes.connection.execute(
+                "INSERT INTO wish (at, word, target, data) VALUES (?, ?, ?, ?)", (now, RETIRE, name, b"")
+            )
+    finally:
+        notes.close()
+    return being_written(folder)
+
+
+def _told(collection: Collection, card: Card) -> dict[str, Any]:
+    facts: dict[str, Any] = msgspec.structs.asdict(card)
+    facts["harvest"] = card.relevant / card.pages if card.pages else 0.0
+    facts["hosts"] = _hosts(collection, card.number)
+    tables = _tables(collection, card.name)
+    first, last = (tables[0], tables[-1]) if tables else (WeightTable(), WeightTable())
+    begun = {keyword.stem for keyword in first.keywords}
+    facts["table_size"] = len(last)
+    facts["words"] = {k.label: round(k.weight, 3) for k in last.keywords[:WORDS]}
+    facts["learnt"] = [k.label for k in last.keywords if k.stem not in begun][:WORDS]
+    return facts
+
+
+def _hosts(collection: Collection, number: int) -> int:
+    """On how many hosts it found relevant pages."""
+    (count,) = collection.connection.execute(
+        "SELECT count(DISTINCT p.host) FROM verdict AS v JOIN page AS p ON p.key = v.page"
+        " WHERE v.agent = ? AND v.own AND v.relevant",
+        (number,),
+    ).fetchone()
+    return int(count)
+
+
+def _tables(collection: Collection, name: str) -> list[WeightTable]:
+    """The first and the last version of an agent's table."""
+    found = []
+    for order in ("ASC", "DESC"):
+        row = collection.connection.execute(
+            f"SELECT state FROM snapshot WHERE name = ? ORDER BY version {order} LIMIT 1", (named(name, "topic"),)
+        ).fetchone()
+        if row is not None:
+            living = LivingTopic(WeightTable())
+            living.restore(bytes(row[0]))
+            found.append(living.table)
+    return found

@@ -1,0 +1,101 @@
+"""What each agent of a crew is told: the settings of the crawl with its own topic, its own seeds. Pure."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from opilio.agents.deal import dealt
+from opilio.agents.tags import MOST
+from opilio.crawl.config import AgentSettings, AgentsSettings, Settings, TopicSettings, Tree, nearest
+from opilio.model.errors import ConfigError
+from opilio.model.records import key_of
+from opilio.model.urls import canonical
+
+OWN = ("name", "description", "keywords", "contexts", "genres")  # of a topic; the others say how pages are read
+
+
+class Profile(msgspec.Struct, frozen=True):
+    """One agent, before it begins."""
+
+    number: int
+    name: str
+    requests: int
+    settings: Settings
+
+
+def crewed(settings: Settings) -> bool:
+    """Is the crawl made by agents?"""
+    return settings.agents.count > 0 or bool(settings.agents.each)
+
+
+def check_crew(settings: Settings) -> None:
+    """Complain of agents that can't be, before anything is made."""
+    if crewed(settings):
+        profiles(settings)
+        if settings.rank.get("model") and settings.rank["kind"] == "committee":
+            raise ConfigError("rank.model: agents each begin anew with this ranker; leave rank.model or the agents out")
+
+
+def profiles(settings: Settings) -> list[Profile]:
+    """Every agent with what it is told; ConfigError for what can't be used."""
+    given = _given(settings.agents)
+    own = [[_address(url, one) for url in one.seeds] for one in given]
+    shares = dealt(list(settings.seeds.urls), own, settings.agents.split)
+    found = []
+    for number, (one, seeds) in enumerate(zip(given, shares, strict=True), start=1):
+        told = msgspec.structs.replace(
+            settings,
+            topic=_topic(settings, one),
+            seeds=msgspec.structs.replace(settings.seeds, urls=seeds),
+            agents=AgentsSettings(),
+        )
+        found.append(Profile(number, one.name, one.requests or settings.agents.requests, told))
+    return found
+
+
+def starts(settings: Settings) -> dict[int, int]:
+    """Key of a seed to the number of the agent that begins there."""
+    return {key_of(url): p.number for p in profiles(settings) for url in p.settings.seeds.urls}
+
+
+def _given(agents: AgentsSettings) -> list[AgentSettings]:
+    """The agents as they were described; further ones have nothing of their own."""
+    more = max(0, agents.count - len(agents.each))
+    each = [*agents.each, *(AgentSettings() for _ in range(more))]
+    if len(each) > MOST:
+        raise ConfigError(f"agents.count = {len(each)}: there can be at most {MOST} agents")
+    named = [
+        one if one.name else msgspec.structs.replace(one, name=f"agent-{n}") for n, one in enumerate(each, start=1)
+    ]
+    twice = {one.name for one in named if [other.name for other in named].count(one.name) > 1}
+    if twice:
+        raise ConfigError(f"agents.each: two agents have the name '{min(twice)}'")
+    for one in named:
+        if "/" in one.name:
+            raise ConfigError(f"agents.each: the name '{one.name}' may not contain a slash")
+    return named
+
+
+def _topic(settings: Settings, one: AgentSettings) -> TopicSettings:
+    """The crawl's topic with what is the agent's own laid over it. A new name is a new topic: words don't stay."""
+    for key in one.topic:
+        if key not in OWN:
+            known = ", ".join(OWN)
+            raise ConfigError(
+                f"agents.each: topic.{key} of '{one.name}' can't be its own{nearest(key, list(OWN))}; {known} can"
+            )
+    base: Mapping[str, object] = msgspec.to_builtins(settings.topic)
+    if "name" in one.topic:
+        base = {key: value for key, value in base.items() if key not in (*OWN, "examples", "counterexamples")}
+    tree: Tree = {**base, **one.topic}
+    try:
+        return msgspec.convert(tree, TopicSettings)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"agents.each: topic of '{one.name}': {error}") from error
+
+
+def _address(url: str, one: AgentSettings) -> str:
+    found = canonical(url) if "://" in url else None
+    if found is None:
+        raise ConfigError(f"agents.each: seed '{url}' of '{one.name}' is no http or https URL; write it whole")
+    return found

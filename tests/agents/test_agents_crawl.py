@@ -1,0 +1,266 @@
+"""Whole crawls by agents, over real sockets: nothing twice, nothing lost, several topics in one crawl, exchange."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checks.killing import kill_often, polite_throughout, same_as_undisturbed
+from checks.small_webs import (
+    BIRDS,
+    TRAINS,
+    SmallWeb,
+    crawl,
+    events,
+    flags,
+    grid,
+    known,
+    opilio,
+    page,
+    rows,
+    served,
+    settings_for,
+    started,
+    stored,
+    until,
+    word,
+)
+from opilio.agents.manager import Manager
+from opilio.agents.shared import SharedFrontier
+from opilio.crawl.agentsview import agents_of
+from opilio.crawl.config import Tree, resolve
+from opilio.crawl.job import begin
+from opilio.crawl.status import status_of
+from opilio.crawl.verify import verify
+from opilio.lab.accesslog import Access
+from opilio.model.errors import ConfigError
+from opilio.model.events import BatchCommitted, Event
+
+WEB = grid(hosts=6, pages=20)
+SEEDS = [f"http://h{n}.example/0.html" for n in (0, 2, 4)]
+
+
+def by_agents(server: Any, seeds: list[str] = SEEDS, **more: Any) -> Tree:
+    tree = settings_for(server, seeds, **more)
+    return {**tree, "strategy": "s3-agents"}
+
+
+def asked(log: list[Access]) -> Counter[str]:
+    """How often each page was asked for."""
+    return Counter(f"http://{a.host}{a.target}" for a in log if not a.target.endswith("robots.txt"))
+
+
+def watched(folder: Path, tree: Tree, act: Callable[[Manager, Event], None]) -> str:
+    """A new crawl with somebody who has the manager in hand."""
+
+    async def main() -> str:
+        async with begin(folder, resolve(tree)) as running:
+            frontier = running.engine._stages.frontier
+            assert isinstance(frontier, SharedFrontier)
+            running.engine.listen(lambda event: act(frontier.manager, event))
+            return await asyncio.wait_for(running.engine.run(), 60)
+
+    return asyncio.run(main())
+
+
+def test_agents_fetch_everything_once_and_each_its_part(tmp_path: Path) -> None:
+    with served(SmallWeb(WEB)) as server:
+        crawl(tmp_path / "c", by_agents(server))
+        log = list(server.log)
+    assert stored(tmp_path / "c") == sorted(WEB)
+    assert set(asked(log).values()) == {1}
+    agents = agents_of(tmp_path / "c")
+    assert [a["seeds"] for a in agents] == [1, 1, 1]
+    assert sum(a["pages"] for a in agents) == len(WEB)
+    assert all(a["pages"] > 10 and a["state"] == "no further move" for a in agents)
+    assert verify(tmp_path / "c") == []
+
+
+def test_host_is_never_pressed_by_two_agents(tmp_path: Path) -> None:
+    with served(SmallWeb(grid(hosts=3, pages=8))) as server:
+        crawl(tmp_path / "c", by_agents(server, [SEEDS[0], SEEDS[1]], politeness={"delay_s": 0.05}))
+        polite_throughout(list(server.log), 0.05)
+    assert len(stored(tmp_path / "c")) == 24
+
+
+def test_links_of_agents_killed_one_by_one_are_taken_over(tmp_path: Path) -> None:
+    """The issue's fourth point: nothing is lost, nothing is fetched twice, by the server's log."""
+
+    def kill(manager: Manager, event: Event) -> None:
+        fetched = sum(agent.card.fetched for agent in manager.agents.values())
+        for number, after in ((1, 15), (2, 40)):
+            if isinstance(event, BatchCommitted) and fetched >= after:
+                manager.agents[number].kill()
+
+    with served(SmallWeb(WEB)) as server:
+        watched(tmp_path / "c", by_agents(server, agents={"lease_s": 0.3}), kill)
+        log = list(server.log)
+    assert stored(tmp_path / "c") == sorted(WEB)
+    assert set(asked(log).values()) == {1}
+    assert [a["state"] for a in agents_of(tmp_path / "c")] == ["missing", "missing", "no further move"]
+    assert len(events(tmp_path / "c", "AgentMissing")) == 2
+    assert verify(tmp_path / "c") == []
+
+
+def test_crawl_says_so_when_every_agent_is_dead_and_goes_on_when_run_again(tmp_path: Path) -> None:
+    def kill(manager: Manager, event: Event) -> None:
+        if isinstance(event, BatchCommitted):
+            for agent in manager.agents.values():
+                agent.kill()
+
+    with served(SmallWeb(WEB)) as server:
+        tree = by_agents(server, agents={"lease_s": 0.2})
+        watched(tmp_path / "c", tree, kill)
+        assert 0 < len(stored(tmp_path / "c")) < len(WEB)
+        crawl(tmp_path / "c", tree)
+        log = list(server.log)
+    assert stored(tmp_path / "c") == sorted(WEB)
+    assert max(asked(log).values()) == 1
+
+
+def test_crawl_by_agents_loses_nothing_when_killed_at_random_moments(tmp_path: Path) -> None:
+    with served(SmallWeb(WEB)) as server:
+        tree = by_agents(server, politeness={"delay_s": 0.03}, agents={"exchange_links": True})
+        crawl(tmp_path / "undisturbed", {**tree, "politeness": {"delay_s": 0.0}})
+        server.log.clear()
+        hit = kill_often(tmp_path / "killed", tree, 8, 0.5, random.Random(7))
+        log = list(server.log)
+    assert hit >= 4
+    same_as_undisturbed(tmp_path / "killed", tmp_path / "undisturbed")
+    polite_throughout(log, 0.03)
+    assert sum(a["pages"] for a in agents_of(tmp_path / "killed")) == len(WEB)
+
+
+def two_topics() -> dict[str, Any]:
+    """Birds and trains, each page linking one of its own kind and one of the other."""
+    web = {}
+    for n in range(30):
+        text = BIRDS if n % 2 else TRAINS
+        links = [f"http://h{(n + step) % 3}.example/{(n + step) % 30}.html" for step in (1, 2)]
+        web[f"http://h{n % 3}.example/{n}.html"] = page(f"{text} {word(n)} {word(n + 100)}", links)
+    return web
+
+
+EACH: list[dict[str, Any]] = [
+    {"name": "birds", "seeds": ["http://h1.example/1.html"]},
+    {"name": "trains", "topic": {"name": "railway locomotive freight wagons"}, "seeds": ["http://h0.example/0.html"]},
+]
+
+
+def test_page_is_fetched_once_and_judged_for_every_topic(tmp_path: Path) -> None:
+    with served(SmallWeb(two_topics())) as server:
+        tree = by_agents(server, [], agents={"count": 2, "each": EACH}, expansion={"kind": "none"})
+        crawl(tmp_path / "c", tree)
+        assert set(asked(list(server.log)).values()) == {1}
+    said = rows(
+        tmp_path / "c",
+        "SELECT p.url, a.name, v.relevant FROM verdict v"
+        " JOIN page p ON p.key = v.page JOIN agent a ON a.number = v.agent",
+    )
+    assert len(said) == 60
+    numbers = {(int(url.rpartition("/")[2].removesuffix(".html")) % 2, name): relevant for url, name, relevant in said}
+    assert numbers == {(1, "birds"): 1, (0, "birds"): 0, (1, "trains"): 0, (0, "trains"): 1}
+    assert status_of(tmp_path / "c")["relevant"] == 30
+
+
+def test_page_for_another_topic_is_shared_when_it_is_found(tmp_path: Path) -> None:
+    with served(SmallWeb(two_topics())) as server:
+        crawl(tmp_path / "c", by_agents(server, [], agents={"count": 2, "each": EACH}, expansion={"kind": "none"}))
+    birds, trains = agents_of(tmp_path / "c")
+    assert birds["relevant"] + birds["shared"] == 15
+    assert trains["relevant"] + trains["shared"] == 15
+
+
+def test_agents_exchange_words_and_links_when_told_to(tmp_path: Path) -> None:
+    """S3-F3, and nothing of it without the switches."""
+    with served(SmallWeb(WEB)) as server:
+        more = {"exchange_words": True, "exchange_links": True, "exchange_lessons": True}
+        crawl(tmp_path / "talking", by_agents(server, agents=more))
+        crawl(tmp_path / "silent", by_agents(server))
+        assert set(asked(list(server.log)).values()) == {2}
+    told = [data.decode() for data in events(tmp_path / "talking", "AgentsExchanged")]
+    assert any('"words"' in data for data in told)
+    assert any('"links"' in data for data in told)
+    assert sum(a["received"] for a in agents_of(tmp_path / "talking")) > 0
+    assert events(tmp_path / "silent", "AgentsExchanged") == []
+    assert sum(a["received"] for a in agents_of(tmp_path / "silent")) == 0
+
+
+@pytest.mark.parametrize("rank", ["committee", "attributes", "shark"])
+def test_agents_work_with_every_kind_of_ranker(tmp_path: Path, rank: str) -> None:
+    with served(SmallWeb(grid(hosts=3, pages=12))) as server:
+        tree = by_agents(server, SEEDS[:2], rank={"kind": rank}, judge={"kind": "learned"}, engine={"workers": 1})
+        crawl(tmp_path / "c", {**tree, "stop": {"pages": 10}})
+        crawl(tmp_path / "c", {**tree, "stop": {"pages": 0}})
+        assert set(asked(list(server.log)).values()) == {1}
+    assert len(stored(tmp_path / "c")) == 36
+    assert verify(tmp_path / "c") == []
+
+
+def test_agent_stops_when_it_has_found_enough(tmp_path: Path) -> None:
+    """S3-03."""
+    with served(SmallWeb(WEB)) as server:
+        reason = crawl(tmp_path / "c", by_agents(server, agents={"relevant": 5, "requests": 1}))
+    assert reason == "every agent has reached its goal"
+    assert [a["relevant"] for a in agents_of(tmp_path / "c")] == [5, 5, 5]
+
+
+def test_agents_command_shows_them_and_sends_one_home(tmp_path: Path) -> None:
+    with served(SmallWeb(WEB)) as server:
+        tree = by_agents(server, politeness={"delay_s": 0.1})
+        process = started("crawl", *flags(tree), "--into", tmp_path / "c")
+        until(lambda: len(server.log) > 10, process)
+        told = opilio("agents", tmp_path / "c", "--retire", "agent-2")
+        process.communicate()
+    assert told.stdout == "agent-2: goes home in a moment\n"
+    shown = opilio("agents", tmp_path / "c").stdout
+    assert "retired: sent home by a person" in shown
+    assert "agent-1 learnt:" in shown
+    assert stored(tmp_path / "c") == sorted(WEB)
+    assert '"harvest":' in opilio("agents", tmp_path / "c", "--json").stdout
+    assert "agent-2: retired" in opilio("status", tmp_path / "c").stdout
+
+
+def test_agents_command_says_what_to_do_when_there_are_none(tmp_path: Path) -> None:
+    with served(SmallWeb(grid(1, 2))) as server:
+        crawl(tmp_path / "c", settings_for(server, [SEEDS[0]]))
+    done = opilio("agents", tmp_path / "c")
+    assert done.returncode == 2
+    assert "--strategy s3-agents" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("agents", "message"),
+    [
+        ({"each": [{"name": "x"}, {"name": "x"}]}, "two agents have the name 'x'"),
+        ({"each": [{"topic": {"language": "german"}}]}, "can't be its own"),
+        ({"each": [{"seeds": ["example.org"]}]}, "is no http or https URL"),
+        ({"count": 300}, "at most 255"),
+        ({"each": [{"sedes": []}]}, "sedes"),
+    ],
+)
+def test_agents_that_make_no_sense_are_refused_before_a_folder_is_made(
+    tmp_path: Path, agents: dict[str, Any], message: str
+) -> None:
+    tree = {"strategy": "s3-agents", "topic": {"name": "birds"}, "seeds": {"urls": SEEDS}, "agents": agents}
+    with pytest.raises(ConfigError, match=message):
+        begin(tmp_path / "c", resolve(tree))
+    assert not (tmp_path / "c").exists()
+
+
+def test_seed_waits_for_its_own_agent_when_another_finds_it_first(tmp_path: Path) -> None:
+    """S3-12: a table from the seeds is built when all of an agent's own seeds were visited."""
+    with served(SmallWeb(WEB)) as server:
+        crawl(tmp_path / "c", by_agents(server, [f"http://h{n}.example/{p}.html" for p in (0, 1) for n in range(6)]))
+    assert len(known(tmp_path / "c")) == len(WEB)
+    grown = {
+        agent
+        for (agent,) in rows(
+            tmp_path / "c", "SELECT json_extract(data, '$.agent') FROM event WHERE kind = 'TopicChanged'"
+        )
+    }
+    assert grown == {"agent-1", "agent-2", "agent-3"}

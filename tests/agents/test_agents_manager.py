@@ -1,0 +1,162 @@
+"""Whose turn it is, who gets a link, who takes over (S3-01, S3-03, S3-07, S3-26)."""
+
+import sqlite3
+from collections.abc import Sequence
+
+import pytest
+
+from opilio.agents.agent import IDLE, MISSING, RETIRED, SATISFIED, Agent, Card
+from opilio.agents.directory import RETIRE, Directory, Report, read_cards
+from opilio.agents.manager import Manager
+from opilio.agents.stack import Stack
+from opilio.agents.tags import owner, passed_on, tagged, untagged
+from opilio.model.events import AgentFinished, AgentMissing
+from opilio.model.records import Lead
+from opilio.store.collection import Collection
+
+LEASE_S = 60.0
+
+
+def lead(key: int, score: float = 0.5, agent: int = 0) -> Lead:
+    found = Lead(url=f"http://h{key}.example/", key=key, host=f"h{key}.example", score=score, depth=1)
+    return tagged(found, agent) if agent else found
+
+
+@pytest.fixture
+def connection() -> sqlite3.Connection:
+    return Collection.in_memory().connection
+
+
+def crew(connection: sqlite3.Connection, topics: Sequence[str] = ("birds",) * 3, goal: int = 0) -> Manager:
+    agents = [
+        Agent(Card(number=n, name=f"agent-{n}", topic=topic), Stack(), requests=2, goal=goal)
+        for n, topic in enumerate(topics, start=1)
+    ]
+    directory = Directory(connection, LEASE_S)
+    directory.register([agent.card for agent in agents], 0.0)
+    return Manager(agents, directory, {})
+
+
+def ask(manager: Manager) -> tuple[int, int] | None:
+    """The next move: who, and for what."""
+    agent = manager.next_mover()
+    if agent is None:
+        return None
+    leads = tuple(item[0] for item in agent.pick(1))
+    manager.asked(agent, leads)
+    return agent.number, leads[0].key
+
+
+def test_agents_take_turns_until_each_has_its_requests(connection: sqlite3.Connection) -> None:
+    """S3-07: at most r requests of an agent are under way."""
+    manager = crew(connection)
+    for key in range(12):
+        manager.offer(lead(key, agent=1 + key % 3), 0.0)
+    moves = [ask(manager) for _ in range(7)]
+    assert [move and move[0] for move in moves] == [1, 2, 3, 1, 2, 3, None]
+
+
+def test_link_that_is_under_way_is_not_offered_again(connection: sqlite3.Connection) -> None:
+    """S3-26: neither re-queued nor re-scored, not by another agent either."""
+    manager = crew(connection)
+    manager.offer(lead(1, agent=1), 0.0)
+    assert ask(manager) == (1, 1)
+    manager.offer(lead(1, 0.9, agent=2), 0.0)
+    manager.offer(lead(1, 0.9, agent=1), 0.0)
+    assert ask(manager) is None
+
+
+def test_link_that_two_agents_want_goes_to_one(connection: sqlite3.Connection) -> None:
+    manager = crew(connection)
+    manager.offer(lead(1, agent=1), 0.0)
+    manager.offer(lead(1, agent=2), 0.0)
+    assert [ask(manager), ask(manager)] == [(1, 1), None]
+
+
+def test_missing_agent_is_found_when_it_does_not_answer(connection: sqlite3.Connection) -> None:
+    manager = crew(connection)
+    for key in range(5):
+        manager.offer(lead(key, agent=1), 0.0)
+    ask(manager)
+    manager.pass_time(LEASE_S / 2)
+    assert not manager.roll.news()
+    manager.pass_time(LEASE_S)
+    (missing,) = manager.roll.news()
+    assert isinstance(missing, AgentMissing)
+    assert (missing.agent, missing.urls, missing.taken_over_by) == ("agent-1", 4, ("agent-2", "agent-3"))
+    assert manager.agents[1].card.state == MISSING
+    assert [len(manager.agents[n].stack) for n in (1, 2, 3)] == [0, 2, 2]
+
+
+def test_agent_that_was_given_up_is_back_when_it_answers(connection: sqlite3.Connection) -> None:
+    manager = crew(connection)
+    manager.offer(lead(1, agent=1), 0.0)
+    ask(manager)
+    manager.pass_time(LEASE_S)
+    assert not manager.agents[1].at_work
+    manager.roll.answered(manager.agents[1], LEASE_S + 1)
+    assert manager.agents[1].at_work
+
+
+def test_agent_that_waits_for_nothing_is_not_missing(connection: sqlite3.Connection) -> None:
+    manager = crew(connection)
+    manager.pass_time(10 * LEASE_S)
+    assert manager.roll.directory.overdue(10 * LEASE_S) == []
+
+
+def test_retry_of_a_missing_agent_goes_to_who_took_over(connection: sqlite3.Connection) -> None:
+    manager = crew(connection)
+    manager.offer(lead(1, agent=1), 0.0)
+    ask(manager)
+    manager.agents[1].kill()
+    manager.landed(lead(1, agent=1), 5.0, 0.0)
+    heir = manager.roll.answering(1)
+    assert heir is not None
+    assert heir.number != 1
+    heir.stack.wake(5.0)
+    assert ask(manager) == (heir.number, 1)
+
+
+def test_links_stay_with_their_topic_when_an_agent_is_gone(connection: sqlite3.Connection) -> None:
+    manager = crew(connection, ("birds", "trains", "birds"))
+    manager.offer(lead(1, agent=1), 0.0)
+    manager.agents[1].kill()
+    manager.pass_time(LEASE_S)
+    assert [len(manager.agents[n].stack) for n in (2, 3)] == [0, 1]
+
+
+def test_agent_goes_home_when_a_person_says_so(connection: sqlite3.Connection) -> None:
+    manager = crew(connection)
+    manager.offer(lead(1, agent=2), 0.0)
+    connection.execute("INSERT INTO wish (at, word, target, data) VALUES (0, ?, 'agent-2', '')", (RETIRE,))
+    manager.pass_time(1.0)
+    manager.roll.directory.save()
+    assert [card.state for card in read_cards(connection)] == ["working", RETIRED, "working"]
+    again = crew(connection)
+    assert [agent.at_work for agent in again.agents.values()] == [True, False, True]
+
+
+def test_agent_ends_when_it_has_found_enough_or_has_no_move(connection: sqlite3.Connection) -> None:
+    """S3-03."""
+    manager = crew(connection, goal=3)
+    manager.agents[1].card.relevant = 3
+    manager.roll.note_goals(1.0)
+    news = [(e.agent, e.state) for e in manager.roll.news() if isinstance(e, AgentFinished)]
+    assert news == [("agent-1", SATISFIED), ("agent-2", IDLE), ("agent-3", IDLE)]
+    manager.offer(lead(1, agent=2), 2.0)
+    assert manager.agents[2].card.state == "working"
+
+
+def test_directory_knows_what_agents_found_after_a_restart(connection: sqlite3.Connection) -> None:
+    manager = crew(connection)
+    manager.agents[1].card.relevant = 7
+    manager.roll.directory.report([Report(5, 1, True, 0.5, True)])
+    manager.roll.directory.save()
+    assert crew(connection).agents[1].card.relevant == 7
+    assert connection.execute("SELECT page, agent, relevant FROM verdict").fetchall() == [(5, 1, 1)]
+
+
+def test_tag_names_the_agent_and_leaves_the_features(connection: sqlite3.Connection) -> None:
+    plain = Lead(url="http://a.example/", key=1, host="a.example", features=b"xyz")
+    mine = tagged(plain, 7)
+    assert (owner(mine), untagged(mine), owner(passed_on(mine, 9))) == (7, plain, 9)
