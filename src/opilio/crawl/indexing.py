@@ -10,7 +10,7 @@ collection has grown by a good part, and once more when nobody writes to it.
 from collections.abc import Sequence
 from pathlib import Path
 
-from opilio.crawl.pagefeed import PageFeed
+from opilio.crawl.pagefeed import PageFeed, Stored, with_text
 from opilio.index.fulltext import FullText, prepare, wipe, writing
 from opilio.index.intake import Intake
 from opilio.index.manifest import Manifest
@@ -18,7 +18,7 @@ from opilio.index.records import Progress
 from opilio.parse.html import HtmlParser
 from opilio.store.collection import being_written, check, reading
 
-BATCH = 500  # answers of one commit
+BATCH = 250  # answers of one commit
 GROWN = 1.25  # times as many pages as last time: work out anew what depends on all of them
 
 
@@ -67,13 +67,13 @@ class _CatchUp:
                     self._relabel(intake)
                     self._settle(intake, quiet=quiet)
         with reading(self._folder) as collection:
-            waiting = PageFeed(collection, self._parser).waiting(self._manifest.mark("seq"))
+            waiting = PageFeed(collection).waiting(self._manifest.mark("seq"))
         return Progress(indexed=self._indexed, removed=self._removed, waiting=waiting)
 
     def _behind(self) -> bool:
         """Is there anything to do? Costs three looks."""
         with reading(self._folder) as collection:
-            feed = PageFeed(collection, self._parser)
+            feed = PageFeed(collection)
             unseen = feed.last() > self._manifest.mark("seq") or feed.labelled(self._manifest.mark("label"))[0]
         return bool(unseen) or self._manifest.mark("settled") < self._manifest.mark("seq")
 
@@ -81,31 +81,33 @@ class _CatchUp:
         """One batch of answers; False where there are no more."""
         after = self._manifest.mark("seq")
         with reading(self._folder) as collection:
-            feed = PageFeed(collection, self._parser)
+            feed = PageFeed(collection)
             upto = min(after + BATCH, feed.last())
             if upto <= after:
                 return False
             changes = feed.changes(after, upto)
-        intake.take(changes.documents, changes.removed, seq=upto)
-        self._indexed += len(changes.documents)
+        self._take(intake, changes.pages, changes.removed, seq=upto)
         self._removed += len(changes.removed)
         return True
+
+    def _take(self, intake: Intake, pages: Sequence[Stored], removed: Sequence[int] = (), **marks: int) -> None:
+        intake.take([with_text(self._folder, page, self._parser) for page in pages], removed, **marks)
+        self._indexed += len(pages)
 
     def _relabel(self, intake: Intake) -> None:
         """Pages that a person judged: their verdict is another one now."""
         with reading(self._folder) as collection:
-            feed = PageFeed(collection, self._parser)
+            feed = PageFeed(collection)
             keys, last = feed.labelled(self._manifest.mark("label"))
-            documents = feed.documents(keys)
-        intake.take(documents, (), label=last)
-        self._indexed += len(documents)
+            pages = feed.pages(keys)
+        self._take(intake, pages, label=last)
 
     def _settle(self, intake: Intake, *, quiet: bool) -> None:
         """What depends on all pages, where it is time for it."""
         pages, relevant = self._manifest.count(), self._manifest.count(relevant_only=True)
         if quiet or pages >= GROWN * self._manifest.mark("weighed"):
             with reading(self._folder) as collection:
-                hosts = PageFeed(collection, self._parser).hosts()
+                hosts = PageFeed(collection).hosts()
             intake.weigh(hosts)
         if quiet or relevant >= GROWN * self._manifest.mark("divided"):
             if relevant != self._manifest.mark("divided"):
@@ -113,7 +115,7 @@ class _CatchUp:
             self._again(intake, intake.misplaced())
         if quiet:
             with reading(self._folder) as collection:
-                outdated = intake.outdated(PageFeed(collection, self._parser).parent_counts())
+                outdated = intake.outdated(PageFeed(collection).parent_counts())
             self._again(intake, outdated)
             self._manifest.set_marks(settled=self._manifest.mark("seq"))
 
@@ -121,5 +123,5 @@ class _CatchUp:
         """Take pages in once more, as they are now."""
         for first in range(0, len(keys), BATCH):
             with reading(self._folder) as collection:
-                documents = PageFeed(collection, self._parser).documents(keys[first : first + BATCH])
-            intake.take(documents, ())
+                pages = PageFeed(collection).pages(keys[first : first + BATCH])
+            self._take(intake, pages)

@@ -1,11 +1,16 @@
 """Stored pages as the index takes them: parsed again from their WARC records, with the texts of links that point to
-them. Only reads, one moment of a collection at a time."""
+them. Only reads.
+
+In two steps, so that the database is let go before pages are parsed: whoever reads for long makes the log of a
+running crawl grow.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,7 +18,7 @@ import numpy as np
 from isal import isal_zlib
 
 from opilio.frontier.schema import unpack as unpack_keys
-from opilio.index.records import Document
+from opilio.index.records import FOREVER, Document
 from opilio.model.errors import CollectionError, ParseError
 from opilio.model.records import Page
 from opilio.parse.html import HtmlParser
@@ -39,19 +44,26 @@ class _Links(msgspec.Struct, frozen=True):
 _decode_links = msgspec.msgpack.Decoder(_Links).decode
 
 
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """A page as the database has it: a document that lacks its text, and where that is."""
+
+    document: Document
+    modified: str  # as its server said
+    place: tuple[int, int, int]  # in the WARC files
+
+
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
     """What happened to a collection between two answers."""
 
-    documents: list[Document]
+    pages: list[Stored]
     removed: list[int]  # keys of pages that must not be found any more
 
 
 class PageFeed:
-    """Documents of one collection, at the moment it was opened."""
+    """The pages of one collection, at the moment it was opened."""
 
-    def __init__(self, collection: Collection, parser: HtmlParser) -> None:
+    def __init__(self, collection: Collection) -> None:
         self._collection = collection
-        self._parser = parser
         self._links: Callable[[int], dict[int, str]] = lru_cache(LINKS_HELD)(self._read_links)
 
     def last(self) -> int:
@@ -71,12 +83,12 @@ class PageFeed:
             f"SELECT {_FIELDS}, until FROM version WHERE ended > ? AND ended <= ?", (after, upto)
         ).fetchall()
         now = {row[0] for row in rows}
-        documents = [*self._wanted(rows), *(self._past(row) for row in ended if _may_be_found(row))]
+        pages = [*self._wanted(rows), *(self._past(row) for row in ended if _may_be_found(row))]
         removed = [row[0] for row in rows if not _may_be_found(row)]
         removed += [row[0] for row in ended if row[0] not in now and not self._is_current(row[0])]
-        return Changes(documents=documents, removed=removed)
+        return Changes(pages=pages, removed=removed)
 
-    def documents(self, keys: Sequence[int]) -> list[Document]:
+    def pages(self, keys: Sequence[int]) -> list[Stored]:
         """Pages by their keys, in that order; those that must not be found are left out."""
         rows = [row for key in keys for row in self._rows("page", "key = ?", (key,))]
         return list(self._wanted(rows))
@@ -119,31 +131,22 @@ class PageFeed:
     def _is_current(self, key: int) -> bool:
         return self._collection.connection.execute("SELECT 1 FROM page WHERE key = ?", (key,)).fetchone() is not None
 
-    def _wanted(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[Document]:
-        return (self._document(row) for row in rows if _may_be_found(row))
+    def _wanted(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[Stored]:
+        return (self._stored(row) for row in rows if _may_be_found(row))
 
-    def _past(self, row: tuple[Any, ...]) -> Document:
-        return msgspec.structs.replace(self._document(row[:-1]), until=int(row[-1]))
+    def _past(self, row: tuple[Any, ...]) -> Stored:
+        return self._stored(row[:-1], int(row[-1]))
 
-    def _document(self, row: tuple[Any, ...]) -> Document:
+    def _stored(self, row: tuple[Any, ...], until: int = FOREVER) -> Stored:
         (key, seq, url, host, title, description, language, genre, score, relevant, at, modified, *place) = row
-        page = self._page(place[-3:])
         parents = self.parents_of(host, key)
         targets = np.array(sorted(self._links(key)), dtype=np.int64)
-        return Document(
+        document = Document(
             key=key, seq=seq, url=url, host=host, title=title, description=description, language=language,
-            genre=genre, score=score, relevant=bool(relevant), fetched_at=at,
-            date=date_of(page.published, modified, at),
-            headings="\n".join(text for _, text in page.headings), body=page.main_text,
+            genre=genre, score=score, relevant=bool(relevant), fetched_at=at, until=until,
             anchors=self._anchors(key, parents), parents=len(parents), targets=targets.tobytes(),
         )  # fmt: skip
-
-    def _page(self, place: Sequence[int]) -> Page:
-        """The stored page, read again; an empty one where it is damaged or no longer reads as a page."""
-        if place[2]:
-            with suppress(ParseError, CollectionError):
-                return self._parser.parse(read_record(self._collection.folder, place[0], place[1], place[2]))
-        return Page(url="")
+        return Stored(document=document, modified=modified, place=(place[2], place[3], place[4]))
 
     def _anchors(self, key: int, parents: Iterable[int]) -> tuple[str, ...]:
         """What links to a page say, each wording once."""
@@ -158,6 +161,25 @@ class PageFeed:
         columns = _decode_links(isal_zlib.decompress(row[0]))
         keys = np.frombuffer(columns.keys, dtype=np.int64).tolist()
         return dict(zip(reversed(keys), reversed(columns.anchors), strict=True))
+
+
+def with_text(folder: Path, stored: Stored, parser: HtmlParser) -> Document:
+    """The whole document. Needs no database."""
+    page, known = _page(folder, stored.place, parser), stored.document
+    return msgspec.structs.replace(
+        known,
+        date=date_of(page.published, stored.modified, known.fetched_at),
+        headings="\n".join(text for _, text in page.headings),
+        body=page.main_text,
+    )
+
+
+def _page(folder: Path, place: tuple[int, int, int], parser: HtmlParser) -> Page:
+    """The stored page, read again; an empty one where it is damaged or no longer reads as a page."""
+    if place[2]:
+        with suppress(ParseError, CollectionError):
+            return parser.parse(read_record(folder, *place))
+    return Page(url="")
 
 
 def _may_be_found(row: tuple[Any, ...]) -> bool:

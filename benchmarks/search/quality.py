@@ -1,0 +1,217 @@
+"""How well search finds: known items and topics, beside plain BM25, on collections crawled from offline webs.
+
+    python benchmarks/search/quality.py --web WEB --web WEB --into FOLDER [--fetches 1500] [--tune]
+
+Every topic of a web is crawled by the default strategy; what is asked for are pages that the labels call relevant.
+Topics are dealt to two halves: parameters are chosen on the first (`--tune`), figures are of the second.
+"""
+
+import argparse
+import random
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from math import log, log2
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import tantivy
+from collected import collect
+
+from opilio.crawl.indexing import catch_up
+from opilio.crawl.searching import Searcher
+from opilio.index.analysis import terms
+from opilio.index.querybuild import Weights
+from opilio.index.schema import EXACT
+from opilio.index.search import Mix
+from opilio.lab.labels import load_labels
+from opilio.lab.statistics import bootstrap_mean, paired_test
+from opilio.lab.topics import load_topics
+from opilio.lab.web import Web
+from opilio.store.collection import reading
+
+DEPTH = 100
+ITEMS = 40  # pages asked for, per topic and kind of question
+NONE = Mix(relevance=0.0, authority=0.0)
+
+
+class Asked(NamedTuple):
+    topic: str
+    kind: str  # title, words, slip, label
+    query: str
+    wanted: frozenset[str]  # URLs
+
+
+Find = Callable[[Searcher, str], list[str]]
+
+
+def questions(folder: Path, topic: object, relevant: set[str]) -> Iterator[Asked]:
+    """What people might ask of one collection: pages they know by title, by words, with a slip; and the topic."""
+    rng = random.Random(f"{topic.name} 1")
+    with reading(folder) as collection:
+        rows = collection.connection.execute(
+            "SELECT url, title FROM page WHERE duplicate_of = 0 AND noindex = 0 ORDER BY url"
+        ).fetchall()
+    titles = Counter(title.lower() for _, title in rows)
+    known = [(url, title) for url, title in rows if url in relevant and titles[title.lower()] == 1 and title.split()]
+    for url, title in rng.sample(known, min(ITEMS, len(known))):
+        plain = " ".join(re.findall(r"\w+", title))
+        if plain:
+            yield Asked(topic.name, "title", plain, frozenset({url}))
+        if slipped := slip(plain, rng):
+            yield Asked(topic.name, "slip", slipped, frozenset({url}))
+    yield from word_questions(folder, topic.name, rng.sample(known, min(ITEMS, len(known))))
+    there = frozenset(url for url, _ in rows if url in relevant)
+    for query in (topic.name, *topic.brief.keywords[:8]):
+        yield Asked(topic.name, "label", query, there)
+
+
+def slip(title: str, rng: random.Random) -> str:
+    """The title with two neighbouring letters of its longest word swapped; empty where it has no long word."""
+    word = max(title.split(), key=len, default="")
+    places = [i for i in range(1, len(word) - 1) if word[i] != word[i + 1]]
+    if len(word) < 5 or not word.isascii() or not word.isalpha() or not places:
+        return ""
+    at = rng.choice(places)
+    return title.replace(word, word[:at] + word[at + 1] + word[at] + word[at + 2 :])
+
+
+def word_questions(folder: Path, topic: str, pages: Sequence[tuple[str, str]]) -> Iterator[Asked]:
+    """Three words that a page has often and others have seldom, none of its title."""
+    from opilio.crawl.pagefeed import PageFeed, with_text
+    from opilio.index.pagewords import words_of
+    from opilio.model.records import key_of
+    from opilio.parse.html import HtmlParser
+
+    (shelf,) = Searcher([folder])._open()
+    with reading(folder) as collection:
+        feed, parser = PageFeed(collection), HtmlParser(paths=False)
+        for url, title in pages:
+            in_title = set(terms(title, "en"))
+            (stored,) = feed.pages([key_of(url)])
+            words = [w for w in words_of(with_text(folder, stored, parser)) if w.stem not in in_title]
+            searcher = shelf.searcher
+            seldom = {w.written: searcher.num_docs / (1 + searcher.doc_freq(EXACT, w.written)) for w in words}
+            rare = {w.written: w.count * log(1 + seldom[w.written]) for w in words}
+            best = sorted(rare, key=lambda w: (-rare[w], w))[:3]
+            if len(best) == 3:
+                yield Asked(topic, "words", " ".join(best), frozenset({url}))
+
+
+def plain_bm25(searcher: Searcher, query: str) -> list[str]:
+    """All words as they are written in one field with everything, any of them enough."""
+    (shelf,) = searcher._open()
+    words = [(tantivy.Occur.Should, tantivy.Query.term_query(shelf.schema, EXACT, t)) for t in terms(query)]
+    if not words:
+        return []
+    hits = shelf.searcher.search(tantivy.Query.boolean_query(words), DEPTH).hits
+    return [bytes(shelf.searcher.doc(address)["url"][0]).decode() for _, address in hits]
+
+
+def ours(weights: Weights, mix: Mix, *, respell: bool = False) -> Find:
+    def find(searcher: Searcher, query: str) -> list[str]:
+        searcher._weights, searcher._mix = weights, mix
+        results = searcher.search(query, size=DEPTH)
+        if respell and results.suggestion:
+            results = searcher.search(results.suggestion, size=DEPTH)
+        return [hit.url for hit in results.hits]
+
+    return find
+
+
+def measured(asked: Asked, found: Sequence[str]) -> dict[str, float]:
+    if asked.kind != "label":
+        rank = next((place for place, url in enumerate(found, start=1) if url in asked.wanted), 0)
+        return {"top 10": float(0 < rank <= 10), "top 1": float(rank == 1), "1/rank": 1 / rank if rank else 0.0}
+    right = [url in asked.wanted for url in found]
+    gain = sum(1 / log2(place + 1) for place, hit in enumerate(right[:10], start=1) if hit)
+    ideal = sum(1 / log2(place + 1) for place in range(1, min(10, len(asked.wanted)) + 1))
+    return {"P@10": sum(right[:10]) / 10, "nDCG@10": gain / ideal if ideal else 0.0}
+
+
+def run(systems: dict[str, Find], sets: Sequence[tuple[Searcher, list[Asked]]]) -> dict:
+    """(system, kind, measure) to [(topic, value)]."""
+    values = defaultdict(list)
+    for searcher, every in sets:
+        for asked in every:
+            for name, find in systems.items():
+                for measure, value in measured(asked, find(searcher, asked.query)).items():
+                    values[name, asked.kind, measure].append((asked.topic, value))
+    return values
+
+
+def report(systems: dict[str, Find], sets: Sequence[tuple[Searcher, list[Asked]]]) -> None:
+    values = run(systems, sets)
+    kinds = {(kind, measure): None for _, kind, measure in values}
+    print("| question | measure | n | " + " | ".join(systems) + " | p, last against first |")
+    print("|---" * (len(systems) + 4) + "|")
+    for kind, measure in kinds:
+        cells = []
+        for name in systems:
+            pairs = values[name, kind, measure]
+            rng = np.random.default_rng(1)
+            i = bootstrap_mean([v for _, v in pairs], rng, [t for t, _ in pairs])
+            cells.append(f"{i.mean:.3f} [{i.low:.3f}, {i.high:.3f}]")
+        columns = [[v for _, v in values[name, kind, measure]] for name in systems]
+        p = paired_test(columns[-1], columns[0]).p_value
+        print(f"| {kind} | {measure} | {len(columns[0])} | {' | '.join(cells)} | {p:.4f} |")
+
+
+def tune(sets: Sequence[tuple[Searcher, list[Asked]]]) -> None:
+    """Sums of the measures over a grid, best last."""
+    tried = []
+    grid = product((1.5, 2.5, 4.0), (0.5, 1.5), (0.1, 0.4), (0.0, 1.0), (0.0, 0.3, 0.8), (0.0, 0.3, 0.8))
+    chosen = random.Random(1).sample(list(grid), 70)
+    for title, anchors, tie, together, relevance, authority in chosen:
+        weights = Weights(title=title, anchors=anchors, tie=tie, together=together)
+        mix = Mix(relevance=relevance, authority=authority)
+        values = run({"x": ours(weights, mix)}, sets)
+        means = {key[1:]: np.mean([v for _, v in pairs]) for key, pairs in values.items()}
+        parts = [means["title", "1/rank"], means["words", "1/rank"], means["label", "nDCG@10"]]
+        tried.append((sum(parts), parts, (title, anchors, tie, together, relevance, authority)))
+    for total, parts, chosen_values in sorted(tried)[-12:]:
+        print(f"{total:.4f} {[round(float(p), 4) for p in parts]} {chosen_values}")
+    print("mean by value:")
+    for place, name in enumerate(("title", "anchors", "tie", "together", "relevance", "authority")):
+        by = defaultdict(list)
+        for total, _, chosen_values in tried:
+            by[chosen_values[place]].append(total)
+        print(f"  {name}: " + ", ".join(f"{v}: {np.mean(t):.4f}" for v, t in sorted(by.items())))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--web", type=Path, action="append", required=True)
+    parser.add_argument("--into", type=Path, required=True)
+    parser.add_argument("--fetches", type=int, default=1500)
+    parser.add_argument("--topics", type=int, default=8)
+    parser.add_argument("--tune", action="store_true")
+    args = parser.parse_args()
+    sets = []
+    for folder in args.web:
+        web = Web.open(folder)
+        labels = load_labels(web)
+        topics, _ = load_topics(folder)
+        for topic in topics[: args.topics][0 if args.tune else 1 :: 2]:
+            collection = collect(args.into / f"{web.name}-{topic.name}".replace(" ", "-"), web, topic, args.fetches)
+            catch_up(collection)
+            relevant = {web.urls[n] for n in np.flatnonzero(labels.relevant(topic))}
+            sets.append((Searcher([collection]), list(questions(collection, topic, relevant))))
+            print(f"{collection.name}: {len(sets[-1][1])} questions", flush=True)
+    if args.tune:
+        tune(sets)
+        return
+    systems = {
+        "plain BM25": plain_bm25,
+        "fields": ours(Weights(), NONE),
+        "+ authority": ours(Weights(), Mix(relevance=0.0)),
+        "+ relevance": ours(Weights(), Mix(authority=0.0)),
+        "Opilio": ours(Weights(), Mix(), respell=True),
+    }
+    report(systems, sets)
+
+
+if __name__ == "__main__":
+    main()
