@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from checks.killing import kill_often, killed_after, polite_throughout, same_as_undisturbed, still_alive, urls_in_warc
-from checks.small_webs import SmallWeb, crawl, flags, grid, known, served, settings_for, started, stored, until
+from checks.killing import kill_often, polite_throughout, same_as_undisturbed, still_alive, urls_in_warc
+from checks.small_webs import SmallWeb, crawl, flags, grid, served, settings_for, started, stored, until
 from opilio.crawl.config import resolve
 from opilio.crawl.job import begin
 from opilio.crawl.status import status_of
@@ -97,8 +97,10 @@ def test_resume_is_refused_when_committed_records_are_gone(tmp_path: Path) -> No
 def test_killed_crawl_is_told_as_crashed_until_it_is_resumed(tmp_path: Path) -> None:
     with served(SmallWeb(WEB)) as server:
         tree = settings_for(server, [SEED], politeness={"delay_s": DELAY_S})
-        while not killed_after(tmp_path / "c", tree, 0.5) or not known(tmp_path / "c"):
-            pass
+        process = started("crawl", *flags(tree), "--into", tmp_path / "c")
+        until(lambda: len(server.log) >= 2, process)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
         assert status_of(tmp_path / "c")["state"] == "crashed"
         crawl(tmp_path / "c", {**tree, "stop": {"pages": 1}})
     assert status_of(tmp_path / "c")["state"] == "stopped"

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checks.link_visits import features, found, taught, url_of, visit
-from opilio.learn.committee import NAMES, Committee, Options
+from opilio.learn.committee import Committee, Options
+from opilio.learn.densefeatures import NAMES
 from opilio.learn.lessons import FoundPage, Lesson
 from opilio.learn.linkfeatures import PACKED
 

@@ -152,12 +152,12 @@ def test_marks_seldom_say_yes_for_what_was_never_marked() -> None:
 def test_queue_drops_the_least_promising_when_it_is_full() -> None:
     queue = LinkQueue(16, 3)
     for key in range(16):
-        queue.said[queue.take(key, "h")] = key / 16
+        queue.said[queue.take([key], ["h"])] = key / 16
     queue.make_room(3)
     assert len(queue) == 13
     assert sorted(queue.row_of) == list(range(3, 16))
     for key in range(100, 103):
-        queue.take(key, "h")
+        queue.take([key], ["h"])
     assert (len(queue), queue.used) == (16, 16)
 
 
@@ -168,7 +168,7 @@ def test_queue_holds_exactly_what_was_taken_and_not_dropped(steps: list[tuple[in
         if take and key not in queue.row_of:
             queue.make_room(1)
             held &= set(queue.row_of)
-            queue.take(key, "h")
+            queue.take([key], ["h"])
             held.add(key)
         elif not take:
             queue.drop(key)
@@ -179,7 +179,7 @@ def test_queue_holds_exactly_what_was_taken_and_not_dropped(steps: list[tuple[in
 
 def test_queue_row_comes_back_from_its_bytes() -> None:
     queue = LinkQueue(4, 2)
-    row = queue.take(9, "h")
+    [row] = queue.take([9], ["h"])
     queue.rows["dense"][row] = (0.25, 0.5)
     data = queue.row_bytes(9)
     queue.drop(9)

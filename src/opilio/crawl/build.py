@@ -279,7 +279,8 @@ def make_engine(settings: Settings, world: World, mind: Mind, desk: Desk, resume
     seen = SqliteContentSeen(collection.connection, settings.seen.near, settings.seen.distance)
     frontier, learning, chooser = _writers(settings, world, mind)
     books = Books(collection, world.keeper, frontier, seen if settings.seen.content else None, world.traps)
-    learning.resume()
+    for name, state in learning.resume().items():
+        desk.refresh(name, state)
     ledger = Ledger(books, learning, chooser, bounds, desk.refresh)
     manners = _manners(settings, world, ledger, resumed)
     rng = random.Random(settings.engine.random_seed)

@@ -162,10 +162,12 @@ class CrewLearning(Learning):
     def judge(self) -> LearnedJudge | None:
         return self._members[0].learning.judge
 
-    def resume(self) -> None:
+    def resume(self) -> dict[str, bytes]:
+        changed: dict[str, bytes] = {}
         for member in self._members:
-            member.learning.resume()
+            changed |= member.learning.resume()
             member.told = member.living.version
+        return changed
 
     @property
     def _members(self) -> list[Member]:

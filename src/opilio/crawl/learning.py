@@ -41,12 +41,16 @@ class Learning:
         judge = self._learners.get(JUDGE)
         return judge if isinstance(judge, LearnedJudge) else None
 
-    def resume(self) -> None:
-        """Teach the judge again what it learnt behind its last saved state."""
-        if self.judge is not None:
-            for lesson in self._journal.lessons():
-                self.judge.study(lesson)
-            self._told[JUDGE] = self.judge.version
+    def resume(self) -> dict[str, bytes]:
+        """Teach the judge again what it learnt behind its last saved state; returns what the workers must know."""
+        judge = self.judge
+        if judge is None:
+            return {}
+        for lesson in self._journal.lessons():
+            judge.study(lesson)
+        changed = {self._name(JUDGE): judge.sight()} if judge.version != self._told[JUDGE] else {}
+        self._told[JUDGE] = judge.version
+        return changed
 
     def learn(
         self, outcomes: Sequence[Outcome], now: float, events: list[Event], lessons: Sequence[Outcome] = ()
@@ -74,12 +78,16 @@ class Learning:
         """Save what has changed; returns the new states, for the workers."""
         changed: dict[str, bytes] = {}
         for name, learner in self._learners.items():
-            if learner.version != self._told[name]:
+            is_new = learner.version != self._told[name]
+            self._told[name] = learner.version
+            if isinstance(learner, LearnedJudge):
+                if is_new:
+                    changed[self._name(name)] = learner.sight()
+                if self._journal.long:
+                    self._save(name, learner, now, learner.snapshot())
+            elif is_new:
                 state = changed[self._name(name)] = learner.snapshot()
-                self._told[name] = learner.version
                 self._save(name, learner, now, state)
-            elif isinstance(learner, LearnedJudge) and self._journal.long and learner.settled:
-                self._save(name, learner, now, learner.snapshot())
         if now - self._saved_at >= SAVE_EVERY_S:
             self.save(now)
         return changed

@@ -54,6 +54,7 @@ class RankMemory:
         self._collection = collection
         self._whose = whose
         self._journal = Journal(collection, named(whose.agent, COMMITTEE))
+        self._expected: float | None = None  # as of the last look
         self._unlooked = 0
         self._is_relevant = lru_cache(maxsize=1 << 16)(self._look_up)
 
@@ -91,16 +92,17 @@ class RankMemory:
         """Relevant pages still to be found among the links held."""
         if self._unlooked >= max(LOOK_EVERY, len(self.committee.queue) // 200):
             self._look()
-        return self.outlook.expected
+        return self._expected
 
-    def _look(self) -> None:
-        self.outlook.promise = self.committee.promise()
+    def _look(self, *, anew: bool = False) -> None:
+        self.outlook.promise = self.committee.promise(anew=anew)
+        self._expected = self.outlook.expected
         self._unlooked = 0
 
     def save(self, now: float, *, at_end: bool = False) -> None:
         """Save everything, where the journal has grown long or the crawl ends."""
         if at_end:
-            self._look()
+            self._look(anew=True)
         if at_end or self._journal.long:
             state = _State(self.committee.snapshot(), self.outlook.snapshot())
             self._journal.save(self.committee.fetched, now, msgspec.msgpack.encode(state))
@@ -118,6 +120,7 @@ class RankMemory:
             self.committee.restore(kept.committee)
             if kept.outlook:
                 self.outlook.restore(kept.outlook)
+                self._expected = self.outlook.expected
         for lessons in self._journal.lessons():
             for lesson in _decode(lessons):
                 self._study(lesson)

@@ -19,6 +19,7 @@ PAGE_TERMS = 120  # the most telling terms of a page
 SURE_NOT = 0.6  # share of the middle below which coverage is sure that a page is not on the topic
 TEACHING = 10.0  # pages on the topic after which the model has half of its say
 REFIT_EVERY = 10  # new pages on the topic
+REFIT_SHARE = 0.05  # or this share of those it was taught: the more it knows, the less ten pages change
 REFIT_EVERY_OTHER = 500  # new pages not on it
 PERSON = 8.0  # how many pages a person's word weighs
 SHOWN = 6
@@ -39,7 +40,7 @@ class _Told(msgspec.Struct, array_like=True):
 
 class _State(msgspec.Struct, array_like=True):
     text: TextState
-    coverages: list[float]
+    coverages: list[float] = []
 
 
 class LearnedJudge:
@@ -51,16 +52,17 @@ class LearnedJudge:
         self._label_of = label_of
         self._model = TextModel()
         self._coverages: deque[float] = deque(maxlen=RECENT)
+        self._sampled: tuple[Reading, Terms] | None = None
 
     @property
     def version(self) -> int:
         """Grows whenever the text model is fitted."""
-        return self._model.state.version
+        return self._model.scale.version
 
     @property
     def middle(self) -> float:
         """The coverage at which a page is as likely on the topic as not: the given one, moved by what was seen."""
-        return self._model.state.split or self.base.middle
+        return self._model.scale.split or self.base.middle
 
     def _split(self) -> float:
         """Between the pages that speak of the topic and the others: two means, nearer to the upper one.
@@ -86,7 +88,7 @@ class LearnedJudge:
         if self._model.ready and self.share:
             terms = self.sample(reading)
             said = self._model.logit(terms)
-            seen = self._model.state.fitted
+            seen = self._model.scale.fitted
             share = self.share * seen / (seen + TEACHING)
         score = 1.0 / (1.0 + math.exp(-((1.0 - share) * logit + share * said)))
         words = tuple(Reason(self._label_of(t) or str(t), w, share) for t, w in self._model.telling(terms, SHOWN))
@@ -95,8 +97,10 @@ class LearnedJudge:
 
     def sample(self, reading: Reading) -> Terms:
         """The most telling terms of a page: many times here, seldom elsewhere."""
-        terms, weights = self.base.words.weigh(reading)
-        return terms[np.argsort(-weights, kind="stable")[:PAGE_TERMS]].astype(np.int64)
+        if self._sampled is None or self._sampled[0] is not reading:  # asked for twice: by `judge`, and to be kept
+            terms, weights = self.base.words.weigh(reading)
+            self._sampled = reading, terms[np.argsort(-weights, kind="stable")[:PAGE_TERMS]].astype(np.int64)
+        return self._sampled[1]
 
     def learn(self, outcomes: Sequence[Outcome]) -> None:
         """Pages that coverage is sure about."""
@@ -132,22 +136,21 @@ class LearnedJudge:
 
     def _is_due(self) -> bool:
         """Has enough come since the last fit? Where that lacked pages of one kind, pages of any kind count."""
-        state = self._model.state
-        no, yes = state.waiting
-        unready = not self._model.ready and state.pages[0] >= REFIT_EVERY and no + yes >= REFIT_EVERY
-        return yes >= REFIT_EVERY or no >= REFIT_EVERY_OTHER or unready
+        no, yes = self._model.waiting
+        taught = self._model.pages[1]
+        unready = not self._model.ready and taught >= REFIT_EVERY and no + yes >= REFIT_EVERY
+        return yes >= max(REFIT_EVERY, REFIT_SHARE * taught) or no >= REFIT_EVERY_OTHER or unready
 
     def teach(self, terms: Terms, positive: bool, weight: float = 1.0) -> None:
         """One page whose kind is known."""
         self._model.add(terms, positive, weight)
 
-    @property
-    def settled(self) -> bool:
-        """Would a snapshot of this moment say everything? Weights are not in it: they are made from the counts."""
-        return self._model.state.waiting == (0, 0) or not self._model.ready
-
     def snapshot(self) -> bytes:
-        return msgspec.msgpack.encode(_State(self._model.state, list(self._coverages)))
+        return msgspec.msgpack.encode(_State(self._model.state(), list(self._coverages)))
+
+    def sight(self) -> bytes:
+        """What a worker needs to judge as this judge does, in the form of a snapshot: a tenth of one."""
+        return msgspec.msgpack.encode(_State(self._model.sight()))
 
     def restore(self, state: bytes) -> None:
         kept = msgspec.msgpack.decode(state, type=_State)

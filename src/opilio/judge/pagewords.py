@@ -45,6 +45,7 @@ class PageWords:
         self._terms_of = terms_of
         self._title = title
         self._description = description
+        self._counted: tuple[Reading, Terms, Values] | None = None
 
     def weighed_by(self, weights: Weights) -> "PageWords":
         """The same with other weights."""
@@ -56,6 +57,11 @@ class PageWords:
 
     def counts(self, reading: Reading) -> tuple[Terms, Values]:
         """The distinct terms of main text (all text where nothing else is left), title and description, with counts."""
+        if self._counted is None or self._counted[0] is not reading:  # several judges ask for the same page
+            self._counted = reading, *self._count(reading)
+        return self._counted[1:]
+
+    def _count(self, reading: Reading) -> tuple[Terms, Values]:
         page = reading.page
         terms = array_of(reading.terms)
         texts = [terms[start:end] for start, end in reading.main if end > start] or [terms]

@@ -11,53 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.learn.credit import Example
+from opilio.learn.densefeatures import AT, FEATURES, NAMES, STATIC
 from opilio.learn.learnt import Learnt
 from opilio.learn.lessons import FoundPage, Lesson, Visit
 from opilio.learn.linkfeatures import DENSE, LinkFeatures, prefixes_of, unpacked
 from opilio.learn.linkqueue import CONTEXTS, LinkQueue
-from opilio.learn.success import Success
 from opilio.learn.wordmodel import sigmoid
 
 Rows = NDArray[np.int64]
 
-# Dense features with the weights they begin with: the papers' scores, before anything is learnt (cold start).
-FEATURES = {
-    "bias": -2.2,
-    "parent": 2.0,  # γ of the best page that links to it
-    "anchor": 2.5,  # β
-    "around": 1.4,  # ω
-    "url": 1.6,  # α
-    "same host": 0.0,
-    "textless": -0.3,
-    "path depth": -0.3,
-    "query": -0.2,
-    "found": 0.5,  # how many pages link to it
-    "relevant parents": 0.5,
-    "tunnel": -0.3,
-    "tag path": 1.5,  # success of links at the same place of other pages
-    "directory": 1.5,
-    "host": 1.0,
-    "page": 1.0,  # success of the other links of the same page
-}
-NAMES = tuple(FEATURES)
-_AT = {name: place for place, name in enumerate(NAMES)}
-# Features that come with the link itself; of several contexts the best counts.
-_STATIC = {
-    "parent": "parent",
-    "anchor": "anchor",
-    "around": "around",
-    "url": "url",
-    "same host": "same_host",
-    "textless": "textless",
-    "path depth": "path_depth",
-    "query": "query",
-}
 _ONE = np.zeros(1, dtype=np.uint32)
 FIRMLY = 4  # times that a person's word is taught, against once for a judge's
 ALIVE = 0.9  # links that lead to a page, before anything is known
 LONG_AGO = -(1 << 40)
-ALL_EVERY = 8  # visits after which all links are scored again; more where there are many
-FRONT = 512  # best links, scored again at every visit
+ALL_EVERY = 20  # visits after which all links are scored again; more where there are many
+FRONT = 256  # best links, scored again at every visit
 NOTICEABLE = 1e-3  # a smaller change of score is not worth a write
 
 
@@ -88,12 +56,14 @@ class Committee(Learnt):
         super().__init__(FEATURES, ("tag path", "prefix", "page", "alive", "all"), self.options.credit)
         self.queue = LinkQueue(self.options.capacity, len(NAMES))
         self._front: Rows = np.zeros(0, dtype=np.int64)  # rows that are scored again at every visit
+        self._young: list[Rows] = []  # rows found since then: they were scored when they were found
         self._scored_at = LONG_AGO
+        self._promise = 0.0
 
     @property
     def fetched(self) -> int:
         """How many outcomes it has learnt from."""
-        return int(self._tables["all"].tries[0])
+        return int(self._tables["all"].seen(_ONE)[0])
 
     @property
     def base_rate(self) -> float:
@@ -176,7 +146,7 @@ class Committee(Learnt):
         """The row of a link from what the frontier kept of it: held as if it had just been found on these pages."""
         found = unpacked([features])
         for page in pages:
-            where = np.array([self._row_for(key, host, found, 0, page.tunnel)])
+            where = self._rows_for([key], [host], found, page.tunnel)
             self._meet(where, page, found)
             self._weigh(where)
         return self.queue.row_of[key]
@@ -187,12 +157,14 @@ class Committee(Learnt):
         own = live[(rows["pages"][live] == np.uint32(_page_hash(page))).any(axis=1)]
         if not relevant:  # what other pages say of a link still counts
             own = own[rows["contexts"][own] == 1]
-        rows["dense"][own, _AT["parent"]] = float(relevant)
-        rows["dense"][own, _AT["relevant parents"]] = 0.25 * relevant
+        rows["dense"][own, AT["parent"]] = float(relevant)
+        rows["dense"][own, AT["relevant parents"]] = 0.25 * relevant
 
-    def promise(self) -> float:
-        """The sum of the chances of all links held."""
-        return float(self._scores(self.queue.live).sum()) if len(self.queue) else 0.0
+    def promise(self, *, anew: bool = False) -> float:
+        """The sum of the chances of all links held, as of when all were scored last; or scored for this."""
+        if anew or self._scored_at == LONG_AGO:
+            self._promise = float(self._scores(self.queue.live).sum()) if len(self.queue) else 0.0
+        return self._promise
 
     def discover(self, page: FoundPage, hosts: Sequence[str], keys: Sequence[int], found: LinkFeatures) -> list[float]:
         """The links of a fetched page: remembered, and scored."""
@@ -202,80 +174,86 @@ class Committee(Learnt):
         open_ = [place for place, key in enumerate(keys) if key not in self._done]
         if not open_:
             return scores
-        where = np.array([self._row_for(keys[i], hosts[i], found, i, page.tunnel) for i in open_], dtype=np.int64)
-        self._meet(where, page, found[open_])
+        found = found[open_]
+        where = self._rows_for([keys[i] for i in open_], [hosts[i] for i in open_], found, page.tunnel)
+        self._meet(where, page, found)
         self._weigh(where)
         chances = self._scores(where)
         new = queue.said[where] == 0.0
         queue.said[where[new]] = chances[new]
-        self._front = np.concatenate((self._front, where))
+        self._young.append(where)
         for place, score in zip(open_, chances.tolist(), strict=True):
             scores[place] = score
         return scores
 
-    def _row_for(self, key: int, host: str, found: LinkFeatures, place: int, tunnel: int) -> int:
-        row = self.queue.row_of.get(key)
-        if row is None:
-            row = self.queue.take(key, host)
-            rows = self.queue.rows
+    def _rows_for(self, keys: Sequence[int], hosts: Sequence[str], found: LinkFeatures, tunnel: int) -> Rows:
+        """The rows of links; those met for the first time get one."""
+        queue, rows = self.queue, self.queue.rows
+        first: dict[int, int] = {}  # where each new link is mentioned first
+        for place, key in enumerate(keys):
+            if key not in queue.row_of:
+                first.setdefault(key, place)
+        if first:
+            places = list(first.values())
+            taken = queue.take(list(first), [hosts[place] for place in places])
             for name in ("words", "path", "prefixes"):
-                rows[name][row] = found[name][place]
-            rows["dense"][row, _AT["bias"]] = 1.0
-            rows["dense"][row, _AT["tunnel"]] = tunnel
-        return row
+                rows[name][taken] = found[name][places]
+            rows["dense"][taken, AT["bias"]] = 1.0
+            rows["dense"][taken, AT["tunnel"]] = tunnel
+        return np.array([queue.row_of[key] for key in keys], dtype=np.int64)
 
     def _meet(self, where: Rows, page: FoundPage, found: LinkFeatures) -> None:
         """Merge another context into each row: the best of every score, and one more group of siblings."""
         # A URL that stands twice on a page is one context: its first mention counts.
         where, first = np.unique(where, return_index=True)
         found, rows = found[first], self.queue.rows
-        dense = rows["dense"][where]
+        dense = rows["dense"].take(where, axis=0)
         values = np.nan_to_num(found["dense"].astype(np.float32), posinf=1.0, neginf=0.0)
-        for name, source in _STATIC.items():
-            dense[:, _AT[name]] = np.maximum(dense[:, _AT[name]], values[:, DENSE.index(source)])
-        dense[:, _AT["tunnel"]] = np.minimum(dense[:, _AT["tunnel"]], page.tunnel)
-        dense[:, _AT["relevant parents"]] = np.minimum(dense[:, _AT["relevant parents"]] + 0.25 * page.relevant, 1.0)
+        for name, source in STATIC.items():
+            dense[:, AT[name]] = np.maximum(dense[:, AT[name]], values[:, DENSE.index(source)])
+        dense[:, AT["tunnel"]] = np.minimum(dense[:, AT["tunnel"]], page.tunnel)
+        dense[:, AT["relevant parents"]] = np.minimum(dense[:, AT["relevant parents"]] + 0.25 * page.relevant, 1.0)
         contexts = rows["contexts"][where]
         slot = np.minimum(contexts, CONTEXTS - 1)
         page_hash = np.uint32(_page_hash(page.key))
         rows["pages"][where, slot] = page_hash
         rows["groups"][where, slot] = ((found["path"] * np.uint32(0x9E3779B1)) ^ page_hash) | np.uint32(1)
         rows["contexts"][where] = np.minimum(contexts + 1, 32_000)
-        dense[:, _AT["found"]] = np.log1p(contexts + 1) * 0.5
+        dense[:, AT["found"]] = np.log1p(contexts + 1) * 0.5
         rows["dense"][where] = dense
 
     def _dense_of(self, where: Rows) -> NDArray[np.float64]:
         """The dense features with what the success tables say now."""
         rows = self.queue.rows
-        dense = rows["dense"][where].astype(np.float64)
-        dense[:, _AT["tunnel"]] = np.minimum(dense[:, _AT["tunnel"]], 4.0) * 0.25
+        dense = rows["dense"].take(where, axis=0).astype(np.float64)
+        dense[:, AT["tunnel"]] = np.minimum(dense[:, AT["tunnel"]], 4.0) * 0.25
         if not self.options.statistics:
             return dense
         base, tables = self.base_rate, self._tables
-        prefixes, pages = rows["prefixes"][where], rows["pages"][where]
-        dense[:, _AT["tag path"]] = tables["tag path"].rate(rows["path"][where], base, 1.0) - base
-        dense[:, _AT["host"]] = tables["prefix"].rate(prefixes[:, 0], base, 3.0) - base
-        dense[:, _AT["directory"]] = _down_the_path(tables["prefix"], prefixes, base) - base
+        prefixes, pages = rows["prefixes"].take(where, axis=0), rows["pages"].take(where, axis=0)
+        dense[:, AT["tag path"]] = tables["tag path"].rate(rows["path"].take(where, axis=0), base, 1.0) - base
+        dense[:, AT["host"]] = tables["prefix"].rate(prefixes[:, 0], base, 3.0) - base
+        dense[:, AT["directory"]] = tables["prefix"].rate_inwards(prefixes, base, 2.0) - base
         siblings = tables["page"].rate(pages, base, 3.0)
-        dense[:, _AT["page"]] = np.where(pages > 0, siblings, 0.0).max(axis=1) - base
+        dense[:, AT["page"]] = np.where(pages > 0, siblings, 0.0).max(axis=1) - base
         return dense
 
     def _weigh(self, where: Rows) -> None:
         if self.options.words:
-            self.queue.word_logits[where] = self.words.logits(self.queue.rows["words"][where])
+            self.queue.word_logits[where] = self.words.logits(self.queue.rows["words"].take(where, axis=0))
 
     def _scores(self, where: Rows) -> NDArray[np.float64]:
         """The chance that each link pays: the models', moved by what its siblings did, plus a bonus for the unknown."""
         rows, options = self.queue.rows, self.options
         chance = sigmoid(self.queue.word_logits[where] + self.dense.logits(self._dense_of(where)))
         if options.siblings:
-            groups = rows["groups"][where]
+            groups = rows["groups"].take(where, axis=0)
             moved = self._groups.rate(groups, chance[:, None], options.shrinkage)
             chance = np.where(groups > 0, moved, 0.0).max(axis=1)
         if options.statistics:
             chance = chance * self._alive(where)
         if options.explore:
-            prefixes = self._tables["prefix"].seen(rows["prefixes"][where])
+            prefixes = self._tables["prefix"].seen(rows["prefixes"].take(where, axis=0))
             unknown = 1.0 / np.sqrt(1.0 + prefixes[:, 0]) + 1.0 / np.sqrt(1.0 + prefixes[:, -1])
             chance = chance * (1.0 + options.explore * 0.5 ** (self.fetched / options.explore_for) * unknown)
         return chance
@@ -283,8 +261,8 @@ class Committee(Learnt):
     def _alive(self, where: Rows) -> NDArray[np.float64]:
         """The chance that there is a page at all, by its address and by its place on the page that links to it."""
         rows = self.queue.rows
-        by_address = _down_the_path(self._tables["alive"], rows["prefixes"][where], ALIVE)
-        by_place = self._tables["alive"].rate(_place(rows["path"][where]), ALIVE, 2.0)
+        by_address = self._tables["alive"].rate_inwards(rows["prefixes"].take(where, axis=0), ALIVE, 2.0)
+        by_place = self._tables["alive"].rate(_place(rows["path"].take(where, axis=0)), ALIVE, 2.0)
         return np.minimum(by_address, by_place)
 
     def changes(self) -> list[tuple[str, int, float]]:
@@ -293,20 +271,34 @@ class Committee(Learnt):
         All are scored again only now and then, in between those that stood best then and those found since: one
         visit changes little for links far down, and scoring all every time cost a sixth of a replay.
         """
-        queue, live = self.queue, self.queue.live
-        all_of_them = self.fetched >= self._scored_at + max(ALL_EVERY, len(live) // 1_000)
-        if not all_of_them:
-            live = np.unique(self._front[queue.said[self._front] >= 0.0])
-        if not self.options.rescore or not len(live):
+        if not self.options.rescore:
             return []
+        every = max(ALL_EVERY, len(self.queue) // 1_000)
+        if self.fetched >= self._scored_at + every:
+            return self._moved(self.queue.live, *self._scored_all())
+        front = self._front[self.queue.said[self._front] >= 0.0]
+        self._weigh(front)
+        scores = self._scores(front)
+        changes = self._moved(front, scores, _best(scores, self.options.top))
+        self._front = np.unique(np.concatenate((front, *self._young)))
+        self._front, self._young = self._front[_best(self.queue.said[self._front], FRONT)], []
+        return changes
+
+    def _scored_all(self) -> tuple[NDArray[np.float64], Rows]:
+        """The scores of all rows in use, and where among them the best are."""
+        live = self.queue.live
         scores = self._scores(live)
-        if all_of_them:
-            self._scored_at = self.fetched
-            self._front = live[np.argpartition(-scores, FRONT - 1)[:FRONT]] if len(live) > FRONT else live
-        top = min(self.options.top, len(live))
-        best = np.argpartition(-scores, top - 1)[:top]
+        best = _best(scores, self.options.top)
         self._weigh(live[best])
         scores[best] = self._scores(live[best])
+        self._scored_at, self._promise = self.fetched, float(scores.sum())
+        self._front, self._young = live[_best(scores, FRONT)], []
+        return scores, best
+
+    def _moved(self, live: Rows, scores: NDArray[np.float64], best: Rows) -> list[tuple[str, int, float]]:
+        if not len(live):
+            return []
+        queue = self.queue
         said = queue.said[live]
         moved = (np.abs(scores - said) > NOTICEABLE) & (np.maximum(scores, said) >= scores[best].min())
         rows = live[moved]
@@ -316,13 +308,9 @@ class Committee(Learnt):
         return list(zip(hosts, keys, scores[moved].tolist(), strict=True))
 
 
-def _down_the_path(table: Success, prefixes: NDArray[np.uint32], prior: float) -> NDArray[np.float64]:
-    """The rate of the deepest directory, shrunk towards that of the one above it, and so on up to the host."""
-    rate = table.rate(prefixes[:, 0], prior, 2.0)
-    for level in range(1, prefixes.shape[1]):
-        deeper = prefixes[:, level] != prefixes[:, level - 1]
-        rate = np.where(deeper, table.rate(prefixes[:, level], rate, 2.0), rate)
-    return rate
+def _best(scores: NDArray[np.float64], most: int) -> Rows:
+    """Where the highest are, in no order."""
+    return np.argpartition(-scores, most - 1)[:most] if len(scores) > most else np.arange(len(scores))
 
 
 def _place(path: NDArray[np.uint32]) -> NDArray[np.uint32]:

@@ -3,7 +3,8 @@
 import msgspec
 import numpy as np
 
-from opilio.learn.committee import NAMES, Committee
+from opilio.learn.committee import Committee
+from opilio.learn.densefeatures import NAMES
 from opilio.learn.linkqueue import CONTEXTS
 
 

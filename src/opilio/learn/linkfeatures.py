@@ -24,13 +24,15 @@ PACKED = np.dtype(
 LinkFeatures = NDArray[np.void]
 
 
-def hashed(kind: int, terms: NDArray[np.int64]) -> NDArray[np.uint32]:
-    """Terms of one kind of text as indices of the model, 0 for none; the same word elsewhere is another feature."""
-    salted = (terms.astype(np.uint64) + np.uint64(kind << 33)) * np.uint64(0x9E3779B97F4A7C15)
+def hashed(kinds: NDArray[np.uint64], terms: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """Terms as indices of the model, 0 for none; `kinds` says for each column which kind of text it is from: the same
+    word elsewhere is another feature."""
+    salted = (terms.astype(np.uint64) + (kinds << np.uint64(33))) * np.uint64(0x9E3779B97F4A7C15)
     mixed = salted >> np.uint64(40)
     return np.where(terms > 0, mixed % np.uint64(BUCKETS - 1) + np.uint64(1), 0).astype(np.uint32)
 
 
+@lru_cache(maxsize=1 << 16)  # links of one list share their tag path
 def text_hash(text: str) -> int:
     """32 bits of a text, the same everywhere."""
     return zlib.crc32(text.encode("utf-8", "surrogatepass"))

@@ -10,8 +10,7 @@ Rates = NDArray[np.float64]
 
 class _State(msgspec.Struct, array_like=True):
     used: bytes
-    rewards: bytes
-    tries: bytes
+    counts: bytes
 
 
 class Success:
@@ -19,40 +18,48 @@ class Success:
 
     def __init__(self, bits: int) -> None:
         self._mask = np.uint32((1 << bits) - 1)
-        self.rewards: NDArray[np.float32] = np.zeros(1 << bits, dtype=np.float32)
-        self.tries: NDArray[np.float32] = np.zeros(1 << bits, dtype=np.float32)
+        # Side by side, so that looking a kind up touches one cache line and not two.
+        self._counts: NDArray[np.float32] = np.zeros((1 << bits, 2), dtype=np.float32)
 
     def add(self, hashes: Hashes, reward: float) -> None:
         """One try for each of the hashes, once where one is repeated."""
-        at = np.unique(hashes & self._mask)
-        self.rewards[at] += np.float32(reward)
-        self.tries[at] += np.float32(1.0)
+        for at in set((hashes & self._mask).tolist()):  # a handful: cheaper than sorting an array
+            self._counts[at] += (reward, 1.0)
 
     def correct(self, hashes: Hashes, change: float) -> None:
         """A reward that was added before is now known to be larger or smaller by `change`."""
         at = np.unique(hashes & self._mask)
-        self.rewards[at] = np.clip(self.rewards[at] + np.float32(change), 0.0, self.tries[at])
+        rewards, tries = self._counts[at].T
+        self._counts[at, 0] = np.clip(rewards + np.float32(change), 0.0, tries)
 
     def rate(self, hashes: Hashes, prior: NDArray[np.floating] | float, strength: float) -> Rates:
         """The mean reward, shrunk towards `prior` as if that had been seen `strength` times."""
-        at = hashes & self._mask
-        rewards = self.rewards[at] + strength * np.asarray(prior, dtype=np.float64)
-        result: Rates = rewards / (self.tries[at] + strength)
+        found = self._counts.take(hashes & self._mask, axis=0)
+        result: Rates = (found[..., 0] + strength * np.asarray(prior, dtype=np.float64)) / (found[..., 1] + strength)
         return result
+
+    def rate_inwards(self, chain: Hashes, prior: float, strength: float) -> Rates:
+        """For chains of kinds, each within the one before it (host, directory, …), one per row: the rate of the
+        innermost, shrunk towards that of the one around it, and so on outwards to `prior`. A kind that is repeated
+        counts once."""
+        found = self._counts.take(chain & self._mask, axis=0).astype(np.float64)
+        rewards, tries = found[..., 0], found[..., 1] + strength
+        rate: Rates = (rewards[:, 0] + strength * prior) / tries[:, 0]
+        for level in range(1, chain.shape[1]):
+            deeper = chain[:, level] != chain[:, level - 1]
+            rate = np.where(deeper, (rewards[:, level] + strength * rate) / tries[:, level], rate)
+        return rate
 
     def seen(self, hashes: Hashes) -> Rates:
         """How often links of these kinds were tried."""
-        return np.asarray(self.tries[hashes & self._mask], dtype=np.float64)
+        return np.asarray(self._counts[hashes & self._mask, 1], dtype=np.float64)
 
     def snapshot(self) -> bytes:
-        used = np.flatnonzero(self.tries).astype(np.uint32)
-        parts = (used, self.rewards[used], self.tries[used])
-        return msgspec.msgpack.encode(_State(*(p.tobytes() for p in parts)))
+        used = np.flatnonzero(self._counts[:, 1]).astype(np.uint32)
+        return msgspec.msgpack.encode(_State(used.tobytes(), self._counts[used].tobytes()))
 
     def restore(self, state: bytes) -> None:
         kept = msgspec.msgpack.decode(state, type=_State)
         used = np.frombuffer(kept.used, dtype=np.uint32)
-        self.rewards[:] = 0.0
-        self.tries[:] = 0.0
-        self.rewards[used] = np.frombuffer(kept.rewards, dtype=np.float32)
-        self.tries[used] = np.frombuffer(kept.tries, dtype=np.float32)
+        self._counts[:] = 0.0
+        self._counts[used] = np.frombuffer(kept.counts, dtype=np.float32).reshape(-1, 2)

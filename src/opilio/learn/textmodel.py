@@ -4,6 +4,8 @@ A page is the set of its most telling terms. Each term weighs by how much more o
 than of the other, shrunk towards nothing while it was seen seldom. What comes out is a word with a weight: a reason.
 """
 
+from dataclasses import dataclass, field
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
@@ -12,109 +14,167 @@ Terms = NDArray[np.int64]
 SMOOTHING = 2.0
 MIN_PAGES = 2  # a word of one page tells nothing
 FEWEST = 3  # pages of each kind before the model says anything
-MAX_TERMS = 20_000
+MAX_TERMS = 40_000
 RECENT = 100  # pages of each kind that the scale is found with
+NEGATIVE, POSITIVE = 0, 1
 
 
-class TextState(msgspec.Struct, array_like=True):
-    """Everything a text model knows."""
+class Scale(msgspec.Struct, array_like=True):
+    """What a fit found beside the weights."""
 
-    positive: dict[int, float] = {}  # term -> pages on the topic that have it
-    negative: dict[int, float] = {}
-    pages: tuple[float, float] = (0.0, 0.0)
     middle: float = 0.0
-    scale: float = 0.0  # 0: not ready
+    factor: float = 0.0  # 0: not ready
     version: int = 0
     split: float = 0.0  # the line its teacher drew when it was fitted last; 0: none yet
     fitted: float = 0.0  # pages on the topic it was fitted to: between two fits it says the same everywhere
-    # The last pages, not on the topic and on it: they give the scale.
+
+
+class TextState(msgspec.Struct, array_like=True):
+    """Everything a text model knows; without the counts and recent pages, everything it needs to judge."""
+
+    scale: Scale
+    weights: tuple[bytes, bytes] = (b"", b"")  # terms in order, and what each weighs
+    counts: tuple[bytes, bytes] = (b"", b"")  # terms, and on how many pages of the two kinds each stands
+    pages: tuple[float, float] = (0.0, 0.0)  # not on the topic, and on it
     recent: tuple[list[bytes], list[bytes]] = msgspec.field(default_factory=lambda: ([], []))
     waiting: tuple[int, int] = (0, 0)  # pages of these two kinds since the last fit
+
+
+@dataclass
+class _Counted:
+    """Pages by kind: how many, which of late, and how many since the last fit."""
+
+    pages: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    recent: tuple[list[bytes], list[bytes]] = field(default_factory=lambda: ([], []))  # they give the scale
+    waiting: list[int] = field(default_factory=lambda: [0, 0])
 
 
 class TextModel:
     """Counts labelled pages, and after `fit` gives any page a logit: about −2 for the one kind, +2 for the other."""
 
     def __init__(self) -> None:
-        self.state = TextState()
-        self._weights: dict[int, float] = {}
+        self.scale = Scale()
+        self._seen = _Counted()
+        self._places: dict[int, int] = {}  # term -> its row in the table
+        self._table = np.zeros((1024, 2))
+        self._terms: Terms = np.zeros(0, dtype=np.int64)  # those that weigh, in order
+        self._weights = np.zeros(0)
 
     @property
     def ready(self) -> bool:
-        return self.state.scale > 0.0
+        return self.scale.factor > 0.0
+
+    @property
+    def pages(self) -> tuple[float, float]:
+        """How many pages it was taught: not on the topic, on it."""
+        no, yes = self._seen.pages
+        return no, yes
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """Pages of the two kinds since the last fit."""
+        no, yes = self._seen.waiting
+        return no, yes
 
     def add(self, terms: Terms, positive: bool, weight: float = 1.0) -> None:
         """One labelled page; a negative weight takes one back."""
-        state = self.state
-        counts = state.positive if positive else state.negative
-        for term in terms.tolist():
-            counts[term] = max(0.0, counts.get(term, 0.0) + weight)
-        yes, no = state.pages
-        state.pages = (max(0.0, yes + weight), no) if positive else (yes, max(0.0, no + weight))
-        self._note(terms.astype(np.uint32).tobytes(), positive, weight)
-        if len(counts) > 2 * MAX_TERMS:
-            self._forget(counts)
-
-    def fit(self, split: float = 0.0) -> None:
-        """Make the weights, and the scale on which a logit means something. Too few pages: not ready."""
-        self.state.split = split
-        self.state.waiting = (0, 0)
-        self.state.version += 1
-        if min(self.state.pages) < FEWEST or not all(self.state.recent):
-            return
-        self._weights = self._log_odds()
-        low, high = (sum(self._raw(_terms(page)) for page in kind) / len(kind) for kind in self.state.recent)
-        self.state.middle = (high + low) / 2.0
-        self.state.scale = 4.0 / max(high - low, 1e-3) if high > low else 0.0
-        self.state.fitted = self.state.pages[0]
-
-    def _note(self, page: bytes, positive: bool, weight: float) -> None:
-        kind = self.state.recent[positive]
+        rows = [self._places.setdefault(term, len(self._places)) for term in dict.fromkeys(terms.tolist())]
+        while len(self._places) > len(self._table):
+            self._table = np.concatenate((self._table, np.zeros_like(self._table)))
+        self._table[rows, int(positive)] = np.maximum(self._table[rows, int(positive)] + weight, 0.0)
+        seen = self._seen
+        seen.pages[positive] = max(0.0, seen.pages[positive] + weight)
+        seen.waiting[positive] += 1
+        page, kind = terms.astype(np.uint32).tobytes(), seen.recent[positive]
         if weight > 0.0:
             kind.append(page)
             del kind[:-RECENT]
         elif page in kind:
             kind.remove(page)
-        no, yes = self.state.waiting
-        self.state.waiting = (no, yes + 1) if positive else (no + 1, yes)
+        if len(self._places) > 2 * MAX_TERMS:
+            self._forget()
+
+    def fit(self, split: float = 0.0) -> None:
+        """Make the weights, and the scale on which a logit means something. Too few pages: not ready."""
+        seen, scale = self._seen, self.scale
+        scale.split = split
+        scale.version += 1
+        seen.waiting = [0, 0]
+        if min(seen.pages) < FEWEST or not all(seen.recent):
+            return
+        self._weigh()
+        low, high = (sum(self._raw(_terms(page)) for page in kind) / len(kind) for kind in seen.recent)
+        scale.middle = (high + low) / 2.0
+        scale.factor = 4.0 / max(high - low, 1e-3) if high > low else 0.0
+        scale.fitted = seen.pages[POSITIVE]
 
     def logit(self, terms: Terms) -> float:
         """How far a page is on the topic's side; 0 while not ready."""
-        raw = (self._raw(terms) - self.state.middle) * self.state.scale
-        return min(4.0, max(-4.0, raw)) if self.ready else 0.0
+        if not self.ready:
+            return 0.0
+        return min(4.0, max(-4.0, (self._raw(terms) - self.scale.middle) * self.scale.factor))
 
     def telling(self, terms: Terms, most: int) -> list[tuple[int, float]]:
         """The terms of a page that weigh most, either way."""
-        found = [(t, self._weights[t]) for t in terms.tolist() if t in self._weights]
-        return sorted(found, key=lambda pair: (-abs(pair[1]), pair[0]))[:most]
+        weights = self._weights_of(terms)
+        known = np.flatnonzero(weights)
+        best = known[np.lexsort((terms[known], -np.abs(weights[known])))[:most]]
+        return list(zip(terms[best].tolist(), weights[best].tolist(), strict=True))
+
+    def sight(self) -> TextState:
+        """What is needed to judge, and nothing of what is needed to learn on."""
+        weights = (self._terms.astype(np.uint32).tobytes(), self._weights.tobytes())
+        return TextState(msgspec.structs.replace(self.scale), weights)
+
+    def state(self) -> TextState:
+        """Everything."""
+        seen, size = self._seen, len(self._places)
+        terms = np.fromiter(self._places, dtype=np.uint32, count=size)
+        state = self.sight()
+        state.counts = (terms.tobytes(), self._table[:size].tobytes())
+        state.pages, state.waiting = self.pages, self.waiting
+        state.recent = (list(seen.recent[NEGATIVE]), list(seen.recent[POSITIVE]))
+        return state
 
     def restore(self, state: TextState) -> None:
-        """Go on from a state."""
-        self.state = state
-        self._weights = self._log_odds() if min(state.pages) >= FEWEST else {}
+        """Go on from a state, or judge as a sight says."""
+        self.scale = state.scale
+        self._seen = _Counted(list(state.pages), state.recent, list(state.waiting))
+        self._terms, self._weights = _terms(state.weights[0]), np.frombuffer(state.weights[1])
+        self._places = {term: row for row, term in enumerate(_terms(state.counts[0]).tolist())}
+        table = np.frombuffer(state.counts[1]).reshape(-1, 2)
+        self._table = np.zeros((max(1024, len(table)), 2))
+        self._table[: len(table)] = table
 
     def _raw(self, terms: Terms) -> float:
-        weigh = self._weights.get
-        return sum(weigh(t, 0.0) for t in terms.tolist()) / float(np.sqrt(len(terms) + 1.0))
+        return float(self._weights_of(terms).sum()) / float(np.sqrt(len(terms) + 1.0))
 
-    def _log_odds(self) -> dict[int, float]:
+    def _weights_of(self, terms: Terms) -> NDArray[np.float64]:
+        """What each term weighs; nothing for one that is not known."""
+        if not len(self._terms):
+            return np.zeros(len(terms))
+        at = np.minimum(self._terms.searchsorted(terms), len(self._terms) - 1)
+        return np.where(self._terms[at] == terms, self._weights[at], 0.0)
+
+    def _weigh(self) -> None:
         """log P(term | on topic) − log P(term | not), both smoothed towards how common the term is at all."""
-        positive, negative, (yes, no) = self.state.positive, self.state.negative, self.state.pages
-        terms = [
-            t for t in positive.keys() | negative.keys() if positive.get(t, 0.0) + negative.get(t, 0.0) >= MIN_PAGES
-        ]
-        terms.sort()
-        a = np.array([positive.get(t, 0.0) for t in terms])
-        b = np.array([negative.get(t, 0.0) for t in terms])
+        no, yes = self._seen.pages
+        table = self._table[: len(self._places)]
+        kept = np.flatnonzero(table.sum(axis=1) >= MIN_PAGES)
+        terms = np.fromiter(self._places, dtype=np.int64, count=len(self._places))[kept]
+        order = np.argsort(terms)
+        b, a = table[kept[order]].T
         prior = SMOOTHING * (a + b + 1.0) / (yes + no + 2.0)
-        weights = np.log((a + prior) / (yes + SMOOTHING)) - np.log((b + prior) / (no + SMOOTHING))
-        return dict(zip(terms, weights.tolist(), strict=True))
+        self._terms = terms[order]
+        self._weights = np.log((a + prior) / (yes + SMOOTHING)) - np.log((b + prior) / (no + SMOOTHING))
 
-    def _forget(self, counts: dict[int, float]) -> None:
-        kept = sorted(counts, key=lambda t: (-counts[t], t))[:MAX_TERMS]
-        kept_counts = {t: counts[t] for t in kept}
-        counts.clear()
-        counts.update(kept_counts)
+    def _forget(self) -> None:
+        """Keep the terms that stand on most pages."""
+        table = self._table[: len(self._places)]
+        terms = np.fromiter(self._places, dtype=np.int64, count=len(self._places))
+        kept = np.lexsort((terms, -table.sum(axis=1)))[:MAX_TERMS]
+        self._table = table[kept].copy()
+        self._places = {term: row for row, term in enumerate(terms[kept].tolist())}
 
 
 def _terms(page: bytes) -> Terms:

@@ -37,7 +37,7 @@ class WordModel:
 
     def logits(self, indices: Indices) -> NDArray[np.float64]:
         """One value per row of indices."""
-        total: NDArray[np.float64] = self.weights[indices].sum(axis=1, dtype=np.float64)
+        total: NDArray[np.float64] = self.weights.take(indices).sum(axis=1, dtype=np.float64)
         words: NDArray[np.int64] = np.count_nonzero(indices, axis=1)
         result: NDArray[np.float64] = total / np.sqrt(np.maximum(words, 1))
         return result

@@ -4,7 +4,8 @@ Runs in the workers and knows nothing of what was learnt: the score it gives is 
 `learn.committee` scores again whenever it has learnt something.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,8 @@ from opilio.topic.living import LivingTopic
 
 KINDS = {URL: "in the URL", ANCHOR: "in the anchor", AROUND: "around it", HEADING: "in the heading above"}
 SLOTS = {URL: 8, ANCHOR: 6, AROUND: 10, HEADING: 4}
+KIND_OF_SLOT = np.repeat(np.array(list(SLOTS), dtype=np.uint64), list(SLOTS.values()))
+PLACE_IN_SLOT = np.concatenate([np.arange(n) for n in SLOTS.values()])
 
 
 class CommitteeRanker:
@@ -76,15 +79,11 @@ class CommitteeRanker:
     ) -> list[bytes]:
         links = reading.page.links
         rows = np.zeros(len(links), dtype=PACKED)
-        index = np.array([link.index for link in links], dtype=np.int64)
-        anchors = spans_of(reading.anchors, index)
-        at = 0
-        for kind, words in self._words(reading, url_words):
-            rows["words"][:, at : at + SLOTS[kind]] = hashed(kind, words)
-            at += SLOTS[kind]
+        words, anchors = self._words(reading, url_words)
+        rows["words"][:, : len(KIND_OF_SLOT)] = hashed(KIND_OF_SLOT, words)
         rows["path"] = [text_hash(link.tag_path) for link in links]
         rows["prefixes"] = [prefixes_of(link.url) for link in links]
-        for place, part in enumerate((rows["path"], rows["prefixes"][:, -1]), start=at):
+        for place, part in enumerate((rows["path"], rows["prefixes"][:, -1]), start=len(KIND_OF_SLOT)):
             rows["words"][:, place] = part % np.uint32(BUCKETS - 1) + np.uint32(1)
         here = reading.page.url.partition("://")[2].partition("/")[0]
         parts = parts | {
@@ -93,32 +92,48 @@ class CommitteeRanker:
             "path_depth": np.array([min(link.url.count("/") - 3, 6) / 6.0 for link in links]),
             "query": np.array(["?" in link.url for link in links], dtype=np.float64),
         }
-        rows["dense"] = np.column_stack([parts[name] for name in DENSE])
+        for place, name in enumerate(DENSE):
+            rows["dense"][:, place] = parts[name]
         data = rows.tobytes()
         return [data[i : i + PACKED.itemsize] for i in range(0, len(data), PACKED.itemsize)]
 
-    def _words(self, reading: Reading, url_words: Sequence[Sequence[int]]) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        """The first words of each kind of text, one row per link."""
+    def _words(
+        self, reading: Reading, url_words: Sequence[Sequence[int]]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The first words of each kind of text, one row per link, and the (start, end) of each anchor.
+
+        All texts stand in one array, so that one look-up finds all words of all links.
+        """
         links = reading.page.links
         index = np.array([link.index for link in links], dtype=np.int64)
-        terms = np.array([*reading.terms, 0], dtype=np.int64)
         anchors, arounds = spans_of(reading.anchors, index), spans_of(reading.arounds, index)
-        for kind, words, bounds in (
-            (URL, *_laid_end_to_end(url_words)),
-            (ANCHOR, terms, anchors),
-            (AROUND, terms, _beside(anchors, arounds)),
-            (HEADING, *_laid_end_to_end(self._headings([link.headings[0] for link in links]))),
-        ):
-            yield kind, _first(words, bounds, SLOTS[kind])
+        headings = self._headings([link.headings[0] for link in links])
+        said, urls, above = len(reading.terms), list(map(len, url_words)), list(map(len, headings))
+        flat = np.array([*reading.terms, *chain(*url_words), *chain(*headings), 0], dtype=np.int64)
+        ends = said + np.cumsum([*urls, *above])
+        ends_url, ends_above = ends[: len(links)], ends[len(links) :]
+        starts_around = np.maximum(arounds[:, 0], anchors[:, 0] - SLOTS[AROUND] // 2)  # a little before the anchor
+        bounds = (
+            (ends_url - urls, ends_url),
+            (anchors[:, 0], anchors[:, 1]),
+            (starts_around, arounds[:, 1]),
+            (ends_above - above, ends_above),
+        )
+        starts, stops = (
+            np.repeat(np.column_stack(side), tuple(SLOTS.values()), axis=1) for side in zip(*bounds, strict=True)
+        )
+        at = starts + PLACE_IN_SLOT
+        return np.where(at < stops, flat[np.minimum(at, len(flat) - 1)], 0), anchors
 
     def named(self, reading: Reading, place: int) -> dict[int, str]:
         """The words of one link of a page as a person reads them, by the index they are hashed to."""
         link = reading.page.links[place]
         names: dict[int, str] = {}
-        for kind, words in self._words(reading, self.url_terms([one.url for one in reading.page.links])):
-            for term, index in zip(words[place].tolist(), hashed(kind, words[place]).tolist(), strict=True):
-                if index:
-                    names.setdefault(index, f"“{self.vocabulary.surface_of(term) or term}” {KINDS[kind]}")
+        words = self._words(reading, self.url_terms([one.url for one in reading.page.links]))[0][place]
+        indices = hashed(KIND_OF_SLOT, words)
+        for kind, term, index in zip(KIND_OF_SLOT.tolist(), words.tolist(), indices.tolist(), strict=True):
+            if index:
+                names.setdefault(index, f"“{self.vocabulary.surface_of(term) or term}” {KINDS[kind]}")
         for text, index in (
             ("its place on the page", text_hash(link.tag_path)),
             ("its path", prefixes_of(link.url)[-1]),
@@ -132,22 +147,3 @@ class CommitteeRanker:
             text: self.vocabulary.terms(text)[: SLOTS[HEADING]] if text else [] for text in dict.fromkeys(headings)
         }
         return [terms[text] for text in headings]
-
-
-def _laid_end_to_end(lists: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Many lists as one array with an empty slot at its end, and the (start, end) of each."""
-    ends = np.cumsum([0, *map(len, lists)])
-    flat = np.fromiter((t for words in lists for t in words), np.int64, int(ends[-1]))
-    return np.append(flat, 0), np.column_stack((ends[:-1], ends[1:]))
-
-
-def _beside(anchors: NDArray[np.int64], arounds: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The part of the surroundings that begins a little before the anchor."""
-    starts = np.maximum(arounds[:, 0], anchors[:, 0] - SLOTS[AROUND] // 2)
-    return np.column_stack((starts, arounds[:, 1]))
-
-
-def _first(words: NDArray[np.int64], bounds: NDArray[np.int64], slots: int) -> NDArray[np.int64]:
-    """The first words of each slice, 0 where there are fewer."""
-    at = bounds[:, :1] + np.arange(slots)
-    return np.where(at < bounds[:, 1:], words[np.minimum(at, len(words) - 1)], 0)

@@ -1,0 +1,34 @@
+"""The dense features of a queued link: what they are called, where each stands, what it weighs at first."""
+
+# Dense features with the weights they begin with: the papers' scores, before anything is learnt (cold start).
+FEATURES = {
+    "bias": -2.2,
+    "parent": 2.0,  # γ of the best page that links to it
+    "anchor": 2.5,  # β
+    "around": 1.4,  # ω
+    "url": 1.6,  # α
+    "same host": 0.0,
+    "textless": -0.3,
+    "path depth": -0.3,
+    "query": -0.2,
+    "found": 0.5,  # how many pages link to it
+    "relevant parents": 0.5,
+    "tunnel": -0.3,
+    "tag path": 1.5,  # success of links at the same place of other pages
+    "directory": 1.5,
+    "host": 1.0,
+    "page": 1.0,  # success of the other links of the same page
+}
+NAMES = tuple(FEATURES)
+AT = {name: place for place, name in enumerate(NAMES)}
+# Features that come with the link itself; of several contexts the best counts.
+STATIC = {
+    "parent": "parent",
+    "anchor": "anchor",
+    "around": "around",
+    "url": "url",
+    "same host": "same_host",
+    "textless": "textless",
+    "path depth": "path_depth",
+    "query": "query",
+}
