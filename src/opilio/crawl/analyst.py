@@ -78,6 +78,10 @@ class Analyst:
         """A stored answer, read as it was when it came."""
         return self._read(self._parser.parse(fetched))
 
+    def verdict(self, fetched: Fetched) -> Verdict:
+        """What the judge says of a stored answer now."""
+        return self._judge.judge(self.read(fetched))
+
     def analyse(self, lead: Lead, fetched: Fetched) -> Analysis:
         try:
             page = self._parser.parse(fetched)

@@ -17,6 +17,7 @@ from starlette.staticfiles import StaticFiles
 
 from opilio.model.errors import CollectionError, OpilioError, UsageError
 from opilio.web.desk import Action, Asked, Desk, Page, ReadOnlyError
+from opilio.web.graphpage import MOST, gexf, graph
 from opilio.web.guard import COOKIE, Access, Guard
 from opilio.web.live import live_route
 from opilio.web.metrics import metrics_route
@@ -56,6 +57,7 @@ class Application:
         routes += [
             live_route(self.desk, self.templates),
             metrics_route(self.desk),
+            Route("/c/{name}/graph.gexf", self._gexf, methods=METHODS),
             Route("/openapi.json", self._openapi, methods=METHODS),
             Route("/login", self._login, methods=["GET", "POST"]),
             Route("/favicon.ico", lambda _: RedirectResponse("/static/favicon.svg", 301), methods=METHODS),
@@ -134,6 +136,10 @@ class Application:
         answer = RedirectResponse("/", 303)
         answer.set_cookie(COOKIE, token, max_age=30 * 86400, httponly=True, samesite="strict")
         return answer
+
+    def _gexf(self, request: Request) -> Response:
+        asked = _asked(request, [MOST], request.query_params.multi_items())
+        return gexf(graph(self.desk, asked))
 
     def _openapi(self, _request: Request) -> Response:
         return json_response(description())

@@ -14,6 +14,7 @@ from opilio.model.errors import UsageError
 from opilio.store.collection import Collection, reading
 from opilio.web.buckets import Buckets
 from opilio.web.launch import Launcher
+from opilio.web.library import Library
 from opilio.web.params import Param
 from opilio.web.shelf import Shelf
 from opilio.web.tally import Tally
@@ -102,6 +103,7 @@ class Desk:
         self.read_only = read_only
         self.notes = Notes()
         self.launcher = Launcher()
+        self.library = Library()
         self.searches = Buckets(rate_s=5.0, burst=40)
         self._tallies: dict[Path, Tally] = {}
 

@@ -18,6 +18,7 @@ from opilio.web.desk import Action, Asked, Desk, Done, Page
 from opilio.web.marking import marked, topic_stems
 from opilio.web.params import Param
 from opilio.web.rendering import with_values
+from opilio.web.searchpage import similar_to
 from opilio.web.shelf import UnknownCollectionError
 from opilio.web.view import View
 
@@ -37,6 +38,7 @@ def page(desk: Desk, asked: Asked) -> View:
         key = key_of(facts["url"])
         data = {"why": facts, "label": _label(collection, key), **_stored(collection, key)}
     data["versions"] = history_of(folder, facts["url"])["versions"] if "page" in facts else []
+    data["similar"] = similar_to(desk, asked.name, facts["url"]) if "page" in facts else []
     title = facts.get("page", {}).get("title") or facts["url"]
     return View(template="page.html", data=data, title=title, rows="links")
 

@@ -20,12 +20,17 @@ class Param(msgspec.Struct, frozen=True, kw_only=True):
     default: Any = ""
     choices: tuple[str, ...] = ()
     least: int = 1
-    most: int = 1_000_000
+    most: int = 1_000_000  # of a text: characters, where it may be longer than an address
     required: bool = False
 
 
 PAGE = Param(name="page", about="Which page of the table, from 1.", kind="integer", default=1, most=100_000)
 SIZE = Param(name="size", about="Rows of a page.", kind="integer", default=50, most=500)
+
+
+def longest_of(param: Param) -> int:
+    """How many characters a value may have."""
+    return param.most if param.kind == "text" and param.most != Param(name="", about="").most else LONGEST
 
 
 def read(params: Sequence[Param], given: Sequence[tuple[str, str]]) -> dict[str, Any]:
@@ -37,8 +42,9 @@ def read(params: Sequence[Param], given: Sequence[tuple[str, str]]) -> dict[str,
 
 
 def _value(param: Param, texts: list[str]) -> object:
-    if any(len(text) > LONGEST for text in texts):
-        raise UsageError(f"{param.name}: is longer than {LONGEST} characters")
+    longest = longest_of(param)
+    if any(len(text) > longest for text in texts):
+        raise UsageError(f"{param.name}: is longer than {longest} characters")
     if any("\0" in text for text in texts):
         raise UsageError(f"{param.name}: has a NUL character in it")
     if param.kind == "list":
@@ -102,4 +108,4 @@ def schema_of(param: Param) -> dict[str, Any]:
         return {"type": "string", "enum": list(param.choices), "default": param.default}
     if param.kind == "flag":
         return {"type": "string", "enum": ["1", "0", "yes", "no"]}
-    return {"type": "string", "maxLength": LONGEST}
+    return {"type": "string", "maxLength": longest_of(param)}

@@ -1,8 +1,8 @@
 """What comes next: the best queued URLs with their context, how scores spread, and what a person wants otherwise."""
 
+from opilio.crawl.topicedit import take_up
 from opilio.crawl.wishes import ask
 from opilio.model.errors import UsageError
-from opilio.store.collection import being_written
 from opilio.web.charts import histogram
 from opilio.web.desk import Action, Asked, Desk, Done, Page
 from opilio.web.entries import best_entries, queued_scores
@@ -36,14 +36,14 @@ def wish(desk: Desk, asked: Asked) -> Done:
     folder, word, target = desk.shelf.folder(asked.name), asked.values["do"], asked.values["target"]
     data = str(asked.values["seconds"]).encode() if word == "delay" else b""
     ask(folder, word, desk.clock.now(), target, data)
-    when = "within a moment" if being_written(folder) else "when the next crawl of this collection begins"
+    when = "from now on" if take_up(folder, desk.clock.now()) else "within a moment, for the crawl that is running"
     said = {
         "ban": f"{target}: nothing of this host is asked for any more",
         "exclude": f"{target}: addresses like this are left out",
         "delay": f"{target}: at least {asked.values['seconds']:g} seconds between two requests",
         "boost": f"{target}: comes next",
     }[word]
-    return Done(said=f"{said}. This counts {when}.", back=asked.back(f"/c/{asked.name}/queue"))
+    return Done(said=f"{said}. This holds {when}.", back=asked.back(f"/c/{asked.name}/queue"))
 
 
 PAGES = (

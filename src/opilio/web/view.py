@@ -47,13 +47,20 @@ def form_of(request: Request) -> str:
 def json_response(values: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """One object with the version of its shape."""
     body = values if isinstance(values, dict) else {"items": values}
-    return Response(_encode({"schema": 1, **body}), status, headers, media_type="application/json")
+    return Response(_encode({"schema": 1, **_told(body)}), status, headers, media_type="application/json")
+
+
+def _told(value: Any) -> Any:  # noqa: ANN401 any JSON
+    """Without what is for the page alone, whose names begin with an underscore."""
+    if isinstance(value, dict):
+        return {k: _told(v) for k, v in value.items() if not (isinstance(k, str) and k.startswith("_"))}
+    return [_told(v) for v in value] if isinstance(value, list) else value
 
 
 def csv_response(rows: list[dict[str, Any]], headers: dict[str, str] | None = None) -> Response:
     """A table; lists and objects in a cell are JSON."""
     out = io.StringIO()
-    names = list(dict.fromkeys(name for row in rows for name in row))
+    names = [n for n in dict.fromkeys(name for row in rows for name in row) if not n.startswith("_")]
     writer = csv.writer(out)
     writer.writerow(names)
     writer.writerows([[_cell(row.get(name, "")) for name in names] for row in rows])

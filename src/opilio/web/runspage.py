@@ -1,0 +1,65 @@
+"""Runs compared: the harvest curves of several collections in one picture, and their figures beside each other."""
+
+from typing import Any
+
+from opilio.web.curves import harvest_curve
+from opilio.web.desk import Asked, Desk, Page
+from opilio.web.params import Param
+from opilio.web.standing import standing
+from opilio.web.view import View
+
+MOST = 6  # lines that can be told apart
+
+
+def runs(desk: Desk, asked: Asked) -> View:
+    names = asked.values["with"] or desk.shelf.names[:MOST]
+    found = [_run(desk, name) for name in names[:MOST]]
+    data = {"runs": found, "values": asked.values, "chosen": names, "rows": [_row(run) for run in found]}
+    return View(template="runs.html", data=data, title="Runs compared", rows="rows")
+
+
+def _run(desk: Desk, name: str) -> dict[str, Any]:
+    with desk.open(name) as collection:
+        tally = desk.tally(collection)
+        status = standing(collection, tally, desk.clock.now())
+        with tally.lock:
+            curve = harvest_curve(tally.relevant, tally.times)
+    return {"name": name, "status": status, "curve": curve}
+
+
+def _row(run: dict[str, Any]) -> dict[str, Any]:
+    status, curve = run["status"], run["curve"]
+    fields = ("topic", "strategy", "state", "pages", "relevant", "harvest", "failed", "hosts", "queued")
+    seconds = curve[-1]["at"] - curve[0]["at"] if curve else 0.0
+    row = {"name": run["name"], **{field: status[field] for field in fields}}
+    return row | {"harvest": round(row["harvest"], 4), "seconds": round(seconds, 1)} | _milestones(curve)
+
+
+def _milestones(curve: list[dict[str, Any]]) -> dict[str, Any]:
+    """The harvest after the first hundred and thousand pages."""
+    found: dict[str, Any] = {}
+    for pages in (100, 1000):
+        later = [point for point in curve if point["pages"] >= pages]
+        found[f"harvest_at_{pages}"] = later[0]["harvest"] if later else None
+    return found
+
+
+PAGES = (
+    Page(
+        path="/runs",
+        show=runs,
+        about="Harvest curves and figures of several collections.",
+        params=(
+            Param(name="with", about="The collections, by name; all if left out.", kind="list"),
+            Param(name="x", about="What goes across.", kind="choice", choices=("pages", "time"), default="pages"),
+            Param(
+                name="y",
+                about="What goes up.",
+                kind="choice",
+                choices=("harvest", "recent", "longer", "relevant"),
+                default="relevant",
+            ),
+            Param(name="note", about="A note to show."),
+        ),
+    ),
+)

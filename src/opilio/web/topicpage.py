@@ -1,0 +1,207 @@
+"""The topic editor: keywords, examples, contexts, genres, classes; a preview before anything changes; its history."""
+
+import tomllib
+from typing import Any
+
+import msgspec
+import tomli_w
+
+from opilio.crawl.topicedit import (
+    draft,
+    grown_words,
+    known_genres,
+    page_text,
+    preview,
+    save,
+    stored_topic,
+    table_now,
+)
+from opilio.crawl.topicfile import tables_of, told
+from opilio.crawl.wishes import NewTopic
+from opilio.model.errors import UsageError
+from opilio.model.urls import canonical
+from opilio.store.collection import Collection
+from opilio.topic.topic import Topic
+from opilio.web.desk import Action, Asked, Desk, Done, Page
+from opilio.web.params import Param
+from opilio.web.view import View
+
+FIELDS = ("description", "keywords", "contexts", "genres", "dewey")
+EXCERPT = 120
+
+
+def topic(desk: Desk, asked: Asked) -> View:
+    with desk.open(asked.name) as collection:
+        data = _data(collection, stored_topic(collection))
+    data["history"] = _history(desk, asked.name)
+    return View(template="topic.html", data=data, title="Topic", rows="keywords")
+
+
+def _data(collection: Collection, shown: Topic) -> dict[str, Any]:
+    """What the editor shows. `shown` may be a draft."""
+    table = table_now(collection)
+    return {
+        "name": shown.name,
+        "description": shown.description,
+        "given": shown.keywords,
+        "contexts": list(shown.contexts),
+        "genres": list(shown.genres),
+        "known_genres": known_genres(collection),
+        "dewey": list(shown.dewey),
+        "language": shown.language,
+        "positive": _excerpts(shown.positive),
+        "negative": _excerpts(shown.negative),
+        "keywords": [{"word": k.label, "stem": k.stem, "weight": round(k.weight, 4)} for k in table.keywords],
+        "grown": [{"stem": s, "word": label} for s, (label, _) in grown_words(collection).items()],
+        "version": table.version,
+        "toml": written(shown),
+        "preview": None,
+    }
+
+
+def _excerpts(examples: tuple[Any, ...]) -> list[str]:
+    return [(e if isinstance(e, str) else " ".join(e))[:EXCERPT] for e in examples]
+
+
+def _history(desk: Desk, name: str) -> list[dict[str, Any]]:
+    versions = [told(at, table) for at, table in tables_of(desk.shelf.folder(name))]
+    return [{k: v[k] for k in ("version", "at", "size", "added")} for v in reversed(versions)]
+
+
+def written(shown: Topic) -> str:
+    """The editable part of a topic as TOML."""
+    tree = {field: msgspec.to_builtins(getattr(shown, field)) for field in FIELDS}
+    return tomli_w.dumps({"topic": tree})
+
+
+def edit(desk: Desk, asked: Asked) -> View | Done:
+    """Show what a changed topic would do, or take it up."""
+    values = asked.values
+    with desk.open(asked.name) as collection:
+        new = draft(collection, _topic_of(collection, values), _dropped(collection, values))
+        if values["do"] == "preview":
+            data = _data(collection, new.topic)
+            data["preview"] = msgspec.to_builtins(seen := preview(collection, new)) | {"changed": seen.changed}
+            data["dropped"] = _dropped(collection, values)
+            data["new_keywords"] = _words(new)
+            data["form"] = {name: value for name, value in values.items() if name != "do"}
+            data["history"] = _history(desk, asked.name)
+            return View(template="topic.html", data=data, title="Topic: preview", rows="keywords")
+    running = save(desk.shelf.folder(asked.name), new, desk.clock.now())
+    when = "The crawl takes it up with its next look." if running else "The collection has it now."
+    said = f"Saved: {len(new.table)} words. {when} Pages judged before keep their verdicts."
+    return Done(said=said, back=f"/c/{asked.name}/topic", data={"keywords": _words(new), "running": running})
+
+
+def _words(new: NewTopic) -> list[dict[str, Any]]:
+    return [{"word": k.label, "stem": k.stem, "weight": round(k.weight, 4)} for k in new.table.keywords]
+
+
+def _dropped(collection: Collection, values: dict[str, Any]) -> list[str]:
+    """Words of the crawl's own that were not ticked; a request that says nothing of them keeps all."""
+    return [s for s in grown_words(collection) if s not in values["keep"]] if values["keeps"] else []
+
+
+def _topic_of(collection: Collection, values: dict[str, Any]) -> Topic:
+    now = stored_topic(collection)
+    fields = _from_toml(values["toml"]) if values["toml"] else _from_form(values)
+    positive = _examples(collection, now.positive, values, "positive")
+    negative = _examples(collection, now.negative, values, "negative")
+    try:
+        return msgspec.convert(
+            msgspec.structs.asdict(now) | fields | {"positive": positive, "negative": negative}, Topic
+        )
+    except msgspec.ValidationError as error:
+        raise UsageError(f"topic: {error}") from error
+
+
+def _from_form(values: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "description": values["description"],
+        "keywords": keywords_of(values["keywords"]),
+        "contexts": _lines(values["contexts"]),
+        "genres": tuple(values["genres"]),
+        "dewey": _lines(values["dewey"]),
+    }
+
+
+def _from_toml(text: str) -> dict[str, Any]:
+    try:
+        tree: dict[str, Any] = tomllib.loads(text).get("topic", {})
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"TOML: {error}") from error
+    unknown = sorted(set(tree) - set(FIELDS))
+    if unknown:
+        raise UsageError(f"TOML: unknown key '{unknown[0]}'; known: {', '.join(FIELDS)}")
+    words = tree.get("keywords", {})
+    return tree | {"keywords": words if isinstance(words, dict) else dict.fromkeys(words, 1.0)}
+
+
+def keywords_of(text: str) -> dict[str, float]:
+    """Keywords of a text area: one a line, perhaps with a weight.
+
+    >>> keywords_of("wren\\nsmall bird = 0.5\\n")
+    {'wren': 1.0, 'small bird': 0.5}
+    """
+    words = {}
+    for line in text.splitlines():
+        word, equals, weight = line.rpartition("=")
+        name = (word if equals else line).strip()
+        if not name:
+            continue
+        try:
+            words[name] = float(weight) if equals else 1.0
+        except ValueError as error:
+            raise UsageError(f"keyword '{line[:80]}': the weight must be a number, such as: wren = 0.8") from error
+    return words
+
+
+def _lines(text: str) -> tuple[str, ...]:
+    return tuple(line.strip() for line in text.splitlines() if line.strip())
+
+
+def _examples(collection: Collection, now: tuple[Any, ...], values: dict[str, Any], kind: str) -> list[Any]:
+    """Examples that stay, pages of the collection that join them, and a text that was pasted."""
+    gone = {int(n) for n in values[f"drop_{kind}"] if n.isascii() and n.isdecimal() and len(n) < 9}
+    kept = [example for number, example in enumerate(now) if number not in gone]
+    kept += [page_text(collection, canonical(url) or url) for url in _lines(values[f"add_{kind}"])]
+    pasted = values[f"text_{kind}"].strip()
+    return [*kept, pasted] if pasted else kept
+
+
+_LONG = 200_000
+PAGES = (
+    Page(
+        path="/c/{name}/topic",
+        show=topic,
+        about="The topic: what a person gave, the table as it is now, and every version of it.",
+        params=(Param(name="note", about="A note to show."),),
+    ),
+)
+ACTIONS = (
+    Action(
+        path="/c/{name}/topic",
+        act=edit,
+        about="Preview a changed topic on known pages, or save it.",
+        params=(
+            Param(name="do", about="What to do.", kind="choice", choices=("preview", "save"), required=True),
+            Param(name="toml", about="The topic as TOML, instead of the fields.", most=_LONG),
+            Param(name="description", about="What the crawl is about, in sentences.", most=_LONG),
+            Param(name="keywords", about="Words, one a line, perhaps weighted: wren = 0.8", most=_LONG),
+            Param(name="contexts", about="Words of senses that are not meant, one a line.", most=_LONG),
+            Param(name="genres", about="Kinds of pages that are wanted.", kind="list"),
+            Param(name="dewey", about="Dewey classes, one a line.", most=_LONG),
+            Param(name="keeps", about="1: `keep` names the crawl's own words that stay.", kind="flag", default=False),
+            Param(name="keep", about="Stems the crawl brought in that stay.", kind="list"),
+            *(
+                param
+                for kind in ("positive", "negative")
+                for param in (
+                    Param(name=f"drop_{kind}", about="Numbers of examples to leave out.", kind="list"),
+                    Param(name=f"add_{kind}", about="Addresses of stored pages, one a line.", most=_LONG),
+                    Param(name=f"text_{kind}", about="A text that is an example.", most=_LONG),
+                )
+            ),
+        ),
+    ),
+)
