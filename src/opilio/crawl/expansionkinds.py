@@ -25,7 +25,7 @@ def _periodic(start: Start, *, period: int = 50, added: int = 10, size: int = 10
     return PeriodicExpansion(base=dict(start.weights), period=period, added=added, size=size, trust=trust)
 
 
-def _pagewise(  # noqa: PLR0913 - its options are its arguments
+def _pagewise(
     start: Start,
     *,
     threshold: float = 0.6,

@@ -33,6 +33,7 @@ from opilio.crawl.rankmemory import COMMITTEE
 from opilio.crawl.recovery import recover
 from opilio.crawl.seeding import no_seeds
 from opilio.crawl.startfrom import carried_over, check_model
+from opilio.crawl.tgraphs import first_graph
 from opilio.crawl.workers import WorkerDesk, cores
 from opilio.fetch.addresses import leads_home
 from opilio.fetch.curl import CurlFetcher
@@ -117,7 +118,7 @@ class Crawl:
         negative = await read_examples(examples.counterexamples, fetcher, "topic.counterexamples")
         topic = topic_of(self._settings, positive, negative)
         state = first_state(self._settings, topic)
-        states = {SNAPSHOT: state, **carried_over(self._settings)}
+        states = {SNAPSHOT: state, **carried_over(self._settings), **first_graph(self._settings)}
         with self._collection.unit_of_work():
             self._collection.set_meta(topic=msgspec.json.encode(topic).decode())
             for name, first in states.items():
@@ -141,6 +142,7 @@ def check(settings: Settings) -> Settings:
     check_model(settings)
     settings = complete(settings)
     carried_over(settings)  # a model that can't be used must not leave a folder behind either
+    first_graph(settings)
     topic_of(settings)  # a topic that can't be used must not leave a folder behind
     if not settings.topic.examples:
         first_state(settings, topic_of(settings))

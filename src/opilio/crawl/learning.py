@@ -1,11 +1,15 @@
 """Everything that learns from outcomes in the writing process: topic table, judge, S1's ranker; how each is kept."""
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+import msgspec
 
 from opilio.judge.learned import LearnedJudge
-from opilio.model.events import Event, TopicChanged
+from opilio.model.events import Event, GraphChanged, TopicChanged
 from opilio.model.protocols import Learns
 from opilio.model.records import Outcome
+from opilio.rank.treasure import TreasureRanker
 from opilio.store.collection import Collection
 from opilio.store.journal import Journal
 from opilio.store.keeper import Keeper
@@ -16,10 +20,22 @@ JUDGE = "judge"
 TOPIC = "topic"  # of the topic's table
 
 
+@runtime_checkable
+class Journaled(Learns, Protocol):
+    """A learner that can tell what it is about to learn: the judge, and S2's ranker with its watchdog."""
+
+    def lesson(self, outcomes: Sequence[Outcome]) -> bytes: ...
+
+    def study(self, lesson: bytes) -> None: ...
+
+    def sight(self) -> bytes:
+        """What workers must know of it: less than a snapshot, taken up by `restore` too."""
+
+
 class Learning:
     """Lets learners see what happened and keeps their states, inside a unit of work.
 
-    The judge has a journal: killed at any moment, it goes on as it was. What the others count between two versions
+    Some have a journal: killed at any moment, they go on as they were. What the others count between two versions
     is kept every few seconds.
     """
 
@@ -27,7 +43,8 @@ class Learning:
         self._learners = learners
         self._keeper = keeper
         self._agent = agent  # whose: agents learn each for itself, under names of their own
-        self._journal = Journal(collection, self._name(JUDGE))
+        kept = [name for name, learner in learners.items() if isinstance(learner, Journaled)]
+        self._journals = {name: Journal(collection, self._name(name)) for name in kept}
         self._told = {name: learner.version for name, learner in learners.items()}
         self._saved_at = 0.0
 
@@ -42,14 +59,18 @@ class Learning:
         return judge if isinstance(judge, LearnedJudge) else None
 
     def resume(self) -> dict[str, bytes]:
-        """Teach the judge again what it learnt behind its last saved state; returns what the workers must know."""
-        judge = self.judge
-        if judge is None:
-            return {}
-        for lesson in self._journal.lessons():
-            judge.study(lesson)
-        changed = {self._name(JUDGE): judge.sight()} if judge.version != self._told[JUDGE] else {}
-        self._told[JUDGE] = judge.version
+        """Teach learners again what they learnt behind their last saved state; returns what the workers must know."""
+        changed: dict[str, bytes] = {}
+        for name, learner in self._learners.items():
+            if not isinstance(learner, Journaled):
+                continue
+            for lesson in self._journals[name].lessons():
+                learner.study(lesson)
+            if learner.version != self._told[name]:
+                changed[self._name(name)] = learner.sight()
+            self._told[name] = learner.version
+            if isinstance(learner, TreasureRanker):
+                learner.news()  # was told when it happened
         return changed
 
     def learn(
@@ -59,20 +80,22 @@ class Learning:
         for name, learner in self._learners.items():
             if isinstance(learner, LivingTopic):
                 self._grow(self._name(name), learner, outcomes, now, events)
-            elif isinstance(learner, LearnedJudge):
-                self._teach(learner, learner.lesson([*outcomes, *lessons]))
+            elif isinstance(learner, Journaled):
+                self._teach(name, learner, learner.lesson([*outcomes, *lessons]))
             else:
                 learner.learn([*outcomes, *lessons])
+            if isinstance(learner, TreasureRanker):
+                events += [GraphChanged(at=now, **msgspec.structs.asdict(update)) for update in learner.news()]
 
     def label(self, sample: bytes, relevant: bool, before: bool | None) -> None:
         """A person's word about a page, for the judge."""
         if self.judge is not None and sample:
-            self._teach(self.judge, self.judge.label(sample, relevant, before))
+            self._teach(JUDGE, self.judge, self.judge.label(sample, relevant, before))
 
-    def _teach(self, judge: LearnedJudge, lesson: bytes) -> None:
+    def _teach(self, name: str, learner: Journaled, lesson: bytes) -> None:
         if lesson:
-            self._journal.add(lesson)
-            judge.study(lesson)
+            self._journals[name].add(lesson)
+            learner.study(lesson)
 
     def keep(self, now: float) -> dict[str, bytes]:
         """Save what has changed; returns the new states, for the workers."""
@@ -80,10 +103,11 @@ class Learning:
         for name, learner in self._learners.items():
             is_new = learner.version != self._told[name]
             self._told[name] = learner.version
-            if isinstance(learner, LearnedJudge):
+            if isinstance(learner, Journaled):
                 if is_new:
                     changed[self._name(name)] = learner.sight()
-                if self._journal.long:
+                # A graph that changed is kept at once, so that whoever looks sees what the event told of.
+                if self._journals[name].long or (is_new and isinstance(learner, TreasureRanker)):
                     self._save(name, learner, now, learner.snapshot())
             elif is_new:
                 state = changed[self._name(name)] = learner.snapshot()
@@ -95,13 +119,13 @@ class Learning:
     def save(self, now: float) -> None:
         """Save what has no journal."""
         for name, learner in self._learners.items():
-            if not isinstance(learner, LearnedJudge):
+            if name not in self._journals:
                 self._save(name, learner, now, learner.snapshot())
         self._saved_at = now
 
     def _save(self, name: str, learner: Learns, now: float, state: bytes) -> None:
-        if isinstance(learner, LearnedJudge):
-            self._journal.save(learner.version, now, state)
+        if name in self._journals:
+            self._journals[name].save(learner.version, now, state)
         else:
             only = not isinstance(learner, LivingTopic)
             self._keeper.keep_snapshot(self._name(name), learner.version, now, state, only=only)

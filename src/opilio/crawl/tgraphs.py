@@ -116,7 +116,7 @@ class Maker:
 
     def words(self, terms: Sequence[int]) -> str:
         """Terms as words of which the same terms are made again."""
-        return words_of(self._vocabulary, terms)
+        return self._vocabulary.text_of(terms)
 
     def _counted(self, page: Reading) -> dict[str, int]:
         """The telling words of a page with their counts: highest tf·idf first, forty of them."""
@@ -124,11 +124,6 @@ class Maker:
         best = np.argsort(-counts * self._words.idf(terms), kind="stable")[:DOCUMENT_WORDS]
         named = [(self._vocabulary.surface_of(int(terms[i])), int(counts[i])) for i in best]
         return {word: count for word, count in named if word}
-
-
-def words_of(vocabulary: Vocabulary, terms: Sequence[int]) -> str:
-    """Terms as words; those that no word is known of are left out."""
-    return " ".join(filter(None, map(vocabulary.surface_of, terms)))
 
 
 def maker_for(settings: Settings, page_of: Callable[[str], Page | None], reads: Reads | None = None) -> Maker:

@@ -5,7 +5,7 @@ Nothing here knows a label: what is returned is the order of fetches and what th
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ from opilio.crawl.build import (
     topic_of,
 )
 from opilio.crawl.config import Settings, Tree, merged, resolve
+from opilio.crawl.tgraphs import first_graph
 from opilio.crawl.workers import WorkerDesk
 from opilio.frontier.order import seed_score
 from opilio.frontier.schema import create_tables as create_frontier
@@ -96,19 +97,21 @@ def lab_settings(strategy: str, brief: Brief, seeds: Sequence[str], budget: int,
     return complete(resolve(merged(tree, more or {}), "lab"))
 
 
-def replay(offline: OfflineWeb, settings: Settings, latency_s: float = 0.0) -> Trace:
-    """One crawl of an offline web."""
-    return asyncio.run(_replay(offline, settings, latency_s))
+def replay(
+    offline: OfflineWeb, settings: Settings, latency_s: float = 0.0, begin: Mapping[str, bytes] | None = None
+) -> Trace:
+    """One crawl of an offline web; `begin`: states that something which learns begins with."""
+    return asyncio.run(_replay(offline, settings, latency_s, begin or {}))
 
 
-async def _replay(offline: OfflineWeb, settings: Settings, latency_s: float) -> Trace:
+async def _replay(offline: OfflineWeb, settings: Settings, latency_s: float, begin: Mapping[str, bytes]) -> Trace:
     began = time.perf_counter(), time.process_time()
     clock = VirtualClock()
     collection = Collection.in_memory()
     create_frontier(collection.connection)
     create_seen(collection.connection)
     topic = topic_of(settings)
-    states = {SNAPSHOT: first_state(settings, topic)}
+    states = {SNAPSHOT: first_state(settings, topic), **first_graph(settings), **begin}
     parser = CachedParser(offline.web, offline.pages, HtmlParser())
     mind = make_mind(settings, topic, states, parser, records=False, reads=offline.readings(settings).reader)
     desk = make_desk(settings, topic, mind, states)

@@ -60,6 +60,18 @@ class TopicChanged(Event, frozen=True):
     agent: str = ""  # whose table, where agents have their own
 
 
+class GraphChanged(Event, frozen=True):
+    """The watchdog changed the T-Graph (S2-14)."""
+
+    version: int
+    added: int
+    refreshed: int
+    silenced: int
+    dropped: int
+    nodes: int
+    weights: tuple[float, ...]
+
+
 class PageLabelled(Event, frozen=True):
     """A person's word about a page was taken up."""
 

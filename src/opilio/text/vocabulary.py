@@ -6,7 +6,7 @@ no stop list knows (S0-E3). Computing is done on terms; people are shown the com
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 import xxhash
@@ -103,6 +103,10 @@ class Vocabulary(dict[str, int]):
         if term not in self._stems:
             self._meet(term)
         return self._surfaces.commonest_of(term)
+
+    def text_of(self, terms: Iterable[int]) -> str:
+        """Words of which the same terms are made again; terms that no word is known of are left out."""
+        return " ".join(filter(None, map(self.surface_of, terms)))
 
     def _meet(self, term: int) -> None:
         """Learn a word of a term that was read elsewhere."""

@@ -198,6 +198,11 @@ class Watchdog:
             graph = graph.without({n.id for n in spare[:over]})
         return graph
 
+    def sight(self) -> bytes:
+        """The graph and the weights as a state, without what is remembered for the next round."""
+        nodes = list(self.graph.nodes.values())
+        return msgspec.msgpack.encode(State(version=self.version, nodes=nodes, evidence=self._state.evidence))
+
     def snapshot(self) -> bytes:
         """Graph, version and everything remembered."""
         self._state.nodes, self._state.documents = list(self.graph.nodes.values()), list(self.graph.documents)

@@ -1,0 +1,58 @@
+"""The ranker kind `tgraph` (S2) with its options: their defaults are those of Table 5 (S2-37)."""
+
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+from msgspec.structs import replace
+
+from opilio.crawl.deweykind import RULES, Weighing
+from opilio.model.errors import ConfigError
+from opilio.rank.focus import LinkFocus
+from opilio.rank.treasure import TreasureRanker
+from opilio.text.vocabulary import Vocabulary
+from opilio.tgraph.priority import Matching, Rule
+from opilio.tgraph.watchdog import Habits, Watchdog
+from opilio.topic.dewey.target import Target
+
+
+class TGraphTools(Protocol):
+    """What is asked of the tools."""
+
+    @property
+    def vocabulary(self) -> Vocabulary: ...
+
+    @property
+    def target(self) -> Callable[[], Target]: ...
+
+
+def tgraph_ranker(
+    tools: TGraphTools,
+    *,
+    graph: str = "",
+    depth: int = 3,
+    threshold: float = 0.05,
+    unrelated: float = 0.01,
+    anchor_impact: float = 1.4,
+    max_length: int = 3,
+    focus: Literal["dewey", "any"] = "dewey",
+    weighing: Weighing = "paper",
+    priority: Rule = "least",
+    next_step: bool = False,
+    skip_empty: bool = False,
+    weights: Literal["equal", "fitted"] = "equal",
+    watchdog: int = 20,
+    per_level: int = 500,
+    tunnel_depth: int = -1,
+) -> TreasureRanker:
+    """S2's ranker without a graph; `tgraphs.first_graph` reads the file that `graph` names."""
+    del graph
+    if not 0.0 <= threshold < 1.0:
+        raise ConfigError(f"rank.threshold: must be at least 0 and below 1, not {threshold}")
+    if min(depth, max_length, per_level) < 1 or watchdog < 0:
+        raise ConfigError("rank: depth, max_length and per_level must be at least 1, watchdog at least 0")
+    rule = replace(RULES[weighing], anchor_impact=anchor_impact, max_length=max_length)
+    how = Matching(threshold=threshold, unrelated=unrelated, rule=priority, next_step=next_step, skip_empty=skip_empty)
+    dog = Watchdog(Habits(period=watchdog, depth=depth, per_level=per_level))
+    texts = (tools.vocabulary.terms, tools.vocabulary.text_of)
+    focused = LinkFocus(tools.target(), rule) if focus == "dewey" else None
+    return TreasureRanker(dog, texts, how, focused, fit=weights == "fitted", tunnel_depth=tunnel_depth)

@@ -1,0 +1,153 @@
+"""The topical focus of every link of a page: is its galaxy a class of the topic (S2-23, S2-38)? For all links at once.
+
+The same arithmetic as `topic.dewey.galaxy`, in matrices of links and classes of three digits: one by one the galaxies
+of a page with a hundred links take twenty times as long. A link whose window has no index term is looked up by its
+headings, then by the title.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opilio.model.records import Link, Reading
+from opilio.tgraph.components import window_of_link
+from opilio.topic.dewey.galaxy import Dot, Galaxy, Rule, dots_of, widened
+from opilio.topic.dewey.matcher import Hit
+from opilio.topic.dewey.number import digits_of, related, shorten
+from opilio.topic.dewey.target import Target
+
+Column = NDArray[np.float64]
+Places = NDArray[np.int64]
+CELL = 3
+
+
+class Focus(NamedTuple):
+    """One row per link: is its densest class one of the topic, and how near to the topic it is (0..1)."""
+
+    on_topic: NDArray[np.bool_]
+    closeness: Column
+
+
+class _Groups:
+    """Columns that share a name and stand side by side."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._starts = [at for at, name in enumerate(names) if at == 0 or name != names[at - 1]]
+        self._sizes = np.diff(self._starts, append=len(names))
+
+    def sums(self, rows: Column) -> Column:
+        """For every column the sum of its group."""
+        return np.repeat(np.add.reduceat(rows, self._starts, axis=1), self._sizes, axis=1)
+
+
+class LinkFocus:
+    """Finds the focus of links by the lexicon and the classes of a target."""
+
+    def __init__(self, target: Target, rule: Rule) -> None:
+        self.target = target
+        self.rule = rule
+        cells = sorted({digits_of(number)[:CELL] for number in target.matcher.lexicon.classes})
+        self._cell = {cell: at for at, cell in enumerate(cells)}
+        self._topical = np.array([any(related(c, wanted) for wanted in target.classes) for c in cells], dtype=np.bool_)
+        self._tens = _Groups([cell[:2] for cell in cells])
+        self._hundreds = _Groups([cell[:1] for cell in cells])
+        self._known: dict[str, tuple[list[int], list[float]]] = {}  # index term -> its cells and their weights
+
+    def of(self, reading: Reading) -> Focus:
+        """The focus of every link."""
+        links = reading.page.links
+        hits = self.target.matcher.hits(reading.terms)
+        scores = self._scores(self._masses(reading, hits)) if links else np.zeros((0, len(self._cell)))
+        found = scores.max(axis=1, initial=0.0)
+        focus = Focus(self._topical[scores.argmax(axis=1)] & (found > 0.0), self._closeness(scores))
+        self._widen(reading, np.flatnonzero(found <= 0.0), focus)
+        return focus
+
+    def _masses(self, reading: Reading, hits: Sequence[Hit]) -> Column:
+        """The weight of every class at every link (rows: links)."""
+        links = reading.page.links
+        windows = np.array([window_of_link(reading, link) for link in links], dtype=np.int64).reshape(-1, 2)
+        anchors = np.array([_anchor(reading, link) for link in links], dtype=np.int64).reshape(-1, 2)
+        starts, ends = (np.array([hit[side] for hit in hits], dtype=np.int64) for side in (0, 1))
+        first, last = np.searchsorted(starts, windows[:, 0]), np.searchsorted(starts, windows[:, 1])
+        link_of, hit_of = _ranges(first, last)
+        inside = ends[hit_of] <= windows[link_of, 1]
+        link_of, hit_of = link_of[inside], hit_of[inside]
+        in_anchor = (starts[hit_of] >= anchors[link_of, 0]) & (ends[hit_of] <= anchors[link_of, 1])
+        return self._summed(hits, link_of, hit_of, in_anchor, len(links))
+
+    def _summed(
+        self, hits: Sequence[Hit], link_of: Places, hit_of: Places, in_anchor: NDArray[np.bool_], links: int
+    ) -> Column:
+        words: dict[str, int] = {}
+        word_of = np.array([words.setdefault(hit.word, len(words)) for hit in hits], dtype=np.int64)
+        # Equal words of a link are counted first: the rule may let repeats count less.
+        keys = (link_of * max(1, len(words)) + word_of[hit_of]) * 2 + in_anchor
+        distinct, counts = np.unique(keys, return_counts=True)
+        weights = np.where(distinct % 2, self.rule.anchor_impact, 1.0) * counts**self.rule.repeats
+        link, word = np.divmod(distinct // 2, max(1, len(words)))
+        firsts = {hit.word: hit for hit in reversed(hits)}
+        dots = [self._dots(firsts[name]) for name in words]
+        sizes = np.array([len(cells) for cells, _ in dots], dtype=np.int64)
+        cells = np.array([cell for found, _ in dots for cell in found], dtype=np.int64)
+        values = np.array([value for _, found in dots for value in found])
+        begins = np.cumsum(sizes) - sizes
+        pair, at = _ranges(begins[word], begins[word] + sizes[word])
+        width = len(self._cell)
+        total = np.bincount(link[pair] * width + cells[at], weights[pair] * values[at], minlength=links * width)
+        return np.asarray(total, dtype=np.float64).reshape(links, width)
+
+    def _dots(self, hit: Hit) -> tuple[list[int], list[float]]:
+        """The cells of an index term with the weight of one dot in each (see `galaxy._masses`)."""
+        known = self._known.get(hit.word)
+        if known is None:
+            rule = self.rule
+            cut = list(dict.fromkeys(shorten(number, rule.max_length) for number in hit.numbers))
+            base = hit.rarity**rule.rarity / len(cut) ** rule.ambiguity
+            cells = [self._cell[digits_of(number)[:CELL]] for number in cut]
+            weights = [base * (1.0 + rule.length_gain * (len(digits_of(number)) - CELL)) for number in cut]
+            known = self._known[hit.word] = cells, weights
+        return known
+
+    def _scores(self, mass: Column) -> Column:
+        """Own mass, half of what the rest of the tens has, a quarter of the rest of the hundred; 0 without own mass."""
+        rule, tens, hundreds = self.rule, self._tens.sums(mass), self._hundreds.sums(mass)
+        score: Column = mass + rule.tens_share * (tens - mass) + rule.hundreds_share * (hundreds - tens)
+        score[mass <= 0.0] = 0.0
+        return score
+
+    def _closeness(self, scores: Column) -> Column:
+        ours = np.where(self._topical, scores, 0.0).max(axis=1, initial=0.0)
+        theirs = np.where(self._topical, 0.0, scores).max(axis=1, initial=0.0)
+        return np.asarray(ours / np.maximum(ours + theirs, 1e-12))
+
+    def _widen(self, reading: Reading, without: Places, focus: Focus) -> None:
+        """Links whose window says nothing: by their headings, then by the title; else they stay unknown."""
+        known: dict[tuple[str, str, str], Galaxy] = {}
+        for at in without.tolist():
+            headings = reading.page.links[at].headings
+            if headings not in known:
+                texts = (" ".join(headings), reading.page.title)
+                known[headings] = widened(map(self._spoken, texts), self.rule)
+            galaxy = known[headings]
+            focus.on_topic[at] = galaxy.on_topic(self.target.classes)
+            focus.closeness[at] = galaxy.closeness(self.target.classes)
+
+    def _spoken(self, text: str) -> list[Dot]:
+        matcher = self.target.matcher
+        return dots_of(matcher.hits(matcher.vocabulary.terms(text)), max_length=self.rule.max_length)
+
+
+def _anchor(reading: Reading, link: Link) -> tuple[int, int]:
+    return reading.anchors[link.index] if 0 <= link.index < len(reading.anchors) else (0, 0)
+
+
+def _ranges(first: Places, last: Places) -> tuple[Places, Places]:
+    """(row, value) for every value of every range."""
+    sizes = np.maximum(last - first, 0)
+    ends = np.cumsum(sizes)
+    rows = np.repeat(np.arange(len(sizes)), sizes)
+    values = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(first - ends + sizes, sizes)
+    return rows, values

@@ -1,0 +1,139 @@
+"""The nine-step flow of S2 in the engine (S2-09 to S2-17): answers recorded, aging, the watchdog on record."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from checks.learning_webs import crawl_and_stop_dead, mixed_web
+from checks.small_webs import (
+    HTML,
+    SmallWeb,
+    crawl,
+    events,
+    known,
+    one_line,
+    opilio,
+    rows,
+    served,
+    settings_for,
+    stored,
+)
+from opilio.crawl.columns import unpack
+from opilio.crawl.tgraphs import stored_graph
+from opilio.lab.warcfile import Answer
+from opilio.model.records import key_of
+from opilio.rank.treasure import TreasureRanker
+from opilio.tgraph.file import encode
+from opilio.tgraph.graph import TGraph, check
+from opilio.tgraph.node import Node
+
+HUB = "http://birds.example/"
+GONE = "http://birds.example/birds-3.html"
+
+
+def tree_for(server: Any, **more: Any) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "strategy": "s2-treasure",
+        "topic": {"name": "wrens and other small birds", "dewey": ["598"]},
+        "stop": {"pages": 0},
+        "engine": {"batch": 1, "connections": 1},
+        "rank": {"watchdog": 5},
+    }
+    return settings_for(server, [HUB], **{**settings, **more})
+
+
+def ranker_of(ledger: Any) -> TreasureRanker:
+    made = ledger._learning._learners["rank"]
+    assert isinstance(made, TreasureRanker)
+    return made
+
+
+def links_of(folder: Path, page: str) -> dict[str, float]:
+    columns = unpack(rows(folder, "SELECT columns FROM links WHERE parent = ?", key_of(page))[0][0])
+    return dict(zip(columns.urls, np.frombuffer(columns.scores, np.float32).tolist(), strict=True))
+
+
+def test_crawl_records_answers_priorities_and_the_watchdog_s2_10_s2_16_s2_14(tmp_path: Path) -> None:
+    web = {**mixed_web(), GONE: Answer(503, (HTML,), b"later")}
+    with served(SmallWeb(web)) as server:
+        crawl(tmp_path / "c", tree_for(server))
+    assert set(stored(tmp_path / "c")) >= {url for url in web if "trains" in url}  # off-topic links are kept
+    assert rows(tmp_path / "c", "SELECT status FROM answer WHERE key = ?", key_of(GONE)) == [(503,)]
+    off_topic = links_of(tmp_path / "c", "http://trains.example/")
+    assert max(off_topic.values()) == pytest.approx(0.01)
+    told = [json.loads(data) for data in events(tmp_path / "c", "GraphChanged")]
+    assert [update["version"] for update in told] == list(range(1, len(told) + 1))
+    graph, version = stored_graph(tmp_path / "c")
+    assert (version, len(graph)) == (told[-1]["version"], told[-1]["nodes"])
+    check(graph, "grown while crawling")
+    assert "level 0" in opilio("tgraph", "show", tmp_path / "c").stdout
+
+
+def test_on_topic_pages_come_before_what_off_topic_pages_link_to(tmp_path: Path) -> None:
+    with served(SmallWeb(mixed_web())) as server:
+        crawl(tmp_path / "c", tree_for(server, order={"mode": "off"}))
+    order = [url for (url,) in rows(tmp_path / "c", "SELECT url FROM page ORDER BY seq")]
+    deep_birds = [at for at, url in enumerate(order) if "birds-" in url]
+    deep_trains = [at for at, url in enumerate(order) if "trains-" in url]
+    assert np.median(deep_birds) < np.median(deep_trains)
+
+
+@pytest.mark.parametrize("after", [4, 30])
+def test_graph_on_disk_is_the_one_in_memory_when_a_crawl_ends_without_a_word(tmp_path: Path, after: int) -> None:
+    with served(SmallWeb(mixed_web())) as server:
+        before = ranker_of(crawl_and_stop_dead(tmp_path / "c", tree_for(server), after))
+        again = ranker_of(crawl_and_stop_dead(tmp_path / "c", tree_for(server), 0))
+    assert again.watchdog.graph.nodes == before.watchdog.graph.nodes
+    assert again.snapshot() == before.snapshot()
+
+
+def test_killed_crawl_tells_every_change_once(tmp_path: Path) -> None:
+    with served(SmallWeb(mixed_web())) as server:
+        for after in (20, 20):
+            crawl_and_stop_dead(tmp_path / "c", tree_for(server), after)
+        crawl(tmp_path / "c", tree_for(server))
+    told = [json.loads(data)["version"] for data in events(tmp_path / "c", "GraphChanged")]
+    assert told == list(range(1, len(told) + 1))
+    assert len(told) > 1
+
+
+def test_workers_know_the_graph(tmp_path: Path) -> None:
+    graph = TGraph([Node(id="t", url="http://x.example/", level=0, dc="wren bird nest", mh="birds")])
+    (tmp_path / "g.json").write_bytes(encode(graph))
+    with served(SmallWeb(mixed_web())) as server:
+        more = {"rank": {"graph": str(tmp_path / "g.json"), "watchdog": 0}}
+        for name, workers in (("inline", 0), ("workers", 2)):
+            crawl(tmp_path / name, tree_for(server, **more, engine={"workers": workers}))
+    assert known(tmp_path / "inline") == known(tmp_path / "workers")
+    assert links_of(tmp_path / "inline", HUB) == links_of(tmp_path / "workers", HUB)
+    assert stored_graph(tmp_path / "inline")[0].nodes == graph.nodes  # watchdog 0: it sleeps
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [(None, "can't be read"), ("{", "is no T-Graph"), ('{"schema":1,"kind":"t-graph","nodes":[]}', "has no node")],
+)
+def test_graph_that_cannot_be_used_leaves_no_folder_behind(tmp_path: Path, text: str | None, complaint: str) -> None:
+    if text is not None:
+        (tmp_path / "g.json").write_text(text)
+    options = ("--strategy", "s2-treasure", "--seed", HUB, "--into", "c", "--set", "rank.graph=g.json")
+    done = opilio("crawl", "wrens and other birds", *options, cwd=tmp_path)
+    assert done.returncode == 2
+    assert complaint in one_line(done)
+    assert "rank.graph g.json" in one_line(done)
+    assert not (tmp_path / "c").exists()
+
+
+def test_paper_defaults_are_the_strategy_s_own_s2_37() -> None:
+    from opilio.crawl.build import complete
+    from opilio.crawl.config import resolve
+
+    settings = complete(resolve({"strategy": "s2-treasure", "topic": {"name": "grammar"}}))
+    wanted = {"depth": 3, "threshold": 0.05, "anchor_impact": 1.4, "max_length": 3, "unrelated": 0.01}
+    assert {name: settings.rank[name] for name in wanted} == wanted
+    assert (settings.order["factor"], settings.order["every"]) == (0.05, 100)
+    assert msgspec.json.encode(settings)

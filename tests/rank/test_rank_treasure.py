@@ -1,0 +1,177 @@
+"""S2's link score: topical focus, T-Graph priority, and what is handed on (S2-12, S2-13, S2-38, S2-E8)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checks.ranker_checks import check_ranker
+from checks.readings import lead_to, verdict_of
+from opilio.model.records import BLOCK_BREAK, LINK_CLOSES, LINK_OPENS, Link, Outcome, Page, Reading, Verdict, key_of
+from opilio.rank.focus import LinkFocus
+from opilio.rank.treasure import TreasureRanker
+from opilio.text.around import InParagraph
+from opilio.text.reading import Reader
+from opilio.text.vocabulary import Vocabulary
+from opilio.tgraph.graph import TGraph
+from opilio.tgraph.node import Destination, Node
+from opilio.tgraph.priority import Matching
+from opilio.tgraph.watchdog import Habits, Watchdog
+from opilio.topic.dewey.galaxy import PAPER, RECOMMENDED, Rule, dots_of, find
+from opilio.topic.dewey.lexicon import parse
+from opilio.topic.dewey.matcher import Matcher
+from opilio.topic.dewey.target import Target
+
+VOCABULARY = Vocabulary(normaliser="porter")
+LEXICON = parse(
+    """
+415 | Grammar | grammar; verb; sentence
+413 | Dictionaries | dictionary; word
+385 | Railways | train; railway
+598 | Birds | wren; word
+155.95 | Clothing psychology | clothing
+391 | Costume | clothing
+746.92 | Fashion | clothing
+""",
+    "small",
+)
+TARGET = Target(Matcher(LEXICON, VOCABULARY), ("41",))
+
+
+def page_of(*blocks: str, title: str = "", url: str = "http://here.example/") -> Reading:
+    """Blocks of text; `[words|/path]` is a link under the heading that stands before `#` in its block."""
+    flow, links = [], []
+    for block in blocks:
+        heading, _, text = block.rpartition("#")
+        out = ""
+        for piece in text.replace("[", "\0[").replace("]", "]\0").split("\0"):
+            if piece.startswith("["):
+                anchor, _, path = piece[1:-1].partition("|")
+                target = f"http://here.example/{path}"
+                links.append(
+                    Link(
+                        url=target, key=key_of(target), host="here.example", anchor=anchor,
+                        headings=(heading, "", title), index=len(links),
+                    )
+                )  # fmt: skip
+                out += f"{LINK_OPENS}{anchor}{LINK_CLOSES}"
+            else:
+                out += piece
+        flow.append(out)
+    page = Page(url=url, title=title, links=tuple(links), flow=BLOCK_BREAK.join(flow), boilerplate=(False,) * len(flow))
+    return Reader(VOCABULARY, InParagraph()).read(page)
+
+
+def graph() -> TGraph:
+    target = Node(id="t", url="", level=0, mh="Syntax")
+    near = Node(id="near", url="", level=1, ish="Grammar", dc="verb sentence", dic=Destination(leads_to=("t",)))
+    far = Node(id="far", url="", level=2, ish="Words", dc="dictionary", dic=Destination(leads_to=("near",)))
+    return TGraph([target, near, far])
+
+
+def ranker(how: Matching | None = None, rule: Rule = PAPER, watchdog: Watchdog | None = None) -> TreasureRanker:
+    dog = watchdog or Watchdog(Habits(period=5), graph())
+    return TreasureRanker(dog, (VOCABULARY.terms, VOCABULARY.text_of), how, LinkFocus(TARGET, rule))
+
+
+PAGE = page_of(
+    "Grammar#a verb in a [sentence|a]",
+    "Words#a [dictionary|b] of words",
+    "Trains#the [train|c] and the verb and the railway",
+    "Grammar#[clothing|d]",
+    title="Language",
+)
+
+
+def scores(made: TreasureRanker, reading: Reading = PAGE, verdict: Verdict | None = None) -> list[float]:
+    return [round(r.score, 4) for r in made.rank(reading, verdict or verdict_of(0.9), lead_to())]
+
+
+def test_priority_follows_the_nearest_matching_node_on_topic_s2_32_s2_38() -> None:
+    assert scores(ranker()) == [1.0, 0.5, 0.01, 0.01]  # the last two: their focus is 385 and 155, whatever they match
+
+
+def test_links_of_off_topic_pages_are_kept_at_the_lowest_priority_s2_13_s2_e8() -> None:
+    ranked = ranker().rank(PAGE, verdict_of(0.2, relevant=False), lead_to())
+    assert [r.score for r in ranked] == [0.01] * 4
+    assert [r.dropped for r in ranked] == [""] * 4
+    assert [r.features for r in ranked] == [b""] * 4
+
+
+def test_threshold_decides_s2_40() -> None:
+    assert scores(ranker(Matching(threshold=0.9))) == [0.01] * 4
+
+
+def test_anchor_impact_changes_the_focus_s2_22_s2_e7() -> None:
+    reading = page_of("Grammar#the [verb|a] and the railway")
+    for impact, expected in ((1.4, 1.0), (0.5, 0.01)):
+        made = ranker(rule=Rule(anchor_impact=impact, tens_share=0.0, hundreds_share=0.0))
+        assert scores(made, reading) == [expected]
+
+
+def test_link_without_index_terms_is_known_by_its_heading_then_by_the_title() -> None:
+    focus = LinkFocus(TARGET, PAPER)
+    assert focus.of(page_of("Grammar#[click here|a]")).on_topic.tolist() == [True]
+    assert focus.of(page_of("News#[click here|a]", title="All verbs")).on_topic.tolist() == [True]
+    assert focus.of(page_of("News#[click here|a]", title="Trains")).on_topic.tolist() == [False]
+    assert focus.of(page_of("News#[click here|a]")).on_topic.tolist() == [False]  # unknown
+
+
+words = st.sampled_from("verb grammar word train wren clothing dictionary nothing [word|a] [train|b] [verb|c]".split())
+
+
+@given(st.lists(st.lists(words, max_size=8), max_size=4), st.sampled_from([PAPER, RECOMMENDED]))
+def test_focus_of_all_links_is_that_of_each_s2_21(blocks: list[list[str]], rule: Rule) -> None:
+    reading = page_of(*(" ".join(block) for block in blocks))
+    found = LinkFocus(TARGET, rule).of(reading)
+    hits = TARGET.matcher.hits(reading.terms)
+    for at, link in enumerate(reading.page.links):
+        start, end = reading.arounds[link.index]
+        inside = [hit for hit in hits if start <= hit.start and hit.end <= end]
+        galaxy = find(dots_of(inside, reading.anchors[link.index], rule.max_length), rule)
+        assert found.on_topic[at] == galaxy.on_topic(TARGET.classes)
+        assert found.closeness[at] == pytest.approx(galaxy.closeness(TARGET.classes))
+
+
+def test_ranker_keeps_to_the_protocol() -> None:
+    check_ranker(lambda: TreasureRanker(Watchdog(Habits(), graph()), (VOCABULARY.terms, VOCABULARY.text_of)))
+
+
+def fetched(made: TreasureRanker, place: int, relevant: bool) -> Outcome:
+    from opilio.model.records import Analysis, Fetched
+
+    ranked = made.rank(PAGE, verdict_of(0.9), lead_to())[place]
+    lead = lead_to(ranked.link.url, features=ranked.features, parent=key_of("http://here.example/"))
+    return Outcome(
+        lead=lead,
+        fetched=Fetched(url=lead.url, status=200),
+        analysis=Analysis(title="Deep syntax", verdict=verdict_of(0.9 if relevant else 0.1, relevant)),
+    )
+
+
+def test_what_a_link_hands_on_teaches_the_watchdog_s2_14() -> None:
+    made = ranker(watchdog=Watchdog(Habits(period=1), graph()))
+    made.learn([fetched(made, 1, relevant=True)])
+    assert made.version == 1
+    assert made.watchdog.graph.nodes["far"].dic.hits == 1
+    grown = next(n for n in made.watchdog.graph.at_level(1) if n.id != "near")
+    assert [*map(VOCABULARY.terms, (grown.ish, grown.mh))] == [*map(VOCABULARY.terms, ("Words", "Language"))]
+    assert "dictionary" in grown.dc
+    assert [update.added for update in made.news()] == [2]
+    assert made.news() == []
+
+
+def test_snapshot_gives_another_process_the_same_scores() -> None:
+    made, other = ranker(watchdog=Watchdog(Habits(period=1), graph())), ranker(watchdog=Watchdog(Habits(period=1)))
+    made.learn([fetched(made, 1, relevant=True)])
+    assert scores(other) == [0.01] * 4
+    other.restore(made.snapshot())
+    assert scores(other) == scores(made) == [1.0, 1.0, 0.01, 0.01]
+
+
+def test_weights_are_fitted_where_asked_s2_f8() -> None:
+    dog = Watchdog(Habits(period=1_000), graph())
+    made = TreasureRanker(dog, (VOCABULARY.terms, VOCABULARY.text_of), fit=True)
+    for _ in range(60):
+        made.learn([fetched(made, 0, relevant=True), fetched(made, 1, relevant=False)])
+    assert sum(dog.weights) == pytest.approx(1.0)
+    assert dog.weights != (0.25, 0.25, 0.25, 0.25)
