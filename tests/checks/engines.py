@@ -1,7 +1,7 @@
 """An engine put together by hand, with parts of a test's choosing at the seams."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,11 +22,11 @@ from opilio.crawl.workers import Desk, InlineDesk, WorkerDesk
 from opilio.frontier.schema import create_tables as create_frontier
 from opilio.model.clock import Clock, SystemClock
 from opilio.model.events import Event
-from opilio.model.protocols import Fetcher
+from opilio.model.protocols import Fetcher, SeedSource
 from opilio.model.records import Fetched, Lead, key_of
 from opilio.model.urls import host_of
 from opilio.seen.sqlite import create_tables as create_seen
-from opilio.store.collection import Collection
+from opilio.store.collection import Collection, exists
 from opilio.store.keeper import Keeper
 from opilio.store.warc import WarcWriter
 
@@ -61,13 +61,19 @@ def run_engine(
     fetcher: Fetcher,
     make_desk: MakeDesk | None = None,
     clock: Clock | None = None,
+    sources: Sequence[SeedSource] = (),
 ) -> tuple[str, list[Event]]:
-    """Crawl into a new collection; returns why it stopped and every event."""
+    """Crawl into a new collection, or go on with one; returns why it stopped and every event."""
     settings = complete(resolve(tree))
     told: list[Event] = []
 
     async def main() -> str:
-        collection = Collection.create(folder, "", (create_frontier, create_seen))
+        resumed = exists(folder)
+        collection = (
+            Collection.open_for_writing(folder)
+            if resumed
+            else Collection.create(folder, "", (create_frontier, create_seen))
+        )
         keeper = Keeper(collection, WarcWriter(folder, "test"))
         keeper.resume()
         desk: Desk | None = None
@@ -79,7 +85,7 @@ def run_engine(
             if isinstance(desk, WorkerDesk):
                 await desk.start()
             world = _world(settings, collection, keeper, fetcher, clock or SystemClock())
-            engine = make_engine(settings, world, mind, desk, resumed=False)
+            engine = make_engine(settings, world, mind, desk, resumed, sources)
             engine.listen(told.append)
             return await asyncio.wait_for(engine.run(), 60)
         finally:

@@ -97,7 +97,7 @@ async def _begin(folder: Path, settings: Settings, quiet: bool) -> Crawl:
         sys.stderr.write(f"{problem}\n")
     if found.seeds and not quiet:
         sys.stderr.write(f"{len(found.seeds)} seeds from {', '.join(found.voters) or 'lists'}\n")
-    return begin(folder, settings, found.seeds)
+    return begin(folder, settings, found)
 
 
 async def _run(made: Crawl, quiet: bool) -> str:

@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 
 from opilio.model.clock import Clock
-from opilio.model.events import BatchCommitted, Event, HostBackedOff, VisitFailed
+from opilio.model.events import BatchCommitted, Event, HostBackedOff, SeedsFound, VisitFailed
 from opilio.model.records import Outcome
 
 EVERY_S = 10.0
@@ -61,6 +61,9 @@ class Progress:
             self._errors["internal"] += 1
         elif isinstance(event, HostBackedOff):
             self._errors["told to wait"] += 1
+        elif isinstance(event, SeedsFound):
+            told = "".join(f"; {problem}" for problem in event.problems)
+            self.say(f'nothing left to fetch, asked engines for "{event.query}": {event.new} new seeds{told}')
         self._show()
 
     def _count(self, outcome: Outcome) -> None:

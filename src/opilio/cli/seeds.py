@@ -10,7 +10,8 @@ import typer
 
 from opilio.cli.options import AsJson, print_json, print_text
 from opilio.crawl.config import Settings, Tree, assignment, merged, read_tree, resolve
-from opilio.crawl.seeding import no_seeds, nothing_found, seek, seek_irrelevant, wish_of, with_engines
+from opilio.crawl.seeding import no_seeds, nothing_found, seek, seek_irrelevant, with_engines
+from opilio.crawl.seedwish import wish_of
 from opilio.model.errors import ConfigError, SeedError, UsageError
 from opilio.model.records import Seed
 from opilio.seeds.finder import Found, Wish

@@ -1,7 +1,7 @@
 """The only module that knows every class: puts a crawl together from its settings."""
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 
@@ -26,6 +26,7 @@ from opilio.crawl.profiles import Profile, check_crew, crewed, profiles
 from opilio.crawl.rankmemory import RankMemory, Whose
 from opilio.crawl.s1chooser import S1Chooser
 from opilio.crawl.s1kind import begin_with_model
+from opilio.crawl.scouting import Shelves, scout_of
 from opilio.crawl.topics import background, check, first_topic, genres_of, idf_of, queries_of, reader_of, vocabulary_of
 from opilio.crawl.trapwatch import TrapWatch
 from opilio.crawl.turns import Addresses, Turns
@@ -44,7 +45,7 @@ from opilio.judge.rarity import CachedIdf
 from opilio.learn.committee import Committee
 from opilio.model.clock import Clock
 from opilio.model.errors import ConfigError
-from opilio.model.protocols import Fetcher, Frontier, Judge, Learns, Parser
+from opilio.model.protocols import Fetcher, Frontier, Judge, Learns, Parser, SeedSource
 from opilio.model.records import Page, Reading
 from opilio.parse.html import HtmlParser
 from opilio.rank.committee import CommitteeRanker
@@ -272,8 +273,15 @@ def make_desk(settings: Settings, topic: Topic, mind: Mind, states: Mapping[str,
     return WorkerDesk(make, settings.engine.workers)
 
 
-def make_engine(settings: Settings, world: World, mind: Mind, desk: Desk, resumed: bool) -> Engine:
-    """The engine over a world."""
+def make_engine(
+    settings: Settings,
+    world: World,
+    mind: Mind,
+    desk: Desk,
+    resumed: bool,
+    sources: Sequence[SeedSource] = (),
+) -> Engine:
+    """The engine over a world; `sources` are asked for more seeds when nothing is left to fetch."""
     collection, clock = world.collection, world.clock
     bounds = Bounds(max_depth=settings.frontier.max_depth, hops=settings.fetch.hops, retries=settings.fetch.retries)
     seen = SqliteContentSeen(collection.connection, settings.seen.near, settings.seen.distance)
@@ -287,7 +295,9 @@ def make_engine(settings: Settings, world: World, mind: Mind, desk: Desk, resume
     visitor = Visitor(world.fetcher, desk, manners, clock, bounds, rng)
     wishes = Wishes(collection, world.keeper, frontier, world.traps.excluded, mind.living)
     wishes.begin(clock.now())
-    stages = Stages(frontier, visitor, ledger, wishes, world.keeper.counts, clock)
+    shelves = Shelves(collection, world.keeper, frontier, mind.living)
+    scout = scout_of(settings, shelves, sources, vocabulary_of(settings))
+    stages = Stages(frontier, visitor, ledger, wishes, world.keeper.counts, clock, scout)
     per_host = settings.frontier.per_host or (1 if settings.politeness.delay_s > 0 else FEW)
     engine = Engine(stages, settings.engine, settings.stop, per_host)
     if isinstance(frontier, SharedFrontier):

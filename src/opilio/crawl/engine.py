@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from opilio.crawl.config import EngineSettings, StopSettings
 from opilio.crawl.flights import COMMIT_EVERY_S, Flights
 from opilio.crawl.ledger import Ledger
+from opilio.crawl.scouting import Scouts
 from opilio.crawl.stop import StopRules
 from opilio.crawl.visit import Visitor
 from opilio.crawl.wishes import LOOK_EVERY_S, Wishes
@@ -34,6 +35,7 @@ class Stages:
     wishes: Wishes
     counts: Counts
     clock: Clock
+    scout: Scouts
 
 
 class Engine:
@@ -156,7 +158,7 @@ class Engine:
             return ""
         wakes_at = self._stages.frontier.wakes_at()
         if wakes_at is None:
-            return "nothing left to fetch"
+            return await self._dry()
         wait_s = wakes_at - clock.now()
         if wait_s > self._rules.patience_s:
             return f"every host left has to wait {wait_s:.0f} s or more; run again later to go on"
@@ -165,3 +167,16 @@ class Engine:
         else:
             await self._flights.wait(max(0.001, min(wait_s, LOOK_EVERY_S)))  # a person must not wait as long as a host
         return ""
+
+    async def _dry(self) -> str:
+        """Nothing is queued. Engines may know more; whoever wants to stop need not wait for them."""
+        asking = asyncio.ensure_future(self._stages.scout.more(self._stages.clock.now()))
+        asking.add_done_callback(lambda _: self._flights.nudge())
+        while not asking.done() and not self._stopping:
+            await self._flights.wait(LOOK_EVERY_S)
+        if not asking.done():
+            asking.cancel()
+            await asyncio.wait([asking])
+            return self._stopping
+        self._tell(asking.result())
+        return self._stages.scout.reason

@@ -2,7 +2,6 @@
 
 import sqlite3
 import tomllib
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -31,24 +30,27 @@ from opilio.crawl.engine import Engine
 from opilio.crawl.examples import read_examples
 from opilio.crawl.rankmemory import COMMITTEE
 from opilio.crawl.recovery import recover
-from opilio.crawl.seeding import no_seeds
+from opilio.crawl.scouting import lead_of
+from opilio.crawl.seeding import no_seeds, sources_of
+from opilio.crawl.seedwish import wish_of
 from opilio.crawl.startfrom import carried_over, check_model
 from opilio.crawl.tgraphs import first_graph
 from opilio.crawl.workers import WorkerDesk, cores
 from opilio.fetch.addresses import leads_home
 from opilio.fetch.curl import CurlFetcher
 from opilio.fetch.limits import Limits, Network
-from opilio.frontier.order import seed_score
 from opilio.frontier.schema import create_tables as create_frontier
 from opilio.frontier.sqlite import SqliteFrontier
 from opilio.model.clock import Clock, SystemClock
 from opilio.model.errors import ConfigError
-from opilio.model.events import CrawlStarted
-from opilio.model.records import Lead, Seed, key_of
-from opilio.model.urls import canonical, host_of
+from opilio.model.events import CrawlStarted, SeedsFound
+from opilio.model.records import Seed, key_of
+from opilio.model.urls import canonical
+from opilio.seeds.finder import Found
 from opilio.seen.sqlite import create_tables as create_seen
 from opilio.store.collection import Collection, damaged
-from opilio.store.keeper import Counts, Keeper, keep_seeds
+from opilio.store.enquiries import Enquiry, keep_enquiry
+from opilio.store.keeper import Counts, Keeper, keep_events, keep_seeds
 from opilio.store.warc import WarcWriter
 from opilio.topic.topic import Topic
 
@@ -106,7 +108,8 @@ class Crawl:
         frontier = frontier_of(settings, collection, traps)
         self._begin(frontier, resumed)
         world = World(collection, self._keeper, frontier, fetcher, self._clock, traps)
-        self.engine = make_engine(settings, world, mind, desk, resumed)
+        sources = await self._open.enter_async_context(sources_of(settings, self._clock, lenient=True))
+        self.engine = make_engine(settings, world, mind, desk, resumed, sources)
 
     async def _topic_and_states(self, fetcher: CurlFetcher) -> tuple[Topic, dict[str, bytes]]:
         """The topic with its examples and what was learnt; made on the first run, read back on the others."""
@@ -131,7 +134,7 @@ class Crawl:
         with self._collection.unit_of_work():
             create_frontier(self._collection.connection, bounded=self._settings.frontier.max_queued > 0)
             frontier.recover(now)
-            frontier.add([_lead(seed) for seed in seeds], now)
+            frontier.add([lead_of(seed) for seed in seeds], now)
             self._keeper.keep_seeds(seeds)
             self._collection.set_meta(state="running", stop_reason="", started_at=now, paused="")
             self._keeper.keep_events([CrawlStarted(at=now, strategy=self._settings.strategy, resumed=resumed)])
@@ -149,22 +152,36 @@ def check(settings: Settings) -> Settings:
     return settings
 
 
-def begin(folder: Path, settings: Settings, found: Sequence[Seed] = ()) -> Crawl:
+def begin(folder: Path, settings: Settings, found: Found | None = None) -> Crawl:
     """A new collection, ready to run. `found` tells who named the seeds that engines brought."""
     collection, settings = _made(folder, settings, found)
     return Crawl(collection, _with_workers(settings))
 
 
-def prepare(folder: Path, settings: Settings, found: Sequence[Seed] = ()) -> None:
+def prepare(folder: Path, settings: Settings, found: Found | None = None) -> None:
     """A new collection that another process will crawl."""
     _made(folder, settings, found)[0].close()
 
 
-def _made(folder: Path, settings: Settings, found: Sequence[Seed]) -> tuple[Collection, Settings]:
+def _made(folder: Path, settings: Settings, found: Found | None) -> tuple[Collection, Settings]:
     settings = check(_checked(settings))
     config = tomli_w.dumps(msgspec.to_builtins(settings))
-    parts = (create_frontier, create_seen, partial(keep_seeds, seeds=found))
+    parts = (create_frontier, create_seen, partial(_keep_found, found=found, query=wish_of(settings).query))
     return Collection.create(folder, config, parts), settings
+
+
+def _keep_found(connection: sqlite3.Connection, found: Found | None, query: str) -> None:
+    """What engines brought is there from the first moment of a collection."""
+    if found is None or not found.seeds:
+        return
+    now, problems = SystemClock().now(), tuple(map(str, found.problems))
+    keep_seeds(connection, found.seeds)
+    keep_enquiry(connection, now, Enquiry(query, tuple(key_of(seed.url) for seed in found.seeds), further=False))
+    number = len(found.seeds)
+    keep_events(
+        connection,
+        [SeedsFound(at=now, query=query, found=number, new=number, voters=found.voters, problems=problems)],
+    )
 
 
 def resume(folder: Path, tree: Tree) -> Crawl:
@@ -267,7 +284,3 @@ def _with_workers(settings: Settings) -> Settings:
     if settings.engine.workers >= 0:
         return settings
     return msgspec.structs.replace(settings, engine=msgspec.structs.replace(settings.engine, workers=cores()))
-
-
-def _lead(seed: Seed) -> Lead:
-    return Lead(url=seed.url, key=key_of(seed.url), host=host_of(seed.url), score=seed_score(seed.priority))

@@ -1,9 +1,9 @@
 """From a configuration to seeds: which engines are configured, made, asked. What is told when there are none."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import msgspec
 from platformdirs import user_cache_path, user_config_path
@@ -11,7 +11,7 @@ from platformdirs import user_cache_path, user_config_path
 from opilio.crawl.build import user_agent
 from opilio.crawl.config import Settings, Tree, read_tree
 from opilio.crawl.enginekinds import ENGINES, filled_engine, make_source
-from opilio.fetch.addresses import leads_home
+from opilio.crawl.seedwish import may_be_fetched, wish_of
 from opilio.fetch.api import ApiClient
 from opilio.fetch.limits import Limits, Network
 from opilio.model.clock import Clock, SystemClock
@@ -19,11 +19,11 @@ from opilio.model.errors import ConfigError, SeedError
 from opilio.model.protocols import SeedSource
 from opilio.model.records import Seed
 from opilio.seeds.daybook import CachedSource, Daybook, DayTally
+from opilio.seeds.engines.lists import FailingSource
 from opilio.seeds.finder import Found, Wish, find, find_irrelevant
 from opilio.seeds.offtopic import off_topic
 
 LARGEST = 50 << 20  # bytes of an answer: a sitemap may have 50 MB
-QUERY_WORDS = 5  # of the keywords, where a topic has no name
 OFF_TOPIC = "off topic"
 
 
@@ -55,22 +55,22 @@ def with_seeds(settings: Settings, **changes: object) -> Settings:
     return msgspec.structs.replace(settings, seeds=msgspec.structs.replace(settings.seeds, **changes))
 
 
-def wish_of(settings: Settings, genres: Sequence[str] = ()) -> Wish:
-    """What engines are asked: the topic as it was named, or its keywords (S4-12); each genre by itself (S3-02)."""
-    topic, seeds = settings.topic, settings.seeds
-    query = topic.name or " ".join(list(topic.keywords)[:QUERY_WORDS])
-    wanted = tuple(dict.fromkeys("" if genre == "web" else genre for genre in (genres or topic.genres)))
-    return Wish(query=query, genres=wanted or ("",), limit=seeds.limit, agree=seeds.agree)
-
-
 @asynccontextmanager
-async def sources_of(settings: Settings, clock: Clock, *, fresh: bool = False) -> AsyncIterator[list[SeedSource]]:
-    """The engines of filled settings, ready to be asked. `fresh`: today's earlier answers don't count."""
+async def sources_of(
+    settings: Settings, clock: Clock, *, fresh: bool = False, lenient: bool = False
+) -> AsyncIterator[list[SeedSource]]:
+    """The engines of filled settings, ready to be asked.
+
+    `fresh`: today's earlier answers don't count. `lenient`: an engine that can't be made (its key is gone) is one that
+    fails when it is asked, which may never be.
+    """
     network = Network(proxy=settings.seeds.proxy, verify_tls=settings.fetch.verify_tls)
     client = ApiClient(user_agent(settings), Limits(body_bytes=LARGEST), network, clock)
     book = Daybook(user_cache_path("opilio") / "seeds", clock)
     try:
-        yield [_source(name, tree, client, book, fresh) for name, tree in settings.seeds.engines.items()]
+        made = partial(_source, client=client, book=book, fresh=fresh)
+        make = partial(_or_failing, made) if lenient else made
+        yield [make(name, tree) for name, tree in settings.seeds.engines.items()]
     finally:
         await client.close()
 
@@ -98,7 +98,7 @@ async def begin_with(settings: Settings) -> tuple[Settings, Found]:
         raise no_seeds()
     wish = wish_of(settings)
     found = await seek(settings, wish)
-    found = msgspec.structs.replace(found, seeds=tuple(seed for seed in found.seeds if may_be_fetched(seed, settings)))
+    found = msgspec.structs.replace(found, seeds=tuple(seed for seed in found.seeds if may_be_fetched(settings, seed)))
     if not found.seeds:
         raise SeedError(nothing_found(found, wish))
     if settings.seeds.irrelevant:
@@ -107,12 +107,6 @@ async def begin_with(settings: Settings) -> tuple[Settings, Found]:
         found = msgspec.structs.replace(found, seeds=(*found.seeds, *kept))
     urls = {seed.url: seed.priority for seed in found.seeds}
     return with_seeds(settings, urls=urls), found
-
-
-def may_be_fetched(seed: Seed, settings: Settings) -> bool:
-    """An engine may name an address of our own network: a person's seed would be refused, this one is left out."""
-    allowed = settings.fetch.allow_private or settings.fetch.proxy != ""
-    return allowed or not leads_home(urlsplit(seed.url).hostname or "")
 
 
 def nothing_found(found: Found, wish: Wish) -> str:
@@ -130,6 +124,13 @@ def _source(name: str, tree: Tree, client: ApiClient, book: Daybook, fresh: bool
     source = make_source(name, tree, client, SystemClock(), DayTally(book, name))
     options = msgspec.json.encode(tree, order="sorted")
     return source if fresh or tree["kind"] in ("file", "collection") else CachedSource(source, book, options)
+
+
+def _or_failing(make: Callable[[str, Tree], SeedSource], name: str, tree: Tree) -> SeedSource:
+    try:
+        return make(name, tree)
+    except ConfigError as error:
+        return FailingSource(name, str(error))
 
 
 def _own_engines() -> dict[str, Tree]:

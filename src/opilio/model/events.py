@@ -27,6 +27,16 @@ class CrawlStopped(Event, frozen=True):
     relevant: int
 
 
+class SeedsFound(Event, frozen=True):
+    """Engines were asked for seeds: before a crawl, or when nothing was left to fetch."""
+
+    query: str
+    found: int
+    new: int  # that were not known before
+    voters: tuple[str, ...] = ()  # who answered
+    problems: tuple[str, ...] = ()  # who did not, and why
+
+
 class BatchCommitted(Event, frozen=True):
     """The visits in it have happened: they are on disk."""
 

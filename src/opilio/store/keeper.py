@@ -165,10 +165,7 @@ class Keeper:
         )
 
     def keep_events(self, events: list[Event]) -> None:
-        self._collection.connection.executemany(
-            "INSERT INTO event (at, kind, data) VALUES (?, ?, ?)",
-            [(e.at, type(e).__name__, msgspec.json.encode(e)) for e in events],
-        )
+        keep_events(self._collection.connection, events)
 
     def close(self) -> None:
         if self._warc is not None:
@@ -180,4 +177,12 @@ def keep_seeds(connection: sqlite3.Connection, seeds: Sequence[Seed]) -> None:
     connection.executemany(
         "INSERT OR IGNORE INTO seed VALUES (?, ?, ?, ?)",
         [(key_of(s.url), s.url, s.priority, ", ".join(s.sources)) for s in seeds],
+    )
+
+
+def keep_events(connection: sqlite3.Connection, events: Sequence[Event]) -> None:
+    """Write down what happened."""
+    connection.executemany(
+        "INSERT INTO event (at, kind, data) VALUES (?, ?, ?)",
+        [(e.at, type(e).__name__, msgspec.json.encode(e)) for e in events],
     )

@@ -102,4 +102,8 @@ CREATE TABLE IF NOT EXISTS agent (number INTEGER PRIMARY KEY, name TEXT NOT NULL
   received INTEGER NOT NULL, beat_at REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS verdict (page INTEGER NOT NULL, agent INTEGER NOT NULL, own INTEGER NOT NULL,
   score REAL NOT NULL, relevant INTEGER NOT NULL, PRIMARY KEY (page, agent)) WITHOUT ROWID;
+
+-- What engines were asked for seeds, and the keys of the addresses each query brought; further: while crawling.
+CREATE TABLE IF NOT EXISTS enquiry (id INTEGER PRIMARY KEY, at REAL NOT NULL, query TEXT NOT NULL,
+  further INTEGER NOT NULL, keys BLOB NOT NULL);
 """

@@ -44,3 +44,15 @@ class SearchSource:
             return [Answer(voter=self.name, failure=Failure("engine", str(error)))]
         hits = tuple(Hit(url=url, rank=rank) for rank, url in enumerate(list(urls)[:limit], 1))
         return [Answer(voter=self.name, hits=hits)]
+
+
+class FailingSource:
+    """An engine that can't be asked, and why."""
+
+    def __init__(self, name: str, why: str) -> None:
+        self.name = name
+        self._failure = Failure("engine", why)
+
+    async def find(self, query: str, limit: int, genre: str = "") -> list[Answer]:  # noqa: ARG002 the protocol's signature
+        """The reason."""
+        return [Answer(voter=self.name, failure=self._failure)]

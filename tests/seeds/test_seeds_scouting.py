@@ -1,0 +1,235 @@
+"""More seeds while crawling: asked for when the frontier is dry, kept with the crawl, stopped when they are no use."""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from checks.engines import PageFetcher, html, plain_tree, run_engine
+from checks.search_doubles import search_double
+from checks.small_webs import BIRDS, TRAINS, SmallWeb, events, opilio, page, served, stored, word
+from opilio.crawl.config import resolve
+from opilio.crawl.enginekinds import filled_engine
+from opilio.crawl.seeding import sources_of
+from opilio.model.clock import SystemClock, VirtualClock
+from opilio.model.events import SeedsFound
+from opilio.model.records import Answer, Failure, Fetched, Hit
+from opilio.seeds.queries import Yield, candidates, next_query, telling_words, worn_out
+
+TOPIC = "wrens and other small birds"
+Know = Callable[[str, int], Sequence[str]]
+
+
+class KnowingSource:
+    """An engine that answers by a function of the query and of how often it was asked."""
+
+    def __init__(self, know: Know, failure: Failure | None = None, name: str = "table") -> None:
+        self.name = name
+        self._know = know
+        self._failure = failure
+        self.asked: list[str] = []
+
+    async def find(self, query: str, limit: int, genre: str = "") -> list[Answer]:  # noqa: ARG002 the protocol's
+        urls = self._know(query, len(self.asked))[:limit]
+        self.asked.append(query)
+        hits = tuple(Hit(url=url, rank=rank) for rank, url in enumerate(urls, 1))
+        return [Answer(voter=self.name, hits=hits, failure=self._failure)]
+
+
+def table(answers: Mapping[str, Sequence[str]], name: str = "table") -> KnowingSource:
+    """Knows its answers by heart; to any other query it finds nothing."""
+    return KnowingSource(lambda query, _: answers.get(query, ()), name=name)
+
+
+def everything() -> KnowingSource:
+    """Knows three new places for every query."""
+    return KnowingSource(lambda _, number: [island(3 * number + i) for i in range(3)])
+
+
+def failing(kind: str, detail: str, name: str = "broken") -> KnowingSource:
+    return KnowingSource(lambda *_: (), Failure(kind, detail), name)
+
+
+def island(number: int) -> str:
+    """A page without links: only an engine leads to it."""
+    return f"http://i{number}.example/"
+
+
+def islands(count: int, text: str = BIRDS) -> dict[str, Fetched]:
+    return {island(n): html(island(n), f"<title>Page {word(n)}</title><p>{text} {word(n)}</p>") for n in range(count)}
+
+
+def tree(**seeds: Any) -> dict[str, Any]:
+    keywords = ["wren", "bird", "nest", "song"]
+    made = plain_tree([island(0)], strategy="best-first", engine={"connections": 1}, topic={"keywords": keywords})
+    return {**made, "seeds": {**made["seeds"], **seeds}}
+
+
+def run(
+    folder: Path, web: Mapping[str, Fetched], *sources: KnowingSource, **seeds: Any
+) -> tuple[str, list[SeedsFound], list[str]]:
+    fetcher = PageFetcher(web, clock := VirtualClock())
+    reason, told = run_engine(folder, tree(**seeds), fetcher, clock=clock, sources=sources)
+    return reason, [event for event in told if isinstance(event, SeedsFound)], fetcher.asked
+
+
+def test_engines_are_asked_when_nothing_is_left_and_the_crawl_goes_on(tmp_path: Path) -> None:
+    source = table({TOPIC: [island(0), island(1), island(2)], "wren bird nest": [island(3)]})
+    reason, told, asked = run(tmp_path / "c", islands(4), source)
+    assert asked == [island(n) for n in range(4)]
+    assert [(event.query, event.found, event.new) for event in told[:2]] == [(TOPIC, 3, 2), ("wren bird nest", 1, 1)]
+    assert told[0].voters == ("table",)
+    assert reason == "nothing left to fetch; the last 3 queries brought nothing new"
+    assert events(tmp_path / "c", "SeedsFound"), "it is in the journal"
+
+
+def test_new_seeds_are_fetched_in_the_order_of_their_votes_s0_e12(tmp_path: Path) -> None:
+    one = table({TOPIC: [island(3), island(2), island(1)]}, name="one")
+    other = table({TOPIC: [island(1)]}, name="other")
+    _, _, asked = run(tmp_path / "c", islands(4), one, other, queries=1)
+    assert asked == [island(n) for n in (0, 1, 3, 2)]
+
+
+def test_queries_end_when_their_precision_falls(tmp_path: Path) -> None:
+    web = {**islands(60, TRAINS), island(0): islands(1)[island(0)]}
+    source = everything()
+    reason, told, _ = run(tmp_path / "c", web, source, precision=0.2)
+    assert "were relevant" in reason
+    assert len(told) == 2, "two pages decide nothing yet, five do"
+
+
+def test_queries_go_on_while_they_pay(tmp_path: Path) -> None:
+    reason, told, asked = run(tmp_path / "c", islands(60), everything(), queries=6)
+    assert reason == "nothing left to fetch; all 6 queries (seeds.queries) were asked"
+    assert len(told) == 6
+    assert len(asked) == 18
+
+
+def test_queries_take_words_of_relevant_pages(tmp_path: Path) -> None:
+    text = "<title>Zaunkoenig {0}</title><p>{1} {0}</p>"
+    web = {url: html(url, text.format(word(n), BIRDS)) for n, url in enumerate(islands(60))}
+    source = everything()
+    run(tmp_path / "c", web, source, queries=4)
+    assert any(query.endswith(" zaunkoenig") for query in source.asked)
+
+
+def test_nobody_is_asked_when_queries_are_off_or_no_engine_is_there(tmp_path: Path) -> None:
+    source = everything()
+    assert run(tmp_path / "off", islands(3), source, queries=0)[0] == "nothing left to fetch"
+    assert source.asked == []
+    assert run(tmp_path / "none", islands(3))[0] == "nothing left to fetch"
+
+
+def test_crawl_is_the_same_again_in_a_replay(tmp_path: Path) -> None:
+    first, second = (run(tmp_path / name, islands(40), everything(), queries=5) for name in "ab")
+    assert first == second
+
+
+def test_engine_that_fails_ends_nothing_while_others_answer(tmp_path: Path) -> None:
+    broken = failing("limit", "too many requests")
+    source = table({TOPIC: [island(1)]})
+    _, told, asked = run(tmp_path / "c", islands(2), broken, source)
+    assert asked == [island(0), island(1)]
+    assert told[0].problems == ("broken: too many requests (limit)",)
+
+
+def test_engines_that_can_not_be_reached_are_asked_the_same_again_later(tmp_path: Path) -> None:
+    broken = failing("connect", "refused")
+    reason, told, _ = run(tmp_path / "c", islands(2), broken)
+    assert reason == "nothing left to fetch; no engine answered"
+    assert (len(told), len(broken.asked)) == (1, 1)
+    well = table({TOPIC: [island(1)]})
+    _, _, asked = run(tmp_path / "c", islands(2), well)
+    assert well.asked[0] == TOPIC
+    assert island(1) in asked
+
+
+def test_resumed_crawl_asks_no_query_again(tmp_path: Path) -> None:
+    first, second = everything(), everything()
+    run(tmp_path / "c", islands(60), first, queries=3)
+    run(tmp_path / "c", islands(60), second, queries=5)
+    assert not set(first.asked) & set(second.asked)
+    assert len(second.asked) == 2
+
+
+def test_stop_does_not_wait_for_an_engine(tmp_path: Path) -> None:
+    with search_double() as double, served(SmallWeb({island(0): page(BIRDS)})) as server:
+        double.faults["searxng"] = "slow"
+        config = tmp_path / "c.toml"
+        config.write_text(_config(server.proxy, double.engine("searxng", timeout_s=600.0)), encoding="utf-8")
+        reason = asyncio.run(_stopped_while_asking(config, tmp_path / "c", double))
+    assert reason == "interrupted"
+
+
+async def _stopped_while_asking(config: Path, folder: Path, double: Any) -> str:
+    from opilio.crawl.config import read_tree
+    from opilio.crawl.job import begin
+
+    async with begin(folder, resolve(read_tree(config))) as crawl:
+        running = asyncio.ensure_future(crawl.engine.run())
+        while not double.log:
+            await asyncio.sleep(0.01)
+        crawl.engine.stop()
+        return await asyncio.wait_for(running, 30)
+
+
+def _config(proxy: str, engine: dict[str, Any]) -> str:
+    lines = "\n".join(f"{key} = {json.dumps(value)}" for key, value in engine.items())
+    return (
+        f'strategy = "breadth"\n[topic]\nname = "{TOPIC}"\n'
+        f'[seeds]\nurls = ["{island(0)}"]\n[seeds.engines.mine]\n{lines}\n'
+        f'[politeness]\ndelay_s = 0.0\n[fetch]\nproxy = "{proxy}"\nretries = 0\n[engine]\nworkers = 0\n'
+    )
+
+
+def test_command_finds_its_way_to_an_island(tmp_path: Path) -> None:
+    """A real crawl over sockets: the second query leads where no link does, and `why` tells who named it."""
+    web = SmallWeb({island(n): page(f"{BIRDS} {word(n)}", title=f"Nest {word(n)}") for n in range(3)})
+    with search_double() as double, served(web) as server:
+        double.lists |= {"alpha": [island(1)], "beta": [island(1), island(2)]}
+        (tmp_path / "c.toml").write_text(_config(server.proxy, double.engine("searxng")), encoding="utf-8")
+        cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+        done = opilio("crawl", "--config", tmp_path / "c.toml", "--into", tmp_path / "c", environment=cache)
+        assert done.returncode == 0, done.stderr
+        why = json.loads(opilio("why", tmp_path / "c", island(2), "--json").stdout)
+    assert "stopped: nothing left to fetch; " in done.stdout
+    assert len(stored(tmp_path / "c")) == 3
+    assert why["seed"] == {"priority": 3, "sources": "beta"}
+
+
+def test_key_that_is_gone_does_not_keep_a_crawl_from_going_on() -> None:
+    settings = resolve({"seeds": {"engines": {"brave": filled_engine("brave", {"key": "env:NO_SUCH_KEY"})}}})
+
+    async def main() -> list[Answer]:
+        async with sources_of(settings, SystemClock(), lenient=True) as (source,):
+            return list(await source.find("wrens", 1))
+
+    (answer,) = asyncio.run(main())
+    assert answer.failure is not None
+    assert "the environment has no NO_SUCH_KEY" in answer.failure.detail
+
+
+def test_candidates_take_turns_between_table_and_pages() -> None:
+    found = list(candidates("birds", ["wren", "bird", "nest", "egg"], ["song", "plumage"]))
+    assert found[:5] == ["birds", "wren bird nest", "wren bird song", "wren bird egg", "wren bird plumage"]
+    assert found[5:] == ["wren nest", "wren song", "wren egg", "wren plumage"]
+
+
+def test_query_is_not_asked_again_in_another_order() -> None:
+    assert next_query(["wren bird", "bird song"], ["Bird, wren!"]) == "bird song"
+    assert next_query(["wren bird"], ["bird wren"]) == ""
+
+
+def test_telling_words_are_those_that_other_pages_lack() -> None:
+    relevant = ["Wren nests - Home", "Wren songs - Home", "Wren nests in spring - Home"]
+    others = ["Trains - Home", "Cars - Home", "Planes - Home"]
+    assert telling_words(relevant, others, str.isalpha)[:2] == ["wren", "nests"]
+
+
+def test_precision_is_that_of_the_last_queries() -> None:
+    good, bad = Yield("a", 10, 9), Yield("b", 10, 0)
+    assert worn_out([bad, good, good, good], 0.5) == ""
+    assert worn_out([good, bad, bad, bad], 0.5) == "of 30 pages that the last queries brought, 0 were relevant"
+    assert worn_out([Yield("c", 4, 0)], 0.5) == "", "too few to tell"
+    assert worn_out([], 0.5) == ""
