@@ -92,6 +92,26 @@ def test_signal_stops_cleanly_and_the_next_run_goes_on(tmp_path: Path, number: s
     assert len(asked) == len(set(asked)), "a clean stop asks for nothing twice"
 
 
+def test_workers_do_not_feel_an_interrupt_when_the_terminal_sends_it_to_all(tmp_path: Path) -> None:
+    """Ctrl-C goes to every process of the terminal; only the engine may stop, or pages under way are lost as errors."""
+    with served(SmallWeb(grid(4, 12))) as server:
+        tree = settings_for(server, [SEED], politeness={"delay_s": 0.2}, engine={"workers": 2})
+        process = started("crawl", *flags(tree), "--into", tmp_path / "c")
+        until(lambda: len(server.log) >= 8, process)
+        family = [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+        shelter = [heeds(pid, signal.SIGINT) or heeds(pid, signal.SIGTERM) for pid in family]
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    assert (len(family) >= 2, any(shelter)) == (True, False)
+    assert events(tmp_path / "c", "VisitFailed") == []
+
+
+def heeds(pid: int, number: signal.Signals) -> bool:
+    """Would a process feel this signal: is it neither blocked nor ignored?"""
+    fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return not (int(fields["SigBlk"], 16) | int(fields["SigIgn"], 16)) >> (number - 1) & 1
+
+
 def test_second_signal_ends_at_once_when_answers_are_slow(tmp_path: Path) -> None:
     web = grid(2, 6)
     with served(SmallWeb(web), slow={"h1.example": 30.0}) as server:

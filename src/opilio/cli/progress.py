@@ -70,7 +70,7 @@ class Progress:
         self._hosts.add(outcome.lead.host)
         failure = outcome.fetched.failure or (outcome.analysis.failure if outcome.analysis else None)
         if failure is not None:
-            self._errors[failure.kind] += 1
+            self._errors[failure.kind] += failure.kind != "internal"  # counted when it was told as VisitFailed
         elif outcome.analysis is None:
             if outcome.fetched.status >= 400:
                 self._errors[f"status {outcome.fetched.status}"] += 1

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
 from typing import Protocol, cast
 
@@ -238,8 +239,10 @@ def _itself(worker: _Worker) -> _Worker:
 def _start_sheltered(process: BaseProcess) -> None:
     """Start a process that the signals for the engine do not reach: the engine decides when its workers stop.
 
-    A blocked signal stays blocked in the child, from its first instruction on.
+    A blocked signal stays blocked in the child, from its first instruction on. The resource tracker has to run before:
+    with the first process it starts too, and unblocks both signals when it has.
     """
+    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     try:
         process.start()
