@@ -1,0 +1,62 @@
+"""S0's three crawlers as configurations and whole crawls: what is kept of a page, the switches, what each saves."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from checks.small_webs import BIRDS, SmallWeb, crawl, page, rows, served, settings_for, word
+from opilio.crawl.build import complete
+from opilio.crawl.config import Tree, resolve
+from opilio.lab.warcfile import Answer
+
+ROOT = "http://a.example/"
+HEAD = '<meta name="keywords" content="wren, nest"><meta name="description" content="A small bird">'
+
+
+def settings_of(strategy: str) -> Tree:
+    given = {"strategy": strategy, "topic": {"name": "wrens"}, "seeds": {"urls": [ROOT]}}
+    whole: Tree = msgspec.to_builtins(complete(resolve(given)))
+    return whole
+
+
+def test_title_keywords_description_and_url_are_kept_s0_02(tmp_path: Path) -> None:
+    with served(SmallWeb({ROOT: page(title="The wren", head=HEAD)})) as server:
+        crawl(tmp_path / "c", settings_for(server, [ROOT]))
+    kept = rows(tmp_path / "c", "SELECT title, keywords, description, url FROM page")
+    assert kept == [("The wren", "wren, nest", "A small bird", ROOT)]
+
+
+def test_earlier_crawler_is_the_proposed_one_without_three_switches_s0_05_s0_06() -> None:
+    earlier, proposed = settings_of("s0-earlier"), settings_of("s0")
+    assert {key for key in proposed if earlier[key] != proposed[key]} == {
+        "strategy",
+        "order",  # (a) the priority queue
+        "seen",  # (b) queue optimisation
+        "expansion",  # (c) table expansion
+        "rank",
+    }
+    assert {key for key in proposed["rank"] if earlier["rank"][key] != proposed["rank"][key]} == {"threshold"}  # S0-E8
+    assert (earlier["order"]["kind"], proposed["order"]["kind"]) == ("breadth-first", "best-first")
+    assert (earlier["seen"]["content"], proposed["seen"]["content"]) == (False, True)
+    assert (earlier["expansion"]["kind"], proposed["expansion"]["kind"]) == ("none", "periodic")
+
+
+def mirrored() -> dict[str, Answer]:
+    """A page, and five copies of it that each lead somewhere else."""
+    copies = [f"{ROOT}copy/{n}/wren" for n in range(5)]
+    web = {ROOT: page(BIRDS, copies)}
+    for n, url in enumerate(copies):
+        web[url] = page(f"{BIRDS} {word(1)}", ["next"])  # the same text, the same anchor, another target
+        web[f"{ROOT}copy/{n}/next"] = page(f"{BIRDS} {word(2 + n)}")
+    return web
+
+
+@pytest.mark.parametrize(("removed", "fetched"), [(True, 7), (False, 11)])
+def test_fetches_are_saved_when_copies_are_recognised_s0_08_s0_09(tmp_path: Path, removed: bool, fetched: int) -> None:
+    """Links of a copy are not followed, and the copy is recorded with what it repeats; S0-E5: its fetch counts."""
+    with served(SmallWeb(mirrored())) as server:
+        crawl(tmp_path / "c", settings_for(server, [ROOT], strategy="s0", seen={"content": removed}))
+    assert len([a for a in server.log if a.target != "/robots.txt"]) == fetched
+    originals = rows(tmp_path / "c", "SELECT DISTINCT o.url FROM page AS p JOIN page AS o ON p.duplicate_of = o.key")
+    assert len(originals) == int(removed)
