@@ -192,7 +192,9 @@ def chooser_of(ranker: Scorer, collection: Collection, agent: Profile | None = N
         memory.resume()
         return CommitteeChooser(memory)
     if isinstance(ranker, TswtRanker):
-        return ParentsChooser(ranker.options)
+        parents = ParentsChooser(ranker.options)
+        parents.resume(collection.connection)
+        return parents
     if isinstance(ranker, S1Ranker):
         return S1Chooser(ranker)
     return PlainChooser()

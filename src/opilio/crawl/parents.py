@@ -1,5 +1,8 @@
 """Leads whose score counts all the pages they were found on (S3-17, X-11), in the writing process."""
 
+import sqlite3
+from collections.abc import Iterator
+
 import numpy as np
 
 from opilio.crawl.chooser import PlainChooser
@@ -8,17 +11,27 @@ from opilio.model.records import Lead, LinkColumns, Outcome
 from opilio.rank.parents import KnownParents, aggregate
 from opilio.rank.tswt import TswtOptions
 
+LINKS = 200_000  # whose parents are known: those found last
+
 
 class ParentsChooser(PlainChooser):
-    """Puts the relevance of all known parents in the place of the one page's own.
-
-    Parents are known for the links found last (some 200,000), and for those of this run: the score that a queued
-    URL got before stays in the frontier.
-    """
+    """Puts the relevance of all known parents in the place of the one page's own."""
 
     def __init__(self, options: TswtOptions) -> None:
         self._options = options
-        self._parents = KnownParents(limit=200_000)
+        self._parents = KnownParents(limit=LINKS, per_link=options.parents or LINKS)
+
+    def resume(self, connection: sqlite3.Connection) -> None:
+        """Know again what the collection's pages say: the newest of them, so far as there is room."""
+        newest: list[tuple[int, float, list[int]]] = []
+        links = 0
+        for page in _told(connection):
+            newest.append(page)
+            links += len(page[2])
+            if links >= LINKS:
+                break
+        for key, relevance, found in reversed(newest):
+            self._parents.tell(key, relevance, found)
 
     def leads(self, outcome: Outcome) -> list[Lead]:
         analysis = outcome.analysis
@@ -33,8 +46,23 @@ class ParentsChooser(PlainChooser):
         known, how = self._parents, self._options.parent_agg
         alone = np.frombuffer(columns.scores, dtype=np.float32).astype(np.float64)
         together = np.array([aggregate([*known.of(key, page), relevance], how) for key in keys])
-        followed = [key for at, key in enumerate(keys) if at not in columns.dropped]
-        known.tell(page, relevance, dict.fromkeys(followed))
+        known.tell(page, relevance, _followed(columns))
         # By rank, the parents' part has no size of its own: the page's share stays as the ranker found it.
         lifted = alone if self._options.scale == "rank" else alone + self._options.topic * (together - relevance)
         return list(map(float, lifted))
+
+
+def _followed(columns: LinkColumns) -> list[int]:
+    """The keys of the links that are followed, each once."""
+    keys = np.frombuffer(columns.keys, dtype=np.int64).tolist()
+    return list(dict.fromkeys(key for at, key in enumerate(keys) if at not in columns.dropped))
+
+
+def _told(connection: sqlite3.Connection) -> Iterator[tuple[int, float, list[int]]]:
+    """Every page with its relevance and the links it told of, the newest first."""
+    rows = connection.execute(
+        "SELECT p.key, p.score, l.columns FROM page p JOIN links l ON l.parent = p.key"
+        " WHERE p.duplicate_of = 0 ORDER BY p.seq DESC"
+    )
+    for key, score, blob in rows:
+        yield key, score, _followed(unpack(blob))

@@ -20,13 +20,16 @@ class TswtOptions(msgspec.Struct, frozen=True, kw_only=True):
     """FinalLS = topic·LS_T + genre·LS_G (S3-24): (1, 1) is the paper's simple sum.
 
     (½, ½) gives the same order (S3-E2); `scale="rank"` makes the balance mean something, by replacing both scores
-    by their place among the page's links. `form="mass"` divides by what can match instead of the table's size
-    (S3-E3). `genre_text_only` scores genres on the surrounding text alone (S3-E4). `tunnel_depth` as everywhere.
+    by their place among the page's links. `parents` is how many of a link's parents count, the first ones; the paper
+    sums over all (0), but then menus win (S3-E3): .24 against .34 of the oracle on Python's manual. `form="mass"`
+    divides by what can match instead of the table's size (S3-E3). `genre_text_only` scores genres on the surrounding
+    text alone (S3-E4). `tunnel_depth` as everywhere.
     """
 
     topic: float = 1.0
     genre: float = 0.0
     parent_agg: ParentAgg = "sum"
+    parents: int = 5
     form: Form = "share"
     scale: Literal["none", "rank"] = "none"
     genre_text_only: bool = False

@@ -1,0 +1,74 @@
+"""All the pages a link was found on count (S3-17, X-11), also when the crawl was ended and goes on."""
+
+from pathlib import Path
+
+import pytest
+
+from checks.learning_webs import crawl_and_stop_dead, mixed_web
+from checks.small_webs import BIRDS, SmallWeb, crawl, page, rows, served, settings_for
+from opilio.crawl import parents
+from opilio.crawl.config import Tree
+from opilio.crawl.ledger import Ledger
+from opilio.crawl.parents import ParentsChooser
+from opilio.lab.server import WebServer
+from opilio.rank.parents import KnownParents
+from opilio.rank.tswt import TswtOptions
+
+SCORES = "SELECT url, round(score, 5) FROM frontier_url"
+ONE_BY_ONE = {"batch": 1, "connections": 1}
+
+
+def tree(server: WebServer) -> Tree:
+    return settings_for(server, [next(iter(mixed_web()))], strategy="s3-tswt", engine=ONE_BY_ONE)
+
+
+def known(ledger: Ledger) -> KnownParents:
+    chooser = ledger._chooser
+    assert isinstance(chooser, ParentsChooser)
+    return chooser._parents
+
+
+@pytest.mark.parametrize("after", [1, 9])
+def test_parents_are_known_again_when_a_killed_crawl_goes_on(tmp_path: Path, after: int) -> None:
+    with served(SmallWeb(mixed_web())) as server:
+        before = known(crawl_and_stop_dead(tmp_path / "c", tree(server), after))
+        again = known(crawl_and_stop_dead(tmp_path / "c", tree(server), 0))
+    assert before.known
+    assert again.known == before.known
+
+
+def test_resumed_crawl_scores_a_link_as_one_that_was_never_stopped(tmp_path: Path) -> None:
+    site = "http://a.example/"
+    web = {
+        site + "a": page(f"{BIRDS} Among hedges.", [site + "x"]),
+        site + "b": page(f"{BIRDS} Among reeds.", [site + "x"]),
+    }
+    with served(SmallWeb(web)) as server:
+        seeds = [site + "a", site + "b"]
+        setting = settings_for(server, seeds, strategy="s3-tswt", engine=ONE_BY_ONE, stop={"pages": 2})
+        setting["frontier"] = {"per_host": 1}
+        crawl(tmp_path / "whole", setting)
+        crawl_and_stop_dead(tmp_path / "parts", setting, 1)
+        crawl(tmp_path / "parts", setting)
+    whole, parts = (dict(rows(tmp_path / name, SCORES)) for name in ("whole", "parts"))
+    assert whole[site + "x"] > 1.0  # two parents, both known
+    assert parts == whole
+
+
+def test_only_the_newest_pages_are_read_where_there_is_no_more_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served(SmallWeb(mixed_web())) as server:
+        crawl(tmp_path / "c", tree(server))
+        everything = known(crawl_and_stop_dead(tmp_path / "c", tree(server), 0)).known
+        monkeypatch.setattr(parents, "LINKS", 3)
+        newest = known(crawl_and_stop_dead(tmp_path / "c", tree(server), 0)).known
+    assert 0 < len(newest) <= 3 < len(everything)
+
+
+@pytest.mark.parametrize(("most", "expected"), [(5, 2.5), (0, 4.0)])
+def test_all_parents_of_a_link_count_or_the_first_ones_s3_17(most: int, expected: float) -> None:
+    chooser = ParentsChooser(TswtOptions(parents=most))
+    for parent in range(1, 9):
+        chooser._parents.tell(parent, 0.5, [77])
+    assert sum(chooser._parents.of(77, besides=0)) == expected
