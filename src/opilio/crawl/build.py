@@ -10,7 +10,8 @@ import msgspec
 from opilio import __version__
 from opilio.agents.shared import SharedFrontier
 from opilio.crawl.analyst import Analyst, FollowsAll, Means
-from opilio.crawl.chooser import Chooser, CommitteeChooser, PlainChooser
+from opilio.crawl.chooser import Chooser
+from opilio.crawl.choosers import chooser_of
 from opilio.crawl.classes import target_of, with_classes
 from opilio.crawl.config import OPEN_SECTIONS, Settings
 from opilio.crawl.crewbuild import Ending, Wits, assemble, crew_analyst, crew_learners, own_states
@@ -21,10 +22,7 @@ from opilio.crawl.learning import JUDGE, TOPIC, Learning
 from opilio.crawl.ledger import Books, Ledger
 from opilio.crawl.manners import Manners
 from opilio.crawl.notes import Notes
-from opilio.crawl.parents import ParentsChooser
-from opilio.crawl.profiles import Profile, check_crew, crewed, profiles
-from opilio.crawl.rankmemory import RankMemory, Whose
-from opilio.crawl.s1chooser import S1Chooser
+from opilio.crawl.profiles import check_crew, crewed, profiles
 from opilio.crawl.s1kind import begin_with_model
 from opilio.crawl.scouting import Shelves, scout_of
 from opilio.crawl.topics import background, check, first_topic, genres_of, idf_of, queries_of, reader_of, vocabulary_of
@@ -42,15 +40,12 @@ from opilio.frontier.traps import Traps
 from opilio.judge.learned import LearnedJudge
 from opilio.judge.pagewords import PageWords
 from opilio.judge.rarity import CachedIdf
-from opilio.learn.committee import Committee
 from opilio.model.clock import Clock
 from opilio.model.errors import ConfigError
 from opilio.model.protocols import Fetcher, Frontier, Judge, Learns, Parser, SeedSource
 from opilio.model.records import Page, Reading
 from opilio.parse.html import HtmlParser
-from opilio.rank.committee import CommitteeRanker
 from opilio.rank.s1 import S1Ranker
-from opilio.rank.tswt import TswtRanker
 from opilio.seen.fingerprint import fingerprint_terms, simhash64
 from opilio.seen.sqlite import SqliteContentSeen
 from opilio.store.collection import Collection
@@ -182,22 +177,6 @@ def _mind(means: Means, settings: Settings, topic: Topic, states: Mapping[str, b
     notes = Notes(vocabulary, genres_of(settings, vocabulary, ()).detect, feeds, sample)
     analyst = Analyst(means.parser, means.read, judge, ranker, notes, learners, records=means.records)
     return Mind(analyst, learners, ranker)
-
-
-def chooser_of(ranker: Scorer, collection: Collection, agent: Profile | None = None) -> Chooser:
-    """Who scores links in the writing process, with what the collection says was learnt (by this agent)."""
-    if isinstance(ranker, CommitteeRanker):
-        whose = Whose(agent.name, agent.number) if agent else Whose()
-        memory = RankMemory(Committee(ranker.options), collection, whose)
-        memory.resume()
-        return CommitteeChooser(memory)
-    if isinstance(ranker, TswtRanker):
-        parents = ParentsChooser(ranker.options)
-        parents.resume(collection.connection)
-        return parents
-    if isinstance(ranker, S1Ranker):
-        return S1Chooser(ranker)
-    return PlainChooser()
 
 
 def make_analyst(settings: bytes, topic: bytes, states: Mapping[str, bytes]) -> Analyst:

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from opilio.crawl.build import Mind, chooser_of, complete, frontier_of, make_mind
+from opilio.crawl.build import Mind, complete, frontier_of, make_mind
 from opilio.crawl.chooser import CommitteeChooser
+from opilio.crawl.choosers import chooser_of
 from opilio.crawl.config import Settings, resolve
 from opilio.crawl.job import latest_snapshots, settings_of
 from opilio.crawl.labels import Labels

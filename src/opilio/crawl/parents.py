@@ -13,6 +13,12 @@ from opilio.rank.tswt import TswtOptions
 
 LINKS = 200_000  # whose parents are known: those found last
 
+OF_ALL = """SELECT p.key, p.score, l.columns FROM page p JOIN links l ON l.parent = p.key
+WHERE p.duplicate_of = 0 ORDER BY p.seq DESC"""
+OF_AN_AGENT = """SELECT p.key, v.score, l.columns FROM verdict v JOIN page p ON p.key = v.page
+JOIN links l ON l.parent = p.key WHERE v.agent = ? AND (v.own OR v.relevant) AND p.duplicate_of = 0
+ORDER BY p.seq DESC"""
+
 
 class ParentsChooser(PlainChooser):
     """Puts the relevance of all known parents in the place of the one page's own."""
@@ -21,11 +27,11 @@ class ParentsChooser(PlainChooser):
         self._options = options
         self._parents = KnownParents(limit=LINKS, per_link=options.parents or LINKS)
 
-    def resume(self, connection: sqlite3.Connection) -> None:
-        """Know again what the collection's pages say: the newest of them, so far as there is room."""
+    def resume(self, connection: sqlite3.Connection, agent: int = 0) -> None:
+        """Know again what the collection's pages say (those of an agent): the newest, so far as there is room."""
         newest: list[tuple[int, float, list[int]]] = []
         links = 0
-        for page in _told(connection):
+        for page in _told(connection, agent):
             newest.append(page)
             links += len(page[2])
             if links >= LINKS:
@@ -58,11 +64,8 @@ def _followed(columns: LinkColumns) -> list[int]:
     return list(dict.fromkeys(key for at, key in enumerate(keys) if at not in columns.dropped))
 
 
-def _told(connection: sqlite3.Connection) -> Iterator[tuple[int, float, list[int]]]:
+def _told(connection: sqlite3.Connection, agent: int) -> Iterator[tuple[int, float, list[int]]]:
     """Every page with its relevance and the links it told of, the newest first."""
-    rows = connection.execute(
-        "SELECT p.key, p.score, l.columns FROM page p JOIN links l ON l.parent = p.key"
-        " WHERE p.duplicate_of = 0 ORDER BY p.seq DESC"
-    )
+    rows = connection.execute(OF_AN_AGENT, (agent,)) if agent else connection.execute(OF_ALL)
     for key, score, blob in rows:
         yield key, score, _followed(unpack(blob))

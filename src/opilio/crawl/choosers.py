@@ -1,0 +1,29 @@
+"""Which chooser belongs to a ranker: who scores links in the writing process."""
+
+from opilio.crawl.chooser import Chooser, CommitteeChooser, PlainChooser
+from opilio.crawl.kinds import Scorer
+from opilio.crawl.parents import ParentsChooser
+from opilio.crawl.profiles import Profile
+from opilio.crawl.rankmemory import RankMemory, Whose
+from opilio.crawl.s1chooser import S1Chooser
+from opilio.learn.committee import Committee
+from opilio.rank.committee import CommitteeRanker
+from opilio.rank.s1 import S1Ranker
+from opilio.rank.tswt import TswtRanker
+from opilio.store.collection import Collection
+
+
+def chooser_of(ranker: Scorer, collection: Collection, agent: Profile | None = None) -> Chooser:
+    """Who scores links in the writing process, with what the collection says was learnt (by this agent)."""
+    if isinstance(ranker, CommitteeRanker):
+        whose = Whose(agent.name, agent.number) if agent else Whose()
+        memory = RankMemory(Committee(ranker.options), collection, whose)
+        memory.resume()
+        return CommitteeChooser(memory)
+    if isinstance(ranker, TswtRanker):
+        parents = ParentsChooser(ranker.options)
+        parents.resume(collection.connection, agent.number if agent else 0)
+        return parents
+    if isinstance(ranker, S1Ranker):
+        return S1Chooser(ranker)
+    return PlainChooser()
