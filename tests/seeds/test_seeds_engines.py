@@ -8,6 +8,8 @@ import pytest
 
 from checks.search_doubles import KEY, SearchDouble, search_double
 from checks.small_webs import SmallWeb, crawl, grid, page, served, settings_for
+from opilio.crawl.build import complete
+from opilio.crawl.config import resolve
 from opilio.crawl.enginekinds import ENGINES, filled_engine, make_source
 from opilio.fetch.api import ApiClient
 from opilio.model.clock import SystemClock
@@ -285,12 +287,12 @@ def test_engine_that_can_not_be_used_is_told_in_one_line(case: str) -> None:
 
 
 @pytest.mark.parametrize("tree", [{"key": "sk-123456"}, {"url": "https://me:sk-123456@api.example/"}])
-def test_secret_in_a_configuration_is_refused_without_repeating_it(
-    tree: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("BRAVE_API_KEY", KEY)
+def test_secret_in_a_configuration_is_refused_without_repeating_it(tree: dict[str, str]) -> None:
+    """Also where the engine is not asked: it would be stored with the collection."""
     with pytest.raises(ConfigError) as error:
-        make_source("brave", filled_engine("brave", tree), ApiClient(AGENT), SystemClock(), MemoryTally())
+        complete(
+            resolve({"topic": {"name": "x"}, "seeds": {"urls": ["http://a.example/"], "engines": {"brave": tree}}})
+        )
     assert "sk-123456" not in str(error.value)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -25,9 +25,10 @@ from opilio.seeds.engines.lists import FileSource, SearchSource
 from opilio.seeds.engines.searxng import SearxngSource
 from opilio.seeds.engines.sitemap import SitemapSource
 from opilio.seeds.genres import spoken
-from opilio.seeds.keys import key_from
+from opilio.seeds.keys import check_reference, key_from
 from opilio.seeds.paging import PagedSource, Shape
 
+Given = TypeVar("Given", str, tuple[str, ...])
 KINDLESS = "needs a kind"
 LARGEST_PAGE = 100  # hits that our own search gives at once
 
@@ -57,22 +58,22 @@ def _searxng(
 def _brave(
     bench: Bench, *, key: str = "env:BRAVE_API_KEY", url: str = brave.URL, country: str = "", language: str = ""
 ) -> SeedSource:
-    shape = brave.Brave(bench.key(key), _url(bench, url), country, language, trusted=url != brave.URL)
+    shape = brave.Brave(bench.key(key), url, country, language, trusted=url != brave.URL)
     return bench.paged(shape)
 
 
 def _kagi(bench: Bench, *, key: str = "env:KAGI_API_KEY", url: str = kagi.URL) -> SeedSource:
-    return bench.paged(kagi.Kagi(bench.key(key), _url(bench, url), trusted=url != kagi.URL))
+    return bench.paged(kagi.Kagi(bench.key(key), url, trusted=url != kagi.URL))
 
 
 def _mojeek(bench: Bench, *, key: str = "env:MOJEEK_API_KEY", url: str = mojeek.URL, language: str = "") -> SeedSource:
-    return bench.paged(mojeek.Mojeek(bench.key(key), _url(bench, url), language, trusted=url != mojeek.URL))
+    return bench.paged(mojeek.Mojeek(bench.key(key), url, language, trusted=url != mojeek.URL))
 
 
 def _marginalia(
     bench: Bench, *, key: str = "env:MARGINALIA_API_KEY", url: str = marginalia.URL, per_domain: int = 2
 ) -> SeedSource:
-    shape = marginalia.Marginalia(bench.key(key), _url(bench, url), per_domain, trusted=url != marginalia.URL)
+    shape = marginalia.Marginalia(bench.key(key), url, per_domain, trusted=url != marginalia.URL)
     return bench.paged(shape)
 
 
@@ -80,16 +81,16 @@ def _google(
     bench: Bench, *, key: str = "env:GOOGLE_API_KEY", cx: str = "", url: str = google.URL, language: str = ""
 ) -> SeedSource:
     engine = _needed(bench, "cx", cx)
-    shape = google.Google(bench.key(key), engine, _url(bench, url), language, trusted=url != google.URL)
+    shape = google.Google(bench.key(key), engine, url, language, trusted=url != google.URL)
     return bench.paged(shape)
 
 
 def _mediawiki(bench: Bench, *, url: str = mediawiki.URL, article: str = "/wiki/") -> SeedSource:
-    return bench.paged(mediawiki.MediaWiki(_url(bench, url), article, trusted=url != mediawiki.URL))
+    return bench.paged(mediawiki.MediaWiki(url, article, trusted=url != mediawiki.URL))
 
 
 def _mediawiki_links(bench: Bench, *, url: str = mediawiki.URL, articles: int = 5) -> SeedSource:
-    search = mediawiki.MediaWiki(_url(bench, url), trusted=url != mediawiki.URL)
+    search = mediawiki.MediaWiki(url, trusted=url != mediawiki.URL)
     return mediawiki.MediaWikiLinks(bench.name, bench.client, search, url, articles)
 
 
@@ -98,12 +99,11 @@ def _common_crawl(
 ) -> SeedSource:
     wanted = _needed(bench, "patterns", patterns)
     trusted = url != commoncrawl.URL
-    return commoncrawl.CommonCrawlSource(bench.name, bench.client, wanted, _url(bench, url), crawl, trusted=trusted)
+    return commoncrawl.CommonCrawlSource(bench.name, bench.client, wanted, url, crawl, trusted=trusted)
 
 
 def _sitemap(bench: Bench, *, urls: tuple[str, ...] = ()) -> SeedSource:
-    named = [_url(bench, url, "urls") for url in _needed(bench, "urls", urls)]
-    return SitemapSource(bench.name, bench.client, named)
+    return SitemapSource(bench.name, bench.client, _needed(bench, "urls", urls))
 
 
 def _file(bench: Bench, *, path: str = "") -> SeedSource:
@@ -155,7 +155,9 @@ def filled_engine(name: str, given: Tree) -> Tree:
         terms = msgspec.convert({**msgspec.structs.asdict(Terms()), **shared}, Terms)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{_place(name)}: {str(error).replace('`$.', '`')}") from error
-    return {**filled_in(ENGINES, _place(name), own), **msgspec.structs.asdict(terms)}
+    filled = filled_in(ENGINES, _place(name), own)
+    _check_stored(name, filled)
+    return {**filled, **msgspec.structs.asdict(terms)}
 
 
 def make_source(name: str, tree: Tree, asker: Asker, clock: Clock, tally: Tally) -> SeedSource:
@@ -171,17 +173,21 @@ def _place(name: str) -> str:
     return f"seeds.engines.{name}"
 
 
-def _needed(bench: Bench, option: str, value: Any) -> Any:  # noqa: ANN401 - whatever the option holds
+def _needed(bench: Bench, option: str, value: Given) -> Given:
     if not value:
         raise ConfigError(f"{_place(bench.name)}.{option}: is missing; this kind of engine can't do without it")
-    return _url(bench, value) if option == "url" else value
+    return value
 
 
-def _url(bench: Bench, url: str, option: str = "url") -> str:
-    """An address that can be asked, and that holds no password: it is kept with the collection."""
-    rest = url.partition("://")[2].partition("/")[0]
-    if canonical(url) is None or "@" in rest:
-        told = "holds a password, which would be stored" if "@" in rest else "is no http or https URL"
-        shown = "" if "@" in rest else f" '{url}'"
-        raise ConfigError(f"{_place(bench.name)}.{option}{shown}: {told}; write it as https://host/path")
-    return url
+def _check_stored(name: str, filled: Tree) -> None:
+    """Nothing secret may stand in a table: it is kept with the collection. Addresses must be such."""
+    if "key" in filled:
+        check_reference(filled["key"], f"{_place(name)}.key")
+    for option in ("url", "urls"):
+        given = filled.get(option, ())
+        for url in (given,) if isinstance(given, str) else given:
+            server = url.partition("://")[2].partition("/")[0]
+            if "@" in server:
+                raise ConfigError(f"{_place(name)}.{option}: holds a password, which would be stored; leave it out")
+            if url and canonical(url) is None:
+                raise ConfigError(f"{_place(name)}.{option} '{url}': is no http or https URL; write https://host/path")

@@ -5,6 +5,7 @@ that the caller says the person has named. Not for crawling: no robots.txt, no p
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Sequence
 
 import msgspec
@@ -19,6 +20,7 @@ from opilio.fetch.limits import Limits, Network
 from opilio.fetch.transfer import Transfer
 from opilio.model.clock import Clock, SystemClock
 from opilio.model.records import Failure, Fetched
+from opilio.model.urls import host_of
 
 _ACCEPT = ("Accept: application/json, */*;q=0.5", f"Accept-Encoding: {OFFERED}")
 CONNECTIONS = 16
@@ -35,6 +37,7 @@ class ApiClient:
         self._network = network or Network()
         self._clock = clock or SystemClock()
         self._driver: CurlDriver | None = None
+        self._turns: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def ask(
         self,
@@ -45,7 +48,13 @@ class ApiClient:
         timeout_s: float = 10.0,
         trusted: bool = False,
     ) -> Fetched:
-        """One request; a POST of JSON where there is a body."""
+        """One request, a POST of JSON where there is a body; a server is asked one thing at a time."""
+        async with self._turns[host_of(url)]:
+            return await self._ask(url, headers, body, timeout_s, trusted)
+
+    async def _ask(
+        self, url: str, headers: Sequence[tuple[str, str]], body: bytes, timeout_s: float, trusted: bool
+    ) -> Fetched:
         if self._driver is None:
             self._driver = CurlDriver(asyncio.get_running_loop(), CONNECTIONS)
         transfer = Transfer(url, self._limits, _everything)

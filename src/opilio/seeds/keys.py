@@ -8,18 +8,24 @@ from opilio.model.errors import ConfigError
 
 def key_from(reference: str, option: str, environment: Mapping[str, str]) -> str:
     """The key that `env:NAME` or `file:PATH` refers to; ConfigError says what to do where there is none."""
+    check_reference(reference, option)
     kind, _, place = reference.partition(":")
-    if kind == "env" and place:
+    if kind == "env":
         key = environment.get(place, "").strip()
         if not key:
             raise ConfigError(f"{option}: the environment has no {place}; set it to the key of your account")
-    elif kind == "file" and place:
+    else:
         key = _first_line(Path(place).expanduser(), option)
-    else:  # perhaps it is the key itself: it must not be repeated here
-        raise ConfigError(f"{option}: must be env:NAME or file:PATH; a key itself has no place in a configuration")
     if not key.isascii() or not key.isprintable() or " " in key:
         raise ConfigError(f"{option}: what {reference} holds is no key: it must be one word")
     return key
+
+
+def check_reference(reference: str, option: str) -> None:
+    """ConfigError for what is no reference: perhaps it is the key itself, so it is not repeated."""
+    kind, _, place = reference.partition(":")
+    if kind not in ("env", "file") or not place:
+        raise ConfigError(f"{option}: must be env:NAME or file:PATH; a key itself has no place in a configuration")
 
 
 def _first_line(path: Path, option: str) -> str:
