@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -191,10 +192,13 @@ def test_what_the_three_lines_teach_works(tmp_path: Path, double: SearchDouble, 
     assert len(run("seeds", "wrens", "--config", "mine.toml").stdout.splitlines()) == 5
 
 
-def crawl_words(proxy: str) -> list[object]:
+def quick(proxy: str) -> list[object]:
     settings = ("politeness.delay_s=0", "engine.workers=0", "seeds.queries=0", "engine.connections=1")
-    sets = [word for text in settings for word in ("--set", text)]
-    return ["crawl", "wrens and other small birds", "--into", "c", "--strategy", "breadth", "--proxy", proxy, *sets]
+    return ["--proxy", proxy, *(word for text in settings for word in ("--set", text))]
+
+
+def crawl_words(proxy: str) -> list[object]:
+    return ["crawl", "wrens and other small birds", "--into", "c", "--strategy", "breadth", *quick(proxy)]
 
 
 def test_crawl_without_seeds_asks_the_engines_and_begins_with_the_best(
@@ -247,3 +251,35 @@ def test_irrelevant_seeds_join_a_crawl_when_asked_for(tmp_path: Path, double: Se
         ("http://h0.example/0.html", 3, "brave"),
         ("http://h0.example/5.html", 3, "brave (off topic)"),
     ]
+
+
+def test_agents_with_topics_of_their_own_get_their_own_seeds_s3_02(
+    tmp_path: Path, double: SearchDouble, run: Run
+) -> None:
+    double.by_query["brave", "wrens"] = ["http://h0.example/0.html"]
+    double.by_query["brave", "wrens news"] = ["http://h0.example/1.html"]
+    double.by_query["brave", "trains"] = ["http://h0.example/2.html", "http://h0.example/3.html"]
+    configure(tmp_path, double, "brave")
+    agents = (
+        "[[agents.each]]\n[[agents.each]]\ntopic = {genres = ['news']}\n[[agents.each]]\ntopic = {name = 'trains'}\n"
+    )
+    (tmp_path / "c.toml").write_text(f"strategy = 's3-agents'\n[topic]\nname = 'wrens'\n{agents}", encoding="utf-8")
+    with served(SmallWeb(grid(1, 8))) as server:
+        done = run("crawl", "--config", "c.toml", "--into", "c", *quick(server.proxy))
+    assert done.returncode == 0, done.stderr
+    told = tomllib.loads((tmp_path / "c" / "crawl.toml").read_text(encoding="utf-8"))
+    assert [[url[-6:] for url in one["seeds"]] for one in told["agents"]["each"]] == [
+        [],
+        ["1.html"],
+        ["2.html", "3.html"],
+    ]
+    assert len(told["seeds"]["urls"]) == 4
+
+
+def test_doctor_names_the_engines_that_are_configured(tmp_path: Path, double: SearchDouble, run: Run) -> None:
+    path = configure(tmp_path, double, "searxng", "brave")
+    assert json.loads(run("doctor", "--json").stdout)["seed_engines"] == ["searxng", "brave"]
+    path.write_text("brave = 1\n", encoding="utf-8")
+    done = run("doctor")
+    assert done.returncode == 1
+    assert "'brave' must be a table with a kind" in done.stdout

@@ -12,8 +12,11 @@ import pycurl
 from opilio import __version__
 from opilio.cli.options import AsJson, print_json, print_text
 from opilio.crawl.config import strategies
+from opilio.crawl.enginekinds import ENGINES
 from opilio.crawl.kinds import SECTIONS
+from opilio.crawl.seeding import own_engines
 from opilio.crawl.workers import cores
+from opilio.model.errors import ConfigError
 
 EXTRAS = {"lab": "matplotlib", "parquet": "pyarrow", "lemmas": "simplemma", "learn": "sklearn"}
 LITTLE_DISK = 1 << 30
@@ -47,6 +50,17 @@ def _facts() -> dict[str, Any]:
         "free_disk": f"{free / (1 << 30):.1f} GiB",
         "strategies": strategies(),
         **{f"{section}_kinds": sorted(kinds) for section, kinds in SECTIONS.items()},
+        "seed_engine_kinds": sorted(ENGINES),
+        "seed_engines": _engines(problems),
         "extras": [name for name, module in EXTRAS.items() if importlib.util.find_spec(module)],
         "problems": problems,
     }
+
+
+def _engines(problems: list[str]) -> list[str]:
+    """The search engines that the person has configured for all crawls."""
+    try:
+        return list(own_engines())
+    except ConfigError as error:
+        problems.append(str(error))
+        return []

@@ -11,6 +11,7 @@ from platformdirs import user_cache_path, user_config_path
 from opilio.crawl.build import user_agent
 from opilio.crawl.config import Settings, Tree, read_tree
 from opilio.crawl.enginekinds import ENGINES, filled_engine, make_source
+from opilio.crawl.profiles import profiles
 from opilio.crawl.seedwish import may_be_fetched, wish_of
 from opilio.fetch.api import ApiClient
 from opilio.fetch.limits import Limits, Network
@@ -20,7 +21,7 @@ from opilio.model.protocols import SeedSource
 from opilio.model.records import Seed
 from opilio.seeds.daybook import CachedSource, Daybook, DayTally
 from opilio.seeds.engines.lists import FailingSource
-from opilio.seeds.finder import Found, Wish, find, find_irrelevant
+from opilio.seeds.finder import Found, Wish, find, find_irrelevant, together
 from opilio.seeds.offtopic import off_topic
 
 LARGEST = 50 << 20  # bytes of an answer: a sitemap may have 50 MB
@@ -43,7 +44,7 @@ def no_seeds() -> ConfigError:
 
 def with_engines(settings: Settings, names: Sequence[str] = ()) -> Settings:
     """Settings with their engines filled in and checked, or those of the person's own file; `names` chooses some."""
-    engines = settings.seeds.engines or _own_engines()
+    engines = settings.seeds.engines or own_engines()
     if names:
         engines = {name: _chosen(name, engines) for name in names}
     filled = {name: filled_engine(name, tree) for name, tree in engines.items()}
@@ -97,8 +98,7 @@ async def begin_with(settings: Settings) -> tuple[Settings, Found]:
     if not settings.seeds.engines:
         raise no_seeds()
     wish = wish_of(settings)
-    found = await seek(settings, wish)
-    found = msgspec.structs.replace(found, seeds=tuple(seed for seed in found.seeds if may_be_fetched(settings, seed)))
+    settings, found = await _for_all(settings)
     if not found.seeds:
         raise SeedError(nothing_found(found, wish))
     if settings.seeds.irrelevant:
@@ -107,6 +107,25 @@ async def begin_with(settings: Settings) -> tuple[Settings, Found]:
         found = msgspec.structs.replace(found, seeds=(*found.seeds, *kept))
     urls = {seed.url: seed.priority for seed in found.seeds}
     return with_seeds(settings, urls=urls), found
+
+
+async def _for_all(settings: Settings) -> tuple[Settings, Found]:
+    """Seeds on the crawl's topic, and for each agent that has a topic or genres of its own (S3-01, S3-02)."""
+    each, found = list(settings.agents.each), list[Found]()
+    for number, profile in enumerate(profiles(settings)[: len(each)] if each else ()):
+        if each[number].topic:
+            own = await _usable(settings, wish_of(profile.settings))
+            each[number] = msgspec.structs.replace(each[number], seeds=[seed.url for seed in own.seeds])
+            found.append(own)
+    if len(found) < max(1, len(each), settings.agents.count):
+        found.append(await _usable(settings, wish_of(settings)))
+    agents = msgspec.structs.replace(settings.agents, each=each)
+    return msgspec.structs.replace(settings, agents=agents), together(found)
+
+
+async def _usable(settings: Settings, wish: Wish) -> Found:
+    found = await seek(settings, wish)
+    return msgspec.structs.replace(found, seeds=tuple(seed for seed in found.seeds if may_be_fetched(settings, seed)))
 
 
 def nothing_found(found: Found, wish: Wish) -> str:
@@ -133,7 +152,8 @@ def _or_failing(make: Callable[[str, Tree], SeedSource], name: str, tree: Tree) 
         return FailingSource(name, str(error))
 
 
-def _own_engines() -> dict[str, Tree]:
+def own_engines() -> dict[str, Tree]:
+    """The engines of the person's own file."""
     path = engines_file()
     if not path.is_file():
         return {}

@@ -57,13 +57,22 @@ async def find_irrelevant(sources: Sequence[SeedSource], wish: Wish, queries: It
     """
     on_topic = await find(sources, msgspec.structs.replace(wish, agree="any"))
     known = {likeness(seed.url) for seed in on_topic.seeds}
-    found = [await find(sources, msgspec.structs.replace(wish, query=query)) for query in queries]
-    seeds = joined(each.seeds for each in found)
+    others = together([await find(sources, msgspec.structs.replace(wish, query=query)) for query in queries])
+    seeds = tuple(seed for seed in others.seeds if likeness(seed.url) not in known)
+    return msgspec.structs.replace(others, seeds=seeds, problems=_once((*on_topic.problems, *others.problems)))
+
+
+def together(found: Sequence[Found]) -> Found:
+    """What several wishes brought, each address once."""
     return Found(
-        seeds=tuple(seed for seed in seeds if likeness(seed.url) not in known),
+        seeds=tuple(joined(each.seeds for each in found)),
         voters=tuple(dict.fromkeys(voter for each in found for voter in each.voters)),
-        problems=tuple(dict.fromkeys(p for each in (on_topic, *found) for p in each.problems)),
+        problems=_once(problem for each in found for problem in each.problems),
     )
+
+
+def _once(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    return tuple(dict.fromkeys(problems))
 
 
 async def _ask(source: SeedSource, wish: Wish) -> list[Sequence[Answer]]:
