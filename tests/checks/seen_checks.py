@@ -54,3 +54,19 @@ class ContentSeenChecks:
         exact.original_of(-BIG - 1, -BIG - 1, 1)
         assert exact.original_of(BIG, -BIG - 1, 1) == (-BIG - 1, False)
         assert exact.original_of(BIG, BIG, 1) is None
+
+    def test_text_of_a_page_that_changed_or_went_belongs_to_whoever_has_it_next(self, exact: ContentSeen) -> None:
+        exact.original_of(1, 100, 0)
+        exact.original_of(1, 101, 0)
+        exact.forget(1, 100)
+        assert exact.original_of(2, 100, 0) is None
+        exact.forget(1, 100)
+        assert exact.original_of(3, 100, 0) == (2, False)
+        assert exact.original_of(3, 101, 0) == (1, False)
+
+    def test_signature_of_a_page_that_went_is_forgotten_that_of_a_changed_one_is_not(self, near: ContentSeen) -> None:
+        near.original_of(1, 100, BIG)
+        near.forget(1, 99)
+        assert near.original_of(2, 101, BIG) == (1, True)
+        near.forget(1, 100, gone=True)
+        assert near.original_of(2, 101, BIG) is None

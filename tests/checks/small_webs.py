@@ -22,6 +22,7 @@ from opilio.lab.accesslog import Access
 from opilio.lab.faults import HostFaults
 from opilio.lab.server import Serving, WebServer
 from opilio.lab.warcfile import Answer
+from opilio.model.clock import SystemClock
 from opilio.model.events import Event
 from opilio.model.urls import host_of
 from opilio.store.collection import Collection, exists
@@ -125,11 +126,22 @@ def direct(server: WebServer) -> Tree:
     return {"proxy": "", "allow_private": True, "resolve": places}
 
 
-def crawl(folder: Path, tree: Tree, listen: Callable[[Event], None] | None = None) -> str:
+class LaterClock(SystemClock):
+    """The wall clock, so many seconds on: a week passes between two lines of a test."""
+
+    def __init__(self, later_s: float) -> None:
+        self.later_s = later_s
+
+    def now(self) -> float:
+        return super().now() + self.later_s
+
+
+def crawl(folder: Path, tree: Tree, listen: Callable[[Event], None] | None = None, later_s: float = 0.0) -> str:
     """Begin or go on with a crawl in this process; returns why it stopped."""
 
     async def main() -> str:
-        made = resume(folder, tree) if exists(folder) else begin(folder, resolve(tree))
+        clock = LaterClock(later_s)
+        made = resume(folder, tree, clock) if exists(folder) else begin(folder, resolve(tree), clock=clock)
         async with made as running:
             if listen is not None:
                 running.engine.listen(listen)

@@ -10,6 +10,7 @@ import pytest
 
 from checks.engines import PageFetcher, decoded, html, plain_tree, run_engine, states
 from checks.small_webs import events, rows, stored, word
+from opilio.crawl.again import Again
 from opilio.crawl.chooser import PlainChooser
 from opilio.crawl.learning import Learning
 from opilio.crawl.ledger import Books, Ledger
@@ -106,7 +107,8 @@ def test_visit_has_not_happened_when_its_lease_was_lost(tmp_path: Path) -> None:
     """A process that slept too long (a closed laptop): its host went to another visit, whose result counts."""
     collection = Collection.create(tmp_path / "c", "", (create_frontier, create_seen))
     keeper, frontier = Keeper(collection, None), SqliteFrontier(collection.connection)
-    books = Books(collection, keeper, frontier, None, TrapWatch(nothing))
+    again = Again(collection, frontier, None, 1.0)
+    books = Books(collection, keeper, frontier, None, TrapWatch(nothing), again)
     ledger = Ledger(books, Learning({}, collection, keeper), PlainChooser(), Bounds(), print)
     with collection.unit_of_work():
         frontier.add([Lead(url=ROOT, key=key_of(ROOT), host="a.example")], 0.0)

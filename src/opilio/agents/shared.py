@@ -44,8 +44,9 @@ class SharedFrontier:
             self.manager.offer(lead, now)
         return added
 
-    def lease(self, now: float, max_hosts: int, per_host: int, ttl_s: float) -> list[HostLease]:
-        """The agents in turn, each its best URL whose host may be asked now."""
+    def lease(self, now: float, max_hosts: int, per_host: int, ttl_s: float, *, above: float = 0.0) -> list[HostLease]:
+        """The agents in turn, each its best URL whose host may be asked now; `above` is for crawls without agents."""
+        del above
         self.manager.pass_time(now)
         if not self._loaded or any(agent.stack.spilled and not agent.stack for agent in self.manager.roll.at_work):
             self._load(now)

@@ -42,6 +42,8 @@ def crawl(
     pages: Annotated[int | None, typer.Option(min=0, help="Stop after so many pages (0: no limit).")] = None,
     relevant: Annotated[int | None, typer.Option(min=0, help="Stop after so many relevant pages.")] = None,
     minutes: Annotated[float | None, typer.Option(min=0, help="Stop after so many minutes.")] = None,
+    revisit: Annotated[bool, typer.Option("--revisit", help="Look again at stored pages that are due.")] = False,
+    continuous: Annotated[bool, typer.Option("--continuous", help="The same, until stopped.")] = False,
     workers: Annotated[int | None, typer.Option(min=-1, help="Analysis processes (-1: one per core, 0: none).")] = None,
     proxy: Annotated[str | None, typer.Option(help="Fetch through this proxy, e.g. http://127.0.0.1:8080.")] = None,
     allow_private: Annotated[
@@ -63,20 +65,26 @@ def crawl(
         "fetch": {"proxy": proxy, "allow_private": allow_private},
         "topic": {"name": topic or None},
         "rank": {"model": str(start_from) if start_from else None},
+        "revisit": {"on": revisit or continuous or None, "continuous": continuous or None},
         "seeds": {"urls": _given(seed or [], seeds)},
     }
-    tree = _without_nothing(given)
-    for text in set_ or []:
-        tree = merged(tree, assignment(text))
-    source = str(config) if config else "command line"
-    if config:
-        tree = merged(read_tree(config), tree)
+    if (revisit or continuous) and pages is None:
+        given["stop"]["pages"] = 0  # the limit that made the collection what it is, is reached already
+    tree, source = _laid_over(given, set_ or [], config)
     folder = into or Path(_folder_name(tree))
     with asyncio.Runner(loop_factory=_fast_loop()) as runner:
         made = resume(folder, tree) if exists(folder) else runner.run(_begin(folder, resolve(tree, source), quiet))
         reason = runner.run(_run(made, quiet))
     _tell_end(folder, reason, json)
     return 130 if reason == "interrupted" else 0
+
+
+def _laid_over(given: dict[str, Any], assignments: list[str], config: Path | None) -> tuple[Tree, str]:
+    """What a person gave: `--set` over flags over the file; and what to name when it is wrong."""
+    tree = _without_nothing(given)
+    for text in assignments:
+        tree = merged(tree, assignment(text))
+    return (merged(read_tree(config), tree), str(config)) if config else (tree, "command line")
 
 
 def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from opilio.model.clock import Clock
 from opilio.model.events import BatchCommitted, Event, HostBackedOff, SeedsFound, VisitFailed
-from opilio.model.records import Outcome
+from opilio.model.records import Fate, Outcome
 
 EVERY_S = 10.0
 WINDOW = 500
@@ -27,6 +27,7 @@ class Progress:
         self._recent: deque[bool] = deque(maxlen=WINDOW)
         self._hosts: set[str] = set()
         self._errors: Counter[str] = Counter()
+        self._again: Counter[str] = Counter()
         self._queued = 0
         self._expected: float | None = None
         self._screen = _screen(quiet)
@@ -69,7 +70,9 @@ class Progress:
     def _count(self, outcome: Outcome) -> None:
         self._hosts.add(outcome.lead.host)
         failure = outcome.fetched.failure or (outcome.analysis.failure if outcome.analysis else None)
-        if failure is not None:
+        if outcome.fate is not Fate.NEW:
+            self._again[outcome.fate.value] += 1
+        elif failure is not None:
             self._errors[failure.kind] += failure.kind != "internal"  # counted when it was told as VisitFailed
         elif outcome.analysis is None:
             if outcome.fetched.status >= 400:
@@ -93,12 +96,14 @@ class Progress:
         elapsed = max(0.001, self._clock.now() - self._start[0])
         now = sum(self._recent) / len(self._recent) if self._recent else 0.0
         overall = self._relevant / self._pages if self._pages else 0.0
+        again = [("again", ", ".join(f"{n} {what}" for what, n in self._again.most_common()))] if self._again else []
         return [
             ("pages", f"{self._pages:,}"),
             ("relevant", f"{self._relevant:,}"),
             ("harvest", f"{now:.2f} now, {overall:.2f} overall"),
             ("speed", f"{(self._pages - self._start[1]) / elapsed:,.1f} pages/s"),
             ("queue", f"{self._queued:,}{_still(self._expected)}"),
+            *again,
             ("hosts", f"{len(self._hosts):,}"),
             ("errors", ", ".join(f"{n} {kind}" for kind, n in self._errors.most_common(4)) or "none"),
         ]

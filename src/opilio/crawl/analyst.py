@@ -9,11 +9,13 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from opilio.crawl.columns import pack
+from opilio.crawl.fates import SOFT
 from opilio.crawl.kinds import Scorer
 from opilio.crawl.notes import Counts, Notes
 from opilio.model.errors import ParseError
 from opilio.model.protocols import Judge, Learns, Parser
 from opilio.model.records import Analysis, Failure, Fetched, Lead, Page, Reading, Verdict
+from opilio.parse.missing import says_missing
 from opilio.store.warc import response_record
 from opilio.text.vocabulary import Vocabulary
 
@@ -88,7 +90,11 @@ class Analyst:
         except ParseError as error:
             kind, _, detail = str(error).partition(": ")
             return Analysis(failure=Failure(kind or "parse", detail))
-        return self._think(lead, fetched, self._read(page))
+        reading = self._read(page)
+        missing = says_missing(page)
+        if missing:
+            return Analysis(failure=Failure(SOFT, missing), fingerprint=reading.fingerprint)
+        return self._think(lead, fetched, reading)
 
     def judge(self, reading: Reading) -> Verdict:
         """What it thinks of a page that was read already."""

@@ -13,6 +13,7 @@ from opilio.crawl.analyst import Analyst, FollowsAll, Means
 from opilio.crawl.chooser import Chooser
 from opilio.crawl.choosers import chooser_of
 from opilio.crawl.classes import target_of, with_classes
+from opilio.crawl.conditional import Conditional
 from opilio.crawl.config import OPEN_SECTIONS, Settings
 from opilio.crawl.crewbuild import Ending, Wits, assemble, crew_analyst, crew_learners, own_states
 from opilio.crawl.engine import Engine, Stages
@@ -23,6 +24,7 @@ from opilio.crawl.ledger import Books, Ledger
 from opilio.crawl.manners import Manners
 from opilio.crawl.notes import Notes
 from opilio.crawl.profiles import check_crew, crewed, profiles
+from opilio.crawl.revisitbuild import check_revisits, looking_again
 from opilio.crawl.s1kind import begin_with_model
 from opilio.crawl.scouting import Shelves, scout_of
 from opilio.crawl.topics import background, check, first_topic, genres_of, idf_of, queries_of, reader_of, vocabulary_of
@@ -75,6 +77,7 @@ def complete(settings: Settings) -> Settings:
     seeds = msgspec.structs.replace(settings.seeds, engines=engines)
     whole: Settings = msgspec.structs.replace(settings, seeds=seeds, **sections)
     check_crew(whole)
+    check_revisits(whole)
     return whole
 
 
@@ -267,13 +270,16 @@ def make_engine(
     bounds = Bounds(max_depth=settings.frontier.max_depth, hops=settings.fetch.hops, retries=settings.fetch.retries)
     seen = SqliteContentSeen(collection.connection, settings.seen.near, settings.seen.distance)
     frontier, learning, chooser = _writers(settings, world, mind)
-    books = Books(collection, world.keeper, frontier, seen if settings.seen.content else None, world.traps)
+    content = seen if settings.seen.content else None
+    looks = looking_again(settings, collection, frontier, content, clock.now())
+    books = Books(collection, world.keeper, frontier, content, world.traps, *looks)
     for name, state in learning.resume().items():
         desk.refresh(name, state)
     ledger = Ledger(books, learning, chooser, bounds, desk.refresh)
     manners = _manners(settings, world, ledger, resumed)
     rng = random.Random(settings.engine.random_seed)
-    visitor = Visitor(world.fetcher, desk, manners, clock, bounds, rng)
+    fetcher = Conditional(world.fetcher, collection.connection)
+    visitor = Visitor(fetcher, desk, manners, clock, bounds, rng)
     wishes = Wishes(collection, world.keeper, frontier, world.traps.excluded, mind.living)
     wishes.begin(clock.now())
     shelves = Shelves(collection, world.keeper, frontier, mind.living)

@@ -100,6 +100,20 @@ class FetchSettings(msgspec.Struct, kw_only=True):
     resolve: dict[str, str] = {}
 
 
+class RevisitSettings(msgspec.Struct, kw_only=True):
+    """Looking again at pages that are stored."""
+
+    on: bool = False
+    continuous: bool = False  # go on until stopped, waiting for what becomes due
+    policy: str = "adaptive"  # fixed, proportional, adaptive
+    share: Annotated[float, Meta(ge=0, le=1)] = 0.5  # of the fetches, while there are new URLs too
+    interval_s: Annotated[float, Meta(gt=0)] = 7 * 86_400.0  # between two looks at a page, on average over all
+    least_s: Amount = 3600.0  # no page sooner than this
+    second_look_s: Amount = 86_400.0  # after which a page that was not there is looked for once more (S1-06)
+    announcements: bool = True  # heed sitemaps and feeds
+    probe: bool = True  # ask each host once for a page that can't be there, to know its soft 404
+
+
 class StoreSettings(msgspec.Struct, kw_only=True):
     rotate_bytes: Positive = 1 << 30  # a WARC file that has grown to this is followed by a new one
 
@@ -162,6 +176,7 @@ class Settings(msgspec.Struct, kw_only=True):
     seen: SeenSettings = msgspec.field(default_factory=SeenSettings)
     politeness: PolitenessSettings = msgspec.field(default_factory=PolitenessSettings)
     fetch: FetchSettings = msgspec.field(default_factory=FetchSettings)
+    revisit: RevisitSettings = msgspec.field(default_factory=RevisitSettings)
     store: StoreSettings = msgspec.field(default_factory=StoreSettings)
     stop: StopSettings = msgspec.field(default_factory=StopSettings)
     engine: EngineSettings = msgspec.field(default_factory=EngineSettings)

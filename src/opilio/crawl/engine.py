@@ -18,6 +18,7 @@ from opilio.crawl.wishes import LOOK_EVERY_S, Wishes
 from opilio.model.clock import Clock, VirtualClock
 from opilio.model.events import BatchCommitted, CrawlStopped, Event, Listener
 from opilio.model.protocols import Frontier
+from opilio.model.records import Fate, Outcome
 from opilio.store.keeper import Counts
 
 LEASE_S = 300.0
@@ -90,7 +91,9 @@ class Engine:
         """Why to stop now, or nothing; what people asked for since the last time is done first."""
         wishes, now = self._stages.wishes, self._stages.clock.now()
         self._tell(wishes.look(now))
-        return self._stopping or wishes.stop or self._rules.reason(now - wishes.rested_s(now), self._stages.counts)
+        asked = self._stopping or wishes.stop
+        ended = asked or self._rules.reason(now - wishes.rested_s(now), self._stages.counts)
+        return ended or ("" if self._flights.flying or self._flights.landed else self._stages.ledger.over(now))
 
     def _room(self) -> int:
         """How many more URLs may be asked for."""
@@ -145,7 +148,7 @@ class Engine:
             if isinstance(event, BatchCommitted):
                 self._rules.expects(event.expected)
                 for outcome in event.outcomes:
-                    if outcome.analysis is not None and outcome.analysis.verdict is not None:
+                    if outcome.analysis is not None and outcome.analysis.verdict is not None and _is_new(outcome):
                         self._rules.saw(outcome.analysis.verdict.relevant and not outcome.duplicate_of)
             for listener in self._listeners:
                 listener(event)
@@ -156,11 +159,11 @@ class Engine:
         if self._stages.wishes.paused:
             await self._flights.wait(LOOK_EVERY_S)
             return ""
-        wakes_at = self._stages.frontier.wakes_at()
+        wakes_at = self._stages.ledger.wakes_at(clock.now())
         if wakes_at is None:
             return await self._dry()
         wait_s = wakes_at - clock.now()
-        if wait_s > self._rules.patience_s:
+        if wait_s > self._rules.patience_s and not self._stages.ledger.continuous:
             return f"every host left has to wait {wait_s:.0f} s or more; run again later to go on"
         if isinstance(clock, VirtualClock):
             clock.advance(until=wakes_at)
@@ -180,3 +183,7 @@ class Engine:
             return self._stopping
         self._tell(asking.result())
         return self._stages.scout.reason
+
+
+def _is_new(outcome: Outcome) -> bool:
+    return outcome.fate is Fate.NEW

@@ -95,7 +95,7 @@ class Crawl:
 
     async def _assemble(self) -> None:
         settings, collection = self._settings, self._collection
-        fetcher = fetcher_of(settings)
+        fetcher = fetcher_of(settings, self._clock)
         self._open.push_async_callback(fetcher.close)
         topic, states = await self._topic_and_states(fetcher)
         mind = make_mind(settings, topic, states)
@@ -152,10 +152,10 @@ def check(settings: Settings) -> Settings:
     return settings
 
 
-def begin(folder: Path, settings: Settings, found: Found | None = None) -> Crawl:
+def begin(folder: Path, settings: Settings, found: Found | None = None, clock: Clock | None = None) -> Crawl:
     """A new collection, ready to run. `found` tells who named the seeds that engines brought."""
     collection, settings = _made(folder, settings, found)
-    return Crawl(collection, _with_workers(settings))
+    return Crawl(collection, _with_workers(settings), clock)
 
 
 def prepare(folder: Path, settings: Settings, found: Found | None = None) -> None:
@@ -184,7 +184,7 @@ def _keep_found(connection: sqlite3.Connection, found: Found | None, query: str)
     )
 
 
-def resume(folder: Path, tree: Tree) -> Crawl:
+def resume(folder: Path, tree: Tree, clock: Clock | None = None) -> Crawl:
     """Go on with a collection. What `tree` gives is laid over its settings; the strategy stays what it was."""
     collection = Collection.open_for_writing(folder)
     try:
@@ -200,7 +200,7 @@ def resume(folder: Path, tree: Tree) -> Crawl:
     except BaseException:
         collection.close()
         raise
-    return Crawl(collection, _with_workers(settings))
+    return Crawl(collection, _with_workers(settings), clock)
 
 
 def _same_topic(folder: Path, stored: Tree, tree: Tree) -> None:
@@ -227,7 +227,7 @@ def settings_of(collection: Collection) -> Tree:
         raise ConfigError(f"{collection.folder / 'crawl.toml'}: is not valid TOML: {error}") from error
 
 
-def fetcher_of(settings: Settings) -> CurlFetcher:
+def fetcher_of(settings: Settings, clock: Clock | None = None) -> CurlFetcher:
     """The fetcher for the live web."""
     fetch = settings.fetch
     network = Network(
@@ -238,7 +238,7 @@ def fetcher_of(settings: Settings) -> CurlFetcher:
         connections=settings.engine.connections,
     )
     limits = Limits(body_bytes=fetch.max_bytes, total_s=fetch.timeout_s)
-    return CurlFetcher(user_agent(settings), limits=limits, network=network)
+    return CurlFetcher(user_agent(settings), limits=limits, network=network, clock=clock)
 
 
 def latest_snapshots(collection: Collection) -> dict[str, bytes]:

@@ -8,15 +8,18 @@ from dataclasses import dataclass
 
 import msgspec
 
+from opilio.crawl.again import Again
 from opilio.crawl.chooser import Chooser
 from opilio.crawl.labels import Labels
 from opilio.crawl.learning import Learning
+from opilio.crawl.revisits import Revisits
 from opilio.crawl.trapwatch import TrapWatch
 from opilio.crawl.visit import Bounds, Served
 from opilio.fetch.robots import Rules
+from opilio.frontier.order import seed_score
 from opilio.model.events import BatchCommitted, CrawlStopped, Event, HostBackedOff, RobotsRead
 from opilio.model.protocols import ContentSeen, Frontier
-from opilio.model.records import HostLease, Lead, Outcome, key_of
+from opilio.model.records import Fate, HostLease, Lead, Outcome, key_of
 from opilio.model.urls import host_of
 from opilio.store.collection import Collection
 from opilio.store.keeper import Keeper
@@ -31,6 +34,8 @@ class Books:
     frontier: Frontier
     seen: ContentSeen | None
     traps: TrapWatch
+    again: Again
+    revisits: Revisits | None = None  # where pages are to be looked at again
 
 
 class Ledger:
@@ -56,15 +61,20 @@ class Ledger:
         """Write everything these visits changed, or nothing. A visit that lost its lease has not happened."""
         books, events = self._books, list[Event]()
         with books.collection.unit_of_work():
+            known = books.again.sift(batch, now)
             held = [served for served in batch if self._close(served, now, events)]
-            outcomes = [self._tested(o) for served in held for o in served.outcomes]
+            outcomes = [books.again.fated(self._tested(o), known, now) for served in held for o in served.outcomes]
             books.keeper.keep(outcomes)
-            self._chooser.watch(outcomes)
+            events += books.again.note(outcomes, known, held, now)
+            new = [outcome for outcome in outcomes if outcome.fate is Fate.NEW] if known else outcomes
+            self._chooser.watch(new)
             books.frontier.add([lead for outcome in outcomes for lead in self._leads(outcome)], now)
+            if books.revisits is not None:
+                books.revisits.count(len(outcomes), len(outcomes) - len(new))
             events += self._labels.take(now)
             books.frontier.rescore(self._chooser.changes())
             self._chooser.save(now)
-            self._learning.learn(outcomes, now, events)
+            self._learning.learn(new, now, events)
             changed = self._learning.keep(now)
             expected = self._foresee()
             events += books.traps.news(now)
@@ -85,8 +95,30 @@ class Ledger:
 
     def lease(self, now: float, hosts: int, per_host: int, ttl_s: float) -> list[HostLease]:
         """Take the best hosts that may be asked now; on disk before anybody asks them."""
+        frontier, revisits = self._books.frontier, self._books.revisits
         with self._books.collection.unit_of_work():
-            return self._books.frontier.lease(now, hosts, per_host, ttl_s)
+            if revisits is None:
+                return frontier.lease(now, hosts, per_host, ttl_s)
+            revisits.feed(now, hosts * per_host)
+            return frontier.lease(now, hosts, per_host, ttl_s, above=revisits.above)
+
+    def wakes_at(self, now: float) -> float | None:
+        """When there may be something to ask for again: a host wakes, or a page is due to be looked at."""
+        revisits, wakes_at = self._books.revisits, self._books.frontier.wakes_at()
+        due_at = revisits.wakes_at(now) if revisits is not None and revisits.continuous else None
+        if due_at is None:
+            return wakes_at
+        due_at = max(due_at, now + 1.0)  # what was due this moment has just been tried
+        return due_at if wakes_at is None else min(wakes_at, due_at)
+
+    @property
+    def continuous(self) -> bool:
+        """Does the crawl go on until somebody stops it?"""
+        return self._books.revisits is not None and self._books.revisits.continuous
+
+    def over(self, now: float) -> str:
+        """Why a run that only looks again at what is due has come to its end; or nothing."""
+        return self._books.revisits.over(now) if self._books.revisits is not None else ""
 
     def renew(self, leases: Sequence[HostLease], now: float, ttl_s: float) -> None:
         """Hold hosts longer."""
@@ -121,7 +153,7 @@ class Ledger:
     def _tested(self, outcome: Outcome) -> Outcome:
         """The content-seen test: after the fetch, before storing and before any link is followed (S0-E5)."""
         analysis, seen = outcome.analysis, self._books.seen
-        if seen is None or analysis is None or not analysis.fingerprint:
+        if seen is None or analysis is None or not analysis.fingerprint or analysis.failure is not None:
             return outcome
         original = seen.original_of(outcome.lead.key, analysis.fingerprint, analysis.simhash)
         if original is None:
@@ -131,11 +163,16 @@ class Ledger:
     def _leads(self, outcome: Outcome) -> list[Lead]:
         page, bounds = outcome.lead, self._bounds
         target = outcome.fetched.location
+        if outcome.fate is Fate.MOVED:  # where it is now is asked for soon, also where it was known before
+            moved = msgspec.structs.replace(_redirected(page, target), hops=1, score=seed_score(3))
+            return [moved, msgspec.structs.replace(moved, again=1.0)]
         if target:
             return [_redirected(page, target)] if page.hops < bounds.hops else []
         if outcome.duplicate_of or (bounds.max_depth and page.depth >= bounds.max_depth):
             return []
-        return self._chooser.leads(outcome)
+        leads = self._chooser.leads(outcome)
+        self._books.again.tips(outcome, leads)
+        return leads
 
     def _close(self, served: Served, now: float, events: list[Event]) -> bool:
         """End the lease; False: somebody else holds the host by now."""

@@ -1,11 +1,11 @@
-"""Do database and WARC files agree? Reads everything, changes nothing.
+"""Is what the database says true? Reads everything, changes nothing; `crawl.repair` puts right what is derived.
 
-Problems are told one per line; an empty list means that what the database says is true.
+Problems are told one per line; an empty list means that database and WARC files agree.
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import chain, groupby, islice
-from operator import itemgetter
+from itertools import groupby, islice
+from operator import attrgetter
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,16 +14,35 @@ import msgspec
 from opilio.frontier.schema import DONE
 from opilio.store.collection import Collection, reading
 from opilio.store.keeper import Counts
-from opilio.store.warc import opened, payload, payload_digest, warc_name
+from opilio.store.loss import Stored, bad_record, stored_rows
+from opilio.store.warc import warc_name
 
 MAX_TOLD = 100
 
 
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that is wrong. `derived`: it follows from the rest and can be made anew without losing anything."""
+
+    text: str
+    derived: bool = False
+    lost: Stored | None = None  # the row whose record is not there as it should be
+
+
 def verify(folder: Path) -> list[str]:
     """What is wrong with a collection, at most MAX_TOLD lines."""
-    checks = (_integrity, _rows, _counters, _counts, _warc_ends, _records)
     with reading(folder) as collection:
-        return list(islice(chain.from_iterable(check(collection) for check in checks), MAX_TOLD))
+        return [finding.text for finding in islice(findings(collection), MAX_TOLD)]
+
+
+def findings(collection: Collection) -> Iterator[Finding]:
+    """Everything that is wrong, the cheap checks first; a stream."""
+    derived = (_orphans, _frontier_counters, counters, _host_counters)
+    own = (_integrity, _rows, _warc_ends)
+    for check in own:
+        yield from (Finding(text) for text in check(collection))
+    for check in derived:
+        yield from (Finding(text, derived=True) for text in check(collection))
+    yield from _records(collection)
 
 
 def _integrity(collection: Collection) -> Iterator[str]:
@@ -32,25 +51,57 @@ def _integrity(collection: Collection) -> Iterator[str]:
             yield f"database: {line}"
 
 
+# Every page belongs to a URL that is done or is being looked at again; no place in a WARC file belongs to two
+# versions; versions of a page follow each other.
+_ROWS = {
+    "page without a finished URL": f"""SELECT p.url FROM page AS p WHERE NOT EXISTS (
+        SELECT 1 FROM frontier_url AS u JOIN frontier_host AS h ON h.id = u.host_id
+        WHERE h.name = p.host AND u.key = p.key AND (u.state = {DONE}
+        OR u.state < {DONE} AND EXISTS (SELECT 1 FROM revisit AS r WHERE r.key = p.key AND r.queued)))""",
+    "finished URL without an answer": f"""SELECT u.url FROM frontier_url AS u WHERE u.state = {DONE}
+        AND NOT EXISTS (SELECT 1 FROM answer AS a WHERE a.key = u.key)""",
+    "page stored twice": "SELECT url FROM page GROUP BY url HAVING count(*) > 1",
+    "two pages at one place of a WARC file": """SELECT url FROM (
+        SELECT url, warc, offset FROM page WHERE length > 0 UNION ALL
+        SELECT url, warc, offset FROM version WHERE length > 0) GROUP BY warc, offset HAVING count(*) > 1""",
+    "version that is newer than the current one": """SELECT v.url FROM version AS v JOIN page AS p ON p.key = v.key
+        WHERE v.seq >= p.seq""",
+    "version that ends before it begins": "SELECT url FROM version WHERE until < fetched_at",
+    "page moved to an address that nobody knows": """SELECT key FROM move WHERE target NOT IN (
+        SELECT key FROM frontier_url)""",
+}
+# What follows from the rest.
+_ORPHANS = {
+    "links of no page": """SELECT parent FROM links WHERE parent NOT IN (SELECT key FROM page)
+        AND parent NOT IN (SELECT key FROM version)""",
+    "copy of a page that is not there": """SELECT url FROM page AS p WHERE duplicate_of <> 0
+        AND NOT EXISTS (SELECT 1 FROM page AS o WHERE o.key = p.duplicate_of)
+        AND NOT EXISTS (SELECT 1 FROM revisit AS r WHERE r.key = p.key AND (r.hinted_at > 0 OR r.queued))""",
+    "page that is not waited for but marked so": f"""SELECT r.key FROM revisit AS r WHERE r.queued AND NOT EXISTS (
+        SELECT 1 FROM frontier_url AS u WHERE u.key = r.key AND u.state < {DONE})""",
+    "tip of a page that is not known": """SELECT key FROM tip WHERE page NOT IN (SELECT key FROM page)
+        AND page NOT IN (SELECT key FROM version)""",
+    "text of a page that is not there": """SELECT t.key FROM texts AS t WHERE NOT EXISTS (
+        SELECT 1 FROM page AS p WHERE p.key = t.key AND p.fingerprint = t.fingerprint)
+        AND EXISTS (SELECT 1 FROM answer AS a WHERE a.key = t.key AND a.failure = '')""",
+}
+
+
 def _rows(collection: Collection) -> Iterator[str]:
-    """Every page belongs to a finished URL, every set of links to a page, no place in a WARC file to two pages."""
-    checks = {
-        "page without a finished URL": f"""SELECT p.url FROM page AS p WHERE NOT EXISTS (
-            SELECT 1 FROM frontier_url AS u JOIN frontier_host AS h ON h.id = u.host_id
-            WHERE h.name = p.host AND u.key = p.key AND u.state = {DONE})""",
-        "finished URL without an answer": f"""SELECT u.url FROM frontier_url AS u WHERE u.state = {DONE}
-            AND NOT EXISTS (SELECT 1 FROM answer AS a WHERE a.key = u.key)""",
-        "links of no page": "SELECT parent FROM links WHERE parent NOT IN (SELECT key FROM page)",
-        "page stored twice": "SELECT url FROM page GROUP BY url HAVING count(*) > 1",
-        "two pages at one place of a WARC file": """SELECT url FROM page WHERE length > 0
-            GROUP BY warc, offset HAVING count(*) > 1""",
-    }
+    return _told(collection, _ROWS)
+
+
+def _orphans(collection: Collection) -> Iterator[str]:
+    return _told(collection, _ORPHANS)
+
+
+def _told(collection: Collection, checks: dict[str, str]) -> Iterator[str]:
     for name, query in checks.items():
         for (what,) in collection.connection.execute(query):
             yield f"{name}: {what}"
 
 
-def _counters(collection: Collection) -> Iterator[str]:
+def _frontier_counters(collection: Collection) -> Iterator[str]:
     count = collection.connection.execute(
         "SELECT queued + leased, done, failed, dropped FROM frontier_count"
     ).fetchone()
@@ -62,20 +113,25 @@ def _counters(collection: Collection) -> Iterator[str]:
             yield f"counter of {name} URLs says {said}, there are {found or 0}"
 
 
-def _counts(collection: Collection) -> Iterator[str]:
-    """The counters of the store, and those of each host."""
+COUNTED = {
+    "fetched": "SELECT coalesce(max(seq), 0) FROM answer",
+    "pages": "SELECT count(*) FROM page",
+    "relevant": "SELECT count(*) FROM page WHERE relevant",
+    "duplicates": "SELECT count(*) FROM page WHERE duplicate_of <> 0",
+}
+
+
+def counters(collection: Collection) -> Iterator[str]:
+    """The counters of the store."""
     stored = collection.meta("counts")
     counts = msgspec.json.decode(stored, type=Counts) if stored else Counts()
-    queries = {
-        "fetched": "SELECT count(*) FROM answer",
-        "pages": "SELECT count(*) FROM page",
-        "relevant": "SELECT count(*) FROM page WHERE relevant",
-        "duplicates": "SELECT count(*) FROM page WHERE duplicate_of <> 0",
-    }
-    for name, query in queries.items():
+    for name, query in COUNTED.items():
         said, found = getattr(counts, name), collection.connection.execute(query).fetchone()[0]
         if said != found:
             yield f"counter of {name} says {said}, there are {found}"
+
+
+def _host_counters(collection: Collection) -> Iterator[str]:
     for host, said, found in collection.connection.execute(
         """SELECT name, queued, (SELECT count(*) FROM frontier_url WHERE host_id = id AND state < 2) AS found
         FROM frontier_host WHERE queued <> found"""
@@ -92,49 +148,41 @@ def _warc_ends(collection: Collection) -> Iterator[str]:
         yield f"{path.name}: {offset - size} bytes are missing at the end"
 
 
-def _records(collection: Collection) -> Iterator[str]:
+def _records(collection: Collection) -> Iterator[Finding]:
     """Every record is where the database says, with the URL and the digest it should have, and no gap between two."""
-    rows = collection.connection.execute(
-        "SELECT warc, offset, length, url FROM page WHERE length > 0 ORDER BY warc, offset"
-    )
     last, last_end = int(collection.meta("warc_number", "1")), int(collection.meta("warc_offset", "0"))
-    for number, pages in groupby(rows, key=itemgetter(0)):
+    for number, rows in groupby(stored_rows(collection), key=attrgetter("warc")):
         path = collection.folder / warc_name(number)
         try:
-            size = path.stat().st_size
-            end = min(size, last_end) if number == last else size
-            with path.open("rb") as file:
-                yield from _records_of(path.name, file, pages, end)
+            file = path.open("rb")
         except OSError as error:
-            yield f"{path.name}: can't be read: {error.strerror}"
+            yield Finding(f"{path.name}: can't be read: {error.strerror}")
+            yield from (Finding(f"{path.name} at {row.offset}: is not there ({row.url})", lost=row) for row in rows)
+            continue
+        with file:
+            size = path.stat().st_size
+            yield from _records_of(path.name, file, rows, min(size, last_end) if number == last else size)
 
 
-def _records_of(name: str, file: BinaryIO, pages: Iterable[tuple[int, int, int, str]], size: int) -> Iterator[str]:
+def _records_of(name: str, file: BinaryIO, rows: Iterable[Stored], size: int) -> Iterator[Finding]:
     end = 0
-    for _, offset, length, url in pages:
+    for row in rows:
         if end == 0:  # the record that opens the file
-            problem = _bad_record(file.read(offset))
+            problem = bad_record(file.read(row.offset))
             if problem:
-                yield f"{name} at 0: {problem}"
-        elif offset != end:
-            yield f"{name} at {end}: {offset - end} bytes that belong to no page"
-        end = offset + length
-        file.seek(offset)
-        problem = _bad_record(file.read(length), url)
+                yield Finding(f"{name} at 0: {problem}")
+        elif row.offset != end:
+            yield Finding(f"{name} at {end}: {row.offset - end} bytes that belong to no page")
+        end = row.offset + row.length
+        file.seek(row.offset)
+        problem = bad_record(file.read(row.length), row.url)
         if problem:
-            yield f"{name} at {offset}: {problem} ({url})"
+            yield Finding(f"{name} at {row.offset}: {problem} ({row.url})", lost=row)
     if end < size:
-        yield f"{name} at {end}: {size - end} bytes that belong to no page"
+        yield Finding(f"{name} at {end}: {size - end} bytes that belong to no page")
 
 
-def _bad_record(data: bytes, url: str = "") -> str:
-    """What is wrong with a record: of a page, or of none."""
-    try:
-        fields, block = opened(data)
-    except ValueError as error:
-        return str(error)
-    if fields.get("WARC-Target-URI", "") != url:
-        return f"another page stands here: {fields.get('WARC-Target-URI')}"
-    if url and fields.get("WARC-Payload-Digest") != payload_digest(payload(block)[1]):
-        return "the page was changed (its digest differs)"
-    return ""
+def every(folder: Path) -> Iterator[Finding]:
+    """All findings, without a bound; for whoever repairs."""
+    with reading(folder) as collection:
+        yield from findings(collection)

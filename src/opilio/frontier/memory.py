@@ -104,10 +104,12 @@ class MemoryFrontier:
             dropped += self._shelves.drop(list(islice(victims, excess)), TAIL)
         return dropped
 
-    def lease(self, now: float, max_hosts: int, per_host: int, ttl_s: float) -> list[HostLease]:
+    def lease(
+        self, now: float, max_hosts: int, per_host: int, ttl_s: float, *, above: float = LOWEST
+    ) -> list[HostLease]:
         """The hosts that may be asked now, the one with the best URL first, each with its best URLs."""
         self._catch_up(now)
-        floor = self._floor(choose=True)
+        floor = max(above, self._floor(choose=True))
         room = self._policy.order.top or max_hosts * per_host
         leases: list[HostLease] = []
         while room > 0 and len(leases) < max_hosts and (host := self._shelves.next_ready(floor)) is not None:
@@ -200,7 +202,10 @@ class MemoryFrontier:
         return len(changed)
 
     def _revive(self, host: Host, url: Url, urgency: float) -> bool:
-        """Queue what is done or failed once more, before all that was never asked for."""
+        """Have a URL wait in front of all others, once more where it is done or failed."""
+        if url.state is State.QUEUED and url.retry_at is None:
+            self._shelves.move(host, url, Place(AGAIN + urgency))
+            return True
         if url.state not in (State.DONE, State.FAILED):
             return False
         self._shelves.count[url.state.value] -= 1

@@ -18,7 +18,7 @@ from opilio.frontier.ledger import Ledger
 from opilio.frontier.order import AGAIN, CHOSEN, Moment, Place, sane
 from opilio.frontier.policy import EXPIRED, Policy
 from opilio.frontier.queue import Queue
-from opilio.frontier.schema import DONE, QUEUED, SETTLED, WAITING
+from opilio.frontier.schema import DONE, FAILED, QUEUED, SETTLED, WAITING
 from opilio.frontier.urls import Urls
 from opilio.model.protocols import Added, Entry, FrontierStats
 from opilio.model.records import HostLease, Landing, Lead, State
@@ -67,11 +67,13 @@ class SqliteFrontier:
         tables.ledger.write()
         return added
 
-    def lease(self, now: float, max_hosts: int, per_host: int, ttl_s: float) -> list[HostLease]:
+    def lease(
+        self, now: float, max_hosts: int, per_host: int, ttl_s: float, *, above: float = LOWEST
+    ) -> list[HostLease]:
         """The hosts that may be asked now, the one with the best URL first, each with its best URLs."""
         tables = self._open()
         self._catch_up(now)
-        floor = self._floor()
+        floor = max(above, self._floor())
         room = self._order.top or max_hosts * per_host
         token = tables.ledger.generation + 1  # grows with every change, so no token is given twice
         leases: list[HostLease] = []
@@ -190,17 +192,23 @@ class SqliteFrontier:
         return len(rows)
 
     def _revive(self, leads: Sequence[Lead]) -> int:
-        """Queue what is done or failed once more, before all that was never asked for; how many there were."""
+        """Have URLs wait in front of all others, those that are done or failed once more; how many do."""
         tables = self._tables
-        found = [(host.id, x.key, AGAIN + x.again) for x in leads if (host := tables.hosts.find(x.host)) is not None]
+        found = [
+            (host.id, x.key, AGAIN + x.again)
+            for x in leads
+            if (host := tables.hosts.find(x.host)) is not None and x.key not in tables.leases.keys(host.id)
+        ]
         revived = tables.urls.revive(found)
         for _, key, _ in revived:
             tables.front.forget(key)
-        done = sum(state == DONE for *_, state in revived)
-        tables.hosts.refresh((id_, -count) for id_, count in Counter(id_ for id_, *_ in revived).items())
-        tables.ledger.done -= done
-        tables.ledger.failed -= len(revived) - done
-        tables.ledger.queued += len(revived)
+        was = Counter(state for *_, state in revived)
+        came = Counter({id_: 0 for id_, *_ in revived})
+        came.update(id_ for id_, _, state in revived if state != QUEUED)
+        tables.hosts.refresh((id_, -count) for id_, count in came.items())
+        tables.ledger.done -= was[DONE]
+        tables.ledger.failed -= was[FAILED]
+        tables.ledger.queued += was[DONE] + was[FAILED]
         return len(revived)
 
     def _move(self, rows: list[tuple[float, float, float | None, int, int]]) -> None:

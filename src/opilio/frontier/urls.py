@@ -103,11 +103,11 @@ class Urls:
         )
 
     def revive(self, rows: Iterable[tuple[int, int, float]]) -> list[tuple[int, int, int]]:
-        """(host id, key, priority): done and failed rows are queued again; returns (host id, key, what they were)."""
+        """(host id, key, priority): done, failed and queued rows wait in front; (host id, key, what they were)."""
         found = []
         for host_id, key, priority in rows:
             row = self._db.execute(
-                "SELECT state FROM frontier_url WHERE host_id = ? AND key = ? AND state IN (2, 3)", (host_id, key)
+                "SELECT state FROM frontier_url WHERE host_id = ? AND key = ? AND state IN (0, 2, 3)", (host_id, key)
             ).fetchone()
             if row is not None:
                 found.append((host_id, key, row[0]))

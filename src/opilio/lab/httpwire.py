@@ -20,6 +20,8 @@ class Request(msgspec.Struct, frozen=True):
     target: str  # path and query
     keep_alive: bool
     size: int
+    etag: str = ""  # If-None-Match
+    since: str = ""  # If-Modified-Since
 
 
 class RequestError(ValueError):
@@ -47,7 +49,8 @@ def parse_request(buffer: bytes | bytearray) -> Request | None:
     host, target = _addressed(words[1], fields.get("host", ""))
     wish = (fields.get("connection") or fields.get("proxy-connection") or "").lower()
     keep = wish != "close" if words[2] == "HTTP/1.1" else wish == "keep-alive"
-    return Request(words[0], host, target, keep, size)
+    marks = fields.get("if-none-match", ""), fields.get("if-modified-since", "")
+    return Request(words[0], host, target, keep, size, *marks)
 
 
 def _addressed(target: str, host: str) -> tuple[str, str]:

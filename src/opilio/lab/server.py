@@ -117,6 +117,8 @@ class Desk:
         if request.method not in ("GET", "HEAD"):
             return _plain(405, "only GET and HEAD are answered")
         found = self._ready.get((request.host, request.target)) or self._recorded(request)
+        if found.status == 200 and (request.etag or request.since):
+            found = _unless_changed(found, request)
         fault = self._faults.get(request.host)
         if fault is None or request.target == "/robots.txt":
             return found
@@ -162,6 +164,19 @@ class Desk:
             return True
         recent.append(now)
         return False
+
+
+def _unless_changed(reply: Reply, request: Request) -> Reply:
+    """RFC 9110, 13.2.2: a tag that matches, or without one the same date, means 304."""
+    marks = {}
+    for line in reply.head.decode("utf-8", "surrogateescape").split("\r\n")[1:]:
+        name, _, value = line.partition(":")
+        marks[name.lower()] = value.strip()
+    same = request.etag == marks.get("etag") if request.etag else request.since == marks.get("last-modified")
+    if not same:
+        return reply
+    kept = tuple((name, marks[name]) for name in ("etag", "last-modified") if name in marks)
+    return Reply(304, *response(304, kept, b""), reply.delay_s)
 
 
 def _plain(status: int, text: str, *headers: tuple[str, str]) -> Reply:

@@ -133,6 +133,14 @@ class AgentsExchanged(Event, frozen=True):
     count: int
 
 
+class PageLeft(Event, frozen=True):
+    """A page is no longer part of the collection: gone at two looks, or moved. Its versions stay."""
+
+    url: str
+    cause: str
+    target: str = ""
+
+
 class VisitFailed(Event, frozen=True):
     """The engine's per-URL guard caught an error of ours: a bug, recorded, and the crawl goes on."""
 

@@ -116,12 +116,14 @@ class Frontier(Protocol):
 
     Invariants: a URL is in exactly one state; a host is leased to at most one holder; a lease is never
     given before the host's `wake_at`; a URL that is leased, done, failed or dropped is not queued again by `add`.
-    Only a lead that says `again` queues a done or failed one once more, before all that were never asked for.
+    Only a lead that says `again` queues a done or failed one once more. It goes before all others then.
     """
 
     def add(self, leads: Sequence[Lead], now: float) -> Added: ...
 
-    def lease(self, now: float, max_hosts: int, per_host: int, ttl_s: float) -> list[HostLease]: ...
+    def lease(
+        self, now: float, max_hosts: int, per_host: int, ttl_s: float, *, above: float = ...
+    ) -> list[HostLease]: ...
 
     def renew(self, leases: Sequence[HostLease], now: float, ttl_s: float) -> set[str]: ...
 
@@ -148,6 +150,8 @@ class ContentSeen(Protocol):
     """Has this text been seen before? Exact by fingerprint, near by SimHash (where switched on)."""
 
     def original_of(self, key: int, fingerprint: int, simhash: int) -> tuple[int, bool] | None: ...
+
+    def forget(self, key: int, fingerprint: int, *, gone: bool = False) -> None: ...
 
 
 class Store(Protocol):

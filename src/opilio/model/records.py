@@ -177,7 +177,7 @@ class Lead(msgspec.Struct, frozen=True, kw_only=True):
     hops: int = 0  # redirects followed to get here
     retries: int = 0
     features: bytes = b""  # what a learning ranker needs to score it again; opaque to the frontier
-    again: float = 0.0  # above 0: ask for it once more, though it is done or failed; the more, the sooner
+    again: float = 0.0  # above 0: ask for a known URL soon, once more if it is done or failed; the more, the sooner
 
 
 class HostLease(msgspec.Struct, frozen=True, kw_only=True):

@@ -36,6 +36,15 @@ class MemoryContentSeen:
         self._remember(key, simhash)
         return None
 
+    def forget(self, key: int, fingerprint: int, *, gone: bool = False) -> None:
+        """The page has another text now, or is gone: whoever has its old text next is no copy of it."""
+        if self._exact.get(fingerprint) == key:
+            del self._exact[fingerprint]
+        signature = self._signatures.pop(key, None) if gone else None
+        if signature is not None:
+            for band in bands_of(signature):
+                self._bands[band].remove(key)
+
     def _candidates(self, key: int, simhash: int) -> list[tuple[int, int]]:
         found = dict.fromkeys(k for band in bands_of(simhash) for k in self._bands[band][:MAX_CANDIDATES] if k != key)
         return [(k, self._signatures[k]) for k in found]

@@ -45,6 +45,17 @@ class SqliteContentSeen:
         self._remember(key, simhash)
         return None
 
+    def forget(self, key: int, fingerprint: int, *, gone: bool = False) -> None:
+        """The page has another text now, or is gone: whoever has its old text next is no copy of it."""
+        self._connection.execute("DELETE FROM texts WHERE fingerprint = ? AND key = ?", (fingerprint, key))
+        if not gone:
+            return
+        row = self._connection.execute("SELECT simhash FROM text_signatures WHERE key = ?", (key,)).fetchone()
+        if row is not None:
+            old = [(band, key) for band in bands_of(row[0])]
+            self._connection.executemany("DELETE FROM text_bands WHERE band = ? AND key = ?", old)
+            self._connection.execute("DELETE FROM text_signatures WHERE key = ?", (key,))
+
     def _first_with(self, fingerprint: int, key: int) -> int:
         row = self._connection.execute("SELECT key FROM texts WHERE fingerprint = ?", (fingerprint,)).fetchone()
         if row is not None:

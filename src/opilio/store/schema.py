@@ -72,6 +72,7 @@ CREATE INDEX IF NOT EXISTS move_by_target ON move (target);
 CREATE TABLE IF NOT EXISTS revisit (
   key INTEGER PRIMARY KEY,
   checks INTEGER NOT NULL, changes INTEGER NOT NULL, checked_at REAL NOT NULL, changed_at REAL NOT NULL,
+  tried_at REAL NOT NULL,                             -- last asked for, whatever came of it
   strikes INTEGER NOT NULL, struck_at REAL NOT NULL,  -- gone, so often in a row; when it was first seen to be
   rates BLOB NOT NULL,
   found INTEGER NOT NULL, brought INTEGER NOT NULL,   -- new links it had when looked at again; relevant pages of them

@@ -176,10 +176,14 @@ def read_record(folder: Path, number: int, offset: int, length: int) -> Fetched:
     """The answer stored at one place, as it was fetched."""
     path, data = folder / warc_name(number), read_member(folder, number, offset, length)
     try:
-        fields, block = opened(data)
+        return answer_in(data)
     except ValueError as error:
         raise CollectionError(f"{path} at {offset}: {error}; run 'opilio verify'") from error
-    return _answer(fields, block)
+
+
+def answer_in(member: bytes) -> Fetched:
+    """The answer in one gzip member; ValueError for anything that is no whole record."""
+    return _answer(*opened(member))
 
 
 def opened(member: bytes) -> tuple[dict[str, str], bytes]:

@@ -1,0 +1,204 @@
+"""Every stored page that may be looked at again, in memory, and who is next. The numbers are also in the collection.
+
+About 200 bytes a page: a million pages take 200 MB, and only while revisits are on. No I/O, no clock.
+"""
+
+import re
+from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opilio.frontier.revisits import POLICIES, Candidates
+from opilio.learn.changerate import COUNT, Kin, believed, evidence
+from opilio.store.looks import Looks
+
+MOST_STRIKES = 5  # a page that has left is looked for now and then, so often in all
+LEFT = 0.05  # what a page that has left is worth beside one that is there
+COPY = 0.1
+ASIDE = 0.25  # an irrelevant page, beside a relevant one of the same score
+LEAST = 0.02
+OLDEST_S = 2 * 365 * 86_400.0  # older marks of the last change say no more than this
+_DATED = re.compile(r"/(?:19|20)\d\d[/-]")
+_ROW = np.dtype(
+    [
+        ("key", np.int64), ("checked", np.float64), ("tried", np.float64), ("relevance", np.float32),
+        ("strikes", np.int16), ("struck", np.float64), ("hinted", np.float64), ("busy", np.bool_), ("left", np.bool_),
+        ("changes", np.int32), ("brought", np.int32), ("host", np.int32), ("groups", np.int32, (3,)),
+        ("looked", np.bool_), ("rates", np.float32, (COUNT,)),
+    ]
+)  # fmt: skip
+
+
+class Shelf:
+    """The pages. Invariant: a page has one row, and `busy` says that it waits in the frontier."""
+
+    def __init__(self) -> None:
+        self.kin = Kin()
+        self._rows: NDArray[np.void] = np.zeros(1024, dtype=_ROW)
+        self._row_of: dict[int, int] = {}
+        self._hosts: dict[str, int] = {}
+        self._host_names: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self._row_of)
+
+    @property
+    def _used(self) -> NDArray[np.void]:
+        return self._rows[: len(self._row_of)]
+
+    @property
+    def busy(self) -> int:
+        """How many wait in the frontier."""
+        return int(self._used["busy"].sum())
+
+    def put(self, facts: tuple[Any, ...], looks: Looks | None, left: bool = False) -> None:
+        """A page: (key, url, host, genre, score, relevant, duplicate of, fetched at, last modified)."""
+        key, url, host, genre, score, relevant, original, fetched_at, last_modified = facts
+        row = self._row_of.setdefault(key, len(self._row_of))
+        if row >= len(self._rows):
+            self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
+        one = self._rows[row]
+        one["key"], one["host"] = key, self._host(host)
+        one["groups"] = [self.kin.number(group) for group in kin_of(url, host, genre)]
+        one["checked"], one["tried"], one["left"] = fetched_at, fetched_at, left
+        relevance = max(LEAST, score if relevant else ASIDE * score)
+        one["relevance"] = relevance * (COPY if original else 1.0)
+        if looks is None:
+            one["rates"] = _by_last_change(last_modified, fetched_at)
+        else:
+            self._fill(row, looks, fetched_at)
+
+    def _fill(self, row: int, looks: Looks, fetched_at: float) -> None:
+        one = self._rows[row]
+        one["checked"] = max(looks.checked_at, fetched_at)
+        one["tried"] = max(looks.tried_at, fetched_at)
+        one["strikes"], one["struck"], one["hinted"] = looks.strikes, looks.struck_at, looks.hinted_at
+        one["busy"], one["changes"], one["brought"] = bool(looks.queued), looks.changes, looks.brought
+        one["rates"] = np.frombuffer(looks.rates, dtype=np.float32) if looks.rates else 0.0
+        if looks.checks and not one["looked"]:
+            one["looked"] = True
+            self.kin.learn(one["groups"].tolist(), None, self._believed(row))
+
+    def _believed(self, row: int) -> NDArray[np.float64]:
+        one = self._rows[row : row + 1]
+        return np.asarray(believed(one["rates"].astype(np.float64), self.kin.prior(one["groups"]))[0])
+
+    def _host(self, name: str) -> int:
+        number = self._hosts.setdefault(name, len(self._hosts))
+        if number == len(self._host_names):
+            self._host_names.append(name)
+        return number
+
+    def drop(self, key: int) -> None:
+        """No longer a page to look at (moved)."""
+        row = self._row_of.get(key)
+        if row is not None:
+            self._rows[row]["relevance"], self._rows[row]["strikes"] = 0.0, MOST_STRIKES
+            self._rows[row]["busy"] = False
+
+    def update(self, looks: Looks, left: bool = False) -> None:
+        """A page was looked at, or something else came to be known of it."""
+        row = self._row_of.get(looks.key)
+        if row is None:
+            return
+        one = self._rows[row]
+        before = self._believed(row) if one["looked"] else None
+        one["left"] = left
+        one["checked"], one["tried"] = max(looks.checked_at, one["checked"]), max(looks.tried_at, one["tried"])
+        one["strikes"], one["struck"], one["hinted"] = looks.strikes, looks.struck_at, looks.hinted_at
+        one["busy"], one["changes"], one["brought"] = bool(looks.queued), looks.changes, looks.brought
+        if looks.rates:
+            one["rates"] = np.frombuffer(looks.rates, dtype=np.float32)
+        if looks.checks:
+            one["looked"] = True
+            self.kin.learn(one["groups"].tolist(), before, self._believed(row))
+
+    def rates_of(self, key: int) -> NDArray[np.float32]:
+        """What is known of the rate of a page."""
+        row = self._row_of.get(key)
+        return np.zeros(COUNT, dtype=np.float32) if row is None else self._rows[row]["rates"].copy()
+
+    def second_looks(self, now: float, after_s: float) -> Iterator[tuple[int, str]]:
+        """(key, host) of pages that were not there a while ago, to be looked for once more (S1-06)."""
+        used = self._used
+        due = (used["strikes"] == 1) & ~used["busy"] & (used["struck"] + after_s <= now) & (used["tried"] < now)
+        return self._named(np.flatnonzero(due))
+
+    def best(self, policy: str, now: float, count: int, least_s: float, interval_s: float) -> list[tuple[int, str]]:
+        """(key, host) of the pages that the policy would look at first."""
+        used = self._used
+        gap_s = np.where(used["left"], 4 * interval_s, least_s)
+        free = (now - used["tried"] >= gap_s) & ~used["busy"] & (used["strikes"] < MOST_STRIKES)
+        free &= (used["strikes"] != 1) & (used["relevance"] > 0)
+        numbers = np.flatnonzero(free)
+        if not len(numbers) or count <= 0:
+            return []
+        score = POLICIES[policy](self._candidates(numbers, now, interval_s))
+        first = np.argsort(-score, kind="stable")[:count]
+        return list(self._named(numbers[first]))
+
+    def _candidates(self, numbers: NDArray[np.int64], now: float, interval_s: float) -> Candidates:
+        rows = self._used[numbers]
+        gain = rows["brought"] / (rows["changes"] + 1.0)
+        worth = rows["relevance"].astype(np.float64) * (1.0 + gain) * np.where(rows["left"], LEFT, 1.0)
+        return Candidates(
+            waited_s=np.maximum(now - rows["checked"], 0.0),
+            chances=believed(rows["rates"].astype(np.float64), self.kin.prior(rows["groups"])),
+            worth=worth,
+            announced=rows["hinted"] > rows["checked"],
+            interval_s=interval_s,
+        )
+
+    def due(self, now: float, interval_s: float) -> float:
+        """How many looks would have been spent since the pages were last seen, at most one a page."""
+        waited = np.maximum(now - self._used["checked"], 0.0)
+        return float(np.minimum(waited / interval_s, 1.0).sum())
+
+    def free_at(self, least_s: float, second_look_s: float) -> tuple[float, float]:
+        """When the next page may be looked at again, and when one that was not there must; infinite: none."""
+        used = self._used[~self._used["busy"]]
+        there = used["tried"][(used["strikes"] == 0) & ~used["left"] & (used["relevance"] > 0)]
+        struck = used["struck"][used["strikes"] == 1]
+        return there.min(initial=np.inf) + least_s, struck.min(initial=np.inf) + second_look_s
+
+    def _named(self, numbers: NDArray[np.int64]) -> Iterator[tuple[int, str]]:
+        rows = self._used[numbers]
+        return (
+            (key, self._host_names[host]) for key, host in zip(rows["key"].tolist(), rows["host"].tolist(), strict=True)
+        )
+
+
+def kin_of(url: str, host: str, genre: str) -> tuple[tuple[str, str], ...]:
+    """The groups whose pages a page is like: its kind, its host, its directory.
+
+    >>> kin_of("http://a.example/news/2024/x.html", "a.example", "")
+    (('kind', 'dated'), ('host', 'a.example'), ('directory', 'http://a.example/news/2024'))
+    """
+    path = "/" + url.split("/", 3)[-1] if url.count("/") >= 3 else "/"
+    if path == "/":
+        kind = "front"
+    elif path.endswith("/") or "/index." in path:
+        kind = "list"
+    else:
+        kind = genre or ("dated" if _DATED.search(path) else "page")
+    return ("kind", kind), ("host", host), ("directory", url.rpartition("/")[0])
+
+
+def _by_last_change(last_modified: str, fetched_at: float) -> NDArray[np.float64]:
+    """A page that says when it last changed has stood unchanged since: one look for free."""
+    changed_at = date_of(last_modified)
+    waited_s = fetched_at - changed_at
+    if not changed_at or waited_s <= 0:
+        return np.zeros(COUNT)
+    return evidence(min(waited_s, OLDEST_S), changed=False)
+
+
+def date_of(text: str) -> float:
+    """Seconds since 1970 of an HTTP date; 0 for what is none."""
+    try:
+        return parsedate_to_datetime(text).timestamp() if text else 0.0
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return 0.0

@@ -1,0 +1,161 @@
+"""What looking again at pages has shown, as it is kept: the tables `revisit`, `tip` and `empty_text`. Decides nothing.
+
+Executes statements on the connection it is given; transactions belong to the collection.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+
+class Looks(msgspec.Struct, kw_only=True):
+    """One row of `revisit`."""
+
+    key: int
+    checks: int = 0
+    changes: int = 0
+    checked_at: float = 0.0  # last known to be as it is stored
+    changed_at: float = 0.0
+    tried_at: float = 0.0
+    strikes: int = 0
+    struck_at: float = 0.0
+    rates: bytes = b""
+    found: int = 0
+    brought: int = 0
+    hinted_at: float = 0.0
+    queued: int = 0
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """What a visit of a page that is stored is compared with. `page` is False for one that has left."""
+
+    key: int
+    page: bool = True
+    url: str = ""
+    host: str = ""
+    title: str = ""
+    words: int = 0
+    fingerprint: int = 0
+    duplicate_of: int = 0
+    fetched_at: float = 0.0
+    place: tuple[int, int, int] = (0, 0, 0)  # of its WARC record
+
+
+_NAMES = tuple(field.name for field in msgspec.structs.fields(Looks))
+_COLUMNS = ", ".join(_NAMES)
+_KNOWN = "key, url, host, title, words, fingerprint, duplicate_of, fetched_at, warc, offset, length"
+_SAVE = f"INSERT OR REPLACE INTO revisit ({_COLUMNS}) VALUES ({', '.join('?' * len(_NAMES))})"
+_FACTS = "p.key, p.url, p.host, p.genre, p.score, p.relevant, p.duplicate_of, p.fetched_at, p.last_modified"
+
+
+class LookBook:
+    """Reads and writes them."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._db = connection
+
+    def known(self, keys: Sequence[int]) -> dict[int, Known]:
+        """Those of the keys that are pages, or were and are being looked for again."""
+        marks = ", ".join("?" * len(keys))
+        rows = self._db.execute(f"SELECT {_KNOWN} FROM page WHERE key IN ({marks})", keys)
+        found = {row[0]: _known(row) for row in rows}
+        left = self._db.execute(f"SELECT key FROM revisit WHERE queued AND key IN ({marks})", keys)
+        return {**{key: Known(key=key, page=False) for (key,) in left}, **found}
+
+    def looks(self, key: int) -> Looks:
+        """What was seen of a page so far."""
+        row = self._db.execute(f"SELECT {_COLUMNS} FROM revisit WHERE key = ?", (key,)).fetchone()
+        return Looks(key=key) if row is None else _looks(row)
+
+    def save(self, looks: Iterable[Looks]) -> None:
+        self._db.executemany(_SAVE, [msgspec.structs.astuple(one) for one in looks])
+
+    def all_pages(self) -> Iterator[tuple[tuple[Any, ...], Looks | None]]:
+        """Every page with what was seen of it: (key, url, host, genre, score, relevant, duplicate of, …), looks."""
+        columns = ", ".join(f"r.{name}" for name in _NAMES)
+        rows = self._db.execute(f"SELECT {_FACTS}, {columns} FROM page AS p LEFT JOIN revisit AS r ON r.key = p.key")
+        for row in rows:
+            yield row[:9], None if row[9] is None else _looks(row[9:])
+
+    def gone_pages(self, strikes: int) -> Iterator[tuple[tuple[Any, ...], Looks]]:
+        """Pages that have left and were not looked for too often; the same columns."""
+        columns = ", ".join(f"r.{name}" for name in _NAMES)
+        rows = self._db.execute(
+            f"SELECT {_FACTS}, {columns} FROM revisit AS r JOIN version AS p ON p.key = r.key AND p.seq ="
+            " (SELECT max(seq) FROM version WHERE key = r.key) WHERE r.strikes BETWEEN 2 AND ?"
+            " AND r.key NOT IN (SELECT key FROM page) AND r.key NOT IN (SELECT key FROM move)",
+            (strikes - 1,),
+        )
+        return ((row[:9], _looks(row[9:])) for row in rows)
+
+    def queued(self) -> list[int]:
+        """Pages that wait in the frontier to be looked at again."""
+        return [key for (key,) in self._db.execute("SELECT key FROM revisit WHERE queued")]
+
+    def copies(self, key: int) -> list[tuple[int, str]]:
+        """(key, host) of pages that repeat the text of this one."""
+        return self._db.execute("SELECT key, host FROM page WHERE duplicate_of = ?", (key,)).fetchall()
+
+    def move(self, key: int, target: int, at: float) -> None:
+        """A page redirects for good."""
+        self._db.execute("INSERT OR REPLACE INTO move VALUES (?, ?, ?)", (key, target, at))
+
+    def came_back(self, keys: Sequence[int]) -> None:
+        """There are pages at these addresses (again)."""
+        self._db.execute(f"DELETE FROM move WHERE key IN ({', '.join('?' * len(keys))})", keys)
+
+    def note_tips(self, page: int, keys: Iterable[int]) -> None:
+        """Links that were new on a page when it was looked at again."""
+        self._db.executemany("INSERT OR IGNORE INTO tip VALUES (?, ?)", [(key, page) for key in keys])
+
+    def take_tips(self, keys: Sequence[int]) -> dict[int, int]:
+        """The pages that told of these links, by link; they are asked for once."""
+        marks = ", ".join("?" * len(keys))
+        found: dict[int, int] = dict(self._db.execute(f"SELECT key, page FROM tip WHERE key IN ({marks})", keys))
+        self._db.executemany("DELETE FROM tip WHERE key = ?", [(key,) for key in found])
+        return found
+
+
+def _known(row: tuple[Any, ...]) -> Known:
+    key, url, host, title, words, fingerprint, duplicate_of, fetched_at, *place = row
+    return Known(
+        key=key,
+        url=url,
+        host=host,
+        title=title,
+        words=words,
+        fingerprint=fingerprint,
+        duplicate_of=duplicate_of,
+        fetched_at=fetched_at,
+        place=(place[0], place[1], place[2]),
+    )
+
+
+def _looks(row: tuple[Any, ...]) -> Looks:
+    return Looks(**dict(zip(_NAMES, row, strict=True)))
+
+
+class EmptyTexts:
+    """What hosts show where they have nothing (soft 404)."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._db = connection
+
+    def __contains__(self, place: tuple[str, int]) -> bool:
+        sql = "SELECT 1 FROM empty_text WHERE host = ? AND fingerprint = ?"
+        return place[1] != 0 and self._db.execute(sql, place).fetchone() is not None
+
+    def add(self, host: str, fingerprint: int, at: float) -> None:
+        """Remember such a text; one that is too short to have a fingerprint tells nothing."""
+        if fingerprint:
+            self._db.execute("INSERT OR IGNORE INTO empty_text VALUES (?, ?, ?)", (host, fingerprint, at))
+
+    def probed(self, host: str) -> bool:
+        """Was this host asked for a page that can't be there?"""
+        row = self._db.execute("SELECT 1 FROM empty_text WHERE host = ? AND fingerprint = 0", (host,)).fetchone()
+        return row is not None
+
+    def note_probe(self, host: str, at: float) -> None:
+        self._db.execute("INSERT OR IGNORE INTO empty_text VALUES (?, 0, ?)", (host, at))

@@ -1,0 +1,256 @@
+"""Looking again over real HTTP: 304, changed, gone twice, moved, soft 404, flapping; versions stay (S1-02, S1-06)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checks.killing import urls_in_warc
+from checks.small_webs import BIRDS, HTML, SmallWeb, crawl, events, page, redirect, rows, served, settings_for, word
+from opilio.crawl.history import history_of
+from opilio.crawl.verify import verify
+from opilio.crawl.why import why
+from opilio.lab.server import WebServer
+from opilio.lab.warcfile import Answer
+from opilio.model.records import key_of
+
+ROOT = "http://a.example/"
+DAY = 86_400.0
+WEEK = 7 * DAY
+
+
+def article(number: int, more: str = "", links: tuple[str, ...] = ()) -> Answer:
+    return page(f"{BIRDS} {word(number)} {word(number + 100)} {more}", links, title=f"Article {number}")
+
+
+def marked(answer: Answer, *marks: tuple[str, str]) -> Answer:
+    return Answer(answer.status, (*answer.headers, *marks), answer.body)
+
+
+class Site:
+    """A small site, a collection of it, and time."""
+
+    def __init__(self, folder: Path, server: WebServer, web: SmallWeb) -> None:
+        self.folder, self.server, self.web = folder, server, web
+        self.later_s = 0.0
+
+    def visit(self, wait_s: float = 0.0, **more: Any) -> list[tuple[str, int]]:
+        """Crawl, or after a while look again; what was asked for, with the status that came."""
+        self.later_s += wait_s
+        self.server.log.clear()
+        wanted = {"on": wait_s > 0, "interval_s": WEEK, "probe": False, **more}
+        crawl(self.folder, settings_for(self.server, [ROOT], revisit=wanted), later_s=self.later_s)
+        return sorted((a.target, a.status) for a in self.server.log if a.target != "/robots.txt")
+
+    def pages(self) -> list[str]:
+        return sorted(url.removeprefix(ROOT) for (url,) in rows(self.folder, "SELECT url FROM page"))
+
+    def versions(self, path: str) -> list[tuple[str, str]]:
+        return [(v["title"], v["ended"]) for v in history_of(self.folder, ROOT + path)["versions"]]
+
+    def looks(self, path: str, column: str) -> Any:
+        found = rows(self.folder, f"SELECT {column} FROM revisit WHERE key = ?", key_of(ROOT + path))
+        return found[0][0] if found else None
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    web = SmallWeb(
+        {ROOT: article(0, links=("/1", "/2", "/3")), **{f"{ROOT}{n}": article(n) for n in (1, 2, 3)}},
+    )
+    with served(web) as server:
+        found = Site(tmp_path / "c", server, web)
+        yield found
+        assert verify(found.folder) == []
+        assert len(urls_in_warc(found.folder)) == len(rows(found.folder, "SELECT 1 FROM page WHERE length > 0")) + len(
+            rows(found.folder, "SELECT 1 FROM version WHERE length > 0")
+        )
+
+
+def test_nothing_is_asked_for_again_before_it_is_due(site: Site) -> None:
+    assert len(site.visit()) == 4
+    assert site.visit(60.0) == []
+    assert len(site.visit(WEEK)) == 4
+
+
+def test_unchanged_page_costs_no_body_when_it_has_marks(site: Site) -> None:
+    site.web.answers[ROOT + "1"] = marked(article(1), ("ETag", '"a"'))
+    site.web.answers[ROOT + "2"] = marked(article(2), ("Last-Modified", "Mon, 01 Jan 2024 00:00:00 GMT"))
+    site.visit()
+    assert site.visit(WEEK) == [("/", 200), ("/1", 304), ("/2", 304), ("/3", 200)]
+    assert site.visit(WEEK) == [("/", 200), ("/1", 304), ("/2", 304), ("/3", 200)]
+    assert (site.looks("1", "checks"), site.looks("1", "changes")) == (2, 0)
+    assert site.versions("1") == [("Article 1", "")]
+
+
+def test_changed_page_keeps_its_older_version_s2_f6(site: Site) -> None:
+    site.visit()
+    site.web.answers[ROOT + "1"] = marked(article(1, f"The nest is new. {word(77)}"), ("ETag", '"b"'))
+    site.visit(WEEK)
+    (old, new) = history_of(site.folder, ROOT + "1")["versions"]
+    assert (old["ended"], new["ended"], old["until"]) == ("changed", "", new["fetched_at"])
+    assert [line[:1] for line in new["difference"]] == ["-", "+"]
+    assert word(77) in new["difference"][1]
+    assert site.looks("1", "changes") == 1
+
+
+def test_clock_counter_and_advert_are_no_change(site: Site) -> None:
+    def with_noise(clock: str, advert: str) -> Answer:
+        text = f"<p>{BIRDS} {word(1)}</p><p>It is {clock}. You are visitor 10{clock[:2]}.</p>"
+        return Answer(200, (HTML,), f"<body><aside>{advert}</aside>{text}<footer>{clock}</footer></body>".encode())
+
+    site.web.answers[ROOT + "1"] = with_noise("10:15", "Buy our boots, they are the best of all boots")
+    site.visit()
+    site.web.answers[ROOT + "1"] = with_noise("23:59", "Fly to the sun with cheap flights from everywhere")
+    site.visit(WEEK)
+    assert (site.looks("1", "checks"), site.looks("1", "changes")) == (1, 0)
+    assert len(site.versions("1")) == 1
+
+
+def test_page_leaves_after_the_second_strike_only_s1_06(site: Site) -> None:
+    site.visit()
+    del site.web.answers[ROOT + "1"]
+    site.visit(WEEK)
+    assert "1" in site.pages(), "the first time it is only noted"
+    assert site.visit(60.0) == [], "and not looked for again at once"
+    assert ("/1", 404) in site.visit(DAY)
+    assert site.pages() == ["", "2", "3"]
+    assert site.versions("1") == [("Article 1", "gone")]
+    assert why(site.folder, ROOT + "1")["state"] == "failed"
+    assert len(events(site.folder, "PageLeft")) == 1
+
+
+def test_flapping_page_stays_when_it_is_back_at_the_second_look(site: Site) -> None:
+    site.visit()
+    there = site.web.answers.pop(ROOT + "1")
+    site.visit(WEEK)
+    site.web.answers[ROOT + "1"] = there
+    assert ("/1", 200) in site.visit(2 * DAY)
+    assert (site.looks("1", "strikes"), "1" in site.pages()) == (0, True)
+    del site.web.answers[ROOT + "1"]
+    site.visit(WEEK)
+    assert "1" in site.pages(), "strikes are counted anew"
+
+
+def test_page_that_came_back_after_it_left_goes_on_with_its_history(site: Site) -> None:
+    site.visit()
+    there = site.web.answers.pop(ROOT + "1")
+    site.visit(WEEK)
+    site.visit(2 * DAY)
+    assert "1" not in site.pages()
+    site.web.answers[ROOT + "1"] = there
+    site.visit(5 * WEEK)
+    assert "1" in site.pages()
+    assert site.versions("1") == [("Article 1", "gone"), ("Article 1", "")]
+
+
+def test_moved_page_takes_its_history_along(site: Site) -> None:
+    site.visit()
+    site.web.answers[ROOT + "1"] = redirect("/new/1")
+    site.web.answers[ROOT + "new/1"] = article(1)
+    site.visit(WEEK)
+    assert site.pages() == ["", "2", "3", "new/1"]
+    assert site.versions("new/1") == [("Article 1", "moved"), ("Article 1", "")]
+    facts = history_of(site.folder, ROOT + "1")
+    assert (facts["moved_to"], len(facts["versions"])) == (ROOT + "new/1", 2)
+    site.web.answers[ROOT + "new/1"], site.web.answers[ROOT + "1"] = redirect("/1"), article(1)
+    site.visit(WEEK)
+    assert site.pages() == ["", "1", "2", "3"], "and back again"
+    assert len(site.versions("1")) == 3
+
+
+def test_page_that_moved_for_a_while_stays(site: Site) -> None:
+    site.visit()
+    site.web.answers[ROOT + "1"] = redirect("/2", 302)
+    site.visit(WEEK)
+    assert "1" in site.pages()
+    assert site.looks("1", "strikes") == 0
+
+
+def test_redirect_to_the_front_page_is_a_page_that_is_gone(site: Site) -> None:
+    site.visit()
+    site.web.answers[ROOT + "1"] = redirect("/")
+    site.visit(WEEK)
+    assert (site.looks("1", "strikes"), "1" in site.pages()) == (1, True)
+    site.visit(2 * DAY)
+    assert "1" not in site.pages()
+
+
+def test_soft_404_is_recognised_by_what_it_says(site: Site) -> None:
+    site.web.answers[ROOT + "3"] = page("Sorry, try the search.", title="Page not found – A")
+    site.visit()
+    assert site.pages() == ["", "1", "2"]
+    assert why(site.folder, ROOT + "3")["answers"][0]["failure"] == "soft-404"
+    site.web.answers[ROOT + "1"] = page("Sorry, try the search.", title="404")
+    site.visit(WEEK)
+    assert (site.looks("1", "strikes"), "1" in site.pages()) == (1, True)
+    site.visit(2 * DAY)
+    assert "1" not in site.pages()
+
+
+def test_soft_404_is_recognised_when_pages_of_a_host_come_to_say_the_same(site: Site) -> None:
+    site.visit()
+    empty = page(
+        "Welcome to our shop. Boots, hats, tents, lamps, maps and ropes are on offer this season. Look around."
+    )
+    for number in (1, 2):
+        site.web.answers[f"{ROOT}{number}"] = empty
+    for wait_s in (WEEK, WEEK, 2 * DAY, 2 * DAY):
+        site.visit(wait_s)
+    assert site.pages() == ["", "3"]
+
+
+def test_server_trouble_is_no_strike(site: Site) -> None:
+    site.visit()
+    site.web.answers[ROOT + "1"] = Answer(500, (HTML,), b"oops")
+    for _ in range(3):
+        site.visit(WEEK)
+    assert ("1" in site.pages(), site.looks("1", "strikes")) == (True, 0)
+    assert why(site.folder, ROOT + "1")["state"] == "done"
+
+
+def test_copy_stands_for_itself_when_what_it_repeated_is_gone(site: Site) -> None:
+    site.web.answers[ROOT + "2"] = site.web.answers[ROOT + "1"]
+    site.visit()
+    (copy,) = rows(site.folder, "SELECT url FROM page WHERE duplicate_of <> 0")[0]
+    original = ROOT + ("1" if copy.endswith("2") else "2")
+    site.web.answers[original] = article(50)
+    site.visit(WEEK)
+    site.visit(WEEK)
+    assert rows(site.folder, "SELECT length > 0, duplicate_of FROM page WHERE url = ?", copy) == [(1, 0)]
+
+
+def test_new_links_of_a_changed_page_are_followed_and_credited(site: Site) -> None:
+    site.visit()
+    site.web.answers[ROOT] = article(0, "More.", ("/1", "/2", "/3", "/4", "/5"))
+    site.web.answers[ROOT + "4"] = article(4)
+    site.web.answers[ROOT + "5"] = page("Trains and wagons on a railway, all day long.")
+    site.visit(WEEK)
+    assert "4" in site.pages()
+    assert (site.looks("", "found"), site.looks("", "brought")) == (2, 1)
+    assert rows(site.folder, "SELECT count(*) FROM tip") == [(0,)]
+
+
+def test_page_that_robots_txt_closes_stays_and_is_not_asked_for(site: Site) -> None:
+    site.visit()
+    site.web.answers[ROOT + "robots.txt"] = Answer(200, (), b"User-agent: *\nDisallow: /1\n")
+    assert [target for target, _ in site.visit(WEEK)] == ["/", "/2", "/3"]
+    assert "1" in site.pages()
+
+
+def test_clock_set_back_loses_nothing(site: Site) -> None:
+    site.visit()
+    site.visit(WEEK)
+    site.web.answers[ROOT + "1"] = article(1, word(9))
+    site.later_s = -WEEK
+    assert site.visit(1.0) == []
+    site.later_s = 0.0
+    site.visit(3 * WEEK)
+    assert len(site.versions("1")) == 2
+
+
+@pytest.mark.parametrize("policy", ["fixed", "proportional", "adaptive"])
+def test_every_policy_looks_at_what_is_due(site: Site, policy: str) -> None:
+    site.visit()
+    assert len(site.visit(WEEK, policy=policy)) == 4
