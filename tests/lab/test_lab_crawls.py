@@ -35,14 +35,14 @@ def _crawled(offline: OfflineWeb, topic: LabTopic, strategy: str, more: Tree | N
     return replay(offline, settings, latency_s=0.1)
 
 
-@pytest.mark.parametrize("strategy", ["breadth", "s0", "opilio"])
+@pytest.mark.parametrize("strategy", ["breadth", "s0", "opilio", "s3-agents"])
 def test_same_random_seed_gives_the_same_crawl(offline: OfflineWeb, topic: LabTopic, strategy: str) -> None:
     first, second = _crawled(offline, topic, strategy, CROWDED), _crawled(offline, topic, strategy, CROWDED)
     assert first.fetches == second.fetches
     assert len(first.fetches) == BUDGET
 
 
-@pytest.mark.parametrize("strategy", ["s0", "opilio"])
+@pytest.mark.parametrize("strategy", ["s0", "opilio", "s3-agents"])
 def test_number_of_workers_changes_no_crawl(offline: OfflineWeb, topic: LabTopic, strategy: str) -> None:
     crawls = [
         _crawled(offline, topic, strategy, merged(CROWDED, {"engine": {"workers": workers}})).fetches

@@ -61,6 +61,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     bounds: tuple[str, ...] = ("random",)
     paper: str = ""  # a table of papers.toml
     checkpoints: tuple[Positive, ...] = ()  # the paper's, when left out
+    latency_s: Annotated[float, Meta(ge=0)] = 0.0  # mean time that an answer takes, on the virtual clock
     window: Count = 0  # fetches a block, for the section "windows"
     sections: tuple[str, ...] = ("strategies", "pairs", "topics", "seeds", "self-judged", "parts")
     variant: tuple[Variant, ...] = ()  # none: every strategy there is

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from opilio.lab.agentsreport import beyond_table, diversity_table, time_table
 from opilio.lab.declarations import Experiment
 from opilio.lab.papers import PaperTable, paper_table
 from opilio.lab.report import (
@@ -163,6 +164,9 @@ SECTIONS: dict[str, tuple[str, Callable[[Material], str]]] = {
     "parts": ("Ranker and costs", lambda m: parts_table(m.runs)),
     "paper": ("The paper's table", _paper),
     "paper-by-topic": ("The paper's table, by topic", _paper_by_topic),
+    "time": ("Time and precision", lambda m: time_table(m.runs)),
+    "diversity": ("Diversity and time", lambda m: diversity_table(m.runs)),
+    "beyond": ("Beyond the search engine", lambda m: beyond_table(m.runs)),
     "windows": ("Relevant pages by block", _windows),
 }
 

@@ -38,6 +38,8 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     repeats: int  # fetches of an address that had been fetched before
     target_recall: float | None  # share of the other on-topic seed sets that was met; None where there is none
     curve: tuple[tuple[int, int], ...]
+    hosts: int = 0  # that gave a page, relevant or not
+    places: int = 0  # directories with relevant pages
 
 
 class Referee:
@@ -100,6 +102,8 @@ class Referee:
             repeats=len(attempts) - len({a.url for a in attempts}),
             target_recall=self._target_recall(topic, seed_set, attempts),
             curve=tuple(metrics.curve_points(hits)),
+            hosts=len({host_of(a.url) for a in attempts if a.status == 200}),
+            places=len({a.url.rpartition("/")[0] for a, hit in zip(attempts, hits, strict=True) if hit}),
         )
 
     def _target_recall(self, topic: LabTopic, seed_set: SeedSet, attempts: Sequence[Attempt]) -> float | None:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.lab.referee import Score
+from opilio.lab.searching import Beyond
 from opilio.model.errors import WebError
 
 
@@ -61,6 +62,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
     target_recall: float | None = None
     self_judged: SelfJudged | None = None
     links: LinkQuality | None = None
+    hosts: int = 0  # that gave a page, relevant or not
+    places: int = 0  # directories with relevant pages
+    virtual_s: float = 0.0  # time on the crawl's clock
+    beyond: Beyond | None = None  # beside a search engine, where the crawl began at its results
 
     @property
     def found(self) -> NDArray[np.float64]:

@@ -5,6 +5,7 @@ function of its job: which process does it, and after which other job, changes n
 """
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,10 @@ from opilio.lab.pages import ParsedPages
 from opilio.lab.peers.adapter import crawl_by_peer
 from opilio.lab.referee import Referee
 from opilio.lab.results import LinkQuality, Run, RunName, SelfJudged, run_of
+from opilio.lab.searching import COMPARED, Beyond, SearchEngine, asked_for, deeper
 from opilio.lab.topics import LabTopic, SeedSet, load_topics
 from opilio.lab.web import Problem, Web
+from opilio.model.urls import host_of
 
 SELF_POINTS = 200  # of the self-judged curve
 
@@ -41,6 +44,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     budget: int
     random_seed: int = 0
     more: dict[str, Any] = {}  # laid over every variant
+    latency_s: float = 0.0
 
 
 class Arena:
@@ -54,6 +58,7 @@ class Arena:
         self.topics = {t.name: t for t in topics}
         self.topic_problems = list(problems)
         self.referee = Referee(offline.web, offline.pages.graph, labels)
+        self.search = SearchEngine(offline)
 
     @classmethod
     def open(cls, folder: Path, cache: Path | None = None, processes: int = 2) -> "Arena":
@@ -64,7 +69,7 @@ class Arena:
     def run(self, job: Job) -> Run:
         """Crawl, then judge."""
         topic = self.topics[job.topic]
-        seeds = next(s for s in topic.seed_sets if s.name == job.seed_set)
+        seeds = self.seed_set(topic, job.seed_set)
         trace = self._crawled(job, topic, seeds)
         attempts = [Attempt(f.url, f.status) for f in trace.fetches]
         score = self.referee.score(topic, seeds, attempts, job.budget)
@@ -79,7 +84,32 @@ class Arena:
         own = trace.judged
         said = self._self_judged(topic, trace.fetches[: job.budget]) if own else None
         links = self._link_quality(topic, seeds, trace.fetches[: job.budget]) if own else None
-        return run_of(name, score, trace.cpu_s, trace.wall_s, said, links)
+        beyond = self._beyond(topic, trace.fetches[: job.budget]) if asked_for(job.seed_set) else None
+        run = run_of(name, score, trace.cpu_s, trace.wall_s, said, links)
+        return msgspec.structs.replace(run, virtual_s=trace.virtual_s, beyond=beyond)
+
+    def seed_set(self, topic: LabTopic, name: str) -> SeedSet:
+        """A seed set by its name: one of the topic's, or the first results of a search."""
+        results = asked_for(name)
+        if results:
+            return SeedSet(name=name, urls=tuple(self.search.find(topic.brief, results)))
+        return next(s for s in topic.seed_sets if s.name == name)
+
+    def _beyond(self, topic: LabTopic, fetches: Sequence[Fetch]) -> Beyond:
+        """The crawl beside the engine's first results (S3-34)."""
+        results = self.search.find(topic.brief, COMPARED)
+        relevant = self.labels.relevant(topic)
+        listed = {n for url in results if (n := self.offline.web.number_of(url)) is not None}
+        got = [n for n, f in zip(self._numbers(fetches), fetches, strict=True) if n is not None and f.status == 200]
+        theirs = Counter(map(host_of, results))
+        urls = self.offline.web.urls
+        return Beyond(
+            results=len(results),
+            results_relevant=int(sum(bool(relevant[n]) for n in listed)),
+            new_relevant=len({n for n in got if relevant[n]} - listed),
+            common_hosts=len(theirs.keys() & {host_of(urls[n]) for n in got}),
+            deeper=tuple(deeper(theirs, [host_of(urls[n]) for n in got])),
+        )
 
     def _crawled(self, job: Job, topic: LabTopic, seeds: SeedSet) -> Trace:
         kind = job.variant.kind
@@ -88,7 +118,7 @@ class Arena:
         if kind.startswith(PEER):
             return crawl_by_peer(kind.removeprefix(PEER), self.offline.web, topic.brief, seeds.urls, job.budget)
         more = merged(merged(job.variant.set, job.more), {"engine": {"random_seed": job.random_seed}})
-        return replay(self.offline, lab_settings(kind, topic.brief, seeds.urls, job.budget, more))
+        return replay(self.offline, lab_settings(kind, topic.brief, seeds.urls, job.budget, more), job.latency_s)
 
     def _bound(self, kind: str, topic: LabTopic, seeds: SeedSet, job: Job) -> Trace:
         graph, known = self.offline.pages.graph, self.referee.seeds(seeds)

@@ -18,6 +18,7 @@ from opilio.lab.declarations import BOUNDS, PEER, Experiment, Variant
 from opilio.lab.peers.environments import check_peer
 from opilio.lab.results import Run
 from opilio.lab.runs import Arena, Job
+from opilio.lab.searching import asked_for
 from opilio.lab.topics import Brief, LabTopic, SeedSet, chosen_topics
 from opilio.lab.web import Problem
 from opilio.model.errors import WebError
@@ -78,6 +79,7 @@ class Study:
                     budget=choice.pages or declared.budget,
                     random_seed=choice.random_seed + draw,
                     more=choice.more,
+                    latency_s=declared.latency_s,
                 )
 
     def _topics(self, arena: Arena) -> list[LabTopic]:
@@ -91,8 +93,8 @@ class Study:
     def _seed_sets(self, arena: Arena, topic: LabTopic) -> list[SeedSet]:
         """The first K sets of each kind that reach something relevant."""
         most = self.choice.seed_sets or self.experiment.seed_sets
-        kept: list[SeedSet] = []
-        for kind, sets in _by_kind(topic.seed_sets, self.experiment.seed_kinds).items():
+        kept = [arena.seed_set(topic, kind) for kind in self.experiment.seed_kinds if asked_for(kind)]
+        for kind, sets in self._kinds(topic).items():
             useful = [s for s in sets if arena.referee.reachable(topic, s)]
             for poor in [s for s in sets[:most] if s not in useful]:
                 self._skip("seed", f"{topic.name}/{poor.name}", "reaches no relevant page; skipped")
@@ -102,6 +104,10 @@ class Study:
         if not kept:
             self._skip("topic", topic.name, "no seed set of the kinds this experiment uses; skipped")
         return kept
+
+    def _kinds(self, topic: LabTopic) -> dict[str, list[SeedSet]]:
+        own = [kind for kind in self.experiment.seed_kinds if not asked_for(kind)]
+        return _by_kind(topic.seed_sets, own) if own else {}
 
     def _skip(self, kind: str, subject: str, detail: str) -> None:
         self.problems.append(Problem(kind, subject, detail))

@@ -1,0 +1,117 @@
+"""A search engine for an offline web: what S3 begins from and compares with (S3-02, S3-34). It sees no label.
+
+Plain BM25 over the pages' words, title and text alike; the query is what the topic's brief says. So an experiment can
+begin at the first results, as the papers do at Google's, and ask what a crawl finds beyond them.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from opilio.crawl.config import Settings
+from opilio.crawl.topics import vocabulary_of
+from opilio.lab.crawls import OfflineWeb, lab_settings
+from opilio.lab.pages import CachedParser
+from opilio.lab.topics import Brief
+from opilio.model.errors import ParseError
+from opilio.model.records import Fetched
+from opilio.parse.html import HtmlParser
+
+PREFIX = "search-"  # a seed set of this name is the first so many results
+K1, B = 1.2, 0.75
+COMPARED = 500  # results that a crawl is compared with (S3-34)
+
+
+_Numbers = NDArray[np.int64]
+_Amounts = NDArray[np.float64]
+_Index = tuple[dict[int, tuple[_Numbers, _Amounts]], _Amounts, list[str]]
+
+
+class Beyond(msgspec.Struct, frozen=True, kw_only=True):
+    """A crawl beside the first results (S3-34)."""
+
+    results: int
+    results_relevant: int  # by label
+    new_relevant: int  # relevant pages the crawl found that are not among the results
+    common_hosts: int
+    deeper: tuple[float, ...]  # share of the common hosts with more pages from the crawl, after each tenth of it
+
+
+class SearchEngine:
+    """All pages of a web, by word."""
+
+    def __init__(self, offline: OfflineWeb) -> None:
+        self._offline = offline
+
+    def find(self, brief: Brief, limit: int) -> list[str]:
+        """The best pages for a brief, best first; ties by address."""
+        vocabulary = vocabulary_of(self._settings)
+        query = set(vocabulary.terms(" ".join((brief.name, brief.description, *brief.keywords))))
+        counts, lengths, urls = self._index
+        rated = np.zeros(len(urls))
+        usual = lengths / max(1.0, float(lengths.mean()))
+        for term in query:
+            if term not in counts:
+                continue
+            pages, tf = counts[term]
+            rarity = np.log(1.0 + (len(urls) - len(pages) + 0.5) / (len(pages) + 0.5))
+            rated[pages] += rarity * tf * (K1 + 1.0) / (tf + K1 * (1.0 - B + B * usual[pages]))
+        order = sorted(np.flatnonzero(rated > 0).tolist(), key=lambda n: (-rated[n], urls[n]))
+        return [urls[n] for n in order[:limit]]
+
+    @property
+    def _settings(self) -> Settings:
+        return lab_settings("breadth", Brief(name="search"), (), 1)
+
+    @cached_property
+    def _index(self) -> _Index:
+        """Term to (pages, counts); the pages' lengths and addresses."""
+        web, settings = self._offline.web, self._settings
+        read = self._offline.readings(settings).reader(settings, vocabulary_of(settings))
+        parser = CachedParser(web, self._offline.pages, HtmlParser())
+        found: dict[int, list[tuple[int, int]]] = {}
+        lengths: list[float] = []
+        urls: list[str] = []
+        for number, url in enumerate(web.urls):
+            answer = web.answer(number)
+            if answer.status != 200:
+                continue
+            try:
+                page = parser.parse(Fetched(url=url, status=200, headers=answer.headers, body=answer.body))
+            except ParseError:
+                continue
+            terms = read(page).terms
+            for term, count in Counter(terms).items():
+                found.setdefault(term, []).append((len(urls), count))
+            lengths.append(float(len(terms)))
+            urls.append(url)
+        columns = {t: (np.array([p for p, _ in r]), np.array([float(n) for _, n in r])) for t, r in found.items()}
+        return columns, np.array(lengths), urls
+
+
+def deeper(listed: Mapping[str, int], hosts: Sequence[str]) -> list[float]:
+    """After each tenth of a crawl: of the hosts both know, the share of which the crawl has more pages than the list.
+
+    >>> deeper({"a": 1, "b": 5}, ["a"] * 5 + ["b"] * 5)
+    [0.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.5, 0.5]
+    """
+    shares = []
+    for step in range(1, 11):
+        mine = Counter(hosts[: len(hosts) * step // 10])
+        common = listed.keys() & mine.keys()
+        shares.append(sum(mine[h] > listed[h] for h in common) / len(common) if common else 0.0)
+    return shares
+
+
+def asked_for(name: str) -> int:
+    """How many results a seed set of this name stands for; 0: it is none of ours.
+
+    >>> asked_for("search-30"), asked_for("on-topic-1")
+    (30, 0)
+    """
+    number = name.removeprefix(PREFIX)
+    return int(number) if name.startswith(PREFIX) and number.isdigit() else 0

@@ -1,0 +1,80 @@
+"""A search engine over an offline web, experiments that begin at its results, and S3's tables."""
+
+from pathlib import Path
+
+import pytest
+
+from opilio.lab.agentsreport import beyond_table, diversity_table, time_table
+from opilio.lab.declarations import Variant, load_experiment
+from opilio.lab.pages import ParsedPages
+from opilio.lab.runs import Arena, Job
+from opilio.lab.study import Choice, Study, carry_out
+from opilio.lab.topics import Brief
+from opilio.lab.web import Web
+
+
+@pytest.fixture(scope="module")
+def arena(small_folder: Path, lab_cache: Path) -> Arena:
+    return Arena.open(small_folder, lab_cache, processes=1)
+
+
+def test_search_finds_pages_of_the_topic_first(arena: Arena) -> None:
+    topic = next(iter(arena.topics.values()))
+    relevant = arena.labels.relevant(topic)
+    numbers = [arena.offline.web.number_of(url) for url in arena.search.find(topic.brief, 10)]
+    assert sum(bool(relevant[n]) for n in numbers if n is not None) >= 8
+
+
+def test_search_finds_nothing_for_words_nobody_uses(arena: Arena) -> None:
+    assert arena.search.find(Brief(name="xyzzy plugh"), 10) == []
+
+
+def test_search_does_not_need_labels(arena: Arena, small_folder: Path, lab_cache: Path) -> None:
+    """Isolation: the engine is made from pages alone."""
+    from opilio.lab.crawls import OfflineWeb
+    from opilio.lab.searching import SearchEngine
+
+    web = Web.open(small_folder, lab_cache)
+    alone = SearchEngine(OfflineWeb(web, ParsedPages.open(web, lab_cache, processes=1)))
+    brief = next(iter(arena.topics.values())).brief
+    assert alone.find(brief, 20) == arena.search.find(brief, 20)
+
+
+@pytest.mark.parametrize("name", ["s3-33", "s3-34", "s3-36"])
+def test_experiment_begins_at_the_results_of_a_search(name: str, small_folder: Path) -> None:
+    declared = load_experiment(name)
+    choice = Choice(webs=(small_folder,), variants=declared.variants[-2:], pages=12)
+    jobs = Study(declared, choice).jobs()
+    assert {job.seed_set for job in jobs} == set(declared.seed_kinds)
+    assert {job.latency_s for job in jobs} == {declared.latency_s}
+
+
+def test_tables_of_s3_have_a_line_for_each_variant(arena: Arena) -> None:
+    """S3-33, S3-34, S3-36: more requests at once take less time and fetch as many pages."""
+    topic = next(iter(arena.topics))
+    variants = [
+        Variant(
+            name=f"r = {r}",
+            strategy="s3-agents",
+            set={"agents": {"count": 1, "requests": r}, "engine": {"connections": r}},
+        )
+        for r in (1, 4)
+    ]
+    jobs = [
+        Job(experiment="s3-33", folder="", topic=topic, seed_set="search-6", variant=v, budget=30, latency_s=1.0)
+        for v in variants
+    ]
+    runs = [arena.run(job) for job in jobs]
+    assert [run.fetched for run in runs] == [30, 30]
+    assert runs[1].virtual_s < runs[0].virtual_s / 2
+    assert all(run.beyond is not None and len(run.beyond.deeper) == 10 for run in runs)
+    for table in (time_table(runs), diversity_table(runs), beyond_table(runs)):
+        assert "| r = 1 |" in table
+        assert "| r = 4 |" in table
+
+
+def test_study_of_agents_is_carried_out_the_same_twice(small_folder: Path) -> None:
+    declared = load_experiment("s3-36")
+    choice = Choice(webs=(small_folder,), variants=declared.variants[2:3], pages=20)
+    first, second = (carry_out(Study(declared, choice).jobs()[:1], 1, lambda *_: None) for _ in range(2))
+    assert [run.curve for run in first] == [run.curve for run in second]
