@@ -21,15 +21,20 @@ import tantivy
 from collected import collect
 
 from opilio.crawl.indexing import catch_up
+from opilio.crawl.pagefeed import PageFeed, with_text
 from opilio.crawl.searching import Searcher
 from opilio.index.analysis import terms
+from opilio.index.pagewords import words_of
 from opilio.index.querybuild import Weights
 from opilio.index.schema import EXACT
-from opilio.index.search import Mix
+from opilio.index.search import FEW, Mix, Search
+from opilio.index.search import Asked as Question
 from opilio.lab.labels import load_labels
 from opilio.lab.statistics import bootstrap_mean, paired_test
 from opilio.lab.topics import load_topics
 from opilio.lab.web import Web
+from opilio.model.records import key_of
+from opilio.parse.html import HtmlParser
 from opilio.store.collection import reading
 
 DEPTH = 100
@@ -41,10 +46,10 @@ class Asked(NamedTuple):
     topic: str
     kind: str  # title, words, slip, label
     query: str
-    wanted: frozenset[str]  # URLs
+    wanted: frozenset[int]  # keys of pages
 
 
-Find = Callable[[Searcher, str], list[str]]
+Find = Callable[[Searcher, str], list[int]]
 
 
 def questions(folder: Path, topic: object, relevant: set[str]) -> Iterator[Asked]:
@@ -59,11 +64,11 @@ def questions(folder: Path, topic: object, relevant: set[str]) -> Iterator[Asked
     for url, title in rng.sample(known, min(ITEMS, len(known))):
         plain = " ".join(re.findall(r"\w+", title))
         if plain:
-            yield Asked(topic.name, "title", plain, frozenset({url}))
+            yield Asked(topic.name, "title", plain, frozenset({key_of(url)}))
         if slipped := slip(plain, rng):
-            yield Asked(topic.name, "slip", slipped, frozenset({url}))
+            yield Asked(topic.name, "slip", slipped, frozenset({key_of(url)}))
     yield from word_questions(folder, topic.name, rng.sample(known, min(ITEMS, len(known))))
-    there = frozenset(url for url, _ in rows if url in relevant)
+    there = frozenset(key_of(url) for url, _ in rows if url in relevant)
     for query in (topic.name, *topic.brief.keywords[:8]):
         yield Asked(topic.name, "label", query, there)
 
@@ -80,11 +85,6 @@ def slip(title: str, rng: random.Random) -> str:
 
 def word_questions(folder: Path, topic: str, pages: Sequence[tuple[str, str]]) -> Iterator[Asked]:
     """Three words that a page has often and others have seldom, none of its title."""
-    from opilio.crawl.pagefeed import PageFeed, with_text
-    from opilio.index.pagewords import words_of
-    from opilio.model.records import key_of
-    from opilio.parse.html import HtmlParser
-
     (shelf,) = Searcher([folder])._open()
     with reading(folder) as collection:
         feed, parser = PageFeed(collection), HtmlParser(paths=False)
@@ -97,35 +97,39 @@ def word_questions(folder: Path, topic: str, pages: Sequence[tuple[str, str]]) -
             rare = {w.written: w.count * log(1 + seldom[w.written]) for w in words}
             best = sorted(rare, key=lambda w: (-rare[w], w))[:3]
             if len(best) == 3:
-                yield Asked(topic, "words", " ".join(best), frozenset({url}))
+                yield Asked(topic, "words", " ".join(best), frozenset({key_of(url)}))
 
 
-def plain_bm25(searcher: Searcher, query: str) -> list[str]:
+def plain_bm25(searcher: Searcher, query: str) -> list[int]:
     """All words as they are written in one field with everything, any of them enough."""
     (shelf,) = searcher._open()
     words = [(tantivy.Occur.Should, tantivy.Query.term_query(shelf.schema, EXACT, t)) for t in terms(query)]
     if not words:
         return []
     hits = shelf.searcher.search(tantivy.Query.boolean_query(words), DEPTH).hits
-    return [bytes(shelf.searcher.doc(address)["url"][0]).decode() for _, address in hits]
+    return shelf.searcher.fast_field_values("key", [address for _, address in hits])
 
 
 def ours(weights: Weights, mix: Mix, *, respell: bool = False) -> Find:
-    def find(searcher: Searcher, query: str) -> list[str]:
-        searcher._weights, searcher._mix = weights, mix
-        results = searcher.search(query, size=DEPTH)
-        if respell and results.suggestion:
-            results = searcher.search(results.suggestion, size=DEPTH)
-        return [hit.url for hit in results.hits]
+    """The order that a search gives, without making snippets and facets of it."""
+
+    def find(searcher: Searcher, query: str) -> list[int]:
+        search = Search(searcher._open(), Question(query=query), weights, mix)
+        total, found = search._candidates(search._queries(relaxed=False))
+        if respell and total <= FEW and (better := search._suggestion(total)):
+            return ours(weights, mix)(searcher, better)
+        if not total:
+            _, found = search._candidates(search._queries(relaxed=True))
+        return [one.key for one in found[:DEPTH]]
 
     return find
 
 
-def measured(asked: Asked, found: Sequence[str]) -> dict[str, float]:
+def measured(asked: Asked, found: Sequence[int]) -> dict[str, float]:
     if asked.kind != "label":
-        rank = next((place for place, url in enumerate(found, start=1) if url in asked.wanted), 0)
+        rank = next((place for place, key in enumerate(found, start=1) if key in asked.wanted), 0)
         return {"top 10": float(0 < rank <= 10), "top 1": float(rank == 1), "1/rank": 1 / rank if rank else 0.0}
-    right = [url in asked.wanted for url in found]
+    right = [key in asked.wanted for key in found]
     gain = sum(1 / log2(place + 1) for place, hit in enumerate(right[:10], start=1) if hit)
     ideal = sum(1 / log2(place + 1) for place in range(1, min(10, len(asked.wanted)) + 1))
     return {"P@10": sum(right[:10]) / 10, "nDCG@10": gain / ideal if ideal else 0.0}
@@ -163,7 +167,7 @@ def tune(sets: Sequence[tuple[Searcher, list[Asked]]]) -> None:
     """Sums of the measures over a grid, best last."""
     tried = []
     grid = product((1.5, 2.5, 4.0), (0.5, 1.5), (0.1, 0.4), (0.0, 1.0), (0.0, 0.3, 0.8), (0.0, 0.3, 0.8))
-    chosen = random.Random(1).sample(list(grid), 70)
+    chosen = random.Random(1).sample(list(grid), 40)
     for title, anchors, tie, together, relevance, authority in chosen:
         weights = Weights(title=title, anchors=anchors, tie=tie, together=together)
         mix = Mix(relevance=relevance, authority=authority)

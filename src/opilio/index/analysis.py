@@ -6,7 +6,7 @@ Native code does the work: Python only picks the analyser.
 """
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 
 import tantivy
 
@@ -25,7 +25,12 @@ def clean(text: str, longest: int) -> str:
     >>> clean("a\\u202eb\\x00c\\ud800d", 10)
     'abc?d'
     """
-    return _UNWANTED.sub("", text[: 2 * longest].encode("utf-8", "replace").decode())[:longest]
+    return _UNWANTED.sub("", valid(text[: 2 * longest]))[:longest]
+
+
+def valid(text: str) -> str:
+    """Text that can be encoded: half characters, as in a damaged argument of a command, become question marks."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def spaced(text: str) -> str:
@@ -51,6 +56,7 @@ def analyser(language: str = "") -> tantivy.TextAnalyzer:
     return builder.filter(tantivy.Filter.ascii_fold()).build()
 
 
+@lru_cache(maxsize=256)
 def analyser_for(tag: str) -> tantivy.TextAnalyzer:
     """The analyser for a page's language tag; languages without a stemmer share one."""
     code = code_of(tag)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import msgspec
 import tantivy
 
-from opilio.index.analysis import terms
+from opilio.index.analysis import terms, valid
 from opilio.index.queryparse import FACT_FIELDS, Group, Node, Term
 from opilio.index.records import FOREVER, Filters
 from opilio.index.schema import EXACT, STEMMED_FIELDS
@@ -76,7 +76,7 @@ class QueryBuilder:
         schema, made = self._scope.schema, []
         for name, field in _FILTERS.items():
             if values := getattr(filters, name):
-                made.append(tantivy.Query.term_set_query(schema, field, list(values)))
+                made.append(tantivy.Query.term_set_query(schema, field, [*map(valid, values)]))
         if filters.relevant is not None:
             made.append(tantivy.Query.term_query(schema, "relevant", "yes" if filters.relevant else "no"))
         after, before = day_of(filters.after, "after"), day_of(filters.before, "before")

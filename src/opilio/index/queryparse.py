@@ -13,6 +13,7 @@ from difflib import get_close_matches
 
 import msgspec
 
+from opilio.index.analysis import valid
 from opilio.model.errors import QueryError
 
 LONGEST, MOST_TERMS, DEEPEST = 1_000, 64, 20
@@ -60,7 +61,7 @@ def parse(query: str) -> Group:
     """The tree of a query; no parts where nothing is asked for."""
     if len(query) > LONGEST:
         raise QueryError(f"the query has {len(query)} characters; {LONGEST} are allowed, a few words find more")
-    parser = _Parser(query)
+    parser = _Parser(valid(query))
     group = parser.some(0)
     if parser.more:
         raise QueryError('there is a ")" that nothing opened; leave it out or add "(" before it')
@@ -185,9 +186,9 @@ def _word(word: str, field: str) -> Term | None:
     fuzzy = re.fullmatch(r"(.*\w)~(\d*)", word)
     if fuzzy:
         return Term(text=fuzzy[1], kind="fuzzy", field=field, distance=_number(f"~{fuzzy[2]}", 1, 2))
-    if word.endswith("*") and len(stem := word.rstrip("*")) < 2:
+    if word.endswith("*") and len(stem := word.rstrip("*")) == 1:
         raise QueryError(f'"{word}" would match too much; write at least two letters before the *')
-    if word.endswith("*"):
+    if word.endswith("*") and stem:
         return Term(text=stem, kind="prefix", field=field)
     return Term(text=word, field=field) if any(map(str.isalnum, word)) else None
 

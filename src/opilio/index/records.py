@@ -126,7 +126,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # Bands of the judge's score, best first: (name, lower bound).
-BANDS = (("very high", 0.8), ("high", 0.6), ("medium", 0.4), ("low", 0.2), ("very low", -1.0))
+BANDS = (("very high", 0.8), ("high", 0.6), ("medium", 0.4), ("low", 0.2), ("very low", 0.0))
 
 
 def band_of(score: float) -> str:
@@ -135,4 +135,4 @@ def band_of(score: float) -> str:
     >>> band_of(0.85), band_of(0.0)
     ('very high', 'very low')
     """
-    return next(name for name, bound in BANDS if score >= bound)
+    return next((name for name, bound in BANDS if score >= bound), BANDS[-1][0])

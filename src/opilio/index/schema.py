@@ -14,6 +14,7 @@ from opilio.text.urlwords import url_words
 
 VERSION = 2  # an index of another version is thrown away and made again
 LONGEST_TITLE, LONGEST_HEADINGS, LONGEST_BODY, LONGEST_ANCHORS, LONGEST_URL = 500, 10_000, 200_000, 4_000, 2_000
+LONGEST_NAME = 35  # of a language or genre
 STEMMED_FIELDS = ("title", "headings", "body", "anchors", "url_words")
 EXACT = "exact"
 ANALYSED = "analysed"  # fields whose terms come ready, with blanks between
@@ -71,8 +72,8 @@ def as_document(page: Document, subtopic: str = "") -> tantivy.Document:
 
 def _add_facts(document: tantivy.Document, page: Document, subtopic: str) -> None:
     document.add_text("host", clean(page.host, LONGEST_TITLE))
-    document.add_text("language", page.language)
-    document.add_text("genre", page.genre)
+    document.add_text("language", clean(page.language, LONGEST_NAME))
+    document.add_text("genre", clean(page.genre, LONGEST_NAME))
     document.add_text("band", band_of(page.score))
     document.add_text("subtopic", subtopic)
     document.add_text("year", year_of(page.date))

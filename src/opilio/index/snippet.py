@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from opilio.index.analysis import terms
+from opilio.index.analysis import analyser_for, terms
 from opilio.index.queryparse import Term
 from opilio.index.records import Segment
 from opilio.text.tokens import UNSPACED
@@ -28,8 +28,19 @@ class Marker:
         self._known: dict[str, int] = {}  # word as written to the number it matches, or -1
         for number, term in enumerate(wanted):
             self._learn(number, term)
+        self._analyse = analyser_for(language).analyze
+        self._pattern = self._candidates()
+
+    def _candidates(self) -> re.Pattern[str]:
+        """What words may match, told by the regular expression: looking at every word would take most of a search.
+
+        A stem begins with the letter its word begins with; a letter that is not ASCII may become any when folded.
+        """
+        initials = {term[0] for term in (*self._numbers, *(beginning for beginning, _ in self._beginnings))}
+        ascii_ones = "".join(sorted(re.escape(c) + re.escape(c.upper()) for c in initials if c.isascii()))
+        word = rf"(?<![^\W_])(?=[^\W_])[{ascii_ones}\x80-\U0010ffff][^\W_]*" if not self._similar else _WORDS.pattern
         runs = "|".join(re.escape(run) for run in sorted(self._literals, key=lambda run: -len(run)))
-        self._pattern = re.compile(f"{runs}|{UNSPACED.pattern[:-1]}|{_WORDS.pattern}") if runs else _WORDS
+        return re.compile(f"{runs}|{UNSPACED.pattern[:-1]}|{word}" if runs else word)
 
     def _learn(self, number: int, term: Term) -> None:
         self._literals |= dict.fromkeys(UNSPACED.findall(term.text), number)
@@ -59,7 +70,7 @@ class Marker:
         if word in self._literals:
             return self._literals[word]
         plain = terms(word)
-        for term in (*plain, *terms(word, self._language)):
+        for term in (*plain, *self._analyse(word)):
             if term in self._numbers:
                 return self._numbers[term]
         for term in plain:

@@ -1,0 +1,152 @@
+"""How fast search answers, at 100,000 pages: the first page of hits with snippets, facets and suggestion.
+
+    python benchmarks/search/speed.py --pages 100000 --into FOLDER [--words 400]
+
+The pages are made: words by Zipf's law, pronounceable, titles of four, a thousand hosts, five languages. A folder
+that is there already is searched again. Beside it stands the same question asked of SQLite's FTS5, text alone.
+"""
+
+import argparse
+import sqlite3
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from opilio.crawl.searching import Searcher
+from opilio.frontier.schema import create_tables
+from opilio.index.fulltext import FullText, prepare, writing
+from opilio.index.intake import Intake
+from opilio.index.manifest import Manifest
+from opilio.index.records import Document, Filters
+from opilio.model.records import key_of
+from opilio.store.collection import Collection, exists
+
+BATCH, VOCABULARY, HOSTS = 1_000, 200_000, 1_000
+LANGUAGES = ("en", "en", "en", "de", "fr", "es", "ru")
+SYLLABLES = "ba be bi bo da de di do fa fe fi ga ge go ka ke ki la le li lo ma me mi mo na ne no pa pe ra".split()
+
+
+def word(number: int) -> str:
+    """A word of its own for every number; frequent ones are short."""
+    parts = []
+    number += 1
+    while number:
+        number, digit = divmod(number, len(SYLLABLES))
+        parts.append(SYLLABLES[digit])
+    return "".join(parts) + "n"
+
+
+def documents(pages: int, words: int) -> Iterator[Document]:
+    rng = np.random.default_rng(1)
+    names = [word(n) for n in range(VOCABULARY)]
+    keys = [key_of(f"http://host{n % HOSTS}.example/{n}") for n in range(pages)]
+    for n in range(pages):
+        drawn = np.minimum(rng.zipf(1.15, words + 4) - 1, VOCABULARY - 1)
+        text = [names[i] for i in drawn]
+        targets = np.unique(np.array([keys[i] for i in (rng.random(20) ** 3 * pages).astype(int)], dtype=np.int64))
+        yield Document(
+            key=keys[n], seq=n, url=f"http://host{n % HOSTS}.example/{n}", host=f"host{n % HOSTS}.example",
+            title=" ".join(text[:4]), body=" ".join(text[4:]), anchors=(text[0],), targets=targets.tobytes(),
+            language=LANGUAGES[n % len(LANGUAGES)], genre=("news", "", "blogs")[n % 3], score=float(rng.random()),
+            relevant=n % 5 == 0, date=1.6e9 + n * 1000, fetched_at=1.7e9,
+        )  # fmt: skip
+
+
+def make(folder: Path, pages: int, words: int) -> None:
+    Collection.create(folder, "", [create_tables]).close()
+    started = time.process_time()
+    with writing(folder):
+        place = prepare(folder)
+        index, manifest = FullText(place), Manifest(place)
+        plain = sqlite3.connect(folder / "fts.db")
+        plain.execute("CREATE VIRTUAL TABLE t USING fts5(title, body)")
+        with index.writer() as writer:
+            intake = Intake(writer, manifest)
+            batch: list[Document] = []
+            for document in documents(pages, words):
+                batch.append(document)
+                if len(batch) == BATCH:
+                    intake.take(batch, ())
+                    plain.executemany("INSERT INTO t VALUES (?, ?)", [(d.title, d.body) for d in batch])
+                    batch = []
+            intake.take(batch, ())
+            spent = (time.process_time() - started) / pages * 1000
+            print(f"indexed: {spent:.2f} ms of CPU a page, with making it and FTS5")
+            started = time.process_time()
+            intake.weigh({})
+            print(f"authority: {time.process_time() - started:.1f} s of CPU")
+            started = time.process_time()
+            intake.divide()
+            print(f"subtopics: {time.process_time() - started:.1f} s of CPU")
+        plain.commit()
+        plain.close()
+        manifest.close()
+    size = sum(path.stat().st_size for path in (folder / "index").rglob("*") if path.is_file())
+    print(f"index: {size / pages / 1000:.1f} KB a page")
+
+
+def timed(name: str, questions: Sequence[str], ask: Callable[[str], object]) -> None:
+    took, busy = [], time.process_time()
+    for question in questions:
+        started = time.perf_counter()
+        ask(question)
+        took.append((time.perf_counter() - started) * 1000)
+    cpu = (time.process_time() - busy) / len(took) * 1000
+    ordered = sorted(took)
+    p95 = ordered[int(len(ordered) * 0.95)]
+    told = " | ".join(f"{ms:.1f}" for ms in (statistics.median(took), p95, ordered[-1], cpu))
+    print(f"| {name} | {len(took)} | {told} |", flush=True)
+
+
+def search(folder: Path) -> None:
+    searcher = Searcher([folder])
+    rng = np.random.default_rng(2)
+
+    def drawn(low: int, high: int) -> list[str]:
+        return [word(int(n)) for n in rng.integers(low, high, 60)]
+
+    common, middle, rare = drawn(0, 50), drawn(200, 5_000), drawn(20_000, 100_000)
+    pairs = [f"{a} {b}" for a, b in zip(middle, rare, strict=True)]
+    print("| question | n | median ms | 95 % ms | worst ms | mean CPU ms |\n|---|---|---|---|---|---|")
+    timed("first of a process, common word", common[:1], searcher.search)
+    timed("one rare word", rare, searcher.search)
+    timed("one middling word", middle, searcher.search)
+    timed("one of the commonest words", common, searcher.search)
+    timed("a middling and a rare word", pairs, searcher.search)
+    timed("three common words", [" ".join(common[i : i + 3]) for i in range(50)], searcher.search)
+    timed("a phrase of common words", [f'"{a} {b}"' for a, b in pairwise(common)], searcher.search)
+    timed("a beginning", [f"{w[:4]}*" for w in middle], searcher.search)
+    timed("a nearly spelt word", [f"{w}~" for w in middle], searcher.search)
+    timed("a misspelt word (suggestion)", [f"{w[:-3]}x{w[-2:]}" for w in rare], searcher.search)
+    narrow = Filters(languages=("de",), relevant=True, after="2020-10-01")
+    timed("a common word with three filters", common, lambda q: searcher.search(q, narrow))
+    timed("browsing everything", [""] * 20, searcher.search)
+    timed("page 50 of a common word", common[:20], lambda q: searcher.search(q, page=50))
+    timed("pages like a page", [f"http://host{n}.example/{n}" for n in range(0, 900, 30)], searcher.similar)
+    plain = sqlite3.connect(folder / "fts.db")
+    ask = "SELECT snippet(t, 1, '[', ']', '…', 30) FROM t WHERE t MATCH ? ORDER BY rank LIMIT 10"
+    timed("FTS5 alone: common words", common, lambda q: plain.execute(ask, (q,)).fetchall())
+    timed("FTS5 alone: a middling and a rare word", pairs, lambda q: plain.execute(ask, (q,)).fetchall())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--pages", type=int, default=100_000)
+    parser.add_argument("--words", type=int, default=400)
+    parser.add_argument("--into", type=Path, required=True)
+    args = parser.parse_args()
+    if not exists(args.into):
+        make(args.into, args.pages, args.words)
+        subprocess.run([sys.executable, *sys.argv], check=True)  # what is asked first is asked by a new process
+        return
+    search(args.into)
+
+
+if __name__ == "__main__":
+    main()
