@@ -20,6 +20,7 @@ from checks.small_webs import CONTEXT, TOPIC, SmallWeb, crawl, known, rows, serv
 from opilio.crawl.build import complete
 from opilio.crawl.config import resolve
 from opilio.crawl.rankmemory import RankMemory
+from opilio.crawl.s1chooser import S1Chooser
 from opilio.crawl.status import status_of
 from opilio.crawl.verify import verify
 from opilio.learn.committee import Committee, Options
@@ -41,6 +42,17 @@ def test_model_on_disk_is_the_one_in_memory_when_a_crawl_ends_without_a_word(
     assert (again.committee.dense.weights == memory.committee.dense.weights).all()
     assert again.outlook.calibration == memory.outlook.calibration
     assert memory.committee.fetched >= after
+
+
+def test_s1_goes_on_with_its_rows_and_its_queue_when_a_crawl_ends_without_a_word(tmp_path: Path) -> None:
+    with served(SmallWeb(mixed_web())) as server:
+        tree = {**learning_tree(server), "strategy": "s1-bayes"}
+        before = crawl_and_stop_dead(tmp_path / "c", tree, 12)
+        again = crawl_and_stop_dead(tmp_path / "c", tree, 0)
+    ranker, resumed = before._learning._learners["rank"], again._learning._learners["rank"]
+    assert resumed.snapshot() == ranker.snapshot()
+    assert isinstance(before._chooser, S1Chooser) and isinstance(again._chooser, S1Chooser)
+    assert set(again._chooser._queued) == set(before._chooser._queued)
 
 
 @pytest.mark.parametrize("after", [3, 40])

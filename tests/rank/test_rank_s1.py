@@ -117,8 +117,8 @@ def test_only_the_seven_heaviest_words_count_s1_17(table: int, tail: bool) -> No
 
 def test_grown_topic_is_seen() -> None:
     one = ranker()
-    assert one.sight is one.sight
-    before = one.sight
+    assert one.head is one.head
+    before = one.head
     fresh = LivingTopic(table_of({"tax": 1.0}))
     one.topic.restore(fresh.snapshot())
-    assert one.sight is not before and set(one.sight.vector) == set(terms_of("tax"))
+    assert one.head is not before and set(one.head.vector) == set(terms_of("tax"))

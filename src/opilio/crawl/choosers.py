@@ -5,7 +5,8 @@ from opilio.crawl.kinds import Scorer
 from opilio.crawl.parents import ParentsChooser
 from opilio.crawl.profiles import Profile
 from opilio.crawl.rankmemory import RankMemory, Whose
-from opilio.crawl.s1chooser import S1Chooser
+from opilio.crawl.s1chooser import LIMIT, S1Chooser
+from opilio.frontier.browse import best_first
 from opilio.learn.committee import Committee
 from opilio.rank.committee import CommitteeRanker
 from opilio.rank.s1 import S1Ranker
@@ -25,5 +26,5 @@ def chooser_of(ranker: Scorer, collection: Collection, agent: Profile | None = N
         parents.resume(collection.connection, agent.number if agent else 0)
         return parents
     if isinstance(ranker, S1Ranker):
-        return S1Chooser(ranker)
+        return S1Chooser(ranker, best_first(collection.connection, LIMIT))
     return PlainChooser()

@@ -22,7 +22,7 @@ TOPIC = "topic"  # of the topic's table
 
 @runtime_checkable
 class Journaled(Learns, Protocol):
-    """A learner that can tell what it is about to learn: the judge, and S2's ranker with its watchdog."""
+    """A learner that can tell what it is about to learn: the judge, the rankers of S1 and S2."""
 
     def lesson(self, outcomes: Sequence[Outcome]) -> bytes: ...
 

@@ -3,20 +3,28 @@
 from collections.abc import Iterable, Sequence
 
 from opilio.crawl.chooser import PlainChooser
+from opilio.model.protocols import Entry
 from opilio.model.records import Lead, Outcome
 from opilio.rank.s1 import S1Ranker, unpacked
 
 CHANGE = 1e-3
 
 
-class S1Chooser(PlainChooser):
-    """Remembers the features of queued links, at most `limit` of them; the rest keep the score they had."""
+LIMIT = 50_000  # queued links whose features are remembered
 
-    def __init__(self, ranker: S1Ranker, limit: int = 50_000) -> None:
+
+class S1Chooser(PlainChooser):
+    """Remembers the features of queued links, at most `limit` of them; the rest keep the score they had.
+
+    `waiting` are those that a resumed crawl finds in its queue.
+    """
+
+    def __init__(self, ranker: S1Ranker, waiting: Iterable[Entry] = (), limit: int = LIMIT) -> None:
         self._ranker = ranker
         self._limit = limit
         self._version = ranker.version
-        self._queued: dict[int, tuple[str, float, bytes]] = {}
+        leads = (entry.lead for entry in waiting if entry.parents)
+        self._queued = {lead.key: (lead.host, lead.score, lead.features) for lead in leads}
 
     def watch(self, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:

@@ -7,6 +7,7 @@ parent; where a URL is found again the frontier keeps the better context.
 
 from collections.abc import Callable, Sequence
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -70,7 +71,7 @@ class S1Ranker:
         """All links of the page at once."""
         page = reading.page
         urls = self.url_terms([link.url for link in page.links])
-        values, missing = page_attributes(reading, self._heaviest(reading), urls, self.sight)
+        values, missing = page_attributes(reading, self._heaviest(reading), urls, self.head)
         rows = rows_of(values, missing)
         parts = dict(zip(ATTRIBUTES, values.T, strict=True))
         dropped = drop_all(refused(page), len(page.links), out_of_reach(verdict, lead, self.tunnel_depth))
@@ -88,7 +89,7 @@ class S1Ranker:
         return mean
 
     @property
-    def sight(self) -> Sight:
+    def head(self) -> Sight:
         """The heaviest words of the topic as it is now, ready for matching."""
         whole = self.topic.sight
         if not self.table:
@@ -98,20 +99,36 @@ class S1Ranker:
         return self._sight[1]
 
     def learn(self, outcomes: Sequence[Outcome]) -> None:
-        """Every new page is a row (S1-12). A seed has no parents: its address is all that is known (S1-E6)."""
-        known: list[bytes] = []
-        labels: list[bool] = []
+        """Every new page is a row (S1-12)."""
+        self.study(self.lesson(outcomes))
+
+    def lesson(self, outcomes: Sequence[Outcome]) -> bytes:
+        """The rows of these visits, for a journal; nothing where there are none.
+
+        A seed has no parents: its address is all that is known (S1-E6).
+        """
+        told: list[tuple[bytes, bool]] = []
         for outcome in outcomes:
             verdict = outcome.analysis.verdict if outcome.analysis else None
             if verdict is not None and not outcome.duplicate_of:
-                known.append(outcome.lead.features or self._seed(outcome.lead.url))
-                labels.append(verdict.relevant)
-        if known:
-            self.teacher.tell(unpacked(known), np.array(labels, dtype=np.bool_))
+                told.append((outcome.lead.features or self._seed(outcome.lead.url), verdict.relevant))
+        return msgspec.msgpack.encode(told) if told else b""
+
+    def study(self, lesson: bytes) -> None:
+        """Learn from a lesson: the first time, or again from a journal."""
+        told = msgspec.msgpack.decode(lesson, type=list[tuple[bytes, bool]]) if lesson else []
+        if told:
+            self.teacher.tell(
+                unpacked([row for row, _ in told]), np.array([label for _, label in told], dtype=np.bool_)
+            )
 
     def snapshot(self) -> bytes:
         """What was learnt."""
         return self.teacher.snapshot()
+
+    def sight(self) -> bytes:
+        """What workers must know: a snapshot, for the rows it was fitted to are a part of the learner."""
+        return self.snapshot()
 
     def restore(self, state: bytes) -> None:
         """Go on from a snapshot."""
@@ -120,7 +137,7 @@ class S1Ranker:
     def _seed(self, url: str) -> bytes:
         row = np.zeros((1, WIDTH))
         words = self.url_terms([url])[0]
-        row[0, 0] = masked(words, self.sight)
+        row[0, 0] = masked(words, self.head)
         row[0, 4:] = (not words, True, True, True)
         return packed(row)[0]
 
