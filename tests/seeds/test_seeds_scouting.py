@@ -2,16 +2,21 @@
 
 import asyncio
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from checks.engines import PageFetcher, html, plain_tree, run_engine
-from checks.search_doubles import search_double
-from checks.small_webs import BIRDS, TRAINS, SmallWeb, events, opilio, page, served, stored, word
-from opilio.crawl.config import resolve
+from checks.search_doubles import SearchDouble, search_double
+from checks.small_webs import BIRDS, TRAINS, SmallWeb, events, opilio, page, served, started, stored, until, word
+from opilio.crawl.config import read_tree, resolve
 from opilio.crawl.enginekinds import filled_engine
+from opilio.crawl.job import Crawl, begin, resume
 from opilio.crawl.seeding import sources_of
+from opilio.crawl.verify import verify
 from opilio.model.clock import SystemClock, VirtualClock
 from opilio.model.events import SeedsFound
 from opilio.model.records import Answer, Failure, Fetched, Hit
@@ -153,25 +158,34 @@ def test_resumed_crawl_asks_no_query_again(tmp_path: Path) -> None:
     assert len(second.asked) == 2
 
 
-def test_stop_does_not_wait_for_an_engine(tmp_path: Path) -> None:
-    with search_double() as double, served(SmallWeb({island(0): page(BIRDS)})) as server:
+def test_stop_does_not_wait_for_an_engine_and_the_next_run_asks_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    web = SmallWeb({island(n): page(f"{BIRDS} {word(n)}") for n in range(2)})
+    with search_double(alpha=[island(1)]) as double, served(web) as server:
         double.faults["searxng"] = "slow"
         config = tmp_path / "c.toml"
         config.write_text(_config(server.proxy, double.engine("searxng", timeout_s=600.0)), encoding="utf-8")
-        reason = asyncio.run(_stopped_while_asking(config, tmp_path / "c", double))
-    assert reason == "interrupted"
+        reason = asyncio.run(_stopped_while_asking(begin(tmp_path / "c", resolve(read_tree(config))), double))
+        assert (reason, stored(tmp_path / "c")) == ("interrupted", [island(0)])
+        double.faults.clear()
+        asyncio.run(_run_to_the_end(resume(tmp_path / "c", {})))
+    assert stored(tmp_path / "c") == [island(0), island(1)]
 
 
-async def _stopped_while_asking(config: Path, folder: Path, double: Any) -> str:
-    from opilio.crawl.config import read_tree
-    from opilio.crawl.job import begin
-
-    async with begin(folder, resolve(read_tree(config))) as crawl:
+async def _stopped_while_asking(crawl: Crawl, double: SearchDouble) -> str:
+    async with crawl:
         running = asyncio.ensure_future(crawl.engine.run())
         while not double.log:
             await asyncio.sleep(0.01)
         crawl.engine.stop()
         return await asyncio.wait_for(running, 30)
+
+
+async def _run_to_the_end(crawl: Crawl) -> str:
+    async with crawl:
+        return await crawl.engine.run()
 
 
 def _config(proxy: str, engine: dict[str, Any]) -> str:
@@ -196,6 +210,27 @@ def test_command_finds_its_way_to_an_island(tmp_path: Path) -> None:
     assert "stopped: nothing left to fetch; " in done.stdout
     assert len(stored(tmp_path / "c")) == 3
     assert why["seed"] == {"priority": 3, "sources": "beta"}
+
+
+def test_crawl_that_is_killed_while_it_asks_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    web = SmallWeb({island(n): page(f"{BIRDS} {word(n)}") for n in range(2)})
+    words = ("crawl", "--config", tmp_path / "c.toml", "--into", tmp_path / "c")
+    with search_double(alpha=[island(1)]) as double, served(web) as server:
+        double.faults["searxng"] = "slow"
+        engine = double.engine("searxng", timeout_s=600.0)
+        (tmp_path / "c.toml").write_text(_config(server.proxy, engine), encoding="utf-8")
+        process = started(*words)
+        until(lambda: bool(double.log), process)
+        process.kill()
+        process.communicate()
+        double.faults.clear()
+        done = opilio(*words, environment=dict(os.environ))
+    assert done.returncode == 0, done.stderr
+    assert stored(tmp_path / "c") == [island(0), island(1)]
+    assert verify(tmp_path / "c") == []
 
 
 def test_key_that_is_gone_does_not_keep_a_crawl_from_going_on() -> None:

@@ -1,0 +1,95 @@
+"""Whatever a server sends, no engine raises: it finds addresses, or says what is wrong."""
+
+import asyncio
+import gzip
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opilio.crawl.enginekinds import ENGINES, filled_engine, make_source
+from opilio.model.clock import VirtualClock
+from opilio.model.records import Answer, Fetched, Hit
+from opilio.seeds.asking import MemoryTally, exhausted_s
+
+KINDS = sorted(ENGINES.keys() - {"file", "collection"})
+OPTIONS = {
+    "searxng": {"url": "https://s.example/"},
+    "google": {"cx": "1"},
+    "common-crawl": {"patterns": ["*.example"]},
+    "sitemap": {"urls": ["https://s.example/sitemap.xml"]},
+}
+# Names that engines look at, so that fuzzing gets past the first look.
+# fmt: off
+NAMES = st.sampled_from([
+    "web", "results", "url", "query", "more_results_available", "items", "link", "queries", "nextPage", "data",
+    "search", "response", "status", "head", "continue", "pages", "extlinks", "*", "title", "error", "code", "info",
+    "engines", "positions", "unresponsive_engines", "cdx-api", "name", "enabled", "categories", "message", "errors",
+])
+# fmt: on
+LEAVES = (
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.just("https://a.example/x") | st.just("OK")
+)
+TREES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=4))
+KINDS_OF_BODY = st.sampled_from(["application/json", "text/html", "text/xml", ""])
+BODIES = TREES.map(msgspec.json.encode) | st.binary(max_size=200) | st.binary(max_size=60).map(gzip.compress)
+ANSWERS = st.builds(
+    lambda status, body, kind, wait: Fetched(
+        url="", status=status, body=body, headers=(("Content-Type", kind), ("X-RateLimit-Remaining", wait))
+    ),
+    st.sampled_from([200, 200, 200, 200, 204, 301, 400, 401, 404, 422, 429, 500, 503]),
+    BODIES,
+    KINDS_OF_BODY,
+    st.sampled_from(["", "0", "1, 2", "x", "-1"]),
+)
+
+
+class SameAnswer:
+    """A server that always says the same."""
+
+    def __init__(self, answer: Fetched) -> None:
+        self._answer = answer
+
+    async def ask(self, url: str, *_: object, **__: object) -> Fetched:
+        return msgspec.structs.replace(self._answer, url=url)
+
+
+def asked(kind: str, answer: Fetched) -> list[Answer]:
+    tree = filled_engine("mine", {"kind": kind, "pause_s": 0.0, **OPTIONS.get(kind, {})})
+    source = make_source("mine", tree, SameAnswer(answer), VirtualClock(), MemoryTally())
+    return list(asyncio.run(source.find("wrens", 10)))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _keys() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("BRAVE", "KAGI", "MOJEEK", "MARGINALIA", "GOOGLE"):
+            patch.setenv(f"{name}_API_KEY", "key")
+        yield
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(answer=ANSWERS)
+def test_engine_answers_or_tells_whatever_is_sent(kind: str, answer: Fetched) -> None:
+    for found in asked(kind, answer):
+        assert isinstance(found.voter, str)
+        assert all(isinstance(hit, Hit) and isinstance(hit.url, str) and hit.url for hit in found.hits)
+        assert len(found.hits) <= 10
+        assert found.failure is None or found.failure.kind
+
+
+@pytest.mark.parametrize(
+    ("left", "reset", "wait_s"),
+    [
+        ("1, 1999", "1, 1419704", 0.0),
+        ("0, 1999", "1, 1419704", 1.0),
+        ("0, 0", "1, 1419704", 1419704.0),
+        ("", "", 0.0),
+        ("0", "soon", 0.0),
+    ],
+)
+def test_used_up_allowance_of_brave_is_waited_for(left: str, reset: str, wait_s: float) -> None:
+    headers = (("X-RateLimit-Remaining", left), ("X-RateLimit-Reset", reset))
+    assert exhausted_s(Fetched(url="", status=200, headers=headers)) == wait_s

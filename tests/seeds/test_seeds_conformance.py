@@ -1,0 +1,74 @@
+"""Every kind of source passes the shared checks, also when it is remembered for the day."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checks.search_doubles import KEY, SearchDouble, search_double
+from checks.small_webs import BIRDS, SmallWeb, crawl, page, served, settings_for, word
+from checks.source_checks import KNOWN, Ask, SourceChecks
+from opilio.crawl.enginekinds import ENGINES, filled_engine, make_source
+from opilio.fetch.api import ApiClient
+from opilio.model.clock import SystemClock
+from opilio.model.records import Answer
+from opilio.seeds.asking import MemoryTally
+from opilio.seeds.daybook import CachedSource, Daybook
+
+
+@pytest.fixture(scope="module")
+def double() -> Iterator[SearchDouble]:
+    paged = dict.fromkeys(("brave", "google", "kagi", "mojeek", "marginalia", "alpha", "beta"), KNOWN)
+    with search_double(**paged, common_crawl=KNOWN, sitemap=KNOWN, extlinks=KNOWN) as running:
+        running.lists["mediawiki"] = ["Wren"]
+        yield running
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sources") / "c"
+    with served(SmallWeb({url: page(f"{BIRDS} {word(n)}") for n, url in enumerate(KNOWN)})) as server:
+        crawl(folder, settings_for(server, KNOWN))
+    return folder
+
+
+@pytest.fixture(params=sorted(ENGINES.keys() - {"mediawiki"}))  # which knows articles, not addresses
+def tree(request: pytest.FixtureRequest, double: SearchDouble, collection: Path, tmp_path: Path) -> dict[str, Any]:
+    (tmp_path / "seeds.txt").write_text("\n".join(KNOWN), encoding="utf-8")
+    own = {
+        "file": {"kind": "file", "path": str(tmp_path / "seeds.txt")},
+        "collection": {"kind": "collection", "folders": [str(collection)]},
+        "sitemap": {"kind": "sitemap", "urls": [f"{double.url}/sitemap/pages.xml"]},
+    }
+    return own.get(request.param) or double.engine(request.param)
+
+
+def asker(tree: dict[str, Any], book: Daybook | None = None) -> Ask:
+    async def main(query: str, limit: int, genre: str) -> Sequence[Answer]:
+        client = ApiClient("Opilio/test (+https://opilio.example/about)")
+        source = make_source("mine", filled_engine("mine", tree), client, SystemClock(), MemoryTally())
+        try:
+            return await (CachedSource(source, book, b"") if book else source).find(query, limit, genre)
+        finally:
+            await client.close()
+
+    return lambda query, limit, genre="": asyncio.run(main(query, limit, genre))
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_SEARCH_KEY", KEY)
+
+
+class TestSource(SourceChecks):
+    @pytest.fixture
+    def ask(self, tree: dict[str, Any]) -> Ask:
+        return asker(tree)
+
+
+class TestCachedSource(SourceChecks):
+    @pytest.fixture
+    def ask(self, double: SearchDouble, tmp_path: Path) -> Ask:
+        return asker(double.engine("brave"), Daybook(tmp_path, SystemClock()))
