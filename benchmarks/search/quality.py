@@ -166,19 +166,20 @@ def report(systems: dict[str, Find], sets: Sequence[tuple[Searcher, list[Asked]]
 def tune(sets: Sequence[tuple[Searcher, list[Asked]]]) -> None:
     """Sums of the measures over a grid, best last."""
     tried = []
-    grid = product((1.5, 2.5, 4.0), (0.5, 1.5), (0.1, 0.4), (0.0, 1.0), (0.0, 0.3, 0.8), (0.0, 0.3, 0.8))
-    chosen = random.Random(1).sample(list(grid), 40)
-    for title, anchors, tie, together, relevance, authority in chosen:
-        weights = Weights(title=title, anchors=anchors, tie=tie, together=together)
+    names = ("title", "headings", "anchors", "tie", "relevance", "authority")
+    grid = product((0.7, 1.0, 1.5), (0.6, 1.2), (0.2, 0.5), (0.0, 0.1), (0.8, 1.5), (0.0, 0.15, 0.3))
+    chosen = random.Random(1).sample(list(grid), 32)
+    for title, headings, anchors, tie, relevance, authority in chosen:
+        weights = Weights(title=title, headings=headings, anchors=anchors, tie=tie)
         mix = Mix(relevance=relevance, authority=authority)
         values = run({"x": ours(weights, mix)}, sets)
         means = {key[1:]: np.mean([v for _, v in pairs]) for key, pairs in values.items()}
         parts = [means["title", "1/rank"], means["words", "1/rank"], means["label", "nDCG@10"]]
-        tried.append((sum(parts), parts, (title, anchors, tie, together, relevance, authority)))
+        tried.append((sum(parts), parts, (title, headings, anchors, tie, relevance, authority)))
     for total, parts, chosen_values in sorted(tried)[-12:]:
         print(f"{total:.4f} {[round(float(p), 4) for p in parts]} {chosen_values}")
     print("mean by value:")
-    for place, name in enumerate(("title", "anchors", "tie", "together", "relevance", "authority")):
+    for place, name in enumerate(names):
         by = defaultdict(list)
         for total, _, chosen_values in tried:
             by[chosen_values[place]].append(total)
@@ -205,6 +206,7 @@ def main() -> None:
             sets.append((Searcher([collection]), list(questions(collection, topic, relevant))))
             print(f"{collection.name}: {len(sets[-1][1])} questions", flush=True)
     if args.tune:
+        report({"plain BM25": plain_bm25, "fields": ours(Weights(), NONE), "Opilio": ours(Weights(), Mix())}, sets)
         tune(sets)
         return
     systems = {

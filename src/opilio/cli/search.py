@@ -9,14 +9,20 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from opilio.cli.options import AsJson, Folder, print_json
+from opilio.cli.options import AsJson, Folder, print_json, print_text
 from opilio.crawl.indexing import rebuild as make_again
 from opilio.crawl.searching import Searcher
+from opilio.index.querybuild import day_of
 from opilio.index.records import BANDS, SORTS, Filters, Hit, Results, Segment
 from opilio.model.errors import CollectionError, UsageError
 
 app = typer.Typer(help="The full-text index of a collection.", no_args_is_help=True)
 
+WORTH_TELLING = 500  # pages that take more than a moment to be indexed
+DAY_S = 86_400.0
+Folders = Annotated[list[Path], typer.Argument(metavar="DIR...", show_default=False, help="Collections.")]
+Url = Annotated[str, typer.Argument(metavar="URL", show_default=False, help="The page's address.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=100, help="Hits a page.")]
 Question = Annotated[
     list[str], typer.Argument(metavar="DIR... QUERY", show_default=False, help="Collections, then what to look for.")
 ]
@@ -24,7 +30,7 @@ Question = Annotated[
 
 def search(
     question: Question,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100, help="Hits a page.")] = 10,
+    limit: Limit = 10,
     page: Annotated[int, typer.Option(min=1, help="Which page of hits.")] = 1,
     sort: Annotated[str, typer.Option(help=f"One of {', '.join(SORTS)}.")] = "best",
     host: Annotated[list[str] | None, typer.Option(help="Only this host; may be given several times.")] = None,
@@ -35,21 +41,48 @@ def search(
     relevant: Annotated[bool | None, typer.Option(help="Only pages judged relevant, or only others.")] = None,
     after: Annotated[str, typer.Option(help="Only pages dated so or later: 2026-01-31.")] = "",
     before: Annotated[str, typer.Option(help="Only pages dated earlier.")] = "",
+    at: Annotated[str, typer.Option(help="The collection as it was at the end of this day: 2026-01-31.")] = "",
     json: AsJson = False,
 ) -> int:
     """Search one collection or several."""
     folders, query = _divided(question)
     filters = Filters(
         hosts=tuple(host or ()), languages=tuple(language or ()), genres=tuple(genre or ()), bands=tuple(band or ()),
-        subtopics=tuple(subtopic or ()), relevant=relevant, after=after, before=before,
+        subtopics=tuple(subtopic or ()), relevant=relevant, after=after, before=before, at=_end_of_day(at),
     )  # fmt: skip
-    searcher = Searcher(folders)
-    searcher.catch_up()
+    searcher = _up_to_date(folders)
     results = searcher.search(query, filters, page, limit, sort)
     if json:
         print_json(msgspec.to_builtins(results))
     else:
         _show(results)
+    return 0
+
+
+@app.command()
+def subtopics(folders: Folders, json: AsJson = False) -> int:
+    """List what the relevant pages divide into; search with --subtopic NAME shows the pages of one."""
+    found = _up_to_date(folders).subtopics()
+    if json:
+        print_json({"subtopics": msgspec.to_builtins(found)})
+        return 0
+    for subtopic in found:
+        print_text(f"{subtopic.pages:>6}  {subtopic.name}\n        {', '.join(subtopic.words)}")
+    if not found:
+        sys.stderr.write("no subtopics: there are too few relevant pages\n")
+    return 0
+
+
+@app.command()
+def like(folder: Folder, url: Url, limit: Limit = 10, json: AsJson = False) -> int:
+    """List pages that are like a page."""
+    hits = _up_to_date([folder]).similar(url, limit)
+    if json:
+        print_json({"hits": msgspec.to_builtins(hits)})
+        return 0
+    console = Console(highlight=False, soft_wrap=True)
+    for number, hit in enumerate(hits, start=1):
+        console.print(_hit(number, hit))
     return 0
 
 
@@ -64,6 +97,21 @@ def rebuild(folder: Folder, json: AsJson = False) -> int:
     else:
         sys.stdout.write(f"{progress.indexed} pages indexed\n")
     return 0
+
+
+def _up_to_date(folders: list[Path]) -> Searcher:
+    searcher = Searcher(folders)
+    waiting = searcher.behind()
+    if waiting >= WORTH_TELLING:
+        sys.stderr.write(f"taking {waiting} pages into the index\n")
+    if searcher.catch_up().busy:
+        sys.stderr.write("another process is writing the index: what it has not taken in yet is not found\n")
+    return searcher
+
+
+def _end_of_day(day: str) -> float | None:
+    start = day_of(day, "--at")
+    return None if start is None else start + DAY_S - 1.0
 
 
 def _divided(question: list[str]) -> tuple[list[Path], str]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opilio.crawl.pagefeed import PageFeed, Stored, with_text
-from opilio.index.fulltext import FullText, prepare, wipe, writing
+from opilio.index.fulltext import FullText, prepare, ready, wipe, writing
 from opilio.index.intake import Intake
 from opilio.index.manifest import Manifest
 from opilio.index.records import Progress
@@ -27,13 +27,23 @@ def catch_up(folder: Path, most: int = 0) -> Progress:
     check(folder)
     with writing(folder) as ours:
         if not ours:
-            return Progress(busy=True)
+            return Progress(busy=True, waiting=behind(folder))
         place = prepare(folder)
         manifest = Manifest(place)
         try:
             return _CatchUp(folder, FullText(place), manifest).run(most)
         finally:
             manifest.close()
+
+
+def behind(folder: Path) -> int:
+    """How many pages of a collection its index has not taken in yet."""
+    manifest = Manifest(ready(folder))
+    try:
+        with reading(folder) as collection:
+            return PageFeed(collection).waiting(manifest.mark("seq"))
+    finally:
+        manifest.close()
 
 
 def rebuild(folder: Path) -> Progress:
@@ -66,9 +76,7 @@ class _CatchUp:
                 if not most or self._indexed < most:
                     self._relabel(intake)
                     self._settle(intake, quiet=quiet)
-        with reading(self._folder) as collection:
-            waiting = PageFeed(collection).waiting(self._manifest.mark("seq"))
-        return Progress(indexed=self._indexed, removed=self._removed, waiting=waiting)
+        return Progress(indexed=self._indexed, removed=self._removed, waiting=behind(self._folder))
 
     def _behind(self) -> bool:
         """Is there anything to do? Costs three looks."""

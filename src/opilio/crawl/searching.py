@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from opilio.crawl.indexing import catch_up
+from opilio.crawl.indexing import behind, catch_up
 from opilio.index.facets import languages_of
 from opilio.index.fulltext import FullText, moment, ready
 from opilio.index.hits import Shelf
@@ -60,6 +60,10 @@ class Searcher:
         """The subtopics of all collections, largest first (S0-F1)."""
         found = [subtopic for folder in self._folders for subtopic in _subtopics(folder)]
         return tuple(sorted(found, key=lambda s: (-s.pages, s.name)))
+
+    def behind(self) -> int:
+        """How many pages wait to be taken in."""
+        return sum(map(behind, self._folders))
 
     def catch_up(self, most: int = 0) -> Progress:
         """Take in what the collections gained, at most so many pages of each (0: all). Cheap where nothing is new."""

@@ -12,7 +12,10 @@ from opilio.index.pagewords import pack, unpack, words_of
 from opilio.index.records import FOREVER, Document
 from opilio.index.schema import as_document, id_of
 from opilio.index.subtopics import Centre, Subtopics, cluster
+from opilio.text.background import shipped
+from opilio.text.vocabulary import term_of
 
+UNSEEN = -1  # a term that no table has
 _encode = msgspec.msgpack.Encoder().encode
 _weights = msgspec.msgpack.Decoder(dict[str, float]).decode
 
@@ -68,7 +71,9 @@ class Intake:
     def divide(self) -> None:
         """Work the subtopics out anew. Documents follow when they are taken in again: see `misplaced`."""
         rows = self._manifest.connection.execute("SELECT words FROM entry WHERE relevant ORDER BY key").fetchall()
-        centres = cluster([unpack(blob) for (blob,) in rows])
+        general = shipped()
+        most = general.idf(UNSEEN)
+        centres = cluster([unpack(blob) for (blob,) in rows], lambda stem: (general.idf(term_of(stem)) / most) ** 1.5)
         with self._manifest.one_change():
             self._manifest.keep_subtopics([(c.name, "\n".join(c.words), _encode(c.weights)) for c in centres])
             self._manifest.set_marks(divided=len(rows))

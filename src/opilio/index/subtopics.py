@@ -6,7 +6,7 @@ Pure; nothing here reads a file.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -67,13 +67,18 @@ class Subtopics:
         return self.centres[best].name if near[best] >= NEAR * length else ""
 
 
-def cluster(pages: Sequence[Sequence[Word]], seed: int = 1) -> list[Centre]:
-    """The subtopics of pages, which are given in an order of their own (by key): largest first."""
+def cluster(
+    pages: Sequence[Sequence[Word]], telling: Callable[[str], float] = lambda _: 1.0, seed: int = 1
+) -> list[Centre]:
+    """The subtopics of pages, which are given in an order of their own (by key): largest first.
+
+    `telling` weighs a stem by how much it tells at all: words of every day stand out by chance.
+    """
     if len(pages) < FEWEST_PAGES:
         return []
     step = max(1, len(pages) // SAMPLE)
     sample = pages[::step]
-    stems, rarity = _vocabulary(sample)
+    stems, rarity = _vocabulary(sample, telling)
     if len(stems) < 2:
         return []
     matrix = _matrix(sample, stems, rarity)
@@ -96,12 +101,12 @@ def _damped(count: int) -> float:
     return 1.0 + math.log(count)
 
 
-def _vocabulary(pages: Sequence[Sequence[Word]]) -> tuple[dict[str, int], Matrix]:
+def _vocabulary(pages: Sequence[Sequence[Word]], telling: Callable[[str], float]) -> tuple[dict[str, int], Matrix]:
     """The stems that some pages have and others have not, and how rare each is."""
     frequency = Counter(word.stem for words in pages for word in words)
-    middling = {s: n for s, n in frequency.items() if 2 <= n <= 0.6 * len(pages)}
+    middling = {s: n for s, n in frequency.items() if 2 <= n <= 0.4 * len(pages)}
     chosen = sorted(middling, key=lambda s: (-middling[s], s))[:VOCABULARY]
-    rarity = np.array([math.log(len(pages) / frequency[s]) for s in chosen], dtype=np.float32)
+    rarity = np.array([math.log(len(pages) / frequency[s]) * telling(s) for s in chosen], dtype=np.float32)
     return {stem: place for place, stem in enumerate(chosen)}, rarity
 
 
@@ -161,7 +166,8 @@ def _named(
     centres, taken = list[Centre](), set[str]()
     for number, mean in enumerate(means):
         others = means[np.arange(len(means)) != number]
-        apart = mean - (others.mean(axis=0) if len(others) else 0.0)
+        spread = np.sqrt((matrix[groups[number]] > 0).mean(axis=0))  # a word of many of its pages names it better
+        apart = (mean - (others.mean(axis=0) if len(others) else 0.0)) * spread
         telling = [order[place] for place in np.argsort(-apart, kind="stable")[:12]]
         words = [written[stem] for stem in telling]
         name = _name(words, taken)
