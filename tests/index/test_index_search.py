@@ -154,3 +154,20 @@ def test_note_is_given_when_no_page_has_enough_of_the_words(searcher: Searcher) 
     results = searcher.search("wren locomotive")
     assert found(results) == ["wren"]
     assert "some of them" in results.notes[0]
+
+
+def test_order_is_that_of_one_index_when_a_collection_is_divided(tmp_path: Path) -> None:
+    """S2-F1: a word that is rare in one part and common in the other weighs what it weighs in all."""
+    birds = ["wren" if n % 7 == 0 or n > 30 else "robin" for n in range(60)]
+    texts = [f"{bird} {'eagle ' * (n % 3)}" for n, bird in enumerate(birds)]
+    sheets = [Sheet(url=f"{A}/{n}", title=f"page {n}", text=text) for n, text in enumerate(texts)]
+    whole = Searcher([store(tmp_path / "whole", sheets)])
+    halves = Searcher([store(tmp_path / "one", sheets[:30]), store(tmp_path / "two", sheets[30:])])
+    for searcher in (whole, halves):
+        searcher.catch_up()
+    for query in ("wren", "robin", "wren eagle", "robin OR eagle"):
+        one, two = (searcher.search(query, size=60) for searcher in (whole, halves))
+        assert one.total == two.total
+        assert one.facets == two.facets
+        scores = [{hit.url: hit.text_score for hit in results.hits} for results in (one, two)]
+        assert scores[1] == pytest.approx(scores[0], rel=0.06)  # the mean length of a page is each index's own

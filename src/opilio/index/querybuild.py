@@ -145,7 +145,10 @@ class QueryBuilder:
         return self._beside(EXACT, words, term.distance)
 
     def _beside(self, field: str, words: Sequence[str], slop: int) -> tantivy.Query:
-        return tantivy.Query.phrase_query(self._scope.schema, field, [*words], slop=slop)
+        """Words beside each other: the engine weighs a phrase by the sum of its words' weights."""
+        here, everywhere = (sum(pair) for pair in zip(*(self._rarities(field, word) for word in words), strict=True))
+        query = tantivy.Query.phrase_query(self._scope.schema, field, [*words], slop=slop)
+        return tantivy.Query.boost_query(query, everywhere / here)
 
     def _beginnings(self, field: str, prefix: str) -> tantivy.Query:
         found = self._scope.searcher.terms_with_prefix(field, prefix)
@@ -167,10 +170,14 @@ class QueryBuilder:
 
     def _weighed(self, field: str, term: str, weight: float) -> tantivy.Query:
         """A term with the weight it has by its rarity in all indexes."""
-        here = rarity(self._scope.searcher.num_docs, self._scope.searcher.doc_freq(field, term))
-        everywhere = rarity(self._scope.all_documents, self._scope.frequency(field, term))
+        here, everywhere = self._rarities(field, term)
         query = tantivy.Query.term_query(self._scope.schema, field, term)
         return tantivy.Query.boost_query(query, weight * everywhere / here)
+
+    def _rarities(self, field: str, term: str) -> tuple[float, float]:
+        """How rare a term is in this index, and in all of them."""
+        here = rarity(self._scope.searcher.num_docs, self._scope.searcher.doc_freq(field, term))
+        return here, rarity(self._scope.all_documents, self._scope.frequency(field, term))
 
 
 def rarity(documents: int, with_term: int) -> float:

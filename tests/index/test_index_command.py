@@ -1,0 +1,61 @@
+"""`opilio search` and `opilio index`, as a person runs them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from checks.indexed import Sheet, store
+from checks.small_webs import one_line, opilio
+
+PAGES = [
+    Sheet(url="http://a.example/wren", title="The wren", text="A wren is a small bird.", score=0.9),
+    Sheet(url="http://b.example/robin", title="Robins", text="A robin is a bird.", score=0.7),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return store(tmp_path_factory.mktemp("commands") / "birds", PAGES)
+
+
+def test_search_prints_hits_to_stdout_and_counts_to_stderr(folder: Path) -> None:
+    done = opilio("search", folder, "wren")
+    assert done.returncode == 0
+    assert "The wren\n     http://a.example/wren\n     A wren is a small bird.\n" in done.stdout
+    assert "1–1 of 1 pages" in done.stderr
+
+
+def test_search_prints_one_object_when_asked_for_json(folder: Path) -> None:
+    done = opilio("search", folder, "bird", "--host", "b.example", "--json")
+    told = json.loads(done.stdout)
+    assert (told["schema"], told["total"], told["hits"][0]["url"]) == (1, 1, "http://b.example/robin")
+    assert {"text": "bird", "marked": True} in told["hits"][0]["snippet"]
+
+
+def test_search_suggests_a_better_spelling(folder: Path) -> None:
+    assert "did you mean: robin" in opilio("search", folder, "robbin").stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["wren"], "name a collection and then the query"),
+        (["nowhere", "wren"], "is no collection"),
+        (["BIRDS", '"wren'], "never closed"),
+        (["BIRDS", "wren", "--sort", "x"], "is unknown; known: best"),
+        (["BIRDS", "wren", "--after", "x"], "is no date"),
+        (["BIRDS", "wren", "--page", "5000"], "narrow the search"),
+    ],
+)
+def test_search_explains_what_is_wrong_in_one_line(folder: Path, arguments: list[str], told: str) -> None:
+    done = opilio("search", *[folder if word == "BIRDS" else word for word in arguments])
+    assert done.returncode in (1, 2)
+    assert told in one_line(done)
+
+
+def test_index_is_made_again_and_asked_for_subtopics_and_similar_pages(folder: Path) -> None:
+    assert opilio("index", "rebuild", folder).stdout == "2 pages indexed\n"
+    assert "too few relevant pages" in opilio("index", "subtopics", folder).stderr
+    assert "http://b.example/robin" in opilio("index", "like", folder, "http://a.example/wren").stdout
+    assert "must be a page that was fetched" in one_line(opilio("index", "like", folder, "http://c.example/"))
