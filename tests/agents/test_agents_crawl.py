@@ -113,7 +113,7 @@ def test_crawl_says_so_when_every_agent_is_dead_and_goes_on_when_run_again(tmp_p
                 agent.kill()
 
     with served(SmallWeb(WEB)) as server:
-        tree = by_agents(server, agents={"lease_s": 0.2})
+        tree = by_agents(server, agents={"lease_s": 0.5})
         watched(tmp_path / "c", tree, kill)
         assert 0 < len(stored(tmp_path / "c")) < len(WEB)
         crawl(tmp_path / "c", tree)
@@ -250,6 +250,35 @@ def test_agents_that_make_no_sense_are_refused_before_a_folder_is_made(
     with pytest.raises(ConfigError, match=message):
         begin(tmp_path / "c", resolve(tree))
     assert not (tmp_path / "c").exists()
+
+
+def test_agents_look_again_at_pages_when_told_to(tmp_path: Path) -> None:
+    week, web = 7 * 86_400.0, SmallWeb(WEB)
+    with served(web) as server:
+        crawl(tmp_path / "c", by_agents(server))
+        server.log.clear()
+        web.answers["http://h3.example/3.html"] = page(f"{BIRDS} changed since", ["http://h3.example/new.html"])
+        web.answers["http://h3.example/new.html"] = page(f"{BIRDS} {word(4242)} and a new one")
+        again = by_agents(server, revisit={"on": True, "interval_s": week, "probe": False})
+        crawl(tmp_path / "c", again, later_s=2 * week)
+        counts = asked(list(server.log))
+    assert set(counts) == {*WEB, "http://h3.example/new.html"}
+    assert set(counts.values()) == {1}
+    assert verify(tmp_path / "c") == []
+
+
+def test_label_teaches_the_judges_of_all_agents_of_the_topic(tmp_path: Path) -> None:
+    with served(SmallWeb(grid(hosts=3, pages=12))) as server:
+        tree = by_agents(server, SEEDS[:2], rank={"kind": "committee"}, judge={"kind": "learned"})
+        crawl(tmp_path / "c", {**tree, "stop": {"pages": 12}})
+        done = opilio("label", tmp_path / "c", SEEDS[0], "--relevant")
+        assert done.returncode == 0, done.stderr
+        taught = rows(tmp_path / "c", "SELECT DISTINCT name FROM lesson WHERE name LIKE '%judge'")
+        assert {"agent-1/judge", "agent-2/judge", "agent-3/judge"} <= {name for (name,) in taught}
+        told = opilio("why", tmp_path / "c", SEEDS[0])
+        assert "agent-1 fetched it: relevant" in told.stdout
+        crawl(tmp_path / "c", {**tree, "stop": {"pages": 0}})
+    assert len(stored(tmp_path / "c")) == 36
 
 
 def test_seed_waits_for_its_own_agent_when_another_finds_it_first(tmp_path: Path) -> None:

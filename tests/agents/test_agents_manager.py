@@ -94,8 +94,23 @@ def test_agent_that_was_given_up_is_back_when_it_answers(connection: sqlite3.Con
     ask(manager)
     manager.pass_time(LEASE_S)
     assert not manager.agents[1].at_work
-    manager.roll.answered(manager.agents[1], LEASE_S + 1)
+    manager.answered(lead(1, agent=1), LEASE_S + 1)
     assert manager.agents[1].at_work
+
+
+def test_links_are_kept_when_all_are_given_up_at_once(connection: sqlite3.Connection) -> None:
+    """A slow moment of the whole machine must not cost a link."""
+    manager = crew(connection)
+    for key in range(12):
+        manager.offer(lead(key, agent=1 + key % 3), 0.0)
+    for _ in range(3):
+        ask(manager)
+    manager.pass_time(LEASE_S)
+    for key in range(3):
+        manager.answered(lead(key, agent=1 + key), LEASE_S + 1)
+        manager.landed(lead(key, agent=1 + key), None, LEASE_S + 1)
+    assert sum(len(agent.stack) for agent in manager.agents.values()) == 9
+    assert all(agent.at_work for agent in manager.agents.values())
 
 
 def test_agent_that_waits_for_nothing_is_not_missing(connection: sqlite3.Connection) -> None:

@@ -5,10 +5,13 @@ Agents share one frontier, so a URL is fetched once and a host is asked by one o
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from opilio.agents.agent import Agent
 from opilio.agents.directory import Directory
 from opilio.agents.roll import Roll
 from opilio.agents.tags import NOBODY, owner, passed_on, tagged
+from opilio.frontier.order import AGAIN
 from opilio.model.protocols import Entry
 from opilio.model.records import Lead
 
@@ -29,9 +32,12 @@ class Manager:
         return self.roll.agents
 
     def load(self, entries: Iterable[Entry], now: float) -> None:
-        """Give every queued URL to its agent, seeds in the order they were named."""
-        for entry in sorted(entries, key=lambda e: e.seq):
-            self.offer(entry.lead, now)
+        """Give every queued URL to its agent; in the order of discovery, so that seeds are dealt as they were named."""
+        for entry in entries:
+            if entry.priority >= AGAIN:
+                self.offer_again(replace(entry.lead, score=entry.priority), now)
+            else:
+                self.offer(entry.lead, now)
 
     def claimed_by(self, lead: Lead) -> Lead:
         """A lead with an owner: a seed goes to its agent, what was found elsewhere to whoever has least to do."""
@@ -53,16 +59,26 @@ class Manager:
         agent.stack.put(passed_on(lead, agent.number), now)
         self.roll.stir(agent)
 
+    def offer_again(self, lead: Lead, now: float) -> None:
+        """A page that its agent is to look at once more."""
+        self._done.discard(lead.key)
+        lead = self.claimed_by(lead)
+        agent = self.roll.answering(owner(lead))
+        if agent is not None and lead.key not in agent.flying:
+            agent.stack.put(passed_on(lead, agent.number), now)
+            self.roll.stir(agent)
+
     def _waits(self, number: int) -> bool:
         return number in self.agents and self.agents[number].at_work
 
-    def next_mover(self) -> Agent | None:
-        """The next agent, in turn, that has room for a request and a link to ask for (S3-07)."""
+    def next_mover(self, above: float = float("-inf")) -> Agent | None:
+        """The next agent, in turn, that has room for a request and a link (not below that score) to ask for (S3-07)."""
         numbers = sorted(self.agents)
         start = next((at for at, n in enumerate(numbers) if n > self._last), 0)
         for number in numbers[start:] + numbers[:start]:
             agent = self.agents[number]
-            if agent.room > 0 and agent.stack.first() is not None:
+            best = agent.stack.first() if agent.room > 0 else None
+            if best is not None and best.score >= above:
                 self._last = number
                 return agent
         return None
@@ -97,6 +113,11 @@ class Manager:
         else:
             agent.stack.put(lead, now)
         self.roll.stir(agent)
+
+    def answered(self, lead: Lead, now: float) -> None:
+        """Whoever asked for this has taken the answer."""
+        if (asker := self.agents.get(owner(lead))) is not None:
+            self.roll.answered(asker, now)
 
     def rest(self, host: str, until: float) -> None:
         """No agent may ask a host before then."""

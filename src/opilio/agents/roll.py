@@ -26,7 +26,8 @@ class Roll:
     def finished(self) -> str:
         """Why nobody will move again, or nothing while somebody may."""
         states = [agent.card.state for agent in self.agents.values()]
-        if any(state in AT_WORK for state in states):
+        late = any(agent.alive and agent.flying for agent in self.agents.values())  # it may answer after all
+        if late or any(state in AT_WORK for state in states):
             return ""
         return "every agent has reached its goal" if set(states) == {SATISFIED} else "no agent is left at work"
 
@@ -89,12 +90,13 @@ class Roll:
         self._news.append(AgentFinished(at=now, agent=agent.card.name, state=state, reason=reason))
 
     def _leave(self, agent: Agent, state: str, reason: str, now: float) -> None:
-        """An agent is gone: its links are dealt to the others, best first."""
+        """An agent is gone: its links are dealt to the others, best first. Where nobody is left they stay with it."""
         if agent.card.state not in AT_WORK:
             return
         self.directory.close(agent.number, state, reason)
-        links, heirs = agent.stack.drain(), self._heirs(agent.number)
-        for at, lead in enumerate(links if heirs else ()):
+        heirs = self._heirs(agent.number)
+        links = agent.stack.drain() if heirs else []
+        for at, lead in enumerate(links):
             heir = heirs[at % len(heirs)]
             heir.stack.put(passed_on(lead, heir.number), now)
             self.stir(heir)

@@ -7,16 +7,20 @@ and every URL is claimed at the store, so that none is handed out twice and no h
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
+from msgspec.structs import replace
+
 from opilio.agents.agent import Agent
 from opilio.agents.manager import Manager
 from opilio.agents.stack import Item
 from opilio.frontier.browse import best_first
 from opilio.frontier.claims import Claim, ClaimableFrontier
-from opilio.frontier.order import seed_score
+from opilio.frontier.order import AGAIN, seed_score
 from opilio.model.protocols import Added, Entry, FrontierStats
 from opilio.model.records import HostLease, Landing, Lead, State
 
 ABOVE_SEEDS = seed_score(1)
+LOWEST = float("-inf")
+BROKEN = "internal"  # how a visit landed whose analysis went wrong: no sign of life of its agent
 LOADED = 20_000  # queued URLs that are read back for each agent
 
 
@@ -32,7 +36,7 @@ class SharedFrontier:
         """Read back what waits: on start, and where a stack that had spilled is empty."""
         agents = self.manager.agents.values()
         waiting = best_first(self._store.connection, LOADED * len(agents))
-        self.manager.load(list(islice(waiting, LOADED * len(agents))), now)
+        self.manager.load(sorted(islice(waiting, LOADED * len(agents)), key=lambda entry: entry.seq), now)
         for agent in agents:
             agent.stack.spilled = False
         self._loaded = True
@@ -41,17 +45,21 @@ class SharedFrontier:
         owned = [self.manager.claimed_by(lead) for lead in leads]
         added = self._store.add(owned, now)
         for lead in owned:
-            self.manager.offer(lead, now)
+            if not lead.again:
+                self.manager.offer(lead, now)
+            elif (entry := self._store.entry(lead.host, lead.key)) is not None and entry.state is State.QUEUED:
+                self.manager.load([entry], now)
         return added
 
-    def lease(self, now: float, max_hosts: int, per_host: int, ttl_s: float, *, above: float = 0.0) -> list[HostLease]:
-        """The agents in turn, each its best URL whose host may be asked now; `above` is for crawls without agents."""
-        del above
+    def lease(
+        self, now: float, max_hosts: int, per_host: int, ttl_s: float, *, above: float = LOWEST
+    ) -> list[HostLease]:
+        """The agents in turn, each its best URL whose host may be asked now; `above`: only what stands so high."""
         self.manager.pass_time(now)
         if not self._loaded or any(agent.stack.spilled and not agent.stack for agent in self.manager.roll.at_work):
             self._load(now)
         leases: list[HostLease] = []
-        while len(leases) < max_hosts and (agent := self.manager.next_mover()) is not None:
+        while len(leases) < max_hosts and (agent := self.manager.next_mover(above)) is not None:
             items = agent.pick(per_host)
             claim = self._store.claim([lead for lead, _, _ in items], now, ttl_s)
             lease = self._heed(agent, items, claim)
@@ -73,7 +81,8 @@ class SharedFrontier:
         if claim.lease is not None:
             self.manager.asked(agent, claim.lease.leads)
             self.manager.rest(claim.lease.host, claim.lease.expires_at)
-        return claim.lease
+            return replace(claim.lease, leads=tuple(map(_scored, claim.lease.leads)))
+        return None
 
     def complete(self, lease: HostLease, landings: Sequence[Landing], wake_at: float) -> bool:
         held = self._store.complete(lease, landings, wake_at)
@@ -83,6 +92,8 @@ class SharedFrontier:
             landing = ended.get(lead.key)
             again = landing is None or landing.state is State.QUEUED
             self.manager.landed(lead, (landing.retry_at if landing else now) if again else None, now)
+            if landing is not None and not landing.reason.startswith(BROKEN):
+                self.manager.answered(lead, now)
         if held:
             self.manager.rest(lease.host, wake_at)
         return held
@@ -127,3 +138,8 @@ class SharedFrontier:
 
     def recover(self, now: float) -> int:
         return self._store.recover(now)
+
+
+def _scored(lead: Lead) -> Lead:
+    """Its place is past; what it was held to be when it was first asked for is of no use any more."""
+    return replace(lead, score=0.0) if lead.score >= AGAIN else lead

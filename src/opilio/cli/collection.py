@@ -101,6 +101,10 @@ def _told(facts: dict[str, Any]) -> list[str]:
         lines.append(f"  asked {_when(answer['at'])}: {outcome} {extra}".rstrip())
     if "page" in facts:
         lines += _page(facts["page"])
+    for said in facts.get("agents", ()):
+        how = "fetched it" if said["fetched"] else "looked at it"
+        verdict = "relevant" if said["relevant"] else "not relevant"
+        lines.append(f"  {said['agent']} {how}: {verdict}, score {said['score']:.3f}")
     if len(facts.get("path", ())) > 1:
         lines += ["  shortest known way from a seed:", *(f"    {url}" for url in facts["path"])]
     return lines

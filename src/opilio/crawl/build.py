@@ -269,7 +269,7 @@ def make_engine(
     collection, clock = world.collection, world.clock
     bounds = Bounds(max_depth=settings.frontier.max_depth, hops=settings.fetch.hops, retries=settings.fetch.retries)
     seen = SqliteContentSeen(collection.connection, settings.seen.near, settings.seen.distance)
-    frontier, learning, chooser = _writers(settings, world, mind)
+    frontier, learning, chooser = writers_of(settings, collection, world.keeper, world.frontier, mind, clock.now())
     content = seen if settings.seen.content else None
     looks = looking_again(settings, collection, frontier, content, clock.now())
     books = Books(collection, world.keeper, frontier, content, world.traps, *looks)
@@ -292,9 +292,10 @@ def make_engine(
     return engine
 
 
-def _writers(settings: Settings, world: World, mind: Mind) -> tuple[Frontier, Learning, Chooser]:
+def writers_of(
+    settings: Settings, collection: Collection, keeper: Keeper, store: Frontier, mind: Mind, now: float
+) -> tuple[Frontier, Learning, Chooser]:
     """What the ledger writes through: of one crawler, or of a crew."""
-    collection, keeper, store = world.collection, world.keeper, world.frontier
     if not mind.crew:
         return store, Learning(mind.learners, collection, keeper), chooser_of(mind.ranker, collection)
     assert isinstance(store, ClaimableFrontier)
@@ -302,7 +303,7 @@ def _writers(settings: Settings, world: World, mind: Mind) -> tuple[Frontier, Le
         Wits(one.living, one.learners, chooser_of(one.ranker, collection, told))
         for one, told in zip(mind.crew, profiles(settings), strict=True)
     ]
-    return assemble(settings, collection, keeper, store, wits, world.clock.now())
+    return assemble(settings, collection, keeper, store, wits, now)
 
 
 def _manners(settings: Settings, world: World, ledger: Ledger, resumed: bool) -> Manners:

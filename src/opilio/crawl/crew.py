@@ -24,8 +24,6 @@ from opilio.model.records import Analysis, Lead, Opinion, Outcome, Verdict
 from opilio.store.keeper import Keeper
 from opilio.topic.living import LivingTopic
 
-BROKEN = "internal"  # the failure of a visit whose analysis went wrong: no sign of life
-
 
 @dataclass(slots=True)
 class Member:
@@ -43,10 +41,11 @@ class Member:
 class Crew:
     """Who takes which outcome, in one commit."""
 
-    def __init__(self, members: Sequence[Member], manager: Manager, settings: AgentsSettings) -> None:
+    def __init__(self, members: Sequence[Member], manager: Manager, settings: AgentsSettings, topic: str) -> None:
         self.members = {member.agent.number: member for member in members}
         self.manager = manager
         self.settings = settings
+        self.topic = topic
         self.exchanged: dict[tuple[str, str], int] = {}  # links given, by giver and taker
         self._takers: dict[int, list[tuple[Member, Outcome]]] = {}
         self._offers: dict[int, list[tuple[Member, Outcome]]] = {}
@@ -98,12 +97,14 @@ class Crew:
     def leads(self, outcome: Outcome) -> list[Lead]:
         """The links of a page, by each agent that took it, and those that others find promising."""
         found = []
-        for member, view in self._takers.get(outcome.lead.key, ()):
+        asker = self._asker(outcome)
+        alone = [(asker, seen_by(outcome, asker.agent.number))]  # a page that was looked at again
+        for member, view in self._takers.get(outcome.lead.key, alone):
             found += [tagged(lead, member.agent.number) for lead in member.chooser.leads(view)]
         for member, view in self._offers.get(outcome.lead.key, ()):
             fit = [lead for lead in member.chooser.leads(view) if member.agent.finds_promising(lead)]
             member.agent.card.received += len(fit)
-            pair = self._asker(outcome).agent.card.name, member.agent.card.name
+            pair = asker.agent.card.name, member.agent.card.name
             if fit:
                 self.exchanged[pair] = self.exchanged.get(pair, 0) + len(fit)
             found += [tagged(lead, member.agent.number) for lead in fit]
@@ -181,7 +182,7 @@ class CrewLearning(Learning):
             if member.own or member.lessons:
                 member.learning.learn(member.own, now, events, member.lessons)
         for outcome in outcomes:
-            self._report(outcome, now)
+            self._report(outcome)
         for (giver, taker), count in self._crew.exchanged.items():
             events.append(AgentsExchanged(at=now, giver=giver, taker=taker, what="links", count=count))
         if self._crew.settings.exchange_words:
@@ -190,13 +191,9 @@ class CrewLearning(Learning):
         events += self._news_of_all()
         self._crew.manager.roll.directory.save()
 
-    def _report(self, outcome: Outcome, now: float) -> None:
-        """Tell the directory what a page is to whoever looked at it, and that its agent lives."""
+    def _report(self, outcome: Outcome) -> None:
+        """Tell the directory what a page is to whoever looked at it."""
         asker = self._crew.manager.agents.get(owner(outcome.lead))
-        analysis = outcome.analysis
-        broken = analysis is not None and analysis.failure is not None and analysis.failure.kind == BROKEN
-        if asker is not None and not broken:
-            self._crew.manager.roll.answered(asker, now)
         reports = []
         for member in self._members:
             card = member.agent.card
@@ -231,7 +228,9 @@ class CrewLearning(Learning):
         return news
 
     def label(self, sample: bytes, relevant: bool, before: bool | None) -> None:
-        for member in self._members:
+        """A person's word is about the crawl's own topic, where an agent has that."""
+        told = [m for m in self._members if m.agent.card.topic == self._crew.topic] or self._members
+        for member in told:
             member.learning.label(sample, relevant, before)
 
     def keep(self, now: float) -> dict[str, bytes]:

@@ -116,7 +116,7 @@ def assemble(
         Member(agent, w.living, w.chooser, Learning(w.learners, collection, keeper, p.name))
         for p, agent, w in zip(told, agents, wits, strict=True)
     ]
-    crew = Crew(members, manager, settings.agents)
+    crew = Crew(members, manager, settings.agents, settings.topic.name)
     return Writers(SharedFrontier(store, manager), CrewLearning(crew, keeper, now), CrewChooser(crew))
 
 

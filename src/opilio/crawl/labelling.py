@@ -11,15 +11,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from opilio.crawl.build import Mind, complete, frontier_of, make_mind
-from opilio.crawl.chooser import CommitteeChooser
-from opilio.crawl.choosers import chooser_of
+from opilio.crawl.build import Mind, complete, frontier_of, make_mind, writers_of
 from opilio.crawl.config import Settings, resolve
 from opilio.crawl.job import latest_snapshots, settings_of
 from opilio.crawl.labels import Labels
-from opilio.crawl.learning import Learning
 from opilio.frontier.sqlite import SqliteFrontier
 from opilio.model.errors import CollectionError, ParseError, UsageError
+from opilio.model.protocols import Frontier
 from opilio.model.records import key_of
 from opilio.model.urls import canonical, host_of
 from opilio.store.collection import Collection, being_written, reading
@@ -175,12 +173,11 @@ def _learn(collection: Collection, settings: Settings, topic: Topic, now: float,
     mind = make_mind(settings, topic, latest_snapshots(collection))
     keeper = Keeper(collection, None)
     keeper.resume()
-    frontier = frontier_of(settings, collection)
-    learning = Learning(mind.learners, collection, keeper)
+    store = frontier_of(settings, collection)
+    frontier, learning, chooser = writers_of(settings, collection, keeper, store, mind, now)
     learning.resume()
-    chooser = chooser_of(mind.ranker, collection)
     labels = Labels(collection, keeper, frontier, learning, chooser)
-    report.learns = learning.judge is not None or isinstance(chooser, CommitteeChooser)
+    report.learns = learning.judge is not None or settings.rank["kind"] == "committee"
     with collection.unit_of_work():
         frontier.rescore(chooser.changes())  # links read back from disk are scored anew: not the labels' doing
         events = labels.take(now)
@@ -193,7 +190,7 @@ def _learn(collection: Collection, settings: Settings, topic: Topic, now: float,
     report.movers = sorted(movers, key=lambda m: -abs(m.after - m.before))[:TOP]
 
 
-def _movers(frontier: SqliteFrontier, moves: Iterable[tuple[str, int, float]]) -> Iterator[Mover]:
+def _movers(frontier: Frontier, moves: Iterable[tuple[str, int, float]]) -> Iterator[Mover]:
     for host, key, score in moves:
         entry = frontier.entry(host, key)
         if entry is not None:

@@ -2,7 +2,6 @@
 
 from opilio.crawl.again import Again
 from opilio.crawl.config import Settings
-from opilio.crawl.profiles import crewed
 from opilio.crawl.revisits import Revisits
 from opilio.frontier.revisits import POLICIES
 from opilio.model.errors import ConfigError
@@ -11,12 +10,10 @@ from opilio.store.collection import Collection
 
 
 def check_revisits(settings: Settings) -> None:
-    """ConfigError for a policy that is unknown, and for agents, who do not look again."""
+    """ConfigError for a policy that is unknown."""
     policy = settings.revisit.policy
     if policy not in POLICIES:
         raise ConfigError(f"revisit.policy = '{policy}': is unknown; known: {', '.join(POLICIES)}")
-    if settings.revisit.on and crewed(settings):
-        raise ConfigError(f"--revisit: the agents of strategy '{settings.strategy}' do not look again at pages")
 
 
 def looking_again(

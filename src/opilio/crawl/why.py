@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 from isal import isal_zlib
 
+from opilio.crawl.agentsview import cards_of
 from opilio.crawl.columns import unpack
 from opilio.crawl.whylink import why_link
 from opilio.frontier.sqlite import SqliteFrontier
@@ -56,7 +57,20 @@ def _why(collection: Collection, url: str) -> dict[str, Any]:
     page = _page(collection, key)
     if page:
         result["page"] = page
+    if cards := cards_of(collection):
+        result["agents"] = _agents(collection, key, {card.number: card.name for card in cards})
     return result
+
+
+def _agents(collection: Collection, key: int, names: dict[int, str]) -> list[dict[str, Any]]:
+    """What each agent found the page to be, and who asked for it."""
+    rows = collection.connection.execute(
+        "SELECT agent, own, score, relevant FROM verdict WHERE page = ? ORDER BY agent", (key,)
+    )
+    return [
+        {"agent": names.get(agent, ""), "fetched": bool(own), "score": score, "relevant": bool(relevant)}
+        for agent, own, score, relevant in rows
+    ]
 
 
 def _standing(entry: Entry) -> dict[str, Any]:

@@ -9,10 +9,12 @@ from typing import Any
 
 import msgspec
 
+from opilio.agents.tags import owner, untagged
 from opilio.crawl.build import Mind, complete, make_mind
 from opilio.crawl.config import resolve
 from opilio.crawl.job import latest_snapshots, settings_of
-from opilio.crawl.rankmemory import RankMemory
+from opilio.crawl.profiles import crewed, profiles
+from opilio.crawl.rankmemory import NOBODYS, RankMemory, Whose
 from opilio.learn.committee import Committee
 from opilio.learn.explain import Explanation, explain
 from opilio.model.errors import CollectionError, ParseError
@@ -53,7 +55,11 @@ def why_link(collection: Collection, entry: Entry) -> dict[str, Any]:
     mind = make_mind(resolved, topic, latest_snapshots(collection))
     if not isinstance(mind.ranker, CommitteeRanker):
         return {}
-    memory = RankMemory(Committee(mind.ranker.options), collection)
+    whose = NOBODYS
+    if crewed(resolved):
+        whose = next((Whose(p.name, p.number) for p in profiles(resolved) if p.number == owner(entry.lead)), NOBODYS)
+        entry = msgspec.structs.replace(entry, lead=untagged(entry.lead))
+    memory = RankMemory(Committee(mind.ranker.options), collection, whose)
     memory.relearn()
     row = memory.recall(entry)
     if row is None:
