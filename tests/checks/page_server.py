@@ -5,6 +5,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -103,7 +104,7 @@ def mixed_web(hosts: int = 3, pages: int = 12) -> SmallWeb:
 
 def crawled(folder: Path, strategy: str = "opilio", source: SmallWeb | None = None, **more: Any) -> Path:
     """A collection of such a web."""
-    with served(source or mixed_web()) as server:
+    with served(source or mixed_web()) as server, ThreadPoolExecutor(1) as thread:
         tree = settings_for(server, ["http://h0.example/0.html"], strategy=strategy, **more)
-        crawl(folder, tree)
+        thread.submit(crawl, folder, tree).result()  # a browser that is driven from this thread has its loop there
     return folder

@@ -1,0 +1,182 @@
+"""The pages as a person uses them, in a real browser: read, search, judge, edit, with keys and without scripts."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, expect
+from test_web_forms import SEED, addresses
+
+from checks.browsing import MODES, WAIT_MS, chromium, tab
+from checks.page_server import Client, crawled, pages_of
+from opilio.crawl.topicfile import tables_of
+
+expect.set_options(timeout=WAIT_MS)
+ALL = [*addresses(), "/search?q=wren", "/nowhere", "/c/birds/page?url=http%3A%2F%2Fh0.example%2F99.html"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Client]:
+    """The pages of a collection that a test may change."""
+    with pages_of([crawled(tmp_path / "birds")], tmp_path) as client:
+        yield client
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_axe_finds_no_violation(browser: Browser, client: Client, mode: str) -> None:
+    """WCAG 2.2 AA as far as a program can tell, on every page; nothing is wider than the screen."""
+    found = []
+    with tab(browser, client.base, **MODES[mode], bypass_csp=True) as one:
+        for address in ALL:
+            one.go(address)
+            result = Axe().run(one.page)
+            found += [f"{address}: {v['id']} {v['nodes'][0]['html'][:200]}" for v in result.response["violations"]]
+            found += [f"{address}: {one.overflow} px too wide"] if one.overflow > 0 else []
+    assert found == []
+
+
+def test_narrow_phone_scrolls_only_downwards(browser: Browser, client: Client) -> None:
+    """WCAG 1.4.10: 320 pixels are enough."""
+    with tab(browser, client.base, viewport={"width": 320, "height": 640}) as one:
+        assert [address for address in ALL if one.go(address) and one.overflow > 0] == []
+
+
+def test_pages_are_read_without_scripts(browser: Browser, client: Client) -> None:
+    with tab(browser, client.base, java_script_enabled=False) as one:
+        assert [a for a in addresses() if one.go(a) and len(one.page.locator("h1").all()) != 1] == []
+        one.go("/c/birds")
+        expect(one.page.locator("svg.chart path.line").first).to_be_visible()
+        one.go(f"/c/birds/page?url={SEED}")
+        assert "Why it was judged relevant" in one.text()
+        one.go("/")
+        one.page.fill("#big-find", "wren")
+        one.page.click("form.big-find button")
+        expect(one.page.locator(".hit").first).to_be_visible()
+
+
+def test_no_page_has_an_error_in_its_console(browser: Browser, client: Client) -> None:
+    with tab(browser, client.base) as one:
+        for address in addresses():
+            one.go(address)
+        assert one.problems == []
+
+
+def test_person_searches_filters_opens_and_reads_why(browser: Browser, client: Client) -> None:
+    with tab(browser, client.base) as one:
+        page = one.go("/")
+        page.fill("#big-find", "wren")
+        page.press("#big-find", "Enter")
+        expect(page.locator(".hit mark").first).to_be_visible()
+        before = page.locator(".hit").count()
+        page.locator(".facets a", has_text="h1.example").click()
+        expect(page.locator(".facets a[aria-current]")).to_have_count(1)
+        assert all("//h1.example/" in text for text in page.locator(".hit .address").all_inner_texts())
+        assert 0 < page.locator(".hit").count() <= before
+        page.locator(".hit h2 a").first.click()
+        expect(page.get_by_role("heading", name="Why it was judged relevant")).to_be_visible()
+        words = page.locator("table.bars th[scope=row]").all_inner_texts()
+        assert {"coverage", "birds"} <= set(words), words
+        assert "Path from the seed" in one.text()
+        assert page.locator(".stored mark").count() > 0
+
+
+def test_person_judges_a_page_with_one_key_and_reads_what_changed(browser: Browser, fresh: Client) -> None:
+    with tab(browser, fresh.base) as one:
+        page = one.go(f"/c/birds/page?url={SEED}")
+        page.keyboard.press("-")
+        expect(page.locator("[data-note]")).to_contain_text("its verdict changed")
+        expect(page.locator('button[value="irrelevant"]')).to_have_attribute("aria-pressed", "true")
+        page.reload()
+        assert "you said: irrelevant" in one.text()
+        assert "labelled by hand" in one.text()
+        assert one.problems == []
+
+
+def test_person_judges_a_hit_without_scripts(browser: Browser, fresh: Client) -> None:
+    with tab(browser, fresh.base, java_script_enabled=False) as one:
+        page = one.go("/search?q=wren")
+        page.locator('.hit button[value="irrelevant"]').first.click()
+        expect(page.locator("[data-note]")).to_contain_text("Marked 1 page irrelevant")
+        assert "/search?q=wren" in page.url
+
+
+def test_keys_move_open_and_help(browser: Browser, client: Client) -> None:
+    with tab(browser, client.base) as one:
+        page = one.go("/c/birds/pages")
+        page.keyboard.press("j")
+        page.keyboard.press("j")
+        expect(page.locator("[data-row].chosen")).to_have_count(1)
+        page.keyboard.press("?")
+        expect(page.locator("dialog.keys")).to_be_visible()
+        page.keyboard.press("Escape")
+        page.keyboard.press("/")
+        expect(page.locator("#find")).to_be_focused()
+        page.locator("main").focus()
+        page.keyboard.press("k")
+        page.keyboard.press("o")
+        page.wait_for_url("**/page?url=*")
+
+
+def test_theme_is_chosen_and_kept(browser: Browser, client: Client) -> None:
+    with tab(browser, client.base, color_scheme="light") as one:
+        page = one.go("/")
+        light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        page.click("[data-theme-button]")
+        one.go("/c/birds")
+        assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
+
+
+CONTRAST = """() => {
+  const level = (rgb) => { const [r, g, b] = rgb.match(/[\\d.]+/g).map(Number).map(v => v / 255)
+    .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const ratio = (a, b) => { const [x, y] = [level(a), level(b)].sort((p, q) => q - p);
+    return (x + 0.05) / (y + 0.05); };
+  const under = getComputedStyle(document.querySelector(".panel")).backgroundColor;
+  return [[".chart text", "fill"], [".chart path.a", "stroke"], [".chart path.b", "stroke"]].map(([s, p]) =>
+    ratio(getComputedStyle(document.querySelector(s))[p], under)); }"""
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_chart_can_be_read_in_both_themes(browser: Browser, client: Client, mode: str) -> None:
+    """axe does not look into pictures: text needs 4.5, lines need 3 (WCAG 1.4.3, 1.4.11)."""
+    with tab(browser, client.base, **MODES[mode]) as one:
+        text, *lines = one.go("/c/birds").evaluate(CONTRAST)
+    assert text >= 4.5
+    assert min(lines) >= 3
+
+
+def test_person_edits_the_topic_after_a_preview(browser: Browser, fresh: Client, tmp_path: Path) -> None:
+    before = tables_of(tmp_path / "birds")[-1][1]
+    with tab(browser, fresh.base) as one:
+        page = one.go("/c/birds/topic")
+        page.fill("#t-keywords", "locomotive\nrailway = 0.5")
+        page.click('button[value="preview"] >> nth=0')
+        expect(page.get_by_role("heading", name="Preview: nothing has changed yet")).to_be_visible()
+        assert tables_of(tmp_path / "birds")[-1][1] == before
+        assert "locomotive" in one.text()
+        page.click("text=Save this topic")
+        expect(page.locator("[data-note]")).to_contain_text("Saved")
+        expect(page.locator("aside")).to_contain_text("Version 1")
+        page.locator("summary", has_text="TOML").click()
+        page.fill("#t-toml", '[topic]\nkeywords = ["steam"]\n')
+        page.click("text=Preview TOML")
+        expect(page.locator("main")).to_contain_text("steam")
+    after = tables_of(tmp_path / "birds")[-1][1]
+    assert {"locomot", "railway"} <= set(after.weights) - set(before.weights)
+
+
+def test_bad_topic_is_told_and_changes_nothing(browser: Browser, fresh: Client, tmp_path: Path) -> None:
+    with tab(browser, fresh.base) as one:
+        page = one.go("/c/birds/topic")
+        page.fill("#t-keywords", "wren = much")
+        page.click('button[value="preview"] >> nth=0')
+        assert "the weight must be a number" in one.text()
+    assert len(tables_of(tmp_path / "birds")) == 1

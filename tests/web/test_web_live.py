@@ -1,0 +1,181 @@
+"""A real crawl over HTTP, watched, paused, resumed and stopped in a browser; and the stream that keeps pages live."""
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from checks.browsing import WAIT_MS, chromium, tab
+from checks.page_server import Client, crawled, mixed_web, pages_of
+from checks.small_webs import SmallWeb, flags, served, settings_for, started, until
+from opilio.crawl.status import status_of
+from opilio.crawl.verify import verify
+from opilio.lab.server import WebServer
+from opilio.lab.shape import Shape
+from opilio.lab.synthetic import SyntheticWeb, topic_tables
+from opilio.store.collection import being_written, exists
+
+expect.set_options(timeout=WAIT_MS)
+SHAPE = Shape(seed=5, pages=900, hosts=6, topics=1, slow_hosts=0, failing_hosts=0, traps=())
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@contextmanager
+def slow_web() -> Iterator[tuple[WebServer, dict[str, object]]]:
+    """A synthetic web of the lab that takes its time, and what a crawler is told of its topic."""
+    web = SyntheticWeb(SHAPE)
+    with served(web, slow=dict.fromkeys(web.hosts, 0.05)) as server:
+        yield server, topic_tables(web.plan)[0]
+
+
+def more(server: WebServer) -> str:
+    polite = "[politeness]\nmax_crawl_delay_s = 0.0\n"
+    return f'[fetch]\nproxy = "{server.proxy}"\n{polite}[engine]\nworkers = 0\nconnections = 3'
+
+
+def test_person_starts_watches_pauses_resumes_and_stops_a_crawl(browser: Browser, tmp_path: Path) -> None:
+    with slow_web() as (server, told), pages_of([], tmp_path) as client, tab(browser, client.base) as one:
+        page = one.go("/new")
+        page.fill("#n-topic", str(told["name"]))
+        page.fill("#n-keywords", "\n".join(told["keywords"]))
+        page.fill("#n-seeds", "\n".join(told["seeds"][0]["urls"]))
+        page.fill("#n-pages", "0")
+        page.click("summary")
+        page.fill("#n-delay", "0")
+        page.fill("#n-toml", more(server))
+        page.click("text=Start the crawl")
+        page.wait_for_url("**/c/*")
+        folder = tmp_path / str(told["name"])
+        chip = page.locator(".controls .chip").first
+        expect(chip).to_have_text("running")
+        # the harvest curve moves by itself
+        curve = page.locator("svg.chart path.line.a")
+        first = curve.get_attribute("d")
+        page.wait_for_function(
+            "d => document.querySelector('svg.chart path.line.a').getAttribute('d') !== d", arg=first
+        )
+        page.click("text=Pause")
+        expect(chip).to_have_text("paused")
+        pages = status_of(folder)["pages"]
+        assert being_written(folder)
+        page.click("text=Resume")
+        expect(chip).to_have_text("running")
+        page.wait_for_function(
+            "n => Number(document.querySelector('[data-count=pages]').textContent.replaceAll(',', '')) > n", arg=pages
+        )
+        page.click("text=Stop")
+        expect(chip).to_have_text("stopped")
+        assert one.problems == []
+    assert status_of(folder)["stop_reason"] == "stopped from the browser"
+    assert status_of(folder)["relevant"] > 0
+    assert verify(folder) == []
+
+
+def test_crawl_that_can_not_begin_is_told_on_the_form(browser: Browser, tmp_path: Path) -> None:
+    with pages_of([], tmp_path) as client, tab(browser, client.base) as one:
+        page = one.go("/new")
+        page.fill("#n-topic", "wrens")
+        page.fill("#n-seeds", "not an address")
+        page.click("text=Start the crawl")
+        expect(page.locator("[role=alert]")).to_contain_text("is no http or https URL")
+        assert page.input_value("#n-topic") == "wrens"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_crawl_that_has_ended_goes_on_from_the_browser(browser: Browser, tmp_path: Path) -> None:
+    with served(mixed_web()) as server, pages_of([], tmp_path) as client, tab(browser, client.base) as one:
+        seeds = {"seeds": "http://h0.example/0.html", "topic": "wrens and other small birds"}
+        values = {"pages": 5, "delay": 0, "toml": more(server), "do": "start", **seeds}
+        name = client.post("/new", values).data["name"]
+        page = one.go(f"/c/{name}")
+        chip = page.locator(".controls .chip").first
+        expect(chip).to_have_text("stopped")
+        page.fill("input[name=pages]", "20")
+        page.click("button[value=go-on]")
+        page.wait_for_function(
+            "() => Number(document.querySelector('[data-count=pages]').textContent) >= 20", timeout=WAIT_MS
+        )
+        expect(chip).to_have_text("stopped")
+    assert status_of(tmp_path / name)["pages"] == 20
+
+
+@contextmanager
+def stream(client: Client, path: str, **headers: str) -> Iterator[Iterator[tuple[str, str, object]]]:
+    """Messages of a stream as (event, id, data)."""
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    with urllib.request.urlopen(urllib.request.Request(f"{client.base}{path}", headers=names), timeout=60) as answer:
+        assert answer.headers["Content-Type"].startswith("text/event-stream")
+        yield _messages(answer)
+
+
+def _messages(lines: Iterator[bytes]) -> Iterator[tuple[str, str, object]]:
+    fields: dict[str, str] = {}
+    for raw in lines:
+        line = raw.decode().rstrip("\n")
+        if line:
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        else:
+            if "data" in fields:
+                yield fields.get("event", ""), fields.get("id", ""), json.loads(fields["data"])
+            fields = {}
+
+
+def test_stream_tells_state_and_events_and_goes_on_where_it_was(client: Client) -> None:
+    with stream(client, "/c/birds/live") as messages:
+        kind, _, status = next(messages)
+        assert (kind, status["state"]) == ("status", "stopped")
+        kind, number, _ = next(messages)
+        assert kind == "event"
+    with stream(client, "/c/birds/live", Last_Event_ID=number) as messages:
+        following = next(m for m in messages if m[0] == "event")
+    assert int(following[1]) == int(number) + 1
+
+
+def test_stream_of_an_unknown_collection_is_refused(client: Client) -> None:
+    assert client.get("/c/nobody/live", Accept="application/json").status == 404
+
+
+@pytest.fixture(scope="module")
+def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A collection whose crawl was killed."""
+    folder = tmp_path_factory.mktemp("crashed") / "crashed"
+    source = SmallWeb(mixed_web(3, 200).answers)
+    with served(source, slow={f"h{n}.example": 0.02 for n in range(3)}) as server:
+        tree = settings_for(server, ["http://h0.example/0.html"], strategy="opilio")
+        process = started("crawl", *flags(tree), "--into", folder, "--pages", 0)
+        until(lambda: exists(folder) and status_of(folder)["pages"] > 20, process)
+        process.kill()
+        process.communicate()
+    return folder
+
+
+def test_crashed_collection_is_shown_and_says_so(crashed: Path, tmp_path: Path) -> None:
+    with pages_of([crashed], tmp_path) as client:
+        assert client.get("/c/crashed.json").data["status"]["state"] == "crashed"
+        assert "Nothing that was stored is lost" in client.get("/c/crashed").text
+        assert client.get("/search.json?q=wren").data["total"] > 0
+        for part in ("pages", "queue", "hosts", "graph", "topic", "seeds", "errors", "events"):
+            assert client.get(f"/c/crashed/{part}").status == 200
+
+
+def test_damaged_collection_does_not_hide_the_others(birds: Path, tmp_path: Path) -> None:
+    broken = crawled(tmp_path / "broken", "breadth")
+    with pages_of([birds, broken], tmp_path) as client:
+        (broken / "crawl.db").write_bytes(b"SQLite format 3\x00 but not really")
+        for name in ("crawl.db-wal", "crawl.db-shm"):
+            (broken / name).unlink(missing_ok=True)
+        cards = {card["name"]: card["problem"] for card in client.get("/index.json").data["collections"]}
+        assert cards["birds"] == ""
+        assert "damaged" in cards["broken"]
+        assert client.get("/c/broken", Accept="text/html").status == 503
+        assert 'opilio_up{collection="broken"} 0' in client.get("/metrics").text
