@@ -86,7 +86,12 @@ def lab_settings(strategy: str, brief: Brief, seeds: Sequence[str], budget: int,
     """What every strategy gets in the lab: the same brief, seeds and budget; one request at a time, no delay."""
     tree: dict[str, Any] = {
         "strategy": strategy,
-        "topic": {"name": brief.name, "description": brief.description, "keywords": list(brief.keywords)},
+        "topic": {
+            "name": brief.name,
+            "description": brief.description,
+            "keywords": list(brief.keywords),
+            "contexts": list(brief.contexts),
+        },
         "seeds": {"urls": list(seeds)},
         "politeness": {"delay_s": NOTHING_COSTS, "robots": False},
         "fetch": {"retries": 0},

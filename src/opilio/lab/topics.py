@@ -17,6 +17,7 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     description: str = ""
     keywords: tuple[str, ...] = ()
+    contexts: tuple[str, ...] = ()  # words of senses that are not meant (S3-09)
 
 
 class SeedSet(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +60,7 @@ class _TopicTable(msgspec.Struct, forbid_unknown_fields=True):
     relevant: tuple[str, ...] = ()
     description: str = ""
     keywords: tuple[str, ...] = ()
+    contexts: tuple[str, ...] = ()
     seeds: tuple[_SeedTable, ...] = ()
 
 
@@ -108,5 +110,5 @@ def _topic(table: _TopicTable, problems: list[Problem]) -> LabTopic:
             problems.append(Problem("seed", f"{table.name}/{name}", "holds an address that is not http or https"))
         if usable:
             sets.append(SeedSet(name=name, urls=tuple(dict.fromkeys(usable)), reaches=seeds.reaches))
-    brief = Brief(name=table.name, description=table.description, keywords=table.keywords)
+    brief = Brief(name=table.name, description=table.description, keywords=table.keywords, contexts=table.contexts)
     return LabTopic(brief=brief, relevant=table.relevant, seed_sets=tuple(sets))
