@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
+from opilio.lab.crawls import lab_settings
 from opilio.lab.labels import load_labels
 from opilio.lab.topics import chosen_topics, load_topics
 from opilio.lab.warcfile import http_answer
@@ -142,6 +143,15 @@ def test_topic_without_seeds_is_listed_and_skipped(tmp_path: Path) -> None:
     assert (topics, [p.kind for p in problems]) == ([], ["topic"])
     with pytest.raises(WebError, match="no usable topic"):
         chosen_topics(topics, [], tmp_path)
+
+
+def test_topic_hands_words_of_other_senses_to_the_crawler(tmp_path: Path) -> None:
+    seeds = '[[topic.seeds]]\nurls = ["http://a.example/"]\n'
+    (tmp_path / "topics.toml").write_text(f'[[topic]]\nname = "jaguar"\ncontexts = ["cat"]\n{seeds}')
+    (topic,), _ = load_topics(tmp_path)
+    assert lab_settings("s3-tswt", topic.brief, (), 1).topic.contexts == ["cat"]
+    blind = lab_settings("s3-tswt", topic.brief, (), 1, {"topic": {"contexts": []}})
+    assert blind.topic.contexts == []
 
 
 def test_topics_file_is_refused_when_it_can_not_be_read(tmp_path: Path) -> None:

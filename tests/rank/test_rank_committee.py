@@ -1,17 +1,29 @@
 """The committee's ranker: the checks of every ranker, and features that say what the page says."""
 
+from pathlib import Path
+
 import numpy as np
 
+from checks.engines import PageFetcher, html, plain_tree, run_engine
 from checks.ranker_checks import PAGE, check_ranker
 from checks.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
-from opilio.learn.linkfeatures import PACKED, prefixes_of, unpacked
+from checks.small_webs import rows as rows_of
+from opilio.crawl.columns import unpack
+from opilio.learn.linkfeatures import DENSE, PACKED, prefixes_of, unpacked
+from opilio.model.clock import VirtualClock
+from opilio.model.records import key_of
 from opilio.rank.committee import CommitteeRanker
+from opilio.rank.galaxy import GalaxyMember
 from opilio.text.vocabulary import Vocabulary
+from opilio.topic.dewey.lexicon import parse
+from opilio.topic.dewey.matcher import Matcher
 from opilio.topic.genre import Genres, default_genres
 from opilio.topic.living import LivingTopic
 from opilio.topic.table import table_of
 
 TOPIC = LivingTopic(table_of({"wren": 1.0, "song": 0.5}))
+
+SITE = "http://a.example/"
 
 
 def ranker() -> CommitteeRanker:
@@ -45,3 +57,29 @@ def test_words_are_named_by_the_index_they_are_hashed_to() -> None:
 
 def test_page_without_links_has_no_features() -> None:
     assert list(ranker().rank(reading_of("wren"), verdict_of(0.7), lead_to())) == []
+
+
+def test_galaxy_is_a_feature_where_it_is_asked_for_s2_02() -> None:
+    lexicon = parse("598 | Birds | wren; song\n346 | Law | court; tax\n", "small")
+    one = ranker()
+    one.members["galaxy"] = GalaxyMember(Matcher(lexicon, Vocabulary(normaliser="none")), ("598",))
+    page = reading_of("[wren song](http://a.example/1)\n[court](http://a.example/2)\n[zum](http://a.example/3)")
+    rows = unpacked([r.features for r in one.rank(page, verdict_of(0.7), lead_to())])
+    assert rows["dense"][:, DENSE.index("galaxy")].tolist() == [1.0, 0.0, 0.0]
+
+
+def test_feature_without_a_member_is_zero_and_changes_no_score() -> None:
+    rows = unpacked([r.features for r in ranker().rank(reading_of(PAGE), verdict_of(0.7), lead_to())])
+    assert not rows["dense"][:, DENSE.index("galaxy")].any()
+
+
+def test_crawl_with_the_galaxy_reaches_what_the_topic_is_about(tmp_path: Path) -> None:
+    body = "<p>Finches and wrens are birds.</p><p><a href='/1'>songbirds</a></p><p><a href='/2'>tax law</a></p>"
+    pages = {"0": body, "1": "<p>Wrens, finches.</p>", "2": "<p>Tax.</p>"}
+    answers = {SITE + path: html(SITE + path, f"<html><body>{text}</body></html>") for path, text in pages.items()}
+    tree = plain_tree([SITE + "0"], strategy="opilio", topic={"dewey": ["598"]}, rank={"galaxy": True})
+    clock = VirtualClock()
+    run_engine(tmp_path / "c", tree, PageFetcher(answers, clock, 0.0), clock=clock)
+    columns = unpack(rows_of(tmp_path / "c", "SELECT columns FROM links WHERE parent = ?", key_of(SITE + "0"))[0][0])
+    galaxy = unpacked(columns.features)["dense"][:, DENSE.index("galaxy")].tolist()
+    assert galaxy[0] > 0.5 > galaxy[1]

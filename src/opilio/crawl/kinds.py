@@ -28,6 +28,7 @@ from opilio.model.errors import ConfigError
 from opilio.model.protocols import Judge
 from opilio.model.records import Lead, Link, LinkColumns, Reading, Verdict
 from opilio.rank.committee import CommitteeRanker
+from opilio.rank.galaxy import GalaxyMember
 from opilio.rank.linkscore import LinkScoreRanker
 from opilio.rank.measure import Form
 from opilio.rank.parents import ParentAgg
@@ -186,6 +187,7 @@ def _committee(
     words: bool = True,
     statistics: bool = True,
     rescore: bool = True,
+    galaxy: bool = False,
     model: str = "",
 ) -> Scorer:
     del model  # a collection to begin from: `startfrom` reads it
@@ -198,7 +200,11 @@ def _committee(
         statistics=statistics,
         rescore=rescore,
     )
-    return CommitteeRanker(tools.living, tools.vocabulary, tools.url_terms.of_all, tools.genres, tunnel_depth, options)
+    url_terms = tools.url_terms.of_all
+    ranker = CommitteeRanker(tools.living, tools.vocabulary, url_terms, tools.genres, tunnel_depth, options)
+    if galaxy:
+        ranker.members["galaxy"] = GalaxyMember(*tools.target())
+    return ranker
 
 
 def _best_first(*, top: int = 0) -> Order:

@@ -18,6 +18,7 @@ FEATURES = {
     "directory": 1.5,
     "host": 1.0,
     "page": 1.0,  # success of the other links of the same page
+    "galaxy": 1.0,  # how near the words at the link are to the topic's Dewey classes; 0 where nobody looks
 }
 NAMES = tuple(FEATURES)
 AT = {name: place for place, name in enumerate(NAMES)}
@@ -31,4 +32,5 @@ STATIC = {
     "textless": "textless",
     "path depth": "path_depth",
     "query": "query",
+    "galaxy": "galaxy",
 }

@@ -4,7 +4,7 @@ Runs in the workers and knows nothing of what was learnt: the score it gives is 
 `learn.committee` scores again whenever it has learnt something.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 
 import numpy as np
@@ -37,8 +37,15 @@ KIND_OF_SLOT = np.repeat(np.array(list(SLOTS), dtype=np.uint64), list(SLOTS.valu
 PLACE_IN_SLOT = np.concatenate([np.arange(n) for n in SLOTS.values()])
 
 
+Member = Callable[[Reading], NDArray[np.float64]]
+"""Another opinion on the links of a page: one number from 0 to 1 for each."""
+
+
 class CommitteeRanker:
-    """Features of links. `tunnel_depth` as in `out_of_reach`: by default irrelevant pages end no path."""
+    """Features of links. `tunnel_depth` as in `out_of_reach`: by default irrelevant pages end no path.
+
+    `members` are further opinions, by the names they have in DENSE; a feature without one is 0.
+    """
 
     def __init__(
         self,
@@ -55,6 +62,7 @@ class CommitteeRanker:
         self.genres = genres
         self.tunnel_depth = tunnel_depth
         self.options = options or Options()
+        self.members: dict[str, Member] = {}
 
     def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[Ranked]:
         """See `Ranker`."""
@@ -92,8 +100,9 @@ class CommitteeRanker:
             "path_depth": np.array([min(link.url.count("/") - 3, 6) / 6.0 for link in links]),
             "query": np.array(["?" in link.url for link in links], dtype=np.float64),
         }
+        parts |= {name: member(reading) for name, member in self.members.items()}
         for place, name in enumerate(DENSE):
-            rows["dense"][:, place] = parts[name]
+            rows["dense"][:, place] = parts.get(name, 0.0)
         data = rows.tobytes()
         return [data[i : i + PACKED.itemsize] for i in range(0, len(data), PACKED.itemsize)]
 

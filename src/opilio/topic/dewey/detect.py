@@ -40,7 +40,8 @@ def link_galaxies(reading: Reading, matcher: Matcher, rule: Rule = PAPER) -> lis
     starts = [hit.start for hit in hits]
     title: list[Dot] | None = None
     galaxies = []
-    for link, anchor, around in zip(reading.page.links, reading.anchors, reading.arounds, strict=True):
+    for link in reading.page.links:
+        anchor, around = reading.anchors[link.index], reading.arounds[link.index]
         first = anchor[0] if rule.starts_at_link else around[0]
         dots = dots_of(window(hits, starts, (first, around[1])), anchor, rule.max_length)
         if not dots:
