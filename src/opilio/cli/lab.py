@@ -17,7 +17,7 @@ from opilio.lab.declarations import Plot, chosen, load_experiment
 from opilio.lab.faults import HostFaults
 from opilio.lab.layout import Material, section_named, write_report
 from opilio.lab.plots import draw_all
-from opilio.lab.report import strategy_table
+from opilio.lab.report import by_seeds, strategy_table
 from opilio.lab.results import Run, write_results
 from opilio.lab.server import Serving, WebServer
 from opilio.lab.serving import serve_shape, serve_web
@@ -134,6 +134,8 @@ def run(
     done = carry_out(jobs, processes or cores(), progress)
     runs, bounds = _parted(done, [v.name for v in choice.variants])
     out = out or Path(f"lab-{declared.name}")
+    if declared.by_seeds:
+        runs = by_seeds(runs)
     drawn = _draw(runs, out, declared.plot) if plots else []
     write_results(runs, out, bounds)
     columns = {v.name: v.column for v in choice.variants}

@@ -14,7 +14,7 @@ from opilio.crawl.config import Tree, in_words, nearest
 from opilio.crawl.deweykind import dewey_judge
 from opilio.crawl.expansionkinds import EXPANSIONS
 from opilio.crawl.s1kind import attributes_ranker
-from opilio.crawl.tgraphkinds import tgraph_ranker
+from opilio.crawl.tgraphkinds import context_graph_ranker, tgraph_ranker
 from opilio.frontier.order import Aging, AgingMode, BestFirst, BreadthFirst, Expiring, NBest, Order
 from opilio.judge.blend import BlendJudge
 from opilio.judge.contains import ContainsJudge
@@ -246,6 +246,7 @@ RANKERS: dict[str, Factory] = {
     "fish": _fish,
     "attributes": attributes_ranker,
     "tgraph": tgraph_ranker,
+    "context-graph": context_graph_ranker,
     "committee": _committee,
 }
 ORDERS: dict[str, Factory] = {

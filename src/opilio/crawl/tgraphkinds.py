@@ -1,12 +1,17 @@
-"""The ranker kind `tgraph` (S2) with its options: their defaults are those of Table 5 (S2-37)."""
+"""The ranker kinds `tgraph` (S2; its defaults are those of Table 5, S2-37) and `context-graph` with their options."""
 
 from collections.abc import Callable
 from typing import Literal, Protocol
 
+import numpy as np
 from msgspec.structs import replace
 
 from opilio.crawl.deweykind import RULES, Weighing
+from opilio.judge.pagewords import PageWords
+from opilio.learn.contextgraph import Terms, Values
 from opilio.model.errors import ConfigError
+from opilio.model.records import Reading
+from opilio.rank.contextgraph import ContextGraphRanker
 from opilio.rank.focus import LinkFocus
 from opilio.rank.treasure import TreasureRanker
 from opilio.text.vocabulary import Vocabulary
@@ -20,6 +25,9 @@ class TGraphTools(Protocol):
 
     @property
     def vocabulary(self) -> Vocabulary: ...
+
+    @property
+    def words(self) -> PageWords: ...
 
     @property
     def target(self) -> Callable[[], Target]: ...
@@ -56,3 +64,19 @@ def tgraph_ranker(
     texts = (tools.vocabulary.terms, tools.vocabulary.text_of)
     focused = LinkFocus(tools.target(), rule) if focus == "dewey" else None
     return TreasureRanker(dog, texts, how, focused, fit=weights == "fitted", tunnel_depth=tunnel_depth)
+
+
+def context_graph_ranker(
+    tools: TGraphTools, *, graph: str = "", least: float = 0.3, tunnel_depth: int = -1
+) -> ContextGraphRanker:
+    """Diligenti's ranker without a graph; `tgraphs.first_graph` reads the file that `graph` names."""
+    del graph
+    if not 0.0 <= least <= 1.0:
+        raise ConfigError(f"rank.least: must be between 0 and 1, not {least}")
+    words = tools.words.weighed_by("tfidf")
+
+    def weigh(reading: Reading) -> tuple[Terms, Values, Values]:
+        terms, counts = words.counts(reading)
+        return terms.astype(np.int64), counts, counts * words.idf(terms)
+
+    return ContextGraphRanker(tools.vocabulary.terms, weigh, least, tunnel_depth)

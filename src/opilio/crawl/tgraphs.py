@@ -26,7 +26,7 @@ from opilio.tgraph.graph import TGraph
 from opilio.tgraph.layers import Bounds, Layers
 from opilio.tgraph.watchdog import State
 
-DOCUMENT_WORDS = 40  # telling words kept of a page: the reduced vector of the context graph (S2-46)
+DOCUMENT_WORDS = 100  # telling words kept of a page: the context graph (S2-46) takes forty that its vocabulary has
 RANK = "rank"  # the ranker's name among the snapshots
 KINDS = ("tgraph", "context-graph")  # rankers that begin with a graph
 ReadPage = Callable[[Page], Reading]
@@ -119,7 +119,7 @@ class Maker:
         return self._vocabulary.text_of(terms)
 
     def _counted(self, page: Reading) -> dict[str, int]:
-        """The telling words of a page with their counts: highest tf·idf first, forty of them."""
+        """The telling words of a page with their counts: highest tf·idf first."""
         terms, counts = self._words.counts(page)
         best = np.argsort(-counts * self._words.idf(terms), kind="stable")[:DOCUMENT_WORDS]
         named = [(self._vocabulary.surface_of(int(terms[i])), int(counts[i])) for i in best]

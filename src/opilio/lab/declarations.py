@@ -29,6 +29,7 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     strategy: str = ""  # the name, when left out
     set: dict[str, Any] = {}  # like --set, as a table: laid over the strategy
     paper: str = ""  # its column in the paper's table; the name, when left out
+    graph: bool = True  # begin with a T-Graph, where the strategy takes one and the experiment has targets
 
     @property
     def kind(self) -> str:
@@ -63,6 +64,10 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     checkpoints: tuple[Positive, ...] = ()  # the paper's, when left out
     latency_s: Annotated[float, Meta(ge=0)] = 0.0  # mean time that an answer takes, on the virtual clock
     window: Count = 0  # fetches a block, for the section "windows"
+    targets: str = ""  # the seed set whose pages are the targets of T-Graphs; nobody begins from it
+    classes: dict[str, tuple[str, ...]] = {}  # topic -> its Dewey classes, where a person would give them
+    by_seeds: bool = False  # a variant is two: T… from on-topic seeds, G… from generic ones (S2-40)
+    also: tuple[str, ...] = ()  # more variants that the others are tested against
     sections: tuple[str, ...] = ("strategies", "pairs", "topics", "seeds", "self-judged", "parts")
     variant: tuple[Variant, ...] = ()  # none: every strategy there is
     plot: tuple[Plot, ...] = ()

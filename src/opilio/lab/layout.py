@@ -91,8 +91,8 @@ def _strategies(material: Material) -> str:
 
 
 def _pairs(material: Material) -> str:
-    found = pairings(material.runs, material.reference)
-    return pairing_table(found) if found else ""
+    tables = [pairings(material.runs, name) for name in (material.reference, *material.experiment.also)]
+    return "\n\n".join(pairing_table(found) for found in tables if found)
 
 
 def _self_judged(material: Material) -> str:

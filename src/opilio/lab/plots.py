@@ -30,6 +30,7 @@ _GREY = "#8C8C8C"
 _MANY = 6  # strategies that one figure can tell apart
 _BEST = 4  # that stand out where there are more, beside the yardstick
 _YARDSTICK = "breadth"
+_BLOCKS = 10
 _POINTS = 200  # along the horizontal axis
 _LEFT_OUT = 50  # the first 1/50 of the fetches: the seeds decide there, and would flatten all the rest
 _STYLE: Any = {
@@ -62,13 +63,13 @@ def draw_all(runs: Sequence[Run], folder: Path, extra: Sequence[Plot] = (), seed
     """The three plots of a comparison and those that an experiment adds, as SVG and PNG; returns their names."""
     drawn: list[str] = []
     looks = looks_of(runs)
-    for plot in (*(Plot(file=kind, kind=kind) for kind in KINDS), *extra):
+    for plot in (*(Plot(file=kind, kind=kind) for kind in ALWAYS), *extra):
         mine = [run for run in runs if not plot.variants or run.strategy in plot.variants]
         if plot.kind not in KINDS:
             raise ConfigError(f"plot {plot.file}: kind {plot.kind!r} is unknown; known: {', '.join(KINDS)}")
         if mine:
             with _figure(mine) as (figure, axes):
-                KINDS[plot.kind](axes, mine, looks, seed)
+                KINDS[plot.kind](axes, mine, looks_of(mine) if plot.variants else looks, seed)
                 _write(figure, folder, plot.file)
             drawn.append(plot.file)
     return drawn
@@ -124,8 +125,10 @@ def _recall(axes: "Axes", runs: Sequence[Run], looks: Looks, seed: int) -> None:
     axes.set(xlabel="fetches", ylabel="recall of the reachable", title=_title("Recall against pages", runs))
 
 
-def _lines(axes: "Axes", runs: Sequence[Run], curve: Callable[[Run], Curves], looks: Looks, seed: int) -> None:
-    """Mean curve of each strategy with its 95 % band over topics, named at its end."""
+def _lines(
+    axes: "Axes", runs: Sequence[Run], curve: Callable[[Run], Curves], looks: Looks, seed: int, *, shares: bool = True
+) -> None:
+    """Mean curve of each strategy with its 95 % band over topics, named at its end. `shares`: none is above 1."""
     budget = min(r.budget for r in runs)
     grid = np.unique(np.linspace(1 + budget // _LEFT_OUT, budget, min(_POINTS, budget)).astype(int))
     ends: list[tuple[float, str]] = []
@@ -140,7 +143,8 @@ def _lines(axes: "Axes", runs: Sequence[Run], curve: Callable[[Run], Curves], lo
             top = max(top, float(high.max()))
         ends.append((float(mean[-1]), name))
         top = max(top, float(mean.max()))
-    top = min(1.02, 1.05 * top or 1.0)
+    top = 1.05 * top or 1.0
+    top = min(1.02, top) if shares else top
     axes.set_xlim(0, budget)
     axes.set_ylim(0, top)
     axes.grid(axis="y", color="#dddddd", linewidth=0.6)
@@ -231,8 +235,29 @@ def _title(what: str, runs: Sequence[Run]) -> str:
     return f"{what}\n{scope}" if len(webs) > 1 else f"{what} · {scope}"
 
 
+def _blocks(axes: "Axes", runs: Sequence[Run], looks: Looks, seed: int) -> None:
+    """Relevant pages in each of ten blocks of fetches (S2-43, Figs 5 and 6)."""
+    size = max(1, min(r.budget for r in runs) // _BLOCKS)
+
+    def in_blocks(run: Run) -> Curves:
+        found = np.concatenate(([0.0], run.found))
+        ends = np.minimum((np.arange(run.budget) // size + 1) * size, run.budget)
+        return np.asarray(found[ends] - found[np.maximum(ends - size, 0)])
+
+    _lines(axes, runs, in_blocks, looks, seed, shares=False)
+    axes.set(xlabel="fetches", ylabel=f"relevant in {size} fetches", title=_title("Relevant pages by block", runs))
+
+
+def _cumulative(axes: "Axes", runs: Sequence[Run], looks: Looks, seed: int) -> None:
+    _lines(axes, runs, lambda run: np.asarray(run.found), looks, seed, shares=False)
+    axes.set(xlabel="fetches", ylabel="relevant pages found", title=_title("Relevant pages found", runs))
+
+
+ALWAYS = ("harvest", "recall", "auc-vs-oracle")
 KINDS: dict[str, Draw] = {
     "harvest": _harvest,
     "recall": _recall,
     "auc-vs-oracle": _bars,
+    "blocks": _blocks,
+    "cumulative": _cumulative,
 }

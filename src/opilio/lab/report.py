@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from opilio.lab.results import Run
 from opilio.lab.statistics import Interval, PairedTest, bootstrap_mean, holm, paired_test
@@ -106,6 +107,13 @@ def seed_table(runs: Sequence[Run], measure: str = "auc_vs_oracle") -> str:
         ]
         rows.append([kind, *(f"{np.mean(m):.3f}" if m else "–" for m in means)])
     return markdown(["seeds", *groups], rows)
+
+
+def by_seeds(runs: Iterable[Run]) -> list[Run]:
+    """Runs named as in S2-40: T1 is variant 1 from on-topic seeds, G1 the same from generic ones."""
+    letters = {"on-topic": "T", "generic": "G"}
+    named = [replace(run, strategy=letters.get(seed_kind(run.seed_set), "") + run.strategy) for run in runs]
+    return sorted(named, key=lambda run: (run.strategy[0] != "T", run.strategy))
 
 
 def seed_kind(name: str) -> str:

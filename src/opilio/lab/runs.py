@@ -19,6 +19,7 @@ from opilio.lab import linkmetrics, metrics
 from opilio.lab.accesslog import Attempt
 from opilio.lab.crawls import Fetch, OfflineWeb, Trace, lab_settings, replay
 from opilio.lab.declarations import BOUNDS, PEER, Variant
+from opilio.lab.graphs import Graphs
 from opilio.lab.labels import Labels, load_labels
 from opilio.lab.oracle import oracle_order, random_order
 from opilio.lab.pages import ParsedPages
@@ -45,6 +46,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     random_seed: int = 0
     more: dict[str, Any] = {}  # laid over every variant
     latency_s: float = 0.0
+    targets: str = ""  # the seed set whose pages are the targets of a T-Graph
 
 
 class Arena:
@@ -59,6 +61,7 @@ class Arena:
         self.topic_problems = list(problems)
         self.referee = Referee(offline.web, offline.pages.graph, labels)
         self.search = SearchEngine(offline)
+        self._graphs = Graphs(offline)
 
     @classmethod
     def open(cls, folder: Path, cache: Path | None = None, processes: int = 2) -> "Arena":
@@ -118,7 +121,9 @@ class Arena:
         if kind.startswith(PEER):
             return crawl_by_peer(kind.removeprefix(PEER), self.offline.web, topic.brief, seeds.urls, job.budget)
         more = merged(merged(job.variant.set, job.more), {"engine": {"random_seed": job.random_seed}})
-        return replay(self.offline, lab_settings(kind, topic.brief, seeds.urls, job.budget, more), job.latency_s)
+        settings = lab_settings(kind, topic.brief, seeds.urls, job.budget, more)
+        targets = next((s.urls for s in topic.seed_sets if s.name == job.targets), ())
+        return replay(self.offline, settings, job.latency_s, self._graphs.begin(settings, targets))
 
     def _bound(self, kind: str, topic: LabTopic, seeds: SeedSet, job: Job) -> Trace:
         graph, known = self.offline.pages.graph, self.referee.seeds(seeds)

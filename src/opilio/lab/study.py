@@ -78,9 +78,14 @@ class Study:
                     variant=variant,
                     budget=choice.pages or declared.budget,
                     random_seed=choice.random_seed + draw,
-                    more=choice.more,
                     latency_s=declared.latency_s,
+                    more=self._with_classes(topic.name),
+                    targets=declared.targets if variant.graph else "",
                 )
+
+    def _with_classes(self, topic: str) -> Tree:
+        classes = self.experiment.classes.get(topic)
+        return merged({"topic": {"dewey": list(classes)}}, self.choice.more) if classes else self.choice.more
 
     def _topics(self, arena: Arena) -> list[LabTopic]:
         """The topics asked for; else all, or as many as the experiment takes, the largest first."""
@@ -107,7 +112,8 @@ class Study:
 
     def _kinds(self, topic: LabTopic) -> dict[str, list[SeedSet]]:
         own = [kind for kind in self.experiment.seed_kinds if not asked_for(kind)]
-        return _by_kind(topic.seed_sets, own) if own else {}
+        others = [s for s in topic.seed_sets if s.name != self.experiment.targets]
+        return _by_kind(others, own) if own else {}
 
     def _skip(self, kind: str, subject: str, detail: str) -> None:
         self.problems.append(Problem(kind, subject, detail))

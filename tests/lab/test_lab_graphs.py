@@ -1,0 +1,99 @@
+"""Experiments whose rankers begin with T-Graphs of the web's own links, and runs named after their seeds (S2-40)."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from opilio.lab.backlinks import WebLinks, usable
+from opilio.lab.crawls import OfflineWeb, lab_settings, replay
+from opilio.lab.declarations import load_experiment
+from opilio.lab.graphs import Graphs
+from opilio.lab.pages import ParsedPages
+from opilio.lab.plots import KINDS
+from opilio.lab.report import by_seeds
+from opilio.lab.results import Run
+from opilio.lab.study import Choice, Study
+from opilio.lab.topics import load_topics
+from opilio.lab.web import Web
+from opilio.model.errors import UsageError
+from opilio.tgraph.graph import TGraph, check
+from opilio.tgraph.watchdog import State
+
+
+@pytest.fixture(scope="module")
+def offline(small_folder: Path, lab_cache: Path) -> OfflineWeb:
+    web = Web.open(small_folder, lab_cache)
+    return OfflineWeb(web, ParsedPages.open(web, lab_cache, processes=1))
+
+
+def test_back_links_are_links_the_other_way_round(offline: OfflineWeb) -> None:
+    links = WebLinks(offline.web, offline.pages)
+    for url in offline.web.urls[:40]:
+        assert all(url in links.parents_of(child) for child in links.links_of(url))
+        assert all(url in links.links_of(parent) for parent in links.parents_of(url))
+    assert links.parents_of("http://nowhere.example/") == links.links_of("http://nowhere.example/") == []
+
+
+def test_targets_that_are_not_there_are_told_apart(offline: OfflineWeb) -> None:
+    links = WebLinks(offline.web, offline.pages)
+    there = next(url for url in offline.web.urls if links.page(url) is not None)
+    assert usable([there, "http://nowhere.example/", "there"], links) == ([there], ["http://nowhere.example/", "there"])
+    with pytest.raises(UsageError, match="--target http://nowhere"):
+        usable(["http://nowhere.example/"], links)
+
+
+@pytest.mark.parametrize("strategy", ["s2-treasure", "s2-context-graph"])
+def test_crawls_begin_with_a_graph_of_the_targets(offline: OfflineWeb, small_folder: Path, strategy: str) -> None:
+    topic = load_topics(small_folder)[0][0]
+    targets = [s.urls for s in topic.seed_sets if s.name.startswith("on-topic")][-1]
+    settings = lab_settings(strategy, topic.brief, topic.seed_sets[0].urls, 30, {"topic": {"dewey": ["598"]}})
+    begin = Graphs(offline).begin(settings, targets)
+    state = msgspec.msgpack.decode(begin["rank"], type=State)
+    check(TGraph(state.nodes), "built")
+    assert {node.url for node in state.nodes if node.level == 0} == set(targets)
+    assert {d.level for d in state.documents} >= {0, 1}
+    assert len(replay(offline, settings, begin=begin).fetches) == 30
+
+
+def test_rankers_without_graphs_begin_with_nothing(offline: OfflineWeb, small_folder: Path) -> None:
+    topic = load_topics(small_folder)[0][0]
+    seeds = topic.seed_sets[0].urls
+    assert Graphs(offline).begin(lab_settings("s0", topic.brief, seeds, 30), seeds) == {}
+    assert Graphs(offline).begin(lab_settings("s2-treasure", topic.brief, seeds, 30), ()) == {}
+
+
+def run_named(strategy: str, seed_set: str) -> Run:
+    return Run(
+        experiment="x", web="w", topic="t", strategy=strategy, seed_set=seed_set, random_seed=0, budget=10, fetched=10,
+        relevant_found=1, relevant_reachable=2, harvest=0.1, recall=0.5, auc_vs_oracle=0.5, curve=((10, 1),),
+    )  # fmt: skip
+
+
+def test_runs_are_named_after_their_seeds_s2_40() -> None:
+    runs = [run_named("1", "generic-2"), run_named("2", "on-topic-1"), run_named("1", "on-topic-1")]
+    assert [run.strategy for run in by_seeds(runs)] == ["T1", "T2", "G1"]
+
+
+def test_eight_runs_of_table_6_are_declared_s2_40() -> None:
+    declared = load_experiment("s2-40")
+    changed = {v.name: v.set for v in declared.variants}
+    assert declared.by_seeds
+    assert changed["1"] == {"order": {"mode": "paper"}}
+    assert changed["2"]["rank"] == {"threshold": 0.10}
+    assert changed["3"]["rank"] == {"anchor_impact": 0.50}
+    assert changed["4"]["order"]["factor"] == 0.02
+    assert {plot.kind for plot in declared.plot} <= KINDS.keys()
+
+
+def test_nobody_begins_from_the_targets(small_folder: Path) -> None:
+    declared = msgspec.structs.replace(load_experiment("s2-46"), targets="on-topic-2", seed_sets=2)
+    picked = tuple(v for v in declared.variants if v.name in ("s2-treasure", "s2 without a graph"))
+    jobs = Study(declared, Choice(webs=(small_folder,), variants=picked)).jobs()
+    assert {job.seed_set for job in jobs if job.variant.name == "s2-treasure"} == {
+        "on-topic-1",
+        "generic-1",
+        "generic-2",
+    }
+    assert {job.targets for job in jobs if job.variant.name == "s2-treasure"} == {"on-topic-2"}
+    assert {job.targets for job in jobs if job.variant.name == "s2 without a graph"} == {""}
