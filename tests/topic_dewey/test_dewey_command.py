@@ -119,3 +119,15 @@ def test_topic_file_is_built_from_classes(tmp_path: Path) -> None:
     assert wrong.returncode == 2
     assert 'topic.dewey "bird": is no class' in one_line(wrong)
     assert not (tmp_path / "b.toml").exists()
+
+
+def test_crawl_is_told_a_topic_as_classes_and_keeps_to_them(tmp_path: Path) -> None:
+    site = "http://birds.example/"
+    with served(SmallWeb({site: page(WRENS), "http://birds.example/robots.txt": page("")})) as server:
+        crawl = ["crawl", "--seed", site, "--proxy", server.proxy, "--workers", "0", "--quiet"]
+        done = opilio(*crawl, "--set", 'topic.dewey=["598"]', "--set", 'judge.kind="dewey"', cwd=tmp_path)
+        other = opilio(*crawl, "--set", 'topic.dewey=["599"]', "--into", "dewey-598", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "1 relevant" in done.stdout
+    assert other.returncode == 2
+    assert "topic.dewey ['599']: dewey-598 was begun with ['598']" in one_line(other)

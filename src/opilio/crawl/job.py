@@ -209,6 +209,9 @@ def _same_topic(folder: Path, stored: Tree, tree: Tree) -> None:
     begun = stored["topic"]["name"]
     if isinstance(wanted, dict) and wanted.get("name", begun) != begun:
         raise ConfigError(f"topic '{wanted['name']}': {folder} was begun with '{begun}'; choose another --into")
+    classes = stored["topic"].get("dewey", [])
+    if isinstance(wanted, dict) and wanted.get("dewey", classes) != classes:
+        raise ConfigError(f"topic.dewey {wanted['dewey']}: {folder} was begun with {classes}; choose another --into")
 
 
 def _same_model(folder: Path, stored: Tree, tree: Tree) -> None:
