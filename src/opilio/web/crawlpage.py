@@ -9,7 +9,7 @@ from opilio.web.curves import harvest_curve
 from opilio.web.desk import Action, Asked, Desk, Done, Page
 from opilio.web.entries import best_entries
 from opilio.web.eventpage import events_after
-from opilio.web.launch import last_words
+from opilio.web.launch import go_on, last_words
 from opilio.web.params import Param
 from opilio.web.standing import RUNNING, standing
 from opilio.web.tally import Tally
@@ -66,7 +66,7 @@ def control(desk: Desk, asked: Asked) -> Done:
     if word == "go-on":
         if state in RUNNING:
             raise UsageError("a crawl is running in this collection already")
-        desk.launcher.go_on(folder, asked.values["pages"])
+        go_on(folder, asked.values["pages"])
     else:
         ask(folder, word, desk.clock.now(), "stopped from the browser" if word == "stop" else "")
     return Done(said=SAID[word], back=back, data={"state_before": state})

@@ -13,7 +13,6 @@ from opilio.model.clock import Clock
 from opilio.model.errors import UsageError
 from opilio.store.collection import Collection, reading
 from opilio.web.buckets import Buckets
-from opilio.web.launch import Launcher
 from opilio.web.library import Library
 from opilio.web.params import Param
 from opilio.web.shelf import Shelf
@@ -102,7 +101,6 @@ class Desk:
         self.clock = clock
         self.read_only = read_only
         self.notes = Notes()
-        self.launcher = Launcher()
         self.library = Library()
         self.searches = Buckets(rate_s=5.0, burst=40)
         self._tallies: dict[Path, Tally] = {}

@@ -7,6 +7,7 @@ from opilio.crawl.config import Settings, Tree, merged, resolve, strategies
 from opilio.crawl.job import check
 from opilio.model.errors import CollectionError, ConfigError, TopicError, UsageError
 from opilio.web.desk import Action, Asked, Desk, Done, Page
+from opilio.web.launch import start as launch
 from opilio.web.params import Param
 from opilio.web.topicpage import keywords_of
 from opilio.web.view import View
@@ -33,7 +34,7 @@ def start(desk: Desk, asked: Asked) -> View | Done:
             check(settings)
             return _form(values, "", checked=_told(settings))
         folder = desk.shelf.fresh(settings.topic.name)
-        desk.launcher.start(folder, settings)
+        launch(folder, settings)
     except (ConfigError, TopicError, CollectionError) as error:
         return _form(values, str(error))
     name = desk.shelf.add(folder)
