@@ -101,7 +101,7 @@ class Application:
             done = await run_in_threadpool(action.act, self.desk, asked)
             if isinstance(done, View):
                 return self._told(request, done, asked)
-            if form_of(request) == "json" or request.headers.get("content-type", "").startswith(JSON):
+            if form_of(request) == "json":
                 return json_response({"said": done.said, **done.data})
             note = urlencode({"note": self.desk.notes.keep(done.said)})
             return RedirectResponse(f"{done.back}{'&' if '?' in done.back else '?'}{note}", 303)
@@ -142,7 +142,8 @@ class Application:
         return gexf(graph(self.desk, asked))
 
     def _openapi(self, _request: Request) -> Response:
-        return json_response(description())
+        body = msgspec.json.encode(description(self.desk.shelf.names))
+        return Response(body, media_type="application/json")
 
     def _failed(self, request: Request, error: OpilioError) -> Response:
         headers = {"Retry-After": str(int(error.wait_s) + 1)} if isinstance(error, TooManyError) else {}
@@ -152,8 +153,7 @@ class Application:
         return self._problem(request, error.status_code, error.detail, dict(error.headers or {}))
 
     def _problem(self, request: Request, status: int, message: str, headers: dict[str, str]) -> Response:
-        sent_json = request.headers.get("content-type", "").startswith(JSON)
-        if form_of(request) != "html" or sent_json:
+        if form_of(request) != "html":
             return json_response({"error": message}, status, headers)
         view = View(template="problem.html", data={"status": status, "message": message}, status=status)
         return self.templates.response(view, Asked(address=request.url.path), headers)

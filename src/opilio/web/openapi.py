@@ -27,8 +27,8 @@ _PROBLEMS = {
 }
 
 
-def description() -> dict[str, Any]:
-    """The whole description."""
+def description(names: Sequence[str]) -> dict[str, Any]:
+    """The whole description. `names` are the collections that are served."""
     paths: dict[str, Any] = {}
     for page in PAGES:
         base = page.path if page.path != "/" else "/index"
@@ -38,6 +38,9 @@ def description() -> dict[str, Any]:
     for action in ACTIONS:
         paths.setdefault(action.path, {})["post"] = _post(action)
     paths["/metrics"] = {"get": _plain("Every collection's state for Prometheus.", "text/plain")}
+    for path, methods in paths.items():
+        for operation in methods.values():
+            operation["parameters"] = [*_in_path(path, names), *operation.get("parameters", [])]
     return {
         "openapi": "3.1.0",
         "info": {
@@ -54,7 +57,7 @@ def _get(page: Page, kind: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {
         "summary": page.about,
         "operationId": _name(page.path, kind),
-        "parameters": [*_in_path(page.path), *map(_in_query, page.params)],
+        "parameters": [_in_query(param) for param in page.params],
         "responses": _responses(kind, schema),
     }
 
@@ -66,7 +69,6 @@ def _post(action: Action) -> dict[str, Any]:
     return {
         "summary": action.about,
         "operationId": _name(action.path, "post"),
-        "parameters": _in_path(action.path),
         "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
         "responses": _responses("application/json", _OBJECT),
     }
@@ -82,10 +84,11 @@ def _responses(kind: str, schema: dict[str, Any]) -> dict[str, Any]:
     return good | {code: {"description": about, "content": problem} for code, about in _PROBLEMS.items()}
 
 
-def _in_path(path: str) -> list[dict[str, Any]]:
+def _in_path(path: str, names: Sequence[str]) -> list[dict[str, Any]]:
     about = "The collection, by its name."
+    schema = {"type": "string", **({"enum": list(names)} if names else {})}
     return [
-        {"name": name, "in": "path", "required": True, "description": about, "schema": {"type": "string"}}
+        {"name": name, "in": "path", "required": True, "description": about, "schema": schema}
         for name in re.findall(r"\{(\w+)\}", path)
     ]
 

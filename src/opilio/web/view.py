@@ -29,11 +29,13 @@ class View(msgspec.Struct, kw_only=True):
 
 
 def form_of(request: Request) -> str:
-    """html, json or csv: by the suffix of the path, else by what is accepted."""
+    """html, json or csv: by the suffix of the path, else by what is accepted; who sends JSON gets JSON."""
     path = request.url.path
     for form in ("json", "csv"):
         if path.endswith(f".{form}"):
             return form
+    if request.headers.get("content-type", "").startswith("application/json"):
+        return "json"
     accepted = request.headers.get("accept", "")
     wanted = [part.partition(";")[0].strip() for part in accepted.split(",")]
     for kind in wanted:

@@ -1,0 +1,167 @@
+"""The API as machines use it: what the description says holds, and nothing that is sent makes the server fail."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from checks.page_server import Client, crawled, pages_of
+from checks.small_webs import SmallWeb, page, rows
+from opilio.crawl.status import status_of
+from opilio.web.buckets import Buckets
+from opilio.web.openapi import description
+from opilio.web.pages import ACTIONS, PAGES
+
+SEED = "http://h0.example/0.html"
+CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Client]:
+    with pages_of([crawled(tmp_path / "birds")], tmp_path) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    home = tmp_path_factory.mktemp("sandbox")
+    with pages_of([crawled(home / "birds")], home) as client:
+        yield client
+
+
+TOLD = description(["birds"])
+OPERATIONS = [(path, method) for path, methods in TOLD["paths"].items() for method in methods]
+STARTS_PROCESSES = ("/c/{name}/control", "/new")  # tested by themselves
+
+
+@pytest.mark.parametrize(("path", "method"), [o for o in OPERATIONS if o[0] not in STARTS_PROCESSES])
+def test_server_keeps_its_word_whatever_is_asked(sandbox: Client, path: str, method: str) -> None:
+    schema = schemathesis.openapi.from_dict(sandbox.get("/openapi.json").data)
+    schema.config.update(base_url=sandbox.base)
+
+    @given(case=schema[path][method].as_strategy())
+    @settings(max_examples=8, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    def ask(case: schemathesis.Case) -> None:
+        case.call_and_validate(checks=CHECKS)
+
+    ask()
+
+
+def test_description_names_every_page_and_action(client: Client) -> None:
+    told = client.get("/openapi.json").data
+    assert told["openapi"].startswith("3.1")
+    paths = set(told["paths"])
+    assert {f"{p.path if p.path != '/' else '/index'}.json" for p in PAGES} <= paths
+    assert {action.path for action in ACTIONS} <= paths
+    assert told["paths"]["/c/{name}.json"]["get"]["parameters"][0]["schema"]["enum"] == ["birds"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "word"),
+    [
+        ("/c/birds/control", {"do": "dance"}, "known: pause"),
+        ("/c/birds/control", {"do": "pause"}, "no crawl is running"),
+        ("/c/birds/label", {"url": SEED}, "is: is missing"),
+        ("/c/birds/label", {"url": "http://h9.example/", "is": "relevant"}, "is not in the collection"),
+        ("/c/birds/wish", {"do": "exclude", "target": "*"}, "would leave nothing"),
+        ("/c/birds/topic", {"do": "preview", "toml": "]"}, "TOML"),
+        ("/new", {"do": "start", "topic": "x", "seeds": "ftp://x"}, "is no http or https URL"),
+        ("/new", {"do": "check", "topic": "wrens", "seeds": SEED, "toml": "[stop]\npagse = 1"}, "did you mean"),
+        ("/c/birds/wish", [1], "must be a JSON object"),
+    ],
+)
+def test_bad_request_says_what_is_wrong(client: Client, path: str, body: object, word: str) -> None:
+    answer = client.post(path, body, Accept="application/json")
+    assert answer.status == 400
+    assert word in answer.text
+
+
+def test_label_is_learnt_and_told(own: Client, tmp_path: Path) -> None:
+    told = own.post("/c/birds/label", {"url": [SEED], "is": "irrelevant"}).data
+    assert (told["labels"], told["verdicts_changed"], told["learns"]) == (1, 1, True)
+    page_ = own.get(f"/c/birds/page.json?url={SEED}").data
+    assert page_["why"]["page"]["relevant"] is False
+    assert page_["label"] == "irrelevant"
+    assert status_of(tmp_path / "birds")["relevant"] == own.get("/c/birds.json").data["status"]["relevant"]
+
+
+def test_several_pages_are_labelled_at_once(own: Client) -> None:
+    urls = [row["url"] for row in own.get("/c/birds/pages.json").data["pages"][:3]]
+    assert own.post("/c/birds/label", {"url": urls, "is": "irrelevant"}).data["verdicts_changed"] == 3
+
+
+def test_host_is_banned_in_a_collection_that_nobody_crawls(tmp_path: Path) -> None:
+    folder = crawled(tmp_path / "birds", stop={"pages": 4})
+    with pages_of([folder], tmp_path) as client:
+        assert client.post("/c/birds/wish", {"do": "ban", "target": "h1.example"}).status == 200
+        (host,) = [row for row in client.get("/c/birds/hosts.json").data["hosts"] if row["host"] == "h1.example"]
+        assert (host["banned"], host["queued"]) == (True, 0)
+        assert all("h1.example" not in row["url"] for row in client.get("/c/birds/queue.json").data["queue"])
+
+
+def test_url_that_is_boosted_comes_next(tmp_path: Path) -> None:
+    folder = crawled(tmp_path / "birds", stop={"pages": 4})
+    with pages_of([folder], tmp_path) as client:
+        last = client.get("/c/birds/queue.json").data["queue"][-1]["url"]
+        client.post("/c/birds/wish", {"do": "boost", "target": last})
+        assert client.get("/c/birds/queue.json").data["queue"][0]["url"] == last
+
+
+def test_examples_of_a_topic_are_pages_or_texts(own: Client, tmp_path: Path) -> None:
+    body = {"do": "save", "keywords": "wren", "add_positive": SEED, "text_negative": "locomotives on rails"}
+    assert own.post("/c/birds/topic", body).status == 200
+    shown = own.get("/c/birds/topic.json").data
+    assert (len(shown["positive"]), shown["negative"]) == (1, ["locomotives on rails"])
+    own.post("/c/birds/topic", {"do": "save", "keywords": "wren", "drop_positive": ["0"]})
+    assert own.get("/c/birds/topic.json").data["positive"] == []
+    assert len(own.get("/c/birds/topic.json").data["history"]) == 3
+    assert rows(tmp_path / "birds", "SELECT count(*) FROM wish WHERE word = 'topic'") == [(2,)]
+
+
+def test_metrics_are_what_prometheus_reads(client: Client) -> None:
+    answer = client.get("/metrics")
+    assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    pages = client.get("/c/birds.json").data["status"]["pages"]
+    assert f'opilio_pages{{collection="birds"}} {pages}' in answer.text.splitlines()
+
+
+def test_searches_are_limited_for_each_client(birds: Path, tmp_path: Path) -> None:
+    with pages_of([birds], tmp_path) as client:
+        answers = [client.get("/search.json?q=wren") for _ in range(60)]
+    refused = [answer for answer in answers if answer.status == 429]
+    assert answers[0].status == 200
+    assert refused
+    assert int(refused[0].headers["Retry-After"]) >= 1
+
+
+def test_bucket_fills_with_time() -> None:
+    buckets = Buckets(rate_s=1.0, burst=2)
+    assert [buckets.wait_s("a", 0.0) for _ in range(3)] == [0.0, 0.0, 1.0]
+    assert buckets.wait_s("a", 1.5) == 0.0
+
+
+def test_collections_are_searched_as_one(birds: Path, tmp_path: Path) -> None:
+    """S2-F1: several topics merged into one search."""
+    other = crawled(tmp_path / "other", source=SmallWeb({SEED: page("birds wren small bird zebra", title="Zebra")}))
+    with pages_of([birds, other], tmp_path) as client:
+        found = client.get("/search.json?q=wren&size=100").data["hits"]
+        assert {name for hit in found for name in hit["collections"]} == {"birds", "other"}
+        only = client.get("/search.json?q=wren&in=other").data["hits"]
+        assert {name for hit in only for name in hit["collections"]} == {"other"}
+
+
+def test_runs_are_compared(birds: Path, tmp_path: Path) -> None:
+    other = crawled(tmp_path / "other", "breadth")
+    with pages_of([birds, other], tmp_path) as client:
+        data = client.get("/runs.json?with=birds&with=other&y=recent&x=time").data
+        assert [run["name"] for run in data["rows"]] == ["birds", "other"]
+        shown = client.get("/runs?y=recent&x=time").text
+        assert shown.count('class="line r0"') == shown.count('class="line r1"') == 2  # in the chart and in its legend
