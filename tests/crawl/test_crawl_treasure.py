@@ -128,6 +128,15 @@ def test_graph_that_cannot_be_used_leaves_no_folder_behind(tmp_path: Path, text:
     assert not (tmp_path / "c").exists()
 
 
+@pytest.mark.parametrize("setting", ["rank.threshold=2", "rank.depth=0", "rank.watchdog=-1"])
+def test_option_that_makes_no_sense_leaves_no_folder_behind(tmp_path: Path, setting: str) -> None:
+    options = ("--strategy", "s2-treasure", "--seed", HUB, "--into", "c", "--set", setting)
+    done = opilio("crawl", "wrens and other birds", *options, cwd=tmp_path)
+    assert done.returncode == 2
+    assert setting.partition("=")[0] in one_line(done)
+    assert not (tmp_path / "c").exists()
+
+
 def test_paper_defaults_are_the_strategy_s_own_s2_37() -> None:
     from opilio.crawl.build import complete
     from opilio.crawl.config import resolve

@@ -10,6 +10,7 @@ import msgspec
 from opilio import __version__
 from opilio.agents.shared import SharedFrontier
 from opilio.crawl.analyst import Analyst, FollowsAll, Means
+from opilio.crawl.boosting import boosting
 from opilio.crawl.chooser import Chooser
 from opilio.crawl.choosers import chooser_of
 from opilio.crawl.classes import target_of, with_classes
@@ -297,10 +298,15 @@ def writers_of(
 ) -> tuple[Frontier, Learning, Chooser]:
     """What the ledger writes through: of one crawler, or of a crew."""
     if not mind.crew:
-        return store, Learning(mind.learners, collection, keeper), chooser_of(mind.ranker, collection)
+        chooser = boosting(chooser_of(mind.ranker, collection), made("boost", settings.boost), collection)
+        return store, Learning(mind.learners, collection, keeper), chooser
     assert isinstance(store, ClaimableFrontier)
     wits = [
-        Wits(one.living, one.learners, chooser_of(one.ranker, collection, told))
+        Wits(
+            one.living,
+            one.learners,
+            boosting(chooser_of(one.ranker, collection, told), made("boost", settings.boost), collection),
+        )
         for one, told in zip(mind.crew, profiles(settings), strict=True)
     ]
     return assemble(settings, collection, keeper, store, wits, now)

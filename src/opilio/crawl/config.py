@@ -1,7 +1,7 @@
 """The configuration: one tree of records, read from TOML, flags and strategies. Decides nothing, builds nothing.
 
 Order, later wins: our defaults, the strategy's file, the person's file, flags and `--set`. An unknown key is an
-error that names the nearest known one. Sections with a `kind` (judge, senses, rank, expansion, order) take the
+error that names the nearest known one. Sections with a `kind` (judge, senses, rank, boost, expansion, order) take the
 options of the named class: its constructor is the schema.
 """
 
@@ -25,7 +25,7 @@ Positive = Annotated[int, Meta(ge=1)]
 Count = Annotated[int, Meta(ge=0)]
 Amount = Annotated[float, Meta(ge=0, le=1e9)]  # not endless: a pause must be one that ends
 Share = Annotated[float, Meta(ge=0, le=1)]
-OPEN_SECTIONS = ("judge", "senses", "rank", "expansion", "order")  # checked against their class by crawl.build
+OPEN_SECTIONS = ("judge", "senses", "rank", "boost", "expansion", "order")  # checked against their class by crawl.build
 
 
 class TopicSettings(msgspec.Struct, kw_only=True):
@@ -172,6 +172,7 @@ class Settings(msgspec.Struct, kw_only=True):
     rank: Tree = {}
     expansion: Tree = {}
     order: Tree = {}
+    boost: Tree = {}
     frontier: FrontierSettings = msgspec.field(default_factory=FrontierSettings)
     seen: SeenSettings = msgspec.field(default_factory=SeenSettings)
     politeness: PolitenessSettings = msgspec.field(default_factory=PolitenessSettings)

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from opilio.crawl.boostkinds import BOOSTS
 from opilio.crawl.config import Tree, in_words, nearest
 from opilio.crawl.deweykind import dewey_judge
 from opilio.crawl.expansionkinds import EXPANSIONS
@@ -260,6 +261,7 @@ SECTIONS: dict[str, dict[str, Factory]] = {
     "judge": JUDGES,
     "senses": SENSES,
     "rank": RANKERS,
+    "boost": BOOSTS,
     "expansion": EXPANSIONS,
     "order": ORDERS,
 }
@@ -267,6 +269,7 @@ DEFAULT_KINDS = {
     "judge": "cosine",
     "senses": "any",
     "rank": "linkscore",
+    "boost": "none",
     "expansion": "none",
     "order": "best-first",
 }

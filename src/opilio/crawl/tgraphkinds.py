@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from opilio.crawl.deweykind import RULES, Weighing
 from opilio.judge.pagewords import PageWords
 from opilio.learn.contextgraph import Terms, Values
-from opilio.model.errors import ConfigError
 from opilio.model.records import Reading
 from opilio.rank.contextgraph import ContextGraphRanker
 from opilio.rank.focus import LinkFocus
@@ -54,10 +53,6 @@ def tgraph_ranker(
 ) -> TreasureRanker:
     """S2's ranker without a graph; `tgraphs.first_graph` reads the file that `graph` names."""
     del graph
-    if not 0.0 <= threshold < 1.0:
-        raise ConfigError(f"rank.threshold: must be at least 0 and below 1, not {threshold}")
-    if min(depth, max_length, per_level) < 1 or watchdog < 0:
-        raise ConfigError("rank: depth, max_length and per_level must be at least 1, watchdog at least 0")
     rule = replace(RULES[weighing], anchor_impact=anchor_impact, max_length=max_length)
     how = Matching(threshold=threshold, unrelated=unrelated, rule=priority, next_step=next_step, skip_empty=skip_empty)
     dog = Watchdog(Habits(period=watchdog, depth=depth, per_level=per_level))
@@ -71,8 +66,6 @@ def context_graph_ranker(
 ) -> ContextGraphRanker:
     """Diligenti's ranker without a graph; `tgraphs.first_graph` reads the file that `graph` names."""
     del graph
-    if not 0.0 <= least <= 1.0:
-        raise ConfigError(f"rank.least: must be between 0 and 1, not {least}")
     words = tools.words.weighed_by("tfidf")
 
     def weigh(reading: Reading) -> tuple[Terms, Values, Values]:

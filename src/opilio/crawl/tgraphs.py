@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from opilio.crawl.config import Settings
+from opilio.crawl.config import Settings, Tree
 from opilio.crawl.topics import background, reader_of, vocabulary_of
 from opilio.judge.pagewords import PageWords
 from opilio.judge.rarity import CachedIdf
@@ -47,9 +47,22 @@ def read_graph(path: Path, option: str = "") -> TGraph:
 def first_graph(settings: Settings) -> dict[str, bytes]:
     """The first state of a ranker that begins with a T-Graph; none where the settings name no file."""
     name = str(settings.rank.get("graph", ""))
-    if settings.rank.get("kind") not in KINDS or not name:
+    if settings.rank.get("kind") not in KINDS:
+        return {}
+    _check_options(settings.rank)
+    if not name:
         return {}
     return {RANK: state_of(read_graph(Path(name), "rank.graph"))}
+
+
+def _check_options(options: Tree) -> None:
+    """Find out what makes no sense before a folder is made."""
+    for key in ("threshold", "unrelated", "least"):
+        if not 0.0 <= options.get(key, 0.0) <= 1.0:
+            raise ConfigError(f"rank.{key}: must be between 0 and 1, not {options[key]}")
+    for key, lowest in (("depth", 1), ("max_length", 1), ("per_level", 1), ("watchdog", 0)):
+        if options.get(key, lowest) < lowest:
+            raise ConfigError(f"rank.{key}: must be at least {lowest}, not {options[key]}")
 
 
 def state_of(graph: TGraph) -> bytes:
