@@ -86,6 +86,16 @@ def test_run_writes_results_report_and_plots(run: Lab, tiny: Path, tmp_path: Pat
     assert {p.suffix for p in tmp_path.glob("harvest.*")} == {".svg", ".png"}
 
 
+def test_results_have_a_place_when_none_is_given(
+    lab: Lab, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the command is shown everywhere: without --out."""
+    monkeypatch.chdir(tmp_path)
+    few = ("--topic", "birds", "--pages", 10, "--seed-sets", 1, "--processes", 1, "--no-plots")
+    done = lab("run", "compare", "--web", tiny, "--strategy", "breadth", *few)
+    assert (done.code, (tmp_path / "lab-compare" / "results.json").exists()) == (0, True), done.err
+
+
 def test_random_seed_decides_the_curves_whatever_the_processes(run: Lab, tiny: Path, tmp_path: Path) -> None:
     words = ("--strategy", "s0", "--topic", "birds", "--random-seed", 5)
     for name, processes in (("one", 1), ("two", 2)):
@@ -235,6 +245,14 @@ def test_unknown_names_end_with_2(words: tuple[str, ...], message: str, run: Lab
     done = run(tiny, tmp_path / "out", *words)
     assert done.code == 2
     assert message in done.err
+
+
+@pytest.mark.parametrize("wrong", ["locality=7", "mirrors=-1", "hub_links=-4", "seed_sets=0", "page=3", "links=[9, 3]"])
+def test_make_writes_nothing_when_a_shape_is_wrong(lab: Lab, tmp_path: Path, wrong: str) -> None:
+    done = lab("make", tmp_path / "w", "--shape", wrong)
+    assert (done.code, len(done.err.splitlines())) == (2, 1), done.err
+    assert wrong.partition("=")[0] in done.err
+    assert not (tmp_path / "w").exists()
 
 
 def test_unknown_experiment_names_the_known_ones(lab: Lab, tiny: Path, tmp_path: Path) -> None:

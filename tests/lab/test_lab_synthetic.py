@@ -120,7 +120,10 @@ def test_ambiguous_word_stands_on_pages_of_both_senses() -> None:
     assert sum(b"crane" in t.body for t in texts if t) >= 6
 
 
-@pytest.mark.parametrize("wrong", [{"topics": 99}, {"hosts": 1}, {"pages": 5}, {"traps": ("maze",)}, {"tunnels": 9}])
+WRONG = [{"topics": 99}, {"hosts": 1}, {"pages": 5}, {"traps": ("maze",)}, {"tunnels": 9}, {"hosts": 5000}]
+
+
+@pytest.mark.parametrize("wrong", [*WRONG, {"links": (22, 4)}])
 def test_shape_is_refused_when_it_makes_no_sense(wrong: dict[str, object]) -> None:
     with pytest.raises(WebError, match="shape"):
         Shape(**wrong)

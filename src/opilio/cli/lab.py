@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from opilio.cli.options import AsJson, print_json, print_text
-from opilio.crawl.config import Tree, assignment, merged
+from opilio.crawl.config import Tree, assignment, in_words, merged
 from opilio.crawl.workers import cores
 from opilio.lab.declarations import Plot, chosen, load_experiment
 from opilio.lab.faults import HostFaults
@@ -199,7 +199,7 @@ def _shape(given: list[str] | None, seed: int) -> Shape:
         return msgspec.convert(tree, Shape)
     except msgspec.ValidationError as error:
         known = ", ".join(f.name for f in msgspec.structs.fields(Shape))
-        raise UsageError(f"--shape: {error}; known: {known}") from error
+        raise UsageError(f"--shape {in_words(error)}; known: {known}") from error
 
 
 def _announce(server: WebServer) -> None:
