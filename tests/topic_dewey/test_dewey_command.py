@@ -11,6 +11,7 @@ import pytest
 from checks.small_webs import SmallWeb, one_line, opilio, page, served
 from opilio.crawl.config import Settings
 from opilio.crawl.deweyview import view_of
+from opilio.crawl.status import status_of
 from opilio.model.errors import UsageError
 from opilio.model.records import Fetched
 from opilio.parse.html import HtmlParser
@@ -129,5 +130,6 @@ def test_crawl_is_told_a_topic_as_classes_and_keeps_to_them(tmp_path: Path) -> N
         other = opilio(*crawl, "--set", 'topic.dewey=["599"]', "--into", "dewey-598", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "1 relevant" in done.stdout
+    assert status_of(tmp_path / "dewey-598")["topic"] == "Birds"
     assert other.returncode == 2
     assert "topic.dewey ['599']: dewey-598 was begun with ['598']" in one_line(other)

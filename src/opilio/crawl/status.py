@@ -10,6 +10,7 @@ from opilio.crawl.job import settings_of
 from opilio.frontier.sqlite import SqliteFrontier
 from opilio.store.collection import Collection, being_written, reading
 from opilio.store.keeper import Counts
+from opilio.topic.topic import Topic
 
 
 def status_of(folder: Path) -> dict[str, Any]:
@@ -25,6 +26,12 @@ def seeds_of(folder: Path, most: int) -> list[str]:
         return [str(url) for (url,) in rows]
 
 
+def _named(collection: Collection) -> str:
+    """A topic that was given as classes has their names."""
+    stored = collection.meta("topic")
+    return msgspec.json.decode(stored, type=Topic).name if stored else ""
+
+
 def _status(collection: Collection) -> dict[str, Any]:
     stored = collection.meta("counts")
     counts = msgspec.json.decode(stored, type=Counts) if stored else Counts()
@@ -35,7 +42,7 @@ def _status(collection: Collection) -> dict[str, Any]:
         "state": _state(collection),
         "stop_reason": collection.meta("stop_reason"),
         "strategy": settings.get("strategy", ""),
-        "topic": settings.get("topic", {}).get("name", ""),
+        "topic": settings.get("topic", {}).get("name", "") or _named(collection),
         "pages": counts.pages,
         "relevant": counts.relevant,
         "harvest": counts.relevant / counts.pages if counts.pages else 0.0,
