@@ -16,7 +16,6 @@ from checks.small_webs import (
     SmallWeb,
     crawl,
     events,
-    flags,
     grid,
     known,
     opilio,
@@ -24,9 +23,7 @@ from checks.small_webs import (
     rows,
     served,
     settings_for,
-    started,
     stored,
-    until,
     word,
 )
 from opilio.agents.manager import Manager
@@ -211,12 +208,13 @@ def test_agent_stops_when_it_has_found_enough(tmp_path: Path) -> None:
 
 def test_agents_command_shows_them_and_sends_one_home(tmp_path: Path) -> None:
     with served(SmallWeb(WEB)) as server:
-        tree = by_agents(server, politeness={"delay_s": 0.1})
-        process = started("crawl", *flags(tree), "--into", tmp_path / "c")
-        until(lambda: len(server.log) > 10, process)
+        tree = by_agents(server)
+        crawl(tmp_path / "c", {**tree, "stop": {"pages": 20}})
         told = opilio("agents", tmp_path / "c", "--retire", "agent-2")
-        process.communicate()
-    assert told.stdout == "agent-2: goes home in a moment\n"
+        before = agents_of(tmp_path / "c")[1]["pages"]
+        crawl(tmp_path / "c", {**tree, "stop": {"pages": 0}})
+    assert told.stdout == "agent-2: goes home when the crawl goes on\n"
+    assert agents_of(tmp_path / "c")[1]["pages"] == before
     shown = opilio("agents", tmp_path / "c").stdout
     assert "retired: sent home by a person" in shown
     assert "agent-1 learnt:" in shown
