@@ -291,3 +291,16 @@ def test_seed_waits_for_its_own_agent_when_another_finds_it_first(tmp_path: Path
         )
     }
     assert grown == {"agent-1", "agent-2", "agent-3"}
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"order": {"kind": "aging"}}, "order.kind = 'aging'"),
+        ({"frontier": {"merge": "sum"}}, "frontier.merge = 'sum'"),
+    ],
+)
+def test_order_that_agents_can_not_keep_is_refused(tmp_path: Path, more: Tree, message: str) -> None:
+    tree = {"strategy": "s3-agents", "topic": {"name": "birds"}, "seeds": {"urls": SEEDS}, **more}
+    with pytest.raises(ConfigError, match=message):
+        begin(tmp_path / "c", resolve(tree))

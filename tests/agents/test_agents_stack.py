@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.agents.stack import Stack
+from opilio.agents.stack import Habits, Stack
 from opilio.model.records import Lead
 
 
@@ -32,7 +32,7 @@ def test_stack_gives_the_best_first_whatever_came_when(found: list[tuple[int, fl
 
 def test_stack_forgets_what_waited_longer_than_its_lifetime() -> None:
     """S3-27, S3-28: expired entries are gone and produce no request (S3-E1), the others stay."""
-    stack = Stack(lifetime_s=10.0)
+    stack = Stack(Habits(lifetime_s=10.0))
     stack.put(lead(1, 0.9), 0.0)
     stack.put(lead(2, 0.1), 5.0)
     stack.wake(10.0)
@@ -40,7 +40,7 @@ def test_stack_forgets_what_waited_longer_than_its_lifetime() -> None:
 
 
 def test_stack_renews_the_time_stamp_when_a_better_score_comes() -> None:
-    stack = Stack(lifetime_s=10.0)
+    stack = Stack(Habits(lifetime_s=10.0))
     stack.put(lead(1, 0.1), 0.0)
     stack.put(lead(1, 0.2), 8.0)
     stack.wake(12.0)
@@ -77,8 +77,23 @@ def test_stack_gives_a_retry_when_it_is_due() -> None:
 
 
 def test_stack_keeps_the_best_when_it_is_full() -> None:
-    stack = Stack(capacity=5)
+    stack = Stack(Habits(capacity=5))
     for key in range(11):
         stack.put(lead(key, key / 10), 0.0)
     assert stack.spilled
     assert emptied(stack) == [10, 9, 8, 7, 6]
+
+
+def test_stack_follows_the_order_of_discovery_when_told_to() -> None:
+    stack = Stack(Habits(breadth=True))
+    for key, score in ((1, 0.1), (2, 0.9), (3, 0.5)):
+        stack.put(lead(key, score), 0.0)
+    assert emptied(stack) == [1, 2, 3]
+
+
+def test_first_score_counts_when_told_to() -> None:
+    stack = Stack(Habits(first_counts=True))
+    stack.put(lead(1, 0.1), 0.0)
+    stack.put(lead(2, 0.5), 0.0)
+    stack.put(lead(1, 0.9), 0.0)
+    assert emptied(stack) == [2, 1]

@@ -56,6 +56,7 @@ def test_url_that_is_no_longer_queued_is_gone(frontier: ClaimableFrontier) -> No
     assert lease is not None
     frontier.complete(lease, [Landing(key=1, host="a.example", state=State.DONE)], 0.0)
     assert frontier.claim([lead(1)], 1.0, TTL_S).gone == [1]
+    frontier.pass_time(100.0)
     assert frontier.claim([lead(2)], 100.0, TTL_S).gone == [2]
     assert frontier.claim([lead(9, "b.example")], 1.0, TTL_S).gone == [9]
 
@@ -66,6 +67,7 @@ def test_retry_is_claimed_when_it_is_due_with_its_tries(frontier: ClaimableFront
     assert lease is not None
     frontier.complete(lease, [Landing(key=1, host="a.example", state=State.QUEUED, retry_at=9.0)], 0.0)
     assert frontier.claim([lead(1)], 1.0, TTL_S).later == {1: 9.0}
+    frontier.pass_time(9.0)
     lease = frontier.claim([lead(1)], 9.0, TTL_S).lease
     assert lease is not None
     assert lease.leads[0].retries == 1

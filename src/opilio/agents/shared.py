@@ -11,14 +11,13 @@ from msgspec.structs import replace
 
 from opilio.agents.agent import Agent
 from opilio.agents.manager import Manager
-from opilio.agents.stack import Item
+from opilio.agents.stack import ABOVE_SEEDS, Item
 from opilio.frontier.browse import best_first
 from opilio.frontier.claims import Claim, ClaimableFrontier
-from opilio.frontier.order import AGAIN, seed_score
+from opilio.frontier.order import AGAIN
 from opilio.model.protocols import Added, Entry, FrontierStats
 from opilio.model.records import HostLease, Landing, Lead, State
 
-ABOVE_SEEDS = seed_score(1)
 LOWEST = float("-inf")
 BROKEN = "internal"  # how a visit landed whose analysis went wrong: no sign of life of its agent
 LOADED = 20_000  # queued URLs that are read back for each agent
@@ -31,6 +30,7 @@ class SharedFrontier:
         self._store = store
         self.manager = manager
         self._loaded = False
+        self._held: dict[str, HostLease] = {}  # by host: what was handed out and is not back
 
     def _load(self, now: float) -> None:
         """Read back what waits: on start, and where a stack that had spilled is empty."""
@@ -55,6 +55,8 @@ class SharedFrontier:
         self, now: float, max_hosts: int, per_host: int, ttl_s: float, *, above: float = LOWEST
     ) -> list[HostLease]:
         """The agents in turn, each its best URL whose host may be asked now; `above`: only what stands so high."""
+        self._store.pass_time(now)
+        self._give_back((held for held in self._held.values() if held.expires_at <= now), now)
         self.manager.pass_time(now)
         if not self._loaded or any(agent.stack.spilled and not agent.stack for agent in self.manager.roll.at_work):
             self._load(now)
@@ -65,8 +67,17 @@ class SharedFrontier:
             lease = self._heed(agent, items, claim)
             if lease is not None:
                 leases.append(lease)
+                self._held[lease.host] = lease
         self.manager.roll.note_goals(now)
         return leases
+
+    def _give_back(self, leases: Iterable[HostLease], now: float) -> None:
+        """Leases that lapsed or were called back: their URLs are queued as before."""
+        for lease in list(leases):
+            del self._held[lease.host]
+            self.manager.rest(lease.host, now)  # the store knows better, and says so when somebody wants it
+            for lead in lease.leads:
+                self.manager.landed(lead, now, now)
 
     def _heed(self, agent: Agent, items: list[Item], claim: Claim) -> HostLease | None:
         """Act on what the store said of an agent's wish."""
@@ -86,7 +97,10 @@ class SharedFrontier:
 
     def complete(self, lease: HostLease, landings: Sequence[Landing], wake_at: float) -> bool:
         held = self._store.complete(lease, landings, wake_at)
-        ended = {landing.key: landing for landing in landings} if held else {}
+        if not held:  # its URLs are queued, or somebody else's by now
+            return False
+        self._held.pop(lease.host, None)
+        ended = {landing.key: landing for landing in landings}
         now = self._store.clock
         for lead in lease.leads:
             landing = ended.get(lead.key)
@@ -94,9 +108,8 @@ class SharedFrontier:
             self.manager.landed(lead, (landing.retry_at if landing else now) if again else None, now)
             if landing is not None and not landing.reason.startswith(BROKEN):
                 self.manager.answered(lead, now)
-        if held:
-            self.manager.rest(lease.host, wake_at)
-        return held
+        self.manager.rest(lease.host, wake_at)
+        return True
 
     def wakes_at(self) -> float | None:
         """When an agent may have a move again; None: none of them ever will."""
@@ -105,12 +118,17 @@ class SharedFrontier:
         if any(agent.stack.first() is not None or (agent.stack.spilled and not agent.stack) for agent in movers):
             return 0.0
         times = [agent.stack.wakes_at for agent in movers]
+        times += [held.expires_at for held in self._held.values()]
         if any(not agent.alive and (agent.stack or agent.flying) for agent in manager.agents.values()):
             times.append(manager.roll.directory.first_lapse)
         return min((t for t in times if t is not None), default=None)
 
     def renew(self, leases: Sequence[HostLease], now: float, ttl_s: float) -> set[str]:
-        return self._store.renew(leases, now, ttl_s)
+        kept = self._store.renew(leases, now, ttl_s)
+        for lease in leases:
+            if lease.host in kept and lease.host in self._held:
+                self._held[lease.host] = replace(self._held[lease.host], expires_at=now + ttl_s)
+        return kept
 
     def set_delay(self, host: str, delay_s: float) -> None:
         self._store.set_delay(host, delay_s)
@@ -137,7 +155,9 @@ class SharedFrontier:
         return self._store.stats()
 
     def recover(self, now: float) -> int:
-        return self._store.recover(now)
+        returned = self._store.recover(now)
+        self._give_back(self._held.values(), now)
+        return returned
 
 
 def _scored(lead: Lead) -> Lead:

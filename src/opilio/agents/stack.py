@@ -7,24 +7,36 @@ that a URL may be fetched: whoever takes one from it claims it at the frontier, 
 import heapq
 from collections.abc import Iterable, Iterator
 from itertools import count
+from math import isfinite
 
+import msgspec
 from msgspec.structs import replace
 
+from opilio.frontier.order import sane, seed_score
 from opilio.model.records import Lead
 
+ABOVE_SEEDS = seed_score(1)
 Item = tuple[Lead, int, float]  # a lead, its number in the order of coming, its time stamp
 
 
-class Stack:
-    """Leads, best first, ties by their coming. `lifetime_s` > 0: whoever waits longer is forgotten (S3-27).
+class Habits(msgspec.Struct, frozen=True, kw_only=True):
+    """How a stack is kept: as the frontier is told to keep its queue."""
 
-    Heaps are cleaned lazily: an item counts while it says what `_leads` says. Of more than twice `capacity` the best
-    `capacity` stay; the rest still wait in the frontier, and `spilled` tells so.
+    lifetime_s: float = 0.0  # > 0: whoever waits longer is forgotten (S3-27)
+    breadth: bool = False  # in the order of their coming, whatever the score
+    first_counts: bool = False  # a better score found later changes nothing (X-15)
+    capacity: int = 50_000
+
+
+class Stack:
+    """Leads, best first, ties by their coming.
+
+    Heaps are cleaned lazily: an item counts while it says what `_leads` says. Of more than twice its capacity the
+    best stay; the rest still wait in the frontier, and `spilled` tells so.
     """
 
-    def __init__(self, lifetime_s: float = 0.0, capacity: int = 50_000) -> None:
-        self._lifetime_s = lifetime_s
-        self._capacity = capacity
+    def __init__(self, habits: Habits | None = None) -> None:
+        self._habits = habits or Habits()
         self._leads: dict[int, Item] = {}  # by key, in the order of their time stamps
         self._hosts: dict[str, list[tuple[float, int, int]]] = {}
         self._ready: list[tuple[float, int, str]] = []
@@ -41,20 +53,21 @@ class Stack:
 
     def put(self, lead: Lead, now: float) -> None:
         """A link was found, or found again: the better score counts, and renews its time stamp."""
+        lead = lead if isfinite(lead.score) else replace(lead, score=sane(lead.score))
         known = self._leads.get(lead.key)
-        if known is not None and known[0].score >= lead.score:
+        if known is not None and (known[0].score >= lead.score or self._habits.first_counts):
             return
         seq = next(self._order) if known is None else known[1]
         self._leads.pop(lead.key, None)
         self._place(lead, seq, now)
-        if len(self._leads) > 2 * self._capacity:
+        if len(self._leads) > 2 * self._habits.capacity:
             self._spill()
 
     def rescore(self, key: int, score: float) -> None:
         """What was learnt moves a link; its time stamp stays."""
         known = self._leads.get(key)
         if known is not None:
-            lead = replace(known[0], score=score)
+            lead = replace(known[0], score=sane(score))
             self._leads[key] = (lead, known[1], known[2])
             self._push(lead, known[1])
 
@@ -73,13 +86,13 @@ class Stack:
         for host in [host for host, until in self._asleep.items() if until <= now]:
             del self._asleep[host]
             self._announce(host)
-        if self._lifetime_s:
+        if self._habits.lifetime_s:
             for key in [key for key, _ in self._oldest(now)]:
                 del self._leads[key]
 
     def _oldest(self, now: float) -> Iterator[tuple[int, Item]]:
         for item in self._leads.items():
-            if item[1][2] + self._lifetime_s > now:
+            if item[1][2] + self._habits.lifetime_s > now:
                 return
             yield item
 
@@ -122,7 +135,7 @@ class Stack:
     def drain(self) -> list[Lead]:
         """Everything, best first; the stack is empty then."""
         waiting = [(lead, seq, due) for due, seq, lead in self._later]
-        ranked = sorted([*self._leads.values(), *waiting], key=lambda item: (-item[0].score, item[1]))
+        ranked = sorted([*self._leads.values(), *waiting], key=lambda item: (self._rank(item[0]), item[1]))
         self._later.clear()
         self._leads.clear()
         self._hosts.clear()
@@ -134,7 +147,7 @@ class Stack:
         self._push(lead, seq)
 
     def _push(self, lead: Lead, seq: int) -> None:
-        heapq.heappush(self._hosts.setdefault(lead.host, []), (-lead.score, seq, lead.key))
+        heapq.heappush(self._hosts.setdefault(lead.host, []), (self._rank(lead), seq, lead.key))
         self._announce(lead.host)
 
     def _announce(self, host: str) -> None:
@@ -154,10 +167,16 @@ class Stack:
 
     def _counts(self, item: tuple[float, int, int]) -> bool:
         known = self._leads.get(item[2])
-        return known is not None and (-known[0].score, known[1]) == item[:2]
+        return known is not None and (self._rank(known[0]), known[1]) == item[:2]
+
+    def _rank(self, lead: Lead) -> float:
+        """The lower the sooner. What is to be looked at again, and what a person lifted, comes first anyhow."""
+        return 0.0 if self._habits.breadth and lead.score <= ABOVE_SEEDS else -lead.score
 
     def _spill(self) -> None:
-        kept = heapq.nsmallest(self._capacity, self._leads.items(), key=lambda kv: (-kv[1][0].score, kv[1][1]))
+        kept = heapq.nsmallest(
+            self._habits.capacity, self._leads.items(), key=lambda kv: (self._rank(kv[1][0]), kv[1][1])
+        )
         best = {key for key, _ in kept}
         for key in [key for key in self._leads if key not in best]:
             del self._leads[key]

@@ -7,7 +7,7 @@ from opilio.agents.agent import Agent, Card
 from opilio.agents.directory import Directory
 from opilio.agents.manager import Manager
 from opilio.agents.shared import SharedFrontier
-from opilio.agents.stack import Stack
+from opilio.agents.stack import Habits, Stack
 from opilio.crawl.analyst import Analyst
 from opilio.crawl.chooser import Chooser
 from opilio.crawl.config import Settings
@@ -129,5 +129,9 @@ def _agent(settings: Settings, profile: Profile) -> Agent:
         genres=", ".join(topic.genres),
         seeds=len(profile.settings.seeds.urls),
     )
-    lifetime_s = float(settings.order.get("lifetime_s", 0.0))
-    return Agent(card, Stack(lifetime_s), profile.requests, settings.agents.relevant)
+    habits = Habits(
+        lifetime_s=float(settings.order.get("lifetime_s", 0.0)),
+        breadth=settings.order["kind"] == "breadth-first",
+        first_counts=settings.frontier.merge == "discard",
+    )
+    return Agent(card, Stack(habits), profile.requests, settings.agents.relevant)

@@ -1,6 +1,6 @@
 """What each agent of a crew is told: the settings of the crawl with its own topic, its own seeds. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -32,6 +32,13 @@ def check_crew(settings: Settings) -> None:
     """Complain of agents that can't be, before anything is made."""
     if crewed(settings):
         profiles(settings)
+        for key, value, fit in (
+            ("order.kind", settings.order["kind"], ("best-first", "expiring", "breadth-first")),
+            ("frontier.merge", settings.frontier.merge, ("max", "discard")),
+            ("order.top", settings.order.get("top", 0), (0,)),
+        ):
+            if value not in fit:
+                raise ConfigError(f"{key} = {value!r}: agents keep their own order; with them it can be {_named(fit)}")
         if settings.rank.get("model") and settings.rank["kind"] == "committee":
             raise ConfigError("rank.model: agents each begin anew with this ranker; leave rank.model or the agents out")
 
@@ -99,3 +106,7 @@ def _address(url: str, one: AgentSettings) -> str:
     if found is None:
         raise ConfigError(f"agents.each: seed '{url}' of '{one.name}' is no http or https URL; write it whole")
     return found
+
+
+def _named(values: Sequence[object]) -> str:
+    return ", ".join(map(repr, values))

@@ -34,13 +34,18 @@ class ClaimableFrontier(SqliteFrontier):
         """The latest time it was told."""
         return self._tables.hosts.sleepers.clock
 
+    def pass_time(self, now: float) -> None:
+        """Do what time has made due, as `lease` would: expiry, retries, hosts that wake. Before claims."""
+        tables = self._open()
+        self._catch_up(now)
+        tables.ledger.write()
+
     def claim(self, leads: Sequence[Lead], now: float, ttl_s: float) -> Claim:
         """Lease these very URLs, all of one host, where they are queued and the host may be asked now.
 
         The leads are handed back as they were given, but for how often they were tried.
         """
         tables = self._open()
-        self._catch_up(now)
         host = tables.hosts.find(leads[0].host)
         if host is None:
             return Claim(gone=[lead.key for lead in leads])
