@@ -163,19 +163,19 @@ def report(systems: dict[str, Find], sets: Sequence[tuple[Searcher, list[Asked]]
         print(f"| {kind} | {measure} | {len(columns[0])} | {' | '.join(cells)} | {p:.4f} |")
 
 
-def tune(sets: Sequence[tuple[Searcher, list[Asked]]]) -> None:
+def tune(sets: Sequence[tuple[Searcher, list[Asked]]], tries: int) -> None:
     """Sums of the measures over a grid, best last."""
     tried = []
-    names = ("title", "headings", "anchors", "tie", "relevance", "authority")
-    grid = product((0.7, 1.0, 1.5), (0.6, 1.2), (0.2, 0.5), (0.0, 0.1), (0.8, 1.5), (0.0, 0.15, 0.3))
-    chosen = random.Random(1).sample(list(grid), 32)
-    for title, headings, anchors, tie, relevance, authority in chosen:
-        weights = Weights(title=title, headings=headings, anchors=anchors, tie=tie)
+    names = ("title", "exact", "anchors", "together", "relevance", "authority")
+    grid = product((1.2, 2.0, 3.0), (0.5, 1.5), (0.1, 0.3), (0.5, 1.5), (0.25, 0.4), (0.0, 0.1))
+    chosen = random.Random(1).sample(list(grid), tries)
+    for title, exact, anchors, together, relevance, authority in chosen:
+        weights = Weights(title=title, exact=exact, headings=0.4, anchors=anchors, url_words=0.2, together=together)
         mix = Mix(relevance=relevance, authority=authority)
         values = run({"x": ours(weights, mix)}, sets)
         means = {key[1:]: np.mean([v for _, v in pairs]) for key, pairs in values.items()}
         parts = [means["title", "1/rank"], means["words", "1/rank"], means["label", "nDCG@10"]]
-        tried.append((sum(parts), parts, (title, headings, anchors, tie, relevance, authority)))
+        tried.append((sum(parts), parts, (title, exact, anchors, together, relevance, authority)))
     for total, parts, chosen_values in sorted(tried)[-12:]:
         print(f"{total:.4f} {[round(float(p), 4) for p in parts]} {chosen_values}")
     print("mean by value:")
@@ -193,6 +193,7 @@ def main() -> None:
     parser.add_argument("--fetches", type=int, default=1500)
     parser.add_argument("--topics", type=int, default=8)
     parser.add_argument("--tune", action="store_true")
+    parser.add_argument("--tries", type=int, default=32, help="points of the grid")
     args = parser.parse_args()
     sets = []
     for folder in args.web:
@@ -207,7 +208,7 @@ def main() -> None:
             print(f"{collection.name}: {len(sets[-1][1])} questions", flush=True)
     if args.tune:
         report({"plain BM25": plain_bm25, "fields": ours(Weights(), NONE), "Opilio": ours(Weights(), Mix())}, sets)
-        tune(sets)
+        tune(sets, args.tries)
         return
     systems = {
         "plain BM25": plain_bm25,

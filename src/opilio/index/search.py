@@ -26,10 +26,13 @@ FEW = 2  # hits or fewer make one look for a better spelling
 
 
 class Mix(msgspec.Struct, frozen=True, kw_only=True):
-    """How the order is made: log of the words' score, plus these weights times relevance and authority (both 0..1)."""
+    """How the order is made: log of the words' score, plus these weights times relevance and authority (both 0..1).
 
-    relevance: float = 0.5
-    authority: float = 0.5
+    Authority has the weight of a tie-breaker: more of it gained nothing where it was measured (docs/search.md).
+    """
+
+    relevance: float = 0.4
+    authority: float = 0.05
     candidates: int = 200  # best matches of the words among which relevance and authority decide
 
 
