@@ -1,5 +1,6 @@
 """The API as machines use it: what the description says holds, and nothing that is sent makes the server fail."""
 
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,9 +17,13 @@ from schemathesis.specs.openapi.checks import (
 from checks.page_server import Client, crawled, pages_of
 from checks.small_webs import SmallWeb, page, rows
 from opilio.crawl.status import status_of
+from opilio.store.collection import Collection
+from opilio.store.keeper import Counts
 from opilio.web.buckets import Buckets
 from opilio.web.openapi import description
 from opilio.web.pages import ACTIONS, PAGES
+from opilio.web.standing import alerts
+from opilio.web.tally import Tally
 
 SEED = "http://h0.example/0.html"
 CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
@@ -165,3 +170,35 @@ def test_runs_are_compared(birds: Path, tmp_path: Path) -> None:
         assert [run["name"] for run in data["rows"]] == ["birds", "other"]
         shown = client.get("/runs?y=recent&x=time").text
         assert shown.count('class="line r0"') == shown.count('class="line r1"') == 2  # in the chart and in its legend
+
+
+@pytest.mark.parametrize(("form", "opens"), [("jsonl", b'{"url"'), ("csv", b"url,host"), ("warc", b"\x1f\x8b")])
+def test_collection_is_taken_away_as_a_file(client: Client, form: str, opens: bytes) -> None:
+    with urllib.request.urlopen(f"{client.base}/c/birds/export?format={form}&relevant=yes", timeout=60) as answer:
+        assert "attachment" in answer.headers["Content-Disposition"]
+        assert answer.read().startswith(opens)
+
+
+def test_state_that_another_version_wrote_is_told(tmp_path: Path) -> None:
+    folder = crawled(tmp_path / "birds")
+    notes = Collection.open_for_notes(folder)
+    with notes.unit_of_work():
+        notes.connection.execute("UPDATE snapshot SET state = x'00' WHERE name = 'topic'")
+    notes.close()
+    with pages_of([folder], tmp_path) as client:
+        answer = client.get("/c/birds/topic.json")
+        assert (answer.status, "another version" in answer.data["error"]) == (503, True)
+        assert client.get("/c/birds.json").status == 200
+
+
+def test_person_is_warned_when_little_is_found_or_much_fails() -> None:
+    poor = Tally(relevant=bytearray(300))
+    assert "only 0 were relevant" in alerts(Counts(), poor, "running")[0]
+    assert "50% of all fetches failed" in alerts(Counts(fetched=400, failed=200), Tally(), "stopped")[0]
+    assert alerts(Counts(fetched=400), Tally(relevant=bytearray(b"\1" * 300)), "running") == []
+
+
+def test_guessing_the_token_is_slowed_down(birds: Path, tmp_path: Path) -> None:
+    with pages_of([birds], tmp_path, token="secret") as client:
+        answers = [client.form("/login", {"token": f"guess {n}"}).status for n in range(12)]
+    assert (answers[0], answers[-1]) == (403, 429)

@@ -16,7 +16,9 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from opilio.model.errors import CollectionError, OpilioError, UsageError
+from opilio.web.buckets import Buckets
 from opilio.web.desk import Action, Asked, Desk, Page, ReadOnlyError
+from opilio.web.exporting import export_route
 from opilio.web.graphpage import MOST, gexf, graph
 from opilio.web.guard import COOKIE, Access, Guard
 from opilio.web.live import live_route
@@ -49,6 +51,7 @@ class Application:
         self.desk = desk
         self.access = msgspec.structs.replace(access, form_secret=access.form_secret or secrets.token_urlsafe(24))
         self.templates = Templates(desk, self.access)
+        self._logins = Buckets(rate_s=0.2, burst=10)
 
     def asgi(self) -> Starlette:
         """The application, guarded."""
@@ -57,13 +60,18 @@ class Application:
         routes += [
             live_route(self.desk, self.templates),
             metrics_route(self.desk),
+            export_route(self.desk),
             Route("/c/{name}/graph.gexf", self._gexf, methods=METHODS),
             Route("/openapi.json", self._openapi, methods=METHODS),
             Route("/login", self._login, methods=["GET", "POST"]),
             Route("/favicon.ico", lambda _: RedirectResponse("/static/favicon.svg", 301), methods=METHODS),
             Mount("/static", _static()),
         ]
-        handlers: dict[Any, Any] = {OpilioError: self._failed, HTTPException: self._no_page}
+        handlers: dict[Any, Any] = {
+            OpilioError: self._failed,
+            HTTPException: self._no_page,
+            msgspec.DecodeError: self._other_version,
+        }
         app = Starlette(routes=routes, exception_handlers=handlers)
         app.add_middleware(Guard, access=self.access)
         return app
@@ -128,6 +136,9 @@ class Application:
     async def _login(self, request: Request) -> Response:
         if request.method == "GET":
             return self.templates.response(View(template="login.html", data={"wrong": False}), Asked(address="/login"))
+        wait_s = self._logins.wait_s(request.client.host if request.client else "", self.desk.clock.now())
+        if wait_s > 0:
+            raise TooManyError(wait_s)
         raw = await request.body()
         token = dict(parse_qsl(raw.decode("utf-8", "replace"))).get("token", "") if len(raw) < 10_000 else ""
         if not self.access.fits(token):
@@ -151,6 +162,10 @@ class Application:
 
     def _no_page(self, request: Request, error: HTTPException) -> Response:
         return self._problem(request, error.status_code, error.detail, dict(error.headers or {}))
+
+    def _other_version(self, request: Request, _error: msgspec.DecodeError) -> Response:
+        message = "what this collection has learnt was written by another version of Opilio; this one can't read it"
+        return self._problem(request, 503, message, {})
 
     def _problem(self, request: Request, status: int, message: str, headers: dict[str, str]) -> Response:
         if form_of(request) != "html":

@@ -97,6 +97,17 @@ def compared_chart(runs: Sequence[dict[str, Any]], x: str = "pages", y: str = "h
     return line_chart(series, most or 1.0, elapsed=x == "time")
 
 
+def spark(curve: Sequence[dict[str, Any]], width: float = 240.0, height: float = 44.0) -> str:
+    """The harvest of the last pages as one small line.
+
+    >>> spark([{"pages": 1, "recent": 1.0}, {"pages": 2, "recent": 0.5}])
+    'M120.0,2.0 L240.0,22.0'
+    """
+    across, up = width / max(1, curve[-1]["pages"] if curve else 1), height - 4.0
+    points = [f"{p['pages'] * across:.1f},{height - 2.0 - p['recent'] * up:.1f}" for p in curve]
+    return "M" + " L".join(points) if points else ""
+
+
 class Bar(msgspec.Struct, frozen=True):
     label: str
     count: int

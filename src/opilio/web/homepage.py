@@ -3,6 +3,8 @@
 from typing import Any
 
 from opilio.model.errors import CollectionError
+from opilio.web.charts import spark
+from opilio.web.curves import harvest_curve
 from opilio.web.desk import Asked, Desk, Page
 from opilio.web.params import Param
 from opilio.web.standing import standing
@@ -17,7 +19,10 @@ def home(desk: Desk, _asked: Asked) -> View:
 def _card(desk: Desk, name: str) -> dict[str, Any]:
     try:
         with desk.open(name) as collection:
-            return {"name": name, "problem": "", **standing(collection, desk.tally(collection), desk.clock.now())}
+            tally = desk.tally(collection)
+            with tally.lock:
+                line = spark(harvest_curve(tally.relevant, tally.times, 60))
+            return {"name": name, "problem": "", "_spark": line, **standing(collection, tally, desk.clock.now())}
     except CollectionError as error:
         return {"name": name, "problem": str(error)}
 

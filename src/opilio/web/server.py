@@ -3,14 +3,16 @@
 import ipaddress
 import secrets
 import socket
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import uvicorn
 
 from opilio.model.clock import SystemClock
-from opilio.model.errors import UsageError
+from opilio.model.errors import OpilioError, UsageError
 from opilio.web.app import Application
 from opilio.web.desk import Desk
 from opilio.web.guard import Access
@@ -37,6 +39,7 @@ def serve(folders: Sequence[Path], serving: Serving, announce: Callable[[str, st
     desk = Desk(shelf, SystemClock(), read_only=serving.read_only)
     app = Application(desk, Access(names=serving.names, token=token)).asgi()
     listener = listener_of(serving)
+    threading.Thread(target=_take_in, args=(desk,), daemon=True).start()
     shown = f"[{serving.host}]" if ":" in serving.host else serving.host
     announce(f"http://{shown}:{listener.getsockname()[1]}/", token)
     config = uvicorn.Config(
@@ -44,6 +47,13 @@ def serve(folders: Sequence[Path], serving: Serving, announce: Callable[[str, st
     )
     with listener:
         uvicorn.Server(config).run(sockets=[listener])
+
+
+def _take_in(desk: Desk) -> None:
+    """Bring the indexes up to date before somebody searches; a collection that can't be read says so on its page."""
+    if desk.shelf.folders:
+        with suppress(OpilioError):
+            desk.library.freshen(desk.library.of(desk.shelf.folders))
 
 
 def is_loopback(host: str) -> bool:

@@ -10,6 +10,7 @@ from opilio.store.collection import Collection, being_written
 from opilio.store.keeper import Counts
 from opilio.web.tally import Tally
 
+LONG, POOR, MANY_FAIL = 200, 0.05, 0.4
 RUNNING = ("running", "pausing", "paused")
 
 
@@ -44,8 +45,21 @@ def standing(collection: Collection, tally: Tally, now: float) -> dict[str, Any]
         "budget": budget,
         "eta_s": (budget - counts.pages) / rate if budget > counts.pages and rate > 0 else None,
         "expected_relevant": float(collection.meta("expected_relevant", "0")) or None,
+        "alerts": alerts(counts, tally, state),
         "stops_below": float(settings.get("stop", {}).get("harvest_below", 0.0)),
     }
+
+
+def alerts(counts: Counts, tally: Tally, state: str) -> list[str]:
+    """What a person should look at, in plain words."""
+    found = []
+    last = tally.relevant[-LONG:]
+    if state in RUNNING and len(last) == LONG and sum(last) < LONG * POOR:
+        found.append(f"Of the last {LONG} pages only {sum(last)} were relevant: little may be left to find.")
+    if counts.fetched >= LONG and counts.failed > counts.fetched * MANY_FAIL:
+        share = counts.failed / counts.fetched
+        found.append(f"{share:.0%} of all fetches failed: see the errors; hosts may be refusing us.")
+    return found
 
 
 def state_of(collection: Collection, leased: int) -> str:
