@@ -28,6 +28,7 @@ from opilio.crawl.profiles import check_crew, crewed, profiles
 from opilio.crawl.revisitbuild import check_revisits, looking_again
 from opilio.crawl.s1kind import begin_with_model
 from opilio.crawl.scouting import Shelves, scout_of
+from opilio.crawl.tgraphs import HINTS
 from opilio.crawl.topics import background, check, first_topic, genres_of, idf_of, queries_of, reader_of, vocabulary_of
 from opilio.crawl.trapwatch import TrapWatch
 from opilio.crawl.turns import Addresses, Turns
@@ -172,6 +173,8 @@ def _mind(means: Means, settings: Settings, topic: Topic, states: Mapping[str, b
         learners[JUDGE] = first
     if hasattr(ranker, "learn"):
         learners["rank"] = ranker
+    if getattr(ranker, "hints", None) is not None:
+        learners[HINTS] = ranker.hints
     if isinstance(ranker, S1Ranker) and "rank" not in states:
         begin_with_model(ranker, settings.rank)
     for name, state in states.items():

@@ -30,6 +30,7 @@ from opilio.model.protocols import Judge
 from opilio.model.records import Lead, Link, LinkColumns, Reading, Verdict
 from opilio.rank.committee import CommitteeRanker
 from opilio.rank.galaxy import GalaxyMember
+from opilio.rank.hints import GraphHints
 from opilio.rank.linkscore import LinkScoreRanker
 from opilio.rank.measure import Form
 from opilio.rank.parents import ParentAgg
@@ -189,9 +190,11 @@ def _committee(
     statistics: bool = True,
     rescore: bool = True,
     galaxy: bool = False,
+    hints: bool = False,
+    graph: str = "",
     model: str = "",
 ) -> Scorer:
-    del model  # a collection to begin from: `startfrom` reads it
+    del model, graph  # a collection and a T-Graph to begin from: `startfrom` and `tgraphs` read them
     options = Options(
         shrinkage=shrinkage,
         credit=credit,
@@ -205,6 +208,8 @@ def _committee(
     ranker = CommitteeRanker(tools.living, tools.vocabulary, url_terms, tools.genres, tunnel_depth, options)
     if galaxy:
         ranker.members["galaxy"] = GalaxyMember(*tools.target())
+    if hints:
+        ranker.heed(GraphHints(tools.vocabulary.terms, context_graph_ranker(tools)))
     return ranker
 
 

@@ -28,7 +28,7 @@ from opilio.tgraph.watchdog import State
 
 DOCUMENT_WORDS = 100  # telling words kept of a page: the context graph (S2-46) takes forty that its vocabulary has
 RANK = "rank"  # the ranker's name among the snapshots
-KINDS = ("tgraph", "context-graph")  # rankers that begin with a graph
+HINTS = "hints"  # the committee's members that begin with a graph
 ReadPage = Callable[[Page], Reading]
 Reads = Callable[[Settings, Vocabulary], ReadPage]
 TELLING = 100  # terms by which a page is compared with the targets
@@ -45,14 +45,22 @@ def read_graph(path: Path, option: str = "") -> TGraph:
 
 
 def first_graph(settings: Settings) -> dict[str, bytes]:
-    """The first state of a ranker that begins with a T-Graph; none where the settings name no file."""
-    name = str(settings.rank.get("graph", ""))
-    if settings.rank.get("kind") not in KINDS:
-        return {}
+    """The first state of whatever begins with a T-Graph; none where the settings name no file."""
+    name, learner = str(settings.rank.get("graph", "")), begins_with_graph(settings)
     _check_options(settings.rank)
-    if not name:
-        return {}
-    return {RANK: state_of(read_graph(Path(name), "rank.graph"))}
+    if name and not learner:
+        raise ConfigError(
+            f"rank.graph {name}: nobody looks at it; set rank.hints=true, or choose --strategy s2-treasure"
+        )
+    return {learner: state_of(read_graph(Path(name), "rank.graph"))} if name else {}
+
+
+def begins_with_graph(settings: Settings) -> str:
+    """The name of what begins with a T-Graph: the ranker, members of the committee, or nobody."""
+    kind = settings.rank.get("kind")
+    if kind in ("tgraph", "context-graph"):
+        return RANK
+    return HINTS if kind == "committee" and settings.rank.get("hints") else ""
 
 
 def _check_options(options: Tree) -> None:

@@ -42,6 +42,10 @@ PHRASES = {
     "directory": "pages of its directory",
     "host": "pages of its host",
     "page": "other links of the same page",
+    "galaxy": "the Dewey classes that the words at it speak of",
+    "T-Graph": "how near to a target the T-Graph holds it",
+    "similarity": "how like a node of the T-Graph it is",
+    "layer": "how near to a target the context graph holds its page",
 }
 
 

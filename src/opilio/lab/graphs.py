@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from opilio.crawl.config import Settings
-from opilio.crawl.tgraphs import KINDS, RANK, maker_for, state_of
+from opilio.crawl.tgraphs import begins_with_graph, maker_for, state_of
 from opilio.lab.backlinks import WebLinks, graph_from, usable
 from opilio.lab.crawls import OfflineWeb
 from opilio.lab.readings import reading_version
@@ -24,7 +24,8 @@ class Graphs:
 
     def begin(self, settings: Settings, targets: Sequence[str]) -> Mapping[str, bytes]:
         """The first state of a ranker that wants a graph; nothing for others, and where there are no targets."""
-        if not targets or settings.rank["kind"] not in KINDS or settings.rank.get("graph"):
+        learner = begins_with_graph(settings)
+        if not targets or not learner or settings.rank.get("graph"):
             return {}
         key = (tuple(targets), reading_version(settings))
         if key not in self._known:
@@ -32,7 +33,7 @@ class Graphs:
             maker = maker_for(settings, self._links.page, read)
             wanted, _ = usable(targets, self._links)
             self._known[key] = state_of(graph_from(self._links, maker, wanted, Bounds()))
-        return {RANK: self._known[key]}
+        return {learner: self._known[key]}
 
     @cached_property
     def _links(self) -> WebLinks:

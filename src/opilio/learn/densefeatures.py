@@ -19,6 +19,9 @@ FEATURES = {
     "host": 1.0,
     "page": 1.0,  # success of the other links of the same page
     "galaxy": 1.0,  # how near the words at the link are to the topic's Dewey classes; 0 where nobody looks
+    "T-Graph": 0.5,  # how near to a target the T-Graph holds it (S2-32); 0 where there is none
+    "similarity": 0.5,  # to the node it matches (OSM)
+    "layer": 0.5,  # how near to a target a context graph holds its page
 }
 NAMES = tuple(FEATURES)
 AT = {name: place for place, name in enumerate(NAMES)}
@@ -33,4 +36,7 @@ STATIC = {
     "path depth": "path_depth",
     "query": "query",
     "galaxy": "galaxy",
+    "T-Graph": "tgraph",
+    "similarity": "osm",
+    "layer": "layer",
 }

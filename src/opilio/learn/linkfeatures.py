@@ -11,7 +11,10 @@ from opilio.learn.wordmodel import BUCKETS
 URL, ANCHOR, AROUND, HEADING = 1, 2, 3, 4
 WORDS = 30
 PREFIXES = 4  # host and up to three directories
-DENSE = ("url", "anchor", "parent", "around", "same_host", "textless", "path_depth", "query", "galaxy")
+DENSE = (
+    *("url", "anchor", "parent", "around", "same_host", "textless", "path_depth", "query", "galaxy"),
+    *("tgraph", "osm", "layer"),
+)
 PACKED = np.dtype(
     [
         ("words", np.uint32, (WORDS,)),  # hashed words of URL, anchor, surroundings, heading; tag path; directory

@@ -24,6 +24,7 @@ from opilio.learn.linkfeatures import (
 )
 from opilio.learn.wordmodel import BUCKETS
 from opilio.model.records import Lead, Ranked, Reading, Verdict
+from opilio.rank.hints import GraphHints
 from opilio.rank.linkscore import UrlTerms
 from opilio.rank.measure import LinkTexts, spans_of
 from opilio.rank.scores import LinkScores, drop_all, out_of_reach, refused
@@ -63,6 +64,12 @@ class CommitteeRanker:
         self.tunnel_depth = tunnel_depth
         self.options = options or Options()
         self.members: dict[str, Member] = {}
+        self.hints: GraphHints | None = None  # the members that begin with a graph
+
+    def heed(self, hints: GraphHints) -> None:
+        """Let a T-Graph and a context graph be members."""
+        self.hints = hints
+        self.members |= {"tgraph": hints.tgraph, "osm": hints.osm, "layer": hints.layer}
 
     def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[Ranked]:
         """See `Ranker`."""

@@ -6,20 +6,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.model.records import Reading
-from opilio.topic.dewey.detect import link_galaxies
+from opilio.rank.focus import LinkFocus
 from opilio.topic.dewey.galaxy import RECOMMENDED, Rule
 from opilio.topic.dewey.matcher import Matcher
+from opilio.topic.dewey.target import Target
 
 
 class GalaxyMember:
     """One number per link: 0 other classes or unknown, 0.5 the densest class is the topic's, 1 all are."""
 
     def __init__(self, matcher: Matcher, classes: Sequence[str], rule: Rule = RECOMMENDED) -> None:
-        self.matcher = matcher
-        self.classes = tuple(classes)
-        self.rule = rule
+        self._focus = LinkFocus(Target(matcher, tuple(classes)), rule)
 
     def __call__(self, reading: Reading) -> NDArray[np.float64]:
         """In the order of the page's links."""
-        galaxies = link_galaxies(reading, self.matcher, self.rule)
-        return np.array([galaxy.closeness(self.classes) for galaxy in galaxies], dtype=np.float64)
+        return self._focus.of(reading).closeness

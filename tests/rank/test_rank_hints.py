@@ -1,0 +1,86 @@
+"""T-Graph priority, OSM and context-graph layer as features of the committee: 0 without a graph, learnt with one."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from checks.learning_webs import mixed_web
+from checks.readings import reading_of, terms_of
+from checks.small_webs import TOPIC, SmallWeb, crawl, one_line, opilio, rows, served, settings_for
+from opilio.learn.linkfeatures import DENSE, unpacked
+from opilio.model.records import Reading
+from opilio.rank.contextgraph import ContextGraphRanker
+from opilio.rank.hints import GraphHints
+from opilio.tgraph.file import encode
+from opilio.tgraph.graph import TGraph
+from opilio.tgraph.node import Destination, Document, Node
+from opilio.tgraph.watchdog import State
+
+GRAPH = TGraph(
+    [
+        Node(id="t", url="", level=0, dc="nothing alike"),
+        Node(id="a", url="", level=1, dc="the wren sings", dic=Destination(leads_to=("t",))),
+        Node(id="b", url="", level=2, dc="a hedge grows", dic=Destination(leads_to=("a",))),
+    ],
+    [Document(url="", level=0, words={"wren": 5, "sings": 3}), Document(url="", level=1, words={"hedge": 5})],
+)
+HUB = "http://birds.example/"
+
+
+def weigh(reading: Reading) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    terms, counts = np.unique(np.array(reading.terms, dtype=np.int64), return_counts=True)
+    return terms, counts.astype(np.float64), counts.astype(np.float64)
+
+
+def hints(graph: TGraph | None = None) -> GraphHints:
+    made = GraphHints(terms_of, ContextGraphRanker(terms_of, weigh))
+    if graph is not None:
+        made.restore(msgspec.msgpack.encode(State(nodes=[*graph.nodes.values()], documents=[*graph.documents])))
+    return made
+
+
+PAGE = reading_of("wren [sings](http://a.example/)\nhedge [grows](http://b.example/)\ntrains [run](http://c.example/)")
+
+
+def test_links_are_told_apart_by_the_graph() -> None:
+    made = hints(GRAPH)
+    near, far, none = made.tgraph(PAGE)
+    assert near == 1.0
+    assert 0.0 < far < near
+    assert none == 0.0
+    assert made.osm(PAGE)[0] > made.osm(PAGE)[2] == 0.0
+    assert made.layer(reading_of("wren sings wren [x](http://a.example/)")).tolist() == [1.0]
+    assert made.layer(reading_of("locomotive boiler [x](http://a.example/)")).tolist() == [0.0]
+
+
+def test_everything_is_nought_without_a_graph() -> None:
+    made = hints()
+    for column in (made.tgraph(PAGE), made.osm(PAGE), made.layer(PAGE)):
+        assert column.tolist() == [0.0, 0.0, 0.0]
+
+
+def features_of(folder: Path) -> np.ndarray:
+    kept = [f for (f,) in rows(folder, "SELECT features FROM frontier_url") if f]
+    return unpacked(kept)["dense"][:, [DENSE.index(name) for name in ("tgraph", "osm", "layer")]]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_committee_hands_them_on_where_asked(tmp_path: Path, workers: int) -> None:
+    graph = TGraph([Node(id="t", url="", level=0, dc="wren bird nest list birds")])
+    (tmp_path / "g.json").write_bytes(encode(graph))
+    tree: dict[str, Any] = {"strategy": "opilio", "topic": {"name": TOPIC}, "stop": {"pages": 10}}
+    with served(SmallWeb(mixed_web(4))) as server:
+        for name, rank in (("with", {"hints": True, "graph": str(tmp_path / "g.json")}), ("without", {})):
+            settings = settings_for(server, [HUB], **tree, rank=rank, engine={"workers": workers})
+            crawl(tmp_path / name, settings)
+    assert features_of(tmp_path / "with").max() > 0.0
+    assert features_of(tmp_path / "without").max() == 0.0
+
+
+def test_graph_that_nobody_looks_at_is_refused(tmp_path: Path) -> None:
+    done = opilio("crawl", TOPIC, "--seed", HUB, "--into", "c", "--set", "rank.graph=g.json", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "rank.hints=true" in one_line(done)
