@@ -6,11 +6,12 @@ import typer
 def register(app: typer.Typer) -> None:
     """Put every command on the app."""
     from opilio.cli.agents import agents
-    from opilio.cli.collection import export, status, verify, why
+    from opilio.cli.collection import export, status, why
     from opilio.cli.crawl import crawl
     from opilio.cli.demo import demo
     from opilio.cli.doctor import doctor
     from opilio.cli.history import history
+    from opilio.cli.housekeeping import compact, merge, verify
     from opilio.cli.lab import app as lab
     from opilio.cli.label import label
     from opilio.cli.search import app as index
@@ -32,6 +33,8 @@ def register(app: typer.Typer) -> None:
         label,
         serve,
         verify,
+        compact,
+        merge,
         export,
         train,
         demo,

@@ -1,4 +1,4 @@
-"""Commands that look at a collection: status, why, verify, export."""
+"""Commands that look at a collection: status, why, export."""
 
 import sys
 from datetime import UTC, datetime
@@ -11,7 +11,6 @@ from opilio.cli.options import AsJson, Folder, print_json, print_text
 from opilio.crawl.export import FORMATS
 from opilio.crawl.export import export as export_pages
 from opilio.crawl.status import status_of
-from opilio.crawl.verify import verify as find_problems
 from opilio.crawl.why import why as all_reasons
 from opilio.model.errors import UsageError
 
@@ -42,16 +41,6 @@ def why(folder: Folder, url: Url, json: AsJson = False) -> int:
     else:
         print_text("\n".join(_told(facts)))
     return 0 if facts["found"] else 1
-
-
-def verify(folder: Folder, json: AsJson = False) -> int:
-    """Check that database and WARC files agree; exit 1 and a list where not."""
-    problems = find_problems(folder)
-    if json:
-        print_json({"ok": not problems, "problems": problems})
-    else:
-        print_text("\n".join(problems) or f"{folder}: everything agrees")
-    return 1 if problems else 0
 
 
 def export(

@@ -122,15 +122,23 @@ class Again:
         self._hint(other.key, now)
         return True
 
-    def note(self, outcomes: Sequence[Outcome], known: Stored, batch: Sequence[Served], now: float) -> list[Event]:
-        """Keep what these visits have shown; returns which pages left."""
+    def note(
+        self,
+        outcomes: Sequence[Outcome],
+        offers: Sequence[Sequence[Lead]],
+        known: Stored,
+        batch: Sequence[Served],
+        now: float,
+    ) -> list[Event]:
+        """Keep what these visits have shown, before their links are offered; returns which pages left."""
         waits = {x.key for served in batch for x in served.landings if x.state is State.QUEUED}
         events: list[Event] = []
         came = {outcome.lead.key for outcome in outcomes}
-        for outcome in outcomes:
+        for outcome, leads in zip(outcomes, offers, strict=True):
             stored = known.get(outcome.lead.key)
             if stored is not None:
-                self._noted(stored, outcome, outcome.lead.key in waits, now)
+                new = self._tips(outcome, leads)
+                self._noted(stored, outcome, new, outcome.lead.key in waits, now)
                 events += self._left(stored, outcome, now)
         for key in known.keys() - came:  # not even asked: robots.txt, or a visit cut short
             self._untried(key, key in waits or not _landed(batch, key), now)
@@ -144,11 +152,12 @@ class Again:
                 self.shelf.put(_facts(outcome), looks if looks.tried_at else None)
         return events
 
-    def _noted(self, stored: Known, outcome: Outcome, waits: bool, now: float) -> None:
+    def _noted(self, stored: Known, outcome: Outcome, new: int, waits: bool, now: float) -> None:
         looks, fate, at = self.book.looks(stored.key), outcome.fate, outcome.fetched.started_at or now
         looks.tried_at, looks.queued = at, int(waits)
         if fate in SEEN:
-            self._measure(looks, stored, at, fate is Fate.CHANGED)
+            looks.found += new
+            self._measure(looks, stored, at, fate is Fate.CHANGED or new > 0)
         if fate in SEEN or fate in (Fate.MOVED, Fate.NEW):
             looks.strikes, looks.struck_at = 0, 0.0
         elif fate is Fate.STRUCK and not looks.strikes:
@@ -206,16 +215,13 @@ class Again:
         if self.shelf is not None:
             self.shelf.update(looks, left)
 
-    def tips(self, outcome: Outcome, leads: Sequence[Lead]) -> None:
-        """Before they are offered: which links of a page looked at again were never seen anywhere."""
-        if outcome.fate not in SEEN or not leads:
-            return
+    def _tips(self, outcome: Outcome, leads: Sequence[Lead]) -> int:
+        """How many links of a page looked at again were never seen anywhere: a list has changed, if not its text."""
+        if outcome.fate not in SEEN:
+            return 0
         new = [lead.key for lead in leads if self._frontier.entry(lead.host, lead.key) is None]
-        if new:
-            self.book.note_tips(outcome.lead.key, new)
-            looks = self.book.looks(outcome.lead.key)
-            looks.found += len(new)
-            self._save(looks)
+        self.book.note_tips(outcome.lead.key, new)
+        return len(new)
 
     def _credit(self, outcomes: Sequence[Outcome]) -> None:
         """Relevant pages count for the page that told of them."""

@@ -65,10 +65,11 @@ class Ledger:
             held = [served for served in batch if self._close(served, now, events)]
             outcomes = [books.again.fated(self._tested(o), known, now) for served in held for o in served.outcomes]
             books.keeper.keep(outcomes)
-            events += books.again.note(outcomes, known, held, now)
             new = [outcome for outcome in outcomes if outcome.fate is Fate.NEW] if known else outcomes
             self._chooser.watch(new)
-            books.frontier.add([lead for outcome in outcomes for lead in self._leads(outcome)], now)
+            offers = [self._leads(outcome) for outcome in outcomes]
+            events += books.again.note(outcomes, offers, known, held, now)
+            books.frontier.add([lead for leads in offers for lead in leads], now)
             if books.revisits is not None:
                 books.revisits.count(len(outcomes), len(outcomes) - len(new))
             events += self._labels.take(now)
@@ -170,9 +171,7 @@ class Ledger:
             return [_redirected(page, target)] if page.hops < bounds.hops else []
         if outcome.duplicate_of or (bounds.max_depth and page.depth >= bounds.max_depth):
             return []
-        leads = self._chooser.leads(outcome)
-        self._books.again.tips(outcome, leads)
-        return leads
+        return self._chooser.leads(outcome)
 
     def _close(self, served: Served, now: float, events: list[Event]) -> bool:
         """End the lease; False: somebody else holds the host by now."""

@@ -1,0 +1,69 @@
+"""`opilio verify`, `compact` and `merge`: keeping collections right, small and together."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from opilio.cli.options import AsJson, Folder, print_json, print_text
+from opilio.crawl.compact import compact as compact_collection
+from opilio.crawl.merge import merge as merge_collections
+from opilio.crawl.repair import check_and_repair
+from opilio.crawl.verify import MAX_TOLD
+from opilio.crawl.verify import verify as find_problems
+from opilio.model.clock import SystemClock
+
+
+def verify(
+    folder: Folder,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Let go of damaged pages and have them fetched again.")
+    ] = False,
+    look_only: Annotated[bool, typer.Option("--look-only", help="Change nothing at all.")] = False,
+    json: AsJson = False,
+) -> int:
+    """Check a collection, repair what is derived; exit 1 and a list of what is left."""
+    if look_only and not repair:
+        problems, repaired, again = find_problems(folder), list[str](), 0
+    else:
+        report = check_and_repair(folder, SystemClock().now(), pages=repair)
+        problems, repaired, again = report.problems, report.repaired, report.fetched_again
+    if json:
+        print_json({"ok": not problems, "problems": problems, "repaired": repaired, "fetched_again": again})
+    else:
+        lines = [*(f"repaired: {text}" for text in repaired[:MAX_TOLD]), *problems[:MAX_TOLD]]
+        lines += [f"{again} pages will be fetched again by the next crawl"] if again else []
+        print_text("\n".join(lines) or f"{folder}: everything agrees")
+    return 1 if problems else 0
+
+
+def compact(
+    folder: Folder,
+    versions: Annotated[
+        int | None, typer.Option(min=0, help="Keep at most so many past versions of a page; left out: all.")
+    ] = None,
+    json: AsJson = False,
+) -> int:
+    """Rewrite the WARC files without what belongs to no page, and the database without holes."""
+    done = compact_collection(folder, SystemClock().now(), versions)
+    if json:
+        print_json(msgspec.to_builtins(done))
+    else:
+        saved = done.bytes_before - done.bytes_after
+        print_text(f"{folder}: {done.records} records, {done.bytes_after:,} bytes, {saved:,} fewer than before")
+    return 0
+
+
+def merge(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR DIR...", help="Collections.", show_default=False)],
+    into: Annotated[Path, typer.Option(help="The folder of the new collection.", show_default=False)],
+    json: AsJson = False,
+) -> int:
+    """Join collections into a new one: no page twice, versions and reasons kept."""
+    merged = merge_collections(folders, into, SystemClock().now())
+    if json:
+        print_json(msgspec.to_builtins(merged))
+    else:
+        print_text(f"{into}: {merged.pages} pages, {merged.versions} past versions, {merged.urls} URLs known")
+    return 0

@@ -1,0 +1,126 @@
+"""Housekeeping: WARC files without records that belong to nobody, and a database without holes. Safe against a kill.
+
+New files are written behind the last one, where a crawl that goes on would throw them away. One commit says that they
+are the ones; only then the old files go. Nothing is read into memory but one record.
+"""
+
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from opilio import __version__
+from opilio.crawl.recovery import recover
+from opilio.model.errors import CollectionError
+from opilio.store.collection import DATABASE, Collection, damaged
+from opilio.store.loss import Stored, stored_rows
+from opilio.store.warc import WarcWriter, read_member, warc_name
+
+FIRST = "warc_first"  # in `meta`: the first file that is in use
+ROTATE_BYTES = 1 << 30
+_PLACES = "CREATE TEMP TABLE place (current INTEGER, key INTEGER, seq INTEGER, warc INTEGER, offset INTEGER)"
+_MOVE = """UPDATE {table} SET (warc, offset) = (SELECT p.warc, p.offset FROM temp.place AS p
+    WHERE p.current = {current} AND p.key = {table}.key AND p.seq = {table}.seq) WHERE length > 0"""
+_OLD = """DELETE FROM version WHERE rowid IN (SELECT rowid FROM (
+    SELECT rowid, row_number() OVER (PARTITION BY key ORDER BY seq DESC) AS age FROM version) WHERE age > ?)"""
+
+
+class Compacted(msgspec.Struct, kw_only=True):
+    """What became of a collection."""
+
+    records: int = 0
+    versions_dropped: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+
+
+def compact(folder: Path, now: float, versions: int | None = None, rotate_bytes: int = ROTATE_BYTES) -> Compacted:
+    """Rewrite a collection; `versions`: keep at most so many past versions of a page (None: all)."""
+    collection = Collection.open_for_writing(folder)
+    try:
+        recover(collection, now)
+        return _compact(collection, versions, rotate_bytes)
+    except sqlite3.Error as error:
+        raise damaged(folder, error) from error
+    finally:
+        collection.close()
+
+
+def _compact(collection: Collection, versions: int | None, rotate_bytes: int) -> Compacted:
+    folder, connection = collection.folder, collection.connection
+    connection.execute("PRAGMA temp_store = FILE")
+    done = Compacted(bytes_before=_size(folder))
+    sweep(collection)
+    _need_room(collection)
+    if versions is not None:
+        with collection.unit_of_work():
+            done.versions_dropped = connection.execute(_OLD, (versions,)).rowcount
+    last = int(collection.meta("warc_number", "1"))
+    writer = WarcWriter(folder, f"Opilio/{__version__}", rotate_bytes)
+    try:
+        writer.resume(last + 1, 0)
+        connection.execute(_PLACES)
+        done.records = _copy(collection, writer)
+        writer.sync()
+        connection.execute("CREATE INDEX temp.place_of ON place (current, key, seq)")
+        with collection.unit_of_work():
+            for table, current in (("page", 1), ("version", 0)):
+                connection.execute(_MOVE.format(table=table, current=current))
+            number, offset = writer.position
+            end = f"{number} {offset}"
+            collection.set_meta(warc_number=number, warc_offset=offset, warc_synced=end, **{FIRST: last + 1})
+    finally:
+        writer.close()
+    sweep(collection)
+    connection.execute("DROP TABLE temp.place")
+    connection.execute("VACUUM")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    done.bytes_after = _size(folder)
+    return done
+
+
+def _copy(collection: Collection, writer: WarcWriter) -> int:
+    """Every record that belongs to a version, one after the other."""
+
+    def places() -> Iterator[tuple[int, int, int, int, int]]:
+        for row in stored_rows(collection):
+            member = _whole(collection.folder, row)
+            number, offset, _ = writer.append(member, 0.0)
+            yield row.current, row.key, row.seq, number, offset
+
+    copied = collection.connection.executemany("INSERT INTO temp.place VALUES (?, ?, ?, ?, ?)", places()).rowcount
+    return max(0, copied)
+
+
+def _whole(folder: Path, row: Stored) -> bytes:
+    member = read_member(folder, row.warc, row.offset, row.length)
+    if len(member) != row.length:
+        name = warc_name(row.warc)
+        raise CollectionError(f"{folder / name}: ends before {row.url}; run 'opilio verify --repair' first")
+    return member
+
+
+def sweep(collection: Collection) -> int:
+    """Delete files that an earlier compaction, killed after its commit, left behind; how many."""
+    first = int(collection.meta(FIRST, "1"))
+    old = [path for path in collection.folder.glob("pages-*.warc.gz") if path.name < warc_name(first)]
+    for path in old:
+        path.unlink()
+    return len(old)
+
+
+def _need_room(collection: Collection) -> None:
+    """The old and the new are there at the same time."""
+    sql = "SELECT coalesce(sum(length), 0) FROM (SELECT length FROM page UNION ALL SELECT length FROM version)"
+    wanted = collection.connection.execute(sql).fetchone()[0] + 2 * (collection.folder / DATABASE).stat().st_size
+    free = shutil.disk_usage(collection.folder).free
+    if free < wanted:
+        raise CollectionError(
+            f"{collection.folder}: compacting needs {wanted >> 20} MB of free disk, there are {free >> 20}"
+        )
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in (*folder.glob("pages-*.warc.gz"), *folder.glob(f"{DATABASE}*")))

@@ -1,0 +1,177 @@
+"""Joins collections into a new one: no page twice, versions in order, reasons kept (S2-F1's index synchroniser).
+
+The new collection is made beside its place and gets its name last: a kill leaves nothing that looks like one. SQLite
+does the sorting, on disk; of the WARC files one record at a time is in memory. What the first one learnt is kept.
+"""
+
+import shutil
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from opilio import __version__
+from opilio.crawl.mergesql import COLUMNS, FRONTIER, JOINED, ORDER, source_views
+from opilio.crawl.repair import repair_derived
+from opilio.frontier.schema import create_tables as create_frontier
+from opilio.model.errors import CollectionError, ConfigError
+from opilio.seen.bands import bands_of
+from opilio.seen.sqlite import create_tables as create_seen
+from opilio.store.collection import CONFIG, DATABASE, Collection, check, damaged, exists
+from opilio.store.warc import WarcWriter, read_member, warc_name
+
+PART = ".merging"
+ROTATE_BYTES = 1 << 30
+
+
+class Merged(msgspec.Struct, kw_only=True):
+    """What came together."""
+
+    pages: int = 0
+    versions: int = 0
+    duplicates: int = 0  # pages of several collections with the same address and text
+    urls: int = 0
+
+
+def merge(sources: Sequence[Path], into: Path, now: float) -> Merged:
+    """Join collections; the first gives settings and models."""
+    _check(sources, into)
+    part = into.with_name(into.name + PART)
+    if part.exists():
+        shutil.rmtree(part)  # of a merge that was killed: the name is ours
+    collection = Collection.create(part, _config(sources[0]), (create_frontier, create_seen))
+    try:
+        merged = _merge(collection, sources, now)
+    except sqlite3.Error as error:
+        raise damaged(part, error) from error
+    finally:
+        collection.close()
+    if into.exists():
+        into.rmdir()
+    part.rename(into)
+    return merged
+
+
+def _check(sources: Sequence[Path], into: Path) -> None:
+    if len(sources) < 2:
+        raise ConfigError("merge: needs at least two collections")
+    for place, folder in enumerate(sources):
+        check(folder)
+        twin = next((other for other in sources[:place] if other.resolve() == folder.resolve()), None)
+        if twin is not None:
+            raise ConfigError(f"merge: {folder} and {twin} are the same collection")
+    if exists(into) or (into.exists() and (not into.is_dir() or any(into.iterdir()))):
+        raise ConfigError(f"--into {into}: is there already; choose another name")
+
+
+def _config(folder: Path) -> str:
+    try:
+        return (folder / CONFIG).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CollectionError(f"{folder / CONFIG}: can't be read: {error}") from error
+
+
+def _merge(collection: Collection, sources: Sequence[Path], now: float) -> Merged:
+    connection = collection.connection
+    connection.execute("PRAGMA temp_store = FILE")
+    for number, folder in enumerate(sources):
+        connection.execute(f"ATTACH ? AS s{number}", (str(folder / DATABASE),))
+        for statement in source_views(connection, number):
+            connection.execute(statement)
+    with collection.unit_of_work():
+        for statement in (*ORDER, *JOINED, *FRONTIER):
+            for text in _each(statement, len(sources)):
+                connection.execute(text)
+        _looks(connection, len(sources))
+        _records(collection, sources)
+        _signatures(connection)
+        names = ", ".join(str(folder) for folder in sources)
+        collection.set_meta(state="stopped", stop_reason=f"merged from {names}", stopped_at=now)
+        merged = _counted(connection)
+    repair_derived(collection, now)
+    for number in range(len(sources)):
+        connection.execute(f"DETACH s{number}")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return merged
+
+
+def _each(statement: str, sources: int) -> Iterator[str]:
+    """A statement with {s} once for every source, in their order; one with {all...} once, over all of them."""
+    if "{s}" in statement:
+        for number in range(sources):
+            yield statement.format(s=number)
+        return
+    start, mark, rest = statement.partition("{all:")
+    if not mark:
+        yield statement
+        return
+    inner, _, end = rest.partition("}")
+    yield start + " UNION ALL ".join(inner.replace("%", str(number)) for number in range(sources)) + end
+
+
+def _looks(connection: sqlite3.Connection, sources: int) -> None:
+    """What looking again has shown: evidence of several collections about one page adds up."""
+    for number in range(sources):
+        for row in connection.execute(f"SELECT * FROM temp.revisit_{number}"):
+            values = dict(zip(COLUMNS["revisit"], row, strict=True))
+            known = connection.execute("SELECT * FROM main.revisit WHERE key = ?", (values["key"],)).fetchone()
+            if known is not None:
+                old = dict(zip(COLUMNS["revisit"], known, strict=True))
+                rates = [np.frombuffer(r["rates"], dtype=np.float32) for r in (old, values) if r["rates"]]
+                newer = max((old, values), key=lambda r: r["tried_at"])
+                sums = {name: old[name] + values[name] for name in ("checks", "changes", "found", "brought")}
+                values = {**newer, **sums, "rates": sum(rates[1:], rates[0]).tobytes() if rates else b""}
+            values["queued"] = 0
+            marks = ", ".join("?" * len(values))
+            connection.execute(f"INSERT OR REPLACE INTO main.revisit VALUES ({marks})", list(values.values()))
+
+
+def _records(collection: Collection, sources: Sequence[Path]) -> None:
+    """The WARC record of every version that is kept, copied as it is."""
+    connection = collection.connection
+    writer = WarcWriter(collection.folder, f"Opilio/{__version__}", ROTATE_BYTES)
+    writer.resume(1, 0)
+    rows = connection.execute(
+        "SELECT current, key, seq, src, warc, offset, length FROM temp.kept WHERE length > 0 ORDER BY src, warc, offset"
+    )
+    try:
+        while portion := rows.fetchmany(1000):
+            moved: dict[int, list[tuple[int, int, int, int]]] = {0: [], 1: []}
+            for current, key, seq, src, warc, offset, length in portion:
+                member = read_member(sources[src], warc, offset, length)
+                if len(member) != length:
+                    name = sources[src] / warc_name(warc)
+                    raise CollectionError(f"{name}: ends too early; run 'opilio verify --repair {sources[src]}' first")
+                moved[current].append((*writer.append(member, 0.0)[:2], key, seq))
+            for current, table in ((1, "page"), (0, "version")):
+                connection.executemany(
+                    f"UPDATE main.{table} SET warc = ?, offset = ? WHERE key = ? AND seq = ?", moved[current]
+                )
+        writer.sync()
+        number, offset = writer.position
+        collection.set_meta(warc_number=number, warc_offset=offset, warc_synced=f"{number} {offset}")
+    finally:
+        writer.close()
+
+
+def _signatures(connection: sqlite3.Connection) -> None:
+    """Near-duplicate signatures, where the collections have them."""
+    rows = connection.execute("SELECT key, simhash FROM main.page WHERE simhash <> 0 AND duplicate_of = 0")
+    while portion := rows.fetchmany(1000):
+        connection.executemany("INSERT OR IGNORE INTO main.text_signatures VALUES (?, ?)", portion)
+        bands = [(band, key) for key, simhash in portion for band in bands_of(simhash)]
+        connection.executemany("INSERT OR IGNORE INTO main.text_bands VALUES (?, ?)", bands)
+
+
+def _counted(connection: sqlite3.Connection) -> Merged:
+    def one(query: str) -> int:
+        return int(connection.execute(query).fetchone()[0])
+
+    return Merged(
+        pages=one("SELECT count(*) FROM main.page"),
+        versions=one("SELECT count(*) FROM main.version"),
+        duplicates=one("SELECT count(*) FROM temp.told WHERE repeats"),
+        urls=one("SELECT count(*) FROM main.frontier_url"),
+    )

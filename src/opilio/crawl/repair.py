@@ -1,0 +1,118 @@
+"""Puts right what `verify` found: always what is derived, page data only when a person says so. Holds the write lock.
+
+Derived is what follows from the rest: counters, marks, orphans. A page whose record is damaged is let go of and fetched
+again; its other versions stay.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from opilio.crawl.compact import sweep
+from opilio.crawl.recovery import queue_again
+from opilio.crawl.verify import COUNTED, every
+from opilio.frontier.schema import DONE
+from opilio.model.errors import CollectionError
+from opilio.model.events import PagesLost
+from opilio.store.collection import Collection, being_written
+from opilio.store.keeper import Counts, Keeper
+from opilio.store.loss import Stored, let_go
+from opilio.store.warc import warc_name
+
+STALE_ROBOTS_S = 30 * 86_400.0  # RFC 9309, 2.3.1.4: rules that old no longer stand in for a file that can't be read
+_DERIVED = (
+    "DELETE FROM links WHERE parent NOT IN (SELECT key FROM page) AND parent NOT IN (SELECT key FROM version)",
+    f"UPDATE revisit SET queued = 0 WHERE queued AND key NOT IN (SELECT key FROM frontier_url WHERE state < {DONE})",
+    "DELETE FROM tip WHERE page NOT IN (SELECT key FROM page) AND page NOT IN (SELECT key FROM version)",
+    """DELETE FROM texts WHERE NOT EXISTS (
+        SELECT 1 FROM page AS p WHERE p.key = texts.key AND p.fingerprint = texts.fingerprint)""",
+    """INSERT OR IGNORE INTO texts SELECT fingerprint, key FROM page WHERE fingerprint <> 0 AND duplicate_of = 0
+        ORDER BY seq""",
+    """UPDATE frontier_count SET generation = generation + 1, leased = 0,
+        queued = (SELECT count(*) FROM frontier_url WHERE state < 2),
+        done = (SELECT count(*) FROM frontier_url WHERE state = 2),
+        failed = (SELECT count(*) FROM frontier_url WHERE state = 3),
+        dropped = (SELECT count(*) FROM frontier_url WHERE state = 4),
+        hosts = (SELECT count(*) FROM frontier_host)""",
+    "DELETE FROM frontier_lease",
+    """UPDATE frontier_host SET queued = (SELECT count(*) FROM frontier_url WHERE host_id = id AND state < 2),
+        best = (SELECT max(priority) FROM frontier_url WHERE host_id = id AND state = 0),
+        best_seq = coalesce((SELECT seq FROM frontier_url WHERE host_id = id AND state = 0
+            ORDER BY priority DESC, seq LIMIT 1), 0)""",
+)
+# A copy that stands for nothing is looked at soon.
+_COPIES = """INSERT INTO revisit (key, checks, changes, checked_at, changed_at, tried_at, strikes, struck_at, rates,
+    found, brought, hinted_at, queued)
+    SELECT key, 0, 0, fetched_at, 0, fetched_at, 0, 0, x'', 0, 0, :now, 0 FROM page AS p
+    WHERE duplicate_of <> 0 AND NOT EXISTS (SELECT 1 FROM page AS o WHERE o.key = p.duplicate_of)
+    ON CONFLICT (key) DO UPDATE SET hinted_at = :now"""
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """What was found, and what was done about it."""
+
+    problems: list[str] = []  # that are still there
+    repaired: list[str] = []
+    fetched_again: int = 0
+
+
+def check_and_repair(folder: Path, now: float, *, pages: bool = False) -> Report:
+    """Verify a collection and repair what is derived, with `pages` what is not; a running crawl is only looked at."""
+    found = list(every(folder))
+    report = Report(problems=[finding.text for finding in found])
+    if being_written(folder) or not any(finding.derived or pages for finding in found):
+        return report
+    try:
+        collection = Collection.open_for_writing(folder)
+    except CollectionError:  # somebody began to write, or nobody may
+        return report
+    try:
+        if pages:
+            report.fetched_again = _let_go(collection, [f.lost for f in found if f.lost is not None], now)
+        repair_derived(collection, now)
+    finally:
+        collection.close()
+    left = [finding.text for finding in every(folder)]  # looked at again: nothing is called repaired that is not
+    report.repaired = [text for text in report.problems if text not in left]
+    report.problems = left
+    return report
+
+
+def repair_derived(collection: Collection, now: float) -> None:
+    """Make anew what follows from the rest."""
+    sweep(collection)
+    with collection.unit_of_work():
+        for statement in _DERIVED:
+            collection.connection.execute(statement)
+        collection.connection.execute(_COPIES, {"now": now})
+        collection.connection.execute("DELETE FROM robots WHERE expires_at < ?", (now - STALE_ROBOTS_S,))
+        stored = collection.meta("counts")
+        counts = msgspec.json.decode(stored, type=Counts) if stored else Counts()
+        for name, query in COUNTED.items():
+            setattr(counts, name, collection.connection.execute(query).fetchone()[0])
+        collection.set_meta(counts=msgspec.json.encode(counts).decode())
+    collection.connection.execute("PRAGMA optimize = 0x10002")  # statistics for the planner of queries, where stale
+
+
+def _let_go(collection: Collection, lost: list[Stored], now: float) -> int:
+    """Rows without a record go, their URLs are queued again, and the last file ends where it ends."""
+    with collection.unit_of_work():
+        pages = let_go(collection, lost)
+        queue_again(collection, pages)
+        number, offset = int(collection.meta("warc_number", "1")), int(collection.meta("warc_offset", "0"))
+        path = collection.folder / warc_name(number)
+        size = path.stat().st_size if path.exists() else 0
+        if size < offset:
+            end = _last_end(collection, number)
+            collection.set_meta(warc_offset=end, warc_synced=f"{number} {end}")
+        if lost:
+            event = PagesLost(at=now, pages=len(pages), detail=f"{len(lost)} records, found by verify --repair")
+            Keeper(collection, None).keep_events([event])
+    return len(pages)
+
+
+def _last_end(collection: Collection, number: int) -> int:
+    """Where the last record of a file ends that belongs to somebody."""
+    sql = """SELECT coalesce(max(offset + length), 0) FROM (SELECT warc, offset, length FROM page
+        UNION ALL SELECT warc, offset, length FROM version) WHERE warc = ? AND length > 0"""
+    return int(collection.connection.execute(sql, (number,)).fetchone()[0])

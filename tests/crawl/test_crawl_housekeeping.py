@@ -1,0 +1,270 @@
+"""Compact, merge, repair: nothing lost, nothing twice, versions in order, bad input told in one line."""
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from checks.killing import urls_in_warc
+from checks.small_webs import BIRDS, SmallWeb, crawl, known, one_line, opilio, page, rows, served, settings_for, word
+from opilio.crawl.compact import compact
+from opilio.crawl.history import history_of
+from opilio.crawl.merge import PART, merge
+from opilio.crawl.repair import check_and_repair
+from opilio.crawl.verify import verify
+from opilio.crawl.why import why
+from opilio.lab.server import WebServer
+from opilio.lab.warcfile import Answer
+from opilio.store.collection import Collection
+from opilio.store.warc import warc_name
+
+ROOT = "http://a.example/"
+WEEK = 7 * 86_400.0
+NOW = 2e9
+
+
+def article(number: int, more: str = "", links: tuple[str, ...] = ()) -> Answer:
+    return page(f"{BIRDS} {word(number)} {word(number + 100)} {more}", links, title=f"Article {number} {more}")
+
+
+def site() -> SmallWeb:
+    links = tuple(f"/{n}" for n in range(1, 9))
+    return SmallWeb({ROOT: article(0, links=links), **{f"{ROOT}{n}": article(n) for n in range(1, 9)}})
+
+
+def kept(folder: Path, server: WebServer, later_s: float = 0.0, seed: str = ROOT, again: bool = True) -> None:
+    revisit = {"on": again and later_s > 0, "interval_s": WEEK, "probe": False}
+    tree = settings_for(server, [seed], revisit=revisit, stop={"pages": 0}, store={"rotate_bytes": 2000})
+    crawl(folder, tree, later_s=later_s)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`first` saw the site, and again a week later; `second` began elsewhere, between the two."""
+    place, web = tmp_path_factory.mktemp("housekeeping"), site()
+    with served(web) as server:
+        kept(place / "first", server)
+        web.answers[ROOT + "1"] = article(1, "springtime")
+        web.answers[ROOT + "9"] = article(9)
+        web.answers["http://b.example/"] = article(20, links=(ROOT + "1", ROOT + "9", "http://b.example/copy"))
+        web.answers["http://b.example/copy"] = article(2)
+        kept(place / "second", server, seed="http://b.example/")
+        web.answers[ROOT + "1"] = article(1, "wintertime")
+        kept(place / "first", server, later_s=WEEK)
+    return place
+
+
+@pytest.fixture
+def place(made: Path, tmp_path: Path) -> Iterator[Path]:
+    shutil.copytree(made, tmp_path / "place")
+    return tmp_path / "place"
+
+
+def whole(folder: Path) -> None:
+    assert verify(folder) == []
+    stored = "SELECT url FROM page WHERE length > 0 UNION ALL SELECT url FROM version WHERE length > 0"
+    assert urls_in_warc(folder) == sorted(url for (url,) in rows(folder, stored))
+
+
+def contents(folder: Path) -> list[tuple[str, str, float, str]]:
+    found = "SELECT url, title, fetched_at, '' FROM page UNION ALL SELECT url, title, fetched_at, cause FROM version"
+    return sorted(rows(folder, found))
+
+
+def test_compact_keeps_every_version_and_drops_what_belongs_to_nobody(place: Path) -> None:
+    folder = place / "first"
+    before, files = contents(folder), sorted(p.name for p in folder.glob("pages-*"))
+    with sqlite3.connect(folder / "crawl.db") as database:
+        database.execute("DELETE FROM version WHERE url LIKE '%/1'")
+    database.close()
+    assert any("belong to no page" in line for line in verify(folder))
+    done = compact(folder, NOW, rotate_bytes=2000)
+    whole(folder)
+    assert contents(folder) == [row for row in before if not row[3]]
+    assert done.bytes_after < done.bytes_before
+    assert not set(files) & {p.name for p in folder.glob("pages-*")}
+    compact(folder, NOW)
+    whole(folder)
+
+
+def test_compact_drops_old_versions_when_told_so(place: Path) -> None:
+    done = compact(place / "first", NOW, versions=0)
+    assert (done.versions_dropped, rows(place / "first", "SELECT count(*) FROM version")) == (1, [(0,)])
+    whole(place / "first")
+
+
+def test_crawl_goes_on_after_compaction(place: Path) -> None:
+    compact(place / "first", NOW, rotate_bytes=2000)
+    with served(site()) as server:
+        kept(place / "first", server, later_s=3 * WEEK)
+    whole(place / "first")
+
+
+def test_compaction_killed_before_its_commit_leaves_the_collection_as_it_was(place: Path) -> None:
+    folder = place / "first"
+    last = int(rows(folder, "SELECT value FROM meta WHERE name = 'warc_number'")[0][0])
+    (folder / warc_name(last + 1)).write_bytes(b"half a file")
+    assert verify(folder) == []
+    compact(folder, NOW)
+    whole(folder)
+
+
+def test_compaction_killed_after_its_commit_leaves_only_old_files(place: Path) -> None:
+    folder = place / "first"
+    old = {path.name: path.read_bytes() for path in folder.glob("pages-*")}
+    compact(folder, NOW)
+    for name, data in old.items():
+        (folder / name).write_bytes(data)
+    assert check_and_repair(folder, NOW).problems == []
+    compact(folder, NOW)
+    assert not set(old) & {p.name for p in folder.glob("pages-*")}
+    whole(folder)
+
+
+def test_compact_refuses_a_file_that_is_cut_short(place: Path) -> None:
+    folder = place / "first"
+    before = (folder / "crawl.db").read_bytes()
+    os.truncate(folder / warc_name(1), 900)
+    assert "run 'opilio verify --repair' first" in one_line(opilio("compact", folder))
+    assert rows(folder, "SELECT count(*) FROM page") == [(9,)]
+    assert len((folder / "crawl.db").read_bytes()) == len(before)
+
+
+def test_merge_holds_every_page_once_with_its_versions_in_order_s2_f1(place: Path) -> None:
+    merged = merge([place / "first", place / "second"], place / "both", NOW)
+    whole(place / "both")
+    urls = [url for (url,) in rows(place / "both", "SELECT url FROM page")]
+    each = [rows(place / name, "SELECT url FROM page") for name in ("first", "second")]
+    assert sorted(urls) == sorted({url for found in each for (url,) in found})
+    assert merged.pages == len(urls) == 12
+    versions = history_of(place / "both", ROOT + "1")["versions"]
+    assert [(v["title"].split()[-1], v["ended"]) for v in versions] == [
+        ("1", "changed"),
+        ("springtime", "changed"),
+        ("wintertime", ""),
+    ]
+    assert versions[0]["until"] == versions[1]["fetched_at"]
+    assert known(place / "both").keys() == known(place / "first").keys() | known(place / "second").keys()
+
+
+def test_merge_finds_copies_that_neither_collection_could_know_of(place: Path) -> None:
+    merge([place / "first", place / "second"], place / "both", NOW)
+    facts = why(place / "both", "http://b.example/copy")
+    assert facts["page"]["duplicate_of"] == ROOT + "2"
+    assert facts["found_on"][0]["page"] == "http://b.example/"
+
+
+def test_merged_collection_can_be_crawled_and_compacted(place: Path) -> None:
+    merge([place / "second", place / "first"], place / "both", NOW)
+    with served(site()) as server:
+        kept(place / "both", server, later_s=3 * WEEK, seed="http://b.example/")
+    whole(place / "both")
+    compact(place / "both", NOW)
+    whole(place / "both")
+
+
+def test_merge_reads_an_older_collection_as_it_is(place: Path) -> None:
+    database = sqlite3.connect(place / "second" / "crawl.db")
+    for table in ("version", "move", "revisit", "tip", "empty_text", "notice"):
+        database.execute(f"DROP TABLE {table}")
+    database.execute("PRAGMA user_version = 1")
+    database.close()
+    merge([place / "first", place / "second"], place / "both", NOW)
+    whole(place / "both")
+
+
+def test_merge_starts_over_where_one_was_killed(place: Path) -> None:
+    Collection.create(place / f"both{PART}", "").close()
+    merge([place / "first", place / "second"], place / "both", NOW)
+    whole(place / "both")
+    assert not (place / f"both{PART}").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["first", "first"], 2, "are the same collection"),
+        (["first", "first/../first"], 2, "are the same collection"),
+        (["first"], 2, "at least two"),
+        (["first", "nowhere"], 1, "is no collection"),
+        (["first", "newer"], 1, "newer Opilio"),
+    ],
+)
+def test_merge_refuses_what_can_not_be_joined(place: Path, arguments: list[str], code: int, told: str) -> None:
+    shutil.copytree(place / "second", place / "newer")
+    database = sqlite3.connect(place / "newer" / "crawl.db")
+    database.execute("PRAGMA user_version = 99")
+    database.close()
+    done = opilio("merge", *arguments, "--into", "both", cwd=place)
+    assert (done.returncode, told in one_line(done)) == (code, True)
+    assert not (place / "both").exists()
+
+
+def test_merge_refuses_a_folder_that_is_there(place: Path) -> None:
+    done = opilio("merge", "first", "second", "--into", "second", cwd=place)
+    assert (done.returncode, "is there already" in one_line(done)) == (2, True)
+
+
+def test_merge_refuses_a_warc_that_is_cut_short(place: Path) -> None:
+    os.truncate(place / "second" / warc_name(1), 500)
+    done = opilio("merge", "first", "second", "--into", "both", cwd=place)
+    assert (done.returncode, "ends too early" in one_line(done)) == (1, True)
+    assert not (place / "both").exists()
+
+
+def changed(folder: Path, statement: str) -> None:
+    with sqlite3.connect(folder / "crawl.db") as database:
+        database.execute(statement)
+    database.close()
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "INSERT INTO links VALUES (5, x'00')",
+        "UPDATE meta SET value = json_set(value, '$.pages', 99) WHERE name = 'counts'",
+        "UPDATE frontier_count SET done = done + 1",
+        "UPDATE frontier_host SET queued = 77",
+        "UPDATE revisit SET queued = 1",
+        "INSERT INTO tip VALUES (1, 2)",
+    ],
+)
+def test_verify_repairs_what_is_derived_by_itself(place: Path, harm: str) -> None:
+    folder = place / "first"
+    pages = rows(folder, "SELECT * FROM page")
+    changed(folder, harm)
+    assert opilio("verify", "--look-only", folder).returncode == 1
+    done = opilio("verify", folder)
+    assert (done.returncode, "repaired: " in done.stdout) == (0, True)
+    assert verify(folder) == []
+    assert rows(folder, "SELECT * FROM page") == pages
+
+
+def test_verify_touches_page_data_only_with_repair(place: Path) -> None:
+    folder = place / "first"
+    path = max(folder.glob("pages-*"))
+    lost = rows(folder, "SELECT url FROM page WHERE warc = ? AND length > 0", int(path.name[6:11]))
+    os.truncate(path, 10)
+    assert opilio("verify", folder).returncode == 1
+    assert rows(folder, "SELECT count(*) FROM page") == [(9,)]
+    done = opilio("verify", "--repair", folder)
+    assert f"{len(lost)} pages will be fetched again" in done.stdout
+    with served(site()) as server:
+        kept(folder, server, later_s=2 * WEEK, again=False)
+    compact(folder, NOW)
+    whole(folder)
+    assert rows(folder, "SELECT count(*) FROM page") == [(9,)]
+
+
+def test_verify_only_looks_while_a_crawl_writes(place: Path) -> None:
+    folder = place / "first"
+    changed(folder, "UPDATE frontier_count SET done = done + 1")
+    held = Collection.open_for_writing(folder)
+    try:
+        assert len(check_and_repair(folder, NOW).problems) == 1
+    finally:
+        held.close()
+    assert check_and_repair(folder, NOW).problems == []
