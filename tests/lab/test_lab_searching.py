@@ -2,12 +2,16 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from opilio.crawl.config import FrontierSettings
 from opilio.lab.agentsreport import beyond_table, diversity_table, time_table
+from opilio.lab.crawls import lab_settings, replay
 from opilio.lab.declarations import Variant, load_experiment
 from opilio.lab.pages import ParsedPages
 from opilio.lab.runs import Arena, Job
+from opilio.lab.searching import WebSource
 from opilio.lab.study import Choice, Study, carry_out
 from opilio.lab.topics import Brief
 from opilio.lab.web import Web
@@ -78,3 +82,20 @@ def test_study_of_agents_is_carried_out_the_same_twice(small_folder: Path) -> No
     choice = Choice(webs=(small_folder,), variants=declared.variants[2:3], pages=20)
     first, second = (carry_out(Study(declared, choice).jobs()[:1], 1, lambda *_: None) for _ in range(2))
     assert [run.curve for run in first] == [run.curve for run in second]
+
+
+def test_crawl_that_runs_dry_asks_the_engine_and_is_the_same_again(arena: Arena) -> None:
+    """From a page whose links are not followed: only the engine leads on. Deterministic, as everything in a replay."""
+    topic = next(iter(arena.topics.values()))
+    asking = {"seeds": {"limit": 5, "queries": 4, "engines": {"search": {"kind": "mediawiki"}}}}
+
+    def urls(more: dict[str, object]) -> list[str]:
+        settings = lab_settings("breadth", topic.brief, topic.seed_sets[0].urls[:1], 60, more)
+        settings = msgspec.structs.replace(settings, frontier=FrontierSettings(max_depth=1, per_host=1))
+        sources = [WebSource(name, arena.search) for name in settings.seeds.engines]
+        return [fetch.url for fetch in replay(arena.offline, settings, sources=sources).fetches]
+
+    alone, asked = urls({}), urls(asking)
+    assert asked[: len(alone)] == alone
+    assert len(asked) > len(alone)
+    assert urls(asking) == asked

@@ -253,6 +253,15 @@ def test_suspended_engine_of_searxng_has_not_answered(double: SearchDouble) -> N
     assert (failure.kind, answers["gamma"].answered) == ("limit", False)
 
 
+def test_server_that_fails_on_a_later_page_is_told_and_the_first_page_counts(double: SearchDouble) -> None:
+    double.lists["alpha"] = URLS[:3]
+    answers = {answer.voter: answer for answer in ask(double.engine("searxng", budget=1))}
+    assert len(answers["alpha"].hits) == 3
+    failure = answers["mine"].failure
+    assert failure is not None
+    assert failure.kind == "budget"
+
+
 def test_private_address_is_asked_only_where_the_person_named_it(double: SearchDouble) -> None:
     """The list of crawls leads to a server of its own choice: its address is guarded like any stranger's."""
     double.lists["common-crawl"] = ["https://birds.example/wren"]

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import typer
@@ -24,7 +24,9 @@ def seeds(
     topic: Annotated[str, typer.Argument(help="The topic: what engines are asked.", show_default=False)] = "",
     engine: Annotated[Texts, typer.Option(help="Ask only this engine, by its name or kind; may be repeated.")] = None,
     genre: Annotated[Texts, typer.Option(help="Ask for news, discussions, blogs or web; may be repeated.")] = None,
-    agree: Annotated[str | None, typer.Option(help="Keep what any, two or all engines name.")] = None,
+    agree: Annotated[
+        Literal["any", "two", "all"] | None, typer.Option(help="Keep what any, two or all engines name.")
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Addresses wanted of each engine.")] = None,
     irrelevant: Annotated[bool, typer.Option("--irrelevant", help="Find pages off the topic, for training.")] = False,
     off_topic: Annotated[Texts, typer.Option(help="With --irrelevant: a query of your own.")] = None,

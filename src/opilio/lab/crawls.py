@@ -34,6 +34,7 @@ from opilio.lab.topics import Brief
 from opilio.lab.web import Web
 from opilio.model.clock import VirtualClock
 from opilio.model.events import BatchCommitted, Event
+from opilio.model.protocols import SeedSource
 from opilio.model.records import Lead, key_of
 from opilio.model.urls import host_of
 from opilio.parse.html import HtmlParser
@@ -103,13 +104,24 @@ def lab_settings(strategy: str, brief: Brief, seeds: Sequence[str], budget: int,
 
 
 def replay(
-    offline: OfflineWeb, settings: Settings, latency_s: float = 0.0, begin: Mapping[str, bytes] | None = None
+    offline: OfflineWeb,
+    settings: Settings,
+    latency_s: float = 0.0,
+    begin: Mapping[str, bytes] | None = None,
+    sources: Sequence[SeedSource] = (),
 ) -> Trace:
-    """One crawl of an offline web; `begin`: states that something which learns begins with."""
-    return asyncio.run(_replay(offline, settings, latency_s, begin or {}))
+    """One crawl of an offline web; `begin`: states that something which learns begins with; `sources`: who is asked
+    for more seeds when nothing is left to fetch."""
+    return asyncio.run(_replay(offline, settings, latency_s, begin or {}, sources))
 
 
-async def _replay(offline: OfflineWeb, settings: Settings, latency_s: float, begin: Mapping[str, bytes]) -> Trace:
+async def _replay(
+    offline: OfflineWeb,
+    settings: Settings,
+    latency_s: float,
+    begin: Mapping[str, bytes],
+    sources: Sequence[SeedSource],
+) -> Trace:
     began = time.perf_counter(), time.process_time()
     clock = VirtualClock()
     collection = Collection.in_memory()
@@ -126,7 +138,7 @@ async def _replay(offline: OfflineWeb, settings: Settings, latency_s: float, beg
     frontier.add([_lead(url) for url in settings.seeds.urls], clock.now())
     fetcher = ReplayFetcher(offline.web, clock, latency_s, settings.engine.random_seed)
     world = World(collection, Keeper(collection, None), frontier, fetcher, clock)
-    engine = make_engine(settings, world, mind, desk, resumed=False)
+    engine = make_engine(settings, world, mind, desk, resumed=False, sources=sources)
     trace = Trace([])
     engine.listen(lambda event: _note(trace.fetches, event))
     try:

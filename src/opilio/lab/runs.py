@@ -26,7 +26,7 @@ from opilio.lab.pages import ParsedPages
 from opilio.lab.peers.adapter import crawl_by_peer
 from opilio.lab.referee import Referee
 from opilio.lab.results import LinkQuality, Run, RunName, SelfJudged, run_of
-from opilio.lab.searching import COMPARED, Beyond, SearchEngine, asked_for, deeper
+from opilio.lab.searching import COMPARED, Beyond, SearchEngine, WebSource, asked_for, deeper
 from opilio.lab.topics import LabTopic, SeedSet, load_topics
 from opilio.lab.web import Problem, Web
 from opilio.model.urls import host_of
@@ -123,7 +123,8 @@ class Arena:
         more = merged(merged(job.variant.set, job.more), {"engine": {"random_seed": job.random_seed}})
         settings = lab_settings(kind, topic.brief, seeds.urls, job.budget, more)
         targets = next((s.urls for s in topic.seed_sets if s.name == job.targets), ())
-        return replay(self.offline, settings, job.latency_s, self._graphs.begin(settings, targets))
+        sources = [WebSource(name, self.search) for name in settings.seeds.engines]
+        return replay(self.offline, settings, job.latency_s, self._graphs.begin(settings, targets), sources)
 
     def _bound(self, kind: str, topic: LabTopic, seeds: SeedSet, job: Job) -> Trace:
         graph, known = self.offline.pages.graph, self.referee.seeds(seeds)

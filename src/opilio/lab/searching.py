@@ -18,7 +18,7 @@ from opilio.lab.crawls import OfflineWeb, lab_settings
 from opilio.lab.pages import CachedParser
 from opilio.lab.topics import Brief
 from opilio.model.errors import ParseError
-from opilio.model.records import Fetched
+from opilio.model.records import Answer, Fetched, Hit
 from opilio.parse.html import HtmlParser
 
 PREFIX = "search-"  # a seed set of this name is the first so many results
@@ -91,6 +91,20 @@ class SearchEngine:
             urls.append(url)
         columns = {t: (np.array([p for p, _ in r]), np.array([float(n) for _, n in r])) for t, r in found.items()}
         return columns, np.array(lengths), urls
+
+
+class WebSource:
+    """The engine as one that a crawl asks for more seeds. In the lab it stands for every engine of `seeds.engines`."""
+
+    def __init__(self, name: str, engine: SearchEngine) -> None:
+        self.name = name
+        self._engine = engine
+
+    async def find(self, query: str, limit: int, genre: str = "") -> list[Answer]:  # noqa: ARG002 it knows no genres
+        """One answer."""
+        urls = self._engine.find(Brief(name=query), limit)
+        hits = tuple(Hit(url=url, rank=rank) for rank, url in enumerate(urls, 1))
+        return [Answer(voter=self.name, hits=hits)]
 
 
 def deeper(listed: Mapping[str, int], hosts: Sequence[str]) -> list[float]:

@@ -39,11 +39,11 @@ class MediaWiki:
         )
         return Request(url=self._url, params=params, trusted=self._trusted)
 
-    def read(self, tree: object, want: Want) -> Leaf:
+    def read(self, tree: object, want: Want) -> Leaf:  # noqa: ARG002 the shape's signature
         if failure := error_of(tree):
             return Leaf([], False, failure)
         urls = [self._articles + quote(title.replace(" ", "_"), safe="/:(),'!*@") for title in titles_of(tree)]
-        return Leaf(urls, at(tree, "continue") is not None and want.page < SIZE)
+        return Leaf(urls, at(tree, "continue") is not None)
 
     def explain(self, failure: Failure, tree: object) -> Failure:
         return error_of(tree) or failure

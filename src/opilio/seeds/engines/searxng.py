@@ -46,10 +46,9 @@ class SearxngSource:
                 break
             if not ballot.take(tree) or ballot.fullest >= limit:
                 break
-        if failure is not None and not ballot.hits:
-            return [Answer(voter=self.name, failure=failure)]
-        silent = [] if failure else await self._asked(genre)
-        return ballot.answers(limit, silent)
+        own = [] if failure is None else [Answer(voter=self.name, failure=failure)]
+        asked = await self._asked(genre) if failure is None else []
+        return [*ballot.answers(limit, asked), *own]
 
     def _request(self, query: str, genre: str, page: int) -> Request:
         category = CATEGORIES.get(genre, self._categories)
