@@ -109,6 +109,14 @@ def test_seeds_are_explained_when_no_page_came(tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (0, f"seed {SEED}: robots.txt can't be read (status 503)\n")
 
 
+def test_name_that_leads_home_is_told_and_so_is_a_missing_contact(tmp_path: Path) -> None:
+    home = 'fetch.resolve={"h0.example" = "127.0.0.1:9"}'
+    done = opilio("crawl", "wrens", "--seed", SEED, "--set", home, "--workers", 0, "--into", tmp_path / "c")
+    contact, seed = done.stderr.splitlines()
+    assert (done.returncode, "politeness.contact=URL" in contact) == (0, True)
+    assert seed == f"seed {SEED}: private-address: only --allow-private lets it be asked"
+
+
 def test_private_addresses_are_refused_again_when_a_resumed_crawl_says_so(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text(f"{GOOD}[fetch]\nallow_private = true\n".replace(SEED, "http://127.0.0.1:9/"))
     done = opilio("crawl", "--config", tmp_path / "c.toml", "--no-allow-private", "--into", tmp_path / "c")

@@ -13,7 +13,7 @@ import typer
 
 from opilio.cli.options import AsJson, print_json, print_text
 from opilio.cli.progress import Progress
-from opilio.crawl.config import Settings, Tree, assignment, merged, read_tree, resolve
+from opilio.crawl.config import PolitenessSettings, Settings, Tree, assignment, merged, read_tree, resolve
 from opilio.crawl.engine import Engine
 from opilio.crawl.job import Crawl, begin, check, resume
 from opilio.crawl.seeding import begin_with
@@ -105,7 +105,11 @@ async def _begin(folder: Path, settings: Settings, quiet: bool) -> Crawl:
         sys.stderr.write(f"{problem}\n")
     if found.seeds and not quiet:
         sys.stderr.write(f"{len(found.seeds)} seeds from {', '.join(found.voters) or 'lists'}\n")
-    return begin(folder, settings, found)
+    made = begin(folder, settings, found)
+    ours = settings.fetch.proxy or settings.fetch.allow_private
+    if not (quiet or ours) and settings.politeness.contact == PolitenessSettings().contact:
+        sys.stderr.write("whom may sites ask about this crawl? say it with --set politeness.contact=URL\n")
+    return made
 
 
 async def _run(made: Crawl, quiet: bool) -> str:
