@@ -27,3 +27,12 @@ def test_index_follows_while_a_collection_is_served(tmp_path: Path) -> None:
         store(folder, pages(3, 5))
         until(lambda: searcher.search("wren").total == 5, keeper)
     assert not keeper.alive
+
+
+def test_process_ends_when_told_to_once_nothing_is_left_to_do(tmp_path: Path) -> None:
+    folder = store(tmp_path / "c", pages(0, 3))
+    keeper = KeepUp([folder], until_quiet=True)
+    keeper.start()
+    while keeper.alive:
+        time.sleep(0.02)
+    assert Searcher([folder]).search("wren").total == 3

@@ -3,8 +3,9 @@
     with KeepUp([Path("birds")]):
         ...
 
-The process runs only when a processor has nothing else to do (SCHED_IDLE, or the lowest priority where there is no
-such thing), so that a crawl on the same machine hardly feels it. It ends with the process that began it.
+The process has a low priority, so that a crawl on the same machine hardly feels it: beside one that keeps a core busy
+it gets some three hundredths of that core. (Lower still, and on a machine that is always busy it would hardly come to
+its turn.) It ends with the process that began it, and, where told so, when there is nothing left to do.
 """
 
 import os
@@ -17,19 +18,21 @@ from types import TracebackType
 
 from opilio.crawl.indexing import catch_up
 from opilio.model.errors import OpilioError
+from opilio.store.collection import being_written
 
 EVERY_S = 2.0
+NICE = 15
 PORTION = 250  # pages between two looks at whether to stop
 
 
 class KeepUp:
     """The process and its end."""
 
-    def __init__(self, folders: Sequence[Path], every_s: float = EVERY_S) -> None:
+    def __init__(self, folders: Sequence[Path], every_s: float = EVERY_S, *, until_quiet: bool = False) -> None:
         context = get_context("spawn")  # a fork would share the sockets and the locks of whoever serves
         self._stop = context.Event()
         self._process = context.Process(
-            target=_keep_up, args=(tuple(folders), every_s, self._stop, os.getpid()), name="opilio-index", daemon=True
+            target=_keep_up, args=(tuple(folders), every_s, until_quiet, self._stop), name="opilio-index", daemon=True
         )
 
     @property
@@ -55,20 +58,24 @@ class KeepUp:
         self.stop()
 
 
-def _keep_up(folders: Sequence[Path], every_s: float, stop: Event, parent: int) -> None:
+def _keep_up(folders: Sequence[Path], every_s: float, until_quiet: bool, stop: Event) -> None:
+    parent = os.getppid()
     _step_back()
     while not stop.is_set() and os.getppid() == parent:
+        quiet = not any(map(being_written, folders))  # asked first: what is written meanwhile is seen the next time
         for folder in folders:
             with suppress(OpilioError):  # a collection that can't be read now may be readable the next time
                 while not stop.is_set() and catch_up(folder, most=PORTION).waiting:
                     pass
+        if quiet and until_quiet:
+            return
         stop.wait(every_s)
 
 
 def _step_back() -> None:
-    """Run only when nobody else wants to."""
-    try:
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    except (AttributeError, OSError):  # not Linux, or not allowed here
-        with suppress(OSError):
-            os.nice(19)
+    """Give way to everybody else: a low priority, in a scheduling group of its own where the system makes groups by
+    session (they share the processors evenly, whatever the priority of what runs in them)."""
+    with suppress(OSError):
+        os.setsid()
+        os.nice(NICE)
+        Path("/proc/self/autogroup").write_text(str(NICE), encoding="ascii")

@@ -61,6 +61,10 @@ class Searcher:
         found = [subtopic for folder in self._folders for subtopic in _subtopics(folder)]
         return tuple(sorted(found, key=lambda s: (-s.pages, s.name)))
 
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        return self._folders
+
     def behind(self) -> int:
         """How many pages wait to be taken in."""
         return sum(map(behind, self._folders))

@@ -3,18 +3,25 @@
 import threading
 from pathlib import Path
 
+from opilio.crawl.indexing import behind, catch_up
+from opilio.crawl.keepup import KeepUp
 from opilio.crawl.searching import Searcher
+from opilio.store.collection import being_written
 
-AT_ONCE = 300  # new pages that a search takes into the index before it answers; the rest follows behind it
+AT_ONCE = 300  # new pages that a search takes into the index before it answers, where nobody crawls
 
 
 class Library:
-    """The searchers of a server, and what keeps their indexes up to date."""
+    """The searchers of a server, and what keeps their indexes up to date.
+
+    A collection that is being crawled, or that has much to take in, is left to a process of low priority: requests
+    must not wait for it, nor the crawl suffer from it.
+    """
 
     def __init__(self) -> None:
         self._searchers: dict[tuple[Path, ...], Searcher] = {}
+        self._keepers: dict[Path, KeepUp] = {}
         self._lock = threading.Lock()
-        self._indexing = threading.Lock()
 
     def of(self, folders: list[Path]) -> Searcher:
         """One searcher over these collections."""
@@ -25,20 +32,20 @@ class Library:
             return self._searchers[key]
 
     def freshen(self, searcher: Searcher) -> int:
-        """Take in what is new; returns how many pages still wait, which are taken in behind this."""
-        if not self._indexing.acquire(blocking=False):
-            return 0  # somebody is at it
-        try:
-            waiting = searcher.catch_up(AT_ONCE).waiting
-        finally:
-            self._indexing.release()
-        if waiting:
-            threading.Thread(target=self._finish, args=(searcher,), daemon=True).start()
-        return waiting
+        """See to it that what is new is taken in; returns how many pages still wait."""
+        return sum(map(self._freshen, searcher.folders))
 
-    def _finish(self, searcher: Searcher) -> None:
-        if self._indexing.acquire(blocking=False):
-            try:
-                searcher.catch_up()
-            finally:
-                self._indexing.release()
+    def _freshen(self, folder: Path) -> int:
+        waiting = behind(folder)
+        if being_written(folder) or waiting > AT_ONCE:
+            self._keep(folder)
+            return waiting
+        return catch_up(folder).waiting
+
+    def _keep(self, folder: Path) -> None:
+        """Leave a collection to a process of its own, until nobody writes to it and all is taken in."""
+        with self._lock:
+            keeper = self._keepers.get(folder)
+            if keeper is None or not keeper.alive:
+                self._keepers[folder] = keeper = KeepUp([folder], until_quiet=True)
+                keeper.start()
