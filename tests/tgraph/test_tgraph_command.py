@@ -1,11 +1,13 @@
 """`opilio tgraph build` and `show` as a person runs them, on a collection, and what they refuse."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from checks.small_webs import BIRDS, TRAINS, SmallWeb, crawl, one_line, opilio, page, served, settings_for
+from checks.search_doubles import SearchDouble, search_double
+from checks.small_webs import BIRDS, TRAINS, Done, SmallWeb, crawl, one_line, opilio, page, served, settings_for
 
 SITE = "http://a.example/"
 WEB = {
@@ -43,6 +45,56 @@ def test_graph_is_built_top_down_from_a_portal_s2_27(collection: Path, tmp_path:
     options = ("--target", f"{SITE}wren.html", "--portal", SITE, "--links", collection, "--json")
     told = json.loads(opilio("tgraph", "build", *options, "--depth", "2", cwd=tmp_path).stdout)
     assert told["levels"] == [1, 1, 1]
+
+
+@pytest.fixture
+def engines(tmp_path: Path) -> Iterator[tuple[SearchDouble, dict[str, str]]]:
+    """A search engine that knows back-links, and a place for its configuration."""
+    with search_double() as double:
+        links = {"wren.html": ["list.html", "robin.html", "trains.html"], "list.html": [""]}
+        for page_, parents in links.items():
+            double.by_query["alpha", f"link:{SITE}{page_}"] = [f"{SITE}{parent}" for parent in parents]
+        config = tmp_path / "config" / "opilio"
+        config.mkdir(parents=True)
+        url = double.engine("searxng")["url"]
+        (config / "engines.toml").write_text(f'[s]\nkind = "searxng"\nurl = "{url}"\npause_s = 0.0\n')
+        yield double, {"XDG_CONFIG_HOME": str(tmp_path / "config"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+
+def searched(folders: dict[str, str], proxy: str, place: Path, target: str, **more: str) -> Done:
+    quick = ("--set", f"fetch.proxy={proxy}", "--set", "politeness.delay_s=0", "--set", "engine.workers=0")
+    options = ("--target", target, "--search", "--depth", "2", "--json", *quick)
+    return opilio("tgraph", "build", *options, cwd=place, environment=folders)
+
+
+def test_graph_is_built_through_search_engines_s2_f7(
+    engines: tuple[SearchDouble, dict[str, str]], tmp_path: Path
+) -> None:
+    double, folders = engines
+    with served(SmallWeb(WEB)) as server:
+        done = searched(folders, server.proxy, tmp_path, f"{SITE}wren.html")
+        asked = [access.url for access in server.log if not access.url.endswith("robots.txt")]
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["levels"] == [1, 2, 1]  # trains do not link there, whatever the engine says
+    assert sorted(asked) == sorted(WEB)  # each once, and nothing else
+    assert any(one.target == "/robots.txt" for one in server.log)
+    assert "level 1: 2 of 3 pages that engines named" in done.stderr
+    assert {one.query.get("q") for one in double.asked("searxng")} >= {f"link:{SITE}wren.html", f"link:{SITE}list.html"}
+
+
+def test_target_that_cannot_be_fetched_is_refused(engines: tuple[SearchDouble, dict[str, str]], tmp_path: Path) -> None:
+    with served(SmallWeb(WEB)) as server:
+        done = searched(engines[1], server.proxy, tmp_path, f"{SITE}gone.html")
+    assert done.returncode == 2
+    assert "--target http://a.example/gone.html: can't be fetched" in one_line(done)
+    assert not (tmp_path / "tgraph.json").exists()
+
+
+@pytest.mark.parametrize("words", [(), ("--search", "--links", ".")])
+def test_back_links_have_one_source(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = opilio("tgraph", "build", "--target", SITE, *words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--links DIR or --search" in one_line(done)
 
 
 def test_targets_that_are_not_there_are_skipped_or_refused(collection: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`opilio tgraph`: build a T-Graph from target pages and whoever links to them, and look at one."""
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +8,9 @@ from typing import Annotated
 import typer
 
 from opilio.cli.options import AsJson, print_json, print_text
-from opilio.crawl.config import Settings
+from opilio.crawl.backcrawl import QUERY, gather
+from opilio.crawl.config import Settings, Tree, assignment, merged, resolve
+from opilio.crawl.seeding import no_seeds, with_engines
 from opilio.crawl.tgraphs import maker_for, read_graph, stored_graph
 from opilio.crawl.workers import cores
 from opilio.lab.backlinks import WebLinks, graph_from, usable
@@ -27,7 +30,20 @@ Picture = Annotated[Path | None, typer.Option("--svg", help="Draw it into this f
 @app.command("build")
 def build_graph(
     target: Annotated[list[str], typer.Option(help="The address of a page that is wanted; may be repeated.")],
-    links: Annotated[Path, typer.Option(metavar="DIR", help="A collection or a web: its links are followed back.")],
+    links: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="A collection or a web: its links are followed back.")
+    ] = None,
+    search: Annotated[
+        bool, typer.Option("--search", help="Ask search engines who links there, and fetch that.")
+    ] = False,
+    engine: Annotated[list[str] | None, typer.Option(help="With --search: only this engine; may be repeated.")] = None,
+    query: Annotated[str, typer.Option(help="With --search: what engines are asked; {url} is the page.")] = QUERY,
+    into: Annotated[Path, typer.Option(metavar="DIR", help="With --search: the collection to fetch into.")] = Path(
+        "tgraph-pages"
+    ),
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="With --search: any setting of a crawl.")
+    ] = None,
     portal: Annotated[
         list[str] | None, typer.Option(help="Build top-down from this page instead; may be repeated.")
     ] = None,
@@ -43,22 +59,34 @@ def build_graph(
     """Build a T-Graph bottom-up from target pages through back-links, or top-down from portals."""
     if out.exists():
         raise UsageError(f"--out {out}: is there already; choose another name")
-    web = Web.open(links)
-    known = WebLinks(web, ParsedPages.open(web, processes=cores()))
-    targets, missing = usable(target, known)
-    for url in missing:
-        sys.stderr.write(f"opilio: skipped: --target {url}: is not among the pages of {links}\n")
-    settings = Settings()
-    settings.topic.around, settings.topic.language = "paragraph", language
+    if search == (links is not None):
+        raise UsageError("give --links DIR or --search: back-links of pages we have, or of search engines")
     bounds = Bounds(depth=depth, parents=parents, per_level=per_level, per_page=per_page)
-    portals = [canonical(url) or url for url in portal or ()]
-    graph = graph_from(known, maker_for(settings, known.page), targets, bounds, portals)
-    if not len(graph):
-        raise UsageError("--portal: no way of so few links leads from there to a target; give another, or more --depth")
+    if links is None:
+        asyncio.run(gather(into, _settings(engine, set_, language), _addresses(target), bounds, _say, query))
+    graph, missing = _built(links or into, target, portal or [], bounds, language)
     _save(out, encode(graph), "--out")
     _draw(graph, svg)
     _tell(graph, json, {"out": str(out), "missing": missing})
     return 0
+
+
+def _built(
+    folder: Path, target: list[str], portal: list[str], bounds: Bounds, language: str
+) -> tuple[TGraph, list[str]]:
+    """The graph of a collection or web, and the targets that are not there."""
+    web = Web.open(folder)
+    known = WebLinks(web, ParsedPages.open(web, processes=cores()))
+    targets, missing = usable(target, known)
+    for url in missing:
+        _say(f"opilio: skipped: --target {url}: is not among the pages of {folder}")
+    settings = Settings()
+    settings.topic.around, settings.topic.language = "paragraph", language
+    portals = [canonical(url) or url for url in portal]
+    graph = graph_from(known, maker_for(settings, known.page), targets, bounds, portals)
+    if not len(graph):
+        raise UsageError("--portal: no way of so few links leads from there to a target; give another, or more --depth")
+    return graph, missing
 
 
 @app.command("show")
@@ -72,6 +100,29 @@ def show(
     _draw(graph, svg)
     _tell(graph, json, {"version": version})
     return 0
+
+
+def _settings(engines: list[str] | None, sets: list[str] | None, language: str) -> Settings:
+    """A crawl that only fetches what it is told to, with the engines of the person."""
+    tree: Tree = {"strategy": "best-first", "topic": {"name": "pages that link to targets", "language": language}}
+    for text in sets or ():
+        tree = merged(tree, assignment(text))
+    settings = with_engines(resolve(tree, "tgraph"), engines or [])
+    if not settings.seeds.engines:
+        raise no_seeds()
+    return settings
+
+
+def _addresses(targets: list[str]) -> list[str]:
+    found = [canonical(url) if "://" in url else None for url in targets]
+    if None in found:
+        raise UsageError(f"--target {targets[found.index(None)]}: is no http or https URL; write it whole")
+    return [url for url in found if url]
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
 
 
 def _tell(graph: TGraph, json: bool, more: dict[str, object]) -> None:
