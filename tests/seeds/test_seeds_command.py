@@ -34,11 +34,17 @@ def run(tmp_path: Path) -> Run:
     return command
 
 
-def configure(tmp_path: Path, double: SearchDouble, *kinds: str, **options: object) -> Path:
-    """The person's own file of engines."""
+def configure(
+    tmp_path: Path,
+    double: SearchDouble,
+    *kinds: str,
+    each: dict[str, dict[str, object]] | None = None,
+    **options: object,
+) -> Path:
+    """The person's own file of engines; `each` has options of single ones."""
     path = tmp_path / "config" / "opilio" / "engines.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
-    tables = {kind: {**double.engine(kind), **options} for kind in kinds}
+    tables = {kind: {**double.engine(kind), **options, **(each or {}).get(kind, {})} for kind in kinds}
     path.write_text("".join(f"[{name}]\n{_lines(table)}\n" for name, table in tables.items()), encoding="utf-8")
     return path
 
@@ -70,19 +76,25 @@ def test_rules_of_s1_15_and_s4_12_are_options(
     assert (told["schema"], len(told["seeds"]), told["voters"]) == (1, kept, ["alpha", "beta", "gamma"])
 
 
-def test_engine_that_fails_is_reported_and_the_others_go_on(tmp_path: Path, double: SearchDouble, run: Run) -> None:
+def test_engines_that_fail_are_reported_and_the_others_go_on(tmp_path: Path, double: SearchDouble, run: Run) -> None:
+    """One answers 429, one is slow, one has a wrong key, one sends broken JSON and one a web page; two answer."""
     double.lists |= {"brave": ["https://e.example/u1"], "kagi": ["https://e.example/u1", "https://e.example/u9"]}
-    double.faults |= {"mojeek": "slow", "marginalia": "malformed", "mediawiki": "html"}
-    configure(tmp_path, double, "brave", "kagi", "mojeek", "marginalia", "mediawiki", timeout_s=0.5)
-    done = run("seeds", "wrens")
+    double.faults |= {"searxng": "429", "mojeek": "slow", "marginalia": "malformed", "mediawiki": "html"}
+    double.retry_after = "120"
+    each: dict[str, dict[str, object]] = {"mojeek": {"timeout_s": 0.5}, "google": {"key": "env:WRONG_KEY"}}
+    kinds = ("brave", "kagi", "searxng", "mojeek", "google", "marginalia", "mediawiki")
+    configure(tmp_path, double, *kinds, each=each, timeout_s=60.0)
+    done = run("seeds", "wrens", WRONG_KEY="wrong")
     assert done.returncode == 0
     assert [line.split()[:3] for line in done.stdout.splitlines()] == [
         ["1", "2/2", "https://e.example/u1"],
         ["3", "1/2", "https://e.example/u9"],
     ]
     told = dict(line.split(": ", 1) for line in done.stderr.splitlines())
-    assert told.keys() == {"mojeek", "marginalia", "mediawiki"}
+    assert told.keys() == {"searxng", "mojeek", "google", "marginalia", "mediawiki"}
+    assert "asks to wait 120 s" in told["searxng"]
     assert "(timeout)" in told["mojeek"]
+    assert "refused the key" in told["google"]
     assert "JSON that can't be read" in told["marginalia"]
     assert "web page instead of JSON" in told["mediawiki"]
 

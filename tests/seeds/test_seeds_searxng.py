@@ -1,12 +1,15 @@
 """A real SearXNG server with three engines: votes, priorities, an engine that fails, paging, what it can't do."""
 
 import asyncio
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from checks.search_doubles import SearchDouble, search_double
 from checks.searxng_server import searxng
+from checks.small_webs import opilio
 from opilio.crawl.enginekinds import filled_engine, make_source
 from opilio.fetch.api import ApiClient
 from opilio.model.clock import SystemClock
@@ -97,3 +100,14 @@ def test_nothing_found_is_an_answer(server: str, double: SearchDouble) -> None:
     double.lists = {}
     seen = found(server, Wish(query="nothing"), engines=THREE)
     assert (seen.seeds, seen.problems, seen.voters) == ((), (), ("alpha", "beta", "gamma"))
+
+
+def test_command_prints_the_votes_of_the_real_server(server: str, tmp_path: Path) -> None:
+    table = (
+        f'[seeds.engines.mine]\nkind = "searxng"\nurl = "{server}"\ntimeout_s = 60.0\nengines = {json.dumps(THREE)}\n'
+    )
+    (tmp_path / "c.toml").write_text(table, encoding="utf-8")
+    folders = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    done = opilio("seeds", "wrens", "--config", tmp_path / "c.toml", environment=folders)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0].split(maxsplit=3) == ["1", "3/3", "https://e.example/u1", "alpha, beta, gamma"]
