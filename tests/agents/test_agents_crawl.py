@@ -30,12 +30,15 @@ from opilio.agents.manager import Manager
 from opilio.agents.shared import SharedFrontier
 from opilio.crawl.agentsview import agents_of
 from opilio.crawl.config import Tree, resolve
+from opilio.crawl.crewanalyst import CrewAnalyst
 from opilio.crawl.job import begin
 from opilio.crawl.status import status_of
 from opilio.crawl.verify import verify
+from opilio.crawl.workers import InlineDesk
 from opilio.lab.accesslog import Access
 from opilio.model.errors import ConfigError
 from opilio.model.events import BatchCommitted, Event
+from opilio.model.records import Reading, Verdict
 
 WEB = grid(hosts=6, pages=20)
 SEEDS = [f"http://h{n}.example/0.html" for n in (0, 2, 4)]
@@ -103,6 +106,35 @@ def test_links_of_agents_killed_one_by_one_are_taken_over(tmp_path: Path) -> Non
     assert third != "missing"
     assert len(events(tmp_path / "c", "AgentMissing")) >= 2
     assert verify(tmp_path / "c") == []
+
+
+class _Broken:
+    """A judge with a bug."""
+
+    def judge(self, reading: Reading) -> Verdict:
+        raise ZeroDivisionError(f"a bug at {reading.page.url}")
+
+
+def test_agent_whose_mind_breaks_costs_no_page_and_is_given_up(tmp_path: Path) -> None:
+    """Its code dies: others read what it asked for, and go on with its links; nothing is fetched twice."""
+
+    async def main(tree: Tree) -> None:
+        async with begin(tmp_path / "c", resolve(tree)) as running:
+            desk = running.engine._stages.visitor._desk
+            assert isinstance(desk, InlineDesk)
+            assert isinstance(desk._analyst, CrewAnalyst)
+            desk._analyst._analysts[2]._judge = _Broken()
+            await asyncio.wait_for(running.engine.run(), 60)
+
+    with served(SmallWeb(WEB)) as server:
+        asyncio.run(main(by_agents(server)))
+        log = list(server.log)
+    assert stored(tmp_path / "c") == sorted(WEB)
+    assert set(asked(log).values()) == {1}
+    broken = agents_of(tmp_path / "c")[1]
+    assert broken["state"] == "missing"
+    assert broken["reason"].startswith("its mind failed")
+    assert b"agent-2: ZeroDivisionError" in events(tmp_path / "c", "VisitFailed")[0]
 
 
 def test_crawl_says_so_when_every_agent_is_dead_and_goes_on_when_run_again(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ class Agent:
         self.goal = goal
         self.flying: set[int] = set()
         self.alive = True
+        self.broken = 0  # pages in a row at which its mind failed
         self.aspiration = 0.0  # the score that its next requests have, about: a link above it is promising
 
     @property

@@ -7,6 +7,7 @@ from opilio.agents.directory import Directory
 from opilio.agents.tags import passed_on
 from opilio.model.events import AgentFinished, AgentMissing, Event
 
+MOST_BROKEN = 5  # a page may be to blame; five in a row hardly
 SILENT = "gave no sign of life"
 
 
@@ -61,12 +62,15 @@ class Roll:
                 self.directory.beat(agent.number, now)
         for number in self.directory.retirements():
             self._leave(self.agents[number], RETIRED, "sent home by a person", now)
+        for agent in self.at_work:
+            if agent.broken >= MOST_BROKEN:
+                self._leave(agent, MISSING, f"its mind failed at {agent.broken} pages in a row", now)
         for card in self.directory.overdue(now):
             self._leave(self.agents[card.number], MISSING, SILENT, now)
 
     def answered(self, agent: Agent, now: float) -> None:
         """A sign of life; who was given up and answers after all is back, with what it finds from now on."""
-        if agent.alive and agent.card.state == MISSING:
+        if agent.alive and not agent.broken and agent.card.state == MISSING:
             self.directory.close(agent.number, WORKING, "")
         if agent.at_work:
             self.directory.beat(agent.number, now)

@@ -18,7 +18,7 @@ from opilio.crawl.chooser import Chooser
 from opilio.crawl.config import AgentsSettings
 from opilio.crawl.learning import Learning
 from opilio.judge.learned import LearnedJudge
-from opilio.model.events import AgentRegistered, AgentsExchanged, Event
+from opilio.model.events import AgentRegistered, AgentsExchanged, Event, VisitFailed
 from opilio.model.protocols import Entry
 from opilio.model.records import Analysis, Lead, Opinion, Outcome, Verdict
 from opilio.store.keeper import Keeper
@@ -47,6 +47,7 @@ class Crew:
         self.settings = settings
         self.topic = topic
         self.exchanged: dict[tuple[str, str], int] = {}  # links given, by giver and taker
+        self.failed: list[tuple[str, str]] = []  # pages at which a mind broke, and how
         self._takers: dict[int, list[tuple[Member, Outcome]]] = {}
         self._offers: dict[int, list[tuple[Member, Outcome]]] = {}
 
@@ -55,12 +56,23 @@ class Crew:
         self._takers, self._offers, self.exchanged = {}, {}, {}
         for member in self.members.values():
             member.own, member.lessons = [], []
+        self.failed = []
         for outcome in outcomes:
             taker = self._asker(outcome)
             self._take(taker, seen_by(outcome, taker.agent.number), outcome)
             for opinion in outcome.analysis.opinions if outcome.analysis else ():
+                self._check(outcome, opinion)
+                if opinion.error:
+                    continue
                 if opinion.agent not in (owner(outcome.lead), taker.agent.number):
                     self._share(outcome, opinion, taker)
+
+    def _check(self, outcome: Outcome, opinion: Opinion) -> None:
+        """Whose mind broke at a page is watched."""
+        agent = self.members[opinion.agent].agent
+        agent.broken = agent.broken + 1 if opinion.error else 0
+        if opinion.error:
+            self.failed.append((outcome.lead.url, f"{agent.card.name}: {opinion.error}"))
 
     def _asker(self, outcome: Outcome) -> Member:
         """Whoever asked, or stands in for it; where nobody is left, the dead: its links stay in the frontier."""
@@ -91,7 +103,7 @@ class Crew:
         """Of several agents of one topic the one that likes the page most gets it."""
         topic = self.members[opinion.agent].agent.card.topic
         opinions = outcome.analysis.opinions if outcome.analysis else ()
-        rivals = [o for o in opinions if self.members[o.agent].agent.card.topic == topic]
+        rivals = [o for o in opinions if not o.error and self.members[o.agent].agent.card.topic == topic]
         return max(rivals, key=lambda o: (o.verdict.score, -o.agent)) is opinion
 
     def leads(self, outcome: Outcome) -> list[Lead]:
@@ -183,6 +195,7 @@ class CrewLearning(Learning):
                 member.learning.learn(member.own, now, events, member.lessons)
         for outcome in outcomes:
             self._report(outcome)
+        events += [VisitFailed(at=now, url=url, error=error) for url, error in self._crew.failed]
         for (giver, taker), count in self._crew.exchanged.items():
             events.append(AgentsExchanged(at=now, giver=giver, taker=taker, what="links", count=count))
         if self._crew.settings.exchange_words:
@@ -251,7 +264,7 @@ def seen_by(outcome: Outcome, number: int) -> Outcome:
     lead = untagged(outcome.lead) if mine else replace(outcome.lead, features=b"")
     analysis: Analysis | None = outcome.analysis
     if analysis is not None and analysis.opinions:
-        own = next((o for o in analysis.opinions if o.agent == number), analysis.opinions[0])
+        own = next((o for o in analysis.opinions if o.agent == number and not o.error), analysis.opinions[0])
         analysis = replace(analysis, verdict=own.verdict, links=own.links, opinions=())
     return replace(outcome, lead=lead, analysis=analysis)
 
@@ -261,7 +274,7 @@ def _opinion(outcome: Outcome, number: int, own: bool) -> Verdict | None:
     analysis = outcome.analysis
     if analysis is None or analysis.verdict is None:
         return None
-    said = next((o.verdict for o in analysis.opinions if o.agent == number), None)
+    said = next((o.verdict for o in analysis.opinions if o.agent == number and not o.error), None)
     if said is None and own:
         said = analysis.opinions[0].verdict if analysis.opinions else analysis.verdict
     return said

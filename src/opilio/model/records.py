@@ -253,6 +253,7 @@ class Opinion(msgspec.Struct, frozen=True, kw_only=True):
     agent: int
     verdict: Verdict
     links: bytes = b""
+    error: str = ""  # its mind broke: nothing else in here counts
 
 
 class Analysis(msgspec.Struct, frozen=True, kw_only=True):
