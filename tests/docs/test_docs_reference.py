@@ -56,6 +56,11 @@ def test_setting_is_documented_with_its_default(key: str, default: str) -> None:
     assert told == default, f"docs/configuration.md wants the row | `{key}` | `{default}` | meaning |"
 
 
+@pytest.mark.parametrize("name", strategies())
+def test_strategy_is_named_on_the_first_page(name: str) -> None:
+    assert f"`{name}`" in (DOCS.parent / "README.md").read_text(encoding="utf-8").partition("## Strategies")[2]
+
+
 def test_configuration_names_no_setting_that_is_gone() -> None:
     general = _page("configuration.md").partition("## Sections with a kind")[0]
     assert {key for key, _ in ROW.findall(general)} - {key for key, _ in _keys()} == set()
