@@ -29,7 +29,6 @@ from opilio.seeds.keys import check_reference, key_from
 from opilio.seeds.paging import PagedSource, Shape
 
 Given = TypeVar("Given", str, tuple[str, ...])
-KINDLESS = "needs a kind"
 LARGEST_PAGE = 100  # hits that our own search gives at once
 
 
@@ -147,7 +146,7 @@ def filled_engine(name: str, given: Tree) -> Tree:
     """An engine's table with every option written out; ConfigError for what does not exist or does not fit."""
     if "kind" not in given:
         if name not in ENGINES:
-            raise ConfigError(f"{_place(name)} {KINDLESS}: one of {', '.join(ENGINES)}")
+            raise ConfigError(f"{_place(name)} needs a kind: one of {', '.join(ENGINES)}")
         given = {"kind": name, **given}
     own = {key: value for key, value in given.items() if key not in TERMS}
     shared = {key: value for key, value in given.items() if key in TERMS}

@@ -26,6 +26,7 @@ from opilio.seeds.offtopic import off_topic
 
 LARGEST = 50 << 20  # bytes of an answer: a sitemap may have 50 MB
 OFF_TOPIC = "off topic"
+SEARCHING = ("brave", "kagi", "mojeek", "marginalia", "mediawiki")  # kinds that answer a query, to name as examples
 
 
 def engines_file() -> Path:
@@ -37,8 +38,8 @@ def no_seeds() -> ConfigError:
     """What to do, in three lines."""
     return ConfigError(
         "no seeds: give at least one with --seed URL, --seeds FILE or seeds.urls in --config FILE,\n"
-        f"or name a search engine that is asked for some, in {engines_file()} or --config FILE:\n"
-        '[seeds.engines.mine] kind = "searxng", url = "http://127.0.0.1:8888"  (without "seeds.engines." in the former)'
+        f"or name a search engine that is asked for some, once for all crawls, by such a line in {engines_file()}\n"
+        f'mine = {{ kind = "searxng", url = "http://127.0.0.1:8888" }}  # or {", ".join(SEARCHING)}'
     )
 
 
