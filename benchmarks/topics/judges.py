@@ -1,0 +1,78 @@
+"""How well judges tell the pages of a topic from all others, before anything is learnt: by the labels of a web.
+
+python benchmarks/topics/judges.py WEB [--judge dewey --judge cosine …] [--topics 6]
+
+Every judge is told name, description and keywords of a topic and sees every labelled page of the web. Printed are
+average precision, and precision, recall and F1 at the judge's own threshold, as means over topics with 95 % intervals.
+"""
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from opilio.crawl.build import SNAPSHOT, first_state, make_mind, topic_of
+from opilio.lab.crawls import OfflineWeb, lab_settings
+from opilio.lab.labels import Labels, load_labels
+from opilio.lab.linkmetrics import average_precision
+from opilio.lab.pages import ParsedPages
+from opilio.lab.statistics import bootstrap_mean
+from opilio.lab.topics import LabTopic, load_topics
+from opilio.lab.web import Web
+from opilio.model.protocols import Judge
+from opilio.model.records import Page, Reading
+
+KINDS = ("dewey", "cosine", "coverage", "contains")
+MEASURES = ("average precision", "precision", "recall", "F1")
+
+
+def judge_of(offline: OfflineWeb, topic: LabTopic, kind: str) -> tuple[Judge, Callable[[Page], Reading]]:
+    """A judge as a crawl would have it on its first page, and who reads pages for it."""
+    settings = lab_settings("best-first", topic.brief, (), 1, {"judge": {"kind": kind}})
+    told = topic_of(settings)
+    read = offline.readings(settings).reader
+    mind = make_mind(settings, told, {SNAPSHOT: first_state(settings, told)}, records=False, reads=read)
+    return mind.analyst._judge, mind.analyst._read
+
+
+def measured(offline: OfflineWeb, labels: Labels, topic: LabTopic, kind: str) -> tuple[float, ...]:
+    """The four measures of one judge on one topic."""
+    judge, read = judge_of(offline, topic, kind)
+    scores, taken, right = [], [], []
+    truth = labels.relevant(topic)
+    for number in np.flatnonzero(labels.judged).tolist():
+        page = offline.pages.page(number)
+        if page is not None:
+            verdict = judge.judge(read(page))
+            scores.append(verdict.score)
+            taken.append(verdict.relevant)
+            right.append(bool(truth[number]))
+    hits = sum(t and r for t, r in zip(taken, right, strict=True))
+    precision, recall = hits / max(1, sum(taken)), hits / max(1, sum(right))
+    together = 2 * precision * recall / (precision + recall) if hits else 0.0
+    return average_precision(scores, right) or 0.0, precision, recall, together
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("web", type=Path)
+    parser.add_argument("--judge", action="append")
+    parser.add_argument("--topics", type=int, default=0)
+    options = parser.parse_args()
+    web = Web.open(options.web)
+    offline, labels = OfflineWeb(web, ParsedPages.open(web)), load_labels(web)
+    topics = load_topics(web.folder)[0][: options.topics or None]
+    print(f"{web.name}, {len(topics)} topics\n| judge | " + " | ".join(MEASURES) + " |")
+    for kind in options.judge or KINDS:
+        found = [measured(offline, labels, topic, kind) for topic in topics]
+        print(f"| {kind} | " + " | ".join(_shown([row[n] for row in found]) for n in range(len(MEASURES))) + " |")
+
+
+def _shown(values: Sequence[float]) -> str:
+    found = bootstrap_mean(values, np.random.default_rng(0))
+    return f"{found.mean:.2f} [{found.low:.2f}, {found.high:.2f}]"
+
+
+if __name__ == "__main__":
+    main()
