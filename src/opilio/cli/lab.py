@@ -10,6 +10,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from opilio.cli.labrevisit import revisit
 from opilio.cli.options import AsJson, print_json, print_text
 from opilio.crawl.config import Tree, assignment, in_words, merged
 from opilio.crawl.workers import cores
@@ -29,6 +30,7 @@ from opilio.lab.web import Problem
 from opilio.model.errors import UsageError
 
 app = typer.Typer(no_args_is_help=True, help="Offline webs: look at them, serve them, measure strategies on them.")
+app.command()(revisit)
 
 SHOWN_PROBLEMS = 10
 SAY_EVERY_S = 10.0

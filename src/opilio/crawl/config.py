@@ -108,6 +108,7 @@ class RevisitSettings(msgspec.Struct, kw_only=True):
     policy: str = "adaptive"  # fixed, proportional, adaptive
     share: Annotated[float, Meta(ge=0, le=1)] = 0.5  # of the fetches, while there are new URLs too
     interval_s: Annotated[float, Meta(gt=0)] = 7 * 86_400.0  # between two looks at a page, on average over all
+    relevant_only: bool = False  # leave irrelevant pages as they are
     least_s: Amount = 3600.0  # no page sooner than this
     second_look_s: Amount = 86_400.0  # after which a page that was not there is looked for once more (S1-06)
     announcements: bool = True  # heed sitemaps and feeds

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opilio.crawl.config import RevisitSettings
 from opilio.frontier.revisits import POLICIES, Candidates
 from opilio.learn.changerate import COUNT, Kin, believed, evidence
 from opilio.store.looks import Looks
@@ -27,7 +28,7 @@ _ROW = np.dtype(
         ("key", np.int64), ("checked", np.float64), ("tried", np.float64), ("relevance", np.float32),
         ("strikes", np.int16), ("struck", np.float64), ("hinted", np.float64), ("busy", np.bool_), ("left", np.bool_),
         ("changes", np.int32), ("brought", np.int32), ("host", np.int32), ("groups", np.int32, (3,)),
-        ("looked", np.bool_), ("rates", np.float32, (COUNT,)),
+        ("looked", np.bool_), ("relevant", np.bool_), ("rates", np.float32, (COUNT,)),
     ]
 )  # fmt: skip
 
@@ -65,6 +66,7 @@ class Shelf:
         one["groups"] = [self.kin.number(group) for group in kin_of(url, host, genre)]
         one["checked"], one["tried"], one["left"] = fetched_at, fetched_at, left
         relevance = max(LEAST, score if relevant else ASIDE * score)
+        one["relevant"] = bool(relevant)
         one["relevance"] = relevance * (COPY if original else 1.0)
         if looks is None:
             one["rates"] = _by_last_change(last_modified, fetched_at)
@@ -127,16 +129,18 @@ class Shelf:
         due = (used["strikes"] == 1) & ~used["busy"] & (used["struck"] + after_s <= now) & (used["tried"] < now)
         return self._named(np.flatnonzero(due))
 
-    def best(self, policy: str, now: float, count: int, least_s: float, interval_s: float) -> list[tuple[int, str]]:
+    def best(self, wanted: RevisitSettings, now: float, count: int) -> list[tuple[int, str]]:
         """(key, host) of the pages that the policy would look at first."""
-        used = self._used
-        gap_s = np.where(used["left"], 4 * interval_s, least_s)
+        used, interval_s = self._used, wanted.interval_s
+        gap_s = np.where(used["left"], 4 * interval_s, wanted.least_s)
         free = (now - used["tried"] >= gap_s) & ~used["busy"] & (used["strikes"] < MOST_STRIKES)
         free &= (used["strikes"] != 1) & (used["relevance"] > 0)
+        if wanted.relevant_only:
+            free &= used["relevant"]
         numbers = np.flatnonzero(free)
         if not len(numbers) or count <= 0:
             return []
-        score = POLICIES[policy](self._candidates(numbers, now, interval_s))
+        score = POLICIES[wanted.policy](self._candidates(numbers, now, interval_s))
         first = np.argsort(-score, kind="stable")[:count]
         return list(self._named(numbers[first]))
 
@@ -162,7 +166,7 @@ class Shelf:
         used = self._used[~self._used["busy"]]
         there = used["tried"][(used["strikes"] == 0) & ~used["left"] & (used["relevance"] > 0)]
         struck = used["struck"][used["strikes"] == 1]
-        return there.min(initial=np.inf) + least_s, struck.min(initial=np.inf) + second_look_s
+        return float(there.min(initial=np.inf)) + least_s, float(struck.min(initial=np.inf)) + second_look_s
 
     def _named(self, numbers: NDArray[np.int64]) -> Iterator[tuple[int, str]]:
         rows = self._used[numbers]

@@ -61,9 +61,8 @@ class Revisits:
         wanted = min(int(self._left), self._allowed(room, busy))
         if wanted <= 0 or busy >= max(room, PORTION) or now <= self._planned_at:
             return
-        settings = self._settings
         portion = min(wanted, max(PORTION, len(self._shelf) // 500))
-        chosen = self._shelf.best(settings.policy, now, portion, settings.least_s, settings.interval_s)
+        chosen = self._shelf.best(self._settings, now, portion)
         for key, host in chosen:
             self._left -= self._queue(key, host, now, 1.0)
         if not chosen:

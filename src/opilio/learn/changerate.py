@@ -19,6 +19,7 @@ RATES: Array = np.geomspace(1 / (1000 * DAY_S), 1 / 900, COUNT)  # once in 1,000
 _FIRST: Array = np.exp(-0.5 * ((np.log(RATES) - np.log(1 / (20 * DAY_S))) / 2.0) ** 2)
 FIRST: Array = _FIRST / _FIRST.sum()
 _FIRST_LOOKS = 3.0  # as many looks as those beginnings count for
+_TRACE = 1e-6  # no rate is ever impossible
 _KIN = 2.0  # as many pages as host and kind count for, beside the directory's own
 
 
@@ -75,7 +76,7 @@ class Kin:
         return self._spread(groups[:, 2], (kind + host) / 2, 2 * _KIN)
 
     def _spread(self, numbers: NDArray[np.int32], behind: Array, weight: float) -> Array:
-        counts = self._counts[numbers] + weight * behind
+        counts = self._counts[numbers] + weight * behind + _TRACE
         return np.asarray(counts / counts.sum(axis=-1, keepdims=True))
 
     def learn(self, groups: Sequence[int], before: Array | None, after: Array) -> None:

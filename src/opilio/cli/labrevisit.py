@@ -1,0 +1,70 @@
+"""`opilio lab revisit`: policies of looking again, side by side, while a web moves."""
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from opilio.crawl.config import Tree
+from opilio.lab.changing import Churn
+from opilio.lab.keeping import Case, Keeping, cases
+from opilio.lab.keepreport import Kept, draw_keeping, write_keeping
+from opilio.lab.runs import Arena
+from opilio.model.errors import UsageError
+
+VARIANTS: dict[str, Tree] = {
+    "fixed": {"policy": "fixed"},
+    "proportional": {"policy": "proportional"},
+    "adaptive": {"policy": "adaptive"},
+    "fixed, relevant only": {"policy": "fixed", "relevant_only": True},
+    "proportional, relevant only": {"policy": "proportional", "relevant_only": True},
+    "adaptive, relevant only": {"policy": "adaptive", "relevant_only": True},
+}
+REFERENCE = "adaptive"
+
+
+def revisit(
+    web: Annotated[list[Path], typer.Option(metavar="DIR", help="A web; may be repeated.", show_default=False)],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for results.json, report.md and the plot.")],
+    topics: Annotated[int, typer.Option(min=1, help="The first so many topics of each web.")] = 3,
+    pages: Annotated[int, typer.Option(min=10, help="Pages of the collection that is kept.")] = 250,
+    days: Annotated[float, typer.Option(min=1, help="How long it is kept.")] = 24.0,
+    interval: Annotated[float, typer.Option(min=0.1, help="Days between two looks at a page, on average.")] = 6.0,
+    schedules: Annotated[int, typer.Option(min=1, help="So many schedules of change for each topic.")] = 1,
+    policy: Annotated[list[str] | None, typer.Option(help="Only this policy; may be repeated.")] = None,
+) -> int:
+    """Keep a collection while its web changes, moves, vanishes and appears; the schedule judges."""
+    chosen = policy or list(VARIANTS)
+    unknown = [name for name in chosen if name not in VARIANTS]
+    if unknown:
+        raise UsageError(f"--policy {unknown[0]}: is unknown; known: {', '.join(VARIANTS)}")
+    runs: list[Kept] = []
+    for folder in web:
+        arena = Arena.open(folder)
+        churns = [Churn(seed=seed, days=days) for seed in range(1, schedules + 1)]
+        for keeping in cases(arena, list(arena.topics)[:topics], pages, interval, churns):
+            runs += _kept(arena, keeping, chosen)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "results.json").write_bytes(msgspec.json.encode({"schema": 1, "runs": runs}))
+    scope = f"{len({run.case for run in runs})} cases, {days:g} days, {pages} pages, a look every {interval:g} days"
+    report = f"# Revisits\n\n{scope} on average.\n\n{write_keeping(runs, REFERENCE)}"
+    (out / "report.md").write_text(report, encoding="utf-8")
+    draw_keeping(runs, out)
+    return 0
+
+
+def _kept(arena: Arena, keeping: Keeping, policies: list[str]) -> list[Kept]:
+    name = arena.offline.web.name
+    with tempfile.TemporaryDirectory() as place:
+        case = Case(arena, keeping, Path(place))
+        case.make()
+        runs = []
+        for policy in policies:
+            truth = case.keep(policy, VARIANTS[policy])
+            run = Kept(web=name, topic=keeping.topic, schedule=keeping.churn.seed, policy=policy, truth=truth)
+            sys.stderr.write(f"{name} {keeping.topic}: {policy}: freshness {run.fresh:.3f}\n")
+            runs.append(run)
+        return runs

@@ -1,0 +1,86 @@
+"""A web that moves on a known schedule, and a collection that is kept of it."""
+
+from pathlib import Path
+
+import pytest
+
+from opilio.lab.changing import DAY_S, ChangingWeb, Churn, lives
+from opilio.lab.keeping import START, Case, cases
+from opilio.lab.runs import Arena
+from opilio.lab.shape import Shape
+from opilio.lab.synthetic import SyntheticWeb, write
+from opilio.model.clock import VirtualClock
+from opilio.model.records import Fetched
+from opilio.parse.stable import stable_words
+
+SHAPE = Shape(seed=5, pages=60, hosts=4, topics=1, slow_hosts=0, failing_hosts=0, traps=())
+CHURN = Churn(seed=2, days=20.0, median_days=6.0, vanish=0.2, move=0.2, appear=0.2)
+
+
+@pytest.fixture(scope="module")
+def moving() -> tuple[ChangingWeb, VirtualClock, list[str]]:
+    source, clock = SyntheticWeb(SHAPE), VirtualClock(START)
+    urls = [url for url, label in source.written() if not label.startswith("_")]
+    return ChangingWeb(source, lives(urls, CHURN, START, urls[:1]), CHURN, clock), clock, urls
+
+
+def words(web: ChangingWeb, url: str) -> list[str] | None:
+    answer = web.find(url)
+    return stable_words(Fetched(url=url, headers=answer.headers, body=answer.body)) if answer else None
+
+
+def test_answers_follow_the_schedule(moving: tuple[ChangingWeb, VirtualClock, list[str]]) -> None:
+    web, clock, urls = moving
+    statuses: dict[int, int] = {}
+    for day in range(0, 21, 4):
+        clock.advance(until=START + day * DAY_S)
+        for url in urls:
+            answer = web.find(url)
+            there = answer is not None and answer.status == 200 and b"nothing here" not in answer.body
+            assert there == web.alive(url, clock.now())
+            statuses[answer.status if answer else 404] = statuses.get(answer.status if answer else 404, 0) + 1
+    assert all(statuses.get(status, 0) > 0 for status in (200, 301, 404))
+
+
+def test_noise_is_no_change_and_an_edit_is_one() -> None:
+    source, clock = SyntheticWeb(SHAPE), VirtualClock(START)
+    urls = [url for url, label in source.written() if label.startswith("topic.")]
+    still = Churn(seed=2, days=20.0, median_days=6.0, vanish=0.0, move=0.0, appear=0.0)
+    web = ChangingWeb(source, lives(urls, still, START, ()), still, clock)
+    url = max(urls, key=lambda u: len(web.edits(u)))
+    one, other = web.find(url), web.find(url)
+    assert one is not None
+    assert other is not None
+    assert one.body != other.body, "another advert"
+    before = words(web, url)
+    assert words(web, url) == before
+    clock.advance(until=web.edits(url)[0] + 1.0)
+    assert words(web, url) != before
+
+
+def test_link_appears_with_its_target() -> None:
+    source, clock = SyntheticWeb(SHAPE), VirtualClock(START)
+    urls = [url for url, label in source.written() if not label.startswith("_robots")]
+    web = ChangingWeb(source, lives(urls, CHURN, START, urls[:1]), CHURN, clock)
+    late = [url for url in urls if web.born_at(url) > 0]
+    linker, target = next((u, t) for u in urls for _, t in web._links(u) if t in late and web.born_at(u) == 0.0)
+    name = target.rpartition("/")[2].encode()
+    before = web.find(linker)
+    assert before is not None
+    assert name not in before.body
+    clock.advance(until=web.born_at(target) + 1.0)
+    if web.alive(linker, clock.now()):
+        after = web.find(linker)
+        assert after is not None
+        assert name in after.body
+
+
+def test_adaptive_keeps_relevant_pages_truer_than_taking_turns(tmp_path: Path) -> None:
+    arena = Arena.open(write(SHAPE, tmp_path / "web"), tmp_path / "cache", 1)
+    (keeping,) = cases(arena, list(arena.topics), 60, 4.0, [Churn(seed=3, days=12.0, median_days=6.0)])
+    case = Case(arena, keeping, tmp_path)
+    case.make()
+    truth = {name: case.keep(name, {"policy": name}) for name in ("fixed", "adaptive")}
+    means = {name: sum(t.fresh) / len(t.fresh) for name, t in truth.items()}
+    assert means["adaptive"] > means["fixed"]
+    assert abs(truth["adaptive"].looks - truth["fixed"].looks) < 0.25 * truth["fixed"].looks, "the same budget"
