@@ -202,6 +202,10 @@ def test_page_for_another_topic_is_shared_when_it_is_found(tmp_path: Path) -> No
     with served(SmallWeb(two_topics())) as server:
         crawl(tmp_path / "c", by_agents(server, [], agents={"count": 2, "each": EACH}, expansion={"kind": "none"}))
     birds, trains = agents_of(tmp_path / "c")
+    exported = opilio("export", tmp_path / "c", "--topic", EACH[1]["topic"]["name"]).stdout.splitlines()
+    assert len(exported) == 15
+    assert all("locomotive" in line for line in exported)
+    assert "topics: railway locomotive" in opilio("export", tmp_path / "c", "--topic", "fish").stderr
     assert birds["relevant"] + birds["shared"] == 15
     assert trains["relevant"] + trains["shared"] == 15
 

@@ -47,18 +47,21 @@ def export(
     folder: Folder,
     form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")] = "jsonl",
     relevant: Annotated[bool, typer.Option("--relevant", help="Only pages judged relevant.")] = False,
+    topic: Annotated[
+        str, typer.Option(help="Only pages that an agent of this topic found relevant.", show_default=False)
+    ] = "",
     out: Annotated[Path | None, typer.Option(help="Write to this file instead of stdout.")] = None,
 ) -> int:
     """Write the pages for other programs to read."""
     if out is None:
-        export_pages(folder, form, relevant, sys.stdout.buffer)
+        export_pages(folder, form, relevant, sys.stdout.buffer, topic)
         return 0
     if out.exists():
         raise UsageError(f"--out {out}: is there already; choose another name")
     part = out.with_name(f"{out.name}.part")  # a name that appears stands for a whole file
     try:
         with part.open("wb") as file:
-            count = export_pages(folder, form, relevant, file)
+            count = export_pages(folder, form, relevant, file, topic)
         part.replace(out)
     except OSError as error:
         raise UsageError(f"--out {out}: can't be written: {error.strerror}") from error

@@ -4,10 +4,11 @@ import csv
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, get_args
+from typing import Any, BinaryIO, Literal, NamedTuple, get_args
 
 import msgspec
 
+from opilio.crawl.agentsview import cards_of
 from opilio.model.errors import ParseError, UsageError
 from opilio.parse.html import HtmlParser
 from opilio.store.collection import Collection, reading
@@ -31,25 +32,47 @@ FIELDS = (
 _BATCH = 500
 
 
-def export(folder: Path, form: str, relevant_only: bool, out: BinaryIO) -> int:
+class Wanted(NamedTuple):
+    """Which pages: only relevant ones; only those that an agent of this topic found relevant."""
+
+    relevant: bool = False
+    topic: str = ""
+
+    @property
+    def where(self) -> str:
+        clauses = ["AND relevant = 1"] if self.relevant else []
+        if self.topic:
+            clauses.append(
+                "AND key IN (SELECT v.page FROM verdict AS v JOIN agent AS a ON a.number = v.agent"
+                " WHERE v.relevant AND a.topic = ?)"
+            )
+        return " ".join(clauses)
+
+
+def export(folder: Path, form: str, relevant_only: bool, out: BinaryIO, topic: str = "") -> int:
     """Write the collection's pages (duplicates left out) to `out`; returns how many."""
     if form not in FORMATS:
         raise UsageError(f"--format {form}: is unknown; known: {', '.join(FORMATS)}")
     with reading(folder) as collection:
-        return _WRITERS[form](collection, relevant_only, out)
+        topics = sorted({card.topic for card in cards_of(collection)})
+        if topic and topic not in topics:
+            known = ", ".join(topics) or "none; the crawl had no agents, leave --topic out"
+            raise UsageError(f"--topic {topic}: no agent of this collection has it; topics: {known}")
+        return _WRITERS[form](collection, Wanted(relevant_only, topic), out)
 
 
-def _places(collection: Collection, relevant_only: bool) -> Iterator[tuple[Any, ...]]:
-    wanted = "AND relevant = 1" if relevant_only else ""
+def _places(collection: Collection, wanted: Wanted) -> Iterator[tuple[Any, ...]]:
+    columns = f"{', '.join(FIELDS)}, warc, offset, length"
     yield from collection.connection.execute(
-        f"SELECT {', '.join(FIELDS)}, warc, offset, length FROM page WHERE duplicate_of = 0 {wanted} ORDER BY seq"
+        f"SELECT {columns} FROM page WHERE duplicate_of = 0 {wanted.where} ORDER BY seq",
+        (wanted.topic,) if wanted.topic else (),
     )
 
 
-def _pages(collection: Collection, relevant_only: bool) -> Iterator[dict[str, Any]]:
+def _pages(collection: Collection, wanted: Wanted) -> Iterator[dict[str, Any]]:
     """Rows with the main text, read back from the WARC files."""
     parser = HtmlParser()
-    for *values, warc, offset, length in _places(collection, relevant_only):
+    for *values, warc, offset, length in _places(collection, wanted):
         row = dict(zip(FIELDS, values, strict=True))
         row["relevant"] = bool(row["relevant"])
         row["text"] = ""
@@ -60,10 +83,10 @@ def _pages(collection: Collection, relevant_only: bool) -> Iterator[dict[str, An
         yield row
 
 
-def _jsonl(collection: Collection, relevant_only: bool, out: BinaryIO) -> int:
+def _jsonl(collection: Collection, wanted: Wanted, out: BinaryIO) -> int:
     encode = msgspec.json.Encoder().encode
     count = 0
-    for row in _pages(collection, relevant_only):
+    for row in _pages(collection, wanted):
         out.write(encode(row) + b"\n")
         count += 1
     return count
@@ -79,17 +102,17 @@ class _Text:
         return self._out.write(text.encode("utf-8", "replace"))
 
 
-def _csv(collection: Collection, relevant_only: bool, out: BinaryIO) -> int:
+def _csv(collection: Collection, wanted: Wanted, out: BinaryIO) -> int:
     writer = csv.DictWriter(_Text(out), (*FIELDS, "text"))
     writer.writeheader()
     count = 0
-    for row in _pages(collection, relevant_only):
+    for row in _pages(collection, wanted):
         writer.writerow(row)
         count += 1
     return count
 
 
-def _parquet(collection: Collection, relevant_only: bool, out: BinaryIO) -> int:
+def _parquet(collection: Collection, wanted: Wanted, out: BinaryIO) -> int:
     try:
         import pyarrow as pa
         from pyarrow import parquet
@@ -102,7 +125,7 @@ def _parquet(collection: Collection, relevant_only: bool, out: BinaryIO) -> int:
     count = 0
     rows: list[dict[str, Any]] = []
     with parquet.ParquetWriter(out, schema, compression="zstd") as writer:
-        for row in _pages(collection, relevant_only):
+        for row in _pages(collection, wanted):
             rows.append(row)
             count += 1
             if len(rows) == _BATCH:
@@ -112,10 +135,10 @@ def _parquet(collection: Collection, relevant_only: bool, out: BinaryIO) -> int:
     return count
 
 
-def _warc(collection: Collection, relevant_only: bool, out: BinaryIO) -> int:
+def _warc(collection: Collection, wanted: Wanted, out: BinaryIO) -> int:
     """The records as they are: gzip members can be put one after another."""
     count = 0
-    for *_, warc, offset, length in _places(collection, relevant_only):
+    for *_, warc, offset, length in _places(collection, wanted):
         if length:
             out.write(read_member(collection.folder, warc, offset, length))
             count += 1
