@@ -9,12 +9,14 @@ no pauses, in turn alone and beside the process that keeps the index of the same
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from statistics import mean
+from typing import NamedTuple
 
 from opilio.crawl.indexing import behind
 from opilio.crawl.keepup import KeepUp
@@ -26,8 +28,20 @@ SHAPE = {"seed": 7, "hosts": 40, "topics": 2, "slow_hosts": 0, "failing_hosts": 
 COMMAND = [sys.executable, "-c", "from opilio.cli.main import main; main()"]
 
 
-def crawl(folder: Path, port: int, seeds: list[str], pages: int, *, indexed: bool) -> tuple[float, int]:
-    """(pages a second, pages that the index lacked when the crawl ended)."""
+class Run(NamedTuple):
+    speed: float  # pages a second
+    missing: int  # pages that the index lacked when the crawl ended
+    crawl_s: float  # CPU of the crawl
+    index_s: float  # CPU of the indexing process while it crawled
+
+
+def cpu_of(process: int) -> float:
+    """CPU seconds of a running process, all threads."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def crawl(folder: Path, port: int, seeds: list[str], pages: int, *, indexed: bool) -> Run:
     options = ["--into", str(folder), "--proxy", f"http://127.0.0.1:{port}", "--pages", str(pages), "--quiet", "--json"]
     for seed in seeds:
         options += ["--seed", seed]
@@ -38,13 +52,15 @@ def crawl(folder: Path, port: int, seeds: list[str], pages: int, *, indexed: boo
     keeper = KeepUp([folder], every_s=0.5) if indexed else None
     if keeper:
         keeper.start()
-    started = time.perf_counter()
+    started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     told = json.loads(process.communicate()[0])
-    took = time.perf_counter() - started
-    missing = behind(folder) if indexed else 0
-    if keeper:
-        keeper.stop()
-    return told["pages"] / took, missing
+    took, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    crawl_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    if keeper is None:
+        return Run(told["pages"] / took, 0, crawl_s, 0.0)
+    run = Run(told["pages"] / took, behind(folder), crawl_s, cpu_of(keeper._process.pid or 0))
+    keeper.stop()
+    return run
 
 
 def main() -> None:
@@ -61,17 +77,17 @@ def main() -> None:
     try:
         time.sleep(8)
         with tempfile.TemporaryDirectory() as place:
-            speeds: dict[bool, list[float]] = {False: [], True: []}
+            runs: dict[bool, list[Run]] = {False: [], True: []}
             for number in range(args.rounds):
                 for indexed in (False, True) if number % 2 else (True, False):
                     folder = Path(place) / f"{number}-{indexed}"
-                    speed, missing = crawl(folder, port, seeds, args.pages, indexed=indexed)
-                    speeds[indexed].append(speed)
-                    print(
-                        f"{'beside an index' if indexed else 'alone'}: {speed:.1f} pages/s, {missing} not indexed yet",
-                        flush=True,
-                    )
-            alone, beside = mean(speeds[False]), mean(speeds[True])
+                    run = crawl(folder, port, seeds, args.pages, indexed=indexed)
+                    runs[indexed].append(run)
+                    how = "beside an index" if indexed else "alone"
+                    share = run.index_s / (run.crawl_s + run.index_s)
+                    cost = f"crawl {run.crawl_s:.1f} s of CPU, index {run.index_s:.1f} s ({share:.1%} of both)"
+                    print(f"{how}: {run.speed:.1f} pages/s, {run.missing} pages not indexed yet, {cost}", flush=True)
+            alone, beside = (mean(run.speed for run in runs[kind]) for kind in (False, True))
             print(f"alone {alone:.1f}, beside {beside:.1f} pages/s: {1 - beside / alone:+.1%} slower")
     finally:
         server.terminate()

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,32 @@ def test_index_is_made_again_when_another_version_made_it_or_it_was_deleted(tmp_
     shutil.rmtree(folder / "index")
     assert catch_up(folder).indexed == 2
     assert urls(folder) == ["/0", "/1"]
+
+
+def test_index_is_made_again_when_the_collection_was_put_back_from_a_copy(tmp_path: Path) -> None:
+    folder = store(tmp_path / "c", birds(0, 2))
+    shutil.copytree(folder, tmp_path / "copy")
+    store(folder, birds(2, 6))
+    catch_up(folder)
+    for name in ("crawl.db", "pages-00001.warc.gz"):
+        shutil.copy(tmp_path / "copy" / name, folder / name)
+    assert catch_up(folder).indexed == 2
+    assert urls(folder) == ["/0", "/1"]
+
+
+def test_searches_of_several_threads_are_answered_while_the_index_grows(tmp_path: Path) -> None:
+    folder = store(tmp_path / "c", birds(0, 5))
+    searcher = Searcher([folder])
+    searcher.catch_up()
+    with ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(searcher.search, "bird") for _ in range(40)]
+        for first in (5, 10, 15):
+            store(folder, birds(first, first + 5))
+            searcher.catch_up()
+            asked += [pool.submit(searcher.search, "bird") for _ in range(40)]
+        totals = {future.result().total for future in asked}
+    assert totals <= {5, 10, 15, 20}
+    assert searcher.search("bird").total == 20
 
 
 def test_reader_only_reads_when_another_process_writes_the_index(tmp_path: Path) -> None:

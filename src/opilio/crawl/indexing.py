@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opilio.crawl.pagefeed import PageFeed, Stored, with_text
-from opilio.index.fulltext import FullText, prepare, ready, wipe, writing
+from opilio.index.fulltext import FOLDER, FullText, prepare, ready, wipe, writing
 from opilio.index.intake import Intake
 from opilio.index.manifest import Manifest
 from opilio.index.records import Progress
@@ -29,11 +29,26 @@ def catch_up(folder: Path, most: int = 0) -> Progress:
         if not ours:
             return Progress(busy=True, waiting=behind(folder))
         place = prepare(folder)
+        if _of_another_past(folder):
+            wipe(folder)
+            place = prepare(folder)
         manifest = Manifest(place)
         try:
             return _CatchUp(folder, FullText(place), manifest).run(most)
         finally:
             manifest.close()
+
+
+def _of_another_past(folder: Path) -> bool:
+    """Has the index seen more than the collection has? Then the collection was put back from a copy, or another one
+    has taken its place, and nothing says which documents still hold."""
+    manifest = Manifest(folder / FOLDER)
+    try:
+        with reading(folder) as collection:
+            feed = PageFeed(collection)
+            return manifest.mark("seq") > feed.last() or manifest.mark("label") > feed.last_label()
+    finally:
+        manifest.close()
 
 
 def behind(folder: Path) -> int:

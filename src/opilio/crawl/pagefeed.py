@@ -95,11 +95,15 @@ class PageFeed:
 
     def labelled(self, after: int) -> tuple[list[int], int]:
         """Keys of pages that a person judged since the label of this number, and the number of the last one."""
-        taken = int(self._collection.meta("labels_taken", "0"))
+        taken = self.last_label()
         rows = self._collection.connection.execute(
             "SELECT DISTINCT key FROM label WHERE id > ? AND id <= ? ORDER BY key", (after, taken)
         )
         return [key for (key,) in rows], max(after, taken)
+
+    def last_label(self) -> int:
+        """The number of the last label that was taken up."""
+        return int(self._collection.meta("labels_taken", "0"))
 
     def parents_of(self, host: str, key: int) -> tuple[int, ...]:
         """Up to five pages that a link to this one was found on."""

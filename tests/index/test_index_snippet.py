@@ -1,0 +1,62 @@
+"""Snippets: the piece of a text that shows why it was found."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opilio.index.queryparse import parse, words_of
+from opilio.index.snippet import LENGTH, Marker, distance, marked, snippet
+
+
+def marker(query: str, language: str = "en") -> Marker:
+    return Marker(words_of(parse(query)), language)
+
+
+def shown(text: str, query: str, language: str = "en") -> str:
+    return "".join(f"[{s.text}]" if s.marked else s.text for s in snippet(text, marker(query, language)))
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "language", "expected"),
+    [
+        ("Singing wrens sing.", "wren song", "en", "Singing [wrens] sing."),
+        ("A wren,\n a   WREN!", "wren", "en", "A [wren], a [WREN]!"),
+        ("Die Wälder und der Wald", "wald", "de", "Die [Wälder] und der [Wald]"),
+        ("L’été à l’École", "ecole", "fr", "L’été à l’[École]"),
+        ("今日は東京都に行く", "東京", "ja", "今日は[東京]都に行く"),
+        ("wrens and wrynecks", "wre*", "en", "[wrens] and wrynecks"),
+        ("a colour, a color", "color~", "en", "a [colour], a [color]"),
+        ("nothing here", "wren", "en", "nothing here"),
+        ("", "wren", "en", ""),
+    ],
+)
+def test_words_are_marked_where_they_match(text: str, query: str, language: str, expected: str) -> None:
+    assert shown(text, query, language) == expected
+
+
+def test_piece_with_the_most_different_words_is_shown() -> None:
+    text = "wren " * 20 + "filler " * 200 + "here a wren has a song " + "filler " * 200
+    told = shown(text, "wren song")
+    assert "[wren] has a [song]" in told
+    assert told.startswith("… ")
+    assert told.endswith(" …")
+
+
+@given(text=st.text(max_size=2_000), query=st.text(alphabet="abcé東 ", min_size=1, max_size=10))
+def test_snippet_is_a_piece_of_the_text(text: str, query: str) -> None:
+    pieces = snippet(text, marker(query))
+    told = "".join(piece.text for piece in pieces).removeprefix("… ").removesuffix(" …")
+    assert len(told) <= LENGTH
+    assert "".join(told.split()) in "".join(text.split())
+
+
+@given(text=st.text(alphabet="ab c", max_size=60))
+def test_marked_pieces_make_up_the_text(text: str) -> None:
+    pieces = marked(text, marker("a b").matches(text))
+    assert "".join(piece.text for piece in pieces).split() == text.split()
+
+
+@given(a=st.text(alphabet="abc", max_size=6), b=st.text(alphabet="abc", max_size=6))
+def test_distance_is_symmetric_and_bounded(a: str, b: str) -> None:
+    assert (distance(a, b, 2) <= 2) == (distance(b, a, 2) <= 2)
+    assert distance(a, a, 0) == 0
