@@ -91,7 +91,9 @@ class LearnedJudge:
             seen = self._model.scale.fitted
             share = self.share * seen / (seen + TEACHING)
         score = 1.0 / (1.0 + math.exp(-((1.0 - share) * logit + share * said)))
-        words = tuple(Reason(self._label_of(t) or str(t), w, share) for t, w in self._model.telling(terms, SHOWN))
+        words = tuple(
+            Reason(f"text model: {self._label_of(t) or t}", w, share) for t, w in self._model.telling(terms, SHOWN)
+        )
         summary = (verdict.reasons[0], Reason("text model", said, share))
         return Verdict(score=score, relevant=score >= 0.5, reasons=(*summary, *verdict.reasons[1:], *words))
 
