@@ -342,3 +342,21 @@ def test_order_that_agents_can_not_keep_is_refused(tmp_path: Path, more: Tree, m
     tree = {"strategy": "s3-agents", "topic": {"name": "birds"}, "seeds": {"urls": SEEDS}, **more}
     with pytest.raises(ConfigError, match=message):
         begin(tmp_path / "c", resolve(tree))
+
+
+@pytest.mark.parametrize(("begun", "wanted", "message"), [(0, 2, "begun without agents"), (2, 0, "begun by agents")])
+def test_collection_stays_one_of_agents_or_of_none(tmp_path: Path, begun: int, wanted: int, message: str) -> None:
+    with served(SmallWeb(grid(1, 2))) as server:
+        tree = settings_for(server, [SEEDS[0]])
+        crawl(tmp_path / "c", {**tree, "agents": {"count": begun}})
+        with pytest.raises(ConfigError, match=message):
+            crawl(tmp_path / "c", {**tree, "agents": {"count": wanted}})
+
+
+def test_number_of_agents_may_change_between_two_runs(tmp_path: Path) -> None:
+    with served(SmallWeb(WEB)) as server:
+        tree = by_agents(server)
+        for count, pages in ((3, 30), (2, 60), (5, 0)):
+            crawl(tmp_path / "c", {**tree, "agents": {"count": count}, "stop": {"pages": pages}})
+        assert set(asked(list(server.log)).values()) == {1}
+    assert stored(tmp_path / "c") == sorted(WEB)

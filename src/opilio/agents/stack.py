@@ -41,6 +41,7 @@ class Stack:
         self._hosts: dict[str, list[tuple[float, int, int]]] = {}
         self._ready: list[tuple[float, int, str]] = []
         self._asleep: dict[str, float] = {}
+        self._wakes: list[tuple[float, str]] = []
         self._later: list[tuple[float, int, Lead]] = []
         self._order = count()
         self.spilled = False
@@ -76,16 +77,20 @@ class Stack:
         self._leads.pop(key, None)
 
     def sleep(self, host: str, until: float) -> None:
-        """Leave a host out until then."""
-        self._asleep[host] = until
+        """Leave a host out until then. Of a host without links nothing is noted: a claim will tell."""
+        if host in self._hosts:
+            self._asleep[host] = until
+            heapq.heappush(self._wakes, (until, host))
 
     def wake(self, now: float) -> None:
         """Take the time: hosts that have slept out are looked at again, links that waited too long are gone (S3-28)."""
         while self._later and self._later[0][0] <= now:
             self.put(heapq.heappop(self._later)[2], now)
-        for host in [host for host, until in self._asleep.items() if until <= now]:
-            del self._asleep[host]
-            self._announce(host)
+        while self._wakes and self._wakes[0][0] <= now:
+            until, host = heapq.heappop(self._wakes)
+            if self._asleep.get(host) == until:
+                del self._asleep[host]
+                self._announce(host)
         if self._habits.lifetime_s:
             for key in [key for key, _ in self._oldest(now)]:
                 del self._leads[key]
@@ -129,8 +134,19 @@ class Stack:
     @property
     def wakes_at(self) -> float | None:
         """When the next host that sleeps and has links wakes, or the next retry is due."""
-        times = [until for host, until in self._asleep.items() if self._top(host) is not None]
-        return min([*times, *(due for due, _, _ in self._later[:1])], default=None)
+        while self._wakes and not self._sleeps(*self._wakes[0]):
+            heapq.heappop(self._wakes)
+        hosts, retries = [until for until, _ in self._wakes[:1]], [due for due, _, _ in self._later[:1]]
+        return min(hosts + retries, default=None)
+
+    def _sleeps(self, until: float, host: str) -> bool:
+        """Does this host sleep until then, and has it links?"""
+        if self._asleep.get(host) != until:
+            return False
+        if self._top(host) is None:
+            del self._asleep[host]
+            return False
+        return True
 
     def drain(self) -> list[Lead]:
         """Everything, best first; the stack is empty then."""

@@ -28,6 +28,7 @@ from opilio.crawl.build import (
 from opilio.crawl.config import Settings, Tree, merged, resolve
 from opilio.crawl.engine import Engine
 from opilio.crawl.examples import read_examples
+from opilio.crawl.profiles import same_kind
 from opilio.crawl.rankmemory import COMMITTEE
 from opilio.crawl.recovery import recover
 from opilio.crawl.scouting import lead_of
@@ -197,6 +198,7 @@ def resume(folder: Path, tree: Tree, clock: Clock | None = None) -> Crawl:
         _same_topic(folder, stored, tree)
         _same_model(folder, stored, tree)
         settings = complete(_checked(resolve(merged(stored, tree), str(folder / "crawl.toml"))))
+        same_kind(folder, stored, settings)
     except BaseException:
         collection.close()
         raise

@@ -1,6 +1,7 @@
 """What each agent of a crew is told: the settings of the crawl with its own topic, its own seeds. Pure."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -26,6 +27,14 @@ class Profile(msgspec.Struct, frozen=True):
 def crewed(settings: Settings) -> bool:
     """Is the crawl made by agents?"""
     return settings.agents.count > 0 or bool(settings.agents.each)
+
+
+def same_kind(folder: Path, stored: Tree, settings: Settings) -> None:
+    """Queued URLs carry their agents: a collection stays one of agents, or one of none."""
+    begun = stored.get("agents", {})
+    if crewed(settings) != bool(begun.get("count") or begun.get("each")):
+        how = "without agents" if crewed(settings) else "by agents"
+        raise ConfigError(f"agents.count: {folder} was begun {how} and stays so; choose another --into")
 
 
 def check_crew(settings: Settings) -> None:
