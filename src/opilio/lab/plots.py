@@ -140,7 +140,7 @@ def _lines(
         if looks[name].strong:
             low, high = _band(_by_topic(curves, mine), np.random.default_rng(seed))
             axes.fill_between(grid, low, high, color=looks[name].colour, alpha=0.14, linewidth=0)
-            top = max(top, float(high.max()))
+            top = max(top, float(high[len(grid) // 10 :].max()))  # a wide band at the beginning may be cut off
         ends.append((float(mean[-1]), name))
         top = max(top, float(mean.max()))
     top = 1.05 * top or 1.0
