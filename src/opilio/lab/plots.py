@@ -68,8 +68,9 @@ def draw_all(runs: Sequence[Run], folder: Path, extra: Sequence[Plot] = (), seed
         if plot.kind not in KINDS:
             raise ConfigError(f"plot {plot.file}: kind {plot.kind!r} is unknown; known: {', '.join(KINDS)}")
         if mine:
+            own = looks_of(mine) if plot.variants and len(looks) > _MANY else looks  # nobody asks for grey lines
             with _figure(mine) as (figure, axes):
-                KINDS[plot.kind](axes, mine, looks_of(mine) if plot.variants else looks, seed)
+                KINDS[plot.kind](axes, mine, own, seed)
                 _write(figure, folder, plot.file)
             drawn.append(plot.file)
     return drawn
