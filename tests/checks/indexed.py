@@ -9,9 +9,10 @@ import msgspec
 import numpy as np
 
 from opilio.crawl.columns import pack
-from opilio.frontier.schema import create_tables
+from opilio.frontier.schema import create_tables as create_frontier
 from opilio.model.records import Analysis, Fate, Fetched, Lead, LinkColumns, Outcome, Reason, Verdict, key_of
 from opilio.model.urls import host_of
+from opilio.seen.sqlite import create_tables as create_seen
 from opilio.store.collection import Collection, exists
 from opilio.store.keeper import Keeper
 from opilio.store.warc import WarcWriter, response_record
@@ -35,7 +36,11 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True):
 
 def store(folder: Path, sheets: Iterable[Sheet]) -> Path:
     """Add pages to a collection, which is made where it is missing: one commit."""
-    made = Collection.open_for_writing(folder) if exists(folder) else Collection.create(folder, "", [create_tables])
+    made = (
+        Collection.open_for_writing(folder)
+        if exists(folder)
+        else Collection.create(folder, "", [create_frontier, create_seen])
+    )
     with closing(made):
         keeper = Keeper(made, WarcWriter(folder, "test"))
         keeper.resume()

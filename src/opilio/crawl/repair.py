@@ -9,6 +9,8 @@ from pathlib import Path
 import msgspec
 
 from opilio.crawl.compact import sweep
+from opilio.crawl.indexcheck import INDEX
+from opilio.crawl.indexing import rebuild
 from opilio.crawl.recovery import queue_again
 from opilio.crawl.verify import COUNTED, every
 from opilio.frontier.schema import DONE
@@ -72,6 +74,8 @@ def check_and_repair(folder: Path, now: float, *, pages: bool = False) -> Report
         repair_derived(collection, now)
     finally:
         collection.close()
+    if any(finding.text.startswith(INDEX) for finding in found):
+        rebuild(folder)
     left = [finding.text for finding in every(folder)]  # looked at again: nothing is called repaired that is not
     report.repaired = [text for text in report.problems if text not in left]
     report.problems = left

@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from opilio.crawl.indexcheck import index_problems
 from opilio.frontier.schema import DONE
 from opilio.store.collection import Collection, reading
 from opilio.store.keeper import Counts
@@ -36,7 +37,7 @@ def verify(folder: Path) -> list[str]:
 
 def findings(collection: Collection) -> Iterator[Finding]:
     """Everything that is wrong, the cheap checks first; a stream."""
-    derived = (_orphans, _frontier_counters, counters, _host_counters)
+    derived = (_orphans, _frontier_counters, counters, _host_counters, index_problems)
     own = (_integrity, _rows, _warc_ends)
     for check in own:
         yield from (Finding(text) for text in check(collection))

@@ -1,0 +1,64 @@
+"""Does the index hold what the collection has? Only reads; pages that the index has yet to take in are no problem."""
+
+from collections.abc import Iterator
+
+import tantivy
+
+from opilio.index.fulltext import FOLDER, FullText, writing
+from opilio.index.manifest import Manifest
+from opilio.index.records import FOREVER
+from opilio.model.errors import CollectionError
+from opilio.store.collection import Collection
+
+INDEX = "index: "  # how every problem told here begins
+ADVICE = "'opilio index rebuild' makes it again"
+
+
+def index_problems(collection: Collection) -> Iterator[str]:
+    """What is wrong with the index of a collection; nothing where there is none."""
+    folder = collection.folder / FOLDER
+    if not (folder / "derived.db").exists():
+        return
+    manifest = Manifest(folder)
+    try:
+        mark = manifest.mark("seq")
+        known = dict(manifest.connection.execute("SELECT key, seq FROM entry"))
+    finally:
+        manifest.close()
+    yield from _missing(collection, known, mark)
+    yield from _left_over(collection, known, mark)
+    yield from _engine(collection, len(known))
+
+
+def _missing(collection: Collection, known: dict[int, int], mark: int) -> Iterator[str]:
+    rows = collection.connection.execute(
+        "SELECT key, seq, url FROM page WHERE duplicate_of = 0 AND noindex = 0 AND seq <= ? ORDER BY seq", (mark,)
+    )
+    for key, seq, url in rows:
+        if known.get(key, -1) < seq:
+            yield f"{INDEX}lacks {url} or holds an older version; {ADVICE}"
+
+
+def _left_over(collection: Collection, known: dict[int, int], mark: int) -> Iterator[str]:
+    """Documents of pages that are gone, that the index should know of."""
+    there = {key for (key,) in collection.connection.execute("SELECT key FROM page")}
+    ending = {key for (key,) in collection.connection.execute("SELECT key FROM version WHERE ended > ?", (mark,))}
+    for key, seq in known.items():
+        if key not in there and key not in ending and seq <= mark:
+            yield f"{INDEX}holds a page that the collection no longer has (key {key}); {ADVICE}"
+
+
+def _engine(collection: Collection, documents: int) -> Iterator[str]:
+    """The engine has as many documents as were noted. Not asked while somebody writes: the two move one by one."""
+    with writing(collection.folder) as ours:
+        if not ours:
+            return
+        try:
+            index = FullText(collection.folder / FOLDER)
+        except CollectionError as error:
+            yield f"{INDEX}{error}"
+            return
+        query = tantivy.Query.term_query(index.schema, "until", FOREVER)
+        found = index.searcher().search(query, 1).count  # type: ignore[attr-defined]  # the stub forgot it
+        if found != documents:
+            yield f"{INDEX}holds {found} pages, {documents} were taken in; {ADVICE}"

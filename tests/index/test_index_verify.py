@@ -1,0 +1,53 @@
+"""`verify` compares the index with the collection, and repairs it."""
+
+from pathlib import Path
+
+import pytest
+
+from checks.indexed import Sheet, lose, store
+from opilio.crawl.indexcheck import index_problems
+from opilio.crawl.indexing import catch_up
+from opilio.crawl.repair import check_and_repair
+from opilio.crawl.searching import Searcher
+from opilio.index.manifest import Manifest
+from opilio.store.collection import reading
+
+A = "http://a.example"
+
+
+def problems(folder: Path) -> list[str]:
+    with reading(folder) as collection:
+        return list(index_problems(collection))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = store(tmp_path / "c", [Sheet(url=f"{A}/{n}", title="Wren", text=f"number{n}") for n in range(4)])
+    catch_up(made)
+    return made
+
+
+def test_index_that_agrees_or_is_behind_is_no_problem(folder: Path, tmp_path: Path) -> None:
+    assert problems(folder) == []
+    store(folder, [Sheet(url=f"{A}/0", title="Eagle"), Sheet(url=f"{A}/9", title="Owl")])
+    lose(folder, f"{A}/1", 1.8e9)
+    assert problems(folder) == []
+    assert problems(store(tmp_path / "without", [Sheet(url=f"{A}/0")])) == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        ("DELETE FROM entry WHERE key = (SELECT min(key) FROM entry)", "index: lacks http://a.example/"),
+        ("UPDATE entry SET seq = 0", "or holds an older version"),
+        ("INSERT INTO entry VALUES (7, 1, 0, 0, x'', x'', '')", "no longer has (key 7)"),
+    ],
+)
+def test_index_that_does_not_agree_is_told_and_made_again(folder: Path, damage: str, told: str) -> None:
+    manifest = Manifest(folder / "index")
+    manifest.connection.execute(damage)
+    manifest.close()
+    assert any(told in problem for problem in problems(folder))
+    report = check_and_repair(folder, 1.8e9)
+    assert [text for text in report.problems if text.startswith("index")] == []
+    assert Searcher([folder]).search("wren").total == 4
