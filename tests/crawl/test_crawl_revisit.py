@@ -8,6 +8,7 @@ import pytest
 
 from checks.killing import urls_in_warc
 from checks.small_webs import BIRDS, HTML, SmallWeb, crawl, events, page, redirect, rows, served, settings_for, word
+from opilio.crawl.announcements import probe_url
 from opilio.crawl.history import history_of
 from opilio.crawl.verify import verify
 from opilio.crawl.why import why
@@ -254,3 +255,50 @@ def test_clock_set_back_loses_nothing(site: Site) -> None:
 def test_every_policy_looks_at_what_is_due(site: Site, policy: str) -> None:
     site.visit()
     assert len(site.visit(WEEK, policy=policy)) == 4
+
+
+def sitemap(dates: dict[str, str]) -> Answer:
+    entries = "".join(f"<url><loc>{ROOT}{path}</loc><lastmod>{date}</lastmod></url>" for path, date in dates.items())
+    return Answer(
+        200, (("Content-Type", "application/xml"),), f"<?xml version='1.0'?><urlset>{entries}</urlset>".encode()
+    )
+
+
+def test_sitemap_spares_looks_and_tells_of_new_pages(site: Site) -> None:
+    site.web.answers[ROOT + "robots.txt"] = Answer(200, (), f"Sitemap: {ROOT}map.xml\n".encode())
+    site.web.answers[ROOT + "9"] = article(9)
+    site.web.answers[ROOT + "map.xml"] = sitemap({"1": "2001-01-01", "2": "2037-01-01", "9": "2001-01-01"})
+    site.visit()
+    asked = [target for target, _ in site.visit(2 * WEEK)]
+    assert "/map.xml" in asked
+    assert "9" in site.pages(), "which no page links to"
+    assert site.looks("1", "checked_at") > site.looks("3", "checked_at"), "known to be unchanged when the map came"
+    assert site.looks("2", "hinted_at") > 2e9
+    assert rows(site.folder, "SELECT entries FROM notice") == [(3,)]
+
+
+def test_feed_of_a_page_is_asked_for(site: Site) -> None:
+    feed = '<link rel="alternate" type="application/rss+xml" href="/feed">'
+    site.web.answers[ROOT] = page(f"{BIRDS} {word(5)}", ("/1", "/2", "/3"), head=feed)
+    item = f"<item><link>{ROOT}8</link><pubDate>Mon, 02 Nov 2026 00:00:00 GMT</pubDate></item>"
+    kind = (("Content-Type", "application/rss+xml"),)
+    site.web.answers[ROOT + "feed"] = Answer(200, kind, f"<rss>{item}</rss>".encode())
+    site.web.answers[ROOT + "8"] = article(8)
+    site.visit()
+    site.visit(WEEK)
+    site.visit(WEEK)
+    assert "8" in site.pages()
+
+
+def test_soft_404_is_recognised_by_what_the_host_shows_for_unknown_addresses(site: Site) -> None:
+    empty = page(
+        "Welcome to our shop. Boots, hats, tents, lamps, maps and ropes are on offer this season. Look around."
+    )
+    site.visit()
+    del site.web.answers[ROOT + "1"]
+    site.web.answers[probe_url(ROOT)] = empty
+    site.web.answers[ROOT + "1"] = empty
+    site.visit(WEEK, probe=True)
+    assert (site.looks("1", "strikes"), "1" in site.pages()) == (1, True)
+    site.visit(2 * DAY, probe=True)
+    assert site.pages() == ["", "2", "3"]

@@ -77,7 +77,7 @@ class Progress:
         elif outcome.analysis is None:
             if outcome.fetched.status >= 400:
                 self._errors[f"status {outcome.fetched.status}"] += 1
-        else:
+        elif not outcome.analysis.announced:
             verdict = outcome.analysis.verdict
             relevant = bool(verdict and verdict.relevant and not outcome.duplicate_of)
             self._pages += 1

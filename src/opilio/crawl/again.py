@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from opilio.crawl.announcements import is_probe
 from opilio.crawl.fates import SOFT, fate_of, landed
 from opilio.crawl.lookagain import Shelf
 from opilio.crawl.visit import Served
@@ -55,9 +56,11 @@ class Again:
     def _softly(self, outcome: Outcome) -> Outcome:
         """A page with the text that its host shows for any unknown address is none."""
         analysis = outcome.analysis
-        if analysis is None or analysis.failure is not None:
+        if analysis is None or analysis.failure is not None or analysis.announced:
             return outcome
-        if (outcome.lead.host, analysis.fingerprint) not in self.empty:
+        if is_probe(outcome.lead.url):
+            self.empty.add(outcome.lead.host, analysis.fingerprint, outcome.fetched.started_at)
+        elif (outcome.lead.host, analysis.fingerprint) not in self.empty:
             return outcome
         return _as_none(outcome)
 
@@ -246,7 +249,8 @@ def _landed(batch: Sequence[Served], key: int) -> bool:
 
 
 def _is_page(outcome: Outcome) -> bool:
-    return outcome.analysis is not None and outcome.analysis.failure is None
+    analysis = outcome.analysis
+    return analysis is not None and analysis.failure is None and not analysis.announced
 
 
 def _is_relevant(outcome: Outcome) -> bool:

@@ -15,6 +15,7 @@ from opilio.crawl.notes import Counts, Notes
 from opilio.model.errors import ParseError
 from opilio.model.protocols import Judge, Learns, Parser
 from opilio.model.records import Analysis, Failure, Fetched, Lead, Page, Reading, Verdict
+from opilio.parse.announced import announced
 from opilio.parse.missing import says_missing
 from opilio.store.warc import response_record
 from opilio.text.vocabulary import Vocabulary
@@ -85,6 +86,9 @@ class Analyst:
         return self._judge.judge(self.read(fetched))
 
     def analyse(self, lead: Lead, fetched: Fetched) -> Analysis:
+        told = announced(fetched)
+        if told:
+            return Analysis(announced=told)
         try:
             page = self._parser.parse(fetched)
         except ParseError as error:
@@ -124,6 +128,7 @@ class Analyst:
             fingerprint=reading.fingerprint,
             simhash=reading.simhash,
             noindex=page.noindex,
+            feeds=page.feeds,
             verdict=verdict,
             links=self.rank(reading, verdict, lead),
             counts=counts,

@@ -20,7 +20,9 @@ class Conditional:
     def _marks(self, url: str) -> dict[str, str] | None:
         # A copy has no text of its own: should it come to stand for itself, its page is needed.
         sql = "SELECT etag, last_modified FROM page WHERE key = ? AND duplicate_of = 0"
-        row = self._db.execute(sql, (key_of(url),)).fetchone()
+        key = key_of(url)
+        notice = "SELECT etag, last_modified FROM notice WHERE key = ?"
+        row = self._db.execute(sql, (key,)).fetchone() or self._db.execute(notice, (key,)).fetchone()
         return {"If-None-Match": row[0], "If-Modified-Since": row[1]} if row and (row[0] or row[1]) else None
 
     async def close(self) -> None:

@@ -72,6 +72,8 @@ class Ledger:
             books.frontier.add([lead for leads in offers for lead in leads], now)
             if books.revisits is not None:
                 books.revisits.count(len(outcomes), len(outcomes) - len(new))
+                if books.revisits.announcements is not None:
+                    books.frontier.add(books.revisits.announcements.take(outcomes, now), now)
             events += self._labels.take(now)
             books.frontier.rescore(self._chooser.changes())
             self._chooser.save(now)
@@ -132,6 +134,8 @@ class Ledger:
         event = RobotsRead(at=now, host=host, delay_s=rules.delay_s, allowed=not rules.unreachable)
         with self._books.collection.unit_of_work():
             self._books.keeper.keep_robots(origin, rules.expires_at, msgspec.msgpack.encode(rules))
+            if self._books.revisits is not None and self._books.revisits.announcements is not None:
+                self._books.revisits.announcements.note(rules.sitemaps, host, "sitemap")
             if rules.delay_s > 0:
                 self._books.frontier.set_delay(host, delay_s)
             self._books.keeper.keep_events([event])

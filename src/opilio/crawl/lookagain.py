@@ -123,6 +123,13 @@ class Shelf:
         row = self._row_of.get(key)
         return np.zeros(COUNT, dtype=np.float32) if row is None else self._rows[row]["rates"].copy()
 
+    def __contains__(self, key: int) -> bool:
+        return key in self._row_of
+
+    def checked_at(self, key: int) -> float:
+        """When a page was last known to be as it is stored."""
+        return float(self._rows[self._row_of[key]]["checked"])
+
     def second_looks(self, now: float, after_s: float) -> Iterator[tuple[int, str]]:
         """(key, host) of pages that were not there a while ago, to be looked for once more (S1-06)."""
         used = self._used

@@ -8,12 +8,14 @@ there are new URLs, at most `revisit.share` of the fetches are such looks.
 from math import inf
 
 from opilio.crawl.again import Again
+from opilio.crawl.announcements import Announcements, probe_url
 from opilio.crawl.config import RevisitSettings
 from opilio.crawl.lookagain import MOST_STRIKES, Shelf
 from opilio.frontier.order import AGAIN
 from opilio.model.protocols import Frontier
-from opilio.model.records import Lead
+from opilio.model.records import Lead, key_of
 from opilio.store.collection import Collection
+from opilio.store.notices import Notices
 
 BUDGET = "revisit_budget"  # in `meta`: looks to spend, and when that was reckoned
 PORTION = 32  # looks that are planned at once, at least; more where there are many pages, for each plan reads them all
@@ -32,6 +34,7 @@ class Revisits:
         self._left, self._at = -1.0, 0.0  # the budget
         self._fetched = [0, 0]  # by this run: all, and of them looks
         self._planned_at = -inf  # last time that there was nothing to plan
+        self.announcements: Announcements | None = None
 
     def load(self, now: float) -> None:
         """Take up every page, and the budget as it was left."""
@@ -41,6 +44,11 @@ class Revisits:
         for facts, looks in book.gone_pages(MOST_STRIKES):
             self._shelf.put(facts, looks, left=True)
         self._again.shelf = self._shelf
+        if self._settings.announcements:
+            notices = Notices(self._collection.connection)
+            self.announcements = Announcements(notices, book, self._frontier, self._shelf)
+            with self._collection.unit_of_work():
+                self.announcements.load(self._collection.connection)
         stored = self._collection.meta(BUDGET)
         if stored:
             self._left, self._at = map(float, stored.split())
@@ -55,6 +63,8 @@ class Revisits:
     def feed(self, now: float, room: int) -> None:
         """Have the frontier hold as many looks as are due, and as there is room for."""
         self._refill(now)
+        if self.announcements is not None:
+            self.announcements.ask(now, self._settings.interval_s)
         busy = self._shelf.busy
         for key, host in self._shelf.second_looks(now, self._settings.second_look_s):
             self._queue(key, host, now, 2.0)
@@ -86,12 +96,23 @@ class Revisits:
     def _queue(self, key: int, host: str, now: float, urgency: float) -> int:
         """Have the frontier hold a page; 0: it can't."""
         looks = self._again.book.looks(key)
+        if self._settings.probe:
+            self._probe(key, host, now)
         added = self._frontier.add([Lead(url="", key=key, host=host, again=urgency)], now)
         looks.queued = int(added.raised > 0)
         looks.tried_at = looks.tried_at if looks.queued else now
         self._again.book.save([looks])
         self._shelf.update(looks, left=looks.strikes > 1)
         return looks.queued
+
+    def _probe(self, key: int, host: str, now: float) -> None:
+        """Before the first look at a host: what does it say where it has nothing?"""
+        empty = self._again.empty
+        if not empty.probed(host):
+            empty.note_probe(host, now)
+            url = probe_url(self._again.book.url_of(key))
+            self._frontier.add([Lead(url=url, key=key_of(url), host=host)], now)
+            self._frontier.add([Lead(url=url, key=key_of(url), host=host, again=3.0)], now)
 
     @property
     def continuous(self) -> bool:

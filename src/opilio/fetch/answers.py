@@ -9,6 +9,8 @@ from email.utils import parsedate_to_datetime
 from opilio.model.urls import canonical
 
 PAGE_TYPES = frozenset(("text/html", "application/xhtml+xml", "text/plain"))
+# Sitemaps and feeds: no pages, but they tell of many.
+NOTICE_TYPES = frozenset(("text/xml", "application/xml", "application/rss+xml", "application/atom+xml"))
 
 
 def wants_pages(url: str, content_type: str) -> bool:
@@ -18,7 +20,7 @@ def wants_pages(url: str, content_type: str) -> bool:
     (True, False)
     """
     kind = content_type.partition(";")[0].strip().lower()
-    return not kind or kind in PAGE_TYPES or url.partition("?")[0].endswith("/robots.txt")
+    return not kind or kind in PAGE_TYPES or kind in NOTICE_TYPES or url.partition("?")[0].endswith("/robots.txt")
 
 
 def status_of(line: bytes) -> int:

@@ -109,6 +109,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     nofollow: bool = False
     published: str = ""
     links_dropped: int = 0  # links beyond the parser's bound
+    feeds: tuple[str, ...] = ()  # addresses of its feeds
 
     @property
     def text(self) -> str:
@@ -144,6 +145,14 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     language: str = ""
     fingerprint: int = 0  # 64-bit, of the normalised text (S4-15)
     simhash: int = 0  # 64-bit near-duplicate signature
+
+
+class Announced(msgspec.Struct, frozen=True):
+    """A page, or another sitemap (`index`), that a sitemap or feed tells of; `at`: its last change, 0: not said."""
+
+    url: str
+    at: float = 0.0
+    index: bool = False
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -277,6 +286,8 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     surfaces: tuple[str, ...] = ()  # how each of those stems was written, for showing (S0-E4)
     sample: bytes = b""  # the page's most telling terms (uint32): what a learning judge is taught with
     record: bytes = b""  # the gzip member to append to the WARC file
+    announced: tuple[Announced, ...] = ()  # of a sitemap or feed, which is no page
+    feeds: tuple[str, ...] = ()  # that the page names
     failure: Failure | None = None  # a typed failure of parsing, or a skipped content type
     opinions: tuple[Opinion, ...] = ()  # of every agent that looked, where more than one did; `verdict` is the best
 

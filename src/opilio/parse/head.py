@@ -12,6 +12,7 @@ from turbohtml import Element
 from opilio.parse.blocks import tidy
 
 _REFRESH = re.compile(r"""^\s*[\d.]*\s*[;,\s]\s*(?:url\s*=\s*)?["']?([^"'>]+)""", re.IGNORECASE)
+_FEEDS = frozenset({"application/rss+xml", "application/atom+xml"})
 _FOLLOWED_RELS = ("next", "prev", "previous")
 _PUBLISHED = ("article:published_time", "date", "dc.date", "dcterms.created", "citation_publication_date", "pubdate")
 
@@ -32,6 +33,7 @@ class Head(msgspec.Struct, kw_only=True):
     canonical: str = ""
     meta: dict[str, str] = msgspec.field(default_factory=dict)  # by lower-case name, property or http-equiv
     links: list[HeadLink] = msgspec.field(default_factory=list)
+    feeds: list[str] = msgspec.field(default_factory=list)
 
     def first(self, *names: str) -> str:
         """The first of these meta values that is there."""
@@ -92,6 +94,8 @@ def _read_link(head: Head, element: Element) -> None:
         return
     if "canonical" in rels:
         head.canonical = head.canonical or href
+    if "alternate" in rels and (element.attr("type") or "").lower() in _FEEDS:
+        head.feeds.append(href)
     for rel in _FOLLOWED_RELS:
         if rel in rels:
             head.links.append(HeadLink(href, rel, tidy(element.attr("title") or "")))

@@ -21,6 +21,7 @@ from opilio.parse.links import head_links, links_of, name_textless, paths_of, pl
 from opilio.parse.plain import plain_page
 
 MAX_LINKS = 5_000
+MAX_FEEDS = 5
 
 _HEAD_ELEMENTS = ("title", "meta", "link", "base")
 _ANCHORS = re.compile("\x02([^\x03]*)\x03").findall
@@ -110,6 +111,7 @@ def _read(document: turbohtml.Document, url: str, max_links: int, with_paths: bo
         encoding=(document.encoding or "").lower(),
         published=head.published,
         links_dropped=beyond,
+        feeds=tuple(filter(None, (canonical(href, base) for href in head.feeds[:MAX_FEEDS]))),
     )
     return page, head
 

@@ -63,7 +63,7 @@ class Keeper:
                 self._forget(past.end(key, outcome.fetched.started_at, self.counts.fetched, outcome.fate.value))
             elif outcome.fate is Fate.UNCHANGED:
                 past.refresh(key, outcome.fetched)
-            if analysis is None or analysis.failure is not None or outcome.fate in ENDS:
+            if analysis is None or analysis.failure is not None or analysis.announced or outcome.fate in ENDS:
                 continue
             if analysis.links:
                 links.append((key, analysis.links))

@@ -90,6 +90,11 @@ class LookBook:
         )
         return ((row[:9], _looks(row[9:])) for row in rows)
 
+    def url_of(self, key: int) -> str:
+        """The address of a page, one that has left too."""
+        sql = "SELECT url FROM page WHERE key = :key UNION ALL SELECT url FROM version WHERE key = :key LIMIT 1"
+        return str(self._db.execute(sql, {"key": key}).fetchone()[0])
+
     def queued(self) -> list[int]:
         """Pages that wait in the frontier to be looked at again."""
         return [key for (key,) in self._db.execute("SELECT key FROM revisit WHERE queued")]
