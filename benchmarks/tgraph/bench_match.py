@@ -13,11 +13,20 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from math import sqrt
+from pathlib import Path
 
+import msgspec
 import numpy as np
 
-from opilio.tgraph.components import LinkParts
+from opilio.crawl.config import Settings
+from opilio.crawl.tgraphs import maker_for
+from opilio.lab.backlinks import WebLinks, graph_from
+from opilio.lab.pages import ParsedPages
+from opilio.lab.web import Web
+from opilio.text.vocabulary import Vocabulary
+from opilio.tgraph.components import LinkParts, link_parts
 from opilio.tgraph.graph import TGraph
+from opilio.tgraph.layers import Bounds
 from opilio.tgraph.matching import NodeIndex
 from opilio.tgraph.node import Destination, Node
 from opilio.tgraph.priority import Matching, match
@@ -69,11 +78,40 @@ def cpu_ms(run: Callable[[], object], times: int) -> float:
     return min(lots)
 
 
+def real(folder: Path, targets: list[str], nodes: int, most: int) -> None:
+    """The same on a T-Graph of a real web, over two hundred of its pages, each with its first links."""
+    web = Web.open(folder)
+    links = WebLinks(web, ParsedPages.open(web))
+    settings = Settings()
+    settings.topic.around = "paragraph"
+    maker = maker_for(settings, links.page)
+    graph = graph_from(links, maker, targets, Bounds(parents=40, per_level=nodes // 2, per_page=6))
+    kept = TGraph(sorted(graph.nodes.values(), key=lambda n: n.level)[:nodes])
+    terms_of = Vocabulary().terms
+    index = NodeIndex(kept, terms_of)
+    pages = []
+    for url in web.urls[:: max(1, len(web) // 200)]:
+        reading = maker.read(url)
+        if reading is not None and len(reading.page.links) >= most:
+            page = msgspec.structs.replace(reading.page, links=reading.page.links[:most])
+            pages.append(link_parts(msgspec.structs.replace(reading, page=page), terms_of))
+    print(f"{len(index)} nodes, {len(pages)} pages of {most} links")
+    for rule in ("least", "all"):
+        how = Matching(rule=rule)
+        ms = cpu_ms(lambda how=how: [match(index, page, how) for page in pages], 1) / len(pages)
+        print(f"{rule:6} {ms:8.2f} ms a page")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=5_000)
     parser.add_argument("--links", type=int, default=50)
+    parser.add_argument("--web", type=Path, help="a real web instead: its links and pages")
+    parser.add_argument("--target", action="append", default=[], help="with --web: a page to build the graph from")
     options = parser.parse_args()
+    if options.web:
+        real(options.web, options.target, options.nodes, options.links)
+        return
     index, links, texts = made(options.nodes, options.links, random.Random(1))
     for rule in ("least", "all", "soft"):
         how = Matching(rule=rule)
