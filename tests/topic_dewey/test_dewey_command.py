@@ -133,3 +133,11 @@ def test_crawl_is_told_a_topic_as_classes_and_keeps_to_them(tmp_path: Path) -> N
     assert status_of(tmp_path / "dewey-598")["topic"] == "Birds"
     assert other.returncode == 2
     assert "topic.dewey ['599']: dewey-598 was begun with ['598']" in one_line(other)
+
+
+@pytest.mark.parametrize("given", ["topic.dewey=598", "topic=598", 'topic.dewey=["59x"]', "topic.dewey=[598]"])
+def test_classes_that_are_none_are_told_in_one_line(tmp_path: Path, given: str) -> None:
+    done = opilio("crawl", "--seed", "http://birds.example/", "--set", given, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert "topic" in one_line(done)
+    assert list(tmp_path.iterdir()) == []

@@ -153,7 +153,9 @@ def _tell_why_nothing_came(folder: Path) -> None:
 
 def _folder_name(tree: Tree) -> str:
     topic = tree.get("topic", {})
-    name = str(topic.get("name", "")) or " ".join(["dewey", *map(str, topic["dewey"])] if topic.get("dewey") else [])
+    known = topic if isinstance(topic, dict) else {"name": str(topic)}  # what is no table is told by `resolve`
+    classes = known.get("dewey", "")
+    name = str(known.get("name", "")) or (f"dewey {classes}" if classes else "")
     words = re.findall(r"\w+", name.lower())[:6]
     if not words:
         raise ConfigError('no topic: give one as a sentence, for example: opilio crawl "sign languages" --seed URL')
