@@ -90,7 +90,7 @@ def test_verify_is_text_or_json(folder: Path) -> None:
     text = opilio("verify", folder)
     assert (text.returncode, text.stdout) == (0, f"{folder}: everything agrees\n")
     facts = json.loads(opilio("verify", folder, "--json").stdout)
-    assert facts == {"schema": 1, "ok": True, "problems": []}
+    assert facts == {"schema": 1, "ok": True, "problems": [], "repaired": [], "fetched_again": 0}
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet", "warc"])
