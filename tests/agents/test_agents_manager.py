@@ -56,6 +56,22 @@ def test_agents_take_turns_until_each_has_its_requests(connection: sqlite3.Conne
     assert [move and move[0] for move in moves] == [1, 2, 3, 1, 2, 3, None]
 
 
+@pytest.mark.parametrize(("patience", "moves"), [(0.0, 2), (0.5, 2), (0.9, None)])
+def test_patient_agent_waits_for_a_busy_host_when_the_rest_is_poor(
+    connection: sqlite3.Connection, patience: float, moves: int | None
+) -> None:
+    manager = crew(connection, ("birds",))
+    agent = manager.agents[1]
+    agent.patience = patience
+    manager.offer(lead(1, 1.0, agent=1), 0.0)
+    manager.offer(lead(2, 0.6, agent=1), 0.0)
+    manager.rest("h1.example", 5.0)
+    first = ask(manager)
+    assert (first and first[1]) == moves
+    agent.stack.wake(5.0)
+    assert ask(manager) == (1, 1)
+
+
 def test_link_that_is_under_way_is_not_offered_again(connection: sqlite3.Connection) -> None:
     """S3-26: neither re-queued nor re-scored, not by another agent either."""
     manager = crew(connection)

@@ -37,13 +37,17 @@ class Card(msgspec.Struct, kw_only=True):
 
 
 class Agent:
-    """`requests` is r of S3-07; `goal` the most relevant pages it looks for, 0 for all."""
+    """`requests` is r of S3-07; `goal` the most relevant pages it looks for, 0 for all.
 
-    def __init__(self, card: Card, stack: Stack, requests: int, goal: int = 0) -> None:
+    `patience`: a link that promises less than this share of one whose host is busy is left for later.
+    """
+
+    def __init__(self, card: Card, stack: Stack, requests: int, goal: int = 0, patience: float = 0.0) -> None:
         self.card = card
         self.stack = stack
         self.requests = requests
         self.goal = goal
+        self.patience = patience
         self.flying: set[int] = set()
         self.alive = True
         self.broken = 0  # pages in a row at which its mind failed
@@ -76,9 +80,16 @@ class Agent:
         """Would it rather ask for this than for what it asks for now?"""
         return lead.score > self.aspiration or not self.stack
 
+    def wish(self) -> Lead | None:
+        """The best link that may be asked for now, where it would rather have that than wait."""
+        best = self.stack.first() if self.room > 0 else None
+        if best is None or not self.patience or best.score >= self.patience * self.stack.best_asleep:
+            return best
+        return None
+
     def pick(self, most: int) -> list[Item]:
         """PRIORITIZE (S3-25): its best links, all of one host, out of the stack."""
-        best = self.stack.first()
+        best = self.wish()
         return [] if best is None else self.stack.take(best.host, max(1, min(most, self.room)))
 
     def asked(self, leads: tuple[Lead, ...]) -> None:

@@ -77,7 +77,7 @@ class Manager:
         start = next((at for at, n in enumerate(numbers) if n > self._last), 0)
         for number in numbers[start:] + numbers[:start]:
             agent = self.agents[number]
-            best = agent.stack.first() if agent.room > 0 else None
+            best = agent.wish()
             if best is not None and best.score >= above:
                 self._last = number
                 return agent

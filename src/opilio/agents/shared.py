@@ -115,7 +115,7 @@ class SharedFrontier:
         """When an agent may have a move again; None: none of them ever will."""
         manager = self.manager
         movers = [agent for agent in manager.roll.at_work if agent.room > 0]
-        if any(agent.stack.first() is not None or (agent.stack.spilled and not agent.stack) for agent in movers):
+        if any(agent.wish() is not None or (agent.stack.spilled and not agent.stack) for agent in movers):
             return 0.0
         times = [agent.stack.wakes_at for agent in movers]
         times += [held.expires_at for held in self._held.values()]

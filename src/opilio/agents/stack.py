@@ -113,6 +113,13 @@ class Stack:
                 self._announce(host)
         return None
 
+    @property
+    def best_asleep(self) -> float:
+        """The score of the best link whose host can't be asked now; 0 where there is none."""
+        tops = (self._top(host) for host in list(self._asleep))
+        scores = [self._leads[top[2]][0].score for top in tops if top is not None]
+        return max((score for score in scores if score <= ABOVE_SEEDS), default=0.0)
+
     def take(self, host: str, most: int) -> list[Item]:
         """The best links of one host, out of the stack."""
         taken: list[Item] = []

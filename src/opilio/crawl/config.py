@@ -155,6 +155,7 @@ class AgentsSettings(msgspec.Struct, kw_only=True):
     requests: Positive = 4  # r: under way at once, for each agent (S3-07)
     split: Split = "deal"  # of the seeds: like cards, or in consecutive blocks
     relevant: Count = 0  # an agent's goal (S3-03); 0: as many as there are
+    patience: Annotated[float, Meta(ge=0, le=1)] = 0.0  # a link worth less than this share of a busy host's best waits
     exchange_words: bool = False  # S3-F3: new words of a table to agents of the same topic
     exchange_lessons: bool = False  # judge and ranker learn from the pages of agents of the same topic too
     exchange_links: bool = False  # links that another agent finds promising go to it as well

@@ -134,4 +134,5 @@ def _agent(settings: Settings, profile: Profile) -> Agent:
         breadth=settings.order["kind"] == "breadth-first",
         first_counts=settings.frontier.merge == "discard",
     )
-    return Agent(card, Stack(habits), profile.requests, settings.agents.relevant)
+    agents = settings.agents
+    return Agent(card, Stack(habits), profile.requests, agents.relevant, agents.patience)
