@@ -5,7 +5,6 @@ from xml.sax.saxutils import quoteattr
 
 from starlette.responses import Response
 
-from opilio.store.collection import Collection
 from opilio.web.desk import Asked, Desk, Page
 from opilio.web.layout import spread
 from opilio.web.params import Param
@@ -19,13 +18,13 @@ def graph(desk: Desk, asked: Asked) -> View:
     most = asked.values["most"]
     with desk.open(asked.name) as collection:
         tally = desk.tally(collection)
-        pairs = _pairs(collection)
         with tally.lock:
+            pairs = [(a, b, count) for (a, b), count in tally.ways.most_common(MOST_EDGES)]
             ranked = sorted(tally.hosts.items(), key=lambda pair: (-pair[1].relevant, -pair[1].pages, pair[0]))
             sums = [(host, one.pages, one.relevant, one.harvest) for host, one in ranked]
     shown = sums[:most]
     numbers = {host: number for number, (host, *_) in enumerate(shown)}
-    edges = [(a, b, count) for a, b, count in pairs if a in numbers and b in numbers and a != b]
+    edges = [(a, b, count) for a, b, count in pairs if a in numbers and b in numbers]
     strongest = max((count for *_, count in edges), default=1)
     places = spread(len(shown), [(numbers[a], numbers[b], count / strongest) for a, b, count in edges])
     nodes = [_node(*facts, place) for facts, place in zip(shown, places.tolist(), strict=True)]
@@ -53,15 +52,6 @@ def named(nodes: list[dict[str, Any]]) -> set[str]:
             taken.append(box)
             found.add(node["host"])
     return found
-
-
-def _pairs(collection: Collection) -> list[tuple[str, str, int]]:
-    """How many pages of a host were first found on pages of another."""
-    return collection.connection.execute(
-        "SELECT q.host, p.host, count(*) FROM page AS p JOIN page AS q ON q.key = p.parent"
-        " GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2 LIMIT ?",
-        (MOST_EDGES,),
-    ).fetchall()
 
 
 def _node(host: str, pages: int, relevant: int, harvest: float, place: list[float]) -> dict[str, Any]:

@@ -34,9 +34,10 @@ class Tally:
     relevant: bytearray = field(default_factory=bytearray)  # 1 for each relevant page
     times: "array[float]" = field(default_factory=lambda: array("d"))
     failures: Counter[str] = field(default_factory=Counter)
+    ways: Counter[tuple[str, str]] = field(default_factory=Counter)  # pages of a host first found on another's
     fetched: int = 0
     lock: Lock = field(default_factory=Lock)
-    _places: dict[int, int] = field(default_factory=dict)  # key of a page to its place in `relevant`
+    _places: dict[int, tuple[int, str]] = field(default_factory=dict)  # key of a page to its place and host
     _mark: tuple[int, str] = (0, "")  # the last answer that was read, and the labels that were taken up then
 
     def refresh(self, connection: sqlite3.Connection) -> None:
@@ -53,27 +54,32 @@ class Tally:
         self.relevant.clear()
         self.times = array("d")
         self.failures.clear()
+        self.ways.clear()
         self._places.clear()
         self.fetched = 0
         self._mark = (0, labels)
 
     def _read_pages(self, connection: sqlite3.Connection) -> None:
         rows = connection.execute(
-            "SELECT key, host, relevant, fetched_at, status FROM page WHERE seq > ? ORDER BY seq", (self._mark[0],)
+            "SELECT key, host, relevant, fetched_at, status, parent FROM page WHERE seq > ? ORDER BY seq",
+            (self._mark[0],),
         )
-        for key, host, relevant, at, status in rows:
+        for key, host, relevant, at, status, parent in rows:
             one = self.hosts.get(host)
             if one is None:
                 one = self.hosts[host] = HostSum()
-            place = self._places.get(key)
-            if place is None:
-                self._places[key] = len(self.relevant)
+            known = self._places.get(key)
+            if known is None:
+                self._places[key] = (len(self.relevant), host)
                 self.relevant.append(relevant)
                 self.times.append(at)
                 one.pages += 1
+                _, finder = self._places.get(parent, (0, host))
+                if finder != host:
+                    self.ways[finder, host] += 1
             else:  # fetched once more
-                one.relevant -= self.relevant[place]
-                self.relevant[place] = relevant
+                one.relevant -= self.relevant[known[0]]
+                self.relevant[known[0]] = relevant
             one.relevant += relevant
             one.last_status, one.last_at = status, at
 

@@ -1,0 +1,146 @@
+"""Makes docs/screenshots: every page of `opilio serve`, light, dark and on a phone, during a crawl of a synthetic web.
+
+python scripts/make_screenshots.py FOLDER        needs Debian's chromium, playwright and Pillow
+"""
+
+import multiprocessing
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import tomli_w
+from PIL import Image
+from playwright.sync_api import Page, sync_playwright
+
+from opilio.crawl.status import status_of
+from opilio.lab.faults import HostFaults
+from opilio.lab.server import Serving, WebServer
+from opilio.lab.serving import serve_shape
+from opilio.lab.shape import Shape
+from opilio.lab.synthetic import SyntheticWeb, topic_tables
+from opilio.store.collection import exists
+
+SHAPE = Shape(seed=7, pages=3000, hosts=40, topics=3, topical_share=0.6, slow_hosts=0, failing_hosts=1)
+COMMAND = (sys.executable, "-m", "opilio")
+MODES: dict[str, dict[str, Any]] = {
+    "light": {"color_scheme": "light", "viewport": {"width": 1120, "height": 760}},
+    "dark": {"color_scheme": "dark", "viewport": {"width": 1120, "height": 760}},
+    "phone": {"color_scheme": "light", "viewport": {"width": 390, "height": 760}},
+}
+COLOURS = 48
+SCALE = 0.75
+
+
+def main() -> None:
+    out = Path(sys.argv[1])
+    out.mkdir(parents=True, exist_ok=True)
+    told = topic_tables(SyntheticWeb(SHAPE).plan)[0]
+    with tempfile.TemporaryDirectory() as place, _web() as proxy, ExitStack() as children:
+        home = Path(place)
+        children.enter_context(_ending(_crawl(home, "birds-breadth", "breadth", proxy, told))).wait()
+        children.enter_context(_ending(_crawl(home, "birds", "opilio", proxy, told)))
+        while not exists(home / "birds") or status_of(home / "birds")["pages"] < 250:
+            time.sleep(0.2)
+        served = [str(home / "birds"), str(home / "birds-breadth")]
+        server = subprocess.Popen([*COMMAND, "serve", *served, "--port", "0"], stdout=subprocess.PIPE, text=True)
+        children.enter_context(_ending(server))
+        assert server.stdout is not None
+        _take(server.stdout.readline().strip().rstrip("/"), out)
+
+
+@contextmanager
+def _ending(process: "subprocess.Popen[Any]") -> "Iterator[subprocess.Popen[Any]]":
+    """A process that does not outlive us."""
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def _web() -> Iterator[str]:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(theirs,), daemon=True)
+    process.start()
+    try:
+        yield ours.recv()
+    finally:
+        process.terminate()
+
+
+def _serve(channel: Connection) -> None:
+    def announce(server: WebServer) -> None:
+        channel.send(server.proxy)
+
+    serve_shape(SHAPE, Serving(), announce, every=HostFaults(name="*", delay_s=0.25))
+
+
+def _crawl(home: Path, name: str, strategy: str, proxy: str, told: dict[str, Any]) -> "subprocess.Popen[bytes]":
+    tree = {
+        "strategy": strategy,
+        "topic": {"name": "Birds and their nests", "description": told["description"], "keywords": told["keywords"]},
+        "seeds": {"urls": told["seeds"][0]["urls"]},
+        "politeness": {"delay_s": 0.0, "max_crawl_delay_s": 0.2},
+        "engine": {"connections": 6},
+        "fetch": {"proxy": proxy},
+        "stop": {"pages": 500 if strategy == "breadth" else 20_000},
+    }
+    path = home / f"{name}.toml"
+    path.write_text(tomli_w.dumps(tree), encoding="utf-8")
+    return subprocess.Popen([*COMMAND, "crawl", "--config", str(path), "--into", str(home / name), "--quiet"])
+
+
+def _take(base: str, out: Path) -> None:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        page = browser.new_page()
+        page.goto(f"{base}/search?q=wren")
+        page.wait_for_timeout(3000)  # the index takes in what is there
+        url = page.goto(f"{base}/c/birds/pages.json?sort=newest").json()["pages"][5]["url"]
+        host = page.goto(f"{base}/c/birds/hosts.json").json()["hosts"][0]["host"]
+        for mode, options in MODES.items():
+            context = browser.new_context(**options)
+            shown = context.new_page()
+            for name, path in _pages(url, host).items():
+                shown.goto(f"{base}{path}", wait_until="domcontentloaded")
+                if name == "topic-preview":
+                    shown.fill("#t-keywords", "heron\nkestrel\nnest = 0.5")
+                    shown.click('button[value="preview"] >> nth=0')
+                    shown.wait_for_selector("#preview")
+                if name == "crawl":
+                    shown.wait_for_function(
+                        "() => Number(document.querySelector('[data-live]').dataset.looks ?? 0) >= 1"
+                    )
+                _shoot(shown, out / f"{name}-{mode}.png")
+            context.close()
+        browser.close()
+
+
+def _pages(url: str, host: str) -> dict[str, str]:
+    own = ("pages", "subtopics", "topic", "queue", "hosts", "graph", "seeds", "errors", "events")
+    found = {"home": "/", "search": "/search?q=bird+nest", "runs": "/runs", "new": "/new", "help": "/help"}
+    found |= {"crawl": "/c/birds", "why": f"/c/birds/page?url={quote(url, safe='')}"}
+    found |= {"host": f"/c/birds/host?host={host}", "topic-preview": "/c/birds/topic"}
+    return found | {name: f"/c/birds/{name}" for name in own}
+
+
+def _shoot(page: Page, path: Path) -> None:
+    page.screenshot(path=path)
+    with Image.open(path) as image:
+        size = (int(image.width * SCALE), int(image.height * SCALE))
+        small = image.convert("RGB").resize(size, Image.Resampling.LANCZOS)
+    few = small.quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    few.save(path, optimize=True)
+
+
+if __name__ == "__main__":
+    main()
