@@ -8,7 +8,7 @@ from checks.ranker_checks import check_ranker
 from checks.readings import lead_to, verdict_of
 from opilio.model.records import BLOCK_BREAK, LINK_CLOSES, LINK_OPENS, Link, Outcome, Page, Reading, Verdict, key_of
 from opilio.rank.focus import LinkFocus
-from opilio.rank.treasure import TreasureRanker
+from opilio.rank.treasure import Texts, TreasureRanker
 from opilio.text.around import InParagraph
 from opilio.text.reading import Reader
 from opilio.text.vocabulary import Vocabulary
@@ -70,7 +70,7 @@ def graph() -> TGraph:
 
 def ranker(how: Matching | None = None, rule: Rule = PAPER, watchdog: Watchdog | None = None) -> TreasureRanker:
     dog = watchdog or Watchdog(Habits(period=5), graph())
-    return TreasureRanker(dog, (VOCABULARY.terms, VOCABULARY.text_of), how, LinkFocus(TARGET, rule))
+    return TreasureRanker(dog, Texts(VOCABULARY.terms, VOCABULARY.text_of), how, LinkFocus(TARGET, rule))
 
 
 PAGE = page_of(
@@ -133,7 +133,7 @@ def test_focus_of_all_links_is_that_of_each_s2_21(blocks: list[list[str]], rule:
 
 
 def test_ranker_keeps_to_the_protocol() -> None:
-    check_ranker(lambda: TreasureRanker(Watchdog(Habits(), graph()), (VOCABULARY.terms, VOCABULARY.text_of)))
+    check_ranker(lambda: TreasureRanker(Watchdog(Habits(), graph()), Texts(VOCABULARY.terms, VOCABULARY.text_of)))
 
 
 def fetched(made: TreasureRanker, place: int, relevant: bool) -> Outcome:
@@ -168,9 +168,20 @@ def test_snapshot_gives_another_process_the_same_scores() -> None:
     assert scores(other) == scores(made) == [1.0, 1.0, 0.01, 0.01]
 
 
+def test_synonyms_find_nodes_where_asked_s2_f3() -> None:
+    reading = page_of("Speech part#[here|a]")
+    plain = TreasureRanker(Watchdog(Habits(), graph()), Texts(VOCABULARY.terms, VOCABULARY.text_of))
+    assert scores(plain, reading) == [0.01]
+    synonyms = {"Grammar": "speech part"}
+    wider = Texts(
+        VOCABULARY.terms, VOCABULARY.text_of, lambda text: VOCABULARY.terms(f"{text} {synonyms.get(text, '')}")
+    )
+    assert scores(TreasureRanker(Watchdog(Habits(), graph()), wider), reading) == [1.0]
+
+
 def test_weights_are_fitted_where_asked_s2_f8() -> None:
     dog = Watchdog(Habits(period=1_000), graph())
-    made = TreasureRanker(dog, (VOCABULARY.terms, VOCABULARY.text_of), fit=True)
+    made = TreasureRanker(dog, Texts(VOCABULARY.terms, VOCABULARY.text_of), fit=True)
     for _ in range(60):
         made.learn([fetched(made, 0, relevant=True), fetched(made, 1, relevant=False)])
     assert sum(dog.weights) == pytest.approx(1.0)

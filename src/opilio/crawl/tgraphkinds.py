@@ -1,6 +1,7 @@
 """The ranker kinds `tgraph` (S2; its defaults are those of Table 5, S2-37) and `context-graph` with their options."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, Protocol
 
 import numpy as np
@@ -12,11 +13,12 @@ from opilio.learn.contextgraph import Terms, Values
 from opilio.model.records import Reading
 from opilio.rank.contextgraph import ContextGraphRanker
 from opilio.rank.focus import LinkFocus
-from opilio.rank.treasure import TreasureRanker
+from opilio.rank.treasure import Texts, TreasureRanker
 from opilio.text.vocabulary import Vocabulary
 from opilio.tgraph.priority import Matching, Rule
 from opilio.tgraph.watchdog import Habits, Watchdog
 from opilio.topic.dewey.target import Target
+from opilio.topic.wordnet import WordNet
 
 
 class TGraphTools(Protocol):
@@ -47,6 +49,7 @@ def tgraph_ranker(
     next_step: bool = False,
     skip_empty: bool = False,
     weights: Literal["equal", "fitted"] = "equal",
+    thesaurus: bool = False,
     watchdog: int = 20,
     per_level: int = 500,
     tunnel_depth: int = -1,
@@ -56,9 +59,17 @@ def tgraph_ranker(
     rule = replace(RULES[weighing], anchor_impact=anchor_impact, max_length=max_length)
     how = Matching(threshold=threshold, unrelated=unrelated, rule=priority, next_step=next_step, skip_empty=skip_empty)
     dog = Watchdog(Habits(period=watchdog, depth=depth, per_level=per_level))
-    texts = (tools.vocabulary.terms, tools.vocabulary.text_of)
+    of_nodes = partial(_with_synonyms, tools.vocabulary, WordNet.find()) if thesaurus else None
+    texts = Texts(tools.vocabulary.terms, tools.vocabulary.text_of, of_nodes)
     focused = LinkFocus(tools.target(), rule) if focus == "dewey" else None
     return TreasureRanker(dog, texts, how, focused, fit=weights == "fitted", tunnel_depth=tunnel_depth)
+
+
+def _with_synonyms(vocabulary: Vocabulary, wordnet: WordNet, text: str) -> list[int]:
+    """The terms of a text and of the synonyms that WordNet has for its words in their commonest sense (S2-F3)."""
+    senses = [wordnet.senses(word)[:1] for word in dict.fromkeys(text.lower().split())]
+    synonyms = [word for found in senses for sense in found for word in sense.words]
+    return [*vocabulary.terms(text), *vocabulary.terms(" ".join(dict.fromkeys(synonyms)))]
 
 
 def context_graph_ranker(

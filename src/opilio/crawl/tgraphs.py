@@ -25,6 +25,7 @@ from opilio.tgraph.file import decode
 from opilio.tgraph.graph import TGraph
 from opilio.tgraph.layers import Bounds, Layers
 from opilio.tgraph.watchdog import State
+from opilio.topic.wordnet import WordNet
 
 DOCUMENT_WORDS = 100  # telling words kept of a page: the context graph (S2-46) takes forty that its vocabulary has
 RANK = "rank"  # the ranker's name among the snapshots
@@ -68,6 +69,8 @@ def _check_options(options: Tree) -> None:
     for key in ("threshold", "unrelated", "least"):
         if not 0.0 <= options.get(key, 0.0) <= 1.0:
             raise ConfigError(f"rank.{key}: must be between 0 and 1, not {options[key]}")
+    if options.get("thesaurus"):
+        WordNet.find()
     for key, lowest in (("depth", 1), ("max_length", 1), ("per_level", 1), ("watchdog", 0)):
         if options.get(key, lowest) < lowest:
             raise ConfigError(f"rank.{key}: must be at least {lowest}, not {options[key]}")

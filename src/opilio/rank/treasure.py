@@ -6,6 +6,7 @@ writing process (S2-14); workers hold its last snapshot. What a link was compare
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -23,6 +24,14 @@ Words = Callable[[Sequence[int]], str]
 HEADING_TERMS, WINDOW_TERMS = 12, 40  # what is handed on of a link's texts, for the watchdog
 
 
+class Texts(NamedTuple):
+    """Texts to terms, terms to words, and the terms by which nodes are found (with synonyms, S2-F3, where asked)."""
+
+    terms_of: TermsOf
+    words: Words
+    of_nodes: TermsOf | None = None
+
+
 class Handed(msgspec.Struct, frozen=True, array_like=True):
     """What a link hands on to its page: the node it matched, the similarities, its four texts."""
 
@@ -37,7 +46,7 @@ class TreasureRanker:
     def __init__(
         self,
         watchdog: Watchdog,
-        texts: tuple[TermsOf, Words],
+        texts: Texts,
         how: Matching | None = None,
         focus: LinkFocus | None = None,
         *,
@@ -49,7 +58,7 @@ class TreasureRanker:
         self.focus = focus
         self.fit = fit
         self.tunnel_depth = tunnel_depth
-        self._terms_of, self._words = texts
+        self._texts = texts
         self._index: tuple[object, NodeIndex] | None = None
 
     def score(self, reading: Reading, verdict: Verdict, lead: Lead) -> LinkScores:
@@ -61,7 +70,7 @@ class TreasureRanker:
             lowest = np.full(count, self.how.unrelated)
             nothing = np.zeros(count)
             return LinkScores(lowest, {"osm": nothing, "distance": nothing - 1.0, "focus": nothing}, dropped)
-        parts = link_parts(reading, self._terms_of)
+        parts = link_parts(reading, self._texts.terms_of)
         found, focus = match(self.index, parts, self._matching), self._focus(reading)
         scores = np.where(focus.on_topic, found.priority, self.how.unrelated)
         columns = {"osm": found.osm, "distance": found.distance.astype(np.float64), "focus": focus.closeness}
@@ -77,7 +86,7 @@ class TreasureRanker:
         """The nodes as they are now, ready for matching."""
         graph = self.watchdog.graph
         if self._index is None or self._index[0] is not graph:
-            self._index = graph, NodeIndex(graph, self._terms_of)
+            self._index = graph, NodeIndex(graph, self._texts.of_nodes or self._texts.terms_of)
         return self._index[1]
 
     @property
@@ -99,8 +108,9 @@ class TreasureRanker:
             place = int(parts.head_of[at]), int(parts.window_of[at])
             if place not in known:
                 ish, sh, mh, dc = parts.of(at)
-                said = [self._words(terms[:HEADING_TERMS]) for terms in (ish, sh, mh)]
-                known[place] = said[0], said[1], said[2], self._words(dc[:WINDOW_TERMS])
+                words = self._texts.words
+                said = [words(terms[:HEADING_TERMS]) for terms in (ish, sh, mh)]
+                known[place] = said[0], said[1], said[2], words(dc[:WINDOW_TERMS])
             similar = self.index.parts(node, parts.of(at)) if self.fit and node >= 0 else ()
             name = self.index.nodes[node].id if node >= 0 else ""
             handed.append(encode(Handed(name, similar, known[place])))
