@@ -9,15 +9,30 @@ from pathlib import Path
 import pytest
 
 from checks.killing import urls_in_warc
-from checks.small_webs import BIRDS, SmallWeb, crawl, known, one_line, opilio, page, rows, served, settings_for, word
+from checks.small_webs import (
+    BIRDS,
+    SmallWeb,
+    crawl,
+    events,
+    known,
+    one_line,
+    opilio,
+    page,
+    rows,
+    served,
+    settings_for,
+    word,
+)
 from opilio.crawl.compact import compact
 from opilio.crawl.history import history_of
 from opilio.crawl.merge import PART, merge
 from opilio.crawl.repair import check_and_repair
 from opilio.crawl.verify import verify
+from opilio.crawl.watch import BEGINNING, check_some
 from opilio.crawl.why import why
 from opilio.lab.server import WebServer
 from opilio.lab.warcfile import Answer
+from opilio.model.events import Event, ProblemsFound
 from opilio.store.collection import Collection
 from opilio.store.warc import warc_name
 
@@ -268,3 +283,29 @@ def test_verify_only_looks_while_a_crawl_writes(place: Path) -> None:
     finally:
         held.close()
     assert check_and_repair(folder, NOW).problems == []
+
+
+def test_checker_beside_a_crawl_goes_round_and_tells_what_it_finds(place: Path) -> None:
+    folder, at, rounds = place / "first", BEGINNING, 0
+    while rounds < 2:
+        problems, at = check_some(folder, at, count=4)
+        assert problems == []
+        rounds += at == BEGINNING
+    path = max(folder.glob("pages-*"))
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    found = []
+    for _ in range(6):
+        problems, at = check_some(folder, at, count=4)
+        found += problems
+    assert any("unreadable record" in line for line in found)
+
+
+def test_checker_runs_while_a_crawl_does(place: Path) -> None:
+    folder = place / "second"
+    changed(folder, "UPDATE page SET host = 'elsewhere' WHERE url LIKE '%copy'")
+    told: list[Event] = []
+    with served(site(), slow={"a.example": 0.2}) as server:
+        tree = settings_for(server, ["http://b.example/", ROOT + "late"], store={"check_every_s": 0.01})
+        crawl(folder, tree, told.append)
+    assert any(isinstance(event, ProblemsFound) for event in told)
+    assert events(folder, "ProblemsFound")

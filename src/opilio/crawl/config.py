@@ -117,6 +117,7 @@ class RevisitSettings(msgspec.Struct, kw_only=True):
 
 class StoreSettings(msgspec.Struct, kw_only=True):
     rotate_bytes: Positive = 1 << 30  # a WARC file that has grown to this is followed by a new one
+    check_every_s: Amount = 60.0  # the checker reads some records so often while a crawl runs; 0: never
 
 
 class StopSettings(msgspec.Struct, kw_only=True):

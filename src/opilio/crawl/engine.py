@@ -84,13 +84,13 @@ class Engine:
             await self._flights.finish(0.0)
         stopped = CrawlStopped(at=clock.now(), reason=reason, pages=counts.pages, relevant=counts.relevant)
         self._stages.ledger.end(stopped)
-        self._tell([stopped])
+        self.tell([stopped])
         return reason
 
     def _reason(self) -> str:
         """Why to stop now, or nothing; what people asked for since the last time is done first."""
         wishes, now = self._stages.wishes, self._stages.clock.now()
-        self._tell(wishes.look(now))
+        self.tell(wishes.look(now))
         asked = self._stopping or wishes.stop
         ended = asked or self._rules.reason(now - wishes.rested_s(now), self._stages.counts)
         return ended or ("" if self._flights.flying or self._flights.landed else self._stages.ledger.over(now))
@@ -141,9 +141,10 @@ class Engine:
         if isinstance(self._stages.clock, VirtualClock):  # the order must not hang on the number of workers
             batch.sort(key=lambda served: served.lease.token)
         if batch:
-            self._tell(self._stages.ledger.commit(batch, self._stages.clock.now()))
+            self.tell(self._stages.ledger.commit(batch, self._stages.clock.now()))
 
-    def _tell(self, events: Sequence[Event]) -> None:
+    def tell(self, events: Sequence[Event]) -> None:
+        """Have listeners hear of what is on disk."""
         for event in events:
             if isinstance(event, BatchCommitted):
                 self._rules.expects(event.expected)
@@ -181,7 +182,7 @@ class Engine:
             asking.cancel()
             await asyncio.wait([asking])
             return self._stopping
-        self._tell(asking.result())
+        self.tell(asking.result())
         return self._stages.scout.reason
 
 

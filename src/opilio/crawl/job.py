@@ -1,7 +1,9 @@
 """A live crawl as a person runs it: made, resumed, run to its end, recorded."""
 
+import asyncio
 import sqlite3
 import tomllib
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -36,6 +38,7 @@ from opilio.crawl.seeding import no_seeds, sources_of
 from opilio.crawl.seedwish import wish_of
 from opilio.crawl.startfrom import carried_over, check_model
 from opilio.crawl.tgraphs import first_graph
+from opilio.crawl.watch import Watch
 from opilio.crawl.workers import WorkerDesk, cores
 from opilio.fetch.addresses import leads_home
 from opilio.fetch.curl import CurlFetcher
@@ -44,7 +47,7 @@ from opilio.frontier.schema import create_tables as create_frontier
 from opilio.frontier.sqlite import SqliteFrontier
 from opilio.model.clock import Clock, SystemClock
 from opilio.model.errors import ConfigError
-from opilio.model.events import CrawlStarted, SeedsFound
+from opilio.model.events import CrawlStarted, ProblemsFound, SeedsFound
 from opilio.model.records import Seed, key_of
 from opilio.model.urls import canonical
 from opilio.seeds.finder import Found
@@ -110,7 +113,22 @@ class Crawl:
         self._begin(frontier, resumed)
         world = World(collection, self._keeper, frontier, fetcher, self._clock, traps)
         sources = await self._open.enter_async_context(sources_of(settings, self._clock, lenient=True))
+        self._begin_watch()
         self.engine = make_engine(settings, world, mind, desk, resumed, sources)
+
+    def _begin_watch(self) -> None:
+        """The checker, until the crawl ends."""
+        every_s = self._settings.store.check_every_s
+        if every_s <= 0:
+            return
+        watching = asyncio.create_task(Watch(self._collection.folder, self._clock, every_s, self._tell_problems).run())
+        self._open.push_async_callback(_ended, watching)
+
+    def _tell_problems(self, problems: Sequence[str]) -> None:
+        event = ProblemsFound(at=self._clock.now(), problems=tuple(problems))
+        with self._collection.unit_of_work():
+            self._keeper.keep_events([event])
+        self.engine.tell([event])
 
     async def _topic_and_states(self, fetcher: CurlFetcher) -> tuple[Topic, dict[str, bytes]]:
         """The topic with its examples and what was learnt; made on the first run, read back on the others."""
@@ -139,6 +157,11 @@ class Crawl:
             self._keeper.keep_seeds(seeds)
             self._collection.set_meta(state="running", stop_reason="", started_at=now, paused="")
             self._keeper.keep_events([CrawlStarted(at=now, strategy=self._settings.strategy, resumed=resumed)])
+
+
+async def _ended(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.wait([task])
 
 
 def check(settings: Settings) -> Settings:

@@ -88,6 +88,13 @@ _ORPHANS = {
 }
 
 
+def consistent(collection: Collection) -> Iterator[str]:
+    """What is wrong with the rows, without reading a record."""
+    yield from _rows(collection)
+    yield from _orphans(collection)
+    yield from counters(collection)
+
+
 def _rows(collection: Collection) -> Iterator[str]:
     return _told(collection, _ROWS)
 

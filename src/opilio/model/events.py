@@ -133,6 +133,12 @@ class AgentsExchanged(Event, frozen=True):
     count: int
 
 
+class ProblemsFound(Event, frozen=True):
+    """The checker that runs beside a crawl found that something does not agree."""
+
+    problems: tuple[str, ...]
+
+
 class PageLeft(Event, frozen=True):
     """A page is no longer part of the collection: gone at two looks, or moved. Its versions stay."""
 
