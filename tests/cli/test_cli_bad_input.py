@@ -103,6 +103,12 @@ def test_command_is_refused_when_it_can_not_be_carried_out(tmp_path: Path, case:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_crawl_leaves_a_file_alone_that_stands_where_its_folder_should(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("")
+    done = opilio("crawl", "wrens", "--seed", SEED, "--into", tmp_path / "thesis.txt")
+    assert (done.returncode, "thesis.txt: is a file; choose a folder" in one_line(done)) == (1, True)
+
+
 def test_seeds_are_explained_when_no_page_came(tmp_path: Path) -> None:
     with served(SmallWeb({"http://h0.example/robots.txt": robots("", 503)})) as server:
         done = opilio("crawl", *flags(settings_for(server, [SEED])), "--into", tmp_path / "c")

@@ -57,7 +57,7 @@ def test_folder_with_other_files_is_refused_and_left_alone(tmp_path: Path, name:
 
 def test_file_in_place_of_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "c").write_text("mine")
-    with pytest.raises(CollectionError, match="is not empty"):
+    with pytest.raises(CollectionError, match="is a file"):
         Collection.create(tmp_path / "c", "")
     with pytest.raises(CollectionError, match="can't make a collection here: Not a directory"):
         Collection.create(tmp_path / "c" / "d", "")

@@ -100,8 +100,10 @@ class Collection:
         """The text of crawl.toml."""
         try:
             return (self.folder / CONFIG).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise CollectionError(f"{self.folder / CONFIG}: can't be read: {error}") from error
+        except OSError as error:
+            raise CollectionError(f"{self.folder / CONFIG}: can't be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise CollectionError(f"{self.folder / CONFIG}: is not UTF-8 text (byte {error.start})") from error
 
     @contextmanager
     def unit_of_work(self) -> Iterator[None]:
@@ -235,7 +237,9 @@ def _one_transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 def _refuse_strangers(folder: Path) -> None:
     """Only an empty folder, or what a killed `create` left (its lock tells), may become a collection."""
-    names = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
+    if not folder.is_dir():
+        raise CollectionError(f"{folder}: is a file; choose a folder with --into")
+    names = {path.name for path in folder.iterdir()}
     if names and not (LOCK in names and names <= UNFINISHED):
         raise CollectionError(f"{folder}: is not empty and is no collection; choose another folder with --into")
 
