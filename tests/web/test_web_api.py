@@ -202,3 +202,12 @@ def test_guessing_the_token_is_slowed_down(birds: Path, tmp_path: Path) -> None:
     with pages_of([birds], tmp_path, token="secret") as client:
         answers = [client.form("/login", {"token": f"guess {n}"}).status for n in range(12)]
     assert (answers[0], answers[-1]) == (403, 429)
+
+
+def test_agents_of_a_crawl_are_shown(tmp_path: Path) -> None:
+    """S3: several crawlers side by side."""
+    more = {"agents": {"count": 2}, "order": {"kind": "best-first"}}
+    with pages_of([crawled(tmp_path / "birds", "best-first", **more)], tmp_path) as client:
+        assert len(client.get("/c/birds/agents.json").data["agents"]) == 2
+        for part in ("", "/agents", "/topic", "/queue", "/hosts", "/page?url=http%3A%2F%2Fh0.example%2F0.html"):
+            assert client.get(f"/c/birds{part}", Accept="text/html").status == 200

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from opilio.crawl.agentsview import agents_of, cards_of
 from opilio.frontier.sqlite import SqliteFrontier
 from opilio.model.urls import host_of
 from opilio.store.collection import Collection
@@ -77,6 +78,15 @@ def errors(desk: Desk, asked: Asked) -> View:
     return View(template="errors.html", data=data, title="Errors", rows="examples")
 
 
+def agents(desk: Desk, asked: Asked) -> View:
+    """The agents of a crawl by several, and how each stands; none where one crawler did it all."""
+    folder = desk.shelf.folder(asked.name)
+    with desk.open(asked.name) as collection:
+        several = bool(cards_of(collection))
+    data = {"agents": agents_of(folder) if several else []}
+    return View(template="agents.html", data=data, title="Agents", rows="agents")
+
+
 _NOTE = Param(name="note", about="A note to show.")
 PAGES = (
     Page(
@@ -93,5 +103,6 @@ PAGES = (
         ),
     ),
     Page(path="/c/{name}/seeds", show=seeds, about="Where the crawl began, and who proposed that.", params=(_NOTE,)),
+    Page(path="/c/{name}/agents", show=agents, about="The agents of a crawl by several.", params=(_NOTE,)),
     Page(path="/c/{name}/errors", show=errors, about="What went wrong, in groups, with examples.", params=(_NOTE,)),
 )
