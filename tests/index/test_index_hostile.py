@@ -73,6 +73,7 @@ def test_odd_query_is_answered(searcher: Searcher, query: str) -> None:
     assert searcher.search(query).total >= 0
 
 
+@settings(deadline=None)
 @given(query=st.text(alphabet="ab ()", max_size=60))
 def test_brackets_that_fit_are_always_understood(query: str) -> None:
     depth = [query[:n].count("(") - query[:n].count(")") for n in range(len(query) + 1)]

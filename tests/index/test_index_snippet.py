@@ -1,7 +1,7 @@
 """Snippets: the piece of a text that shows why it was found."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opilio.index.queryparse import parse, words_of
@@ -42,6 +42,7 @@ def test_piece_with_the_most_different_words_is_shown() -> None:
     assert told.endswith(" …")
 
 
+@settings(deadline=None)
 @given(text=st.text(max_size=2_000), query=st.text(alphabet="abcé東 ", min_size=1, max_size=10))
 def test_snippet_is_a_piece_of_the_text(text: str, query: str) -> None:
     pieces = snippet(text, marker(query))
@@ -50,12 +51,14 @@ def test_snippet_is_a_piece_of_the_text(text: str, query: str) -> None:
     assert "".join(told.split()) in "".join(text.split())
 
 
+@settings(deadline=None)
 @given(text=st.text(alphabet="ab c", max_size=60))
 def test_marked_pieces_make_up_the_text(text: str) -> None:
     pieces = marked(text, marker("a b").matches(text))
     assert "".join(piece.text for piece in pieces).split() == text.split()
 
 
+@settings(deadline=None)
 @given(a=st.text(alphabet="abc", max_size=6), b=st.text(alphabet="abc", max_size=6))
 def test_distance_is_symmetric_and_bounded(a: str, b: str) -> None:
     assert (distance(a, b, 2) <= 2) == (distance(b, a, 2) <= 2)

@@ -8,10 +8,11 @@ collection has grown by a good part, and once more when nobody writes to it.
 """
 
 from collections.abc import Sequence
+from enum import Enum, auto
 from pathlib import Path
 
 from opilio.crawl.pagefeed import PageFeed, Stored, with_text
-from opilio.index.fulltext import FOLDER, FullText, prepare, ready, wipe, writing
+from opilio.index.fulltext import FullText, prepare, ready, tell_change, wipe, writing
 from opilio.index.intake import Intake
 from opilio.index.manifest import Manifest
 from opilio.index.records import Progress
@@ -23,30 +24,47 @@ GROWN = 1.25  # times as many pages as last time: work out anew what depends on 
 
 
 def catch_up(folder: Path, most: int = 0) -> Progress:
-    """Take in what the collection gained, at most about so many pages (0: all)."""
+    """Take in what the collection gained, at most about so many pages (0: all). A few looks where nothing is new."""
     check(folder)
     with writing(folder) as ours:
         if not ours:
             return Progress(busy=True, waiting=behind(folder))
         place = prepare(folder)
-        if _of_another_past(folder):
+        stands = _standing(folder, place)
+        if stands is Stands.ELSEWHERE:
             wipe(folder)
             place = prepare(folder)
+        if stands is Stands.UP_TO_DATE:
+            return Progress()
         manifest = Manifest(place)
         try:
             return _CatchUp(folder, FullText(place), manifest).run(most)
         finally:
             manifest.close()
+            tell_change(place)
 
 
-def _of_another_past(folder: Path) -> bool:
-    """Has the index seen more than the collection has? Then the collection was put back from a copy, or another one
-    has taken its place, and nothing says which documents still hold."""
-    manifest = Manifest(folder / FOLDER)
+class Stands(Enum):
+    """Where an index stands."""
+
+    UP_TO_DATE = auto()
+    BEHIND = auto()
+    ELSEWHERE = auto()  # it has seen more than the collection has
+
+
+def _standing(folder: Path, place: Path) -> Stands:
+    """An index that has seen more than there is belongs to another past (the collection was put back from a copy, or
+    another one took its place): nothing says which of its documents still hold."""
+    quiet = not being_written(folder)  # asked first: what is settled now is settled for all that was written
+    manifest = Manifest(place)
     try:
         with reading(folder) as collection:
             feed = PageFeed(collection)
-            return manifest.mark("seq") > feed.last() or manifest.mark("label") > feed.last_label()
+            ahead = (feed.last() - manifest.mark("seq"), feed.last_label() - manifest.mark("label"))
+        if min(ahead) < 0:
+            return Stands.ELSEWHERE
+        unsettled = quiet and manifest.mark("settled") < manifest.mark("seq")
+        return Stands.BEHIND if max(ahead) or unsettled else Stands.UP_TO_DATE
     finally:
         manifest.close()
 
@@ -83,22 +101,14 @@ class _CatchUp:
 
     def run(self, most: int) -> Progress:
         quiet = not being_written(self._folder)
-        if self._behind():
-            with self._index.writer() as writer:
-                intake = Intake(writer, self._manifest)
-                while self._step(intake) and not (most and self._indexed >= most):
-                    pass
-                if not most or self._indexed < most:
-                    self._relabel(intake)
-                    self._settle(intake, quiet=quiet)
+        with self._index.writer() as writer:
+            intake = Intake(writer, self._manifest)
+            while self._step(intake) and not (most and self._indexed >= most):
+                pass
+            if not most or self._indexed < most:
+                self._relabel(intake)
+                self._settle(intake, quiet=quiet)
         return Progress(indexed=self._indexed, removed=self._removed, waiting=behind(self._folder))
-
-    def _behind(self) -> bool:
-        """Is there anything to do? Costs three looks."""
-        with reading(self._folder) as collection:
-            feed = PageFeed(collection)
-            unseen = feed.last() > self._manifest.mark("seq") or feed.labelled(self._manifest.mark("label"))[0]
-        return bool(unseen) or self._manifest.mark("settled") < self._manifest.mark("seq")
 
     def _step(self, intake: Intake) -> bool:
         """One batch of answers; False where there are no more."""

@@ -18,6 +18,7 @@ from opilio.model.errors import CollectionError
 FOLDER = "index"
 LOCK = "index.lock"
 STAMP = "version"
+CHANGED = "changed"  # touched when what was worked out from all pages is new
 TERMS = "terms"  # the engine's own folder
 HEAP_BYTES = 64_000_000
 
@@ -79,8 +80,8 @@ def prepare(collection: Path) -> Path:
     try:
         if not _is_ours(folder):
             wipe(collection)
-        (folder / TERMS).mkdir(parents=True, exist_ok=True)
-        (folder / STAMP).write_text(str(VERSION), encoding="utf-8")
+            (folder / TERMS).mkdir(parents=True, exist_ok=True)
+            (folder / STAMP).write_text(str(VERSION), encoding="utf-8")
     except OSError as error:
         raise _unwritable(folder, error) from error
     return folder
@@ -98,13 +99,25 @@ def ready(collection: Path) -> Path:
 
 def moment(collection: Path) -> tuple[int, ...]:
     """Changes whenever the index does: what was read before must be read again."""
-    paths = (collection / FOLDER / name for name in (f"{TERMS}/meta.json", "derived.db", "derived.db-wal"))
-    return tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in paths)
+    return tuple(_changed_at(collection / FOLDER / name) for name in (f"{TERMS}/meta.json", CHANGED))
+
+
+def tell_change(folder: Path) -> None:
+    """Something beside the engine's files has changed."""
+    (folder / CHANGED).touch()
+
+
+def _changed_at(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def _is_ours(folder: Path) -> bool:
     stamp = folder / STAMP
-    return stamp.exists() and stamp.read_text(encoding="utf-8", errors="replace") == str(VERSION)
+    written = stamp.read_text(encoding="utf-8", errors="replace") if stamp.exists() else ""
+    return written == str(VERSION) and (folder / TERMS).is_dir()
 
 
 def _unwritable(folder: Path, error: OSError) -> CollectionError:
