@@ -1,0 +1,47 @@
+"""`crawl --revisit`, `--continuous` and `history` as a person runs them."""
+
+import signal
+from pathlib import Path
+
+from checks.small_webs import SmallWeb, crawl, flags, grid, one_line, opilio, served, settings_for, started, until
+
+SEED = "http://h0.example/0.html"
+
+
+def test_revisit_ends_by_itself_when_nothing_is_due(tmp_path: Path) -> None:
+    with served(SmallWeb(grid(1, 4))) as server:
+        tree = settings_for(server, [SEED])
+        crawl(tmp_path / "c", tree)
+        done = opilio("crawl", *flags(tree), "--into", tmp_path / "c", "--revisit")
+    assert done.returncode == 0
+    assert "every page that was due was looked at again" in done.stdout
+
+
+def test_continuous_crawl_looks_again_and_again_until_it_is_stopped(tmp_path: Path) -> None:
+    with served(SmallWeb(grid(1, 4))) as server:
+        tree = settings_for(server, [SEED], revisit={"interval_s": 1.0, "least_s": 0.1, "probe": False})
+        process = started("crawl", *flags(tree), "--into", tmp_path / "c", "--continuous", "--quiet")
+        until(lambda: sum(access.target == "/3.html" for access in list(server.log)) >= 4, process)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert process.returncode == 130
+    told = opilio("history", tmp_path / "c", "http://h0.example/3.html")
+    assert told.returncode == 0
+    assert "current: relevant" in told.stdout
+    assert "looked at again" in told.stdout
+
+
+def test_history_of_a_page_that_is_not_stored_is_told(tmp_path: Path) -> None:
+    with served(SmallWeb(grid(1, 2))) as server:
+        crawl(tmp_path / "c", settings_for(server, [SEED]))
+    assert opilio("history", tmp_path / "c", "http://h0.example/none").returncode == 1
+    assert "is no http or https URL" in one_line(opilio("history", tmp_path / "c", "none"))
+
+
+def test_unknown_policy_and_agents_are_refused(tmp_path: Path) -> None:
+    words = ("crawl", "wrens", "--seed", SEED, "--into", tmp_path / "c", "--revisit")
+    done = opilio(*words, "--set", "revisit.policy=best")
+    assert (done.returncode, "known: fixed, proportional, adaptive" in one_line(done)) == (2, True)
+    done = opilio(*words, "--set", "agents.count=2")
+    assert (done.returncode, "do not look again" in one_line(done)) == (2, True)
+    assert not (tmp_path / "c").exists()
