@@ -3,7 +3,19 @@
 import signal
 from pathlib import Path
 
-from checks.small_webs import SmallWeb, crawl, flags, grid, one_line, opilio, served, settings_for, started, until
+from checks.small_webs import (
+    SmallWeb,
+    crawl,
+    flags,
+    grid,
+    one_line,
+    opilio,
+    served,
+    settings_for,
+    started,
+    stored,
+    until,
+)
 
 SEED = "http://h0.example/0.html"
 
@@ -15,6 +27,13 @@ def test_revisit_ends_by_itself_when_nothing_is_due(tmp_path: Path) -> None:
         done = opilio("crawl", *flags(tree), "--into", tmp_path / "c", "--revisit")
     assert done.returncode == 0
     assert "every page that was due was looked at again" in done.stdout
+
+
+def test_new_collection_is_crawled_as_ever_when_there_is_nothing_to_look_at(tmp_path: Path) -> None:
+    with served(SmallWeb(grid(1, 4))) as server:
+        tree = settings_for(server, [SEED], revisit={"on": True})
+        assert crawl(tmp_path / "c", tree) == "nothing left to fetch"
+    assert len(stored(tmp_path / "c")) == 4
 
 
 def test_continuous_crawl_looks_again_and_again_until_it_is_stopped(tmp_path: Path) -> None:
@@ -38,10 +57,8 @@ def test_history_of_a_page_that_is_not_stored_is_told(tmp_path: Path) -> None:
     assert "is no http or https URL" in one_line(opilio("history", tmp_path / "c", "none"))
 
 
-def test_unknown_policy_and_agents_are_refused(tmp_path: Path) -> None:
+def test_unknown_policy_is_refused(tmp_path: Path) -> None:
     words = ("crawl", "wrens", "--seed", SEED, "--into", tmp_path / "c", "--revisit")
     done = opilio(*words, "--set", "revisit.policy=best")
     assert (done.returncode, "known: fixed, proportional, adaptive" in one_line(done)) == (2, True)
-    done = opilio(*words, "--set", "agents.count=2")
-    assert (done.returncode, "do not look again" in one_line(done)) == (2, True)
     assert not (tmp_path / "c").exists()

@@ -31,6 +31,7 @@ class Revisits:
         self._again = again
         self._settings = settings
         self._shelf = Shelf()
+        self._began_with = 0  # pages; a run that began with none is a crawl like any other
         self._left, self._at = -1.0, 0.0  # the budget
         self._fetched = [0, 0]  # by this run: all, and of them looks
         self._planned_at = -inf  # last time that there was nothing to plan
@@ -43,6 +44,7 @@ class Revisits:
             self._shelf.put(facts, looks)
         for facts, looks in book.gone_pages(MOST_STRIKES):
             self._shelf.put(facts, looks, left=True)
+        self._began_with = len(self._shelf)
         self._again.shelf = self._shelf
         if self._settings.announcements:
             notices = Notices(self._collection.connection)
@@ -126,7 +128,7 @@ class Revisits:
 
     def over(self, now: float) -> str:
         """Why a run that is not to go on for ever has done its part; or nothing."""
-        if self._settings.continuous or self._again.book.queued():
+        if self._settings.continuous or not self._began_with or self._again.book.queued():
             return ""
         wakes_at = self.wakes_at(now)
         due = wakes_at is not None and wakes_at <= now
