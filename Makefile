@@ -36,7 +36,6 @@ $(VENV)/.installed: $(STATED) | $(BIN)/python
 
 $(VENV)/.installed-test: $(STATED) | $(BIN)/python
 	$(PIP) install --quiet -c constraints.txt -e '.[$(TEST_EXTRAS)]'
-	@sh scripts/get_chromium.sh
 	@touch $@ $(VENV)/.installed
 
 demo: install
@@ -58,6 +57,7 @@ $(SEARXNG)/.installed: $(SEARXNG_STATED)
 	@touch $@
 
 test: check $(SEARXNG)/.installed
+	@sh scripts/get_chromium.sh
 	OPILIO_SEARXNG=$(CURDIR)/$(SEARXNG)/bin/python $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --ignore=tests/project --ignore=tests/docs
 
 clean:

@@ -34,7 +34,7 @@ MODES: dict[str, dict[str, Any]] = {
     "dark": {"color_scheme": "dark", "viewport": {"width": 1120, "height": 760}},
     "phone": {"color_scheme": "light", "viewport": {"width": 390, "height": 760}},
 }
-COLOURS = 48
+COLOURS = 128
 SCALE = 0.75
 
 
@@ -103,8 +103,8 @@ def _take(base: str, out: Path) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
         page = browser.new_page()
-        page.goto(f"{base}/search?q=wren")
-        page.wait_for_timeout(3000)  # the index takes in what is there
+        while not page.goto(f"{base}/c/birds/subtopics.json").json()["subtopics"]:  # the index takes in what is there
+            page.wait_for_timeout(500)
         url = page.goto(f"{base}/c/birds/pages.json?sort=newest").json()["pages"][5]["url"]
         host = page.goto(f"{base}/c/birds/hosts.json").json()["hosts"][0]["host"]
         for mode, options in MODES.items():
@@ -138,7 +138,7 @@ def _shoot(page: Page, path: Path) -> None:
     with Image.open(path) as image:
         size = (int(image.width * SCALE), int(image.height * SCALE))
         small = image.convert("RGB").resize(size, Image.Resampling.LANCZOS)
-    few = small.quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    few = small.quantize(COLOURS, dither=Image.Dither.NONE)
     few.save(path, optimize=True)
 
 

@@ -25,7 +25,9 @@ def chromium() -> Iterator[Browser]:
     if path is None:
         pytest.skip("no chromium on this machine; `make test` installs it on Debian")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        browser = playwright.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        )
         yield browser
         browser.close()
 

@@ -19,7 +19,7 @@ from opilio.web.view import View
 
 # Control characters, and those that override or embed a writing direction or can't be seen (Unicode TR 36).
 UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
-LONGEST = 20_000  # characters of one value
+LONGEST = 250_000  # characters of one value: more than any form takes
 
 
 class Templates:
