@@ -182,7 +182,7 @@ def _committee(
     tools: Tools,
     *,
     tunnel_depth: int = -1,
-    shrinkage: float = 3.0,
+    shrinkage: float = 2.0,
     credit: float = 0.4,
     explore: float = 0.0,
     siblings: bool = True,

@@ -41,6 +41,7 @@ PHRASES = {
     "tag path": "links at the same place of other pages",
     "directory": "pages of its directory",
     "host": "pages of its host",
+    "list": "other links of the same list",
     "page": "other links of the same page",
     "galaxy": "the Dewey classes that the words at it speak of",
     "T-Graph": "how near to a target the T-Graph holds it",

@@ -1,7 +1,8 @@
 """The committee: one online model over every member's score, trained by what fetched pages turned out to be.
 
-Hubs are found by sibling success: what the other links of the same page, and of the same place on that page, turned
-out to be. Pure: no I/O, no clock, no chance: the same visits give the same scores.
+Hubs are found by sibling success: what the other links of the same page, and of the same list on that page, turned
+out to be. How much that counts is learnt like everything else: much on a web with index pages, little on others. Pure: no I/O,
+no clock, no chance: the same visits give the same scores.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,7 +35,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What can be tuned, and what ablations switch off."""
 
     capacity: int = 100_000  # links kept in memory for rescoring
-    shrinkage: float = 3.0  # tries that sibling evidence must outweigh
+    shrinkage: float = 2.0  # tries that what the rest of a list did must outweigh
     credit: float = 0.4  # γ of delayed credit; 0: off
     explore: float = 0.0  # how much an unknown place is worth at first; 0: off
     explore_for: float = 500.0  # fetches after which that has halved
@@ -235,8 +236,11 @@ class Committee(Learnt):
         dense[:, AT["tag path"]] = tables["tag path"].rate(rows["path"].take(where, axis=0), base, 1.0) - base
         dense[:, AT["host"]] = tables["prefix"].rate(prefixes[:, 0], base, 3.0) - base
         dense[:, AT["directory"]] = tables["prefix"].rate_inwards(prefixes, base, 2.0) - base
-        siblings = tables["page"].rate(pages, base, 3.0)
-        dense[:, AT["page"]] = np.where(pages > 0, siblings, 0.0).max(axis=1) - base
+        pays = tables["page"].rate(pages, base, 3.0)
+        dense[:, AT["page"]] = np.where(pages > 0, pays, 0.0).max(axis=1) - base
+        if self.options.siblings:
+            groups = rows["groups"].take(where, axis=0)
+            dense[:, AT["list"]] = self._groups.pooled(groups, base, self.options.shrinkage) - base
         return dense
 
     def _weigh(self, where: Rows) -> None:
@@ -244,13 +248,9 @@ class Committee(Learnt):
             self.queue.word_logits[where] = self.words.logits(self.queue.rows["words"].take(where, axis=0))
 
     def _scores(self, where: Rows) -> NDArray[np.float64]:
-        """The chance that each link pays: the models', moved by what its siblings did, plus a bonus for the unknown."""
+        """The chance that each link pays: the models', where there is a page at all, plus a bonus for the unknown."""
         rows, options = self.queue.rows, self.options
         chance = sigmoid(self.queue.word_logits[where] + self.dense.logits(self._dense_of(where)))
-        if options.siblings:
-            groups = rows["groups"].take(where, axis=0)
-            moved = self._groups.rate(groups, chance[:, None], options.shrinkage)
-            chance = np.where(groups > 0, moved, 0.0).max(axis=1)
         if options.statistics:
             chance = chance * self._alive(where)
         if options.explore:

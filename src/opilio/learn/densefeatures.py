@@ -17,6 +17,7 @@ FEATURES = {
     "tag path": 1.5,  # success of links at the same place of other pages
     "directory": 1.5,
     "host": 1.0,
+    "list": 2.5,  # success of the other links of the same list, wherever it was found
     "page": 1.0,  # success of the other links of the same page
     "galaxy": 1.0,  # how near the words at the link are to the topic's Dewey classes; 0 where nobody looks
     "T-Graph": 0.5,  # how near to a target the T-Graph holds it (S2-32); 0 where there is none

@@ -38,6 +38,16 @@ class Success:
         result: Rates = (found[..., 0] + strength * np.asarray(prior, dtype=np.float64)) / (found[..., 1] + strength)
         return result
 
+    def pooled(self, hashes: Hashes, prior: float, strength: float) -> Rates:
+        """The mean reward of several kinds taken together, those of one row each; hash 0 is no kind.
+
+        Not the best of them: among many that is the luckiest.
+        """
+        found = self._counts.take(hashes & self._mask, axis=0) * (hashes > 0)[..., None]
+        rewards, tries = found.sum(axis=1, dtype=np.float64).T
+        result: Rates = (rewards + strength * prior) / (tries + strength)
+        return result
+
     def rate_inwards(self, chain: Hashes, prior: float, strength: float) -> Rates:
         """For chains of kinds, each within the one before it (host, directory, …), one per row: the rate of the
         innermost, shrunk towards that of the one around it, and so on outwards to `prior`. A kind that is repeated
