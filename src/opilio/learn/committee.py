@@ -1,8 +1,8 @@
 """The committee: one online model over every member's score, trained by what fetched pages turned out to be.
 
 Hubs are found by sibling success: what the other links of the same page, and of the same list on that page, turned
-out to be. How much that counts is learnt like everything else: much on a web with index pages, little on others. Pure: no I/O,
-no clock, no chance: the same visits give the same scores.
+out to be. How much that counts is learnt like everything else: much on a web with index pages, little on others.
+Pure: no I/O, no clock, no chance: the same visits give the same scores.
 """
 
 from collections.abc import Iterable, Sequence
