@@ -2,7 +2,7 @@
 
 import pytest
 
-from checks.frontier_checks import FrontierChecks, Make
+from checks.frontier_checks import FrontierChecks, Make, crawl_order, lead
 from opilio.agents.agent import Agent, Card
 from opilio.agents.directory import Directory
 from opilio.agents.manager import Manager
@@ -29,6 +29,15 @@ def shared(policy: Policy) -> SharedFrontier:
     directory = Directory(connection, lease_s=1e9)
     directory.register([agent.card], 0.0)
     return SharedFrontier(ClaimableFrontier(connection, policy), Manager([agent], directory, {}))
+
+
+def test_links_that_a_full_stack_let_go_are_asked_for_all_the_same() -> None:
+    frontier = shared(Policy(delay_s=0.0))
+    agent = frontier.manager.agents[1]
+    agent.stack._habits = Habits(capacity=5)
+    frontier.add([lead(f"p{n}", n / 100) for n in range(40)], 0.0)
+    assert agent.stack.spilled
+    assert crawl_order(frontier) == [f"p{n}" for n in reversed(range(40))]
 
 
 class TestSharedFrontier(FrontierChecks):

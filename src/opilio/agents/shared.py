@@ -58,7 +58,7 @@ class SharedFrontier:
         self._store.pass_time(now)
         self._give_back((held for held in self._held.values() if held.expires_at <= now), now)
         self.manager.pass_time(now)
-        if not self._loaded or any(agent.stack.spilled and not agent.stack for agent in self.manager.roll.at_work):
+        if not self._loaded or self._lacks():
             self._load(now)
         leases: list[HostLease] = []
         while len(leases) < max_hosts and (agent := self.manager.next_mover(above)) is not None:
@@ -70,6 +70,13 @@ class SharedFrontier:
                 self._held[lease.host] = lease
         self.manager.roll.note_goals(now)
         return leases
+
+    def _lacks(self) -> bool:
+        """Does the store hold links that a stack has let go, and somebody with nothing to do?"""
+        agents = self.manager.roll.at_work
+        if any(agent.stack.spilled and not agent.stack for agent in agents):
+            return True
+        return bool(agents) and all(agent.stuck for agent in agents) and self._store.stats().queued > 0
 
     def _give_back(self, leases: Iterable[HostLease], now: float) -> None:
         """Leases that lapsed or were called back: their URLs are queued as before."""
