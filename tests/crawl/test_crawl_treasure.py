@@ -105,11 +105,12 @@ def test_workers_know_the_graph(tmp_path: Path) -> None:
     graph = TGraph([Node(id="t", url="http://x.example/", level=0, dc="wren bird nest", mh="birds")])
     (tmp_path / "g.json").write_bytes(encode(graph))
     with served(SmallWeb(mixed_web())) as server:
-        more = {"rank": {"graph": str(tmp_path / "g.json"), "watchdog": 0}}
+        more = {"rank": {"graph": str(tmp_path / "g.json"), "watchdog": 0, "focus": "any"}}
         for name, workers in (("inline", 0), ("workers", 2)):
             crawl(tmp_path / name, tree_for(server, **more, engine={"workers": workers}))
     assert known(tmp_path / "inline") == known(tmp_path / "workers")
     assert links_of(tmp_path / "inline", HUB) == links_of(tmp_path / "workers", HUB)
+    assert max(links_of(tmp_path / "workers", HUB).values()) == 1.0
     assert stored_graph(tmp_path / "inline")[0].nodes == graph.nodes  # watchdog 0: it sleeps
 
 
@@ -146,3 +147,12 @@ def test_paper_defaults_are_the_strategy_s_own_s2_37() -> None:
     assert {name: settings.rank[name] for name in wanted} == wanted
     assert (settings.order["factor"], settings.order["every"]) == (0.05, 100)
     assert msgspec.json.encode(settings)
+
+
+def test_agents_all_begin_with_the_graph(tmp_path: Path) -> None:
+    graph = TGraph([Node(id="t", url="http://x.example/", level=0, dc="wren bird nest list", mh="birds")])
+    (tmp_path / "g.json").write_bytes(encode(graph))
+    with served(SmallWeb(mixed_web(4))) as server:
+        rank = {"graph": str(tmp_path / "g.json"), "watchdog": 0, "focus": "any"}
+        crawl(tmp_path / "c", tree_for(server, rank=rank, agents={"count": 2}, order={"kind": "best-first"}))
+    assert max(links_of(tmp_path / "c", HUB).values()) == 1.0

@@ -15,6 +15,7 @@ from opilio.crawl.crew import Crew, CrewChooser, CrewLearning, Member
 from opilio.crawl.crewanalyst import CrewAnalyst
 from opilio.crawl.learning import TOPIC, Learning, named
 from opilio.crawl.profiles import Profile, profiles, starts
+from opilio.crawl.tgraphs import HINTS, RANK
 from opilio.frontier.claims import ClaimableFrontier
 from opilio.model.events import BatchCommitted, Event
 from opilio.model.protocols import Learns
@@ -66,9 +67,10 @@ class CommonTopic(LivingTopic):
 
 
 def own_states(profile: Profile, states: Mapping[str, bytes]) -> dict[str, bytes]:
-    """What an agent has learnt, by its learners' own names."""
+    """What an agent has learnt, by its learners' own names; before that, the T-Graph that all begin with."""
     prefix = named(profile.name, "")
-    return {name.removeprefix(prefix): state for name, state in states.items() if name.startswith(prefix)}
+    common = {name: states[name] for name in (RANK, HINTS) if name in states}
+    return common | {name.removeprefix(prefix): state for name, state in states.items() if name.startswith(prefix)}
 
 
 def crew_learners(
