@@ -68,6 +68,7 @@ The collection is in {ours}. Ask it something:
   opilio status {ours}
   opilio why {ours} {page}
   opilio export {ours} --relevant --out pages.jsonl
+  opilio serve {ours}
 
 Crawl the live web (one request a second per host, robots.txt obeyed, stops after 1,000 pages):
   opilio crawl "sign languages of the world" --seed https://en.wikipedia.org/wiki/Sign_language

@@ -1,0 +1,83 @@
+"""The sums and pictures behind the pages: they say what the collection says, and stay within their bounds."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checks.page_server import Client, crawled, pages_of
+from checks.small_webs import rows
+from opilio.store.collection import reading
+from opilio.web.charts import line_chart, steps
+from opilio.web.curves import harvest_curve
+from opilio.web.layout import spread
+from opilio.web.pages import PAGES
+from opilio.web.tally import Tally
+
+SEED = "http://h0.example/0.html"
+DOCS = Path(__file__).parents[2] / "docs" / "pages.md"
+
+
+def _sums(tally: Tally) -> list[tuple[str, int, int]]:
+    return sorted((host, one.pages, one.relevant) for host, one in tally.hosts.items())
+
+
+def test_sums_are_those_of_the_database_when_read_in_pieces(tmp_path: Path) -> None:
+    """A running crawl is read bit by bit; so are two runs over one collection."""
+    tally = Tally()
+    for pages in (3, 9, 0):
+        crawled(tmp_path / "birds", stop={"pages": pages})
+        with reading(tmp_path / "birds") as collection:
+            tally.refresh(collection.connection)
+    told = rows(tmp_path / "birds", "SELECT host, count(*), sum(relevant) FROM page GROUP BY host ORDER BY host")
+    assert _sums(tally) == told
+    assert tally.fetched == rows(tmp_path / "birds", "SELECT count(*) FROM answer")[0][0]
+    assert list(tally.relevant) == [r for (r,) in rows(tmp_path / "birds", "SELECT relevant FROM page ORDER BY seq")]
+
+
+def test_sums_follow_a_label(tmp_path: Path) -> None:
+    with pages_of([crawled(tmp_path / "birds")], tmp_path) as client:
+        before = client.get("/c/birds/hosts.json?text=h0").data["hosts"][0]["relevant"]
+        client.post("/c/birds/label", {"url": SEED, "is": "irrelevant"})
+        assert client.get("/c/birds/hosts.json?text=h0").data["hosts"][0]["relevant"] == before - 1
+
+
+@given(st.lists(st.booleans(), max_size=700), st.integers(2, 50))
+def test_curve_ends_with_the_whole_crawl(found: list[bool], points: int) -> None:
+    curve = harvest_curve(bytes(found), [float(n) for n in range(len(found))], points)
+    assert len(curve) <= points
+    assert [p["pages"] for p in curve] == sorted({p["pages"] for p in curve})
+    if found:
+        assert (curve[-1]["pages"], curve[-1]["relevant"]) == (len(found), sum(found))
+        assert curve[-1]["recent"] == pytest.approx(sum(found[-100:]) / len(found[-100:]), abs=1e-4)
+
+
+@given(st.floats(1e-3, 1e9))
+def test_ticks_are_few_and_within_the_chart(most: float) -> None:
+    ticks = steps(most)
+    assert 1 <= len(ticks) <= 8
+    assert 0.0 == ticks[0] <= ticks[-1] <= most * 1.001
+
+
+def test_chart_without_a_point_can_be_drawn() -> None:
+    assert line_chart([("nothing", "a", [])]).lines[0].path == ""
+
+
+@given(st.integers(0, 25), st.data())
+@settings(max_examples=20, deadline=None)
+def test_nodes_stay_in_the_picture_and_where_they_were(count: int, data: st.DataObject) -> None:
+    node = st.integers(0, max(0, count - 1))
+    edges = data.draw(st.lists(st.tuples(node, node, st.floats(0.01, 1.0)), max_size=40)) if count else []
+    places = spread(count, edges)
+    assert places.shape == (count, 2)
+    assert np.isfinite(places).all()
+    assert ((places >= 0) & (places <= 1)).all()
+    assert (places == spread(count, edges)).all()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path)
+def test_page_is_documented(page: object, client: Client) -> None:
+    assert f"`{page.path.replace('{name}', 'NAME')}" in DOCS.read_text(encoding="utf-8")
+    assert page.about.endswith(".")
