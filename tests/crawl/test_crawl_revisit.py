@@ -7,7 +7,20 @@ from typing import Any
 import pytest
 
 from checks.killing import urls_in_warc
-from checks.small_webs import BIRDS, HTML, SmallWeb, crawl, events, page, redirect, rows, served, settings_for, word
+from checks.small_webs import (
+    BIRDS,
+    HTML,
+    SmallWeb,
+    crawl,
+    events,
+    grid,
+    page,
+    redirect,
+    rows,
+    served,
+    settings_for,
+    word,
+)
 from opilio.crawl.announcements import probe_url
 from opilio.crawl.history import history_of
 from opilio.crawl.verify import verify
@@ -302,3 +315,17 @@ def test_soft_404_is_recognised_by_what_the_host_shows_for_unknown_addresses(sit
     assert (site.looks("1", "strikes"), "1" in site.pages()) == (1, True)
     site.visit(2 * DAY, probe=True)
     assert site.pages() == ["", "2", "3"]
+
+
+@pytest.mark.parametrize(("share", "least", "most"), [(0.25, 3, 7), (0.75, 13, 17), (1.0, 20, 20)])
+def test_budget_is_split_between_new_urls_and_looks(tmp_path: Path, share: float, least: int, most: int) -> None:
+    with served(SmallWeb(grid(1, 80))) as server:
+        one = {"engine": {"connections": 1}, "frontier": {"per_host": 1}}
+        tree = settings_for(server, ["http://h0.example/0.html"], **one)
+        crawl(tmp_path / "c", {**tree, "stop": {"pages": 30}})
+        revisit = {"on": True, "share": share, "probe": False, "interval_s": WEEK}
+        more = {"revisit": revisit, "stop": {"pages": 0, "fetches": 50}}
+        crawl(tmp_path / "c", {**tree, **more}, later_s=2 * WEEK)
+    asked = rows(tmp_path / "c", "SELECT count(*), count(DISTINCT key) FROM answer")[0]
+    assert asked[0] == 50
+    assert least <= asked[0] - asked[1] <= most
