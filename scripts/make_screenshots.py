@@ -103,7 +103,9 @@ def _take(base: str, out: Path) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
         page = browser.new_page()
-        while not page.goto(f"{base}/c/birds/subtopics.json").json()["subtopics"]:  # the index takes in what is there
+        while not page.goto(f"{base}/c/birds-breadth/subtopics.json").json()[
+            "subtopics"
+        ]:  # the index takes in what is there
             page.wait_for_timeout(500)
         url = page.goto(f"{base}/c/birds/pages.json?sort=newest").json()["pages"][5]["url"]
         host = page.goto(f"{base}/c/birds/hosts.json").json()["hosts"][0]["host"]
@@ -130,7 +132,7 @@ def _pages(url: str, host: str) -> dict[str, str]:
     found = {"home": "/", "search": "/search?q=bird+nest", "runs": "/runs", "new": "/new", "help": "/help"}
     found |= {"crawl": "/c/birds", "why": f"/c/birds/page?url={quote(url, safe='')}"}
     found |= {"host": f"/c/birds/host?host={host}", "topic-preview": "/c/birds/topic"}
-    return found | {name: f"/c/birds/{name}" for name in own}
+    return found | {name: f"/c/birds/{name}" for name in own} | {"subtopics": "/c/birds-breadth/subtopics"}
 
 
 def _shoot(page: Page, path: Path) -> None:
