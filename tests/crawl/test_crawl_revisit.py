@@ -132,6 +132,7 @@ def test_page_leaves_after_the_second_strike_only_s1_06(site: Site) -> None:
     assert site.pages() == ["", "2", "3"]
     assert site.versions("1") == [("Article 1", "gone")]
     assert why(site.folder, ROOT + "1")["state"] == "failed"
+    assert why(site.folder, ROOT + "1")["found_on"][0]["page"] == ROOT
     assert len(events(site.folder, "PageLeft")) == 1
 
 
@@ -244,6 +245,7 @@ def test_new_links_of_a_changed_page_are_followed_and_credited(site: Site) -> No
     assert "4" in site.pages()
     assert (site.looks("", "found"), site.looks("", "brought")) == (2, 1)
     assert rows(site.folder, "SELECT count(*) FROM tip") == [(0,)]
+    assert why(site.folder, ROOT)["looks"]["brought"] == 1
 
 
 def test_page_that_robots_txt_closes_stays_and_is_not_asked_for(site: Site) -> None:

@@ -91,6 +91,10 @@ def _told(facts: dict[str, Any]) -> list[str]:
         outcome = answer["failure"] or f"status {answer['status']}"
         extra = answer["detail"] or answer["location"]
         lines.append(f"  asked {_when(answer['at'])}: {outcome} {extra}".rstrip())
+    if "looks" in facts:
+        looks = facts["looks"]
+        found = f", {looks['found']} new links, {looks['brought']} of them relevant" if looks["found"] else ""
+        lines.append(f"  looked at again {looks['checks']}×, changed {looks['changes']}×{found}")
     if "page" in facts:
         lines += _page(facts["page"])
     for said in facts.get("agents", ()):

@@ -22,6 +22,10 @@ from opilio.store.collection import Collection, reading
 _reasons = msgspec.msgpack.Decoder(tuple[Reason, ...]).decode
 _PAGE = ("title", "score", "relevant", "reasons", "duplicate_of", "near_duplicate", "fetched_at", "language", "genre")
 _ANSWER = ("at", "status", "failure", "detail", "location")
+_LOOKS = ("checks", "changes", "checked_at", "changed_at", "strikes", "found", "brought")
+# The page as it is, or as it was last: reasons outlive pages that are gone.
+_EVER = """SELECT url, title FROM (SELECT url, title, 1 AS now, seq FROM page WHERE key = :key
+    UNION ALL SELECT url, title, 0, seq FROM version WHERE key = :key) ORDER BY now DESC, seq DESC LIMIT 1"""
 LONGEST_PATH = 30
 MAX_PARENTS = 5
 SKIPPED = "skipped"  # seen in pages, never queued: no state of the frontier
@@ -57,6 +61,9 @@ def _why(collection: Collection, url: str) -> dict[str, Any]:
     page = _page(collection, key)
     if page:
         result["page"] = page
+    looks = collection.connection.execute(f"SELECT {', '.join(_LOOKS)} FROM revisit WHERE key = ?", (key,)).fetchone()
+    if looks is not None and looks[0]:
+        result["looks"] = dict(zip(_LOOKS, looks, strict=True))
     if cards := cards_of(collection):
         result["agents"] = _agents(collection, key, {card.number: card.name for card in cards})
     return result
@@ -90,8 +97,8 @@ def _contexts(collection: Collection, key: int, parents: tuple[int, ...]) -> lis
     found = []
     for parent in parents:
         row = collection.connection.execute(
-            "SELECT p.url, p.title, l.columns FROM page AS p JOIN links AS l ON l.parent = p.key WHERE p.key = ?",
-            (parent,),
+            f"SELECT p.url, p.title, l.columns FROM ({_EVER}) AS p JOIN links AS l ON l.parent = :key",
+            {"key": parent},
         ).fetchone()
         if row is None:
             continue
