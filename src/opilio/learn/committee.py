@@ -25,7 +25,7 @@ _ONE = np.zeros(1, dtype=np.uint32)
 FIRMLY = 4  # times that a person's word is taught, against once for a judge's
 ALIVE = 0.9  # links that lead to a page, before anything is known
 LONG_AGO = -(1 << 40)
-ALL_EVERY = 8  # visits after which all links are scored again, at the earliest
+ALL_EVERY = 8  # visits after which all links are scored again; sooner at first, when each visit teaches much
 PER_VISIT = 250  # links held for each visit in between: the cost of scoring all, spread over visits, stays the same
 FRONT = 256  # best links, scored again at every visit
 NOTICEABLE = 1e-3  # a smaller change of score is not worth a write
@@ -274,7 +274,8 @@ class Committee(Learnt):
         """
         if not self.options.rescore:
             return []
-        if self.fetched >= self._scored_at + max(ALL_EVERY, len(self.queue) // PER_VISIT):
+        every = min(self.fetched // 10, max(ALL_EVERY, len(self.queue) // PER_VISIT))
+        if self.fetched >= self._scored_at + every:
             return self._moved(self.queue.live, *self._scored_all())
         front = self._front[self.queue.said[self._front] >= 0.0]
         self._weigh(front)
