@@ -16,6 +16,7 @@ import uvicorn
 from checks.small_webs import BIRDS, TRAINS, SmallWeb, crawl, page, served, settings_for, word
 from opilio.model.clock import SystemClock
 from opilio.web.app import Application
+from opilio.web.buckets import Buckets
 from opilio.web.desk import Desk
 from opilio.web.guard import Access
 from opilio.web.server import Serving, listener_of
@@ -70,9 +71,11 @@ class _Stay(urllib.request.HTTPRedirectHandler):
 
 @contextmanager
 def pages_of(folders: Sequence[Path], home: Path, **options: Any) -> Iterator[Client]:
-    """The pages of these collections while the block runs. `options`: token, names, read_only."""
+    """The pages of these collections while the block runs. `options`: token, names, read_only, searches."""
     access = Access(token=options.pop("token", ""), names=options.pop("names", ()))
+    searches = options.pop("searches", Buckets(rate_s=1e6, burst=1_000_000))
     desk = Desk(Shelf(folders, home), SystemClock(), **options)
+    desk.searches = searches
     application = Application(desk, access)
     listener = listener_of(Serving(port=0))
     config = uvicorn.Config(application.asgi(), log_level="error", lifespan="off", timeout_graceful_shutdown=1)
