@@ -14,7 +14,7 @@ from opilio.crawl.boosting import boosting
 from opilio.crawl.chooser import Chooser
 from opilio.crawl.choosers import chooser_of
 from opilio.crawl.classes import target_of, with_classes
-from opilio.crawl.conditional import Conditional
+from opilio.crawl.conditional import asks_for_changes
 from opilio.crawl.config import OPEN_SECTIONS, Settings
 from opilio.crawl.crewbuild import Ending, Wits, assemble, crew_analyst, crew_learners, own_states
 from opilio.crawl.engine import Engine, Stages
@@ -282,7 +282,7 @@ def make_engine(
     ledger = Ledger(books, learning, chooser, bounds, desk.refresh)
     manners = _manners(settings, world, ledger, resumed)
     rng = random.Random(settings.engine.random_seed)
-    fetcher = Conditional(world.fetcher, collection.connection)
+    fetcher = asks_for_changes(settings, world.fetcher, collection.connection)
     visitor = Visitor(fetcher, desk, manners, clock, bounds, rng)
     wishes = Wishes(collection, world.keeper, frontier, world.traps.excluded, mind.living)
     wishes.begin(clock.now())

@@ -5,18 +5,19 @@ In a thread with a connection of its own, so that nothing waits for it; it chang
 
 import asyncio
 from collections.abc import Callable, Sequence
-from itertools import islice
 from pathlib import Path
 
 from opilio.crawl.verify import consistent
 from opilio.model.clock import Clock
 from opilio.model.errors import CollectionError
 from opilio.store.collection import reading
-from opilio.store.loss import Place, bad_record, stored_rows
+from opilio.store.loss import bad_record
 from opilio.store.warc import read_member, warc_name
 
 SOME = 300  # records at a time: a tenth of a second
-BEGINNING: Place = (0, 0)
+BEGINNING = 0
+# By the number of the answer, which has an index: to look at a few pages of a million must not read them all.
+_NEXT = "SELECT warc, offset, length, seq, url FROM page WHERE seq > ? ORDER BY seq LIMIT ?"
 
 Tell = Callable[[Sequence[str]], None]
 
@@ -40,18 +41,18 @@ class Watch:
                 self._tell(problems)
 
 
-def check_some(folder: Path, since: Place, count: int = SOME) -> tuple[list[str], Place]:
-    """What is wrong with the next few records, and where to go on; at the end of a round, with the rows too."""
+def check_some(folder: Path, since: int, count: int = SOME) -> tuple[list[str], int]:
+    """What is wrong with the records of the next few pages, and where to go on; after a round, with the rows too."""
     problems: list[str] = []
     try:
         with reading(folder) as collection:
-            rows = list(islice(stored_rows(collection, since), count))
-            for row in rows:
-                found = bad_record(read_member(folder, row.warc, row.offset, row.length), row.url)
+            rows = collection.connection.execute(_NEXT, (since, count)).fetchall()
+            for warc, offset, length, _, url in rows:
+                found = bad_record(read_member(folder, warc, offset, length), url) if length else ""
                 if found:
-                    problems.append(f"{warc_name(row.warc)} at {row.offset}: {found} ({row.url})")
+                    problems.append(f"{warc_name(warc)} at {offset}: {found} ({url})")
             if len(rows) < count:
                 return [*problems, *consistent(collection)], BEGINNING
-            return problems, (rows[-1].warc, rows[-1].offset + 1)
+            return problems, rows[-1][3]
     except CollectionError as error:
         return [str(error)], BEGINNING
