@@ -1,6 +1,6 @@
 """Everything that learns from outcomes in the writing process: topic table, judge, S1's ranker; how each is kept."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -112,15 +112,17 @@ class Learning:
             elif is_new:
                 state = changed[self._name(name)] = learner.snapshot()
                 self._save(name, learner, now, state)
-        if now - self._saved_at >= SAVE_EVERY_S:
-            self.save(now)
+        if now - self._saved_at >= SAVE_EVERY_S:  # what has no journal
+            self._save_all(self._learners.keys() - self._journals.keys(), now)
         return changed
 
     def save(self, now: float) -> None:
-        """Save what has no journal."""
-        for name, learner in self._learners.items():
-            if name not in self._journals:
-                self._save(name, learner, now, learner.snapshot())
+        """Save everything: at the end, so that another crawl may begin with it."""
+        self._save_all(self._learners, now)
+
+    def _save_all(self, names: Iterable[str], now: float) -> None:
+        for name in names:
+            self._save(name, self._learners[name], now, self._learners[name].snapshot())
         self._saved_at = now
 
     def _save(self, name: str, learner: Learns, now: float, state: bytes) -> None:
