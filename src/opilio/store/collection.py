@@ -4,7 +4,9 @@ Invariant: what is in the database has happened, what is not has not. One proces
 (an advisory lock that the kernel releases when the process dies); any number may read.
 """
 
+import errno
 import fcntl
+import os
 import re
 import sqlite3
 import time
@@ -140,21 +142,34 @@ def check(folder: Path) -> None:
         raise CollectionError(
             f"{folder}: is no collection (no {DATABASE} in it); 'opilio crawl --into {folder}' makes one"
         )
-    try:
-        with database.open("rb") as file:
-            header = file.read(100)
-    except OSError as error:
-        raise CollectionError(f"{database}: can't be read: {error.strerror}") from error
-    if len(header) < 100 or not header.startswith(b"SQLite format 3\x00"):
-        raise CollectionError(f"{database}: is damaged (no SQLite header); restore it from a copy")
-    # Offsets 60 and 68 of the header: user_version and application_id (SQLite file format, §1.3).
-    version, owner = int.from_bytes(header[60:64], "big"), int.from_bytes(header[68:72], "big")
+    version, owner = _stamps(database)
     if owner != APPLICATION_ID:
         raise CollectionError(f"{database}: was not made by Opilio; nothing was changed")
     if version > SCHEMA_VERSION:
         raise CollectionError(
             f"{database}: was made by a newer Opilio (schema {version}, this one knows {SCHEMA_VERSION}); update Opilio"
         )
+
+
+def _stamps(database: Path) -> tuple[int, int]:
+    """Version and owner as the file's header has them. Asked of SQLite: to open and close the file ourselves would let
+    go of all locks this process holds on it (POSIX, fcntl), and readers beside it would see a database in pieces."""
+    try:
+        if database.stat().st_size < 100:
+            raise sqlite3.DatabaseError("no SQLite header")
+        if not os.access(database, os.R_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        connection = sqlite3.connect(database, timeout=30.0)
+        try:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            (owner,) = connection.execute("PRAGMA application_id").fetchone()
+        finally:
+            connection.close()
+    except OSError as error:
+        raise CollectionError(f"{database}: can't be read: {error.strerror}") from error
+    except sqlite3.DatabaseError as error:
+        raise CollectionError(f"{database}: is damaged (no SQLite header); restore it from a copy") from error
+    return int(version), int(owner)
 
 
 @contextmanager

@@ -16,7 +16,6 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from opilio.model.errors import CollectionError, OpilioError, UsageError
-from opilio.store.collection import being_written
 from opilio.web.buckets import Buckets
 from opilio.web.desk import Action, Asked, Desk, Page, ReadOnlyError
 from opilio.web.exporting import export_route
@@ -81,21 +80,11 @@ class Application:
         def endpoint(request: Request) -> Response:
             asked = _asked(request, page.params, request.query_params.multi_items())
             self._count(page, asked)
-            return self._told(request, self._shown(page, asked), asked)
+            return self._told(request, page.show(self.desk, asked), asked)
 
         base = page.path if page.path != "/" else "/index"
         forms = [f"{base}.json", *([f"{base}.csv"] if page.table else [])]
         return [Route(path, endpoint, methods=METHODS) for path in (*forms, page.path)]
-
-    def _shown(self, page: Page, asked: Asked) -> View:
-        """A page's data. A look at a collection that is being written has failed now and then where the next look at
-        the same thing was sound (one in some hundreds beside a busy index, cause unknown): so it is looked at again."""
-        try:
-            return page.show(self.desk, asked)
-        except CollectionError:
-            if not asked.name or not being_written(self.desk.shelf.folder(asked.name)):
-                raise
-            return page.show(self.desk, asked)
 
     def _count(self, page: Page, asked: Asked) -> None:
         if page.path == "/search":
