@@ -55,6 +55,7 @@ class Ledger:
         self._labels = Labels(books.collection, books.keeper, books.frontier, learning, chooser)
         self._bounds = bounds
         self._publish = publish
+        self._expected: float | None = None  # as it was written last
         self._untold: list[Event] = []  # kept already, told with the next batch
 
     def commit(self, batch: Sequence[Served], now: float) -> list[Event]:
@@ -92,8 +93,9 @@ class Ledger:
     def _foresee(self) -> float | None:
         """How many relevant pages the queue still holds, where the ranker can tell."""
         expected = self._chooser.expected
-        if expected is not None:
+        if expected is not None and expected != self._expected:
             self._books.collection.set_meta(expected_relevant=round(expected, 2))
+            self._expected = expected
         return expected
 
     def lease(self, now: float, hosts: int, per_host: int, ttl_s: float) -> list[HostLease]:

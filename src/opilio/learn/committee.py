@@ -26,9 +26,9 @@ FIRMLY = 4  # times that a person's word is taught, against once for a judge's
 ALIVE = 0.9  # links that lead to a page, before anything is known
 LONG_AGO = -(1 << 40)
 ALL_EVERY = 8  # visits after which all links are scored again; sooner at first, when each visit teaches much
-PER_VISIT = 250  # links held for each visit in between: the cost of scoring all, spread over visits, stays the same
-FRONT = 256  # best links, scored again at every visit
-NOTICEABLE = 1e-3  # a smaller change of score is not worth a write
+PER_VISIT = 150  # links that a visit pays for: so scoring all again, spread over visits, costs the same for any number
+FRONT = 128  # best links, scored again at every visit
+NOTICEABLE = 3e-3  # a smaller change of score is not worth a write
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

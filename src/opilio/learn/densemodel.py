@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 Matrix = NDArray[np.float64]
 MEMORY = 1_024
 STEPS = 4
+LATER = 32  # examples between two fits, when there are many: by then one more changes little
 MAX_LOGIT = 12.0
 
 
@@ -48,7 +49,7 @@ class DenseModel:
         self._labels[at] = min(1.0, max(0.0, label))
         self._offsets[at] = min(MAX_LOGIT, max(-MAX_LOGIT, offset))
         self.seen += 1
-        if self.seen % self.every == 0 or self.seen < self.every:
+        if self.seen < self.every or self.seen % max(self.every, min(LATER, self.seen // LATER)) == 0:
             self._fit()
 
     def _fit(self) -> None:
