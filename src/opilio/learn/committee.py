@@ -28,7 +28,7 @@ LONG_AGO = -(1 << 40)
 ALL_EVERY = 8  # visits after which all links are scored again; sooner at first, when each visit teaches much
 PER_VISIT = 150  # links that a visit pays for: so scoring all again, spread over visits, costs the same for any number
 FRONT = 128  # best links, scored again at every visit
-NOTICEABLE = 3e-3  # a smaller change of score is not worth a write
+NOTICEABLE = 1e-3  # a smaller change of score is not worth a write
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
