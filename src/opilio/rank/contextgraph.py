@@ -9,7 +9,8 @@ import msgspec
 import numpy as np
 
 from opilio.learn.contextgraph import REDUCED, ContextModel, Place, Terms, Values, layered
-from opilio.model.records import Lead, Outcome, Ranked, Reading, Verdict
+from opilio.model.records import Lead, Ranked, Reading, Verdict
+from opilio.rank.given import Given
 from opilio.rank.scores import LinkScores, drop_all, out_of_reach, refused
 from opilio.tgraph.watchdog import State
 
@@ -17,18 +18,16 @@ TermsOf = Callable[[str], Sequence[int]]
 Weigh = Callable[[Reading], tuple[Terms, Values, Values]]  # terms, counts, tf·idf
 
 
-class ContextGraphRanker:
+class ContextGraphRanker(Given):
     """Scores the links of a page alike, by its layer. Begins from a graph's documents; learns nothing on the way."""
 
-    version = 0
-
     def __init__(self, terms_of: TermsOf, weigh: Weigh, least: float = 0.3, tunnel_depth: int = -1) -> None:
+        super().__init__()
         self.model = ContextModel(least=least)
         self.tunnel_depth = tunnel_depth
         self._least = least
         self._terms_of = terms_of
         self._weigh = weigh
-        self._state = b""
 
     def score(self, reading: Reading, verdict: Verdict, lead: Lead) -> LinkScores:
         """The same for all links of the page."""
@@ -51,24 +50,6 @@ class ContextGraphRanker:
     def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[Ranked]:
         """See `Ranker`."""
         return self.score(reading, verdict, lead).ranked(reading.page.links)
-
-    def learn(self, outcomes: Sequence[Outcome]) -> None:
-        """The layers are those of the beginning."""
-
-    def lesson(self, outcomes: Sequence[Outcome]) -> bytes:  # noqa: ARG002 nothing is learnt
-        """Nothing."""
-        return b""
-
-    def study(self, lesson: bytes) -> None:
-        """Nothing."""
-
-    def sight(self) -> bytes:
-        """What it began from."""
-        return self._state
-
-    def snapshot(self) -> bytes:
-        """What it began from."""
-        return self._state
 
     def restore(self, state: bytes) -> None:
         """Train with the documents of a graph."""

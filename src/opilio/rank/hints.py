@@ -3,14 +3,13 @@
 The graph is the one that the crawl began with: it does not grow here, the committee learns instead.
 """
 
-from collections.abc import Sequence
-
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.model.records import Outcome, Reading
+from opilio.model.records import Reading
 from opilio.rank.contextgraph import ContextGraphRanker, TermsOf
+from opilio.rank.given import Given
 from opilio.tgraph.components import link_parts
 from opilio.tgraph.graph import TGraph
 from opilio.tgraph.matching import NodeIndex
@@ -21,16 +20,14 @@ Column = NDArray[np.float64]
 HOW = Matching(rule="all", unrelated=0.0)
 
 
-class GraphHints:
+class GraphHints(Given):
     """Three numbers from 0 to 1 a link: T-Graph priority, OSM, nearness of the page's layer. All 0 without a graph."""
 
-    version = 0
-
     def __init__(self, terms_of: TermsOf, layers: ContextGraphRanker) -> None:
+        super().__init__()
         self._terms_of = terms_of
         self._layers = layers
         self._index = NodeIndex(TGraph(), terms_of)
-        self._state = b""
         self._last: tuple[Reading, Matches] | None = None  # the three are asked about one page after the other
 
     def tgraph(self, reading: Reading) -> Column:
@@ -52,24 +49,6 @@ class GraphHints:
         if self._last is None or self._last[0] is not reading:
             self._last = reading, match(self._index, link_parts(reading, self._terms_of), HOW)
         return self._last[1]
-
-    def learn(self, outcomes: Sequence[Outcome]) -> None:
-        """The graph stays."""
-
-    def lesson(self, outcomes: Sequence[Outcome]) -> bytes:  # noqa: ARG002 nothing is learnt
-        """Nothing."""
-        return b""
-
-    def study(self, lesson: bytes) -> None:
-        """Nothing."""
-
-    def sight(self) -> bytes:
-        """What it began from."""
-        return self._state
-
-    def snapshot(self) -> bytes:
-        """What it began from."""
-        return self._state
 
     def restore(self, state: bytes) -> None:
         """Take a graph up."""
