@@ -1,4 +1,4 @@
-"""What begins from a given state and learns nothing more, in the shape of a learner: so it is kept and sent like one."""
+"""What begins from a given state and learns nothing more, in the shape of a learner: kept and sent like one."""
 
 from collections.abc import Sequence
 
