@@ -1,7 +1,12 @@
-"""What an open page costs the crawl it shows: the same crawl alone and with the live page open, in turns.
+"""What looking on costs a crawl: the same crawl alone, beside the process that keeps its index, and with pages open.
 
-Besides pages a second it tells processor time: what the pages' server uses beside what the crawl uses. Where the crawl
-has all cores busy that share is what it can lose at most, and other users of the machine do not change it.
+    python benchmarks/web/ui_cost.py --pages 4000 --rounds 5
+
+A synthetic web is served on loopback and crawled without pauses, so that all cores are busy. Each run begins with a
+few pages; then the server is started and waited for, and the rest is crawled and measured, in turns. `open` is a live
+page that stays open and a search every five seconds, with the index that this needs. Besides pages a second it tells
+processor time: where the crawl has all cores busy that share is what it can lose, and other users of the machine do
+not change it.
 """
 
 import argparse
@@ -9,54 +14,75 @@ import multiprocessing
 import os
 import resource
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 import urllib.request
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import tomli_w
 
+from opilio.crawl.indexing import behind
+from opilio.crawl.keepup import KeepUp
 from opilio.lab.server import Serving, WebServer
 from opilio.lab.serving import serve_shape
 from opilio.lab.shape import Shape
 from opilio.lab.synthetic import SyntheticWeb, topic_tables
-from opilio.store.collection import Collection, exists
+from opilio.store.collection import Collection
 
 COMMAND = (sys.executable, "-m", "opilio")
+FIRST_PAGES = 50
+SEARCH_EVERY_S = 5.0
 
 
 class Run(NamedTuple):
     pages_per_s: float
     crawl_cpu_s: float
-    server_cpu_s: float
+    other_cpu_s: float  # of whatever looked on
     looks: int
+    not_indexed: int  # pages when the crawl ended
+
+
+class Looking(Protocol):
+    """Somebody who looks on; `close` ends it and tells its processor seconds and how often it looked."""
+
+    def begin(self) -> None: ...
+    def close(self) -> tuple[float, int]: ...
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--pages", type=int, default=3000)
-    options.add_argument("--rounds", type=int, default=5)
-    options.add_argument("--delay-ms", type=float, default=0.0, help="how long each answer takes")
-    options.add_argument("--browser", action="store_true", help="a real Chromium looks on, instead of its stream alone")
-    given = options.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pages", type=int, default=4000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--browser", action="store_true", help="a real Chromium looks on, instead of its stream alone")
+    given = parser.parse_args()
     shape = Shape(seed=7, pages=given.pages, hosts=40, topics=3, slow_hosts=0, failing_hosts=0, traps=())
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     web = context.Process(target=_serve_web, args=(shape, theirs), daemon=True)
     web.start()
     proxy = ours.recv()
-    with tempfile.TemporaryDirectory() as place:
-        config = _config(Path(place), shape)
-        runs = {kind: list[Run]() for kind in ("alone", "open")}
+    kinds: dict[str, Callable[[Path], Looking]] = {
+        "alone": _Nobody,
+        "index": _Indexing,
+        "open": partial(_Pages, browser=given.browser),
+    }
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
+        options = [str(_config(Path(place), shape)), "--proxy", proxy, "--workers", str(given.workers)]
+        runs = {kind: list[Run]() for kind in kinds}
         for number in range(given.rounds):
-            for kind in ("alone", "open") if number % 2 == 0 else ("open", "alone"):
-                runs[kind].append(_run(Path(place), config, proxy, kind == "open", given.browser))
+            for kind in sorted(kinds, reverse=number % 2 == 1):
+                folder = Path(place) / f"{kind}-{number}"
+                runs[kind].append(_run(folder, options, kinds[kind]))
                 print(number, kind, runs[kind][-1], flush=True)
     web.terminate()
     _tell(runs)
@@ -82,45 +108,84 @@ def _config(folder: Path, shape: Shape) -> Path:
     return path
 
 
-def _run(place: Path, config: Path, proxy: str, is_open: bool, browser: bool) -> Run:
-    folder = place / "run"
-    shutil.rmtree(folder, ignore_errors=True)
-    words = ["crawl", "--config", str(config), "--into", str(folder), "--proxy", proxy, "--quiet"]
-    crawl = subprocess.Popen([*COMMAND, *words], stdout=subprocess.DEVNULL)
-    looker = _Looker(folder, browser) if is_open else None
+def _run(folder: Path, options: list[str], looking: Callable[[Path], Looking]) -> Run:
+    words = [*COMMAND, "crawl", "--quiet", "--into", str(folder), "--config", *options]
+    subprocess.run([*words, "--pages", str(FIRST_PAGES)], stdout=subprocess.DEVNULL, check=True)
+    looker = looking(folder)
+    crawl = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+    looker.begin()
     _, _, used = os.wait4(crawl.pid, 0)
     crawl.returncode = 0
-    server_cpu, looks = looker.close() if looker else (0.0, 0)
+    missing = behind(folder)
+    other_cpu, looks = looker.close()
+    return Run(_speed(folder), _cpu(used), other_cpu, looks, missing)
+
+
+def _speed(folder: Path) -> float:
+    """Pages a second, from the first page of the measured crawl to its last."""
     collection = Collection.open_for_reading(folder)
-    took = float(collection.meta("stopped_at")) - float(collection.meta("started_at"))
-    (pages,) = collection.connection.execute("SELECT count(*) FROM page").fetchone()
+    times = sorted(at for (at,) in collection.connection.execute("SELECT fetched_at FROM page"))[FIRST_PAGES:]
     collection.close()
-    return Run(round(pages / took, 1), _cpu(used), server_cpu, looks)
+    return round((len(times) - 1) / (times[-1] - times[0]), 1)
 
 
-class _Looker:
-    """Serves the collection of a running crawl and looks on, as an open page does."""
+class _Nobody:
+    def __init__(self, folder: Path) -> None:
+        pass
 
-    def __init__(self, folder: Path, browser: bool) -> None:
-        while not exists(folder):
-            time.sleep(0.02)
+    def begin(self) -> None:
+        pass
+
+    def close(self) -> tuple[float, int]:
+        return 0.0, 0
+
+
+class _Indexing:
+    """The process that keeps the index, and nothing else."""
+
+    def __init__(self, folder: Path) -> None:
+        self._keeper = KeepUp([folder])
+
+    def begin(self) -> None:
+        self._keeper.start()
+
+    def close(self) -> tuple[float, int]:
+        used = _cpu_of(self._keeper._process.pid or 0)
+        self._keeper.stop()
+        return used, 0
+
+
+class _Pages:
+    """Serves the collection and looks on, as an open page does."""
+
+    def __init__(self, folder: Path, *, browser: bool) -> None:
         words = [*COMMAND, "serve", str(folder), "--port", "0"]
         self._server = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert self._server.stdout is not None
         self._base = self._server.stdout.readline().strip()
+        self._page = f"{self._base}c/{folder.name}"
+        _read(self._page)
         self._looks = 0
         self._began = _cpu_of(self._server.pid)  # starting a server is not what an open page costs
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._browse if browser else self._stream)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=target) for target in (self._browse if browser else self._stream, self._search)
+        ]
+
+    def begin(self) -> None:
+        for thread in self._threads:
+            thread.start()
 
     def _stream(self) -> None:
-        urllib.request.urlopen(f"{self._base}c/run", timeout=60).read()
-        with urllib.request.urlopen(f"{self._base}c/run/live?parts=1", timeout=60) as stream:
+        with urllib.request.urlopen(f"{self._page}/live?parts=1", timeout=60) as stream:
             for line in stream:
                 self._looks += line.startswith(b"event: parts")
                 if self._over.is_set():
                     return
+
+    def _search(self) -> None:
+        while not self._over.wait(SEARCH_EVERY_S):
+            _read(f"{self._base}?q=the")
 
     def _browse(self) -> None:
         from playwright.sync_api import sync_playwright
@@ -129,7 +194,7 @@ class _Looker:
             path = shutil.which("chromium")
             browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
             page = browser.new_page()
-            page.goto(f"{self._base}c/run")
+            page.goto(self._page)
             while not self._over.is_set():
                 page.wait_for_timeout(500)
             self._looks = int(page.evaluate("document.querySelector('[data-live]').dataset.looks ?? 0"))
@@ -137,19 +202,35 @@ class _Looker:
 
     def close(self) -> tuple[float, int]:
         self._over.set()
-        self._thread.join()
-        self._server.terminate()
-        _, _, used = os.wait4(self._server.pid, 0)
-        self._server.returncode = 0
-        assert self._server.stdout is not None
-        self._server.stdout.close()
-        return round(_cpu(used) - self._began, 2), self._looks
+        children = _children_of(self._server.pid)
+        index = sum(map(_cpu_of, children))
+        for thread in self._threads:
+            thread.join()
+        used = _cpu_of(self._server.pid) - self._began
+        self._server.send_signal(signal.SIGINT)
+        self._server.communicate()
+        return round(used + index, 2), self._looks
+
+
+def _read(address: str) -> bytes:
+    with urllib.request.urlopen(address, timeout=60) as answer:
+        return bytes(answer.read())
+
+
+def _children_of(pid: int) -> list[int]:
+    return [
+        int(child)
+        for children in Path(f"/proc/{pid}/task").glob("*/children")
+        for child in children.read_text(encoding="ascii").split()
+    ]
 
 
 def _cpu_of(pid: int) -> float:
     """Processor seconds of a running process (proc(5), fields 14 and 15)."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    with suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
 
 
 def _cpu(used: resource.struct_rusage) -> float:
@@ -157,10 +238,11 @@ def _cpu(used: resource.struct_rusage) -> float:
 
 
 def _tell(runs: dict[str, list[Run]]) -> None:
-    speeds = {kind: statistics.median(run.pages_per_s for run in found) for kind, found in runs.items()}
-    share = statistics.median(run.server_cpu_s / run.crawl_cpu_s for run in runs["open"])
-    print(f"pages/s: alone {speeds['alone']:.1f}, open {speeds['open']:.1f}: {speeds['open'] / speeds['alone']:.3f}")
-    print(f"processor time of the pages' server to that of the crawl: {share:.3f}")
+    alone = statistics.median(run.pages_per_s for run in runs["alone"])
+    for kind, found in runs.items():
+        speed = statistics.median(run.pages_per_s for run in found)
+        share = statistics.median(run.other_cpu_s / run.crawl_cpu_s for run in found)
+        print(f"{kind}: {speed:.1f} pages/s, {speed / alone:.3f} of alone; processor time beside it {share:.3f}")
 
 
 if __name__ == "__main__":

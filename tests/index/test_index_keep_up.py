@@ -1,12 +1,16 @@
 """The process that keeps indexes up to date."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from checks.indexed import Sheet, store
-from opilio.crawl.keepup import KeepUp
+from opilio.crawl.keepup import LONGEST_REST_S, SHARE, KeepUp, Rests
 from opilio.crawl.searching import Searcher
+from opilio.store.collection import Collection
 
 
 def until(true: Callable[[], bool], keeper: KeepUp) -> None:
@@ -36,3 +40,44 @@ def test_process_ends_when_told_to_once_nothing_is_left_to_do(tmp_path: Path) ->
     while keeper.alive:
         time.sleep(0.02)
     assert Searcher([folder]).search("wren").total == 3
+
+
+def waits(used: Iterator[float], rests: int, crawling: Callable[[float], bool] = lambda _: True) -> list[float]:
+    """How long each of so many rests was, where the process says it used so much; `crawling` is told the time."""
+    took: list[float] = []
+
+    def wait(seconds: float) -> bool:
+        took[-1] += seconds
+        return False
+
+    resting = Rests(lambda: crawling(sum(took)), wait, lambda: next(used))
+    for _ in range(rests):
+        took.append(0.0)
+        resting.rest()
+    return took
+
+
+def test_process_uses_its_share_of_a_core_while_somebody_crawls() -> None:
+    rested = waits(iter([0.5, 0.52, 0.52, 1.0]), 4)
+    assert rested == [pytest.approx(0.5 / SHARE), pytest.approx(0.02 / SHARE), 0.0, pytest.approx(0.48 / SHARE)]
+
+
+def test_new_pages_wait_no_longer_than_a_while_after_long_work() -> None:
+    assert waits(iter([50.0, 50.0]), 2) == [LONGEST_REST_S, 0.0]
+
+
+def test_rest_ends_when_the_crawl_does() -> None:
+    assert waits(iter([50.0, 99.0]), 2, crawling=lambda now: now < 5.0) == [6.0, 0.0]
+
+
+def test_rest_ends_when_all_is_to_end() -> None:
+    asked: list[float] = []
+    Rests(lambda: True, lambda seconds: asked.append(seconds) is None, lambda: 50.0).rest()
+    assert asked == [2.0]
+
+
+def test_pages_of_a_running_crawl_are_found_before_it_ends(tmp_path: Path) -> None:
+    folder = store(tmp_path / "c", pages(0, 3))
+    searcher = Searcher([folder])
+    with KeepUp([folder]) as keeper, closing(Collection.open_for_writing(folder)):
+        until(lambda: searcher.search("wren").total == 3, keeper)

@@ -3,13 +3,15 @@
     with KeepUp([Path("birds")]):
         ...
 
-The process has a low priority, so that a crawl on the same machine hardly feels it: beside one that keeps a core busy
-it gets some three hundredths of that core. (Lower still, and on a machine that is always busy it would hardly come to
-its turn.) It ends with the process that began it, and, where told so, when there is nothing left to do.
+A crawl on the same machine must hardly feel it. So it has a low priority, and while somebody writes to one of its
+collections it rests after each portion until it has used only a small share of one core: a fast crawl is followed at a
+distance, a polite one within seconds. When nobody writes any more it takes in the rest at full speed. It ends with the
+process that began it, and, where told so, when there is nothing left to do.
 """
 
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.synchronize import Event
@@ -23,6 +25,8 @@ from opilio.store.collection import being_written
 EVERY_S = 2.0
 NICE = 15
 PORTION = 250  # pages between two looks at whether to stop
+SHARE = 0.04  # of one core, while somebody crawls: a fast crawl keeps all of them busy
+LONGEST_REST_S = 30.0  # what is worked out from all pages is rare and long: new pages must not wait for its sake
 
 
 class KeepUp:
@@ -58,17 +62,55 @@ class KeepUp:
         self.stop()
 
 
+def rest_s(used_s: float) -> float:
+    """How long to do nothing after so many seconds of processor time beside a crawl.
+
+    >>> rest_s(0.0), rest_s(0.04), rest_s(20.0)
+    (0.0, 1.0, 30.0)
+    """
+    return min(used_s / SHARE, LONGEST_REST_S)
+
+
+class Rests:
+    """The rests that work beside a crawl takes. Starting the process counts as work, too."""
+
+    def __init__(
+        self,
+        crawling: Callable[[], bool],
+        wait: Callable[[float], bool],
+        used_s: Callable[[], float] = time.process_time,
+        every_s: float = EVERY_S,
+    ) -> None:
+        self._crawling = crawling
+        self._wait = wait  # for so many seconds; true where all is to end
+        self._used_s = used_s
+        self._every_s = every_s  # how often to ask whether somebody still crawls
+        self._paid_s = 0.0  # processor time that was rested for
+
+    def rest(self) -> None:
+        """Wait for as long as the work since the last rest asks for, but not longer than somebody crawls."""
+        now_s = self._used_s()
+        left_s, self._paid_s = rest_s(now_s - self._paid_s), now_s
+        while left_s > 0.0 and self._crawling() and not self._wait(min(left_s, self._every_s)):
+            left_s -= self._every_s
+
+
 def _keep_up(folders: Sequence[Path], every_s: float, until_quiet: bool, stop: Event) -> None:
+    def crawling() -> bool:
+        return any(map(being_written, folders))
+
     parent = os.getppid()
     _step_back()
+    rests = Rests(crawling, stop.wait)
     while not stop.is_set() and os.getppid() == parent:
-        quiet = not any(map(being_written, folders))  # asked first: what is written meanwhile is seen the next time
+        quiet = not crawling()  # asked first: what is written meanwhile is seen the next time
         for folder in folders:
             with suppress(OpilioError):  # a collection that can't be read now may be readable the next time
                 while not stop.is_set() and catch_up(folder, most=PORTION).waiting:
-                    pass
+                    rests.rest()
         if quiet and until_quiet:
             return
+        rests.rest()
         stop.wait(every_s)
 
 
