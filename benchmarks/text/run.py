@@ -25,6 +25,7 @@ from opilio.text.stopwords import stop_words
 from opilio.text.tokens import marked_words, words
 from opilio.text.urlwords import UrlTerms
 from opilio.text.vocabulary import Vocabulary
+from opilio.text.wordcodes import WordCodes
 
 WORDS = 1_360  # of a page in the measurements this is compared with
 
@@ -68,8 +69,10 @@ def ways() -> dict[str, Callable[[Page], object]]:
     vocabulary = Vocabulary()
     urls = UrlTerms(vocabulary)
     reader = Reader(vocabulary)
+    codes = WordCodes(vocabulary)
     return {
         "the line to beat: counts of stems": StackLine().counts,
+        "stems, counted": lambda page: codes.counts(page.flow),
         "words": lambda page: words(page.flow),
         "words with marks": lambda page: marked_words(page.flow),
         "terms in order": lambda page: vocabulary.terms(page.flow),

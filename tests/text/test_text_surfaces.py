@@ -6,9 +6,9 @@ def test_counting_turns_into_sampling_when_enough_was_seen() -> None:
     for form in ("bird", "birds"):
         surfaces.add(7, form)
     surfaces.observe(["bird", "bird", "bird"])
-    surfaces.observe(["birds"] * 62)
+    surfaces.observe(["birds"] * 122)
     assert surfaces.commonest_of(7) == "bird"  # 3 against a sample of 2
-    surfaces.observe(["birds"] * 62)
+    surfaces.observe(["birds"] * 122)
     assert surfaces.commonest_of(7) == "birds"
 
 

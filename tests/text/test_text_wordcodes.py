@@ -1,4 +1,6 @@
-"""Codes found in whole arrays are those of looking word by word."""
+"""Codes and counts found in whole arrays are those of looking word by word."""
+
+from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +18,22 @@ def test_codes_equal_one_lookup_per_word_for_any_flow(texts: list[str]) -> None:
     vocabulary, codes = Vocabulary(), WordCodes(Vocabulary())
     for text in texts:
         assert codes.of(text).tolist() == [vocabulary[word] for word in marked_words(text)]
+
+
+@given(st.lists(flows, max_size=4))
+def test_counts_equal_those_of_the_terms_in_order_for_any_text(texts: list[str]) -> None:
+    vocabulary, codes = Vocabulary(), WordCodes(Vocabulary())
+    for text in texts:
+        terms, counts = codes.counts(text)
+        assert terms.tolist() == sorted(set(terms.tolist()))
+        assert dict(zip(terms.tolist(), counts.tolist(), strict=True)) == Counter(vocabulary.terms(text))
+
+
+def test_counting_words_counts_their_surface_forms_too() -> None:
+    """S0-E4: who counts terms without order shows the same commonest form."""
+    codes = WordCodes(Vocabulary())
+    terms, counts = codes.counts("Nesting, nested nests; nested")
+    assert (counts.tolist(), codes.vocabulary.surface_of(terms[0])) == ([4], "nested")
 
 
 def test_codes_are_the_same_for_flows_longer_than_a_chunk() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from opilio.model.errors import TopicError
 from opilio.text.vocabulary import Vocabulary
+from opilio.text.wordcodes import WordCodes
 from opilio.topic.build import Mixture, query_table, stem_counts, topic_table
 from opilio.topic.querylog import QueryLog
 from opilio.topic.topic import Topic, topic_from
@@ -41,7 +42,7 @@ def test_examples_add_words_and_confirm_keywords() -> None:
 
 
 def test_examples_may_be_counts() -> None:
-    counts = dict(stem_counts(Vocabulary(), PAGE))
+    counts = dict(stem_counts(WordCodes(Vocabulary()), PAGE))
     by_text, by_counts = (topic_table(topic_from("Birds", positive=(e,)), Vocabulary(), rarity) for e in (PAGE, counts))
     assert by_counts.weights == by_text.weights
 

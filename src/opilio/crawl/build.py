@@ -57,7 +57,6 @@ from opilio.store.keeper import Keeper
 from opilio.text.reading import Reader
 from opilio.text.urlwords import UrlTerms
 from opilio.text.vocabulary import Vocabulary
-from opilio.topic.build import stem_counts
 from opilio.topic.living import LivingTopic
 from opilio.topic.table import WeightTable
 from opilio.topic.topic import Topic, topic_from
@@ -159,7 +158,7 @@ def _crew_mind(means: Means, settings: Settings, topic: Topic, states: Mapping[s
 
 def _mind(means: Means, settings: Settings, topic: Topic, states: Mapping[str, bytes]) -> Mind:
     vocabulary = means.vocabulary
-    banned = frozenset(stem for text in topic.contexts for stem in stem_counts(vocabulary, text))
+    banned = frozenset(vocabulary.stem_of(term) for text in topic.contexts for term in vocabulary.terms(text))
     living = LivingTopic(WeightTable(), None, idf_of, queries_of(settings, vocabulary), banned)
     words = PageWords(vocabulary.terms, CachedIdf(background().__getitem__))
     genres = genres_of(settings, vocabulary, topic.genres)

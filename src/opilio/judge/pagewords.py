@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.model.records import Reading
+from opilio.text.counting import Terms, counted
 from opilio.topic.living import array_of
 
-Terms = NDArray[np.uint32]
 Values = NDArray[np.float64]
 TermsOf = Callable[[str], Sequence[int]]
 Idf = Callable[[Terms], Values]
@@ -68,12 +68,8 @@ class PageWords:
         for text, times in ((page.title, self._title), (page.description, self._description)):
             if text and times:
                 texts += [array_of(self._terms_of(text))] * times
-        ordered = np.concatenate(texts)
-        ordered.sort()
-        new = np.ones(ordered.size, dtype=np.bool_)
-        np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
-        first = np.flatnonzero(new)
-        return ordered[first], np.diff(first, append=ordered.size).astype(np.float64)
+        distinct, counts = counted(np.concatenate(texts))
+        return distinct, counts.astype(np.float64)
 
     def weigh(self, reading: Reading) -> tuple[Terms, Values]:
         """The distinct terms with their weights."""

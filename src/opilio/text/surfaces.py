@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Iterable
 
 _LONGEST = 40  # a page may hold one "word" of a megabyte: such are never kept
-_STRIDE = 31  # a prime, so that no layout of a page keeps in step with it
+_STRIDE = 61  # a prime, so that no layout of a page keeps in step with it
 
 
 class Surfaces:
     """The words behind each term, and how often they were seen.
 
-    The first `counted_whole` words are all counted, after that every 31st.
+    The first `counted_whole` words are all counted, after that every 61st.
     """
 
     def __init__(self, counted_whole: int = 200_000) -> None:
@@ -35,7 +35,9 @@ class Surfaces:
     def count(self, words: list[str]) -> None:
         """Count words that were wanted."""
         self._observed += len(words)
-        self._seen.update(word for word in words if len(word) <= _LONGEST)
+        if max(map(len, words), default=0) > _LONGEST:
+            words = [word for word in words if len(word) <= _LONGEST]
+        self._seen.update(words)
 
     def write_as(self, word: str, written: str) -> None:
         """Show a word the way it is written here: `BJP` for `bjp` (S4-E2)."""

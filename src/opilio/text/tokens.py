@@ -25,8 +25,8 @@ _MARK_BYTES = tuple(mark.encode() for mark in MARKS)
 _ASCII = bytes(range(128))
 _APOSTROPHES = "\u2019\u02bc\u2018\uff07\u201b`\u00b4"
 # Begins with a literal, so that the engine searches with memchr: it costs nothing where there is no apostrophe.
-_ENDING = re.compile(r"'(?:(?:s|t|d|m|ll|re|ve)\b)?")
-_ASCII_ENDING = re.compile(_ENDING.pattern.encode())
+# In folded text every byte beyond ASCII is part of a word, so that bytes need not be decoded to see where one ends.
+_ENDING = re.compile(rb"'(?:(?:s|t|d|m|ll|re|ve)(?![0-9a-z\x80-\xff]))?")
 UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\U00020000-\U0003ffff]+"
@@ -51,7 +51,12 @@ def words(text: str) -> list[str]:
     >>> words("Don't miss Kejriwal's new e-mail: Ærø, 2014!")
     ['don', 'miss', 'kejriwal', 'new', 'e', 'mail', 'ærø', '2014']
     """
-    return _folded(text, _WORDS_ONLY).decode().split()
+    return word_bytes(text).decode().split()
+
+
+def word_bytes(text: str) -> bytes:
+    """The same as UTF-8 with blanks between words: for whoever needs no string per word."""
+    return _folded(text, _WORDS_ONLY)
 
 
 def marked_words(flow: str) -> list[str]:
@@ -64,7 +69,7 @@ def marked_words(flow: str) -> list[str]:
 
 
 def marked_bytes(flow: str) -> bytes:
-    """The same as UTF-8 with single blanks or more between words: for whoever needs no string per word."""
+    """The same as UTF-8, marks between blanks too."""
     folded = _folded(flow, _WORDS_AND_MARKS)
     for mark in _MARK_BYTES:
         if mark in folded:
@@ -80,9 +85,7 @@ def _folded(text: str, table: bytes) -> bytes:
     folded = text.encode("utf-8", "replace").translate(table)
     if unspaced:
         folded = UNSPACED.sub(_pairs, folded.decode()).encode()
-    if b"'" not in folded:
-        return folded
-    return _ASCII_ENDING.sub(b" ", folded) if folded.isascii() else _ENDING.sub(" ", folded.decode()).encode()
+    return _ENDING.sub(b" ", folded) if b"'" in folded else folded
 
 
 def _fold_non_ascii(text: str) -> tuple[str, bool]:

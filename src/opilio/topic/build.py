@@ -11,6 +11,7 @@ import msgspec
 
 from opilio.model.errors import TopicError
 from opilio.text.vocabulary import Vocabulary, term_of
+from opilio.text.wordcodes import WordCodes
 from opilio.topic.querylog import QueryLog, QueryLogWeights, query_stems
 from opilio.topic.table import WeightTable, table_of
 from opilio.topic.tables import Counts, Idf, TfIdf, Weighing, statistics_of
@@ -33,7 +34,7 @@ def topic_table(
 ) -> WeightTable:
     """The table of a topic. Raises TopicError where nothing usable was given."""
     mixture = mixture or Mixture()
-    stems = partial(stem_counts, vocabulary)
+    stems = partial(stem_counts, WordCodes(vocabulary))
     examples = partial(_examples, stems=stems, weighing=mixture.weighing, background=background)
     sources = (
         (mixture.keywords, _keywords(topic.keywords, stems)),
@@ -69,10 +70,10 @@ def stem_with(vocabulary: Vocabulary) -> Callable[[str], str]:
     return lambda word: " ".join(vocabulary.stem_of(t) for t in vocabulary.terms(word))
 
 
-def stem_counts(vocabulary: Vocabulary, text: str) -> Counter[str]:
+def stem_counts(codes: WordCodes, text: str) -> Counter[str]:
     """How often each stem stands in a text."""
-    counts = Counter(vocabulary.terms(text))
-    return Counter({vocabulary.stem_of(term): n for term, n in counts.items()})
+    terms, counts = codes.counts(text)
+    return Counter(dict(zip(map(codes.vocabulary.stem_of, terms.tolist()), counts.tolist(), strict=True)))
 
 
 Stems = Callable[[str], Counter[str]]

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.model.records import Outcome
+from opilio.text import counting
 from opilio.topic.expansion import Expansion, Frozen, QueryLogExpansion
 from opilio.topic.table import Keyword, WeightTable, table_of
 from opilio.topic.tables import Idf
@@ -23,7 +24,7 @@ Queries = Callable[[int], tuple[list[list[str]], int, dict[str, str]]]
 
 WORDS_KEPT = 50_000  # stems whose surface form is remembered for showing
 
-Terms = NDArray[np.uint32]  # terms are 32-bit hashes; half the width sorts twice as fast (measured)
+Terms = counting.Terms
 
 
 def array_of(terms: Sequence[int]) -> Terms:

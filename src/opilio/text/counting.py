@@ -1,0 +1,20 @@
+"""How often each term stands in a text, in whole arrays: one sort, and the lengths of runs."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Terms = NDArray[np.uint32]  # terms are 32-bit hashes; half the width sorts twice as fast (measured)
+Counts = NDArray[np.intp]
+
+
+def counted(terms: Terms) -> tuple[Terms, Counts]:
+    """The distinct terms in ascending order, and how often each stands there."""
+    ordered = np.sort(terms)
+    new = np.empty(ordered.size, dtype=np.bool_)
+    new[:1] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
+    first = np.flatnonzero(new)
+    counts = np.empty_like(first)
+    np.subtract(first[1:], first[:-1], out=counts[:-1])
+    counts[-1:] = ordered.size - first[-1:]
+    return ordered[first], counts
