@@ -185,7 +185,7 @@ class _Pages:
 
     def _search(self) -> None:
         while not self._over.wait(SEARCH_EVERY_S):
-            _read(f"{self._base}?q=the")
+            _read(f"{self._base}search?q=the")
 
     def _browse(self) -> None:
         from playwright.sync_api import sync_playwright

@@ -1,5 +1,6 @@
 """The API as machines use it: what the description says holds, and nothing that is sent makes the server fail."""
 
+import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -19,6 +21,7 @@ from checks.small_webs import SmallWeb, page, rows
 from opilio.crawl.status import status_of
 from opilio.store.collection import Collection
 from opilio.store.keeper import Counts
+from opilio.web import launch
 from opilio.web.buckets import Buckets
 from opilio.web.openapi import description
 from opilio.web.pages import ACTIONS, PAGES
@@ -37,17 +40,19 @@ def own(tmp_path: Path) -> Iterator[Client]:
 
 @pytest.fixture(scope="module")
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """A server that may be asked anything: what it starts are processes that end at once, and it knows no engine."""
     home = tmp_path_factory.mktemp("sandbox")
-    with pages_of([crawled(home / "birds")], home) as client:
+    with pytest.MonkeyPatch.context() as changes, pages_of([crawled(home / "birds")], home) as client:
+        changes.setattr(launch, "COMMAND", (sys.executable, "-c", ""))
+        changes.setenv("XDG_CONFIG_HOME", str(home / "config"))
         yield client
 
 
 TOLD = description(["birds"])
 OPERATIONS = [(path, method) for path, methods in TOLD["paths"].items() for method in methods]
-STARTS_PROCESSES = ("/c/{name}/control", "/new")  # tested by themselves
 
 
-@pytest.mark.parametrize(("path", "method"), [o for o in OPERATIONS if o[0] not in STARTS_PROCESSES])
+@pytest.mark.parametrize(("path", "method"), OPERATIONS)
 def test_server_keeps_its_word_whatever_is_asked(sandbox: Client, path: str, method: str) -> None:
     schema = schemathesis.openapi.from_dict(sandbox.get("/openapi.json").data)
     schema.config.update(base_url=sandbox.base)
@@ -58,6 +63,22 @@ def test_server_keeps_its_word_whatever_is_asked(sandbox: Client, path: str, met
         case.call_and_validate(checks=CHECKS)
 
     ask()
+
+
+@given(
+    topic=st.text(max_size=40),
+    seeds=st.sampled_from(
+        ["", "http://127.0.0.1:9/", "https://a.example/\nhttp://b.example:99999/", "//x", "http://["]
+    ),
+    keywords=st.text(st.characters(codec="utf-8") | st.sampled_from("=\n"), max_size=40),
+    toml=st.sampled_from(
+        ["", "a", "[stop]", "[stop]\npages = 1e99", "seeds = 1", "[topic]\nname = 3", "strategy = []"]
+    ),
+    do=st.sampled_from(["check", "start"]),
+)
+@settings(max_examples=40, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_form_of_a_new_crawl_never_fails(sandbox: Client, **values: str) -> None:
+    assert sandbox.post("/new", values, Accept="application/json").status in (200, 400)
 
 
 def test_description_names_every_page_and_action(client: Client) -> None:

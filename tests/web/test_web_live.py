@@ -7,10 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import tomli_w
 from playwright.sync_api import Browser, expect
 
 from checks.browsing import WAIT_MS, chromium, tab
 from checks.page_server import Client, crawled, mixed_web, pages_of
+from checks.search_doubles import KEY, search_double
 from checks.small_webs import SmallWeb, flags, served, settings_for, started, until
 from opilio.crawl.status import status_of
 from opilio.crawl.verify import verify
@@ -89,6 +91,49 @@ def test_crawl_that_can_not_begin_is_told_on_the_form(browser: Browser, tmp_path
         expect(page.locator("[role=alert]")).to_contain_text("is no http or https URL")
         assert page.input_value("#n-topic") == "wrens"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_engines_are_asked_where_no_seeds_are_given(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S0-11: the form does as `opilio crawl` does; the page of seeds tells who named them."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("TEST_SEARCH_KEY", KEY)
+    home = tmp_path / "home"
+    home.mkdir()
+    with (
+        served(mixed_web()) as server,
+        search_double(brave=["http://h0.example/0.html", "http://h1.example/1.html"]) as double,
+        pages_of([], home) as client,
+        tab(browser, client.base) as one,
+    ):
+        page = one.go("/new")
+        page.fill("#n-topic", "wrens and other small birds")
+        page.click("text=Start the crawl")
+        expect(page.locator("[role=alert]")).to_contain_text("or name a search engine that is asked for some")
+        assert list(home.iterdir()) == []
+        write_engine(tmp_path / "config", double.engine("brave"))
+        page.fill("#n-pages", "5")
+        page.click("summary")
+        page.fill("#n-delay", "0")
+        page.fill("#n-toml", more(server))
+        page.click("text=Check only")
+        expect(page.locator("p.note:not([data-note])")).to_contain_text("seeds from mine")
+        page.click("text=Start the crawl")
+        expect(page.locator("[data-note]")).to_contain_text("2 seeds from mine")
+        page.goto(f"{page.url.partition('?')[0]}/seeds")
+        expect(page.locator("main")).to_contain_text("mine")
+        page.goto(page.url.removesuffix("/seeds"))
+        expect(page.locator(".controls .chip").first).to_have_text("stopped")
+    (folder,) = home.iterdir()
+    assert status_of(folder)["pages"] == 5
+
+
+def write_engine(config: Path, table: dict[str, object]) -> None:
+    path = config / "opilio" / "engines.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(tomli_w.dumps({"mine": table}), encoding="utf-8")
 
 
 def test_crawl_that_has_ended_goes_on_from_the_browser(browser: Browser, tmp_path: Path) -> None:

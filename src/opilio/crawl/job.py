@@ -188,7 +188,7 @@ def prepare(folder: Path, settings: Settings, found: Found | None = None) -> Non
 
 
 def _made(folder: Path, settings: Settings, found: Found | None) -> tuple[Collection, Settings]:
-    settings = check(_checked(settings))
+    settings = check(with_checked_seeds(settings))
     config = tomli_w.dumps(msgspec.to_builtins(settings))
     parts = (create_frontier, create_seen, partial(_keep_found, found=found, query=wish_of(settings).query))
     return Collection.create(folder, config, parts), settings
@@ -220,7 +220,7 @@ def resume(folder: Path, tree: Tree, clock: Clock | None = None) -> Crawl:
             )
         _same_topic(folder, stored, tree)
         _same_model(folder, stored, tree)
-        settings = complete(_checked(resolve(merged(stored, tree), str(folder / "crawl.toml"))))
+        settings = complete(with_checked_seeds(resolve(merged(stored, tree), str(folder / "crawl.toml"))))
         same_kind(folder, stored, settings)
     except BaseException:
         collection.close()
@@ -286,7 +286,7 @@ def given_seeds(settings: Settings) -> list[Seed]:
     return [Seed(url=url, priority=priority, sources=("given",)) for url, priority in priorities.items()]
 
 
-def _checked(settings: Settings) -> Settings:
+def with_checked_seeds(settings: Settings) -> Settings:
     """Settings whose seeds are canonical URLs; ConfigError names the one that is not."""
     if not settings.seeds.urls:
         raise no_seeds()

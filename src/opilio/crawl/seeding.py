@@ -36,8 +36,13 @@ def engines_file() -> Path:
 
 def no_seeds() -> ConfigError:
     """What to do, in three lines."""
-    return ConfigError(
-        "no seeds: give at least one with --seed URL, --seeds FILE or seeds.urls in --config FILE,\n"
+    given = "no seeds: give at least one with --seed URL, --seeds FILE or seeds.urls in --config FILE"
+    return ConfigError(f"{given},\n{or_name_an_engine()}")
+
+
+def or_name_an_engine() -> str:
+    """How a person has engines asked, in two lines."""
+    return (
         f"or name a search engine that is asked for some, once for all crawls, by such a line in {engines_file()}\n"
         f'mine = {{ kind = "searxng", url = "http://127.0.0.1:8888" }}  # or {", ".join(SEARCHING)}'
     )

@@ -10,7 +10,7 @@ from opilio.web.desk import Action, Asked, Desk, Done, Page
 from opilio.web.entries import best_entries
 from opilio.web.eventpage import events_after
 from opilio.web.launch import go_on, last_words
-from opilio.web.params import Param
+from opilio.web.params import NOTE, Param
 from opilio.web.standing import RUNNING, standing
 from opilio.web.tally import Tally
 from opilio.web.view import View
@@ -77,7 +77,7 @@ PAGES = (
         path="/c/{name}",
         show=crawl,
         about="A crawl at a glance: state, harvest curve, what comes next, hosts, errors, events.",
-        params=(Param(name="note", about="A note to show."),),
+        params=(NOTE,),
     ),
 )
 ACTIONS = (

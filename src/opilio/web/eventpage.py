@@ -7,7 +7,7 @@ import msgspec
 from opilio.model import events as known
 from opilio.web.charts import moment
 from opilio.web.desk import Asked, Desk, Page
-from opilio.web.params import Param
+from opilio.web.params import NOTE, Param
 from opilio.web.view import View
 
 KINDS = tuple(
@@ -87,7 +87,7 @@ PAGES = (
             Param(name="level", about="Only this level.", kind="choice", choices=("info", "warning", "error")),
             Param(name="text", about="Only events that hold this text."),
             Param(name="before", about="Only events before this number.", kind="integer", default=0, most=2**60),
-            Param(name="note", about="A note to show."),
+            NOTE,
         ),
     ),
 )

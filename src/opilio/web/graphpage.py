@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from opilio.web.desk import Asked, Desk, Page
 from opilio.web.layout import spread
-from opilio.web.params import Param
+from opilio.web.params import NOTE, Param
 from opilio.web.view import View
 
 WIDTH, HEIGHT, EDGE = 900.0, 600.0, 44.0
@@ -97,6 +97,6 @@ PAGES = (
         path="/c/{name}/graph",
         show=graph,
         about="The graph of hosts: who led to whom.",
-        params=(MOST, Param(name="note", about="A note to show.")),
+        params=(MOST, NOTE),
     ),
 )

@@ -6,7 +6,7 @@ from opilio.model.errors import CollectionError
 from opilio.web.charts import spark
 from opilio.web.curves import harvest_curve
 from opilio.web.desk import Asked, Desk, Page
-from opilio.web.params import Param
+from opilio.web.params import NOTE
 from opilio.web.standing import standing
 from opilio.web.view import View
 
@@ -31,8 +31,7 @@ def about(_desk: Desk, _asked: Asked) -> View:
     return View(template="help.html", data={}, title="Keys and API")
 
 
-_NOTE = Param(name="note", about="A note to show.")
 PAGES = (
-    Page(path="/", show=home, about="Every collection with its state.", params=(_NOTE,)),
-    Page(path="/help", show=about, about="Keys, addresses and forms of the data.", params=(_NOTE,), table=False),
+    Page(path="/", show=home, about="Every collection with its state.", params=(NOTE,)),
+    Page(path="/help", show=about, about="Keys, addresses and forms of the data.", params=(NOTE,), table=False),
 )

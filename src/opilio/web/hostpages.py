@@ -7,7 +7,7 @@ import msgspec
 from opilio.fetch.robots import Rules
 from opilio.store.collection import Collection
 from opilio.web.desk import Asked, Desk, Page
-from opilio.web.params import PAGE, SIZE, Param
+from opilio.web.params import NOTE, PAGE, SIZE, Param
 from opilio.web.shelf import UnknownCollectionError
 from opilio.web.tally import HostSum, Tally
 from opilio.web.view import View
@@ -144,7 +144,6 @@ def _queue(collection: Collection, id_: int) -> list[dict[str, Any]]:
     return [{"url": url, "score": round(score, 4), "depth": depth} for url, score, depth in rows]
 
 
-_NOTE = Param(name="note", about="A note to show.")
 PAGES = (
     Page(
         path="/c/{name}/hosts",
@@ -155,13 +154,13 @@ PAGES = (
             SIZE,
             Param(name="sort", about="The order.", kind="choice", choices=SORTS, default="relevant"),
             Param(name="text", about="Only hosts with this in their name."),
-            _NOTE,
+            NOTE,
         ),
     ),
     Page(
         path="/c/{name}/host",
         show=host,
         about="One host: its pages, its queue, its failures, its robots.txt.",
-        params=(Param(name="host", about="The host's name.", required=True), PAGE, _NOTE),
+        params=(Param(name="host", about="The host's name.", required=True), PAGE, NOTE),
     ),
 )

@@ -11,15 +11,16 @@ from pathlib import Path
 from opilio.crawl.config import Settings
 from opilio.crawl.job import prepare
 from opilio.model.errors import CollectionError
+from opilio.seeds.finder import Found
 
 LOG = "crawl.log"
 COMMAND = (sys.executable, "-m", "opilio", "crawl", "--quiet")
 MOST_LOG = 4_000
 
 
-def start(folder: Path, settings: Settings) -> None:
-    """Begin a collection and crawl it. ConfigError, TopicError or CollectionError say why that can't be."""
-    prepare(folder, settings)
+def start(folder: Path, settings: Settings, found: Found) -> None:
+    """Begin a collection with what engines found and crawl it. ConfigError or CollectionError say why that can't be."""
+    prepare(folder, settings, found)
     go_on(folder)
 
 

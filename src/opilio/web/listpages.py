@@ -7,7 +7,7 @@ from opilio.frontier.sqlite import SqliteFrontier
 from opilio.model.urls import host_of
 from opilio.store.collection import Collection
 from opilio.web.desk import Asked, Desk, Page
-from opilio.web.params import PAGE, SIZE, Param
+from opilio.web.params import NOTE, PAGE, SIZE, Param
 from opilio.web.view import View
 
 _PAGE = ("url", "host", "title", "score", "relevant", "genre", "language", "depth", "words", "fetched_at")
@@ -87,7 +87,6 @@ def agents(desk: Desk, asked: Asked) -> View:
     return View(template="agents.html", data=data, title="Agents", rows="agents")
 
 
-_NOTE = Param(name="note", about="A note to show.")
 PAGES = (
     Page(
         path="/c/{name}/pages",
@@ -99,10 +98,10 @@ PAGES = (
             Param(name="relevant", about="Which pages.", kind="choice", choices=("yes", "no", "all"), default="yes"),
             Param(name="sort", about="The order.", kind="choice", choices=tuple(_ORDERS), default="score"),
             Param(name="text", about="Only pages with this in title or address."),
-            _NOTE,
+            NOTE,
         ),
     ),
-    Page(path="/c/{name}/seeds", show=seeds, about="Where the crawl began, and who proposed that.", params=(_NOTE,)),
-    Page(path="/c/{name}/agents", show=agents, about="The agents of a crawl by several.", params=(_NOTE,)),
-    Page(path="/c/{name}/errors", show=errors, about="What went wrong, in groups, with examples.", params=(_NOTE,)),
+    Page(path="/c/{name}/seeds", show=seeds, about="Where the crawl began, and who proposed that.", params=(NOTE,)),
+    Page(path="/c/{name}/agents", show=agents, about="The agents of a crawl by several.", params=(NOTE,)),
+    Page(path="/c/{name}/errors", show=errors, about="What went wrong, in groups, with examples.", params=(NOTE,)),
 )

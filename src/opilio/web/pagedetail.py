@@ -16,7 +16,7 @@ from opilio.store.collection import Collection
 from opilio.store.warc import read_record
 from opilio.web.desk import Action, Asked, Desk, Done, Page
 from opilio.web.marking import marked, topic_stems
-from opilio.web.params import Param
+from opilio.web.params import NOTE, Param
 from opilio.web.rendering import with_values
 from opilio.web.searchpage import similar_to
 from opilio.web.shelf import UnknownCollectionError
@@ -139,7 +139,7 @@ PAGES = (
         about="One page or URL: its text, why it was fetched and judged so, links in and out, versions, copies.",
         params=(
             Param(name="url", about="The address of the page.", required=True),
-            Param(name="note", about="A note to show."),
+            NOTE,
         ),
     ),
 )

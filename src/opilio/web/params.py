@@ -25,6 +25,7 @@ class Param(msgspec.Struct, frozen=True, kw_only=True):
 
 
 PAGE = Param(name="page", about="Which page of the table, from 1.", kind="integer", default=1, most=100_000)
+NOTE = Param(name="note", about="A note to show.")
 SIZE = Param(name="size", about="Rows of a page.", kind="integer", default=50, most=500)
 
 

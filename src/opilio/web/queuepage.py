@@ -6,7 +6,7 @@ from opilio.model.errors import UsageError
 from opilio.web.charts import histogram
 from opilio.web.desk import Action, Asked, Desk, Done, Page
 from opilio.web.entries import best_entries, queued_scores
-from opilio.web.params import PAGE, SIZE, Param
+from opilio.web.params import NOTE, PAGE, SIZE, Param
 from opilio.web.view import View
 
 DEEPEST = 2_000  # entries that can be paged through: what is behind them changes faster than anybody reads
@@ -51,7 +51,7 @@ PAGES = (
         path="/c/{name}/queue",
         show=queue,
         about="The URLs that come next, best first.",
-        params=(PAGE, SIZE, Param(name="note", about="A note to show.")),
+        params=(PAGE, SIZE, NOTE),
     ),
 )
 ACTIONS = (

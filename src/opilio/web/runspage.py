@@ -4,7 +4,7 @@ from typing import Any
 
 from opilio.web.curves import harvest_curve
 from opilio.web.desk import Asked, Desk, Page
-from opilio.web.params import Param
+from opilio.web.params import NOTE, Param
 from opilio.web.standing import standing
 from opilio.web.view import View
 
@@ -59,7 +59,7 @@ PAGES = (
                 choices=("harvest", "recent", "longer", "relevant"),
                 default="relevant",
             ),
-            Param(name="note", about="A note to show."),
+            NOTE,
         ),
     ),
 )

@@ -7,7 +7,7 @@ import msgspec
 from opilio.index.records import SORTS, Filters, Hit, Results, Segment
 from opilio.model.errors import UsageError
 from opilio.web.desk import Asked, Desk, Page
-from opilio.web.params import PAGE, Param
+from opilio.web.params import NOTE, PAGE, Param
 from opilio.web.rendering import with_values
 from opilio.web.view import View
 
@@ -124,7 +124,7 @@ _PARAMS = (
     Param(name="sort", about="The order.", kind="choice", choices=SORTS, default="best"),
     PAGE,
     Param(name="size", about="Hits of a page.", kind="integer", default=10, most=100),
-    Param(name="note", about="A note to show."),
+    NOTE,
 )
 _DEFAULTS = {param.name: param.default for param in _PARAMS}
 PAGES = (
@@ -133,6 +133,6 @@ PAGES = (
         path="/c/{name}/subtopics",
         show=subtopics,
         about="What the relevant pages are about, in groups.",
-        params=(Param(name="note", about="A note to show."),),
+        params=(NOTE,),
     ),
 )

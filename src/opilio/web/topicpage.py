@@ -23,7 +23,7 @@ from opilio.model.urls import canonical
 from opilio.store.collection import Collection
 from opilio.topic.topic import Topic
 from opilio.web.desk import Action, Asked, Desk, Done, Page
-from opilio.web.params import Param
+from opilio.web.params import NOTE, Param
 from opilio.web.view import View
 
 FIELDS = ("description", "keywords", "contexts", "genres", "dewey")
@@ -175,7 +175,7 @@ PAGES = (
         path="/c/{name}/topic",
         show=topic,
         about="The topic: what a person gave, the table as it is now, and every version of it.",
-        params=(Param(name="note", about="A note to show."),),
+        params=(NOTE,),
     ),
 )
 ACTIONS = (
