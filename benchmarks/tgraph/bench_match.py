@@ -20,8 +20,9 @@ import numpy as np
 
 from opilio.crawl.config import Settings
 from opilio.crawl.tgraphs import maker_for
-from opilio.lab.backlinks import WebLinks, graph_from
+from opilio.lab.backlinks import WebLinks, graph_from, usable
 from opilio.lab.pages import ParsedPages
+from opilio.lab.topics import load_topics
 from opilio.lab.web import Web
 from opilio.text.vocabulary import Vocabulary
 from opilio.tgraph.components import LinkParts, link_parts
@@ -46,10 +47,11 @@ def made(nodes: int, links: int, rng: random.Random) -> tuple[NodeIndex, LinkPar
         return name
 
     made_nodes = []
+    nearer = {1: 0, 2: 21, 3: 22}  # a node of the level below
     for number in range(nodes):
         level = 0 if number < 20 else 1 + number % 3
         ish, sh, mh, dc = map(said, SIZES)
-        dic = Destination(leads_to=("n0",) if level else ())
+        dic = Destination(leads_to=(f"n{nearer[level]}",) if level else ())
         made_nodes.append(Node(id=f"n{number}", url="", level=level, ish=ish, sh=sh, mh=mh, dc=dc, dic=dic))
     heads = [tuple(texts[said(3)] for _ in range(3)) for _ in range(8)]
     windows = [texts[said(40)] for _ in range(links)]
@@ -78,10 +80,18 @@ def cpu_ms(run: Callable[[], object], times: int) -> float:
     return min(lots)
 
 
+def _seeds(folder: Path) -> list[str]:
+    """On-topic pages of the web's first topics, where nobody names targets."""
+    topics, _ = load_topics(folder)
+    sets = [seeds for topic in topics[:3] for seeds in topic.seed_sets if seeds.name.startswith("on-topic")]
+    return [url for seeds in sets for url in seeds.urls]
+
+
 def real(folder: Path, targets: list[str], nodes: int, most: int) -> None:
     """The same on a T-Graph of a real web, over two hundred of its pages, each with its first links."""
     web = Web.open(folder)
     links = WebLinks(web, ParsedPages.open(web))
+    targets, _ = usable(targets or _seeds(folder), links)
     settings = Settings()
     settings.topic.around = "paragraph"
     maker = maker_for(settings, links.page)
@@ -96,7 +106,7 @@ def real(folder: Path, targets: list[str], nodes: int, most: int) -> None:
             page = msgspec.structs.replace(reading.page, links=reading.page.links[:most])
             pages.append(link_parts(msgspec.structs.replace(reading, page=page), terms_of))
     print(f"{len(index)} nodes, {len(pages)} pages of {most} links")
-    for rule in ("least", "all"):
+    for rule in ("least", "all", "soft"):
         how = Matching(rule=rule)
         ms = cpu_ms(lambda how=how: [match(index, page, how) for page in pages], 1) / len(pages)
         print(f"{rule:6} {ms:8.2f} ms a page")
@@ -107,7 +117,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5_000)
     parser.add_argument("--links", type=int, default=50)
     parser.add_argument("--web", type=Path, help="a real web instead: its links and pages")
-    parser.add_argument("--target", action="append", default=[], help="with --web: a page to build the graph from")
+    parser.add_argument("--target", action="append", default=[], help="with --web: a page to build the graph from; else on-topic seeds of its first topics")
     options = parser.parse_args()
     if options.web:
         real(options.web, options.target, options.nodes, options.links)

@@ -135,7 +135,7 @@ def test_common_stems_give_the_same_as_rare_ones() -> None:
     components = [("grammar", "verb", f"w{i}", f"syntax syntax x{i % 9} y{i}") for i in range(60)]
     index = NodeIndex(graph_of([1 + i % 3 for i in range(60)], components), terms_of)
     link = ("grammar", "noun", "w7", "syntax x3 x3 y8 poem")
-    got = index.similar(links_of(link)).osm[0]
+    got = index.osm(index.question(links_of(link)))[0]
     assert got.tolist() == pytest.approx([slow_osm(link, n.parts) for n in index.nodes], abs=1e-5)
 
 

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.tgraph.components import LinkParts
-from opilio.tgraph.matching import Matrix, NodeIndex
+from opilio.tgraph.matching import NodeIndex
+from opilio.tgraph.postings import Matrix, Places
 from opilio.tgraph.weights import EQUAL
 
 Column = NDArray[np.float64]
@@ -54,43 +55,62 @@ def match(index: NodeIndex, links: LinkParts, how: Matching) -> Matches:
     if not len(index) or not count:
         nothing = np.full(count, -1, dtype=np.int64)
         return Matches(np.full(count, how.unrelated), np.zeros(count), nothing, nothing)
-    osm, context_of = index.similar(links, how.weights, how.skip_empty)
-    found = _nearest(index, osm, how)
-    if how.rule != "least":
-        found = found._replace(priority=_of_all(index, osm, found, how))
-    return Matches(
-        found.priority[context_of], found.osm[context_of], found.distance[context_of], found.node[context_of]
-    )
-
-
-def _nearest(index: NodeIndex, osm: Matrix, how: Matching) -> Matches:
-    """Of all nodes above the threshold the nearest; of those at the same distance the most similar."""
-    contexts = len(osm)
-    found = Matches(
-        np.full(contexts, how.unrelated),
-        osm.max(axis=1).astype(np.float64),
-        *(np.full(contexts, -1, dtype=np.int64) for _ in range(2)),
-    )
-    is_open = np.ones(contexts, dtype=np.bool_)
-    for distance, nodes in index.slices:
-        block = osm[:, nodes]
-        best = block.max(axis=1)
-        new = np.flatnonzero(is_open & (best > how.threshold + _ROUNDING))
-        found.priority[new] = inverse(distance, how.next_step)
-        found.osm[new], found.distance[new] = best[new], distance
-        found.node[new] = block[new].argmax(axis=1) + nodes.start
-        is_open[new] = False
-        if not is_open.any():
+    question = index.question(links, how.weights, how.skip_empty)
+    search = _Search(len(question), how)
+    osm = None if how.rule == "least" else index.osm(question)
+    for step, (distance, nodes) in enumerate(index.slices):
+        left = search.meet(index.osm(question, step) if osm is None else osm[:, nodes], distance, nodes.start)
+        if left is not None:
+            question = question.only(left)
+        if not len(question):
             break
-    return found
+    found, at = search.found(), question.context_of
+    return Matches(found.priority[at], found.osm[at], found.distance[at], found.node[at])
 
 
-def _of_all(index: NodeIndex, osm: Matrix, nearest: Matches, how: Matching) -> Column:
-    above = osm * (osm > how.threshold + _ROUNDING)
-    worth = [(inverse(distance, how.next_step), above[:, nodes]) for distance, nodes in index.slices]
-    if how.rule == "soft":
-        found = np.max([value * block.max(axis=1) for value, block in worth], axis=0)
-    else:
-        sums = [(value, block.sum(axis=1)) for value, block in worth]
-        found = sum(value * s for value, s in sums) / np.maximum(sum(s for _, s in sums), 1e-12)
-    return np.where(nearest.node >= 0, np.maximum(found, how.unrelated), how.unrelated)
+class _Search:
+    """What the contexts of a page have met so far, from the nearest nodes to the farthest."""
+
+    def __init__(self, count: int, how: Matching) -> None:
+        nothing = [np.full(count, -1, dtype=np.int64) for _ in range(2)]
+        self.rows = np.arange(count)  # those that look on
+        self._how = how
+        self._found = Matches(np.full(count, how.unrelated), np.zeros(count), *nothing)
+        self._sums = np.zeros((2, count))  # Σ OSM/d and Σ OSM of all that match
+
+    def meet(self, osm: Matrix, distance: int, start: int) -> Places | None:
+        """The nodes of one distance, which are used up. Returns who looks on, None: all.
+
+        The nearest node above the threshold counts, of those at one distance the most similar; by `least` that is all.
+        """
+        found, rows, top = self._found, self.rows, osm.argmax(axis=1)
+        best = osm[np.arange(len(osm)), top]
+        above, waits = best > self._how.threshold + _ROUNDING, found.node[rows] < 0
+        found.osm[rows[waits]] = np.maximum(found.osm[rows[waits]], best[waits])
+        first = above & waits
+        found.distance[rows[first]] = distance
+        found.node[rows[first]] = top[first] + start
+        worth = inverse(distance, self._how.next_step)
+        if self._how.rule == "all":
+            self._add(osm, worth)
+            return None
+        found.priority[rows[above]] = np.maximum(found.priority[rows[above]], worth * best[above])
+        if self._how.rule == "soft" or not above.any():
+            return None
+        found.priority[rows[above]] = worth
+        left = np.flatnonzero(~above)
+        self.rows = rows[left]
+        return left
+
+    def _add(self, osm: Matrix, worth: float) -> None:
+        osm *= osm > self._how.threshold + _ROUNDING
+        above = osm @ np.ones(osm.shape[1], dtype=np.float32)  # three times as fast as a sum along an axis
+        self._sums += np.outer((worth, 1.0), above)
+
+    def found(self) -> Matches:
+        """One row per context."""
+        found, how = self._found, self._how
+        if how.rule != "all":
+            return found
+        mean = self._sums[0] / np.maximum(self._sums[1], 1e-12)
+        return found._replace(priority=np.where(found.node >= 0, np.maximum(mean, how.unrelated), how.unrelated))
