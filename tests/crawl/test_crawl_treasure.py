@@ -82,6 +82,15 @@ def test_on_topic_pages_come_before_what_off_topic_pages_link_to(tmp_path: Path)
     assert np.median(deep_birds) < np.median(deep_trains)
 
 
+@pytest.mark.parametrize("judge", ["cosine", "coverage", "learned"])
+def test_every_judge_goes_with_the_t_graph_s2_03(tmp_path: Path, judge: str) -> None:
+    with served(SmallWeb(mixed_web())) as server:
+        topic = {"name": "wrens and other small birds", "keywords": ["wren", "robin", "nest"]}
+        crawl(tmp_path / "c", tree_for(server, judge={"kind": judge}, topic=topic))
+    assert len(stored(tmp_path / "c")) == len(mixed_web())
+    assert len(stored_graph(tmp_path / "c")[0]) > 0  # the watchdog learns from what this judge calls relevant
+
+
 @pytest.mark.parametrize("after", [4, 30])
 def test_graph_on_disk_is_the_one_in_memory_when_a_crawl_ends_without_a_word(tmp_path: Path, after: int) -> None:
     with served(SmallWeb(mixed_web())) as server:
