@@ -31,6 +31,16 @@ def test_committee_prefers_what_paid_when_words_tell() -> None:
     assert even > odd
 
 
+def test_feature_that_is_left_out_weighs_nothing_and_is_not_learnt() -> None:
+    kept, without = taught(Committee(), 60), taught(Committee(Options(without=("host", "S3"))), 60)
+    for committee, silent in ((kept, False), (without, True)):
+        rows = committee._dense_of(committee.queue.live)[:, [NAMES.index("host"), NAMES.index("S3")]]
+        assert bool((rows == 0.0).all()) is silent
+    begun = Committee().dense.weights
+    assert without.dense.weights[NAMES.index("host")] == begun[NAMES.index("host")]
+    assert kept.dense.weights[NAMES.index("host")] != begun[NAMES.index("host")]
+
+
 def test_two_committees_agree_when_they_saw_the_same() -> None:
     assert taught(fresh(), 60).snapshot() == taught(fresh(), 60).snapshot()
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from checks.learner_checks import some_rows
-from checks.readings import lead_to, verdict_of
+from checks.readings import lead_to, reading_of, verdict_of
 from opilio.crawl.build import complete, first_state, make_mind, topic_of
 from opilio.crawl.columns import pack
 from opilio.crawl.config import Settings, resolve
@@ -15,6 +15,7 @@ from opilio.crawl.job import begin
 from opilio.crawl.s1chooser import S1Chooser
 from opilio.crawl.s1kind import MODEL
 from opilio.learn.learners import LEARNERS, make_learner
+from opilio.learn.linkfeatures import DENSE, unpacked
 from opilio.learn.modelfile import write_models
 from opilio.learn.teacher import Teacher
 from opilio.model.errors import ConfigError
@@ -106,6 +107,25 @@ def test_crawl_begins_with_a_model_but_goes_on_with_its_own(tmp_path: Path, as_f
     (tmp_path / MODEL).unlink()  # a resumed crawl does not need it any more
     again = make_mind(settings, topic, states).learners["rank"]
     assert again.snapshot() == ranker.snapshot()
+
+
+def test_probability_of_a_trained_learner_is_a_member_of_the_committee(tmp_path: Path) -> None:
+    learner = make_learner("tree")
+    learner.fit(*some_rows(100))
+    (tmp_path / MODEL).write_bytes(write_models([learner]))
+    settings = settings_for("opilio", s1=str(tmp_path))
+    topic = topic_of(settings)
+    mind = make_mind(settings, topic, {"topic": first_state(settings, topic)})
+    page = reading_of("[wren](http://a.example/wren)\n\n\n[zum](http://a.example/zum)")
+    rows = unpacked([r.features for r in mind.ranker.rank(page, verdict_of(0.7), lead_to())])
+    chances = rows["dense"][:, DENSE.index("s1")].astype(float)
+    assert chances.min() > 0.0 and chances[0] != chances[1]
+
+
+def test_trained_learner_that_is_missing_is_told_before_a_folder_is_made(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^rank.s1 .*none.json: can't be read"):
+        begin(tmp_path / "wrens", settings_for("opilio", s1=str(tmp_path / "none.json")))
+    assert not (tmp_path / "wrens").exists()
 
 
 @pytest.mark.parametrize(("content", "told"), [(None, "can't be read"), (b"pickle", "is no model file")])

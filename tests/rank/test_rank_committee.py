@@ -14,10 +14,12 @@ from opilio.model.clock import VirtualClock
 from opilio.model.records import key_of
 from opilio.rank.committee import CommitteeRanker
 from opilio.rank.galaxy import GalaxyMember
+from opilio.rank.linkwords import LinkWords
+from opilio.rank.tswt import TswtRanker
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.dewey.lexicon import parse
 from opilio.topic.dewey.matcher import Matcher
-from opilio.topic.genre import Genres, default_genres
+from opilio.topic.genre import Genres, GenreWords
 from opilio.topic.living import LivingTopic
 from opilio.topic.table import table_of
 
@@ -27,7 +29,7 @@ SITE = "http://a.example/"
 
 
 def ranker() -> CommitteeRanker:
-    return CommitteeRanker(TOPIC, Vocabulary(normaliser="none"), url_terms, Genres(default_genres(), terms_of))
+    return CommitteeRanker(TOPIC, LinkWords(Vocabulary(normaliser="none"), url_terms))
 
 
 def test_committee_ranker_passes_the_checks() -> None:
@@ -48,7 +50,7 @@ def test_words_are_named_by_the_index_they_are_hashed_to() -> None:
     place = next(i for i, link in enumerate(reading.page.links) if link.anchor == "wren songs")
     rows = unpacked([r.features for r in ranker().rank(reading, verdict_of(0.7), lead_to())])
     one = ranker()
-    one.vocabulary.terms("wren songs")  # a reader of real pages has met its words
+    one.words.vocabulary.terms("wren songs")  # a reader of real pages has met its words
     names = one.named(reading, place)
     used = set(rows["words"][place][rows["words"][place] > 0].tolist())
     assert used == set(names)
@@ -71,6 +73,31 @@ def test_galaxy_is_a_feature_where_it_is_asked_for_s2_02() -> None:
 def test_feature_without_a_member_is_zero_and_changes_no_score() -> None:
     rows = unpacked([r.features for r in ranker().rank(reading_of(PAGE), verdict_of(0.7), lead_to())])
     assert not rows["dense"][:, DENSE.index("galaxy")].any()
+
+
+def dense(name: str, rows: list[bytes]) -> list[float]:
+    return [round(float(value), 3) for value in unpacked(rows)["dense"][:, DENSE.index(name)]]
+
+
+def test_path_relevance_and_nearness_come_from_the_way_to_the_page() -> None:
+    page, one = reading_of("[wren](http://a.example/1)"), ranker()
+    (first,) = one.rank(page, verdict_of(0.8), lead_to(depth=0))
+    assert dense("path", [first.features]) == [0.8]  # a seed: no way leads there
+    assert dense("nearness", [first.features]) == [0.9]
+    (second,) = one.rank(page, verdict_of(0.2), lead_to(depth=1, features=first.features))
+    assert dense("path", [second.features]) == [0.5]  # half of it from before
+    assert dense("nearness", [second.features]) == [0.8]
+
+
+def test_scores_of_s3_are_members_s3_17_s3_23() -> None:
+    genres = Genres({"news": GenreWords("news", frozenset(), {"english": ("headline",)})}, terms_of)
+    s3, one = TswtRanker(TOPIC, url_terms, genres), ranker()
+    one.members |= {"tswt": s3.topical, "genre": s3.generic}
+    page = reading_of("[wren song](http://a.example/1)\n[headline](http://a.example/2)\n[zum](http://a.example/3)")
+    rows = [r.features for r in one.rank(page, verdict_of(0.7), lead_to())]
+    topical, generic = dense("tswt", rows), dense("genre", rows)
+    assert topical[0] > topical[1] == topical[2] == 0.0
+    assert generic[1] > generic[0] == generic[2]
 
 
 def test_crawl_with_the_galaxy_reaches_what_the_topic_is_about(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from opilio.crawl.boostkinds import BOOSTS
 from opilio.crawl.config import Tree, in_words, nearest
 from opilio.crawl.deweykind import dewey_judge
 from opilio.crawl.expansionkinds import EXPANSIONS
-from opilio.crawl.s1kind import attributes_ranker
+from opilio.crawl.s1kind import attributes_ranker, trained_member
 from opilio.crawl.tgraphkinds import context_graph_ranker, tgraph_ranker
 from opilio.frontier.order import Aging, AgingMode, BestFirst, BreadthFirst, Expiring, NBest, Order
 from opilio.judge.blend import BlendJudge
@@ -25,6 +25,7 @@ from opilio.judge.learned import LearnedJudge
 from opilio.judge.pagewords import PageWords, Weights
 from opilio.judge.senses import ContextJudge, SenseJudge
 from opilio.learn.committee import Options
+from opilio.learn.densefeatures import NAMES
 from opilio.model.errors import ConfigError
 from opilio.model.protocols import Judge
 from opilio.model.records import Lead, Link, LinkColumns, Reading, Verdict
@@ -32,6 +33,7 @@ from opilio.rank.committee import CommitteeRanker
 from opilio.rank.galaxy import GalaxyMember
 from opilio.rank.hints import GraphHints
 from opilio.rank.linkscore import LinkScoreRanker
+from opilio.rank.linkwords import LinkWords
 from opilio.rank.measure import Form
 from opilio.rank.parents import ParentAgg
 from opilio.rank.plain import BreadthRanker, ParentRanker
@@ -183,14 +185,16 @@ def _committee(
     *,
     tunnel_depth: int = -1,
     shrinkage: float = 2.0,
-    credit: float = 0.4,
+    credit: float = 0.0,
     explore: float = 0.0,
     siblings: bool = True,
     words: bool = True,
     statistics: bool = True,
     rescore: bool = True,
+    without: tuple[str, ...] = (),
     galaxy: bool = False,
     hints: bool = False,
+    s1: str = "",
     graph: str = "",
     model: str = "",
 ) -> Scorer:
@@ -203,9 +207,17 @@ def _committee(
         words=words,
         statistics=statistics,
         rescore=rescore,
+        without=without,
     )
+    if unknown := set(without) - set(NAMES):
+        raise ConfigError(f"rank.without: {min(unknown)} is no feature; known: {', '.join(NAMES)}")
     url_terms = tools.url_terms.of_all
-    ranker = CommitteeRanker(tools.living, tools.vocabulary, url_terms, tools.genres, tunnel_depth, options)
+    ranker = CommitteeRanker(tools.living, LinkWords(tools.vocabulary, url_terms), tunnel_depth, options)
+    ranker.members["tswt"] = TswtRanker(tools.living, url_terms).topical
+    if tools.topic.genres:
+        ranker.members["genre"] = TswtRanker(tools.living, url_terms, tools.genres).generic
+    if s1:
+        ranker.members["s1"] = trained_member(tools, s1)
     if galaxy:
         ranker.members["galaxy"] = GalaxyMember(*tools.target())
     if hints:

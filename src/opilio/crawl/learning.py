@@ -43,8 +43,9 @@ class Learning:
         self._learners = learners
         self._keeper = keeper
         self._agent = agent  # whose: agents learn each for itself, under names of their own
-        kept = [name for name, learner in learners.items() if isinstance(learner, Journaled)]
-        self._journals = {name: Journal(collection, self._name(name)) for name in kept}
+        # Asked once: whether something fits a protocol takes as long as learning from a page.
+        self._journaled = {name: learner for name, learner in learners.items() if isinstance(learner, Journaled)}
+        self._journals = {name: Journal(collection, self._name(name)) for name in self._journaled}
         self._told = {name: learner.version for name, learner in learners.items()}
         self._saved_at = 0.0
 
@@ -61,9 +62,7 @@ class Learning:
     def resume(self) -> dict[str, bytes]:
         """Teach learners again what they learnt behind their last saved state; returns what the workers must know."""
         changed: dict[str, bytes] = {}
-        for name, learner in self._learners.items():
-            if not isinstance(learner, Journaled):
-                continue
+        for name, learner in self._journaled.items():
             for lesson in self._journals[name].lessons():
                 learner.study(lesson)
             if learner.version != self._told[name]:
@@ -80,8 +79,8 @@ class Learning:
         for name, learner in self._learners.items():
             if isinstance(learner, LivingTopic):
                 self._grow(self._name(name), learner, outcomes, now, events)
-            elif isinstance(learner, Journaled):
-                self._teach(name, learner, learner.lesson([*outcomes, *lessons]))
+            elif name in self._journaled:
+                self._teach(name, self._journaled[name].lesson([*outcomes, *lessons]))
             else:
                 learner.learn([*outcomes, *lessons])
             if isinstance(learner, TreasureRanker):
@@ -90,12 +89,12 @@ class Learning:
     def label(self, sample: bytes, relevant: bool, before: bool | None) -> None:
         """A person's word about a page, for the judge."""
         if self.judge is not None and sample:
-            self._teach(JUDGE, self.judge, self.judge.label(sample, relevant, before))
+            self._teach(JUDGE, self.judge.label(sample, relevant, before))
 
-    def _teach(self, name: str, learner: Journaled, lesson: bytes) -> None:
+    def _teach(self, name: str, lesson: bytes) -> None:
         if lesson:
             self._journals[name].add(lesson)
-            learner.study(lesson)
+            self._journaled[name].study(lesson)
 
     def keep(self, now: float) -> dict[str, bytes]:
         """Save what has changed; returns the new states, for the workers."""
@@ -103,9 +102,9 @@ class Learning:
         for name, learner in self._learners.items():
             is_new = learner.version != self._told[name]
             self._told[name] = learner.version
-            if isinstance(learner, Journaled):
+            if name in self._journaled:
                 if is_new:
-                    changed[self._name(name)] = learner.sight()
+                    changed[self._name(name)] = self._journaled[name].sight()
                 # A graph that changed is kept at once, so that whoever looks sees what the event told of.
                 if self._journals[name].long or (is_new and isinstance(learner, TreasureRanker)):
                     self._save(name, learner, now, learner.snapshot())

@@ -11,6 +11,7 @@ from opilio.learn.modelfile import learner_from, read_models
 from opilio.learn.teacher import Teacher
 from opilio.model.errors import ConfigError
 from opilio.rank.attributes import TOP
+from opilio.rank.committee import Member
 from opilio.rank.s1 import S1Ranker
 from opilio.text.urlwords import UrlTerms
 from opilio.topic.living import LivingTopic
@@ -59,11 +60,21 @@ def trained_learner(options: Mapping[str, Any]) -> RowLearner | None:
     """The learner in the file or collection that `model` names; ConfigError where it can't be used."""
     require_library()
     name = str(options.get("model", ""))
-    if not name:
-        return None
+    return learner_in(name, str(options["learner"]), "rank.model") if name else None
+
+
+def trained_member(tools: S1Tools, model: str) -> Member:
+    """What the first learner of a file or collection says of links, for the committee."""
+    ranker = attributes_ranker(tools)
+    ranker.teacher.learner = learner_in(model)
+    return ranker.probable
+
+
+def learner_in(name: str, learner: str = "", option: str = "rank.s1") -> RowLearner:
+    """A learner of a file or collection, the first where none is named; ConfigError where it can't be used."""
     path = Path(name) / MODEL if Path(name).is_dir() else Path(name)
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"rank.model {path}: can't be read: {error.strerror}; 'opilio train' makes one") from error
-    return learner_from(read_models(data, f"rank.model {path}"), str(options["learner"]), f"rank.model {path}")
+        raise ConfigError(f"{option} {path}: can't be read: {error.strerror}; 'opilio train' makes one") from error
+    return learner_from(read_models(data, f"{option} {path}"), learner, f"{option} {path}")

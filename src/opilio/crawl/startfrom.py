@@ -9,7 +9,7 @@ from opilio.crawl.config import Settings, read_tree
 from opilio.crawl.kinds import DEFAULT_KINDS
 from opilio.crawl.learning import JUDGE
 from opilio.crawl.rankmemory import COMMITTEE, RankMemory
-from opilio.crawl.s1kind import trained_learner
+from opilio.crawl.s1kind import learner_in, trained_learner
 from opilio.learn.committee import Committee
 from opilio.model.errors import CollectionError, ConfigError
 from opilio.store.collection import CONFIG, Collection, reading
@@ -32,6 +32,8 @@ def carried_over(settings: Settings) -> dict[str, bytes]:
     """First states of what learns, from the collection that `rank.model` names; none where it names none."""
     if settings.rank["kind"] == "attributes":
         trained_learner(settings.rank)  # S1's ranker reads it itself; here it is found out whether it can be read
+    if settings.rank.get("s1"):
+        learner_in(str(settings.rank["s1"]))  # the same for the committee's member
     name = str(settings.rank.get("model", ""))
     if not name or settings.rank["kind"] != "committee":
         return {}

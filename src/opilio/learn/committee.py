@@ -15,7 +15,7 @@ from opilio.learn.credit import Example
 from opilio.learn.densefeatures import AT, FEATURES, NAMES, STATIC
 from opilio.learn.learnt import Learnt
 from opilio.learn.lessons import FoundPage, Lesson, Visit
-from opilio.learn.linkfeatures import DENSE, LinkFeatures, prefixes_of, unpacked
+from opilio.learn.linkfeatures import LinkFeatures, prefixes_of, unpacked
 from opilio.learn.linkqueue import CONTEXTS, LinkQueue
 from opilio.learn.wordmodel import sigmoid
 
@@ -27,6 +27,7 @@ ALIVE = 0.9  # links that lead to a page, before anything is known
 LONG_AGO = -(1 << 40)
 ALL_EVERY = 8  # visits after which all links are scored again; sooner at first, when each visit teaches much
 PER_VISIT = 150  # links that a visit pays for: so scoring all again, spread over visits, costs the same for any number
+FRONT_EVERY, FRONT_EVERY_BASE = 1, 20
 FRONT = 128  # best links, scored again at every visit
 NOTICEABLE = 1e-3  # a smaller change of score is not worth a write
 
@@ -36,11 +37,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     capacity: int = 100_000  # links kept in memory for rescoring
     shrinkage: float = 2.0  # tries that what the rest of a list did must outweigh
-    credit: float = 0.4  # γ of delayed credit; 0: off
+    credit: float = 0.0  # γ of delayed credit; 0: off
     explore: float = 0.0  # how much an unknown place is worth at first; 0: off
     explore_for: float = 500.0  # fetches after which that has halved
     siblings: bool = True
     words: bool = True  # hashed words
+    without: tuple[str, ...] = ()  # dense features that are left out, by name
     statistics: bool = True  # success of tag paths, directories and hosts
     learning: bool = True  # weights of the dense features
     rescore: bool = True
@@ -57,10 +59,12 @@ class Committee(Learnt):
         self.options = options or Options()
         super().__init__(FEATURES, ("tag path", "prefix", "page", "alive", "all"), self.options.credit)
         self.queue = LinkQueue(self.options.capacity, len(NAMES))
+        self._left_out = [AT[name] for name in self.options.without]
         self._front: Rows = np.zeros(0, dtype=np.int64)  # rows that are scored again at every visit
         self._young: list[Rows] = []  # rows found since then: they were scored when they were found
         self._scored_at = LONG_AGO
         self._promise = 0.0
+        self._looked_at = LONG_AGO
 
     @property
     def fetched(self) -> int:
@@ -211,8 +215,7 @@ class Committee(Learnt):
         found, rows = found[first], self.queue.rows
         dense = rows["dense"].take(where, axis=0)
         values = np.nan_to_num(found["dense"].astype(np.float32), posinf=1.0, neginf=0.0)
-        for name, source in STATIC.items():
-            dense[:, AT[name]] = np.maximum(dense[:, AT[name]], values[:, DENSE.index(source)])
+        dense[:, STATIC] = np.maximum(dense[:, STATIC], values)
         dense[:, AT["tunnel"]] = np.minimum(dense[:, AT["tunnel"]], page.tunnel)
         dense[:, AT["relevant parents"]] = np.minimum(dense[:, AT["relevant parents"]] + 0.25 * page.relevant, 1.0)
         contexts = rows["contexts"][where]
@@ -226,6 +229,12 @@ class Committee(Learnt):
 
     def _dense_of(self, where: Rows) -> NDArray[np.float64]:
         """The dense features with what the success tables say now."""
+        dense = self._all_dense_of(where)
+        if self._left_out:
+            dense[:, self._left_out] = 0.0
+        return dense
+
+    def _all_dense_of(self, where: Rows) -> NDArray[np.float64]:
         rows = self.queue.rows
         dense = rows["dense"].take(where, axis=0).astype(np.float64)
         dense[:, AT["tunnel"]] = np.minimum(dense[:, AT["tunnel"]], 4.0) * 0.25
@@ -277,6 +286,9 @@ class Committee(Learnt):
         every = min(self.fetched // 10, max(ALL_EVERY, len(self.queue) // PER_VISIT))
         if self.fetched >= self._scored_at + every:
             return self._moved(self.queue.live, *self._scored_all())
+        if self.fetched < self._looked_at + min(self.fetched // FRONT_EVERY_BASE, FRONT_EVERY):
+            return []
+        self._looked_at = self.fetched
         front = self._front[self.queue.said[self._front] >= 0.0]
         self._weigh(front)
         scores = self._scores(front)
@@ -292,6 +304,7 @@ class Committee(Learnt):
         best = _best(scores, self.options.top)
         self._weigh(live[best])
         scores[best] = self._scores(live[best])
+        self._looked_at = self.fetched
         self._scored_at, self._promise = self.fetched, float(scores.sum())
         self._front, self._young = live[_best(scores, FRONT)], []
         return scores, best

@@ -36,6 +36,8 @@ class Credit:
 
     def remember(self, page: int, example: Example) -> None:
         """A page was fetched; `example.label` is what it said itself."""
+        if not self._gamma:
+            return
         self._visits[page] = example
         if len(self._visits) > RECENT:
             oldest = next(iter(self._visits))

@@ -1,16 +1,27 @@
 """The dense features of a queued link: what they are called, where each stands, what it weighs at first."""
 
-# Dense features with the weights they begin with: the papers' scores, before anything is learnt (cold start).
-FEATURES = {
-    "bias": -2.2,
-    "parent": 2.0,  # γ of the best page that links to it
-    "anchor": 2.5,  # β
-    "around": 1.4,  # ω
+# What comes with the link itself, in the order of `linkfeatures.DENSE`; of several contexts the best counts.
+_OF_THE_LINK = {
     "url": 1.6,  # α
+    "anchor": 2.5,  # β
+    "parent": 2.0,  # γ of the best page that links to it
+    "around": 1.4,  # ω
     "same host": 0.0,
     "textless": -0.3,
     "path depth": -0.3,
     "query": -0.2,
+    "galaxy": 1.0,  # how near the words at the link are to the topic's Dewey classes; 0 where nobody looks
+    "T-Graph": 0.5,  # how near to a target the T-Graph holds it (S2-32); 0 where there is none
+    "similarity": 0.5,  # to the node it matches (OSM)
+    "layer": 0.5,  # how near to a target a context graph holds its page
+    "S3": 0.0,  # the topic score of S3-17 without the parents
+    "genre": 0.5,  # how much of a wanted genre is at the link (S3-23); 0 where none is wanted
+    "S1": 1.0,  # the probability by a learner that was trained before; 0 where there is none
+    "path": 0.0,  # how relevant the pages on the way to it were
+    "nearness": 0.0,  # to a seed, in links
+}
+# What the crawl knows of it, and learns.
+_OF_THE_CRAWL = {
     "found": 0.5,  # how many pages link to it
     "relevant parents": 0.5,
     "tunnel": -0.3,
@@ -19,25 +30,9 @@ FEATURES = {
     "host": 1.0,
     "list": 2.5,  # success of the other links of the same list, wherever it was found
     "page": 1.0,  # success of the other links of the same page
-    "galaxy": 1.0,  # how near the words at the link are to the topic's Dewey classes; 0 where nobody looks
-    "T-Graph": 0.5,  # how near to a target the T-Graph holds it (S2-32); 0 where there is none
-    "similarity": 0.5,  # to the node it matches (OSM)
-    "layer": 0.5,  # how near to a target a context graph holds its page
 }
+# With the weights they begin with: the papers' scores, before anything is learnt (cold start).
+FEATURES = {"bias": -2.2, **_OF_THE_LINK, **_OF_THE_CRAWL}
 NAMES = tuple(FEATURES)
 AT = {name: place for place, name in enumerate(NAMES)}
-# Features that come with the link itself; of several contexts the best counts.
-STATIC = {
-    "parent": "parent",
-    "anchor": "anchor",
-    "around": "around",
-    "url": "url",
-    "same host": "same_host",
-    "textless": "textless",
-    "path depth": "path_depth",
-    "query": "query",
-    "galaxy": "galaxy",
-    "T-Graph": "tgraph",
-    "similarity": "osm",
-    "layer": "layer",
-}
+STATIC = slice(1, 1 + len(_OF_THE_LINK))

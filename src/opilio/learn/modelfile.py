@@ -43,7 +43,8 @@ def read_models(data: bytes, source: str) -> ModelFile:
 
 
 def learner_from(file: ModelFile, name: str, source: str) -> RowLearner:
-    """The learner of that name, ready to go on."""
+    """The learner of that name, or the first one where none is named, ready to go on."""
+    name = name or next(iter(file.models), "")
     if name not in file.models:
         known = ", ".join(file.models) or "none"
         raise ConfigError(f"{source}: has no learner '{name}' (it has: {known}); see 'opilio train --learner'")

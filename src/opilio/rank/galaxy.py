@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from opilio.model.records import Reading
 from opilio.rank.focus import LinkFocus
+from opilio.rank.measure import LinkTexts
 from opilio.topic.dewey.galaxy import RECOMMENDED, Rule
 from opilio.topic.dewey.matcher import Matcher
 from opilio.topic.dewey.target import Target
@@ -18,6 +19,6 @@ class GalaxyMember:
     def __init__(self, matcher: Matcher, classes: Sequence[str], rule: Rule = RECOMMENDED) -> None:
         self._focus = LinkFocus(Target(matcher, tuple(classes)), rule)
 
-    def __call__(self, reading: Reading) -> NDArray[np.float64]:
+    def __call__(self, reading: Reading, _: LinkTexts | None = None) -> NDArray[np.float64]:
         """In the order of the page's links."""
         return self._focus.of(reading).closeness

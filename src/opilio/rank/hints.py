@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from opilio.model.records import Reading
 from opilio.rank.contextgraph import ContextGraphRanker, TermsOf
 from opilio.rank.given import Given
+from opilio.rank.measure import LinkTexts
 from opilio.tgraph.components import link_parts
 from opilio.tgraph.graph import TGraph
 from opilio.tgraph.matching import NodeIndex
@@ -30,15 +31,15 @@ class GraphHints(Given):
         self._index = NodeIndex(TGraph(), terms_of)
         self._last: tuple[Reading, Matches] | None = None  # the three are asked about one page after the other
 
-    def tgraph(self, reading: Reading) -> Column:
+    def tgraph(self, reading: Reading, _: LinkTexts | None = None) -> Column:
         """The priority of each link by all nodes it matches."""
         return self._matches(reading).priority
 
-    def osm(self, reading: Reading) -> Column:
+    def osm(self, reading: Reading, _: LinkTexts | None = None) -> Column:
         """The similarity of each link to the nearest node that it matches, or to the most similar."""
         return self._matches(reading).osm
 
-    def layer(self, reading: Reading) -> Column:
+    def layer(self, reading: Reading, _: LinkTexts | None = None) -> Column:
         """1 for a page of the targets' layer, less for layers farther away, 0 for a page of none."""
         layers = self._layers.model.layers
         place = self._layers.place(reading) if layers else None

@@ -28,17 +28,18 @@ mass    Σ matched w / Σ w: the same without the dependence on size (S3-E3, Hat
 class LinkTexts:
     """The words of the links' URLs, anchors and surroundings as one bag of (text, term) pairs.
 
-    Text number = kind · links + link, with kinds 0 URL, 1 anchor, 2 around.
+    Text number = kind · links + link, with kinds 0 URL, 1 anchor, 2 around. `said` are the words of the whole page,
+    `anchors` and `arounds` the (start, end) of each link's in them.
     """
 
-    __slots__ = ("counts", "links", "terms", "texts")
+    __slots__ = ("_matched", "anchors", "arounds", "counts", "links", "said", "terms", "texts")
 
     def __init__(self, reading: Reading, url_words: Sequence[Sequence[int]]) -> None:
         self.links = len(reading.page.links)
-        words = array_of(reading.terms)
+        self.said = array_of(reading.terms)
         index = np.array([link.index for link in reading.page.links], dtype=np.int64)
-        bounds = np.concatenate((spans_of(reading.anchors, index), spans_of(reading.arounds, index)))
-        said, in_text = _flat(words, bounds)
+        self.anchors, self.arounds = spans_of(reading.anchors, index), spans_of(reading.arounds, index)
+        said, in_text = _flat(self.said, np.concatenate((self.anchors, self.arounds)))
         lengths = list(map(len, url_words))
         urls = array_of([*chain.from_iterable(url_words)])
         in_url = np.repeat(np.arange(self.links), lengths)
@@ -51,6 +52,7 @@ class LinkTexts:
         self.counts: NDArray[np.float64] = np.diff(first, append=keys.size).astype(np.float64)
         self.terms: Terms = keys[first].astype(np.uint32)  # the low half
         self.texts: NDArray[np.int64] = keys[first] >> 32
+        self._matched: tuple[Sight, NDArray[np.float64]] | None = None
 
     @property
     def lengths(self) -> NDArray[np.float64]:
@@ -59,7 +61,9 @@ class LinkTexts:
 
     def score(self, sight: Sight, form: Form) -> NDArray[np.float64]:
         """Rows URL, anchor, around; one column per link."""
-        weights = sight.weigh(self.terms)
+        if self._matched is None or self._matched[0] is not sight:  # one table is asked in several forms
+            self._matched = sight, sight.weigh(self.terms)
+        weights = self._matched[1]
         if not sight.size or not sight.norm:
             return np.zeros((3, self.links))  # S3-E9: a table of size 0 scores 0
         hit = np.flatnonzero(weights)

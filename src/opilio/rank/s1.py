@@ -16,6 +16,7 @@ from opilio.learn.teacher import Teacher
 from opilio.model.records import Lead, Outcome, Ranked, Reading, Verdict
 from opilio.rank.attributes import TOP, masked, page_attributes
 from opilio.rank.linkscore import UrlTerms
+from opilio.rank.measure import LinkTexts
 from opilio.rank.scores import LinkScores, drop_all, out_of_reach, refused
 from opilio.topic.living import LivingTopic, Sight, Terms, sight_of
 
@@ -69,17 +70,22 @@ class S1Ranker:
 
     def score(self, reading: Reading, verdict: Verdict, lead: Lead) -> LinkScores:
         """All links of the page at once."""
-        page = reading.page
-        urls = self.url_terms([link.url for link in page.links])
-        values, missing = page_attributes(reading, self._heaviest(reading), urls, self.head)
-        rows = rows_of(values, missing)
-        parts = dict(zip(ATTRIBUTES, values.T, strict=True))
+        page, rows = reading.page, self._rows(reading)
+        parts = dict(zip(ATTRIBUTES, rows[:, :4].T, strict=True))
         dropped = drop_all(refused(page), len(page.links), out_of_reach(verdict, lead, self.tunnel_depth))
         return LinkScores(self.chances(rows), parts, dropped, features=packed(rows))
 
     def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[Ranked]:
         """See `Ranker`."""
         return self.score(reading, verdict, lead).ranked(reading.page.links)
+
+    def probable(self, reading: Reading, _: LinkTexts) -> NDArray[np.float64]:
+        """The probability of each link: a member's opinion."""
+        return self.chances(self._rows(reading))
+
+    def _rows(self, reading: Reading) -> Rows:
+        urls = self.url_terms([link.url for link in reading.page.links])
+        return rows_of(*page_attributes(reading, self._heaviest(reading), urls, self.head))
 
     def chances(self, rows: Rows) -> NDArray[np.float64]:
         """The score of each row."""

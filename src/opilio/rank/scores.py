@@ -5,6 +5,7 @@ Rankers compute on columns (numpy) and this module turns them into records: `Ran
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +91,7 @@ def refused(page: Page) -> dict[int, str]:
     return dropped
 
 
+@lru_cache(maxsize=1 << 16)  # the same addresses stand on page after page
 def ending_of(url: str) -> str:
     """The file ending of a URL's path, in lower case, or nothing.
 

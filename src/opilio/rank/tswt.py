@@ -77,6 +77,14 @@ class TswtRanker:
         """See `Ranker`."""
         return self.score(reading, verdict, lead).ranked(reading.page.links)
 
+    def topical(self, _: Reading, texts: LinkTexts) -> Column:
+        """What S3 says of each link without its parents, from 0 to 1: a member's opinion."""
+        return np.asarray(texts.score(self.topic.sight, self.options.form).mean(axis=0))
+
+    def generic(self, reading: Reading, texts: LinkTexts) -> Column:
+        """How much of the wanted genres is at each link, from 0 to 1: a member's opinion."""
+        return np.minimum(self._genre(reading, texts) / 4.0, 1.0)
+
     def _genre(self, reading: Reading, texts: LinkTexts) -> Column:
         """LS_G: the same construction with the genre's words, the best genre counts (S3-23)."""
         best = np.zeros(len(reading.page.links))
