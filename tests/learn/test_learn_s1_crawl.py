@@ -59,7 +59,7 @@ def test_queued_links_are_classified_again_after_a_fit_s1_14() -> None:
     ranker = s1_ranker()
     chooser = S1Chooser(ranker)
     rows = np.array([[1.0] * 4 + [0.0] * 4, [0.0] * 8])
-    assert [lead.features for lead in chooser.leads(page_with(packed(rows), [0.5, 0.5]))] == packed(rows)
+    assert [lead.features for lead in chooser.leads([page_with(packed(rows), [0.5, 0.5])])[0]] == packed(rows)
     assert list(chooser.changes()) == []  # nothing was learnt yet
     ranker.teacher.tell(np.repeat(rows, 9, axis=0), np.arange(18) < 9)
     moved = {key: score for _, key, score in chooser.changes()}
@@ -70,7 +70,7 @@ def test_queued_links_are_classified_again_after_a_fit_s1_14() -> None:
 def test_fetched_links_are_forgotten_and_memory_is_bounded() -> None:
     ranker = s1_ranker()
     chooser = S1Chooser(ranker, limit=1)
-    chooser.leads(page_with(packed(np.zeros((2, 8))), [0.5, 0.5]))
+    chooser.leads([page_with(packed(np.zeros((2, 8))), [0.5, 0.5])])
     ranker.teacher.tell(*some_rows(40))
     assert [key for _, key, _ in chooser.changes()] == [key_of(URLS[1])]
     chooser.watch([Outcome(lead=lead_to(URLS[1]), fetched=Fetched(url=URLS[1]))])

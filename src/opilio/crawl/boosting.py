@@ -37,8 +37,10 @@ class BoostingChooser:
             self._own.pop(outcome.lead.key, None)
         self._inner.watch(outcomes)
 
-    def leads(self, outcome: Outcome) -> list[Lead]:
-        found = self._inner.leads(outcome)
+    def leads(self, outcomes: Sequence[Outcome]) -> list[list[Lead]]:
+        return [self._lifted(*page) for page in zip(outcomes, self._inner.leads(outcomes), strict=True)]
+
+    def _lifted(self, outcome: Outcome, found: list[Lead]) -> list[Lead]:
         verdict = outcome.analysis.verdict if outcome.analysis else None
         relevance = verdict.score if verdict is not None else 0.0
         self._structure.add(outcome.lead.key, outcome.lead.host, relevance, [(lead.key, lead.host) for lead in found])

@@ -7,10 +7,11 @@ import numpy as np
 
 from opilio.crawl.columns import leads_of, unpack
 from opilio.crawl.rankmemory import RankMemory
+from opilio.learn.committee import Found
 from opilio.learn.lessons import FoundPage, Visit
 from opilio.learn.linkfeatures import unpacked
 from opilio.model.protocols import Entry
-from opilio.model.records import Lead, Outcome, key_of
+from opilio.model.records import Lead, LinkColumns, Outcome, key_of
 from opilio.model.urls import host_of
 
 
@@ -19,7 +20,8 @@ class Chooser(Protocol):
 
     def watch(self, outcomes: Sequence[Outcome]) -> None: ...
 
-    def leads(self, outcome: Outcome) -> list[Lead]: ...
+    def leads(self, outcomes: Sequence[Outcome]) -> list[list[Lead]]:
+        """The links of each page, as many as are worth following."""
 
     def changes(self) -> Iterable[tuple[str, int, float]]: ...
 
@@ -37,7 +39,10 @@ class PlainChooser:
     def watch(self, outcomes: Sequence[Outcome]) -> None:
         pass
 
-    def leads(self, outcome: Outcome) -> list[Lead]:
+    def leads(self, outcomes: Sequence[Outcome]) -> list[list[Lead]]:
+        return [self._leads(outcome) for outcome in outcomes]
+
+    def _leads(self, outcome: Outcome) -> list[Lead]:
         analysis = outcome.analysis
         if analysis is None or not analysis.links:
             return []
@@ -75,22 +80,17 @@ class CommitteeChooser(PlainChooser):
                 ended.append(outcome)
         self._memory.learn(map(_visit, ended))
 
-    def leads(self, outcome: Outcome) -> list[Lead]:
-        analysis = outcome.analysis
-        if analysis is None or not analysis.links:
-            return []
-        columns = unpack(analysis.links)
-        page, relevant = outcome.lead, _relevant(outcome)
-        keys = np.frombuffer(columns.keys, dtype=np.int64)
-        kept = [i for i in range(len(keys)) if i not in columns.dropped and keys[i] != page.key]
-        tunnel = 0 if relevant else page.tunnel + 1
-        found = FoundPage(page.key, relevant, tunnel)
-        rows = unpacked(columns.features)[kept]
-        hosts = [columns.hosts[i] for i in kept]
-        scores = self._committee.discover(found, hosts, keys[kept].tolist(), rows)
-        every = np.frombuffer(columns.scores, dtype=np.float32).astype(np.float64)
-        every[kept] = scores
-        return leads_of(columns, page, relevant, every.tolist())
+    def leads(self, outcomes: Sequence[Outcome]) -> list[list[Lead]]:
+        every = [unpack(outcome.analysis.links if outcome.analysis else b"") for outcome in outcomes]
+        kept = [_kept(outcome.lead.key, columns) for outcome, columns in zip(outcomes, every, strict=True)]
+        found = [_found(*page) for page in zip(outcomes, every, kept, strict=True)]
+        scored = self._committee.discover_all(found)
+        leads = []
+        for outcome, columns, places, scores in zip(outcomes, every, kept, scored, strict=True):
+            told = np.frombuffer(columns.scores, dtype=np.float32).astype(np.float64)
+            told[places] = scores
+            leads.append(leads_of(columns, outcome.lead, _relevant(outcome), told.tolist()))
+        return leads
 
     def changes(self) -> Iterable[tuple[str, int, float]]:
         return self._committee.changes()
@@ -104,6 +104,20 @@ class CommitteeChooser(PlainChooser):
     @property
     def expected(self) -> float | None:
         return self._memory.expected
+
+
+def _kept(page: int, columns: LinkColumns) -> list[int]:
+    """The places of the links of a page that may be followed and lead elsewhere."""
+    keys = np.frombuffer(columns.keys, dtype=np.int64).tolist()
+    return [at for at, key in enumerate(keys) if at not in columns.dropped and key != page]
+
+
+def _found(outcome: Outcome, columns: LinkColumns, places: list[int]) -> Found:
+    """Those links as the committee wants them."""
+    relevant = _relevant(outcome)
+    page = FoundPage(outcome.lead.key, relevant, 0 if relevant else outcome.lead.tunnel + 1)
+    keys = np.frombuffer(columns.keys, dtype=np.int64)[places].tolist()
+    return Found(page, [columns.hosts[at] for at in places], keys, unpacked(columns.features)[places])
 
 
 def _relevant(outcome: Outcome) -> bool:

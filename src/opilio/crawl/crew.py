@@ -37,6 +37,10 @@ class Member:
     own: list[Outcome] = field(default_factory=list)  # of this commit: what it takes as its own
     lessons: list[Outcome] = field(default_factory=list)  # what it only learns from
 
+    def leads(self, view: Outcome) -> list[Lead]:
+        """The links of a page as it sees them."""
+        return self.chooser.leads([view])[0]
+
 
 class Crew:
     """Who takes which outcome, in one commit."""
@@ -112,9 +116,9 @@ class Crew:
         asker = self._asker(outcome)
         alone = [(asker, seen_by(outcome, asker.agent.number))]  # a page that was looked at again
         for member, view in self._takers.get(outcome.lead.key, alone):
-            found += [tagged(lead, member.agent.number) for lead in member.chooser.leads(view)]
+            found += [tagged(lead, member.agent.number) for lead in member.leads(view)]
         for member, view in self._offers.get(outcome.lead.key, ()):
-            fit = [lead for lead in member.chooser.leads(view) if member.agent.finds_promising(lead)]
+            fit = [lead for lead in member.leads(view) if member.agent.finds_promising(lead)]
             member.agent.card.received += len(fit)
             pair = asker.agent.card.name, member.agent.card.name
             if fit:
@@ -134,8 +138,8 @@ class CrewChooser:
         for member in self._crew.members.values():
             member.chooser.watch([*member.own, *member.lessons])
 
-    def leads(self, outcome: Outcome) -> list[Lead]:
-        return self._crew.leads(outcome)
+    def leads(self, outcomes: Sequence[Outcome]) -> list[list[Lead]]:
+        return [self._crew.leads(outcome) for outcome in outcomes]
 
     def changes(self) -> Iterable[tuple[str, int, float]]:
         for member in self._crew.members.values():

@@ -68,7 +68,7 @@ class Ledger:
             books.keeper.keep(outcomes)
             new = [outcome for outcome in outcomes if outcome.fate is Fate.NEW] if known else outcomes
             self._chooser.watch(new)
-            offers = [self._leads(outcome) for outcome in outcomes]
+            offers = self._offers(outcomes)
             events += books.again.note(outcomes, offers, known, held, now)
             books.frontier.add([lead for leads in offers for lead in leads], now)
             if books.revisits is not None:
@@ -167,7 +167,15 @@ class Ledger:
             return outcome
         return msgspec.structs.replace(outcome, duplicate_of=original[0], near_duplicate=original[1])
 
-    def _leads(self, outcome: Outcome) -> list[Lead]:
+    def _offers(self, outcomes: Sequence[Outcome]) -> list[list[Lead]]:
+        """What each outcome leads to: where it is now, or its links."""
+        elsewhere = [self._elsewhere(outcome) for outcome in outcomes]
+        pages = [o for o, leads in zip(outcomes, elsewhere, strict=True) if leads is None]
+        found = iter(self._chooser.leads(pages))
+        return [next(found) if leads is None else leads for leads in elsewhere]
+
+    def _elsewhere(self, outcome: Outcome) -> list[Lead] | None:
+        """Where an answer that is no page, or none whose links are followed, leads; None for all others."""
         page, bounds = outcome.lead, self._bounds
         target = outcome.fetched.location
         if outcome.fate is Fate.MOVED:  # where it is now is asked for soon, also where it was known before
@@ -177,7 +185,7 @@ class Ledger:
             return [_redirected(page, target)] if page.hops < bounds.hops else []
         if outcome.duplicate_of or (bounds.max_depth and page.depth >= bounds.max_depth):
             return []
-        return self._chooser.leads(outcome)
+        return None
 
     def _close(self, served: Served, now: float, events: list[Event]) -> bool:
         """End the lease; False: somebody else holds the host by now."""

@@ -39,7 +39,7 @@ class ParentsChooser(PlainChooser):
         for key, relevance, found in reversed(newest):
             self._parents.tell(key, relevance, found)
 
-    def leads(self, outcome: Outcome) -> list[Lead]:
+    def _leads(self, outcome: Outcome) -> list[Lead]:
         analysis = outcome.analysis
         if analysis is None or analysis.verdict is None or not analysis.links:
             return []

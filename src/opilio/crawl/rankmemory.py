@@ -60,12 +60,9 @@ class RankMemory:
 
     def learn(self, visits: Iterable[Visit]) -> None:
         """What became of links, learnt and written down."""
-        lessons = []
-        for visit in visits:
-            lesson = self.committee.lesson(visit)
-            self._study(lesson)
-            lessons.append(lesson)
+        lessons = [self.committee.lesson(visit) for visit in visits]
         if lessons:
+            self._study(*lessons)
             self._journal.add(msgspec.msgpack.encode(lessons), len(lessons))
 
     def correct(self, entry: Entry, before: float, after: float) -> None:
@@ -81,11 +78,12 @@ class RankMemory:
         self._journal.add(msgspec.msgpack.encode([lesson]))
         self._is_relevant.cache_clear()
 
-    def _study(self, lesson: Lesson) -> None:
-        self.committee.study(lesson)
-        if lesson.said >= 0.0:
-            self.outlook.saw(lesson.said, lesson.visit.relevant)
-        self._unlooked += 1
+    def _study(self, *lessons: Lesson) -> None:
+        self.committee.study(*lessons)
+        for lesson in lessons:
+            if lesson.said >= 0.0:
+                self.outlook.saw(lesson.said, lesson.visit.relevant)
+        self._unlooked += len(lessons)
 
     @property
     def expected(self) -> float | None:
@@ -122,8 +120,7 @@ class RankMemory:
                 self.outlook.restore(kept.outlook)
                 self._expected = self.outlook.expected
         for lessons in self._journal.lessons():
-            for lesson in _decode(lessons):
-                self._study(lesson)
+            self._study(*_decode(lessons))
         return state is not None or self._journal.waiting > 0
 
     def _requeue(self) -> None:

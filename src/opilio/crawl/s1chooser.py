@@ -30,8 +30,8 @@ class S1Chooser(PlainChooser):
         for outcome in outcomes:
             self._queued.pop(outcome.lead.key, None)
 
-    def leads(self, outcome: Outcome) -> list[Lead]:
-        leads = super().leads(outcome)
+    def _leads(self, outcome: Outcome) -> list[Lead]:
+        leads = super()._leads(outcome)
         for lead in leads:
             known = self._queued.get(lead.key)
             if known is None or lead.score > known[1]:
