@@ -11,7 +11,7 @@ import numpy as np
 
 from opilio.judge.pagewords import PageWords
 from opilio.model.records import Reading, Reason, Verdict
-from opilio.topic.living import LivingTopic
+from opilio.topic.living import LivingTopic, Sight
 
 SHOWN = 10
 MAX_IDF = 7.0
@@ -27,6 +27,7 @@ class CoverageJudge:
         self.words = words
         self.middle = middle
         self.slope = slope
+        self._whole: tuple[Sight, float] | None = None
 
     def judge(self, reading: Reading) -> Verdict:
         """See `Judge`."""
@@ -38,10 +39,16 @@ class CoverageJudge:
         worth = weights[shared] * rarity
         length = float(counts.sum())
         parts = worth * counts[shared] / (counts[shared] + HALF + PER_WORD * length)
-        whole = float((sight.weights * np.minimum(self.words.idf(sight.terms), MAX_IDF)).sum())
+        whole = self._whole_of(sight)
         coverage = min(1.0, float(parts.sum()) / whole) if whole else 0.0
         score = 1.0 / (1.0 + math.exp(-self.slope * (coverage - self.middle)))
         best = np.argsort(-parts, kind="stable")[:SHOWN]
         named = zip(terms[shared[best]].tolist(), (parts[best] / (whole or 1.0)).tolist(), strict=True)
         reasons = tuple(Reason(sight.labels[term], value, sight.vector[term]) for term, value in named)
         return Verdict(score=score, relevant=score >= 0.5, reasons=(Reason("coverage", coverage), *reasons))
+
+    def _whole_of(self, sight: Sight) -> float:
+        """What a page that speaks of all the topic's words would have; worked out once for a table."""
+        if self._whole is None or self._whole[0] is not sight:
+            self._whole = sight, float((sight.weights * np.minimum(self.words.idf(sight.terms), MAX_IDF)).sum())
+        return self._whole[1]

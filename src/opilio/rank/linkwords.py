@@ -27,7 +27,7 @@ _REMEMBERED = 1 << 16
 _ADDRESS = Struct(f"={SLOTS[URL]}I{PREFIXES}If?")
 _HEADING = Struct(f"={SLOTS[HEADING]}I")
 _SAID_KINDS = np.repeat(np.array([ANCHOR, AROUND], dtype=np.uint64), (SLOTS[ANCHOR], SLOTS[AROUND]))
-_SAID_PLACES = np.concatenate((np.arange(SLOTS[ANCHOR]), np.arange(SLOTS[AROUND])))
+_FIRST = {kind: np.arange(slots) for kind, slots in SLOTS.items()}
 
 
 class Address(NamedTuple):
@@ -82,10 +82,17 @@ def _first_said(texts: LinkTexts) -> NDArray[np.int64]:
 
     One look-up finds all words of all links.
     """
-    anchors, arounds = texts.anchors, texts.arounds
-    before = np.maximum(arounds[:, 0], anchors[:, 0] - SLOTS[AROUND] // 2)  # a little before the anchor
-    bounds = ((anchors[:, 0], before), (anchors[:, 1], arounds[:, 1]))
-    starts, stops = (np.repeat(np.column_stack(side), (SLOTS[ANCHOR], SLOTS[AROUND]), axis=1) for side in bounds)
-    at = starts + _SAID_PLACES
-    said = np.append(texts.said, np.uint32(0)).astype(np.int64)
-    return np.where(at < stops, said[np.minimum(at, len(said) - 1)], 0)
+    (anchor, anchor_end), (around, around_end) = texts.anchors.T, texts.arounds.T
+    before = np.maximum(around, anchor - SLOTS[AROUND] // 2)  # a little before the anchor
+    at_anchor, at_around = anchor[:, None] + _FIRST[ANCHOR], before[:, None] + _FIRST[AROUND]
+    nowhere = len(texts.said)
+    at = np.concatenate(
+        (
+            np.where(at_anchor < anchor_end[:, None], at_anchor, nowhere),
+            np.where(at_around < around_end[:, None], at_around, nowhere),
+        ),
+        axis=1,
+    )
+    said = np.zeros(nowhere + 1, dtype=np.int64)
+    said[:-1] = texts.said
+    return said.take(at)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.model.records import Reading
+from opilio.text.counting import counted
 from opilio.topic.living import Sight, Terms, array_of
 
 Form = Literal["page", "topic", "masked", "share", "mass"]
@@ -45,13 +46,10 @@ class LinkTexts:
         in_url = np.repeat(np.arange(self.links), lengths)
         keys = np.concatenate((in_url, in_text + self.links)) << 32
         keys |= np.concatenate((urls, said))
-        keys.sort()
-        new = np.ones(keys.size, dtype=np.bool_)
-        np.not_equal(keys[1:], keys[:-1], out=new[1:])
-        first = np.flatnonzero(new)
-        self.counts: NDArray[np.float64] = np.diff(first, append=keys.size).astype(np.float64)
-        self.terms: Terms = keys[first].astype(np.uint32)  # the low half
-        self.texts: NDArray[np.int64] = keys[first] >> 32
+        distinct, counts = counted(keys)
+        self.counts: NDArray[np.float64] = counts.astype(np.float64)
+        self.terms: Terms = distinct.astype(np.uint32)  # the low half
+        self.texts: NDArray[np.int64] = distinct >> 32
         self._matched: tuple[Sight, NDArray[np.float64]] | None = None
 
     @property

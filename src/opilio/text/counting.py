@@ -1,15 +1,18 @@
 """How often each term stands in a text, in whole arrays: one sort, and the lengths of runs."""
 
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
+Number = TypeVar("Number", bound=np.integer)
 Terms = NDArray[np.uint32]  # terms are 32-bit hashes; half the width sorts twice as fast (measured)
 Counts = NDArray[np.intp]
 
 
-def counted(terms: Terms) -> tuple[Terms, Counts]:
-    """The distinct terms in ascending order, and how often each stands there."""
-    ordered = np.sort(terms)
+def counted(numbers: NDArray[Number]) -> tuple[NDArray[Number], Counts]:
+    """The distinct terms (or other numbers) in ascending order, and how often each stands there."""
+    ordered = np.sort(numbers)
     new = np.empty(ordered.size, dtype=np.bool_)
     new[:1] = True
     np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
