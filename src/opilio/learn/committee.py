@@ -18,19 +18,12 @@ from opilio.learn.learnt import Learnt
 from opilio.learn.lessons import FoundPage, Lesson, Visit
 from opilio.learn.linkfeatures import LinkFeatures, prefixes_of, unpacked
 from opilio.learn.linkqueue import CONTEXTS, LinkQueue
+from opilio.learn.rescoring import NO_ROWS, Rescoring, Rows, best
 from opilio.learn.wordmodel import sigmoid
 
-Rows = NDArray[np.int64]
-
 _ONE = np.zeros(1, dtype=np.uint32)
-_NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
 FIRMLY = 4  # times that a person's word is taught, against once for a judge's
 ALIVE = 0.9  # links that lead to a page, before anything is known
-LONG_AGO = -(1 << 40)
-ALL_EVERY = 8  # visits after which all links are scored again; sooner at first, when each visit teaches much
-PER_VISIT = 150  # links that a visit pays for: so scoring all again, spread over visits, costs the same for any number
-FRONT = 128  # best links, scored again in between
-FRONT_EVERY = 4  # visits; at first at every one
 NOTICEABLE = 1e-3  # a smaller change of score is not worth a write
 
 
@@ -71,11 +64,8 @@ class Committee(Learnt):
         super().__init__(FEATURES, ("tag path", "prefix", "page", "alive", "all"), self.options.credit)
         self.queue = LinkQueue(self.options.capacity, len(NAMES))
         self._left_out = [AT[name] for name in self.options.without]
-        self._front = _NO_ROWS  # rows that are scored again more often than all
-        self._young: list[Rows] = []  # rows found since then: they were scored when they were found
-        self._scored_at = LONG_AGO
+        self._rescoring = Rescoring()
         self._promise = 0.0
-        self._looked_at = LONG_AGO
 
     @property
     def fetched(self) -> int:
@@ -144,7 +134,7 @@ class Committee(Learnt):
 
     def _correct(self, lesson: Lesson) -> None:
         """A person knows better what a page was worth: its places get what is due, its features are taught firmly."""
-        self._scored_at = LONG_AGO  # a person's word moves links far down too
+        self._rescoring.begin_anew()  # a person's word moves links far down too
         visit, change = lesson.visit, lesson.visit.reward - lesson.before
         prefixes = np.array(prefixes_of(visit.url), dtype=np.uint32)
         self._tables["prefix"].correct(prefixes, change)
@@ -183,7 +173,7 @@ class Committee(Learnt):
 
     def promise(self, *, anew: bool = False) -> float:
         """The sum of the chances of all links held, as of when all were scored last; or scored for this."""
-        if anew or self._scored_at == LONG_AGO:
+        if anew or not self._rescoring.all_scored:
             self._promise = float(self._scores(self.queue.live).sum()) if len(self.queue) else 0.0
         return self._promise
 
@@ -199,12 +189,12 @@ class Committee(Learnt):
         self.queue.make_room(links)
         open_ = [[at for at, key in enumerate(page.keys) if key not in self._done] for page in pages]
         where = [self._met(page, places) for page, places in zip(pages, open_, strict=True)]
-        rows = np.unique(np.concatenate(where)) if where else _NO_ROWS
+        rows = np.unique(np.concatenate(where)) if where else NO_ROWS
         self._weigh(rows)
         chances, queue = self._scores(rows), self.queue
         new = queue.said[rows] == 0.0
         queue.said[rows[new]] = chances[new]
-        self._young.append(rows)
+        self._rescoring.found(rows)
         scores = [[0.0] * len(page.keys) for page in pages]
         for told, places, own in zip(scores, open_, where, strict=True):
             for place, score in zip(places, chances[np.searchsorted(rows, own)].tolist(), strict=True):
@@ -214,7 +204,7 @@ class Committee(Learnt):
     def _met(self, page: Found, places: list[int]) -> Rows:
         """The rows of those links of a page that are not fetched yet."""
         if not places:
-            return _NO_ROWS
+            return NO_ROWS
         keys, hosts, found = [page.keys[i] for i in places], [page.hosts[i] for i in places], page.features[places]
         where = self._rows_for(keys, hosts, found, page.page.tunnel)
         self._meet(where, page.page, found)
@@ -304,56 +294,43 @@ class Committee(Learnt):
         return np.minimum(by_address, by_place)
 
     def changes(self) -> list[tuple[str, int, float]]:
-        """Queued links whose place changed enough to matter, as (host, key, new score).
-
-        All are scored again only now and then, in between those that stood best then and those found since: one
-        visit changes little for links far down, and scoring all every time cost a sixth of a replay. Looking at the
-        best ones after every visit or every fourth made no difference (0.569 and 0.568 over 18 runs).
-        """
+        """Queued links whose place changed enough to matter, as (host, key, new score)."""
+        rescoring, visits, queue = self._rescoring, self.fetched, self.queue
         if not self.options.rescore:
             return []
-        every = min(self.fetched // 10, max(ALL_EVERY, len(self.queue) // PER_VISIT))
-        if self.fetched >= self._scored_at + every:
-            return self._moved(self.queue.live, *self._scored_all())
-        if self.fetched < self._looked_at + min(self.fetched // 20, FRONT_EVERY):
+        if rescoring.all_due(visits, len(queue)):
+            return self._moved(queue.live, *self._scored_all(visits))
+        if not rescoring.front_due(visits):
             return []
-        self._looked_at = self.fetched
-        front = self._front[self.queue.said[self._front] >= 0.0]
+        front = rescoring.front(queue.said)
         self._weigh(front)
         scores = self._scores(front)
-        changes = self._moved(front, scores, _best(scores, self.options.top))
-        self._front = np.unique(np.concatenate((front, *self._young)))
-        self._front, self._young = self._front[_best(self.queue.said[self._front], FRONT)], []
+        changes = self._moved(front, scores, best(scores, self.options.top))
+        rescoring.scored_front(visits, front, queue.said)
         return changes
 
-    def _scored_all(self) -> tuple[NDArray[np.float64], Rows]:
+    def _scored_all(self, visits: int) -> tuple[NDArray[np.float64], Rows]:
         """The scores of all rows in use, and where among them the best are."""
         live = self.queue.live
         scores = self._scores(live)
-        best = _best(scores, self.options.top)
-        self._weigh(live[best])
-        scores[best] = self._scores(live[best])
-        self._looked_at = self.fetched
-        self._scored_at, self._promise = self.fetched, float(scores.sum())
-        self._front, self._young = live[_best(scores, FRONT)], []
-        return scores, best
+        top = best(scores, self.options.top)
+        self._weigh(live[top])
+        scores[top] = self._scores(live[top])
+        self._promise = float(scores.sum())
+        self._rescoring.scored_all(visits, live, scores)
+        return scores, top
 
-    def _moved(self, live: Rows, scores: NDArray[np.float64], best: Rows) -> list[tuple[str, int, float]]:
+    def _moved(self, live: Rows, scores: NDArray[np.float64], top: Rows) -> list[tuple[str, int, float]]:
         if not len(live):
             return []
         queue = self.queue
         said = queue.said[live]
-        moved = (np.abs(scores - said) > NOTICEABLE) & (np.maximum(scores, said) >= scores[best].min())
+        moved = (np.abs(scores - said) > NOTICEABLE) & (np.maximum(scores, said) >= scores[top].min())
         rows = live[moved]
         queue.said[rows] = scores[moved]
         keys = queue.rows["key"][rows].tolist()
         hosts = [queue.hosts[row] for row in rows.tolist()]
         return list(zip(hosts, keys, scores[moved].tolist(), strict=True))
-
-
-def _best(scores: NDArray[np.float64], most: int) -> Rows:
-    """Where the highest are, in no order."""
-    return np.argpartition(-scores, most - 1)[:most] if len(scores) > most else np.arange(len(scores))
 
 
 def _place(path: NDArray[np.uint32]) -> NDArray[np.uint32]:
