@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.model.records import Link, Reading
-from opilio.tgraph.components import window_of_link
+from opilio.text.vocabulary import BLOCK_ENDED
+from opilio.tgraph.components import Span, window_of_link
 from opilio.topic.dewey.galaxy import Dot, Galaxy, Rule, dots_of, widened
 from opilio.topic.dewey.matcher import Hit
 from opilio.topic.dewey.number import digits_of, related, shorten
@@ -30,16 +31,11 @@ class Focus(NamedTuple):
     closeness: Column
 
 
-class _Groups:
-    """Columns that share a name and stand side by side."""
+class _Masses(NamedTuple):
+    """The weight of classes at links (rows: links). Only classes that the page speaks of have a column."""
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self._starts = [at for at, name in enumerate(names) if at == 0 or name != names[at - 1]]
-        self._sizes = np.diff(self._starts, append=len(names))
-
-    def sums(self, rows: Column) -> Column:
-        """For every column the sum of its group."""
-        return np.repeat(np.add.reduceat(rows, self._starts, axis=1), self._sizes, axis=1)
+    cells: Places  # ascending
+    table: Column
 
 
 class LinkFocus:
@@ -51,24 +47,30 @@ class LinkFocus:
         cells = sorted({digits_of(number)[:CELL] for number in target.matcher.lexicon.classes})
         self._cell = {cell: at for at, cell in enumerate(cells)}
         self._topical = np.array([any(related(c, wanted) for wanted in target.classes) for c in cells], dtype=np.bool_)
-        self._tens = _Groups([cell[:2] for cell in cells])
-        self._hundreds = _Groups([cell[:1] for cell in cells])
+        self._tens = _numbered([cell[:2] for cell in cells])
+        self._hundreds = _numbered([cell[:1] for cell in cells])
         self._known: dict[str, tuple[list[int], list[float]]] = {}  # index term -> its cells and their weights
 
     def of(self, reading: Reading) -> Focus:
         """The focus of every link."""
         links = reading.page.links
-        hits = self.target.matcher.hits(reading.terms)
-        scores = self._scores(self._masses(reading, hits)) if links else np.zeros((0, len(self._cell)))
+        if not links:
+            return Focus(np.zeros(0, dtype=np.bool_), np.zeros(0))
+        mass = self._masses(reading)
+        scores, topical = self._scores(mass), self._topical[mass.cells]
         found = scores.max(axis=1, initial=0.0)
-        focus = Focus(self._topical[scores.argmax(axis=1)] & (found > 0.0), self._closeness(scores))
+        best = scores.argmax(axis=1) if len(mass.cells) else np.zeros(len(links), dtype=np.int64)
+        on_topic = found > 0.0
+        on_topic[on_topic] = topical[best[on_topic]]
+        focus = Focus(on_topic, _closeness(scores, topical))
         self._widen(reading, np.flatnonzero(found <= 0.0), focus)
         return focus
 
-    def _masses(self, reading: Reading, hits: Sequence[Hit]) -> Column:
-        """The weight of every class at every link (rows: links)."""
+    def _masses(self, reading: Reading) -> _Masses:
         links = reading.page.links
-        windows = np.array([window_of_link(reading, link) for link in links], dtype=np.int64).reshape(-1, 2)
+        spans = [window_of_link(reading, link) for link in links]
+        hits = self.target.matcher.hits(_only(reading.terms, spans))
+        windows = np.array(spans, dtype=np.int64).reshape(-1, 2)
         anchors = np.array([_anchor(reading, link) for link in links], dtype=np.int64).reshape(-1, 2)
         starts, ends = (np.array([hit[side] for hit in hits], dtype=np.int64) for side in (0, 1))
         first, last = np.searchsorted(starts, windows[:, 0]), np.searchsorted(starts, windows[:, 1])
@@ -80,7 +82,7 @@ class LinkFocus:
 
     def _summed(
         self, hits: Sequence[Hit], link_of: Places, hit_of: Places, in_anchor: NDArray[np.bool_], links: int
-    ) -> Column:
+    ) -> _Masses:
         words: dict[str, int] = {}
         word_of = np.array([words.setdefault(hit.word, len(words)) for hit in hits], dtype=np.int64)
         # Equal words of a link are counted first: the rule may let repeats count less.
@@ -95,9 +97,10 @@ class LinkFocus:
         values = np.array([value for _, found in dots for value in found])
         begins = np.cumsum(sizes) - sizes
         pair, at = _ranges(begins[word], begins[word] + sizes[word])
-        width = len(self._cell)
-        total = np.bincount(link[pair] * width + cells[at], weights[pair] * values[at], minlength=links * width)
-        return np.asarray(total, dtype=np.float64).reshape(links, width)
+        met, column = np.unique(cells, return_inverse=True)
+        place = link[pair] * len(met) + column[at]
+        total = np.bincount(place, weights[pair] * values[at], minlength=links * len(met))
+        return _Masses(met, np.asarray(total, dtype=np.float64).reshape(links, len(met)))
 
     def _dots(self, hit: Hit) -> tuple[list[int], list[float]]:
         """The cells of an index term with the weight of one dot in each (see `galaxy._masses`)."""
@@ -111,17 +114,13 @@ class LinkFocus:
             known = self._known[hit.word] = cells, weights
         return known
 
-    def _scores(self, mass: Column) -> Column:
+    def _scores(self, mass: _Masses) -> Column:
         """Own mass, half of what the rest of the tens has, a quarter of the rest of the hundred; 0 without own mass."""
-        rule, tens, hundreds = self.rule, self._tens.sums(mass), self._hundreds.sums(mass)
-        score: Column = mass + rule.tens_share * (tens - mass) + rule.hundreds_share * (hundreds - tens)
-        score[mass <= 0.0] = 0.0
+        own, rule = mass.table, self.rule
+        tens, hundreds = (_shared(own, groups[mass.cells]) for groups in (self._tens, self._hundreds))
+        score: Column = own + rule.tens_share * (tens - own) + rule.hundreds_share * (hundreds - tens)
+        score[own <= 0.0] = 0.0
         return score
-
-    def _closeness(self, scores: Column) -> Column:
-        ours = np.where(self._topical, scores, 0.0).max(axis=1, initial=0.0)
-        theirs = np.where(self._topical, 0.0, scores).max(axis=1, initial=0.0)
-        return np.asarray(ours / np.maximum(ours + theirs, 1e-12))
 
     def _widen(self, reading: Reading, without: Places, focus: Focus) -> None:
         """Links whose window says nothing: by their headings, then by the title; else they stay unknown."""
@@ -138,6 +137,30 @@ class LinkFocus:
     def _spoken(self, text: str) -> list[Dot]:
         matcher = self.target.matcher
         return dots_of(matcher.hits(matcher.vocabulary.terms(text)), max_length=self.rule.max_length)
+
+
+def _only(terms: Sequence[int], spans: Sequence[Span]) -> list[int]:
+    """The terms inside of the spans, where they stand: two thirds of a page's words are at no link."""
+    kept = [BLOCK_ENDED] * len(terms)
+    for start, end in set(spans):
+        kept[start:end] = terms[start:end]
+    return kept
+
+
+def _numbered(names: Sequence[str]) -> Places:
+    return np.unique(np.array(names), return_inverse=True)[1].astype(np.int64)
+
+
+def _shared(rows: Column, group_of: Places) -> Column:
+    """For every column the sum of its group; those of one group stand side by side."""
+    starts = np.flatnonzero(np.diff(group_of, prepend=-1))
+    return np.repeat(np.add.reduceat(rows, starts, axis=1), np.diff(starts, append=len(group_of)), axis=1)
+
+
+def _closeness(scores: Column, topical: NDArray[np.bool_]) -> Column:
+    ours = scores[:, topical].max(axis=1, initial=0.0)
+    theirs = scores[:, ~topical].max(axis=1, initial=0.0)
+    return np.asarray(ours / np.maximum(ours + theirs, 1e-12))
 
 
 def _anchor(reading: Reading, link: Link) -> tuple[int, int]:
