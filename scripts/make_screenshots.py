@@ -44,11 +44,12 @@ def main() -> None:
     told = topic_tables(SyntheticWeb(SHAPE).plan)[0]
     with tempfile.TemporaryDirectory() as place, _web() as proxy, ExitStack() as children:
         home = Path(place)
-        children.enter_context(_ending(_crawl(home, "birds-breadth", "breadth", proxy, told))).wait()
+        for name, strategy in (("birds-breadth", "breadth"), ("birds-agents", "s3-agents")):
+            children.enter_context(_ending(_crawl(home, name, strategy, proxy, told))).wait()
         children.enter_context(_ending(_crawl(home, "birds", "opilio", proxy, told)))
         while not exists(home / "birds") or status_of(home / "birds")["pages"] < 250:
             time.sleep(0.2)
-        served = [str(home / "birds"), str(home / "birds-breadth")]
+        served = [str(home / name) for name in ("birds", "birds-breadth", "birds-agents")]
         server = subprocess.Popen([*COMMAND, "serve", *served, "--port", "0"], stdout=subprocess.PIPE, text=True)
         children.enter_context(_ending(server))
         assert server.stdout is not None
@@ -92,7 +93,7 @@ def _crawl(home: Path, name: str, strategy: str, proxy: str, told: dict[str, Any
         "politeness": {"delay_s": 0.0, "max_crawl_delay_s": 0.2},
         "engine": {"connections": 6},
         "fetch": {"proxy": proxy},
-        "stop": {"pages": 500 if strategy == "breadth" else 20_000},
+        "stop": {"pages": 20_000 if strategy == "opilio" else 500},
     }
     path = home / f"{name}.toml"
     path.write_text(tomli_w.dumps(tree), encoding="utf-8")
@@ -132,6 +133,7 @@ def _pages(url: str, host: str) -> dict[str, str]:
     found = {"home": "/", "search": "/search?q=bird+nest", "runs": "/runs", "new": "/new", "help": "/help"}
     found |= {"crawl": "/c/birds", "why": f"/c/birds/page?url={quote(url, safe='')}"}
     found |= {"host": f"/c/birds/host?host={host}", "topic-preview": "/c/birds/topic"}
+    found |= {"agents": "/c/birds-agents/agents"}
     return found | {name: f"/c/birds/{name}" for name in own} | {"subtopics": "/c/birds-breadth/subtopics"}
 
 

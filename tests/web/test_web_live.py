@@ -60,11 +60,14 @@ def test_person_starts_watches_pauses_resumes_and_stops_a_crawl(browser: Browser
         chip = page.locator(".controls .chip").first
         expect(chip).to_have_text("running")
         # the harvest curve moves by itself
-        curve = page.locator("svg.chart path.line.a")
+        curve = page.locator(".by-pages .chart path.line.a")
         first = curve.get_attribute("d")
         page.wait_for_function(
-            "d => document.querySelector('svg.chart path.line.a').getAttribute('d') !== d", arg=first
+            "d => document.querySelector('.by-pages .chart path.line.a').getAttribute('d') !== d", arg=first
         )
+        page.check(".across [value=time]")
+        expect(page.locator(".by-time svg.chart")).to_be_visible()
+        expect(page.locator(".by-pages svg.chart")).to_be_hidden()
         page.click("text=Pause")
         expect(chip).to_have_text("paused")
         pages = status_of(folder)["pages"]
@@ -123,7 +126,8 @@ def test_engines_are_asked_where_no_seeds_are_given(
         page.click("text=Start the crawl")
         expect(page.locator("[data-note]")).to_contain_text("2 seeds from mine")
         page.goto(f"{page.url.partition('?')[0]}/seeds")
-        expect(page.locator("main")).to_contain_text("mine")
+        expect(page.locator("table").nth(1).locator("tbody")).to_contain_text("wrens and other small birds")
+        expect(page.locator("table").nth(1).locator(".chip")).to_have_text("mine")
         page.goto(page.url.removesuffix("/seeds"))
         expect(page.locator(".controls .chip").first).to_have_text("stopped")
     (folder,) = home.iterdir()

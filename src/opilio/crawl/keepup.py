@@ -96,17 +96,21 @@ class Rests:
 
 
 def _keep_up(folders: Sequence[Path], every_s: float, until_quiet: bool, stop: Event) -> None:
-    def crawling() -> bool:
-        return any(map(being_written, folders))
-
     parent = os.getppid()
+
+    def wanted() -> bool:
+        return not stop.is_set() and os.getppid() == parent
+
+    def crawling() -> bool:
+        return wanted() and any(map(being_written, folders))
+
     _step_back()
     rests = Rests(crawling, stop.wait)
-    while not stop.is_set() and os.getppid() == parent:
+    while wanted():
         quiet = not crawling()  # asked first: what is written meanwhile is seen the next time
         for folder in folders:
             with suppress(OpilioError):  # a collection that can't be read now may be readable the next time
-                while not stop.is_set() and catch_up(folder, most=PORTION).waiting:
+                while wanted() and catch_up(folder, most=PORTION).waiting:
                     rests.rest()
         if quiet and until_quiet:
             return

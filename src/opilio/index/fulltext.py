@@ -7,7 +7,7 @@ reader sees whole commits only.
 import fcntl
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import tantivy
@@ -45,30 +45,45 @@ class FullText:
     @contextmanager
     def writer(self) -> Iterator["Writer"]:
         """To change the index; only inside `writing`. Leaving it waits for merges, so files are whole."""
-        engine = self._index.writer(HEAP_BYTES, 1)
+        with _writing_well(self.folder):
+            engine = self._index.writer(HEAP_BYTES, 1)
         try:
-            yield Writer(engine)
+            yield Writer(engine, self.folder)
         finally:
-            engine.wait_merging_threads()
+            with _writing_well(self.folder):
+                engine.wait_merging_threads()
 
 
 class Writer:
     """Changes on their way into the index: nobody sees them before `commit`."""
 
-    def __init__(self, engine: tantivy.IndexWriter) -> None:
+    def __init__(self, engine: tantivy.IndexWriter, folder: Path) -> None:
         self._engine = engine
+        self._folder = folder
 
     def put(self, id_: str, document: tantivy.Document) -> None:
         """A document in the place of the one that had its id."""
-        self._engine.delete_documents_by_term("id", id_)
-        self._engine.add_document(document)
+        with _writing_well(self._folder):
+            self._engine.delete_documents_by_term("id", id_)
+            self._engine.add_document(document)
 
     def remove(self, ids: Iterable[str]) -> None:
         for id_ in ids:
             self._engine.delete_documents_by_term("id", id_)
 
     def commit(self) -> None:
-        self._engine.commit()
+        with _writing_well(self._folder):
+            self._engine.commit()
+
+
+@contextmanager
+def _writing_well(folder: Path) -> Iterator[None]:
+    """What the engine says where it can't write (no space, no folder any more), as an error of ours."""
+    try:
+        yield
+    except ValueError as error:
+        told = " ".join(str(error).split())[:200]
+        raise CollectionError(f"{folder}: the index can't be written: {told}; the collection is whole") from error
 
 
 def prepare(collection: Path) -> Path:
@@ -104,7 +119,8 @@ def moment(collection: Path) -> tuple[int, ...]:
 
 def tell_change(folder: Path) -> None:
     """Something beside the engine's files has changed."""
-    (folder / CHANGED).touch()
+    with suppress(FileNotFoundError):  # whoever took the index away has told everything
+        (folder / CHANGED).touch()
 
 
 def _changed_at(path: Path) -> int:

@@ -14,7 +14,7 @@ import tantivy
 from opilio.index.analysis import terms, valid
 from opilio.index.queryparse import FACT_FIELDS, Group, Node, Term
 from opilio.index.records import FOREVER, Filters
-from opilio.index.schema import EXACT, STEMMED_FIELDS
+from opilio.index.schema import EXACT, STEMMED_FIELDS, WHOLE, whole
 from opilio.model.errors import QueryError
 from opilio.text.stopwords import stop_words
 
@@ -33,7 +33,7 @@ MOST_BEGINNINGS = 40  # words that a prefix stands for, most frequent first
 
 
 class Weights(msgspec.Struct, frozen=True, kw_only=True):
-    """How much a match counts, by field. Chosen on half of the topics of two webs (docs/search.md)."""
+    """How much a match counts, by field. Chosen by measuring (docs/search.md)."""
 
     title: float = 2.0
     headings: float = 0.4
@@ -41,8 +41,9 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
     anchors: float = 0.2
     url_words: float = 0.2
     exact: float = 1.5  # the word as it is written, wherever
-    tie: float = 0.3  # what the fields beside the best one of a word add
-    together: float = 1.5  # the words beside each other
+    tie: float = 0.0  # what the fields beside the best one of a word add: it cost who asked for words of the text
+    together: float = 2.5  # the words beside each other
+    whole: float = 1.0  # the words as the whole title of a page
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +68,8 @@ class QueryBuilder:
         """The whole query. `relaxed`: one word is enough."""
         if not group.parts:
             return tantivy.Query.all_query()
-        return self._group(group, relaxed)
+        query, title = self._group(group, relaxed), self._title(group)
+        return query if title is None else tantivy.Query.boolean_query([(Must, query), (Should, title)])
 
     def restricted(self, query: tantivy.Query, filters: Filters) -> tantivy.Query:
         """The query among the documents that the filters let through; they add nothing to the score."""
@@ -117,7 +119,7 @@ class QueryBuilder:
 
     def _together(self, parts: Sequence[tuple[str, Node]]) -> tantivy.Query | None:
         """The plain words of a query beside each other: better, not needed."""
-        plain = [n.text for o, n in parts if o != "not" and isinstance(n, Term) and n.kind == "word" and not n.field]
+        plain = [n.text for o, n in parts if o != "not" and isinstance(n, Term) and _is_plain(n)]
         words = terms(" ".join(plain))
         if len(plain) < 2 or len(words) < 2:
             return None
@@ -126,6 +128,14 @@ class QueryBuilder:
         return tantivy.Query.boost_query(
             tantivy.Query.disjunction_max_query(phrases, 1.0), self._weights.together / len(words)
         )
+
+    def _title(self, group: Group) -> tantivy.Query | None:
+        """All words of a plain query as a page's whole title: better, not needed."""
+        parts = [node for occur, node in group.parts if occur == "may" and _is_plain(node)]
+        words = whole(" ".join(node.text for node in parts if isinstance(node, Term)))
+        if len(parts) != len(group.parts) or not words:
+            return None
+        return self._weighed(WHOLE, words, self._weights.whole)
 
     def _term(self, term: Term) -> tantivy.Query | None:
         if term.field in FACTS:
@@ -220,7 +230,12 @@ def _telling(group: Group, languages: Sequence[str]) -> Sequence[tuple[str, Node
 
 
 def _stops(term: Term, stop: frozenset[str]) -> bool:
-    return term.kind == "word" and not term.field and term.text.lower() in stop
+    return _is_plain(term) and term.text.lower() in stop
+
+
+def _is_plain(node: Node) -> bool:
+    """Is it a word that may be anywhere?"""
+    return isinstance(node, Term) and node.kind == "word" and not node.field
 
 
 def _fact(term: Term) -> str:

@@ -8,15 +8,16 @@ from datetime import UTC, datetime
 
 import tantivy
 
-from opilio.index.analysis import PLAIN, analyser, analyser_for, clean, spaced
+from opilio.index.analysis import PLAIN, analyser, analyser_for, clean, spaced, terms
 from opilio.index.records import FOREVER, Document, band_of
 from opilio.text.urlwords import url_words
 
-VERSION = 2  # an index of another version is thrown away and made again
+VERSION = 3  # an index of another version is thrown away and made again
 LONGEST_TITLE, LONGEST_HEADINGS, LONGEST_BODY, LONGEST_ANCHORS, LONGEST_URL = 500, 10_000, 200_000, 4_000, 2_000
 LONGEST_NAME = 35  # of a language or genre
 STEMMED_FIELDS = ("title", "headings", "body", "anchors", "url_words")
 EXACT = "exact"
+WHOLE = "whole"  # the whole title as one term: who types it means that page
 ANALYSED = "analysed"  # fields whose terms come ready, with blanks between
 KEPT = "text"  # the stored text that snippets are made of
 
@@ -27,6 +28,7 @@ def make_schema() -> tantivy.Schema:
     for name in STEMMED_FIELDS:
         builder.add_text_field(name, tokenizer_name=ANALYSED)
     builder.add_text_field(EXACT, tokenizer_name=PLAIN)
+    builder.add_text_field(WHOLE, tokenizer_name="raw", index_option="basic")
     for name in ("url", "name", KEPT):  # stored as they are shown, not indexed again
         builder.add_bytes_field(name, stored=True)
     for name in ("host", "language", "genre", "band", "subtopic", "year", "relevant"):
@@ -63,11 +65,21 @@ def as_document(page: Document, subtopic: str = "") -> tantivy.Document:
         # Half the cost of the engine's own form for analysed text (measured), and positions are the same.
         document.add_text(name, " ".join(analyse.analyze(spaced(text))))
     document.add_text(EXACT, spaced("\n".join((title, headings, body, words))))
+    document.add_text(WHOLE, whole(title))
     shown = clean(page.description, LONGEST_TITLE)
     for name, text in (("url", url), ("name", title), (KEPT, f"{shown}\n{body}")):
         document.add_bytes(name, text.encode())
     _add_facts(document, page, subtopic)
     return document
+
+
+def whole(title: str) -> str:
+    """A title as one term: its words, however they were written and divided.
+
+    >>> whole("Wrens: a Guide")
+    'wrens a guide'
+    """
+    return " ".join(terms(title))
 
 
 def _add_facts(document: tantivy.Document, page: Document, subtopic: str) -> None:

@@ -28,12 +28,26 @@ FEW = 2  # hits or fewer make one look for a better spelling
 class Mix(msgspec.Struct, frozen=True, kw_only=True):
     """How the order is made: log of the words' score, plus these weights times relevance and authority (both 0..1).
 
+    Who looks for one page by words that few others have is to find it: relevance decides as far as the words leave it
+    open, by how many pages match them nearly as well as the best one does. (The second best, to be exact: where the
+    query is a page's title, that page stands out, and what is to be said of the others stays as open as it was.)
     Authority has the weight of a tie-breaker: more of it gained nothing where it was measured (docs/search.md).
     """
 
-    relevance: float = 0.4
+    relevance: float = 0.8
     authority: float = 0.05
     candidates: int = 200  # best matches of the words among which relevance and authority decide
+    near: float = 0.7  # of the second best score of the words: a match nearly as good
+    open_at: float = 30.0  # such matches that give relevance half of its weight
+
+    def mixed(self, text: Scores, relevance: Values, authority: Values) -> Scores:
+        """The scores that make the order, of all candidates of a search at once."""
+        best = np.sort(text)[-2:].min(initial=np.inf)
+        near = min(int((text >= self.near * best).sum()), self.candidates)
+        share = near**2 / (near**2 + self.open_at**2)
+        scores: Scores = np.log(np.maximum(text, 1e-9)).astype(np.float64)
+        scores += share * (self.relevance * relevance + self.authority * authority)
+        return scores
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,9 +139,17 @@ class Search:
                 known = found.setdefault(one.key, one)
                 if known is not one:
                     known.shelves.append(shelf.name)
-                    known.score = max(known.score, one.score)
+                    known.text, known.score = max(known.text, one.text), max(known.score, one.score)
+                    known.relevance = max(known.relevance, one.relevance)
                     total -= 1
+        if self._asked.sort == "best":
+            self._mix_scores(list(found.values()))
         return total, sorted(found.values(), key=lambda f: (-f.score, f.key))
+
+    def _mix_scores(self, found: Sequence[Found]) -> None:
+        parts = np.array([(one.text, one.relevance, one.authority) for one in found]).reshape(-1, 3)
+        for one, score in zip(found, self._mix.mixed(*parts.T).tolist(), strict=True):
+            one.score = score
 
     def _of_shelf(self, shelf: Shelf, searcher: tantivy.Searcher, query: tantivy.Query) -> tuple[int, list[Found]]:
         order = {"newest": "date", "relevance": "relevance"}.get(self._asked.sort)
@@ -141,18 +163,11 @@ class Search:
             return count, []
         keys = np.array(searcher.fast_field_values("key", addresses), dtype=np.int64)
         relevance = np.array(searcher.fast_field_values("relevance", addresses), dtype=np.float32)
-        authority = shelf.authority_of(keys)
         values = np.array([value for value, _ in result.hits], dtype=np.float64)
         text = np.ones(len(values)) if order else values
-        scores = values if self._asked.sort != "best" else self._mixed(text, relevance, authority)
-        values_of = [column.tolist() for column in (keys, text, relevance, authority, scores)]
+        values_of = [column.tolist() for column in (keys, text, relevance, shelf.authority_of(keys), values)]
         columns = zip(addresses, *values_of, strict=True)
         return count, [Found(searcher, a, k, t, r, w, s, [shelf.name]) for a, k, t, r, w, s in columns]
-
-    def _mixed(self, text: Scores, relevance: Values, authority: Values) -> Scores:
-        mixed: Scores = np.log(np.maximum(text, 1e-9)).astype(np.float64)
-        mixed += self._mix.relevance * relevance + self._mix.authority * authority
-        return mixed
 
     def _hits(self, chosen: Iterable[Found]) -> Iterable[Hit]:
         makers: dict[str, Marker] = {}

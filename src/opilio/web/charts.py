@@ -12,6 +12,7 @@ import msgspec
 
 WIDTH, HEIGHT = 720.0, 260.0
 LEFT, RIGHT, TOP, BOTTOM = 44.0, 12.0, 12.0, 30.0
+LONGER = 500  # pages of the longer window: before that many it says what the line over all says
 
 
 class Tick(msgspec.Struct, frozen=True):
@@ -75,15 +76,21 @@ def _label(x: float, elapsed: bool) -> str:
     return f"{x / 3600:g} h" if x >= 7200 else f"{x / 60:.3g} min" if x >= 120 else f"{x:g} s"
 
 
-def harvest_chart(curve: Sequence[dict[str, Any]], target: float = 0.0) -> Chart:
-    """The live curve: harvest of the last pages, over all, and the harvest below which the crawl would stop."""
+def harvest_chart(curve: Sequence[dict[str, Any]], target: float = 0.0, x: str = "pages") -> Chart:
+    """The live curve: harvest of the last pages, over all, and the harvest below which the crawl would stop.
+
+    `x`: pages, or time since the first one.
+    """
+    places = [p["at"] - curve[0]["at"] if x == "time" else p["pages"] for p in curve]
+    kinds = [("last 100 pages", "b", "recent"), ("all pages so far", "a", "harvest")]
+    if curve and curve[-1]["pages"] > LONGER:
+        kinds.insert(1, ("last 500 pages", "c", "longer"))
     series: list[tuple[str, str, Points]] = [
-        ("last 100 pages", "b", [(p["pages"], p["recent"]) for p in curve]),
-        ("all pages so far", "a", [(p["pages"], p["harvest"]) for p in curve]),
+        (label, kind, [(place, p[name]) for place, p in zip(places, curve, strict=True)]) for label, kind, name in kinds
     ]
     if target and curve:
-        series.append(("stops below", "t", [(0.0, target), (curve[-1]["pages"], target)]))
-    return line_chart(series)
+        series.append(("stops below", "t", [(0.0, target), (places[-1], target)]))
+    return line_chart(series, elapsed=x == "time")
 
 
 def compared_chart(runs: Sequence[dict[str, Any]], x: str = "pages", y: str = "harvest") -> Chart:

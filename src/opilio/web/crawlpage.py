@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from opilio.crawl.agentsview import cards_of
 from opilio.crawl.wishes import ask
 from opilio.model.errors import UsageError
 from opilio.store.collection import Collection
@@ -28,6 +29,8 @@ SAID = {
 def crawl(desk: Desk, asked: Asked) -> View:
     data = live_data(desk, asked.name, everything=True)
     data["events"] = events_after(desk, asked.name, -1, 10)[::-1]
+    with desk.open(asked.name) as collection:
+        data["several"] = bool(cards_of(collection))
     data["log"] = last_words(desk.shelf.folder(asked.name)) if data["status"]["state"] in ("crashed", "new") else ""
     return View(template="crawl.html", data=data, title=data["status"]["topic"] or asked.name, rows="curve")
 

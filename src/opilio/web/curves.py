@@ -16,6 +16,8 @@ def harvest_curve(relevant: bytes | bytearray, times: Sequence[float], points: i
     `harvest` is the share of relevant pages so far, `recent` that of the last hundred, `longer` of the last five
     hundred.
 
+    >>> [moment["at"] for moment in harvest_curve(bytes(3), [2.0, 1.0, 3.0])]
+    [2.0, 2.0, 3.0]
     >>> harvest_curve(bytes([1, 0, 1, 1]), [1.0, 2.0, 3.0, 4.0])[-1]
     {'pages': 4, 'relevant': 3, 'harvest': 0.75, 'recent': 0.75, 'longer': 0.75, 'at': 4.0}
     """
@@ -23,8 +25,9 @@ def harvest_curve(relevant: bytes | bytearray, times: Sequence[float], points: i
     if not len(flags):
         return []
     found = np.cumsum(flags)
+    reached = np.maximum.accumulate(np.array(times, dtype=np.float64))  # pages are committed a little out of turn
     places = np.unique(np.linspace(0, len(flags) - 1, min(points, len(flags))).round().astype(np.int64))
-    return [_moment(found, int(place), float(times[place])) for place in places]
+    return [_moment(found, int(place), float(reached[place])) for place in places]
 
 
 def _moment(found: NDArray[np.int64], place: int, at: float) -> dict[str, Any]:

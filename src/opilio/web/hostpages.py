@@ -27,8 +27,12 @@ def hosts(desk: Desk, asked: Asked) -> View:
     if sort != "host":
         rows.sort(key=lambda row: (row[sort], row["pages"]), reverse=True)
     start = (page - 1) * size
+    shown = rows[start : start + size]
+    with desk.open(asked.name) as collection:
+        for row in shown:  # counted for these only: a collection may know very many
+            row["failed"] = _failed(collection, row["host"])
     data = {
-        "hosts": rows[start : start + size],
+        "hosts": shown,
         "total": len(rows),
         "page": page,
         "more": start + size < len(rows),
@@ -54,6 +58,15 @@ def _rows(collection: Collection, tally: Tally, now: float) -> list[dict[str, An
             }
             for name, queued, total, delay_s, wake_at in known
         ]
+
+
+def _failed(collection: Collection, name: str) -> int:
+    """URLs of a host that could not be had."""
+    (count,) = collection.connection.execute(
+        "SELECT count(*) FROM frontier_url WHERE state = 3 AND host_id = (SELECT id FROM frontier_host WHERE name = ?)",
+        (name,),
+    ).fetchone()
+    return int(count)
 
 
 def _brought(one: HostSum | None) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from opilio.frontier.sqlite import SqliteFrontier
 from opilio.model.urls import host_of
 from opilio.store.collection import Collection
 from opilio.web.desk import Asked, Desk, Page
+from opilio.web.eventpage import told
 from opilio.web.params import NOTE, PAGE, SIZE, Param
 from opilio.web.view import View
 
@@ -42,8 +43,16 @@ def seeds(desk: Desk, asked: Asked) -> View:
             "SELECT s.key, s.url, s.priority, s.sources, p.title, p.score, p.relevant FROM seed AS s"
             " LEFT JOIN page AS p ON p.key = s.key ORDER BY s.priority, s.url LIMIT 1000"
         ).fetchall()
-        found = [_seed(collection, row) for row in rows]
-    return View(template="seeds.html", data={"seeds": found}, title="Seeds", rows="seeds")
+        data = {"seeds": [_seed(collection, row) for row in rows], "enquiries": _enquiries(collection)}
+    return View(template="seeds.html", data=data, title="Seeds", rows="seeds")
+
+
+def _enquiries(collection: Collection) -> list[dict[str, Any]]:
+    """What engines were asked: the query, who answered, who did not and why; the newest first."""
+    rows = collection.connection.execute(
+        "SELECT id, at, kind, data FROM event WHERE kind = 'SeedsFound' ORDER BY id DESC LIMIT ?", (EXAMPLES,)
+    )
+    return [{"at": row[1], **told(*row)["data"]} for row in rows]
 
 
 def _seed(collection: Collection, row: tuple[Any, ...]) -> dict[str, Any]:

@@ -55,7 +55,8 @@ def alerts(counts: Counts, tally: Tally, state: str) -> list[str]:
     found = []
     last = tally.relevant[-LONG:]
     if state in RUNNING and len(last) == LONG and sum(last) < LONG * POOR:
-        found.append(f"Of the last {LONG} pages only {sum(last)} were relevant: little may be left to find.")
+        few = f"only {sum(last)} were" if any(last) else "none was"
+        found.append(f"Of the last {LONG} pages {few} relevant: little may be left to find.")
     if counts.fetched >= LONG and counts.failed > counts.fetched * MANY_FAIL:
         share = counts.failed / counts.fetched
         found.append(f"{share:.0%} of all fetches failed: see the errors; hosts may be refusing us.")

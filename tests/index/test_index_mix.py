@@ -1,0 +1,40 @@
+"""How words, relevance and authority make the order."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opilio.index.search import Mix
+
+shares = st.floats(0.0, 1.0)
+candidates = st.lists(st.tuples(st.floats(0.01, 100.0), shares, shares), min_size=1, max_size=60)
+
+
+def order(text: list[float], relevance: list[float], mix: Mix | None = None) -> list[int]:
+    """Numbers of the candidates, best first."""
+    scores = (mix or Mix()).mixed(np.array(text), np.array(relevance, np.float32), np.zeros(len(text), np.float32))
+    return [int(number) for number in np.argsort(-scores, kind="stable")]
+
+
+def test_words_decide_where_they_fit_one_page_best() -> None:
+    assert order([10.0, 9.0, 2.0, 1.0], [0.0, 1.0, 1.0, 1.0])[0] == 0
+
+
+def test_relevance_decides_where_many_pages_fit_the_words() -> None:
+    assert order([10.0, *[9.0] * 100], [0.0, 1.0, *[0.5] * 99])[:2] == [1, 2]
+
+
+def test_pages_that_fit_badly_leave_the_order_to_the_words() -> None:
+    assert order([10.0, 9.0, *[1.0] * 198], [0.0, *[1.0] * 199])[0] == 0
+
+
+@given(candidates)
+def test_better_words_and_more_relevance_never_come_later(found: list[tuple[float, float, float]]) -> None:
+    text, relevance, authority = (np.array(part) for part in zip(*found, strict=True))
+    scores = Mix().mixed(text, relevance.astype(np.float32), authority.astype(np.float32))
+    best = int(np.argmax(scores))
+    assert not any((text > text[best]) & (relevance > relevance[best]) & (authority > authority[best]))
+
+
+def test_nothing_found_is_ordered_too() -> None:
+    assert order([], []) == []
