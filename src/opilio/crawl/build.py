@@ -54,7 +54,7 @@ from opilio.seen.fingerprint import fingerprint_terms, simhash64
 from opilio.seen.sqlite import SqliteContentSeen
 from opilio.store.collection import Collection
 from opilio.store.keeper import Keeper
-from opilio.text.reading import Reader
+from opilio.text.reading import Reader, main_terms
 from opilio.text.urlwords import UrlTerms
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.living import LivingTopic
@@ -201,7 +201,7 @@ def page_reader(settings: Settings, vocabulary: Vocabulary) -> Callable[[Page], 
 
 def _read(reader: Reader, near: bool, page: Page) -> Reading:
     reading = reader.read(page)
-    said = [t for start, end in reading.main for t in reading.terms[start:end]]
+    said = main_terms(reading)
     return msgspec.structs.replace(reading, fingerprint=fingerprint_terms(said), simhash=simhash64(said) if near else 0)
 
 

@@ -44,9 +44,14 @@ class CosineJudge:
     def judge(self, reading: Reading) -> Verdict:
         """See `Judge`."""
         sight = self.topic.sight
-        terms, page = self.words.weigh(reading)
-        products = sight.weigh(terms) * page
-        shared = np.flatnonzero(products)
+        terms, counts = self.words.counts(reading)
+        topic = sight.weigh(terms)
+        if self.norm == "topic":  # the other words of the page count for nothing: they need no weight
+            known = topic.nonzero()[0]
+            terms, counts, topic = terms[known], counts[known], topic[known]
+        page = self.words.weighed(terms, counts)
+        products = topic * page
+        shared = products.nonzero()[0]
         own = page[shared] if self.norm == "topic" else page
         length = math.sqrt(float(own @ own)) * sight.norm
         score = min(1.0, float(products.sum()) / length) if length else 0.0

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.model.records import Reading
-from opilio.text.counting import Terms, counted
-from opilio.topic.living import array_of
+from opilio.text.counting import Terms, array_of, counted
+from opilio.text.reading import main_terms
 
 Values = NDArray[np.float64]
 TermsOf = Callable[[str], Sequence[int]]
@@ -63,8 +63,7 @@ class PageWords:
 
     def _count(self, reading: Reading) -> tuple[Terms, Values]:
         page = reading.page
-        terms = array_of(reading.terms)
-        texts = [terms[start:end] for start, end in reading.main if end > start] or [terms]
+        texts = [main_terms(reading)]
         for text, times in ((page.title, self._title), (page.description, self._description)):
             if text and times:
                 texts += [array_of(self._terms_of(text))] * times
@@ -74,4 +73,8 @@ class PageWords:
     def weigh(self, reading: Reading) -> tuple[Terms, Values]:
         """The distinct terms with their weights."""
         terms, counts = self.counts(reading)
-        return terms, np.log1p(counts) if self.weights == "damped" else counts * self.idf(terms)
+        return terms, self.weighed(terms, counts)
+
+    def weighed(self, terms: Terms, counts: Values) -> Values:
+        """What terms that stand so often on a page weigh there."""
+        return np.log1p(counts) if self.weights == "damped" else counts * self.idf(terms)

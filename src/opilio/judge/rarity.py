@@ -24,8 +24,8 @@ class CachedIdf:
     def __call__(self, terms: NDArray[np.uint32]) -> NDArray[np.float64]:
         """The idf of each term."""
         slots = terms & self._mask
-        values: NDArray[np.float64] = self._values[slots]
-        missed = np.flatnonzero(self._terms[slots] != terms)
+        values: NDArray[np.float64] = self._values.take(slots)
+        missed = (self._terms.take(slots) != terms).nonzero()[0]
         if missed.size:
             values[missed] = [self._idf(term) for term in terms[missed].tolist()]
             self._terms[slots[missed]] = terms[missed]

@@ -13,6 +13,8 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+Terms = Sequence[int] | NDArray[np.uint32]
+
 MIN_LENGTH = 40  # characters; "404", "Untitled" and the like are no text to compare by
 MIN_TERMS = 8
 _SHINGLE = 3
@@ -33,14 +35,14 @@ def fingerprint(text: str) -> int:
     return _signed(xxhash.xxh3_64_intdigest(normal.encode("utf-8", "surrogatepass")))
 
 
-def fingerprint_terms(terms: Sequence[int]) -> int:
+def fingerprint_terms(terms: Terms) -> int:
     """The same of a text's terms: blind to case, punctuation, stop words and inflection, and cheaper by far."""
     if len(terms) < MIN_TERMS:
         return 0
     return _signed(xxhash.xxh3_64_intdigest(_words(terms).astype("<u4", copy=False).tobytes()))
 
 
-def simhash64(terms: Sequence[int]) -> int:
+def simhash64(terms: Terms) -> int:
     """Charikar's SimHash (64 bits, signed) over shingles of three terms: near texts differ in few bits; 0 for too few.
 
     Every shingle is hashed once and votes on each of 64 bits.
@@ -63,9 +65,9 @@ def hamming(one: int, other: int) -> int:
     return ((one ^ other) & _MASK).bit_count()
 
 
-def _words(terms: Sequence[int]) -> NDArray[np.uint32]:
+def _words(terms: Terms) -> NDArray[np.uint32]:
     """Terms as numpy sees them; by way of array, which reads a list twice as fast as numpy does."""
-    return np.frombuffer(array("I", terms), dtype=np.uint32)
+    return terms if isinstance(terms, np.ndarray) else np.frombuffer(array("I", terms), dtype=np.uint32)
 
 
 def _votes(shingles: NDArray[np.uint64]) -> NDArray[np.uint32]:

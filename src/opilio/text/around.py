@@ -33,12 +33,12 @@ class Layout:
 
     def __post_init__(self) -> None:
         marks = self.marks
-        ends_of_links = np.flatnonzero(marks > BLOCK_ENDED)
-        opens = np.flatnonzero(marks == LINK_OPENED)
-        object.__setattr__(self, "breaks", np.flatnonzero(marks == BLOCK_ENDED))
+        ends_of_links = (marks > BLOCK_ENDED).nonzero()[0]
+        opens = (marks == LINK_OPENED).nonzero()[0]
+        object.__setattr__(self, "breaks", (marks == BLOCK_ENDED).nonzero()[0])
         object.__setattr__(self, "opens", opens)
         # A link that is never closed ends where the next one opens.
-        object.__setattr__(self, "closes", ends_of_links[np.searchsorted(ends_of_links, opens) + 1])
+        object.__setattr__(self, "closes", ends_of_links[ends_of_links.searchsorted(opens) + 1])
 
     @property
     def total(self) -> int:
@@ -53,7 +53,7 @@ class Layout:
     def between(self, breaks: Offsets) -> tuple[Offsets, Offsets]:
         """For every link, the terms between the break before it opens and the break after it closes."""
         edges = self.at[breaks]
-        return edges[np.searchsorted(breaks, self.opens) - 1], edges[np.searchsorted(breaks, self.closes)]
+        return edges[breaks.searchsorted(self.opens) - 1], edges[breaks.searchsorted(self.closes)]
 
 
 class Around(Protocol):

@@ -11,6 +11,7 @@ import numpy as np
 
 from opilio.model.records import Page, Reading
 from opilio.text.around import Around, InBlock, Layout, Offsets
+from opilio.text.counting import TermList, Terms, array_of
 from opilio.text.languages import code_of
 from opilio.text.tokens import SENTENCE_END
 from opilio.text.vocabulary import BLOCK_ENDED, LINK_CLOSED, Vocabulary
@@ -61,12 +62,22 @@ def read(page: Page, vocabulary: Vocabulary, window: int = 20) -> Reading:
     return Reader(vocabulary, InBlock(window)).read(page)
 
 
-def _lay_out(flow: str, codes_of: Callable[[str], Codes], page: Page) -> tuple[list[int], Layout]:
+def main_terms(reading: Reading) -> Terms:
+    """The terms of the main text; all where nothing else is left."""
+    terms = array_of(reading.terms)
+    texts = [terms[start:end] for start, end in reading.main if end > start]
+    if len(texts) > 1:
+        return np.concatenate(texts)
+    return texts[0] if texts else terms
+
+
+def _lay_out(flow: str, codes_of: Callable[[str], Codes], page: Page) -> tuple[TermList, Layout]:
     found = codes_of(flow)
     codes = np.concatenate((_OPENING, found[found != 0], _CLOSING))
-    marked = np.flatnonzero(codes < 0)
+    of_words = codes > 0
+    marked = (~of_words).nonzero()[0]
     layout = Layout(marks=codes[marked], at=marked - np.arange(len(marked)), links=page.links)
-    return codes[codes > 0].tolist(), layout
+    return TermList(codes[of_words].astype(np.uint32)), layout
 
 
 def _main(layout: Layout, boilerplate: tuple[bool, ...]) -> list[tuple[int, int]]:

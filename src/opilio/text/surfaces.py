@@ -1,5 +1,6 @@
 """Which surface form of a term is the commonest (S0-E4): what people are shown instead of stems."""
 
+from bisect import insort
 from collections import Counter
 from collections.abc import Iterable
 
@@ -22,7 +23,8 @@ class Surfaces:
 
     def add(self, term: int, word: str) -> None:
         """A word met for the first time, with its term."""
-        self._forms.setdefault(term, []).append(word)
+        insort(self._forms.setdefault(term, []), word, key=_shortest_first)
+        self._seen.setdefault(word, 0)
 
     def wanted(self, count: int) -> slice:
         """Which of so many words to count: all at first, then a sample, so that it costs a few microseconds a page."""
@@ -51,10 +53,8 @@ class Surfaces:
     def commonest_of(self, term: int) -> str:
         """The form seen most; of equally common ones the shortest, then the first in the alphabet."""
         forms = self._forms.get(term, ())
-        if len(forms) == 1:  # most terms: asked for dozens of times a page
-            commonest = forms[0]
-        else:
-            commonest = min(forms, key=lambda form: (-self._seen[form], len(form), form), default="")
+        # Most have one form, and are asked for dozens of times. Of equals `max` takes the first: forms are in order.
+        commonest = forms[0] if len(forms) == 1 else max(forms, key=self._seen.__getitem__, default="")
         return self._written.get(commonest, commonest)
 
     def most_seen(self, words: Iterable[str], limit: int) -> list[str]:
@@ -68,3 +68,7 @@ class Surfaces:
         for word, term in terms.items():
             if term > 0:
                 self.add(term, word)
+
+
+def _shortest_first(form: str) -> tuple[int, str]:
+    return len(form), form

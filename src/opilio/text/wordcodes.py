@@ -67,17 +67,17 @@ class WordCodes:
             return np.array([self.vocabulary[word] for word in chunk.decode().split()], dtype=np.int64)
         letters = np.frombuffer(chunk, dtype=np.uint8)
         inside = letters != _BLANK
-        edges = np.flatnonzero(inside[1:] != inside[:-1])  # the first and the last byte are blank
+        edges = (inside[1:] != inside[:-1]).nonzero()[0]  # the first and the last byte are blank
         before, last = edges[::2], edges[1::2]
-        sums = np.cumsum(letters * self._powers[: letters.size])
-        hashes = (sums[last] - sums[before]) * self._inverses[before]
+        sums = (letters * self._powers[: letters.size]).cumsum()
+        hashes = (sums.take(last) - sums.take(before)) * self._inverses.take(before)
         self._count(chunk, before + 1, last + 1)
         return self._looked_up(chunk, hashes, before, last)
 
     def _looked_up(self, chunk: bytes, hashes: Hashes, before: Offsets, last: Offsets) -> Codes:
         slots = ((hashes * _MIX) >> _SHIFT).view(np.intp)
         codes: Codes = self._codes.take(slots)  # half the time of indexing with unsigned numbers (measured)
-        missed = np.flatnonzero(self._hashes.take(slots) != hashes)
+        missed = (self._hashes.take(slots) != hashes).nonzero()[0]
         if missed.size:
             spans = zip((before[missed] + 1).tolist(), (last[missed] + 1).tolist(), strict=True)
             codes[missed] = [self.vocabulary[chunk[start:end].decode()] for start, end in spans]
