@@ -113,7 +113,7 @@ def test_probability_of_a_trained_learner_is_a_member_of_the_committee(tmp_path:
     learner = make_learner("tree")
     learner.fit(*some_rows(100))
     (tmp_path / MODEL).write_bytes(write_models([learner]))
-    settings = settings_for("opilio", s1=str(tmp_path))
+    settings = settings_for("opilio", trained=str(tmp_path))
     topic = topic_of(settings)
     mind = make_mind(settings, topic, {"topic": first_state(settings, topic)})
     page = reading_of("[wren](http://a.example/wren)\n\n\n[zum](http://a.example/zum)")
@@ -123,8 +123,8 @@ def test_probability_of_a_trained_learner_is_a_member_of_the_committee(tmp_path:
 
 
 def test_trained_learner_that_is_missing_is_told_before_a_folder_is_made(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^rank.s1 .*none.json: can't be read"):
-        begin(tmp_path / "wrens", settings_for("opilio", s1=str(tmp_path / "none.json")))
+    with pytest.raises(ConfigError, match=r"^rank.trained .*none.json: can't be read"):
+        begin(tmp_path / "wrens", settings_for("opilio", trained=str(tmp_path / "none.json")))
     assert not (tmp_path / "wrens").exists()
 
 

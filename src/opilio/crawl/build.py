@@ -239,16 +239,20 @@ def traps_of(settings: Settings, collection: Collection, resumed: bool) -> TrapW
 
 
 def frontier_of(settings: Settings, collection: Collection, traps: TrapWatch | None = None) -> ClaimableFrontier:
+    return ClaimableFrontier(collection.connection, policy_of(settings, collection, traps))
+
+
+def policy_of(settings: Settings, collection: Collection, traps: TrapWatch | None = None) -> Policy:
+    """How any frontier orders, merges, bounds and refuses."""
     limits = Limits(queued=settings.frontier.max_queued, host_total=settings.frontier.max_per_host)
     watch = traps or traps_of(settings, collection, resumed=False)
-    policy = Policy(
+    return Policy(
         order=made("order", settings.order),
         merge=Merge(settings.frontier.merge),
         limits=limits,
         refuse=watch.refuse,
         delay_s=settings.politeness.delay_s,
     )
-    return ClaimableFrontier(collection.connection, policy)
 
 
 def make_desk(settings: Settings, topic: Topic, mind: Mind, states: Mapping[str, bytes]) -> Desk:

@@ -185,7 +185,7 @@ def _committee(
     *,
     tunnel_depth: int = -1,
     shrinkage: float = 2.0,
-    credit: float = 0.0,
+    credit: float = 0.4,
     explore: float = 0.0,
     siblings: bool = True,
     words: bool = True,
@@ -194,7 +194,7 @@ def _committee(
     without: tuple[str, ...] = (),
     galaxy: bool = False,
     hints: bool = False,
-    s1: str = "",
+    trained: str = "",
     graph: str = "",
     model: str = "",
 ) -> Scorer:
@@ -216,8 +216,8 @@ def _committee(
     ranker.members["tswt"] = TswtRanker(tools.living, url_terms).topical
     if tools.topic.genres:
         ranker.members["genre"] = TswtRanker(tools.living, url_terms, tools.genres).generic
-    if s1:
-        ranker.members["s1"] = trained_member(tools, s1)
+    if trained:
+        ranker.members["s1"] = trained_member(tools, trained)
     if galaxy:
         ranker.members["galaxy"] = GalaxyMember(*tools.target())
     if hints:

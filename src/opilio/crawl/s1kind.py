@@ -70,7 +70,7 @@ def trained_member(tools: S1Tools, model: str) -> Member:
     return ranker.probable
 
 
-def learner_in(name: str, learner: str = "", option: str = "rank.s1") -> RowLearner:
+def learner_in(name: str, learner: str = "", option: str = "rank.trained") -> RowLearner:
     """A learner of a file or collection, the first where none is named; ConfigError where it can't be used."""
     path = Path(name) / MODEL if Path(name).is_dir() else Path(name)
     try:

@@ -32,8 +32,8 @@ def carried_over(settings: Settings) -> dict[str, bytes]:
     """First states of what learns, from the collection that `rank.model` names; none where it names none."""
     if settings.rank["kind"] == "attributes":
         trained_learner(settings.rank)  # S1's ranker reads it itself; here it is found out whether it can be read
-    if settings.rank.get("s1"):
-        learner_in(str(settings.rank["s1"]))  # the same for the committee's member
+    if settings.rank.get("trained"):
+        learner_in(str(settings.rank["trained"]))  # the same for the committee's member
     name = str(settings.rank.get("model", ""))
     if not name or settings.rank["kind"] != "committee":
         return {}

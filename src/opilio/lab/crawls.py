@@ -20,11 +20,13 @@ from opilio.crawl.build import (
     make_desk,
     make_engine,
     make_mind,
+    policy_of,
     topic_of,
 )
 from opilio.crawl.config import Settings, Tree, merged, resolve
 from opilio.crawl.tgraphs import first_graph
 from opilio.crawl.workers import WorkerDesk
+from opilio.frontier.memory import MemoryFrontier
 from opilio.frontier.order import seed_score
 from opilio.frontier.schema import create_tables as create_frontier
 from opilio.lab.pages import CachedParser, ParsedPages
@@ -34,7 +36,7 @@ from opilio.lab.topics import Brief
 from opilio.lab.web import Web
 from opilio.model.clock import VirtualClock
 from opilio.model.events import BatchCommitted, Event
-from opilio.model.protocols import SeedSource
+from opilio.model.protocols import Frontier, SeedSource
 from opilio.model.records import Lead, key_of
 from opilio.model.urls import host_of
 from opilio.parse.html import HtmlParser
@@ -134,7 +136,10 @@ async def _replay(
     desk = make_desk(settings, topic, mind, states)
     if isinstance(desk, WorkerDesk):
         await desk.start()
-    frontier = frontier_of(settings, collection)
+    # The one in memory gives the same order in less time; agents share one, which only the other can.
+    frontier: Frontier = (
+        frontier_of(settings, collection) if mind.crew else MemoryFrontier(policy_of(settings, collection))
+    )
     frontier.add([_lead(url) for url in settings.seeds.urls], clock.now())
     fetcher = ReplayFetcher(offline.web, clock, latency_s, settings.engine.random_seed)
     world = World(collection, Keeper(collection, None), frontier, fetcher, clock)

@@ -32,7 +32,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     capacity: int = 100_000  # links kept in memory for rescoring
     shrinkage: float = 2.0  # tries that what the rest of a list did must outweigh
-    credit: float = 0.0  # γ of delayed credit; 0: off
+    credit: float = 0.4  # γ of delayed credit; 0: off
     explore: float = 0.0  # how much an unknown place is worth at first; 0: off
     explore_for: float = 500.0  # fetches after which that has halved
     siblings: bool = True
