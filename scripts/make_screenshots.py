@@ -27,11 +27,11 @@ from opilio.lab.shape import Shape
 from opilio.lab.synthetic import SyntheticWeb, topic_tables
 from opilio.store.collection import exists
 
-SHAPE = Shape(seed=7, pages=3000, hosts=40, topics=3, topical_share=0.6, slow_hosts=0, failing_hosts=1)
+SHAPE = Shape(seed=7, pages=9000, hosts=40, topics=3, topical_share=0.6, slow_hosts=0, failing_hosts=1)
 COMMAND = (sys.executable, "-m", "opilio")
 MODES: dict[str, dict[str, Any]] = {
-    "light": {"color_scheme": "light", "viewport": {"width": 1120, "height": 760}},
-    "dark": {"color_scheme": "dark", "viewport": {"width": 1120, "height": 760}},
+    "light": {"color_scheme": "light", "viewport": {"width": 1120, "height": 880}},
+    "dark": {"color_scheme": "dark", "viewport": {"width": 1120, "height": 880}},
     "phone": {"color_scheme": "light", "viewport": {"width": 390, "height": 760}},
 }
 COLOURS = 128

@@ -48,6 +48,20 @@ def test_narrow_phone_scrolls_only_downwards(browser: Browser, client: Client) -
         assert [address for address in ALL if one.go(address) and one.overflow > 0] == []
 
 
+@pytest.mark.parametrize("address", ["/c/birds", f"/c/birds/page?url={SEED}", "/search?q=wren", "/c/birds/hosts"])
+def test_page_prints_black_on_white_as_a_report(browser: Browser, client: Client, address: str) -> None:
+    """Dark and narrow are for screens: on paper there are tables, and nothing to press."""
+    with tab(browser, client.base, **MODES["phone"]) as one:
+        page = one.go(address)
+        page.emulate_media(media="print", color_scheme="dark")
+        style = "e => getComputedStyle(e)"
+        assert page.locator("h1, h2").first.evaluate(f"e => ({style})(e).color") == "rgb(0, 0, 0)"
+        assert page.locator("body").evaluate(f"e => ({style})(e).backgroundColor") == "rgb(255, 255, 255)"
+        displays = [table.evaluate(f"e => ({style})(e).display") for table in page.locator("table.cards").all()]
+        assert set(displays) <= {"table"}
+        assert page.locator("button:visible, nav:visible, select:visible").count() == 0
+
+
 def test_pages_are_read_without_scripts(browser: Browser, client: Client) -> None:
     with tab(browser, client.base, java_script_enabled=False) as one:
         assert [a for a in addresses() if one.go(a) and len(one.page.locator("h1").all()) != 1] == []

@@ -15,6 +15,7 @@ from checks.page_server import Client, crawled, mixed_web, pages_of
 from checks.search_doubles import KEY, search_double
 from checks.small_webs import SmallWeb, flags, served, settings_for, started, until
 from opilio.crawl.status import status_of
+from opilio.crawl.topicfile import tables_of
 from opilio.crawl.verify import verify
 from opilio.lab.server import WebServer
 from opilio.lab.shape import Shape
@@ -83,6 +84,29 @@ def test_person_starts_watches_pauses_resumes_and_stops_a_crawl(browser: Browser
     assert status_of(folder)["stop_reason"] == "stopped from the browser"
     assert status_of(folder)["relevant"] > 0
     assert verify(folder) == []
+
+
+def test_running_crawl_takes_up_a_topic_that_was_edited(browser: Browser, tmp_path: Path) -> None:
+    """What it does to verdicts is tested with the wishes of a crawl."""
+    with slow_web() as (server, told), pages_of([], tmp_path) as client, tab(browser, client.base) as one:
+        given = {"topic": told["name"], "keywords": "\n".join(told["keywords"]), "toml": more(server)}
+        seeds = "\n".join(told["seeds"][0]["urls"])
+        start = {"seeds": seeds, "strategy": "best-first", "pages": 0, "delay": 0, "do": "start"}
+        name = client.post("/new", given | start).data["name"]
+        one.go(f"/c/{name}").wait_for_function("() => document.querySelector('[data-count=relevant]').textContent > 5")
+        page = one.go(f"/c/{name}/topic")
+        page.fill("#t-description", "")
+        page.fill("#t-keywords", "locomotive")
+        page.click('button[value="preview"] >> nth=0')
+        page.click("text=Save this topic")
+        expect(page.locator("[data-note]")).to_contain_text("The crawl takes it up with its next look")
+        changed = "async () => (await (await fetch(location.pathname + '.json')).json()).version > 0"
+        page.wait_for_function(changed)
+        one.go(f"/c/{name}").click("text=Stop")
+        expect(page.locator(".controls .chip").first).to_have_text("stopped")
+    (_, before), (_, after) = tables_of(tmp_path / name)
+    assert [k.stem for k in after.keywords] == ["locomot", "bird"]  # the new word, and the topic's name
+    assert len(before.keywords) > 2
 
 
 def test_crawl_that_can_not_begin_is_told_on_the_form(browser: Browser, tmp_path: Path) -> None:
