@@ -51,6 +51,11 @@ class FrontierChecks:
         frontier = queued(make(PLAIN), lead("low", 0.1), lead("b", 0.5), lead("c", 0.5), lead("high", 0.9))
         assert crawl_order(frontier) == ["high", "b", "c", "low"]
 
+    def test_links_of_several_pages_are_merged_by_their_scores_s0_27(self, make: Make) -> None:
+        frontier = queued(make(PLAIN), lead("a1", 0.9), lead("a2", 0.5), lead("a3", 0.1))
+        frontier.add([lead("b1", 0.7), lead("b2", 0.3)], 1.0)
+        assert crawl_order(frontier) == ["a1", "b1", "a2", "b2", "a3"]
+
     def test_seeds_come_before_links_in_order_of_priority_s0_e12(self, make: Make) -> None:
         frontier = queued(make(PLAIN), lead("link", 4.0), *(lead(f"seed{p}", seed_score(p)) for p in (3, 1, 2)))
         assert crawl_order(frontier) == ["seed1", "seed2", "seed3", "link"]

@@ -197,6 +197,18 @@ def test_host_is_left_alone_when_it_is_overloaded(tmp_path: Path, status: int, w
     assert server_log == len(server.log)
 
 
+def test_page_is_asked_for_again_as_soon_as_the_busy_server_allows(tmp_path: Path) -> None:
+    """Retry-After is a promise too: by the server's log the second try comes after it, and soon."""
+    busy, there = Answer(503, (HTML, ("Retry-After", "1")), b"busy"), page(BIRDS)
+    answers = iter((busy, there))
+    with served(SmallWeb({"http://a.example/": lambda: next(answers)})) as server:
+        tree = settings_for(server, ["http://a.example/"], politeness={"delay_s": 0.0}, fetch={"retries": 2})
+        assert crawl(tmp_path / "c", tree) == "nothing left to fetch"
+    first, second = [a.at for a in by_host(server.log)["a.example"] if a.target == "/"]
+    assert 1.0 <= second - first < 15.0  # a back-off would wait fifteen seconds or more
+    assert stored(tmp_path / "c") == ["http://a.example/"]
+
+
 def test_wishes_of_pages_are_heeded_when_they_ask_not_to_be_followed(tmp_path: Path) -> None:
     tagged = page(word(3), ["/from-tag"])
     web = {

@@ -37,6 +37,7 @@ RULES = {
 
 @pytest.mark.parametrize("reason", RULES)
 def test_stop_has_its_reason_when_a_rule_holds(tmp_path: Path, reason: str) -> None:
+    """X-16: a limit (pages, fetches), enough relevant pages, or an empty frontier ends a run."""
     web = grid(4, 10) | {
         f"http://h{h}.example/{p}.html": page(f"{TRAINS} {word(h)} {word(100 + p)}")
         for h in (0, 1, 2)

@@ -39,6 +39,14 @@ def test_overloaded_server_is_left_alone_as_long_as_it_asks() -> None:
     assert pause_after(503, 1.0, 3, 0.0, rng) >= 10.0
 
 
+def test_overloaded_server_is_asked_again_as_soon_as_it_allows_unless_that_does_not_help() -> None:
+    rng = random.Random(3)
+    assert pause_after(503, 0.0, 1, 2.0, rng) == 2.0
+    assert pause_after(503, 0.0, 1, 0.2, rng) == 1.0
+    assert pause_after(503, 5.0, 1, 2.0, rng) == 5.0
+    assert pause_after(503, 0.0, 4, 2.0, rng) >= 20.0
+
+
 @given(st.integers(0, 10), seconds, st.integers())
 def test_retries_come_to_an_end_and_heed_retry_after(retries: int, retry_after_s: float, seed: int) -> None:
     wait_s = next_try(retries, retry_after_s, random.Random(seed))
@@ -47,7 +55,7 @@ def test_retries_come_to_an_end_and_heed_retry_after(retries: int, retry_after_s
     else:
         assert wait_s is not None
         assert wait_s >= min(retry_after_s, 3600.0)
-        assert wait_s >= 15.0
+        assert wait_s == min(max(retry_after_s, 1.0), 3600.0) if retry_after_s else wait_s >= 15.0
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.floats(0, 9), st.floats(0, 20)), max_size=30))

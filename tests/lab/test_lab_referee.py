@@ -80,6 +80,8 @@ def test_oracle_scores_one_and_random_less(
 
 
 def test_page_counts_once_and_only_when_it_came(referee: Referee, topic: LabTopic) -> None:
+    """X-12: success is what an independent judge says; an attempt does not even carry the crawler's own verdict."""
+    assert Attempt._fields == ("url", "status")
     seed_set = topic.seed_sets[0]
     url = seed_set.urls[0]
     tries = [Attempt(url, 503), Attempt(url, 200), Attempt(url, 200), Attempt("http://x.example/", 404)]

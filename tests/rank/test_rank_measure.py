@@ -1,4 +1,4 @@
-"""Link texts in one batch: S1-21, S3-18…S3-20, S3-E3, S3-E9, X-01."""
+"""Link texts in one batch: S1-21, S3-18…S3-20, S3-E3, S3-E9, X-01, X-09."""
 
 import math
 from collections import Counter
@@ -47,6 +47,16 @@ def test_page_norm_counts_every_word_and_topic_norm_the_topics_only_x_01() -> No
     page, topic = (scores(text, AUDI, form)[1, 0] for form in ("page", "topic"))
     assert topic == pytest.approx(1.0 / AUDI.norm)
     assert page == pytest.approx(topic / math.sqrt(3))
+
+
+def test_papers_score_one_anchor_in_their_own_forms_x_09() -> None:
+    """S0 and S4: cosine; S1: cosine of the table's masked copy; S3: sum of weights over the table's size."""
+    matched = S3_TABLE_I["audi"], S3_TABLE_I["race"]
+    text = "[audi race today](http://x.example/)"
+    by = {form: scores(text, AUDI, form)[1, 0] for form in ("page", "masked", "share")}
+    assert by["page"] == pytest.approx(sum(matched) / (math.sqrt(3) * AUDI.norm))
+    assert by["masked"] == pytest.approx(math.hypot(*matched) / AUDI.norm)
+    assert by["share"] == pytest.approx(sum(matched) / len(S3_TABLE_I))
 
 
 words = st.sampled_from(["audi", "car", "race", "tax", "law"])

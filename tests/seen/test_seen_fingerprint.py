@@ -1,9 +1,12 @@
 import random
+from hashlib import md5
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opilio.model.records import Fetched
+from opilio.parse.html import HtmlParser
 from opilio.seen.bands import bands_of
 from opilio.seen.fingerprint import MIN_TERMS, fingerprint, fingerprint_terms, hamming, simhash64
 
@@ -15,6 +18,16 @@ signatures = st.integers(-(1 << 63), (1 << 63) - 1)
 
 def test_fingerprint_is_blind_to_case_and_white_space_s0_e6() -> None:
     assert fingerprint(TEXT) == fingerprint(TEXT.upper().replace(" ", "\n \t")) != 0
+
+
+def test_text_is_fingerprinted_not_the_body_x_08() -> None:
+    """S0's MD5 of the body differs with every date in the markup; 64 bits of the normalised text do not."""
+    bodies = [f"<html><!-- made at {hour}:00 --><p>{TEXT}</p></html>".encode() for hour in (11, 12)]
+    answers = [Fetched(url="http://a.example/", body=b, headers=(("Content-Type", "text/html"),)) for b in bodies]
+    texts = [HtmlParser().parse(answer).text for answer in answers]
+    assert len({md5(body, usedforsecurity=False).digest() for body in bodies}) == 2
+    assert len({fingerprint(text) for text in texts}) == 1
+    assert -(1 << 63) <= fingerprint(texts[0]) < 1 << 63
 
 
 def test_fingerprint_differs_when_a_word_differs() -> None:

@@ -36,6 +36,21 @@ def test_tf_and_weight_match_the_papers_product_s0_20() -> None:
     assert frequency(14, 100) * 2 == pytest.approx(0.28)
 
 
+def test_weight_is_tf_times_idf_and_the_heaviest_come_first_s0_16_s0_17_s0_18_x_03() -> None:
+    """TF·IDF of S0, S1 and S3 beside the TF·DF of S4's static baseline, of the same pages."""
+    pages = [{"wren": 8, "nest": 2}, {"wren": 1, "lake": 3}]
+    statistics = statistics_of(pages)
+    idf = {"wren": math.log10(2 / 2), "nest": math.log10(2 / 1), "lake": math.log10(2 / 1)}
+    tf = {"wren": (0.8 + 0.25) / 2, "nest": 0.2 / 2, "lake": 0.75 / 2}
+    papers = TfIdf(idf_source="corpus", log_base=10, noise=EVERYTHING)
+    assert papers.weigh(statistics) == pytest.approx({stem: tf[stem] * idf[stem] for stem in tf})
+    assert [k.stem for k in build_table(pages, weighing=papers).keywords] == ["lake", "nest"]
+    background = TfIdf(noise=EVERYTHING)  # ours: tf · idf of a background corpus
+    assert background.weigh(statistics, {"wren": 4.0, "nest": 5.0, "lake": 2.0}.__getitem__)["wren"] == 4 * tf["wren"]
+    by_df = TfDf(noise=EVERYTHING).weigh(statistics)
+    assert max(by_df, key=by_df.__getitem__) == "wren"
+
+
 @pytest.mark.parametrize(("base", "weight"), [(10, 0.14), (math.e, 0.3224), (2, 0.4651)])
 def test_weight_depends_on_the_log_base_s0_e2(base: float, weight: float) -> None:
     assert 0.14 * inverse_frequency(1000, 100, base) == pytest.approx(weight, abs=5e-5)

@@ -7,6 +7,8 @@ import random
 
 # A server that asks for more than this gets the cap: Retry-After and Crawl-delay are written by strangers.
 LONGEST_S = 3600.0
+SOONEST_S = 1.0  # and who asks for less than this gets a second all the same
+BELIEVED = 3  # overloaded answers in a row; whoever says "in a second" more often than this is left alone for longer
 OVERLOADED = frozenset({429, 503})
 
 
@@ -42,12 +44,15 @@ def back_off(failures: int, rng: random.Random, *, first_s: float = 5.0, cap_s: 
 def pause_after(status: int, delay_s: float, failures: int, retry_after_s: float, rng: random.Random) -> float:
     """The pause after an answer: the delay in force, or longer where the server says it is overloaded (429, 503).
 
-    `failures` counts such answers in a row, this one included. Retry-After (RFC 9110 10.2.3) is heeded to the hour.
+    `failures` counts such answers in a row, this one included. Retry-After (RFC 9110 10.2.3) is heeded as it is given,
+    from a second to an hour; where there is none, or it has not helped, the pause doubles.
     """
     asked = min(max(retry_after_s, 0.0), LONGEST_S)
-    if status in OVERLOADED:
-        return max(delay_s, asked, back_off(failures, rng))
-    return max(delay_s, asked)
+    if status not in OVERLOADED:
+        return max(delay_s, asked)
+    if asked and failures <= BELIEVED:
+        return max(delay_s, asked, SOONEST_S)
+    return max(delay_s, asked, back_off(failures, rng))
 
 
 def next_try(
@@ -55,12 +60,16 @@ def next_try(
 ) -> float | None:
     """Seconds until a URL that failed is tried again after so many retries; None: give it up.
 
+    As soon as the server allows it, where it said when.
+
     >>> next_try(3, 0.0, random.Random(1)) is None
     True
     """
     if retries >= most:
         return None
-    return max(min(retry_after_s, LONGEST_S), back_off(retries + 1, rng, first_s=first_s))
+    if retry_after_s > 0.0:
+        return min(max(retry_after_s, SOONEST_S), LONGEST_S)
+    return back_off(retries + 1, rng, first_s=first_s)
 
 
 class AddressSlots:
