@@ -25,7 +25,7 @@ from opilio.store.collection import being_written
 EVERY_S = 2.0
 NICE = 15
 PORTION = 250  # pages between two looks at whether to stop
-SHARE = 0.04  # of one core, while somebody crawls: a fast crawl keeps all of them busy
+SHARE = 0.03  # of one core, while somebody crawls: a fast crawl keeps all of them busy
 LONGEST_REST_S = 30.0  # what is worked out from all pages is rare and long: new pages must not wait for its sake
 
 
@@ -65,7 +65,7 @@ class KeepUp:
 def rest_s(used_s: float) -> float:
     """How long to do nothing after so many seconds of processor time beside a crawl.
 
-    >>> rest_s(0.0), rest_s(0.04), rest_s(20.0)
+    >>> rest_s(0.0), rest_s(0.03), rest_s(20.0)
     (0.0, 1.0, 30.0)
     """
     return min(used_s / SHARE, LONGEST_REST_S)
