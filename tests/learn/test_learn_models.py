@@ -47,6 +47,13 @@ def test_dense_model_stays_bounded(examples: list[tuple[float, float, float]]) -
     assert np.abs(model.weights).max() <= MAX_LOGIT
 
 
+def test_firm_weight_moves_less_than_others() -> None:
+    model = DenseModel(np.array([0.0, 0.5, 0.5]), np.array([1.0, 1.0, 10.0]))
+    for label in (1.0, 0.0) * 20:
+        model.learn(np.array([1.0, label, label]), label)
+    assert abs(model.weights[2] - 0.5) < abs(model.weights[1] - 0.5) / 5
+
+
 def test_dense_memory_is_bounded() -> None:
     model = DenseModel(np.array([-2.0, 1.0]), every=5000)
     for _ in range(3 * MEMORY):

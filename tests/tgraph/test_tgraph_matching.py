@@ -93,6 +93,20 @@ def test_batch_is_what_one_pair_at_a_time_gives(nodes: list, links: list) -> Non
             assert (found.priority[at], found.node[at]) == (0.01, -1)
 
 
+@given(st.lists(st.tuples(st.integers(0, 3), parts), min_size=1, max_size=6), st.lists(parts, min_size=1, max_size=4))
+def test_all_matching_nodes_are_those_of_one_pair_at_a_time_s2_f9_s2_f10(nodes: list, links: list) -> None:
+    graph = graph_of([level for level, _ in nodes], [c for _, c in nodes])
+    index = NodeIndex(graph, terms_of)
+    every, soft = (match(index, links_of(*links), Matching(rule=rule)) for rule in ("all", "soft"))
+    for at, link in enumerate(links):
+        similar = [(inverse(graph.distances[n.id]), slow_osm(link, n.parts)) for n in graph.nodes.values()]
+        above = [(worth, value) for worth, value in similar if value > 0.05 + 1e-6]
+        mean = sum(w * v for w, v in above) / max(sum(v for _, v in above), 1e-12)
+        assert every.priority[at] == pytest.approx(max(mean, 0.01), abs=1e-5)
+        assert soft.priority[at] == pytest.approx(max([w * v for w, v in above] + [0.01]), abs=1e-5)
+        assert every.node[at] == soft.node[at] == match(index, links_of(link), Matching()).node[0]
+
+
 def test_osm_at_the_threshold_does_not_pass_s2_38() -> None:
     nodes = graph_of([1], [("a b c d e f g h i j k l m n o p q r s t u v w x y", "", "", "")])
     link = links_of(("a", "", "", ""))  # cosine 0.2, OSM 0.05

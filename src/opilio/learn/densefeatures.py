@@ -33,6 +33,9 @@ _OF_THE_CRAWL = {
 }
 # With the weights they begin with: the papers' scores, before anything is learnt (cold start).
 FEATURES = {"bias": -2.2, **_OF_THE_LINK, **_OF_THE_CRAWL}
+# How many examples' worth of evidence it takes to move a weight; 1 where nothing is said. What a graph of few pages
+# says is much alike for all links: followed as freely as the rest it brought nothing, or harm (docs/lab/s2.md).
+FIRM = {"T-Graph": 10.0, "similarity": 10.0, "layer": 10.0}
 NAMES = tuple(FEATURES)
 AT = {name: place for place, name in enumerate(NAMES)}
 STATIC = slice(1, 1 + len(_OF_THE_LINK))

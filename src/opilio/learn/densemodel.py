@@ -26,9 +26,9 @@ class _State(msgspec.Struct, array_like=True):
 
 
 class DenseModel:
-    """P(pays) = σ(offset + x·w), w ~ Normal(prior, 1/strength)."""
+    """P(pays) = σ(offset + x·w), w ~ Normal(prior, 1/strength); one strength, or one for each weight."""
 
-    def __init__(self, prior: NDArray[np.floating], strength: float = 1.0, every: int = 8) -> None:
+    def __init__(self, prior: NDArray[np.floating], strength: float | Matrix = 1.0, every: int = 8) -> None:
         self.prior: Matrix = np.array(prior, dtype=np.float64)
         self.weights = self.prior.copy()
         self.strength = strength

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from opilio.learn.credit import Credit
+from opilio.learn.densefeatures import FIRM
 from opilio.learn.densemodel import DenseModel
 from opilio.learn.linkqueue import Marks
 from opilio.learn.success import Success
@@ -31,7 +32,8 @@ class Learnt:
     """`features` are the dense ones with their first weights, `tables` the kinds of places whose success is counted."""
 
     def __init__(self, features: Mapping[str, float], tables: Sequence[str], credit: float) -> None:
-        self.dense = DenseModel(np.array(list(features.values())))
+        strengths = np.array([FIRM.get(name, 1.0) for name in features])
+        self.dense = DenseModel(np.array(list(features.values())), strengths)
         self.words = WordModel()
         self._names = tuple(features)
         self._tables = {name: Success(BITS) for name in tables}
