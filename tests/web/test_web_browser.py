@@ -101,6 +101,19 @@ def test_person_searches_filters_opens_and_reads_why(browser: Browser, client: C
         assert page.locator(".stored mark").count() > 0
 
 
+def test_query_that_can_not_be_understood_stays_in_its_field(browser: Browser, client: Client) -> None:
+    with tab(browser, client.base) as one:
+        page = one.go("/search?q=%22small+bird")
+        expect(page.locator("[role=alert]")).to_contain_text("is never closed")
+        assert page.input_value("#big-find") == '"small bird'
+        page.fill("#big-find", '"small bird"')
+        page.press("#big-find", "Enter")
+        expect(page.locator(".hit").first).to_be_visible()
+        page.goto(f"{client.base}/help#search")
+        expect(page.locator("#search")).to_be_visible()
+    assert client.get("/search.csv?q=%22small+bird").data["error"].startswith("the quote")
+
+
 def test_person_judges_a_page_with_one_key_and_reads_what_changed(browser: Browser, fresh: Client) -> None:
     with tab(browser, fresh.base) as one:
         page = one.go(f"/c/birds/page?url={SEED}")

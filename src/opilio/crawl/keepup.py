@@ -23,7 +23,7 @@ from opilio.model.errors import OpilioError
 from opilio.store.collection import being_written
 
 EVERY_S = 2.0
-NICE = 15
+NICE = 5  # what it may use beside a crawl is bounded; without one it is to come to an end on a busy machine, too
 PORTION = 250  # pages between two looks at whether to stop
 SHARE = 0.03  # of one core, while somebody crawls: a fast crawl keeps all of them busy
 LONGEST_REST_S = 30.0  # what is worked out from all pages is rare and long: new pages must not wait for its sake

@@ -95,6 +95,8 @@ class Application:
     def _told(self, request: Request, view: View, asked: Asked) -> Response:
         form = form_of(request)
         headers = {"Vary": "Accept", **view.headers}
+        if form != "html" and view.status >= 400:  # a page that shows a form again tells machines what was wrong
+            return self._problem(request, view.status, view.data["error"], headers)
         if form == "json":
             return json_response(view.data, view.status, headers)
         if form == "csv" and view.rows:
@@ -161,7 +163,10 @@ class Application:
         return self._problem(request, _status(error), str(error), headers)
 
     def _no_page(self, request: Request, error: HTTPException) -> Response:
-        return self._problem(request, error.status_code, error.detail, dict(error.headers or {}))
+        message = (
+            "no page has this address" if error.detail == "Not Found" else error.detail
+        )  # the framework's own words
+        return self._problem(request, error.status_code, message, dict(error.headers or {}))
 
     def _other_version(self, request: Request, _error: msgspec.DecodeError) -> Response:
         message = "what this collection has learnt was written by another version of Opilio; this one can't read it"

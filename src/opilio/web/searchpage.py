@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from opilio.index.records import SORTS, Filters, Hit, Results, Segment
-from opilio.model.errors import UsageError
+from opilio.model.errors import QueryError, UsageError
 from opilio.web.desk import Asked, Desk, Page
 from opilio.web.params import NOTE, PAGE, Param
 from opilio.web.rendering import with_values
@@ -23,7 +23,11 @@ def search(desk: Desk, asked: Asked) -> View:
         return View(template="search.html", data=data | {"results": None, "hits": []}, title="Search", rows="hits")
     searcher = desk.library.of(desk.shelf.folders)
     waiting = desk.library.freshen(searcher)
-    results = searcher.search(values["q"], _filters(desk, values), values["page"], values["size"], values["sort"])
+    try:
+        results = searcher.search(values["q"], _filters(desk, values), values["page"], values["size"], values["sort"])
+    except QueryError as error:
+        data |= {"results": None, "hits": [], "error": str(error)}
+        return View(template="search.html", data=data, title="Search", rows="hits", status=400)
     data |= {
         "total": results.total,
         "page": results.page,
