@@ -4,6 +4,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 import schemathesis
@@ -196,6 +197,16 @@ def test_collection_is_taken_away_as_a_file(client: Client, form: str, opens: by
     with urllib.request.urlopen(f"{client.base}/c/birds/export?format={form}&relevant=yes", timeout=60) as answer:
         assert "attachment" in answer.headers["Content-Disposition"]
         assert answer.read().startswith(opens)
+
+
+@pytest.mark.parametrize(("path", "tag", "least"), [("curve.svg?x=time", "path", 4), ("graph.gexf", "node", 3)])
+def test_picture_and_graph_are_files_that_others_read(client: Client, path: str, tag: str, least: int) -> None:
+    answer = client.get(f"/c/birds/{path}")
+    assert "attachment" in answer.headers["Content-Disposition"]
+    found = [part for part in ET.fromstring(answer.text).iter() if part.tag.rpartition("}")[2] == tag]
+    assert len(found) >= least
+    assert client.get("/c/nobody/curve.svg", Accept="application/json").status == 404
+    assert client.get("/c/birds/curve.svg?x=y", Accept="application/json").status == 400
 
 
 def test_state_that_another_version_wrote_is_told(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from opilio.web.metrics import metrics_route
 from opilio.web.openapi import description
 from opilio.web.pages import ACTIONS, PAGES
 from opilio.web.params import read
+from opilio.web.picture import curve_route
 from opilio.web.rendering import Templates
 from opilio.web.shelf import UnknownCollectionError
 from opilio.web.view import View, csv_response, form_of, json_response
@@ -61,6 +62,7 @@ class Application:
             live_route(self.desk, self.templates),
             metrics_route(self.desk),
             export_route(self.desk),
+            curve_route(self.desk),
             Route("/c/{name}/graph.gexf", self._gexf, methods=METHODS),
             Route("/openapi.json", self._openapi, methods=METHODS),
             Route("/login", self._login, methods=["GET", "POST"]),
