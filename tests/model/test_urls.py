@@ -1,5 +1,6 @@
 import re
 
+import can_ada
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -234,3 +235,25 @@ def test_host_and_origin_of_address(url: str, host: str, origin: str) -> None:
 )
 def test_registered_domain_of_host(host: str, domain: str) -> None:
     assert registered_domain(host) == domain
+
+
+octets = st.sampled_from(["0", "1", "9", "10", "99", "100", "199", "249", "255", "256", "01", "x"])
+ports = st.sampled_from(["", ":80", ":443", ":8080", ":1", ":0", ":080", ":9999", ":65536", ":"])
+
+
+schemes, paths = st.sampled_from(["http", "https"]), st.sampled_from(["", "/", "/a"])
+
+
+@given(schemes, st.lists(octets, min_size=1, max_size=5), ports, paths)
+def test_addresses_and_ports_are_as_the_url_parser_has_them(
+    scheme: str, labels: list[str], port: str, path: str
+) -> None:
+    """What is taken as canonical without being parsed is what parsing gives."""
+    url = f"{scheme}://{'.'.join(labels)}{port}{path}"
+    try:
+        parsed = str(can_ada.parse(url).href)
+    except ValueError:
+        assert canonical(url) is None
+    else:
+        assert canonical(url) == parsed
+        assert (origin_of(parsed), host_of(parsed)) == (parsed.rpartition("/")[0], parsed.split("/")[2])

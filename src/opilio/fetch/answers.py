@@ -60,6 +60,8 @@ def retry_after(value: str, now: float, cap_s: float) -> float:
     (120.0, 60.0)
     """
     value = value.strip()
+    if not value:  # nearly always: reading a date that is not there would cost more than the rest of the head
+        return 0.0
     if value.isascii() and value.isdigit():
         return cap_s if len(value) > 9 else min(float(value), cap_s)
     try:

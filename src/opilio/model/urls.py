@@ -39,9 +39,13 @@ _PLAIN_IN_QUERY = _UNRESERVED | frozenset("!$()*,:@/?")
 _SEGMENT = r"[A-Za-z0-9_~\-][A-Za-z0-9_.~\-,()!*@&=$']*"
 _PATH = rf"(?:{_SEGMENT}/)*(?:{_SEGMENT})?"
 _CLEAN_RELATIVE = re.compile(rf"((?:\.\./)+|/)?{_PATH}").fullmatch
-_CLEAN_ABSOLUTE = re.compile(rf"https?://(?:[a-z0-9][a-z0-9-]*\.)+[a-z]{{2,}}/{_PATH}").fullmatch
+_START = r"(?:http://(?![^/]*:80(?:/|$))|https://(?![^/]*:443(?:/|$)))"  # a scheme, and not its own port behind it
+_PORT = r"(?::[1-9][0-9]{0,3})?"
+_OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_NAME = rf"(?:(?:[a-z0-9][a-z0-9-]*\.)+[a-z]{{2,}}|{_OCTET}(?:\.{_OCTET}){{3}})"
+_CLEAN_ABSOLUTE = re.compile(rf"{_START}{_NAME}{_PORT}/{_PATH}").fullmatch
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):").match
-_CANONICAL_HOST = re.compile(r"https?://([a-z0-9._\-]+|\[[0-9a-f:.]+\])(?:/|$)").match
+_CANONICAL_HOST = re.compile(rf"{_START}((?:[a-z0-9._\-]+|\[[0-9a-f:.]+\]){_PORT})(?:/|$)").match
 _TO_SPELL = re.compile(r"%(?:[0-9A-Fa-f]{2})?|[\[\]^|{}`\\\"<> ]")
 _ODD, _respell = _TO_SPELL.search, _TO_SPELL.sub
 

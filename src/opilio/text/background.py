@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 _FILE = "data/background.npz"
+_REMEMBERED = 200_000
 
 
 class Background(dict[int, float]):
-    """term -> idf; a term outside the table has the idf of one never counted.
+    """term -> idf, worked out when first asked for; a term outside the table has the idf of one never counted.
 
     idf = ln(1 + documents / (frequency + 1)): positive for every term once there is a document.
     """
@@ -27,21 +28,23 @@ class Background(dict[int, float]):
         self.documents = documents
         self._terms = terms[order]
         self._frequencies = frequencies[order]
-        self._unseen = log(1.0 + documents)
-        idf = np.log(1.0 + documents / (self._frequencies + 1.0))
-        super().__init__(zip(self._terms.tolist(), idf.tolist(), strict=True))
+        super().__init__()
 
     def __missing__(self, term: int) -> float:
-        return self._unseen
+        if len(self) >= _REMEMBERED:
+            self.clear()
+        self[term] = idf = log(1.0 + self.documents / (self.frequency(term) + 1.0))
+        return idf
 
     def __reduce__(self) -> tuple[type["Background"], tuple[int, NDArray[np.uint32], NDArray[np.uint32]]]:
         return Background, (self.documents, self._terms, self._frequencies)
 
     def frequency(self, term: int) -> int:
         """In how many documents the term was counted; 0 for one outside the table."""
-        if term not in self:
+        if not 0 <= term < 1 << 32:
             return 0
-        return int(self._frequencies[np.searchsorted(self._terms, np.uint32(term))])
+        at = int(self._terms.searchsorted(np.uint32(term)))
+        return int(self._frequencies[at]) if at < len(self._terms) and self._terms[at] == term else 0
 
     def idf(self, term: int) -> float:
         """The smoothed inverse document frequency."""

@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 
 import msgspec
@@ -36,8 +37,9 @@ def read_genres(text: str, source: str) -> dict[str, GenreWords]:
     return {name: _genre(name, table, source) for name, table in tree.items()}
 
 
+@cache
 def default_genres() -> dict[str, GenreWords]:
-    """The genres that come with Opilio."""
+    """The genres that come with Opilio; read once, never changed."""
     file = files("opilio.topic") / "genres.toml"
     return read_genres(file.read_text(encoding="utf-8"), "genres.toml")
 
