@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from checks.link_visits import features, found, taught, url_of, visit
 from opilio.learn.committee import Committee, Options
-from opilio.learn.densefeatures import NAMES
+from opilio.learn.densefeatures import FEATURES, NAMES
 from opilio.learn.lessons import FoundPage, Lesson
 from opilio.learn.linkfeatures import PACKED
 
@@ -84,7 +84,7 @@ def test_snapshot_of_other_features_is_taken_by_name() -> None:
     again = fresh()
     again.restore(msgspec.msgpack.encode(state))
     at = NAMES.index("url")
-    assert again.dense.weights[at] == again.dense.prior[at]
+    assert again.dense.weights[at] == FEATURES["url"]
     assert np.delete(again.dense.weights == committee.dense.weights, at).all()
 
 

@@ -13,6 +13,7 @@ from opilio.learn.credit import ENOUGH, RECENT, Credit, Example
 from opilio.learn.densemodel import MAX_LOGIT, MEMORY, DenseModel
 from opilio.learn.explain import explain
 from opilio.learn.linkqueue import LinkQueue, Marks
+from opilio.learn.ontrial import TrialModel
 from opilio.learn.outlook import FEWEST, WINDOW, Outlook
 from opilio.learn.success import Success
 from opilio.learn.wordmodel import BUCKETS, MAX_WEIGHT, WordModel, sigmoid
@@ -52,6 +53,48 @@ def test_firm_weight_moves_less_than_others() -> None:
     for label in (1.0, 0.0) * 20:
         model.learn(np.array([1.0, label, label]), label)
     assert abs(model.weights[2] - 0.5) < abs(model.weights[1] - 0.5) / 5
+
+
+def tried(tells: float, steps: int) -> TrialModel:
+    """A model that met a known feature and a newcomer, whose word is right with a chance of `tells`."""
+    rng, model = np.random.default_rng(4), TrialModel(np.array([-1.0, 1.0, 1.0]), on_trial=[2])
+    for _ in range(steps):
+        pays = rng.random() < 0.4
+        said = pays if rng.random() < tells else not pays
+        model.learn(np.array([1.0, rng.random(), float(said)]), float(pays))
+    return model
+
+
+def test_newcomer_that_tells_is_heard_after_some_visits() -> None:
+    assert tried(0.9, 5).weights[2] == 0.0
+    assert tried(0.9, 60).weights[2] > 1.0
+
+
+def test_newcomer_that_tells_nothing_changes_no_score() -> None:
+    plain = DenseModel(np.array([-1.0, 1.0]))
+    rng, model = np.random.default_rng(4), TrialModel(np.array([-1.0, 1.0, 1.0]), on_trial=[2])
+    for _ in range(200):
+        row, pays = np.array([1.0, rng.random(), rng.random()]), float(rng.random() < 0.4)
+        model.learn(row, pays)
+        plain.learn(row[:2], pays)
+    assert model.weights.tolist() == pytest.approx([*plain.weights.tolist(), 0.0])
+
+
+@pytest.mark.parametrize("steps", [0, 30, 60])
+def test_trial_goes_on_the_same_after_a_snapshot(steps: int) -> None:
+    model, again = tried(0.9, steps), TrialModel(np.array([-1.0, 1.0, 1.0]), on_trial=[2])
+    again.restore(model.snapshot())
+    for one in (model, again):
+        one.learn(np.array([1.0, 0.3, 1.0]), 1.0)
+    assert (again.weights == model.weights).all()
+    assert again.snapshot() == model.snapshot()
+
+
+def test_trial_takes_up_what_an_older_version_learnt() -> None:
+    older, model = dense(1, 40), TrialModel(np.array([-2.0, 1.0, 0.5]), on_trial=[2])
+    model.restore(older.snapshot())
+    assert model.weights[:2].tolist() == older.weights[:2].tolist()
+    assert model.weights[2] == 0.0
 
 
 def test_dense_memory_is_bounded() -> None:

@@ -36,6 +36,8 @@ FEATURES = {"bias": -2.2, **_OF_THE_LINK, **_OF_THE_CRAWL}
 # How many examples' worth of evidence it takes to move a weight; 1 where nothing is said. What a graph of few pages
 # says is much alike for all links: followed as freely as the rest it brought nothing, or harm (docs/lab/s2.md).
 FIRM = {"T-Graph": 10.0, "similarity": 10.0, "layer": 10.0}
+# What helps on one web and misleads on another is heard once it has foretold better (`ontrial`).
+ON_TRIAL = ("galaxy", "T-Graph", "similarity", "layer")
 NAMES = tuple(FEATURES)
 AT = {name: place for place, name in enumerate(NAMES)}
 STATIC = slice(1, 1 + len(_OF_THE_LINK))

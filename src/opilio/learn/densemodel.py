@@ -81,3 +81,8 @@ class DenseModel:
         self.weights = self.prior.copy()
         self.weights[now[was]] = weights[was]
         self.seen = kept.seen
+
+    def forget(self, places: NDArray[np.int64]) -> None:
+        """As if these features had never spoken."""
+        self._rows[:, places] = 0.0
+        self.weights[places] = self.prior[places]

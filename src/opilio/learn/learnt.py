@@ -9,9 +9,9 @@ import msgspec
 import numpy as np
 
 from opilio.learn.credit import Credit
-from opilio.learn.densefeatures import FIRM
-from opilio.learn.densemodel import DenseModel
+from opilio.learn.densefeatures import FIRM, ON_TRIAL
 from opilio.learn.linkqueue import Marks
+from opilio.learn.ontrial import TrialModel
 from opilio.learn.success import Success
 from opilio.learn.wordmodel import WordModel
 
@@ -33,7 +33,8 @@ class Learnt:
 
     def __init__(self, features: Mapping[str, float], tables: Sequence[str], credit: float) -> None:
         strengths = np.array([FIRM.get(name, 1.0) for name in features])
-        self.dense = DenseModel(np.array(list(features.values())), strengths)
+        places = [at for at, name in enumerate(features) if name in ON_TRIAL]
+        self.dense = TrialModel(np.array(list(features.values())), strengths, places)
         self.words = WordModel()
         self._names = tuple(features)
         self._tables = {name: Success(BITS) for name in tables}
