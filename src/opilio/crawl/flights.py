@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
-from contextlib import suppress
 
 from opilio.crawl.visit import Served
 from opilio.model.clock import Clock
@@ -86,9 +85,12 @@ class Flights:
 
     async def wait(self, timeout_s: float) -> None:
         """Until something lands, somebody nudges, or the time is over."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), timeout_s)
-        self._wake.clear()
+        timer = asyncio.get_running_loop().call_later(timeout_s, self._wake.set)  # wait_for would make a task each time
+        try:
+            await self._wake.wait()
+        finally:
+            timer.cancel()
+            self._wake.clear()
 
     async def finish(self, grace_s: float) -> None:
         """Land everything: who has asked may wait for the answer so long, who has not goes back at once."""
