@@ -116,8 +116,10 @@ def _found(outcome: Outcome, columns: LinkColumns, places: list[int]) -> Found:
     """Those links as the committee wants them."""
     relevant = _relevant(outcome)
     page = FoundPage(outcome.lead.key, relevant, 0 if relevant else outcome.lead.tunnel + 1)
-    keys = np.frombuffer(columns.keys, dtype=np.int64)[places].tolist()
-    return Found(page, [columns.hosts[at] for at in places], keys, unpacked(columns.features)[places])
+    keys, rows = np.frombuffer(columns.keys, dtype=np.int64), unpacked(columns.features)
+    if len(places) == len(keys):
+        return Found(page, columns.hosts, keys, rows)
+    return Found(page, [columns.hosts[at] for at in places], keys[places], rows[places])
 
 
 def _relevant(outcome: Outcome) -> bool:

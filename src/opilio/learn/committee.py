@@ -20,6 +20,7 @@ from opilio.learn.linkfeatures import LinkFeatures, prefixes_of, unpacked
 from opilio.learn.linkqueue import CONTEXTS, LinkQueue
 from opilio.learn.rescoring import NO_ROWS, Rescoring, Rows, best
 from opilio.learn.wordmodel import sigmoid
+from opilio.text.counting import distinct
 
 _ONE = np.zeros(1, dtype=np.uint32)
 FIRMLY = 4  # times that a person's word is taught, against once for a judge's
@@ -49,7 +50,7 @@ class Found(NamedTuple):
 
     page: FoundPage
     hosts: Sequence[str]
-    keys: Sequence[int]
+    keys: NDArray[np.int64]
     features: LinkFeatures
 
 
@@ -111,7 +112,7 @@ class Committee(Learnt):
             self._credit.remember(_page_hash(visit.key), Example(words, dense, visit.reward))
 
     def _teach(self, example: Example) -> None:
-        said = float(self.words.logits(example.words[None])[0]) if self.options.words else 0.0
+        said = self.words.logit(example.words) if self.options.words else 0.0
         if self.options.words:
             self.words.learn(example.words, example.label, float(self.dense.logits(example.dense)))
         if self.options.learning:
@@ -179,33 +180,39 @@ class Committee(Learnt):
 
     def discover(self, page: FoundPage, hosts: Sequence[str], keys: Sequence[int], found: LinkFeatures) -> list[float]:
         """The links of a fetched page: remembered, and scored."""
-        return self.discover_all([Found(page, hosts, keys, found)])[0]
+        (scores,) = self.discover_all([Found(page, hosts, np.array(keys, dtype=np.int64), found)])
+        return list(map(float, scores))
 
-    def discover_all(self, pages: Sequence[Found]) -> list[list[float]]:
+    def discover_all(self, pages: Sequence[Found]) -> list[NDArray[np.float64]]:
         """The same for several pages: scored together, when all are known."""
         links, half = sum(len(page.keys) for page in pages), len(pages) // 2
+        if not links:
+            return [np.zeros(0) for _ in pages]
         if half and links > self.options.capacity // 4:
             return self.discover_all(pages[:half]) + self.discover_all(pages[half:])
         self.queue.make_room(links)
-        open_ = [[at for at, key in enumerate(page.keys) if key not in self._done] for page in pages]
-        where = [self._met(page, places) for page, places in zip(pages, open_, strict=True)]
-        rows = np.unique(np.concatenate(where)) if where else NO_ROWS
+        ends = np.cumsum([len(page.keys) for page in pages])[:-1]
+        fetched = np.split(self._done.among(np.concatenate([page.keys for page in pages])), ends)
+        where = [self._met(page, done) for page, done in zip(pages, fetched, strict=True)]
+        rows = distinct(np.concatenate(where))
         self._weigh(rows)
         chances, queue = self._scores(rows), self.queue
         new = queue.said[rows] == 0.0
         queue.said[rows[new]] = chances[new]
         self._rescoring.found(rows)
-        scores = [[0.0] * len(page.keys) for page in pages]
-        for told, places, own in zip(scores, open_, where, strict=True):
-            for place, score in zip(places, chances[np.searchsorted(rows, own)].tolist(), strict=True):
-                told[place] = score
+        scores = [np.zeros(len(page.keys)) for page in pages]
+        for told, done, own in zip(scores, fetched, where, strict=True):
+            told[~done] = chances[np.searchsorted(rows, own)]
         return scores
 
-    def _met(self, page: Found, places: list[int]) -> Rows:
+    def _met(self, page: Found, done: NDArray[np.bool_]) -> Rows:
         """The rows of those links of a page that are not fetched yet."""
-        if not places:
+        keys, hosts, found = page.keys.tolist(), page.hosts, page.features
+        if done.any():
+            places = np.flatnonzero(~done).tolist()
+            keys, hosts, found = [keys[i] for i in places], [hosts[i] for i in places], found[places]
+        if not keys:
             return NO_ROWS
-        keys, hosts, found = [page.keys[i] for i in places], [page.hosts[i] for i in places], page.features[places]
         where = self._rows_for(keys, hosts, found, page.page.tunnel)
         self._meet(where, page.page, found)
         return where
@@ -232,8 +239,8 @@ class Committee(Learnt):
         where, first = np.unique(where, return_index=True)
         found, rows = found[first], self.queue.rows
         dense = rows["dense"].take(where, axis=0)
-        values = np.nan_to_num(found["dense"].astype(np.float32), posinf=1.0, neginf=0.0)
-        dense[:, STATIC] = np.maximum(dense[:, STATIC], values)
+        values = found["dense"].astype(np.float32)
+        dense[:, STATIC] = np.fmax(dense[:, STATIC], np.fmin(values, 1.0))  # what is no number counts for nothing
         dense[:, AT["tunnel"]] = np.minimum(dense[:, AT["tunnel"]], page.tunnel)
         dense[:, AT["relevant parents"]] = np.minimum(dense[:, AT["relevant parents"]] + 0.25 * page.relevant, 1.0)
         contexts = rows["contexts"][where]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from opilio.learn.linkfeatures import PREFIXES, WORDS
 
 CONTEXTS = 5  # pages a link was found on that are remembered
+_FILLED_LATER = ("dense", "groups", "pages", "contexts")  # little by little; all else at once, by whoever takes a row
 
 
 class LinkQueue:
@@ -46,7 +47,7 @@ class LinkQueue:
         return np.flatnonzero(self.said[: self.used] >= 0.0)
 
     def take(self, keys: Sequence[int], hosts: Sequence[str]) -> list[int]:
-        """Clean rows for new links."""
+        """Rows for new links, with nothing in what grows; words, path and prefixes are the caller's to fill."""
         taken = []
         for key, host in zip(keys, hosts, strict=True):
             row = self._free.pop() if self._free else self.used
@@ -54,8 +55,8 @@ class LinkQueue:
             self.row_of[key] = row
             self.hosts[row] = host
             taken.append(row)
-        for column in self.rows.values():
-            column[taken] = 0
+        for name in _FILLED_LATER:
+            self.rows[name][taken] = 0
         self.rows["key"][taken] = keys
         self.said[taken] = 0.0
         return taken
@@ -112,8 +113,14 @@ class Marks:
             self._bits[bit >> 3] |= 1 << (bit & 7)
 
     def __contains__(self, key: int) -> bool:
-        first, second = key % self.BITS, (key >> 24) % self.BITS
-        return bool(self._bits[first >> 3] >> (first & 7) & 1 and self._bits[second >> 3] >> (second & 7) & 1)
+        return bool(self.among(np.array([key]))[0])
+
+    def among(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of the keys were fetched."""
+        bits, mask = np.frombuffer(self._bits, dtype=np.uint8), self.BITS - 1
+        first, second = keys & mask, (keys >> 24) & mask
+        set_: NDArray[np.int64] = (bits[first >> 3] >> (first & 7)) & (bits[second >> 3] >> (second & 7)) & 1
+        return set_.astype(np.bool_)
 
     def snapshot(self) -> bytes:
         return zlib.compress(self._bits, 1)

@@ -23,8 +23,10 @@ class Success:
 
     def add(self, hashes: Hashes, reward: float) -> None:
         """One try for each of the hashes, once where one is repeated."""
+        counts = self._counts
         for at in set((hashes & self._mask).tolist()):  # a handful: cheaper than sorting an array
-            self._counts[at] += (reward, 1.0)
+            counts[at, 0] += reward
+            counts[at, 1] += 1.0
 
     def correct(self, hashes: Hashes, change: float) -> None:
         """A reward that was added before is now known to be larger or smaller by `change`."""

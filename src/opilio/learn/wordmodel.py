@@ -4,9 +4,13 @@ AdaGrad steps with bounded weights, so that no sequence of labels, however contr
 weight without bound.
 """
 
+import math
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+
+from opilio.text.counting import distinct
 
 Indices = NDArray[np.uint32]
 
@@ -42,14 +46,21 @@ class WordModel:
         result: NDArray[np.float64] = total / np.sqrt(np.maximum(words, 1))
         return result
 
+    def logit(self, indices: Indices) -> float:
+        """The same for one row."""
+        total = float(self.weights.take(indices).sum(dtype=np.float64))
+        return total / math.sqrt(max(1, int(np.count_nonzero(indices))))
+
     def learn(self, indices: Indices, label: float, offset: float) -> None:
         """One example: the words, what became of the link (0..1), and what the other features already say of it."""
-        used = np.unique(indices[indices > 0])
+        used = distinct(indices)
+        used = used[1:] if used.size and not used[0] else used
         if not len(used):
             return
-        scale = 1.0 / np.sqrt(len(used))
+        scale = 1.0 / math.sqrt(len(used))
         logit = offset + float(self.weights[used].sum(dtype=np.float64)) * scale
-        miss = float(sigmoid(np.array([logit]))[0]) - min(1.0, max(0.0, label))
+        chance = 1.0 / (1.0 + math.exp(-min(MAX_LOGIT, max(-MAX_LOGIT, logit))))
+        miss = chance - min(1.0, max(0.0, label))
         step = np.float32(miss * scale)
         self._squares[used] += step * step
         moved = self.weights[used] - self.rate * step / np.sqrt(self._squares[used])
