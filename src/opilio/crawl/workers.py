@@ -1,7 +1,8 @@
 """Where analysis happens: inline, or in worker processes that bytes cross into once.
 
-The engine does not know which. Frames are length-prefixed msgpack over a socket pair; the engine's side never
-blocks, so a large page and a large answer can't wait for each other.
+The engine does not know which. Frames are length-prefixed msgpack over a socket pair, a page's body behind its frame as
+it is, so that nobody copies it; the engine's side never blocks, so a large page and a large answer can't wait for each
+other.
 """
 
 import asyncio
@@ -20,12 +21,14 @@ from multiprocessing.process import BaseProcess
 from typing import Protocol, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from opilio.crawl.analyst import Analyst
 from opilio.model.errors import OpilioError
 from opilio.model.records import Analysis, Fetched, Lead
 
-_HEAD = struct.Struct("!I")
+_HEAD = struct.Struct("!I")  # of an answer: its length
+_HEADS = struct.Struct("!II")  # of a message: its length, and that of the body behind it
 MAX_STILLBORN = 4
 
 
@@ -102,12 +105,12 @@ class _Worker(asyncio.Protocol):
 
     def ask(self, job: Job, future: "asyncio.Future[Analysis]") -> None:
         self.waiting.append((job, future))
-        self.send(job)
+        self.send(Job(job.lead, replace(job.fetched, body=b"")), job.fetched.body)
 
-    def send(self, message: Job | Refresh) -> None:
+    def send(self, message: Job | Refresh, body: bytes = b"") -> None:
         data = _encode(message)
         if self._transport is not None:
-            self._transport.writelines((_HEAD.pack(len(data)), data))
+            self._transport.writelines((_HEADS.pack(len(data), len(body)), data, body))
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
@@ -260,21 +263,22 @@ def _work(make: Callable[[], Analyst], channel: socket.socket) -> None:
     gc.set_threshold(100_000, 50, 100)
     stream = channel.makefile("rb", buffering=1 << 20)
     with suppress(ConnectionError):
-        while len(head := stream.read(_HEAD.size)) == _HEAD.size:
-            frame = stream.read(_HEAD.unpack(head)[0])
-            if len(frame) < _HEAD.unpack(head)[0]:
+        while len(heads := stream.read(_HEADS.size)) == _HEADS.size:
+            sizes = _HEADS.unpack(heads)
+            frame, body = map(stream.read, sizes)
+            if (len(frame), len(body)) != sizes:
                 return
             message = _decode_message(frame)
             if isinstance(message, Refresh):
                 analyst.restore(message.name, message.state)
                 continue
-            data = _encode(_answered(analyst, message))
+            data = _encode(_answered(analyst, message.lead, replace(message.fetched, body=body)))
             channel.sendall(_HEAD.pack(len(data)) + data)
 
 
-def _answered(analyst: Analyst, job: Job) -> Answer:
+def _answered(analyst: Analyst, lead: Lead, fetched: Fetched) -> Answer:
     try:
-        return Answer(analysis=analyst.analyse(job.lead, job.fetched))
+        return Answer(analysis=analyst.analyse(lead, fetched))
     except Exception as error:  # noqa: BLE001 - sent home, where the engine's per-URL guard records it
         return Answer(error=f"{type(error).__name__}: {error}"[:300])
 
