@@ -3,6 +3,7 @@
 python benchmarks/throughput/run.py                             three interleaved rounds (needs nginx, apt and dpkg)
 python benchmarks/throughput/run.py --only opilio --rounds 1    ours alone
 python benchmarks/throughput/run.py --strategy s0 --strategy breadth --only opilio,bare
+python benchmarks/throughput/run.py --strategy opilio --strategy "opilio rank.learn=false judge.share=0.0" --only opilio
 
 Opilio runs as `opilio crawl` with everything on: robots.txt, judging, ranking, duplicates, WARC, database, workers. The
 whole command is measured, from start to exit; nginx is not. Pages are collected into a temporary folder once
@@ -51,8 +52,9 @@ def commands(folder: Path, port: int, chosen: set[str], arguments: argparse.Name
     text = str(folder / "text")
     found: dict[str, list[str]] = {}
     if "opilio" in chosen:
-        for strategy in arguments.strategy or ["s0"]:
-            found[f"opilio {strategy}"] = opilio_command(folder, strategy, seeds, arguments.set or [])
+        for told in arguments.strategy or ["s0"]:
+            strategy, *settings = told.split()
+            found[f"opilio {told}"] = opilio_command(folder, strategy, seeds, [*(arguments.set or []), *settings])
     if "bare" in chosen:
         found["bare line"] = [sys.executable, str(HERE / "bare.py"), *seeds]
     if "tuned" in chosen:
@@ -63,13 +65,13 @@ def commands(folder: Path, port: int, chosen: set[str], arguments: argparse.Name
 
 
 def table(runs: dict[str, list[Run]]) -> None:
-    print(f"\n{'crawler':<22}{'pages':>7}{'pages/s':>9}{'CPU ms/page':>13}{'peak MB':>9}   (median of rounds)")
+    print(f"\n{'crawler':<46}{'pages':>7}{'pages/s':>9}{'CPU ms/page':>13}{'peak MB':>9}   (median of rounds)")
     middle = {}
     for name, each in runs.items():
         speed, cpu = median(r.pages_per_s for r in each), median(r.cpu_ms for r in each)
         middle[name] = {"pages_per_s": speed, "cpu_ms": cpu}
         peak = median(r.peak_bytes for r in each) / 1e6
-        print(f"{name:<22}{each[-1].pages:>7}{speed:>9.0f}{cpu:>13.2f}{peak:>9.0f}")
+        print(f"{name:<46}{each[-1].pages:>7}{speed:>9.0f}{cpu:>13.2f}{peak:>9.0f}")
     for ours in (name for name in middle if name.startswith("opilio")):
         for other, figure, target in TARGETS:
             if other in middle:
@@ -92,7 +94,9 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "opilio-throughput")
     parser.add_argument("--port", type=int, default=8931)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--strategy", action="append", help="of Opilio; may be given several times (default s0)")
+    parser.add_argument(
+        "--strategy", action="append", help="of Opilio, settings may follow; may be given several times (default s0)"
+    )
     parser.add_argument("--only", default="opilio,bare,tuned,scrapy", help="which crawlers, with commas")
     parser.add_argument("--set", action="append", help="a setting for Opilio: engine.workers=0")
     arguments = parser.parse_args()

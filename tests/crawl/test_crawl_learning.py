@@ -18,6 +18,7 @@ from checks.learning_webs import (
 )
 from checks.small_webs import CONTEXT, TOPIC, SmallWeb, crawl, known, rows, served, stored
 from opilio.crawl.build import complete
+from opilio.crawl.chooser import CommitteeChooser
 from opilio.crawl.config import resolve
 from opilio.crawl.rankmemory import RankMemory
 from opilio.crawl.s1chooser import S1Chooser
@@ -42,6 +43,17 @@ def test_model_on_disk_is_the_one_in_memory_when_a_crawl_ends_without_a_word(
     assert (again.committee.dense.weights == memory.committee.dense.weights).all()
     assert again.outlook.calibration == memory.outlook.calibration
     assert memory.committee.fetched >= after
+
+
+def test_nothing_is_learnt_where_learning_is_off(tmp_path: Path) -> None:
+    with served(SmallWeb(mixed_web())) as server:
+        tree = learning_tree(server)
+        ledger = crawl_and_stop_dead(tmp_path / "c", tree | {"rank": {"learn": False}, "judge": {"share": 0.0}}, 23)
+    assert not isinstance(ledger._chooser, CommitteeChooser)
+    judge = ledger._learning.judge
+    assert judge is not None and judge.version == 0
+    assert rows(tmp_path / "c", "SELECT count(*) FROM lesson") == [(0,)]
+    assert len(stored(tmp_path / "c")) >= 23
 
 
 def test_s1_goes_on_with_its_rows_and_its_queue_when_a_crawl_ends_without_a_word(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from opilio.store.collection import Collection
 
 def chooser_of(ranker: Scorer, collection: Collection, agent: Profile | None = None) -> Chooser:
     """Who scores links in the writing process, with what the collection says was learnt (by this agent)."""
-    if isinstance(ranker, CommitteeRanker):
+    if isinstance(ranker, CommitteeRanker) and ranker.options.learn:
         whose = Whose(agent.name, agent.number) if agent else Whose()
         memory = RankMemory(Committee(ranker.options), collection, whose)
         memory.resume()

@@ -184,6 +184,7 @@ def _committee(
     tools: Tools,
     *,
     tunnel_depth: int = -1,
+    learn: bool = True,
     shrinkage: float = 2.0,
     credit: float = 0.4,
     explore: float = 0.0,
@@ -200,6 +201,7 @@ def _committee(
 ) -> Scorer:
     del model, graph  # a collection and a T-Graph to begin from: `startfrom` and `tgraphs` read them
     options = Options(
+        learn=learn,
         shrinkage=shrinkage,
         credit=credit,
         explore=explore,

@@ -44,7 +44,7 @@ class _State(msgspec.Struct, array_like=True):
 
 
 class LearnedJudge:
-    """Verdict.score is a probability. `share` is the text model's say once it has seen enough; 0 switches it off."""
+    """Verdict.score is a probability. `share` is the text model's say once it has seen enough; 0: nothing is learnt."""
 
     def __init__(self, base: CoverageJudge, label_of: Callable[[int], str], share: float = 0.5) -> None:
         self.base = base
@@ -110,6 +110,8 @@ class LearnedJudge:
 
     def lesson(self, outcomes: Sequence[Outcome]) -> bytes:
         """What is about to be learnt from these visits, for a journal; nothing where that is nothing."""
+        if not self.share:
+            return b""
         told = [
             _Told(outcome.analysis.sample, outcome.analysis.verdict.reasons[0].value)
             for outcome in outcomes

@@ -40,7 +40,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     words: bool = True  # hashed words
     without: tuple[str, ...] = ()  # dense features that are left out, by name
     statistics: bool = True  # success of tag paths, directories and hosts
-    learning: bool = True  # weights of the dense features
+    learn: bool = True  # false: a link keeps the score that its page's worker gave it
     rescore: bool = True
     top: int = 128  # best links that are scored to the digit at every turn
 
@@ -115,8 +115,7 @@ class Committee(Learnt):
         said = self.words.logit(example.words) if self.options.words else 0.0
         if self.options.words:
             self.words.learn(example.words, example.label, float(self.dense.logits(example.dense)))
-        if self.options.learning:
-            self.dense.learn(example.dense, example.label, said)
+        self.dense.learn(example.dense, example.label, said)
 
     def lesson(self, visit: Visit) -> Lesson:
         """What is about to be learnt from a visit, for a journal."""
