@@ -5,8 +5,8 @@
 A synthetic web is served on loopback and crawled without pauses, so that all cores are busy. Each run begins with a
 few pages; then the server is started and waited for, and the rest is crawled and measured, in turns. `open` is a live
 page that stays open and a search every five seconds, with the index that this needs. Besides pages a second it tells
-processor time: where the crawl has all cores busy that share is what it can lose, and other users of the machine do
-not change it.
+which share of all cores was used beside the crawl: where the crawl has all of them busy that is what it can lose, and
+other users of the machine do not change it.
 """
 
 import argparse
@@ -45,6 +45,7 @@ SEARCH_EVERY_S = 5.0
 
 class Run(NamedTuple):
     pages_per_s: float
+    took_s: float
     crawl_cpu_s: float
     other_cpu_s: float  # of whatever looked on
     looks: int
@@ -118,15 +119,17 @@ def _run(folder: Path, options: list[str], looking: Callable[[Path], Looking]) -
     crawl.returncode = 0
     missing = behind(folder)
     other_cpu, looks = looker.close()
-    return Run(_speed(folder), _cpu(used), other_cpu, looks, missing)
+    speed, took_s = _speed(folder)
+    return Run(speed, took_s, _cpu(used), other_cpu, looks, missing)
 
 
-def _speed(folder: Path) -> float:
-    """Pages a second, from the first page of the measured crawl to its last."""
+def _speed(folder: Path) -> tuple[float, float]:
+    """Pages a second, and seconds, from the first page of the measured crawl to its last."""
     collection = Collection.open_for_reading(folder)
     times = sorted(at for (at,) in collection.connection.execute("SELECT fetched_at FROM page"))[FIRST_PAGES:]
     collection.close()
-    return round((len(times) - 1) / (times[-1] - times[0]), 1)
+    took_s = times[-1] - times[0]
+    return round((len(times) - 1) / took_s, 1), round(took_s, 1)
 
 
 class _Nobody:
@@ -241,8 +244,10 @@ def _tell(runs: dict[str, list[Run]]) -> None:
     alone = statistics.median(run.pages_per_s for run in runs["alone"])
     for kind, found in runs.items():
         speed = statistics.median(run.pages_per_s for run in found)
-        share = statistics.median(run.other_cpu_s / run.crawl_cpu_s for run in found)
-        print(f"{kind}: {speed:.1f} pages/s, {speed / alone:.3f} of alone; processor time beside it {share:.3f}")
+        share = statistics.median(run.other_cpu_s / run.took_s / (os.cpu_count() or 1) for run in found)
+        print(
+            f"{kind}: {speed:.1f} pages/s, {speed / alone:.3f} of alone; beside it {share:.4f} of all cores were used"
+        )
 
 
 if __name__ == "__main__":
