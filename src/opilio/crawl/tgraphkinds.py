@@ -73,7 +73,7 @@ def _with_synonyms(vocabulary: Vocabulary, wordnet: WordNet, text: str) -> list[
 
 
 def context_graph_ranker(
-    tools: TGraphTools, *, graph: str = "", least: float = 0.3, tunnel_depth: int = -1
+    tools: TGraphTools, *, graph: str = "", least: float = 0.5, tunnel_depth: int = -1
 ) -> ContextGraphRanker:
     """Diligenti's ranker without a graph; `tgraphs.first_graph` reads the file that `graph` names."""
     del graph

@@ -38,7 +38,7 @@ class ContextModel:
     page's words that the vocabulary knows. A page about something else shares few, whatever the posterior says.
     """
 
-    def __init__(self, documents: Iterable[Layered] = (), least: float = 0.3) -> None:
+    def __init__(self, documents: Iterable[Layered] = (), least: float = 0.5) -> None:
         kept = list(documents)
         self.least = least
         self.layers = 1 + max((d.layer for d in kept), default=-1)

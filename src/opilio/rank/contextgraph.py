@@ -21,7 +21,7 @@ Weigh = Callable[[Reading], tuple[Terms, Values, Values]]  # terms, counts, tf·
 class ContextGraphRanker(Given):
     """Scores the links of a page alike, by its layer. Begins from a graph's documents; learns nothing on the way."""
 
-    def __init__(self, terms_of: TermsOf, weigh: Weigh, least: float = 0.3, tunnel_depth: int = -1) -> None:
+    def __init__(self, terms_of: TermsOf, weigh: Weigh, least: float = 0.5, tunnel_depth: int = -1) -> None:
         super().__init__()
         self.model = ContextModel(least=least)
         self.tunnel_depth = tunnel_depth
