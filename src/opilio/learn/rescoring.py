@@ -13,8 +13,8 @@ from opilio.text.counting import distinct
 Rows = NDArray[np.int64]
 NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
 
-ALL_EVERY = 8  # visits after which all links are scored again; sooner at first, when each visit teaches much
-PER_VISIT = 150  # links that a visit pays for: so scoring all again, spread over visits, costs the same for any number
+ALL_EVERY = 16  # visits after which all links are scored again; sooner at first, when each visit teaches much
+PER_VISIT = 75  # links that a visit pays for: so scoring all again, spread over visits, costs the same for any number
 FRONT = 128  # best links, scored again in between
 FRONT_EVERY = 4  # visits; at first at every one
 _LONG_AGO = -(1 << 40)
