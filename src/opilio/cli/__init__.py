@@ -1,47 +1,37 @@
 """The command line: one file per command. Data on stdout, progress and messages on stderr."""
 
+from importlib import import_module
+
 import typer
 
+# Name to the module it is in, in the order of the help.
+COMMANDS = {
+    "crawl": "crawl",
+    "seeds": "seeds",
+    "search": "search",
+    "status": "collection",
+    "agents": "agents",
+    "why": "collection",
+    "history": "history",
+    "label": "label",
+    "serve": "serve",
+    "verify": "housekeeping",
+    "compact": "housekeeping",
+    "merge": "housekeeping",
+    "export": "collection",
+    "train": "train",
+    "demo": "demo",
+    "doctor": "doctor",
+}
+GROUPS = {"index": "search", "lab": "lab", "topic": "topic", "tgraph": "tgraph"}  # of commands, each `app` of a module
 
-def register(app: typer.Typer) -> None:
-    """Put every command on the app."""
-    from opilio.cli.agents import agents
-    from opilio.cli.collection import export, status, why
-    from opilio.cli.crawl import crawl
-    from opilio.cli.demo import demo
-    from opilio.cli.doctor import doctor
-    from opilio.cli.history import history
-    from opilio.cli.housekeeping import compact, merge, verify
-    from opilio.cli.lab import app as lab
-    from opilio.cli.label import label
-    from opilio.cli.search import app as index
-    from opilio.cli.search import search
-    from opilio.cli.seeds import seeds
-    from opilio.cli.serve import serve
-    from opilio.cli.tgraph import app as tgraph
-    from opilio.cli.topic import app as topic
-    from opilio.cli.train import train
 
-    for command in (
-        crawl,
-        seeds,
-        search,
-        status,
-        agents,
-        why,
-        history,
-        label,
-        serve,
-        verify,
-        compact,
-        merge,
-        export,
-        train,
-        demo,
-        doctor,
-    ):
-        app.command()(command)
-    app.add_typer(index, name="index")
-    app.add_typer(lab, name="lab")
-    app.add_typer(topic, name="topic")
-    app.add_typer(tgraph, name="tgraph")
+def register(app: typer.Typer, only: str = "") -> None:
+    """Put every command on the app; or the one that is asked for: the others need not be loaded to run it."""
+    every = only not in COMMANDS and only not in GROUPS  # a misspelt one too: then all are known, to suggest from
+    for name, module in COMMANDS.items():
+        if every or name == only:
+            app.command()(getattr(import_module(f"opilio.cli.{module}"), name))
+    for name, module in GROUPS.items():
+        if every or name == only:
+            app.add_typer(import_module(f"opilio.cli.{module}").app, name=name)

@@ -45,7 +45,7 @@ def main() -> None:
 def _run() -> int:
     from opilio.cli import register
 
-    register(app)
+    register(app, only=sys.argv[1] if len(sys.argv) > 1 else "")
     try:
         result = app(standalone_mode=False)
     except typer.Exit as error:
