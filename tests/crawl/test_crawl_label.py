@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "c"
 
 
-def given(url: str, relevant: bool) -> Given:
+def given(url: str, relevant: bool | None) -> Given:
     return Given(url, relevant, "test")
 
 
@@ -67,6 +67,31 @@ def test_same_label_again_teaches_nothing_new(folder: Path) -> None:
     assert restored(folder).committee.snapshot() == model
 
 
+def test_word_taken_back_leaves_the_judges_verdict_and_model(folder: Path) -> None:
+    before, counts = why(folder, TRAIN)["page"], status_of(folder)["relevant"]
+    label(folder, [given(TRAIN, True)], 5.0)
+    label(folder, [given(TRAIN, False)], 6.0)
+    label(folder, [given(TRAIN, True)], 7.0)
+    taught = restored(folder).committee.snapshot()
+    report, problems = label(folder, [given(TRAIN, None)], 8.0)
+    assert (problems, report.labels, report.verdicts_changed) == ([], 1, 1)
+    assert report.moved > 0
+    assert why(folder, TRAIN)["page"] == before
+    assert status_of(folder)["relevant"] == counts
+    assert restored(folder).committee.snapshot() != taught
+    assert rows(folder, "SELECT count(*) FROM event WHERE kind = 'LabelTakenBack'") == [(1,)]
+    assert "nobody labelled it" in label(folder, [given(TRAIN, None)], 9.0)[1][0]
+    assert label(folder, [given(TRAIN, True)], 10.0)[0].verdicts_changed == 1  # and may be said again
+    assert verify(folder) == []
+
+
+def test_word_is_taken_back_once_when_two_people_ask(folder: Path) -> None:
+    label(folder, [given(TRAIN, True)], 5.0)
+    label(folder, [given(TRAIN, None), given(TRAIN, None)], 6.0)
+    assert rows(folder, "SELECT count(*) FROM event WHERE kind = 'LabelTakenBack'") == [(1,)]
+    assert not why(folder, TRAIN)["page"]["relevant"]
+
+
 def test_labelled_crawl_goes_on_where_the_person_pointed(folder: Path) -> None:
     with served(SmallWeb(mixed_web())) as server:
         label(folder, [given(TRAIN, True), given(HUB, False)], 5.0)
@@ -89,8 +114,9 @@ def test_labels_are_taken_up_by_a_running_crawl(tmp_path: Path) -> None:
 
     def person() -> None:
         assert ready.wait(30)
-        report, problems = label(folder, [given(HUB, False)], 5.0)
-        results.append((report.running, report.labels, problems))
+        for word in (False, True, None, False):
+            report, problems = label(folder, [given(HUB, word)], 5.0)
+            results.append((report.running, report.labels, problems))
         labelled.set()
 
     results: list[tuple[bool, int, list[str]]] = []
@@ -99,9 +125,10 @@ def test_labels_are_taken_up_by_a_running_crawl(tmp_path: Path) -> None:
     with served(SmallWeb(mixed_web())) as server:
         crawl(folder, learning_tree(server, stop={"pages": 20}), listen)
     thread.join()
-    assert results == [(True, 1, [])]
+    assert results == [(True, 1, [])] * 4
     assert not why(folder, HUB)["page"]["relevant"]
-    assert rows(folder, "SELECT count(*) FROM event WHERE kind = 'PageLabelled'") == [(1,)]
+    assert rows(folder, "SELECT count(*) FROM event WHERE kind = 'PageLabelled'") == [(3,)]
+    assert rows(folder, "SELECT count(*) FROM event WHERE kind = 'LabelTakenBack'") == [(1,)]
     assert verify(folder) == []
 
 
@@ -123,6 +150,7 @@ def test_command_labels_from_arguments_and_files(folder: Path) -> None:
     facts = json.loads(opilio("label", folder, "--file", file, "--json").stdout)
     assert (facts["schema"], facts["labels"], facts["running"]) == (1, 2, False)
     assert not why(folder, TRAIN)["page"]["relevant"]
+    assert "1 label taken back, 0 verdicts changed" in opilio("label", folder, BIRD, "--undo").stdout
 
 
 @pytest.mark.parametrize(
@@ -131,12 +159,13 @@ def test_command_labels_from_arguments_and_files(folder: Path) -> None:
         ("http://birds.example/never.html", "is not in the collection"),
         ("birds", "is no http or https URL"),
         ("queued", "was not fetched (queued)"),
+        (BIRD, "nobody labelled it"),
     ],
 )
 def test_label_is_refused_when_there_is_no_such_page(folder: Path, url: str, told: str) -> None:
     if url == "queued":
         url = rows(folder, "SELECT url FROM frontier_url WHERE state = 0 LIMIT 1")[0][0]
-    done = opilio("label", folder, url, "--relevant")
+    done = opilio("label", folder, url, "--undo" if url == BIRD else "--relevant")
     assert (done.returncode, done.stdout) == (2, "")
     assert told in one_line(done)
     assert rows(folder, "SELECT count(*) FROM label") == [(0,)]
@@ -156,6 +185,8 @@ def test_file_is_refused_whole_and_every_bad_line_is_named(folder: Path) -> None
     [
         ([], "give either a URL"),
         ([BIRD], "say --relevant or --irrelevant"),
+        ([BIRD, "--undo", "--relevant"], "give the URL of one page"),
+        (["--undo", "--file", "x"], "give the URL of one page"),
         (["--file", "gone.tsv"], "can't be read"),
         (["--file", "gone.tsv", "--relevant"], "leave --relevant"),
         ([BIRD, "--relevant", "--file", "x"], "give either a URL"),

@@ -106,6 +106,16 @@ def test_contradictory_labels_leave_no_trace_of_the_earlier() -> None:
     assert one.judge(page).score == pytest.approx(other.judge(page).score)
 
 
+def test_word_taken_back_is_forgotten() -> None:
+    judge, never = taught(BOTH), taught(BOTH)
+    sample = judge.sample(reading_of("hedge court")).astype(np.uint32).tobytes()
+    judge.study(judge.label(sample, relevant=True))
+    judge.study(judge.label(sample, relevant=None, before=True))
+    never.study(never.label(sample, relevant=None))
+    page = reading_of("hedge court song")
+    assert judge.judge(page).score == pytest.approx(never.judge(page).score, abs=0.02)
+
+
 @given(st.integers(0, 35))
 @settings(max_examples=12, deadline=None)
 def test_resumed_judge_is_the_same_wherever_it_was_killed(cut: int) -> None:

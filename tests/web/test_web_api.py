@@ -117,6 +117,10 @@ def test_label_is_learnt_and_told(own: Client, tmp_path: Path) -> None:
     page_ = own.get(f"/c/birds/page.json?url={SEED}").data
     assert page_["why"]["page"]["relevant"] is False
     assert page_["label"] == "irrelevant"
+    told = own.post("/c/birds/label", {"url": [SEED], "is": "undo"}).data
+    assert told["said"].startswith("Took back what was said of 1 page; its verdict changed")
+    page_ = own.get(f"/c/birds/page.json?url={SEED}").data
+    assert (page_["why"]["page"]["relevant"], page_["label"]) == (True, "")
     assert status_of(tmp_path / "birds")["relevant"] == own.get("/c/birds.json").data["status"]["relevant"]
 
 

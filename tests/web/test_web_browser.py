@@ -123,6 +123,9 @@ def test_person_judges_a_page_with_one_key_and_reads_what_changed(browser: Brows
         page.reload()
         assert "you said: irrelevant" in one.text()
         assert "labelled by hand" in one.text()
+        page.keyboard.press("u")
+        expect(page.locator("[data-note]")).to_contain_text("Took back what was said of 1 page")
+        expect(page.locator('button[value="undo"]')).to_be_hidden()
         assert one.problems == []
 
 

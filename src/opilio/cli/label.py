@@ -22,16 +22,19 @@ def label(
     file: Annotated[
         Path | None, typer.Option(help="A file of labels: URL, tab, 'relevant' or 'irrelevant'.", show_default=False)
     ] = None,
+    undo: Annotated[bool, typer.Option("--undo", help="Take back what was said of the page.")] = False,
     json: AsJson = False,
 ) -> int:
     """Say which pages are on the topic: judge and ranker learn it at once, of a running crawl too."""
+    if undo and (not url or file is not None or relevant is not None):
+        raise UsageError("--undo: give the URL of one page, without --relevant, --irrelevant and --file")
     if bool(url) == (file is not None):
         raise UsageError("give either a URL with --relevant or --irrelevant, or --file FILE")
-    if url and relevant is None:
-        raise UsageError(f"{url}: say --relevant or --irrelevant")
+    if url and relevant is None and not undo:
+        raise UsageError(f"{url}: say --relevant or --irrelevant, or --undo")
     if file is not None and relevant is not None:
         raise UsageError(f"--file {file}: says itself what is relevant; leave --relevant and --irrelevant out")
-    given, problems = ([Given(url, bool(relevant), "label")], []) if file is None else read_labels(file)
+    given, problems = ([Given(url, relevant, "label")], []) if file is None else read_labels(file)
     report, problems = take_labels(folder, given, SystemClock().now(), problems)
     for problem in problems:
         complain(problem)
@@ -40,12 +43,12 @@ def label(
     if json:
         print_json(told(report))
     else:
-        print_text("\n".join(_lines(report)))
+        print_text("\n".join(_lines(report, "taken back" if undo else "stored")))
     return 0
 
 
-def _lines(report: Report) -> list[str]:
-    lines = [f"{_count(report.labels, 'label')} stored, {_count(report.verdicts_changed, 'verdict')} changed"]
+def _lines(report: Report, done: str) -> list[str]:
+    lines = [f"{_count(report.labels, 'label')} {done}, {_count(report.verdicts_changed, 'verdict')} changed"]
     if report.running:
         return [*lines, "a crawl is running: it learns from them with its next commit"]
     if not report.learns:

@@ -244,7 +244,7 @@ class CrewLearning(Learning):
         news, self._news = [*self._news, *self._crew.manager.roll.news()], []
         return news
 
-    def label(self, sample: bytes, relevant: bool, before: bool | None) -> None:
+    def label(self, sample: bytes, relevant: bool | None, before: bool | None) -> None:
         """A person's word is about the crawl's own topic, where an agent has that."""
         told = [m for m in self._members if m.agent.card.topic == self._crew.topic] or self._members
         for member in told:

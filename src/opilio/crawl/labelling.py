@@ -14,14 +14,14 @@ import msgspec
 from opilio.crawl.build import Mind, complete, frontier_of, make_mind, writers_of
 from opilio.crawl.config import Settings, resolve
 from opilio.crawl.job import latest_snapshots, settings_of
-from opilio.crawl.labels import Labels
+from opilio.crawl.labels import BY_HAND, TAKEN_BACK, Labels, last_word
 from opilio.frontier.sqlite import SqliteFrontier
 from opilio.model.errors import CollectionError, ParseError, UsageError
 from opilio.model.protocols import Frontier
-from opilio.model.records import key_of
+from opilio.model.records import Reason, key_of
 from opilio.model.urls import canonical, host_of
 from opilio.store.collection import Collection, being_written, reading
-from opilio.store.keeper import Keeper
+from opilio.store.keeper import Keeper, judged_alone
 from opilio.store.warc import read_record
 from opilio.topic.topic import Topic
 
@@ -30,10 +30,10 @@ TOP = 5  # movers that are told
 
 
 class Given(NamedTuple):
-    """One label as a person gave it; `source` says where, for a complaint."""
+    """One label as a person gave it, None to take the last one back; `source` says where, for a complaint."""
 
     url: str
-    relevant: bool
+    relevant: bool | None
     source: str
 
 
@@ -61,6 +61,7 @@ class _Page(NamedTuple):
     key: int
     relevant: bool
     place: tuple[int, int, int]
+    judged: bool | None  # by the judge alone; None: a person's word stands, and what the judge said is not known
 
 
 def read_labels(path: Path) -> tuple[list[Given], list[str]]:
@@ -91,32 +92,47 @@ def label(folder: Path, given: Sequence[Given], now: float, problems: Sequence[s
             return Report(), [*problems, *more]
         settings, topic = _stored(collection)
         mind = make_mind(settings, topic, latest_snapshots(collection))
-        samples = [_sample(mind, folder, page) for page in pages]
+        samples = [_sample(mind, collection, page, g) for page, g in zip(pages, given, strict=True)]
     notes = Collection.open_for_notes(folder)
     try:
         with notes.unit_of_work():
             notes.connection.executemany(
                 "INSERT INTO label (key, relevant, at, sample) VALUES (?, ?, ?, ?)",
-                [(p.key, g.relevant, now, s) for p, g, s in zip(pages, given, samples, strict=True)],
+                [(p.key, _stored_word(g), now, s) for p, g, s in zip(pages, given, samples, strict=True)],
             )
     finally:
         notes.close()
     last = {page.key: (page, label) for page, label in zip(pages, given, strict=True)}
-    changed = sum(page.relevant != label.relevant for page, label in last.values())
+    changed = sum(p.relevant != (p.judged if g.relevant is None else g.relevant) for p, g in last.values())
     report = Report(labels=len(given), verdicts_changed=changed)
     _take_up(folder, settings, topic, now, report)
     return report, []
+
+
+def _stored_word(given: Given) -> int:
+    return TAKEN_BACK if given.relevant is None else int(given.relevant)
 
 
 def _looked_up(collection: Collection, given: Iterable[Given]) -> tuple[list[_Page], list[str]]:
     pages, problems = [], []
     for one in given:
         found = _page(collection, one.url)
+        if one.relevant is None and not isinstance(found, str):
+            found = _undoable(collection, one.url, found)
         if isinstance(found, str):
             problems.append(f"{one.source}: {found}")
         else:
             pages.append(found)
     return pages, problems
+
+
+def _undoable(collection: Collection, url: str, page: _Page) -> _Page | str:
+    """The page, where a person's word about it can be taken back; or why not."""
+    if last_word(collection, page.key) is None:
+        return f"{url}: nobody labelled it, so there is nothing to take back"
+    if page.judged is None:
+        return f"{url}: was labelled before the judge's verdict was kept; label it --relevant or --irrelevant"
+    return page
 
 
 def _page(collection: Collection, given: str) -> _Page | str:
@@ -126,7 +142,7 @@ def _page(collection: Collection, given: str) -> _Page | str:
         return f"'{given}': is no http or https URL; write it whole, for example https://example.org/"
     key = key_of(url)
     row = collection.connection.execute(
-        "SELECT relevant, duplicate_of, warc, offset, length FROM page WHERE key = ?", (key,)
+        "SELECT relevant, duplicate_of, warc, offset, length, reasons FROM page WHERE key = ?", (key,)
     ).fetchone()
     if row is None:
         entry = SqliteFrontier(collection.connection).entry(host_of(url), key)
@@ -135,7 +151,10 @@ def _page(collection: Collection, given: str) -> _Page | str:
     if row[1]:
         same = collection.connection.execute("SELECT url FROM page WHERE key = ?", (row[1],)).fetchone()
         return f"{url}: is a copy of {same[0] if same else 'another page'}; label that one"
-    return _Page(key, bool(row[0]), (row[2], row[3], row[4]))
+    relevant, reasons = bool(row[0]), msgspec.msgpack.decode(row[5], type=list[Reason])
+    alone = judged_alone(reasons, BY_HAND)
+    unlabelled = relevant if not reasons or reasons[0].name != BY_HAND else None
+    return _Page(key, relevant, (row[2], row[3], row[4]), alone[0] if alone is not None else unlabelled)
 
 
 def _stored(collection: Collection) -> tuple[Settings, Topic]:
@@ -143,11 +162,17 @@ def _stored(collection: Collection) -> tuple[Settings, Topic]:
     return settings, msgspec.json.decode(collection.meta("topic"), type=Topic)
 
 
-def _sample(mind: Mind, folder: Path, page: _Page) -> bytes:
-    """The words the judge knows the page by, read again from its record; none where it no longer reads as a page."""
+def _sample(mind: Mind, collection: Collection, page: _Page, given: Given) -> bytes:
+    """The words the judge knows the page by, read again from its record; none where it no longer reads as a page.
+
+    A word is taken back with the words it was given with: the page may have changed since.
+    """
+    said = last_word(collection, page.key) if given.relevant is None else None
+    if said is not None:
+        return said[1]
     if page.place[2]:
         with suppress(ParseError):
-            return mind.analyst.sample(read_record(folder, *page.place))
+            return mind.analyst.sample(read_record(collection.folder, *page.place))
     return b""
 
 

@@ -5,13 +5,16 @@ Whoever labels appends rows to the table `label`; here they are found by their n
 
 from opilio.crawl.chooser import Chooser
 from opilio.crawl.learning import Learning
-from opilio.model.events import Event, PageLabelled
+from opilio.model.events import Event, LabelTakenBack, PageLabelled
 from opilio.model.protocols import Frontier
 from opilio.model.records import Reason
+from opilio.model.urls import host_of
 from opilio.store.collection import Collection
 from opilio.store.keeper import Keeper
 
 BY_HAND = "labelled by hand"
+TAKEN_BACK = -1  # in the place of a word: what was said before no longer counts
+LAST = (1 << 63) - 1  # above every number of a label
 TAKEN = "labels_taken"  # the number of the last one that was taken up
 
 
@@ -35,29 +38,51 @@ class Labels:
         ).fetchall()
         events: list[Event] = []
         for id_, key, relevant, sample in rows:
-            events += self._apply(id_, key, bool(relevant), bytes(sample), now)
+            word = None if relevant == TAKEN_BACK else bool(relevant)
+            events += self._apply(id_, key, word, bytes(sample), now)
             self._taken = id_
         if rows:
             self._collection.set_meta(**{TAKEN: self._taken})
         return events
 
-    def _apply(self, id_: int, key: int, relevant: bool, sample: bytes, now: float) -> list[Event]:
+    def _apply(self, id_: int, key: int, relevant: bool | None, sample: bytes, now: float) -> list[Event]:
         page = self._collection.connection.execute("SELECT url, host, score FROM page WHERE key = ?", (key,)).fetchone()
         if page is None:
             return []
         url, host, score = page
         before = self._earlier(id_, key)
+        if relevant is None:
+            return self._take_back(key, sample, before, LabelTakenBack(at=now, url=url))
         self._keeper.relabel(key, relevant, Reason(BY_HAND, float(relevant)))
         if before is not relevant:
             self._learning.label(sample, relevant, before)
-            entry = self._frontier.entry(host, key)
-            if entry is not None:
-                self._chooser.correct(entry, score, float(relevant))
+            self._correct(host, key, score, float(relevant))
         return [PageLabelled(at=now, url=url, relevant=relevant)]
 
+    def _take_back(self, key: int, sample: bytes, before: bool | None, event: LabelTakenBack) -> list[Event]:
+        """The judge's own verdict counts again, and everybody forgets the word. Taken back twice, it is so once."""
+        if before is None:
+            return []
+        self._learning.label(sample, None, before)
+        scores = self._keeper.unlabel(key, BY_HAND)
+        if scores is not None:  # else the page came anew since, and was judged anew
+            self._correct(host_of(event.url), key, *scores)
+        return [event]
+
+    def _correct(self, host: str, key: int, before: float, after: float) -> None:
+        entry = self._frontier.entry(host, key)
+        if entry is not None:
+            self._chooser.correct(entry, before, after)
+
     def _earlier(self, id_: int, key: int) -> bool | None:
-        """What was said of the page before."""
-        row = self._collection.connection.execute(
-            "SELECT relevant FROM label WHERE key = ? AND id < ? ORDER BY id DESC LIMIT 1", (key, id_)
-        ).fetchone()
-        return None if row is None else bool(row[0])
+        """What was said of the page before, and stands."""
+        said = last_word(self._collection, key, before=id_)
+        return None if said is None else said[0]
+
+
+def last_word(collection: Collection, key: int, before: int = LAST) -> tuple[bool, bytes] | None:
+    """What a person said of a page last, unless it was taken back; with the words the page was known by then."""
+    row = collection.connection.execute(
+        "SELECT relevant, sample FROM label WHERE key = ? AND id < ? ORDER BY id DESC LIMIT 1", (key, before)
+    ).fetchone()
+    return None if row is None or row[0] == TAKEN_BACK else (bool(row[0]), bytes(row[1]))

@@ -86,8 +86,8 @@ class Learning:
             if isinstance(learner, TreasureRanker):
                 events += [GraphChanged(at=now, **msgspec.structs.asdict(update)) for update in learner.news()]
 
-    def label(self, sample: bytes, relevant: bool, before: bool | None) -> None:
-        """A person's word about a page, for the judge."""
+    def label(self, sample: bytes, relevant: bool | None, before: bool | None) -> None:
+        """A person's word about a page, for the judge; None takes the one `before` back."""
         if self.judge is not None and sample:
             self._teach(JUDGE, self.judge.label(sample, relevant, before))
 

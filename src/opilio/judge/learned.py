@@ -119,10 +119,11 @@ class LearnedJudge:
         ]
         return msgspec.msgpack.encode(told) if told else b""
 
-    def label(self, sample: bytes, relevant: bool, before: bool | None = None) -> bytes:
-        """A person's word about a page as a lesson; `before` is what that person said of it earlier."""
-        taken_back = [] if before is None else [_Told(sample, float(before), -PERSON)]
-        return msgspec.msgpack.encode([*taken_back, _Told(sample, float(relevant), PERSON)])
+    def label(self, sample: bytes, relevant: bool | None, before: bool | None = None) -> bytes:
+        """A person's word about a page as a lesson, or that there is none; `before` is what was said of it earlier."""
+        words = ((before, -PERSON), (relevant, PERSON))
+        told = [_Told(sample, float(word), weight) for word, weight in words if word is not None]
+        return msgspec.msgpack.encode(told)
 
     def study(self, lesson: bytes) -> None:
         """Learn from a lesson: the first time, or again from a journal."""

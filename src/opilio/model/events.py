@@ -89,6 +89,12 @@ class PageLabelled(Event, frozen=True):
     relevant: bool
 
 
+class LabelTakenBack(Event, frozen=True):
+    """A person's word about a page no longer counts; the judge's own verdict does again."""
+
+    url: str
+
+
 class WishTaken(Event, frozen=True):
     """What a person asked of the crawl was done: pause, resume, stop, ban, exclude, delay, boost, topic."""
 

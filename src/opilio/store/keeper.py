@@ -17,6 +17,8 @@ SYNC_EVERY_S = 5.0
 ENDS = frozenset({Fate.GONE, Fate.MOVED})
 _encode = msgspec.msgpack.Encoder().encode
 _reasons = msgspec.msgpack.Decoder(tuple[Reason, ...]).decode
+_JUDGED = {"by the judge: not relevant": False, "by the judge: relevant": True}  # kept beside a person's word
+_NAMES = list(_JUDGED)
 
 
 class Counts(msgspec.Struct):
@@ -140,12 +142,30 @@ class Keeper:
 
     def relabel(self, key: int, relevant: bool, reason: Reason) -> None:
         """A person knows better: put that in the place of the verdict; the judge's reasons stay behind it."""
-        connection = self._collection.connection
-        was, reasons = connection.execute("SELECT relevant, reasons FROM page WHERE key = ?", (key,)).fetchone()
-        earlier = [r for r in _reasons(reasons) if r.name != reason.name]
-        connection.execute(
+        was, score, reasons = self._verdict(key)
+        first = not reasons or reasons[0].name != reason.name
+        earlier = (Reason(_NAMES[was], score), *reasons) if first else reasons[1:]
+        self._put_verdict(key, was, (relevant, float(relevant), (reason, *earlier)))
+
+    def unlabel(self, key: int, by_hand: str) -> tuple[float, float] | None:
+        """Put the judge's own verdict back: the score until now, and the judge's; nothing where no word stands."""
+        was, score, reasons = self._verdict(key)
+        judged = judged_alone(reasons, by_hand)
+        if judged is not None:
+            self._put_verdict(key, was, (*judged, reasons[2:]))
+        return judged and (score, judged[1])
+
+    def _verdict(self, key: int) -> tuple[bool, float, tuple[Reason, ...]]:
+        was, score, reasons = self._collection.connection.execute(
+            "SELECT relevant, score, reasons FROM page WHERE key = ?", (key,)
+        ).fetchone()
+        return bool(was), score, _reasons(reasons)
+
+    def _put_verdict(self, key: int, was: bool, verdict: tuple[bool, float, tuple[Reason, ...]]) -> None:
+        relevant, score, reasons = verdict
+        self._collection.connection.execute(
             "UPDATE page SET relevant = ?, score = ?, reasons = ? WHERE key = ?",
-            (relevant, float(relevant), _encode((reason, *earlier)), key),
+            (relevant, score, _encode(reasons), key),
         )
         self.counts.relevant += relevant - was
         self._collection.set_meta(counts=msgspec.json.encode(self.counts).decode())
@@ -170,6 +190,13 @@ class Keeper:
     def close(self) -> None:
         if self._warc is not None:
             self._warc.close()
+
+
+def judged_alone(reasons: Sequence[Reason], by_hand: str) -> tuple[bool, float] | None:
+    """What the judge said of a page before a person did: relevant, and the score; nothing where no word stands."""
+    if len(reasons) < 2 or reasons[0].name != by_hand or reasons[1].name not in _JUDGED:
+        return None
+    return _JUDGED[reasons[1].name], reasons[1].value
 
 
 def keep_seeds(connection: sqlite3.Connection, seeds: Sequence[Seed]) -> None:

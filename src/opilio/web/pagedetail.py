@@ -7,7 +7,8 @@ import numpy as np
 
 from opilio.crawl.columns import unpack
 from opilio.crawl.history import history_of
-from opilio.crawl.labelling import Given, Report, label, told
+from opilio.crawl.labelling import WORDS, Given, Report, label, told
+from opilio.crawl.labels import last_word
 from opilio.crawl.why import why
 from opilio.model.errors import CollectionError, ParseError, TopicError, UsageError
 from opilio.model.records import key_of
@@ -94,16 +95,14 @@ def _label(collection: Collection, key: int) -> str:
     """What a person said of it last."""
     if not collection.connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'label'").fetchone():
         return ""
-    row = collection.connection.execute(
-        "SELECT relevant FROM label WHERE key = ? ORDER BY id DESC LIMIT 1", (key,)
-    ).fetchone()
-    return "" if row is None else "relevant" if row[0] else "irrelevant"
+    said = last_word(collection, key)
+    return "" if said is None else "relevant" if said[0] else "irrelevant"
 
 
 def mark(desk: Desk, asked: Asked) -> Done:
     """A person's word about pages; judge, ranker and queue follow."""
     folder, urls = desk.shelf.folder(asked.name), asked.values["url"]
-    relevant = asked.values["is"] == "relevant"
+    relevant = {**WORDS, "undo": None}[asked.values["is"]]
     if not urls:
         raise UsageError("url: is missing (the page, or several of them)")
     given = [Given(url, relevant, asked.name) for url in urls]
@@ -122,7 +121,8 @@ def said_of(report: Report, word: str) -> str:
     """What a label changed, in one sentence."""
     pages = "1 page" if report.labels == 1 else f"{report.labels} pages"
     verdicts = "its verdict changed" if report.verdicts_changed == 1 else f"{report.verdicts_changed} verdicts changed"
-    first = f"Marked {pages} {word}; " + (verdicts if report.verdicts_changed else "the verdict was the same")
+    done = f"Took back what was said of {pages}" if word == "undo" else f"Marked {pages} {word}"
+    first = f"{done}; " + (verdicts if report.verdicts_changed else "the verdict was the same")
     if report.running:
         return f"{first}. The crawl is running and learns from it with its next commit."
     if not report.learns:
@@ -150,7 +150,7 @@ ACTIONS = (
         about="Say whether pages are on the topic; judge and ranker learn it, and the queue is scored again.",
         params=(
             Param(name="url", about="The page, or several.", kind="list", required=True),
-            Param(name="is", about="What it is.", kind="choice", choices=("relevant", "irrelevant"), required=True),
+            Param(name="is", about="What it is.", kind="choice", choices=(*WORDS, "undo"), required=True),
             Param(name="back", about="The page a browser goes to next."),
         ),
     ),

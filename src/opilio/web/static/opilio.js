@@ -41,7 +41,11 @@ async function judge(event) {
   form.setAttribute("aria-busy", "true");
   try {
     if (await send(form, button)) {
-      for (const other of all("button", form)) other.setAttribute("aria-pressed", String(other === button));
+      const taken = button.value === "undo";
+      for (const other of all("button", form)) {
+        if (other.value === "undo") other.hidden = taken;
+        else other.setAttribute("aria-pressed", String(other === button));
+      }
       form.closest("[data-row]")?.setAttribute("data-judged", button.value);
     }
   } catch {
@@ -94,7 +98,7 @@ function pressed(event) {
   else if (key === "k") step(-1);
   else if (key === "g") { going = true; setTimeout(() => { going = false; }, 1500); }
   else if (key === "o" && chosen()) one("[data-open]", chosen())?.click();
-  else if ((key === "+" || key === "-") && chosen()) one(`[data-judge] [data-key="${key}"]`, chosen())?.click();
+  else if ((key === "+" || key === "-" || key === "u") && chosen()) one(`[data-judge] [data-key="${key}"]`, chosen())?.click();
 }
 
 startTheme();
