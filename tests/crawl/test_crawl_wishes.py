@@ -110,12 +110,33 @@ def test_unwanted_addresses_are_refused_by_the_next_run(tmp_path: Path) -> None:
     assert len(rows(folder, "SELECT 1 FROM page")) > 1
 
 
+def test_boosted_host_is_asked_before_all_others(tmp_path: Path) -> None:
+    boosted = ["//h1." in url for url in _asked_of(tmp_path / "c", "boost_host", "h1.example")[1:]]
+    assert any(boosted)
+    assert boosted == sorted(boosted, reverse=True)  # its pages all link each other: nothing goes between
+
+
+def test_boosted_host_is_asked_first_by_the_next_run_until_taken_back(tmp_path: Path) -> None:
+    folder, one_by_one = tmp_path / "c", {"engine": {"connections": 1}, "frontier": {"per_host": 1}}
+    with served(SmallWeb(grid(2, 15))) as server:
+        for pages, word in ((2, "boost_host"), (5, "unboost_host"), (7, "")):
+            crawl(folder, settings_for(server, [SEED], stop={"pages": pages}, **one_by_one))
+            if word:
+                ask(folder, word, 1.0, "h1.example")
+    hosts = [host for (host,) in rows(folder, "SELECT host FROM page ORDER BY seq")]
+    assert hosts[:5] == ["h0.example"] * 2 + ["h1.example"] * 3
+    assert "h0.example" in hosts[5:]
+    assert verify(folder) == []
+
+
 def test_delay_of_a_host_is_kept_when_asked(tmp_path: Path) -> None:
     _asked_of(tmp_path / "c", "delay", "h2.example", b"0.01")
     assert rows(tmp_path / "c", "SELECT delay_s FROM frontier_host WHERE name = 'h2.example'") == [(0.01,)]
 
 
-@pytest.mark.parametrize("bad", [("exclude", "**"), ("ban", " "), ("boost", "wren"), ("dance", "x")])
+@pytest.mark.parametrize(
+    "bad", [("exclude", "**"), ("ban", " "), ("boost_host", ""), ("boost", "wren"), ("dance", "x")]
+)
 def test_wish_that_means_nothing_is_refused(tmp_path: Path, bad: tuple[str, str]) -> None:
     with served(SmallWeb(grid(1, 3))) as server:
         crawl(tmp_path / "c", settings_for(server, [SEED]))

@@ -3,7 +3,10 @@
 import sqlite3
 from pathlib import Path
 
+import pytest
+
 from checks.frontier_checks import crawl_order, landed, lead, paths
+from opilio.frontier.order import BestFirst, BreadthFirst, NBest, Order
 from opilio.frontier.policy import Policy
 from opilio.frontier.schema import create_tables
 from opilio.frontier.sqlite import SqliteFrontier
@@ -37,6 +40,21 @@ def test_queue_leases_delays_and_seen_test_survive_a_restart_s4_21(tmp_path: Pat
     assert [x.host for x in frontier.lease(16.9, 9, 9, 60.0)] == ["b.example"]
     assert paths(frontier.lease(17.0, 9, 9, 60.0)) == ["x", "y"]
     second.close()
+
+
+@pytest.mark.parametrize("order", [BestFirst(), NBest(n=1), BreadthFirst()])
+def test_boosted_host_is_leased_before_better_ones(tmp_path: Path, order: Order) -> None:
+    boosted = {"b.example"}
+    frontier = SqliteFrontier(opened(tmp_path), Policy(order=order, boosted=boosted))
+    frontier.add([lead("x", 0.9), lead("y", 0.8), *(lead(f"b{n}", 0.1 - n / 100, "b.example") for n in range(3))], 0.0)
+    (lease,) = frontier.lease(0.0, 1, 1, 60.0)
+    assert paths([lease]) == ["b0"]
+    assert paths(frontier.lease(0.0, 9, 1, 60.0)) == ["x"]  # a host is leased to one holder, boosted or not
+    frontier.complete(lease, landed(lease), 5.0)
+    assert "b.example" not in [x.host for x in frontier.lease(4.9, 9, 1, 0.0)]  # nor before it wakes
+    assert paths(frontier.lease(70.0, 1, 1, 0.0)) == ["b1"]
+    boosted.clear()
+    assert paths(frontier.lease(71.0, 1, 1, 60.0)) == ["x"]
 
 
 def test_rolled_back_urls_can_be_added_again(tmp_path: Path) -> None:

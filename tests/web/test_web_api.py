@@ -146,6 +146,20 @@ def test_url_that_is_boosted_comes_next(tmp_path: Path) -> None:
         assert client.get("/c/birds/queue.json").data["queue"][0]["url"] == last
 
 
+def test_host_that_is_boosted_goes_first_until_that_is_taken_back(tmp_path: Path) -> None:
+    folder = crawled(tmp_path / "birds", stop={"pages": 4})
+    with pages_of([folder], tmp_path) as client:
+        before = client.get("/c/birds/queue.json").data["queue"]
+        host = before[-1]["host"]
+        assert "before all others" in client.post("/c/birds/wish", {"do": "boost_host", "target": host}).data["said"]
+        queue = client.get("/c/birds/queue.json").data["queue"]
+        assert [row["boosted"] for row in queue] == sorted((row["host"] == host for row in before), reverse=True)
+        assert "No longer boost it" in client.get(f"/c/birds/host?host={host}", Accept="text/html").text
+        assert [row["host"] for row in client.get("/c/birds/hosts.json").data["hosts"] if row["boosted"]] == [host]
+        client.post("/c/birds/wish", {"do": "unboost_host", "target": host})
+        assert [row["url"] for row in client.get("/c/birds/queue.json").data["queue"]] == [row["url"] for row in before]
+
+
 def test_examples_of_a_topic_are_pages_or_texts(own: Client, tmp_path: Path) -> None:
     body = {"do": "save", "keywords": "wren", "add_positive": SEED, "text_negative": "locomotives on rails"}
     assert own.post("/c/birds/topic", body).status == 200

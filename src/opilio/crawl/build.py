@@ -251,6 +251,7 @@ def policy_of(settings: Settings, collection: Collection, traps: TrapWatch | Non
         merge=Merge(settings.frontier.merge),
         limits=limits,
         refuse=watch.refuse,
+        boosted=watch.excluded.boosted,
         delay_s=settings.politeness.delay_s,
     )
 

@@ -26,7 +26,8 @@ TAKEN = "wishes_taken"  # the number of the last one that was taken up
 BOOSTED = 8.0  # above every link and every seed (S0-E12)
 EXCLUDED = "excluded by hand"
 FOR_THE_RUN = frozenset({"pause", "resume", "stop"})
-LASTING = frozenset({"ban", "exclude", "delay", "boost", "topic"})
+HEEDED = ("ban", "exclude", "delay", "boost_host", "unboost_host")  # by every later run too
+LASTING = frozenset({*HEEDED, "boost", "topic"})
 
 
 class NewTopic(msgspec.Struct, frozen=True):
@@ -37,17 +38,22 @@ class NewTopic(msgspec.Struct, frozen=True):
 
 
 class Exclusions:
-    """Hosts and patterns of addresses that a person does not want, and the pauses a person gave to hosts."""
+    """Hosts and patterns of addresses that a person does not want or wants first, and the pauses given to hosts."""
 
     def __init__(self) -> None:
-        self._hosts: set[str] = set()
+        self.banned: set[str] = set()
         self._patterns: list[str] = []
         self.pauses: dict[str, float] = {}
+        self.boosted: set[str] = set()
 
     def heed(self, word: str, target: str, data: bytes = b"") -> None:
-        """Take up a wish to `ban` a host, `exclude` a pattern, or give a host a longer `delay`."""
+        """Take up a wish: `ban` a host, `exclude` a pattern, give a host a longer `delay`, or have it first or not."""
         if word == "ban":
-            self._hosts.add(target)
+            self.banned.add(target)
+        elif word == "boost_host":
+            self.boosted.add(target)
+        elif word == "unboost_host":
+            self.boosted.discard(target)
         elif word == "exclude":
             self._patterns.append(target)
         else:
@@ -55,9 +61,9 @@ class Exclusions:
 
     def refuse(self, url: str) -> str:
         """Why this URL is not wanted, or nothing."""
-        if not self._hosts and not self._patterns:
+        if not self.banned and not self._patterns:
             return ""
-        unwanted = host_of(url) in self._hosts or any(fnmatchcase(url, pattern) for pattern in self._patterns)
+        unwanted = host_of(url) in self.banned or any(fnmatchcase(url, pattern) for pattern in self._patterns)
         return EXCLUDED if unwanted else ""
 
 
@@ -87,10 +93,7 @@ class Wishes:
 
     def begin(self, now: float) -> None:
         """Heed what was asked before for good; what was asked of an earlier run is past."""
-        for word, target, data in self._collection.connection.execute(
-            "SELECT word, target, data FROM wish WHERE word IN ('ban', 'exclude', 'delay') ORDER BY id"
-        ):
-            self._excluded.heed(word, target, bytes(data))
+        _heed_all(self._excluded, self._collection)
         self._take(now, LASTING)
 
     def look(self, now: float) -> list[Event]:
@@ -148,6 +151,14 @@ class Wishes:
         self._frontier.set_delay(host, float(data))
         return []
 
+    def _boost_host(self, host: str, _data: bytes, _now: float) -> list[Event]:
+        self._excluded.heed("boost_host", host)
+        return []
+
+    def _unboost_host(self, host: str, _data: bytes, _now: float) -> list[Event]:
+        self._excluded.heed("unboost_host", host)
+        return []
+
     def _boost(self, url: str, _data: bytes, _now: float) -> list[Event]:
         self._frontier.rescore([(host_of(url), key_of(url), BOOSTED)])
         return []
@@ -192,8 +203,26 @@ _DEEDS: dict[str, _Deed] = {
     "exclude": Wishes._exclude,
     "delay": Wishes._delay,
     "boost": Wishes._boost,
+    "boost_host": Wishes._boost_host,
+    "unboost_host": Wishes._unboost_host,
     "topic": Wishes._topic,
 }
+
+
+def _heed_all(excluded: Exclusions, collection: Collection) -> None:
+    places = ", ".join("?" * len(HEEDED))
+    for word, target, data in collection.connection.execute(
+        f"SELECT word, target, data FROM wish WHERE word IN ({places}) ORDER BY id", HEEDED
+    ):
+        excluded.heed(word, target, bytes(data))
+
+
+def wishes_of(collection: Collection) -> Exclusions:
+    """What people asked of this crawl for good, for whoever looks."""
+    excluded = Exclusions()
+    if collection.connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'wish'").fetchone():
+        _heed_all(excluded, collection)
+    return excluded
 
 
 def ask(folder: Path, word: str, now: float, target: str = "", data: bytes = b"") -> None:
@@ -215,7 +244,7 @@ def checked(word: str, target: str) -> str:
     """What a wish is about, in the form the crawl knows it by; UsageError where it is about nothing."""
     if word not in FOR_THE_RUN | LASTING:
         raise UsageError(f"'{word}': can't be asked of a crawl; known: {', '.join(sorted(FOR_THE_RUN | LASTING))}")
-    if word in ("ban", "exclude", "delay") and not target.strip():
+    if word in HEEDED and not target.strip():
         raise UsageError(f"{word}: say which host, or a pattern of addresses such as */tag/*")
     if word == "exclude" and not target.strip("*?"):
         raise UsageError(f"exclude '{target}': would leave nothing; name a part of the addresses, such as */tag/*")

@@ -5,7 +5,7 @@ It executes statements only; transactions belong to the store.
 
 import heapq
 import sqlite3
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable
 
 # A host that sleeps longer is parked. Those that sleep less are passed over by `ready`: at most as many as were
 # asked within this time.
@@ -159,12 +159,15 @@ class Hosts:
             "UPDATE frontier_host SET parked = 0 WHERE parked = 1 AND best IS NOT NULL AND wake_at <= ?", (now,)
         )
 
-    def ready(self, now: float, limit: int, floor: float) -> list[tuple[int, str, float | None]]:
-        """(id, name, delay) of hosts that are awake, the one with the best URL first."""
+    def ready(
+        self, now: float, limit: int, floor: float, names: Collection[str] | None = None
+    ) -> list[tuple[int, str, float | None]]:
+        """(id, name, delay) of hosts that are awake, the one with the best URL first; of all, or of these."""
+        among = "" if names is None else f" AND name IN ({', '.join('?' * len(names))})"
         rows = self._db.execute(
             "SELECT id, name, delay_s, best, best_seq, queued, total FROM frontier_host"
-            f" WHERE {_LISTED} AND best >= ? AND wake_at <= ? ORDER BY best DESC, best_seq LIMIT ?",
-            (floor, now, limit),
+            f" WHERE {_LISTED} AND best >= ? AND wake_at <= ?{among} ORDER BY best DESC, best_seq LIMIT ?",
+            (floor, now, *(names or ()), limit),
         ).fetchall()
         for id_, name, _, *rest in rows:  # `complete` will ask for them
             if id_ not in self._rows:

@@ -1,6 +1,6 @@
 """Everything a frontier can be told: order, merging, limits, refusals. A record, no logic."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 import msgspec
 
@@ -39,4 +39,5 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     merge: Merge = Merge.MAX
     limits: Limits = Limits()
     refuse: Callable[[str], str] = nothing
+    boosted: Set[str] = frozenset()  # hosts a person wants first; it may change, a lease looks. Not in memory: for labs
     delay_s: float = 1.0  # between requests to a host that has no delay of its own

@@ -6,7 +6,7 @@ one transaction. If that is rolled back, the frontier notices at its next call a
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -78,10 +78,10 @@ class SqliteFrontier:
         token = tables.ledger.generation + 1  # grows with every change, so no token is given twice
         leases: list[HostLease] = []
         grants = []
-        for id_, name, delay_s in tables.hosts.ready(now, max_hosts + len(tables.leases.by_host), floor):
+        for id_, name, delay_s, lowest in self._ready(now, max_hosts + len(tables.leases.by_host), above, floor):
             if tables.leases.busy(id_, now):
                 continue
-            leads = tables.queue.top(id_, name, min(per_host, room), floor)
+            leads = tables.queue.top(id_, name, min(per_host, room), lowest)
             room -= len(leads)
             tables.ledger.lease(len(leads) - len(tables.leases.keys(id_)))
             grants.append((id_, token, now + ttl_s, [lead.key for lead in leads]))
@@ -94,6 +94,17 @@ class SqliteFrontier:
         tables.leases.lend(grants)
         tables.ledger.write()
         return leases
+
+    def _ready(
+        self, now: float, limit: int, above: float, floor: float
+    ) -> Iterator[tuple[int, str, float | None, float]]:
+        """Hosts that may be asked now, each with the lowest sort key that may be; boosted ones first, in any batch."""
+        ready, boosted = self._tables.hosts.ready, self._policy.boosted
+        if boosted:
+            yield from ((*host, above) for host in ready(now, limit, above, tuple(boosted)))
+        for host in ready(now, limit + len(boosted), floor):
+            if host[1] not in boosted:
+                yield (*host, floor)
 
     def renew(self, leases: Sequence[HostLease], now: float, ttl_s: float) -> set[str]:
         """Hold hosts longer; returns those that are still the caller's."""

@@ -96,7 +96,7 @@ class LabelTakenBack(Event, frozen=True):
 
 
 class WishTaken(Event, frozen=True):
-    """What a person asked of the crawl was done: pause, resume, stop, ban, exclude, delay, boost, topic."""
+    """What a person asked of the crawl was done: pause, resume, stop, ban, exclude, delay, boost, and so on."""
 
     word: str
     target: str

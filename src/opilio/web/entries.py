@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from opilio.crawl.columns import unpack
-from opilio.frontier.browse import best_first
+from opilio.crawl.wishes import wishes_of
+from opilio.frontier.browse import next_first
 from opilio.model.protocols import Entry
 from opilio.store.collection import Collection
 
@@ -17,8 +18,9 @@ SAMPLED = 200_000  # queued URLs whose scores make the histogram
 
 def best_entries(collection: Collection, start: int, count: int, now: float) -> list[dict[str, Any]]:
     """The URLs that come next, best first."""
-    found = islice(best_first(collection.connection, start + count), start, None)
-    return [shown(collection, entry, now) for entry in found]
+    boosted = wishes_of(collection).boosted
+    found = islice(next_first(collection.connection, start + count, boosted), start, start + count)
+    return [shown(collection, entry, now) | {"boosted": entry.lead.host in boosted} for entry in found]
 
 
 def shown(collection: Collection, entry: Entry, now: float) -> dict[str, Any]:

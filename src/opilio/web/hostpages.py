@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from opilio.crawl.wishes import wishes_of
 from opilio.fetch.robots import Rules
 from opilio.store.collection import Collection
 from opilio.web.desk import Asked, Desk, Page
@@ -44,7 +45,7 @@ def hosts(desk: Desk, asked: Asked) -> View:
 
 def _rows(collection: Collection, tally: Tally, now: float) -> list[dict[str, Any]]:
     known = collection.connection.execute("SELECT name, queued, total, delay_s, wake_at FROM frontier_host").fetchall()
-    banned = unwanted(collection)
+    wishes = wishes_of(collection)
     with tally.lock:
         return [
             {
@@ -54,7 +55,8 @@ def _rows(collection: Collection, tally: Tally, now: float) -> list[dict[str, An
                 "known": total,
                 "delay_s": delay_s,
                 "waits_s": round(wake_at - now, 1) if wake_at > now else 0.0,
-                "banned": name in banned,
+                "banned": name in wishes.banned,
+                "boosted": name in wishes.boosted,
             }
             for name, queued, total, delay_s, wake_at in known
         ]
@@ -78,13 +80,6 @@ def _brought(one: HostSum | None) -> dict[str, Any]:
         "last_status": one.last_status,
         "last_at": one.last_at,
     }
-
-
-def unwanted(collection: Collection) -> set[str]:
-    """Hosts that a person banned."""
-    if not collection.connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'wish'").fetchone():
-        return set()
-    return {target for (target,) in collection.connection.execute("SELECT target FROM wish WHERE word = 'ban'")}
 
 
 def host(desk: Desk, asked: Asked) -> View:

@@ -10,7 +10,7 @@ from opilio.web.params import NOTE, PAGE, SIZE, Param
 from opilio.web.view import View
 
 DEEPEST = 2_000  # entries that can be paged through: what is behind them changes faster than anybody reads
-WORDS = ("ban", "exclude", "delay", "boost")
+WORDS = ("ban", "exclude", "delay", "boost", "boost_host", "unboost_host")
 
 
 def queue(desk: Desk, asked: Asked) -> View:
@@ -32,7 +32,7 @@ def queue(desk: Desk, asked: Asked) -> View:
 
 
 def wish(desk: Desk, asked: Asked) -> Done:
-    """Ban or slow down a host, exclude a pattern, boost a URL."""
+    """Ban, slow down or boost a host, exclude a pattern, boost a URL."""
     folder, word, target = desk.shelf.folder(asked.name), asked.values["do"], asked.values["target"]
     data = str(asked.values["seconds"]).encode() if word == "delay" else b""
     ask(folder, word, desk.clock.now(), target, data)
@@ -42,6 +42,8 @@ def wish(desk: Desk, asked: Asked) -> Done:
         "exclude": f"{target}: addresses like this are left out",
         "delay": f"{target}: at least {asked.values['seconds']:g} seconds between two requests",
         "boost": f"{target}: comes next",
+        "boost_host": f"{target}: what waits here goes before all others, as often as politeness allows",
+        "unboost_host": f"{target}: waits in line again",
     }[word]
     return Done(said=f"{said}. This holds {when}.", back=asked.back(f"/c/{asked.name}/queue"))
 
@@ -58,7 +60,7 @@ ACTIONS = (
     Action(
         path="/c/{name}/wish",
         act=wish,
-        about="Ban or slow down a host, exclude a pattern of addresses, or boost a queued URL.",
+        about="Ban, slow down or boost a host, exclude a pattern of addresses, or boost a queued URL.",
         params=(
             Param(name="do", about="What to do.", kind="choice", choices=WORDS, required=True),
             Param(name="target", about="The host, the pattern (such as */tag/*), or the URL.", required=True),
