@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checks.page_server import Client, crawled, pages_of
-from checks.small_webs import rows
-from opilio.store.collection import reading
+from checks.page_server import Client, crawled, mixed_web, pages_of
+from checks.small_webs import crawl, rows, served, settings_for
+from opilio.store.collection import Collection, reading
 from opilio.web.charts import line_chart, steps
 from opilio.web.curves import harvest_curve
+from opilio.web.entries import best_entries
 from opilio.web.layout import spread
 from opilio.web.pages import PAGES
 from opilio.web.tally import Tally
@@ -42,6 +43,27 @@ def test_sums_follow_a_label(tmp_path: Path) -> None:
         before = client.get("/c/birds/hosts.json?text=h0").data["hosts"][0]["relevant"]
         client.post("/c/birds/label", {"url": SEED, "is": "irrelevant"})
         assert client.get("/c/birds/hosts.json?text=h0").data["hosts"][0]["relevant"] == before - 1
+
+
+def test_age_counts_from_the_first_fetch_of_a_parent_or_the_start(tmp_path: Path) -> None:
+    """Whoever fetches the parent again does not make its links young."""
+    folder = tmp_path / "birds"
+    with served(mixed_web()) as server:
+        crawl(
+            folder,
+            settings_for(server, [SEED, "http://h2.example/9.html"], stop={"pages": 1}, engine={"connections": 1}),
+        )
+    ((began,), (fetched,)) = rows(
+        folder, "SELECT at FROM event WHERE kind = 'CrawlStarted' UNION ALL SELECT fetched_at FROM page"
+    )
+    again = Collection.open_for_writing(folder)
+    with again.unit_of_work():
+        again.connection.execute("INSERT INTO version SELECT *, fetched_at + 50, 2, 'changed' FROM page")
+        again.connection.execute("UPDATE page SET fetched_at = fetched_at + 50")
+    again.close()
+    with reading(folder) as collection:
+        ages = {entry["parent"]: entry["waits_s"] for entry in best_entries(collection, 0, 50, fetched + 100.0)}
+    assert ages == {"": round(fetched + 100.0 - began, 1), SEED: 100.0}
 
 
 @given(st.lists(st.booleans(), max_size=700), st.integers(2, 50))

@@ -27,11 +27,11 @@ def shown(collection: Collection, entry: Entry, now: float) -> dict[str, Any]:
     """One entry with its context."""
     lead = entry.lead
     row = collection.connection.execute(
-        "SELECT p.url, p.title, p.fetched_at, l.columns FROM page AS p LEFT JOIN links AS l ON l.parent = p.key"
-        " WHERE p.key = ?",
+        "SELECT p.url, p.title, l.columns FROM page AS p LEFT JOIN links AS l ON l.parent = p.key WHERE p.key = ?",
         (lead.parent,),
     ).fetchone()
-    url, title, at, blob = row or ("", "", None, None)
+    url, title, blob = row or ("", "", None)
+    since = _since(collection, entry)
     return {
         "url": lead.url,
         "host": lead.host,
@@ -41,9 +41,24 @@ def shown(collection: Collection, entry: Entry, now: float) -> dict[str, Any]:
         "anchor": _anchor(blob, lead.key) if blob else "",
         "parent": url,
         "parent_title": title,
-        "waits_s": round(now - at, 1) if at else None,
+        "waits_s": None if since is None else round(now - since, 1),
         "retries": lead.retries,
     }
+
+
+def _since(collection: Collection, entry: Entry) -> float | None:
+    """Since when it waits: the first fetch of a page that links it; for a seed, the crawl's start."""
+    parents = tuple({*entry.parents, entry.lead.parent} - {0})
+    if parents:
+        among = f"WHERE key IN ({', '.join('?' * len(parents))})"
+        first = (  # of a page that was fetched again the first time is in `version`
+            f"SELECT min(at) FROM (SELECT fetched_at AS at FROM page {among}"
+            f" UNION ALL SELECT fetched_at FROM version {among})"
+        )
+    else:
+        first = "SELECT at FROM event WHERE kind = 'CrawlStarted' ORDER BY id LIMIT 1"
+    row = collection.connection.execute(first, 2 * parents).fetchone()
+    return None if row is None else row[0]
 
 
 def _anchor(blob: bytes, key: int) -> str:
