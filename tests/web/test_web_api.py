@@ -227,6 +227,15 @@ def test_picture_and_graph_are_files_that_others_read(client: Client, path: str,
     assert client.get("/c/birds/curve.svg?x=y", Accept="application/json").status == 400
 
 
+def test_curve_is_a_png_or_says_what_to_install(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    with urllib.request.urlopen(f"{client.base}/c/birds/curve.png?x=time", timeout=60) as answer:
+        assert answer.headers["Content-Type"] == "image/png"
+        assert answer.read().startswith(b"\x89PNG\r\n")
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)  # as where the extra is not installed
+    told = client.get("/c/birds/curve.png", Accept="application/json")
+    assert (told.status, "pip install 'opilio[lab]'" in told.data["error"]) == (501, True)
+
+
 def test_state_that_another_version_wrote_is_told(tmp_path: Path) -> None:
     folder = crawled(tmp_path / "birds")
     notes = Collection.open_for_notes(folder)

@@ -26,7 +26,7 @@ from opilio.web.metrics import metrics_route
 from opilio.web.openapi import description
 from opilio.web.pages import ACTIONS, PAGES
 from opilio.web.params import read
-from opilio.web.picture import curve_route
+from opilio.web.picture import MissingExtraError, curve_routes
 from opilio.web.rendering import Templates
 from opilio.web.shelf import UnknownCollectionError
 from opilio.web.view import View, csv_response, form_of, json_response
@@ -62,7 +62,7 @@ class Application:
             live_route(self.desk, self.templates),
             metrics_route(self.desk),
             export_route(self.desk),
-            curve_route(self.desk),
+            *curve_routes(self.desk),
             Route("/c/{name}/graph.gexf", self._gexf, methods=METHODS),
             Route("/openapi.json", self._openapi, methods=METHODS),
             Route("/login", self._login, methods=["GET", "POST"]),
@@ -184,6 +184,8 @@ class Application:
 def _status(error: OpilioError) -> int:
     if isinstance(error, TooManyError):
         return 429
+    if isinstance(error, MissingExtraError):
+        return 501
     if isinstance(error, ReadOnlyError):
         return 403
     if isinstance(error, UnknownCollectionError):

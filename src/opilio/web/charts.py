@@ -77,6 +77,13 @@ def _label(x: float, elapsed: bool) -> str:
 
 
 def harvest_chart(curve: Sequence[dict[str, Any]], target: float = 0.0, x: str = "pages") -> Chart:
+    """The live curve as geometry."""
+    return line_chart(harvest_series(curve, target, x), elapsed=x == "time")
+
+
+def harvest_series(
+    curve: Sequence[dict[str, Any]], target: float = 0.0, x: str = "pages"
+) -> list[tuple[str, str, Points]]:
     """The live curve: harvest of the last pages, over all, and the harvest below which the crawl would stop.
 
     `x`: pages, or time since the first one.
@@ -90,7 +97,7 @@ def harvest_chart(curve: Sequence[dict[str, Any]], target: float = 0.0, x: str =
     ]
     if target and curve:
         series.append(("stops below", "t", [(0.0, target), (places[-1], target)]))
-    return line_chart(series, elapsed=x == "time")
+    return series
 
 
 def compared_chart(runs: Sequence[dict[str, Any]], x: str = "pages", y: str = "harvest") -> Chart:

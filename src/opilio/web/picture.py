@@ -1,13 +1,20 @@
-"""`/c/{name}/curve.svg`: the harvest curve as a picture of its own, for reports and slides. Needs no style sheet."""
+"""`/c/{name}/curve.svg` and `.png`: the harvest curve as a picture of its own, for reports and slides.
 
+Neither needs a style sheet; the PNG needs matplotlib, which comes with the extra `lab`.
+"""
+
+from collections.abc import Sequence
 from html import escape
+from io import BytesIO
+from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from opilio.web.charts import Chart, Line, harvest_chart
+from opilio.model.errors import OpilioError
+from opilio.web.charts import Chart, Line, Points, harvest_series, line_chart
 from opilio.web.crawlpage import live_data
 from opilio.web.desk import Desk
 from opilio.web.params import Param, read
@@ -18,16 +25,54 @@ LOOKS |= {"t": ("#ab2319", "1.4", "5 4")}
 LEGEND = 24  # pixels under the chart
 
 
-def curve_route(desk: Desk) -> Route:
-    async def endpoint(request: Request) -> Response:
-        name = request.path_params["name"]
-        x = read([ACROSS], request.query_params.multi_items())["x"]
-        data = await run_in_threadpool(live_data, desk, name, everything=False)
-        chart = harvest_chart(data["curve"], data["status"]["stops_below"], x)
-        headers = {"Content-Disposition": f'attachment; filename="{name}-harvest.svg"'}
-        return Response(drawn(chart).encode("utf-8", "replace"), media_type="image/svg+xml", headers=headers)
+class MissingExtraError(OpilioError):
+    """Something that was not installed with us is needed for this."""
 
-    return Route("/c/{name}/curve.svg", endpoint, methods=["GET", "HEAD"])
+
+def curve_routes(desk: Desk) -> list[Route]:
+    def picture(name: str, form: str, x: str) -> bytes:
+        data = live_data(desk, name, everything=False)
+        series = harvest_series(data["curve"], data["status"]["stops_below"], x)
+        if form == "png":
+            return painted(series, x)
+        return drawn(line_chart(series, elapsed=x == "time")).encode("utf-8", "replace")
+
+    def route(form: str, media_type: str) -> Route:
+        async def endpoint(request: Request) -> Response:
+            name = request.path_params["name"]
+            x = read([ACROSS], request.query_params.multi_items())["x"]
+            content = await run_in_threadpool(picture, name, form, x)
+            headers = {"Content-Disposition": f'attachment; filename="{name}-harvest.{form}"'}
+            return Response(content, media_type=media_type, headers=headers)
+
+        return Route(f"/c/{{name}}/curve.{form}", endpoint, methods=["GET", "HEAD"])
+
+    return [route("svg", "image/svg+xml"), route("png", "image/png")]
+
+
+def painted(series: Sequence[tuple[str, str, Points]], x: str) -> bytes:
+    """Lines as a PNG file."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtraError(
+            "curve.png: needs matplotlib; pip install 'opilio[lab]', or take curve.svg, which needs nothing"
+        ) from error
+    figure = Figure(figsize=(7.2, 3.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    for label, kind, points in series:
+        colour, width, dashes = LOOKS[kind]
+        style: Any = (0, tuple(map(float, dashes.split()))) if dashes else "-"
+        across, up = zip(*points, strict=True) if points else ((), ())
+        axes.plot(across, up, label=label, color=colour, linewidth=float(width), linestyle=style)
+    axes.set(xlabel="seconds" if x == "time" else "pages", ylabel="harvest", ylim=(0.0, 1.03))
+    axes.grid(axis="y", color="#ddd")
+    axes.legend(fontsize=8)
+    file = BytesIO()
+    figure.savefig(file, format="png", dpi=200)
+    return file.getvalue()
 
 
 def drawn(chart: Chart) -> str:
