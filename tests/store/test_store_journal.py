@@ -1,8 +1,10 @@
 """Journals of learners, and a person's word in the place of a verdict."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from checks.store_checks import visited
 from opilio.model.records import Reason
@@ -11,8 +13,14 @@ from opilio.store.journal import BYTES_PER_LESSON, OFTEN, Journal
 from opilio.store.keeper import Keeper
 
 
-def test_journal_gives_back_the_state_and_the_lessons_behind_it() -> None:
-    collection = Collection.in_memory()
+@pytest.fixture
+def collection(tmp_path: Path) -> Iterator[Collection]:
+    made = Collection.create(tmp_path / "c", "")
+    yield made
+    made.close()
+
+
+def test_journal_gives_back_the_state_and_the_lessons_behind_it(collection: Collection) -> None:
     journal, other = Journal(collection, "a"), Journal(collection, "b")
     assert (journal.state(), list(journal.lessons())) == (None, [])
     journal.add(b"gone")
@@ -24,8 +32,7 @@ def test_journal_gives_back_the_state_and_the_lessons_behind_it() -> None:
     assert (again.state(), list(again.lessons()), again.waiting) == (b"state", [b"one", b"two"], 2)
 
 
-def test_only_the_newest_state_is_kept() -> None:
-    collection = Collection.in_memory()
+def test_only_the_newest_state_is_kept(collection: Collection) -> None:
     journal = Journal(collection, "a")
     for version in (5, 6, 2):
         journal.save(version, 1.0, b"%d" % version)
@@ -33,8 +40,8 @@ def test_only_the_newest_state_is_kept() -> None:
     assert collection.connection.execute("SELECT count(*) FROM snapshot").fetchone() == (1,)
 
 
-def test_journal_grows_longer_when_the_state_is_large() -> None:
-    journal = Journal(Collection.in_memory(), "a")
+def test_journal_grows_longer_when_the_state_is_large(collection: Collection) -> None:
+    journal = Journal(collection, "a")
     journal.add(b"x", OFTEN)
     assert journal.long
     journal.save(1, 1.0, b"x" * (2 * OFTEN * BYTES_PER_LESSON))
@@ -44,8 +51,7 @@ def test_journal_grows_longer_when_the_state_is_large() -> None:
     assert journal.long
 
 
-def test_lesson_of_a_unit_of_work_that_failed_was_never_taught() -> None:
-    collection = Collection.in_memory()
+def test_lesson_of_a_unit_of_work_that_failed_was_never_taught(collection: Collection) -> None:
     journal = Journal(collection, "a")
     try:
         with collection.unit_of_work():
@@ -54,6 +60,12 @@ def test_lesson_of_a_unit_of_work_that_failed_was_never_taught() -> None:
     except KeyError:
         pass
     assert list(Journal(collection, "a").lessons()) == []
+
+
+def test_nothing_is_written_down_where_nobody_can_go_on_from_it() -> None:
+    journal = Journal(Collection.in_memory(), "a")
+    journal.add(b"x", OFTEN)
+    assert list(journal.lessons()) == [] and not journal.long
 
 
 def test_tables_that_came_later_are_made_when_an_old_collection_is_written_to(tmp_path: Path) -> None:

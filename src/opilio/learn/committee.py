@@ -25,7 +25,7 @@ from opilio.text.counting import distinct
 _ONE = np.zeros(1, dtype=np.uint32)
 FIRMLY = 4  # times that a person's word is taught, against once for a judge's
 ALIVE = 0.9  # links that lead to a page, before anything is known
-NOTICEABLE = 1e-3  # a smaller change of score is not worth a write
+NOTICEABLE = 2e-3  # a smaller change of score is not worth a write
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

@@ -63,6 +63,11 @@ class Collection:
             lock.close()
             raise
 
+    @property
+    def lasting(self) -> bool:
+        """Does it outlive this process?"""
+        return self.folder != Path()
+
     @classmethod
     def in_memory(cls) -> "Collection":
         """A collection without a folder: the same tables, nothing on disk. For the lab and for tests."""

@@ -17,6 +17,7 @@ class Journal:
 
     def __init__(self, collection: Collection, name: str) -> None:
         self._connection = collection.connection
+        self._lasting = collection.lasting  # nobody goes on from what is in memory alone
         self.name = name
         self.waiting = 0  # lessons since the last saved state, as far as this process knows
         self._enough = OFTEN
@@ -28,6 +29,8 @@ class Journal:
 
     def add(self, lesson: bytes, lessons: int = 1) -> None:
         """Write a lesson down; `lessons` is how many visits are in it."""
+        if not self._lasting:
+            return
         self._connection.execute("INSERT INTO lesson (name, data) VALUES (?, ?)", (self.name, lesson))
         self.waiting += lessons
 
