@@ -195,6 +195,7 @@ def _committee(
     without: tuple[str, ...] = (),
     galaxy: bool = False,
     hints: bool = False,
+    tswt: bool = False,
     trained: str = "",
     graph: str = "",
     model: str = "",
@@ -215,7 +216,8 @@ def _committee(
         raise ConfigError(f"rank.without: {min(unknown)} is no feature; known: {', '.join(NAMES)}")
     url_terms = tools.url_terms.of_all
     ranker = CommitteeRanker(tools.living, LinkWords(tools.vocabulary, url_terms), tunnel_depth, options)
-    ranker.members["tswt"] = TswtRanker(tools.living, url_terms).topical
+    if tswt:
+        ranker.members["tswt"] = TswtRanker(tools.living, url_terms).topical
     if tools.topic.genres:
         ranker.members["genre"] = TswtRanker(tools.living, url_terms, tools.genres).generic
     if trained:

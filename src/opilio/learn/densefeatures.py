@@ -14,7 +14,7 @@ _OF_THE_LINK = {
     "T-Graph": 0.5,  # how near to a target the T-Graph holds it (S2-32); 0 where there is none
     "similarity": 0.5,  # to the node it matches (OSM)
     "layer": 0.5,  # how near to a target a context graph holds its page
-    "S3": 0.0,  # the topic score of S3-17 without the parents
+    "S3": 0.0,  # the topic score of S3-17 without the parents; 0 where nobody looks
     "genre": 0.5,  # how much of a wanted genre is at the link (S3-23); 0 where none is wanted
     "S1": 1.0,  # the probability by a learner that was trained before; 0 where there is none
     "path": 0.0,  # how relevant the pages on the way to it were
