@@ -57,7 +57,7 @@ def test_revisits_lose_nothing_when_killed_at_random_moments(tmp_path: Path) -> 
         tree = settings_for(
             server,
             [SEED],
-            politeness={"delay_s": 0.02},
+            politeness={"delay_s": 0.1},  # so that a run lasts several times as long as it takes until the next kill
             engine={"batch": 4},
             store={"rotate_bytes": 4000},
             stop={"pages": 0, "patience_s": 60.0},
