@@ -41,16 +41,25 @@ def killed_after(folder: Path, tree: Tree, seconds: float, log: Sequence[Access]
     return not ended
 
 
+def _is_growing(log: Sequence[Access]) -> bool:
+    before = len(log)
+    time.sleep(0.05)
+    return len(log) > before
+
+
 def kill_often(
     folder: Path, tree: Tree, kills: int, most_s: float, rng: random.Random, log: Sequence[Access] | None = None
 ) -> int:
     """Kill a crawl at random moments until it was killed so often or has ended; then let it end. How many kills hit.
 
-    With the server's `log` every second kill falls while pages are asked for, the others may fall into the start.
+    With the server's `log` every second kill falls while pages are asked for, the others may fall into the start; and
+    what a killed process had asked for is noted there before the next one asks.
     """
     done = 0
     while done < kills and killed_after(folder, tree, rng.uniform(0.0, most_s), log if done % 2 else None):
         done += 1
+        while log is not None and _is_growing(log):
+            pass
     assert not killed_after(folder, tree, 120.0)
     return done
 

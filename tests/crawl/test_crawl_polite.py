@@ -114,7 +114,7 @@ def test_crawl_delay_holds_across_restarts_when_killed(tmp_path: Path) -> None:
     web = grid(3, 6) | {f"http://h{h}.example/robots.txt": robots("User-agent: *\nCrawl-delay: 0.25\n") for h in (1, 2)}
     with served(SmallWeb(web)) as server:
         tree = settings_for(server, ["http://h0.example/0.html"], politeness={"delay_s": 0.05})
-        assert kill_often(tmp_path / "c", tree, 8, 0.5, random.Random(5)) >= 4
+        assert kill_often(tmp_path / "c", tree, 8, 0.5, random.Random(5), server.log) >= 4
     for host in ("h1.example", "h2.example"):
         assert least_gap(by_host(server.log)[host]) >= 0.25
     assert least_gap(server.log) >= 0.05
@@ -123,7 +123,7 @@ def test_crawl_delay_holds_across_restarts_when_killed(tmp_path: Path) -> None:
 def test_addresses_share_the_delay_across_restarts_when_killed(tmp_path: Path) -> None:
     with served(SmallWeb(star(6, 3)), addresses=1) as server:
         tree = settings_for(server, ["http://seed.example/"], politeness={"delay_s": 0.15}, fetch=direct(server))
-        assert kill_often(tmp_path / "c", tree, 6, 0.6, random.Random(3)) >= 3
+        assert kill_often(tmp_path / "c", tree, 6, 0.6, random.Random(3), server.log) >= 3
         asked = sorted(a.at for a in server.log)
     assert min(b - a for a, b in pairwise(asked)) >= 0.15 - 0.06
 
