@@ -39,5 +39,5 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     merge: Merge = Merge.MAX
     limits: Limits = Limits()
     refuse: Callable[[str], str] = nothing
-    boosted: Set[str] = frozenset()  # hosts a person wants first; it may change, a lease looks. Not in memory: for labs
+    boosted: Set[str] = frozenset()  # hosts a person wants first; it may change: every lease of the one on SQLite looks
     delay_s: float = 1.0  # between requests to a host that has no delay of its own
