@@ -1,5 +1,5 @@
-"""The frontier in memory: what unit tests and the lab use. It behaves exactly like the one on SQLite, but for hosts that
-a person wants first: nobody looks on here.
+"""The frontier in memory: what unit tests and the lab use. It behaves exactly like the one on SQLite, but for hosts
+that a person wants first: nobody looks on here.
 
 Heaps are cleaned lazily: an entry counts only while it says what its host or URL says. Nothing survives the process.
 """
