@@ -13,8 +13,9 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from checks.link_visits import taught
 from opilio.crawl.rankmemory import RankMemory
-from opilio.learn.committee import Committee, Options
+from opilio.learn.committee import Committee
 from opilio.learn.densemodel import DenseModel
+from opilio.learn.scoring import Options
 from opilio.learn.wordmodel import WordModel
 from opilio.store.collection import Collection
 

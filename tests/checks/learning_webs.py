@@ -14,7 +14,8 @@ from opilio.crawl.ledger import Ledger
 from opilio.crawl.rankmemory import RankMemory
 from opilio.lab.server import WebServer
 from opilio.lab.warcfile import Answer
-from opilio.learn.committee import Committee, Options
+from opilio.learn.committee import Committee
+from opilio.learn.scoring import Options
 from opilio.model.events import BatchCommitted, Event
 from opilio.store.collection import Collection, exists
 

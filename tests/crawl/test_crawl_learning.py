@@ -20,11 +20,14 @@ from checks.small_webs import CONTEXT, TOPIC, SmallWeb, crawl, known, rows, serv
 from opilio.crawl.build import complete
 from opilio.crawl.chooser import CommitteeChooser
 from opilio.crawl.config import resolve
+from opilio.crawl.ledger import Ledger
 from opilio.crawl.rankmemory import RankMemory
 from opilio.crawl.s1chooser import S1Chooser
 from opilio.crawl.status import status_of
 from opilio.crawl.verify import verify
-from opilio.learn.committee import Committee, Options
+from opilio.learn.committee import Committee
+from opilio.learn.densefeatures import NAMES
+from opilio.learn.scoring import Options
 from opilio.model.clock import VirtualClock
 from opilio.store import journal
 from opilio.store.collection import Collection
@@ -76,8 +79,26 @@ def test_judge_on_disk_is_the_one_in_memory_when_a_crawl_ends_without_a_word(tmp
     assert before is not None
     assert again is not None
     assert again.snapshot() == before.snapshot()
-    assert again._model._weights.tolist() == before._model._weights.tolist()
+    assert again.model._weights.tolist() == before.model._weights.tolist()
     assert rows(tmp_path / "c", "SELECT count(*) FROM snapshot WHERE name = 'judge'")[0][0] <= 1
+
+
+def test_committee_hears_what_words_are_worth_on_pages_also_when_resumed(tmp_path: Path) -> None:
+    with served(SmallWeb(mixed_web(30))) as server:
+        tree = learning_tree(server, engine={"batch": 1, "connections": 2})  # both sides of the web in turns
+        before = crawl_and_stop_dead(tmp_path / "c", tree, 40)
+        again = crawl_and_stop_dead(tmp_path / "c", tree, 0)
+    told, told_again = values_of_words(before), values_of_words(again)
+    assert len(told) > 10
+    assert any(told.values())
+    assert told_again == told
+
+
+def values_of_words(ledger: Ledger) -> dict[int, float]:
+    """What the words at each queued link are worth, by all that the judge knows."""
+    list(ledger._chooser.changes())
+    queue, at = memory_of(ledger).committee.queue, NAMES.index("words at it")
+    return {key: float(queue.rows["dense"][row, at]) for key, row in queue.row_of.items()}
 
 
 def test_links_are_held_again_when_resumed(tmp_path: Path) -> None:

@@ -7,10 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checks.link_visits import features, found, taught, url_of, visit
-from opilio.learn.committee import Committee, Options
+from opilio.learn.committee import Committee
 from opilio.learn.densefeatures import FEATURES, NAMES
 from opilio.learn.lessons import FoundPage, Lesson
-from opilio.learn.linkfeatures import PACKED
+from opilio.learn.linkfeatures import ANCHOR, PACKED, SLOTS, URL, hashed_few
+from opilio.learn.scoring import Options
+from opilio.learn.wordmodel import BUCKETS
+from opilio.learn.wordvalues import WordValues
 
 SMALL = Options(capacity=400)
 
@@ -20,7 +23,7 @@ def fresh() -> Committee:
 
 
 def sane(committee: Committee) -> bool:
-    scores = committee._scores(committee.queue.live)
+    scores = committee.scores(committee.queue.live)
     weights = [committee.dense.weights, committee.words.weights]
     return bool(np.isfinite(scores).all() and all(np.isfinite(w).all() and np.abs(w).max() <= 12.0 for w in weights))
 
@@ -34,7 +37,7 @@ def test_committee_prefers_what_paid_when_words_tell() -> None:
 def test_feature_that_is_left_out_weighs_nothing_and_is_not_learnt() -> None:
     kept, without = taught(Committee(), 60), taught(Committee(Options(without=("host", "S3"))), 60)
     for committee, silent in ((kept, False), (without, True)):
-        rows = committee._dense_of(committee.queue.live)[:, [NAMES.index("host"), NAMES.index("S3")]]
+        rows = committee.dense_of(committee.queue.live)[:, [NAMES.index("host"), NAMES.index("S3")]]
         assert bool((rows == 0.0).all()) is silent
     begun = Committee().dense.weights
     assert without.dense.weights[NAMES.index("host")] == begun[NAMES.index("host")]
@@ -54,6 +57,37 @@ def test_committee_is_the_same_after_a_snapshot() -> None:
     assert found(again, 7, [9001, 9002]) == found(committee, 7, [9001, 9002])
 
 
+def test_words_of_pages_speak_for_links_that_no_link_has_taught() -> None:
+    committee = fresh()
+    telling, other = 77, 88
+    rows = features([2, 4], np.random.default_rng(1))
+    rows["words"], rows["dense"][1], rows["path"] = 0, rows["dense"][0], 1
+    for row, term in enumerate((telling, other)):
+        rows["words"][row, SLOTS[URL]] = hashed_few(ANCHOR, [term], 1)[0]
+    page, hosts = FoundPage(9, True, 0), ["h.example"] * 2
+    first, second = committee.discover(page, hosts, [2, 4], rows)
+    assert first == second
+    committee.hear(np.array([telling, other]), np.array([3.0, -3.0]))
+    first, second = committee.scores(np.array([committee.queue.row_of[key] for key in (2, 4)]))
+    assert first > second
+    third, fourth = committee.discover(FoundPage(10, True, 0), hosts, [12, 14], rows)  # and for those found later
+    assert third > fourth
+    committee.hear(np.zeros(0, dtype=np.int64), np.zeros(0))
+    first, second = committee.scores(np.array([committee.queue.row_of[key] for key in (2, 4)]))
+    assert first == second
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**32 - 1), st.floats(-1e6, 1e6)), max_size=30))
+@settings(max_examples=30, deadline=None)
+def test_values_of_words_are_bounded_and_no_word_is_worth_nothing(heard: list[tuple[int, float]]) -> None:
+    values = WordValues()
+    values.hear(np.array([t for t, _ in heard], dtype=np.int64), np.array([v for _, v in heard]))
+    words = np.array([hashed_few(ANCHOR, [t for t, _ in heard], 30), [0] * 30], dtype=np.uint32)
+    of_words, of_nothing = values.of(words)
+    assert np.abs(of_words) <= 1.5
+    assert of_nothing == 0.0
+
+
 @given(st.integers(0, 39))
 @settings(max_examples=10, deadline=None)
 def test_journal_behind_a_snapshot_brings_back_the_model_wherever_it_was_cut(cut: int) -> None:
@@ -62,6 +96,8 @@ def test_journal_behind_a_snapshot_brings_back_the_model_wherever_it_was_cut(cut
         if step == cut:
             state, journal = committee.snapshot(), []
         found(committee, 1000 + step, [5 * step + i + 1 for i in range(5)])
+        if step % 7 == 3:  # heard by nobody who learns from the journal: a row brings its values along
+            committee.hear(np.arange(1, BUCKETS // 9), np.full(BUCKETS // 9 - 1, 0.1 * step))
         key = int(committee.queue.rows["key"][committee.queue.live[0]])
         lesson = committee.lesson(visit(key))
         journal.append(msgspec.msgpack.encode(lesson))

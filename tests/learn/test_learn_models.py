@@ -8,13 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checks.link_visits import taught, visit
-from opilio.learn.committee import Committee, Options
+from opilio.learn.committee import Committee
 from opilio.learn.credit import ENOUGH, RECENT, Credit, Example
 from opilio.learn.densemodel import MAX_LOGIT, MEMORY, DenseModel
 from opilio.learn.explain import explain
 from opilio.learn.linkqueue import LinkQueue, Marks
 from opilio.learn.ontrial import TrialModel
 from opilio.learn.outlook import FEWEST, WINDOW, Outlook
+from opilio.learn.scoring import Options
 from opilio.learn.success import Success
 from opilio.learn.wordmodel import BUCKETS, MAX_WEIGHT, WordModel, sigmoid
 
@@ -264,7 +265,7 @@ def test_outlook_is_corrected_by_how_chances_came_true(share: float, factor: flo
 def test_explanation_adds_up_to_the_score() -> None:
     committee = taught(Committee(Options(capacity=200, siblings=False, statistics=False, explore=0.0)), 40)
     row = int(committee.queue.live[0])
-    committee._weigh(np.array([row]))
+    committee.weigh(np.array([row]))
     why = explain(committee, row)
     logit = sum(part.effect for part in why.parts) + sum(effect for _, effect in why.words)
     assert why.score == pytest.approx(1.0 / (1.0 + math.exp(-logit)), abs=1e-6)

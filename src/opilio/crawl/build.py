@@ -24,7 +24,7 @@ from opilio.crawl.learning import JUDGE, TOPIC, Learning
 from opilio.crawl.ledger import Books, Ledger
 from opilio.crawl.manners import Manners
 from opilio.crawl.notes import Notes
-from opilio.crawl.profiles import check_crew, crewed, profiles
+from opilio.crawl.profiles import Profile, check_crew, crewed, profiles
 from opilio.crawl.revisitbuild import check_revisits, looking_again
 from opilio.crawl.s1kind import begin_with_model
 from opilio.crawl.scouting import Shelves, scout_of
@@ -305,18 +305,18 @@ def writers_of(
 ) -> tuple[Frontier, Learning, Chooser]:
     """What the ledger writes through: of one crawler, or of a crew."""
     if not mind.crew:
-        chooser = boosting(chooser_of(mind.ranker, collection), made("boost", settings.boost), collection)
-        return store, Learning(mind.learners, collection, keeper), chooser
+        return store, Learning(mind.learners, collection, keeper), _chooser(settings, collection, mind)
     assert isinstance(store, ClaimableFrontier)
     wits = [
-        Wits(
-            one.living,
-            one.learners,
-            boosting(chooser_of(one.ranker, collection, told), made("boost", settings.boost), collection),
-        )
+        Wits(one.living, one.learners, _chooser(settings, collection, one, told))
         for one, told in zip(mind.crew, profiles(settings), strict=True)
     ]
     return assemble(settings, collection, keeper, store, wits, now)
+
+
+def _chooser(settings: Settings, collection: Collection, mind: Mind, agent: Profile | None = None) -> Chooser:
+    chooser = chooser_of(mind.ranker, mind.learners.get(JUDGE), collection, agent)
+    return boosting(chooser, made("boost", settings.boost), collection)
 
 
 def _manners(settings: Settings, world: World, ledger: Ledger, resumed: bool) -> Manners:

@@ -7,6 +7,7 @@ import numpy as np
 
 from opilio.crawl.columns import leads_of, unpack
 from opilio.crawl.rankmemory import RankMemory
+from opilio.judge.learned import LearnedJudge
 from opilio.learn.committee import Found
 from opilio.learn.lessons import FoundPage, Visit
 from opilio.learn.linkfeatures import unpacked
@@ -64,13 +65,16 @@ class PlainChooser:
 
 
 class CommitteeChooser(PlainChooser):
-    """Lets the committee learn from every outcome and score every link."""
+    """Lets the committee learn from every outcome and score every link; a judge that learns tells it of words."""
 
-    def __init__(self, memory: RankMemory) -> None:
+    def __init__(self, memory: RankMemory, judge: LearnedJudge | None = None) -> None:
         self._memory = memory
         self._committee = memory.committee
+        self._judge = judge
+        self._heard = 0
 
     def watch(self, outcomes: Sequence[Outcome]) -> None:
+        self._listen()
         ended = []
         for outcome in outcomes:
             fetched, lead = outcome.fetched, outcome.lead
@@ -93,6 +97,7 @@ class CommitteeChooser(PlainChooser):
         return leads
 
     def changes(self) -> Iterable[tuple[str, int, float]]:
+        self._listen()
         return self._committee.changes()
 
     def correct(self, entry: Entry, before: float, after: float) -> None:
@@ -104,6 +109,12 @@ class CommitteeChooser(PlainChooser):
     @property
     def expected(self) -> float | None:
         return self._memory.expected
+
+    def _listen(self) -> None:
+        """Hear what words are worth since the judge learnt last."""
+        if self._judge is not None and self._judge.version != self._heard:
+            self._heard = self._judge.version
+            self._committee.hear(*self._judge.model.known)
 
 
 def _kept(page: int, columns: LinkColumns) -> list[int]:

@@ -24,8 +24,8 @@ from opilio.judge.coverage import CoverageJudge
 from opilio.judge.learned import LearnedJudge
 from opilio.judge.pagewords import PageWords, Weights
 from opilio.judge.senses import ContextJudge, SenseJudge
-from opilio.learn.committee import Options
 from opilio.learn.densefeatures import NAMES
+from opilio.learn.scoring import Options
 from opilio.model.errors import ConfigError
 from opilio.model.protocols import Judge
 from opilio.model.records import Lead, Link, LinkColumns, Reading, Verdict

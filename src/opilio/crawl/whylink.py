@@ -13,8 +13,10 @@ from opilio.agents.tags import owner, untagged
 from opilio.crawl.build import Mind, complete, make_mind
 from opilio.crawl.config import resolve
 from opilio.crawl.job import latest_snapshots, settings_of
+from opilio.crawl.learning import JUDGE
 from opilio.crawl.profiles import crewed, profiles
 from opilio.crawl.rankmemory import NOBODYS, RankMemory, Whose
+from opilio.judge.learned import LearnedJudge
 from opilio.learn.committee import Committee
 from opilio.learn.explain import Explanation, explain
 from opilio.model.errors import CollectionError, ParseError
@@ -35,6 +37,8 @@ PHRASES = {
     "textless": "it has no anchor text",
     "path depth": "how deep its path is",
     "query": "its URL has a query",
+    "words at it": "what its words are worth on pages",
+    "words around": "what the words around it are worth on pages",
     "found": "how many pages link to it",
     "relevant parents": "how many relevant pages link to it",
     "tunnel": "irrelevant pages on the way to it",
@@ -43,6 +47,11 @@ PHRASES = {
     "host": "pages of its host",
     "list": "other links of the same list",
     "page": "other links of the same page",
+    "path": "how relevant the pages on the way to it were",
+    "nearness": "how near to a seed it is",
+    "genre": "the wanted genres' words at it",
+    "S1": "what the learner trained before says",
+    "S3": "its topic score by S3",
     "galaxy": "the Dewey classes that the words at it speak of",
     "T-Graph": "how near to a target the T-Graph holds it",
     "similarity": "how like a node of the T-Graph it is",
@@ -60,12 +69,16 @@ def why_link(collection: Collection, entry: Entry) -> dict[str, Any]:
     mind = make_mind(resolved, topic, latest_snapshots(collection))
     if not isinstance(mind.ranker, CommitteeRanker):
         return {}
-    whose = NOBODYS
+    whose, judge = NOBODYS, mind.learners.get(JUDGE)
     if crewed(resolved):
-        whose = next((Whose(p.name, p.number) for p in profiles(resolved) if p.number == owner(entry.lead)), NOBODYS)
+        for profile, one in zip(profiles(resolved), mind.crew, strict=True):
+            if profile.number == owner(entry.lead):
+                whose, judge = Whose(profile.name, profile.number), one.learners.get(JUDGE)
         entry = msgspec.structs.replace(entry, lead=untagged(entry.lead))
     memory = RankMemory(Committee(mind.ranker.options), collection, whose)
     memory.relearn()
+    if isinstance(judge, LearnedJudge):
+        memory.committee.hear(*judge.model.known)
     row = memory.recall(entry)
     if row is None:
         return {}

@@ -50,19 +50,19 @@ class LearnedJudge:
         self.base = base
         self.share = share
         self._label_of = label_of
-        self._model = TextModel()
+        self.model = TextModel()
         self._coverages: deque[float] = deque(maxlen=RECENT)
         self._sampled: tuple[Reading, Terms] | None = None
 
     @property
     def version(self) -> int:
         """Grows whenever the text model is fitted."""
-        return self._model.scale.version
+        return self.model.scale.version
 
     @property
     def middle(self) -> float:
         """The coverage at which a page is as likely on the topic as not: the given one, moved by what was seen."""
-        return self._model.scale.split or self.base.middle
+        return self.model.scale.split or self.base.middle
 
     def _split(self) -> float:
         """Between the pages that speak of the topic and the others: two means, nearer to the upper one.
@@ -85,14 +85,14 @@ class LearnedJudge:
         coverage = verdict.reasons[0].value
         logit = min(4.0, max(-4.0, self.base.slope * (coverage - self.middle)))
         said, share, terms = 0.0, 0.0, np.zeros(0, dtype=np.int64)
-        if self._model.ready and self.share:
+        if self.model.ready and self.share:
             terms = self.sample(reading)
-            said = self._model.logit(terms)
-            seen = self._model.scale.fitted
+            said = self.model.logit(terms)
+            seen = self.model.scale.fitted
             share = self.share * seen / (seen + TEACHING)
         score = 1.0 / (1.0 + math.exp(-((1.0 - share) * logit + share * said)))
         words = tuple(
-            Reason(f"text model: {self._label_of(t) or t}", w, share) for t, w in self._model.telling(terms, SHOWN)
+            Reason(f"text model: {self._label_of(t) or t}", w, share) for t, w in self.model.telling(terms, SHOWN)
         )
         summary = (verdict.reasons[0], Reason("text model", said, share))
         return Verdict(score=score, relevant=score >= 0.5, reasons=(*summary, *verdict.reasons[1:], *words))
@@ -137,27 +137,27 @@ class LearnedJudge:
             if page.coverage >= self.middle or page.coverage < SURE_NOT * self.middle:
                 self.teach(terms, page.coverage >= self.middle)
         if self._is_due() or any(page.person for page in told):
-            self._model.fit(self._split())
+            self.model.fit(self._split())
 
     def _is_due(self) -> bool:
         """Has enough come since the last fit? Where that lacked pages of one kind, pages of any kind count."""
-        no, yes = self._model.waiting
-        taught = self._model.pages[1]
-        unready = not self._model.ready and taught >= REFIT_EVERY and no + yes >= REFIT_EVERY
+        no, yes = self.model.waiting
+        taught = self.model.pages[1]
+        unready = not self.model.ready and taught >= REFIT_EVERY and no + yes >= REFIT_EVERY
         return yes >= max(REFIT_EVERY, REFIT_SHARE * taught) or no >= REFIT_EVERY_OTHER or unready
 
     def teach(self, terms: Terms, positive: bool, weight: float = 1.0) -> None:
         """One page whose kind is known."""
-        self._model.add(terms, positive, weight)
+        self.model.add(terms, positive, weight)
 
     def snapshot(self) -> bytes:
-        return msgspec.msgpack.encode(_State(self._model.state(), list(self._coverages)))
+        return msgspec.msgpack.encode(_State(self.model.state(), list(self._coverages)))
 
     def sight(self) -> bytes:
         """What a worker needs to judge as this judge does, in the form of a snapshot: a tenth of one."""
-        return msgspec.msgpack.encode(_State(self._model.sight()))
+        return msgspec.msgpack.encode(_State(self.model.sight()))
 
     def restore(self, state: bytes) -> None:
         kept = msgspec.msgpack.decode(state, type=_State)
-        self._model.restore(kept.text)
+        self.model.restore(kept.text)
         self._coverages = deque(kept.coverages, RECENT)

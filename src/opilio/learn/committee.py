@@ -8,41 +8,20 @@ Pure: no I/O, no clock, no chance: the same visits give the same scores.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from opilio.learn.credit import Example
-from opilio.learn.densefeatures import AT, FEATURES, NAMES, STATIC
-from opilio.learn.learnt import Learnt
+from opilio.learn.densefeatures import AT, STATIC
 from opilio.learn.lessons import FoundPage, Lesson, Visit
 from opilio.learn.linkfeatures import LinkFeatures, prefixes_of, unpacked
-from opilio.learn.linkqueue import CONTEXTS, LinkQueue
+from opilio.learn.linkqueue import CONTEXTS
 from opilio.learn.rescoring import NO_ROWS, Rescoring, Rows, best
-from opilio.learn.wordmodel import sigmoid
+from opilio.learn.scoring import EVERYWHERE, Options, Scoring, place_of
 from opilio.text.counting import distinct
 
-_ONE = np.zeros(1, dtype=np.uint32)
 FIRMLY = 4  # times that a person's word is taught, against once for a judge's
-ALIVE = 0.9  # links that lead to a page, before anything is known
 NOTICEABLE = 2e-3  # a smaller change of score is not worth a write
-
-
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be tuned, and what ablations switch off."""
-
-    capacity: int = 100_000  # links kept in memory for rescoring
-    shrinkage: float = 2.0  # tries that what the rest of a list did must outweigh
-    credit: float = 0.4  # γ of delayed credit; 0: off
-    explore: float = 0.0  # how much an unknown place is worth at first; 0: off
-    explore_for: float = 500.0  # fetches after which that has halved
-    siblings: bool = True
-    words: bool = True  # hashed words
-    without: tuple[str, ...] = ()  # dense features that are left out, by name
-    statistics: bool = True  # success of tag paths, directories and hosts
-    learn: bool = True  # false: a link keeps the score that its page's worker gave it
-    rescore: bool = True
-    top: int = 128  # best links that are scored to the digit at every turn
 
 
 class Found(NamedTuple):
@@ -54,29 +33,16 @@ class Found(NamedTuple):
     features: LinkFeatures
 
 
-class Committee(Learnt):
+class Committee(Scoring):
     """Scores links, learns from visits, says which queued links changed their place.
 
     For one batch: `learn` what was fetched, `discover` the links of the new pages, then ask for `changes`.
     """
 
     def __init__(self, options: Options | None = None) -> None:
-        self.options = options or Options()
-        super().__init__(FEATURES, ("tag path", "prefix", "page", "alive", "all"), self.options.credit)
-        self.queue = LinkQueue(self.options.capacity, len(NAMES))
-        self._left_out = [AT[name] for name in self.options.without]
+        super().__init__(options or Options())
         self._rescoring = Rescoring()
         self._promise = 0.0
-
-    @property
-    def fetched(self) -> int:
-        """How many outcomes it has learnt from."""
-        return int(self._tables["all"].seen(_ONE)[0])
-
-    @property
-    def base_rate(self) -> float:
-        """The mean reward so far, with a cautious beginning."""
-        return float(self._tables["all"].rate(_ONE, 0.2, 5.0)[0])
 
     def learn(self, visits: Sequence[Visit]) -> None:
         """What became of fetched links. Seeds were never queued here: they teach about their places only.
@@ -84,7 +50,7 @@ class Committee(Learnt):
         Those of one batch are looked at as they stood before it: one look for all is many times as fast.
         """
         row_of = {visit.key: self.queue.row_of[visit.key] for visit in visits if visit.key in self.queue.row_of}
-        dense = dict(zip(row_of, self._dense_of(np.array(list(row_of.values()), dtype=np.int64)), strict=True))
+        dense = dict(zip(row_of, self.dense_of(np.array(list(row_of.values()), dtype=np.int64)), strict=True))
         for visit in visits:
             self._done.add(visit.key)
             row = row_of.pop(visit.key, None)
@@ -93,9 +59,9 @@ class Committee(Learnt):
                 self.queue.drop(visit.key)
             prefixes = np.array(prefixes_of(visit.url), dtype=np.uint32)
             self._tables["prefix"].add(prefixes, visit.reward)
-            places = prefixes if row is None else np.append(prefixes, _place(self.queue.rows["path"][row]))
+            places = prefixes if row is None else np.append(prefixes, place_of(self.queue.rows["path"][row]))
             self._tables["alive"].add(places, float(visit.page))
-            self._tables["all"].add(_ONE, visit.reward)
+            self._tables["all"].add(EVERYWHERE, visit.reward)
 
     def _learn_row(self, visit: Visit, row: int, dense: NDArray[np.float64]) -> None:
         queue = self.queue.rows
@@ -138,7 +104,7 @@ class Committee(Learnt):
         visit, change = lesson.visit, lesson.visit.reward - lesson.before
         prefixes = np.array(prefixes_of(visit.url), dtype=np.uint32)
         self._tables["prefix"].correct(prefixes, change)
-        self._tables["all"].correct(_ONE, change)
+        self._tables["all"].correct(EVERYWHERE, change)
         self.queue.put(visit.key, "", lesson.row)
         row = self.queue.row_of.get(visit.key)
         if row is None:
@@ -148,7 +114,7 @@ class Committee(Learnt):
         self._groups.correct(queue["groups"][row, :used], change)
         self._tables["page"].correct(queue["pages"][row, :used], change)
         self._tables["tag path"].correct(queue["path"][row : row + 1], change)
-        example = Example(queue["words"][row].copy(), self._dense_of(np.array([row]))[0], visit.reward)
+        example = Example(queue["words"][row].copy(), self.dense_of(np.array([row]))[0], visit.reward)
         self.queue.drop(visit.key)
         for _ in range(FIRMLY):
             self._teach(example)
@@ -159,7 +125,7 @@ class Committee(Learnt):
         for page in pages:
             where = self._rows_for([key], [host], found, page.tunnel)
             self._meet(where, page, found)
-            self._weigh(where)
+            self.weigh(where)
         return self.queue.row_of[key]
 
     def regard(self, page: int, relevant: bool) -> None:
@@ -174,7 +140,7 @@ class Committee(Learnt):
     def promise(self, *, anew: bool = False) -> float:
         """The sum of the chances of all links held, as of when all were scored last; or scored for this."""
         if anew or not self._rescoring.all_scored:
-            self._promise = float(self._scores(self.queue.live).sum()) if len(self.queue) else 0.0
+            self._promise = float(self.scores(self.queue.live).sum()) if len(self.queue) else 0.0
         return self._promise
 
     def discover(self, page: FoundPage, hosts: Sequence[str], keys: Sequence[int], found: LinkFeatures) -> list[float]:
@@ -194,8 +160,8 @@ class Committee(Learnt):
         fetched = np.split(self._done.among(np.concatenate([page.keys for page in pages])), ends)
         where = [self._met(page, done) for page, done in zip(pages, fetched, strict=True)]
         rows = distinct(np.concatenate(where))
-        self._weigh(rows)
-        chances, queue = self._scores(rows), self.queue
+        self.weigh(rows)
+        chances, queue = self.scores(rows), self.queue
         new = queue.said[rows] == 0.0
         queue.said[rows[new]] = chances[new]
         self._rescoring.found(rows)
@@ -230,6 +196,7 @@ class Committee(Learnt):
                 rows[name][taken] = found[name][places]
             rows["dense"][taken, AT["bias"]] = 1.0
             rows["dense"][taken, AT["tunnel"]] = tunnel
+            self.value(np.array(taken))
         return np.array([queue.row_of[key] for key in keys], dtype=np.int64)
 
     def _meet(self, where: Rows, page: FoundPage, found: LinkFeatures) -> None:
@@ -251,54 +218,6 @@ class Committee(Learnt):
         dense[:, AT["found"]] = np.log1p(contexts + 1) * 0.5
         rows["dense"][where] = dense
 
-    def _dense_of(self, where: Rows) -> NDArray[np.float64]:
-        """The dense features with what the success tables say now."""
-        dense = self._all_dense_of(where)
-        if self._left_out:
-            dense[:, self._left_out] = 0.0
-        return dense
-
-    def _all_dense_of(self, where: Rows) -> NDArray[np.float64]:
-        rows = self.queue.rows
-        dense = rows["dense"].take(where, axis=0).astype(np.float64)
-        dense[:, AT["tunnel"]] = np.minimum(dense[:, AT["tunnel"]], 4.0) * 0.25
-        if not self.options.statistics:
-            return dense
-        base, tables = self.base_rate, self._tables
-        prefixes, pages = rows["prefixes"].take(where, axis=0), rows["pages"].take(where, axis=0)
-        dense[:, AT["tag path"]] = tables["tag path"].rate(rows["path"].take(where, axis=0), base, 1.0) - base
-        dense[:, AT["host"]] = tables["prefix"].rate(prefixes[:, 0], base, 3.0) - base
-        dense[:, AT["directory"]] = tables["prefix"].rate_inwards(prefixes, base, 2.0) - base
-        pays = tables["page"].rate(pages, base, 3.0)
-        dense[:, AT["page"]] = np.where(pages > 0, pays, 0.0).max(axis=1) - base
-        if self.options.siblings:
-            groups = rows["groups"].take(where, axis=0)
-            dense[:, AT["list"]] = self._groups.pooled(groups, base, self.options.shrinkage) - base
-        return dense
-
-    def _weigh(self, where: Rows) -> None:
-        if self.options.words:
-            self.queue.word_logits[where] = self.words.logits(self.queue.rows["words"].take(where, axis=0))
-
-    def _scores(self, where: Rows) -> NDArray[np.float64]:
-        """The chance that each link pays: the models', where there is a page at all, plus a bonus for the unknown."""
-        rows, options = self.queue.rows, self.options
-        chance = sigmoid(self.queue.word_logits[where] + self.dense.logits(self._dense_of(where)))
-        if options.statistics:
-            chance = chance * self._alive(where)
-        if options.explore:
-            prefixes = self._tables["prefix"].seen(rows["prefixes"].take(where, axis=0))
-            unknown = 1.0 / np.sqrt(1.0 + prefixes[:, 0]) + 1.0 / np.sqrt(1.0 + prefixes[:, -1])
-            chance = chance * (1.0 + options.explore * 0.5 ** (self.fetched / options.explore_for) * unknown)
-        return chance
-
-    def _alive(self, where: Rows) -> NDArray[np.float64]:
-        """The chance that there is a page at all, by its address and by its place on the page that links to it."""
-        rows = self.queue.rows
-        by_address = self._tables["alive"].rate_inwards(rows["prefixes"].take(where, axis=0), ALIVE, 2.0)
-        by_place = self._tables["alive"].rate(_place(rows["path"].take(where, axis=0)), ALIVE, 2.0)
-        return np.minimum(by_address, by_place)
-
     def changes(self) -> list[tuple[str, int, float]]:
         """Queued links whose place changed enough to matter, as (host, key, new score)."""
         rescoring, visits, queue = self._rescoring, self.fetched, self.queue
@@ -309,8 +228,8 @@ class Committee(Learnt):
         if not rescoring.front_due(visits):
             return []
         front = rescoring.front(queue.said)
-        self._weigh(front)
-        scores = self._scores(front)
+        self.weigh(front)
+        scores = self.scores(front)
         changes = self._moved(front, scores, best(scores, self.options.top))
         rescoring.scored_front(visits, front, queue.said)
         return changes
@@ -318,10 +237,10 @@ class Committee(Learnt):
     def _scored_all(self, visits: int) -> tuple[NDArray[np.float64], Rows]:
         """The scores of all rows in use, and where among them the best are."""
         live = self.queue.live
-        scores = self._scores(live)
+        scores = self.scores(live)
         top = best(scores, self.options.top)
-        self._weigh(live[top])
-        scores[top] = self._scores(live[top])
+        self.weigh(live[top])
+        scores[top] = self.scores(live[top])
         self._promise = float(scores.sum())
         self._rescoring.scored_all(visits, live, scores)
         return scores, top
@@ -337,11 +256,6 @@ class Committee(Learnt):
         keys = queue.rows["key"][rows].tolist()
         hosts = [queue.hosts[row] for row in rows.tolist()]
         return list(zip(hosts, keys, scores[moved].tolist(), strict=True))
-
-
-def _place(path: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """The hash of a tag path in a table that addresses share."""
-    return path ^ np.uint32(0x5BD1E995)
 
 
 def _page_hash(key: int) -> int:

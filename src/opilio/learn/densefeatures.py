@@ -22,6 +22,8 @@ _OF_THE_LINK = {
 }
 # What the crawl knows of it, and learns.
 _OF_THE_CRAWL = {
+    "words at it": 0.5,  # what they are worth on pages: of its URL and anchor
+    "words around": 0.0,  # around it and in the heading above
     "found": 0.5,  # how many pages link to it
     "relevant parents": 0.5,
     "tunnel": -0.3,

@@ -37,14 +37,14 @@ def explain(committee: Committee, row: int) -> Explanation:
     """Everything that makes the score of a held link."""
     where = np.array([row])
     rows, weights = committee.queue.rows, committee.dense.weights
-    dense = committee._dense_of(where)[0]
+    dense = committee.dense_of(where)[0]
     parts = [
         Part(name, value, weight, value * weight)
         for name, value, weight in zip(NAMES, dense.tolist(), weights.tolist(), strict=True)
     ]
     words = rows["words"][row][rows["words"][row] > 0]
     effects = committee.words.weights[words] / np.sqrt(max(1, len(words)))
-    score = float(committee._scores(where)[0])
+    score = float(committee.scores(where)[0])
     return Explanation(
         score,
         parts,

@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 from opilio.learn.wordmodel import BUCKETS
 
 URL, ANCHOR, AROUND, HEADING = 1, 2, 3, 4
-WORDS = 30
+SLOTS = {URL: 8, ANCHOR: 6, AROUND: 10, HEADING: 4}  # the first so many words of each kind of text, in this order
+AT_IT = slice(0, SLOTS[URL] + SLOTS[ANCHOR])
+AROUND_IT = slice(AT_IT.stop, AT_IT.stop + SLOTS[AROUND] + SLOTS[HEADING])
+WORDS = AROUND_IT.stop + 2  # tag path and directory count as words
 PREFIXES = 4  # host and up to three directories
 DENSE = (
     *("url", "anchor", "parent", "around", "same_host", "textless", "path_depth", "query", "galaxy"),

@@ -121,6 +121,11 @@ class TextModel:
         best = known[np.lexsort((terms[known], -np.abs(weights[known])))[:most]]
         return list(zip(terms[best].tolist(), weights[best].tolist(), strict=True))
 
+    @property
+    def known(self) -> tuple[Terms, NDArray[np.float64]]:
+        """The terms that weigh, and what each weighs."""
+        return self._terms, self._weights
+
     def sight(self) -> TextState:
         """What is needed to judge, and nothing of what is needed to learn on."""
         weights = (self._terms.astype(np.uint32).tobytes(), self._weights.tobytes())

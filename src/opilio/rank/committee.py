@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.learn.committee import Options
 from opilio.learn.linkfeatures import (
     ANCHOR,
     AROUND,
@@ -22,6 +21,7 @@ from opilio.learn.linkfeatures import (
     prefixes_of,
     text_hash,
 )
+from opilio.learn.scoring import Options
 from opilio.model.records import Lead, Ranked, Reading, Verdict
 from opilio.rank.hints import GraphHints
 from opilio.rank.linkwords import ADDRESS, LinkWords

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.learn.linkfeatures import ANCHOR, AROUND, HEADING, PREFIXES, URL, hashed, hashed_few, prefixes_of
+from opilio.learn.linkfeatures import ANCHOR, AROUND, HEADING, PREFIXES, SLOTS, URL, hashed, hashed_few, prefixes_of
 from opilio.model.records import Link
 from opilio.rank.linkscore import UrlTerms
 from opilio.rank.measure import LinkTexts
@@ -19,7 +19,6 @@ from opilio.text.vocabulary import Vocabulary
 
 Indices = NDArray[np.uint32]
 
-SLOTS = {URL: 8, ANCHOR: 6, AROUND: 10, HEADING: 4}  # the first so many words of each kind of text
 ADDRESS = np.dtype(
     [("words", np.uint32, (SLOTS[URL],)), ("prefixes", np.uint32, (PREFIXES,)), ("depth", np.float32), ("query", "?")]
 )
