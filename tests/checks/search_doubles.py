@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 Query = dict[str, str]
 KEY = "the-secret-key"
@@ -34,7 +34,7 @@ class SearchDouble:
 
     lists: dict[str, list[str]] = field(default_factory=dict)  # engine: URLs, best first
     by_query: dict[tuple[str, str], list[str]] = field(default_factory=dict)  # (engine, query): URLs
-    faults: dict[str, str] = field(default_factory=dict)  # engine: 429, slow, html, malformed, 500, moved
+    faults: dict[str, str] = field(default_factory=dict)  # engine: 429, slow, html, … (see `_faulty`, `_echo`)
     retry_after: str = "1"
     log: list[Asked] = field(default_factory=list)
     released: threading.Event = field(default_factory=threading.Event)  # ends what is slow
@@ -229,9 +229,28 @@ def _faulty(double: SearchDouble, fault: str) -> Answer:
     return answers[fault]
 
 
+def _echo(double: SearchDouble, asked: Asked, fault: str) -> Answer:
+    """A refusal that repeats the key, in the place where this engine says what is wrong, or in the address."""
+    query = urlencode(asked.query)
+    if fault == "echo moved":
+        return 301, "", {"Location": f"{double.url}/{query}?{query}"}
+    headers = [asked.headers.get(name, "") for name in ("x-subscription-token", "authorization", "api-key")]
+    said = f"no token {' '.join(headers)} {' '.join(asked.query.values())} {query}"
+    shapes: dict[str, Any] = {
+        "brave": {"error": {"detail": said}},
+        "google": {"error": {"message": said}},
+        "kagi": {"error": [{"message": said}]},
+        "marginalia": {"error": said},
+        "mojeek": {"response": {"status": said}},
+    }
+    return 200 if fault == "echo 200" else 403, shapes[asked.path.split("/")[1]], {}
+
+
 def _answer(double: SearchDouble, asked: Asked) -> Answer:
     name = asked.path.split("/")[1]
     fault = double.faults.get(name, "")
+    if fault.startswith("echo"):
+        return _echo(double, asked, fault)
     if fault == "slow":
         double.released.wait()
     elif fault:

@@ -114,6 +114,21 @@ def test_key_is_in_no_output_and_no_file(tmp_path: Path, double: SearchDouble, r
     assert not any(KEY.encode() in data or b"wrong-secret" in data for data in kept)
 
 
+def test_key_that_an_engine_repeats_is_not_stored_with_a_crawl(tmp_path: Path, double: SearchDouble, run: Run) -> None:
+    double.lists["kagi"] = ["http://h0.example/0.html"]
+    double.faults |= {"brave": "echo", "mojeek": "echo moved"}
+    configure(tmp_path, double, "kagi", "brave", "mojeek")
+    with served(SmallWeb(grid(1, 2))) as server:
+        done = run(*crawl_words(server.proxy), "--set", "stop.pages=1")
+    assert done.returncode == 0, done.stderr
+    with sqlite3.connect(tmp_path / "c" / "crawl.db") as connection:
+        told = str(connection.execute("SELECT * FROM event").fetchall())
+    connection.close()
+    assert "brave: refused the key" in told
+    assert KEY not in told + done.stdout + done.stderr
+    assert not any(KEY.encode() in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
 def test_engine_is_asked_once_a_day(tmp_path: Path, double: SearchDouble, run: Run) -> None:
     configure(tmp_path, double, "searxng")
     first = run("seeds", "wrens")

@@ -81,6 +81,23 @@ def test_wrong_key_is_told_without_the_key(double: SearchDouble, monkeypatch: py
     assert "a-wrong-key" not in repr(answer)
 
 
+@pytest.mark.parametrize("kind", PAGED)
+@pytest.mark.parametrize("fault", ["echo", "echo 200", "echo moved"])
+def test_key_that_an_engine_repeats_is_cut_from_what_is_told(
+    double: SearchDouble, monkeypatch: pytest.MonkeyPatch, kind: str, fault: str
+) -> None:
+    monkeypatch.setenv("TEST_SEARCH_KEY", "ab+c/SECRET%key")
+    double.faults[kind] = fault
+    told = repr(ask(double.engine(kind)))
+    assert "SECRET" not in told
+    assert fault != "echo" or "no token" in told
+
+
+def test_result_that_holds_the_key_is_left_out(double: SearchDouble) -> None:
+    double.lists["brave"] = [URLS[0], f"https://e.example/?token={KEY}"]
+    assert urls(ask(double.engine("brave"))) == URLS[:1]
+
+
 @pytest.mark.parametrize("kind", (*PAGED, "mediawiki", "mediawiki-links", "searxng"))
 @pytest.mark.parametrize(("fault", "told"), [("html", "web page instead of JSON"), ("malformed", "can't be read")])
 def test_what_is_no_json_is_told(double: SearchDouble, kind: str, fault: str, told: str) -> None:

@@ -4,6 +4,7 @@ Knows no engine's shapes. A failure is a value in `Fetched`. What an engine is a
 crawl provides: this folder opens no socket.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -55,11 +56,16 @@ class Request:
         return self.url + ("&" if "?" in self.url else "?") * bool(query) + query
 
     def scrubbed(self, text: str) -> str:
-        """A text without the keys, should somebody have put them into it."""
+        """A text without the keys, should somebody have put them into it, in whatever mixture of percent-encoding."""
         for _, secret in (*self.secret_params, *self.secret_headers):
-            for word in secret.split():
-                text = text.replace(word, "…")
+            key = secret.rpartition(" ")[2]  # `Bearer KEY`; a key is one word
+            spelled = "".join(f"(?:{re.escape(sign)}|%(?:25)*{ord(sign):02x})" for sign in key)
+            text = re.sub(spelled, "…", text, flags=re.IGNORECASE)
         return text
+
+    def cleared(self, failure: Failure | None) -> Failure | None:
+        """What went wrong, told without the keys."""
+        return failure and msgspec.structs.replace(failure, detail=self.scrubbed(failure.detail))
 
 
 class Tally(Protocol):
@@ -135,9 +141,7 @@ class EngineClient:
             request.address(), headers, request.body, timeout_s=terms.timeout_s, trusted=request.trusted
         )
         self._next_at = self._clock.now() + terms.pause_s
-        failure = fetched.failure or failure_of(fetched)
-        if failure is not None:
-            failure = msgspec.structs.replace(failure, detail=request.scrubbed(failure.detail))
+        failure = request.cleared(fetched.failure or failure_of(fetched))
         return msgspec.structs.replace(fetched, url=request.url, failure=failure)
 
 
@@ -155,7 +159,7 @@ def failure_of(fetched: Fetched) -> Failure | None:
         told = f", asks to wait {wait_s:.0f} s" if wait_s else ""
         return Failure("limit", f"too many requests (status {status}{told})", retry=True)
     if fetched.location:
-        return Failure("status", f"moved to {fetched.location}; set its url to that")
+        return Failure("status", f"moved to {fetched.location.partition('?')[0]}; set its url to that")
     if status in REFUSED:
         return Failure("key", f"refused us (status {status})")
     return Failure("status", f"status {status}")

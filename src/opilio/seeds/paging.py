@@ -4,7 +4,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from opilio.model.records import Answer, Failure, Hit
+from opilio.model.records import Answer, Failure, Fetched, Hit
 from opilio.seeds.asking import EngineClient, Request, json_of
 
 
@@ -58,7 +58,13 @@ class PagedSource:
         return [Answer(voter=self.name, hits=hits, failure=failure)]
 
     async def _leaf(self, want: Want) -> Leaf:
-        fetched = await self._client.ask(self._shape.request(want))
+        request = self._shape.request(want)
+        leaf = self._read(await self._client.ask(request), want)
+        # Whatever an engine repeats of a request, its key goes no further.
+        urls = [url for url in leaf.urls if request.scrubbed(url) == url]
+        return leaf._replace(urls=urls, failure=request.cleared(leaf.failure))
+
+    def _read(self, fetched: Fetched, want: Want) -> Leaf:
         tree = json_of(fetched)
         if isinstance(tree, Failure):
             # The body of a refusal often says more than its status: whether it is the key, for one.
