@@ -13,6 +13,7 @@ from opilio.crawl.enginekinds import ENGINES, filled_engine, make_source
 from opilio.model.clock import VirtualClock
 from opilio.model.records import Answer, Fetched, Hit
 from opilio.seeds.asking import MemoryTally, exhausted_s
+from opilio.seeds.engines.commoncrawl import lines_of
 
 KINDS = sorted(ENGINES.keys() - {"file", "collection"})
 OPTIONS = {
@@ -78,6 +79,18 @@ def test_engine_answers_or_tells_whatever_is_sent(kind: str, answer: Fetched) ->
         assert all(isinstance(hit, Hit) and isinstance(hit.url, str) and hit.url for hit in found.hits)
         assert len(found.hits) <= 10
         assert found.failure is None or found.failure.kind
+
+
+@pytest.mark.parametrize("kind", sorted({*KINDS} - {"sitemap"}))
+def test_answer_that_is_nested_too_deeply_is_told(kind: str) -> None:
+    (found,) = asked(kind, Fetched(url="", status=200, body=b"[" * 200_000))
+    assert found.failure is not None
+    assert (found.failure.kind, found.hits) == ("answer", ())
+
+
+def test_line_of_an_index_that_is_nested_too_deeply_is_passed_over() -> None:
+    body = b'{"url": "https://a.example/"}\n' + b"[" * 200_000
+    assert lines_of(Fetched(url="", status=200, body=body)) == ["https://a.example/"]
 
 
 @pytest.mark.parametrize(

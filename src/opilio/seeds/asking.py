@@ -189,7 +189,7 @@ def json_of(fetched: Fetched) -> object | Failure:
         return Failure("answer", "sent a web page instead of JSON")
     try:
         return msgspec.json.decode(fetched.body, type=object)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return Failure("answer", f"sent JSON that can't be read: {str(error)[:80]}")
 
 

@@ -82,6 +82,6 @@ def lines_of(fetched: Fetched) -> list[str]:
     for line in fetched.body.splitlines():
         try:
             found.append(text(msgspec.json.decode(line), "url"))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
     return [url for url in found if url]
