@@ -12,11 +12,13 @@ from opilio.rank.treasure import Texts, TreasureRanker
 from opilio.text.around import InParagraph
 from opilio.text.reading import Reader
 from opilio.text.vocabulary import Vocabulary
+from opilio.tgraph.components import LONGEST
 from opilio.tgraph.graph import TGraph
 from opilio.tgraph.node import Destination, Node
 from opilio.tgraph.priority import Matching
 from opilio.tgraph.watchdog import Habits, Watchdog
-from opilio.topic.dewey.galaxy import PAPER, RECOMMENDED, Rule, dots_of, find
+from opilio.topic.dewey.detect import link_galaxies
+from opilio.topic.dewey.galaxy import PAPER, RECOMMENDED, Rule
 from opilio.topic.dewey.lexicon import parse
 from opilio.topic.dewey.matcher import Matcher
 from opilio.topic.dewey.target import Target
@@ -123,13 +125,21 @@ words = st.sampled_from("verb grammar word train wren clothing dictionary nothin
 def test_focus_of_all_links_is_that_of_each_s2_21(blocks: list[list[str]], rule: Rule) -> None:
     reading = page_of(*(" ".join(block) for block in blocks))
     found = LinkFocus(TARGET, rule).of(reading)
-    hits = TARGET.matcher.hits(reading.terms)
-    for at, link in enumerate(reading.page.links):
-        start, end = reading.arounds[link.index]
-        inside = [hit for hit in hits if start <= hit.start and hit.end <= end]
-        galaxy = find(dots_of(inside, reading.anchors[link.index], rule.max_length), rule)
-        assert found.on_topic[at] == galaxy.on_topic(TARGET.classes)
-        assert found.closeness[at] == pytest.approx(galaxy.closeness(TARGET.classes))
+    galaxies = link_galaxies(reading, TARGET.matcher, rule)
+    assert found.on_topic.tolist() == [galaxy.on_topic(TARGET.classes) for galaxy in galaxies]
+    assert found.closeness.tolist() == pytest.approx([galaxy.closeness(TARGET.classes) for galaxy in galaxies])
+
+
+def test_focus_begins_at_the_words_of_the_link_s2_23() -> None:
+    reading = page_of("trains, a railway and trains, then a [verb|a] of grammar")
+    assert LinkFocus(TARGET, PAPER).of(reading).on_topic.tolist() == [True]
+    assert LinkFocus(TARGET, RECOMMENDED).of(reading).on_topic.tolist() == [False]  # by all of the paragraph
+
+
+def test_focus_of_a_late_link_in_a_long_block_has_words_behind_it_s2_23() -> None:
+    """A block of hundreds of words is not plotted whole; where it is cut must not leave a link without its words."""
+    reading = page_of("nothing " * (LONGEST - 1) + "[nothing|a] " + "train " * LONGEST)
+    assert LinkFocus(Target(TARGET.matcher, ("385",)), PAPER).of(reading).on_topic.tolist() == [True]
 
 
 def test_ranker_keeps_to_the_protocol() -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from opilio.model.records import Link, Reading
 from opilio.text.vocabulary import BLOCK_ENDED
-from opilio.tgraph.components import Span, window_of_link
+from opilio.tgraph.components import LONGEST, Span, window_of_link
 from opilio.topic.dewey.galaxy import Dot, Galaxy, Rule, dots_of, widened
 from opilio.topic.dewey.matcher import Hit
 from opilio.topic.dewey.number import digits_of, related, shorten
@@ -68,10 +68,9 @@ class LinkFocus:
 
     def _masses(self, reading: Reading) -> _Masses:
         links = reading.page.links
-        spans = [window_of_link(reading, link) for link in links]
-        hits = self.target.matcher.hits(_only(reading.terms, spans))
-        windows = np.array(spans, dtype=np.int64).reshape(-1, 2)
-        anchors = np.array([_anchor(reading, link) for link in links], dtype=np.int64).reshape(-1, 2)
+        hits = self.target.matcher.hits(_only(reading.terms, [_span(reading.arounds, link) for link in links]))
+        windows = np.array([self._window(reading, link) for link in links], dtype=np.int64)
+        anchors = np.array([_span(reading.anchors, link) for link in links], dtype=np.int64)
         starts, ends = (np.array([hit[side] for hit in hits], dtype=np.int64) for side in (0, 1))
         first, last = np.searchsorted(starts, windows[:, 0]), np.searchsorted(starts, windows[:, 1])
         link_of, hit_of = _ranges(first, last)
@@ -79,6 +78,13 @@ class LinkFocus:
         link_of, hit_of = link_of[inside], hit_of[inside]
         in_anchor = (starts[hit_of] >= anchors[link_of, 0]) & (ends[hit_of] <= anchors[link_of, 1])
         return self._summed(hits, link_of, hit_of, in_anchor, len(links))
+
+    def _window(self, reading: Reading, link: Link) -> Span:
+        """What is plotted of a link: its block, or what stands from its words on (S2-23). At most LONGEST terms."""
+        if not self.rule.starts_at_link:
+            return window_of_link(reading, link)
+        (start, _), (_, end) = _span(reading.anchors, link), _span(reading.arounds, link)
+        return start, min(end, start + LONGEST)
 
     def _summed(
         self, hits: Sequence[Hit], link_of: Places, hit_of: Places, in_anchor: NDArray[np.bool_], links: int
@@ -163,8 +169,8 @@ def _closeness(scores: Column, topical: NDArray[np.bool_]) -> Column:
     return np.asarray(ours / np.maximum(ours + theirs, 1e-12))
 
 
-def _anchor(reading: Reading, link: Link) -> tuple[int, int]:
-    return reading.anchors[link.index] if 0 <= link.index < len(reading.anchors) else (0, 0)
+def _span(spans: Sequence[Span], link: Link) -> Span:
+    return spans[link.index] if 0 <= link.index < len(spans) else (0, 0)
 
 
 def _ranges(first: Places, last: Places) -> tuple[Places, Places]:
