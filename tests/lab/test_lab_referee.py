@@ -139,6 +139,25 @@ def test_pairings_use_only_cases_both_have() -> None:
     assert all(p.corrected_p >= p.test.p_value for p in pairs)
 
 
+def test_random_seeds_add_no_evidence_when_chance_decides_nothing() -> None:
+    """A case counts once, however often it is repeated."""
+    once = make_runs()
+    often = [msgspec.structs.replace(run, random_seed=draw) for draw in range(4) for run in once]
+    assert report.pairings(often, "s0") == report.pairings(once, "s0")
+    mine = [[run for run in runs if run.strategy == "s0"] for runs in (once, often)]
+    assert [len(runs) for runs in mine] == [6, 24]
+    alone, repeated = (report.interval(runs, "harvest", np.random.default_rng(0)) for runs in mine)
+    assert alone == repeated
+    assert alone.n == 6
+
+
+def test_random_seeds_of_a_case_are_averaged() -> None:
+    run = make_runs()[0]
+    draws = [msgspec.structs.replace(run, random_seed=n, harvest=h) for n, h in enumerate((0.2, 0.4))]
+    found = report.interval(draws, "harvest", np.random.default_rng(0))
+    assert (found.mean, found.low, found.high, found.n) == pytest.approx((0.3, 0.3, 0.3, 1))
+
+
 def test_plots_are_the_same_files_when_drawn_twice(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     drawn = plots.draw_all(make_runs(), tmp_path / "a")

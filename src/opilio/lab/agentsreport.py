@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from opilio.lab.report import by_strategy, interval, markdown
+from opilio.lab.report import by_strategy, interval, markdown, mean_over_cases
 from opilio.lab.results import Run
 from opilio.lab.searching import Beyond
-from opilio.lab.statistics import Interval, bootstrap_mean
+from opilio.lab.statistics import Interval
 
 
 def time_table(runs: Sequence[Run], seed: int = 0) -> str:
@@ -16,7 +16,7 @@ def time_table(runs: Sequence[Run], seed: int = 0) -> str:
     for name, mine in by_strategy(runs).items():
         rng = np.random.default_rng(seed)
         said = [r.self_judged.harvest for r in mine if r.self_judged is not None]
-        own = _spread(_mean(mine, said, rng), 2) if len(said) == len(mine) else "–"
+        own = _spread(mean_over_cases(mine, said, rng), 2) if len(said) == len(mine) else "–"
         rows.append(
             [name, _spread(interval(mine, "virtual_s", rng), 1), _spread(interval(mine, "harvest", rng), 3), own]
         )
@@ -72,17 +72,13 @@ def beyond_table(runs: Sequence[Run], seed: int = 0) -> str:
 
 def _beyond(runs: Sequence[Run], found: Sequence[Beyond], rng: np.random.Generator) -> list[str]:
     means = [
-        (_mean(runs, [b.results_relevant for b in found], rng), 1),
+        (mean_over_cases(runs, [b.results_relevant for b in found], rng), 1),
         (interval(runs, "relevant_found", rng), 1),
-        (_mean(runs, [b.new_relevant for b in found], rng), 1),
-        (_mean(runs, [b.common_hosts for b in found], rng), 1),
-        (_mean(runs, [b.deeper[-1] for b in found], rng), 2),
+        (mean_over_cases(runs, [b.new_relevant for b in found], rng), 1),
+        (mean_over_cases(runs, [b.common_hosts for b in found], rng), 1),
+        (mean_over_cases(runs, [b.deeper[-1] for b in found], rng), 2),
     ]
     return [_spread(mean, digits) for mean, digits in means]
-
-
-def _mean(runs: Sequence[Run], values: Sequence[float], rng: np.random.Generator) -> Interval:
-    return bootstrap_mean(list(map(float, values)), rng, groups=[(r.web, r.topic) for r in runs])
 
 
 def _spread(i: Interval, digits: int) -> str:

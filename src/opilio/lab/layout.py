@@ -9,6 +9,7 @@ from opilio.lab.agentsreport import beyond_table, diversity_table, time_table
 from opilio.lab.declarations import Experiment
 from opilio.lab.papers import PaperTable, paper_table
 from opilio.lab.report import (
+    by_case,
     by_strategy,
     markdown,
     pairing_table,
@@ -78,9 +79,9 @@ def section_named(name: str) -> tuple[str, Callable[[Material], str]]:
 def _scope(runs: Sequence[Run]) -> str:
     webs = ", ".join(dict.fromkeys(r.web for r in runs))
     topics = len({(r.web, r.topic) for r in runs})
-    cases = len({(r.web, r.topic, r.seed_set, r.random_seed) for r in runs})
+    cases, draws = len(by_case(runs)), len({r.random_seed for r in runs})
     budgets = ", ".join(dict.fromkeys(f"{r.budget:,}" for r in runs))
-    scope = f"{topics} topics, {cases} cases (topic × seed set × random seed)"
+    scope = f"{topics} topics, {cases} cases (topic × seed set)" + (f", {draws} random seeds each" if draws > 1 else "")
     return f"Web: {webs}. {scope}, {len(runs)} runs of {budgets} fetches."
 
 
@@ -174,9 +175,9 @@ _METHOD = (
     "The labels of the web judge; no crawler sees them. Every fetch attempt costs one for everybody (404s and "
     "redirects too; robots.txt is free). `auc_vs_oracle` is the area under relevant-found over fetches, divided by "
     "that of a greedy oracle which knows every label and link, with the same budget. Intervals are 95 % percentile "
-    "bootstrap over topics, then runs within them; the paired test is Wilcoxon's signed-rank over the same topics, "
-    "seed sets and random seeds, corrected after Holm. Self-judged is what a crawler's own judge said of the pages it "
-    "fetched. Link AUC is the chance that, of two fetched links, the one that led to a relevant page had the higher "
-    "score; calibration is given where scores are chances. Target recall is the share met of the relevant seeds of "
-    "the topic's other seed sets."
+    "bootstrap over topics, then cases within them; the paired test is Wilcoxon's signed-rank over the same cases, "
+    "corrected after Holm. Repeats of a case with other random seeds are averaged first. Self-judged is what a "
+    "crawler's own judge said of the pages it fetched. Link AUC is the chance that, of two fetched links, the one that "
+    "led to a relevant page had the higher score; calibration is given where scores are chances. Target recall is the "
+    "share met of the relevant seeds of the topic's other seed sets."
 )

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.lab.declarations import Plot
-from opilio.lab.report import by_strategy, interval
+from opilio.lab.report import by_case, by_strategy, interval
 from opilio.lab.results import Run
 from opilio.model.errors import ConfigError
 
@@ -162,11 +162,11 @@ def _line(axes: "Axes", grid: NDArray[np.int_], mean: Curves, look: Look, place:
 
 
 def _by_topic(curves: Curves, runs: Sequence[Run]) -> Curves:
-    """One curve a topic, since runs of one topic are not independent; the runs themselves where there is but one."""
+    """One curve a topic, since runs of one topic are not independent; one a case where there is but one topic."""
     topics = [(run.web, run.topic) for run in runs]
     names = list(dict.fromkeys(topics))
     if len(names) == 1:
-        return curves
+        return np.array([curves[places].mean(axis=0) for places in by_case(runs).values()])
     return np.array([curves[[t == name for t in topics]].mean(axis=0) for name in names])
 
 

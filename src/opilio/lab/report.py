@@ -1,4 +1,8 @@
-"""Tables over topics × seed sets, with intervals and paired tests. Pure."""
+"""Tables over topics × seed sets, with intervals and paired tests. Pure.
+
+A case (web, topic, seed set) is the unit of both: repeats of it with other random seeds are averaged first, since they
+are no new evidence (where chance decides nothing in a crawl they are copies).
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -9,9 +13,11 @@ from msgspec.structs import replace
 from opilio.lab.results import Run
 from opilio.lab.statistics import Interval, PairedTest, bootstrap_mean, holm, paired_test
 
+Case = tuple[str, str, str]
+
 
 class Pairing(NamedTuple):
-    """Two strategies over the runs they share."""
+    """Two strategies over the cases they share."""
 
     ours: str
     theirs: str
@@ -28,13 +34,27 @@ def by_strategy(runs: Iterable[Run]) -> dict[str, list[Run]]:
 
 
 def interval(runs: Sequence[Run], measure: str, rng: np.random.Generator) -> Interval:
-    """Mean of one measure with its interval, topics drawn first."""
-    return bootstrap_mean([float(getattr(r, measure)) for r in runs], rng, groups=[(r.web, r.topic) for r in runs])
+    """Mean of one measure with its interval."""
+    return mean_over_cases(runs, _values(runs, measure), rng)
+
+
+def mean_over_cases(runs: Sequence[Run], values: Sequence[float], rng: np.random.Generator) -> Interval:
+    """Mean of one value a run with its interval: topics are drawn first, then cases within them."""
+    cases = _case_means(runs, values)
+    return bootstrap_mean(list(cases.values()), rng, groups=[case[:2] for case in cases])
+
+
+def by_case(runs: Sequence[Run]) -> dict[Case, list[int]]:
+    """The places of the runs of each case, cases in the order they first appear."""
+    places: dict[Case, list[int]] = {}
+    for at, run in enumerate(runs):
+        places.setdefault((run.web, run.topic, run.seed_set), []).append(at)
+    return places
 
 
 def pairings(runs: Sequence[Run], reference: str, measure: str = "auc_vs_oracle") -> list[Pairing]:
-    """The reference strategy against every other, over the same topics, seed sets and random seeds."""
-    groups = {name: {_case(r): float(getattr(r, measure)) for r in rs} for name, rs in by_strategy(runs).items()}
+    """The reference strategy against every other, over the same topics and seed sets."""
+    groups = {name: _case_means(mine, _values(mine, measure)) for name, mine in by_strategy(runs).items()}
     mine = groups.get(reference, {})
     tests: list[tuple[str, PairedTest]] = []
     for other, theirs in groups.items():
@@ -45,8 +65,12 @@ def pairings(runs: Sequence[Run], reference: str, measure: str = "auc_vs_oracle"
     return [Pairing(reference, other, t, p) for (other, t), p in zip(tests, corrected, strict=True)]
 
 
-def _case(run: Run) -> tuple[str, str, str, int]:
-    return run.web, run.topic, run.seed_set, run.random_seed
+def _values(runs: Sequence[Run], measure: str) -> list[float]:
+    return [float(getattr(run, measure)) for run in runs]
+
+
+def _case_means(runs: Sequence[Run], values: Sequence[float]) -> dict[Case, float]:
+    return {case: float(np.mean([values[at] for at in places])) for case, places in by_case(runs).items()}
 
 
 def strategy_table(runs: Sequence[Run], seed: int = 0) -> str:
