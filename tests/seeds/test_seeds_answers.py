@@ -88,6 +88,32 @@ def test_answer_that_is_nested_too_deeply_is_told(kind: str) -> None:
     assert (found.failure.kind, found.hits) == ("answer", ())
 
 
+@pytest.mark.parametrize("kind", sorted({*KINDS} - {"sitemap"}))
+@pytest.mark.parametrize("tree", [[1, 2, 3], {}, "no", {"web": None}, {"results": {}}, {"type": "search", "data": []}])
+def test_answer_of_another_shape_is_no_vote_of_nothing(kind: str, tree: object) -> None:
+    (found,) = asked(kind, Fetched(url="", status=200, body=msgspec.json.encode(tree)))
+    assert found.failure is not None
+    assert "another shape" in found.failure.detail
+
+
+WRONG_PARTS = {
+    "brave": {"query": {}, "web": {"results": "none"}},
+    "google": {"queries": {}, "items": {}},
+    "kagi": {"data": {"search": {}}},
+    "mojeek": {"response": {"status": "OK", "results": 3}},
+    "marginalia": {"results": {"url": "https://a.example/"}},
+    "mediawiki": {"batchcomplete": "", "query": {"search": True}},
+    "searxng": {"results": {}},
+}
+
+
+@pytest.mark.parametrize("kind", WRONG_PARTS)
+def test_list_of_results_that_is_none_is_told(kind: str) -> None:
+    (found,) = asked(kind, Fetched(url="", status=200, body=msgspec.json.encode(WRONG_PARTS[kind])))
+    assert found.failure is not None
+    assert (found.failure.kind, found.failure.detail) == ("answer", "sent JSON of another shape")
+
+
 def test_line_of_an_index_that_is_nested_too_deeply_is_passed_over() -> None:
     body = b'{"url": "https://a.example/"}\n' + b"[" * 200_000
     assert lines_of(Fetched(url="", status=200, body=body)) == ["https://a.example/"]

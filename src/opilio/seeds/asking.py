@@ -17,6 +17,7 @@ from opilio.model.records import Failure, Fetched
 
 MANY, UNAVAILABLE = 429, 503
 REFUSED = (401, 403)
+OTHER_SHAPE = Failure("answer", "sent JSON of another shape")
 Pairs = Sequence[tuple[str, str]]
 
 
@@ -204,6 +205,24 @@ def entries(tree: object, *path: str) -> list[Mapping[str, object]]:
     """The objects of a list at a path."""
     found = at(tree, *path)
     return [entry for entry in found if isinstance(entry, Mapping)] if isinstance(found, list) else []
+
+
+def listed(tree: object, *path: str, sign: str = "") -> list[Mapping[str, object]] | None:
+    """The objects of the list at a path, None where the JSON has another shape.
+
+    Engines leave out what they have nothing for: where the path ends early and `sign` is there, nothing was found.
+
+    >>> listed({"data": {}}, "data", "search", sign="data"), listed({"oops": 1}, "data", "search", sign="data")
+    ([], None)
+    """
+    here = tree
+    for key in path:
+        if not isinstance(here, Mapping):
+            return None
+        if here.get(key) is None:
+            return [] if at(tree, sign) is not None else None
+        here = here[key]
+    return entries(here) if isinstance(here, list) else None
 
 
 def texts(tree: object, *path: str) -> list[str]:

@@ -1,11 +1,12 @@
 """Engines that answer page by page: one class pages, each engine only says how a page is asked for and read."""
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
 from opilio.model.records import Answer, Failure, Fetched, Hit
-from opilio.seeds.asking import EngineClient, Request, json_of
+from opilio.seeds.asking import OTHER_SHAPE, EngineClient, Request, json_of, text
 
 
 class Want(NamedTuple):
@@ -23,6 +24,11 @@ class Leaf(NamedTuple):
     urls: list[str]
     more: bool = True  # False: the engine says that this was the last page
     failure: Failure | None = None
+
+
+def leaf_of(found: Sequence[object] | None, name: str, more: bool) -> Leaf:
+    """A page of these results, whose addresses stand under `name`; of another shape where there is no list of them."""
+    return Leaf([], False, OTHER_SHAPE) if found is None else Leaf([text(entry, name) for entry in found], more)
 
 
 class Shape(Protocol):

@@ -4,9 +4,9 @@
 """
 
 from opilio.model.records import Failure
-from opilio.seeds.asking import Request, at, entries, text
+from opilio.seeds.asking import Request, at, listed, text
 from opilio.seeds.genres import shortened, worded
-from opilio.seeds.paging import Leaf, Want
+from opilio.seeds.paging import Leaf, Want, leaf_of
 
 URL = "https://api.search.brave.com/res/v1/web/search"
 SIZE, LAST_PAGE = 20, 9
@@ -33,9 +33,8 @@ class Brave:
         return Request(url=self._url, params=params, secret_headers=secret, trusted=self._trusted)
 
     def read(self, tree: object, want: Want) -> Leaf:
-        urls = [text(entry, "url") for entry in entries(tree, "web", "results")]
         more = at(tree, "query", "more_results_available") is not False
-        return Leaf(urls, more and want.page < LAST_PAGE)
+        return leaf_of(listed(tree, "web", "results", sign="query"), "url", more and want.page < LAST_PAGE)
 
     def explain(self, failure: Failure, tree: object) -> Failure:
         code, detail = text(tree, "error", "code"), text(tree, "error", "detail")

@@ -4,9 +4,9 @@ Ten results a call, a hundred in all. `items` is missing where nothing was found
 """
 
 from opilio.model.records import Failure
-from opilio.seeds.asking import Request, entries, text
+from opilio.seeds.asking import Request, entries, listed, text
 from opilio.seeds.genres import worded
-from opilio.seeds.paging import Leaf, Want
+from opilio.seeds.paging import Leaf, Want, leaf_of
 
 URL = "https://customsearch.googleapis.com/customsearch/v1"
 SIZE, MOST = 10, 100
@@ -29,9 +29,8 @@ class Google:
         return Request(url=self._url, params=(*params, *self._language), secret_params=secret, trusted=self._trusted)
 
     def read(self, tree: object, want: Want) -> Leaf:
-        urls = [text(entry, "link") for entry in entries(tree, "items")]
         more = bool(entries(tree, "queries", "nextPage")) and (want.page + 1) * SIZE < MOST
-        return Leaf(urls, more)
+        return leaf_of(listed(tree, "items", sign="queries"), "link", more)
 
     def explain(self, failure: Failure, tree: object) -> Failure:
         message = text(tree, "error", "message")

@@ -3,9 +3,9 @@
 import msgspec
 
 from opilio.model.records import Failure
-from opilio.seeds.asking import Request, entries, text
+from opilio.seeds.asking import Request, entries, listed, text
 from opilio.seeds.genres import worded
-from opilio.seeds.paging import Leaf, Want
+from opilio.seeds.paging import Leaf, Want, leaf_of
 
 URL = "https://kagi.com/api/v1/search"
 SIZE, LAST_PAGE = 50, 9
@@ -31,7 +31,7 @@ class Kagi:
         return Request(url=self._url, body=body, secret_headers=secret, trusted=self._trusted)
 
     def read(self, tree: object, want: Want) -> Leaf:
-        return Leaf([text(entry, "url") for entry in entries(tree, "data", "search")], want.page < LAST_PAGE)
+        return leaf_of(listed(tree, "data", "search", sign="data"), "url", want.page < LAST_PAGE)
 
     def explain(self, failure: Failure, tree: object) -> Failure:
         told = next((text(entry, "message") for entry in entries(tree, "error")), "")

@@ -1,9 +1,9 @@
 """Marginalia: the small, non-commercial web. A shared key is slow; results are CC-BY-NC-SA. Be gentle with it."""
 
 from opilio.model.records import Failure
-from opilio.seeds.asking import Request, entries, text, whole
+from opilio.seeds.asking import Request, listed, text, whole
 from opilio.seeds.genres import worded
-from opilio.seeds.paging import Leaf, Want
+from opilio.seeds.paging import Leaf, Want, leaf_of
 
 URL = "https://api2.marginalia-search.com/search"
 SIZE = 100
@@ -26,7 +26,7 @@ class Marginalia:
 
     def read(self, tree: object, want: Want) -> Leaf:
         pages = whole(tree, "pages")  # not in every version
-        return Leaf([text(entry, "url") for entry in entries(tree, "results")], not pages or want.page + 1 < pages)
+        return leaf_of(listed(tree, "results"), "url", not pages or want.page + 1 < pages)
 
     def explain(self, failure: Failure, tree: object) -> Failure:
         told = text(tree, "error")

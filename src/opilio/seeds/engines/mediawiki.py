@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from urllib.parse import quote, urlsplit
 
 from opilio.model.records import Answer, Failure, Hit
-from opilio.seeds.asking import EngineClient, Request, at, entries, json_of, text
+from opilio.seeds.asking import OTHER_SHAPE, EngineClient, Request, at, entries, json_of, listed, text
 from opilio.seeds.genres import worded
 from opilio.seeds.paging import Leaf, Want
 from opilio.seeds.wording import by_words
@@ -40,7 +40,7 @@ class MediaWiki:
         return Request(url=self._url, params=params, trusted=self._trusted)
 
     def read(self, tree: object, want: Want) -> Leaf:  # noqa: ARG002 the shape's signature
-        if failure := error_of(tree):
+        if failure := search_error_of(tree):
             return Leaf([], False, failure)
         urls = [self._articles + quote(title.replace(" ", "_"), safe="/:(),'!*@") for title in titles_of(tree)]
         return Leaf(urls, at(tree, "continue") is not None)
@@ -63,7 +63,7 @@ class MediaWikiLinks:
         """One answer: links with words of the query in their address first, else in the order of the articles."""
         asked = self._search.request(Want(query, genre, 0, self._articles))
         tree = json_of(await self._client.ask(asked))
-        failure = tree if isinstance(tree, Failure) else error_of(tree)
+        failure = tree if isinstance(tree, Failure) else search_error_of(tree)
         titles = [] if failure else titles_of(tree)[: self._articles]
         links: list[str] = []
         if titles:
@@ -111,6 +111,12 @@ def error_of(tree: object) -> Failure | None:
     if not code:
         return None
     return Failure("limit" if code in ("maxlag", "ratelimited") else "answer", f"{code}: {told}"[:200])
+
+
+def search_error_of(tree: object) -> Failure | None:
+    """The same of a search, which also tells what it found."""
+    known = listed(tree, "query", "search", sign="batchcomplete") is not None
+    return error_of(tree) or (None if known else OTHER_SHAPE)
 
 
 def _is_seed(url: str) -> bool:

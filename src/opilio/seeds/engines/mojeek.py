@@ -1,9 +1,9 @@
 """Mojeek: an index of its own. Its errors come with status 200 and stand in `response.status`."""
 
 from opilio.model.records import Failure
-from opilio.seeds.asking import Request, entries, text, whole
+from opilio.seeds.asking import OTHER_SHAPE, Request, listed, text, whole
 from opilio.seeds.genres import worded
-from opilio.seeds.paging import Leaf, Want
+from opilio.seeds.paging import Leaf, Want, leaf_of
 
 URL = "https://api.mojeek.com/search"
 SIZE = 10
@@ -28,9 +28,9 @@ class Mojeek:
         status = text(tree, "response", "status")
         if status != "OK":
             kind = "key" if "key" in status.lower() else "limit" if "limit" in status.lower() else "answer"
-            return Leaf([], False, Failure(kind, status or "sent JSON of another shape"))
-        urls = [text(entry, "url") for entry in entries(tree, "response", "results")]
-        return Leaf(urls, (want.page + 1) * SIZE < whole(tree, "response", "head", "results"))
+            return Leaf([], False, Failure(kind, status) if status else OTHER_SHAPE)
+        more = (want.page + 1) * SIZE < whole(tree, "response", "head", "results")
+        return leaf_of(listed(tree, "response", "results", sign="response"), "url", more)
 
     def explain(self, failure: Failure, tree: object) -> Failure:
         status = text(tree, "response", "status")

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from opilio.model.records import Answer, Failure, Hit
-from opilio.seeds.asking import EngineClient, Request, at, entries, json_of, text, texts
+from opilio.seeds.asking import OTHER_SHAPE, EngineClient, Request, at, entries, json_of, listed, text, texts
 from opilio.seeds.genres import worded
 
 CATEGORIES = {"news": "news"}  # genres it has a category for; others are asked for by words
@@ -41,8 +41,8 @@ class SearxngSource:
         failure = None
         for page in range(1, self._client.terms.pages + 1):
             tree = json_of(await self._client.ask(self._request(query, genre, page)))
-            if isinstance(tree, Failure):
-                failure = _explained(tree)
+            if isinstance(tree, Failure) or listed(tree, "results") is None:
+                failure = _explained(tree) if isinstance(tree, Failure) else OTHER_SHAPE
                 break
             if not ballot.take(tree) or ballot.fullest >= limit:
                 break
