@@ -37,6 +37,35 @@ def links(*paths: str) -> str:
     return "".join(f'<p><a href="/{path}">{path}</a></p>' for path in paths)
 
 
+def test_pages_of_a_list_are_no_copies_when_they_share_their_introduction(tmp_path: Path) -> None:
+    """S0-08: what tells them apart are their links, each in a block of its own."""
+    lists = {f"list/{n}": BIRDS + links(*(f"{word(10 * n + k)}" for k in range(4))) for n in range(3)}
+    run_engine(tmp_path / "c", plain_tree([ROOT]), PageFetcher(site({"": links(*lists), **lists})))
+    assert rows(tmp_path / "c", "SELECT url FROM page WHERE duplicate_of <> 0") == []
+    found = rows(tmp_path / "c", "SELECT count(*) FROM frontier_url WHERE depth = 2")
+    assert found == [(12,)]
+
+
+def test_dates_to_come_are_a_calendar_in_a_crawl_of_today(tmp_path: Path) -> None:
+    ahead = f"{ROOT}calendar/2090/01/"
+    with served(SmallWeb({ROOT: page(BIRDS, [ahead, f"{ROOT}calendar/2012/01/"])})) as server:
+        crawl(tmp_path / "c", settings_for(server, [ROOT]))
+    dropped = rows(tmp_path / "c", "SELECT url, reason FROM frontier_url WHERE state = ?", DROPPED)
+    assert dropped == [(ahead, "trap: calendar")]
+
+
+@pytest.mark.parametrize(
+    ("path", "followed"),
+    [("wiki/Node.js", True), ("wiki/File:Wren.jpg", True), ("wren.jpg", False), ("Paper.PDF?x=1", False)],
+)
+def test_links_to_files_are_not_followed_but_pages_named_like_files_are(
+    tmp_path: Path, path: str, followed: bool
+) -> None:
+    web = site({"": BIRDS + links(path), path: f"{BIRDS} {word(3)}"})
+    run_engine(tmp_path / "c", plain_tree([ROOT]), PageFetcher(web))
+    assert (ROOT + path in stored(tmp_path / "c")) is followed
+
+
 def test_exact_duplicate_is_recorded_and_its_links_are_not_followed(tmp_path: Path) -> None:
     """S0-08, S0-E5: the same text under another address."""
     web = site({"": links("one", "two"), "one": BIRDS + links("x"), "two": f"<b>{BIRDS}</b>" + "<a href='/y'>x</a>"})

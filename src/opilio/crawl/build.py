@@ -40,7 +40,7 @@ from opilio.frontier.claims import ClaimableFrontier
 from opilio.frontier.merge import Merge
 from opilio.frontier.policy import Limits, Policy, nothing
 from opilio.frontier.schema import DROPPED
-from opilio.frontier.traps import Traps
+from opilio.frontier.traps import TrapLimits, Traps
 from opilio.judge.learned import LearnedJudge
 from opilio.judge.pagewords import PageWords
 from opilio.judge.rarity import CachedIdf
@@ -54,7 +54,8 @@ from opilio.seen.fingerprint import fingerprint_terms, simhash64
 from opilio.seen.sqlite import SqliteContentSeen
 from opilio.store.collection import Collection
 from opilio.store.keeper import Keeper
-from opilio.text.reading import Reader, main_terms
+from opilio.text.counting import array_of
+from opilio.text.reading import Reader
 from opilio.text.urlwords import UrlTerms
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.living import LivingTopic
@@ -201,7 +202,8 @@ def page_reader(settings: Settings, vocabulary: Vocabulary) -> Callable[[Page], 
 
 def _read(reader: Reader, near: bool, page: Page) -> Reading:
     reading = reader.read(page)
-    said = main_terms(reading)
+    # Of all words, navigation too: by its main text alone, every page of a long list would be the copy of the first.
+    said = array_of(reading.terms)
     return msgspec.structs.replace(reading, fingerprint=fingerprint_terms(said), simhash=simhash64(said) if near else 0)
 
 
@@ -225,11 +227,15 @@ class World:
         self.traps = traps or TrapWatch(nothing)
 
 
-def traps_of(settings: Settings, collection: Collection, resumed: bool) -> TrapWatch:
-    """What looks out for traps; on a resumed crawl it knows what was let pass before."""
+def traps_of(settings: Settings, collection: Collection, resumed: bool, year: int | None = None) -> TrapWatch:
+    """What looks out for traps; on a resumed crawl it knows what was let pass before.
+
+    `year` is the present one; without it no date is too far ahead.
+    """
     if not settings.frontier.traps:
         return TrapWatch(nothing)
-    watch = TrapWatch(Traps().check)
+    limits = TrapLimits() if year is None else TrapLimits(year=year)
+    watch = TrapWatch(Traps(limits).check)
     if resumed:  # only queries, sessions and dates are counted
         rows = collection.connection.execute(
             "SELECT url FROM frontier_url WHERE state <> ? AND url GLOB '*[?;(0-9]*'", (DROPPED,)

@@ -1,7 +1,7 @@
 """What a visit means for a page that is stored already. Pure.
 
-A change is judged on the fingerprint of the main text: words without case, figures, punctuation and what surrounds the
-text, so that clocks, counters and adverts beside it do not count.
+A change is judged on the fingerprint of the text: words without case, figures and punctuation, so that clocks and
+counters do not count; whoever asks looks at what else is noise (`parse.stable`).
 """
 
 from urllib.parse import urlsplit

@@ -5,6 +5,7 @@ import sqlite3
 import tomllib
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -108,7 +109,7 @@ class Crawl:
         if isinstance(desk, WorkerDesk):
             await desk.start()
         resumed = collection.meta("state") != ""
-        traps = traps_of(settings, collection, resumed)
+        traps = traps_of(settings, collection, resumed, datetime.fromtimestamp(self._clock.now(), UTC).year)
         frontier = frontier_of(settings, collection, traps)
         self._begin(frontier, resumed)
         world = World(collection, self._keeper, frontier, fetcher, self._clock, traps)

@@ -67,13 +67,13 @@ class LinkScores:
         )
 
 
-# Endings of files that are no pages: asking for them costs a fetch, and nothing but text can be judged.
+# Endings of files that are no pages: asking for them costs a fetch, and nothing but text can be judged. Endings that
+# names of things have too (Node.js, Main.class) are not among them: there the answer's content type decides.
 NO_PAGES = frozenset(
     """
-    7z aac ai apk avi bin bmp bz2 class css csv deb dmg doc docx dvi eps epub exe flac flv gif gz gzip hqx ico iso
-    jar jpeg jpg js json lzh m4a m4v mid midi mkv mov mp3 mp4 mpeg mpg msi odp ods odt ogg ogv otf pdf png ppt pptx ps
-    psd ra ram rar rm rpm rtf sit svg swf tar tex tgz tif tiff ttf wav webm webp wma wmv woff woff2 xls xlsx xpm xz z
-    zip zst
+    7z aac apk avi bmp bz2 deb dmg doc docx dvi eps epub exe flac flv gif gz gzip hqx ico iso jar jpeg jpg lzh
+    m4a m4v mid midi mkv mov mp3 mp4 mpeg mpg msi odp ods odt ogg ogv otf pdf png ppt pptx ps psd ram rar rpm
+    rtf svg swf tar tgz tif tiff ttf wav webm webp wma wmv woff woff2 xls xlsx xpm xz zip zst
     """.split()
 )
 
@@ -93,13 +93,16 @@ def refused(page: Page) -> dict[int, str]:
 
 @lru_cache(maxsize=1 << 16)  # the same addresses stand on page after page
 def ending_of(url: str) -> str:
-    """The file ending of a URL's path, in lower case, or nothing.
+    """The file ending of a URL's path, in lower case, or nothing; a page about a file (`File:Wren.jpg`) has none.
 
+    >>> ending_of("http://example.org/wiki/File:Wren.jpg"), ending_of("http://example.org/Wren.jpg")
+    ('', 'jpg')
     >>> ending_of("http://example.org/a/Paper.PS?x=1.html"), ending_of("http://example.ps/"), ending_of("http://x.org/a.b/c")
     ('ps', '', '')
     """
     name = url.partition("?")[0].rpartition("/")[2]
-    return name.rpartition(".")[2].lower() if "." in name and url.count("/") > 2 else ""
+    is_title = ":" in name or "%3a" in name.lower()
+    return name.rpartition(".")[2].lower() if "." in name and not is_title and url.count("/") > 2 else ""
 
 
 def out_of_reach(verdict: Verdict, lead: Lead, tunnel_depth: int) -> str:
