@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.fetch.robots import LIFE_S, Directives, Rules, directives, rules_from
+from opilio.fetch.robots import LIFE_S, Rules, rules_from
 from opilio.model.records import Failure, Fetched
 
 NOW = 1_000_000.0
@@ -173,30 +173,3 @@ def test_only_groups_that_apply_are_kept() -> None:
 @given(st.binary(max_size=400), st.text(max_size=40))
 def test_any_bytes_give_rules(body: bytes, path: str) -> None:
     assert rules(body).allows(f"{SITE}/{path}") in (True, False)
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ([], Directives()),
-        (["noindex, nofollow"], Directives(True, True)),
-        (["NoIndex"], Directives(True, False)),
-        (["none"], Directives(True, True)),
-        (["all", "nofollow"], Directives(False, True)),
-        (["otherbot: noindex, nofollow"], Directives()),
-        (["Opilio: noindex"], Directives(True, False)),
-        (["otherbot: noindex", "nofollow"], Directives(False, True)),
-        (["otherbot: noindex, opilio: nofollow"], Directives(False, True)),
-        (["unavailable_after: 25 Jun 2010 15:00:00 PST, nofollow"], Directives(False, True)),
-        (["max-snippet:-1, noindex"], Directives(True, False)),
-        (["noindex nofollow"], Directives(True, True)),
-        (["index, follow"], Directives()),
-    ],
-)
-def test_directives_are_read_for_our_agent(values: list[str], expected: Directives) -> None:
-    assert directives(values, "opilio") == expected
-
-
-@given(st.lists(st.text(max_size=40), max_size=4))
-def test_any_directive_text_is_read(values: list[str]) -> None:
-    assert isinstance(directives(values, "opilio"), Directives)

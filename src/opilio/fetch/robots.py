@@ -5,7 +5,7 @@ its user: which answers mean what, exact product tokens, the size limit, the lif
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 
 import msgspec
@@ -30,7 +30,6 @@ _FIELDS = {
 }
 _LINE = re.compile(r"\s*([^:\s]+(?: [^:\s]+)?)\s*:\s*(.*)|\s*(\S+)\s+(.*)").match
 _TOO_MANY = 429
-_VALUED = frozenset(("unavailable_after", "max-snippet", "max-image-preview", "max-video-preview", "charset"))
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -58,13 +57,6 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if self.unreachable:
             return False
         return not self.text or bool(self._parsed.can_fetch(url, self.agent))
-
-
-class Directives(msgspec.Struct, frozen=True):
-    """What a page asks for itself."""
-
-    noindex: bool = False
-    nofollow: bool = False
 
 
 def rules_from(fetched: Fetched, agent: str, now: float, previous: Rules | None = None) -> Rules:
@@ -149,32 +141,3 @@ def _token_for(value: str, agent: str) -> str:
         return "*"
     token = _PRODUCT_TOKEN(value)
     return agent if token and token[0].lower() == agent.lower() else ""
-
-
-def directives(values: Iterable[str], agent: str) -> Directives:
-    """What meta robots contents and X-Robots-Tag values ask of `agent`; the strictest wins.
-
-    >>> directives(["otherbot: noindex", "opilio: nofollow"], "opilio")
-    Directives(noindex=False, nofollow=True)
-    """
-    found: set[str] = set()
-    for value in values:
-        found |= _words_for(value, agent.lower())
-    nothing = "none" in found
-    return Directives(noindex=nothing or "noindex" in found, nofollow=nothing or "nofollow" in found)
-
-
-def _words_for(value: str, agent: str) -> set[str]:
-    """The directives in one value; a name before a colon says whom the rest of the value is for."""
-    words: set[str] = set()
-    applies = True
-    for part in value.lower().split(","):
-        name, colon, rest = part.partition(":")
-        if colon and name.strip() in _VALUED:
-            continue
-        if colon:
-            applies = name.strip() in (agent, "*", "robots")
-            part = rest
-        if applies:
-            words |= set(part.split())
-    return words

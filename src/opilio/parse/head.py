@@ -1,6 +1,6 @@
 """What a page says about itself: title, description, keywords, language, robots, base, refresh, next and previous.
 
-Reads meta, link, base and title elements wherever they stand, and the X-Robots-Tag header. Must not: look at the text.
+Reads meta, link, base and title elements wherever they stand. Must not: look at the text.
 """
 
 import re
@@ -32,12 +32,17 @@ class Head(msgspec.Struct, kw_only=True):
     base: str = ""
     canonical: str = ""
     meta: dict[str, str] = msgspec.field(default_factory=dict)  # by lower-case name, property or http-equiv
+    repeated: list[tuple[str, str]] = msgspec.field(default_factory=list)  # further values of names that were there
     links: list[HeadLink] = msgspec.field(default_factory=list)
     feeds: list[str] = msgspec.field(default_factory=list)
 
     def first(self, *names: str) -> str:
         """The first of these meta values that is there."""
         return next((self.meta[name] for name in names if self.meta.get(name)), "")
+
+    def every(self, name: str) -> list[str]:
+        """All meta values of a name."""
+        return [*([self.meta[name]] if name in self.meta else []), *(v for n, v in self.repeated if n == name)]
 
     @property
     def published(self) -> str:
@@ -63,28 +68,16 @@ def read_head(elements: Iterable[Element]) -> Head:
     return head
 
 
-def robots_of(head: Head, header_values: Iterable[str], agent: str) -> frozenset[str]:
-    """The robots directives that hold for us: meta elements and X-Robots-Tag headers, for all or for our agent.
-
-    >>> sorted(robots_of(Head(meta={"robots": "NoIndex"}), ["otherbot: nofollow", "opilio: noarchive"], "opilio"))
-    ['noarchive', 'noindex']
-    """
-    said = [head.meta.get("robots", ""), head.meta.get(agent.lower(), "")]
-    for value in header_values:
-        named, colon, rest = value.partition(":")
-        if not colon or "," in named or named.strip().lower() == "unavailable_after":
-            said.append(value)
-        elif named.strip().lower() == agent.lower():
-            said.append(rest)
-    words = {word.strip().lower() for text in said for word in text.split(",")}
-    return frozenset(words | {"noindex", "nofollow"} if "none" in words else words) - {""}
-
-
 def _read_meta(head: Head, element: Element) -> None:
     name = element.attr("name") or element.attr("property") or element.attr("http-equiv")
     content = element.attr("content")
-    if name and content:
-        head.meta.setdefault(name.strip().lower(), tidy(content))
+    if not name or not content:
+        return
+    name = name.strip().lower()
+    if name in head.meta:
+        head.repeated.append((name, tidy(content)))
+    else:
+        head.meta[name] = tidy(content)
 
 
 def _read_link(head: Head, element: Element) -> None:

@@ -14,8 +14,9 @@ from opilio.model.errors import ParseError
 from opilio.model.records import BLOCK_BREAK, LINK_CLOSES, LINK_OPENS, Fetched, Page
 from opilio.model.urls import canonical
 from opilio.parse.blocks import HIDDEN, flow_of
+from opilio.parse.directives import directives
 from opilio.parse.encoding import declared, decode
-from opilio.parse.head import Head, read_head, robots_of
+from opilio.parse.head import Head, read_head
 from opilio.parse.kinds import Kind, kind_of
 from opilio.parse.links import head_links, links_of, name_textless, paths_of, places_of, resolve
 from opilio.parse.plain import plain_page
@@ -57,13 +58,14 @@ class HtmlParser:
             page, head = plain_page(url, *decode(fetched.body, content_type), self._max_links), Head()
         else:
             page, head = _read(_tree(fetched.body, kind, content_type), url, self._max_links, self._paths)
-        robots = robots_of(head, [v for k, v in fetched.headers if k.lower() == "x-robots-tag"], self._agent)
+        tags = [value for name, value in fetched.headers if name.lower() == "x-robots-tag"]
+        asked = directives([*head.every("robots"), *head.every(self._agent.lower()), *tags], self._agent)
         return msgspec.structs.replace(
             page,
             content_type=content_type.partition(";")[0].strip().lower(),
             language=page.language or fetched.header("content-language").partition(",")[0].strip(),
-            noindex="noindex" in robots,
-            nofollow="nofollow" in robots,
+            noindex=asked.noindex,
+            nofollow=asked.nofollow,
         )
 
 
