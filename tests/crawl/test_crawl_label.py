@@ -51,6 +51,14 @@ def test_label_changes_verdict_counters_judge_and_queue(folder: Path) -> None:
     assert verify(folder) == []
 
 
+def test_movers_are_told_as_they_stood_in_the_queue(folder: Path) -> None:
+    stored = dict(rows(folder, "SELECT url, score FROM frontier_url WHERE state = 0"))
+    report, _ = label(folder, [given(TRAIN, True)], 5.0)
+    now = dict(rows(folder, "SELECT url, score FROM frontier_url WHERE state = 0"))
+    assert {m.url: m.before for m in report.movers} == pytest.approx({m.url: stored[m.url] for m in report.movers})
+    assert {m.url: m.after for m in report.movers} == pytest.approx({m.url: now[m.url] for m in report.movers})
+
+
 def test_last_label_wins_when_labels_contradict(folder: Path) -> None:
     label(folder, [given(BIRD, False), given(BIRD, True), given(BIRD, False)], 5.0)
     assert not why(folder, BIRD)["page"]["relevant"]

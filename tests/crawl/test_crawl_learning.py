@@ -3,6 +3,7 @@
 import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from checks.engines import PageFetcher, html, plain_tree, run_engine
@@ -16,7 +17,7 @@ from checks.learning_webs import (
     mixed_web,
     restored,
 )
-from checks.small_webs import CONTEXT, TOPIC, SmallWeb, crawl, known, rows, served, stored
+from checks.small_webs import BIRDS, CONTEXT, TOPIC, SmallWeb, crawl, known, page, rows, served, stored, word
 from opilio.crawl.build import complete
 from opilio.crawl.chooser import CommitteeChooser
 from opilio.crawl.config import resolve
@@ -27,8 +28,10 @@ from opilio.crawl.status import status_of
 from opilio.crawl.verify import verify
 from opilio.learn.committee import Committee
 from opilio.learn.densefeatures import NAMES
+from opilio.learn.linkqueue import CONTEXTS
 from opilio.learn.scoring import Options
 from opilio.model.clock import VirtualClock
+from opilio.model.records import key_of
 from opilio.store import journal
 from opilio.store.collection import Collection
 
@@ -116,6 +119,22 @@ def test_links_are_held_again_when_resumed(tmp_path: Path) -> None:
     row, other = queue.row_of[key], before.row_of[key]
     assert (queue.rows["words"][row] == before.rows["words"][other]).all()
     assert queue.rows["groups"][row, 0] == before.rows["groups"][other, 0]
+
+
+def test_link_found_on_many_pages_is_held_as_often_found_when_resumed(tmp_path: Path) -> None:
+    home = "http://birds.example/about.html"
+    pages = {f"http://birds.example/{n}.html": page(f"{BIRDS} {word(n)}", [home]) for n in range(12)}
+    tree = {"stop": {"pages": 12}, "order": {"kind": "breadth-first"}}
+    with served(SmallWeb({HUB: page(BIRDS, pages), **pages})) as server:
+        ledger = crawl_and_stop_dead(tmp_path / "c", learning_tree(server, **tree), 100)
+    before = memory_of(ledger).committee.queue
+    collection = Collection.open_for_reading(tmp_path / "c")
+    memory = RankMemory(Committee(Options()), collection)
+    memory.resume()
+    collection.close()
+    queue = memory.committee.queue
+    often = [float(q.rows["dense"][q.row_of[key_of(home)], NAMES.index("found")]) for q in (before, queue)]
+    assert often[0] == often[1] > np.log1p(CONTEXTS) * 0.5
 
 
 def test_killed_process_leaves_the_model_it_had_committed(tmp_path: Path) -> None:

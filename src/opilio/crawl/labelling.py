@@ -204,10 +204,12 @@ def _learn(collection: Collection, settings: Settings, topic: Topic, now: float,
     labels = Labels(collection, keeper, frontier, learning, chooser)
     report.learns = learning.judge is not None or settings.rank["kind"] == "committee"
     with collection.unit_of_work():
-        frontier.rescore(chooser.changes())  # links read back from disk are scored anew: not the labels' doing
+        read_back = list(chooser.changes())  # links from disk are scored anew: not the labels' doing
+        before = {mover.url: mover.before for mover in _movers(frontier, read_back)}
+        frontier.rescore(read_back)
         events = labels.take(now)
         moves = list(chooser.changes())
-        movers = list(_movers(frontier, moves))
+        movers = [msgspec.structs.replace(m, before=before.get(m.url, m.before)) for m in _movers(frontier, moves)]
         report.moved = frontier.rescore(moves)
         chooser.save(now)
         learning.keep(now)

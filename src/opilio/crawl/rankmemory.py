@@ -142,17 +142,19 @@ class RankMemory:
             found = unpacked([lead.features for lead in leads])
             self.committee.discover(page, [lead.host for lead in leads], [lead.key for lead in leads], found)
         queue = self.committee.queue
-        for entry in entries:
-            row = queue.row_of.get(entry.lead.key)
-            if row is not None:
-                queue.said[row] = max(0.0, entry.lead.score)
+        held = [entry for entry in entries if entry.lead.key in queue.row_of]
+        self.committee.met_before({entry.lead.key: entry.found for entry in held})
+        for entry in held:
+            queue.said[queue.row_of[entry.lead.key]] = max(0.0, entry.lead.score)
 
     def recall(self, entry: Entry) -> int | None:
         """Hold the link of a frontier's entry; returns its row, or nothing where the committee never saw it."""
         if not _has_features(entry):
             return None
         pages = [FoundPage(p, self._is_relevant(p), entry.lead.tunnel) for p in entry.parents[:CONTEXTS]]
-        return self.committee.recall(entry.lead.key, entry.lead.host, entry.lead.features, pages)
+        row = self.committee.recall(entry.lead.key, entry.lead.host, entry.lead.features, pages)
+        self.committee.met_before({entry.lead.key: entry.found})
+        return row
 
     def _look_up(self, page: int) -> bool:
         row = self._collection.connection.execute("SELECT relevant FROM page WHERE key = ?", (page,)).fetchone()

@@ -5,7 +5,7 @@ out to be. How much that counts is learnt like everything else: much on a web wi
 Pure: no I/O, no clock, no chance: the same visits give the same scores.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from opilio.learn.scoring import EVERYWHERE, Options, Scoring, place_of
 from opilio.text.counting import distinct
 
 FIRMLY = 4  # times that a person's word is taught, against once for a judge's
+MANY = 32_000  # pages that link to one address: more are not counted
 NOTICEABLE = 2e-3  # a smaller change of score is not worth a write
 
 
@@ -128,6 +129,13 @@ class Committee(Scoring):
             self.weigh(where)
         return self.queue.row_of[key]
 
+    def met_before(self, times: Mapping[int, int]) -> None:
+        """Links that were found so many times, of which a few are remembered."""
+        rows = np.array([self.queue.row_of[key] for key in times], dtype=np.int64)
+        contexts = np.maximum(self.queue.rows["contexts"][rows], np.minimum(list(times.values()), MANY))
+        self.queue.rows["contexts"][rows] = contexts
+        self.queue.rows["dense"][rows, AT["found"]] = _often(contexts)
+
     def regard(self, page: int, relevant: bool) -> None:
         """See the links of a page in another light: a person said what it is worth."""
         live, rows = self.queue.live, self.queue.rows
@@ -214,8 +222,8 @@ class Committee(Scoring):
         page_hash = np.uint32(_page_hash(page.key))
         rows["pages"][where, slot] = page_hash
         rows["groups"][where, slot] = ((found["path"] * np.uint32(0x9E3779B1)) ^ page_hash) | np.uint32(1)
-        rows["contexts"][where] = np.minimum(contexts + 1, 32_000)
-        dense[:, AT["found"]] = np.log1p(contexts + 1) * 0.5
+        rows["contexts"][where] = np.minimum(contexts + 1, MANY)
+        dense[:, AT["found"]] = _often(contexts + 1)
         rows["dense"][where] = dense
 
     def changes(self) -> list[tuple[str, int, float]]:
@@ -256,6 +264,11 @@ class Committee(Scoring):
         keys = queue.rows["key"][rows].tolist()
         hosts = [queue.hosts[row] for row in rows.tolist()]
         return list(zip(hosts, keys, scores[moved].tolist(), strict=True))
+
+
+def _often(contexts: NDArray[np.int16]) -> NDArray[np.float64]:
+    often: NDArray[np.float64] = np.log1p(contexts) * 0.5
+    return often
 
 
 def _page_hash(key: int) -> int:
