@@ -15,9 +15,9 @@ from opilio.crawl.build import (
     make_engine,
     make_mind,
     topic_of,
-    traps_of,
 )
 from opilio.crawl.config import Settings, Tree, resolve
+from opilio.crawl.trapwatch import traps_of
 from opilio.crawl.workers import Desk, InlineDesk, WorkerDesk
 from opilio.frontier.schema import create_tables as create_frontier
 from opilio.model.clock import Clock, SystemClock

@@ -30,7 +30,7 @@ from opilio.crawl.s1kind import begin_with_model
 from opilio.crawl.scouting import Shelves, scout_of
 from opilio.crawl.tgraphs import HINTS
 from opilio.crawl.topics import background, check, first_topic, genres_of, idf_of, queries_of, reader_of, vocabulary_of
-from opilio.crawl.trapwatch import TrapWatch
+from opilio.crawl.trapwatch import TrapWatch, traps_of
 from opilio.crawl.turns import Addresses, Turns
 from opilio.crawl.visit import Bounds, Visitor
 from opilio.crawl.wishes import Wishes
@@ -39,8 +39,6 @@ from opilio.fetch.robots import Rules
 from opilio.frontier.claims import ClaimableFrontier
 from opilio.frontier.merge import Merge
 from opilio.frontier.policy import Limits, Policy, nothing
-from opilio.frontier.schema import DROPPED
-from opilio.frontier.traps import TrapLimits, Traps
 from opilio.judge.learned import LearnedJudge
 from opilio.judge.pagewords import PageWords
 from opilio.judge.rarity import CachedIdf
@@ -225,23 +223,6 @@ class World:
         self.fetcher = fetcher
         self.clock = clock
         self.traps = traps or TrapWatch(nothing)
-
-
-def traps_of(settings: Settings, collection: Collection, resumed: bool, year: int | None = None) -> TrapWatch:
-    """What looks out for traps; on a resumed crawl it knows what was let pass before.
-
-    `year` is the present one; without it no date is too far ahead.
-    """
-    if not settings.frontier.traps:
-        return TrapWatch(nothing)
-    limits = TrapLimits() if year is None else TrapLimits(year=year)
-    watch = TrapWatch(Traps(limits).check)
-    if resumed:  # only queries, sessions and dates are counted
-        rows = collection.connection.execute(
-            "SELECT url FROM frontier_url WHERE state <> ? AND url GLOB '*[?;(0-9]*'", (DROPPED,)
-        )
-        watch.remind(url for (url,) in rows)
-    return watch
 
 
 def frontier_of(settings: Settings, collection: Collection, traps: TrapWatch | None = None) -> ClaimableFrontier:

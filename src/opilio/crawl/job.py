@@ -25,7 +25,6 @@ from opilio.crawl.build import (
     make_engine,
     make_mind,
     topic_of,
-    traps_of,
     user_agent,
 )
 from opilio.crawl.config import Settings, Tree, merged, resolve
@@ -39,6 +38,7 @@ from opilio.crawl.seeding import no_seeds, sources_of
 from opilio.crawl.seedwish import wish_of
 from opilio.crawl.startfrom import carried_over, check_model
 from opilio.crawl.tgraphs import first_graph
+from opilio.crawl.trapwatch import traps_of
 from opilio.crawl.watch import Watch
 from opilio.crawl.workers import WorkerDesk, cores
 from opilio.fetch.addresses import leads_home

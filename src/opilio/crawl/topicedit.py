@@ -11,11 +11,12 @@ from typing import Any
 
 import msgspec
 
-from opilio.crawl.build import SNAPSHOT, complete, frontier_of, make_mind, traps_of
+from opilio.crawl.build import SNAPSHOT, complete, frontier_of, make_mind
 from opilio.crawl.classes import lexicon_of
 from opilio.crawl.config import Settings, resolve
 from opilio.crawl.job import latest_snapshots, settings_of
 from opilio.crawl.topics import check, first_topic, genre_book
+from opilio.crawl.trapwatch import traps_of
 from opilio.crawl.wishes import NewTopic, Wishes, ask
 from opilio.model.errors import CollectionError, ParseError, TopicError
 from opilio.model.records import key_of

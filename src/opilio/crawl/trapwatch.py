@@ -2,9 +2,14 @@
 
 from collections.abc import Callable, Iterable
 
+from opilio.crawl.config import Settings
 from opilio.crawl.wishes import Exclusions
+from opilio.frontier.policy import nothing
+from opilio.frontier.schema import DROPPED
+from opilio.frontier.traps import TrapLimits, Traps
 from opilio.model.events import TrapFound
 from opilio.model.urls import host_of
+from opilio.store.collection import Collection
 
 MAX_TOLD = 50_000
 
@@ -40,3 +45,20 @@ class TrapWatch:
         """What was found since the last time."""
         found, self._found = self._found, []
         return [TrapFound(at=now, host=host, pattern=url, reason=reason) for host, reason, url in found]
+
+
+def traps_of(settings: Settings, collection: Collection, resumed: bool, year: int | None = None) -> TrapWatch:
+    """What looks out for traps; on a resumed crawl it knows what was let pass before.
+
+    `year` is the present one; without it no date is too far ahead.
+    """
+    if not settings.frontier.traps:
+        return TrapWatch(nothing)
+    limits = TrapLimits() if year is None else TrapLimits(year=year)
+    watch = TrapWatch(Traps(limits).check)
+    if resumed:  # only queries, sessions and dates are counted
+        rows = collection.connection.execute(
+            "SELECT url FROM frontier_url WHERE state <> ? AND url GLOB '*[?;(0-9]*'", (DROPPED,)
+        )
+        watch.remind(url for (url,) in rows)
+    return watch
