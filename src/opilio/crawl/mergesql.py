@@ -5,8 +5,9 @@ Numbers of answers are given anew in the order of time, so that a version with a
 
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from opilio.crawl.wishes import FOR_THE_RUN, HEEDED
 from opilio.store.schema import LATER, TABLES
 
 _TABLE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)\s*\((.*?)\)(?: WITHOUT ROWID)?(?:;\n|$)", re.DOTALL)
@@ -20,7 +21,10 @@ def _columns() -> dict[str, list[str]]:
 
 COLUMNS = _columns()
 _PAGE = ", ".join(name for name in COLUMNS["page"] if name not in ("key", "seq"))
-_LATER_ONES = ("version", "move", "revisit", "tip", "empty_text", "notice", "label", "lesson")
+_LATER_ONES = (
+    *("version", "move", "revisit", "tip", "empty_text", "notice", "label", "lesson"),
+    *("wish", "agent", "verdict", "enquiry"),
+)
 
 
 def source_views(connection: sqlite3.Connection, number: int) -> Iterator[str]:
@@ -66,6 +70,16 @@ ORDER = (
             WHERE NOT repeats WINDOW one AS (PARTITION BY key ORDER BY seq))""",
     "CREATE INDEX temp.kept_by_key ON kept (key, current)",
 )
+
+
+def _listed(words: Iterable[str]) -> str:
+    return ", ".join(f"'{word}'" for word in sorted(words))
+
+
+# What holds for good, of everybody. What changes the topic or the queue once is the first one's, if not done yet.
+_WISHED = f"""word IN ({_listed(HEEDED)}) OR (% = 0 AND word NOT IN ({_listed(FOR_THE_RUN)}) AND (
+    word NOT IN ('boost', 'topic') OR id > (SELECT coalesce(max(CAST(value AS INTEGER)), 0) FROM s0.meta
+    WHERE name = 'wishes_taken')))"""
 _MADE = f"t.key, t.seq, {', '.join(f'o.{name.strip()}' for name in _PAGE.split(','))}"
 JOINED = (
     f"""INSERT INTO main.page (key, seq, {_PAGE}) SELECT {_MADE} FROM temp.kept AS t
@@ -98,6 +112,14 @@ JOINED = (
         {all:SELECT at, kind, data FROM s%.event}) ORDER BY at""",
     """INSERT INTO main.label (key, relevant, at, sample) SELECT key, relevant, at, sample FROM (
         {all:SELECT key, relevant, at, sample FROM temp.label_%}) ORDER BY at""",
+    f"""INSERT INTO main.wish (at, word, target, data) SELECT at, word, target, data FROM (
+        {{all:SELECT at, word, target, data, % AS src, id FROM temp.wish_% WHERE {_WISHED}}}) ORDER BY at, src, id""",
+    """INSERT INTO main.enquiry (at, query, further, keys) SELECT at, query, further, keys FROM (
+        {all:SELECT at, query, further, keys FROM temp.enquiry_%}) ORDER BY at""",
+    # Agents are part of the settings: what others found is kept where the first collection has the same agent.
+    "INSERT INTO main.agent SELECT * FROM temp.agent_0",
+    """INSERT OR IGNORE INTO main.verdict SELECT v.page, o.number, v.own, v.score, v.relevant FROM temp.verdict_{s} AS v
+        JOIN temp.agent_{s} AS a ON a.number = v.agent JOIN main.agent AS o ON o.name = a.name AND o.topic = a.topic""",
     "INSERT OR REPLACE INTO main.move SELECT * FROM temp.move_{s} AS m WHERE m.key NOT IN (SELECT key FROM main.page)",
     "INSERT OR IGNORE INTO main.tip SELECT * FROM temp.tip_{s}",
     "INSERT OR IGNORE INTO main.empty_text SELECT * FROM temp.empty_text_{s}",
@@ -105,7 +127,9 @@ JOINED = (
     # Models: the first collection's, for they can't be added up.
     "INSERT INTO main.snapshot SELECT * FROM s0.snapshot",
     "INSERT INTO main.lesson SELECT * FROM temp.lesson_0",
-    "INSERT OR REPLACE INTO main.meta SELECT * FROM s0.meta WHERE name NOT LIKE 'warc%' AND name <> 'revisit_budget'",
+    # No wish is taken up yet: what one collection bans may wait in the queue of another.
+    """INSERT OR REPLACE INTO main.meta SELECT * FROM s0.meta WHERE name NOT LIKE 'warc%'
+        AND name NOT IN ('revisit_budget', 'wishes_taken', 'paused')""",
     "UPDATE main.meta SET value = (SELECT coalesce(max(id), 0) FROM main.label) WHERE name = 'labels_taken'",
 )
 _URL = "tunnel, parent, hops, retries, url, parents, features, reason, not_before, timer"

@@ -1,0 +1,69 @@
+"""What people said and asked of collections that are joined holds in the new one; the old ones are only read."""
+
+from pathlib import Path
+
+from checks.small_webs import SmallWeb, crawl, grid, known, rows, served, settings_for
+from opilio.crawl.merge import merge
+from opilio.crawl.verify import verify
+from opilio.crawl.wishes import ask, wishes_of
+from opilio.lab.server import WebServer
+from opilio.store.collection import Collection, reading
+
+SEED = "http://h0.example/0.html"
+QUEUED, DROPPED = 0, 4
+NOW = 2e9
+
+
+def crawled(folder: Path, server: WebServer, pages: int) -> Path:
+    crawl(folder, settings_for(server, [SEED], stop={"pages": pages}))
+    return folder
+
+
+def noted(folder: Path, *statements: str) -> None:
+    notes = Collection.open_for_notes(folder)
+    for statement in statements:
+        notes.connection.execute(statement)
+    notes.close()
+
+
+def test_wishes_of_all_collections_hold_in_the_merged_one(tmp_path: Path) -> None:
+    first, second, both = tmp_path / "a", tmp_path / "b", tmp_path / "both"
+    with served(SmallWeb(grid(3, 12))) as server:
+        crawled(first, server, 6)
+        crawled(second, server, 1)
+        ask(first, "delay", 1.0, "h1.example", b"0.01")
+        ask(first, "boost_host", 2.0, "h0.example")
+        crawled(first, server, 7)  # takes them up
+        ask(second, "ban", 3.0, "h2.example")
+        ask(second, "unboost_host", 4.0, "h0.example")
+        ask(second, "topic", 5.0)  # the topic is the first collection's
+        merge([first, second], both, NOW)
+        ask(both, "exclude", 6.0, "*/1?.html")
+        before = {url for url, state in known(both).items() if state > QUEUED}
+        crawled(both, server, 0)
+    later = [url for url, state in known(both).items() if url not in before and state != DROPPED]
+    assert later
+    assert [url for url in later if "//h2." in url or "/1" in url[-8:]] == []
+    with reading(both) as collection:
+        wishes = wishes_of(collection)
+    assert (wishes.banned, wishes.boosted, wishes.pauses) == ({"h2.example"}, set(), {"h1.example": 0.01})
+    assert rows(both, "SELECT delay_s FROM frontier_host WHERE name = 'h1.example'") == [(0.01,)]
+    assert verify(both) == []
+
+
+def test_merge_keeps_queries_and_what_the_same_agents_found(tmp_path: Path) -> None:
+    card = "'{0}', 'wrens', '', 1, 'working', '', 1, 1, 1, 0, 0, 0.0"
+    with served(SmallWeb(grid(1, 3))) as server:
+        for number, name in enumerate(("a", "b")):
+            noted(
+                crawled(tmp_path / name, server, 0),
+                f"INSERT INTO enquiry (at, query, further, keys) VALUES ({9 - number}, 'wrens {name}', 0, x'90')",
+                f"INSERT INTO agent VALUES ({number + 1}, {card.format('one')})",
+                f"INSERT INTO agent VALUES ({number + 5}, {card.format(name)})",
+                f"INSERT INTO verdict VALUES ({number}, {number + 1}, 1, 0.5, 1)",
+                f"INSERT INTO verdict VALUES ({number}, {number + 5}, 1, 0.5, 1)",
+            )
+    merge([tmp_path / "a", tmp_path / "b"], tmp_path / "both", NOW)
+    assert rows(tmp_path / "both", "SELECT query FROM enquiry ORDER BY id") == [("wrens b",), ("wrens a",)]
+    found = "SELECT v.page, a.name FROM verdict AS v JOIN agent AS a ON a.number = v.agent ORDER BY v.page, a.name"
+    assert rows(tmp_path / "both", found) == [(0, "a"), (0, "one"), (1, "one")]
