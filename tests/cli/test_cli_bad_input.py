@@ -212,9 +212,17 @@ def test_damaged_settings_are_told(folder: Path) -> None:
     assert (done.returncode, "is not valid TOML" in one_line(done)) == (2, True)
 
 
-@pytest.mark.parametrize(
-    ("option", "told"), [(["--strategy", "s0"], "was begun with 'breadth'"), (["trains"], "was begun with 'wrens")]
-)
+OTHERWISE = [
+    (["--strategy", "s0"], "was begun with 'breadth'"),
+    (["trains"], "was begun with 'wrens"),
+    (["--set", 'topic.keywords=["xylophone"]'], "topic.keywords ['xylophone']: "),
+    (["--set", "topic.description=xylophones"], "change the topic on its page ('opilio serve "),
+    (["--set", 'topic.examples=["nofile.html"]'], "was begun with []"),
+    (["--set", "topic.keyword=x"], "did you mean 'keywords'?"),
+]
+
+
+@pytest.mark.parametrize(("option", "told"), OTHERWISE)
 def test_collection_is_not_mixed_when_resumed_otherwise(folder: Path, option: list[str], told: str) -> None:
     before = snapshot(folder)
     done = opilio("crawl", *option, "--into", folder)

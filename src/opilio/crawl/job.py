@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import textwrap
 import tomllib
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -27,7 +28,7 @@ from opilio.crawl.build import (
     topic_of,
     user_agent,
 )
-from opilio.crawl.config import Settings, Tree, merged, resolve
+from opilio.crawl.config import Settings, TopicSettings, Tree, merged, resolve
 from opilio.crawl.engine import Engine
 from opilio.crawl.examples import read_examples
 from opilio.crawl.profiles import same_kind
@@ -210,7 +211,7 @@ def _keep_found(connection: sqlite3.Connection, found: Found | None, query: str)
 
 
 def resume(folder: Path, tree: Tree, clock: Clock | None = None) -> Crawl:
-    """Go on with a collection. What `tree` gives is laid over its settings; the strategy stays what it was."""
+    """Go on with a collection. What `tree` gives is laid over its settings; strategy and topic stay."""
     collection = Collection.open_for_writing(folder)
     try:
         stored = settings_of(collection)
@@ -232,12 +233,20 @@ def resume(folder: Path, tree: Tree, clock: Clock | None = None) -> Crawl:
 def _same_topic(folder: Path, stored: Tree, tree: Tree) -> None:
     """A collection is about one topic: what was judged by another would say nothing."""
     wanted = tree.get("topic", {})
-    begun = stored["topic"]["name"]
-    if isinstance(wanted, dict) and wanted.get("name", begun) != begun:
-        raise ConfigError(f"topic '{wanted['name']}': {folder} was begun with '{begun}'; choose another --into")
-    classes = stored["topic"].get("dewey", [])
-    if isinstance(wanted, dict) and wanted.get("dewey", classes) != classes:
-        raise ConfigError(f"topic.dewey {wanted['dewey']}: {folder} was begun with {classes}; choose another --into")
+    if not isinstance(wanted, dict):
+        return  # told by `resolve`, as is an unknown key
+    begun = {**msgspec.to_builtins(TopicSettings()), **stored["topic"]}
+    for key, value in wanted.items():
+        if key in begun and value != begun[key]:
+            given = f"topic '{value}'" if key == "name" else f"topic.{key} {_short(value)}"
+            raise ConfigError(
+                f"{given}: {folder} was begun with {_short(begun[key])}; choose another --into, "
+                f"or change the topic on its page ('opilio serve {folder}')"
+            )
+
+
+def _short(value: object) -> str:
+    return textwrap.shorten(repr(value), 80, placeholder=" …")
 
 
 def _same_model(folder: Path, stored: Tree, tree: Tree) -> None:
