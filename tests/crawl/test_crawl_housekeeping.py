@@ -27,13 +27,16 @@ from opilio.crawl.compact import compact
 from opilio.crawl.history import history_of
 from opilio.crawl.merge import PART, merge
 from opilio.crawl.repair import check_and_repair
+from opilio.crawl.status import status_of
 from opilio.crawl.verify import verify
 from opilio.crawl.watch import BEGINNING, check_some
 from opilio.crawl.why import why
 from opilio.lab.server import WebServer
 from opilio.lab.warcfile import Answer
 from opilio.model.events import Event, ProblemsFound
-from opilio.store.collection import Collection
+from opilio.store.collection import Collection, reading
+from opilio.store.counters import stored_counts
+from opilio.store.keeper import Counts
 from opilio.store.warc import warc_name
 
 ROOT = "http://a.example/"
@@ -64,7 +67,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         kept(place / "first", server)
         web.answers[ROOT + "1"] = article(1, "springtime")
         web.answers[ROOT + "9"] = article(9)
-        web.answers["http://b.example/"] = article(20, links=(ROOT + "1", ROOT + "9", "http://b.example/copy"))
+        web.answers["http://b.example/"] = article(20, links=(ROOT + "1", ROOT + "9", "http://b.example/copy", "/gone"))
         web.answers["http://b.example/copy"] = article(2)
         kept(place / "second", server, seed="http://b.example/")
         web.answers[ROOT + "1"] = article(1, "wintertime")
@@ -163,6 +166,21 @@ def test_merge_holds_every_page_once_with_its_versions_in_order_s2_f1(place: Pat
     ]
     assert versions[0]["until"] == versions[1]["fetched_at"]
     assert known(place / "both").keys() == known(place / "first").keys() | known(place / "second").keys()
+
+
+def counts_of(folder: Path) -> Counts:
+    with reading(folder) as collection:
+        return stored_counts(collection)
+
+
+def test_merge_counts_what_all_of_them_did(place: Path) -> None:
+    changed(place / "first", "INSERT INTO meta VALUES ('expected_relevant', '3.5')")
+    merge([place / "first", place / "second"], place / "both", NOW)
+    first, second, both = (counts_of(place / name) for name in ("first", "second", "both"))
+    assert (both.fetched, both.failed) == (first.fetched + second.fetched, first.failed + second.failed)
+    assert first.failed < both.failed
+    assert max(first.size_bytes, second.size_bytes) < both.size_bytes <= first.size_bytes + second.size_bytes
+    assert "expected_relevant" not in status_of(place / "both"), "of another queue"
 
 
 def test_merge_finds_copies_that_neither_collection_could_know_of(place: Path) -> None:

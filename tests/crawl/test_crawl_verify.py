@@ -79,6 +79,8 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "page counter": (lambda f: _count(f, "pages", 99), "counter of pages says 99, there are 3"),
     "relevant counter": (lambda f: _count(f, "relevant", 99), "counter of relevant says 99"),
     "fetch counter": (lambda f: _count(f, "fetched", 99), "counter of fetched says 99, there are 5"),
+    "failure counter": (lambda f: _count(f, "failed", 99), "counter of failed says 99"),
+    "size counter": (lambda f: _count(f, "size_bytes", 1), "counter of size_bytes says 1, there are"),
     "queue counter": (lambda f: changed(f, "UPDATE frontier_count SET done = done + 1"), "counter of done URLs says"),
     "host counter": (
         lambda f: changed(f, "UPDATE frontier_host SET queued = 77"),

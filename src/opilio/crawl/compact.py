@@ -15,6 +15,7 @@ from opilio import __version__
 from opilio.crawl.recovery import recover
 from opilio.model.errors import CollectionError
 from opilio.store.collection import DATABASE, Collection, damaged
+from opilio.store.counters import recount
 from opilio.store.loss import Stored, stored_rows
 from opilio.store.warc import WarcWriter, read_member, warc_name
 
@@ -54,9 +55,10 @@ def _compact(collection: Collection, versions: int | None, rotate_bytes: int) ->
     done = Compacted(bytes_before=_size(folder))
     sweep(collection)
     _need_room(collection)
-    if versions is not None:
-        with collection.unit_of_work():
+    with collection.unit_of_work():
+        if versions is not None:
             done.versions_dropped = connection.execute(_OLD, (versions,)).rowcount
+        recount(collection)
     last = int(collection.meta("warc_number", "1"))
     writer = WarcWriter(folder, f"Opilio/{__version__}", rotate_bytes)
     try:

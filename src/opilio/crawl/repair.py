@@ -12,12 +12,13 @@ from opilio.crawl.compact import sweep
 from opilio.crawl.indexcheck import INDEX
 from opilio.crawl.indexing import rebuild
 from opilio.crawl.recovery import queue_again
-from opilio.crawl.verify import COUNTED, every
+from opilio.crawl.verify import every
 from opilio.frontier.schema import DONE
 from opilio.model.errors import CollectionError
 from opilio.model.events import PagesLost
 from opilio.store.collection import Collection, being_written
-from opilio.store.keeper import Counts, Keeper
+from opilio.store.counters import recount
+from opilio.store.keeper import Keeper
 from opilio.store.loss import Stored, let_go
 from opilio.store.warc import warc_name
 
@@ -90,11 +91,7 @@ def repair_derived(collection: Collection, now: float) -> None:
             collection.connection.execute(statement)
         collection.connection.execute(_COPIES, {"now": now})
         collection.connection.execute("DELETE FROM robots WHERE expires_at < ?", (now - STALE_ROBOTS_S,))
-        stored = collection.meta("counts")
-        counts = msgspec.json.decode(stored, type=Counts) if stored else Counts()
-        for name, query in COUNTED.items():
-            setattr(counts, name, collection.connection.execute(query).fetchone()[0])
-        collection.set_meta(counts=msgspec.json.encode(counts).decode())
+        recount(collection)
     collection.connection.execute("PRAGMA optimize = 0x10002")  # statistics for the planner of queries, where stale
 
 

@@ -9,7 +9,7 @@ from opilio.crawl.agentsview import cards_of
 from opilio.crawl.job import settings_of
 from opilio.frontier.sqlite import SqliteFrontier
 from opilio.store.collection import Collection, being_written, reading
-from opilio.store.keeper import Counts
+from opilio.store.counters import stored_counts
 from opilio.topic.topic import Topic
 
 
@@ -33,8 +33,7 @@ def _named(collection: Collection) -> str:
 
 
 def _status(collection: Collection) -> dict[str, Any]:
-    stored = collection.meta("counts")
-    counts = msgspec.json.decode(stored, type=Counts) if stored else Counts()
+    counts = stored_counts(collection)
     frontier = SqliteFrontier(collection.connection).stats()
     settings = settings_of(collection)
     return {

@@ -14,7 +14,7 @@ import msgspec
 from opilio.crawl.indexcheck import index_problems
 from opilio.frontier.schema import DONE
 from opilio.store.collection import Collection, reading
-from opilio.store.keeper import Counts
+from opilio.store.counters import counted, stored_counts
 from opilio.store.loss import Stored, bad_record, stored_rows
 from opilio.store.warc import warc_name
 
@@ -121,22 +121,12 @@ def _frontier_counters(collection: Collection) -> Iterator[str]:
             yield f"counter of {name} URLs says {said}, there are {found or 0}"
 
 
-COUNTED = {
-    "fetched": "SELECT coalesce(max(seq), 0) FROM answer",
-    "pages": "SELECT count(*) FROM page",
-    "relevant": "SELECT count(*) FROM page WHERE relevant",
-    "duplicates": "SELECT count(*) FROM page WHERE duplicate_of <> 0",
-}
-
-
 def counters(collection: Collection) -> Iterator[str]:
     """The counters of the store."""
-    stored = collection.meta("counts")
-    counts = msgspec.json.decode(stored, type=Counts) if stored else Counts()
-    for name, query in COUNTED.items():
-        said, found = getattr(counts, name), collection.connection.execute(query).fetchone()[0]
-        if said != found:
-            yield f"counter of {name} says {said}, there are {found}"
+    said, found = stored_counts(collection), counted(collection.connection)
+    for name in said.__struct_fields__:
+        if getattr(said, name) != getattr(found, name):
+            yield f"counter of {name} says {getattr(said, name)}, there are {getattr(found, name)}"
 
 
 def _host_counters(collection: Collection) -> Iterator[str]:

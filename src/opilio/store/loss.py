@@ -11,7 +11,7 @@ from operator import attrgetter
 import msgspec
 
 from opilio.store.collection import Collection
-from opilio.store.keeper import Counts
+from opilio.store.counters import recount
 from opilio.store.warc import opened, payload, payload_digest, read_member, warc_name
 
 Place = tuple[int, int]  # WARC file and offset
@@ -87,19 +87,14 @@ def cut_at(collection: Collection, place: Place) -> list[tuple[str, int]]:
 def let_go(collection: Collection, rows: Iterable[Stored]) -> list[tuple[str, int]]:
     """Delete these rows, with the links of pages and what was counted; (host, key) of the pages among them."""
     connection = collection.connection
-    stored = collection.meta("counts")
-    counts = msgspec.json.decode(stored, type=Counts) if stored else Counts()
     pages: list[tuple[str, int]] = []
     for current, group in groupby(rows, key=attrgetter("current")):
         if not current:
             connection.executemany("DELETE FROM version WHERE key = ? AND seq = ?", [(r.key, r.seq) for r in group])
             continue
         for row in group:
-            relevant = connection.execute("SELECT relevant FROM page WHERE key = ?", (row.key,)).fetchone()[0]
-            counts.pages -= 1
-            counts.relevant -= relevant
             connection.execute("DELETE FROM page WHERE key = ?", (row.key,))
             connection.execute("DELETE FROM links WHERE parent = ?", (row.key,))
             pages.append((row.host, row.key))
-    collection.set_meta(counts=msgspec.json.encode(counts).decode())
+    recount(collection)
     return pages

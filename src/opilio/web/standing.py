@@ -2,11 +2,10 @@
 
 from typing import Any
 
-import msgspec
-
 from opilio.crawl.job import settings_of
 from opilio.frontier.sqlite import SqliteFrontier
 from opilio.store.collection import Collection, being_written
+from opilio.store.counters import stored_counts
 from opilio.store.keeper import Counts
 from opilio.web.tally import Tally
 
@@ -16,8 +15,7 @@ RUNNING = ("running", "pausing", "paused")
 
 def standing(collection: Collection, tally: Tally, now: float) -> dict[str, Any]:
     """The facts of the run header."""
-    stored = collection.meta("counts")
-    counts = msgspec.json.decode(stored, type=Counts) if stored else Counts()
+    counts = stored_counts(collection)
     frontier = SqliteFrontier(collection.connection).stats()
     settings = settings_of(collection)
     state = state_of(collection, frontier.leased)
