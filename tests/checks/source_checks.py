@@ -25,7 +25,8 @@ class SourceChecks:
         assert {canonical(url) for url in found} == set(KNOWN)
 
     def test_limit_is_kept(self, ask: Ask) -> None:
-        assert all(len(answer.hits) <= 2 for answer in ask("wren", 2))
+        answers = [answer for answer in ask("wren", 2) if answer.given != 1]  # what a person wrote is given whole
+        assert all(len(answer.hits) <= 2 for answer in answers)
 
     def test_ranks_rise_from_one(self, ask: Ask) -> None:
         for answer in ask("wren", 6):

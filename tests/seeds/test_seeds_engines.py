@@ -233,6 +233,15 @@ def test_file_is_listed_with_its_priorities(tmp_path: Any) -> None:
     assert [(a.given, a.hits[0].url) for a in answers] == [(1, "https://a.example/"), (2, "https://b.example/")]
 
 
+def test_file_is_listed_whole_and_lines_that_are_no_addresses_are_told(tmp_path: Any) -> None:
+    rows = [*URLS, "", "# more", "wren.example", "htp://x.example/"]
+    (tmp_path / "s.txt").write_text("\n".join(rows), encoding="utf-8")
+    found, told = ask({"kind": "file", "path": str(tmp_path / "s.txt")}, limit=30)
+    assert [hit.url for hit in found.hits] == URLS
+    assert told.failure is not None
+    assert f"{tmp_path}/s.txt, lines 48, 49: no http or https URL" in told.failure.detail
+
+
 def test_file_that_is_missing_is_a_failure_and_no_crash(tmp_path: Any) -> None:
     (answer,) = ask({"kind": "file", "path": str(tmp_path / "none.txt")})
     assert answer.failure is not None

@@ -28,7 +28,8 @@ from opilio.model.records import (
 class SeedSource(Protocol):
     """Answers a query with addresses: one answer, or one of each engine it asks. Never raises for what the web does.
 
-    `limit` is how many addresses are wanted of each engine; `genre` is news, discussions, blogs, or empty (S3-02).
+    `limit` is how many addresses are wanted of each engine; a list that a person wrote is given whole.
+    `genre` is news, discussions, blogs, or empty (S3-02).
     """
 
     @property

@@ -9,6 +9,11 @@ from opilio.model.records import Seed
 
 def read_seeds(path: Path, option: str) -> list[Seed]:
     """The seeds of a file; ConfigError names file and line of what can't be used. Addresses are not checked here."""
+    return list(numbered_seeds(path, option).values())
+
+
+def numbered_seeds(path: Path, option: str) -> dict[int, Seed]:
+    """The same by the number of their line."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -16,7 +21,8 @@ def read_seeds(path: Path, option: str) -> list[Seed]:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{option} {path}: is not UTF-8 text; save it as UTF-8") from error
     lines = enumerate(text.removeprefix("\ufeff").splitlines(), 1)
-    return [_seed(line, f"{option} {path}, line {n}") for n, line in lines if line.strip() and not line.startswith("#")]
+    kept = {n: line for n, line in lines if line.strip() and not line.startswith("#")}
+    return {n: _seed(line, f"{option} {path}, line {n}") for n, line in kept.items()}
 
 
 def _seed(line: str, where: str) -> Seed:
