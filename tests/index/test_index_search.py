@@ -8,6 +8,7 @@ import pytest
 from checks.indexed import Sheet, store
 from opilio.crawl.searching import Searcher
 from opilio.index.records import Filters, Results
+from opilio.index.search import Mix
 from opilio.model.errors import QueryError, UsageError
 
 A, B = "http://a.example", "http://b.example"
@@ -111,6 +112,39 @@ def test_pages_follow_each_other_without_gap_or_repetition(searcher: Searcher) -
     pages = [found(searcher.search("", page=number, size=2)) for number in (1, 2, 3, 4)]
     assert [len(page) for page in pages] == [2, 2, 1, 0]
     assert len({url for page in pages for url in page}) == 5
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two collections with 30 pages in common, worded and judged otherwise; many pages fit a question equally well."""
+    folder = tmp_path_factory.mktemp("many")
+    worded = [
+        (f"{A}/{n}", "wren " * (n * factor % 4 + 1) + "owl " * (n % 3), n * factor % 50 / 50)
+        for factor, numbers in ((7, range(60)), (11, range(30, 80)))
+        for n in numbers
+    ]
+    sheets = [Sheet(url=url, title="page", text=text, score=score) for url, text, score in worded]
+    folders = [store(folder / "one", sheets[:60]), store(folder / "two", sheets[60:])]
+    Searcher(folders).catch_up()
+    return folders
+
+
+@pytest.mark.parametrize("sort", ["best", "relevance", "newest"])
+@pytest.mark.parametrize(("last", "query", "total"), [(1, "wren", 60), (2, "wren", 80), (2, "", 80)])
+def test_paging_shows_each_hit_once_when_there_are_more_than_are_mixed(
+    many: list[Path], last: int, query: str, total: int, sort: str
+) -> None:
+    searcher = Searcher(many[:last], mix=Mix(candidates=10))
+    pages = [searcher.search(query, page=number, size=7, sort=sort) for number in range(1, total // 7 + 2)]
+    assert {(page.total, page.pages) for page in pages} == {(total, total // 7 + 1)}
+    shown = [hit.url for page in pages for hit in page.hits]
+    assert (len(shown), len(set(shown))) == (total, total)
+    assert shown == [hit.url for hit in searcher.search(query, size=100, sort=sort).hits]
+
+
+def test_scores_fall_from_hit_to_hit_behind_those_that_are_mixed_too(many: list[Path]) -> None:
+    scores = [hit.score for hit in Searcher(many, mix=Mix(candidates=10)).search("wren", size=100).hits]
+    assert scores == sorted(scores, reverse=True)
 
 
 def test_similar_pages_are_found_by_their_words(searcher: Searcher) -> None:

@@ -1,5 +1,6 @@
 """Indexes that are searched, what was found in them, and hits as they are shown."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -44,6 +45,21 @@ class Found(msgspec.Struct):
     authority: float
     score: float
     shelves: list[str]  # names of those that hold the page
+
+
+def merged(candidates: Iterable[Found]) -> list[Found]:
+    """Each page once, best first, as it is in the index where its score is best; equal scores in the given order."""
+    found: dict[int, Found] = {}
+    for one in candidates:
+        known = found.setdefault(one.key, one)
+        if known is one:
+            continue
+        shelves, relevance = known.shelves + one.shelves, max(known.relevance, one.relevance)
+        if one.score > known.score:
+            del found[one.key]  # its place among equal scores is that of the better one, too
+            found[one.key] = known = one
+        known.shelves, known.relevance = shelves, relevance
+    return sorted(found.values(), key=lambda f: -f.score)
 
 
 def hit_of(stored: dict[str, list[Any]], marker: Marker, found: Found) -> Hit:

@@ -12,7 +12,7 @@ import numpy as np
 import tantivy
 
 from opilio.index.facets import facets
-from opilio.index.hits import Found, Scores, Shelf, Values, hit_of
+from opilio.index.hits import Found, Scores, Shelf, Values, hit_of, merged
 from opilio.index.querybuild import FACTS, QueryBuilder, Scope, Weights
 from opilio.index.queryparse import parse, words_of
 from opilio.index.records import SORTS, Filters, Hit, Results
@@ -22,6 +22,7 @@ from opilio.model.errors import QueryError
 
 DEEPEST_HIT = 10_000  # hits that can be paged through
 LARGEST_PAGE = 100
+LEAST_TEXT = 1e-9  # a score of the words that has a logarithm
 FEW = 2  # hits or fewer make one look for a better spelling
 
 
@@ -43,9 +44,9 @@ class Mix(msgspec.Struct, frozen=True, kw_only=True):
     def mixed(self, text: Scores, relevance: Values, authority: Values) -> Scores:
         """The scores that make the order, of all candidates of a search at once."""
         best = np.sort(text)[-2:].min(initial=np.inf)
-        near = min(int((text >= self.near * best).sum()), self.candidates)
+        near = int((text >= self.near * best).sum())
         share = near**2 / (near**2 + self.open_at**2)
-        scores: Scores = np.log(np.maximum(text, 1e-9)).astype(np.float64)
+        scores: Scores = np.log(np.maximum(text, LEAST_TEXT)).astype(np.float64)
         scores += share * (self.relevance * relevance + self.authority * authority)
         return scores
 
@@ -121,35 +122,48 @@ class Search:
             return ""
         group = parse(better)
         queries = [b.restricted(b.build(group), self._asked.filters) for b in self._builders]
-        counted = zip(self._shelves, queries, strict=True)
-        found = sum(searcher.search(query, 1).count for (_, searcher), query in counted)  # type: ignore[attr-defined]
-        return better if found > total else ""
+        return better if self._distinct(queries) > total else ""
 
     def _queries(self, *, relaxed: bool) -> list[tantivy.Query]:
         filters = self._asked.filters
         return [b.restricted(b.build(self._group, relaxed=relaxed), filters) for b in self._builders]
 
     def _candidates(self, queries: Sequence[tantivy.Query]) -> tuple[int, list[Found]]:
-        """How many documents match, and the best ones, each page once."""
-        total, found = 0, dict[int, Found]()
-        for (shelf, searcher), query in zip(self._shelves, queries, strict=True):
-            count, candidates = self._of_shelf(shelf, searcher, query)
-            total += count
-            for one in candidates:
-                known = found.setdefault(one.key, one)
-                if known is not one:
-                    known.shelves.append(shelf.name)
-                    known.text, known.score = max(known.text, one.text), max(known.score, one.score)
-                    known.relevance = max(known.relevance, one.relevance)
-                    total -= 1
-        if self._asked.sort == "best":
-            self._mix_scores(list(found.values()))
-        return total, sorted(found.values(), key=lambda f: (-f.score, f.key))
+        """How many documents match, and the best ones, each page once.
 
-    def _mix_scores(self, found: Sequence[Found]) -> None:
-        parts = np.array([(one.text, one.relevance, one.authority) for one in found]).reshape(-1, 3)
-        for one, score in zip(found, self._mix.mixed(*parts.T).tolist(), strict=True):
+        Invariant: whatever page is asked for, the same hits come before it. So those among which relevance decides are
+        a fixed number, taken from a fixed number of each index, and where scores are equal the engine's order stays.
+        """
+        shelves = [self._of_shelf(*one, query) for one, query in zip(self._shelves, queries, strict=True)]
+        mixed = self._mix.candidates
+        head = merged(one for _, found in shelves for one in found[:mixed])
+        tail = merged([*head[mixed:], *(one for _, found in shelves for one in found[mixed:])])
+        first = {one.key: one for one in head[:mixed]}
+        for one in tail:
+            if one.key in first:
+                first[one.key].shelves += one.shelves
+        rest = [one for one in tail if one.key not in first]
+        if self._asked.sort == "best":
+            self._mix_scores(head[:mixed], rest)
+        found = [*sorted(first.values(), key=lambda f: -f.score), *rest]
+        all_read = all(count == len(candidates) for count, candidates in shelves)
+        return len(found) if all_read else self._distinct(queries), found
+
+    def _distinct(self, queries: Sequence[tantivy.Query]) -> int:
+        """How many pages match, each once; of an index with more than the deepest hit, the others as they are."""
+        counts, keys = 0, list[object]()
+        for (_, searcher), query in zip(self._shelves, queries, strict=True):
+            result = searcher.search(query, DEEPEST_HIT if len(self._shelves) > 1 else 1)
+            counts += result.count  # type: ignore[attr-defined]  # the stub forgot it
+            keys += searcher.fast_field_values("key", [address for _, address in result.hits])
+        return counts - len(keys) + len(set(keys))
+
+    def _mix_scores(self, first: Sequence[Found], rest: Sequence[Found]) -> None:
+        parts = np.array([(one.text, one.relevance, one.authority) for one in first]).reshape(-1, 3)
+        for one, score in zip(first, self._mix.mixed(*parts.T).tolist(), strict=True):
             one.score = score
+        for one in rest:
+            one.score = math.log(max(one.text, LEAST_TEXT))
 
     def _of_shelf(self, shelf: Shelf, searcher: tantivy.Searcher, query: tantivy.Query) -> tuple[int, list[Found]]:
         order = {"newest": "date", "relevance": "relevance"}.get(self._asked.sort)
