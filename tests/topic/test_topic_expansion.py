@@ -17,12 +17,10 @@ PAGE = {"wren": 4, "song": 3, "perch": 1, "hedge": 2}
 SMOOTH = TfIdf(idf_source="smooth", noise=EVERYTHING)
 
 
-def outcome(
-    counts: dict[str, int], relevant: bool = True, score: float = 0.9, duplicate_of: int = 0, seed: bool = False
-) -> Outcome:
+def outcome(counts: dict[str, int], relevant: bool = True, score: float = 0.9, duplicate_of: int = 0) -> Outcome:
     verdict = Verdict(score=score, relevant=relevant)
     analysis = Analysis(verdict=verdict, counts=tuple(counts.items()))
-    lead = Lead(url="http://a.example/", key=1, host="a.example", depth=0 if seed else 1)
+    lead = Lead(url="http://a.example/", key=1, host="a.example", depth=1)
     return Outcome(lead=lead, fetched=Fetched(url=lead.url), analysis=analysis, duplicate_of=duplicate_of)
 
 
@@ -88,14 +86,14 @@ def test_new_weights_wait_for_a_period_of_pages_s3_15() -> None:
     assert topic.version == 1
 
 
-def test_table_is_built_when_all_seeds_were_visited_s3_12() -> None:
+def test_table_is_built_when_all_seeds_are_settled_s3_12() -> None:
     growing = PagewiseExpansion(
-        base=BASE.weights, seeds=2, built=2, share=0.0, threshold=0.9, period=1, weighing=SMOOTH
+        base=BASE.weights, awaited=2, built=2, share=0.0, threshold=0.9, period=1, weighing=SMOOTH
     )
     topic = LivingTopic(BASE, growing)
-    topic.learn([outcome(PAGE, score=0.2, seed=True), outcome({"lake": 9}, relevant=False)])
+    topic.learn([outcome(PAGE, score=0.2), outcome({"lake": 9}, relevant=False)])
     assert topic.table is BASE
-    topic.learn([outcome({"lake": 9}, relevant=False, seed=True)])
+    topic.settle()
     assert topic.table.weights.keys() == {"wren", "nest", "song"}  # its two heaviest, and what was given
     topic.learn([outcome({"lake": 9}, score=0.95)] * 3)
     assert topic.table.weights.keys() == {"wren", "nest", "song"}  # static from now on (S3-14)
@@ -131,15 +129,15 @@ def test_log_is_read_on_where_it_was_left_s4_05() -> None:
     assert resumed.table.keywords[0].stem == "stork"
 
 
-def test_failed_seed_was_visited_all_the_same_s3_12() -> None:
-    growing = PagewiseExpansion(base=BASE.weights, seeds=2, share=0.0, weighing=SMOOTH)
-    topic = LivingTopic(BASE, growing)
-    failed = msgspec.structs.replace(outcome(PAGE, seed=True), analysis=None)
-    moved = msgspec.structs.replace(failed, fetched=Fetched(url="http://a.example/", location="http://b.example/"))
-    topic.learn([outcome(PAGE, seed=True), moved])
-    assert topic.version == 0
-    topic.learn([failed])
+def test_table_built_from_seeds_is_built_once_s3_12() -> None:
+    topic = LivingTopic(BASE, PagewiseExpansion(base=BASE.weights, awaited=2, weighing=SMOOTH))
+    topic.learn([outcome(PAGE)])
+    topic.settle()
     assert topic.version == 1
+    resumed = LivingTopic(WeightTable())
+    resumed.restore(topic.snapshot())
+    resumed.settle()
+    assert resumed.version == 1
 
 
 def test_words_of_other_senses_never_join_s3_09() -> None:

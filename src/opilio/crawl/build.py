@@ -28,6 +28,7 @@ from opilio.crawl.profiles import Profile, check_crew, crewed, profiles
 from opilio.crawl.revisitbuild import check_revisits, looking_again
 from opilio.crawl.s1kind import begin_with_model
 from opilio.crawl.scouting import Shelves, scout_of
+from opilio.crawl.seedwatch import seeds_settled
 from opilio.crawl.tgraphs import HINTS
 from opilio.crawl.topics import background, check, first_topic, genres_of, idf_of, queries_of, reader_of, vocabulary_of
 from opilio.crawl.trapwatch import TrapWatch, traps_of
@@ -51,7 +52,7 @@ from opilio.rank.s1 import S1Ranker
 from opilio.seen.fingerprint import fingerprint_terms, simhash64
 from opilio.seen.sqlite import SqliteContentSeen
 from opilio.store.collection import Collection
-from opilio.store.keeper import Keeper
+from opilio.store.keeper import Keeper, stored_robots
 from opilio.text.counting import array_of
 from opilio.text.reading import Reader
 from opilio.text.urlwords import UrlTerms
@@ -292,7 +293,8 @@ def writers_of(
 ) -> tuple[Frontier, Learning, Chooser]:
     """What the ledger writes through: of one crawler, or of a crew."""
     if not mind.crew:
-        return store, Learning(mind.learners, collection, keeper), _chooser(settings, collection, mind)
+        learning = Learning(mind.learners, collection, keeper, settled=seeds_settled(settings, store, collection))
+        return store, learning, _chooser(settings, collection, mind)
     assert isinstance(store, ClaimableFrontier)
     wits = [
         Wits(one.living, one.learners, _chooser(settings, collection, one, told))
@@ -320,18 +322,10 @@ def _manners(settings: Settings, world: World, ledger: Ledger, resumed: bool) ->
     def keep(origin: str, rules: Rules, delay_s: float) -> None:
         ledger.keep_rules(origin, rules, delay_s, clock.now())
 
-    return Manners(polite, world.fetcher, clock, turns, _stored_robots(world.collection), keep)
+    return Manners(polite, world.fetcher, clock, turns, partial(stored_robots, connection), keep)
 
 
 def user_agent(settings: Settings) -> str:
     """An honest name with an address to write to."""
     polite = settings.politeness
     return f"{polite.agent}/{__version__} (+{polite.contact})"
-
-
-def _stored_robots(collection: Collection) -> Callable[[str], bytes | None]:
-    def stored(origin: str) -> bytes | None:
-        row = collection.connection.execute("SELECT rules FROM robots WHERE origin = ?", (origin,)).fetchone()
-        return bytes(row[0]) if row else None
-
-    return stored

@@ -195,7 +195,7 @@ class CrewLearning(Learning):
     ) -> None:
         del lessons  # the crew knows who learns from what
         for member in self._members:
-            if member.own or member.lessons:
+            if member.own or member.lessons or member.living.expansion.awaits_seeds:
                 member.learning.learn(member.own, now, events, member.lessons)
         for outcome in outcomes:
             self._report(outcome)

@@ -15,6 +15,7 @@ from opilio.crawl.crew import Crew, CrewChooser, CrewLearning, Member
 from opilio.crawl.crewanalyst import CrewAnalyst
 from opilio.crawl.learning import TOPIC, Learning, named
 from opilio.crawl.profiles import Profile, profiles, starts
+from opilio.crawl.seedwatch import seeds_settled
 from opilio.crawl.tgraphs import HINTS, RANK
 from opilio.frontier.claims import ClaimableFrontier
 from opilio.model.events import BatchCommitted, Event
@@ -115,7 +116,12 @@ def assemble(
     directory = Directory(collection.connection, settings.agents.lease_s)
     manager = Manager(agents, directory, starts(settings))
     members = [
-        Member(agent, w.living, w.chooser, Learning(w.learners, collection, keeper, p.name))
+        Member(
+            agent,
+            w.living,
+            w.chooser,
+            Learning(w.learners, collection, keeper, p.name, seeds_settled(p.settings, store, collection)),
+        )
         for p, agent, w in zip(told, agents, wits, strict=True)
     ]
     crew = Crew(members, manager, settings.agents, settings.topic.name)

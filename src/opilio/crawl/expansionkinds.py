@@ -47,7 +47,7 @@ def _pagewise(
         keywords=keywords,
         size=size,
         period=period,
-        seeds=start.seeds if from_seeds else 0,
+        awaited=start.seeds if from_seeds else 0,
         built=built,
         trust=trust,
         weighing=by,

@@ -1,6 +1,6 @@
 """Everything that learns from outcomes in the writing process: topic table, judge, S1's ranker; how each is kept."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -14,6 +14,7 @@ from opilio.store.collection import Collection
 from opilio.store.journal import Journal
 from opilio.store.keeper import Keeper
 from opilio.topic.living import LivingTopic
+from opilio.topic.table import WeightTable
 
 SAVE_EVERY_S = 10.0  # what is learnt between two versions (words counted for the next growth) is kept so often
 JUDGE = "judge"
@@ -36,11 +37,20 @@ class Learning:
     """Lets learners see what happened and keeps their states, inside a unit of work.
 
     Some have a journal: killed at any moment, they go on as they were. What the others count between two versions
-    is kept every few seconds.
+    is kept every few seconds, what a table waits to be built from with every seed. `settled` tells at a time whether
+    the seeds were visited.
     """
 
-    def __init__(self, learners: Mapping[str, Learns], collection: Collection, keeper: Keeper, agent: str = "") -> None:
+    def __init__(
+        self,
+        learners: Mapping[str, Learns],
+        collection: Collection,
+        keeper: Keeper,
+        agent: str = "",
+        settled: Callable[[float], bool] = lambda _: True,
+    ) -> None:
         self._learners = learners
+        self._settled = settled
         self._keeper = keeper
         self._agent = agent  # whose: agents learn each for itself, under names of their own
         # Asked once: whether something fits a protocol takes as long as learning from a page.
@@ -138,15 +148,26 @@ class Learning:
         for outcome in outcomes:
             before = topic.table
             topic.learn([outcome])
-            if topic.table is before:
-                continue
-            # Of a version that is past only the table matters: what was counted for the next one is large.
-            self._keeper.shrink_snapshot(name, before.version, LivingTopic(before).snapshot())
-            self._keeper.keep_snapshot(name, topic.version, now, LivingTopic(topic.table).snapshot())
-            known = {keyword.stem for keyword in before.keywords}
-            added = tuple(sorted(k.label for k in topic.table.keywords if k.stem not in known))
-            size, agent = len(topic.table), self._agent
-            events.append(TopicChanged(at=now, version=topic.version, added=added, size=size, agent=agent))
+            events += self._told_of(name, before, topic, now)
+        if not topic.expansion.awaits_seeds:
+            return
+        if self._settled(now):
+            before = topic.table
+            topic.settle()
+            events += self._told_of(name, before, topic, now)
+        elif any(outcome.lead.depth == 0 for outcome in outcomes):  # a kill must not cost the words of a seed
+            self._keeper.keep_snapshot(name, topic.version, now, topic.snapshot())
+
+    def _told_of(self, name: str, before: WeightTable, topic: LivingTopic, now: float) -> list[Event]:
+        """Keep a table that is new, and tell of it."""
+        if topic.table is before:
+            return []
+        # Of a version that is past only the table matters: what was counted for the next one is large.
+        self._keeper.shrink_snapshot(name, before.version, LivingTopic(before).snapshot())
+        self._keeper.keep_snapshot(name, topic.version, now, LivingTopic(topic.table).snapshot())
+        known = {keyword.stem for keyword in before.keywords}
+        added = tuple(sorted(k.label for k in topic.table.keywords if k.stem not in known))
+        return [TopicChanged(at=now, version=topic.version, added=added, size=len(topic.table), agent=self._agent)]
 
 
 def named(agent: str, learner: str) -> str:

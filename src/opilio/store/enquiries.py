@@ -45,10 +45,14 @@ def _verdict(connection: sqlite3.Connection, key: int) -> bool | None:
         page = connection.execute("SELECT relevant FROM page WHERE key = ?", (key,)).fetchone()
         if page is not None:
             return bool(page[0])
-        row = connection.execute(
-            "SELECT location FROM answer WHERE key = ? ORDER BY seq DESC LIMIT 1", (key,)
-        ).fetchone()
-        if row is None or not row[0]:
+        location = last_location(connection, key)
+        if not location:
             return None
-        key = key_of(row[0])
+        key = key_of(location)
     return None
+
+
+def last_location(connection: sqlite3.Connection, key: int) -> str:
+    """Where the last answer of an address pointed to; empty where it is no redirect, or there is none."""
+    row = connection.execute(_LAST_LOCATION, (key,)).fetchone()
+    return str(row[0]) if row else ""

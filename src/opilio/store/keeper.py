@@ -213,3 +213,9 @@ def keep_events(connection: sqlite3.Connection, events: Sequence[Event]) -> None
         "INSERT INTO event (at, kind, data) VALUES (?, ?, ?)",
         [(e.at, type(e).__name__, msgspec.json.encode(e)) for e in events],
     )
+
+
+def stored_robots(connection: sqlite3.Connection, origin: str) -> bytes | None:
+    """The rules of an origin as `keep_robots` was given them."""
+    row = connection.execute("SELECT rules FROM robots WHERE origin = ?", (origin,)).fetchone()
+    return bytes(row[0]) if row else None

@@ -21,9 +21,18 @@ def _bounded() -> Statistics:
 class _Grows(msgspec.Struct):
     """What all ways share."""
 
-    def visited(self, seed: bool) -> None:
-        """A page was visited, relevant or not; `seed`: it is one of those the crawl began with."""
-        del seed
+    @property
+    def awaits_seeds(self) -> bool:
+        """Is the table still to be built from the pages the crawl begins with?"""
+        return False
+
+    def visited(self) -> None:
+        """A page was visited, relevant or not."""
+
+    def settled(self, table: WeightTable, background: Idf | None = None) -> WeightTable:
+        """The table once the seeds were visited, as far as they could be."""
+        del background
+        return table
 
     def hear(self, weights: Mapping[str, float]) -> None:
         """Words that somebody else found, for the next table."""
@@ -92,8 +101,8 @@ class PagewiseExpansion(_Grows, tag="pagewise", kw_only=True):
     """Pages of relevance ≥ `threshold` (T_r) add the `share` of their heaviest keywords (S3-15).
 
     A page's keywords are its `keywords` heaviest stems; weights are those of the online tf·idf over every page
-    taken so far (S3-11), blended with the first table by `trust`. With `seeds` the table itself is first built when
-    that many seeds were visited (S3-12): the `built` heaviest stems of those judged relevant join what the person
+    taken so far (S3-11), blended with the first table by `trust`. Where seeds are `awaited` the table itself is first
+    built when they are settled (S3-12): the `built` heaviest stems of those judged relevant join what the person
     gave. A share of 0 then is the static table (S3-14; with `TfDf` that of S4-02). Terms are chosen page by page;
     weights are found anew after `period` pages taken (the paper: every page), because every new table has to reach
     the disk and the workers.
@@ -105,25 +114,22 @@ class PagewiseExpansion(_Grows, tag="pagewise", kw_only=True):
     keywords: int = 10
     size: int = 200
     trust: float = 0.5
-    seeds: int = 0
     built: int = 50
     period: int = 10
     weighing: Weighing = TfIdf(noise=NoiseFilter(min_documents=1))
     pages: Statistics = msgspec.field(default_factory=_bounded)
     chosen: list[str] = []
     waiting: int = 0
-    awaited: int = -1  # seeds not yet visited; below 0: all of them
+    awaited: int = 0  # seeds the table is to be built from; it waits for none where this is not above 0
 
     def __post_init__(self) -> None:
         if not (0.0 <= self.threshold <= 1.0 and 0.0 <= self.share <= 1.0):
             raise TopicError(f"threshold and share must lie within 0..1, not {self.threshold} and {self.share}")
-        if self.seeds and not self.pages.documents and self.awaited < 0:
-            self.awaited = self.seeds
 
-    def visited(self, seed: bool) -> None:
-        """Seeds are counted down."""
-        if seed and self.awaited > 0:
-            self.awaited -= 1
+    @property
+    def awaits_seeds(self) -> bool:
+        """Which of them are still to be visited is the frontier's to tell: what is counted here can get lost."""
+        return self.awaited > 0
 
     def hear(self, weights: Mapping[str, float]) -> None:
         """They join what the person gave."""
@@ -131,7 +137,7 @@ class PagewiseExpansion(_Grows, tag="pagewise", kw_only=True):
 
     def feed(self, counts: Counts, score: float, background: Idf | None = None) -> None:
         """One relevant page; taken where it is relevant enough, or comes before the table is built."""
-        if self.awaited >= 0:
+        if self.awaits_seeds:
             self.pages.add(counts)
             return
         if score < self.threshold or not self.share:
@@ -146,15 +152,21 @@ class PagewiseExpansion(_Grows, tag="pagewise", kw_only=True):
         self.chosen.extend([s for s in top if s not in known][: max(0, room)])
 
     def grown(self, table: WeightTable, background: Idf | None = None) -> WeightTable:
-        """The next table when all seeds were visited, and then whenever enough pages were taken."""
-        if self.awaited > 0 or (self.awaited < 0 and self.waiting < self.period):
+        """The next table whenever enough pages were taken."""
+        if self.awaits_seeds or self.waiting < self.period:
             return table
         self.waiting = 0
         fresh = normalised(self.weighing.weigh(self.pages, background))
-        if self.awaited == 0:
-            self.awaited = -1
-            seen = dict(list(fresh.items())[: self.built])
-            self.base = {stem: max(seen.get(stem, 0.0), self.base.get(stem, 0.0)) for stem in self.base | seen}
+        return table.becomes(_shown_as(table, blended(self.base, fresh, self.chosen, self.trust)))
+
+    def settled(self, table: WeightTable, background: Idf | None = None) -> WeightTable:
+        """The table built from the seeds."""
+        if not self.awaits_seeds:
+            return table
+        self.awaited = 0
+        fresh = normalised(self.weighing.weigh(self.pages, background))
+        seen = dict(list(fresh.items())[: self.built])
+        self.base = {stem: max(seen.get(stem, 0.0), self.base.get(stem, 0.0)) for stem in self.base | seen}
         return table.becomes(_shown_as(table, blended(self.base, fresh, self.chosen, self.trust)))
 
 
@@ -186,9 +198,8 @@ class QueryLogExpansion(_Grows, tag="query-log", kw_only=True):
         self.asked.extend(list(q) for q in queries)
         self.position = max(self.position, position)
 
-    def visited(self, seed: bool) -> None:
+    def visited(self) -> None:
         """Pages only tell the time here."""
-        del seed
         self.waiting += 1
 
     def feed(self, counts: Counts, score: float, background: Idf | None = None) -> None:

@@ -107,11 +107,10 @@ class LivingTopic:
     def learn(self, outcomes: Sequence[Outcome]) -> None:
         """Be told of visits; only the words of new pages that were judged relevant count (S0-21)."""
         for outcome in outcomes:
-            analysis, lead = outcome.analysis, outcome.lead
+            analysis = outcome.analysis
             verdict = analysis.verdict if analysis and not outcome.duplicate_of else None
-            seed = lead.depth == 0 and not lead.retries and not outcome.fetched.location
-            if verdict is not None or seed:  # a seed that failed was visited all the same (S3-12)
-                self.expansion.visited(seed)
+            if verdict is not None:
+                self.expansion.visited()
             if analysis and verdict and verdict.relevant and analysis.counts:
                 self._remember(analysis.counts, analysis.surfaces)
                 counts = {stem: n for stem, n in analysis.counts if stem not in self._banned}
@@ -126,6 +125,10 @@ class LivingTopic:
             expansion.ask(asked, position)
             self._shown |= shown
         self._become(expansion.grown(self.table, self._background))
+
+    def settle(self) -> None:
+        """The seeds were visited: a table that waits for them is built (S3-12)."""
+        self._become(self.expansion.settled(self.table, self._background))
 
     def adopt(self, table: WeightTable) -> None:
         """Take a table that a person made as the next one; how it grows from there stays."""

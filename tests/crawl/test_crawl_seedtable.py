@@ -1,0 +1,94 @@
+"""A table that is built from the seeds is built as soon as none of them is open, whatever became of them (S3-12)."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checks.learning_webs import crawl_and_stop_dead
+from checks.small_webs import BIRDS, SmallWeb, crawl, page, redirect, robots, rows, served, settings_for, word
+from opilio.crawl.config import Tree
+from opilio.crawl.seedwatch import SeedWatch
+from opilio.frontier.memory import MemoryFrontier
+from opilio.frontier.schema import create_tables as create_frontier
+from opilio.lab.server import WebServer
+from opilio.lab.warcfile import Answer
+from opilio.model.records import Landing, Lead, State, key_of
+from opilio.model.urls import host_of
+from opilio.store.collection import Collection
+from opilio.topic.living import LivingTopic
+from opilio.topic.table import WeightTable
+
+A, B, C = (f"http://{name}.example/" for name in "abc")
+PAGES = {url: page(f"{BIRDS} {word(n)}", [f"{url}more.html"]) for n, url in enumerate((A, B, C))}
+MORE = {f"{url}more.html": page(f"{BIRDS} {word(10 + n)}") for n, url in enumerate((A, B, C))}
+
+
+def tree_for(server: WebServer, strategy: str = "s3-tswt", **more: Any) -> Tree:
+    return settings_for(
+        server, [A, B, C], strategy=strategy, engine={"workers": 0, "batch": 1, "connections": 1}, **more
+    )
+
+
+def table_of(folder: Path, name: str = "topic") -> WeightTable:
+    (state,) = rows(folder, "SELECT state FROM snapshot WHERE name = ? ORDER BY version DESC LIMIT 1", name)[0]
+    living = LivingTopic(WeightTable())
+    living.restore(state)
+    return living.table
+
+
+@pytest.mark.parametrize("strategy", ["s3-tswt", "s4-static", "s3-agents"])
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {},
+        {f"{B}robots.txt": robots("User-agent: *\nDisallow: /")},
+        {f"{B}robots.txt": robots("", 503)},
+        {B: redirect(f"{A}target.html"), C: redirect(f"{A}target.html"), f"{A}target.html": PAGES[B]},
+        {B: redirect(A)},
+        {B: redirect(B), C: robots("", 404)},
+        {B: robots("", 503)},
+    ],
+    ids=["all answer", "refused", "no rules", "two to one page", "to another seed", "to itself, gone", "overloaded"],
+)
+def test_table_is_built_whatever_became_of_the_seeds_s3_12_s4_02(
+    tmp_path: Path, answers: dict[str, Answer], strategy: str
+) -> None:
+    with served(SmallWeb({**MORE, **PAGES, **answers})) as server:
+        alone = {"agents": {"count": 1}} if strategy == "s3-agents" else {}
+        crawl(tmp_path / "c", tree_for(server, strategy, **alone))
+    name = "agent-1/topic" if strategy == "s3-agents" else "topic"
+    assert word(0) in table_of(tmp_path / "c", name).weights
+
+
+def test_table_waits_for_the_page_a_seed_redirects_to_s3_12(tmp_path: Path) -> None:
+    web = SmallWeb({**MORE, **PAGES, C: redirect(f"{C}new/"), f"{C}new/": page(f"{BIRDS} {word(7)}")})
+    with served(web) as server:
+        crawl(tmp_path / "c", tree_for(server, "s4-static"))
+    assert {word(0), word(1), word(7)} <= table_of(tmp_path / "c").weights.keys()
+
+
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_table_has_the_words_of_all_seeds_when_a_crawl_was_killed_between_them_s3_12(
+    tmp_path: Path, after: int
+) -> None:
+    with served(SmallWeb({**MORE, **PAGES})) as server:
+        tree = tree_for(server, "s4-static")
+        crawl(tmp_path / "whole", tree)
+        crawl_and_stop_dead(tmp_path / "killed", tree, after)
+        crawl(tmp_path / "killed", tree)
+    assert {word(0), word(1), word(2)} <= table_of(tmp_path / "whole").weights.keys()
+    assert table_of(tmp_path / "killed").weights == table_of(tmp_path / "whole").weights
+
+
+def test_seeds_are_settled_in_the_frontier_of_the_lab_too_s3_12() -> None:
+    frontier, collection = MemoryFrontier(), Collection.in_memory()
+    create_frontier(collection.connection)
+    frontier.add([Lead(url=url, key=key_of(url), host=host_of(url)) for url in (A, B)], 0.0)
+    watch = SeedWatch((A, B), frontier, collection, hops=5)
+    assert not watch.settled(0.0)
+    for lease, state in zip(frontier.lease(0.0, 2, 1, 60.0), (State.DONE, State.FAILED), strict=True):
+        assert not watch.settled(0.0)
+        frontier.complete(lease, [Landing(key=lease.leads[0].key, host=lease.host, state=state)], 0.0)
+    assert watch.settled(0.0)
+    collection.close()
