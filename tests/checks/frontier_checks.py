@@ -295,7 +295,7 @@ class FrontierChecks:
     def test_host_total_limit_refuses_what_comes_later(self, make: Make) -> None:
         frontier = queued(make(Policy(limits=Limits(host_total=2))), lead("x"), lead("y"))
         assert crawl_order(frontier) == ["x", "y"]
-        assert frontier.add([lead("z", 0.9)], 0.0) == Added(dropped=1)
+        assert frontier.add([lead("z", 0.9)], 0.0) == Added(dropped=1, refused=(lead("z").key,))
         entry = frontier.entry("a.example", lead("z").key)
         assert entry is not None
         assert (entry.state, entry.reason) == (State.DROPPED, HOST_TOTAL)

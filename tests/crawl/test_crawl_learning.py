@@ -17,7 +17,7 @@ from checks.learning_webs import (
     mixed_web,
     restored,
 )
-from checks.small_webs import BIRDS, CONTEXT, TOPIC, SmallWeb, crawl, known, page, rows, served, stored, word
+from checks.small_webs import BIRDS, CONTEXT, TOPIC, SmallWeb, crawl, known, page, redirect, rows, served, stored, word
 from opilio.crawl.build import complete
 from opilio.crawl.chooser import CommitteeChooser
 from opilio.crawl.config import resolve
@@ -119,6 +119,22 @@ def test_links_are_held_again_when_resumed(tmp_path: Path) -> None:
     row, other = queue.row_of[key], before.row_of[key]
     assert (queue.rows["words"][row] == before.rows["words"][other]).all()
     assert queue.rows["groups"][row, 0] == before.rows["groups"][other, 0]
+
+
+def test_nothing_is_held_or_expected_of_links_that_were_redirected_or_refused(tmp_path: Path) -> None:
+    aim, moved = f"{HUB}aim.html", [f"{HUB}old-{n}.html" for n in range(6)]
+    trap = f"{HUB}calendar/2090/01/"
+    pages = [f"{HUB}{n}.html" for n in range(4)]
+    web = {HUB: page(BIRDS, [aim, *moved, *pages]), aim: page(f"{BIRDS} {word(50)}")}
+    web |= {url: redirect(aim) for url in moved}
+    web |= {url: page(f"{BIRDS} {word(n)}", [*moved, trap]) for n, url in enumerate(pages)}
+    with served(SmallWeb(web)) as server:
+        ledger = crawl_and_stop_dead(tmp_path / "c", learning_tree(server), 1000)
+        again = crawl_and_stop_dead(tmp_path / "c", learning_tree(server), 0)
+    committee = memory_of(ledger).committee
+    assert len(committee.queue) == 0
+    assert committee.promise(anew=True) == 0.0
+    assert digest(memory_of(again).committee) == digest(committee)
 
 
 def test_link_found_on_many_pages_is_held_as_often_found_when_resumed(tmp_path: Path) -> None:

@@ -54,6 +54,11 @@ class BoostingChooser:
             del self._own[next(iter(self._own))]
         return [replace(lead, score=score) for lead, score in zip(found, scores, strict=True)]
 
+    def pass_over(self, keys: Sequence[int]) -> None:
+        for key in keys:
+            self._own.pop(key, None)
+        self._inner.pass_over(keys)
+
     def changes(self) -> Iterable[tuple[str, int, float]]:
         moved = list(self._inner.changes())
         raised = self._raised([key for _, key, _ in moved], [score for _, _, score in moved])

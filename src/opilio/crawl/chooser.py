@@ -24,6 +24,8 @@ class Chooser(Protocol):
     def leads(self, outcomes: Sequence[Outcome]) -> list[list[Lead]]:
         """The links of each page, as many as are worth following."""
 
+    def pass_over(self, keys: Sequence[int]) -> None: ...
+
     def changes(self) -> Iterable[tuple[str, int, float]]: ...
 
     def correct(self, entry: Entry, before: float, after: float) -> None: ...
@@ -48,6 +50,9 @@ class PlainChooser:
         if analysis is None or not analysis.links:
             return []
         return leads_of(unpack(analysis.links), outcome.lead, _relevant(outcome))
+
+    def pass_over(self, keys: Sequence[int]) -> None:
+        """Links that the frontier refused: they will never be fetched."""
 
     def changes(self) -> Iterable[tuple[str, int, float]]:
         return ()
@@ -75,14 +80,18 @@ class CommitteeChooser(PlainChooser):
 
     def watch(self, outcomes: Sequence[Outcome]) -> None:
         self._listen()
-        ended = []
+        ended, passed = [], []
         for outcome in outcomes:
             fetched, lead = outcome.fetched, outcome.lead
             if fetched.location:  # the link lives on in the address it leads to, which is still to be fetched
-                self._committee.queue.rename(lead.key, key_of(fetched.location), host_of(fetched.location))
+                self._committee.move(lead.key, key_of(fetched.location), host_of(fetched.location))
+                passed.append(lead.key)
             elif fetched.failure is None or not fetched.failure.retry:
                 ended.append(outcome)
-        self._memory.learn(map(_visit, ended))
+        self._memory.learn([*(_passed(key) for key in passed), *map(_visit, ended)])
+
+    def pass_over(self, keys: Sequence[int]) -> None:
+        self._memory.learn([_passed(key) for key in keys])
 
     def leads(self, outcomes: Sequence[Outcome]) -> list[list[Lead]]:
         every = [unpack(outcome.analysis.links if outcome.analysis else b"") for outcome in outcomes]
@@ -136,6 +145,10 @@ def _found(outcome: Outcome, columns: LinkColumns, places: list[int]) -> Found:
 def _relevant(outcome: Outcome) -> bool:
     verdict = outcome.analysis.verdict if outcome.analysis else None
     return verdict is not None and verdict.relevant
+
+
+def _passed(key: int) -> Visit:
+    return Visit(key, "", 0.0, page=False, passed=True)
 
 
 def _visit(outcome: Outcome) -> Visit:

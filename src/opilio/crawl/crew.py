@@ -141,6 +141,10 @@ class CrewChooser:
     def leads(self, outcomes: Sequence[Outcome]) -> list[list[Lead]]:
         return [self._crew.leads(outcome) for outcome in outcomes]
 
+    def pass_over(self, keys: Sequence[int]) -> None:
+        for member in self._crew.members.values():
+            member.chooser.pass_over(keys)
+
     def changes(self) -> Iterable[tuple[str, int, float]]:
         for member in self._crew.members.values():
             for host, key, score in member.chooser.changes():

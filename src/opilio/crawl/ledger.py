@@ -70,7 +70,9 @@ class Ledger:
             self._chooser.watch(new)
             offers = self._offers(outcomes)
             events += books.again.note(outcomes, offers, known, held, now)
-            books.frontier.add([lead for leads in offers for lead in leads], now)
+            added = books.frontier.add([lead for leads in offers for lead in leads], now)
+            if added.refused:
+                self._chooser.pass_over(added.refused)
             if books.revisits is not None:
                 books.revisits.count(len(outcomes), len(outcomes) - len(new))
                 if books.revisits.announcements is not None:

@@ -86,9 +86,10 @@ class Intake:
                 else:  # the commonest news by far: only another parent
                     known.parents = (*known.parents, lead.parent)
         self._write(hosts)
-        refused = len(self._refused)
-        dropped = refused + self._keep_limits(hosts)
-        return Added(new=new, raised=raised, known=len(leads) - new - raised - refused, dropped=dropped)
+        refused = tuple(key for _, key, *_ in self._refused)
+        known_before = len(leads) - new - raised - len(refused)
+        dropped = len(refused) + self._keep_limits(hosts)
+        return Added(new=new, raised=raised, known=known_before, dropped=dropped, refused=refused)
 
     def _seen(self, leads: Sequence[Lead], hosts: dict[str, HostRow | None]) -> dict[int, Known | None]:
         """The URL-seen test: the front, and the rows of what it does not hold."""

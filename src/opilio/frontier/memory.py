@@ -33,6 +33,7 @@ class MemoryFrontier:
     def add(self, leads: Sequence[Lead], now: float) -> Added:
         """Offer links. Known ones are merged, new ones queued, refused ones recorded with the reason."""
         result: Counter[str] = Counter()
+        refused: list[int] = []
         touched: dict[str, Host] = {}
         for lead in leads:
             host = self._shelves.host(lead.host)
@@ -41,7 +42,10 @@ class MemoryFrontier:
             if lead.again:
                 result["raised" if url is not None and self._revive(host, url, lead.again) else "known"] += 1
             elif url is None:
-                result[self._admit(host, lead, now)] += 1
+                admitted = self._admit(host, lead, now)
+                result["new" if admitted else "dropped"] += 1
+                if not admitted:
+                    refused.append(lead.key)
             elif url.state is State.QUEUED and self._merge(host, url, lead, now):
                 result["raised"] += 1
             else:
@@ -49,9 +53,9 @@ class MemoryFrontier:
         for host in touched.values():
             self._shelves.stir(host, now)
         result["dropped"] += self._keep_limits(touched.values())
-        return Added(**result)
+        return Added(**result, refused=tuple(refused))
 
-    def _admit(self, host: Host, lead: Lead, now: float) -> str:
+    def _admit(self, host: Host, lead: Lead, now: float) -> bool:
         limit = self._policy.limits.host_total
         reason = self._policy.refuse(lead.url) or (HOST_TOTAL if limit and host.total >= limit else "")
         lead = replace(lead, score=sane(lead.score))
@@ -59,14 +63,14 @@ class MemoryFrontier:
             host.urls[lead.key] = url = Url(lead, 0, Place(0.0))
             url.state, url.reason = State.DROPPED, reason
             self._shelves.count["dropped"] += 1
-            return "dropped"
+            return False
         self._shelves.count["inserted"] += 1
         self._shelves.count["queued"] += 1
         seq = self._shelves.count["inserted"]
         host.urls[lead.key] = url = Url(lead, seq, self._policy.order.place(lead.score, seq, Moment(seq, now)))
         host.total += 1
         self._shelves.enqueue(host, url)
-        return "new"
+        return True
 
     def _merge(self, host: Host, url: Url, lead: Lead, now: float) -> bool:
         """Take over what another link adds; has the URL risen?"""

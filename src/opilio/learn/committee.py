@@ -50,10 +50,14 @@ class Committee(Scoring):
 
         Those of one batch are looked at as they stood before it: one look for all is many times as fast.
         """
-        row_of = {visit.key: self.queue.row_of[visit.key] for visit in visits if visit.key in self.queue.row_of}
+        held = self.queue.row_of
+        row_of = {visit.key: held[visit.key] for visit in visits if visit.key in held and not visit.passed}
         dense = dict(zip(row_of, self.dense_of(np.array(list(row_of.values()), dtype=np.int64)), strict=True))
         for visit in visits:
             self._done.add(visit.key)
+            if visit.passed:
+                self.queue.drop(visit.key)
+                continue
             row = row_of.pop(visit.key, None)
             if row is not None:
                 self._learn_row(visit, row, dense[visit.key])
@@ -84,8 +88,15 @@ class Committee(Scoring):
             self.words.learn(example.words, example.label, float(self.dense.logits(example.dense)))
         self.dense.learn(example.dense, example.label, said)
 
+    def move(self, key: int, new: int, host: str) -> None:
+        """A link turned out to lead to another address, and is held under that, unless it was fetched already."""
+        if new not in self._done:
+            self.queue.rename(key, new, host)
+
     def lesson(self, visit: Visit) -> Lesson:
         """What is about to be learnt from a visit, for a journal."""
+        if visit.passed:
+            return Lesson(visit)
         row = self.queue.row_of.get(visit.key)
         said = -1.0 if row is None else float(self.queue.said[row])
         return Lesson(visit, self.queue.row_bytes(visit.key), said)

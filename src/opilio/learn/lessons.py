@@ -11,6 +11,7 @@ class Visit(msgspec.Struct, frozen=True, array_like=True):
     reward: float
     page: bool
     relevant: bool = False
+    passed: bool = False  # nothing was to be learnt: it was refused, or redirected and lives on under another address
 
 
 class Lesson(msgspec.Struct, frozen=True, array_like=True):

@@ -77,7 +77,7 @@ class LinkQueue:
             at += size
 
     def rename(self, key: int, new: int, host: str) -> None:
-        """A link turned out to lead to another address; one that is held itself stays as it is."""
+        """A link turned out to lead to another address; where that is held itself both stay as they are."""
         if key in self.row_of and new not in self.row_of:
             row = self.row_of[new] = self.row_of.pop(key)
             self.rows["key"][row] = new

@@ -88,6 +88,7 @@ class Added(msgspec.Struct, frozen=True):
     raised: int = 0  # known, and now better placed
     known: int = 0  # known, unchanged
     dropped: int = 0  # refused: bounded size, per-host cap, trap
+    refused: tuple[int, ...] = ()  # keys that were new and will never be queued
 
 
 class FrontierStats(msgspec.Struct, frozen=True, kw_only=True):
