@@ -179,6 +179,18 @@ def test_genres_are_asked_for_one_by_one_s3_02(tmp_path: Path, double: SearchDou
     ]
 
 
+def test_genre_must_be_a_known_one_or_of_the_persons_file(tmp_path: Path, double: SearchDouble, run: Run) -> None:
+    double.lists["brave"] = ["https://e.example/u1"]
+    configure(tmp_path, double, "brave")
+    wrong = run("seeds", "wrens", "--genre", "blog")
+    assert wrong.returncode == 2
+    assert "--genre blog: is unknown (did you mean 'blogs'?); known: web, news" in one_line(wrong)
+    assert double.log == []
+    (tmp_path / "g.toml").write_text("[recipes]\nenglish = ['oven']\n", encoding="utf-8")
+    own = run("seeds", "wrens", "--genre", "recipes", "--genre", "web", "--set", "topic.genre_file=g.toml")
+    assert (own.returncode, len(double.asked("brave"))) == (0, 2)
+
+
 def test_irrelevant_seeds_are_not_those_of_the_topic_s1_16(tmp_path: Path, double: SearchDouble, run: Run) -> None:
     double.lists["brave"] = ["https://e.example/u1"]
     double.by_query["brave", "cooking"] = ["https://food.example/", "http://www.e.example/u1/"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -9,9 +10,10 @@ import msgspec
 import typer
 
 from opilio.cli.options import AsJson, print_json, print_text
-from opilio.crawl.config import Settings, Tree, assignment, merged, read_tree, resolve
+from opilio.crawl.config import Settings, Tree, assignment, merged, nearest, read_tree, resolve
 from opilio.crawl.seeding import no_seeds, nothing_found, seek, seek_irrelevant, with_engines
 from opilio.crawl.seedwish import wish_of
+from opilio.crawl.topics import genre_book
 from opilio.model.errors import ConfigError, SeedError, UsageError
 from opilio.model.records import Seed
 from opilio.seeds.finder import Found, Wish
@@ -43,6 +45,7 @@ def seeds(
     settings = with_engines(resolve(tree, str(config) if config else "seeds"), engine or [])
     if not settings.seeds.engines:
         raise no_seeds()
+    _check_genres(settings, genre or settings.topic.genres)
     wish = wish_of(settings, genre or [])
     if not wish.query:
         raise ConfigError('no topic: give one as a sentence, for example: opilio seeds "sign languages"')
@@ -71,6 +74,13 @@ def _tree(topic: str, given: dict[str, Any], sets: list[str], config: Path | Non
     for text in sets:
         tree = merged(tree, assignment(text))
     return merged(read_tree(config), tree) if config else tree
+
+
+def _check_genres(settings: Settings, wanted: Sequence[str]) -> None:
+    known = ["web", *genre_book(settings)]
+    for name in wanted:
+        if name not in known:
+            raise ConfigError(f"--genre {name}: is unknown{nearest(name, known)}; known: {', '.join(known)}")
 
 
 def _tell(found: Found, wish: Wish, json: bool) -> None:

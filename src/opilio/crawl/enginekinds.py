@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from opilio.crawl.config import Tree
+from opilio.crawl.config import Positive, Tree, in_words
 from opilio.crawl.kinds import Factory, filled_in
 from opilio.model.clock import Clock
 from opilio.model.errors import ConfigError
@@ -70,7 +70,7 @@ def _mojeek(bench: Bench, *, key: str = "env:MOJEEK_API_KEY", url: str = mojeek.
 
 
 def _marginalia(
-    bench: Bench, *, key: str = "env:MARGINALIA_API_KEY", url: str = marginalia.URL, per_domain: int = 2
+    bench: Bench, *, key: str = "env:MARGINALIA_API_KEY", url: str = marginalia.URL, per_domain: Positive = 2
 ) -> SeedSource:
     shape = marginalia.Marginalia(bench.key(key), url, per_domain, trusted=url != marginalia.URL)
     return bench.paged(shape)
@@ -88,7 +88,7 @@ def _mediawiki(bench: Bench, *, url: str = mediawiki.URL, article: str = "/wiki/
     return bench.paged(mediawiki.MediaWiki(url, article, trusted=url != mediawiki.URL))
 
 
-def _mediawiki_links(bench: Bench, *, url: str = mediawiki.URL, articles: int = 5) -> SeedSource:
+def _mediawiki_links(bench: Bench, *, url: str = mediawiki.URL, articles: Positive = 5) -> SeedSource:
     search = mediawiki.MediaWiki(url, trusted=url != mediawiki.URL)
     return mediawiki.MediaWikiLinks(bench.name, bench.client, search, url, articles)
 
@@ -153,7 +153,7 @@ def filled_engine(name: str, given: Tree) -> Tree:
     try:
         terms = msgspec.convert({**msgspec.structs.asdict(Terms()), **shared}, Terms)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{_place(name)}: {str(error).replace('`$.', '`')}") from error
+        raise ConfigError(f"{_place(name)}.{in_words(error)}") from error
     filled = filled_in(ENGINES, _place(name), own)
     _check_stored(name, filled)
     return {**filled, **msgspec.structs.asdict(terms)}

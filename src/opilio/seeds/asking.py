@@ -7,16 +7,18 @@ crawl provides: this folder opens no socket.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Annotated, Protocol
 from urllib.parse import urlencode
 
 import msgspec
+from msgspec import Meta
 
 from opilio.model.clock import Clock
 from opilio.model.records import Failure, Fetched
 
 MANY, UNAVAILABLE = 429, 503
 REFUSED = (401, 403)
+LONGEST_S = 1e6
 OTHER_SHAPE = Failure("answer", "sent JSON of another shape")
 Pairs = Sequence[tuple[str, str]]
 
@@ -32,11 +34,11 @@ class Asker(Protocol):
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """On what terms an engine is asked: options that every kind of engine has."""
 
-    timeout_s: float = 10.0
-    pause_s: float = 1.0  # between two requests
-    patience_s: float = 5.0  # an engine that asks to wait longer is left out
-    budget: int = 100  # requests a day; 0: no bound
-    pages: int = 5  # most pages of results for one query
+    timeout_s: Annotated[float, Meta(ge=0.001, le=LONGEST_S)] = 10.0  # libcurl counts in ms, and 0 means endless
+    pause_s: Annotated[float, Meta(ge=0, le=LONGEST_S)] = 1.0  # between two requests
+    patience_s: Annotated[float, Meta(ge=0, le=LONGEST_S)] = 5.0  # an engine that asks to wait longer is left out
+    budget: Annotated[int, Meta(ge=0)] = 100  # requests a day; 0: no bound
+    pages: Annotated[int, Meta(ge=1)] = 5  # most pages of results for one query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
