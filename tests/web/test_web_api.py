@@ -255,6 +255,16 @@ def test_person_is_warned_when_little_is_found_or_much_fails() -> None:
     assert alerts(Counts(fetched=400), Tally(relevant=bytearray(b"\1" * 300)), "running") == []
 
 
+def test_budget_of_a_resumed_crawl_is_its_own(tmp_path: Path) -> None:
+    folder = crawled(tmp_path / "birds", stop={"pages": 5})
+    budgets = []
+    with pages_of([folder], tmp_path) as client:
+        budgets.append(client.get("/c/birds.json").data["status"]["budget"])
+        crawled(folder, stop={"pages": 8, "harvest_below": 0.01})
+        status = client.get("/c/birds.json").data["status"]
+    assert (budgets, status["budget"], status["stops_below"]) == ([5], 8, 0.01)
+
+
 def test_guessing_the_token_is_slowed_down(birds: Path, tmp_path: Path) -> None:
     with pages_of([birds], tmp_path, token="secret") as client:
         answers = [client.form("/login", {"token": f"guess {n}"}).status for n in range(12)]

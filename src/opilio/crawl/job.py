@@ -28,7 +28,7 @@ from opilio.crawl.build import (
     topic_of,
     user_agent,
 )
-from opilio.crawl.config import Settings, TopicSettings, Tree, merged, resolve
+from opilio.crawl.config import Settings, StopSettings, TopicSettings, Tree, merged, resolve
 from opilio.crawl.engine import Engine
 from opilio.crawl.examples import read_examples
 from opilio.crawl.profiles import same_kind
@@ -157,7 +157,8 @@ class Crawl:
             frontier.recover(now)
             frontier.add([lead_of(seed) for seed in seeds], now)
             self._keeper.keep_seeds(seeds)
-            self._collection.set_meta(state="running", stop_reason="", started_at=now, paused="")
+            stop = msgspec.json.encode(self._settings.stop).decode()
+            self._collection.set_meta(state="running", stop_reason="", started_at=now, paused="", stop=stop)
             self._keeper.keep_events([CrawlStarted(at=now, strategy=self._settings.strategy, resumed=resumed)])
 
 
@@ -263,6 +264,14 @@ def settings_of(collection: Collection) -> Tree:
         return tomllib.loads(collection.config)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{collection.folder / 'crawl.toml'}: is not valid TOML: {error}") from error
+
+
+def stop_of(collection: Collection) -> StopSettings:
+    """When its last run ends or ended; a resumed one may have rules of its own."""
+    stored = collection.meta("stop")
+    if stored:
+        return msgspec.json.decode(stored, type=StopSettings)
+    return msgspec.convert(settings_of(collection).get("stop", {}), StopSettings)
 
 
 def fetcher_of(settings: Settings, clock: Clock | None = None) -> CurlFetcher:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from opilio.crawl.job import settings_of
+from opilio.crawl.job import settings_of, stop_of
 from opilio.frontier.sqlite import SqliteFrontier
 from opilio.store.collection import Collection, being_written
 from opilio.store.counters import stored_counts
@@ -19,7 +19,7 @@ def standing(collection: Collection, tally: Tally, now: float) -> dict[str, Any]
     frontier = SqliteFrontier(collection.connection).stats()
     settings = settings_of(collection)
     state = state_of(collection, frontier.leased)
-    budget = int(settings.get("stop", {}).get("pages", 0))
+    stop = stop_of(collection)
     rate = tally.rate(now) if state == "running" else 0.0
     return {
         "state": state,
@@ -40,11 +40,11 @@ def standing(collection: Collection, tally: Tally, now: float) -> dict[str, Any]
         "under_way": frontier.leased,
         "dropped": frontier.dropped,
         "hosts": frontier.hosts,
-        "budget": budget,
-        "eta_s": (budget - counts.pages) / rate if budget > counts.pages and rate > 0 else None,
+        "budget": stop.pages,
+        "eta_s": (stop.pages - counts.pages) / rate if stop.pages > counts.pages and rate > 0 else None,
         "expected_relevant": float(collection.meta("expected_relevant", "0")) or None,
         "alerts": alerts(counts, tally, state),
-        "stops_below": float(settings.get("stop", {}).get("harvest_below", 0.0)),
+        "stops_below": stop.harvest_below,
     }
 
 
