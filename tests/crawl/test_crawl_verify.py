@@ -191,6 +191,13 @@ def test_export_gives_every_page_with_its_text(folder: Path, form: str) -> None:
     assert float(found[ROOT]["score"]) > 0
 
 
+def test_export_as_csv_holds_no_formula(folder: Path) -> None:
+    changed(folder, f"UPDATE page SET title = '=1+1' WHERE url = '{ROOT}'")
+    out = io.BytesIO()
+    export(folder, "csv", relevant_only=False, out=out)
+    assert {row["url"]: row["title"] for row in read_back("csv", out.getvalue())}[ROOT] == "'=1+1"
+
+
 def read_back(form: str, data: bytes) -> list[dict[str, str]]:
     if form == "jsonl":
         return [msgspec.json.decode(line) for line in data.splitlines()]

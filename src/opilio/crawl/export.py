@@ -30,6 +30,7 @@ FIELDS = (
     "status",
 )
 _BATCH = 500
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 class Wanted(NamedTuple):
@@ -102,12 +103,21 @@ class _Text:
         return self._out.write(text.encode("utf-8", "replace"))
 
 
+def unarmed(value: object) -> object:
+    """A cell of CSV: what a spreadsheet would take for a formula is made text, for titles come from strangers.
+
+    >>> unarmed("=1+1"), unarmed(-1.5)
+    ("'=1+1", -1.5)
+    """
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+
 def _csv(collection: Collection, wanted: Wanted, out: BinaryIO) -> int:
     writer = csv.DictWriter(_Text(out), (*FIELDS, "text"))
     writer.writeheader()
     count = 0
     for row in _pages(collection, wanted):
-        writer.writerow(row)
+        writer.writerow({name: unarmed(value) for name, value in row.items()})
         count += 1
     return count
 

@@ -12,8 +12,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from opilio.crawl.export import unarmed
+
 FORMS = ("html", "json", "csv")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
@@ -79,5 +80,4 @@ def _cell(value: object) -> object:
         return "yes" if value else "no"
     if isinstance(value, int | float):
         return value
-    text = value if isinstance(value, str) else _encode(value).decode()
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    return unarmed(value if isinstance(value, str) else _encode(value).decode())
