@@ -1,21 +1,31 @@
 """A person's words about pages, as the writing process takes them up: verdict, judge and ranker follow at once.
 
 Whoever labels appends rows to the table `label`; here they are found by their number, in the next unit of work.
+A word stands until it is taken back: also where the page has changed, was gone for a while, or has moved.
 """
+
+from collections.abc import Sequence
+
+import msgspec
 
 from opilio.crawl.chooser import Chooser
 from opilio.crawl.learning import Learning
 from opilio.model.events import Event, LabelTakenBack, PageLabelled
 from opilio.model.protocols import Frontier
-from opilio.model.records import Reason
+from opilio.model.records import Fate, Outcome, Reason, key_of
 from opilio.model.urls import host_of
 from opilio.store.collection import Collection
-from opilio.store.keeper import Keeper
+from opilio.store.keeper import Keeper, overruled
 
 BY_HAND = "labelled by hand"
 TAKEN_BACK = -1  # in the place of a word: what was said before no longer counts
 LAST = (1 << 63) - 1  # above every number of a label
 TAKEN = "labels_taken"  # the number of the last one that was taken up
+
+# A page that moves takes the last word along, unless there is a page already that somebody spoke of.
+_ALONG = """INSERT INTO label (key, relevant, at, sample) SELECT :target, relevant, :now, sample FROM label
+    WHERE key = :key AND NOT EXISTS (SELECT 1 FROM label AS l JOIN page AS p ON p.key = l.key WHERE l.key = :target)
+    ORDER BY id DESC LIMIT 1"""
 
 
 class Labels:
@@ -45,6 +55,25 @@ class Labels:
             self._collection.set_meta(**{TAKEN: self._taken})
         return events
 
+    def heed(self, outcomes: Sequence[Outcome], now: float) -> list[Outcome]:
+        """The outcomes with what a person said of their pages before in the place of what the judge says now."""
+        keys = [outcome.lead.key for outcome in outcomes]
+        marks = ", ".join("?" * len(keys))
+        rows = self._collection.connection.execute(f"SELECT DISTINCT key FROM label WHERE key IN ({marks})", keys)
+        spoken = {key for (key,) in rows}
+        return [self._heeded(one, now) if one.lead.key in spoken else one for one in outcomes]
+
+    def _heeded(self, outcome: Outcome, now: float) -> Outcome:
+        key, analysis = outcome.lead.key, outcome.analysis
+        if outcome.fate is Fate.MOVED:
+            target = key_of(outcome.fetched.location)
+            self._collection.connection.execute(_ALONG, {"key": key, "target": target, "now": now})
+        said = last_word(self._collection, key, before=self._taken + 1)  # what is new is taken up after
+        if said is None or analysis is None or analysis.verdict is None or outcome.duplicate_of:
+            return outcome
+        verdict = overruled(analysis.verdict, said[0], _word(said[0]))
+        return msgspec.structs.replace(outcome, analysis=msgspec.structs.replace(analysis, verdict=verdict))
+
     def _apply(self, id_: int, key: int, relevant: bool | None, sample: bytes, now: float) -> list[Event]:
         page = self._collection.connection.execute("SELECT url, host, score FROM page WHERE key = ?", (key,)).fetchone()
         if page is None:
@@ -53,7 +82,7 @@ class Labels:
         before = self._earlier(id_, key)
         if relevant is None:
             return self._take_back(key, sample, before, LabelTakenBack(at=now, url=url))
-        self._keeper.relabel(key, relevant, Reason(BY_HAND, float(relevant)))
+        self._keeper.relabel(key, relevant, _word(relevant))
         if before is not relevant:
             self._learning.label(sample, relevant, before)
             self._correct(host, key, score, float(relevant))
@@ -78,6 +107,10 @@ class Labels:
         """What was said of the page before, and stands."""
         said = last_word(self._collection, key, before=id_)
         return None if said is None else said[0]
+
+
+def _word(relevant: bool) -> Reason:
+    return Reason(BY_HAND, float(relevant))
 
 
 def last_word(collection: Collection, key: int, before: int = LAST) -> tuple[bool, bytes] | None:

@@ -65,6 +65,7 @@ class Ledger:
             known = books.again.sift(batch, now)
             held = [served for served in batch if self._close(served, now, events)]
             outcomes = [books.again.fated(self._tested(o), known, now) for served in held for o in served.outcomes]
+            outcomes = self._labels.heed(outcomes, now)
             books.keeper.keep(outcomes)
             new = [outcome for outcome in outcomes if outcome.fate is Fate.NEW] if known else outcomes
             self._chooser.watch(new)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from opilio.model.events import Event
-from opilio.model.records import Analysis, Fate, Outcome, Reason, Seed, key_of
+from opilio.model.records import Analysis, Fate, Outcome, Reason, Seed, Verdict, key_of
 from opilio.store.collection import Collection
 from opilio.store.past import Past, Stood
 from opilio.store.warc import WarcWriter
@@ -143,9 +143,8 @@ class Keeper:
     def relabel(self, key: int, relevant: bool, reason: Reason) -> None:
         """A person knows better: put that in the place of the verdict; the judge's reasons stay behind it."""
         was, score, reasons = self._verdict(key)
-        first = not reasons or reasons[0].name != reason.name
-        earlier = (Reason(_NAMES[was], score), *reasons) if first else reasons[1:]
-        self._put_verdict(key, was, (relevant, float(relevant), (reason, *earlier)))
+        now = overruled(Verdict(score=score, relevant=was, reasons=reasons), relevant, reason)
+        self._put_verdict(key, was, (relevant, now.score, now.reasons))
 
     def unlabel(self, key: int, by_hand: str) -> tuple[float, float] | None:
         """Put the judge's own verdict back: the score until now, and the judge's; nothing where no word stands."""
@@ -190,6 +189,14 @@ class Keeper:
     def close(self) -> None:
         if self._warc is not None:
             self._warc.close()
+
+
+def overruled(verdict: Verdict, relevant: bool, reason: Reason) -> Verdict:
+    """A person's word in the place of a verdict; what the judge said, and why, stays behind it."""
+    score, reasons = verdict.score, verdict.reasons
+    first = not reasons or reasons[0].name != reason.name
+    earlier = (Reason(_NAMES[verdict.relevant], score), *reasons) if first else reasons[1:]
+    return Verdict(score=float(relevant), relevant=relevant, reasons=(reason, *earlier))
 
 
 def judged_alone(reasons: Sequence[Reason], by_hand: str) -> tuple[bool, float] | None:
