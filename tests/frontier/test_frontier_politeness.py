@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opilio.fetch.limits import Limits
 from opilio.frontier.politeness import AddressSlots, back_off, delay_in_force, next_try, pause_after
 
 seconds = st.floats(0, 1e5)
@@ -35,7 +36,9 @@ def test_overloaded_server_is_left_alone_as_long_as_it_asks() -> None:
     rng = random.Random(3)
     assert pause_after(200, 1.0, 0, 0.0, rng) == 1.0
     assert pause_after(429, 1.0, 1, 120.0, rng) == 120.0
-    assert pause_after(503, 1.0, 1, 1e9, rng) == 3600.0
+    assert pause_after(503, 1.0, 1, 7200.0, rng) == 7200.0
+    assert pause_after(503, 1.0, 9, 7200.0, rng) == 7200.0
+    assert pause_after(503, 1.0, 1, 1e9, rng) == Limits().retry_after_s == 86_400.0
     assert pause_after(503, 1.0, 3, 0.0, rng) >= 10.0
 
 
@@ -54,8 +57,8 @@ def test_retries_come_to_an_end_and_heed_retry_after(retries: int, retry_after_s
         assert wait_s is None
     else:
         assert wait_s is not None
-        assert wait_s >= min(retry_after_s, 3600.0)
-        assert wait_s == min(max(retry_after_s, 1.0), 3600.0) if retry_after_s else wait_s >= 15.0
+        assert wait_s >= min(retry_after_s, 86_400.0)
+        assert wait_s == min(max(retry_after_s, 1.0), 86_400.0) if retry_after_s else wait_s >= 15.0
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.floats(0, 9), st.floats(0, 20)), max_size=30))

@@ -5,8 +5,10 @@ Who waits is the frontier (a host's `wake_at`); what to wait for is decided here
 
 import random
 
-# A server that asks for more than this gets the cap: Retry-After and Crawl-delay are written by strangers.
-LONGEST_S = 3600.0
+LONGEST_S = 3600.0  # of the pauses that we choose ourselves
+# A Retry-After is heeded up to this, as long as the fetcher lets it be: it is written by strangers, but RFC 9110 knows
+# no bound, and whoever says two hours is not to be asked after one.
+HEEDED_S = 86_400.0
 SOONEST_S = 1.0  # and who asks for less than this gets a second all the same
 BELIEVED = 3  # overloaded answers in a row; whoever says "in a second" more often than this is left alone for longer
 OVERLOADED = frozenset({429, 503})
@@ -45,9 +47,9 @@ def pause_after(status: int, delay_s: float, failures: int, retry_after_s: float
     """The pause after an answer: the delay in force, or longer where the server says it is overloaded (429, 503).
 
     `failures` counts such answers in a row, this one included. Retry-After (RFC 9110 10.2.3) is heeded as it is given,
-    from a second to an hour; where there is none, or it has not helped, the pause doubles.
+    from a second to a day; where there is none, or it has not helped, the pause doubles.
     """
-    asked = min(max(retry_after_s, 0.0), LONGEST_S)
+    asked = min(max(retry_after_s, 0.0), HEEDED_S)
     if status not in OVERLOADED:
         return max(delay_s, asked)
     if asked and failures <= BELIEVED:
@@ -68,7 +70,7 @@ def next_try(
     if retries >= most:
         return None
     if retry_after_s > 0.0:
-        return min(max(retry_after_s, SOONEST_S), LONGEST_S)
+        return min(max(retry_after_s, SOONEST_S), HEEDED_S)
     return back_off(retries + 1, rng, first_s=first_s)
 
 
