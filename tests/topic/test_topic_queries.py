@@ -53,10 +53,19 @@ def test_missing_log_is_named(tmp_path: Path) -> None:
 
 
 def test_intervals_follow_the_time() -> None:
-    asked = [Query("c", 7200.0), Query("a", 0.0), Query("b", 3599.0), Query("d", 99_999.0)]
-    assert intervals(asked, 3600.0) == [["a", "b"], ["c"], ["d"]]
+    asked = [Query("c", 7300.0), Query("a", 100.0), Query("b", 3699.0), Query("d", 14_499.0)]
+    assert intervals(asked, 3600.0) == [["a", "b"], [], ["c"], ["d"]]
     assert intervals(asked, 0.0) == [["a", "b", "c", "d"]]
     assert intervals([], 3600.0) == [[]]
+
+
+def test_queries_without_a_time_are_of_the_first_interval() -> None:
+    assert intervals([Query("b", 1e9), Query("a"), Query("c", 1e9 + 7200.0)], 3600.0) == [["a", "b"], [], ["c"]]
+
+
+def test_long_silence_costs_little() -> None:
+    asked = [Query("a", 1.0), Query("b", 1e9)]
+    assert len(intervals(asked, 1e-3)) < 100
 
 
 def test_keywords_of_the_papers_log_s4_09_s4_11_s4_e1(tmp_path: Path) -> None:
@@ -66,9 +75,16 @@ def test_keywords_of_the_papers_log_s4_09_s4_11_s4_e1(tmp_path: Path) -> None:
 
 
 def test_old_questions_fade_by_the_hour_s4_07() -> None:
-    asked = [Query("wrens", 0.0)] * 4 + [Query("storks", 3600.0)] * 4
+    asked = [Query("wrens", 1e9)] * 4 + [Query("storks", 1e9 + 3600.0)] * 4
     found = log_keywords(LoggedQueries(asked, hours=1.0), QueryLog(threshold=0.5), Vocabulary())
     assert found["storks"] == 1.0 and found["wrens"] == 0.5
+
+
+@pytest.mark.parametrize(("silent", "left"), [(1, 0.25), (2, 0.125), (300, None)])
+def test_old_questions_fade_while_nobody_asks_s4_07_s4_e8(silent: int, left: float | None) -> None:
+    asked = [Query("wrens", 1e9)] * 4 + [Query("storks", 1e9 + 3600.0 * (1 + silent))] * 4
+    found = log_keywords(LoggedQueries(asked, hours=1.0), QueryLog(threshold=0.1), Vocabulary())
+    assert found["storks"] == 1.0 and found.get("wrens") == left
 
 
 def test_log_without_a_keyword_is_refused() -> None:

@@ -18,6 +18,7 @@ QUERY_COLUMNS = ("query", "q", "keywords", "text")
 TIME_COLUMNS = ("time", "timestamp", "date", "at")
 SIMULATED = "simulated"  # in the place of a file: people who ask with the topic's own words, for the lab
 PER_INTERVAL = 20
+SILENT = 64  # empty intervals in a row after which nothing asked before is left: memory is at most a half
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -56,12 +57,21 @@ def simulated(words: Sequence[str], numbers: range) -> list[str]:
 
 
 def intervals(queries: Iterable[Query], length_s: float) -> list[list[str]]:
-    """The queries of each interval that has any, oldest first; without a length they are one interval."""
+    """The queries of each interval, oldest first; without a length they are one interval.
+
+    Intervals without a query count too: what was asked before fades (S4-E8). Queries without a time are of the first.
+    """
     asked = sorted(queries, key=lambda q: q.at)
     if not asked or length_s <= 0:
         return [[q.text for q in asked]]
-    first = asked[0].at
-    return [[q.text for q in same] for _, same in groupby(asked, key=lambda q: (q.at - first) // length_s)]
+    first = next((q.at for q in asked if q.at), 0.0)
+    found: list[list[str]] = []
+    last = 0.0
+    for number, same in groupby(asked, key=lambda q: max(0.0, q.at - first) // length_s):
+        found += [[] for _ in range(int(min(number - last - 1, SILENT)))]
+        found.append([q.text for q in same])
+        last = number
+    return found
 
 
 def _from_csv(path: Path, lines: Sequence[str], header: list[str], asked: str) -> list[Query]:
