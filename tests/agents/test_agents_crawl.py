@@ -29,14 +29,16 @@ from checks.small_webs import (
 from opilio.agents.manager import Manager
 from opilio.agents.shared import SharedFrontier
 from opilio.crawl.agentsview import agents_of
+from opilio.crawl.build import complete, topic_of
 from opilio.crawl.config import Tree, resolve
 from opilio.crawl.crewanalyst import CrewAnalyst
 from opilio.crawl.job import begin
+from opilio.crawl.profiles import profiles
 from opilio.crawl.status import status_of
 from opilio.crawl.verify import verify
 from opilio.crawl.workers import InlineDesk
 from opilio.lab.accesslog import Access
-from opilio.model.errors import ConfigError
+from opilio.model.errors import ConfigError, TopicError
 from opilio.model.events import BatchCommitted, Event
 from opilio.model.records import Reading, Verdict
 
@@ -196,6 +198,32 @@ def test_page_is_fetched_once_and_judged_for_every_topic(tmp_path: Path) -> None
     numbers = {(int(url.rpartition("/")[2].removesuffix(".html")) % 2, name): relevant for url, name, relevant in said}
     assert numbers == {(1, "birds"): 1, (0, "birds"): 0, (1, "trains"): 0, (0, "trains"): 1}
     assert status_of(tmp_path / "c")["relevant"] == 30
+
+
+@pytest.mark.parametrize("trains", [{"name": "railway locomotive"}, {"name": "steam", "dewey": ["385", "625"]}])
+def test_agent_of_another_topic_has_its_own_classes(trains: dict[str, Any]) -> None:
+    """Not those of the crawl: given by itself, or found from its words."""
+    settings = resolve(
+        {
+            "strategy": "s3-agents",
+            "topic": {"name": "birds", "dewey": ["598"]},
+            "judge": {"kind": "dewey"},
+            "agents": {"count": 2, "each": [{"name": "birds"}, {"name": "trains", "topic": trains}]},
+        }
+    )
+    birds, other = (topic_of(profile.settings).dewey for profile in profiles(complete(settings)))
+    assert birds == ("598",)
+    assert "625" in other
+    assert "598" not in other
+
+
+def test_agent_with_a_wrong_class_leaves_no_folder(tmp_path: Path) -> None:
+    each = [{"name": "trains", "topic": {"name": "railways", "dewey": ["38x"]}}]
+    seeds = {"urls": ["http://h0.example/"]}
+    settings = resolve({"strategy": "s3-agents", "topic": {"name": "birds"}, "seeds": seeds, "agents": {"each": each}})
+    with pytest.raises(TopicError, match='"38x": is no class'):
+        begin(tmp_path / "c", settings)
+    assert not (tmp_path / "c").exists()
 
 
 def test_page_for_another_topic_is_shared_when_it_is_found(tmp_path: Path) -> None:

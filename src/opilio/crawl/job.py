@@ -31,7 +31,7 @@ from opilio.crawl.build import (
 from opilio.crawl.config import Settings, StopSettings, TopicSettings, Tree, merged, resolve
 from opilio.crawl.engine import Engine
 from opilio.crawl.examples import read_examples
-from opilio.crawl.profiles import same_kind
+from opilio.crawl.profiles import profiles, same_kind
 from opilio.crawl.rankmemory import COMMITTEE
 from opilio.crawl.recovery import recover
 from opilio.crawl.scouting import lead_of
@@ -173,9 +173,11 @@ def check(settings: Settings) -> Settings:
     settings = complete(settings)
     carried_over(settings)  # a model that can't be used must not leave a folder behind either
     first_graph(settings)
-    topic_of(settings)  # a topic that can't be used must not leave a folder behind
-    if not settings.topic.examples:
-        first_state(settings, topic_of(settings))
+    others = [told.settings for told in profiles(settings) if told.settings.topic != settings.topic]
+    for one in (settings, *others):
+        topic = topic_of(one)  # a topic that can't be used must not leave a folder behind
+        if not one.topic.examples:
+            first_state(one, topic)
     return settings
 
 

@@ -12,7 +12,7 @@ from opilio.model.errors import ConfigError
 from opilio.model.records import key_of
 from opilio.model.urls import canonical
 
-OWN = ("name", "description", "keywords", "contexts", "genres")  # of a topic; the others say how pages are read
+OWN = ("name", "description", "keywords", "contexts", "genres", "dewey")  # the rest of a topic says how pages are read
 
 
 class Profile(msgspec.Struct, frozen=True):
