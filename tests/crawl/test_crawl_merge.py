@@ -1,10 +1,15 @@
 """What people said and asked of collections that are joined holds in the new one; the old ones are only read."""
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from checks.small_webs import SmallWeb, crawl, grid, known, rows, served, settings_for
+from opilio.crawl.labelling import Given, label
 from opilio.crawl.merge import merge
 from opilio.crawl.verify import verify
+from opilio.crawl.why import why
 from opilio.crawl.wishes import ask, wishes_of
 from opilio.lab.server import WebServer
 from opilio.store.collection import Collection, reading
@@ -24,6 +29,11 @@ def noted(folder: Path, *statements: str) -> None:
     for statement in statements:
         notes.connection.execute(statement)
     notes.close()
+
+
+def verdict(folder: Path, url: str) -> dict[str, Any]:
+    found = why(folder, url)["page"]
+    return {name: found[name] for name in ("relevant", "score", "reasons")}
 
 
 def test_wishes_of_all_collections_hold_in_the_merged_one(tmp_path: Path) -> None:
@@ -67,3 +77,25 @@ def test_merge_keeps_queries_and_what_the_same_agents_found(tmp_path: Path) -> N
     assert rows(tmp_path / "both", "SELECT query FROM enquiry ORDER BY id") == [("wrens b",), ("wrens a",)]
     found = "SELECT v.page, a.name FROM verdict AS v JOIN agent AS a ON a.number = v.agent ORDER BY v.page, a.name"
     assert rows(tmp_path / "both", found) == [(0, "a"), (0, "one"), (1, "one")]
+
+
+@pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
+def test_last_word_about_a_page_counts_in_the_merged_collection(tmp_path: Path, order: tuple[str, str]) -> None:
+    one, two, three = (f"http://h0.example/{n}.html" for n in range(3))
+    with served(SmallWeb(grid(1, 3))) as server:
+        for name in ("a", "b"):
+            crawled(tmp_path / name, server, 0)
+    for at, name, url, word in (
+        (1.0, "a", one, True),
+        (2.0, "b", one, False),
+        (3.0, "b", two, False),
+        (4.0, "a", three, True),
+        (5.0, "b", three, False),
+        (6.0, "b", three, None),
+    ):
+        assert label(tmp_path / name, [Given(url, word, "test")], at)[1] == []
+    both = tmp_path / "both"
+    merge([tmp_path / name for name in order], both, NOW)
+    assert [(verdict(both, url)["relevant"], verdict(both, url)["score"]) for url in (one, two)] == [(False, 0.0)] * 2
+    assert verdict(both, three) == verdict(tmp_path / "b", three)
+    assert verify(both) == []

@@ -113,6 +113,19 @@ def _word(relevant: bool) -> Reason:
     return Reason(BY_HAND, float(relevant))
 
 
+def restate(collection: Collection, keeper: Keeper) -> None:
+    """Have every page say what a person said of it last; inside a unit of work. Nobody learns from it."""
+    keys = collection.connection.execute(
+        "SELECT DISTINCT l.key FROM label AS l JOIN page AS p ON p.key = l.key WHERE p.duplicate_of = 0"
+    ).fetchall()
+    for (key,) in keys:
+        said = last_word(collection, key)
+        if said is None:
+            keeper.unlabel(key, BY_HAND)
+        else:
+            keeper.relabel(key, said[0], _word(said[0]))
+
+
 def last_word(collection: Collection, key: int, before: int = LAST) -> tuple[bool, bytes] | None:
     """What a person said of a page last, unless it was taken back; with the words the page was known by then."""
     row = collection.connection.execute(

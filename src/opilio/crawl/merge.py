@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from opilio import __version__
+from opilio.crawl.labels import restate
 from opilio.crawl.mergesql import COLUMNS, FRONTIER, JOINED, ORDER, source_views
 from opilio.crawl.repair import repair_derived
 from opilio.frontier.schema import create_tables as create_frontier
@@ -20,6 +21,7 @@ from opilio.model.errors import CollectionError, ConfigError
 from opilio.seen.bands import bands_of
 from opilio.seen.sqlite import create_tables as create_seen
 from opilio.store.collection import CONFIG, DATABASE, Collection, check, damaged, exists
+from opilio.store.keeper import Keeper
 from opilio.store.warc import WarcWriter, read_member, warc_name
 
 PART = ".merging"
@@ -84,6 +86,7 @@ def _merge(collection: Collection, sources: Sequence[Path], now: float) -> Merge
         for statement in (*ORDER, *JOINED, *FRONTIER):
             for text in _each(statement, len(sources)):
                 connection.execute(text)
+        restate(collection, Keeper(collection, None))
         _looks(connection, len(sources))
         _records(collection, sources)
         _signatures(connection)
