@@ -191,6 +191,44 @@ def test_nothing_is_lost_or_doubled_when_a_process_is_killed(tmp_path: Path, mom
     assert (results.total, len({hit.url for hit in results.hits})) == (15, 15)
 
 
+def _spoil(folder: Path, file: str) -> None:
+    (path,) = (folder / "index").glob(file)
+    path.write_bytes(b"junk\n" * 1_000)
+
+
+@pytest.mark.parametrize("file", ["terms/*.store", "terms/*.term", "terms/meta.json", "derived.db"])
+@pytest.mark.parametrize("grown", [0, 1])
+def test_index_is_made_again_when_its_files_are_damaged(tmp_path: Path, file: str, grown: int) -> None:
+    """Whether something is to be taken in or not, searched at once or caught up first."""
+    folder = store(tmp_path / "c", birds(0, 3))
+    catch_up(folder)
+    store(folder, birds(3, 3 + grown))
+    _spoil(folder, file)
+    searcher = Searcher([folder, store(tmp_path / "sound", birds(5, 6))])
+    assert searcher.behind() >= 1
+    searcher.catch_up()
+    assert searcher.search("bird").total == 4 + grown
+    _spoil(folder, file)
+    assert len(urls(folder, "bird")) == 3 + grown
+
+
+def test_index_is_made_again_when_the_engine_has_forgotten_it(tmp_path: Path) -> None:
+    folder = store(tmp_path / "c", birds(0, 3))
+    catch_up(folder)
+    (folder / "index" / "terms" / "meta.json").unlink()
+    assert catch_up(folder).indexed == 3
+    assert urls(folder) == ["/0", "/1", "/2"]
+
+
+def test_index_without_a_file_that_only_searches_need_is_told(tmp_path: Path) -> None:
+    folder = store(tmp_path / "c", birds(0, 3))
+    catch_up(folder)
+    (path,) = (folder / "index" / "terms").glob("*.pos")
+    path.unlink()
+    with pytest.raises(CollectionError, match=r"the index can't be read.* 'opilio index rebuild .*/c' makes it again"):
+        urls(folder, "bird")
+
+
 def test_index_that_can_not_be_written_is_told(tmp_path: Path) -> None:
     """No space, or the folder is gone: one line, and no error of the engine."""
     folder = store(tmp_path / "c", [Sheet(url="http://a.example/", title="Wren", text="wren")])

@@ -35,6 +35,17 @@ def test_index_that_agrees_or_is_behind_is_no_problem(folder: Path, tmp_path: Pa
     assert problems(store(tmp_path / "without", [Sheet(url=f"{A}/0")])) == []
 
 
+@pytest.mark.parametrize("file", ["terms/*.store", "terms/*.pos", "derived.db"])
+def test_index_whose_files_are_damaged_is_told_and_made_again(folder: Path, file: str) -> None:
+    (path,) = (folder / "index").glob(file)
+    path.write_bytes(b"junk\n" * 1_000)
+    (told,) = problems(folder)
+    assert told.startswith(f"index: {folder}/index: the index can't be read")
+    assert told in check_and_repair(folder, 1.8e9).repaired
+    assert problems(folder) == []
+    assert Searcher([folder]).search("wren").total == 4
+
+
 @pytest.mark.parametrize(
     ("damage", "told"),
     [

@@ -1,9 +1,12 @@
 """Does the index hold what the collection has? Only reads; pages that the index has yet to take in are no problem."""
 
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import tantivy
 
+from opilio.index.faults import told_well
 from opilio.index.fulltext import FOLDER, FullText, writing
 from opilio.index.manifest import Manifest
 from opilio.index.records import FOREVER
@@ -19,12 +22,13 @@ def index_problems(collection: Collection) -> Iterator[str]:
     folder = collection.folder / FOLDER
     if not (folder / "derived.db").exists():
         return
-    manifest = Manifest(folder)
     try:
-        mark = manifest.mark("seq")
-        known = dict(manifest.connection.execute("SELECT key, seq FROM entry"))
-    finally:
-        manifest.close()
+        with told_well(folder), closing(Manifest(folder)) as manifest:
+            mark = manifest.mark("seq")
+            known = dict(manifest.connection.execute("SELECT key, seq FROM entry"))
+    except CollectionError as error:
+        yield f"{INDEX}{error}"
+        return
     yield from _missing(collection, known, mark)
     yield from _left_over(collection, known, mark)
     yield from _engine(collection, len(known))
@@ -54,11 +58,18 @@ def _engine(collection: Collection, documents: int) -> Iterator[str]:
         if not ours:
             return
         try:
-            index = FullText(collection.folder / FOLDER)
+            found = _current(collection.folder / FOLDER)
         except CollectionError as error:
             yield f"{INDEX}{error}"
             return
-        query = tantivy.Query.term_query(index.schema, "until", FOREVER)
-        found = index.searcher().search(query, 1).count  # type: ignore[attr-defined]  # the stub forgot it
         if found != documents:
             yield f"{INDEX}holds {found} pages, {documents} were taken in; {ADVICE}"
+
+
+def _current(folder: Path) -> int:
+    """How many documents the engine has of pages as they are now."""
+    with told_well(folder, engine=(ValueError,)):
+        index = FullText(folder)
+        query = tantivy.Query.term_query(index.schema, "until", FOREVER)
+        count: int = index.searcher().search(query, 1).count  # type: ignore[attr-defined]  # the stub forgot it
+        return count

@@ -8,10 +8,12 @@ collection has grown by a good part, and once more when nobody writes to it.
 """
 
 from collections.abc import Sequence
+from contextlib import closing
 from enum import Enum, auto
 from pathlib import Path
 
 from opilio.crawl.pagefeed import PageFeed, Stored, with_text
+from opilio.index.faults import DamagedIndexError, told_well
 from opilio.index.fulltext import FullText, prepare, ready, tell_change, wipe, writing
 from opilio.index.intake import Intake
 from opilio.index.manifest import Manifest
@@ -24,16 +26,29 @@ GROWN = 1.25  # times as many pages as last time: work out anew what depends on 
 
 
 def catch_up(folder: Path, most: int = 0) -> Progress:
-    """Take in what the collection gained, at most about so many pages (0: all). A few looks where nothing is new."""
+    """Take in what the collection gained, at most about so many pages (0: all). A few looks where nothing is new.
+
+    An index that can't be read is made again.
+    """
     check(folder)
     with writing(folder) as ours:
         if not ours:
             return Progress(busy=True, waiting=behind(folder))
-        place = prepare(folder)
+        try:
+            return _caught_up(folder, most)
+        except DamagedIndexError:
+            wipe(folder)
+            return _caught_up(folder, most)
+
+
+def _caught_up(folder: Path, most: int) -> Progress:
+    """Only inside `writing`."""
+    place = prepare(folder)
+    with told_well(place):
         stands = _standing(folder, place)
         if stands is Stands.ELSEWHERE:
             wipe(folder)
-            place = prepare(folder)
+            prepare(folder)
         if stands is Stands.UP_TO_DATE:
             return Progress()
         manifest = Manifest(place)
@@ -70,13 +85,17 @@ def _standing(folder: Path, place: Path) -> Stands:
 
 
 def behind(folder: Path) -> int:
-    """How many pages of a collection its index has not taken in yet."""
-    manifest = Manifest(ready(folder))
+    """How many pages of a collection its index has not taken in yet: all, where it can't be read."""
+    with reading(folder) as collection:
+        return PageFeed(collection).waiting(_taken_in(ready(folder)))
+
+
+def _taken_in(place: Path) -> int:
     try:
-        with reading(folder) as collection:
-            return PageFeed(collection).waiting(manifest.mark("seq"))
-    finally:
-        manifest.close()
+        with told_well(place), closing(Manifest(place)) as manifest:
+            return manifest.mark("seq")
+    except DamagedIndexError:
+        return 0
 
 
 def rebuild(folder: Path) -> Progress:

@@ -7,13 +7,15 @@ results = searcher.search("wren song", Filters(relevant=True), page=2)
 
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 import msgspec
 
-from opilio.crawl.indexing import behind, catch_up
+from opilio.crawl.indexing import behind, catch_up, rebuild
 from opilio.index.facets import languages_of
-from opilio.index.fulltext import FullText, moment, ready
+from opilio.index.faults import DamagedIndexError, told_well
+from opilio.index.fulltext import FOLDER, FullText, moment, ready
 from opilio.index.hits import Shelf
 from opilio.index.manifest import Manifest
 from opilio.index.querybuild import Weights
@@ -27,7 +29,8 @@ from opilio.store.collection import check
 
 
 class Searcher:
-    """Several collections searched as one (S2-F1). Safe to use from several threads; opens files, writes none."""
+    """Several collections searched as one (S2-F1). Safe to use from several threads; opens files, writes none but
+    an index that can't be read, which is made again."""
 
     def __init__(self, folders: Sequence[Path], weights: Weights | None = None, mix: Mix | None = None) -> None:
         if not folders:
@@ -45,13 +48,17 @@ class Searcher:
         """One page of hits. An empty query browses what the filters let through. QueryError says what to write."""
         started = time.perf_counter()
         asked = Asked(query=query, filters=filters or Filters(), page=page, size=size, sort=sort)
-        results = Search(self._open(), asked, self._weights, self._mix).run()
+        shelves = self._open()
+        with self._told_well():
+            results = Search(shelves, asked, self._weights, self._mix).run()
         return msgspec.structs.replace(results, took_s=time.perf_counter() - started)
 
     def similar(self, url: str, limit: int = PAGE_SIZE) -> tuple[Hit, ...]:
         """Pages that are like this one, which must be in a collection; UsageError where it is not."""
         address = canonical(url)
-        found = None if address is None else similar(self._open(), key_of(address), limit)
+        shelves = self._open()
+        with self._told_well():
+            found = None if address is None else similar(shelves, key_of(address), limit)
         if found is None:
             raise UsageError(f"'{url[:200]}': is in no index of these collections; it must be a page that was fetched")
         return found
@@ -79,20 +86,32 @@ class Searcher:
             busy=any(p.busy for p in done),
         )
 
+    def _told_well(self) -> AbstractContextManager[None]:
+        return told_well(*(folder / FOLDER for folder in self._folders), engine=(ValueError,))
+
     def _open(self) -> list[Shelf]:
         """The indexes as they are now; one that has not changed since the last search is not read again."""
         for folder in self._folders:
             now = moment(folder)
             known = self._shelves.get(folder)
             if known is None or known[0] != now:
-                self._shelves[folder] = (now, _shelf(folder))
+                self._shelves[folder] = (now, _mended_shelf(folder))
         return [self._shelves[folder][1] for folder in self._folders]
+
+
+def _mended_shelf(folder: Path) -> Shelf:
+    """An index that can't be read is made again first."""
+    try:
+        return _shelf(folder)
+    except DamagedIndexError:
+        rebuild(folder)
+        return _shelf(folder)
 
 
 def _shelf(folder: Path) -> Shelf:
     place = ready(folder)
-    index, manifest = FullText(place), Manifest(place)
-    try:
+    with told_well(place), closing(Manifest(place)) as manifest:
+        index = FullText(place)
         searcher = index.searcher()
         keys, authority = manifest.authority()
         return Shelf(
@@ -104,13 +123,11 @@ def _shelf(folder: Path) -> Shelf:
             keys=keys,
             authority=authority,
         )
-    finally:
-        manifest.close()
 
 
 def _subtopics(folder: Path) -> list[Subtopic]:
-    manifest = Manifest(ready(folder))
-    try:
+    place = ready(folder)
+    with told_well(place), closing(Manifest(place)) as manifest:
         counts = dict(manifest.connection.execute("SELECT subtopic, count(*) FROM entry GROUP BY subtopic"))
         return [
             Subtopic(
@@ -118,5 +135,3 @@ def _subtopics(folder: Path) -> list[Subtopic]:
             )
             for name, words, _ in manifest.subtopics()
         ]
-    finally:
-        manifest.close()

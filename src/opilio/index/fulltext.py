@@ -12,6 +12,7 @@ from pathlib import Path
 
 import tantivy
 
+from opilio.index.faults import told_well
 from opilio.index.schema import VERSION, make_schema, register
 from opilio.model.errors import CollectionError
 
@@ -20,6 +21,7 @@ LOCK = "index.lock"
 STAMP = "version"
 CHANGED = "changed"  # touched when what was worked out from all pages is new
 TERMS = "terms"  # the engine's own folder
+ENGINE_STATE = f"{TERMS}/meta.json"  # what the engine goes by: without it, it knows of no document
 HEAP_BYTES = 64_000_000
 
 
@@ -29,18 +31,15 @@ class FullText:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.schema = make_schema()
-        try:
+        with told_well(folder, engine=(ValueError, OSError)):
             self._index = tantivy.Index(self.schema, path=str(folder / TERMS))
-        except (ValueError, OSError) as error:
-            told = " ".join(str(error).split())[:200]
-            advice = f"'opilio index rebuild {folder.parent}' makes it again"
-            raise CollectionError(f"{folder}: the index can't be opened: {told}; {advice}") from error
         register(self._index)
 
     def searcher(self) -> tantivy.Searcher:
         """The index as it is at this moment."""
-        self._index.reload()
-        return self._index.searcher()
+        with told_well(self.folder, engine=(ValueError, OSError)):
+            self._index.reload()
+            return self._index.searcher()
 
     @contextmanager
     def writer(self) -> Iterator["Writer"]:
@@ -114,7 +113,7 @@ def ready(collection: Path) -> Path:
 
 def moment(collection: Path) -> tuple[int, ...]:
     """Changes whenever the index does: what was read before must be read again."""
-    return tuple(_changed_at(collection / FOLDER / name) for name in (f"{TERMS}/meta.json", CHANGED))
+    return tuple(_changed_at(collection / FOLDER / name) for name in (ENGINE_STATE, CHANGED))
 
 
 def tell_change(folder: Path) -> None:
@@ -133,7 +132,7 @@ def _changed_at(path: Path) -> int:
 def _is_ours(folder: Path) -> bool:
     stamp = folder / STAMP
     written = stamp.read_text(encoding="utf-8", errors="replace") if stamp.exists() else ""
-    return written == str(VERSION) and (folder / TERMS).is_dir()
+    return written == str(VERSION) and (folder / ENGINE_STATE).exists()
 
 
 def _unwritable(folder: Path, error: OSError) -> CollectionError:

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from opilio.index.faults import told_well
 from opilio.index.hits import Keys, Values
 
 NAME = "derived.db"
@@ -44,8 +45,14 @@ class Manifest:
     """The database of one index. Whoever writes holds the lock of the index."""
 
     def __init__(self, folder: Path) -> None:
-        self.connection = sqlite3.connect(folder / NAME, isolation_level=None, timeout=30.0, check_same_thread=False)
-        self.connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;" + TABLES)
+        path = folder / NAME
+        with told_well(folder):
+            self.connection = sqlite3.connect(path, isolation_level=None, timeout=30.0, check_same_thread=False)
+            try:
+                self.connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;" + TABLES)
+            except sqlite3.Error:
+                self.connection.close()
+                raise
 
     def mark(self, name: str) -> int:
         """A number that was noted; 0 where none was."""
