@@ -289,6 +289,21 @@ def test_agents_command_shows_them_and_sends_one_home(tmp_path: Path) -> None:
     assert "agent-2: retired" in opilio("status", tmp_path / "c").stdout
 
 
+@pytest.mark.parametrize("revisit", [{}, {"on": True, "continuous": True}])
+def test_crawl_says_so_when_every_agent_was_sent_home(tmp_path: Path, revisit: dict[str, bool]) -> None:
+    """Nobody is asked for more seeds, and nothing is said to be done that is not."""
+    with served(SmallWeb(WEB)) as server:
+        tree = by_agents(server, revisit=revisit)
+        crawl(tmp_path / "c", {**tree, "stop": {"pages": 10}})
+        for number in (1, 2, 3):
+            opilio("agents", tmp_path / "c", "--retire", f"agent-{number}")
+        fetched = len(server.log)
+        first, again = (crawl(tmp_path / "c", {**tree, "stop": {"pages": 0}}) for _ in range(2))
+        assert len(server.log) == fetched
+    assert first == again == "no agent is left at work"
+    assert status_of(tmp_path / "c")["queued"] > 0
+
+
 def test_agents_command_says_what_to_do_when_there_are_none(tmp_path: Path) -> None:
     with served(SmallWeb(grid(1, 2))) as server:
         crawl(tmp_path / "c", settings_for(server, [SEEDS[0]]))

@@ -8,7 +8,6 @@ from functools import cache, partial
 import msgspec
 
 from opilio import __version__
-from opilio.agents.shared import SharedFrontier
 from opilio.crawl.analyst import Analyst, FollowsAll, Means
 from opilio.crawl.boosting import boosting
 from opilio.crawl.chooser import Chooser
@@ -16,7 +15,7 @@ from opilio.crawl.choosers import chooser_of
 from opilio.crawl.classes import target_of, with_classes
 from opilio.crawl.conditional import asks_for_changes
 from opilio.crawl.config import OPEN_SECTIONS, Settings
-from opilio.crawl.crewbuild import Ending, Wits, assemble, crew_analyst, crew_learners, own_states
+from opilio.crawl.crewbuild import Wits, assemble, crew_analyst, crew_learners, own_states
 from opilio.crawl.engine import Engine, Stages
 from opilio.crawl.enginekinds import filled_engine
 from opilio.crawl.kinds import Scorer, Tools, filled, made
@@ -282,10 +281,7 @@ def make_engine(
     scout = scout_of(settings, shelves, sources, vocabulary_of(settings))
     stages = Stages(frontier, visitor, ledger, wishes, world.keeper.counts, clock, scout)
     per_host = settings.frontier.per_host or (1 if settings.politeness.delay_s > 0 else FEW)
-    engine = Engine(stages, settings.engine, settings.stop, per_host)
-    if isinstance(frontier, SharedFrontier):
-        engine.listen(Ending(frontier.manager, engine.stop))
-    return engine
+    return Engine(stages, settings.engine, settings.stop, per_host)
 
 
 def writers_of(

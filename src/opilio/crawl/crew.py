@@ -180,6 +180,11 @@ class CrewLearning(Learning):
         ]
 
     @property
+    def finished(self) -> str:
+        """Why no agent will move again (S3-03)."""
+        return self._crew.manager.roll.finished
+
+    @property
     def judge(self) -> LearnedJudge | None:
         return self._members[0].learning.judge
 

@@ -1,6 +1,6 @@
 """Puts a crew together: agents, manager, directory, and the one frontier as they share it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from opilio.agents.agent import Agent, Card
@@ -18,7 +18,6 @@ from opilio.crawl.profiles import Profile, profiles, starts
 from opilio.crawl.seedwatch import seeds_settled
 from opilio.crawl.tgraphs import HINTS, RANK
 from opilio.frontier.claims import ClaimableFrontier
-from opilio.model.events import BatchCommitted, Event
 from opilio.model.protocols import Learns
 from opilio.store.collection import Collection
 from opilio.store.keeper import Keeper
@@ -40,18 +39,6 @@ class Writers(NamedTuple):
     frontier: SharedFrontier
     learning: CrewLearning
     chooser: CrewChooser
-
-
-class Ending:
-    """Listens to a crawl, and ends it when no agent will move again (S3-03)."""
-
-    def __init__(self, manager: Manager, stop: Callable[[str], None]) -> None:
-        self._manager = manager
-        self._stop = stop
-
-    def __call__(self, event: Event) -> None:
-        if isinstance(event, BatchCommitted) and (reason := self._manager.roll.finished):
-            self._stop(reason)
 
 
 class CommonTopic(LivingTopic):

@@ -162,7 +162,7 @@ class Engine:
             return ""
         wakes_at = self._stages.ledger.wakes_at(clock.now())
         if wakes_at is None:
-            return await self._dry()
+            return self._stages.ledger.over(clock.now()) or await self._dry()
         wait_s = wakes_at - clock.now()
         if wait_s > self._rules.patience_s and not self._stages.ledger.continuous:
             return f"every host left has to wait {wait_s:.0f} s or more; run again later to go on"

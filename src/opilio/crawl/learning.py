@@ -64,6 +64,11 @@ class Learning:
         return named(self._agent, learner)
 
     @property
+    def finished(self) -> str:
+        """Why nobody will learn any more; one crawler goes on as long as it is let."""
+        return ""
+
+    @property
     def judge(self) -> LearnedJudge | None:
         """The judge, where it learns."""
         judge = self._learners.get(JUDGE)

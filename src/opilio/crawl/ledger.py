@@ -125,8 +125,9 @@ class Ledger:
         return self._books.revisits is not None and self._books.revisits.continuous
 
     def over(self, now: float) -> str:
-        """Why a run that only looks again at what is due has come to its end; or nothing."""
-        return self._books.revisits.over(now) if self._books.revisits is not None else ""
+        """Why nobody will ask for more: no agent is left, or all that was due was looked at again; or nothing."""
+        revisits = self._books.revisits
+        return self._learning.finished or (revisits.over(now) if revisits is not None else "")
 
     def renew(self, leases: Sequence[HostLease], now: float, ttl_s: float) -> None:
         """Hold hosts longer."""
