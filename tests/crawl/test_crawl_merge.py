@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from checks.small_webs import SmallWeb, crawl, grid, known, rows, served, settings_for
+from checks.small_webs import BIRDS, SmallWeb, crawl, grid, known, page, rows, served, settings_for, word
+from opilio.crawl.history import history_of
 from opilio.crawl.labelling import Given, label
 from opilio.crawl.merge import merge
 from opilio.crawl.verify import verify
@@ -85,7 +86,7 @@ def test_last_word_about_a_page_counts_in_the_merged_collection(tmp_path: Path, 
     with served(SmallWeb(grid(1, 3))) as server:
         for name in ("a", "b"):
             crawled(tmp_path / name, server, 0)
-    for at, name, url, word in (
+    for at, name, url, said in (
         (1.0, "a", one, True),
         (2.0, "b", one, False),
         (3.0, "b", two, False),
@@ -93,9 +94,41 @@ def test_last_word_about_a_page_counts_in_the_merged_collection(tmp_path: Path, 
         (5.0, "b", three, False),
         (6.0, "b", three, None),
     ):
-        assert label(tmp_path / name, [Given(url, word, "test")], at)[1] == []
+        assert label(tmp_path / name, [Given(url, said, "test")], at)[1] == []
     both = tmp_path / "both"
     merge([tmp_path / name for name in order], both, NOW)
     assert [(verdict(both, url)["relevant"], verdict(both, url)["score"]) for url in (one, two)] == [(False, 0.0)] * 2
     assert verdict(both, three) == verdict(tmp_path / "b", three)
     assert verify(both) == []
+
+
+def test_merge_only_reads_a_collection_that_is_being_written(tmp_path: Path) -> None:
+    with served(SmallWeb(grid(1, 3))) as server:
+        for name in ("a", "b#?% c"):
+            crawled(tmp_path / name, server, 0)
+    writing = Collection.open_for_writing(tmp_path / "a")
+    try:
+        with writing.unit_of_work():  # no merge that wants to write to it comes past this
+            writing.set_meta(state="running")
+            merge([tmp_path / "a", tmp_path / "b#?% c"], tmp_path / "both", NOW)
+    finally:
+        writing.close()
+    assert verify(tmp_path / "both") == []
+
+
+def test_merge_and_history_keep_the_order_of_versions_when_a_clock_was_set_back(tmp_path: Path) -> None:
+    web = SmallWeb(grid(1, 3))
+    with served(web) as server:
+        for day, name in ((0, "a"), (7, "a"), (1, "b")):  # and a week later, its clock says, it is a month before
+            web.answers[SEED] = page(f"{BIRDS} {word(90 + day)}", title=f"Day {day}")
+            again = {"on": day > 1, "interval_s": 86_400.0, "probe": False}
+            crawl(tmp_path / name, settings_for(server, [SEED], revisit=again), later_s=day * 86_400.0)
+    noted(
+        tmp_path / "a",
+        "UPDATE answer SET at = at - 37 * 86400 WHERE at > (SELECT min(at) + 86400 FROM answer)",
+        "UPDATE page SET fetched_at = (SELECT at FROM answer AS a WHERE a.seq = page.seq)",
+    )
+    assert [v["title"] for v in history_of(tmp_path / "a", SEED)["versions"]] == ["Day 0", "Day 7"]
+    merge([tmp_path / "a", tmp_path / "b"], tmp_path / "both", NOW)
+    assert [v["title"] for v in history_of(tmp_path / "both", SEED)["versions"]] == ["Day 0", "Day 7", "Day 1"]
+    assert verify(tmp_path / "both") == []

@@ -79,7 +79,8 @@ def _merge(collection: Collection, sources: Sequence[Path], now: float) -> Merge
     connection = collection.connection
     connection.execute("PRAGMA temp_store = FILE")
     for number, folder in enumerate(sources):
-        connection.execute(f"ATTACH ? AS s{number}", (str(folder / DATABASE),))
+        # Only to be read: else a transaction would lock out who writes to it.
+        connection.execute(f"ATTACH ? AS s{number}", (f"{(folder / DATABASE).absolute().as_uri()}?mode=ro",))
         for statement in source_views(connection, number):
             connection.execute(statement)
     with collection.unit_of_work():
@@ -93,9 +94,9 @@ def _merge(collection: Collection, sources: Sequence[Path], now: float) -> Merge
         names = ", ".join(str(folder) for folder in sources)
         collection.set_meta(state="stopped", stop_reason=f"merged from {names}", stopped_at=now)
         merged = _counted(connection)
-    repair_derived(collection, now)
     for number in range(len(sources)):
         connection.execute(f"DETACH s{number}")
+    repair_derived(collection, now)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return merged
 

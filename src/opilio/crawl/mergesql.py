@@ -1,6 +1,7 @@
 """The statements by which collections are joined: `{s}` is run for every source, `{all: …}` joins a part over all.
 
-Numbers of answers are given anew in the order of time, so that a version with a higher number is a later one.
+Numbers of answers are given anew in the order of time, so that a version with a higher number is a later one. Within
+a collection the order stays as it is, also where its clock was set back: nothing is earlier than what came before it.
 """
 
 import re
@@ -41,7 +42,7 @@ _ANSWER = "key, at, status, failure, detail, elapsed_s, size_bytes, address, loc
 # Everybody's answers in the order of time, with new numbers; and every version with what tells it from others.
 ORDER = (
     """CREATE TEMP TABLE renumbered AS SELECT row_number() OVER (ORDER BY at, src, seq) AS new, src, seq AS old FROM (
-        {all:SELECT % AS src, seq, at FROM s%.answer})""",
+        {all:SELECT % AS src, seq, max(at) OVER (ORDER BY seq) AS at FROM s%.answer})""",
     "CREATE UNIQUE INDEX temp.renumbered_by_old ON renumbered (src, old)",
     f"""INSERT INTO main.answer (seq, {_ANSWER}) SELECT r.new, {", ".join(f"a.{n}" for n in _ANSWER.split(", "))}
         FROM s{{s}}.answer AS a JOIN temp.renumbered AS r ON r.src = {{s}} AND r.old = a.seq ORDER BY r.new""",
@@ -60,8 +61,8 @@ ORDER = (
         FROM temp.every WINDOW one AS (PARTITION BY key ORDER BY seq)""",
     """CREATE TEMP TABLE kept AS SELECT src, key, old, seq, warc, offset, length,
         next_seq IS NULL AND left_seq < last_seq AS current,
-        CASE WHEN cause IN ('gone', 'moved') THEN until WHEN next_seq IS NOT NULL THEN next_at
-            ELSE (SELECT a.at FROM main.answer AS a WHERE a.seq = left_seq) END AS until,
+        max(fetched_at, CASE WHEN cause IN ('gone', 'moved') THEN until WHEN next_seq IS NOT NULL THEN next_at
+            ELSE (SELECT a.at FROM main.answer AS a WHERE a.seq = left_seq) END) AS until,
         CASE WHEN cause IN ('gone', 'moved') THEN ended WHEN next_seq IS NOT NULL THEN next_seq
             ELSE left_seq END AS ended,
         CASE WHEN cause IN ('gone', 'moved') THEN cause WHEN next_seq IS NOT NULL THEN 'changed' ELSE 'gone' END
@@ -80,6 +81,15 @@ def _listed(words: Iterable[str]) -> str:
 _WISHED = f"""word IN ({_listed(HEEDED)}) OR (% = 0 AND word NOT IN ({_listed(FOR_THE_RUN)}) AND (
     word NOT IN ('boost', 'topic') OR id > (SELECT coalesce(max(CAST(value AS INTEGER)), 0) FROM s0.meta
     WHERE name = 'wishes_taken')))"""
+
+
+def _in_time(table: str, columns: str, source: str) -> str:
+    """Everybody's rows of a table, in the order of time."""
+    return f"""INSERT INTO main.{table} ({columns}) SELECT {columns} FROM (
+        {{all:SELECT {columns}, % AS src, id, max(at) OVER (ORDER BY id) AS moment FROM {source}}})
+        ORDER BY moment, src, id"""
+
+
 _MADE = f"t.key, t.seq, {', '.join(f'o.{name.strip()}' for name in _PAGE.split(','))}"
 JOINED = (
     f"""INSERT INTO main.page (key, seq, {_PAGE}) SELECT {_MADE} FROM temp.kept AS t
@@ -108,14 +118,10 @@ JOINED = (
     """INSERT OR REPLACE INTO main.robots SELECT * FROM s{s}.robots AS r WHERE NOT EXISTS (
         SELECT 1 FROM main.robots AS o WHERE o.origin = r.origin AND o.expires_at > r.expires_at)""",
     "INSERT OR IGNORE INTO main.seed SELECT * FROM s{s}.seed",
-    """INSERT INTO main.event (at, kind, data) SELECT at, kind, data FROM (
-        {all:SELECT at, kind, data FROM s%.event}) ORDER BY at""",
-    """INSERT INTO main.label (key, relevant, at, sample) SELECT key, relevant, at, sample FROM (
-        {all:SELECT key, relevant, at, sample FROM temp.label_%}) ORDER BY at""",
-    f"""INSERT INTO main.wish (at, word, target, data) SELECT at, word, target, data FROM (
-        {{all:SELECT at, word, target, data, % AS src, id FROM temp.wish_% WHERE {_WISHED}}}) ORDER BY at, src, id""",
-    """INSERT INTO main.enquiry (at, query, further, keys) SELECT at, query, further, keys FROM (
-        {all:SELECT at, query, further, keys FROM temp.enquiry_%}) ORDER BY at""",
+    _in_time("event", "at, kind, data", "s%.event"),
+    _in_time("label", "key, relevant, at, sample", "temp.label_%"),
+    _in_time("wish", "at, word, target, data", f"temp.wish_% WHERE {_WISHED}"),
+    _in_time("enquiry", "at, query, further, keys", "temp.enquiry_%"),
     # Agents are part of the settings: what others found is kept where the first collection has the same agent.
     "INSERT INTO main.agent SELECT * FROM temp.agent_0",
     """INSERT OR IGNORE INTO main.verdict SELECT v.page, o.number, v.own, v.score, v.relevant FROM temp.verdict_{s} AS v

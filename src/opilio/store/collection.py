@@ -227,7 +227,8 @@ def _stand_in(connection: sqlite3.Connection) -> None:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, timeout=30.0)
+    # By URI others can be attached only to be read; a path that begins with "/" is none.
+    connection = sqlite3.connect(path.absolute(), isolation_level=None, timeout=30.0, uri=True)
     # NORMAL: a killed process loses nothing; after a power cut the last commits may be gone, never half there.
     connection.executescript(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -65536;"

@@ -66,7 +66,7 @@ def history(collection: Collection, key: int) -> list[Version]:
         for table in (_PAST, _NOW):
             rows = collection.connection.execute(f"{table} WHERE key = ?", (known,))
             found += [_version(row) for row in rows]
-    return sorted(found, key=lambda v: (v.fetched_at, v.seq))
+    return sorted(found, key=lambda v: v.seq)  # a clock may have been set back: what came later has a higher number
 
 
 def _addresses(collection: Collection, key: int) -> list[int]:
