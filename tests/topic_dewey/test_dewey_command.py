@@ -116,9 +116,13 @@ def test_topic_file_is_built_from_classes(tmp_path: Path) -> None:
     assert topic["dewey"] == ["598", "599"]
     assert topic["name"] == "Birds; Mammals"
     assert {"bird", "mammal"} <= topic["keywords"].keys()
-    wrong = opilio("topic", "build", "--dewey", "bird", "--out", "b.toml", cwd=tmp_path)
-    assert wrong.returncode == 2
-    assert 'topic.dewey "bird": is no class' in one_line(wrong)
+
+
+@pytest.mark.parametrize("wrong", ["bird", "9999", "1234567", "59.8", "598."])
+def test_class_is_three_digits_and_decimals_or_a_beginning(tmp_path: Path, wrong: str) -> None:
+    done = opilio("topic", "build", "--dewey", wrong, cwd=tmp_path)
+    assert done.returncode == 2
+    assert f'topic.dewey "{wrong}": is no class' in one_line(done)
     assert not (tmp_path / "b.toml").exists()
 
 

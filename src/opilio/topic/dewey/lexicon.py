@@ -26,8 +26,9 @@ class Class(NamedTuple):
 class Lexicon:
     """Classes by number, and the numbers of every term. Never changes: `plus` makes a new one."""
 
-    def __init__(self, classes: Iterable[Class]) -> None:
+    def __init__(self, classes: Iterable[Class], dewey: bool = True) -> None:
         self.classes: Mapping[str, Class] = {entry.number: entry for entry in classes}
+        self.dewey = dewey  # or of another scheme
 
     @cached_property
     def numbers(self) -> Mapping[str, tuple[str, ...]]:
@@ -66,7 +67,7 @@ def parse(text: str, source: str, dewey: bool = True) -> Lexicon:
         classes[entry.number] = entry
     if not classes:
         raise TopicError(f"{source}: no class in it; a line reads: number | name | term; term")
-    return Lexicon(classes.values())
+    return Lexicon(classes.values(), dewey)
 
 
 def read(path: Path, dewey: bool = True) -> Lexicon:

@@ -16,6 +16,15 @@ def is_number(text: str, dewey: bool = True) -> bool:
     return (_DEWEY if dewey else _ANY_SCHEME).fullmatch(text) is not None
 
 
+def is_beginning(text: str) -> bool:
+    """One digit or two, which stand for all numbers that begin so.
+
+    >>> is_beginning("5"), is_beginning("59"), is_beginning("5984")
+    (True, True, False)
+    """
+    return len(text) < 3 and text.isdecimal()
+
+
 def digits_of(number: str) -> str:
     """The digits alone: what prefixes are compared on.
 

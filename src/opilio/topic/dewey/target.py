@@ -8,7 +8,7 @@ from opilio.topic.dewey.detect import galaxy_of
 from opilio.topic.dewey.galaxy import Galaxy
 from opilio.topic.dewey.lexicon import Class, Lexicon
 from opilio.topic.dewey.matcher import Matcher
-from opilio.topic.dewey.number import digits_of, is_number, related
+from opilio.topic.dewey.number import digits_of, is_beginning, is_number, related
 from opilio.topic.topic import Topic
 
 NEAR_BEST = 0.6  # share of the best cell's score from which a cell belongs to a topic told in words
@@ -28,7 +28,7 @@ def checked(classes: Iterable[str], lexicon: Lexicon) -> tuple[str, ...]:
     """Classes a person gave, without spaces and doubles. A beginning such as `59` stands for all below it."""
     found = tuple(dict.fromkeys(text.strip() for text in classes))
     for code in found:
-        if not is_number(code, dewey=False):
+        if not is_number(code, lexicon.dewey) and not is_beginning(code):
             raise TopicError(f'topic.dewey "{code}": is no class; write it like "598", "598.8" or "59" for all of 59x')
         if not any(related(code, known) for known in lexicon.classes):
             raise TopicError(f'topic.dewey "{code}": the lexicon has no such class; give another or a lexicon_file')
