@@ -192,7 +192,8 @@ def test_file_is_refused_whole_and_every_bad_line_is_named(folder: Path) -> None
     ("arguments", "told"),
     [
         ([], "give either a URL"),
-        ([BIRD], "say --relevant or --irrelevant"),
+        ([BIRD], "say either --relevant or --irrelevant"),
+        ([BIRD, "--relevant", "--irrelevant"], "say either --relevant or --irrelevant"),
         ([BIRD, "--undo", "--relevant"], "give the URL of one page"),
         (["--undo", "--file", "x"], "give the URL of one page"),
         (["--file", "gone.tsv"], "can't be read"),

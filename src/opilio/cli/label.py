@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from opilio.cli.main import complain
-from opilio.cli.options import AsJson, Folder, print_json, print_text
+from opilio.cli.options import AsJson, Folder, counted, print_json, print_text
 from opilio.crawl.labelling import Given, Report, read_labels, told
 from opilio.crawl.labelling import label as take_labels
 from opilio.model.clock import SystemClock
@@ -16,9 +16,8 @@ from opilio.model.errors import UsageError
 def label(
     folder: Folder,
     url: Annotated[str, typer.Argument(metavar="[URL]", show_default=False, help="The page's address.")] = "",
-    relevant: Annotated[
-        bool | None, typer.Option("--relevant/--irrelevant", help="Is the page on the topic?", show_default=False)
-    ] = None,
+    relevant: Annotated[bool, typer.Option("--relevant", help="The page is on the topic.")] = False,
+    irrelevant: Annotated[bool, typer.Option("--irrelevant", help="The page is not on the topic.")] = False,
     file: Annotated[
         Path | None, typer.Option(help="A file of labels: URL, tab, 'relevant' or 'irrelevant'.", show_default=False)
     ] = None,
@@ -26,15 +25,16 @@ def label(
     json: AsJson = False,
 ) -> int:
     """Say which pages are on the topic: judge and ranker learn it at once, of a running crawl too."""
-    if undo and (not url or file is not None or relevant is not None):
+    said = relevant or irrelevant
+    if undo and (not url or file is not None or said):
         raise UsageError("--undo: give the URL of one page, without --relevant, --irrelevant and --file")
     if bool(url) == (file is not None):
         raise UsageError("give either a URL with --relevant or --irrelevant, or --file FILE")
-    if url and relevant is None and not undo:
-        raise UsageError(f"{url}: say --relevant or --irrelevant, or --undo")
-    if file is not None and relevant is not None:
+    if url and relevant == irrelevant and not undo:
+        raise UsageError(f"{url}: say either --relevant or --irrelevant, or --undo")
+    if file is not None and said:
         raise UsageError(f"--file {file}: says itself what is relevant; leave --relevant and --irrelevant out")
-    given, problems = ([Given(url, relevant, "label")], []) if file is None else read_labels(file)
+    given, problems = ([Given(url, relevant if said else None, "label")], []) if file is None else read_labels(file)
     report, problems = take_labels(folder, given, SystemClock().now(), problems)
     for problem in problems:
         complain(problem)
@@ -48,15 +48,11 @@ def label(
 
 
 def _lines(report: Report, done: str) -> list[str]:
-    lines = [f"{_count(report.labels, 'label')} {done}, {_count(report.verdicts_changed, 'verdict')} changed"]
+    lines = [f"{counted(report.labels, 'label')} {done}, {counted(report.verdicts_changed, 'verdict')} changed"]
     if report.running:
         return [*lines, "a crawl is running: it learns from them with its next commit"]
     if not report.learns:
         return [*lines, "this strategy does not learn: the queue stays as it is"]
-    lines.append(f"{_count(report.moved, 'queued URL')} changed place; pages judged before keep their verdicts")
+    lines.append(f"{counted(report.moved, 'queued URL')} changed place; pages judged before keep their verdicts")
     lines += [f"  {m.before:.3f} → {m.after:.3f}  {m.url}" for m in report.movers]
     return lines
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

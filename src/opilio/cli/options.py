@@ -18,3 +18,11 @@ def print_json(values: dict[str, Any]) -> None:
 
 def print_text(text: str) -> None:
     sys.stdout.write(text + "\n")
+
+
+def counted(number: int, what: str) -> str:
+    """
+    >>> counted(1, "page"), counted(0, "page")
+    ('1 page', '0 pages')
+    """
+    return f"{number} {what}{'' if number == 1 else 's'}"
