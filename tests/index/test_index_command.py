@@ -23,7 +23,19 @@ def test_search_prints_hits_to_stdout_and_counts_to_stderr(folder: Path) -> None
     done = opilio("search", folder, "wren")
     assert done.returncode == 0
     assert "The wren\n     http://a.example/wren\n     A wren is a small bird.\n" in done.stdout
-    assert "1–1 of 1 pages" in done.stderr
+    assert "1–1 of 1 page (" in done.stderr
+
+
+def test_search_tells_how_many_pages_of_hits_there_are(folder: Path) -> None:
+    done = opilio("search", folder, "bird", "--page", 99)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "there is no page 99 of hits: --page goes up to 1" in done.stderr
+
+
+def test_search_tells_of_a_filter_that_no_page_meets(folder: Path) -> None:
+    assert 'No page has the genre "nwes".\n' in opilio("search", folder, "bird", "--genre", "nwes").stderr
+    told = opilio("search", folder, "bird host:c.example").stderr
+    assert 'No page has the host "c.example". There are: a.example, b.example.\n' in told
 
 
 def test_search_prints_one_object_when_asked_for_json(folder: Path) -> None:
@@ -46,6 +58,7 @@ def test_search_suggests_a_better_spelling(folder: Path) -> None:
         (["BIRDS", "wren", "--sort", "x"], "is unknown; known: best"),
         (["BIRDS", "wren", "--after", "x"], "is no date"),
         (["BIRDS", "wren", "--page", "5000"], "narrow the search"),
+        (["BIRDS", "wren", "--band", "hihg"], "is unknown; known: very high, high, medium, low, very low"),
     ],
 )
 def test_search_explains_what_is_wrong_in_one_line(folder: Path, arguments: list[str], told: str) -> None:

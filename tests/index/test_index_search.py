@@ -75,6 +75,8 @@ def test_query_finds_pages(searcher: Searcher, query: str, pages: set[str]) -> N
         ("OR wren", "needs a word on each side"),
         ("titel:wren", 'did you mean "title:"'),
         ("a*", "at least two letters"),
+        ("wren band:hihg", 'band "hihg" is unknown; known: very high, high'),
+        ("relevant:maybe", "known: yes, no"),
         ("wren " * 100, "more than 64 words"),
         ("x" * 2000, "1000 are allowed"),
         ("(" * 30 + "a" + ")" * 30, "nested"),

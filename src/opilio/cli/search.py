@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from opilio.cli.options import AsJson, Folder, print_json, print_text
+from opilio.cli.options import AsJson, Folder, counted, print_json, print_text
 from opilio.crawl.indexing import rebuild as make_again
 from opilio.crawl.searching import Searcher
 from opilio.index.querybuild import day_of
@@ -95,7 +95,7 @@ def rebuild(folder: Folder, json: AsJson = False) -> int:
     if json:
         print_json(msgspec.to_builtins(progress))
     else:
-        sys.stdout.write(f"{progress.indexed} pages indexed\n")
+        sys.stdout.write(f"{counted(progress.indexed, 'page')} indexed\n")
     return 0
 
 
@@ -130,8 +130,15 @@ def _show(results: Results) -> None:
         sys.stderr.write(f"{note}\n")
     if results.suggestion:
         sys.stderr.write(f"did you mean: {results.suggestion}\n")
-    shown = f"{first + 1}–{first + len(results.hits)} of {results.total} pages" if results.hits else "nothing found"
-    sys.stderr.write(f"{shown} ({results.took_s * 1000:.0f} ms)\n")
+    sys.stderr.write(f"{_shown(results, first)} ({results.took_s * 1000:.0f} ms)\n")
+
+
+def _shown(results: Results, first: int) -> str:
+    if results.hits:
+        return f"{first + 1}–{first + len(results.hits)} of {counted(results.total, 'page')}"
+    if results.total:
+        return f"there is no page {results.page} of hits: --page goes up to {results.pages}"
+    return "nothing found"
 
 
 def _hit(number: int, hit: Hit) -> Text:

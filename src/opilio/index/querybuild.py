@@ -139,7 +139,7 @@ class QueryBuilder:
 
     def _term(self, term: Term) -> tantivy.Query | None:
         if term.field in FACTS:
-            fact = tantivy.Query.term_query(self._scope.schema, term.field, _fact(term))
+            fact = tantivy.Query.term_query(self._scope.schema, term.field, fact_of(term))
             return tantivy.Query.const_score_query(fact, 0.0)
         if term.kind == "word":
             return self._word(term.text, (term.field,)) if term.field else self._anywhere(term.text)
@@ -238,7 +238,8 @@ def _is_plain(node: Node) -> bool:
     return isinstance(node, Term) and node.kind == "word" and not node.field
 
 
-def _fact(term: Term) -> str:
+def fact_of(term: Term) -> str:
+    """The value that a term with the field of a fact asks for."""
     text = term.text.strip()
     return text if term.field in ("subtopic", "genre") else text.lower()
 

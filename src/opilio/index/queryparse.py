@@ -14,6 +14,7 @@ from difflib import get_close_matches
 import msgspec
 
 from opilio.index.analysis import valid
+from opilio.index.records import BANDS
 from opilio.model.errors import QueryError
 
 LONGEST, MOST_TERMS, DEEPEST = 1_000, 64, 20
@@ -29,6 +30,7 @@ FACT_FIELDS = {
     **dict.fromkeys(("language", "lang"), "language"),
     **{name: name for name in ("genre", "subtopic", "band", "year", "relevant")},
 }
+CLOSED = {"band": tuple(name for name, _ in BANDS), "relevant": ("yes", "no")}  # facts with few values
 FIELDS = {**TEXT_FIELDS, **FACT_FIELDS}
 _TOKEN = re.compile(
     r"""\s*(?:(?P<bracket>[()])
@@ -66,6 +68,13 @@ def parse(query: str) -> Group:
     if parser.more:
         raise QueryError('there is a ")" that nothing opened; leave it out or add "(" before it')
     return group
+
+
+def check_fact(field: str, value: str) -> None:
+    """Complain of a value that no page can have."""
+    known = CLOSED.get(field)
+    if known and value not in known:
+        raise QueryError(f'{field} "{value[:40]}" is unknown; known: {", ".join(known)}')
 
 
 def words_of(node: Node) -> list[Term]:
@@ -163,6 +172,8 @@ def _token(match: re.Match[str]) -> str | Term | None:
     if match["word"] in ("AND", "OR", "NOT") and not match["field"]:
         return match["word"]
     field, prefix = _field(match["field"] or "")
+    if field in CLOSED:
+        check_fact(field, (match["phrase"] or match["word"] or "").strip().lower())
     if match["phrase"] is not None:
         slop = match["slop"] or ""
         return Term(text=prefix + match["phrase"], kind="phrase", field=field, distance=_number(slop, 3, 50))

@@ -5,16 +5,18 @@ judge's score and the authority in the link graph together (`Mix`). Reads only.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
 import tantivy
 
+from opilio.index.analysis import valid
 from opilio.index.facets import facets
 from opilio.index.hits import Found, Scores, Shelf, Values, hit_of, merged
-from opilio.index.querybuild import FACTS, QueryBuilder, Scope, Weights
-from opilio.index.queryparse import parse, words_of
+from opilio.index.querybuild import FACTS, QueryBuilder, Scope, Weights, fact_of
+from opilio.index.queryparse import check_fact, parse, words_of
 from opilio.index.records import SORTS, Filters, Hit, Results
 from opilio.index.snippet import Marker
 from opilio.index.spelling import Speller
@@ -23,6 +25,8 @@ from opilio.model.errors import QueryError
 DEEPEST_HIT = 10_000  # hits that can be paged through
 LARGEST_PAGE = 100
 LEAST_TEXT = 1e-9  # a score of the words that has a logarithm
+OPEN_FACTS = {"hosts": "host", "languages": "language", "genres": "genre", "subtopics": "subtopic"}
+TOLD = 8  # values of a fact that are told where one is unknown
 FEW = 2  # hits or fewer make one look for a better spelling
 
 
@@ -63,6 +67,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     def check(self) -> None:
         if self.sort not in SORTS:
             raise QueryError(f'sort "{self.sort}" is unknown; known: {", ".join(SORTS)}')
+        for band in self.filters.bands:
+            check_fact("band", band)
         if self.page < 1 or not 1 <= self.size <= LARGEST_PAGE:
             raise QueryError(f"page must be 1 or more, and a page has 1 to {LARGEST_PAGE} hits")
         if self.page * self.size > DEEPEST_HIT:
@@ -112,8 +118,24 @@ class Search:
             hits=tuple(self._hits(chosen)),
             facets=facets([s for _, s in self._shelves], queries, asked.filters),
             suggestion=suggestion,
-            notes=notes,
+            notes=(*notes, *self._unmet()),
         )
+
+    def _unmet(self) -> Iterable[str]:
+        """What no page at all has: most often a misspelt filter."""
+        filters = self._asked.filters
+        wanted = [(field, valid(value)) for name, field in OPEN_FACTS.items() for value in getattr(filters, name)]
+        wanted += [(t.field, fact_of(t)) for t in words_of(self._group) if t.field in OPEN_FACTS.values()]
+        for field, value in wanted:
+            if not any(s.doc_freq(field, value) for _, s in self._shelves):
+                yield f'No page has the {field} "{value}".{self._most_frequent(field)}'
+
+    def _most_frequent(self, field: str) -> str:
+        counts = Counter[str]()
+        for _, searcher in self._shelves:
+            counts.update(dict(searcher.terms_with_prefix(field, "")))
+        names = [name for name, _ in counts.most_common(TOLD + 1) if name][:TOLD]
+        return f" There are: {', '.join(names)}{' …' if len(counts) > TOLD + 1 else ''}." if names else ""
 
     def _suggestion(self, total: int) -> str:
         """A better spelling, where it finds more."""
