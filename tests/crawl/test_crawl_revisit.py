@@ -136,6 +136,16 @@ def test_page_leaves_after_the_second_strike_only_s1_06(site: Site) -> None:
     assert len(events(site.folder, "PageLeft")) == 1
 
 
+def test_page_that_became_another_type_of_content_leaves_after_the_second_strike(site: Site) -> None:
+    site.visit()
+    site.web.answers[ROOT + "1"] = Answer(200, (("Content-Type", "image/png"),), b"\x89PNG")
+    site.visit(WEEK)
+    assert (site.looks("1", "strikes"), "1" in site.pages()) == (1, True)
+    site.visit(DAY)
+    assert site.versions("1") == [("Article 1", "gone")]
+    assert "content-type" in why(site.folder, ROOT + "1")["reason"]
+
+
 def test_flapping_page_stays_when_it_is_back_at_the_second_look(site: Site) -> None:
     site.visit()
     there = site.web.answers.pop(ROOT + "1")

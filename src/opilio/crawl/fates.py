@@ -12,18 +12,20 @@ from opilio.store.looks import Known, Looks
 NOT_THERE = frozenset({404, 410})
 FOR_GOOD = frozenset({301, 308})  # RFC 9110, 15.4.2 and 15.4.9
 SOFT = "soft-404"
-NO_PAGE = frozenset({SOFT, "content-type", "parse", "html", "url"})  # an answer, but no page any more
+OTHER_TYPE = "content-type"  # declared, and not even fetched; or found when it was read
+NO_PAGE = frozenset({SOFT, OTHER_TYPE, "parse", "html", "url"})  # an answer, but no page any more
 
 
 def fate_of(known: Known, looks: Looks, outcome: Outcome, now: float, second_look_s: float) -> Fate:
     """What became of the page. Two strikes, far enough apart, and it is gone (S1-06)."""
     fetched, analysis = outcome.fetched, outcome.analysis
-    if fetched.failure is not None:
+    another_type = fetched.failure is not None and fetched.failure.kind == OTHER_TYPE
+    if fetched.failure is not None and not another_type:
         return Fate.UNKNOWN
     if fetched.location and fetched.status in FOR_GOOD and not home_of(fetched.location):
         return Fate.MOVED
     missing = fetched.status in NOT_THERE or (fetched.status in FOR_GOOD and bool(fetched.location))
-    if analysis is not None and analysis.failure is not None and analysis.failure.kind in NO_PAGE:
+    if another_type or (analysis is not None and analysis.failure is not None and analysis.failure.kind in NO_PAGE):
         missing = True
     if missing:
         return Fate.GONE if looks.strikes >= 1 and now - looks.struck_at >= second_look_s else Fate.STRUCK
