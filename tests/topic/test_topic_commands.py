@@ -148,6 +148,10 @@ BAD = {
     "log in another encoding": (["--query-log", "latin.txt"], "is not UTF-8 text (byte 3); save it as UTF-8"),
     "page that is not there": (["--file", "none.html"], "none.html': can't be read"),
     "file that is there": (["wrens", "--out", "log.txt"], "is there already"),
+    "language that is none": (
+        ["wrens", "--language", "germna"],
+        "--language = 'germna': is unknown (did you mean 'german'?)",
+    ),
     "wordnet that is not there": (["wrens", "--wordnet", "nowhere"], "has no index.noun"),
 }
 
@@ -161,6 +165,11 @@ def test_bad_input_is_one_clear_line(place: Path, case: str) -> None:
     assert not (place / "topic.toml").exists()
 
 
+@pytest.mark.parametrize("language", ["de-AT", "Persian", ""])
+def test_language_may_be_a_code_a_name_or_left_open(place: Path, language: str) -> None:
+    assert opilio("topic", "build", "wrens", "--language", language, cwd=place).returncode == 0
+
+
 CRAWLS = {
     "query log in another encoding": (["--strategy", "s4-dynamic", "--set", "expansion.log=latin.txt"], "not UTF-8"),
     "memory out of range": (["--strategy", "s4-dynamic", "--set", "expansion.memory=0.9"], "at most 0.5, not 0.9"),
@@ -168,6 +177,7 @@ CRAWLS = {
     "genre twice": (["--set", "topic.genre_file=double.toml"], "a genre may stand once only"),
     "unknown genre": (["--set", 'topic.genres=["poems"]'], 'genre "poems" is unknown'),
     "contexts without words": (["--set", "senses.kind=contexts"], "needs topic.contexts"),
+    "unknown language": (["--set", "topic.language=klingon"], "topic.language = 'klingon': is unknown"),
     "unknown normaliser": (["--set", "topic.normaliser=stems"], "topic.normaliser"),
 }
 

@@ -12,6 +12,7 @@ from opilio.crawl.backcrawl import QUERY, gather
 from opilio.crawl.config import Settings, Tree, assignment, merged, resolve
 from opilio.crawl.seeding import no_seeds, with_engines
 from opilio.crawl.tgraphs import maker_for, read_graph, stored_graph
+from opilio.crawl.topics import check_language
 from opilio.crawl.workers import cores
 from opilio.lab.backlinks import WebLinks, graph_from, usable
 from opilio.lab.pages import ParsedPages
@@ -61,6 +62,7 @@ def build_graph(
         raise UsageError(f"--out {out}: is there already; choose another name")
     if search == (links is not None):
         raise UsageError("give --links DIR or --search: back-links of pages we have, or of search engines")
+    check_language(language, "--language")
     bounds = Bounds(depth=depth, parents=parents, per_level=per_level, per_page=per_page)
     if links is None:
         asyncio.run(gather(into, _settings(engine, set_, language), _addresses(target), bounds, _say, query))

@@ -18,6 +18,7 @@ from opilio.crawl.job import fetcher_of
 from opilio.crawl.queries import read_log
 from opilio.crawl.topicbuild import LoggedQueries, Report, build, log_keywords, named, written
 from opilio.crawl.topicfile import accept, read_topic, suggestions, tables_of, told
+from opilio.crawl.topics import check_language
 from opilio.model.errors import TopicError, UsageError
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.querylog import QueryLog
@@ -65,8 +66,7 @@ def build_topic(
     json: AsJson = False,
 ) -> int:
     """Make a topic file from a sentence, keywords, pages or a query log, and tell how good it is."""
-    if out.exists():
-        raise UsageError(f"--out {out}: is there already; choose another name")
+    _check(out, language)
     words = _keywords(keyword or [])
     if query_log:
         log = LoggedQueries(read_log(query_log), hours, tuple(phrase or ()))
@@ -135,6 +135,12 @@ def expand(
     if not offered:
         sys.stderr.write("WordNet has nothing to add\n")
     return 0
+
+
+def _check(out: Path, language: str) -> None:
+    if out.exists():
+        raise UsageError(f"--out {out}: is there already; choose another name")
+    check_language(language, "--language")
 
 
 def _keywords(given: list[str]) -> dict[str, float]:

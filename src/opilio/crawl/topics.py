@@ -9,15 +9,18 @@ from pathlib import Path
 
 import msgspec
 
-from opilio.crawl.config import Settings
+from opilio.crawl.config import Settings, nearest
 from opilio.crawl.expansionkinds import Start
 from opilio.crawl.kinds import made
 from opilio.crawl.queries import PER_INTERVAL, SIMULATED, read_log, simulated
-from opilio.model.errors import TopicError
+from opilio.model.errors import ConfigError, TopicError
 from opilio.text.around import Around, Beside, InBlock, InParagraph, InSentence
 from opilio.text.background import Background, shipped
 from opilio.text.identify import identify
+from opilio.text.languages import name_of
 from opilio.text.reading import Reader
+from opilio.text.stems import stemmed_languages
+from opilio.text.stopwords import stop_words
 from opilio.text.tokens import words
 from opilio.text.vocabulary import Vocabulary, term_of
 from opilio.topic.build import Mixture, stem_with, topic_table
@@ -40,6 +43,17 @@ WEIGHING: dict[str, Weighing] = {"tf-idf": TfIdf(), "tf-df": TfDf(), "corpus": T
 def vocabulary_of(settings: Settings) -> Vocabulary:
     """The words of the topic's language, normalised as asked."""
     return Vocabulary(settings.topic.language, settings.topic.normaliser)
+
+
+def check_language(language: str, option: str = "topic.language") -> None:
+    """ConfigError for a name that is no language of ours: its words would silently be taken as they are."""
+    known = stemmed_languages()
+    if not language.strip() or name_of(language) in known or stop_words(language):
+        return
+    raise ConfigError(
+        f"{option} = '{language}': is unknown{nearest(language.strip().lower(), known)};"
+        " write such as 'german' or 'de', or nothing: words then stay as they are"
+    )
 
 
 def reader_of(settings: Settings, vocabulary: Vocabulary) -> Reader:
@@ -98,6 +112,8 @@ def first_topic(settings: Settings, topic: Topic) -> LivingTopic:
 
 def check(settings: Settings, topic: Topic) -> None:
     """Find out what can't be used before a folder is made; ConfigError or TopicError says what."""
+    if settings.topic.normaliser != "lemma":  # which says itself what it does not know
+        check_language(settings.topic.language)
     vocabulary = vocabulary_of(settings)
     genres_of(settings, vocabulary, topic.genres)
     made("expansion", settings.expansion, Start({}))

@@ -27,6 +27,11 @@ def normalising(language: str, normaliser: str) -> Stem:
     return makers[normaliser]()
 
 
+def stemmed_languages() -> list[str]:
+    """The names of the languages that have a stemmer."""
+    return [name for name in Stemmer.algorithms() if "porter" not in name]
+
+
 def _stemming(algorithm: str) -> Stem:
     if algorithm not in Stemmer.algorithms():
         return str
