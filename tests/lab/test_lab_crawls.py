@@ -20,8 +20,11 @@ CROWDED: Tree = {"engine": {"connections": 5}, "frontier": {"per_host": 2}}
 
 
 @pytest.fixture(scope="module")
-def offline(small_folder: Path, lab_cache: Path) -> OfflineWeb:
-    web = Web.open(small_folder, lab_cache)
+def offline(small_folder: Path, lab_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> OfflineWeb:
+    """A web whose hosts never fail: a live crawl would rest for minutes after an error."""
+    calm = shutil.copytree(small_folder, tmp_path_factory.mktemp("calm") / "small")
+    (calm / "hosts.toml").unlink()
+    web = Web.open(calm, lab_cache)
     return OfflineWeb(web, ParsedPages.open(web, lab_cache, processes=1))
 
 
@@ -56,6 +59,7 @@ def test_removing_the_labels_changes_no_crawl(
 ) -> None:
     bare = shutil.copytree(small_folder, tmp_path / "bare")
     (bare / "labels.tsv").unlink()
+    (bare / "hosts.toml").unlink()
     web = Web.open(bare, tmp_path / "cache")
     blind = OfflineWeb(web, ParsedPages.open(web, tmp_path / "cache", processes=1))
     for strategy in ("breadth", "s0", "opilio"):

@@ -31,6 +31,7 @@ from opilio.crawl.workers import WorkerDesk
 from opilio.frontier.memory import MemoryFrontier
 from opilio.frontier.order import seed_score
 from opilio.frontier.schema import create_tables as create_frontier
+from opilio.lab.faults import Faults, load_faults
 from opilio.lab.pages import CachedParser, ParsedPages
 from opilio.lab.readings import Readings, reading_version
 from opilio.lab.replay import ReplayFetcher
@@ -78,6 +79,10 @@ class OfflineWeb:
     web: Web
     pages: ParsedPages
     read: dict[str, Readings] = field(default_factory=dict)
+
+    def faults(self) -> Faults:
+        """What goes wrong on its hosts, for every crawler alike."""
+        return load_faults(self.web.folder)
 
     def readings(self, settings: Settings, processes: int = 2) -> Readings:
         """The words of all pages under these settings, opened once."""
@@ -143,7 +148,7 @@ async def _replay(
         frontier_of(settings, collection) if mind.crew else MemoryFrontier(policy_of(settings, collection))
     )
     frontier.add([_lead(url) for url in settings.seeds.urls], clock.now())
-    fetcher = ReplayFetcher(offline.web, clock, latency_s, settings.engine.random_seed)
+    fetcher = ReplayFetcher(offline.web, clock, latency_s, settings.engine.random_seed, offline.faults())
     world = World(collection, Keeper(collection, None), frontier, fetcher, clock)
     engine = make_engine(settings, world, mind, desk, resumed=False, sources=sources)
     trace = Trace([])

@@ -10,8 +10,10 @@ An optional `hosts.toml` in a web's folder lists them:
 """
 
 import tomllib
+from collections import deque
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import xxhash
@@ -31,6 +33,47 @@ class HostFaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 Faults = Mapping[str, HostFaults]
+TOO_MANY = 429
+DOWN = 503
+
+
+class Stroke(NamedTuple):
+    """What goes wrong with one request."""
+
+    status: int = 0  # in place of the answer; 0: the answer itself
+    delay_s: float = 0.0
+
+
+_SPARED = Stroke()
+
+
+class Trouble:
+    """What strikes each request, told in the order they come. robots.txt is spared: it is free for every crawler."""
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+        self._attempts: dict[str, int] = {}
+        self._recent: dict[str, deque[float]] = {}
+
+    def strikes(self, host: str, target: str, now: float) -> Stroke:
+        """`target`: path and query."""
+        fault = self._faults.get(host)
+        if fault is None or target == "/robots.txt":
+            return _SPARED
+        if fault.most_per_s and self._too_fast(fault, now):
+            return Stroke(TOO_MANY)
+        url = host + target
+        attempt = self._attempts[url] = self._attempts.get(url, 0) + 1
+        return Stroke(DOWN if fault.fails(url, attempt) else 0, fault.delay_s)
+
+    def _too_fast(self, fault: HostFaults, now: float) -> bool:
+        recent = self._recent.setdefault(fault.name, deque())
+        while recent and recent[0] <= now - 1:
+            recent.popleft()
+        if len(recent) >= fault.most_per_s:
+            return True
+        recent.append(now)
+        return False
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):

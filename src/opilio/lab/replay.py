@@ -7,7 +7,7 @@ a server would answer and nothing of the labels.
 from collections.abc import Mapping
 
 from opilio.fetch.answers import location_of, retry_after
-from opilio.lab.faults import Faults, chance
+from opilio.lab.faults import DOWN, TOO_MANY, Faults, Trouble, chance
 from opilio.lab.source import Source
 from opilio.lab.warcfile import Answer
 from opilio.model.clock import Clock
@@ -15,7 +15,10 @@ from opilio.model.records import Failure, Fetched
 
 _MAX_RETRY_AFTER_S = 86_400.0
 _MISSING = Answer(404, (("Content-Type", "text/plain"),), b"")
-_DOWN = Answer(503, (("Content-Type", "text/plain"),), b"")
+_STRUCK = {
+    DOWN: Answer(DOWN, (("Content-Type", "text/plain"),), b""),
+    TOO_MANY: Answer(TOO_MANY, (("Content-Type", "text/plain"), ("Retry-After", "1")), b""),
+}
 
 
 class ReplayFetcher:
@@ -33,20 +36,16 @@ class ReplayFetcher:
         self._clock = clock
         self._latency_s = latency_s
         self._seed = seed
-        self._faults = faults or {}
-        self._attempts: dict[str, int] = {}
+        self._trouble = Trouble(faults or {})
 
     async def fetch(self, url: str, validators: Mapping[str, str] | None = None) -> Fetched:
         """One request, answered after its latency has passed on the clock."""
         started_at = self._clock.now()
-        host = url.partition("://")[2].partition("/")[0]
-        fault = self._faults.get(host)
-        latency_s = self._latency_s * (0.5 + chance(url, self._seed)) + (fault.delay_s if fault else 0.0)
+        host, _, path = url.partition("://")[2].partition("/")
+        status, delay_s = self._trouble.strikes(host, f"/{path}", started_at)
+        latency_s = self._latency_s * (0.5 + chance(url, self._seed)) + delay_s
         await self._clock.sleep(latency_s)
-        attempt = self._attempts[url] = self._attempts.get(url, 0) + 1
-        robots = url.endswith("/robots.txt")
-        failing = fault is not None and not robots and fault.fails(url.partition("://")[2], attempt)
-        answer = _DOWN if failing else self._source.find(url) or _MISSING
+        answer = _STRUCK[status] if status else self._source.find(url) or _MISSING
         etag = answer.header("etag")
         if validators and etag and etag == validators.get("If-None-Match"):
             answer = Answer(304, answer.headers, b"")

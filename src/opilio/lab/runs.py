@@ -119,7 +119,8 @@ class Arena:
         if kind in BOUNDS:
             return self._bound(kind, topic, seeds, job)
         if kind.startswith(PEER):
-            return crawl_by_peer(kind.removeprefix(PEER), self.offline.web, topic.brief, seeds.urls, job.budget)
+            peer, faults = kind.removeprefix(PEER), self.offline.faults()
+            return crawl_by_peer(peer, self.offline.web, topic.brief, seeds.urls, job.budget, faults)
         more = merged(merged(job.variant.set, job.more), {"engine": {"random_seed": job.random_seed}})
         settings = lab_settings(kind, topic.brief, seeds.urls, job.budget, more)
         targets = next((s.urls for s in topic.seed_sets if s.name == job.targets), ())

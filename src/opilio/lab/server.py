@@ -7,7 +7,6 @@ under test, not for the internet.
 """
 
 import asyncio
-from collections import deque
 from html import escape
 from pathlib import Path
 from typing import Self, cast
@@ -15,7 +14,7 @@ from typing import Self, cast
 import msgspec
 
 from opilio.lab.accesslog import Access, write_log
-from opilio.lab.faults import Faults
+from opilio.lab.faults import TOO_MANY, Faults, Trouble
 from opilio.lab.httpwire import HEAD_END, Request, RequestError, parse_request, response
 from opilio.lab.source import Source
 from opilio.model.clock import Clock, SystemClock
@@ -106,11 +105,9 @@ class Desk:
         self.source = source
         self.clock = clock
         self._serving = serving
-        self._faults = faults
+        self._trouble = Trouble(faults)
         self._ready: dict[tuple[str, str], Reply] = {}
         self._ready_bytes = 0
-        self._attempts: dict[str, int] = {}
-        self._recent: dict[str, deque[float]] = {}
 
     def reply(self, request: Request) -> Reply:
         """The answer to a request, faults included."""
@@ -119,16 +116,12 @@ class Desk:
         found = self._ready.get((request.host, request.target)) or self._recorded(request)
         if found.status == 200 and (request.etag or request.since):
             found = _unless_changed(found, request)
-        fault = self._faults.get(request.host)
-        if fault is None or request.target == "/robots.txt":
-            return found
-        if fault.most_per_s and self._too_fast(request.host, fault.most_per_s):
-            return _plain(429, "too many requests", ("Retry-After", "1"))
-        url = request.host + request.target
-        attempt = self._attempts[url] = self._attempts.get(url, 0) + 1
-        if fault.fails(url, attempt):
-            return _plain(503, "this host fails now and then")
-        return Reply(found.status, found.head, found.body, fault.delay_s)
+        status, delay_s = self._trouble.strikes(request.host, request.target, self.clock.now())
+        if status == TOO_MANY:
+            return _plain(status, "too many requests", ("Retry-After", "1"))
+        if status:
+            found = _plain(status, "this host fails now and then")
+        return Reply(found.status, found.head, found.body, delay_s) if delay_s else found
 
     def _recorded(self, request: Request) -> Reply:
         reply = self._looked_up(request.host, request.target)
@@ -154,16 +147,6 @@ class Desk:
         items = "".join(f"<li>{escape(h)} ({n} pages)" for h, n in sorted(self.source.hosts.items()))
         page = f"<title>An offline web</title><p>Use this address as a proxy to visit:<ul>{items}</ul>"
         return Reply(200, *response(200, (("Content-Type", "text/html; charset=utf-8"),), page.encode()))
-
-    def _too_fast(self, host: str, most_per_s: float) -> bool:
-        now = self.clock.now()
-        recent = self._recent.setdefault(host, deque())
-        while recent and recent[0] <= now - 1:
-            recent.popleft()
-        if len(recent) >= most_per_s:
-            return True
-        recent.append(now)
-        return False
 
 
 def _unless_changed(reply: Reply, request: Request) -> Reply:

@@ -58,6 +58,7 @@ class Study:
 
     def _of_web(self, folder: Path) -> Iterator[Job]:
         arena = opened(folder)
+        arena.offline.faults()  # complain about hosts.toml before the first run
         for variant in self.choice.variants:
             _prepare(arena, variant, self.choice.more)
         self.problems += [*arena.offline.web.problems, *arena.topic_problems, *arena.labels.problems]

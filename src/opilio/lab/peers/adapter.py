@@ -16,6 +16,7 @@ from pathlib import Path
 
 from opilio.lab.accesslog import Attempt, fetch_attempts
 from opilio.lab.crawls import Fetch, Trace
+from opilio.lab.faults import Faults
 from opilio.lab.peers.environments import python_of
 from opilio.lab.server import WebServer
 from opilio.lab.source import Source
@@ -46,12 +47,12 @@ class WithStart:
         return self._start if url == START else self._source.find(url)
 
 
-def crawl_by_peer(name: str, source: Source, brief: Brief, seeds: Sequence[str], budget: int) -> Trace:
+def crawl_by_peer(name: str, source: Source, brief: Brief, seeds: Sequence[str], budget: int, faults: Faults) -> Trace:
     """One crawl by a peer, as a trace without verdicts."""
     python = python_of(name)
     job = {"seeds": list(seeds), "keywords": list(brief.keywords or (brief.name,)), "pages": budget, "start": START}
     began, before = time.perf_counter(), _children_cpu_s()
-    attempts, said = asyncio.run(_served(name, python, WithStart(source, seeds), job))
+    attempts, said = asyncio.run(_served(name, python, WebServer(WithStart(source, seeds), faults=faults), job))
     if not attempts:
         raise WebError(f"peer:{name}: asked for no page of the web; it said: {said.strip()[-300:] or 'nothing'}")
     fetches = [Fetch(a.url, 0.0, -1.0, False, a.status) for a in attempts[:budget]]
@@ -59,12 +60,12 @@ def crawl_by_peer(name: str, source: Source, brief: Brief, seeds: Sequence[str],
     return Trace(fetches, wall_s=wall_s, cpu_s=cpu_s, judged=False)
 
 
-async def _served(name: str, python: Path, source: Source, job: dict[str, object]) -> tuple[list[Attempt], str]:
+async def _served(name: str, python: Path, server: WebServer, job: dict[str, object]) -> tuple[list[Attempt], str]:
     driver = files("opilio.lab.peers") / "drivers" / f"{name}_driver.py"
     budget = job["pages"]
     assert isinstance(budget, int)
     with tempfile.TemporaryDirectory() as folder, as_file(driver) as script:
-        async with WebServer(source) as server:
+        async with server:
             path, output = Path(folder) / "job.json", Path(folder) / "said"
             path.write_text(json.dumps({**job, "proxy": server.proxy}), "utf-8")
             with output.open("wb") as sink:
