@@ -170,6 +170,18 @@ def test_collections_are_searched_as_one(tmp_path: Path) -> None:
     assert {hit.collections for hit in both.search("wren", Filters(collections=("two",))).hits} == {("two",)}
 
 
+def test_collections_whose_folders_have_the_same_name_are_told_apart(tmp_path: Path) -> None:
+    folders = [store(tmp_path / place / "birds", [page]) for place, page in zip("xy", PAGES, strict=False)]
+    for searcher, names in (
+        (Searcher(folders), [str(folder) for folder in folders]),
+        (Searcher(folders, names=["birds", "birds-2"]), ["birds", "birds-2"]),
+    ):
+        searcher.catch_up()
+        for name, url in zip(names, (f"{A}/wren", f"{A}/robin"), strict=True):
+            hits = searcher.search("", Filters(collections=(name,))).hits
+            assert [(hit.url, hit.collections) for hit in hits] == [(url, (name,))]
+
+
 @pytest.mark.parametrize(
     ("query", "better"),
     [

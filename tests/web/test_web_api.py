@@ -17,6 +17,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from checks.indexed import Sheet, store
 from checks.page_server import Client, crawled, pages_of
 from checks.small_webs import SmallWeb, page, rows
 from opilio.crawl.status import status_of
@@ -278,3 +279,14 @@ def test_agents_of_a_crawl_are_shown(tmp_path: Path) -> None:
         assert len(client.get("/c/birds/agents.json").data["agents"]) == 2
         for part in ("", "/agents", "/topic", "/queue", "/hosts", "/page?url=http%3A%2F%2Fh0.example%2F0.html"):
             assert client.get(f"/c/birds{part}", Accept="text/html").status == 200
+
+
+def test_collections_whose_folders_have_the_same_name_are_searched_apart(tmp_path: Path) -> None:
+    sheets = [Sheet(url=f"http://{place}.example/", title="Wren", text="wren") for place in "xy"]
+    folders = [store(tmp_path / sheet.url[7] / "birds", [sheet]) for sheet in sheets]
+    with pages_of(folders, tmp_path) as client:
+        for name, sheet in zip(("birds", "birds-2"), sheets, strict=True):
+            hits = client.get(f"/search.json?q=wren&in={name}").data["hits"]
+            assert [(hit["url"], hit["collections"]) for hit in hits] == [(sheet.url, [name])]
+        assert client.get("/search.json?q=wren").data["total"] == 2
+        assert client.get("/search.json?q=wren&in=birds-3").status == 404

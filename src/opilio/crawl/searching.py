@@ -32,12 +32,19 @@ class Searcher:
     """Several collections searched as one (S2-F1). Safe to use from several threads; opens files, writes none but
     an index that can't be read, which is made again."""
 
-    def __init__(self, folders: Sequence[Path], weights: Weights | None = None, mix: Mix | None = None) -> None:
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        weights: Weights | None = None,
+        mix: Mix | None = None,
+        names: Sequence[str] | None = None,  # by which hits and filters tell the collections; the folders' own
+    ) -> None:
         if not folders:
             raise UsageError("no collection to search; name at least one folder")
         for folder in folders:
             check(folder)
         self._folders = tuple(folders)
+        self._names = dict(zip(folders, names or _names(folders), strict=True))
         self._weights = weights or Weights()
         self._mix = mix or Mix()
         self._shelves: dict[Path, tuple[tuple[int, ...], Shelf]] = {}  # with the moment each was read at
@@ -65,7 +72,7 @@ class Searcher:
 
     def subtopics(self) -> tuple[Subtopic, ...]:
         """The subtopics of all collections, largest first (S0-F1)."""
-        found = [subtopic for folder in self._folders for subtopic in _subtopics(folder)]
+        found = [subtopic for folder, name in self._names.items() for subtopic in _subtopics(folder, name)]
         return tuple(sorted(found, key=lambda s: (-s.pages, s.name)))
 
     @property
@@ -95,27 +102,33 @@ class Searcher:
             now = moment(folder)
             known = self._shelves.get(folder)
             if known is None or known[0] != now:
-                self._shelves[folder] = (now, _mended_shelf(folder))
+                self._shelves[folder] = (now, _mended_shelf(folder, self._names[folder]))
         return [self._shelves[folder][1] for folder in self._folders]
 
 
-def _mended_shelf(folder: Path) -> Shelf:
+def _names(folders: Sequence[Path]) -> list[str]:
+    """The last names of folders; whole paths of those that have one in common."""
+    names = [folder.resolve().name for folder in folders]
+    return [str(f) if names.count(name) > 1 else name for f, name in zip(folders, names, strict=True)]
+
+
+def _mended_shelf(folder: Path, name: str) -> Shelf:
     """An index that can't be read is made again first."""
     try:
-        return _shelf(folder)
+        return _shelf(folder, name)
     except DamagedIndexError:
         rebuild(folder)
-        return _shelf(folder)
+        return _shelf(folder, name)
 
 
-def _shelf(folder: Path) -> Shelf:
+def _shelf(folder: Path, name: str) -> Shelf:
     place = ready(folder)
     with told_well(place), closing(Manifest(place)) as manifest:
         index = FullText(place)
         searcher = index.searcher()
         keys, authority = manifest.authority()
         return Shelf(
-            name=folder.resolve().name,
+            name=name,
             searcher=searcher,
             schema=index.schema,
             languages=languages_of(searcher),
@@ -125,13 +138,11 @@ def _shelf(folder: Path) -> Shelf:
         )
 
 
-def _subtopics(folder: Path) -> list[Subtopic]:
+def _subtopics(folder: Path, collection: str) -> list[Subtopic]:
     place = ready(folder)
     with told_well(place), closing(Manifest(place)) as manifest:
         counts = dict(manifest.connection.execute("SELECT subtopic, count(*) FROM entry GROUP BY subtopic"))
         return [
-            Subtopic(
-                name=name, words=tuple(words.split("\n")), pages=counts.get(name, 0), collection=folder.resolve().name
-            )
+            Subtopic(name=name, words=tuple(words.split("\n")), pages=counts.get(name, 0), collection=collection)
             for name, words, _ in manifest.subtopics()
         ]

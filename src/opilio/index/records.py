@@ -65,7 +65,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     title: tuple[Segment, ...]
     snippet: tuple[Segment, ...]
-    collections: tuple[str, ...]  # folder names of the collections that hold it
+    collections: tuple[str, ...]  # names of those that hold it
     language: str = ""
     genre: str = ""
     subtopic: str = ""

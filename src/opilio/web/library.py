@@ -1,6 +1,7 @@
 """The searchers of a server, and what keeps their indexes up to date. Writes nothing but indexes."""
 
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 from opilio.crawl.indexing import behind, catch_up
@@ -19,17 +20,17 @@ class Library:
     """
 
     def __init__(self) -> None:
-        self._searchers: dict[tuple[Path, ...], Searcher] = {}
+        self._searchers: dict[tuple[str, ...], Searcher] = {}
         self._keepers: dict[Path, KeepUp] = {}
         self._lock = threading.Lock()
 
-    def of(self, folders: list[Path]) -> Searcher:
-        """One searcher over these collections."""
+    def of(self, collections: Mapping[str, Path]) -> Searcher:
+        """One searcher over these collections, which it calls by these names."""
+        names = tuple(collections)
         with self._lock:
-            key = tuple(folders)
-            if key not in self._searchers:
-                self._searchers[key] = Searcher(folders)
-            return self._searchers[key]
+            if names not in self._searchers:
+                self._searchers[names] = Searcher(list(collections.values()), names=names)
+            return self._searchers[names]
 
     def freshen(self, searcher: Searcher) -> int:
         """See to it that what is new is taken in; returns how many pages still wait."""

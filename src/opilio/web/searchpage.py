@@ -36,7 +36,7 @@ def search(desk: Desk, asked: Asked) -> View:
         "suggestion": results.suggestion,
         "notes": list(results.notes),
         "waiting": waiting,
-        "hits": [hit_data(desk, hit) for hit in results.hits],
+        "hits": [hit_data(hit) for hit in results.hits],
         "facets": _facets(results, values),
         "results": True,
         "sorts": SORTS,
@@ -47,16 +47,18 @@ def search(desk: Desk, asked: Asked) -> View:
 
 def _filters(desk: Desk, values: dict[str, Any]) -> Filters:
     chosen: dict[str, Any] = {name: tuple(values[param]) for name, param in FACETS.items()}
-    folders = tuple(desk.shelf.folder(name).resolve().name for name in values["in"])
+    for name in values["in"]:
+        desk.shelf.folder(name)  # one that is not served is told
     relevant = {"yes": True, "no": False}.get(values["relevant"])
-    return Filters(**chosen, collections=folders, relevant=relevant, after=values["after"], before=values["before"])
+    return Filters(
+        **chosen, collections=tuple(values["in"]), relevant=relevant, after=values["after"], before=values["before"]
+    )
 
 
-def hit_data(desk: Desk, hit: Hit) -> dict[str, Any]:
+def hit_data(hit: Hit) -> dict[str, Any]:
     """A hit for people and machines; its pieces of text are for the page alone."""
-    names = [desk.shelf.name_of(folder) for folder in hit.collections]
     told: dict[str, Any] = msgspec.to_builtins(hit)
-    told |= {"collections": names, "title": _plain(hit.title), "snippet": _plain(hit.snippet)}
+    told |= {"title": _plain(hit.title), "snippet": _plain(hit.snippet)}
     told.pop("key")
     return told | {"_title": hit.title, "_snippet": hit.snippet}
 
@@ -88,8 +90,7 @@ def _address(values: dict[str, Any], **changes: object) -> str:
 
 def subtopics(desk: Desk, asked: Asked) -> View:
     """What the relevant pages of a collection are about, in groups (S0-F1)."""
-    folder = desk.shelf.folder(asked.name)
-    searcher = desk.library.of([folder])
+    searcher = desk.library.of({asked.name: desk.shelf.folder(asked.name)})
     waiting = desk.library.freshen(searcher)
     found = [
         {"subtopic": s.name, "words": list(s.words), "pages": s.pages}
@@ -104,7 +105,7 @@ def subtopics(desk: Desk, asked: Asked) -> View:
 def similar_to(desk: Desk, name: str, url: str) -> list[dict[str, Any]]:
     """Pages like this one, as far as the index knows."""
     try:
-        hits = desk.library.of([desk.shelf.folder(name)]).similar(url, 6)
+        hits = desk.library.of({name: desk.shelf.folder(name)}).similar(url, 6)
     except UsageError:
         return []
     return [{"url": hit.url, "title": _plain(hit.title), "relevant": hit.relevant} for hit in hits]

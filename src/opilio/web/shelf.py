@@ -35,18 +35,15 @@ class Shelf:
         return list(self._folders)
 
     @property
-    def folders(self) -> list[Path]:
-        return list(self._folders.values())
+    def folders(self) -> dict[str, Path]:
+        """By their names."""
+        return dict(self._folders)
 
     def folder(self, name: str) -> Path:
         """The folder of a name; UnknownCollectionError where there is none."""
         if name not in self._folders:
             raise UnknownCollectionError(f"'{name[:80]}': no collection of this name is served here")
         return self._folders[name]
-
-    def name_of(self, folder_name: str) -> str:
-        """The name under which a folder of this name is served."""
-        return next((n for n, f in self._folders.items() if f.resolve().name == folder_name), folder_name)
 
     def fresh(self, topic: str) -> Path:
         """A folder for a new collection on a topic, which is not there yet."""
