@@ -180,6 +180,13 @@ def destroy_config(folder: Path) -> None:
     (folder / "crawl.toml").write_text("[[[")
 
 
+def one_problem(folder: Path) -> str:
+    """The one line that `verify` has to tell."""
+    done = opilio("verify", folder)
+    assert (done.returncode, done.stderr, done.stdout.count("\n")) == (1, "", 1), done
+    return done.stdout
+
+
 DAMAGE = {
     "header": (destroy_header, "is damaged (no SQLite header)"),
     "middle": (destroy_middle, "can't be used"),
@@ -197,6 +204,7 @@ def test_damaged_collection_is_told_and_not_touched(folder: Path, damage: str, c
     done = opilio(command, *arguments)
     if damage == "middle" and command == "verify":
         assert done.returncode == 1  # its work: a list, or the one line
+        assert "opilio verify" not in done.stderr
         return
     assert done.returncode == 1, done
     assert told in one_line(done)
@@ -210,6 +218,17 @@ def test_damaged_settings_are_told(folder: Path) -> None:
     destroy_config(folder)
     done = opilio("crawl", "--into", folder)
     assert (done.returncode, "is not valid TOML" in one_line(done)) == (2, True)
+    assert "is not valid TOML" in one_problem(folder)
+
+
+def test_missing_settings_are_told(folder: Path) -> None:
+    (folder / "crawl.toml").unlink()
+    assert "crawl.toml: can't be read: No such file" in one_problem(folder)
+
+
+def test_settings_that_can_not_be_used_are_told(folder: Path) -> None:
+    (folder / "crawl.toml").write_text("[politeness]\ndelay = 3\n")
+    assert "crawl.toml: unknown key 'politeness.delay'" in one_problem(folder)
 
 
 OTHERWISE = [

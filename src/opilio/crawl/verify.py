@@ -3,6 +3,7 @@
 Problems are told one per line; an empty list means that database and WARC files agree.
 """
 
+import tomllib
 from collections.abc import Iterable, Iterator
 from itertools import groupby, islice
 from operator import attrgetter
@@ -11,9 +12,11 @@ from typing import BinaryIO
 
 import msgspec
 
+from opilio.crawl.config import resolve
 from opilio.crawl.indexcheck import index_problems
 from opilio.frontier.schema import DONE
-from opilio.store.collection import Collection, reading
+from opilio.model.errors import CollectionError, ConfigError
+from opilio.store.collection import CONFIG, Collection, reading
 from opilio.store.counters import counted, stored_counts
 from opilio.store.loss import Stored, bad_record, stored_rows
 from opilio.store.warc import warc_name
@@ -38,7 +41,7 @@ def verify(folder: Path) -> list[str]:
 def findings(collection: Collection) -> Iterator[Finding]:
     """Everything that is wrong, the cheap checks first; a stream."""
     derived = (_orphans, _frontier_counters, counters, _host_counters, index_problems)
-    own = (_integrity, _rows, _warc_ends)
+    own = (_integrity, _settings, _rows, _warc_ends)
     for check in own:
         yield from (Finding(text) for text in check(collection))
     for check in derived:
@@ -50,6 +53,16 @@ def _integrity(collection: Collection) -> Iterator[str]:
     for (line,) in collection.connection.execute("PRAGMA integrity_check(20)"):
         if line != "ok":
             yield f"database: {line}"
+
+
+def _settings(collection: Collection) -> Iterator[str]:
+    """Nothing can go on with a collection whose settings can't be read."""
+    try:
+        resolve(tomllib.loads(collection.config), CONFIG)
+    except tomllib.TOMLDecodeError as error:
+        yield f"{CONFIG}: is not valid TOML: {error}; restore a copy of it"
+    except (CollectionError, ConfigError) as error:
+        yield f"{error}; restore a copy of it"
 
 
 # Every page belongs to a URL that is done or is being looked at again; no place in a WARC file belongs to two

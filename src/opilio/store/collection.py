@@ -192,7 +192,7 @@ def reading(folder: Path) -> Iterator[Collection]:
 
 def damaged(folder: Path, error: sqlite3.Error) -> CollectionError:
     """What to tell when the database can't be used."""
-    return CollectionError(f"{folder / DATABASE}: can't be used: {error}; see 'opilio verify', or restore a copy")
+    return CollectionError(f"{folder / DATABASE}: can't be used: {error}; restore a copy of it")
 
 
 def exists(folder: Path) -> bool:
