@@ -73,6 +73,8 @@ def test_configuration_is_refused_when_it_can_not_be_used(tmp_path: Path, case: 
 
 COMMANDS = {
     "no topic": (["crawl", "--seed", SEED], 2, "no topic: give one"),
+    "misspelt folder": (["crawl", "--into", "nowhere"], 2, "--into nowhere: is no collection; give a topic to begin"),
+    "seed without topic": (["crawl", "--seed", SEED, "--into", "x"], 2, "--into x: is no collection; give a topic"),
     "missing config": (["crawl", "--config", "nowhere.toml"], 2, "nowhere.toml: can't be read: No such file"),
     "missing seeds": (["crawl", "wrens", "--seeds", "nowhere.txt"], 2, "--seeds nowhere.txt: can't be read"),
     "set without value": (["crawl", "wrens", "--seed", SEED, "--set", "x"], 2, "--set x: must look like"),
@@ -86,7 +88,7 @@ COMMANDS = {
     "unknown option": (["crawl", "--sed", SEED], 2, "--sed"),
     "unknown command": (["craw"], 2, "craw"),
     "no number": (["crawl", "wrens", "--pages", "many"], 2, "'--pages'"),
-    "status of nothing": (["status", "nowhere"], 1, "nowhere: is no collection"),
+    "status of nothing": (["status", "nowhere"], 1, "'opilio crawl TOPIC --into nowhere' makes one"),
     "why of nothing": (["why", "nowhere", SEED], 1, "nowhere: is no collection"),
     "verify of nothing": (["verify", "."], 1, ".: is no collection"),
     "export of nothing": (["export", "nowhere"], 1, "nowhere: is no collection"),
@@ -101,6 +103,13 @@ def test_command_is_refused_when_it_can_not_be_carried_out(tmp_path: Path, case:
     assert told in one_line(done)
     assert done.stdout == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_folder_of_other_files_is_not_said_to_become_a_collection(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("")
+    assert "is no collection (no crawl.db in it); name a folder that a crawl made" in one_line(
+        opilio("status", tmp_path)
+    )
 
 
 def test_crawl_leaves_a_file_alone_that_stands_where_its_folder_should(tmp_path: Path) -> None:

@@ -213,9 +213,16 @@ def test_seed_file_keeps_priorities(tmp_path: Path, double: SearchDouble, run: R
     assert "is there already" in one_line(run("seeds", "wrens", "--out", "s.txt"))
 
 
-@pytest.mark.parametrize("command", ["seeds", "crawl"])
-def test_three_lines_teach_what_to_do_when_nothing_is_configured(tmp_path: Path, run: Run, command: str) -> None:
-    done = run(command, "wrens")
+def test_seeds_names_only_what_it_takes_itself(run: Run) -> None:
+    done = run("seeds", "wrens")
+    lines = done.stderr.strip().splitlines()
+    assert (done.returncode, done.stdout, len(lines)) == (2, "", 2)
+    assert lines[0].startswith("opilio: no search engine to ask: name one, once for all crawls")
+    assert "no topic: give one as a sentence" in one_line(run("seeds"))
+
+
+def test_three_lines_teach_what_to_do_when_nothing_is_configured(tmp_path: Path, run: Run) -> None:
+    done = run("crawl", "wrens")
     assert (done.returncode, done.stdout) == (2, "")
     lines = done.stderr.strip().splitlines()
     assert len(lines) == 3
@@ -226,7 +233,7 @@ def test_three_lines_teach_what_to_do_when_nothing_is_configured(tmp_path: Path,
 
 
 def test_what_the_three_lines_teach_works(double: SearchDouble, run: Run) -> None:
-    lines = run("seeds", "wrens").stderr.strip().splitlines()
+    lines = run("crawl", "wrens").stderr.strip().splitlines()
     path = Path(lines[1].split()[-1])
     path.parent.mkdir(parents=True)
     path.write_text(lines[2].replace("http://127.0.0.1:8888", double.engine("searxng")["url"]), encoding="utf-8")

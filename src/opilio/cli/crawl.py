@@ -79,6 +79,14 @@ def crawl(
     return 130 if reason == "interrupted" else 0
 
 
+def _need_topic(folder: Path, settings: Settings) -> None:
+    """Most often --into is misspelt where a crawl should be resumed."""
+    topic = settings.topic
+    if not (topic.name or topic.description or topic.keywords or topic.examples or topic.dewey):
+        example = f'opilio crawl "sign languages" --into {folder} --seed URL'
+        raise ConfigError(f"--into {folder}: is no collection; give a topic to begin one, for example: {example}")
+
+
 def _laid_over(given: dict[str, Any], assignments: list[str], config: Path | None) -> tuple[Tree, str]:
     """What a person gave: `--set` over flags over the file; and what to name when it is wrong."""
     tree = _without_nothing(given)
@@ -99,6 +107,7 @@ def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 async def _begin(folder: Path, settings: Settings, quiet: bool) -> Crawl:
     """A new collection; engines are asked for seeds where none were given, before a folder is made."""
+    _need_topic(folder, settings)
     check(settings)
     settings, found = await begin_with(settings)
     for problem in found.problems:

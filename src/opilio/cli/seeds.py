@@ -11,7 +11,7 @@ import typer
 
 from opilio.cli.options import AsJson, print_json, print_text
 from opilio.crawl.config import Settings, Tree, assignment, merged, nearest, read_tree, resolve
-from opilio.crawl.seeding import no_seeds, nothing_found, seek, seek_irrelevant, with_engines
+from opilio.crawl.seeding import no_engines, nothing_found, seek, seek_irrelevant, with_engines
 from opilio.crawl.seedwish import wish_of
 from opilio.crawl.topics import genre_book
 from opilio.model.errors import ConfigError, SeedError, UsageError
@@ -43,12 +43,12 @@ def seeds(
         raise UsageError(f"--out {out}: is there already; choose another name")
     tree = _tree(topic, {"agree": agree, "limit": limit}, set_ or [], config)
     settings = with_engines(resolve(tree, str(config) if config else "seeds"), engine or [])
-    if not settings.seeds.engines:
-        raise no_seeds()
     _check_genres(settings, genre or settings.topic.genres)
     wish = wish_of(settings, genre or [])
     if not wish.query:
         raise ConfigError('no topic: give one as a sentence, for example: opilio seeds "sign languages"')
+    if not settings.seeds.engines:
+        raise no_engines()
     found = asyncio.run(_found(settings, wish, off_topic or [] if irrelevant else None, fresh))
     for problem in found.problems if found.seeds else ():
         sys.stderr.write(f"{problem}\n")

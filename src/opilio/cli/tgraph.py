@@ -10,7 +10,7 @@ import typer
 from opilio.cli.options import AsJson, print_json, print_text
 from opilio.crawl.backcrawl import QUERY, gather
 from opilio.crawl.config import Settings, Tree, assignment, merged, resolve
-from opilio.crawl.seeding import no_seeds, with_engines
+from opilio.crawl.seeding import no_engines, with_engines
 from opilio.crawl.tgraphs import maker_for, read_graph, stored_graph
 from opilio.crawl.topics import check_language
 from opilio.crawl.workers import cores
@@ -111,7 +111,7 @@ def _settings(engines: list[str] | None, sets: list[str] | None, language: str) 
         tree = merged(tree, assignment(text))
     settings = with_engines(resolve(tree, "tgraph"), engines or [])
     if not settings.seeds.engines:
-        raise no_seeds()
+        raise no_engines()
     return settings
 
 

@@ -40,10 +40,19 @@ def no_seeds() -> ConfigError:
     return ConfigError(f"{given},\n{or_name_an_engine()}")
 
 
+def no_engines() -> ConfigError:
+    """What to do where engines alone can help, in two lines."""
+    return ConfigError(f"no search engine to ask: name one, {_once()}")
+
+
 def or_name_an_engine() -> str:
     """How a person has engines asked, in two lines."""
+    return f"or name a search engine that is asked for some, {_once()}"
+
+
+def _once() -> str:
     return (
-        f"or name a search engine that is asked for some, once for all crawls, by such a line in {engines_file()}\n"
+        f"once for all crawls, by such a line in {engines_file()}\n"
         f'mine = {{ kind = "searxng", url = "http://127.0.0.1:8888" }}  # or {", ".join(SEARCHING)}'
     )
 

@@ -144,9 +144,9 @@ def check(folder: Path) -> None:
     """Raise CollectionError unless the folder is a collection that this version can read."""
     database = folder / DATABASE
     if not database.is_file():
-        raise CollectionError(
-            f"{folder}: is no collection (no {DATABASE} in it); 'opilio crawl --into {folder}' makes one"
-        )
+        taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+        hint = "name a folder that a crawl made" if taken else f"'opilio crawl TOPIC --into {folder}' makes one"
+        raise CollectionError(f"{folder}: is no collection (no {DATABASE} in it); {hint}")
     version, owner = _stamps(database)
     if owner != APPLICATION_ID:
         raise CollectionError(f"{database}: was not made by Opilio; nothing was changed")
