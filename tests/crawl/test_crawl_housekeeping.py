@@ -25,6 +25,7 @@ from checks.small_webs import (
 )
 from opilio.crawl.compact import compact
 from opilio.crawl.history import history_of
+from opilio.crawl.indexcheck import INDEX
 from opilio.crawl.merge import PART, merge
 from opilio.crawl.repair import check_and_repair
 from opilio.crawl.status import status_of
@@ -327,3 +328,25 @@ def test_checker_runs_while_a_crawl_does(place: Path) -> None:
         crawl(folder, tree, told.append)
     assert any(isinstance(event, ProblemsFound) for event in told)
     assert events(folder, "ProblemsFound")
+
+
+def test_verify_drops_rules_that_are_long_past_where_all_else_is_right(place: Path) -> None:
+    folder = place / "first"
+    changed(folder, "UPDATE robots SET expires_at = 1.0")
+    assert opilio("verify", "--look-only", folder).returncode == 0
+    assert rows(folder, "SELECT count(*) FROM robots") == [(1,)]
+    assert opilio("verify", folder).stdout == f"{folder}: everything agrees\n"
+    assert rows(folder, "SELECT count(*) FROM robots") == [(0,)]
+
+
+def test_verify_can_not_both_look_only_and_repair(place: Path) -> None:
+    done = opilio("verify", place / "first", "--look-only", "--repair")
+    assert (done.returncode, "leave one out" in one_line(done)) == (2, True)
+
+
+def test_index_forgets_the_pages_that_verify_lets_go_of(place: Path) -> None:
+    folder = place / "first"
+    assert opilio("index", "rebuild", folder).returncode == 0
+    os.truncate(max(folder.glob("pages-*")), 10)
+    assert check_and_repair(folder, NOW, pages=True).fetched_again > 0
+    assert [line for line in verify(folder) if line.startswith(INDEX)] == []

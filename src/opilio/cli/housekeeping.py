@@ -13,6 +13,7 @@ from opilio.crawl.repair import check_and_repair
 from opilio.crawl.verify import MAX_TOLD
 from opilio.crawl.verify import verify as find_problems
 from opilio.model.clock import SystemClock
+from opilio.model.errors import UsageError
 
 
 def verify(
@@ -24,7 +25,9 @@ def verify(
     json: AsJson = False,
 ) -> int:
     """Check a collection, repair what is derived; exit 1 and a list of what is left."""
-    if look_only and not repair:
+    if look_only and repair:
+        raise UsageError("--look-only and --repair: one changes nothing, the other does; leave one out")
+    if look_only:
         problems, repaired, again = find_problems(folder), list[str](), 0
     else:
         report = check_and_repair(folder, SystemClock().now(), pages=repair)

@@ -9,14 +9,14 @@ from pathlib import Path
 import msgspec
 
 from opilio.crawl.compact import sweep
-from opilio.crawl.indexcheck import INDEX
+from opilio.crawl.indexcheck import index_problems
 from opilio.crawl.indexing import rebuild
 from opilio.crawl.recovery import queue_again
 from opilio.crawl.verify import every
 from opilio.frontier.schema import DONE
 from opilio.model.errors import CollectionError
 from opilio.model.events import PagesLost
-from opilio.store.collection import Collection, being_written
+from opilio.store.collection import Collection, being_written, reading
 from opilio.store.counters import recount
 from opilio.store.keeper import Keeper
 from opilio.store.loss import Stored, let_go
@@ -63,7 +63,8 @@ def check_and_repair(folder: Path, now: float, *, pages: bool = False) -> Report
     """Verify a collection and repair what is derived, with `pages` what is not; a running crawl is only looked at."""
     found = list(every(folder))
     report = Report(problems=[finding.text for finding in found])
-    if being_written(folder) or not any(finding.derived or pages for finding in found):
+    wrong = any(finding.derived or pages for finding in found)
+    if being_written(folder) or (found and not wrong):  # nothing is written to what is damaged
         return report
     try:
         collection = Collection.open_for_writing(folder)
@@ -72,10 +73,14 @@ def check_and_repair(folder: Path, now: float, *, pages: bool = False) -> Report
     try:
         if pages:
             report.fetched_again = _let_go(collection, [f.lost for f in found if f.lost is not None], now)
-        repair_derived(collection, now)
+        if wrong:
+            repair_derived(collection, now)
+        _drop_old_rules(collection, now)
     finally:
         collection.close()
-    if any(finding.text.startswith(INDEX) for finding in found):
+    if not wrong:
+        return report
+    if _index_is_wrong(folder):  # asked anew: it may hold pages that were let go of just now
         rebuild(folder)
     left = [finding.text for finding in every(folder)]  # looked at again: nothing is called repaired that is not
     report.repaired = [text for text in report.problems if text not in left]
@@ -90,9 +95,19 @@ def repair_derived(collection: Collection, now: float) -> None:
         for statement in _DERIVED:
             collection.connection.execute(statement)
         collection.connection.execute(_COPIES, {"now": now})
-        collection.connection.execute("DELETE FROM robots WHERE expires_at < ?", (now - STALE_ROBOTS_S,))
         recount(collection)
     collection.connection.execute("PRAGMA optimize = 0x10002")  # statistics for the planner of queries, where stale
+
+
+def _drop_old_rules(collection: Collection, now: float) -> None:
+    """Rules of robots.txt that are too old to go by: not wrong, only of no use."""
+    with collection.unit_of_work():
+        collection.connection.execute("DELETE FROM robots WHERE expires_at < ?", (now - STALE_ROBOTS_S,))
+
+
+def _index_is_wrong(folder: Path) -> bool:
+    with reading(folder) as collection:
+        return next(index_problems(collection), None) is not None
 
 
 def _let_go(collection: Collection, lost: list[Stored], now: float) -> int:
