@@ -30,7 +30,7 @@ from opilio.agents.manager import Manager
 from opilio.agents.shared import SharedFrontier
 from opilio.crawl.agentsview import agents_of
 from opilio.crawl.build import complete, topic_of
-from opilio.crawl.config import Tree, resolve
+from opilio.crawl.config import Tree, resolve, strategies
 from opilio.crawl.crewanalyst import CrewAnalyst
 from opilio.crawl.job import begin
 from opilio.crawl.profiles import profiles
@@ -310,6 +310,32 @@ def test_agents_command_says_what_to_do_when_there_are_none(tmp_path: Path) -> N
     done = opilio("agents", tmp_path / "c")
     assert done.returncode == 2
     assert "--strategy s3-agents" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("agents", "names"),
+    [
+        ({"each": [{"name": "birds"}, {"name": "trains"}]}, ["birds", "trains"]),
+        ({"each": [{"name": "birds"}], "count": 2}, ["birds", "agent-2"]),
+        ({"requests": 2}, ["agent-1", "agent-2", "agent-3"]),
+    ],
+)
+def test_agents_are_as_many_as_the_person_named(agents: dict[str, Any], names: list[str]) -> None:
+    """The strategy's number holds only where the person says nothing of it."""
+    tree = {"strategy": "s3-agents", "topic": {"name": "birds"}, "seeds": {"urls": SEEDS}, "agents": agents}
+    assert [profile.name for profile in profiles(resolve(tree))] == names
+
+
+def test_strategies_that_agents_can_not_crawl_by_are_named_in_the_docs() -> None:
+    refused = []
+    for name in strategies():
+        try:
+            complete(resolve({"strategy": name, "topic": {"name": "birds"}, "agents": {"count": 3}}))
+        except ConfigError as error:
+            assert "agents keep their own order" in str(error)
+            refused.append(f"`{name}`")
+    told = (Path(__file__).parents[2] / "docs" / "agents.md").read_text(encoding="utf-8")
+    assert f"Every strategy but {' and '.join(refused)}," in told
 
 
 @pytest.mark.parametrize(

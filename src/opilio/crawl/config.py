@@ -190,7 +190,7 @@ class Settings(msgspec.Struct, kw_only=True):
 def resolve(person: Tree, source: str = "configuration") -> Settings:
     """Settings from what a person gave, over the strategy's file, over the defaults."""
     name = str(person.get("strategy", Settings().strategy))
-    tree = merged(strategy_tree(name), person)
+    tree = merged(_uncounted(strategy_tree(name), person), person)
     _reject_unknown(tree, Settings, source)
     try:
         settings = _with_all_seeds(msgspec.convert(tree, Settings))
@@ -198,6 +198,14 @@ def resolve(person: Tree, source: str = "configuration") -> Settings:
         raise ConfigError(f"{source}: {in_words(error)}") from error
     _check_proxy(settings.fetch.proxy, source)
     return settings
+
+
+def _uncounted(strategy: Tree, person: Tree) -> Tree:
+    """The strategy without its number of agents, where the person named them and gave no number."""
+    own = person.get("agents")
+    if not isinstance(own, Mapping) or not own.get("each") or "count" in own:
+        return strategy
+    return {**strategy, "agents": {key: value for key, value in strategy.get("agents", {}).items() if key != "count"}}
 
 
 _TOML_WORDS = {"object": "table", "str": "string", "int": "whole number", "float": "number", "bool": "true or false"}
