@@ -3,6 +3,7 @@
 import importlib.util
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -14,36 +15,39 @@ from opilio.crawl.config import Settings, resolve
 from opilio.crawl.job import begin
 from opilio.crawl.s1chooser import S1Chooser
 from opilio.crawl.s1kind import MODEL
+from opilio.judge.pagewords import flat_idf
 from opilio.learn.learners import LEARNERS, make_learner
 from opilio.learn.linkfeatures import DENSE, unpacked
 from opilio.learn.modelfile import write_models
 from opilio.learn.teacher import Teacher
 from opilio.model.errors import ConfigError
-from opilio.model.records import Analysis, Fetched, LinkColumns, Outcome, key_of
-from opilio.rank.s1 import S1Ranker, packed
+from opilio.model.records import Analysis, Failure, Fetched, LinkColumns, Outcome, key_of
+from opilio.rank.evidence import packed, page_evidence
+from opilio.rank.linkrows import LinkRows, Words
+from opilio.rank.s1 import S1Ranker
+from opilio.rank.s1 import unpacked as rows_in
 from opilio.topic.living import LivingTopic
 from opilio.topic.table import table_of
 
 pytest.importorskip("sklearn")
+NOTHING = np.zeros(0, dtype=np.uint32), np.zeros(0)
 URLS = ["http://x.example/a", "http://x.example/b"]
 
 
 def s1_ranker() -> S1Ranker:
     teacher = Teacher(make_learner("bayes"), every=1, least=1)
-    return S1Ranker(
-        LivingTopic(table_of({"wren": 1.0})),
-        lambda urls: [[] for _ in urls],
-        lambda _: (np.zeros(0, dtype=np.uint32), np.zeros(0)),
-        teacher,
-    )
+    words = Words(lambda urls: [[] for _ in urls], lambda _: NOTHING, flat_idf)
+    return S1Ranker(LinkRows(LivingTopic(table_of({"wren": 1.0})), words), teacher)
 
 
-def page_with(features: list[bytes], scores: list[float], url: str = "http://x.example/") -> Outcome:
+def page_with(
+    features: list[bytes], scores: list[float], url: str = "http://x.example/", urls: list[str] = URLS
+) -> Outcome:
     columns = LinkColumns(
-        urls=URLS,
-        hosts=["x.example"] * 2,
-        anchors=["", ""],
-        keys=np.array([key_of(u) for u in URLS], dtype=np.int64).tobytes(),
+        urls=urls,
+        hosts=["x.example"] * len(urls),
+        anchors=[""] * len(urls),
+        keys=np.array([key_of(u) for u in urls], dtype=np.int64).tobytes(),
         scores=np.array(scores, dtype=np.float32).tobytes(),
         names=[],
         parts=b"",
@@ -55,13 +59,25 @@ def page_with(features: list[bytes], scores: list[float], url: str = "http://x.e
     )
 
 
+def said_of(*anchors: str) -> list[bytes]:
+    """What a page with such anchors says of each link."""
+    text = "\n".join(f"[{anchor}]({url})" for anchor, url in zip(anchors, URLS, strict=False))
+    return packed(page_evidence(reading_of(text), NOTHING, flat_idf))
+
+
+def taught(ranker: S1Ranker) -> None:
+    """Links called wren lead to relevant pages, others do not."""
+    rows = ranker.links.rows(URLS, [[said] for said in said_of("wren", "tax")])
+    ranker.teacher.tell(np.repeat(rows, 9, axis=0), np.arange(18) < 9)
+
+
 def test_queued_links_are_classified_again_after_a_fit_s1_14() -> None:
     ranker = s1_ranker()
     chooser = S1Chooser(ranker)
-    rows = np.array([[1.0] * 4 + [0.0] * 4, [0.0] * 8])
-    assert [lead.features for lead in chooser.leads([page_with(packed(rows), [0.5, 0.5])])[0]] == packed(rows)
+    said = said_of("wren", "tax")
+    assert [lead.features for lead in chooser.leads([page_with(said, [0.5, 0.5])])[0]] == said
     assert list(chooser.changes()) == []  # nothing was learnt yet
-    ranker.teacher.tell(np.repeat(rows, 9, axis=0), np.arange(18) < 9)
+    taught(ranker)
     moved = {key: score for _, key, score in chooser.changes()}
     assert moved[key_of(URLS[0])] > 0.9 and moved[key_of(URLS[1])] < 0.1
     assert list(chooser.changes()) == []
@@ -70,12 +86,63 @@ def test_queued_links_are_classified_again_after_a_fit_s1_14() -> None:
 def test_fetched_links_are_forgotten_and_memory_is_bounded() -> None:
     ranker = s1_ranker()
     chooser = S1Chooser(ranker, limit=1)
-    chooser.leads([page_with(packed(np.zeros((2, 8))), [0.5, 0.5])])
-    ranker.teacher.tell(*some_rows(40))
+    chooser.leads([page_with(said_of("tax", "wren"), [0.5, 0.5])])
+    taught(ranker)
     assert [key for _, key, _ in chooser.changes()] == [key_of(URLS[1])]
     chooser.watch([Outcome(lead=lead_to(URLS[1]), fetched=Fetched(url=URLS[1]))])
     ranker.teacher.tell(*some_rows(40, seed=3))
     assert list(chooser.changes()) == []
+
+
+def test_link_to_be_asked_for_again_stays_known() -> None:
+    ranker = s1_ranker()
+    chooser = S1Chooser(ranker)
+    chooser.leads([page_with(said_of("wren", "tax"), [0.5, 0.5])])
+    failure = Failure("timeout", retry=True)
+    chooser.watch([Outcome(lead=lead_to(URLS[0]), fetched=Fetched(url=URLS[0], failure=failure))])
+    taught(ranker)
+    assert key_of(URLS[0]) in {key for _, key, _ in chooser.changes()}
+
+
+def test_first_five_parents_make_a_links_row_s1_22() -> None:
+    """The score is that of all parents together, also where one alone promised more; the sixth is not looked at."""
+    ranker = s1_ranker()
+    ranker.links.topic.restore(LivingTopic(table_of({"wren": 1.0, "song": 0.9})).snapshot())
+    chooser = S1Chooser(ranker)
+    scores = []
+    for at, anchor in enumerate(("wren", "tax", "law", "duty", "song", "wren")):
+        (leads,) = chooser.leads([page_with(said_of(anchor), [0.5], f"http://p{at}.example/", URLS[:1])])
+        scores.append(leads[0].score)
+    assert scores[4] > scores[3] == scores[0]  # a mean of anchor and surroundings, until something is learnt
+    assert scores[5] == scores[4]
+
+
+def test_score_that_fell_with_a_parent_is_told_to_the_frontier_s1_23() -> None:
+    ranker = s1_ranker()
+    chooser = S1Chooser(ranker)
+    words = " ".join(f"w{at}" for at in range(9))
+    said = said_of("wren")
+    other = packed(page_evidence(reading_of(f"{words} {words} []({URLS[0]})"), NOTHING, flat_idf))
+    (first,) = chooser.leads([page_with(said, [0.9], "http://a.example/", URLS[:1])])
+    (second,) = chooser.leads([page_with(other, [0.1], "http://b.example/", URLS[:1])])
+    (third,) = chooser.leads([page_with(other, [0.1], "http://c.example/", URLS[:1])])
+    assert third[0].score <= second[0].score <= first[0].score and third[0].score < first[0].score
+    assert {key: score for _, key, score in chooser.changes()} == {key_of(URLS[0]): third[0].score}
+
+
+def test_page_is_learnt_by_the_row_of_all_its_parents_s1_13() -> None:
+    ranker = s1_ranker()
+    chooser = S1Chooser(ranker)
+    for at, anchor in enumerate(("tax", "wren")):
+        chooser.leads([page_with(said_of(anchor), [0.5], f"http://p{at}.example/", URLS[:1])])
+    page = Outcome(
+        lead=lead_to(URLS[0], features=said_of("tax")[0]),  # the frontier keeps one parent's
+        fetched=Fetched(url=URLS[0]),
+        analysis=Analysis(verdict=verdict_of(1.0)),
+    )
+    chooser.watch([page])
+    ((row, relevant),) = msgspec.msgpack.decode(ranker.lesson([page]))
+    assert rows_in([row])[0, 1] == 1.0 and relevant
 
 
 def settings_for(strategy: str, **rank: object) -> Settings:

@@ -5,9 +5,11 @@ import pytest
 
 from checks.ranker_checks import check_ranker
 from checks.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
+from opilio.judge.pagewords import flat_idf
 from opilio.learn.learners import LEARNERS, make_learner
 from opilio.learn.teacher import Teacher
 from opilio.model.records import Analysis, Fetched, Outcome, Reading
+from opilio.rank.linkrows import LinkRows, Words
 from opilio.rank.s1 import S1Ranker, packed, unpacked
 from opilio.topic.living import LivingTopic, Terms, array_of
 from opilio.topic.table import table_of
@@ -27,7 +29,7 @@ def weigh(reading: Reading) -> tuple[Terms, np.ndarray]:
 
 def ranker(name: str = "bayes", table: int = 7, every: int = 4) -> S1Ranker:
     teacher = Teacher(make_learner(name), every, least=2)
-    return S1Ranker(LivingTopic(table_of(WORDS)), url_terms, weigh, teacher, table)
+    return S1Ranker(LinkRows(LivingTopic(table_of(WORDS)), Words(url_terms, weigh, flat_idf), table), teacher)
 
 
 def visited(url: str, relevant: bool, features: bytes) -> Outcome:
@@ -86,7 +88,7 @@ def test_snapshot_gives_a_worker_the_same_scores(name: str) -> None:
 
 def test_seed_is_a_row_of_its_address_s1_13_s1_e6() -> None:
     one = ranker()
-    row = unpacked([one._seed("http://wren.example/")])[0]  # the row is the point; nothing else shows it
+    row = one.links.of_lead(lead_to("http://wren.example/"))[0]
     assert row[0] > 0.5 and row[1:].tolist() == [0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0]
 
 
@@ -117,8 +119,8 @@ def test_only_the_seven_heaviest_words_count_s1_17(table: int, tail: bool) -> No
 
 def test_grown_topic_is_seen() -> None:
     one = ranker()
-    assert one.head is one.head
-    before = one.head
+    assert one.links.head is one.links.head
+    before = one.links.head
     fresh = LivingTopic(table_of({"tax": 1.0}))
-    one.topic.restore(fresh.snapshot())
-    assert one.head is not before and set(one.head.vector) == set(terms_of("tax"))
+    one.links.topic.restore(fresh.snapshot())
+    assert one.links.head is not before and set(one.links.head.vector) == set(terms_of("tax"))

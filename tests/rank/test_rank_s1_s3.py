@@ -1,13 +1,19 @@
 """S1's attributes (S1-20…S1-24, S1-E6) and S3's link score (S3-17…S3-24, S3-E2…S3-E5)."""
 
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
+from opilio.judge.pagewords import flat_idf
 from opilio.model.errors import ConfigError
-from opilio.rank.attributes import KnownLink, adjusted, attributes, masked, page_attributes, top_table
+from opilio.rank.attributes import attributes
+from opilio.rank.evidence import EVIDENCE, gathered, heaviest, meet, page_evidence
 from opilio.rank.parents import KnownParents, aggregate
 from opilio.rank.tswt import TswtOptions, TswtRanker
 from opilio.topic.genre import Genres, read_genres
@@ -17,9 +23,26 @@ from opilio.topic.table import table_of
 S1_TABLE_1 = {"dna": 1, "genetic": 0.9168, "family": 0.7084, "ancestor": 0.6668, "history": 0.3334}
 S1_TABLE_1 |= {"micro": 0.1043, "bio": 0.4168}
 DNA = sight_of(table_of(S1_TABLE_1))
+Table = Mapping[str, float]
 CARS = LivingTopic(table_of({"audi": 1.0, "car": 0.5}))
 GENRES = Genres(read_genres('[news]\nenglish = ["press", "report"]\n[blogs]\nenglish = ["blog"]', "small"), terms_of)
 PAGE = "[audi car](http://x.example/audi)\n[press report](http://x.example/blog) audi\n[tax](http://x.example/law)"
+
+
+def row_of(url: str = "", *, anchors: Sequence[str] = (), parents: Sequence[Table] = (), **more: Any) -> list[float]:
+    """One link's row from what its parents say, first finder first."""
+    arounds: Sequence[Table] = more.get("arounds", ())
+    said: dict[int, bytes] = {}
+    for at, (anchor, parent, around) in enumerate(zip_longest(anchors, parents, arounds)):
+        found = np.zeros(1, dtype=EVIDENCE)
+        words = terms_of(anchor or "")
+        found["anchor"][0, : len(words)] = words
+        for name, table in (("parent", parent or {}), ("around", around or {})):
+            owners = np.zeros(len(table), dtype=np.int64)
+            terms = np.array([terms_of(word)[0] for word in table], dtype=np.uint32)
+            found[name], found[f"{name}_weights"] = heaviest(owners, terms, np.array([*table.values()]), 1)
+        meet(said, at, found.tobytes())
+    return attributes([terms_of(url)], *gathered([said.values()]), more.get("sight", DNA))[0].tolist()
 
 
 @pytest.mark.parametrize(
@@ -27,48 +50,68 @@ PAGE = "[audi car](http://x.example/audi)\n[press report](http://x.example/blog)
     [("dna", 0.5696), ("dna genetic", 0.7727), ("family history", 0.4459), ("micro", 0.0594), ("", 0.0)],
 )
 def test_url_word_relevancy_closed_form_ours_s1_21(words: str, score: float) -> None:
-    assert masked(terms_of(words), DNA) == pytest.approx(score, abs=5e-5)
-    assert masked(terms_of(" ".join(S1_TABLE_1)), DNA) == pytest.approx(1.0)
+    assert row_of(words)[0] == pytest.approx(score, abs=5e-5)
+    assert row_of(" ".join(S1_TABLE_1))[0] == pytest.approx(1.0)
 
 
 def test_anchors_of_the_first_five_parents_count_s1_22() -> None:
-    anchors = [terms_of(w) for w in ("dna", "genetic", "here", "more", "next", "family")]
-    found = attributes(KnownLink(anchors=anchors), DNA)
-    assert found.anchor == pytest.approx(0.7727, abs=5e-5)  # the sixth parent is not looked at
+    found = row_of(anchors=("dna", "genetic", "here", "more", "next", "family"))
+    assert found[1] == pytest.approx(0.7727, abs=5e-5)  # the sixth parent is not looked at
 
 
 def test_parent_is_its_own_top_seven_adjusted_to_the_topic_s1_23() -> None:
-    parent = dict(zip(terms_of("a b c d e f dna genetic"), (9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0), strict=True))
-    assert len(top_table(parent)) == 7
-    found = attributes(KnownLink(parents=[parent]), DNA)  # "genetic" did not make the seven
-    assert found.parent == pytest.approx(1.0 / DNA.norm)
+    parent = dict(zip("a b c d e f dna genetic".split(), (9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0), strict=True))
+    assert row_of(parents=[parent])[2] == pytest.approx(1.0 / DNA.norm)  # "genetic" did not make the seven
 
 
 def test_adjusted_table_takes_the_texts_own_weights_s1_23_s1_24() -> None:
-    text = dict(zip(terms_of("dna genetic"), (1.0, 0.5), strict=True))
+    text = {"dna": 1.0, "genetic": 0.5}
     expected = (1.0 + 0.5 * 0.9168) / (np.sqrt(1.25) * DNA.norm)
-    assert adjusted(text, DNA) == pytest.approx(expected)
-    assert attributes(KnownLink(arounds=[text]), DNA).around == pytest.approx(expected)
+    assert row_of(parents=[text])[2] == pytest.approx(expected)
+    assert row_of(arounds=[text])[3] == pytest.approx(expected)
+
+
+def test_tables_of_several_parents_are_added_up_and_cut_again_s1_23_s1_24() -> None:
+    first = dict(zip("a b c d e f dna".split(), (7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0), strict=True))
+    second = dict(zip("a b c d e f genetic".split(), (7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.5), strict=True))
+    for name, at in (("parents", 2), ("arounds", 3)):
+        found = row_of(**{name: [first, second]})[at]  # "genetic" is the seventh word of both together
+        assert found == pytest.approx(0.9168 / DNA.norm)
 
 
 def test_what_is_not_known_is_zero_and_flagged_s1_e6() -> None:
-    found = attributes(KnownLink(url=terms_of("dna")), DNA)
-    assert found.values[1:] == (0.0, 0.0, 0.0)
-    assert found.missing == (False, True, True, True)
+    found = row_of("dna")
+    assert found[1:4] == [0.0, 0.0, 0.0]
+    assert found[4:] == [0.0, 1.0, 1.0, 1.0]
 
 
 def test_all_links_of_a_page_at_once_s1_21_s1_24() -> None:
     reading = reading_of("family [dna genetic](http://x.example/dna)\n[](http://x.example/)")
-    urls = [terms_of("dna"), []]
-    values, missing = page_attributes(reading, {terms_of("dna")[0]: 1.0}, urls, DNA)
-    assert values[0, :3] == pytest.approx([0.5696, 0.7727, 1.0 / DNA.norm], abs=5e-5)
-    assert values[0, 3] > 0.7 and not values[1, [0, 1, 3]].any()
-    assert missing.tolist() == [[False] * 4, [True, True, False, True]]
+    found = page_evidence(reading, (np.array(terms_of("dna"), dtype=np.uint32), np.ones(1)), flat_idf)
+    rows = attributes([terms_of("dna"), []], found, np.arange(2), DNA)
+    assert rows[0, :3] == pytest.approx([0.5696, 0.7727, 1.0 / DNA.norm], abs=5e-5)
+    assert rows[0, 3] > 0.7 and rows[1, 3] > 0.7  # twenty words on each side, whatever block they are in
+    assert rows[:, 4:].tolist() == [[0.0] * 4, [1.0, 1.0, 0.0, 0.0]]
+
+
+def test_surroundings_are_cut_to_seven_words_s1_24() -> None:
+    noise = " ".join(f"{word} {word} {word}" for word in "apple berry cherry damson elder fig grape".split())
+    reading = reading_of(f"dna {noise} [here](http://x.example/)")
+    found = page_evidence(reading, (np.zeros(0, dtype=np.uint32), np.zeros(0)), flat_idf)
+    assert attributes([[]], found, np.arange(1), DNA)[0, 3] == 0.0
+
+
+def test_all_links_of_a_page_to_one_address_count_together_s1_22() -> None:
+    reading = reading_of("[dna](http://x.example/a)\n[tax](http://x.example/b)\n[genetic](http://x.example/a)")
+    found = page_evidence(reading, (np.zeros(0, dtype=np.uint32), np.zeros(0)), flat_idf)
+    assert found[0] == found[2]
+    rows = attributes([[]] * 3, found, np.arange(3), DNA)
+    assert rows[:, 1].tolist() == pytest.approx([0.7727, 0.0, 0.7727], abs=5e-5)
 
 
 def test_empty_topic_gives_zero_everywhere() -> None:
     nothing = sight_of(table_of({}))
-    assert attributes(KnownLink(url=[1], anchors=[[1]], parents=[{1: 1.0}]), nothing).values == (0.0, 0.0, 0.0, 0.0)
+    assert row_of("a", anchors=["a"], parents=[{"a": 1.0}], sight=nothing)[:4] == [0.0, 0.0, 0.0, 0.0]
 
 
 def tswt(**options: object) -> TswtRanker:

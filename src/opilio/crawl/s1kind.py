@@ -10,11 +10,13 @@ from opilio.learn.learners import make_learner
 from opilio.learn.modelfile import learner_from, read_models
 from opilio.learn.teacher import Teacher
 from opilio.model.errors import ConfigError
-from opilio.rank.attributes import TOP
 from opilio.rank.committee import Member
+from opilio.rank.evidence import TOP
+from opilio.rank.linkrows import LinkRows, Words
 from opilio.rank.s1 import S1Ranker
 from opilio.text.urlwords import UrlTerms
 from opilio.topic.living import LivingTopic
+from opilio.topic.table import WeightTable, table_of
 
 MODEL = "model.json"  # where `opilio train` leaves its learners in a collection
 
@@ -45,18 +47,18 @@ def attributes_ranker(
     del model
     require_library()
     teacher = Teacher(make_learner(learner), every)
-    weigh = tools.words.weighed_by("tfidf").weigh
-    return S1Ranker(tools.living, tools.url_terms.of_all, weigh, teacher, table, tunnel_depth)
+    words = Words(tools.url_terms.of_all, tools.words.weighed_by("tfidf").weigh, tools.words.idf)
+    return S1Ranker(LinkRows(tools.living, words, table), teacher, tunnel_depth)
 
 
 def begin_with_model(ranker: S1Ranker, options: Mapping[str, Any]) -> None:
     """Let a new crawl begin with what `opilio train` found, where a file is named."""
-    learner = trained_learner(options)
-    if learner is not None:
-        ranker.teacher.learner = learner
+    trained = trained_learner(options)
+    if trained is not None:
+        ranker.teacher.learner, ranker.links.given = trained
 
 
-def trained_learner(options: Mapping[str, Any]) -> RowLearner | None:
+def trained_learner(options: Mapping[str, Any]) -> tuple[RowLearner, WeightTable] | None:
     """The learner in the file or collection that `model` names; ConfigError where it can't be used."""
     require_library()
     name = str(options.get("model", ""))
@@ -66,15 +68,19 @@ def trained_learner(options: Mapping[str, Any]) -> RowLearner | None:
 def trained_member(tools: S1Tools, model: str) -> Member:
     """What the first learner of a file or collection says of links, for the committee."""
     ranker = attributes_ranker(tools)
-    ranker.teacher.learner = learner_in(model)
+    ranker.teacher.learner, ranker.links.given = learner_in(model)
     return ranker.probable
 
 
-def learner_in(name: str, learner: str = "", option: str = "rank.trained") -> RowLearner:
-    """A learner of a file or collection, the first where none is named; ConfigError where it can't be used."""
+def learner_in(name: str, learner: str = "", option: str = "rank.trained") -> tuple[RowLearner, WeightTable]:
+    """A learner of a file or collection, the first where none is named, and the table its rows were counted with.
+
+    The table is empty where rows were given. ConfigError where the file can't be used.
+    """
     path = Path(name) / MODEL if Path(name).is_dir() else Path(name)
     try:
         data = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{option} {path}: can't be read: {error.strerror}; 'opilio train' makes one") from error
-    return learner_from(read_models(data, f"{option} {path}"), learner, f"{option} {path}")
+    file = read_models(data, f"{option} {path}")
+    return learner_from(file, learner, f"{option} {path}"), table_of(file.table)

@@ -1,8 +1,9 @@
 """S1's training set from a finished collection (S1-13, S1-16, S1-17): its pages, read again from the WARC files.
 
 Relevant and irrelevant rows are the pages judged so; the irrelevant ones are what a crawl meets on its way (S1-E1).
-Parents are those that the crawl itself knows (S1-E6). Words are counted here once; the attributes are worked out
-for a table, and the table for a set of pages, so that a test can build it without the pages it asks about (S1-E7).
+Parents are those that the crawl itself knew when it fetched a page (S1-E6): pages that came later are the future.
+Words are counted here once; the attributes are worked out for a table as a crawl does it, and the table for a set of
+pages, so that a test can build it without the pages it asks about (S1-E7).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,16 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.judge.pagewords import PageWords
-from opilio.learn.rows import Labels, Row, Rows, matrix
+from opilio.learn.rows import Labels, Row, Rows
 from opilio.learn.trial import Places
 from opilio.model.errors import ParseError, UsageError
 from opilio.model.records import Reading
 from opilio.parse.html import HtmlParser
-from opilio.rank.attributes import PARENTS, TOP, Attributes, KnownLink, attributes, top_table
-from opilio.rank.measure import spans_of
+from opilio.rank.attributes import attributes
+from opilio.rank.evidence import TOP, gathered, meet, packed, page_evidence
+from opilio.rank.scores import refused
 from opilio.store.collection import Collection, reading
 from opilio.store.warc import read_record
-from opilio.text.around import Beside
 from opilio.text.reading import Reader
 from opilio.text.urlwords import UrlTerms
 from opilio.text.vocabulary import Vocabulary
@@ -32,7 +33,6 @@ from opilio.topic.table import WeightTable, table_of
 from opilio.topic.tables import NoiseFilter
 
 MOST = 20_000  # pages, the first ones: a few kilobytes each
-WINDOW = 20  # S1-24
 _PAGES = (
     "SELECT key, url, host, relevant, warc, offset, length FROM page"
     " WHERE duplicate_of = 0 AND length > 0 ORDER BY seq LIMIT ?"
@@ -43,33 +43,22 @@ Idf = Callable[[Terms], Weights]
 
 @dataclass(slots=True)
 class Example:
-    """A page with its words, and all that the crawl knew of it from its first five parents."""
+    """A page with its words, and what its first parents said of it before it was fetched (evidence by key)."""
 
     url: str
     host: str
     relevant: bool
     terms: Terms = field(default_factory=lambda: np.zeros(0, dtype=np.uint32))
     shares: Weights = field(default_factory=lambda: np.zeros(0))  # tf
-    anchors: list[list[int]] = field(default_factory=list)
-    arounds: list[list[int]] = field(default_factory=list)
-    parents: list[int] = field(default_factory=list)  # keys
-
-    def meet(self, parent: int, anchor: list[int], around: list[int]) -> None:
-        """One more page that links to it; the first five count, each once (S1-22)."""
-        if len(self.parents) < PARENTS and parent not in self.parents:
-            self.parents.append(parent)
-            self.anchors.append(anchor)
-            self.arounds.append(around)
+    said: dict[int, bytes] = field(default_factory=dict)
 
 
 class Pages:
     """A training set whose table is built when it is known which pages may be looked at (S1-E7)."""
 
-    def __init__(self, examples: dict[int, Example], vocabulary: Vocabulary, idf: Idf) -> None:
-        self._examples = list(examples.values())
+    def __init__(self, examples: Sequence[Example], vocabulary: Vocabulary) -> None:
+        self._examples = examples
         self._vocabulary = vocabulary
-        url_terms = UrlTerms(vocabulary)
-        self._known = [_known(one, examples, url_terms, idf) for one in self._examples]
         self.labels: Labels = np.array([one.relevant for one in self._examples], dtype=np.bool_)
         self.groups: Sequence[str] = [one.host for one in self._examples]
         sizes = [len(one.terms) for one in self._examples]
@@ -83,12 +72,15 @@ class Pages:
 
     def rows_for(self, known: Places) -> Rows:
         """Every row, by the table of the pages that may be known."""
-        return matrix(self.rows(self.table(known)))[0]
+        return self._matrix(self.table(known))
 
     def rows(self, table: WeightTable) -> list[Row]:
         """Every row, by a given table."""
-        sight = sight_of(table)
-        return [_row(one, attributes(link, sight)) for one, link in zip(self._examples, self._known, strict=True)]
+        return [_row(*of) for of in zip(self._examples, self._matrix(table).tolist(), strict=True)]
+
+    def _matrix(self, table: WeightTable) -> Rows:
+        urls = UrlTerms(self._vocabulary).of_all([one.url for one in self._examples])
+        return attributes(urls, *gathered([one.said.values() for one in self._examples]), sight_of(table))
 
     def table(self, known: Places) -> WeightTable:
         """The topic's seven words (S1-17…S1-19): mean tf in relevant pages · log(N/n) over all pages, normalised."""
@@ -118,66 +110,50 @@ class Pages:
         return table_of(kept, TOP, shown)
 
 
-def _row(one: Example, found: Attributes) -> Row:
-    return Row(url=one.url, group=one.host, values=found.values, missing=found.missing, relevant=one.relevant)
-
-
-def _known(one: Example, examples: dict[int, Example], url_terms: UrlTerms, idf: Idf) -> KnownLink:
-    """What the attributes are worked out from: tables of parents and surroundings are cut here, once (S1-23, S1-24)."""
-    parents = [examples[key] for key in one.parents]
-    contents = _summed([p.terms for p in parents], [p.shares * idf(p.terms) for p in parents])
-    words = [np.array(around, dtype=np.uint32) for around in one.arounds]
-    around = _summed(words, [idf(terms) for terms in words])
-    return KnownLink(
-        url=url_terms.of(one.url),
-        anchors=one.anchors,
-        parents=[contents] if contents else [],
-        arounds=[around] if around else [],
-    )
-
-
-def _summed(terms: Sequence[Terms], weights: Sequence[Weights]) -> dict[int, float]:
-    """The heaviest words of several texts together."""
-    if not terms:
-        return {}
-    found, numbers = np.unique(np.concatenate(terms), return_inverse=True)
-    summed = np.bincount(numbers, np.concatenate(weights), minlength=len(found))
-    return top_table(dict(zip(found.tolist(), summed.tolist(), strict=True)))
+def _row(one: Example, found: Sequence[float]) -> Row:
+    a, b, c, d, *missing = found
+    flags = missing[0] > 0, missing[1] > 0, missing[2] > 0, missing[3] > 0
+    return Row(url=one.url, group=one.host, values=(a, b, c, d), missing=flags, relevant=one.relevant)
 
 
 def pages_of(folder: Path, vocabulary: Vocabulary, idf: Idf) -> Pages:
     """The training set of a collection; UsageError where it holds no page."""
     with reading(folder) as collection:
-        examples = _gathered(collection, vocabulary)
+        examples = _gathered(collection, PageWords(vocabulary.terms, idf, weights="tfidf"), Reader(vocabulary))
     if not examples:
         raise UsageError(f"{folder}: holds no pages to learn from; crawl first")
-    return Pages(examples, vocabulary, idf)
+    return Pages(list(examples.values()), vocabulary)
 
 
-def _gathered(collection: Collection, vocabulary: Vocabulary) -> dict[int, Example]:
+def _gathered(collection: Collection, words: PageWords, reader: Reader) -> dict[int, Example]:
     rows = collection.connection.execute(_PAGES, (MOST,)).fetchall()
     examples = {key: Example(url, host, bool(relevant)) for key, url, host, relevant, *_ in rows}
-    words = PageWords(vocabulary.terms)
-    for key, read in _readings(collection, rows, Reader(vocabulary, Beside(WINDOW))):
-        terms, counts = words.counts(read)
-        examples[key].terms, examples[key].shares = terms, counts / max(1.0, counts.sum())
-        _tell_links(key, read, examples)
+    later = dict(examples)
+    for key, read in _readings(collection, rows, reader):
+        later.pop(key)  # what is left was fetched after it
+        if read is not None:
+            terms, counts = words.counts(read)
+            examples[key].terms, examples[key].shares = terms, counts / max(1.0, counts.sum())
+            _tell_links(key, read, words, later)
     return examples
 
 
 def _readings(
     collection: Collection, rows: Sequence[tuple[int, str, str, int, int, int, int]], reader: Reader
-) -> Iterator[tuple[int, Reading]]:
+) -> Iterator[tuple[int, Reading | None]]:
+    """Each page again; nothing for one that no longer reads as a page: without words it teaches nothing."""
     parser = HtmlParser()
     for key, _, _, _, warc, offset, length in rows:
-        with suppress(ParseError):  # it was a page when it was fetched; without words it teaches nothing
-            yield key, reader.read(parser.parse(read_record(collection.folder, warc, offset, length)))
+        read = None
+        with suppress(ParseError):
+            read = reader.read(parser.parse(read_record(collection.folder, warc, offset, length)))
+        yield key, read
 
 
-def _tell_links(parent: int, read: Reading, examples: dict[int, Example]) -> None:
-    """Let every page of the set know that this one links to it, and how."""
-    links = [link for link in read.page.links if link.key in examples and link.key != parent]
-    index = np.array([link.index for link in links], dtype=np.int64)
-    anchors, arounds = spans_of(read.anchors, index).tolist(), spans_of(read.arounds, index).tolist()
-    for link, anchor, around in zip(links, anchors, arounds, strict=True):
-        examples[link.key].meet(parent, read.terms[slice(*anchor)], read.terms[slice(*around)])
+def _tell_links(parent: int, read: Reading, words: PageWords, later: dict[int, Example]) -> None:
+    """Let every page that was fetched later know that this one links to it, and how."""
+    found = packed(page_evidence(read, words.weigh(read), words.idf))
+    dropped = refused(read.page)
+    for at, (link, said) in enumerate(zip(read.page.links, found, strict=True)):
+        if link.key in later and at not in dropped:
+            meet(later[link.key].said, parent, said)

@@ -40,7 +40,7 @@ class LinkTexts:
         self.said = array_of(reading.terms)
         index = np.array([link.index for link in reading.page.links], dtype=np.int64)
         self.anchors, self.arounds = spans_of(reading.anchors, index), spans_of(reading.arounds, index)
-        said, in_text = _flat(self.said, np.concatenate((self.anchors, self.arounds)))
+        said, in_text = flat(self.said, np.concatenate((self.anchors, self.arounds)))
         lengths = list(map(len, url_words))
         urls = array_of([*chain.from_iterable(url_words)])
         in_url = np.repeat(np.arange(self.links), lengths)
@@ -95,7 +95,7 @@ def spans_of(spans: Sequence[tuple[int, int]], index: NDArray[np.int64]) -> NDAr
     return bounds[np.where((index < 0) | (index > last), last, index)]
 
 
-def _flat(words: Terms, bounds: NDArray[np.int64]) -> tuple[Terms, NDArray[np.int64]]:
+def flat(words: Terms, bounds: NDArray[np.int64]) -> tuple[Terms, NDArray[np.int64]]:
     """The words of many slices one after the other, with the number of the slice each is in."""
     starts, lengths = bounds[:, 0], bounds[:, 1] - bounds[:, 0]
     ends = np.cumsum(lengths)
