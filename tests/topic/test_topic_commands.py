@@ -144,6 +144,8 @@ BAD = {
     "memory out of range": (["--query-log", "log.txt", "--memory", "0.7"], "at most 0.5, not 0.7"),
     "weight that is none": (["--keyword", "wren=much"], "the weight must be a number"),
     "weight below zero": (["--keyword", "wren=-1"], "must be above 0"),
+    "keyword without a word": (["wrens", "--keyword", ""], "--keyword '': has no word"),
+    "weight without a word": (["wrens", "--keyword", " =0.5"], "--keyword ' =0.5': has no word"),
     "log that is not there": (["--query-log", "none.txt"], "none.txt: can't be read"),
     "log in another encoding": (["--query-log", "latin.txt"], "is not UTF-8 text (byte 3); save it as UTF-8"),
     "page that is not there": (["--file", "none.html"], "none.html': can't be read"),

@@ -47,6 +47,17 @@ def test_log_that_can_not_be_read_is_refused(tmp_path: Path, content: str | byte
         read_log(written(tmp_path, content))
 
 
+@pytest.mark.parametrize(("name", "header"), [("log", "foo,time"), ("log.csv", "foo,bar")])
+def test_log_with_columns_but_none_of_queries_is_refused(tmp_path: Path, name: str, header: str) -> None:
+    (tmp_path / name).write_text(f"{header}\nwrens,2024-01-01\n")
+    with pytest.raises(TopicError, match=f"has the columns {header.replace(',', ', ')}; call that of the queries"):
+        read_log(tmp_path / name)
+
+
+def test_plain_queries_may_hold_commas(tmp_path: Path) -> None:
+    assert read_log(written(tmp_path, "wrens, robins\n")) == [Query("wrens, robins")]
+
+
 def test_missing_log_is_named(tmp_path: Path) -> None:
     with pytest.raises(TopicError, match="can't be read"):
         read_log(tmp_path / "none")

@@ -146,9 +146,11 @@ def _check(out: Path, language: str) -> None:
 def _keywords(given: list[str]) -> dict[str, float]:
     words = {}
     for text in given:
-        word, equals, weight = text.rpartition("=")
+        word, equals, weight = text.rpartition("=") if "=" in text else (text, "", "")
+        if not word.strip():
+            raise UsageError(f"--keyword '{text}': has no word; write such as wren or wren=0.8")
         try:
-            words[word.strip() if equals else text.strip()] = float(weight) if equals else 1.0
+            words[word.strip()] = float(weight) if equals else 1.0
         except ValueError as error:
             raise UsageError(f"--keyword {text}: the weight must be a number, for example wren=0.8") from error
     return words

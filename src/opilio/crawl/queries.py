@@ -39,8 +39,12 @@ def read_log(path: Path) -> list[Query]:
     lines = text.splitlines()
     header = [name.strip().lower() for name in next(csv.reader(lines[:1]), [])]
     asked = next((name for name in QUERY_COLUMNS if name in header), "")
-    if asked and len(header) > 1:
-        return _from_csv(path, lines[1:], header, asked)
+    if len(header) > 1:
+        if asked:
+            return _from_csv(path, lines[1:], header, asked)
+        # Queries may hold commas; but not where the file is CSV by its name or has a column for the time.
+        if path.suffix.lower() == ".csv" or not set(TIME_COLUMNS).isdisjoint(header):
+            raise TopicError(f"query log {path}: has the columns {', '.join(header)}; call that of the queries 'query'")
     return [Query(line.strip()) for line in (lines[1:] if asked else lines) if line.strip()]
 
 
