@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from checks.ranker_checks import check_ranker
 from checks.readings import lead_to, verdict_of
@@ -30,6 +31,8 @@ LEXICON = parse(
 413 | Dictionaries | dictionary; word
 385 | Railways | train; railway
 598 | Birds | wren; word
+598.8 | Perching birds | sparrow
+598.9 | Birds of prey | hawk
 155.95 | Clothing psychology | clothing
 391 | Costume | clothing
 746.92 | Fashion | clothing
@@ -118,16 +121,31 @@ def test_link_without_index_terms_is_known_by_its_heading_then_by_the_title() ->
     assert focus.of(page_of("News#[click here|a]")).on_topic.tolist() == [False]  # unknown
 
 
-words = st.sampled_from("verb grammar word train wren clothing dictionary nothing [word|a] [train|b] [verb|c]".split())
+words = st.sampled_from(
+    "verb grammar word train wren clothing sparrow hawk nothing [word|a] [train|b] [verb|c] [hawk|d]".split()
+)
 
 
-@given(st.lists(st.lists(words, max_size=8), max_size=4), st.sampled_from([PAPER, RECOMMENDED]))
-def test_focus_of_all_links_is_that_of_each_s2_21(blocks: list[list[str]], rule: Rule) -> None:
-    reading = page_of(*(" ".join(block) for block in blocks))
-    found = LinkFocus(TARGET, rule).of(reading)
+@given(
+    st.lists(st.lists(words, max_size=8), max_size=4),
+    st.sampled_from([PAPER, RECOMMENDED]),
+    st.integers(1, 6),
+    st.sampled_from([("41",), ("598.9",), ("598", "746.9")]),
+)
+def test_focus_of_all_links_is_that_of_each_s2_21(
+    blocks: list[list[str]], weighing: Rule, digits: int, classes: tuple[str, ...]
+) -> None:
+    reading, rule = page_of(*(" ".join(block) for block in blocks)), replace(weighing, max_length=digits)
+    found = LinkFocus(Target(TARGET.matcher, classes), rule).of(reading)
     galaxies = link_galaxies(reading, TARGET.matcher, rule)
-    assert found.on_topic.tolist() == [galaxy.on_topic(TARGET.classes) for galaxy in galaxies]
-    assert found.closeness.tolist() == pytest.approx([galaxy.closeness(TARGET.classes) for galaxy in galaxies])
+    assert found.on_topic.tolist() == [galaxy.on_topic(classes) for galaxy in galaxies]
+    assert found.closeness.tolist() == pytest.approx([galaxy.closeness(classes) for galaxy in galaxies])
+
+
+@pytest.mark.parametrize(("digits", "expected"), [(1, [True, True]), (3, [True, True]), (4, [False, True])])
+def test_focus_is_as_deep_as_the_digits_used_s2_f11(digits: int, expected: list[bool]) -> None:
+    focus = LinkFocus(Target(TARGET.matcher, ("598.9",)), Rule(max_length=digits))
+    assert focus.of(page_of("[sparrow|a]", "[hawk|b]")).on_topic.tolist() == expected
 
 
 def test_focus_begins_at_the_words_of_the_link_s2_23() -> None:

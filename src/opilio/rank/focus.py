@@ -1,8 +1,8 @@
 """The topical focus of every link of a page: is its galaxy a class of the topic (S2-23, S2-38)? For all links at once.
 
 The same arithmetic as `topic.dewey.galaxy`, in matrices of links and classes of three digits: one by one the galaxies
-of a page with a hundred links take twenty times as long. A link whose window has no index term is looked up by its
-headings, then by the title.
+of a page with a hundred links take twenty times as long, and are made only where a topic is a part of a class (598.9).
+A link whose window has no index term is looked up by its headings, then by the title.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from opilio.model.records import Link, Reading
 from opilio.text.vocabulary import BLOCK_ENDED
 from opilio.tgraph.components import LONGEST, Span, window_of_link
-from opilio.topic.dewey.galaxy import Dot, Galaxy, Rule, dots_of, widened
+from opilio.topic.dewey.detect import window
+from opilio.topic.dewey.galaxy import Dot, Galaxy, Rule, dots_of, find, widened
 from opilio.topic.dewey.matcher import Hit
 from opilio.topic.dewey.number import digits_of, related, shorten
 from opilio.topic.dewey.target import Target
@@ -44,7 +45,10 @@ class LinkFocus:
     def __init__(self, target: Target, rule: Rule) -> None:
         self.target = target
         self.rule = rule
-        cells = sorted({digits_of(number)[:CELL] for number in target.matcher.lexicon.classes})
+        numbers = target.matcher.lexicon.classes
+        cells = sorted({digits_of(shorten(number, rule.max_length))[:CELL] for number in numbers})
+        # A topic of whole cells is told from others by cells; parts of one (598.9) by the code that each link ends at.
+        self._in_parts = rule.max_length > CELL and any(len(digits_of(code)) > CELL for code in target.classes)
         self._cell = {cell: at for at, cell in enumerate(cells)}
         self._topical = np.array([any(related(c, wanted) for wanted in target.classes) for c in cells], dtype=np.bool_)
         self._tens = _numbered([cell[:2] for cell in cells])
@@ -56,6 +60,8 @@ class LinkFocus:
         links = reading.page.links
         if not links:
             return Focus(np.zeros(0, dtype=np.bool_), np.zeros(0))
+        if self._in_parts:
+            return self._one_by_one(reading)
         mass = self._masses(reading)
         scores, topical = self._scores(mass), self._topical[mass.cells]
         found = scores.max(axis=1, initial=0.0)
@@ -66,9 +72,28 @@ class LinkFocus:
         self._widen(reading, np.flatnonzero(found <= 0.0), focus)
         return focus
 
+    def _one_by_one(self, reading: Reading) -> Focus:
+        hits, links = self._hits(reading), reading.page.links
+        starts = [hit.start for hit in hits]
+        focus = Focus(np.zeros(len(links), dtype=np.bool_), np.zeros(len(links)))
+        without = []
+        for at, link in enumerate(links):
+            inside = window(hits, starts, self._window(reading, link))
+            if inside:
+                dots = dots_of(inside, _span(reading.anchors, link), self.rule.max_length)
+                self._set(focus, at, find(dots, self.rule))
+            else:
+                without.append(at)
+        self._widen(reading, np.array(without, dtype=np.int64), focus)
+        return focus
+
+    def _hits(self, reading: Reading) -> list[Hit]:
+        spans = [_span(reading.arounds, link) for link in reading.page.links]
+        return self.target.matcher.hits(_only(reading.terms, spans))
+
     def _masses(self, reading: Reading) -> _Masses:
         links = reading.page.links
-        hits = self.target.matcher.hits(_only(reading.terms, [_span(reading.arounds, link) for link in links]))
+        hits = self._hits(reading)
         windows = np.array([self._window(reading, link) for link in links], dtype=np.int64)
         anchors = np.array([_span(reading.anchors, link) for link in links], dtype=np.int64)
         starts, ends = (np.array([hit[side] for hit in hits], dtype=np.int64) for side in (0, 1))
@@ -136,9 +161,11 @@ class LinkFocus:
             if headings not in known:
                 texts = (" ".join(headings), reading.page.title)
                 known[headings] = widened(map(self._spoken, texts), self.rule)
-            galaxy = known[headings]
-            focus.on_topic[at] = galaxy.on_topic(self.target.classes)
-            focus.closeness[at] = galaxy.closeness(self.target.classes)
+            self._set(focus, at, known[headings])
+
+    def _set(self, focus: Focus, at: int, galaxy: Galaxy) -> None:
+        focus.on_topic[at] = galaxy.on_topic(self.target.classes)
+        focus.closeness[at] = galaxy.closeness(self.target.classes)
 
     def _spoken(self, text: str) -> list[Dot]:
         matcher = self.target.matcher
