@@ -138,7 +138,10 @@ def test_graph_that_cannot_be_used_leaves_no_folder_behind(tmp_path: Path, text:
     assert not (tmp_path / "c").exists()
 
 
-@pytest.mark.parametrize("setting", ["rank.threshold=2", "rank.depth=0", "rank.watchdog=-1"])
+SENSELESS = "rank.threshold=2 rank.depth=0 rank.watchdog=-1 order.factor=0 order.factor=-0.1 order.every=0".split()
+
+
+@pytest.mark.parametrize("setting", SENSELESS)
 def test_option_that_makes_no_sense_leaves_no_folder_behind(tmp_path: Path, setting: str) -> None:
     options = ("--strategy", "s2-treasure", "--seed", HUB, "--into", "c", "--set", setting)
     done = opilio("crawl", "wrens and other birds", *options, cwd=tmp_path)

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from opilio.crawl.boostkinds import BOOSTS
-from opilio.crawl.config import Tree, in_words, nearest
+from opilio.crawl.config import Positive, Tree, in_words, nearest
 from opilio.crawl.deweykind import dewey_judge
 from opilio.crawl.expansionkinds import EXPANSIONS
 from opilio.crawl.s1kind import attributes_ranker, trained_member
@@ -245,7 +245,9 @@ def _expiring(*, lifetime_s: float = 3600.0, top: int = 0) -> Order:
     return Expiring(lifetime_s=lifetime_s, top=top)
 
 
-def _aging(*, factor: float = 0.05, every: int = 100, mode: AgingMode = "base_tiebreak") -> Order:
+def _aging(*, factor: float = 0.05, every: Positive = 100, mode: AgingMode = "base_tiebreak") -> Order:
+    if not 0.0 < factor <= 1.0:
+        raise ConfigError(f'order.factor = {factor}: must be above 0, at most 1; with order.mode = "off" nothing rises')
     return Aging(factor=factor, every=every, mode=mode)
 
 

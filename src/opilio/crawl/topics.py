@@ -118,6 +118,7 @@ def check(settings: Settings, topic: Topic) -> None:
     genres_of(settings, vocabulary, topic.genres)
     made("expansion", settings.expansion, Start({}))
     made("boost", settings.boost)
+    made("order", settings.order)
     if settings.senses["kind"] != "any" and not any(map(vocabulary.terms, topic.contexts)):
         raise TopicError(f"senses.kind = '{settings.senses['kind']}' needs topic.contexts: words of senses not meant")
     if settings.expansion.get("log", SIMULATED) not in ("", SIMULATED):
