@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from opilio.fetch.addresses import is_public
 from opilio.fetch.curl import CurlFetcher
 from opilio.fetch.limits import Network
+from opilio.fetch.robots import rules_from
 from opilio.model.records import Fetched
 from opilio.model.urls import canonical
 
@@ -167,6 +168,13 @@ def test_status_is_none_when_only_the_proxy_spoke() -> None:
         assert (found.status, found.headers, kind_of(found)) == (0, (), "proxy")
 
     through_proxy(job)
+
+
+def test_dead_proxy_is_named_without_its_password() -> None:
+    found = fetch("http://far.example/robots.txt", Network(proxy="http://me:secret@127.0.0.1:1"))
+    assert kind_of(found) == "proxy"
+    told = "the proxy http://127.0.0.1:1 can't be reached (7)"
+    assert (found.failure and found.failure.detail, rules_from(found, AGENT, 0.0).why) == (told, told)
 
 
 def test_environment_proxy_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from opilio.model.records import Analysis, Failure, Fetched, HostLease, Landing,
 
 INTERNAL = "internal"
 FATAL = (CollectionError, NoWorkersError)  # not this page's fault: no page can be kept or read any more
-HOST_TROUBLE = frozenset({"dns", "connect", "timeout", "tls"})  # without an answer: the host's, not the page's
+HOST_TROUBLE = frozenset({"dns", "connect", "proxy", "timeout", "tls"})  # without an answer: the host's, not the page's
 MAX_TROUBLES = 20_000
 
 

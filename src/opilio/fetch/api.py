@@ -71,7 +71,7 @@ class ApiClient:
             if code == 0:
                 transfer.failure = None
             elif transfer.failure is None:
-                transfer.failure = failure_of(code, message)
+                transfer.failure = failure_of(code, message, self._network.proxy)
             return self._answer(handle, transfer, started_at)
         except (pycurl.error, ValueError, TypeError) as problem:  # an address libcurl can't even be told
             return Fetched(url=url, started_at=started_at, failure=Failure("url", str(problem)[:200]))

@@ -109,7 +109,7 @@ class CurlFetcher:
         if code == 0:
             transfer.failure = None  # an address may have been refused before a good one of the same host
         elif transfer.failure is None:
-            transfer.failure = failure_of(code, message)
+            transfer.failure = failure_of(code, message, self._network.proxy)
         body = transfer.finish()
         status = transfer.status if handle.getinfo(pycurl.RESPONSE_CODE) else 0  # 0: nobody but a proxy spoke
         headers = transfer.headers if status else ()

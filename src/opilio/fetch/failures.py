@@ -41,8 +41,12 @@ _WORDS: tuple[tuple[str, tuple[str, bool]], ...] = (
 )
 
 
-def failure_of(code: int, message: str) -> Failure:
-    """The failure a libcurl code stands for."""
+def failure_of(code: int, message: str, proxy: str = "") -> Failure:
+    """The failure a libcurl code stands for, where a proxy is asked or none."""
+    if proxy and code == pycurl.E_COULDNT_CONNECT:  # to hosts only the proxy connects, and tells in its own words
+        scheme, _, place = proxy.rpartition("://")
+        named = f"{scheme or 'http'}://{place.rpartition('@')[2]}"  # without a password
+        return Failure("proxy", f"the proxy {named} can't be reached ({code})"[:200], retry=True)
     kind, retry = _KINDS.get(code, ("transfer", True))
     # One code stands for several troubles; only libcurl's words tell them apart.
     if code == pycurl.E_OPERATION_TIMEDOUT and "too slow" in message:

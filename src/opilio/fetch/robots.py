@@ -80,7 +80,8 @@ def _unreachable(fetched: Fetched, agent: str, now: float, previous: Rules | Non
     wait_s = min(LIFE_S, max(fetched.retry_after_s, FIRST_RETRY_S * 2.0 ** min(failures - 1, 20)))
     if previous and not previous.unreachable and now - previous.read_at < STALE_S:
         return replace(previous, expires_at=now + wait_s, failures=failures)
-    why = fetched.failure.kind if fetched.failure else f"status {fetched.status}"
+    failure = fetched.failure
+    why = f"status {fetched.status}" if failure is None else failure.detail if failure.kind == "proxy" else failure.kind
     return Rules(agent=agent, expires_at=now + wait_s, unreachable=True, failures=failures, why=why)
 
 
