@@ -11,7 +11,7 @@ import pytest
 
 from checks.indexed import Sheet, judge, lose, store
 from opilio.crawl import indexing
-from opilio.crawl.indexing import catch_up, rebuild
+from opilio.crawl.indexing import BATCH, catch_up, rebuild
 from opilio.crawl.searching import Searcher
 from opilio.index.fulltext import FullText, Writer, prepare, writing
 from opilio.index.manifest import Manifest
@@ -82,6 +82,12 @@ def test_verdict_of_a_person_is_found_when_it_was_taken_up(tmp_path: Path) -> No
     assert catch_up(folder).indexed == 1
     assert urls(folder, "", Filters(relevant=False)) == ["/1"]
     assert urls(folder, "band:high OR relevant:yes") == ["/0"]
+
+
+def test_rebuilt_index_counts_a_page_once_that_later_ones_link_to(tmp_path: Path) -> None:
+    later = [Sheet(url=f"{A}/late{n}", text="Late.", links=[(f"{A}/0", "the first bird")]) for n in range(20)]
+    folder = store(tmp_path / "c", [*birds(0, BATCH), *later])
+    assert rebuild(folder).indexed == BATCH + 20
 
 
 def test_rebuilt_index_finds_the_same(tmp_path: Path) -> None:
