@@ -255,6 +255,28 @@ def test_make_writes_nothing_when_a_shape_is_wrong(lab: Lab, tmp_path: Path, wro
     assert not (tmp_path / "w").exists()
 
 
+@pytest.mark.parametrize("place", ["file", "file/x"])
+def test_place_that_is_no_folder_is_told_before_the_first_run(run: Lab, tiny: Path, tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").touch()
+    done = run(tiny, tmp_path / place)
+    assert (done.code, f"--out {tmp_path / place}: can't be written: " in done.err) == (2, True), done.err
+    assert not {"Traceback", "runs"} & set(done.err.split())
+
+
+@pytest.mark.parametrize("place", ["file", "file/x"])
+def test_make_tells_that_a_place_is_no_folder(lab: Lab, tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").touch()
+    done = lab("make", tmp_path / place, "--shape", "pages=60", "--shape", "hosts=4", "--shape", "topics=2")
+    assert (done.code, len(done.err.splitlines())) == (2, 1), done.err
+    assert f"{tmp_path / place}: can't be written: " in done.err
+
+
+def test_revisit_tells_that_a_place_is_no_folder(lab: Lab, tiny: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = lab("revisit", "--web", tiny, "--out", tmp_path / "file")
+    assert (done.code, len(done.err.splitlines())) == (2, 1), done.err
+
+
 def test_unknown_experiment_names_the_known_ones(lab: Lab, tiny: Path, tmp_path: Path) -> None:
     done = lab("run", "compere", "--web", tiny, "--out", tmp_path)
     assert done.code == 2

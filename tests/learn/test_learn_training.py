@@ -176,3 +176,10 @@ def test_usage_errors_are_told_before_any_work(tmp_path: Path) -> None:
     for option in ("out", "export"):
         with pytest.raises(UsageError, match=f"--{option} .*is there already"):
             command(there, **{option: there})  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match=f"--{option} .*x: can't be written: .*there is no folder"):
+            command(there, **{option: there / "x"})  # type: ignore[arg-type]
+
+
+def test_name_that_no_file_can_have_is_told(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--export .*: can't be written: File name too long"):
+        command(folder, learner="bayes", export=tmp_path / ("x" * 253))

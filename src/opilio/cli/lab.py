@@ -3,6 +3,7 @@
 import importlib.util
 import sys
 import time
+from collections.abc import Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +12,7 @@ import msgspec
 import typer
 
 from opilio.cli.labrevisit import revisit
-from opilio.cli.options import AsJson, print_json, print_text
+from opilio.cli.options import AsJson, make_folder, print_json, print_text, writing
 from opilio.crawl.config import Tree, assignment, in_words, merged
 from opilio.crawl.workers import cores
 from opilio.lab.declarations import Plot, chosen, load_experiment
@@ -62,10 +63,11 @@ def make(
     seed: Annotated[int, typer.Option(help="The same seed and shape give the same web, byte for byte.")] = 1,
 ) -> int:
     """Write a synthetic web: pages, labels, topics and the faults of its hosts."""
-    if folder.exists() and any(folder.iterdir()):
+    if folder.is_dir() and any(folder.iterdir()):
         raise UsageError(f"{folder}: is not empty; choose another folder")
     wanted = _shape(shape, seed)
-    write(wanted, folder)
+    with writing(str(folder)):
+        write(wanted, folder)
     web = summarise(folder, processes=cores())
     _say(f"{folder}: {web.pages:,} pages on {web.hosts} hosts, {len(web.topics)} topics")
     return 0
@@ -132,17 +134,16 @@ def run(
     study = Study(declared, choice)
     jobs = study.jobs()
     _warn(study.problems)
+    out = out or Path(f"lab-{declared.name}")
+    make_folder(f"--out {out}", out)
     progress = _Progress(len(jobs))
     done = carry_out(jobs, processes or cores(), progress)
     runs, bounds = _parted(done, [v.name for v in choice.variants])
-    out = out or Path(f"lab-{declared.name}")
     if declared.by_seeds:
         runs = by_seeds(runs)
-    drawn = _draw(runs, out, declared.plot) if plots else []
-    write_results(runs, out, bounds)
     columns = {v.name: v.column for v in choice.variants}
-    material = Material(declared, runs, bounds, study.problems, columns)
-    (out / "report.md").write_text(write_report(material, drawn), "utf-8")
+    with writing(f"--out {out}"):
+        _write(Material(declared, runs, bounds, study.problems, columns), out, plots=plots)
     _say(f"{len(jobs)} runs in {progress.elapsed_s:.0f} s; the report is in {out / 'report.md'}")
     if json:
         print_json({"experiment": declared.name, "out": str(out), "strategies": _means(runs)})
@@ -156,7 +157,14 @@ def _parted(runs: list[Run], variants: list[str]) -> tuple[list[Run], list[Run]]
     return [r for r in runs if r.strategy in variants], [r for r in runs if r.strategy not in variants]
 
 
-def _draw(runs: list[Run], folder: Path, extra: tuple[Plot, ...]) -> list[str]:
+def _write(material: Material, out: Path, *, plots: bool) -> None:
+    """The results come first: they can't be made again without the runs."""
+    write_results(material.runs, out, material.bounds)
+    drawn = _draw(material.runs, out, material.experiment.plot) if plots else []
+    (out / "report.md").write_text(write_report(material, drawn), "utf-8")
+
+
+def _draw(runs: Sequence[Run], folder: Path, extra: tuple[Plot, ...]) -> list[str]:
     if importlib.util.find_spec("matplotlib") is None:
         _say("no plots: matplotlib is missing (pip install 'opilio[lab]')")
         return []

@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from opilio.cli.options import make_folder, writing
 from opilio.crawl.config import Tree
 from opilio.lab.changing import Churn
 from opilio.lab.keeping import Case, Keeping, cases
@@ -41,18 +42,19 @@ def revisit(
     unknown = [name for name in chosen if name not in VARIANTS]
     if unknown:
         raise UsageError(f"--policy {unknown[0]}: is unknown; known: {', '.join(VARIANTS)}")
+    make_folder(f"--out {out}", out)
     runs: list[Kept] = []
     for folder in web:
         arena = Arena.open(folder)
         churns = [Churn(seed=seed, days=days) for seed in range(1, schedules + 1)]
         for keeping in cases(arena, list(arena.topics)[:topics], pages, interval, churns):
             runs += _kept(arena, keeping, chosen)
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "results.json").write_bytes(msgspec.json.encode({"schema": 1, "runs": runs}))
     scope = f"{len({run.case for run in runs})} cases, {days:g} days, {pages} pages, a look every {interval:g} days"
     report = f"# Revisits\n\n{scope} on average.\n\n{write_keeping(runs, REFERENCE)}"
-    (out / "report.md").write_text(report, encoding="utf-8")
-    draw_keeping(runs, out)
+    with writing(f"--out {out}"):
+        (out / "results.json").write_bytes(msgspec.json.encode({"schema": 1, "runs": runs}))
+        (out / "report.md").write_text(report, encoding="utf-8")
+        draw_keeping(runs, out)
     return 0
 
 

@@ -1,11 +1,16 @@
 """Options and output forms that several commands share."""
 
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
+
+from opilio.model.errors import UsageError
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A collection: what a crawl made.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
@@ -18,6 +23,22 @@ def print_json(values: dict[str, Any]) -> None:
 
 def print_text(text: str) -> None:
     sys.stdout.write(text + "\n")
+
+
+@contextmanager
+def writing(what: str) -> Iterator[None]:
+    """A place that can't be written is told by the name of its option."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{what}: can't be written: {error.strerror or error}") from error
+
+
+def make_folder(what: str, folder: Path) -> None:
+    """A folder that files can be written to, made and tried before the work whose results go there."""
+    with writing(what):
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
 
 
 def counted(number: int, what: str) -> str:

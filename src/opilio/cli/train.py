@@ -2,13 +2,14 @@
 
 import io
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from opilio.cli.options import AsJson, print_json, print_text
+from opilio.cli.options import AsJson, print_json, print_text, writing
 from opilio.cli.trainreport import PAPER_PRECISION, report
 from opilio.crawl.s1kind import MODEL
 from opilio.crawl.train import Trained
@@ -37,6 +38,8 @@ def train(
     for option, path in (("--export", export), ("--out", out)):
         if path is not None and path.exists():
             raise UsageError(f"{option} {path}: is there already; choose another name")
+        if path is not None and not path.parent.is_dir():
+            raise UsageError(f"{option} {path}: can't be written: {path.parent} is no folder")
     trained = train_learners(source, LEARNERS if learner == ALL else (learner,))
     if export is not None:
         _write("--export", export, _rows(trained))
@@ -70,12 +73,12 @@ def _write(option: str, path: Path, data: bytes) -> None:
     """A name that appears stands for a whole file."""
     part = path.with_name(f"{path.name}.part")
     try:
-        part.write_bytes(data)
-        part.replace(path)
-    except OSError as error:
-        raise UsageError(f"{option} {path}: can't be written: {error.strerror}") from error
+        with writing(f"{option} {path}"):
+            part.write_bytes(data)
+            part.replace(path)
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # what the writing met is told, not that nothing is there to clear away
+            part.unlink()
 
 
 def _say(text: str) -> None:
