@@ -50,8 +50,9 @@ class Client:
         return self._ask(path, body, headers)
 
     def post(self, path: str, values: object, **headers: str) -> Answer:
-        """JSON, as a program sends it."""
-        return self._ask(path, json.dumps(values).encode(), {"Content_Type": "application/json", **headers})
+        """JSON, as a program sends it; bytes as they are."""
+        body = values if isinstance(values, bytes) else json.dumps(values).encode()
+        return self._ask(path, body, {"Content_Type": "application/json", **headers})
 
     def _ask(self, path: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
         names = {name.replace("_", "-"): value for name, value in headers.items()}

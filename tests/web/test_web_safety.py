@@ -81,6 +81,13 @@ def test_body_that_is_too_long_is_refused(client: Client) -> None:
     assert client.post("/c/birds/wish", {"do": "ban", "target": "x" * 1_100_000}).status == 413
 
 
+@pytest.mark.parametrize("body", [b"{", b"[" * 200_000])
+def test_body_that_is_no_json_is_refused_in_words(client: Client, body: bytes) -> None:
+    answer = client.post("/c/birds/wish", body, Accept="application/json")
+    assert answer.status == 400
+    assert "the body is no JSON" in answer.text
+
+
 def test_folder_that_is_no_collection_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CollectionError, match="is no collection"):
         serve([tmp_path], port=0)

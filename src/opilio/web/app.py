@@ -206,7 +206,7 @@ def _asked(request: Request, params: Sequence[Any], values: Sequence[tuple[str, 
 def _json_values(raw: bytes) -> list[tuple[str, str]]:
     try:
         tree = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"the body is no JSON: {error}") from error
     if not isinstance(tree, dict):
         raise UsageError("the body must be a JSON object")
