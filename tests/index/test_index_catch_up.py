@@ -11,7 +11,8 @@ import pytest
 
 from checks.indexed import Sheet, judge, lose, store
 from opilio.crawl import indexing
-from opilio.crawl.indexing import BATCH, catch_up, rebuild
+from opilio.crawl.compact import compact
+from opilio.crawl.indexing import BATCH, behind, catch_up, rebuild
 from opilio.crawl.searching import Searcher
 from opilio.index.fulltext import FullText, Writer, prepare, writing
 from opilio.index.manifest import Manifest
@@ -195,6 +196,19 @@ def test_nothing_is_lost_or_doubled_when_a_process_is_killed(tmp_path: Path, mom
     catch_up(folder)
     results = Searcher([folder]).search("bird", size=100)
     assert (results.total, len({hit.url for hit in results.hits})) == (15, 15)
+
+
+def test_dropped_version_is_not_found_any_more(tmp_path: Path) -> None:
+    folder = store(tmp_path / "c", [Sheet(url=f"{A}/x", title="Wren", at=NIGHT)])
+    store(folder, [Sheet(url=f"{A}/x", title="Eagle", at=NOON)])
+    catch_up(folder)
+    assert urls(folder, "wren", Filters(at=NOON - 1)) == ["/x"]
+    compact(folder, EVENING, versions=0)
+    assert behind(folder) == 1
+    assert catch_up(folder).indexed == 1
+    assert catch_up(folder).indexed == 0
+    assert urls(folder, "wren", Filters(at=NOON - 1)) == []
+    assert urls(folder, "eagle") == ["/x"]
 
 
 def _spoil(folder: Path, file: str) -> None:

@@ -1,16 +1,18 @@
 """`verify` compares the index with the collection, and repairs it."""
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from checks.indexed import Sheet, lose, store
+from opilio.crawl.compact import compact
 from opilio.crawl.indexcheck import index_problems
 from opilio.crawl.indexing import catch_up
 from opilio.crawl.repair import check_and_repair
 from opilio.crawl.searching import Searcher
 from opilio.index.manifest import Manifest
-from opilio.store.collection import reading
+from opilio.store.collection import Collection, reading
 
 A = "http://a.example"
 
@@ -33,6 +35,26 @@ def test_index_that_agrees_or_is_behind_is_no_problem(folder: Path, tmp_path: Pa
     lose(folder, f"{A}/1", 1.8e9)
     assert problems(folder) == []
     assert problems(store(tmp_path / "without", [Sheet(url=f"{A}/0")])) == []
+
+
+def test_past_version_that_only_the_index_has_is_told_and_let_go(folder: Path) -> None:
+    store(folder, [Sheet(url=f"{A}/0", title="Eagle")])
+    catch_up(folder)
+    assert problems(folder) == []
+    with closing(Collection.open_for_writing(folder)) as collection:
+        collection.connection.execute("DELETE FROM version")
+    (told,) = problems(folder)
+    assert "holds 1 past versions of pages, the collection has 0" in told
+    assert told in check_and_repair(folder, 1.8e9).repaired
+
+
+def test_index_of_a_collection_that_dropped_versions_is_no_problem(folder: Path) -> None:
+    store(folder, [Sheet(url=f"{A}/0", title="Eagle")])
+    catch_up(folder)
+    compact(folder, 1.8e9, versions=0)
+    assert problems(folder) == []
+    catch_up(folder)
+    assert problems(folder) == []
 
 
 @pytest.mark.parametrize("file", ["terms/*.store", "terms/*.pos", "derived.db"])

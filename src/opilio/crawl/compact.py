@@ -16,7 +16,7 @@ from opilio.crawl.recovery import recover
 from opilio.model.errors import CollectionError
 from opilio.store.collection import DATABASE, Collection, damaged
 from opilio.store.counters import recount
-from opilio.store.loss import Stored, stored_rows
+from opilio.store.loss import Stored, count_dropped, stored_rows
 from opilio.store.warc import WarcWriter, read_member, warc_name
 
 FIRST = "warc_first"  # in `meta`: the first file that is in use
@@ -58,6 +58,7 @@ def _compact(collection: Collection, versions: int | None, rotate_bytes: int) ->
     with collection.unit_of_work():
         if versions is not None:
             done.versions_dropped = connection.execute(_OLD, (versions,)).rowcount
+            count_dropped(collection, done.versions_dropped)
         recount(collection)
     last = int(collection.meta("warc_number", "1"))
     writer = WarcWriter(folder, f"Opilio/{__version__}", rotate_bytes)

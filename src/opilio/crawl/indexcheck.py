@@ -6,6 +6,7 @@ from pathlib import Path
 
 import tantivy
 
+from opilio.crawl.pagefeed import PageFeed
 from opilio.index.faults import told_well
 from opilio.index.fulltext import FOLDER, FullText, writing
 from opilio.index.manifest import Manifest
@@ -24,14 +25,16 @@ def index_problems(collection: Collection) -> Iterator[str]:
         return
     try:
         with told_well(folder), closing(Manifest(folder)) as manifest:
-            mark = manifest.mark("seq")
+            mark, dropped = manifest.mark("seq"), manifest.mark("dropped")
             known = dict(manifest.connection.execute("SELECT key, seq FROM entry"))
     except CollectionError as error:
         yield f"{INDEX}{error}"
         return
+    if dropped != PageFeed(collection).dropped():
+        return  # of another past: it is made again when it is next caught up
     yield from _missing(collection, known, mark)
     yield from _left_over(collection, known, mark)
-    yield from _engine(collection, len(known))
+    yield from _engine(collection, len(known), _past(collection, mark))
 
 
 def _missing(collection: Collection, known: dict[int, int], mark: int) -> Iterator[str]:
@@ -52,24 +55,36 @@ def _left_over(collection: Collection, known: dict[int, int], mark: int) -> Iter
             yield f"{INDEX}holds a page that the collection no longer has (key {key}); {ADVICE}"
 
 
-def _engine(collection: Collection, documents: int) -> Iterator[str]:
-    """The engine has as many documents as were noted. Not asked while somebody writes: the two move one by one."""
+def _past(collection: Collection, mark: int) -> int:
+    """How many versions that are past the index should hold."""
+    sql = "SELECT count(*) FROM version WHERE duplicate_of = 0 AND noindex = 0 AND ended <= ?"
+    return int(collection.connection.execute(sql, (mark,)).fetchone()[0])
+
+
+def _engine(collection: Collection, documents: int, past: int) -> Iterator[str]:
+    """The engine has as many documents as were noted, and as many past ones as there are.
+
+    Not asked while somebody writes: the two move one by one.
+    """
     with writing(collection.folder) as ours:
         if not ours:
             return
         try:
-            found = _current(collection.folder / FOLDER)
+            found, found_past = _counts(collection.folder / FOLDER)
         except CollectionError as error:
             yield f"{INDEX}{error}"
             return
         if found != documents:
             yield f"{INDEX}holds {found} pages, {documents} were taken in; {ADVICE}"
+        if found_past != past:
+            yield f"{INDEX}holds {found_past} past versions of pages, the collection has {past}; {ADVICE}"
 
 
-def _current(folder: Path) -> int:
-    """How many documents the engine has of pages as they are now."""
+def _counts(folder: Path) -> tuple[int, int]:
+    """How many documents the engine has of pages as they are now, and as they were."""
     with told_well(folder, engine=(ValueError,)):
         index = FullText(folder)
         query = tantivy.Query.term_query(index.schema, "until", FOREVER)
-        count: int = index.searcher().search(query, 1).count  # type: ignore[attr-defined]  # the stub forgot it
-        return count
+        searcher = index.searcher()
+        current: int = searcher.search(query, 1).count  # type: ignore[attr-defined]  # the stub forgot it
+        return current, searcher.num_docs - current

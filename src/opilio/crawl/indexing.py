@@ -55,6 +55,8 @@ def _caught_up(folder: Path, most: int) -> Progress:
             return Progress()
         manifest = Manifest(place)
         try:
+            if stands is Stands.ELSEWHERE:  # before anything is read: what is dropped from now on makes it so again
+                manifest.set_marks(dropped=_dropped(folder))
             return _CatchUp(folder, FullText(place), manifest).run(most)
         finally:
             manifest.close()
@@ -69,16 +71,22 @@ class Stands(Enum):
     ELSEWHERE = auto()  # it has seen more than the collection has
 
 
+def _dropped(folder: Path) -> int:
+    with reading(folder) as collection:
+        return PageFeed(collection).dropped()
+
+
 def _standing(folder: Path, place: Path) -> Stands:
-    """An index that has seen more than there is belongs to another past (the collection was put back from a copy, or
-    another one took its place): nothing says which of its documents still hold."""
+    """An index that has seen more than there is belongs to another past (the collection was put back from a copy,
+    another one took its place, or old versions were dropped): nothing says which of its documents still hold."""
     quiet = not being_written(folder)  # asked first: what is settled now is settled for all that was written
     manifest = Manifest(place)
     try:
         with reading(folder) as collection:
             feed = PageFeed(collection)
             ahead = (feed.last() - manifest.mark("seq"), feed.last_label() - manifest.mark("label"))
-        if min(ahead) < 0:
+            same_past = feed.dropped() == manifest.mark("dropped")
+        if min(ahead) < 0 or not same_past:
             return Stands.ELSEWHERE
         unsettled = quiet and manifest.mark("settled") < manifest.mark("seq")
         return Stands.BEHIND if max(ahead) or unsettled else Stands.UP_TO_DATE
@@ -87,15 +95,16 @@ def _standing(folder: Path, place: Path) -> Stands:
 
 
 def behind(folder: Path) -> int:
-    """How many pages of a collection its index has not taken in yet: all, where it can't be read."""
+    """How many pages of a collection its index has not taken in yet: all, where it must be made again."""
     with reading(folder) as collection:
-        return PageFeed(collection).waiting(_taken_in(ready(folder)))
+        feed = PageFeed(collection)
+        return feed.waiting(_taken_in(ready(folder), feed.dropped()))
 
 
-def _taken_in(place: Path) -> int:
+def _taken_in(place: Path, dropped: int) -> int:
     try:
         with told_well(place), closing(Manifest(place)) as manifest:
-            return manifest.mark("seq")
+            return manifest.mark("seq") if manifest.mark("dropped") == dropped else 0
     except DamagedIndexError:
         return 0
 

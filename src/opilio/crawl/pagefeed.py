@@ -23,6 +23,7 @@ from opilio.model.errors import CollectionError, ParseError
 from opilio.model.records import Page
 from opilio.parse.html import HtmlParser
 from opilio.store.collection import Collection
+from opilio.store.loss import DROPPED
 from opilio.store.warc import read_record
 
 _FIELDS = (
@@ -104,6 +105,10 @@ class PageFeed:
     def last_label(self) -> int:
         """The number of the last label that was taken up."""
         return int(self._collection.meta("labels_taken", "0"))
+
+    def dropped(self) -> int:
+        """How many past versions were deleted so far."""
+        return int(self._collection.meta(DROPPED, "0"))
 
     def parents_of(self, host: str, key: int) -> tuple[int, ...]:
         """Up to five pages that a link to this one was found on."""

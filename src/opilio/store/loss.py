@@ -14,6 +14,7 @@ from opilio.store.collection import Collection
 from opilio.store.counters import recount
 from opilio.store.warc import opened, payload, payload_digest, read_member, warc_name
 
+DROPPED = "versions_dropped"  # in `meta`: past versions that were deleted so far
 Place = tuple[int, int]  # WARC file and offset
 
 
@@ -84,13 +85,20 @@ def cut_at(collection: Collection, place: Place) -> list[tuple[str, int]]:
     return lost
 
 
+def count_dropped(collection: Collection, versions: int) -> None:
+    """Note that past versions were deleted: the past is another one now, for whoever made something from it."""
+    collection.set_meta(**{DROPPED: int(collection.meta(DROPPED, "0")) + versions})
+
+
 def let_go(collection: Collection, rows: Iterable[Stored]) -> list[tuple[str, int]]:
     """Delete these rows, with the links of pages and what was counted; (host, key) of the pages among them."""
     connection = collection.connection
     pages: list[tuple[str, int]] = []
     for current, group in groupby(rows, key=attrgetter("current")):
         if not current:
-            connection.executemany("DELETE FROM version WHERE key = ? AND seq = ?", [(r.key, r.seq) for r in group])
+            gone = [(row.key, row.seq) for row in group]
+            connection.executemany("DELETE FROM version WHERE key = ? AND seq = ?", gone)
+            count_dropped(collection, len(gone))
             continue
         for row in group:
             connection.execute("DELETE FROM page WHERE key = ?", (row.key,))
