@@ -108,7 +108,7 @@ def test_good_link_of_an_irrelevant_page_passes_the_threshold_s0_28() -> None:
 
 def test_page_of_another_sense_takes_its_links_with_it_s3_09() -> None:
     verdict = Verdict(score=0.0, relevant=False, reasons=(Reason(OTHER_SENSE, 3.0),))
-    for ranker in (linkscore(tunnel_depth=-1), TswtRanker(TOPIC, url_terms), ParentRanker()):
+    for ranker in (linkscore(tunnel_depth=-1), TswtRanker(TOPIC, url_terms), ParentRanker(), BreadthRanker()):
         assert all(r.dropped for r in ranker.rank(reading_of(PAGE), verdict, lead_to()))
 
 

@@ -12,11 +12,11 @@ class BreadthRanker:
     """First found, first fetched: the score only falls with depth, so ties keep the order of discovery."""
 
     def score(self, reading: Reading, verdict: Verdict, lead: Lead) -> LinkScores:
-        """1 / (1 + depth of the link)."""
-        del verdict
+        """1 / (1 + depth of the link). Irrelevant pages have no end here, but one of another sense has (S3-09)."""
         page = reading.page
         scores = np.full(len(page.links), 1.0 / (2.0 + lead.depth))
-        return LinkScores(scores, {"depth": scores}, refused(page))
+        dropped = drop_all(refused(page), len(page.links), out_of_reach(verdict, lead, tunnel_depth=-1))
+        return LinkScores(scores, {"depth": scores}, dropped)
 
     def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[Ranked]:
         """See `Ranker`."""
