@@ -244,6 +244,7 @@ def test_status_tells_how_far_a_crawl_has_come(folder: Path) -> None:
     assert (status["state"], status["stop_reason"]) == ("stopped", "fetch limit reached (5 fetches)")
     assert (status["fetched"], status["pages"], status["duplicates"], status["hosts"]) == (5, 3, 1, 1)
     assert status["harvest"] == status["relevant"] / status["pages"]
+    assert 0.0 < status["front_hit_rate"] < 1.0, "a URL found twice is known, one found first is not (S4-21)"
     held = Collection.open_for_writing(folder)
     assert status_of(folder)["state"] == "running"
     held.close()

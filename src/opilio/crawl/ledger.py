@@ -55,7 +55,7 @@ class Ledger:
         self._labels = Labels(books.collection, books.keeper, books.frontier, learning, chooser)
         self._bounds = bounds
         self._publish = publish
-        self._expected: float | None = None  # as it was written last
+        self._noted: dict[str, float] = {}  # figures for whoever looks on, as they were written last
         self._untold: list[Event] = []  # kept already, told with the next batch
 
     def commit(self, batch: Sequence[Served], now: float) -> list[Event]:
@@ -94,11 +94,17 @@ class Ledger:
         return [*told, BatchCommitted(at=now, outcomes=tuple(outcomes), queued=queued, expected=expected)]
 
     def _foresee(self) -> float | None:
-        """How many relevant pages the queue still holds, where the ranker can tell."""
+        """How many relevant pages the queue still holds, where the ranker can tell.
+
+        It is noted for whoever looks on, with how often the URL-seen test was spared the disk (S4-21).
+        """
         expected = self._chooser.expected
-        if expected is not None and expected != self._expected:
-            self._books.collection.set_meta(expected_relevant=round(expected, 2))
-            self._expected = expected
+        figures = {"front_hit_rate": round(self._books.frontier.stats().front_hit_rate, 2)}
+        if expected is not None:
+            figures["expected_relevant"] = round(expected, 2)
+        if figures != self._noted:
+            self._books.collection.set_meta(**figures)
+            self._noted = figures
         return expected
 
     def lease(self, now: float, hosts: int, per_host: int, ttl_s: float) -> list[HostLease]:

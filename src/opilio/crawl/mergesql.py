@@ -135,7 +135,7 @@ JOINED = (
     "INSERT INTO main.lesson SELECT * FROM temp.lesson_0",
     # No wish is taken up yet: what one collection bans may wait in the queue of another.
     """INSERT OR REPLACE INTO main.meta SELECT * FROM s0.meta WHERE name NOT LIKE 'warc%'
-        AND name NOT IN ('revisit_budget', 'expected_relevant', 'wishes_taken', 'paused')""",
+        AND name NOT IN ('revisit_budget', 'expected_relevant', 'front_hit_rate', 'wishes_taken', 'paused')""",
     "UPDATE main.meta SET value = (SELECT coalesce(max(id), 0) FROM main.label) WHERE name = 'labels_taken'",
 )
 _URL = "tunnel, parent, hops, retries, url, parents, features, reason, not_before, timer"

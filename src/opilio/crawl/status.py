@@ -54,15 +54,16 @@ def _status(collection: Collection) -> dict[str, Any]:
         "dropped": frontier.dropped,
         "hosts": frontier.hosts,
         "genres": _genres(collection),
-        **_expected(collection),
+        **_figures(collection),
         **_agents(collection),
     }
 
 
-def _expected(collection: Collection) -> dict[str, float]:
-    """Relevant pages still to be found in the queue; nothing where the ranker can't tell."""
-    expected = collection.meta("expected_relevant")
-    return {"expected_relevant": float(expected)} if expected else {}
+def _figures(collection: Collection) -> dict[str, float]:
+    """What the crawl itself noted: URL-seen tests spared the disk (S4-21), relevant pages still to be found in the
+    queue; nothing where there was no crawl, or the ranker can't tell."""
+    noted = {name: collection.meta(name) for name in ("front_hit_rate", "expected_relevant")}
+    return {name: float(value) for name, value in noted.items() if value}
 
 
 def _agents(collection: Collection) -> dict[str, dict[str, str]]:
