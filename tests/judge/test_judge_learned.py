@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from checks.judge_checks import check_judge
 from checks.readings import lead_to, reading_of, terms_of
@@ -67,6 +68,34 @@ def test_judge_learns_words_that_the_topic_did_not_name() -> None:
     assert before.judge(company).score == pytest.approx(before.judge(other).score, abs=0.05)
     assert after.judge(company).score > after.judge(other).score
     assert any("text model" in reason.name for reason in after.judge(company).reasons)
+
+
+def test_examples_teach_before_anything_is_fetched() -> None:
+    """Pages that share no word with the topic's table are told apart by the words of the examples."""
+    on, off = [f"hedge moss twig w{n}" for n in range(4)], [f"court fee clerk w{n}" for n in range(4)]
+    examples = [(page, True) for page in (*on[:3], {"hedge": 2, "moss": 1, "twig": 1})]
+    judge = LearnedJudge(coverage(), str, 0.5, [*examples, *((page, False) for page in off)])
+    assert judge.model.ready
+    like, unlike = judge.judge(reading_of("hedge moss twig")), judge.judge(reading_of("court fee clerk"))
+    assert like.score > max(unlike.score, learned().judge(reading_of("hedge moss twig")).score)
+    again = learned()
+    again.restore(judge.snapshot())
+    assert again.judge(reading_of("hedge moss twig")) == like
+
+
+def test_background_stands_for_pages_that_are_not_on_the_topic() -> None:
+    """Before any such page was seen, words that are common everywhere tell nothing, rare ones do."""
+
+    def idf(terms: NDArray[np.uint32]) -> NDArray[np.float64]:
+        common = np.array(terms_of("people time"), dtype=np.uint32)
+        return np.where(np.isin(terms, common), 0.5, 7.0)
+
+    base = CoverageJudge(LivingTopic(BIRDS), PageWords(terms_of, idf))
+    judge = LearnedJudge(base, str, 0.5, [(f"hedge people time w{n}", True) for n in range(4)])
+    weights = dict(zip(*(part.tolist() for part in judge.model.known), strict=True))
+    rare, (often, _) = terms_of("hedge")[0], terms_of("people time")
+    assert judge.model.ready
+    assert weights[rare] > 1.0 > abs(weights[often])
 
 
 def test_duplicates_and_pages_without_a_sample_teach_nothing() -> None:

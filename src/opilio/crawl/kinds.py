@@ -92,7 +92,8 @@ def _coverage(tools: Tools, *, middle: float = 0.25, slope: float = 14.0) -> Jud
 
 def _learned(tools: Tools, *, middle: float = 0.25, slope: float = 14.0, share: float = 0.5) -> Judge:
     base = CoverageJudge(tools.living, tools.words, middle, slope)
-    return LearnedJudge(base, tools.vocabulary.surface_of, share)
+    examples = [(page, True) for page in tools.topic.positive] + [(page, False) for page in tools.topic.negative]
+    return LearnedJudge(base, tools.vocabulary.surface_of, share, examples)
 
 
 def _blend(

@@ -89,7 +89,7 @@ class Labels:
         return [PageLabelled(at=now, url=url, relevant=relevant)]
 
     def _take_back(self, key: int, sample: bytes, before: bool | None, event: LabelTakenBack) -> list[Event]:
-        """The judge's own verdict counts again, and everybody forgets the word. Taken back twice, it is so once."""
+        """The judge's own verdict counts again; the judge forgets the word, the ranker is told better. Once for all."""
         if before is None:
             return []
         self._learning.label(sample, None, before)

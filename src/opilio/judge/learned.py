@@ -10,10 +10,12 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from opilio.judge.coverage import CoverageJudge
 from opilio.learn.textmodel import Terms, TextModel, TextState
 from opilio.model.records import Outcome, Reading, Reason, Verdict
+from opilio.topic.topic import Example
 
 PAGE_TERMS = 120  # the most telling terms of a page
 SURE_NOT = 0.6  # share of the middle below which coverage is sure that a page is not on the topic
@@ -44,15 +46,28 @@ class _State(msgspec.Struct, array_like=True):
 
 
 class LearnedJudge:
-    """Verdict.score is a probability. `share` is the text model's say once it has seen enough; 0: nothing is learnt."""
+    """Verdict.score is a probability. `share` is the text model's say once it has seen enough; 0: nothing is learnt.
 
-    def __init__(self, base: CoverageJudge, label_of: Callable[[int], str], share: float = 0.5) -> None:
+    `examples` are pages of which a person said whether they are on the topic: they teach it before anything is fetched.
+    """
+
+    def __init__(
+        self,
+        base: CoverageJudge,
+        label_of: Callable[[int], str],
+        share: float = 0.5,
+        examples: Sequence[tuple[Example, bool]] = (),
+    ) -> None:
         self.base = base
         self.share = share
         self._label_of = label_of
-        self.model = TextModel()
+        self.model = TextModel(self._common)
         self._coverages: deque[float] = deque(maxlen=RECENT)
         self._sampled: tuple[Reading, Terms] | None = None
+        for page, positive in examples if share else ():
+            self.teach(self._most_telling(*base.words.counts_of(page)), positive)
+        if examples and share:
+            self.model.fit(base.middle)
 
     @property
     def version(self) -> int:
@@ -100,9 +115,16 @@ class LearnedJudge:
     def sample(self, reading: Reading) -> Terms:
         """The most telling terms of a page: many times here, seldom elsewhere."""
         if self._sampled is None or self._sampled[0] is not reading:  # asked for twice: by `judge`, and to be kept
-            terms, weights = self.base.words.weigh(reading)
-            self._sampled = reading, terms[np.argsort(-weights, kind="stable")[:PAGE_TERMS]].astype(np.int64)
+            self._sampled = reading, self._most_telling(*self.base.words.counts(reading))
         return self._sampled[1]
+
+    def _common(self, terms: Terms) -> NDArray[np.float64]:
+        """On what share of all pages each term stands, by how rare it is in general English."""
+        return 1.0 / np.expm1(self.base.words.idf(terms.astype(np.uint32)))
+
+    def _most_telling(self, terms: NDArray[np.uint32], counts: NDArray[np.float64]) -> Terms:
+        weights = self.base.words.weighed(terms, counts)
+        return terms[np.argsort(-weights, kind="stable")[:PAGE_TERMS]].astype(np.int64)
 
     def learn(self, outcomes: Sequence[Outcome]) -> None:
         """Pages that coverage is sure about."""

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from opilio.model.records import Reading
 from opilio.text.counting import Terms, array_of, counted
 from opilio.text.reading import main_terms
+from opilio.text.vocabulary import term_of
+from opilio.topic.topic import Example
 
 Values = NDArray[np.float64]
 TermsOf = Callable[[str], Sequence[int]]
@@ -60,6 +62,14 @@ class PageWords:
         if self._counted is None or self._counted[0] is not reading:  # several judges ask for the same page
             self._counted = reading, *self._count(reading)
         return self._counted[1:]
+
+    def counts_of(self, example: Example) -> tuple[Terms, Values]:
+        """The same of an example page."""
+        if isinstance(example, str):
+            distinct, counts = counted(array_of(self._terms_of(example)))
+        else:
+            distinct, counts = array_of([*map(term_of, example)]), np.array([*example.values()])
+        return distinct, counts.astype(np.float64)
 
     def _count(self, reading: Reading) -> tuple[Terms, Values]:
         page = reading.page

@@ -4,6 +4,7 @@ A page is the set of its most telling terms. Each term weighs by how much more o
 than of the other, shrunk towards nothing while it was seen seldom. What comes out is a word with a weight: a reason.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -16,7 +17,10 @@ MIN_PAGES = 2  # a word of one page tells nothing
 FEWEST = 3  # pages of each kind before the model says anything
 MAX_TERMS = 40_000
 RECENT = 100  # pages of each kind that the scale is found with
+BACKGROUND = 10.0
 NEGATIVE, POSITIVE = 0, 1
+Common = Callable[[Terms], NDArray[np.float64]]
+"""On what share of all pages each term stands."""
 
 
 class Scale(msgspec.Struct, array_like=True):
@@ -52,8 +56,9 @@ class _Counted:
 class TextModel:
     """Counts labelled pages, and after `fit` gives any page a logit: about −2 for the one kind, +2 for the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, common: Common | None = None) -> None:
         self.scale = Scale()
+        self._common = common
         self._seen = _Counted()
         self._places: dict[int, int] = {}  # term -> its row in the table
         self._table = np.zeros((1024, 2))
@@ -100,10 +105,10 @@ class TextModel:
         scale.split = split
         scale.version += 1
         seen.waiting = [0, 0]
-        if min(seen.pages) < FEWEST or not all(seen.recent):
+        if min(seen.pages[POSITIVE], seen.pages[NEGATIVE] + self._imagined) < FEWEST or not seen.recent[POSITIVE]:
             return
         self._weigh()
-        low, high = (sum(self._raw(_terms(page)) for page in kind) / len(kind) for kind in seen.recent)
+        low, high = (sum(self._raw(_terms(page)) for page in kind) / max(1, len(kind)) for kind in seen.recent)
         scale.middle = (high + low) / 2.0
         scale.factor = 4.0 / max(high - low, 1e-3) if high > low else 0.0
         scale.fitted = seen.pages[POSITIVE]
@@ -169,9 +174,16 @@ class TextModel:
         terms = np.fromiter(self._places, dtype=np.int64, count=len(self._places))[kept]
         order = np.argsort(terms)
         b, a = table[kept[order]].T
+        if self._imagined and self._common is not None:
+            b, no = b + self._imagined * np.minimum(self._common(terms[order]), 1.0), no + self._imagined
         prior = SMOOTHING * (a + b + 1.0) / (yes + no + 2.0)
         self._terms = terms[order]
         self._weights = np.log((a + prior) / (yes + SMOOTHING)) - np.log((b + prior) / (no + SMOOTHING))
+
+    @property
+    def _imagined(self) -> float:
+        """Pages not on the topic that general English stands for, until as many were seen."""
+        return max(0.0, BACKGROUND - self._seen.pages[NEGATIVE]) if self._common is not None else 0.0
 
     def _forget(self) -> None:
         """Keep the terms that stand on most pages."""
