@@ -3,6 +3,7 @@
 import gzip
 import json
 import shutil
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -261,6 +262,15 @@ def test_place_that_is_no_folder_is_told_before_the_first_run(run: Lab, tiny: Pa
     done = run(tiny, tmp_path / place)
     assert (done.code, f"--out {tmp_path / place}: can't be written: " in done.err) == (2, True), done.err
     assert not {"Traceback", "runs"} & set(done.err.split())
+
+
+def test_serve_tells_that_its_log_cant_be_written_before_it_serves(lab: Lab, tiny: Path, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # so that it would end, were the log not looked at first
+        port = taken.getsockname()[1]
+        done = lab("serve", tiny, "--port", port, "--log", tmp_path / "none" / "log")
+        assert (done.code, done.out) == (2, "")
+        assert f"--port {port}: can't be used" in lab("serve", tiny, "--port", port).err
+    assert f"--log {tmp_path / 'none' / 'log'}: can't be written: No such file" in done.err
 
 
 @pytest.mark.parametrize("place", ["file", "file/x"])

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -12,6 +13,7 @@ from opilio.lab.server import Serving, WebServer
 from opilio.lab.serving import run_loop
 from opilio.lab.shape import Shape
 from opilio.lab.synthetic import SyntheticWeb
+from opilio.lab.warcfile import Answer
 from opilio.lab.web import Web
 from opilio.model.errors import WebError
 
@@ -62,6 +64,40 @@ def test_page_is_the_same_by_host_header_and_as_proxy(small_web: Web) -> None:
     answer = small_web.find(url)
     assert answer is not None
     assert direct.endswith(b"\r\n\r\n" + answer.body)
+
+
+def test_host_may_bear_the_port_of_the_server(small_web: Web) -> None:
+    host, path = parts(small_web.urls[30])
+
+    async def main() -> tuple[bytes, list[str]]:
+        async with WebServer(small_web) as server:
+            answer = await exchange(server.port, get(path, f"{host}:{server.port}"))
+            return answer, [attempt.url for attempt in fetch_attempts(server.log)]
+
+    answer, asked = asyncio.run(main())
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert asked == [small_web.urls[30]]
+
+
+def test_host_keeps_its_port_when_the_web_was_recorded_so() -> None:
+    class OnePage:
+        hosts: ClassVar[dict[str, int]] = {}
+
+        def find(self, url: str) -> Answer | None:
+            return Answer(200, (), b"found") if url == f"http://{next(iter(self.hosts))}/" else None
+
+    async def main() -> bytes:
+        async with WebServer(OnePage()) as server:
+            OnePage.hosts = {f"a.example:{server.port}": 1}
+            return await exchange(server.port, get("/", f"a.example:{server.port}"))
+
+    assert asyncio.run(main()).endswith(b"found")
+
+
+def test_tunnel_is_refused_with_what_to_do(small_web: Web) -> None:
+    answer = ask(WebServer(small_web), get("a.example:443", "a.example:443", "CONNECT"))
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert b"ask for http:// addresses" in answer
 
 
 def test_pipelined_requests_are_answered_in_order_when_the_first_is_slow(small_web: Web) -> None:
@@ -176,3 +212,9 @@ def test_request_is_awaited_until_it_is_whole() -> None:
 def test_request_is_refused_when_it_is_none(wrong: bytes) -> None:
     with pytest.raises(RequestError):
         parse_request(wrong)
+
+
+def test_log_that_cant_be_written_is_told_by_its_name(small_web: Web, tmp_path: Path) -> None:
+    server = WebServer(small_web, Serving(log_file=tmp_path / "none" / "log"))
+    with pytest.raises(WebError, match=r"none/log: the access log can't be written: No such file"):
+        ask(server, get("/"))

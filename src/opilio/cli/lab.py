@@ -90,6 +90,9 @@ def serve(
     every = HostFaults(name="*", delay_s=delay, error_rate=errors, most_per_s=throttle)
     if web is not None and (shape or seed != 1):
         raise UsageError("--shape and --seed are for a synthetic web: leave WEB out")
+    if log is not None:
+        with writing(f"--log {log}"):
+            log.open("ab").close()  # tried now: when the server stops it would be too late to choose another
     try:
         if web is None:
             answered = serve_shape(_shape(shape, seed), serving, _announce, faults=faults, every=every)

@@ -38,8 +38,11 @@ _encoder = msgspec.json.Encoder()
 
 def write_log(accesses: Iterable[Access], path: Path) -> None:
     """Add requests to a file, one JSON array a line."""
-    with path.open("ab") as file:
-        file.write(b"".join(_encoder.encode(access) + b"\n" for access in accesses))
+    try:
+        with path.open("ab") as file:
+            file.write(b"".join(_encoder.encode(access) + b"\n" for access in accesses))
+    except OSError as error:
+        raise WebError(f"{path}: the access log can't be written: {error.strerror}") from error
 
 
 def read_log(path: Path) -> list[Access]:

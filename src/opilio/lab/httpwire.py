@@ -46,17 +46,19 @@ def parse_request(buffer: bytes | bytearray) -> Request | None:
     size = end + len(HEAD_END) + int(length)
     if len(buffer) < size:
         return None
-    host, target = _addressed(words[1], fields.get("host", ""))
+    host, target = _addressed(words[0], words[1], fields.get("host", ""))
     wish = (fields.get("connection") or fields.get("proxy-connection") or "").lower()
     keep = wish != "close" if words[2] == "HTTP/1.1" else wish == "keep-alive"
     marks = fields.get("if-none-match", ""), fields.get("if-modified-since", "")
     return Request(words[0], host, target, keep, size, *marks)
 
 
-def _addressed(target: str, host: str) -> tuple[str, str]:
+def _addressed(method: str, target: str, host: str) -> tuple[str, str]:
     if target.startswith("/"):
         return host.lower(), target
     scheme, mark, rest = target.partition("://")
+    if method == "CONNECT":
+        raise RequestError("no tunnels: ask for http:// addresses, which are answered with recorded https pages too")
     if not mark or scheme.lower() not in ("http", "https"):
         raise RequestError("a target that is neither a path nor an address")
     name, slash, path = rest.partition("/")

@@ -63,7 +63,7 @@ class WebServer:
                 backlog=1024,
             )
             self._servers.append(server)
-            self.port = server.sockets[0].getsockname()[1]
+            self.port = self.desk.port = server.sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -104,10 +104,17 @@ class Desk:
     def __init__(self, source: Source, serving: Serving, faults: Faults, clock: Clock) -> None:
         self.source = source
         self.clock = clock
+        self.port = 0
         self._serving = serving
         self._trouble = Trouble(faults)
         self._ready: dict[tuple[str, str], Reply] = {}
         self._ready_bytes = 0
+
+    def named(self, request: Request) -> Request:
+        """The request with its host as the web knows it: clients add the server's own port (RFC 9110, 7.2)."""
+        host = request.host.removesuffix(f":{self.port}")
+        known = host == request.host or request.host in self.source.hosts
+        return request if known else msgspec.structs.replace(request, host=host)
 
     def reply(self, request: Request) -> Reply:
         """The answer to a request, faults included."""
@@ -216,6 +223,7 @@ class _Connection(asyncio.Protocol):
             if request is None:
                 return
             del self._buffer[: request.size]
+            request = self._desk.named(request)
             reply = self._desk.reply(request)
             if reply.delay_s > 0:
                 self._held = asyncio.get_running_loop().call_later(reply.delay_s, self._release, reply, request)
