@@ -148,6 +148,12 @@ def test_focus_is_as_deep_as_the_digits_used_s2_f11(digits: int, expected: list[
     assert focus.of(page_of("[sparrow|a]", "[hawk|b]")).on_topic.tolist() == expected
 
 
+def test_focus_between_equals_is_the_lower_number_s2_21() -> None:
+    """Not the one that a rounding error puts ahead: its sum may be that of the same weights in another order."""
+    reading = page_of("wren word clothing grammar [word|a] clothing train")
+    assert LinkFocus(TARGET, replace(RECOMMENDED, max_length=1)).of(reading).on_topic.tolist() == [True]
+
+
 def test_focus_begins_at_the_words_of_the_link_s2_23() -> None:
     reading = page_of("trains, a railway and trains, then a [verb|a] of grammar")
     assert LinkFocus(TARGET, PAPER).of(reading).on_topic.tolist() == [True]

@@ -15,7 +15,7 @@ from opilio.model.records import Link, Reading
 from opilio.text.vocabulary import BLOCK_ENDED
 from opilio.tgraph.components import LONGEST, Span, window_of_link
 from opilio.topic.dewey.detect import window
-from opilio.topic.dewey.galaxy import Dot, Galaxy, Rule, dots_of, find, widened
+from opilio.topic.dewey.galaxy import EQUAL_DIGITS, Dot, Galaxy, Rule, dots_of, find, widened
 from opilio.topic.dewey.matcher import Hit
 from opilio.topic.dewey.number import digits_of, related, shorten
 from opilio.topic.dewey.target import Target
@@ -65,7 +65,7 @@ class LinkFocus:
         mass = self._masses(reading)
         scores, topical = self._scores(mass), self._topical[mass.cells]
         found = scores.max(axis=1, initial=0.0)
-        best = scores.argmax(axis=1) if len(mass.cells) else np.zeros(len(links), dtype=np.int64)
+        best = scores.round(EQUAL_DIGITS).argmax(axis=1) if len(mass.cells) else np.zeros(len(links), dtype=np.int64)
         on_topic = found > 0.0
         on_topic[on_topic] = topical[best[on_topic]]
         focus = Focus(on_topic, _closeness(scores, topical))

@@ -16,6 +16,7 @@ from opilio.topic.dewey.matcher import Hit
 from opilio.topic.dewey.number import digits_of, related, shorten
 
 _CELL = 3  # digits of a cell: the classes of the paper
+EQUAL_DIGITS = 9  # scores alike in so many decimals are equal: the order in which weights were added is no reason
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,7 +114,7 @@ def find(dots: Sequence[Dot], rule: Rule = PAPER) -> Galaxy:
     mass = _masses(dots, rule)
     cells = {digits_of(dot.number)[:_CELL] for dot in dots}
     scored = [(_score(cell, mass, rule), cell) for cell in cells]
-    scored.sort(key=lambda pair: (-pair[0], pair[1]))
+    scored.sort(key=lambda pair: (-round(pair[0], EQUAL_DIGITS), pair[1]))
     floor = rule.outlier * scored[0][0] if scored else 0.0
     ranked = tuple(Scored(_deepest(cell, mass, rule), score) for score, cell in scored if score >= floor)
     return Galaxy(ranked, tuple(Scored(cell, score) for score, cell in scored if score < floor))
