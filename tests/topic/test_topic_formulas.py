@@ -18,9 +18,9 @@ from opilio.judge.pagewords import PageWords
 from opilio.lab.declarations import load_experiment
 from opilio.lab.metrics import harvest
 from opilio.lab.papers import paper_tables
+from opilio.learn.rows import ATTRIBUTES
 from opilio.model.clock import VirtualClock
 from opilio.model.records import Lead, Page
-from opilio.rank.attributes import NAMES
 from opilio.rank.linkscore import LinkScoreRanker
 from opilio.text.around import InSentence
 from opilio.text.reading import Reader
@@ -94,7 +94,7 @@ def test_queue_gives_the_best_and_not_the_last_s0_27_s3_e10_s4_13() -> None:
 
 
 def test_all_four_attributes_are_there_s1_e8() -> None:
-    assert NAMES == ("url", "anchor", "parent", "around")
+    assert ATTRIBUTES == ("url", "anchor", "parent", "around")
 
 
 def test_threshold_of_a_growing_table_is_one_setting_s3_e11() -> None:
