@@ -7,7 +7,10 @@ import pytest
 
 from checks.page_server import Client, pages_of
 from opilio.cli.serve import serve
+from opilio.model.clock import VirtualClock
 from opilio.model.errors import CollectionError, UsageError
+from opilio.web.buckets import TooManyError
+from opilio.web.guard import Access, Guesses
 
 WISH = {"do": "ban", "target": "h9.example"}
 
@@ -54,6 +57,37 @@ def test_token_is_kept_as_a_cookie_after_the_login(birds: Path, tmp_path: Path) 
         cookie = client.form("/login", {"token": "secret-token"}).headers["Set-Cookie"]
         assert re.search(r"HttpOnly.*SameSite=strict", cookie, re.IGNORECASE)
         assert client.get("/c/birds.json", Cookie=cookie.partition(";")[0]).status == 200
+
+
+@pytest.mark.parametrize("headers", [{"Authorization": "Bearer wrong"}, {"Cookie": "opilio-token=wrong"}])
+def test_guesses_of_the_token_are_limited_wherever_they_come(
+    birds: Path, tmp_path: Path, headers: dict[str, str]
+) -> None:
+    with pages_of([birds], tmp_path, token="secret-token") as client:
+        assert [client.get("/c/birds.json").status for _ in range(20)] == [401] * 20  # none given is no guess
+        answers = [client.get("/c/birds.json", **headers) for _ in range(40)]
+        assert [answer.status for answer in answers[:10]] == [401] * 10
+        refused = next(answer for answer in answers if answer.status == 429)
+        assert int(refused.headers["Retry-After"]) >= 1
+        assert client.get("/", Accept="text/html", **headers).headers["Location"] == "/login"
+
+
+def test_no_token_is_looked_at_while_a_client_must_wait() -> None:
+    clock = VirtualClock()
+    guesses = Guesses(Access(token="right"), clock)
+    assert [guesses.fits("right", "a") for _ in range(20)] == [True] * 20
+    assert [guesses.fits("wrong", "a") for _ in range(10)] == [False] * 10
+    for token in ("wrong", "right"):
+        with pytest.raises(TooManyError, match="wait 5 seconds"):
+            guesses.fits(token, "a")
+    assert guesses.fits("right", "b")
+    clock.advance(5.0)
+    assert guesses.fits("right", "a")
+
+
+def test_login_that_is_too_long_is_refused(birds: Path, tmp_path: Path) -> None:
+    with pages_of([birds], tmp_path, token="secret-token") as client:
+        assert client.form("/login", {"token": "x" * 1_100_000}).status == 413
 
 
 def test_answers_allow_no_foreign_or_inline_script(client: Client) -> None:

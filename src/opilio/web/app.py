@@ -16,11 +16,11 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from opilio.model.errors import CollectionError, OpilioError, UsageError
-from opilio.web.buckets import Buckets
+from opilio.web.buckets import TooManyError
 from opilio.web.desk import Action, Asked, Desk, Page, ReadOnlyError
 from opilio.web.exporting import export_route
 from opilio.web.graphpage import MOST, gexf, graph
-from opilio.web.guard import COOKIE, Access, Guard
+from opilio.web.guard import COOKIE, Access, Guard, Guesses
 from opilio.web.live import live_route
 from opilio.web.metrics import metrics_route
 from opilio.web.openapi import description
@@ -37,14 +37,6 @@ JSON = "application/json"
 METHODS = ["GET", "HEAD"]
 
 
-class TooManyError(OpilioError):
-    """A client asks more often than it may. `wait_s` tells when it may again."""
-
-    def __init__(self, wait_s: float) -> None:
-        super().__init__(f"too many requests: please wait {wait_s:.0f} seconds")
-        self.wait_s = wait_s
-
-
 class Application:
     """Serves pages and actions over a desk."""
 
@@ -52,7 +44,7 @@ class Application:
         self.desk = desk
         self.access = msgspec.structs.replace(access, form_secret=access.form_secret or secrets.token_urlsafe(24))
         self.templates = Templates(desk, self.access)
-        self._logins = Buckets(rate_s=0.2, burst=10)
+        self._guesses = Guesses(self.access, desk.clock)
 
     def asgi(self) -> Starlette:
         """The application, guarded."""
@@ -75,7 +67,7 @@ class Application:
             msgspec.DecodeError: self._other_version,
         }
         app = Starlette(routes=routes, exception_handlers=handlers)
-        app.add_middleware(Guard, access=self.access)
+        app.add_middleware(Guard, access=self.access, guesses=self._guesses)
         return app
 
     def _page_routes(self, page: Page) -> list[Route]:
@@ -90,9 +82,7 @@ class Application:
 
     def _count(self, page: Page, asked: Asked) -> None:
         if page.path == "/search":
-            wait_s = self.desk.searches.wait_s(asked.client, self.desk.clock.now())
-            if wait_s > 0:
-                raise TooManyError(wait_s)
+            self.desk.searches.take(asked.client, self.desk.clock.now())
 
     def _told(self, request: Request, view: View, asked: Asked) -> Response:
         form = form_of(request)
@@ -123,13 +113,9 @@ class Application:
     async def _body(self, request: Request) -> list[tuple[str, str]]:
         """The values of a form with our secret in it, or of a JSON object, which no other site's form can send."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        raw = bytearray()
-        async for chunk in request.stream():
-            raw += chunk
-            if len(raw) > MOST_BODY:
-                raise HTTPException(413, f"more than {MOST_BODY} bytes")
+        raw = await _raw_body(request)
         if kind == JSON:
-            return _json_values(bytes(raw))
+            return _json_values(raw)
         if kind != FORM:
             raise HTTPException(415, f"send {FORM} or {JSON}")
         values = parse_qsl(raw.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=2_000)
@@ -140,12 +126,9 @@ class Application:
     async def _login(self, request: Request) -> Response:
         if request.method == "GET":
             return self.templates.response(View(template="login.html", data={"wrong": False}), Asked(address="/login"))
-        wait_s = self._logins.wait_s(request.client.host if request.client else "", self.desk.clock.now())
-        if wait_s > 0:
-            raise TooManyError(wait_s)
-        raw = await request.body()
+        raw = await _raw_body(request)
         token = dict(parse_qsl(raw.decode("utf-8", "replace"))).get("token", "") if len(raw) < 10_000 else ""
-        if not self.access.fits(token):
+        if not self._guesses.fits(token, request.client.host if request.client else ""):
             view = View(template="login.html", data={"wrong": True}, status=403)
             return self.templates.response(view, Asked(address="/login"))
         answer = RedirectResponse("/", 303)
@@ -161,7 +144,7 @@ class Application:
         return Response(body, media_type="application/json")
 
     def _failed(self, request: Request, error: OpilioError) -> Response:
-        headers = {"Retry-After": str(int(error.wait_s) + 1)} if isinstance(error, TooManyError) else {}
+        headers = error.headers if isinstance(error, TooManyError) else {}
         return self._problem(request, _status(error), str(error), headers)
 
     def _no_page(self, request: Request, error: HTTPException) -> Response:
@@ -201,6 +184,15 @@ def _asked(request: Request, params: Sequence[Any], values: Sequence[tuple[str, 
         address=f"{request.url.path}{query}",
         client=request.client.host if request.client else "",
     )
+
+
+async def _raw_body(request: Request) -> bytes:
+    raw = bytearray()
+    async for chunk in request.stream():
+        raw += chunk
+        if len(raw) > MOST_BODY:
+            raise HTTPException(413, f"more than {MOST_BODY} bytes")
+    return bytes(raw)
 
 
 def _json_values(raw: bytes) -> list[tuple[str, str]]:

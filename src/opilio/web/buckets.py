@@ -1,6 +1,20 @@
 """How often one client may ask for something costly: a bucket of tokens that fills with time. Reads no clock."""
 
+from opilio.model.errors import OpilioError
+
 MOST_CLIENTS = 10_000
+
+
+class TooManyError(OpilioError):
+    """A client asks more often than it may. `wait_s` tells when it may again."""
+
+    def __init__(self, wait_s: float) -> None:
+        super().__init__(f"too many requests: please wait {wait_s:.0f} seconds")
+        self.wait_s = wait_s
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Retry-After": str(int(self.wait_s) + 1)}
 
 
 class Buckets:
@@ -10,6 +24,17 @@ class Buckets:
         self._rate_s = rate_s
         self._burst = float(burst)
         self._left: dict[str, tuple[float, float]] = {}  # client to (tokens, when that was)
+
+    def take(self, client: str, now: float) -> None:
+        """Take a token; TooManyError where there is none."""
+        wait_s = self.wait_s(client, now)
+        if wait_s > 0.0:
+            raise TooManyError(wait_s)
+
+    def give_back(self, client: str) -> None:
+        """What was taken last was not needed."""
+        tokens, since = self._left[client]
+        self._left[client] = (tokens + 1.0, since)
 
     def wait_s(self, client: str, now: float) -> float:
         """Take a token: 0.0; or how long to wait for one.

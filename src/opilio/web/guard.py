@@ -2,7 +2,8 @@
 
 - The Host header must be ours: a stranger's page that resolves its own name to 127.0.0.1 (DNS rebinding) gets nothing.
   Literal addresses can't be rebound; names are ours when they are loopback's or were given.
-- With a token, nobody without it sees anything. It comes as a cookie, or as `Authorization: Bearer`.
+- With a token, nobody without it sees anything. It comes as a cookie, or as `Authorization: Bearer`. A client has few
+  wrong ones: when they are used up, no token is looked at before it has waited.
 - What changes something must come from our own pages: browsers say where a request comes from (`Sec-Fetch-Site`,
   `Origin`), and forms carry a secret that other sites can't read.
 - Answers may load nothing but our own files and run no inline script.
@@ -18,6 +19,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from opilio.model.clock import Clock
+from opilio.web.buckets import Buckets, TooManyError
 
 COOKIE = "opilio-token"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -48,12 +52,30 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         return secrets.compare_digest(token.encode(), self.token.encode())
 
 
+class Guesses:
+    """Tokens as clients try them, wherever they come from. Only wrong ones count."""
+
+    def __init__(self, access: Access, clock: Clock) -> None:
+        self._access = access
+        self._clock = clock
+        self._wrong = Buckets(rate_s=0.2, burst=10)
+
+    def fits(self, token: str, client: str) -> bool:
+        """Is it the right one? TooManyError, whatever it is, where the client must wait."""
+        self._wrong.take(client, self._clock.now())
+        right = self._access.fits(token)
+        if right:
+            self._wrong.give_back(client)
+        return right
+
+
 class Guard:
     """ASGI middleware around all pages."""
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
+    def __init__(self, app: ASGIApp, access: Access, guesses: Guesses) -> None:
         self._app = app
         self._access = access
+        self._guesses = guesses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -68,18 +90,23 @@ class Guard:
             return PlainTextResponse("This host name is not served here; use --name to allow it.\n", 421)
         if scope["method"] not in SAFE_METHODS and _is_foreign(headers):
             return PlainTextResponse("Refused: this came from another site.\n", 403)
-        path = scope["path"]
-        if self._access.token and not path.startswith(OPEN_PATHS) and not self._knows(scope, headers):
-            if "text/html" in headers.get("accept", "") and scope["method"] == "GET":
-                return RedirectResponse("/login", 303)
-            return PlainTextResponse("A token is needed: send Authorization: Bearer TOKEN.\n", 401)
-        return None
+        if not self._access.token or scope["path"].startswith(OPEN_PATHS):
+            return None
+        refused = PlainTextResponse("A token is needed: send Authorization: Bearer TOKEN.\n", 401)
+        try:
+            if self._knows(scope, headers):
+                return None
+        except TooManyError as error:
+            refused = PlainTextResponse(f"{error}\n", 429, error.headers)
+        if "text/html" in headers.get("accept", "") and scope["method"] == "GET":
+            return RedirectResponse("/login", 303)
+        return refused
 
     def _knows(self, scope: Scope, headers: Headers) -> bool:
         kind, _, given = headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer" and self._access.fits(given.strip()):
-            return True
-        return self._access.fits(Request(scope).cookies.get(COOKIE, ""))
+        tokens = (given.strip() if kind.lower() == "bearer" else "", Request(scope).cookies.get(COOKIE, ""))
+        client = scope["client"][0] if scope.get("client") else ""
+        return any(self._guesses.fits(token, client) for token in tokens if token)
 
 
 def is_ours(host: str, names: Sequence[str]) -> bool:
