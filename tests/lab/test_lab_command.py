@@ -248,7 +248,12 @@ def test_unknown_names_end_with_2(words: tuple[str, ...], message: str, run: Lab
     assert message in done.err
 
 
-@pytest.mark.parametrize("wrong", ["locality=7", "mirrors=-1", "hub_links=-4", "seed_sets=0", "page=3", "links=[9, 3]"])
+HUGE = "100000000000000000000"
+WRONG = ["locality=7", "mirrors=-1", "hub_links=-4", "seed_sets=0", "page=3", "links=[9, 3]"]
+WRONG += [f"hubs={HUGE}", f"pages={HUGE}", f"trap_pages={HUGE}", f"seed_sets={HUGE}", f"links=[1, {HUGE}]"]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
 def test_make_writes_nothing_when_a_shape_is_wrong(lab: Lab, tmp_path: Path, wrong: str) -> None:
     done = lab("make", tmp_path / "w", "--shape", wrong)
     assert (done.code, len(done.err.splitlines())) == (2, 1), done.err

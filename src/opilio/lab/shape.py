@@ -12,6 +12,8 @@ TRAPS = ("calendar", "facets", "session")
 Share = Annotated[float, Meta(ge=0, le=1)]
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
+Few = Annotated[int, Meta(ge=0, le=1000)]
+MOST_PAGES = 5_000_000  # a bound, so that a slip of the keyboard is told and does not run for ever
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -24,7 +26,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     topical_share: Share = 0.4  # of the articles, over all topics
     locality: Share = 0.75  # chance that a link of an article leads to its own subject
     host_focus: Share = 0.7  # chance that an article is about its host's own subject
-    links: tuple[Count, Count] = (4, 22)  # content links of an article
+    links: tuple[Few, Few] = (4, 22)  # content links of an article
     hubs: Count = 2  # pages per topic that list much of it
     hub_links: Count = 40
     tunnels: Count = 2  # parts of each topic that are reached only through irrelevant pages
@@ -41,7 +43,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     trap_pages: Count = 40  # of each trap, in the written form; served, they never end
     slow_hosts: Count = 2
     failing_hosts: Count = 2
-    seed_sets: Positive = 3  # on-topic and generic ones, each
+    seed_sets: Annotated[int, Meta(ge=1, le=1000)] = 3  # on-topic and generic ones, each
 
     def __post_init__(self) -> None:
         most = len(load_words().subjects)
@@ -53,8 +55,18 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             raise WebError(f"shape.hosts: {self.hosts} hosts need as many pages or more; there are {self.pages}")
         if self.links[0] > self.links[1]:
             raise WebError(f"shape.links: from {self.links[0]} to {self.links[1]} is no range")
+        self._check_size()
         unknown = set(self.traps) - set(TRAPS)
         if unknown:
             raise WebError(f"shape.traps: no trap {min(unknown)!r}; there are: {', '.join(TRAPS)}")
         if self.tunnels * self.tunnel_share >= 0.9:
             raise WebError("shape: tunnels × tunnel_share must leave something of a topic in front of the tunnels")
+
+    def _check_size(self) -> None:
+        per_topic = self.hubs + self.tunnels * self.tunnel_length
+        whole = self.pages + self.topics * per_topic + len(self.traps) * self.trap_pages
+        if whole > MOST_PAGES:
+            raise WebError(
+                f"shape: {whole:,} pages are too many, {MOST_PAGES:,} can be made; lower pages, hubs, tunnels, "
+                "tunnel_length or trap_pages"
+            )
