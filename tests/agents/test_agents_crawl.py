@@ -69,6 +69,13 @@ def watched(folder: Path, tree: Tree, act: Callable[[Manager, Event], None]) -> 
     return asyncio.run(main())
 
 
+def test_agents_of_a_stopped_crawl_do_not_work(tmp_path: Path) -> None:
+    with served(SmallWeb(WEB)) as server:
+        crawl(tmp_path / "c", by_agents(server, stop={"pages": 6}))
+    assert {a["state"] for a in agents_of(tmp_path / "c")} == {"stopped"}
+    assert all(told.startswith("stopped, ") for told in status_of(tmp_path / "c")["agents"].values())
+
+
 def test_agents_fetch_everything_once_and_each_its_part(tmp_path: Path) -> None:
     with served(SmallWeb(WEB)) as server:
         crawl(tmp_path / "c", by_agents(server))

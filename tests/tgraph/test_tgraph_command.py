@@ -132,5 +132,5 @@ def test_file_that_is_there_is_not_overwritten(collection: Path, tmp_path: Path)
 
 def test_collection_without_a_graph_is_refused(collection: Path) -> None:
     done = opilio("tgraph", "show", collection)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "holds no T-Graph" in one_line(done)

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from opilio.agents.agent import Card
+from opilio.agents.agent import WORKING, Card
 from opilio.agents.directory import RETIRE, read_cards
 from opilio.crawl.learning import named
 from opilio.model.errors import UsageError
@@ -13,6 +13,7 @@ from opilio.store.collection import Collection, being_written, reading
 from opilio.topic.living import LivingTopic
 from opilio.topic.table import WeightTable
 
+STOPPED = "stopped"  # with the crawl: it goes on when that does
 WORDS = 10  # of a table that are shown
 
 
@@ -30,7 +31,11 @@ def agents_of(folder: Path) -> list[dict[str, Any]]:
 def cards_of(collection: Collection) -> list[Card]:
     """The directory as it was saved last; empty where a collection has no agents, or is older than they are."""
     there = collection.connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'agent'").fetchone()
-    return read_cards(collection.connection) if there else []
+    cards = read_cards(collection.connection) if there else []
+    if not being_written(collection.folder):
+        for card in cards:
+            card.state = STOPPED if card.state == WORKING else card.state
+    return cards
 
 
 def retire(folder: Path, name: str, now: float) -> bool:

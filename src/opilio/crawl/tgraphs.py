@@ -16,7 +16,7 @@ from opilio.crawl.config import Settings, Tree
 from opilio.crawl.topics import background, reader_of, vocabulary_of
 from opilio.judge.pagewords import PageWords
 from opilio.judge.rarity import CachedIdf
-from opilio.model.errors import CollectionError, ConfigError
+from opilio.model.errors import ConfigError, UsageError
 from opilio.model.records import Page, Reading
 from opilio.store.collection import reading
 from opilio.text.vocabulary import Vocabulary
@@ -92,7 +92,7 @@ def stored_graph(folder: Path) -> tuple[TGraph, int]:
     except msgspec.DecodeError:
         state = None
     if state is None:
-        raise CollectionError(f"{folder}: holds no T-Graph; one that '--strategy s2-treasure' crawled does")
+        raise UsageError(f"{folder}: holds no T-Graph; one that '--strategy s2-treasure' crawled does")
     return TGraph(state.nodes, state.documents), int(row[1])
 
 
