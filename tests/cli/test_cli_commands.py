@@ -1,6 +1,7 @@
 """The commands as a person runs them: data on stdout, messages on stderr, exit codes, JSON with its schema."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -124,6 +125,20 @@ def test_doctor_tells_what_is_here(tmp_path: Path) -> None:
     done = opilio("doctor", cwd=tmp_path)
     assert done.returncode == (1 if facts["problems"] else 0)
     assert "libcurl" in done.stdout
+
+
+def test_help_cuts_no_example_where_the_terminal_is_narrow() -> None:
+    done = subprocess.run(
+        [*COMMAND, "crawl", "-h"], env={**os.environ, "COLUMNS": "80"}, capture_output=True, text=True, check=True
+    )
+    assert "http://host:8080" in done.stdout
+    assert "stop.pages=99" in done.stdout
+
+
+def test_one_page_is_not_told_as_several(tmp_path: Path) -> None:
+    with served(SmallWeb(grid(1, 1))) as server:
+        arguments = ["crawl", *flags(settings_for(server, [SEED])), "--into", tmp_path / "c"]
+        assert "c: 1 page, " in opilio(*arguments).stdout
 
 
 def test_version_is_told() -> None:

@@ -48,6 +48,11 @@ def test_pages_are_told_apart_each_judged_by_the_others_s1_e7(place: Path) -> No
     assert topic["examples"] == [str(place / f"wren{n}.html") for n in range(4)]
 
 
+def test_one_example_is_not_judged_by_others(place: Path) -> None:
+    done = opilio("topic", "build", "--file", "wren0.html", cwd=place)
+    assert (done.returncode, "by the words of the others" in done.stdout) == (0, False)
+
+
 def test_examples_that_are_alike_to_counterexamples_are_warned_of(place: Path) -> None:
     mixed = ("wrens", "--positive", "wren0.html", "--positive", "train1.html", "--negative", "wren1.html")
     _, warnings = built(place, *mixed, "--negative", "train2.html")

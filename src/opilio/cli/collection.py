@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from opilio.cli.options import AsJson, Folder, print_json, print_text
+from opilio.cli.options import AsJson, Folder, counted, print_json, print_text
 from opilio.crawl.export import FORMATS
 from opilio.crawl.export import export as export_pages
 from opilio.crawl.status import status_of
@@ -67,7 +67,7 @@ def export(
         raise UsageError(f"--out {out}: can't be written: {error.strerror}") from error
     finally:
         part.unlink(missing_ok=True)
-    sys.stderr.write(f"{count} pages written to {out}\n")
+    sys.stderr.write(f"{counted(count, 'page')} written to {out}\n")
     return 0
 
 

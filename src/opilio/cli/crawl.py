@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from opilio.cli.options import AsJson, print_json, print_text
+from opilio.cli.options import AsJson, counted, print_json, print_text
 from opilio.cli.progress import Progress
 from opilio.crawl.config import PolitenessSettings, Settings, Tree, assignment, merged, read_tree, resolve
 from opilio.crawl.engine import Engine
@@ -45,11 +45,13 @@ def crawl(
     revisit: Annotated[bool, typer.Option("--revisit", help="Look again at stored pages that are due.")] = False,
     continuous: Annotated[bool, typer.Option("--continuous", help="The same, until stopped.")] = False,
     workers: Annotated[int | None, typer.Option(min=-1, help="Analysis processes (-1: one per core, 0: none).")] = None,
-    proxy: Annotated[str | None, typer.Option(help="Fetch through this proxy, e.g. http://127.0.0.1:8080.")] = None,
+    proxy: Annotated[str | None, typer.Option(help="Fetch through this proxy, such as http://host:8080.")] = None,
     allow_private: Annotated[
         bool | None, typer.Option(help="Allow private and loopback addresses, or not.", show_default="not")
     ] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="Any setting: politeness.delay_s=0")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Any setting, as key=value, such as stop.pages=99.")
+    ] = None,
     json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> int:
@@ -146,7 +148,8 @@ def _tell_end(folder: Path, reason: str, json: bool) -> None:
     if json:
         print_json(status)
         return
-    print_text(f"{folder}: {status['pages']} pages, {status['relevant']} relevant (harvest {status['harvest']:.2f})")
+    pages, relevant = counted(status["pages"], "page"), status["relevant"]
+    print_text(f"{folder}: {pages}, {relevant} relevant (harvest {status['harvest']:.2f})")
     print_text(f"stopped: {reason}")
     if not status["pages"]:
         _tell_why_nothing_came(folder)

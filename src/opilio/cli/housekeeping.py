@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from opilio.cli.options import AsJson, Folder, print_json, print_text
+from opilio.cli.options import AsJson, Folder, counted, print_json, print_text
 from opilio.crawl.compact import compact as compact_collection
 from opilio.crawl.merge import merge as merge_collections
 from opilio.crawl.repair import check_and_repair
@@ -36,7 +36,7 @@ def verify(
         print_json({"ok": not problems, "problems": problems, "repaired": repaired, "fetched_again": again})
     else:
         lines = [*(f"repaired: {text}" for text in repaired[:MAX_TOLD]), *problems[:MAX_TOLD]]
-        lines += [f"{again} pages will be fetched again by the next crawl"] if again else []
+        lines += [f"{counted(again, 'page')} will be fetched again by the next crawl"] if again else []
         print_text("\n".join(lines) or f"{folder}: everything agrees")
     return 1 if problems else 0
 
@@ -68,5 +68,7 @@ def merge(
     if json:
         print_json(msgspec.to_builtins(merged))
     else:
-        print_text(f"{into}: {merged.pages} pages, {merged.versions} past versions, {merged.urls} URLs known")
+        print_text(
+            f"{into}: {counted(merged.pages, 'page')}, {counted(merged.versions, 'past version')}, {merged.urls} URLs known"
+        )
     return 0

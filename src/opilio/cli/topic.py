@@ -189,7 +189,7 @@ def _tell(out: Path, topic: Topic, table: WeightTable, report: Report, json: boo
         return
     heaviest = ", ".join(f"{k.label} {k.weight:.2f}" for k in table.keywords[:SHOWN])
     print_text(f"{out}: {_words(table)}: {heaviest}{' …' if len(table) > SHOWN else ''}")
-    if report.examples:
+    if report.examples > 1:
         print_text(f"{report.found} of {report.examples} example pages are found by the words of the others")
     if report.counterexamples:
         print_text(f"{report.mistaken} of {report.counterexamples} counter-examples are taken for relevant")
