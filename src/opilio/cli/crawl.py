@@ -49,9 +49,7 @@ def crawl(
     allow_private: Annotated[
         bool | None, typer.Option(help="Allow private and loopback addresses, or not.", show_default="not")
     ] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Any setting, as key=value, such as stop.pages=99.")
-    ] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Any setting: stop.pages=99")] = None,
     json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> int:

@@ -62,7 +62,8 @@ def demo(
 
 
 _ENDING = """
-Relevant is what the web's own labels say, read after both crawls; harvest is relevant pages per fetch.
+Relevant is what the web's own labels say, read after both crawls; harvest is here relevant pages per fetch.
+The crawls' own lines go by what their judge says, per page stored.
 
 The collection is in {ours}. Ask it something:
   opilio status {ours}

@@ -68,7 +68,6 @@ def merge(
     if json:
         print_json(msgspec.to_builtins(merged))
     else:
-        print_text(
-            f"{into}: {counted(merged.pages, 'page')}, {counted(merged.versions, 'past version')}, {merged.urls} URLs known"
-        )
+        pages, versions = counted(merged.pages, "page"), counted(merged.versions, "past version")
+        print_text(f"{into}: {pages}, {versions}, {merged.urls} URLs known")
     return 0
