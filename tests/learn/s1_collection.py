@@ -1,13 +1,15 @@
-"""A small collection written by the store itself: birds link to birds, tax offices to tax offices."""
+"""A small collection written by the store itself (birds link to birds, tax offices to tax offices), and a web."""
 
 from pathlib import Path
 
 import msgspec
 import tomli_w
 
+from checks import small_webs
 from opilio.crawl.build import complete
 from opilio.crawl.config import resolve
 from opilio.frontier.schema import create_tables as create_frontier
+from opilio.lab.warcfile import Answer
 from opilio.model.records import Analysis, Fetched, Lead, Outcome, Verdict, key_of
 from opilio.model.urls import host_of
 from opilio.seen.sqlite import create_tables as create_seen
@@ -62,3 +64,15 @@ def write_collection(folder: Path, found: list[tuple[str, bool, str]] | None = N
     keeper.close()
     collection.close()
     return folder
+
+
+def crowded_web(size: int = 40) -> dict[str, Answer]:
+    """Birds and trains in turns; every page leads to the next eight, so that each has many parents."""
+    names = [f"http://{'trains' if at % 3 else 'birds'}.example/{'no-' * (at % 2)}bird-{at}" for at in range(size)]
+    web = {"http://birds.example/": small_webs.page(small_webs.BIRDS, names[:3])}
+    for at, url in enumerate(names):
+        text = f"{small_webs.TRAINS if at % 3 else small_webs.BIRDS} {small_webs.word(at)}"
+        web[url] = small_webs.page(
+            text, names[at + 1 : at + 9], title=f"bird {small_webs.word(at)}" if at % 3 == 0 else ""
+        )
+    return web

@@ -141,7 +141,7 @@ def test_page_is_learnt_by_the_row_of_all_its_parents_s1_13() -> None:
         analysis=Analysis(verdict=verdict_of(1.0)),
     )
     chooser.watch([page])
-    ((row, relevant),) = msgspec.msgpack.decode(ranker.lesson([page]))
+    ((row, relevant, *_),) = msgspec.msgpack.decode(ranker.lesson([page]))
     assert rows_in([row])[0, 1] == 1.0 and relevant
 
 

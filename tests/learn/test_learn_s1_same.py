@@ -4,9 +4,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from s1_collection import crowded_web
 
 from checks.learning_webs import crawl_and_stop_dead, learning_tree
-from checks.small_webs import BIRDS, TRAINS, SmallWeb, page, rows, served, word
+from checks.small_webs import SmallWeb, rows, served
 from opilio.crawl.build import complete, first_state, make_mind, topic_of
 from opilio.crawl.config import resolve
 from opilio.crawl.ledger import Ledger
@@ -16,23 +17,12 @@ from opilio.crawl.topics import background
 from opilio.crawl.train import train
 from opilio.crawl.training import pages_of
 from opilio.judge.rarity import CachedIdf
-from opilio.lab.warcfile import Answer
 from opilio.learn.rows import matrix
 from opilio.rank.s1 import S1Ranker, unpacked
 from opilio.text.vocabulary import Vocabulary
 
 pytest.importorskip("sklearn")
 LESSONS = "SELECT data FROM lesson WHERE name = 'rank' ORDER BY rowid"
-
-
-def crowded_web() -> dict[str, Answer]:
-    """Birds and trains in turns; every page leads to the next eight, so that each has many parents."""
-    names = [f"http://{'trains' if at % 3 else 'birds'}.example/{'no-' * (at % 2)}bird-{at}" for at in range(40)]
-    web = {"http://birds.example/": page(BIRDS, names[:3])}
-    for at, url in enumerate(names):
-        text = f"{TRAINS if at % 3 else BIRDS} {word(at)}"
-        web[url] = page(text, names[at + 1 : at + 9], title=f"bird {word(at)}" if at % 3 == 0 else "")
-    return web
 
 
 @pytest.fixture(scope="module")
@@ -87,4 +77,4 @@ def test_state_of_an_earlier_version_is_taken_up(crawled: tuple[Path, Ledger, Le
     again = crawled[2]._learning._learners["rank"]
     assert isinstance(ranker, S1Ranker) and isinstance(again, S1Ranker)
     again.restore(ranker.teacher.snapshot())  # as it was before a table stood beside it
-    assert again.snapshot() == ranker.snapshot()
+    assert again.teacher.snapshot() == ranker.teacher.snapshot()

@@ -69,3 +69,25 @@ def test_teaching_one_class_for_ever_is_bounded() -> None:
     for _ in range(12):
         one.tell(np.zeros((1_000, WIDTH)), np.zeros(1_000, dtype=np.bool_))
     assert len(one.snapshot()) < 200_000 and one.version == 0
+
+
+def test_corrected_row_changes_sides_and_is_fitted_at_once() -> None:
+    one = teacher(every=1_000)
+    rows, labels = some_rows(40)
+    one.tell(rows, labels)
+    before, version = one.probability(rows), one.version
+    one.correct(rows[:1], ~labels[:1])
+    assert one.version == version + 1
+    assert (one.probability(rows) != before).any()
+    one.correct(rows[:1], labels[:1])
+    assert one.probability(rows).tolist() == pytest.approx(before.tolist())
+    assert sum(map(len, one.learner.pack_rows())) == 40 * 4 * WIDTH
+
+
+def test_correction_of_a_row_never_told_is_one_more_row() -> None:
+    one = teacher()
+    rows, _ = some_rows(3)
+    one.correct(rows, np.array([True, False, True]))
+    assert one.version == 0 and len(one._waiting) == 3  # too few of each to fit
+    one.correct(rows[:1], np.array([False]))
+    assert len(one._waiting) == 3 and one._seen == (2, 1)

@@ -52,7 +52,7 @@ def _lines(report: Report, done: str) -> list[str]:
     if report.running:
         return [*lines, "a crawl is running: it learns from them with its next commit"]
     if not report.learns:
-        return [*lines, "this strategy does not learn: the queue stays as it is"]
+        return [*lines, "this strategy does not learn from labels: the queue stays as it is"]
     lines.append(f"{counted(report.moved, 'queued URL')} changed place; pages judged before keep their verdicts")
     lines += [f"  {m.before:.3f} → {m.after:.3f}  {m.url}" for m in report.movers]
     return lines

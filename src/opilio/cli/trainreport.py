@@ -22,6 +22,11 @@ def _lines(trained: Trained) -> Iterator[str]:
     if trained.table.keywords:
         yield "Words of the topic: " + ", ".join(f"{k.label} {k.weight:.2f}" for k in trained.table.keywords) + "."
     yield _how(trained)
+    if trained.table.keywords:
+        yield (
+            "What is relevant is the crawl's own verdict, or a person's label where there is one: these figures tell "
+            "how well a link foretells that verdict, which shares words with the attributes, not how true it is."
+        )
     yield ""
     yield from _table(_quality(trial.results))
     yield ""

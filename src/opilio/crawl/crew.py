@@ -254,10 +254,22 @@ class CrewLearning(Learning):
         return news
 
     def label(self, sample: bytes, relevant: bool | None, before: bool | None) -> None:
-        """A person's word is about the crawl's own topic, where an agent has that."""
-        told = [m for m in self._members if m.agent.card.topic == self._crew.topic] or self._members
-        for member in told:
+        for member in self._of_the_topic:
             member.learning.label(sample, relevant, before)
+
+    def correct(self, links: Sequence[tuple[Lead, bool]]) -> None:
+        known = [(untagged(lead), word) for lead, word in links]
+        for member in self._of_the_topic:
+            member.learning.correct(known)
+
+    @property
+    def heeds_labels(self) -> bool:
+        return any(member.learning.heeds_labels for member in self._of_the_topic)
+
+    @property
+    def _of_the_topic(self) -> list[Member]:
+        """A person's word is about the crawl's own topic, where an agent has that."""
+        return [m for m in self._members if m.agent.card.topic == self._crew.topic] or self._members
 
     def keep(self, now: float) -> dict[str, bytes]:
         return {name: state for m in self._members for name, state in m.learning.keep(now).items()}

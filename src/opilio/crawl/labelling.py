@@ -202,7 +202,8 @@ def _learn(collection: Collection, settings: Settings, topic: Topic, now: float,
     frontier, learning, chooser = writers_of(settings, collection, keeper, store, mind, now)
     learning.resume()
     labels = Labels(collection, keeper, frontier, learning, chooser)
-    report.learns = learning.judge is not None or settings.rank["kind"] == "committee"
+    ranks = settings.rank["kind"] == "committee" and settings.rank["learn"]
+    report.learns = learning.heeds_labels or ranks
     with collection.unit_of_work():
         read_back = list(chooser.changes())  # links from disk are scored anew: not the labels' doing
         before = {mover.url: mover.before for mover in _movers(frontier, read_back)}

@@ -11,7 +11,7 @@ import msgspec
 from opilio.crawl.chooser import Chooser
 from opilio.crawl.learning import Learning
 from opilio.model.events import Event, LabelTakenBack, PageLabelled
-from opilio.model.protocols import Frontier
+from opilio.model.protocols import Entry, Frontier
 from opilio.model.records import Fate, Outcome, Reason, key_of
 from opilio.model.urls import host_of
 from opilio.store.collection import Collection
@@ -47,11 +47,14 @@ class Labels:
             "SELECT id, key, relevant, sample FROM label WHERE id > ? ORDER BY id", (self._taken,)
         ).fetchall()
         events: list[Event] = []
+        before: dict[int, bool] = {}
         for id_, key, relevant, sample in rows:
+            before.setdefault(key, self._is_relevant(key))
             word = None if relevant == TAKEN_BACK else bool(relevant)
             events += self._apply(id_, key, word, bytes(sample), now)
             self._taken = id_
         if rows:
+            self._retrain(before)
             self._collection.set_meta(**{TAKEN: self._taken})
         return events
 
@@ -102,6 +105,20 @@ class Labels:
         entry = self._frontier.entry(host, key)
         if entry is not None:
             self._chooser.correct(entry, before, after)
+
+    def _retrain(self, before: dict[int, bool]) -> None:
+        """Let a ranker that learns from verdicts hear of those that are others now, all at once: it fits anew."""
+        changed = {key: now for key, was in before.items() if (now := self._is_relevant(key)) != was}
+        found = ((self._entry(key), now) for key, now in changed.items())
+        self._learning.correct([(entry.lead, now) for entry, now in found if entry is not None])
+
+    def _is_relevant(self, key: int) -> bool:
+        row = self._collection.connection.execute("SELECT relevant FROM page WHERE key = ?", (key,)).fetchone()
+        return bool(row and row[0])
+
+    def _entry(self, key: int) -> Entry | None:
+        row = self._collection.connection.execute("SELECT host FROM page WHERE key = ?", (key,)).fetchone()
+        return self._frontier.entry(row[0], key) if row else None
 
     def _earlier(self, id_: int, key: int) -> bool | None:
         """What was said of the page before, and stands."""

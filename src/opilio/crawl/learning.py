@@ -8,7 +8,8 @@ import msgspec
 from opilio.judge.learned import LearnedJudge
 from opilio.model.events import Event, GraphChanged, TopicChanged
 from opilio.model.protocols import Learns
-from opilio.model.records import Outcome
+from opilio.model.records import Lead, Outcome
+from opilio.rank.s1 import S1Ranker
 from opilio.rank.treasure import TreasureRanker
 from opilio.store.collection import Collection
 from opilio.store.journal import Journal
@@ -18,6 +19,7 @@ from opilio.topic.table import WeightTable
 
 SAVE_EVERY_S = 10.0  # what is learnt between two versions (words counted for the next growth) is kept so often
 JUDGE = "judge"
+RANK = "rank"
 TOPIC = "topic"  # of the topic's table
 
 
@@ -105,6 +107,17 @@ class Learning:
         """A person's word about a page, for the judge; None takes the one `before` back."""
         if self.judge is not None and sample:
             self._teach(JUDGE, self.judge.label(sample, relevant, before))
+
+    def correct(self, links: Sequence[tuple[Lead, bool]]) -> None:
+        """Pages that a person made relevant or irrelevant, by their links: for a ranker that learns from verdicts."""
+        ranker = self._learners.get(RANK)
+        if isinstance(ranker, S1Ranker) and links:
+            self._teach(RANK, ranker.correction(links))
+
+    @property
+    def heeds_labels(self) -> bool:
+        """Does anything here learn what a person says?"""
+        return self.judge is not None or isinstance(self._learners.get(RANK), S1Ranker)
 
     def _teach(self, name: str, lesson: bytes) -> None:
         if lesson:

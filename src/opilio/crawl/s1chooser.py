@@ -66,6 +66,10 @@ class S1Chooser(PlainChooser):
                 del self._queued[outcome.lead.key]
                 self._ranker.held[outcome.lead.key] = link.row
 
+    def pass_over(self, keys: Sequence[int]) -> None:
+        for key in keys:
+            self._queued.pop(key, None)
+
     def _leads(self, outcome: Outcome) -> list[Lead]:
         leads = super()._leads(outcome)
         links = [self._queued.setdefault(lead.key, _Link(lead.url, lead.host, lead.score)) for lead in leads]

@@ -151,6 +151,10 @@ class RowLearner:
         elif not self.ready:  # a model that came from elsewhere is not given up for rows of one class
             self.model = share(truth)
 
+    def move(self, row: Rows, label: bool) -> bool:
+        """Know one of its rows by the other label from the next update on; False where it does not know the row."""
+        return self._memory.move(row, label)
+
     def probability(self, rows: Rows) -> Chances:
         """See `Learner`."""
         chances = self.model.probability(sound(rows))

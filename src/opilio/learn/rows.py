@@ -74,6 +74,15 @@ class RowMemory:
             if len(self) > self.capacity:
                 max(self._kept, key=len).popleft()
 
+    def move(self, row: Rows, label: bool) -> bool:
+        """Put a row that is remembered with the other label to this one; False where none is."""
+        (data,) = (one.tobytes() for one in sound(row).astype(np.float32))
+        if data not in self._kept[not label]:
+            return False
+        self._kept[not label].remove(data)
+        self._kept[label].append(data)
+        return True
+
     def all(self) -> tuple[Rows, Labels]:
         """Everything remembered, irrelevant rows first, each class from old to new."""
         data = b"".join(row for kept in self._kept for row in kept)

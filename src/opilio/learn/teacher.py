@@ -46,9 +46,26 @@ class Teacher:
         self._seen = (self._seen[0] + len(labels) - relevant, self._seen[1] + relevant)
         self._waiting.add(rows, labels)
         if self._due():
-            self.learner.update(*self._waiting.all())
-            self._waiting = RowMemory()
-            self.version += 1
+            self._fit()
+
+    def correct(self, rows: Rows, labels: Labels) -> None:
+        """A person says what these rows are: they were told with the other label, or never. Fits at once if it can."""
+        irrelevant, relevant = self._seen
+        for at, label in enumerate(labels.tolist()):
+            row, change = rows[at : at + 1], 1 if label else -1
+            if self._waiting.move(row, label) or self.learner.move(row, label):
+                irrelevant, relevant = irrelevant - change, relevant + change
+            else:
+                self._waiting.add(row, labels[at : at + 1])
+                irrelevant, relevant = irrelevant + (not label), relevant + label
+        self._seen = max(0, irrelevant), max(0, relevant)  # a model's own rows were never counted
+        if self.ready or min(self._seen) >= self._least:
+            self._fit()
+
+    def _fit(self) -> None:
+        self.learner.update(*self._waiting.all())
+        self._waiting = RowMemory()
+        self.version += 1
 
     def _due(self) -> bool:
         if min(self._seen) < self._least:

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.learn.rows import ATTRIBUTES, Rows, rows_of
+from opilio.learn.rows import ATTRIBUTES, CAPACITY, Rows, rows_of
 from opilio.learn.teacher import Teacher
 from opilio.model.records import Lead, Outcome, Ranked, Reading, Verdict
 from opilio.rank.evidence import packed as packed_evidence
@@ -41,15 +41,26 @@ def unpacked(rows: Sequence[bytes]) -> Rows:
     return rows_of(made["values"].astype(np.float64), made["missing"])
 
 
+class _Told(msgspec.Struct, array_like=True, frozen=True):
+    """What is told of one page: the row of its link, what it is, its key; `corrects`: a person said so."""
+
+    row: bytes
+    relevant: bool
+    key: int = 0
+    corrects: bool = False
+
+
 class _State(msgspec.Struct):
     teacher: bytes = b""  # nothing in what was kept before tables were: then the whole is the teacher's
     table: WeightTable = WeightTable()
+    told: dict[int, bytes] = {}
 
 
 class S1Ranker:
     """Scores links by a learner, and learns. A link's features are what its page says of it (`Evidence`).
 
-    `held` are the rows of pages that were just fetched, by key, until they are learnt.
+    `held` are the rows of pages that were just fetched, by key, until they are learnt. Those it was told it remembers
+    by key too, so that a person can correct them.
     """
 
     def __init__(self, links: LinkRows, teacher: Teacher, tunnel_depth: int = -1) -> None:
@@ -57,6 +68,7 @@ class S1Ranker:
         self.teacher = teacher
         self.tunnel_depth = tunnel_depth
         self.held: dict[int, bytes] = {}
+        self._told: dict[int, bytes] = {}
 
     @property
     def version(self) -> int:
@@ -92,34 +104,43 @@ class S1Ranker:
 
     def lesson(self, outcomes: Sequence[Outcome]) -> bytes:
         """The rows of these visits, for a journal; nothing where there are none."""
-        told: list[tuple[bytes, bool]] = []
+        told: list[_Told] = []
         for outcome in outcomes:
-            verdict = outcome.analysis.verdict if outcome.analysis else None
+            verdict, lead = outcome.analysis.verdict if outcome.analysis else None, outcome.lead
             if verdict is not None and not outcome.duplicate_of:
-                told.append(
-                    (self.held.get(outcome.lead.key) or packed(self.links.of_lead(outcome.lead))[0], verdict.relevant)
-                )
+                told.append(_Told(self.held.get(lead.key) or self._alone(lead), verdict.relevant, lead.key))
         self.held.clear()
         return msgspec.msgpack.encode(told) if told else b""
 
+    def correction(self, links: Sequence[tuple[Lead, bool]]) -> bytes:
+        """The lesson of a person who says of pages whether they are relevant, otherwise than they were told."""
+        rows = ((self._told.get(lead.key) or self._alone(lead), relevant, lead.key) for lead, relevant in links)
+        return msgspec.msgpack.encode([_Told(*row, corrects=True) for row in rows])
+
+    def _alone(self, lead: Lead) -> bytes:
+        return packed(self.links.of_lead(lead))[0]
+
     def study(self, lesson: bytes) -> None:
         """Learn from a lesson: the first time, or again from a journal."""
-        told = msgspec.msgpack.decode(lesson, type=list[tuple[bytes, bool]]) if lesson else []
-        if told:
-            self.teacher.tell(
-                unpacked([row for row, _ in told]), np.array([label for _, label in told], dtype=np.bool_)
-            )
+        told = msgspec.msgpack.decode(lesson, type=list[_Told]) if lesson else []
+        for corrects, teach in ((False, self.teacher.tell), (True, self.teacher.correct)):
+            rows = [one for one in told if one.corrects is corrects]
+            if rows:
+                teach(unpacked([one.row for one in rows]), np.array([one.relevant for one in rows], dtype=np.bool_))
+        self._told |= {one.key: one.row for one in told if one.key}
+        while len(self._told) > CAPACITY:  # older rows are forgotten by the learner too
+            del self._told[next(iter(self._told))]
 
     def snapshot(self) -> bytes:
         """What was learnt, with the table it counts by."""
-        return msgspec.msgpack.encode(_State(self.teacher.snapshot(), self.links.given))
+        return msgspec.msgpack.encode(_State(self.teacher.snapshot(), self.links.given, self._told))
 
     def sight(self) -> bytes:
-        """What workers must know: a snapshot, for the rows it was fitted to are a part of the learner."""
-        return self.snapshot()
+        """What workers must know: all but which page had which row."""
+        return msgspec.msgpack.encode(_State(self.teacher.snapshot(), self.links.given))
 
     def restore(self, state: bytes) -> None:
         """Go on from a snapshot."""
         kept = msgspec.msgpack.decode(state, type=_State)
         self.teacher.restore(kept.teacher or state)
-        self.links.given = kept.table
+        self.links.given, self._told = kept.table, kept.told

@@ -126,10 +126,10 @@ def said_of(report: Report, word: str) -> str:
     if report.running:
         return f"{first}. The crawl is running and learns from it with its next commit."
     if not report.learns:
-        return f"{first}. This strategy does not learn, so the queue stays as it is."
+        return f"{first}. This strategy does not learn from labels, so the queue stays as it is."
     moved = "no queued URL" if not report.moved else f"{report.moved} queued URL{'' if report.moved == 1 else 's'}"
     movers = "".join(f" · {m.before:.2f} → {m.after:.2f} {m.url}" for m in report.movers[:3])
-    return f"{first}. Judge and ranker have learnt it; {moved} changed place{movers}"
+    return f"{first}. It is learnt; {moved} changed place{movers}"
 
 
 PAGES = (
