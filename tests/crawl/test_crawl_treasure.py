@@ -123,6 +123,20 @@ def test_workers_know_the_graph(tmp_path: Path) -> None:
     assert stored_graph(tmp_path / "inline")[0].nodes == graph.nodes  # watchdog 0: it sleeps
 
 
+def test_target_that_did_not_change_keeps_its_heading(tmp_path: Path) -> None:
+    """A target is named by its main heading, not by what stands in the window's title."""
+    (tmp_path / "g.json").write_bytes(encode(TGraph([Node(id="t", url=HUB, level=0, mh="All birds")])))
+    wren = "http://birds.example/wren.html"
+    said = b"<h1>%s</h1><p>wrens, robins and other birds in their nests <a href='/wren.html'>wren</a>"
+    web = {HUB: Answer(200, (HTML,), b"<title>Birds - a site</title>" + said % b"All birds")}
+    web[wren] = Answer(200, (HTML,), b"<title>Wren - a site</title>" + said % b"The wren")
+    with served(SmallWeb(web)) as server:
+        crawl(tmp_path / "c", tree_for(server, rank={"graph": str(tmp_path / "g.json"), "watchdog": 1}))
+    told = [json.loads(data)["refreshed"] for data in events(tmp_path / "c", "GraphChanged")]
+    assert told == [0, 0]
+    assert {n.url: n.mh for n in stored_graph(tmp_path / "c")[0].at_level(0)} == {HUB: "All birds", wren: "The wren"}
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [(None, "can't be read"), ("{", "is no T-Graph"), ('{"schema":1,"kind":"t-graph","nodes":[]}', "has no node")],

@@ -69,11 +69,12 @@ def test_nodes_are_credited_and_misleading_ones_dropped_or_silenced() -> None:
     check(dog.graph, "pruned")
 
 
-def test_target_that_is_met_again_is_refreshed() -> None:
+@pytest.mark.parametrize(("heading", "refreshed"), [("Grammar of today", 1), ("Grammar", 0)])
+def test_target_that_is_met_again_has_the_heading_it_has_now(heading: str, refreshed: int) -> None:
     dog = Watchdog(Habits(period=1), small_graph())
-    dog.study([met(5, url="http://x.example/t", title="Grammar of today")])
-    assert dog.graph.nodes["t"].mh == "Grammar of today"
-    assert dog.news[0].refreshed == 1
+    dog.study([met(5, url="http://x.example/t", title="Grammar - an encyclopaedia", heading=heading)])
+    assert dog.graph.nodes["t"].mh == heading
+    assert dog.news[0].refreshed == refreshed
 
 
 def test_levels_are_bounded() -> None:

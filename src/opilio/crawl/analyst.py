@@ -117,6 +117,7 @@ class Analyst:
         counts, surfaces = self.words(reading) if verdict.relevant else ((), ())
         return Analysis(
             title=page.title[:500],
+            heading=page.main_heading,
             description=page.description[:1000],
             keywords=page.keywords[:500],
             canonical=page.canonical,

@@ -115,6 +115,11 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     feeds: tuple[str, ...] = ()  # addresses of its feeds
 
     @property
+    def main_heading(self) -> str:
+        """The first heading of the highest rank, else the title."""
+        return next((text for rank, text in self.headings if rank == 1), self.title)[:500]
+
+    @property
     def text(self) -> str:
         """All visible text, blocks on lines of their own."""
         return _plain(self.flow.split(BLOCK_BREAK))
@@ -272,6 +277,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     """What thinking about one answer produced: everything but the body, ready to cross a process boundary."""
 
     title: str = ""
+    heading: str = ""  # the main one, else the title
     description: str = ""
     keywords: str = ""
     canonical: str = ""

@@ -175,4 +175,5 @@ def _experience(outcome: Outcome) -> Experience | None:
         handed.node if handed else "",
         handed.parts if handed else (),
         handed.link if handed else None,
+        analysis.heading,
     )

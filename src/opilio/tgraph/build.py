@@ -74,7 +74,7 @@ def _nodes(reading: Reading, url: str, level: int, below: _Below) -> Iterator[No
 def target_node(reading: Reading, name: str, words: Words, url: str = "") -> Node:
     """Level 0 is filled from the page itself: its headings, and how it begins."""
     page = reading.page
-    main = next((text for rank, text in page.headings if rank == 1), page.title)
+    main = page.main_heading
     section, *more = [text for _, text in page.headings if text != main] or [""]
     begin = [term for start, end in reading.main for term in reading.terms[start:end]][:LEAD]
     return Node(

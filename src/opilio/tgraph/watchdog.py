@@ -1,8 +1,8 @@
 """The watchdog: the T-Graph learns from what the crawl met (S2-14). Pure: the same experience gives the same graph.
 
 Every `period` on-topic pages it (1) counts for every node whether the links it spoke for paid, (2) lets the best pages
-become targets and the links that led there nodes, (3) refreshes the nodes of pages met again, (4) silences or drops
-nodes that misled. In between it only remembers. What changed is an `Update`, for the record.
+become targets and the links that led there nodes, (3) gives targets that were met again the main heading they have now,
+(4) silences or drops nodes that misled. In between it only remembers. What changed is an `Update`, for the record.
 """
 
 from collections.abc import Sequence
@@ -31,6 +31,7 @@ class Experience(msgspec.Struct, frozen=True, array_like=True):
     node: str = ""  # the node that the link matched
     parts: tuple[float, ...] = ()  # its similarities to that node
     link: tuple[str, str, str, str] | None = None  # ISH, SH, MH, DC of the link; none where it was not compared
+    heading: str = ""  # the page's main heading, else its title: the MH of a target
 
 
 class Update(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,9 +152,9 @@ class Watchdog:
         )
 
     def _refreshed(self, graph: TGraph, one: Experience) -> list[Node]:
-        """The target nodes of a page that the crawl has met again, with what it says now."""
-        own = [n for n in graph.at_level(0) if n.url == one.url and one.title and n.mh != one.title]
-        return [replace(node, mh=one.title) for node in own]
+        """The target nodes of a page that the crawl has met again, with the main heading it has now."""
+        own = [n for n in graph.at_level(0) if n.url == one.url and one.heading and n.mh != one.heading]
+        return [replace(node, mh=one.heading) for node in own]
 
     def _best(self) -> list[Experience]:
         """The on-topic pages since the last round that are among the best lately, and are no targets yet."""
@@ -164,7 +165,8 @@ class Watchdog:
 
     def _grown(self, one: Experience) -> list[Node]:
         """A page as a new target, and the links on the way there as nodes of level 1, 2, …"""
-        target = Node(id=self._name(0), url=one.url, level=0, mh=one.title, dc=f"{one.title} {one.text}".strip())
+        said = f"{one.title} {one.text}".strip()
+        target = Node(id=self._name(0), url=one.url, level=0, mh=one.heading or one.title, dc=said)
         made, path = [target], self._state.paths.get(one.key)
         leads_to = one.url
         for level in range(1, self.habits.depth + 1):
