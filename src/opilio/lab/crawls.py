@@ -4,10 +4,8 @@ Nothing here knows a label: what is returned is the order of fetches and what th
 """
 
 import asyncio
-import gc
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -154,28 +152,13 @@ async def _replay(
     trace = Trace([])
     engine.listen(lambda event: _note(trace.fetches, event))
     try:
-        with _seldom_collecting():
-            trace.stop_reason = await engine.run()
+        trace.stop_reason = await engine.run()
     finally:
         await desk.close()
         collection.close()
     trace.virtual_s = clock.now()
     trace.wall_s, trace.cpu_s = time.perf_counter() - began[0], time.process_time() - began[1]
     return trace
-
-
-@contextmanager
-def _seldom_collecting() -> Iterator[None]:
-    """A crawl makes many objects and hardly a cycle: with Python's own thresholds the collector takes a sixth of a long
-    replay (measured)."""
-    before = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 100)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
 
 
 def _note(fetches: list[Fetch], event: Event) -> None:
