@@ -17,6 +17,7 @@ from checks.small_webs import (
     known,
     one_line,
     opilio,
+    page,
     rows,
     served,
     settings_for,
@@ -153,6 +154,24 @@ def test_graph_that_cannot_be_used_leaves_no_folder_behind(tmp_path: Path, text:
 
 
 SENSELESS = "rank.threshold=2 rank.depth=0 rank.watchdog=-1 order.factor=0 order.factor=-0.1 order.every=0".split()
+
+
+def test_weights_without_a_watchdog_are_refused(tmp_path: Path) -> None:
+    options = ("--seed", HUB, "--into", "c", "--set", "rank.weights=fitted", "--set", "rank.watchdog=0")
+    done = opilio("crawl", "wrens and other birds", "--strategy", "s2-treasure", *options, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "with rank.watchdog = 0 nothing is learnt" in one_line(done)
+    assert not (tmp_path / "c").exists()
+
+
+def test_graph_of_a_crawl_that_has_begun_cannot_be_changed(tmp_path: Path) -> None:
+    (tmp_path / "g.json").write_bytes(encode(TGraph([Node(id="t", url=HUB, level=0, mh="birds")])))
+    with served(SmallWeb({HUB: page()})) as server:
+        crawl(tmp_path / "c", tree_for(server, rank={"graph": str(tmp_path / "g.json")}))
+    for graph, code in (("other.json", 2), (tmp_path / "g.json", 0)):
+        done = opilio("crawl", "--into", tmp_path / "c", "--set", f"rank.graph={graph}")
+        assert done.returncode == code, done.stderr
+        assert ("rank.graph other.json" in done.stderr) == bool(code)
 
 
 @pytest.mark.parametrize("setting", SENSELESS)

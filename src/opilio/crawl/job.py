@@ -224,7 +224,7 @@ def resume(folder: Path, tree: Tree, clock: Clock | None = None) -> Crawl:
                 f"--strategy {wanted}: {folder} was begun with '{stored['strategy']}'; choose another --into"
             )
         _same_topic(folder, stored, tree)
-        _same_model(folder, stored, tree)
+        _same_beginning(folder, stored, tree)
         settings = complete(with_checked_seeds(resolve(merged(stored, tree), str(folder / "crawl.toml"))))
         same_kind(folder, stored, settings)
     except BaseException:
@@ -252,12 +252,13 @@ def _short(value: object) -> str:
     return textwrap.shorten(repr(value), 80, placeholder=" …")
 
 
-def _same_model(folder: Path, stored: Tree, tree: Tree) -> None:
+def _same_beginning(folder: Path, stored: Tree, tree: Tree) -> None:
     """What a crawl begins with can't be changed once it has begun."""
-    rank = tree.get("rank", {})
-    wanted, begun = rank.get("model", "") if isinstance(rank, dict) else "", stored.get("rank", {}).get("model", "")
-    if wanted and wanted != begun:
-        raise ConfigError(f"--start-from {wanted}: {folder} was begun already; choose another --into")
+    rank, begun = tree.get("rank", {}), stored.get("rank", {})
+    for key, option in (("model", "--start-from"), ("graph", "rank.graph")):
+        wanted = rank.get(key, "") if isinstance(rank, dict) else ""
+        if wanted and wanted != begun.get(key, ""):
+            raise ConfigError(f"{option} {wanted}: {folder} was begun already; choose another --into")
 
 
 def settings_of(collection: Collection) -> Tree:

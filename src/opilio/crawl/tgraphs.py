@@ -74,6 +74,8 @@ def _check_options(options: Tree) -> None:
     for key, lowest in (("depth", 1), ("max_length", 1), ("per_level", 1), ("watchdog", 0)):
         if options.get(key, lowest) < lowest:
             raise ConfigError(f"rank.{key}: must be at least {lowest}, not {options[key]}")
+    if options.get("weights") == "fitted" and not options["watchdog"]:
+        raise ConfigError('rank.weights = "fitted": with rank.watchdog = 0 nothing is learnt; give it 1 or more')
 
 
 def state_of(graph: TGraph) -> bytes:
