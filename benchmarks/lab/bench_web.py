@@ -39,7 +39,7 @@ def main() -> None:
         pages = timed("parse every page, two processes", size, lambda: ParsedPages.open(web, cache))
         timed("look every page up", size, lambda: [pages.page(n) for n in range(size)])
         topics, _ = load_topics(folder)
-        referee = Referee(web, pages.graph, load_labels(web))
+        referee = Referee(web, pages, load_labels(web))
         for topic in topics[:4]:
             timed(f"oracle, {topic.name}, 1,000 fetches", 0, lambda t=topic: referee.oracle(t, t.seed_sets[0], 1000))
 

@@ -5,6 +5,7 @@ import json
 import shutil
 import socket
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -14,14 +15,16 @@ import tomli_w
 import typer
 
 from opilio.cli import main
+from opilio.lab.cachefolder import default_cache
 from opilio.lab.results import read_results
 from opilio.lab.shape import Shape
 from opilio.lab.synthetic import write
+from opilio.model.errors import WebError
 
 TINY = Shape(pages=60, hosts=4, topics=2, trap_pages=4, seed_sets=2, slow_hosts=0, failing_hosts=0)
 KEYS = (
     "experiment web topic strategy seed_set random_seed budget fetched relevant_found relevant_reachable "
-    "harvest recall auc_vs_oracle curve cpu_s wall_s"
+    "harvest recall auc_vs_oracle curve cpu_s wall_s failures repeats duplicates"
 ).split()
 
 
@@ -183,6 +186,27 @@ def test_topic_without_seeds_is_skipped_and_the_rest_runs(run: Lab, damaged: Pat
     done = run(damaged, tmp_path / "out")
     assert done.code == 0
     assert "rivers: topic without a usable seed; skipped" in done.err
+
+
+def test_second_seed_set_of_a_name_is_skipped(run: Lab, damaged: Path, tmp_path: Path) -> None:
+    _topics(damaged, (damaged / "topics.toml").read_text().replace('"on-topic-2"', '"on-topic-1"'))
+    done = run(damaged, tmp_path / "out")
+    assert done.code == 0
+    assert "birds/on-topic-1: second seed set of this name; skipped" in done.err
+
+
+def test_cache_folder_that_cant_be_used_costs_nothing_but_time(
+    lab: Lab, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert lab("webs", tiny).code == 0
+    (spare,) = tmp_path.glob("opilio-*")
+    assert (spare.stat().st_mode & 0o077, any(spare.glob("lab/pages-*"))) == (0, True)
+    spare.chmod(0o777)  # anybody could have put it there
+    with pytest.raises(WebError, match="is not yours alone; set XDG_CACHE_HOME"):
+        default_cache()
 
 
 def _no_seeds(folder: Path) -> None:

@@ -30,7 +30,7 @@ def labels(small_web: Web) -> Labels:
 
 @pytest.fixture
 def referee(small_web: Web, lab_cache: Path, labels: Labels) -> Referee:
-    return Referee(small_web, ParsedPages.open(small_web, lab_cache, processes=1).graph, labels)
+    return Referee(small_web, ParsedPages.open(small_web, lab_cache, processes=1), labels)
 
 
 @pytest.fixture
@@ -88,6 +88,17 @@ def test_page_counts_once_and_only_when_it_came(referee: Referee, topic: LabTopi
     score = referee.score(topic, seed_set, tries, BUDGET)
     assert (score.relevant_found, score.fetched, score.failures, score.repeats) == (1, 4, 2, 2)
     assert score.curve == ((1, 0), (2, 1), (3, 1), (4, 1))
+
+
+def test_copy_of_a_page_is_a_duplicate(referee: Referee, topic: LabTopic, small_web: Web) -> None:
+    """Counted by the bodies, for every crawler; the same address again is a repeat, what did not come is neither."""
+    urls: dict[bytes, list[str]] = {}
+    for number, url in enumerate(small_web.urls):
+        urls.setdefault(small_web.answer(number).body, []).append(url)
+    one, copy = next(same for body, same in urls.items() if len(same) == 2 and b"<html" in body)
+    tries = [Attempt(one, 200), Attempt(copy, 503), Attempt(one, 200), Attempt(copy, 200)]
+    scores = [referee.score(topic, topic.seed_sets[0], tries[:n], BUDGET) for n in (3, 4)]
+    assert [(s.duplicates, s.repeats) for s in scores] == [(0, 1), (1, 2)]
 
 
 def test_score_is_cut_at_the_budget(referee: Referee, topic: LabTopic) -> None:

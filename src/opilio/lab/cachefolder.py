@@ -2,18 +2,42 @@
 
 import os
 import shutil
+import stat
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 from platformdirs import user_cache_path
 
+from opilio.model.errors import WebError
+
 T = TypeVar("T")
 
 
 def default_cache() -> Path:
-    """The lab's part of the user's cache folder."""
-    return user_cache_path("opilio") / "lab"
+    """The lab's part of the user's cache folder; where that can't be written, a folder of the user's among the
+    temporary files, the same for every process."""
+    folder = user_cache_path("opilio") / "lab"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return _spare()
+    return folder if os.access(folder, os.W_OK | os.X_OK) else _spare()
+
+
+def _spare() -> Path:
+    """Programs are installed there and started (peers), so nobody else may have made it or may write to it."""
+    try:
+        folder = Path(tempfile.gettempdir()) / f"opilio-{os.getuid()}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+    except OSError as error:
+        raise WebError(f"no folder for a cache: {error}; set XDG_CACHE_HOME to one that can be written") from error
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise WebError(f"{folder}: is not yours alone; set XDG_CACHE_HOME to a folder that can be written")
+    return folder / "lab"
 
 
 def load(path: Path, kind: type[T]) -> T | None:
@@ -44,4 +68,5 @@ def save_bytes(path: Path, data: bytes) -> None:
         part.write_bytes(data)
         part.replace(path)
     except OSError:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()

@@ -87,6 +87,11 @@ class ParsedPages:
     def __len__(self) -> int:
         return len(self._hashes)
 
+    @property
+    def bodies(self) -> Sequence[int]:
+        """A number for the body of each page: equal ones have the same."""
+        return self._hashes
+
     @cached_property
     def graph(self) -> LinkGraph:
         starts: NDArray[np.int64] = np.frombuffer(self._kept.starts, dtype=np.int64)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from opilio.lab import metrics
 from opilio.lab.accesslog import Attempt
 from opilio.lab.labels import Labels
-from opilio.lab.linkgraph import LinkGraph
 from opilio.lab.oracle import oracle_hits
+from opilio.lab.pages import ParsedPages
 from opilio.lab.topics import LabTopic, SeedSet
 from opilio.lab.web import Web
 from opilio.model.urls import host_of
@@ -36,6 +36,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     host_entropy: float
     failures: int
     repeats: int  # fetches of an address that had been fetched before
+    duplicates: int  # pages whose body had come before, from another address
     target_recall: float | None  # share of the other on-topic seed sets that was met; None where there is none
     curve: tuple[tuple[int, int], ...]
     hosts: int = 0  # that gave a page, relevant or not
@@ -45,9 +46,10 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
 class Referee:
     """Scores crawls of one web. What the oracle would do is worked out once per topic, seed set and budget."""
 
-    def __init__(self, web: Web, graph: LinkGraph, labels: Labels) -> None:
+    def __init__(self, web: Web, pages: ParsedPages, labels: Labels) -> None:
         self._web = web
-        self._graph = graph
+        self._graph = pages.graph
+        self._bodies = pages.bodies
         self._labels = labels
         self._oracles: dict[tuple[str, str, int], NDArray[np.bool_]] = {}
 
@@ -100,11 +102,17 @@ class Referee:
             host_entropy=spread.entropy,
             failures=sum(a.status == 0 or a.status >= 400 for a in attempts),
             repeats=len(attempts) - len({a.url for a in attempts}),
+            duplicates=self._duplicates(attempts),
             target_recall=self._target_recall(topic, seed_set, attempts),
             curve=tuple(metrics.curve_points(hits)),
             hosts=len({host_of(a.url) for a in attempts if a.status == 200}),
             places=len({a.url.rpartition("/")[0] for a, hit in zip(attempts, hits, strict=True) if hit}),
         )
+
+    def _duplicates(self, attempts: Sequence[Attempt]) -> int:
+        """By the bodies, not by what a crawler takes for a copy: the same for all."""
+        came = {a.url: n for a in attempts if a.status == 200 and (n := self._web.number_of(a.url)) is not None}
+        return len(came) - len({self._bodies[n] for n in came.values()})
 
     def _target_recall(self, topic: LabTopic, seed_set: SeedSet, attempts: Sequence[Attempt]) -> float | None:
         """Pages a person named for this topic and did not begin with: were they found? (literature.md §4)"""

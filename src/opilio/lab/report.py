@@ -152,7 +152,7 @@ def parts_table(runs: Sequence[Run]) -> str:
         links = [r.links for r in mine if r.links is not None]
         cells = [_mean_known([x.auc for x in links]), _mean_known([x.calibration_error for x in links])]
         cells += [_mean_known([r.target_recall for r in mine]), _mean_of(mine, "to_ninety")]
-        counts = [[r.relevant_hosts for r in mine], [r.failures for r in mine], [r.repeats for r in mine]]
+        counts = [_values(mine, m) for m in ("relevant_hosts", "failures", "repeats", "duplicates")]
         rows.append([name, *cells, *(f"{np.mean(c):.1f}" for c in counts)])
     head = [
         "link AUC",
@@ -162,6 +162,7 @@ def parts_table(runs: Sequence[Run]) -> str:
         "relevant hosts",
         "failures",
         "repeats",
+        "duplicates",
     ]
     return markdown(["strategy", *head], rows)
 

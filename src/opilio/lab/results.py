@@ -59,6 +59,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
     host_entropy: float = 0.0
     failures: int = 0
     repeats: int = 0
+    duplicates: int = 0
     target_recall: float | None = None
     self_judged: SelfJudged | None = None
     links: LinkQuality | None = None

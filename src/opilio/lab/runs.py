@@ -59,7 +59,7 @@ class Arena:
         self.labels = labels
         self.topics = {t.name: t for t in topics}
         self.topic_problems = list(problems)
-        self.referee = Referee(offline.web, offline.pages.graph, labels)
+        self.referee = Referee(offline.web, offline.pages, labels)
         self.search = SearchEngine(offline)
         self._graphs = Graphs(offline)
 

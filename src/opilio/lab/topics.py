@@ -108,7 +108,9 @@ def _topic(table: _TopicTable, problems: list[Problem]) -> LabTopic:
         usable = [u for u in map(canonical, seeds.urls) if u is not None]
         if len(usable) < len(seeds.urls):
             problems.append(Problem("seed", f"{table.name}/{name}", "holds an address that is not http or https"))
-        if usable:
+        if any(name == known.name for known in sets):
+            problems.append(Problem("seed", f"{table.name}/{name}", "second seed set of this name; skipped"))
+        elif usable:
             sets.append(SeedSet(name=name, urls=tuple(dict.fromkeys(usable)), reaches=seeds.reaches))
     brief = Brief(name=table.name, description=table.description, keywords=table.keywords, contexts=table.contexts)
     return LabTopic(brief=brief, relevant=table.relevant, seed_sets=tuple(sets))
