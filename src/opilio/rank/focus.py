@@ -65,7 +65,7 @@ class LinkFocus:
         mass = self._masses(reading)
         scores, topical = self._scores(mass), self._topical[mass.cells]
         found = scores.max(axis=1, initial=0.0)
-        best = scores.round(EQUAL_DIGITS).argmax(axis=1) if len(mass.cells) else np.zeros(len(links), dtype=np.int64)
+        best = scores.argmax(axis=1) if len(mass.cells) else np.zeros(len(links), dtype=np.int64)
         on_topic = found > 0.0
         on_topic[on_topic] = topical[best[on_topic]]
         focus = Focus(on_topic, _closeness(scores, topical))
@@ -151,7 +151,7 @@ class LinkFocus:
         tens, hundreds = (_shared(own, groups[mass.cells]) for groups in (self._tens, self._hundreds))
         score: Column = own + rule.tens_share * (tens - own) + rule.hundreds_share * (hundreds - tens)
         score[own <= 0.0] = 0.0
-        return score
+        return score.round(EQUAL_DIGITS)
 
     def _widen(self, reading: Reading, without: Places, focus: Focus) -> None:
         """Links whose window says nothing: by their headings, then by the title; else they stay unknown."""

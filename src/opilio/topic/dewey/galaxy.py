@@ -113,8 +113,8 @@ def find(dots: Sequence[Dot], rule: Rule = PAPER) -> Galaxy:
     """The galaxy of the dots: every cell scored, best first, ties by the lower number."""
     mass = _masses(dots, rule)
     cells = {digits_of(dot.number)[:_CELL] for dot in dots}
-    scored = [(_score(cell, mass, rule), cell) for cell in cells]
-    scored.sort(key=lambda pair: (-round(pair[0], EQUAL_DIGITS), pair[1]))
+    scored = [(round(_score(cell, mass, rule), EQUAL_DIGITS), cell) for cell in cells]
+    scored.sort(key=lambda pair: (-pair[0], pair[1]))
     floor = rule.outlier * scored[0][0] if scored else 0.0
     ranked = tuple(Scored(_deepest(cell, mass, rule), score) for score, cell in scored if score >= floor)
     return Galaxy(ranked, tuple(Scored(cell, score) for score, cell in scored if score < floor))
