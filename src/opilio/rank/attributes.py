@@ -11,6 +11,7 @@ import numpy as np
 
 from opilio.learn.rows import Rows, rows_of
 from opilio.rank.evidence import Evidence, Numbers, Weights, heaviest
+from opilio.text.counting import distinct
 from opilio.topic.living import Sight, Terms, array_of
 
 
@@ -39,7 +40,8 @@ def attributes(urls: Sequence[Sequence[int]], found: Evidence, owners: Numbers, 
 
 def _masked(owners: Numbers, terms: Terms, size: int, sight: Sight) -> Weights:
     """Cosine of the table with its copy that keeps only the words present (S1-21): √(Σ matched w² / Σ w²)."""
-    present = np.unique((owners << 32) | terms)
+    hit = np.flatnonzero(sight.weigh(terms))
+    present = distinct((owners[hit] << 32) | terms[hit])  # a word counts once
     matched = sight.weigh(present.astype(np.uint32))  # the low half
     squares = np.bincount(present >> 32, matched * matched, minlength=size)
     return np.asarray(np.minimum(1.0, np.sqrt(squares) / (sight.norm or 1.0)))

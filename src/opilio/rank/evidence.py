@@ -38,14 +38,19 @@ def heaviest(owners: Numbers, terms: Terms, weights: Weights, texts: int, size: 
 
     A term that is told more than once for a text is added up. Ties go by term, to be the same everywhere.
     """
-    keys, places = np.unique((owners << 32) | terms, return_inverse=True)
-    summed = np.bincount(places, weights, minlength=len(keys))
-    owner, term = keys >> 32, keys & 0xFFFFFFFF
-    order = np.lexsort((term, -summed, owner))
-    owner, term, summed = owner[order], term[order], summed[order]
-    rank = np.arange(len(owner)) - np.searchsorted(owner, owner)
-    kept = (rank < size) & (summed > 0.0)
     table, heavy = np.zeros((texts, size), dtype=np.uint32), np.zeros((texts, size))
+    told = np.flatnonzero(weights > 0.0)
+    keys = (owners[told] << 32) | terms[told]
+    order = keys.argsort(kind="stable")
+    keys, weights = keys[order], weights[told[order]]
+    first = np.flatnonzero(np.diff(keys, prepend=-1))  # runs of one term in one text; no key is below 0
+    if not first.size:
+        return table, heavy
+    keys, summed = keys[first], np.add.reduceat(weights, first)
+    order = np.lexsort((-summed, keys >> 32))  # terms that weigh the same stay in their order
+    owner, term, summed = keys[order] >> 32, keys[order] & 0xFFFFFFFF, summed[order]
+    rank = np.arange(len(owner)) - np.searchsorted(owner, owner)
+    kept = np.flatnonzero(rank < size)
     table[owner[kept], rank[kept]], heavy[owner[kept], rank[kept]] = term[kept], summed[kept]
     return table, heavy / np.where(heavy[:, :1] > 0.0, heavy[:, :1], 1.0)
 
