@@ -61,7 +61,8 @@ class LearnedJudge:
         self.base = base
         self.share = share
         self._label_of = label_of
-        self.model = TextModel(self._common)
+        # Only examples need the background: a crawl meets pages off its topic soon enough (docs/lab/committee.md).
+        self.model = TextModel(self._common if examples else None)
         self._coverages: deque[float] = deque(maxlen=RECENT)
         self._sampled: tuple[Reading, Terms] | None = None
         for page, positive in examples if share else ():
