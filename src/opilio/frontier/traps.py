@@ -1,4 +1,4 @@
-"""Recognises spider traps by URL: endless paths, calendars, query explosions, session ids. Pure and deterministic.
+"""Recognises spider traps by URL: endless paths, calendars, queries that multiply, session ids, sorted listings. Pure.
 
 It is asked once for every URL that is new to the frontier, so counting calls counts distinct URLs. It must let
 honest size pass: a directory of 50,000 pages, a forum of `?id=N`, the dated archive of a newspaper are no traps.
@@ -22,6 +22,8 @@ _CALENDAR = re.compile(
 _DATE = re.compile(r"(?<![0-9])(\d{4})[-/](?:0?[1-9]|1[0-2])(?![0-9])|[?&]y(?:ear|r)?=(\d{4})(?![0-9])")
 # Nothing but a date at the end: an empty day of a calendar. An article in a dated archive has words after it.
 _BARE_DATE = re.compile(r"\d{4}[-/]\d{1,2}(?:[-/]\d{1,2})?/?$|[?&](?:date|day|month|week)=[-\d]+")
+# The headings of Apache's directory listings: the same files eight times over (mod_autoindex; before 2.0 ?N=D).
+_SORTED = re.compile(r"C=[NMSD][;&]O=[AD]|[NMSD]=[AD]").fullmatch
 _DIGITS = re.compile(r"\d+")
 
 
@@ -91,6 +93,8 @@ class Traps:
     def _query(self, host: str, path: str, query: str) -> str:
         """Values may be many (`?id=N`); ways to combine parameters may not (facets, sort orders, filters)."""
         limits = self._limits
+        if _SORTED(query) and (not path or path.endswith("/")):
+            return "sorted listing"
         names = sorted(part.partition("=")[0] for part in query.split("&"))
         if len(names) > limits.parameters:
             return "too many parameters"
