@@ -17,6 +17,7 @@ WEEK = 7 * 86_400.0
 NOW = 2e9
 PAGES = 20
 KILLS = 8
+STORED = "SELECT url FROM page WHERE length > 0 UNION ALL SELECT url FROM version WHERE length > 0"
 
 
 def changed_web(round_: int) -> SmallWeb:
@@ -47,8 +48,7 @@ def look_again(folder: Path, tree: Tree, later_s: float) -> None:
 
 def whole(folder: Path) -> None:
     assert verify(folder) == []
-    stored = "SELECT url FROM page WHERE length > 0 UNION ALL SELECT url FROM version WHERE length > 0"
-    assert urls_in_warc(folder) == sorted(url for (url,) in rows(folder, stored))
+    assert urls_in_warc(folder) == sorted(url for (url,) in rows(folder, STORED))
 
 
 def test_revisits_lose_nothing_when_killed_at_random_moments(tmp_path: Path) -> None:
@@ -73,7 +73,8 @@ def test_revisits_lose_nothing_when_killed_at_random_moments(tmp_path: Path) -> 
                 look_again, (tmp_path / "c", again, round_ * WEEK), rng.uniform(0.1, 0.6)
             ):
                 hits += 1
-                whole(tmp_path / "c") if hits % 4 == 0 else None
+                # Behind what was committed may stand what the kill came before; the next run cuts that off.
+                assert verify(tmp_path / "c") == []
             crawl(tmp_path / "c", again, later_s=round_ * WEEK)
     whole(tmp_path / "c")
     assert rows(tmp_path / "c", "SELECT url FROM page ORDER BY url") == pages

