@@ -22,7 +22,7 @@ from opilio.text.counting import distinct
 
 FIRMLY = 4  # times that a person's word is taught, against once for a judge's
 MANY = 32_000  # pages that link to one address: more are not counted
-NOTICEABLE = 2e-3  # a smaller change of score is not worth a write
+NOTICEABLE = 4e-3  # a smaller change of score is not worth a write
 
 
 class Found(NamedTuple):

@@ -17,6 +17,7 @@ Indices = NDArray[np.uint32]
 BUCKETS = 1 << 18
 MAX_WEIGHT = 6.0
 MAX_LOGIT = 12.0
+SLIGHT = 0.01  # a smaller miss teaches nothing worth its time: most links of a long crawl are foretold so well
 
 
 def sigmoid(x: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -61,6 +62,8 @@ class WordModel:
         logit = offset + float(self.weights[used].sum(dtype=np.float64)) * scale
         chance = 1.0 / (1.0 + math.exp(-min(MAX_LOGIT, max(-MAX_LOGIT, logit))))
         miss = chance - min(1.0, max(0.0, label))
+        if abs(miss) < SLIGHT:
+            return
         step = np.float32(miss * scale)
         self._squares[used] += step * step
         moved = self.weights[used] - self.rate * step / np.sqrt(self._squares[used])

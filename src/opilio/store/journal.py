@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from opilio.store.collection import Collection
 
-OFTEN = 500  # lessons between two saved states, at least
-BYTES_PER_LESSON = 2_000  # of a state: saving adds about so much to the cost of a lesson
+OFTEN = 1_000  # lessons between two saved states, at least
+BYTES_PER_LESSON = 1_000  # of a state: saving adds about so much to the cost of a lesson
 
 
 class Journal:
