@@ -28,7 +28,7 @@ from opilio.crawl.status import status_of
 from opilio.crawl.verify import verify
 from opilio.learn.committee import Committee
 from opilio.learn.densefeatures import NAMES
-from opilio.learn.linkqueue import CONTEXTS
+from opilio.learn.linkqueue import CONTEXTS, LinkQueue
 from opilio.learn.scoring import Options
 from opilio.model.clock import VirtualClock
 from opilio.model.records import key_of
@@ -104,15 +104,20 @@ def values_of_words(ledger: Ledger) -> dict[int, float]:
     return {key: float(queue.rows["dense"][row, at]) for key, row in queue.row_of.items()}
 
 
+def held_again(folder: Path) -> LinkQueue:
+    """The links that a committee holds when it goes on with this collection."""
+    collection = Collection.open_for_reading(folder)
+    memory = RankMemory(Committee(Options()), collection)
+    memory.resume()
+    collection.close()
+    return memory.committee.queue
+
+
 def test_links_are_held_again_when_resumed(tmp_path: Path) -> None:
     with served(SmallWeb(mixed_web())) as server:
         ledger = crawl_and_stop_dead(tmp_path / "c", learning_tree(server), 4)
     before = memory_of(ledger).committee.queue
-    collection = Collection.open_for_reading(tmp_path / "c")
-    memory = RankMemory(Committee(Options()), collection)
-    memory.resume()
-    collection.close()
-    queue = memory.committee.queue
+    queue = held_again(tmp_path / "c")
     assert set(queue.row_of) == set(before.row_of)
     assert len(queue) > 10
     key = next(iter(queue.row_of))
@@ -144,11 +149,7 @@ def test_link_found_on_many_pages_is_held_as_often_found_when_resumed(tmp_path: 
     with served(SmallWeb({HUB: page(BIRDS, pages), **pages})) as server:
         ledger = crawl_and_stop_dead(tmp_path / "c", learning_tree(server, **tree), 100)
     before = memory_of(ledger).committee.queue
-    collection = Collection.open_for_reading(tmp_path / "c")
-    memory = RankMemory(Committee(Options()), collection)
-    memory.resume()
-    collection.close()
-    queue = memory.committee.queue
+    queue = held_again(tmp_path / "c")
     often = [float(q.rows["dense"][q.row_of[key_of(home)], NAMES.index("found")]) for q in (before, queue)]
     assert often[0] == often[1] > np.log1p(CONTEXTS) * 0.5
 
