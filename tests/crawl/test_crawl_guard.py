@@ -49,6 +49,10 @@ class Clumsy:
             raise self._error
         return await self._desk.analyse(lead, fetched)
 
+    @property
+    def full(self) -> bool:
+        return self._desk.full
+
     def refresh(self, name: str, state: bytes) -> None:
         self._desk.refresh(name, state)
 

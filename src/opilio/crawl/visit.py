@@ -1,7 +1,10 @@
 """One URL through all stages: manners, fetch, parse, read, judge, rank. Commits nothing."""
 
+import asyncio
 import random
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import msgspec
 
@@ -57,17 +60,62 @@ class Visitor:
         self._troubles: Counter[str] = Counter()  # by host: answers in a row that said it is in trouble
 
     async def serve(self, served: Served) -> None:
-        """Visit the lease's URLs in turn, as long as the host may be asked again at once."""
-        served.wake_at, served.delay_s = self._clock.now(), served.lease.delay_s
-        for lead in served.lease.leads:
-            await self._guarded(lead, served)
-            if served.over or served.wake_at > self._clock.now():
-                return
+        """Visit the lease's URLs in turn, as long as the host may be asked again at once.
 
-    async def _guarded(self, lead: Lead, served: Served) -> None:
+        While one answer is read the next is asked for. Cut short, it brings what was read until then.
+        """
+        served.wake_at, served.delay_s = self._clock.now(), served.lease.delay_s
+        readings: list[asyncio.Task[None]] = []
+        leads = served.lease.leads
+        try:
+            for number, lead in enumerate(leads, 1):
+                fetched = await self._ask(lead, served)
+                over = number == len(leads) or served.over or served.wake_at > self._clock.now()
+                if fetched is not None:
+                    reading = self._read(lead, fetched, served)
+                    if over or self._desk.full:
+                        await reading
+                    else:
+                        readings.append(asyncio.create_task(reading))
+                served.asking = bool(readings)
+                if over:
+                    break
+            if readings:
+                await asyncio.wait(readings)
+                order = {lead.key: number for number, lead in enumerate(leads)}
+                served.outcomes.sort(key=lambda outcome: order[outcome.lead.key])  # whoever read faster
+            for task in readings:
+                task.result()  # raises what must end the crawl
+        finally:
+            for task in readings:
+                task.cancel()
+            served.asking = False
+
+    async def _ask(self, lead: Lead, served: Served) -> Fetched | None:
+        """Ask for one URL; nothing where the host does not permit that."""
+        with self._guarded(lead, served):
+            permit = await self._manners.permit(lead.url, served.wake_at)
+            served.delay_s = permit.delay_s
+            if permit.until:
+                served.wake_at, served.note, served.over = permit.until, permit.refused, True
+            elif permit.refused:
+                served.landings.append(_landing(lead, State.DROPPED, permit.refused))
+            else:
+                return await self._asked(lead, permit, served)
+        return None
+
+    async def _read(self, lead: Lead, fetched: Fetched, served: Served) -> None:
+        with self._guarded(lead, served):
+            outcome = await self._analysed(lead, fetched, served)
+            landing = self._land(outcome)
+            served.outcomes.append(outcome)
+            served.landings.append(landing)
+
+    @contextmanager
+    def _guarded(self, lead: Lead, served: Served) -> Iterator[None]:
         """The per-URL guard: an error of ours is recorded with its URL and the crawl goes on."""
         try:
-            await self._visit(lead, served)
+            yield
         except FATAL:
             raise
         except Exception as error:  # noqa: BLE001 - the one place where a bug must not end the crawl
@@ -76,21 +124,6 @@ class Visitor:
             served.errors.append(VisitFailed(at=now, url=lead.url, error=detail))
             served.landings.append(_landing(lead, State.FAILED, f"{INTERNAL} {detail}"))
             served.wake_at = max(served.wake_at, now + served.delay_s)
-        finally:
-            served.asking = False
-
-    async def _visit(self, lead: Lead, served: Served) -> None:
-        permit = await self._manners.permit(lead.url, served.wake_at)
-        served.delay_s = permit.delay_s
-        if permit.until:
-            served.wake_at, served.note, served.over = permit.until, permit.refused, True
-        elif permit.refused:
-            served.landings.append(_landing(lead, State.DROPPED, permit.refused))
-        else:
-            fetched = await self._asked(lead, permit, served)
-            outcome = await self._analysed(lead, fetched, served)
-            served.outcomes.append(outcome)
-            served.landings.append(self._land(outcome))
 
     async def _asked(self, lead: Lead, permit: Permit, served: Served) -> Fetched:
         served.asking = True

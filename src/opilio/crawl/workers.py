@@ -30,6 +30,7 @@ from opilio.model.records import Analysis, Fetched, Lead
 _HEAD = struct.Struct("!I")  # of an answer: its length
 _HEADS = struct.Struct("!II")  # of a message: its length, and that of the body behind it
 MAX_STILLBORN = 4
+PLENTY = 16  # pages that wait for a worker: it has enough to do while the engine commits
 
 
 class Job(msgspec.Struct, tag=True, array_like=True):
@@ -67,6 +68,10 @@ class Desk(Protocol):
 
     async def analyse(self, lead: Lead, fetched: Fetched) -> Analysis: ...
 
+    @property
+    def full(self) -> bool:
+        """Does so much wait here that more had better wait elsewhere?"""
+
     def refresh(self, name: str, state: bytes) -> None: ...
 
     async def close(self) -> None: ...
@@ -80,6 +85,10 @@ class InlineDesk:
 
     async def analyse(self, lead: Lead, fetched: Fetched) -> Analysis:
         return self._analyst.analyse(lead, fetched)
+
+    @property
+    def full(self) -> bool:
+        return True  # nothing is read while something else is done
 
     def refresh(self, name: str, state: bytes) -> None:
         pass
@@ -184,6 +193,10 @@ class WorkerDesk:
         future: asyncio.Future[Analysis] = asyncio.get_running_loop().create_future()
         self._give(Job(lead, fetched), future)
         return await future
+
+    @property
+    def full(self) -> bool:
+        return all(len(worker.waiting) >= PLENTY for worker in self._workers)
 
     def _give(self, job: Job, future: "asyncio.Future[Analysis]") -> None:
         if self._workers:

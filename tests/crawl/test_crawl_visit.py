@@ -1,0 +1,110 @@
+"""Serving a lease: the host is asked for one page at a time, but need not wait until we have read the one before."""
+
+import asyncio
+import random
+
+from checks.engines import PageFetcher, html
+from opilio.crawl.manners import Permit
+from opilio.crawl.visit import Bounds, Served, Visitor
+from opilio.model.clock import SystemClock
+from opilio.model.records import Analysis, Fetched, HostLease, Lead, key_of
+
+HOST = "a.example"
+URLS = [f"http://{HOST}/{n}" for n in range(4)]
+
+
+class Willing:
+    """Manners of a host that wants no pause."""
+
+    async def permit(self, *_: object) -> Permit:
+        return Permit(delay_s=0.0)
+
+    def asked(self, *_: object) -> None:
+        pass
+
+
+class Reader:
+    """A desk that reads on when it is told to, the last page first."""
+
+    def __init__(self, *, full: bool = False) -> None:
+        self.full = full
+        self.waiting: list[asyncio.Future[Analysis]] = []
+
+    async def analyse(self, lead: Lead, _: Fetched) -> Analysis:
+        if self.full:
+            return Analysis(title=lead.url)
+        future: asyncio.Future[Analysis] = asyncio.get_running_loop().create_future()
+        self.waiting.append(future)
+        await future
+        return Analysis(title=lead.url)
+
+    async def until(self, pages: int) -> None:
+        for _ in range(1000):
+            if len(self.waiting) >= pages:
+                return
+            await asyncio.sleep(0)
+        raise AssertionError(f"only {len(self.waiting)} pages reached the reader")
+
+    def read(self, *places: int) -> None:
+        for place in places:
+            self.waiting[place].set_result(Analysis())
+
+    def refresh(self, name: str, state: bytes) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+
+def served() -> Served:
+    leads = tuple(Lead(url=url, key=key_of(url), host=HOST) for url in URLS)
+    return Served(lease=HostLease(host=HOST, token=1, expires_at=1e12, leads=leads, delay_s=0.0))
+
+
+def visitor(reader: Reader, fetcher: PageFetcher) -> Visitor:
+    return Visitor(fetcher, reader, Willing(), SystemClock(), Bounds(), random.Random(0))  # type: ignore[arg-type]
+
+
+def site() -> PageFetcher:
+    return PageFetcher({url: html(url, "x") for url in URLS})
+
+
+def test_next_page_is_asked_for_while_one_is_read() -> None:
+    async def main() -> Served:
+        reader, one = Reader(), served()
+        serving = asyncio.ensure_future(visitor(reader, site()).serve(one))
+        await reader.until(len(URLS))
+        assert one.asking
+        reader.read(3, 1, 0, 2)
+        await serving
+        return one
+
+    one = asyncio.run(main())
+    assert [outcome.lead.url for outcome in one.outcomes] == URLS  # in the order they were asked for
+    assert len(one.landings) == len(URLS)
+    assert not one.asking
+
+
+def test_pages_are_read_one_by_one_when_the_readers_have_enough() -> None:
+    reader, fetcher, one = Reader(full=True), site(), served()
+    asyncio.run(visitor(reader, fetcher).serve(one))
+    assert [outcome.lead.url for outcome in one.outcomes] == fetcher.asked == URLS
+
+
+def test_visit_that_is_cut_short_brings_what_was_read() -> None:
+    async def main() -> Served:
+        reader, one = Reader(), served()
+        serving = asyncio.ensure_future(visitor(reader, site()).serve(one))
+        await reader.until(len(URLS))
+        reader.read(0, 2)
+        await asyncio.sleep(0.01)
+        serving.cancel()
+        await asyncio.wait([serving])
+        await asyncio.sleep(0)
+        assert serving.cancelled()
+        assert len(asyncio.all_tasks()) == 1  # nobody reads on
+        return one
+
+    one = asyncio.run(main())
+    assert [outcome.lead.url for outcome in one.outcomes] == [URLS[0], URLS[2]]
+    assert [landing.key for landing in one.landings] == [key_of(URLS[0]), key_of(URLS[2])]
