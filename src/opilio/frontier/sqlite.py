@@ -193,8 +193,10 @@ class SqliteFrontier:
             host = tables.hosts.find(name)
             if host is not None and key not in tables.leases.keys(host.id):
                 wanted[host.id, key] = sane(score)
+        held = [(key, tables.front.find(key)) for _, key in wanted]
+        missing = [pair for pair, (_, known) in zip(wanted, held, strict=True) if known is None]
         rows = []
-        for key, known in list(tables.urls.load(list(wanted))):
+        for key, known in (*held, *tables.urls.load(missing)):
             if known is not None and known.score != wanted[known.host_id, key]:
                 score = wanted[known.host_id, key]
                 place = self._order.place(score, known.seq, moment, Place(known.priority, known.timer))
@@ -227,7 +229,9 @@ class SqliteFrontier:
         tables = self._tables
         if not rows:
             return
-        tables.urls.note([(*tables.front.forget(key), id_, key) for *_, id_, key in rows if tables.front.find(key)])
+        for score, priority, timer, _, key in rows:
+            if (known := tables.front.find(key)) is not None:
+                known.score, known.priority, known.timer = score, priority, timer
         tables.urls.place(rows)
         tables.hosts.refresh((id_, 0) for id_ in {row[3] for row in rows})
         tables.ledger.write()
