@@ -189,6 +189,22 @@ def test_text_model_never_gives_nonsense(pages: list[tuple[list[int], bool, floa
     assert all(math.isfinite(weight) for _, weight in model.telling(np.arange(1, 31), 30))
 
 
+def test_text_model_counts_pages_the_same_whenever_it_is_fitted() -> None:
+    rng = np.random.default_rng(3)
+    pages = [(np.unique(rng.integers(1, 40, 9)), bool(rng.integers(2)), 1.0) for _ in range(60)]
+    pages += [(pages[0][0], pages[0][1], -1.0)]  # one is taken back
+    often, once = TextModel(), TextModel()
+    for terms, positive, weight in pages:
+        for model in (often, once):
+            model.add(terms, positive, weight)
+        often.fit()
+        often.restore(often.state())
+    once.fit()
+    assert often.state().counts == once.state().counts
+    assert often.known[1].tolist() == once.known[1].tolist()
+    assert sum(term == 7 for term in often.known[0]) == 1
+
+
 def test_text_model_is_bounded_when_words_never_end() -> None:
     model = TextModel()
     for start in range(0, 3 * MAX_TERMS, 2000):

@@ -21,6 +21,8 @@ BACKGROUND = 10.0
 NEGATIVE, POSITIVE = 0, 1
 Common = Callable[[Terms], NDArray[np.float64]]
 """On what share of all pages each term stands."""
+_Counts = tuple[Terms, NDArray[np.float64]]  # terms in order; on how many pages of the two kinds each stands
+_NOTHING: _Counts = (np.zeros(0, dtype=np.int64), np.zeros((0, 2)))
 
 
 class Scale(msgspec.Struct, array_like=True):
@@ -60,8 +62,8 @@ class TextModel:
         self.scale = Scale()
         self._common = common
         self._seen = _Counted()
-        self._places: dict[int, int] = {}  # term -> its row in the table
-        self._table = np.zeros((1024, 2))
+        self._counts = _NOTHING  # of all terms met, as of the last fit
+        self._added: list[tuple[bytes, bool, float]] = []  # pages that are not in there yet
         self._terms: Terms = np.zeros(0, dtype=np.int64)  # those that weigh, in order
         self._weights = np.zeros(0)
 
@@ -83,21 +85,16 @@ class TextModel:
 
     def add(self, terms: Terms, positive: bool, weight: float = 1.0) -> None:
         """One labelled page; a negative weight takes one back."""
-        rows = [self._places.setdefault(term, len(self._places)) for term in dict.fromkeys(terms.tolist())]
-        while len(self._places) > len(self._table):
-            self._table = np.concatenate((self._table, np.zeros_like(self._table)))
-        self._table[rows, int(positive)] = np.maximum(self._table[rows, int(positive)] + weight, 0.0)
         seen = self._seen
         seen.pages[positive] = max(0.0, seen.pages[positive] + weight)
         seen.waiting[positive] += 1
         page, kind = terms.astype(np.uint32).tobytes(), seen.recent[positive]
+        self._added.append((page, positive, weight))
         if weight > 0.0:
             kind.append(page)
             del kind[:-RECENT]
         elif page in kind:
             kind.remove(page)
-        if len(self._places) > 2 * MAX_TERMS:
-            self._forget()
 
     def fit(self, split: float = 0.0) -> None:
         """Make the weights, and the scale on which a logit means something. Too few pages: not ready."""
@@ -105,6 +102,7 @@ class TextModel:
         scale.split = split
         scale.version += 1
         seen.waiting = [0, 0]
+        self._counted()  # pages don't pile up where the model never gets ready
         if min(seen.pages[POSITIVE], seen.pages[NEGATIVE] + self._imagined) < FEWEST or not seen.recent[POSITIVE]:
             return
         self._weigh()
@@ -138,10 +136,9 @@ class TextModel:
 
     def state(self) -> TextState:
         """Everything."""
-        seen, size = self._seen, len(self._places)
-        terms = np.fromiter(self._places, dtype=np.uint32, count=size)
+        seen, (terms, table) = self._seen, self._counted()
         state = self.sight()
-        state.counts = (terms.tobytes(), self._table[:size].tobytes())
+        state.counts = (terms.astype(np.uint32).tobytes(), table.tobytes())
         state.pages, state.waiting = self.pages, self.waiting
         state.recent = (list(seen.recent[NEGATIVE]), list(seen.recent[POSITIVE]))
         return state
@@ -151,10 +148,10 @@ class TextModel:
         self.scale = state.scale
         self._seen = _Counted(list(state.pages), state.recent, list(state.waiting))
         self._terms, self._weights = _terms(state.weights[0]), np.frombuffer(state.weights[1])
-        self._places = {term: row for row, term in enumerate(_terms(state.counts[0]).tolist())}
-        table = np.frombuffer(state.counts[1]).reshape(-1, 2)
-        self._table = np.zeros((max(1024, len(table)), 2))
-        self._table[: len(table)] = table
+        terms = _terms(state.counts[0])
+        order = np.argsort(terms)  # an older version kept them as they came
+        self._counts = terms[order], np.frombuffer(state.counts[1]).reshape(-1, 2)[order]
+        self._added = []
 
     def _raw(self, terms: Terms) -> float:
         return float(self._weights_of(terms).sum()) / float(np.sqrt(len(terms) + 1.0))
@@ -169,15 +166,13 @@ class TextModel:
     def _weigh(self) -> None:
         """log P(term | on topic) − log P(term | not), both smoothed towards how common the term is at all."""
         no, yes = self._seen.pages
-        table = self._table[: len(self._places)]
+        terms, table = self._counted()
         kept = np.flatnonzero(table.sum(axis=1) >= MIN_PAGES)
-        terms = np.fromiter(self._places, dtype=np.int64, count=len(self._places))[kept]
-        order = np.argsort(terms)
-        b, a = table[kept[order]].T
+        terms, (b, a) = terms[kept], table[kept].T
         if self._imagined and self._common is not None:
-            b, no = b + self._imagined * np.minimum(self._common(terms[order]), 1.0), no + self._imagined
+            b, no = b + self._imagined * np.minimum(self._common(terms), 1.0), no + self._imagined
         prior = SMOOTHING * (a + b + 1.0) / (yes + no + 2.0)
-        self._terms = terms[order]
+        self._terms = terms
         self._weights = np.log((a + prior) / (yes + SMOOTHING)) - np.log((b + prior) / (no + SMOOTHING))
 
     @property
@@ -185,13 +180,30 @@ class TextModel:
         """Pages not on the topic that general English stands for, until as many were seen."""
         return max(0.0, BACKGROUND - self._seen.pages[NEGATIVE]) if self._common is not None else 0.0
 
-    def _forget(self) -> None:
-        """Keep the terms that stand on most pages."""
-        table = self._table[: len(self._places)]
-        terms = np.fromiter(self._places, dtype=np.int64, count=len(self._places))
-        kept = np.lexsort((terms, -table.sum(axis=1)))[:MAX_TERMS]
-        self._table = table[kept].copy()
-        self._places = {term: row for row, term in enumerate(terms[kept].tolist())}
+    def _counted(self) -> _Counts:
+        """The counts of all pages added so far: nobody asks before a fit, and counting many at once is cheaper."""
+        if self._added:
+            pages = [np.frombuffer(page, dtype=np.uint32) for page, _, _ in self._added]
+            lengths = [len(page) for page in pages]
+            new = np.zeros((sum(lengths), 2))
+            for kind in (NEGATIVE, POSITIVE):
+                new[:, kind] = np.repeat([weight * (positive == kind) for _, positive, weight in self._added], lengths)
+            self._counts = _merged(self._counts, (np.concatenate(pages).astype(np.int64), new))
+            self._added = []
+        return self._counts
+
+
+def _merged(counts: _Counts, new: _Counts) -> _Counts:
+    """Counts by term, in the order of terms; of too many those that stand on most pages are kept."""
+    terms = np.concatenate((counts[0], new[0]))
+    table = np.concatenate((counts[1], new[1]))
+    order = np.argsort(terms, kind="stable")
+    first = np.flatnonzero(np.diff(terms[order], prepend=-1))
+    terms, table = terms[order][first], np.maximum(np.add.reduceat(table[order], first), 0.0)
+    if len(terms) > 2 * MAX_TERMS:
+        kept = np.sort(np.lexsort((terms, -table.sum(axis=1)))[:MAX_TERMS])
+        terms, table = terms[kept], table[kept]
+    return terms, table
 
 
 def _terms(page: bytes) -> Terms:
