@@ -26,7 +26,8 @@ def words() -> WordModel:
     model, rng = WordModel(), np.random.default_rng(0)
     rows = rng.integers(1, 1 << 18, (1000, 30)).astype(np.uint32)
     for step in range(UPDATES):
-        model.learn(rows[step % 1000], float(step % 2), 0.0)
+        at = step % 1000
+        model.learn(rows[at : at + 1], np.array([step % 2]), np.zeros(1))
     return model
 
 
@@ -34,7 +35,8 @@ def dense() -> DenseModel:
     model, rng = DenseModel(np.full(16, 0.5), every=1000), np.random.default_rng(0)
     rows = rng.random((1000, 16))
     for step in range(UPDATES):
-        model.learn(rows[step % 1000], float(step % 2), 0.0)
+        at = step % 1000
+        model.learn(rows[at : at + 1], np.array([step % 2]), np.zeros(1))
     return model
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checks.link_visits import features, found, taught, url_of, visit
-from opilio.learn.committee import Committee
+from opilio.learn.committee import Committee, Found
 from opilio.learn.densefeatures import FEATURES, NAMES
 from opilio.learn.lessons import FoundPage, Lesson
 from opilio.learn.linkfeatures import ANCHOR, PACKED, SLOTS, URL, hashed_few
@@ -55,6 +55,24 @@ def test_committee_is_the_same_after_a_snapshot() -> None:
     assert (again.dense.weights == committee.dense.weights).all()
     assert (again.words.weights == committee.words.weights).all()
     assert found(again, 7, [9001, 9002]) == found(committee, 7, [9001, 9002])
+
+
+def test_links_of_many_pages_are_met_as_page_by_page() -> None:
+    """Also one that stands on many pages, twice on one of them, and one that was fetched already."""
+    links = [[1, 2, 3, 2], [2, 3, 4], [5], [], *([2, 10 + page] for page in range(8)), [1, 2, 9]]
+    together, apart = taught(fresh(), 5), taught(fresh(), 5)
+    pages = []
+    for number, keys in enumerate(links):
+        page = FoundPage(100 + number, number % 3 == 0, number % 4)
+        rows = features(keys, np.random.default_rng(number)) if keys else features([1], np.random.default_rng(0))[:0]
+        pages.append(Found(page, [f"h{key}.example" for key in keys], np.array(keys, dtype=np.int64), rows))
+    scores = together.discover_all(pages)
+    assert [len(told) for told in scores] == [len(keys) for keys in links]
+    for found_page in pages:
+        apart.discover_all([found_page])
+    assert together.queue.row_of == apart.queue.row_of
+    for name, column in together.queue.rows.items():
+        assert column.tolist() == apart.queue.rows[name].tolist(), name
 
 
 def test_words_of_pages_speak_for_links_that_no_link_has_taught() -> None:

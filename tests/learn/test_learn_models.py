@@ -1,6 +1,7 @@
 """The committee's parts: bounded and finite whatever they are told, the same after a snapshot."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -22,10 +23,16 @@ from opilio.learn.wordmodel import BUCKETS, MAX_WEIGHT, WordModel, sigmoid
 labels = st.floats(0.0, 1.0)
 
 
+def teach(model: DenseModel | TrialModel | WordModel, row: Sequence[float], label: float, offset: float = 0.0) -> None:
+    """One example."""
+    kind = np.uint32 if isinstance(model, WordModel) else np.float64
+    model.learn(np.array([row], dtype=kind), np.array([label]), np.array([offset]))  # type: ignore[arg-type]
+
+
 def dense(seed: int, steps: int) -> DenseModel:
     rng, model = np.random.default_rng(seed), DenseModel(np.array([-2.0, 1.0, 0.5]))
     for _ in range(steps):
-        model.learn(rng.random(3), float(rng.integers(2)), float(rng.normal()))
+        teach(model, rng.random(3).tolist(), float(rng.integers(2)), float(rng.normal()))
     return model
 
 
@@ -35,7 +42,7 @@ def test_dense_model_is_the_same_after_a_snapshot(steps: int) -> None:
     again.restore(model.snapshot())
     for _ in range(20):
         for one in (model, again):
-            one.learn(np.array([1.0, 0.2, 0.3]), 1.0)
+            teach(one, [1.0, 0.2, 0.3], 1.0)
     assert (again.weights == model.weights).all()
 
 
@@ -44,7 +51,7 @@ def test_dense_model_is_the_same_after_a_snapshot(steps: int) -> None:
 def test_dense_model_stays_bounded(examples: list[tuple[float, float, float]]) -> None:
     model = DenseModel(np.array([-2.0, 1.0]))
     for value, label, offset in examples:
-        model.learn(np.array([1.0, value]), label, offset)
+        teach(model, [1.0, value], label, offset)
     assert np.isfinite(model.weights).all()
     assert np.abs(model.weights).max() <= MAX_LOGIT
 
@@ -52,7 +59,7 @@ def test_dense_model_stays_bounded(examples: list[tuple[float, float, float]]) -
 def test_firm_weight_moves_less_than_others() -> None:
     model = DenseModel(np.array([0.0, 0.5, 0.5]), np.array([1.0, 1.0, 10.0]))
     for label in (1.0, 0.0) * 20:
-        model.learn(np.array([1.0, label, label]), label)
+        teach(model, [1.0, label, label], label)
     assert abs(model.weights[2] - 0.5) < abs(model.weights[1] - 0.5) / 5
 
 
@@ -62,7 +69,7 @@ def tried(tells: float, steps: int) -> TrialModel:
     for _ in range(steps):
         pays = rng.random() < 0.4
         said = pays if rng.random() < tells else not pays
-        model.learn(np.array([1.0, rng.random(), float(said)]), float(pays))
+        teach(model, [1.0, rng.random(), float(said)], float(pays))
     return model
 
 
@@ -75,9 +82,9 @@ def test_newcomer_that_tells_nothing_changes_no_score() -> None:
     plain = DenseModel(np.array([-1.0, 1.0]))
     rng, model = np.random.default_rng(4), TrialModel(np.array([-1.0, 1.0, 1.0]), on_trial=[2])
     for _ in range(200):
-        row, pays = np.array([1.0, rng.random(), rng.random()]), float(rng.random() < 0.4)
-        model.learn(row, pays)
-        plain.learn(row[:2], pays)
+        row, pays = [1.0, rng.random(), rng.random()], float(rng.random() < 0.4)
+        teach(model, row, pays)
+        teach(plain, row[:2], pays)
     assert model.weights.tolist() == pytest.approx([*plain.weights.tolist(), 0.0])
 
 
@@ -86,7 +93,7 @@ def test_trial_goes_on_the_same_after_a_snapshot(steps: int) -> None:
     model, again = tried(0.9, steps), TrialModel(np.array([-1.0, 1.0, 1.0]), on_trial=[2])
     again.restore(model.snapshot())
     for one in (model, again):
-        one.learn(np.array([1.0, 0.3, 1.0]), 1.0)
+        teach(one, [1.0, 0.3, 1.0], 1.0)
     assert (again.weights == model.weights).all()
     assert again.snapshot() == model.snapshot()
 
@@ -101,7 +108,7 @@ def test_trial_takes_up_what_an_older_version_learnt() -> None:
 def test_dense_memory_is_bounded() -> None:
     model = DenseModel(np.array([-2.0, 1.0]), every=5000)
     for _ in range(3 * MEMORY):
-        model.learn(np.array([1.0, 0.5]), 1.0)
+        teach(model, [1.0, 0.5], 1.0)
     assert len(model.snapshot()) < MEMORY * 8 * 5
 
 
@@ -110,7 +117,7 @@ def test_dense_memory_is_bounded() -> None:
 def test_word_model_stays_bounded_and_is_the_same_after_a_snapshot(examples: list[tuple[list[int], float]]) -> None:
     model, again = WordModel(), WordModel()
     for words, label in examples:
-        model.learn(np.array(words, dtype=np.uint32), label, 0.0)
+        teach(model, words, label)
     again.restore(model.snapshot())
     assert (again.weights == model.weights).all()
     assert (again._squares == model._squares).all()
@@ -118,30 +125,63 @@ def test_word_model_stays_bounded_and_is_the_same_after_a_snapshot(examples: lis
     assert model.weights[0] == 0.0
 
 
+def test_word_model_learns_many_links_at_once_as_one_by_one() -> None:
+    rows = np.array([[2, 3, 0], [4, 4, 5], [0, 0, 0], [6, 0, 7]], dtype=np.uint32)  # no word in two of them
+    labels, offsets = np.array([1.0, 0.0, 1.0, 0.3]), np.array([0.5, -0.5, 0.0, 2.0])
+    together, apart = WordModel(), WordModel()
+    together.learn(rows, labels, offsets)
+    for at in range(len(rows)):
+        apart.learn(rows[at : at + 1], labels[at : at + 1], offsets[at : at + 1])
+    assert (together.weights == apart.weights).all()
+    assert together.weights[[2, 4]].tolist() == pytest.approx([0.1 * 1.4, -0.1 * 1.4], abs=0.02)
+
+
+def test_dense_model_remembers_many_examples_at_once_as_one_by_one() -> None:
+    rng = np.random.default_rng(2)
+    rows, labels, offsets = rng.random((MEMORY + 40, 3)), rng.random(MEMORY + 40), rng.normal(size=MEMORY + 40)
+    together, apart = (DenseModel(np.array([-2.0, 1.0, 0.5])) for _ in range(2))
+    for model, size in ((together, MEMORY + 40), (apart, 1)):
+        for at in range(0, len(rows), size):
+            model.learn(rows[at : at + size], labels[at : at + size], offsets[at : at + size])
+    assert together.seen == apart.seen
+    assert together._rows.tolist() == apart._rows.tolist()
+    assert together.weights.tolist() == pytest.approx(apart.weights.tolist(), abs=0.02)
+
+
 def test_word_model_survives_a_hundred_thousand_contradictions() -> None:
     """Ten times as many run in benchmarks/learning."""
     model = WordModel()
-    words = np.array([5, 9, 11], dtype=np.uint32)
+    words = np.array([[5, 9, 11]], dtype=np.uint32)
     for step in range(100_000):
-        model.learn(words, step % 2, 0.0)
+        model.learn(words, np.array([step % 2]), np.zeros(1))
     assert np.isfinite(model.weights).all()
-    assert 0.3 < float(sigmoid(model.logits(words[None]))[0]) < 0.7
+    assert 0.3 < float(sigmoid(model.logits(words))[0]) < 0.7
 
 
 def test_success_counts_once_and_shrinks_towards_the_prior() -> None:
     table = Success(8)
-    hashes = np.array([3, 3, 259, 7], dtype=np.uint32)  # 259 shares the bucket of 3
-    table.add(hashes, 1.0)
-    assert table.seen(np.array([3, 7, 8], dtype=np.uint32)).tolist() == [1.0, 1.0, 0.0]
+    hashes = np.array([[3, 3, 259, 7, 0, 256]], dtype=np.uint32)  # 259 shares the bucket of 3; 0 is no kind
+    table.add(hashes, np.array([1.0]))
+    assert table.seen(np.array([3, 7, 8, 256], dtype=np.uint32)).tolist() == [1.0, 1.0, 0.0, 1.0]
     rates = table.rate(np.array([3, 8], dtype=np.uint32), 0.2, 4.0)
     assert rates.tolist() == pytest.approx([(1.0 + 0.8) / 5.0, 0.2])
+
+
+@given(st.lists(st.tuples(st.lists(st.integers(0, 1000), min_size=3, max_size=3), labels), min_size=1, max_size=20))
+def test_success_counts_many_tries_at_once_as_one_by_one(tries: list[tuple[list[int], float]]) -> None:
+    hashes, rewards = np.array([h for h, _ in tries], dtype=np.uint32), np.array([reward for _, reward in tries])
+    together, apart = Success(8), Success(8)
+    together.add(hashes, rewards)
+    for at in range(len(tries)):
+        apart.add(hashes[at : at + 1], rewards[at : at + 1])
+    assert together.snapshot() == apart.snapshot()
 
 
 @given(st.lists(st.tuples(st.integers(0, 255), labels, st.floats(-1, 1)), max_size=50))
 def test_success_is_a_rate_whatever_is_corrected(steps: list[tuple[int, float, float]]) -> None:
     table, again = Success(8), Success(8)
     for at, reward, change in steps:
-        table.add(np.array([at], dtype=np.uint32), reward)
+        table.add(np.array([[at]], dtype=np.uint32), np.array([reward]))
         table.correct(np.array([at], dtype=np.uint32), change)
     rates = table.rate(np.arange(256, dtype=np.uint32), 0.5, 1.0)
     assert ((rates >= 0.0) & (rates <= 1.0)).all()

@@ -5,7 +5,7 @@ out to be. How much that counts is learnt like everything else: much on a web wi
 Pure: no I/O, no clock, no chance: the same visits give the same scores.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from opilio.learn.densefeatures import AT, STATIC
 from opilio.learn.lessons import FoundPage, Lesson, Visit
 from opilio.learn.linkfeatures import LinkFeatures, prefixes_of, unpacked
 from opilio.learn.linkqueue import CONTEXTS
-from opilio.learn.rescoring import NO_ROWS, Rescoring, Rows, best
+from opilio.learn.rescoring import Rescoring, Rows, best
 from opilio.learn.scoring import EVERYWHERE, Options, Scoring, place_of
 from opilio.text.counting import distinct
 
@@ -32,6 +32,28 @@ class Found(NamedTuple):
     hosts: Sequence[str]
     keys: NDArray[np.int64]
     features: LinkFeatures
+
+
+class Met(NamedTuple):
+    """Links of several pages with where each stands, one row per link."""
+
+    numbers: Rows  # of its page among these
+    pages: NDArray[np.uint32]  # that page's hash
+    tunnels: NDArray[np.int64]
+    relevant: NDArray[np.int64]
+    features: LinkFeatures
+
+    @classmethod
+    def of(cls, found: Sequence[Found]) -> "Met":
+        of_page = np.repeat(np.arange(len(found)), [len(page.keys) for page in found])
+        pages = np.array([_page_hash(page.page.key) for page in found], dtype=np.uint32)
+        tunnels = np.array([page.page.tunnel for page in found])
+        relevant = np.array([page.page.relevant for page in found], dtype=np.int64)
+        features = np.concatenate([page.features for page in found])
+        return cls(of_page, pages[of_page], tunnels[of_page], relevant[of_page], features)
+
+    def among(self, places: NDArray[np.integer | np.bool_]) -> "Met":
+        return Met(*(column[places] for column in self))
 
 
 class Committee(Scoring):
@@ -50,43 +72,62 @@ class Committee(Scoring):
 
         Those of one batch are looked at as they stood before it: one look for all is many times as fast.
         """
+        ended = [visit for visit in visits if not visit.passed]
         held = self.queue.row_of
-        row_of = {visit.key: held[visit.key] for visit in visits if visit.key in held and not visit.passed}
-        dense = dict(zip(row_of, self.dense_of(np.array(list(row_of.values()), dtype=np.int64)), strict=True))
+        links: dict[int, Visit] = {}
+        for visit in ended:
+            if visit.key in held:
+                links.setdefault(visit.key, visit)
+        rows = np.array([held[key] for key in links], dtype=np.int64)
+        if links:
+            self._learn_links(list(links.values()), rows)
+        if ended:
+            self._learn_places(ended, links)
         for visit in visits:
             self._done.add(visit.key)
-            if visit.passed:
-                self.queue.drop(visit.key)
-                continue
-            row = row_of.pop(visit.key, None)
-            if row is not None:
-                self._learn_row(visit, row, dense[visit.key])
-                self.queue.drop(visit.key)
-            prefixes = np.array(prefixes_of(visit.url), dtype=np.uint32)
-            self._tables["prefix"].add(prefixes, visit.reward)
-            places = prefixes if row is None else np.append(prefixes, place_of(self.queue.rows["path"][row]))
-            self._tables["alive"].add(places, float(visit.page))
-            self._tables["all"].add(EVERYWHERE, visit.reward)
+            self.queue.drop(visit.key)
 
-    def _learn_row(self, visit: Visit, row: int, dense: NDArray[np.float64]) -> None:
+    def _learn_places(self, visits: Sequence[Visit], links: Container[int]) -> None:
+        """What visits say of hosts, directories and places on pages."""
+        queue = self.queue
+        prefixes = np.array([prefixes_of(visit.url) for visit in visits], dtype=np.uint32)
+        rewards = np.array([visit.reward for visit in visits])
+        self._tables["prefix"].add(prefixes, rewards)
+        self._tables["all"].add(EVERYWHERE.repeat(len(visits))[:, None], rewards)
+        places = prefixes[:, :1].copy()  # once more: counted once
+        known = [at for at, visit in enumerate(visits) if visit.key in links]
+        if known:
+            places[known, 0] = place_of(queue.rows["path"][[queue.row_of[visits[at].key] for at in known]])
+        alive = np.array([visit.page for visit in visits], dtype=np.float32)
+        self._tables["alive"].add(np.hstack((prefixes, places)), alive)
+
+    def _learn_links(self, visits: Sequence[Visit], rows: Rows) -> None:
+        """What visits say of links as they stood in the queue."""
         queue = self.queue.rows
-        words = queue["words"][row].copy()
-        used = int(min(queue["contexts"][row], CONTEXTS))
-        pages = queue["pages"][row, :used]
-        self._teach(Example(words, dense, visit.reward))
-        self._groups.add(queue["groups"][row, :used], visit.reward)
-        self._tables["page"].add(pages, visit.reward)
-        self._tables["tag path"].add(queue["path"][row : row + 1], visit.reward)
-        for lesson in self._credit.paid(pages.tolist(), visit.reward):
-            self._teach(lesson)
-        if visit.page:
-            self._credit.remember(_page_hash(visit.key), Example(words, dense, visit.reward))
+        words, dense = queue["words"].take(rows, axis=0), self.dense_of(rows)
+        pages = queue["pages"].take(rows, axis=0)
+        rewards = np.array([visit.reward for visit in visits])
+        examples = []
+        for at, visit in enumerate(visits):
+            example = Example(words[at], dense[at], visit.reward)
+            examples.append(example)
+            examples += self._credit.paid([page for page in pages[at].tolist() if page], visit.reward)
+            if visit.page:
+                self._credit.remember(_page_hash(visit.key), example)
+        self._teach(examples)
+        self._groups.add(queue["groups"].take(rows, axis=0), rewards)
+        self._tables["page"].add(pages, rewards)
+        self._tables["tag path"].add(queue["path"].take(rows)[:, None], rewards)
 
-    def _teach(self, example: Example) -> None:
-        said = self.words.logit(example.words) if self.options.words else 0.0
+    def _teach(self, examples: Sequence[Example]) -> None:
+        words = np.array([example.words for example in examples])
+        dense = np.array([example.dense for example in examples])
+        labels = np.array([example.label for example in examples])
+        said = np.zeros(len(examples))
         if self.options.words:
-            self.words.learn(example.words, example.label, float(self.dense.logits(example.dense)))
-        self.dense.learn(example.dense, example.label, said)
+            said = self.words.logits(words)
+            self.words.learn(words, labels, self.dense.logits(dense))
+        self.dense.learn(dense, labels, said)
 
     def move(self, key: int, new: int, host: str) -> None:
         """A link turned out to lead to another address, and is held under that, unless it was fetched already."""
@@ -129,14 +170,15 @@ class Committee(Scoring):
         example = Example(queue["words"][row].copy(), self.dense_of(np.array([row]))[0], visit.reward)
         self.queue.drop(visit.key)
         for _ in range(FIRMLY):
-            self._teach(example)
+            self._teach([example])
 
     def recall(self, key: int, host: str, features: bytes, pages: Sequence[FoundPage]) -> int:
         """The row of a link from what the frontier kept of it: held as if it had just been found on these pages."""
         found = unpacked([features])
         for page in pages:
-            where = self._rows_for([key], [host], found, page.tunnel)
-            self._meet(where, page, found)
+            met = Met.of([Found(page, [host], np.array([key]), found)])
+            where = self._rows_for([key], [host], met)
+            self._meet(where, met)
             self.weigh(where)
         return self.queue.row_of[key]
 
@@ -175,33 +217,23 @@ class Committee(Scoring):
         if half and links > self.options.capacity // 4:
             return self.discover_all(pages[:half]) + self.discover_all(pages[half:])
         self.queue.make_room(links)
-        ends = np.cumsum([len(page.keys) for page in pages])[:-1]
-        fetched = np.split(self._done.among(np.concatenate([page.keys for page in pages])), ends)
-        where = [self._met(page, done) for page, done in zip(pages, fetched, strict=True)]
-        rows = distinct(np.concatenate(where))
+        keys = np.concatenate([page.keys for page in pages])
+        waiting = np.flatnonzero(~self._done.among(keys))
+        met = Met.of(pages).among(waiting)
+        hosts = [host for page in pages for host in page.hosts]
+        where = self._rows_for(keys[waiting].tolist(), [hosts[at] for at in waiting.tolist()], met)
+        self._meet(where, met)
+        rows = distinct(where)
         self.weigh(rows)
         chances, queue = self.scores(rows), self.queue
         new = queue.said[rows] == 0.0
         queue.said[rows[new]] = chances[new]
         self._rescoring.found(rows)
-        scores = [np.zeros(len(page.keys)) for page in pages]
-        for told, done, own in zip(scores, fetched, where, strict=True):
-            told[~done] = chances[np.searchsorted(rows, own)]
-        return scores
+        scores = np.zeros(links)
+        scores[waiting] = chances[np.searchsorted(rows, where)]
+        return np.split(scores, np.cumsum([len(page.keys) for page in pages])[:-1])
 
-    def _met(self, page: Found, done: NDArray[np.bool_]) -> Rows:
-        """The rows of those links of a page that are not fetched yet."""
-        keys, hosts, found = page.keys.tolist(), page.hosts, page.features
-        if done.any():
-            places = np.flatnonzero(~done).tolist()
-            keys, hosts, found = [keys[i] for i in places], [hosts[i] for i in places], found[places]
-        if not keys:
-            return NO_ROWS
-        where = self._rows_for(keys, hosts, found, page.page.tunnel)
-        self._meet(where, page.page, found)
-        return where
-
-    def _rows_for(self, keys: Sequence[int], hosts: Sequence[str], found: LinkFeatures, tunnel: int) -> Rows:
+    def _rows_for(self, keys: Sequence[int], hosts: Sequence[str], met: Met) -> Rows:
         """The rows of links; those met for the first time get one."""
         queue, rows = self.queue, self.queue.rows
         first: dict[int, int] = {}  # where each new link is mentioned first
@@ -212,30 +244,41 @@ class Committee(Scoring):
             places = list(first.values())
             taken = queue.take(list(first), [hosts[place] for place in places])
             for name in ("words", "path", "prefixes"):
-                rows[name][taken] = found[name][places]
+                rows[name][taken] = met.features[name][places]
             rows["dense"][taken, AT["bias"]] = 1.0
-            rows["dense"][taken, AT["tunnel"]] = tunnel
+            rows["dense"][taken, AT["tunnel"]] = met.tunnels[places]
             self.value(np.array(taken))
         return np.array([queue.row_of[key] for key in keys], dtype=np.int64)
 
-    def _meet(self, where: Rows, page: FoundPage, found: LinkFeatures) -> None:
-        """Merge another context into each row: the best of every score, and one more group of siblings."""
-        # A URL that stands twice on a page is one context: its first mention counts.
-        where, first = np.unique(where, return_index=True)
-        found, rows = found[first], self.queue.rows
-        dense = rows["dense"].take(where, axis=0)
-        values = found["dense"].astype(np.float32)
-        dense[:, STATIC] = np.fmax(dense[:, STATIC], np.fmin(values, 1.0))  # what is no number counts for nothing
-        dense[:, AT["tunnel"]] = np.minimum(dense[:, AT["tunnel"]], page.tunnel)
-        dense[:, AT["relevant parents"]] = np.minimum(dense[:, AT["relevant parents"]] + 0.25 * page.relevant, 1.0)
-        contexts = rows["contexts"][where]
-        slot = np.minimum(contexts, CONTEXTS - 1)
-        page_hash = np.uint32(_page_hash(page.key))
-        rows["pages"][where, slot] = page_hash
-        rows["groups"][where, slot] = ((found["path"] * np.uint32(0x9E3779B1)) ^ page_hash) | np.uint32(1)
-        rows["contexts"][where] = np.minimum(contexts + 1, MANY)
-        dense[:, AT["found"]] = _often(contexts + 1)
-        rows["dense"][where] = dense
+    def _meet(self, where: Rows, met: Met) -> None:
+        """Merge new contexts into their rows: the best of every score, and one more group of siblings for each."""
+        if not len(where):
+            return
+        # In the order of rows, and of pages for each. A URL that stands twice on a page is one context: its first
+        # mention counts.
+        order = np.lexsort((met.numbers, where))
+        where, met = where[order], met.among(order)
+        new = np.diff(where, prepend=-1) > 0
+        once = new | (np.diff(met.numbers, prepend=-1) != 0)
+        where, met, new = where[once], met.among(once), new[once]
+        first = np.flatnonzero(new)
+        each, rows = where[first], self.queue.rows
+        dense = rows["dense"].take(each, axis=0)
+        highest = np.fmax.reduceat(np.fmin(met.features["dense"].astype(np.float32), 1.0), first)
+        dense[:, STATIC] = np.fmax(dense[:, STATIC], highest)  # what is no number counts for nothing
+        dense[:, AT["tunnel"]] = np.minimum(dense[:, AT["tunnel"]], np.minimum.reduceat(met.tunnels, first))
+        parents = dense[:, AT["relevant parents"]] + 0.25 * np.add.reduceat(met.relevant, first)
+        dense[:, AT["relevant parents"]] = np.minimum(parents, 1.0)
+        times = np.diff(first, append=len(where))
+        before = rows["contexts"].take(each)
+        contexts = np.arange(len(where)) + np.repeat(before - first, times)  # how many each has before
+        slot = np.minimum(contexts, CONTEXTS - 1)  # the latest page takes the last one
+        rows["pages"][where, slot] = met.pages
+        rows["groups"][where, slot] = ((met.features["path"] * np.uint32(0x9E3779B1)) ^ met.pages) | np.uint32(1)
+        after = np.minimum(before + times, MANY)
+        rows["contexts"][each] = after
+        dense[:, AT["found"]] = _often(after)
+        rows["dense"][each] = dense
 
     def changes(self) -> list[tuple[str, int, float]]:
         """Queued links whose place changed enough to matter, as (host, key, new score)."""

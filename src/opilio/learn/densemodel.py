@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 Matrix = NDArray[np.float64]
 MEMORY = 1_024
 STEPS = 4
+SETTLED = 1e-3  # a step that moves no weight farther is the last one: mostly the second
 LATER = 32  # examples between two fits, when there are many: by then one more changes little
 MAX_LOGIT = 12.0
 
@@ -42,14 +43,16 @@ class DenseModel:
         result: Matrix = rows @ self.weights
         return result
 
-    def learn(self, row: NDArray[np.floating], label: float, offset: float = 0.0) -> None:
-        """Remember one example; `offset` is what another model already says of it. Fits at every `every`th."""
-        at = self.seen % MEMORY
-        self._rows[at] = row
-        self._labels[at] = min(1.0, max(0.0, label))
-        self._offsets[at] = min(MAX_LOGIT, max(-MAX_LOGIT, offset))
-        self.seen += 1
-        if self.seen < self.every or self.seen % max(self.every, min(LATER, self.seen // LATER)) == 0:
+    def learn(self, rows: Matrix, labels: Matrix, offsets: Matrix) -> None:
+        """Remember examples; `offsets` are what another model already says of them. Fits when enough have come."""
+        before = self.seen
+        self.seen += len(rows)
+        at = np.arange(before, self.seen)[-MEMORY:] % MEMORY
+        self._rows[at] = rows[-MEMORY:]
+        self._labels[at] = np.clip(labels[-MEMORY:], 0.0, 1.0)
+        self._offsets[at] = np.clip(offsets[-MEMORY:], -MAX_LOGIT, MAX_LOGIT)
+        apart = max(self.every, min(LATER, self.seen // LATER))
+        if self.seen < self.every or self.seen // apart > before // apart:
             self._fit()
 
     def _fit(self) -> None:
@@ -60,7 +63,10 @@ class DenseModel:
             chance = 1.0 / (1.0 + np.exp(-np.clip(rows @ weights + offsets, -MAX_LOGIT, MAX_LOGIT)))
             slope = rows.T @ (labels - chance) - self.strength * (weights - self.prior)
             curve = (rows * (chance * (1.0 - chance))[:, None]).T @ rows + self.strength * np.eye(len(weights))
-            weights = weights + np.clip(np.linalg.solve(curve, slope), -1.0, 1.0)
+            step = np.clip(np.linalg.solve(curve, slope), -1.0, 1.0)
+            weights = weights + step
+            if np.abs(step).max() < SETTLED:
+                break
         self.weights = np.clip(weights, -MAX_LOGIT, MAX_LOGIT)
 
     def snapshot(self) -> bytes:

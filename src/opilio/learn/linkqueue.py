@@ -68,7 +68,7 @@ class LinkQueue:
 
     def put(self, key: int, host: str, data: bytes) -> None:
         """Hold a link again as `row_bytes` gave it; bytes of another shape (another version's) are passed over."""
-        if len(data) != sum(column[:1].nbytes for column in self.rows.values()) or key in self.row_of:
+        if key in self.row_of or len(data) != sum(column[:1].nbytes for column in self.rows.values()):
             return
         [row], at = self.take([key], [host]), 0
         for column in self.rows.values():

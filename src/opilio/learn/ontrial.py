@@ -44,17 +44,18 @@ class TrialModel:
         result: Matrix = rows @ self.weights
         return result
 
-    def learn(self, row: NDArray[np.floating], label: float, offset: float = 0.0) -> None:
-        """One example; `offset` is what another model already says of it."""
-        if not self._spoke and row[self._on_trial].any():
+    def learn(self, rows: Matrix, labels: Matrix, offsets: Matrix) -> None:
+        """Examples; `offsets` are what another model already says of them."""
+        if not self._spoke and rows[:, self._on_trial].any():
             self._spoke = True
             self.whole.restore(self.core.snapshot())
             self.whole.weights[self._on_trial] = self.whole.prior[self._on_trial]
         if self._spoke:
-            lost, kept = (_loss(float(row @ m.weights) + offset, label) for m in (self.core, self.whole))
-            self.lead = FORGET * self.lead + lost - kept
-            self.whole.learn(row, label, offset)
-        self.core.learn(_without(row, self._on_trial), label, offset)
+            lost, kept = (_losses(rows @ m.weights + offsets, labels) for m in (self.core, self.whole))
+            for better in (lost - kept).tolist():
+                self.lead = FORGET * self.lead + better
+            self.whole.learn(rows, labels, offsets)
+        self.core.learn(_without(rows, self._on_trial), labels, offsets)
 
     def snapshot(self) -> bytes:
         """Everything learnt; that of the one model where there is one."""
@@ -74,13 +75,14 @@ class TrialModel:
         self.lead = kept.lead
 
 
-def _without(row: NDArray[np.floating], places: NDArray[np.int64]) -> Matrix:
-    kept: Matrix = np.array(row, dtype=np.float64)
-    kept[places] = 0.0
+def _without(rows: Matrix, places: NDArray[np.int64]) -> Matrix:
+    kept = rows.copy()
+    kept[..., places] = 0.0
     return kept
 
 
-def _loss(logit: float, label: float) -> float:
-    """−log of the chance that was given to what came."""
-    bounded = min(MAX_LOGIT, max(-MAX_LOGIT, logit))
-    return float(np.logaddexp(0.0, bounded)) - min(1.0, max(0.0, label)) * bounded
+def _losses(logits: Matrix, labels: Matrix) -> Matrix:
+    """−log of the chances that were given to what came."""
+    bounded = np.clip(logits, -MAX_LOGIT, MAX_LOGIT)
+    losses: Matrix = np.logaddexp(0.0, bounded) - np.clip(labels, 0.0, 1.0) * bounded
+    return losses

@@ -12,7 +12,7 @@ from opilio.learn.rescoring import Rows
 from opilio.learn.wordmodel import sigmoid
 from opilio.learn.wordvalues import WordValues
 
-EVERYWHERE = np.zeros(1, dtype=np.uint32)  # the one place of the table "all"
+EVERYWHERE = np.full(1, 1 << 31, dtype=np.uint32)  # the one place of the table "all"
 ALIVE = 0.9  # links that lead to a page, before anything is known
 
 

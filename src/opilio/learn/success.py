@@ -21,12 +21,14 @@ class Success:
         # Side by side, so that looking a kind up touches one cache line and not two.
         self._counts: NDArray[np.float32] = np.zeros((1 << bits, 2), dtype=np.float32)
 
-    def add(self, hashes: Hashes, reward: float) -> None:
-        """One try for each of the hashes, once where one is repeated."""
-        counts = self._counts
-        for at in set((hashes & self._mask).tolist()):  # a handful: cheaper than sorting an array
-            counts[at, 0] += reward
-            counts[at, 1] += 1.0
+    def add(self, hashes: Hashes, rewards: NDArray[np.floating]) -> None:
+        """Tries, one per row: of each of its hashes, once where one is repeated; hash 0 is no kind."""
+        mask = int(self._mask)
+        buckets = [{one & mask for one in row if one} for row in hashes.tolist()]  # of a few this beats sorting
+        at = np.array([bucket for row in buckets for bucket in row], dtype=np.intp)
+        new = np.ones((len(at), 2), dtype=np.float32)
+        new[:, 0] = np.repeat(rewards, [len(row) for row in buckets])
+        np.add.at(self._counts, at, new)
 
     def correct(self, hashes: Hashes, change: float) -> None:
         """A reward that was added before is now known to be larger or smaller by `change`."""

@@ -4,13 +4,11 @@ AdaGrad steps with bounded weights, so that no sequence of labels, however contr
 weight without bound.
 """
 
-import math
-
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.text.counting import distinct
+from opilio.text.counting import each_once
 
 Indices = NDArray[np.uint32]
 
@@ -47,27 +45,23 @@ class WordModel:
         result: NDArray[np.float64] = total / np.sqrt(np.maximum(words, 1))
         return result
 
-    def logit(self, indices: Indices) -> float:
-        """The same for one row."""
-        total = float(self.weights.take(indices).sum(dtype=np.float64))
-        return total / math.sqrt(max(1, int(np.count_nonzero(indices))))
+    def learn(self, indices: Indices, labels: NDArray[np.floating], offsets: NDArray[np.floating]) -> None:
+        """Examples, one per row: the words, what became of each link (0..1), what other features already say of it.
 
-    def learn(self, indices: Indices, label: float, offset: float) -> None:
-        """One example: the words, what became of the link (0..1), and what the other features already say of it."""
-        used = distinct(indices)
-        used = used[1:] if used.size and not used[0] else used
-        if not len(used):
-            return
-        scale = 1.0 / math.sqrt(len(used))
-        logit = offset + float(self.weights[used].sum(dtype=np.float64)) * scale
-        chance = 1.0 / (1.0 + math.exp(-min(MAX_LOGIT, max(-MAX_LOGIT, logit))))
-        miss = chance - min(1.0, max(0.0, label))
-        if abs(miss) < SLIGHT:
-            return
-        step = np.float32(miss * scale)
-        self._squares[used] += step * step
-        moved = self.weights[used] - self.rate * step / np.sqrt(self._squares[used])
-        self.weights[used] = np.clip(moved, -MAX_WEIGHT, MAX_WEIGHT)
+        All are foretold before any is learnt: a batch costs little more than one example.
+        """
+        words, counts = each_once(indices)
+        scales = 1.0 / np.sqrt(np.maximum(counts, 1))
+        logits = offsets + self.weights.take(words).sum(axis=1, dtype=np.float64) * scales
+        misses = sigmoid(logits) - np.clip(labels, 0.0, 1.0)
+        taught = np.flatnonzero(np.abs(misses) >= SLIGHT)
+        words = words[taught]
+        used = words > 0
+        at = words[used]
+        steps = np.repeat((misses * scales)[taught].astype(np.float32), counts[taught])
+        np.add.at(self._squares, at, steps * steps)
+        np.subtract.at(self.weights, at, self.rate * steps / np.sqrt(self._squares[at]))
+        self.weights[at] = np.clip(self.weights[at], -MAX_WEIGHT, MAX_WEIGHT)
 
     def snapshot(self) -> bytes:
         """Everything learnt: only what was moved is written."""

@@ -43,6 +43,13 @@ def distinct(numbers: NDArray[Number]) -> NDArray[Number]:
     return ordered[new]
 
 
+def each_once(rows: NDArray[Number]) -> tuple[NDArray[Number], NDArray[np.intp]]:
+    """Rows of numbers in ascending order, with 0 in the place of repetitions; how many of each row are not 0."""
+    ordered = np.sort(rows, axis=1)
+    ordered[:, 1:][ordered[:, 1:] == ordered[:, :-1]] = 0
+    return ordered, (ordered > 0).sum(axis=1)
+
+
 def _ordered(numbers: NDArray[Number]) -> tuple[NDArray[Number], NDArray[np.bool_]]:
     """The numbers in order, and which are the first of their kind."""
     ordered = np.sort(numbers)
