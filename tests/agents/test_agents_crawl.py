@@ -35,12 +35,15 @@ from opilio.crawl.crewanalyst import CrewAnalyst
 from opilio.crawl.job import begin
 from opilio.crawl.profiles import profiles
 from opilio.crawl.status import status_of
+from opilio.crawl.topicedit import draft, preview, save
 from opilio.crawl.verify import verify
 from opilio.crawl.workers import InlineDesk
 from opilio.lab.accesslog import Access
 from opilio.model.errors import ConfigError, TopicError
 from opilio.model.events import BatchCommitted, Event
 from opilio.model.records import Reading, Verdict
+from opilio.store.collection import reading
+from opilio.topic.topic import Topic
 
 WEB = grid(hosts=6, pages=20)
 SEEDS = [f"http://h{n}.example/0.html" for n in (0, 2, 4)]
@@ -74,6 +77,20 @@ def test_agents_of_a_stopped_crawl_do_not_work(tmp_path: Path) -> None:
         crawl(tmp_path / "c", by_agents(server, stop={"pages": 6}))
     assert {a["state"] for a in agents_of(tmp_path / "c")} == {"stopped"}
     assert all(told.startswith("stopped, ") for told in status_of(tmp_path / "c")["agents"].values())
+
+
+def test_topic_changed_between_two_runs_changes_the_agents_tables(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    with served(SmallWeb(WEB)) as server:
+        crawl(folder, by_agents(server, stop={"pages": 6}))
+        with reading(folder) as collection:
+            new = draft(collection, Topic(name="trains", keywords={"boiler": 1.0}))
+            judged = preview(collection, new).pages
+        assert [page for page in judged if page["relevant_after"]] == []
+        save(folder, new, 2e9)
+        assert [set(a["words"]) for a in agents_of(folder)] == [{"boiler", "trains"}] * 3
+        crawl(folder, by_agents(server, stop={"pages": 12}))
+    assert all(not {"wren", "nest"} & set(a["words"]) for a in agents_of(folder))
 
 
 def test_agents_fetch_everything_once_and_each_its_part(tmp_path: Path) -> None:

@@ -146,6 +146,22 @@ def test_words_of_other_senses_never_join_s3_09() -> None:
     assert {"hedge", "perch"} < topic.table.weights.keys() and "song" not in topic.table.weights
 
 
+@pytest.mark.parametrize("expansion", [periodic(), PagewiseExpansion(base=BASE.weights, period=2, weighing=SMOOTH)])
+def test_table_grows_on_from_what_a_person_made_of_it(expansion: Expansion) -> None:
+    topic = LivingTopic(BASE, msgspec.structs.replace(expansion))
+    topic.learn([outcome(PAGE)] * 2)
+    assert "song" in topic.table.weights
+    topic.adopt(table_of({"wren": 1.0, "robin": 0.9}))
+    again = LivingTopic(WeightTable())
+    again.restore(topic.snapshot())
+    again.learn([outcome(PAGE | {"nest": 9, "tail": 2})] * 2)
+    assert {"wren", "robin"} < again.table.weights.keys()  # and something new
+    assert not {"nest", "song"} & again.table.weights.keys()  # taken out by hand: pages don't bring them back
+    assert again.hear(table_of({"nest": 1.0})) == 0
+    again.adopt(table_of({"nest": 1.0}))
+    assert list(again.table.weights) == ["nest"]  # the same hand may
+
+
 def test_words_that_join_are_shown_as_pages_write_them_s0_e4() -> None:
     topic = LivingTopic(BASE, periodic(period=1))
     page = outcome({"databas": 5})

@@ -93,9 +93,12 @@ class Mind:
     @property
     def living(self) -> LivingTopic:
         """The topic's table."""
-        living = self.learners[SNAPSHOT]
-        assert isinstance(living, LivingTopic)
-        return living
+        return self.tables[SNAPSHOT]
+
+    @property
+    def tables(self) -> dict[str, LivingTopic]:
+        """The same with those of agents, by the names of their states."""
+        return {name: learner for name, learner in self.learners.items() if isinstance(learner, LivingTopic)}
 
 
 def topic_of(settings: Settings, positive: tuple[str, ...] = (), negative: tuple[str, ...] = ()) -> Topic:
@@ -275,7 +278,7 @@ def make_engine(
     rng = random.Random(settings.engine.random_seed)
     fetcher = asks_for_changes(settings, world.fetcher, collection.connection)
     visitor = Visitor(fetcher, desk, manners, clock, bounds, rng)
-    wishes = Wishes(collection, world.keeper, frontier, world.traps.excluded, mind.living)
+    wishes = Wishes(collection, world.keeper, frontier, world.traps.excluded, mind.tables)
     wishes.begin(clock.now())
     shelves = Shelves(collection, world.keeper, frontier, mind.living)
     scout = scout_of(settings, shelves, sources, vocabulary_of(settings))

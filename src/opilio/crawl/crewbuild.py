@@ -1,6 +1,6 @@
 """Puts a crew together: agents, manager, directory, and the one frontier as they share it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from opilio.agents.agent import Agent, Card
@@ -14,7 +14,7 @@ from opilio.crawl.config import Settings
 from opilio.crawl.crew import Crew, CrewChooser, CrewLearning, Member
 from opilio.crawl.crewanalyst import CrewAnalyst
 from opilio.crawl.learning import TOPIC, Learning, named
-from opilio.crawl.profiles import Profile, profiles, starts
+from opilio.crawl.profiles import Profile, crewed, profiles, starts
 from opilio.crawl.seedwatch import seeds_settled
 from opilio.crawl.tgraphs import HINTS, RANK
 from opilio.frontier.claims import ClaimableFrontier
@@ -48,10 +48,12 @@ class CommonTopic(LivingTopic):
         super().__init__(WeightTable())
         self._followers = followers
 
-    def adopt(self, table: WeightTable) -> None:
-        super().adopt(table)
+    def adopt(self, table: WeightTable, removed: Iterable[str] | None = None) -> None:
+        """What an agent has learnt gives way too, but may come back: the person did not see it."""
+        gone = self.table.weights.keys() - table.weights.keys() if removed is None else removed
+        super().adopt(table, gone)
         for living in self._followers:
-            living.adopt(table)
+            living.adopt(table, gone)
 
 
 def own_states(profile: Profile, states: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -68,11 +70,27 @@ def crew_learners(
     told = profiles(settings)
     found = {named(p.name, name): one for p, mine in zip(told, each, strict=True) for name, one in mine.items()}
     common = [p for p in told if p.settings.topic.name == settings.topic.name]
-    tables = [found[named(p.name, TOPIC)] for p in common]
+    tables = [found.get(named(p.name, TOPIC)) for p in common]
     found[TOPIC] = CommonTopic([table for table in tables if isinstance(table, LivingTopic)])
     if TOPIC in states:
         found[TOPIC].restore(states[TOPIC])
     return found
+
+
+def living_tables(settings: Settings, states: Mapping[str, bytes]) -> dict[str, LivingTopic]:
+    """The tables of a collection by the names of their states: the crawl's own, and the agents', which follow it."""
+    known = {name: restored(state) for name, state in states.items() if name.rpartition("/")[2] == TOPIC}
+    if not crewed(settings):
+        return {TOPIC: known.get(TOPIC, LivingTopic(WeightTable()))}
+    each = [{TOPIC: known[name]} if (name := named(p.name, TOPIC)) in known else {} for p in profiles(settings)]
+    return {name: one for name, one in crew_learners(settings, each, states).items() if isinstance(one, LivingTopic)}
+
+
+def restored(state: bytes) -> LivingTopic:
+    """A table as it was kept, to look at or to change by hand; it knows no pages."""
+    living = LivingTopic(WeightTable())
+    living.restore(state)
+    return living
 
 
 def crew_analyst(settings: Settings, analysts: Sequence[Analyst], learners: Mapping[str, Learns]) -> CrewAnalyst:

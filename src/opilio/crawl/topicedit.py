@@ -14,6 +14,7 @@ import msgspec
 from opilio.crawl.build import SNAPSHOT, complete, frontier_of, make_mind
 from opilio.crawl.classes import lexicon_of
 from opilio.crawl.config import Settings, resolve
+from opilio.crawl.crewbuild import living_tables
 from opilio.crawl.job import latest_snapshots, settings_of
 from opilio.crawl.topics import check, first_topic, genre_book
 from opilio.crawl.trapwatch import traps_of
@@ -112,8 +113,10 @@ def preview(collection: Collection, new: NewTopic) -> Preview:
     """Judge known pages by a new topic, with everything else as it was learnt."""
     before = {k.stem: k.label for k in table_now(collection).keywords}
     after = {k.stem: k.label for k in new.table.keywords}
-    states = latest_snapshots(collection) | {SNAPSHOT: LivingTopic(new.table).snapshot()}
-    mind = make_mind(stored_settings(collection), new.topic, states)
+    settings, states = stored_settings(collection), latest_snapshots(collection)
+    tables = living_tables(settings, states)
+    tables[SNAPSHOT].adopt(new.table)
+    mind = make_mind(settings, new.topic, states | {name: living.snapshot() for name, living in tables.items()})
     pages = []
     for url, title, score, relevant, *place in _known_pages(collection):
         with suppress(ParseError, CollectionError):
@@ -158,12 +161,9 @@ def take_up(folder: Path, now: float) -> bool:
         keeper = Keeper(collection, None)
         keeper.resume()
         traps = traps_of(settings, collection, resumed=False)
-        living = LivingTopic(WeightTable())
-        state = latest_snapshots(collection).get(SNAPSHOT)
-        if state is not None:
-            living.restore(state)
         frontier = frontier_of(settings, collection, traps)
-        Wishes(collection, keeper, frontier, traps.excluded, living).begin(now)
+        tables = living_tables(settings, latest_snapshots(collection))
+        Wishes(collection, keeper, frontier, traps.excluded, tables).begin(now)
     finally:
         collection.close()
     return True

@@ -4,12 +4,13 @@
 Nothing here talks to another process: whoever asks appends a row, whoever writes looks for rows now and then.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import msgspec
 
+from opilio.crawl.learning import TOPIC
 from opilio.model.errors import UsageError
 from opilio.model.events import Event, TopicChanged, WishTaken
 from opilio.model.protocols import Frontier
@@ -71,13 +72,18 @@ class Wishes:
     """Takes up what people asked since it last looked."""
 
     def __init__(
-        self, collection: Collection, keeper: Keeper, frontier: Frontier, excluded: Exclusions, living: LivingTopic
+        self,
+        collection: Collection,
+        keeper: Keeper,
+        frontier: Frontier,
+        excluded: Exclusions,
+        tables: Mapping[str, LivingTopic],
     ) -> None:
         self._collection = collection
         self._keeper = keeper
         self._frontier = frontier
         self._excluded = excluded
-        self._living = living
+        self._tables = tables  # by the names of their states; the crawl's own is TOPIC
         self._look_at = 0.0
         self._rest = _Rest()
         self.stop = ""  # why to stop, where somebody asked for it
@@ -166,12 +172,15 @@ class Wishes:
     def _topic(self, _target: str, data: bytes, now: float) -> list[Event]:
         """The new table counts at once; the writing process tells it to the workers as any other change of it."""
         new = msgspec.msgpack.decode(data, type=NewTopic)
-        before = self._living.table
-        self._living.adopt(new.table)
-        table = self._living.table
+        own = self._tables[TOPIC]
+        before, versions = own.table, {name: living.version for name, living in self._tables.items()}
+        own.adopt(new.table)
+        table = own.table
         topic = msgspec.structs.replace(new.topic, version=table.version)
         self._collection.set_meta(topic=msgspec.json.encode(topic).decode())
-        self._keeper.keep_snapshot("topic", table.version, now, self._living.snapshot())
+        for name, living in self._tables.items():
+            if living is own or living.version != versions[name]:
+                self._keeper.keep_snapshot(name, living.version, now, living.snapshot())
         known = {keyword.stem for keyword in before.keywords}
         added = tuple(sorted(k.label for k in table.keywords if k.stem not in known))
         return [TopicChanged(at=now, version=table.version, added=added, size=len(table))]

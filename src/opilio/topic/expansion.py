@@ -38,6 +38,10 @@ class _Grows(msgspec.Struct):
         """Words that somebody else found, for the next table."""
         del weights
 
+    def begin_anew(self, weights: Mapping[str, float], without: Iterable[str]) -> None:
+        """A person made another table: it grows from there, `without` what was taken out."""
+        del weights, without
+
 
 class Frozen(_Grows, tag="frozen"):
     """The table stays as it is (the frozen-table switch of S0-21; S3-14; S4-26)."""
@@ -77,6 +81,11 @@ class PeriodicExpansion(_Grows, tag="periodic", kw_only=True):
     def hear(self, weights: Mapping[str, float]) -> None:
         """They join what the person gave."""
         self.base = {**weights, **self.base}
+
+    def begin_anew(self, weights: Mapping[str, float], without: Iterable[str]) -> None:
+        """They are what the person gives now."""
+        self.base, self.chosen = dict(weights), []
+        self.pages.forget(without)
 
     def feed(self, counts: Counts, score: float, background: Idf | None = None) -> None:
         """One relevant page."""
@@ -135,6 +144,11 @@ class PagewiseExpansion(_Grows, tag="pagewise", kw_only=True):
         """They join what the person gave."""
         self.base = {**weights, **self.base}
 
+    def begin_anew(self, weights: Mapping[str, float], without: Iterable[str]) -> None:
+        """They are what the person gives now."""
+        self.base, self.chosen = dict(weights), []
+        self.pages.forget(without)
+
     def feed(self, counts: Counts, score: float, background: Idf | None = None) -> None:
         """One relevant page; taken where it is relevant enough, or comes before the table is built."""
         if self.awaits_seeds:
@@ -173,7 +187,8 @@ class PagewiseExpansion(_Grows, tag="pagewise", kw_only=True):
 class QueryLogExpansion(_Grows, tag="query-log", kw_only=True):
     """The table is rebuilt from the log after every `interval` visited pages (S4-05); queries move it (S4-26).
 
-    `asked` are the queries of the running interval, as stems; `position` is how much of the log was read.
+    `asked` are the queries of the running interval, as stems; `position` is how much of the log was read. A table
+    that a person made in between holds until the interval is over.
     """
 
     log: QueryLog = QueryLog()

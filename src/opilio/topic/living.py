@@ -5,7 +5,7 @@ Workers get the same state by `restore`. It is the `Learns` of every judge and r
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 import msgspec
@@ -58,6 +58,7 @@ def sight_of(table: WeightTable) -> Sight:
 class _State(msgspec.Struct):
     table: WeightTable
     expansion: Expansion
+    refused: frozenset[str] = frozenset()  # stems that a person took out: nobody brings them back
 
 
 class LivingTopic:
@@ -113,7 +114,7 @@ class LivingTopic:
                 self.expansion.visited()
             if analysis and verdict and verdict.relevant and analysis.counts:
                 self._remember(analysis.counts, analysis.surfaces)
-                counts = {stem: n for stem, n in analysis.counts if stem not in self._banned}
+                counts = {stem: n for stem, n in analysis.counts if self._may_join(stem)}
                 self.expansion.feed(counts, verdict.score, self._background)
             self.grow()
 
@@ -130,14 +131,21 @@ class LivingTopic:
         """The seeds were visited: a table that waits for them is built (S3-12)."""
         self._become(self.expansion.settled(self.table, self._background))
 
-    def adopt(self, table: WeightTable) -> None:
-        """Take a table that a person made as the next one; how it grows from there stays."""
+    def adopt(self, table: WeightTable, removed: Iterable[str] | None = None) -> None:
+        """Take a table that a person made as the next one and let it grow from there.
+
+        `removed`: the stems that the person took out, which stay out; where it is not told, those that are missing.
+        """
+        weights = table.weights
+        gone = frozenset(self.table.weights if removed is None else removed) - weights.keys()
+        self._state.refused = (self._state.refused | gone) - weights.keys()
+        self.expansion.begin_anew(weights, gone)
         self._become(self.table.becomes(table))
 
     def hear(self, said: WeightTable, most: int = 10) -> int:
         """Take the heaviest new words of another's table over, at half their weight (S3-F3); how many that were."""
         known = self.table.weights
-        heard = {k.stem: k.weight / 2 for k in said.keywords if k.stem not in known and k.stem not in self._banned}
+        heard = {k.stem: k.weight / 2 for k in said.keywords if k.stem not in known and self._may_join(k.stem)}
         heard = dict(islice(heard.items(), most))
         if heard:
             self.expansion.hear(heard)
@@ -153,6 +161,9 @@ class LivingTopic:
         """Go on from a snapshot."""
         self._state = msgspec.msgpack.decode(state, type=_State)
         self._sight = None
+
+    def _may_join(self, stem: str) -> bool:
+        return stem not in self._banned and stem not in self._state.refused
 
     def _remember(self, counts: Sequence[tuple[str, int]], surfaces: Sequence[str]) -> None:
         """The surface forms of a page's stems, for those that join the table (S0-E4)."""

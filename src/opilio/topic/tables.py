@@ -94,9 +94,15 @@ class Statistics(msgspec.Struct):
                 containing[stem] = containing.get(stem, 0) + 1
                 shares[stem] = shares.get(stem, 0.0) + occurrences / words
         if len(self.containing) > 2 * self.limit:
-            self._forget()
+            self._forget_rarest()
 
-    def _forget(self) -> None:
+    def forget(self, stems: Iterable[str]) -> None:
+        """These stems were never met."""
+        for stem in stems:
+            self.containing.pop(stem, None)
+            self.shares.pop(stem, None)
+
+    def _forget_rarest(self) -> None:
         kept = sorted(self.containing, key=lambda s: (-self.containing[s], -self.shares[s], s))[: self.limit]
         self.containing = {s: self.containing[s] for s in kept}
         self.shares = {s: self.shares[s] for s in kept}
