@@ -242,6 +242,8 @@ def test_settings_that_can_not_be_used_are_told(folder: Path) -> None:
 
 OTHERWISE = [
     (["--strategy", "s0"], "was begun with 'breadth'"),
+    (["--set", "judge.kind=contains"], "judge.kind = 'contains': "),
+    (["--set", "rank.kind=shark"], "was begun with 'breadth'; choose another --into"),
     (["trains"], "was begun with 'wrens"),
     (["--set", 'topic.keywords=["xylophone"]'], "topic.keywords ['xylophone']: "),
     (["--set", "topic.description=xylophones"], "change the topic on its page ('opilio serve "),

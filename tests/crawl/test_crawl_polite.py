@@ -5,6 +5,7 @@ import random
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from checks.killing import kill_often
@@ -31,7 +32,13 @@ from checks.small_webs import (
     word,
 )
 from opilio import __version__
+from opilio.crawl.config import PolitenessSettings, merged
+from opilio.crawl.manners import Manners
+from opilio.crawl.turns import Turns
+from opilio.fetch.memory import MemoryFetcher
+from opilio.fetch.robots import Rules
 from opilio.lab.warcfile import Answer
+from opilio.model.clock import VirtualClock
 from opilio.model.events import CrawlStopped, Event, RobotsRead
 
 DONE, DROPPED = 2, 4
@@ -244,6 +251,28 @@ def test_delay_is_the_longer_one_when_http_and_https_differ(tmp_path: Path) -> N
     told = [e for e in seen if isinstance(e, RobotsRead)]
     assert [(e.host, e.delay_s, e.allowed) for e in told] == [("a.example", 0.3, True), ("a.example", 0.0, False)]
     assert isinstance(seen[-1], CrawlStopped)
+
+
+def test_rules_are_read_again_when_a_resumed_crawl_has_another_name(tmp_path: Path) -> None:
+    rules = robots("User-agent: *\nDisallow:\n\nUser-agent: stranger\nDisallow: /\n")
+    with served(SmallWeb(grid(1, 6) | {"http://h0.example/robots.txt": rules})) as server:
+        tree = settings_for(server, ["http://h0.example/0.html"], stop={"pages": 2})
+        crawl(tmp_path / "c", tree)
+        before = len(server.log)
+        again = {"politeness": {"agent": "stranger"}, "stop": {"pages": 9}}
+        assert crawl(tmp_path / "c", merged(tree, again)) == "nothing left to fetch"
+    assert [a.target for a in server.log][before:] == ["/robots.txt"]
+
+
+def test_pause_of_both_schemes_is_known_after_a_restart_when_one_was_read() -> None:
+    """http asked for the pause, and after the restart only https is asked."""
+    kept = {
+        f"{scheme}://a.example": msgspec.msgpack.encode(Rules(agent="Opilio", expires_at=1e12, delay_s=delay_s))
+        for scheme, delay_s in (("http", 20.0), ("https", 0.0))
+    }
+    clock = VirtualClock()
+    manners = Manners(PolitenessSettings(), MemoryFetcher({}), clock, Turns(clock), kept.get, lambda *_: None)
+    assert asyncio.run(manners.permit("https://a.example/", 0.0)).delay_s == 20.0
 
 
 def test_user_agent_is_honest(tmp_path: Path) -> None:

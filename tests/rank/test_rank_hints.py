@@ -80,6 +80,14 @@ def test_committee_hands_them_on_where_asked(tmp_path: Path, workers: int) -> No
     assert features_of(tmp_path / "without").max() == 0.0
 
 
+def test_crawl_goes_on_without_them_when_only_the_run_before_had_them(tmp_path: Path) -> None:
+    with served(SmallWeb(mixed_web(4))) as server:
+        for pages, rank in ((3, {}), (6, {"hints": True}), (9, {})):
+            tree = settings_for(server, [HUB], topic={"name": TOPIC}, stop={"pages": pages}, rank=rank)
+            reason = crawl(tmp_path / "c", {**tree, "strategy": "opilio"})
+            assert reason == f"page limit reached ({pages} pages)"
+
+
 def test_graph_that_nobody_looks_at_is_refused(tmp_path: Path) -> None:
     done = opilio("crawl", TOPIC, "--seed", HUB, "--into", "c", "--set", "rank.graph=g.json", cwd=tmp_path)
     assert done.returncode == 2

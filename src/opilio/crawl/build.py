@@ -179,7 +179,8 @@ def _mind(means: Means, settings: Settings, topic: Topic, states: Mapping[str, b
     if isinstance(ranker, S1Ranker) and "rank" not in states:
         begin_with_model(ranker, settings.rank)
     for name, state in states.items():
-        learners[name].restore(state)
+        if name in learners:  # a run with other options may have left more
+            learners[name].restore(state)
     feeds = settings.expansion["kind"] not in ("none", "query-log")
     sample = first.sample if isinstance(first, LearnedJudge) else None
     notes = Notes(vocabulary, genres_of(settings, vocabulary, ()).detect, feeds, sample)

@@ -218,11 +218,7 @@ def resume(folder: Path, tree: Tree, clock: Clock | None = None) -> Crawl:
     collection = Collection.open_for_writing(folder)
     try:
         stored = settings_of(collection)
-        wanted = tree.get("strategy", stored["strategy"])
-        if wanted != stored["strategy"]:
-            raise ConfigError(
-                f"--strategy {wanted}: {folder} was begun with '{stored['strategy']}'; choose another --into"
-            )
+        _same_strategy(folder, stored, tree)
         _same_topic(folder, stored, tree)
         _same_beginning(folder, stored, tree)
         settings = complete(with_checked_seeds(resolve(merged(stored, tree), str(folder / "crawl.toml"))))
@@ -231,6 +227,19 @@ def resume(folder: Path, tree: Tree, clock: Clock | None = None) -> Crawl:
         collection.close()
         raise
     return Crawl(collection, _with_workers(settings), clock)
+
+
+def _same_strategy(folder: Path, stored: Tree, tree: Tree) -> None:
+    """It stays, and so do its judge and its ranker: what one has learnt is of no use to another."""
+    begun, wanted = stored["strategy"], tree.get("strategy", stored["strategy"])
+    if wanted != begun:
+        raise ConfigError(f"--strategy {wanted}: {folder} was begun with '{begun}'; choose another --into")
+    for section in ("judge", "rank"):
+        given, kind = tree.get(section, {}), stored.get(section, {}).get("kind")
+        if isinstance(given, dict) and given.get("kind", kind) != kind:
+            raise ConfigError(
+                f"{section}.kind = '{given['kind']}': {folder} was begun with '{kind}'; choose another --into"
+            )
 
 
 def _same_topic(folder: Path, stored: Tree, tree: Tree) -> None:

@@ -71,20 +71,25 @@ class Manners:
 
     def _delay(self, origin: str) -> float:
         """The pause of the host: the longest that is asked for over http or https."""
-        scheme, _, host = origin.partition("://")
-        origins = (origin, f"{'http' if scheme == 'https' else 'https'}://{host}")
-        wanted = max((self._rules[o].delay_s for o in origins if o in self._rules), default=0.0)
+        wanted = max((self._rules[o].delay_s for o in _schemes(origin) if o in self._rules), default=0.0)
         given = delay_in_force(self._settings.delay_s, wanted, cap_s=self._settings.max_crawl_delay_s)
-        return max(given, self._turns.pauses.get(host, 0.0))
+        return max(given, self._turns.pauses.get(host_of(origin), 0.0))
 
     def _known(self, origin: str) -> Rules | None:
         if not self._settings.robots:
             return ALL_ALLOWED
+        if origin not in self._rules:
+            for one in _schemes(origin):  # the pause is that of both
+                self._recall(one)
         rules = self._rules.get(origin)
-        if rules is None and (blob := self._stored(origin)) is not None:
-            rules = msgspec.msgpack.decode(blob, type=Rules)
-            self._remember(origin, rules)
         return rules if rules is not None and rules.expires_at > self._clock.now() else None
+
+    def _recall(self, origin: str) -> None:
+        """Take up what an earlier run kept: the rules for its own name, which under another one say nothing."""
+        if (blob := self._stored(origin)) is not None:
+            rules = msgspec.msgpack.decode(blob, type=Rules)
+            if rules.agent == self._settings.agent:
+                self._remember(origin, rules)
 
     async def _read_robots(self, origin: str) -> Rules:
         """Ask for the file (the host's turn is ours) and have its rules kept before any page is asked for."""
@@ -99,6 +104,12 @@ class Manners:
         if len(self._rules) >= MAX_RULES and origin not in self._rules:
             self._rules.pop(next(iter(self._rules)))
         self._rules[origin] = rules
+
+
+def _schemes(origin: str) -> tuple[str, str]:
+    """An origin, and that of the same host under the other scheme."""
+    scheme, _, host = origin.partition("://")
+    return origin, f"{'http' if scheme == 'https' else 'https'}://{host}"
 
 
 def _stay_away(rules: Rules, delay_s: float) -> Permit:
