@@ -28,6 +28,7 @@ from opilio.store.collection import Collection
 from opilio.store.warc import warc_name
 
 SEED = "http://h0.example/0.html"
+LONG = "x" * 300  # no file system takes it; for whoever runs the tests, like a folder that may not be looked into
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
@@ -38,6 +39,7 @@ CONFIGS = {
     "not toml": ("topic = [", "is not valid TOML"),
     "not text": ("\udcff", "is not UTF-8 text"),
     "unknown key": ("[politeness]\ndelay = 3\n", "unknown key 'politeness.delay' (did you mean 'delay_s'?)"),
+    "unknown key behind a mark of the editor": ("\ufeff[politeness]\ndelay = 3\n", "unknown key 'politeness.delay'"),
     "unknown section": ("[polite]\nx = 1\n", "unknown key 'polite'"),
     "unknown strategy": ("strategy = 'bredth'\n", "--strategy bredth: is unknown (did you mean 'breadth'?)"),
     "unknown kind": ("[judge]\nkind = 'cosin'\n", "judge.kind = 'cosin': is unknown (did you mean 'cosine'?)"),
@@ -82,8 +84,17 @@ COMMANDS = {
     "set of a wrong value": (
         ["crawl", "wrens", "--seed", SEED, "--set", "stop.pages=few"],
         2,
-        "command line: stop.pages: expected whole number, got string",
+        "--set stop.pages=few: stop.pages: expected whole number, got string",
     ),
+    "proxy that is none": (
+        ["crawl", "x", "--set", "fetch.proxy=y"],
+        2,
+        "--set fetch.proxy=y: fetch.proxy 'y': is no proxy",
+    ),
+    "shape without value": (["lab", "make", "web", "--shape", "pages"], 2, "--shape pages: must look like pages=500"),
+    "name too long": (["status", LONG], 1, "can't be used: File name too long"),
+    "file too long": (["demo", "--into", LONG], 1, "can't be used: File name too long"),
+    "web too long": (["lab", "serve", LONG], 1, "can't be used: File name too long"),
     "port that can't be": (["lab", "serve", "--port", "99999"], 2, "'--port'"),
     "unknown option": (["crawl", "--sed", SEED], 2, "--sed"),
     "unknown command": (["craw"], 2, "craw"),
@@ -103,6 +114,13 @@ def test_command_is_refused_when_it_can_not_be_carried_out(tmp_path: Path, case:
     assert told in one_line(done)
     assert done.stdout == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_folder_is_named_by_the_beginning_of_a_topic_without_spaces(tmp_path: Path) -> None:
+    topic = "关于欧洲鸟类的一切" * 20
+    done = opilio("crawl", topic, "--seed", SEED, "--proxy", "http://127.0.0.1:9", "--minutes", "0.001", cwd=tmp_path)
+    (made,) = tmp_path.iterdir()
+    assert (done.returncode, topic.startswith(made.name), len(made.name.encode())) == (0, True, 198), done
 
 
 def test_folder_of_other_files_is_not_said_to_become_a_collection(tmp_path: Path) -> None:
@@ -259,6 +277,14 @@ def test_collection_is_not_mixed_when_resumed_otherwise(folder: Path, option: li
     assert done.returncode == 2
     assert told in one_line(done)
     assert snapshot(folder)["crawl.db"] == before["crawl.db"]
+
+
+@pytest.mark.parametrize("given", ["--set stop.page=1", "--config my.toml"])
+def test_resume_names_what_was_given_wrong_and_not_the_stored_settings(folder: Path, given: str) -> None:
+    (folder.parent / "my.toml").write_text("[stop]\npage = 1\n")
+    done = opilio("crawl", "--into", folder, *given.split(), cwd=folder.parent)
+    told = f"opilio: {given.removeprefix('--config ')}: unknown key 'stop.page' (did you mean 'pages'?)"
+    assert (done.returncode, one_line(done)) == (2, told)
 
 
 def test_second_crawl_into_a_folder_is_refused(folder: Path) -> None:

@@ -226,3 +226,8 @@ def test_copy_is_not_labelled_but_its_original_is_named(tmp_path: Path) -> None:
 def test_missing_file_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="can't be read"):
         read_labels(tmp_path / "gone")
+
+
+def test_labels_are_read_behind_the_mark_of_an_editor(tmp_path: Path) -> None:
+    (tmp_path / "l").write_bytes(b"\xef\xbb\xbfhttp://a.example/\trelevant\r\n")
+    assert read_labels(tmp_path / "l") == ([Given("http://a.example/", True, f"{tmp_path / 'l'} line 1")], [])

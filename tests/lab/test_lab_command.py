@@ -272,6 +272,20 @@ def test_unknown_names_end_with_2(words: tuple[str, ...], message: str, run: Lab
     assert message in done.err
 
 
+def test_unknown_strategy_is_told_with_the_variants_there_are(lab: Lab, tiny: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text('\ufefftitle = "x"\nname = "own"\n[[variant]]\nname = "mine"\nstrategy = "s0"\n', "utf-8")
+    done = lab("run", own, "--web", tiny, "--strategy", "nein")
+    assert (done.code, "--strategy nein: is unknown" in done.err, "known: mine, best-first" in done.err) == (
+        2,
+        True,
+        True,
+    )
+    own.write_text('title = "x"\nname = "own"\n[[variant]]\nname = "mine"\nstrategy = "s00"\n', "utf-8")
+    done = lab("run", own, "--web", tiny)
+    assert (done.code, "variant 'mine': strategy 's00': is unknown (did you mean 's0'?)" in done.err) == (2, True), done
+
+
 HUGE = "100000000000000000000"
 WRONG = ["locality=7", "mirrors=-1", "hub_links=-4", "seed_sets=0", "page=3", "links=[9, 3]"]
 WRONG += [f"hubs={HUGE}", f"pages={HUGE}", f"trap_pages={HUGE}", f"seed_sets={HUGE}", f"links=[1, {HUGE}]"]

@@ -13,7 +13,7 @@ import typer
 
 from opilio.cli.options import AsJson, counted, print_json, print_text
 from opilio.cli.progress import Progress
-from opilio.crawl.config import PolitenessSettings, Settings, Tree, assignment, merged, read_tree, resolve
+from opilio.crawl.config import PolitenessSettings, Settings, Tree, merged, read_settings, resolve, setting
 from opilio.crawl.engine import Engine
 from opilio.crawl.job import Crawl, begin, check, resume
 from opilio.crawl.seeding import begin_with
@@ -25,6 +25,7 @@ from opilio.seeds.seedfile import read_seeds
 from opilio.store.collection import exists
 
 SHOWN_SEEDS = 3
+LONGEST_NAME = 200  # bytes of a folder that is named after its topic; file systems take 255
 
 
 def crawl(
@@ -91,8 +92,8 @@ def _laid_over(given: dict[str, Any], assignments: list[str], config: Path | Non
     """What a person gave: `--set` over flags over the file; and what to name when it is wrong."""
     tree = _without_nothing(given)
     for text in assignments:
-        tree = merged(tree, assignment(text))
-    return (merged(read_tree(config), tree), str(config)) if config else (tree, "command line")
+        tree = merged(tree, setting(text))
+    return (merged(read_settings(config), tree), str(config)) if config else (tree, "command line")
 
 
 def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -169,7 +170,7 @@ def _folder_name(tree: Tree) -> str:
     words = re.findall(r"\w+", name.lower())[:6]
     if not words:
         raise ConfigError('no topic: give one as a sentence, for example: opilio crawl "sign languages" --seed URL')
-    return "-".join(words)
+    return os.fsencode("-".join(words))[:LONGEST_NAME].decode(errors="ignore")
 
 
 def _given(urls: list[str], path: Path | None) -> list[str] | dict[str, int] | None:

@@ -13,7 +13,7 @@ import typer
 
 from opilio.cli.labrevisit import revisit
 from opilio.cli.options import AsJson, make_folder, print_json, print_text, writing
-from opilio.crawl.config import Tree, assignment, in_words, merged
+from opilio.crawl.config import Tree, assignment, in_words, merged, setting
 from opilio.crawl.workers import cores
 from opilio.lab.declarations import Plot, chosen, load_experiment
 from opilio.lab.faults import HostFaults
@@ -99,6 +99,8 @@ def serve(
         else:
             answered = serve_web(web, serving, _announce, faults=faults, every=every)
     except OSError as error:
+        if error.filename is not None:  # a file of the web
+            raise
         raise UsageError(f"--port {port}: can't be used: {error.strerror or error}") from error
     _say(f"{answered} requests answered")
     return 0
@@ -132,7 +134,7 @@ def run(
         seed_sets=seed_sets,
         random_seed=random_seed,
         random_seeds=random_seeds,
-        more=reduce(merged, map(assignment, set_ or ()), {}),
+        more=reduce(merged, map(setting, set_ or ()), {}),
     )
     study = Study(declared, choice)
     jobs = study.jobs()
@@ -207,7 +209,7 @@ class _Progress:
 def _shape(given: list[str] | None, seed: int) -> Shape:
     tree: Tree = {"seed": seed}
     for text in given or ():
-        tree |= assignment(text)
+        tree |= assignment(text, "--shape", "pages=500")
     try:
         return msgspec.convert(tree, Shape)
     except msgspec.ValidationError as error:

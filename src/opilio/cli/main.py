@@ -57,6 +57,11 @@ def _run() -> int:
     except OpilioError as error:
         complain(str(error))
         return error.exit_code
+    except OSError as error:
+        if error.filename is None:  # not about a file: an error of ours, with all that tells where
+            raise
+        complain(f"{os.fsdecode(error.filename)}: can't be used: {error.strerror}")
+        return 1
     except KeyboardInterrupt:
         complain("interrupted")
         return 130

@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from opilio.cli.options import AsJson, print_json, print_text
-from opilio.crawl.config import Settings, Tree, assignment, merged, nearest, read_tree, resolve
+from opilio.crawl.config import Settings, Tree, merged, nearest, read_settings, resolve, setting
 from opilio.crawl.seeding import no_engines, nothing_found, seek, seek_irrelevant, with_engines
 from opilio.crawl.seedwish import wish_of
 from opilio.crawl.topics import genre_book
@@ -72,8 +72,8 @@ def _tree(topic: str, given: dict[str, Any], sets: list[str], config: Path | Non
     if topic:
         tree["topic"] = {"name": topic}
     for text in sets:
-        tree = merged(tree, assignment(text))
-    return merged(read_tree(config), tree) if config else tree
+        tree = merged(tree, setting(text))
+    return merged(read_settings(config), tree) if config else tree
 
 
 def _check_genres(settings: Settings, wanted: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from opilio.cli.options import AsJson, print_json, print_text
 from opilio.crawl.backcrawl import QUERY, gather
-from opilio.crawl.config import Settings, Tree, assignment, merged, resolve
+from opilio.crawl.config import Settings, Tree, merged, resolve, setting
 from opilio.crawl.seeding import no_engines, with_engines
 from opilio.crawl.tgraphs import maker_for, read_graph, stored_graph
 from opilio.crawl.topics import check_language
@@ -108,7 +108,7 @@ def _settings(engines: list[str] | None, sets: list[str] | None, language: str) 
     """A crawl that only fetches what it is told to, with the engines of the person."""
     tree: Tree = {"strategy": "best-first", "topic": {"name": "pages that link to targets", "language": language}}
     for text in sets or ():
-        tree = merged(tree, assignment(text))
+        tree = merged(tree, setting(text))
     settings = with_engines(resolve(tree, "tgraph"), engines or [])
     if not settings.seeds.engines:
         raise no_engines()

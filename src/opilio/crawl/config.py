@@ -190,10 +190,14 @@ class Settings(msgspec.Struct, kw_only=True):
 def resolve(person: Tree, source: str = "configuration") -> Settings:
     """Settings from what a person gave, over the strategy's file, over the defaults."""
     name = str(person.get("strategy", Settings().strategy))
-    tree = merged(_uncounted(strategy_tree(name), person), person)
+    return _with_all_seeds(_settings(merged(_uncounted(strategy_tree(name), person), person), source))
+
+
+def _settings(tree: Tree, source: str) -> Settings:
+    """A tree as settings, whole or in part; what does not fit is told by the name of its source."""
     _reject_unknown(tree, Settings, source)
     try:
-        settings = _with_all_seeds(msgspec.convert(tree, Settings))
+        settings = msgspec.convert(tree, Settings)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{source}: {in_words(error)}") from error
     _check_proxy(settings.fetch.proxy, source)
@@ -239,10 +243,17 @@ def _with_all_seeds(settings: Settings) -> Settings:
     return msgspec.structs.replace(settings, seeds=msgspec.structs.replace(settings.seeds, urls=urls))
 
 
+def read_settings(path: Path) -> Tree:
+    """A person's file of settings. It is checked by itself: laid over others, it could not be named as the cause."""
+    tree = read_tree(path)
+    _settings(tree, str(path))
+    return tree
+
+
 def read_tree(path: Path) -> Tree:
-    """A TOML file as a tree."""
+    """A TOML file as a tree; the mark that some editors put before UTF-8 is passed over."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"{path}: can't be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -278,11 +289,18 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> Tree:
     return result
 
 
-def assignment(text: str) -> Tree:
+def setting(text: str) -> Tree:
+    """What one `--set` gives, checked by itself as a file is."""
+    tree = assignment(text)
+    _settings(tree, f"--set {text}")
+    return tree
+
+
+def assignment(text: str, option: str = "--set", form: str = "section.key=value, such as stop.pages=99") -> Tree:
     """`politeness.delay_s=0` as a tree: the form of `--set`."""
     path, equals, value = text.partition("=")
     if not equals or not path.strip():
-        raise ConfigError(f"--set {text}: must look like section.key=value, for example politeness.delay_s=0")
+        raise ConfigError(f"{option} {text}: must look like {form}")
     tree: Tree | Any = _value(value.strip())
     for part in reversed(path.strip().split(".")):
         tree = {part: tree}

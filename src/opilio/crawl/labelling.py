@@ -67,7 +67,7 @@ class _Page(NamedTuple):
 def read_labels(path: Path) -> tuple[list[Given], list[str]]:
     """The labels in a file (url TAB relevant|irrelevant), and what is wrong with its other lines."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise UsageError(f"--file {path}: can't be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

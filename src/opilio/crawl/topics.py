@@ -67,7 +67,7 @@ def genre_book(settings: Settings) -> dict[str, GenreWords]:
     if not name:
         return default_genres()
     try:
-        text = Path(name).read_text(encoding="utf-8")
+        text = Path(name).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise TopicError(f"topic.genre_file {name}: can't be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

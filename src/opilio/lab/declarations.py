@@ -98,21 +98,25 @@ def chosen(experiment: Experiment, names: Sequence[str]) -> tuple[Variant, ...]:
     declared = {v.name: v for v in experiment.variants}
     picked = tuple(declared.get(name) or Variant(name=name) for name in dict.fromkeys(names)) or experiment.variants
     for variant in picked:
-        _check(variant)
+        _check(variant, [v.name for v in experiment.variant])
     return picked
 
 
-def _check(variant: Variant) -> None:
+def _check(variant: Variant, declared: list[str]) -> None:
     kind = variant.kind
-    if kind.startswith(PEER) or kind in BOUNDS or kind in strategies():
-        return
     known = [*strategies(), *BOUNDS]
-    raise ConfigError(f"--strategy {kind}: is unknown{nearest(kind, known)}; known: {', '.join(known)}, {PEER}NAME")
+    if kind.startswith(PEER) or kind in known:
+        return
+    if variant.name in declared:
+        what = f"variant '{variant.name}': strategy '{kind}'"
+    else:
+        what, known = f"--strategy {kind}", [*declared, *known]
+    raise ConfigError(f"{what}: is unknown{nearest(kind, known)}; known: {', '.join(known)}, {PEER}NAME")
 
 
 def _text_of(path: Path) -> str:
     try:
-        return path.read_text("utf-8")
+        return path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"experiment {path}: can't be read: {error}") from error
 
