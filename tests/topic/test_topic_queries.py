@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from opilio.crawl.build import complete
+from opilio.crawl.config import resolve
 from opilio.crawl.queries import Query, intervals, read_log, simulated
 from opilio.crawl.topicbuild import LoggedQueries, log_keywords
+from opilio.crawl.topics import queries_of
 from opilio.model.errors import TopicError
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.querylog import QueryLog
@@ -34,13 +37,55 @@ def test_log_may_be_csv_with_time(tmp_path: Path, time: str) -> None:
     assert read_log(path) == [Query("wrens, small", 1769860800.0 if time else 0.0)]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'time;query\n5;"wren\nsong"\n',
+        "AnonID\tQuery\tQueryTime\tItemRank\n142\twren song\t1970-01-01 00:00:05\t\textra\n",
+        '"query","time"\r\nwren song,5\r\n',
+    ],
+)
+def test_log_may_be_a_table_of_another_kind(tmp_path: Path, text: str) -> None:
+    (asked,) = read_log(written(tmp_path, text))
+    assert (asked.text.split(), asked.at) == (["wren", "song"], 5.0)
+
+
+def test_quotes_are_a_part_of_queries_between_tabs(tmp_path: Path) -> None:
+    path = written(tmp_path, 'query\ttime\n"wren song\t5\nnest\t6\n')
+    assert read_log(path) == [Query('"wren song', 5.0), Query("nest", 6.0)]
+
+
+def test_first_query_may_be_longer_than_a_cell_of_csv(tmp_path: Path) -> None:
+    assert len(read_log(written(tmp_path, "wren " * 40_000 + "\nnest\n"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "language", "word"),
+    [
+        (["हिन्दी भाषा", "हिन्दी व्याकरण"], "hindi", "हिन्दी"),
+        (["cafe\u0301 noir", "caf\u00e9 creme"], "french", "caf\u00e9"),
+        (["中国鸟类", "鸟类学"], "", "鸟类"),
+    ],
+)
+def test_queries_are_cut_into_words_as_pages_are(asked: list[str], language: str, word: str) -> None:
+    logged = LoggedQueries([Query(text) for text in asked])
+    found = log_keywords(logged, QueryLog(memory=0.5, threshold=1.0), Vocabulary(language))
+    assert list(found) == [word]
+
+
 def test_log_of_one_column_may_have_a_header(tmp_path: Path) -> None:
     assert read_log(written(tmp_path, "query\nwrens\n")) == [Query("wrens")]
 
 
 @pytest.mark.parametrize(
     ("content", "told"),
-    [(b"caf\xe9\n", "is not UTF-8 text"), ("time,query\nyesterday,wrens\n", "line 2: 'yesterday' is no time")],
+    [
+        (b"caf\xe9\n", "is not UTF-8 text"),
+        ("wrens\n".encode("utf-16-le"), "is not UTF-8 text"),
+        ("time,query\nyesterday,wrens\n", "line 2: 'yesterday' is no time"),
+        ("time,query\n1,wrens\nnan,wrens\n", "line 3: 'nan' is no time"),
+        ('time,query\n1,"wrens\n' + "2,robins\n" * 20_000, "line .*; perhaps a quote is left open"),
+    ],
 )
 def test_log_that_can_not_be_read_is_refused(tmp_path: Path, content: str | bytes, told: str) -> None:
     with pytest.raises(TopicError, match=told):
@@ -110,3 +155,15 @@ def test_simulated_queries_are_the_same_each_time_and_mostly_the_first_words() -
     said = " ".join(asked).split()
     assert said.count("wren") > said.count("hedge") > 0
     assert simulated([], range(3)) == []
+
+
+def test_log_that_was_begun_anew_is_read_from_its_beginning_s4_05(tmp_path: Path) -> None:
+    path = written(tmp_path, "wren\nwren\nwren\n")
+    tree = {"strategy": "s4-dynamic", "topic": {"name": "birds"}, "expansion": {"log": str(path)}}
+    read_on = queries_of(complete(resolve(tree)), Vocabulary())
+    assert read_on is not None
+    assert read_on(0)[:2] == ([["wren"]] * 3, 3)
+    written(tmp_path, "stork\n")
+    assert read_on(3)[:2] == ([["stork"]], 1)
+    path.unlink()
+    assert read_on(1)[:2] == ([], 1)  # being replaced: the place in it stays

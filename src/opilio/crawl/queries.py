@@ -1,4 +1,4 @@
-"""A query log as a file: one query per line, or CSV with a column `query` and perhaps `time` (S4-03).
+"""A query log as a file: one query per line, or a table with a column `query` and perhaps `time` (S4-03).
 
 Only reads; what queries mean for a table is decided in `topic.querylog`.
 """
@@ -6,16 +6,22 @@ Only reads; what queries mean for a table is decided in `topic.querylog`.
 import csv
 import random
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
-from itertools import groupby
+from io import StringIO
+from itertools import groupby, islice
+from math import isfinite
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from opilio.model.errors import TopicError
 
 QUERY_COLUMNS = ("query", "q", "keywords", "text")
-TIME_COLUMNS = ("time", "timestamp", "date", "at")
+TIME_COLUMNS = ("time", "timestamp", "date", "at", "querytime")
+SEPARATORS = (",", ";", "\t")
+_ASKED = frozenset(QUERY_COLUMNS)
 SIMULATED = "simulated"  # in the place of a file: people who ask with the topic's own words, for the lab
 PER_INTERVAL = 20
 SILENT = 64  # empty intervals in a row after which nothing asked before is left: memory is at most a half
@@ -30,22 +36,33 @@ class Query(msgspec.Struct, frozen=True):
 
 def read_log(path: Path) -> list[Query]:
     """All queries of a log in their order; TopicError names the file and what is wrong with it."""
+    text = _text(path)
+    first = text.partition("\n")[0]
+    for separator in SEPARATORS:
+        header = _header(first, separator)
+        if len(header) > 1 and not _ASKED.isdisjoint(header):
+            return _from_table(path, text, header, separator)
+        # Queries may hold commas; but not where the file is a table by its name or has a column for the time.
+        if len(header) > 1 and (path.suffix.lower() in (".csv", ".tsv") or not set(TIME_COLUMNS).isdisjoint(header)):
+            raise TopicError(f"query log {path}: has the columns {', '.join(header)}; call that of the queries 'query'")
+    lines = [line.strip() for line in text.splitlines()]
+    return [Query(line) for line in (lines[1:] if lines and lines[0].lower() in _ASKED else lines) if line]
+
+
+def _text(path: Path) -> str:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise TopicError(f"query log {path}: can't be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise TopicError(f"query log {path}: is not UTF-8 text (byte {error.start}); save it as UTF-8") from error
-    lines = text.splitlines()
-    header = [name.strip().lower() for name in next(csv.reader(lines[:1]), [])]
-    asked = next((name for name in QUERY_COLUMNS if name in header), "")
-    if len(header) > 1:
-        if asked:
-            return _from_csv(path, lines[1:], header, asked)
-        # Queries may hold commas; but not where the file is CSV by its name or has a column for the time.
-        if path.suffix.lower() == ".csv" or not set(TIME_COLUMNS).isdisjoint(header):
-            raise TopicError(f"query log {path}: has the columns {', '.join(header)}; call that of the queries 'query'")
-    return [Query(line.strip()) for line in (lines[1:] if asked else lines) if line.strip()]
+    if "\0" in text[:2]:
+        raise TopicError(f"query log {path}: is not UTF-8 text, perhaps UTF-16; save it as UTF-8")
+    return text
+
+
+def _header(line: str, separator: str) -> list[str]:
+    return [name.strip().strip('"').lower() for name in line.split(separator)]
 
 
 def simulated(words: Sequence[str], numbers: range) -> list[str]:
@@ -78,13 +95,20 @@ def intervals(queries: Iterable[Query], length_s: float) -> list[list[str]]:
     return found
 
 
-def _from_csv(path: Path, lines: Sequence[str], header: list[str], asked: str) -> list[Query]:
-    timed = next((name for name in TIME_COLUMNS if name in header), "")
+def _from_table(path: Path, text: str, header: list[str], separator: str) -> list[Query]:
+    """Quotes hold a cell together, but for tables with tabs: there they are a part of the query."""
+    asked = next(header.index(name) for name in QUERY_COLUMNS if name in header)
+    timed = next((header.index(name) for name in TIME_COLUMNS if name in header), None)
+    quoting: Literal[0, 3] = csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL
+    rows = csv.reader(StringIO(text, newline=""), delimiter=separator, quoting=quoting)
     queries = []
-    for number, row in enumerate(csv.DictReader(lines, header), start=2):
-        text = (row.get(asked) or "").strip()
-        if text:
-            queries.append(Query(text, _seconds((row.get(timed) or "").strip(), path, number) if timed else 0.0))
+    try:
+        for row in islice(rows, 1, None):
+            query, time = (row[at].strip() if at is not None and at < len(row) else "" for at in (asked, timed))
+            if query:
+                queries.append(Query(query, _seconds(time, path, rows.line_num)))
+    except csv.Error as error:
+        raise TopicError(f"query log {path}: line {rows.line_num}: {error}; perhaps a quote is left open") from error
     return queries
 
 
@@ -92,10 +116,9 @@ def _seconds(text: str, path: Path, line: int) -> float:
     """A time as seconds: a number, or ISO 8601 (UTC where it names no zone)."""
     if not text:
         return 0.0
-    try:
-        return float(text)
-    except ValueError:
-        pass
+    with suppress(ValueError):
+        if isfinite(seconds := float(text)):
+            return seconds
     try:
         at = datetime.fromisoformat(text)
     except ValueError as error:

@@ -138,7 +138,9 @@ def queries_of(settings: Settings, vocabulary: Vocabulary) -> Queries | None:
         if name == SIMULATED:
             asked = simulated(own, range(position, position + (step or PER_INTERVAL)))
         else:
-            asked = _queries(Path(name), first=not position)[position : position + step if step else None]
+            log = _queries(Path(name), first=not position)
+            position = position if log is None or position <= len(log) else 0  # shorter than it was: begun anew
+            asked = (log or [])[position : position + step if step else None]
         queries = [query_stems(text, stem, phrases) for text in asked]
         said = {word for query in queries for term in query for word in term.split()}
         shown = {word: vocabulary.surface_of(term_of(word)) or word for word in said}
@@ -147,10 +149,10 @@ def queries_of(settings: Settings, vocabulary: Vocabulary) -> Queries | None:
     return read_on
 
 
-def _queries(log: Path, first: bool) -> list[str]:
+def _queries(log: Path, first: bool) -> list[str] | None:
     try:
         return [query.text for query in read_log(log)]
     except TopicError:
         if first:
             raise
-        return []  # a log that is being replaced must not end a crawl: the table stays until the next interval
+        return None  # a log that is being replaced must not end a crawl: the table stays until the next interval

@@ -209,9 +209,9 @@ class QueryLogExpansion(_Grows, tag="query-log", kw_only=True):
         return self.waiting >= self.interval
 
     def ask(self, queries: Iterable[Sequence[str]], position: int = 0) -> None:
-        """Queries that came in, each as its stems."""
+        """Queries that came in, each as its stems; `position` is how far the log was read."""
         self.asked.extend(list(q) for q in queries)
-        self.position = max(self.position, position)
+        self.position = position
 
     def visited(self) -> None:
         """Pages only tell the time here."""

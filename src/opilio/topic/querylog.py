@@ -4,23 +4,22 @@ The smoothing constant is called `memory` here, because the paper's α is also i
 It sees queries as stems; reading and cutting the text is the caller's part.
 """
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from opilio.model.errors import TopicError
+from opilio.text.tokens import words
 from opilio.topic.table import WeightTable, table_of
 
-_WORD = re.compile(r"[^\W_]+")
 FORGOTTEN = 1e-3  # ε of S4-E8: a decayed weight below it is gone
 
 
 def query_stems(query: str, stem: Callable[[str], str], phrases: Iterable[str] = ()) -> list[str]:
     """Steps 2–4 of S4-06. `stem` gives "" for a stop word; `phrases` stay whole, as stems with blanks (S4-E1)."""
-    stems = [s for s in map(stem, _WORD.findall(query)) if s]
+    stems = [s for s in map(stem, words(query)) if s]
     for phrase in phrases:
-        stems = _joined(stems, [s for s in map(stem, phrase.split()) if s])
+        stems = _joined(stems, [s for s in map(stem, words(phrase)) if s])
     return stems
 
 
