@@ -1,11 +1,12 @@
 """What people said and asked of collections that are joined holds in the new one; the old ones are only read."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from checks.small_webs import BIRDS, SmallWeb, crawl, grid, known, page, rows, served, settings_for, word
+from checks.small_webs import BIRDS, SmallWeb, crawl, grid, known, page, redirect, rows, served, settings_for, word
 from opilio.crawl.history import history_of
 from opilio.crawl.labelling import Given, label
 from opilio.crawl.merge import merge
@@ -131,4 +132,31 @@ def test_merge_and_history_keep_the_order_of_versions_when_a_clock_was_set_back(
     assert [v["title"] for v in history_of(tmp_path / "a", SEED)["versions"]] == ["Day 0", "Day 7"]
     merge([tmp_path / "a", tmp_path / "b"], tmp_path / "both", NOW)
     assert [v["title"] for v in history_of(tmp_path / "both", SEED)["versions"]] == ["Day 0", "Day 7", "Day 1"]
+    assert verify(tmp_path / "both") == []
+
+
+@pytest.mark.parametrize("order", [("copy", "grown"), ("grown", "copy")])
+def test_what_a_collection_and_an_older_copy_of_it_both_know_is_there_once(
+    tmp_path: Path, order: tuple[str, str]
+) -> None:
+    """Whichever comes first: the versions of each page, how they ended, answers, looks and events."""
+    web, (seed, gone, moved) = SmallWeb(grid(1, 3)), (f"http://h0.example/{n}.html" for n in range(3))
+    again = {"interval_s": 86_400.0, "second_look_s": 86_400.0, "probe": False}
+    with served(web) as server:
+        for day in (0, 7, 14):
+            crawl(tmp_path / "grown", settings_for(server, [SEED], revisit={"on": day > 0, **again}), later_s=day * 9e4)
+            if not day:
+                shutil.copytree(tmp_path / "grown", tmp_path / "copy")
+                del web.answers[gone]
+                web.answers[moved] = redirect("/new.html")
+                web.answers["http://h0.example/new.html"] = page(f"{BIRDS} {word(99)}", title="New")
+    merge([tmp_path / name for name in order], tmp_path / "both", NOW)
+    for url in (seed, gone, moved):
+        assert history_of(tmp_path / "both", url) == history_of(tmp_path / "grown", url)
+        assert why(tmp_path / "both", url)["answers"] == why(tmp_path / "grown", url)["answers"]
+    assert [v["ended"] for url in (gone, moved) for v in history_of(tmp_path / "both", url)["versions"]] == [
+        *("gone", "moved", "")
+    ]
+    for counted in ("count(*) FROM event", "max(seq) FROM answer", "sum(checks) FROM revisit"):
+        assert rows(tmp_path / "both", f"SELECT {counted}") == rows(tmp_path / "grown", f"SELECT {counted}")
     assert verify(tmp_path / "both") == []

@@ -119,15 +119,14 @@ def _looks(connection: sqlite3.Connection, sources: int) -> None:
     """What looking again has shown: evidence of several collections about one page adds up."""
     for number in range(sources):
         for row in connection.execute(f"SELECT * FROM temp.revisit_{number}"):
-            values = dict(zip(COLUMNS["revisit"], row, strict=True))
+            values = {**dict(zip(COLUMNS["revisit"], row, strict=True)), "queued": 0}
             known = connection.execute("SELECT * FROM main.revisit WHERE key = ?", (values["key"],)).fetchone()
-            if known is not None:
-                old = dict(zip(COLUMNS["revisit"], known, strict=True))
+            old = dict(zip(COLUMNS["revisit"], known, strict=True)) if known is not None else values
+            if old != values:  # else the same looks, of a collection and a copy of it
                 rates = [np.frombuffer(r["rates"], dtype=np.float32) for r in (old, values) if r["rates"]]
                 newer = max((old, values), key=lambda r: r["tried_at"])
                 sums = {name: old[name] + values[name] for name in ("checks", "changes", "found", "brought")}
                 values = {**newer, **sums, "rates": sum(rates[1:], rates[0]).tobytes() if rates else b""}
-            values["queued"] = 0
             marks = ", ".join("?" * len(values))
             connection.execute(f"INSERT OR REPLACE INTO main.revisit VALUES ({marks})", list(values.values()))
 
@@ -176,6 +175,6 @@ def _counted(connection: sqlite3.Connection) -> Merged:
     return Merged(
         pages=one("SELECT count(*) FROM main.page"),
         versions=one("SELECT count(*) FROM main.version"),
-        duplicates=one("SELECT count(*) FROM temp.told WHERE repeats"),
+        duplicates=one("SELECT (SELECT count(*) FROM temp.every) - (SELECT count(*) FROM temp.kept)"),
         urls=one("SELECT count(*) FROM main.frontier_url"),
     )

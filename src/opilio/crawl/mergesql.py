@@ -39,12 +39,17 @@ def source_views(connection: sqlite3.Connection, number: int) -> Iterator[str]:
 
 
 _ANSWER = "key, at, status, failure, detail, elapsed_s, size_bytes, address, location"
-# Everybody's answers in the order of time, with new numbers; and every version with what tells it from others.
+# Everybody's answers in the order of time, with new numbers; and every version with what tells it from others. Where
+# one collection was made of another (a copy, an earlier merge), both know of some answers: each is one answer.
 ORDER = (
-    """CREATE TEMP TABLE renumbered AS SELECT row_number() OVER (ORDER BY at, src, seq) AS new, src, seq AS old FROM (
-        {all:SELECT % AS src, seq, max(at) OVER (ORDER BY seq) AS at FROM s%.answer})""",
+    """CREATE TEMP TABLE renumbered AS SELECT dense_rank() OVER (ORDER BY first) AS new, src, old FROM (
+        SELECT min(place) OVER (PARTITION BY key, said, status, nth) AS first, src, old FROM (
+        SELECT row_number() OVER (ORDER BY at, src, seq) AS place, src, seq AS old, key, said, status, nth FROM (
+        {all:SELECT % AS src, seq, key, at AS said, status, max(at) OVER (ORDER BY seq) AS at,
+        row_number() OVER (PARTITION BY key, at, status ORDER BY seq) AS nth FROM s%.answer})))""",
     "CREATE UNIQUE INDEX temp.renumbered_by_old ON renumbered (src, old)",
-    f"""INSERT INTO main.answer (seq, {_ANSWER}) SELECT r.new, {", ".join(f"a.{n}" for n in _ANSWER.split(", "))}
+    f"""INSERT OR IGNORE INTO main.answer (seq, {_ANSWER})
+        SELECT r.new, {", ".join(f"a.{n}" for n in _ANSWER.split(", "))}
         FROM s{{s}}.answer AS a JOIN temp.renumbered AS r ON r.src = {{s}} AND r.old = a.seq ORDER BY r.new""",
     """CREATE TEMP TABLE every AS {all:SELECT % AS src, 1 AS current, p.key, p.seq AS old, r.new AS seq, p.fetched_at,
         p.fingerprint, 9e999 AS until, 0 AS ended, '' AS cause, p.warc, p.offset, p.length, p.duplicate_of
@@ -52,21 +57,24 @@ ORDER = (
         SELECT %, 0, v.key, v.seq, r.new, v.fetched_at, v.fingerprint, v.until, e.new, v.cause, v.warc, v.offset,
         v.length, v.duplicate_of FROM temp.version_% AS v JOIN temp.renumbered AS r ON r.src = % AND r.old = v.seq
         JOIN temp.renumbered AS e ON e.src = % AND e.old = v.ended}""",
+    # What one answer brought is one version, and who knows how it ended tells of it first.
+    """CREATE TEMP TABLE once AS SELECT *, row_number() OVER (PARTITION BY key, seq ORDER BY ended = 0, ended) AS place,
+        max(CASE WHEN cause IN ('gone', 'moved') THEN ended ELSE 0 END) OVER (PARTITION BY key) AS left_seq,
+        first_value(cause) OVER (PARTITION BY key ORDER BY cause IN ('gone', 'moved') DESC, ended DESC) AS left_by,
+        max(seq) OVER (PARTITION BY key) AS last_seq FROM temp.every""",
     # Of versions that follow each other with the same text the first is kept; a copy has no text of its own.
     """CREATE TEMP TABLE told AS SELECT *, coalesce(fingerprint <> 0 AND length > 0
         AND lag(fingerprint) OVER one = fingerprint AND lag(length) OVER one > 0
-        AND lag(cause) OVER one NOT IN ('gone', 'moved'), 0) AS repeats,
-        max(CASE WHEN cause IN ('gone', 'moved') THEN ended ELSE 0 END) OVER (PARTITION BY key) AS left_seq,
-        max(seq) OVER (PARTITION BY key) AS last_seq
-        FROM temp.every WINDOW one AS (PARTITION BY key ORDER BY seq)""",
+        AND lag(cause) OVER one NOT IN ('gone', 'moved'), 0) AS repeats
+        FROM temp.once WHERE place = 1 WINDOW one AS (PARTITION BY key ORDER BY seq)""",
     """CREATE TEMP TABLE kept AS SELECT src, key, old, seq, warc, offset, length,
         next_seq IS NULL AND left_seq < last_seq AS current,
         max(fetched_at, CASE WHEN cause IN ('gone', 'moved') THEN until WHEN next_seq IS NOT NULL THEN next_at
             ELSE (SELECT a.at FROM main.answer AS a WHERE a.seq = left_seq) END) AS until,
         CASE WHEN cause IN ('gone', 'moved') THEN ended WHEN next_seq IS NOT NULL THEN next_seq
             ELSE left_seq END AS ended,
-        CASE WHEN cause IN ('gone', 'moved') THEN cause WHEN next_seq IS NOT NULL THEN 'changed' ELSE 'gone' END
-            AS cause
+        CASE WHEN cause IN ('gone', 'moved') THEN cause WHEN next_seq IS NOT NULL THEN 'changed' ELSE left_by
+            END AS cause
         FROM (SELECT *, lead(seq) OVER one AS next_seq, lead(fetched_at) OVER one AS next_at FROM temp.told
             WHERE NOT repeats WINDOW one AS (PARTITION BY key ORDER BY seq))""",
     "CREATE INDEX temp.kept_by_key ON kept (key, current)",
@@ -84,10 +92,10 @@ _WISHED = f"""word IN ({_listed(HEEDED)}) OR (% = 0 AND word NOT IN ({_listed(FO
 
 
 def _in_time(table: str, columns: str, source: str) -> str:
-    """Everybody's rows of a table, in the order of time."""
+    """Everybody's rows of a table, in the order of time; one that several have is one."""
     return f"""INSERT INTO main.{table} ({columns}) SELECT {columns} FROM (
         {{all:SELECT {columns}, % AS src, id, max(at) OVER (ORDER BY id) AS moment FROM {source}}})
-        ORDER BY moment, src, id"""
+        GROUP BY {columns} ORDER BY min(moment), min(src), min(id)"""
 
 
 _MADE = f"t.key, t.seq, {', '.join(f'o.{name.strip()}' for name in _PAGE.split(','))}"
