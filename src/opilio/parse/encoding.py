@@ -8,10 +8,25 @@ Must not: guess content types, or look at more than what it is given.
 import codecs
 import re
 from functools import lru_cache
+from urllib.parse import quote
 
 from turbohtml.detect import detect
 
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([^\s"';,]+)""", re.IGNORECASE)
+_XML_CHARSET = re.compile(rb"""<\?xml\s[^>]*?\bencoding\s*=\s*["']([\w.:-]+)["']""").match
+_DECLARED_WITHIN = 1_024  # bytes in which a page must have said it
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
+# Where Python's codec of the name knows fewer characters than the web's, or has another name.
+_CODECS = {
+    "shift_jis": "cp932",
+    "euc-kr": "cp949",
+    "big5": "big5hkscs",
+    "gbk": "gb18030",
+    "windows-874": "cp874",
+    "macintosh": "mac_roman",
+    "x-mac-cyrillic": "mac_cyrillic",
+    "iso-8859-8-i": "iso-8859-8",
+}
 _MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 
 
@@ -21,6 +36,36 @@ def declared(content_type: str, body: bytes) -> str | None:
         return None
     found = _CHARSET.search(content_type)
     return found[1].lower() if found and _known(found[1].lower()) else None
+
+
+def declared_in_xml(body: bytes) -> str | None:
+    """The encoding of an XML declaration, where no meta element says another (WHATWG: get an XML encoding).
+
+    >>> declared_in_xml(b"<?xml version='1.0' encoding='EUC-JP'?><html>")
+    'euc-jp'
+    """
+    start = body[:_DECLARED_WITHIN]
+    found = _XML_CHARSET(start)
+    if found is None or b"charset" in start.lower():
+        return None
+    label = found[1].decode("ascii", "replace").lower()
+    # Who could be read this far does not write UTF-16, whatever he says.
+    return label if _known(label) and not label.startswith(("utf-16", "ucs-2", "iso-10646")) else None
+
+
+def as_sent(href: str, encoding: str) -> str:
+    """An href as a browser would send it: its query goes in the page's own encoding, all else in UTF-8 (WHATWG URL).
+
+    >>> as_sent("/ж?q=ж", "windows-1251")
+    '/ж?q=%E6'
+    """
+    path, mark, rest = href.partition("?")
+    codec = _CODECS.get(encoding, encoding)
+    if rest.isascii() or codec.startswith("utf-") or not _encodes(codec):
+        return href
+    query, hash_, fragment = rest.partition("#")
+    sent = _BEYOND_ASCII.sub(lambda found: quote(found[0].encode(codec, "xmlcharrefreplace"), safe=""), query)
+    return f"{path}{mark}{sent}{hash_}{fragment}"
 
 
 def decode(body: bytes, content_type: str) -> tuple[str, str]:
@@ -43,5 +88,14 @@ def _known(label: str) -> bool:
     try:
         codecs.lookup(f"whatwg-{label}")
     except (LookupError, ValueError):  # ValueError: a label with a NUL in it
+        return False
+    return True
+
+
+@lru_cache(maxsize=256)
+def _encodes(codec: str) -> bool:
+    try:
+        "a".encode(codec)
+    except (LookupError, ValueError):
         return False
     return True

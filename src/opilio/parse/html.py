@@ -15,7 +15,7 @@ from opilio.model.records import BLOCK_BREAK, LINK_CLOSES, LINK_OPENS, Fetched, 
 from opilio.model.urls import canonical
 from opilio.parse.blocks import HIDDEN, flow_of
 from opilio.parse.directives import directives
-from opilio.parse.encoding import declared, decode
+from opilio.parse.encoding import as_sent, declared, declared_in_xml, decode
 from opilio.parse.head import Head, read_head
 from opilio.parse.kinds import Kind, kind_of
 from opilio.parse.links import head_links, links_of, name_textless, paths_of, places_of, resolve
@@ -79,7 +79,8 @@ def _tree(body: bytes, kind: Kind, content_type: str) -> turbohtml.Document:
         body = body[:opened] + b"<!" + body[opened + 4 :]
     if len(body) > _LONG and body.count(b"<") > _MANY_TAGS:
         body = _FORMATTING.sub(b"", body)
-    return turbohtml.parse(body, encoding=declared(content_type, body), detect_encoding=True, positions=False)
+    encoding = declared(content_type, body) or declared_in_xml(body)
+    return turbohtml.parse(body, encoding=encoding, detect_encoding=True, positions=False)
 
 
 def _read(document: turbohtml.Document, url: str, max_links: int, with_paths: bool) -> tuple[Page, Head]:
@@ -89,7 +90,10 @@ def _read(document: turbohtml.Document, url: str, max_links: int, with_paths: bo
     root, body = document.root, _body_of(document)
     if root is None or body is None:
         return Page(url=url, title=head.title), head
+    encoding = (document.encoding or "").lower()
     places, headings = places_of(body, head.title)
+    if encoding != "utf-8":
+        places = [(e, href if href.isascii() else as_sent(href, encoding), above) for e, href, above in places]
     kept, beyond = resolve(places, base, url, max_links)
     paths = paths_of(kept, body) if with_paths else [""] * len(kept)
     name_textless(kept)
@@ -110,7 +114,7 @@ def _read(document: turbohtml.Document, url: str, max_links: int, with_paths: bo
         flow=BLOCK_BREAK.join([flow, *(f"{LINK_OPENS}{link.anchor}{LINK_CLOSES}" for link in unplaced)]),
         boilerplate=(*boilerplate, *(True for _ in unplaced)),
         links=(*links, *unplaced),
-        encoding=(document.encoding or "").lower(),
+        encoding=encoding,
         published=head.published,
         links_dropped=beyond,
         feeds=tuple(filter(None, (canonical(href, base) for href in head.feeds[:MAX_FEEDS]))),
