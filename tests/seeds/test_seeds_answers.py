@@ -15,6 +15,7 @@ from opilio.model.records import Answer, Fetched, Hit
 from opilio.seeds.asking import MemoryTally, exhausted_s
 from opilio.seeds.engines.commoncrawl import lines_of
 
+CONTROL = set(map(chr, range(32)))
 KINDS = sorted(ENGINES.keys() - {"file", "collection"})
 OPTIONS = {
     "searxng": {"url": "https://s.example/"},
@@ -31,19 +32,29 @@ NAMES = st.sampled_from([
 ])
 # fmt: on
 LEAVES = (
-    st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.just("https://a.example/x") | st.just("OK")
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=8)
+    | st.just("\x1b[31m\n")
+    | st.just("https://a.example/x")
+    | st.just("OK")
 )
 TREES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=4))
 KINDS_OF_BODY = st.sampled_from(["application/json", "text/html", "text/xml", ""])
 BODIES = TREES.map(msgspec.json.encode) | st.binary(max_size=200) | st.binary(max_size=60).map(gzip.compress)
 ANSWERS = st.builds(
-    lambda status, body, kind, wait: Fetched(
-        url="", status=status, body=body, headers=(("Content-Type", kind), ("X-RateLimit-Remaining", wait))
+    lambda status, body, kind, left, reset: Fetched(
+        url="",
+        status=status,
+        body=body,
+        headers=(("Content-Type", kind), ("X-RateLimit-Remaining", left), ("X-RateLimit-Reset", reset)),
     ),
     st.sampled_from([200, 200, 200, 200, 204, 301, 400, 401, 404, 422, 429, 500, 503]),
     BODIES,
     KINDS_OF_BODY,
     st.sampled_from(["", "0", "1, 2", "x", "-1"]),
+    st.sampled_from(["", "0", "9" * 400, "9" * 5000]),
 )
 
 
@@ -79,6 +90,8 @@ def test_engine_answers_or_tells_whatever_is_sent(kind: str, answer: Fetched) ->
         assert all(isinstance(hit, Hit) and isinstance(hit.url, str) and hit.url for hit in found.hits)
         assert len(found.hits) <= 10
         assert found.failure is None or found.failure.kind
+        assert msgspec.msgpack.encode(found)  # today's answers are kept
+        assert not CONTROL & {*found.voter, *(found.failure.detail if found.failure else "")}
 
 
 @pytest.mark.parametrize("kind", sorted({*KINDS} - {"sitemap"}))
@@ -127,8 +140,20 @@ def test_line_of_an_index_that_is_nested_too_deeply_is_passed_over() -> None:
         ("0, 0", "1, 1419704", 1419704.0),
         ("", "", 0.0),
         ("0", "soon", 0.0),
+        ("0", "1700000060", 60.0),
+        ("0", "1600000000", 0.0),
+        ("0", "999999999", 2_678_400.0),
+        ("0", "9" * 400, 0.0),
     ],
 )
 def test_used_up_allowance_of_brave_is_waited_for(left: str, reset: str, wait_s: float) -> None:
     headers = (("X-RateLimit-Remaining", left), ("X-RateLimit-Reset", reset))
-    assert exhausted_s(Fetched(url="", status=200, headers=headers)) == wait_s
+    assert exhausted_s(Fetched(url="", status=200, headers=headers), 1_700_000_000.0) == wait_s
+
+
+def test_place_that_is_none_is_not_believed() -> None:
+    result = {"url": "https://a.example/x", "engines": ["brave\n\x1b[31m"], "positions": [10**30, -4, True]}
+    tree = {"results": [result], "unresponsive_engines": [["kagi\n", "gone\x07"]]}
+    found = asked("searxng", Fetched(url="", status=200, body=msgspec.json.encode(tree)))
+    assert [(a.voter, [h.rank for h in a.hits]) for a in found] == [("brave[31m", [1]), ("kagi", [])]
+    assert found[1].failure is not None and found[1].failure.detail == "gone"

@@ -19,6 +19,11 @@ from opilio.model.records import Failure, Fetched
 MANY, UNAVAILABLE = 429, 503
 REFUSED = (401, 403)
 LONGEST_S = 1e6
+MONTH_S = 31 * 86400.0  # the longest allowance that an engine is known to have
+SINCE_1970 = 1_000_000_000  # a reset that is larger is a point in time: some engines send that instead of seconds
+MOST_DIGITS = 16
+TOLD = 300  # characters of what an engine says
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 OTHER_SHAPE = Failure("answer", "sent JSON of another shape")
 Pairs = Sequence[tuple[str, str]]
 
@@ -67,8 +72,8 @@ class Request:
         return text
 
     def cleared(self, failure: Failure | None) -> Failure | None:
-        """What went wrong, told without the keys."""
-        return failure and msgspec.structs.replace(failure, detail=self.scrubbed(failure.detail))
+        """What went wrong, told in one line without the keys."""
+        return failure and msgspec.structs.replace(failure, detail=plain(self.scrubbed(failure.detail))[:TOLD])
 
 
 class Tally(Protocol):
@@ -126,7 +131,8 @@ class EngineClient:
 
     def _rest_of(self, fetched: Fetched) -> float:
         """How long the engine wants to be left alone; the next request waits for it."""
-        wait_s = max(fetched.retry_after_s if fetched.status in (MANY, UNAVAILABLE) else 0.0, exhausted_s(fetched))
+        told_s = fetched.retry_after_s if fetched.status in (MANY, UNAVAILABLE) else 0.0
+        wait_s = max(told_s, exhausted_s(fetched, self._clock.now()))
         self._next_at = max(self._next_at, self._clock.now() + wait_s)
         return wait_s
 
@@ -168,19 +174,21 @@ def failure_of(fetched: Fetched) -> Failure | None:
     return Failure("status", f"status {status}")
 
 
-def exhausted_s(fetched: Fetched) -> float:
-    """Seconds until the longest used-up allowance of X-RateLimit headers is new; 0 where some is left.
+def exhausted_s(fetched: Fetched, now: float) -> float:
+    """Seconds until the longest used-up allowance of X-RateLimit headers is new, at most a month; 0 where some is left.
 
     Brave sends one number for each window (a second, a month), separated by commas.
     """
     left = _numbers(fetched.header("x-ratelimit-remaining"))
     new = _numbers(fetched.header("x-ratelimit-reset"))
-    return max((float(r) for n, r in zip(left, new, strict=False) if n <= 0), default=0.0)
+    waits = [r - now if r > SINCE_1970 else float(r) for n, r in zip(left, new, strict=False) if n <= 0]
+    return min(max(0.0, *waits, 0.0), MONTH_S)
 
 
 def _numbers(value: str) -> list[int]:
     parts = [part.strip() for part in value.split(",")]
-    return [int(part) for part in parts] if value and all(p.isascii() and p.isdigit() for p in parts) else []
+    are_numbers = all(part.isascii() and part.isdigit() and len(part) < MOST_DIGITS for part in parts)
+    return [int(part) for part in parts] if are_numbers else []
 
 
 def json_of(fetched: Fetched) -> object | Failure:
@@ -230,13 +238,22 @@ def listed(tree: object, *path: str, sign: str = "") -> list[Mapping[str, object
 def texts(tree: object, *path: str) -> list[str]:
     """The strings of a list at a path."""
     found = at(tree, *path)
-    return [text for text in found if isinstance(text, str)] if isinstance(found, list) else []
+    return [plain(text) for text in found if isinstance(text, str)] if isinstance(found, list) else []
 
 
 def text(tree: object, *path: str) -> str:
     """The string at a path, or an empty one."""
     found = at(tree, *path)
-    return found if isinstance(found, str) else ""
+    return plain(found) if isinstance(found, str) else ""
+
+
+def plain(said: str) -> str:
+    """What a stranger says as a part of a line: it can't end the line, nor tell a terminal what to do.
+
+    >>> plain("brave\\n\\x1b[31m")
+    'brave[31m'
+    """
+    return _CONTROL.sub("", said)
 
 
 def whole(tree: object, *path: str) -> int:

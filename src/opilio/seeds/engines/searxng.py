@@ -9,10 +9,23 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from opilio.model.records import Answer, Failure, Hit
-from opilio.seeds.asking import OTHER_SHAPE, EngineClient, Request, at, entries, json_of, listed, text, texts
+from opilio.seeds.asking import (
+    OTHER_SHAPE,
+    TOLD,
+    EngineClient,
+    Request,
+    at,
+    entries,
+    json_of,
+    listed,
+    plain,
+    text,
+    texts,
+)
 from opilio.seeds.genres import worded
 
 CATEGORIES = {"news": "news"}  # genres it has a category for; others are asked for by words
+FAR = 100_000  # places from here on are no places
 _TIRED = ("too many", "suspended", "captcha", "rate", "access denied")
 
 
@@ -108,12 +121,12 @@ class _Ballot:
 
 def _places(entry: object) -> list[int]:
     found = at(entry, "positions")
-    return [place for place in found if isinstance(place, int)] if isinstance(found, list) else []
+    return [place for place in found if isinstance(place, int) and 0 < place < FAR] if isinstance(found, list) else []
 
 
 def _pairs(found: object) -> list[tuple[str, str]]:
     listed = found if isinstance(found, list) else []
-    return [(str(pair[0]), str(pair[1])) for pair in listed if isinstance(pair, list) and len(pair) > 1]
+    return [(plain(str(p[0])), plain(str(p[1]))[:TOLD]) for p in listed if isinstance(p, list) and len(p) > 1]
 
 
 def _is_tired(told: str) -> bool:
