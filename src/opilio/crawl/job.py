@@ -40,13 +40,14 @@ from opilio.crawl.seedwish import wish_of
 from opilio.crawl.startfrom import carried_over, check_model
 from opilio.crawl.tgraphs import first_graph
 from opilio.crawl.trapwatch import traps_of
+from opilio.crawl.unreached import reach_again
 from opilio.crawl.watch import Watch
 from opilio.crawl.workers import WorkerDesk, cores
 from opilio.fetch.addresses import leads_home
 from opilio.fetch.curl import CurlFetcher
 from opilio.fetch.limits import Limits, Network
+from opilio.frontier.claims import ClaimableFrontier
 from opilio.frontier.schema import create_tables as create_frontier
-from opilio.frontier.sqlite import SqliteFrontier
 from opilio.model.clock import Clock, SystemClock
 from opilio.model.errors import ConfigError
 from opilio.model.events import CrawlStarted, ProblemsFound, SeedsFound
@@ -149,12 +150,13 @@ class Crawl:
                 self._keeper.keep_snapshot(name, 0, self._clock.now(), first)
         return topic, latest_snapshots(self._collection)
 
-    def _begin(self, frontier: SqliteFrontier, resumed: bool) -> None:
+    def _begin(self, frontier: ClaimableFrontier, resumed: bool) -> None:
         now = self._clock.now()
         seeds = given_seeds(self._settings)
         with self._collection.unit_of_work():
             create_frontier(self._collection.connection, bounded=self._settings.frontier.max_queued > 0)
             frontier.recover(now)
+            reach_again(self._collection, frontier, self._settings.fetch, now)
             frontier.add([lead_of(seed) for seed in seeds], now)
             self._keeper.keep_seeds(seeds)
             stop = msgspec.json.encode(self._settings.stop).decode()

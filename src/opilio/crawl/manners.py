@@ -11,7 +11,7 @@ import msgspec
 from opilio.crawl.config import PolitenessSettings
 from opilio.crawl.turns import Turns
 from opilio.fetch.following import follow
-from opilio.fetch.robots import Rules, rules_from
+from opilio.fetch.robots import PRIVATE, Rules, rules_from
 from opilio.frontier.politeness import delay_in_force
 from opilio.model.clock import Clock
 from opilio.model.protocols import Fetcher
@@ -20,6 +20,7 @@ from opilio.model.urls import host_of, origin_of
 
 MAX_RULES = 20_000  # robots rules kept in memory; older ones are read from the collection again
 PATIENCE_S = 0.5  # who would wait longer gives its connection to others and comes again
+NO_PRIVATE = f"{PRIVATE}: only --allow-private lets it be asked"
 ALL_ALLOWED = Rules(expires_at=float("inf"))
 
 Stored = Callable[[str], bytes | None]  # the kept rules of an origin
@@ -114,8 +115,8 @@ def _schemes(origin: str) -> tuple[str, str]:
 
 def _stay_away(rules: Rules, delay_s: float) -> Permit:
     """No rules, no pages: later perhaps, but never where the host is in our own network."""
-    if rules.why == "private-address":
-        return Permit(delay_s=delay_s, refused="private-address: only --allow-private lets it be asked")
+    if rules.why == PRIVATE:
+        return Permit(delay_s=delay_s, refused=NO_PRIVATE)
     reason = f" ({rules.why})" if rules.why else ""
     return Permit(delay_s=delay_s, until=rules.expires_at, refused=f"robots.txt can't be read{reason}")
 

@@ -130,13 +130,14 @@ def _not_followed(collection: Collection, key: int) -> tuple[int, ...]:
 
 
 def _waiting(collection: Collection, host: str) -> dict[str, Any]:
-    """Why the host of a queued URL is not asked, when it asked us to wait."""
+    """Why the host of a queued URL is not asked, when it asked us to wait and nothing came after that."""
     row = collection.connection.execute(
-        "SELECT json_extract(data, '$.until'), json_extract(data, '$.reason') FROM event"
-        " WHERE kind = 'HostBackedOff' AND json_extract(data, '$.host') = ? ORDER BY id DESC LIMIT 1",
+        "SELECT json_extract(data, '$.until'), json_extract(data, '$.reason'), wake_at FROM event"
+        " JOIN frontier_host ON name = ?1 WHERE kind = 'HostBackedOff' AND json_extract(data, '$.host') = ?1"
+        " ORDER BY event.id DESC LIMIT 1",
         (host,),
     ).fetchone()
-    return {"host_waits": {"until": row[0], "reason": row[1]}} if row else {}
+    return {"host_waits": {"until": row[0], "reason": row[1]}} if row and row[0] == row[2] else {}
 
 
 def _path(collection: Collection, frontier: SqliteFrontier, entry: Entry | None) -> list[str]:

@@ -30,6 +30,8 @@ _FIELDS = {
 }
 _LINE = re.compile(r"\s*([^:\s]+(?: [^:\s]+)?)\s*:\s*(.*)|\s*(\S+)\s+(.*)").match
 _TOO_MANY = 429
+PRIVATE = "private-address"
+_NEVER_ASKED = frozenset(("dns", "proxy", PRIVATE))  # failures of which a host knows nothing
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -44,6 +46,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     delay_s: float = 0.0
     sitemaps: tuple[str, ...] = ()
     unreachable: bool = False  # nothing is allowed, for now
+    asked: bool = True  # the host heard of us
     failures: int = 0  # attempts in a row that could not read the file
     why: str = ""  # what the last of them met: the kind of a failure, or a status
     read_at: float = 0.0  # when the file was last read
@@ -82,7 +85,8 @@ def _unreachable(fetched: Fetched, agent: str, now: float, previous: Rules | Non
         return replace(previous, expires_at=now + wait_s, failures=failures)
     failure = fetched.failure
     why = f"status {fetched.status}" if failure is None else failure.detail if failure.kind == "proxy" else failure.kind
-    return Rules(agent=agent, expires_at=now + wait_s, unreachable=True, failures=failures, why=why)
+    asked = failure is None or failure.kind not in _NEVER_ASKED
+    return Rules(agent=agent, expires_at=now + wait_s, unreachable=True, asked=asked, failures=failures, why=why)
 
 
 def _parsed_rules(body: bytes, agent: str, now: float) -> Rules:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from opilio.frontier.schema import QUEUED, WAITING
+from opilio.frontier.schema import DROPPED, QUEUED, WAITING
 from opilio.frontier.sqlite import SqliteFrontier
 from opilio.model.records import HostLease, Lead
 
@@ -38,6 +38,21 @@ class ClaimableFrontier(SqliteFrontier):
         """Do what time has made due, as `lease` would: expiry, retries, hosts that wake. Before claims."""
         tables = self._open()
         self._catch_up(now)
+        tables.ledger.write()
+
+    def reopen(self, host: str, reason: str, now: float) -> None:
+        """A host that could not be asked can be: it wakes, and what was dropped for this reason is queued again."""
+        tables = self._open()
+        row = tables.hosts.find(host)
+        if row is None:
+            return
+        back = self.connection.execute(
+            "UPDATE frontier_url SET state = ?, reason = NULL WHERE host_id = ? AND state = ? AND reason = ?",
+            (QUEUED, row.id, DROPPED, reason),
+        ).rowcount
+        tables.hosts.rest(row.id, -back, now)
+        tables.ledger.dropped -= back
+        tables.ledger.queued += back
         tables.ledger.write()
 
     def claim(self, leads: Sequence[Lead], now: float, ttl_s: float) -> Claim:

@@ -1,0 +1,47 @@
+"""A resumed crawl tries hosts at once that the run before could not even ask; it waits for those that were asked."""
+
+from pathlib import Path
+
+import pytest
+
+from checks.small_webs import SmallWeb, crawl, direct, grid, robots, rows, served, settings_for, stored, tree_of
+from opilio.crawl.config import merged
+from opilio.crawl.verify import verify
+from opilio.crawl.why import why
+
+SEED = "http://h0.example/0.html"
+NOWHERE = "http://127.0.0.1:9"
+WEB = grid(1, 3)
+
+
+@pytest.mark.parametrize("later_s", [0.0, 7200.0])
+def test_private_hosts_are_asked_when_a_resumed_crawl_may(tmp_path: Path, later_s: float) -> None:
+    with served(SmallWeb(WEB)) as server:
+        tree = settings_for(server, [SEED], fetch=direct(server) | {"allow_private": False})
+        assert crawl(tmp_path / "c", tree) == "nothing left to fetch"
+        assert rows(tmp_path / "c", "SELECT state FROM frontier_url") == [(4,)]
+        assert crawl(tmp_path / "c", tree) == "nothing left to fetch"  # and not before
+        assert not server.log
+        allowed = merged(tree, {"fetch": {"allow_private": True}})
+        assert crawl(tmp_path / "c", allowed, later_s=later_s) == "nothing left to fetch"
+    assert stored(tmp_path / "c") == tree_of(WEB)
+    assert verify(tmp_path / "c") == []
+
+
+def test_nobody_waits_for_hosts_that_were_never_asked(tmp_path: Path) -> None:
+    with served(SmallWeb(WEB)) as server:
+        tree = settings_for(server, [SEED])
+        assert "has to wait" in crawl(tmp_path / "c", merged(tree, {"fetch": {"proxy": NOWHERE}}))
+        assert "can't be read" in why(tmp_path / "c", SEED)["host_waits"]["reason"]
+        crawl(tmp_path / "c", merged(tree, {"stop": {"pages": 1}}))
+    facts = why(tmp_path / "c", "http://h0.example/1.html")
+    assert (facts["state"], "host_waits" in facts) == ("queued", False)  # it did, but no longer
+    assert stored(tmp_path / "c") == [SEED]
+
+
+def test_host_that_was_asked_is_waited_for(tmp_path: Path) -> None:
+    with served(SmallWeb({"http://h0.example/robots.txt": robots("", 503)})) as server:
+        tree = settings_for(server, [SEED])
+        for _ in range(2):
+            assert "has to wait" in crawl(tmp_path / "c", tree)
+    assert [access.target for access in server.log] == ["/robots.txt"]
