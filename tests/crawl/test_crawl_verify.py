@@ -234,6 +234,13 @@ def test_export_tells_when_a_file_is_missing(folder: Path, form: str) -> None:
         export(folder, form, relevant_only=False, out=io.BytesIO())
 
 
+@pytest.mark.parametrize("form", FORMATS)
+def test_export_tells_when_a_record_is_damaged(folder: Path, form: str) -> None:
+    flip(folder)
+    with pytest.raises(CollectionError, match="unreadable record .*; run 'opilio verify'"):
+        export(folder, form, relevant_only=False, out=io.BytesIO())
+
+
 def test_export_refuses_an_unknown_format(folder: Path) -> None:
     with pytest.raises(UsageError, match="--format xml: is unknown"):
         export(folder, "xml", relevant_only=False, out=io.BytesIO())

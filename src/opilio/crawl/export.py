@@ -9,10 +9,11 @@ from typing import Any, BinaryIO, Literal, NamedTuple, get_args
 import msgspec
 
 from opilio.crawl.agentsview import cards_of
-from opilio.model.errors import ParseError, UsageError
+from opilio.model.errors import CollectionError, ParseError, UsageError
 from opilio.parse.html import HtmlParser
 from opilio.store.collection import Collection, reading
-from opilio.store.warc import read_member, read_record
+from opilio.store.loss import bad_record
+from opilio.store.warc import read_member, read_record, warc_name
 
 Format = Literal["jsonl", "csv", "parquet", "warc"]
 FORMATS: tuple[str, ...] = get_args(Format)
@@ -146,11 +147,16 @@ def _parquet(collection: Collection, wanted: Wanted, out: BinaryIO) -> int:
 
 
 def _warc(collection: Collection, wanted: Wanted, out: BinaryIO) -> int:
-    """The records as they are: gzip members can be put one after another."""
+    """The records as they are: gzip members can be put one after another. A damaged one would spoil the file."""
     count = 0
-    for *_, warc, offset, length in _places(collection, wanted):
+    for url, *_, warc, offset, length in _places(collection, wanted):
         if length:
-            out.write(read_member(collection.folder, warc, offset, length))
+            member = read_member(collection.folder, warc, offset, length)
+            if problem := bad_record(member, url):
+                raise CollectionError(
+                    f"{collection.folder / warc_name(warc)} at {offset}: {problem}; run 'opilio verify'"
+                )
+            out.write(member)
             count += 1
     return count
 
