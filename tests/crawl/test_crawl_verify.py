@@ -237,7 +237,7 @@ def test_export_tells_when_a_file_is_missing(folder: Path, form: str) -> None:
 @pytest.mark.parametrize("form", FORMATS)
 def test_export_tells_when_a_record_is_damaged(folder: Path, form: str) -> None:
     flip(folder)
-    with pytest.raises(CollectionError, match="unreadable record .*; run 'opilio verify'"):
+    with pytest.raises(CollectionError, match=r"unreadable record .*; run 'opilio verify'"):
         export(folder, form, relevant_only=False, out=io.BytesIO())
 
 

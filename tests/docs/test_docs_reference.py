@@ -3,6 +3,7 @@
 import inspect
 import json
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import pytest
 import typer
 from typer.main import get_command
 
+from checks.ranker_checks import check_ranker
 from opilio.cli import register
 from opilio.crawl.config import Settings, strategies, strategy_tree
 from opilio.crawl.enginekinds import ENGINES
+from opilio.crawl.export import FIELDS
 from opilio.crawl.kinds import DEFAULT_KINDS, SECTIONS, options_in, options_of
 from opilio.frontier.schema import TABLES as FRONTIER_TABLES
 from opilio.model import events
@@ -179,3 +182,16 @@ def test_fields_of_status_are_documented() -> None:
     section = _section("opilio status")
     assert "pages" in fields
     assert [name for name in fields if f"`{name}`" not in section] == []
+
+
+def test_columns_of_export_are_documented() -> None:
+    section = _section("opilio export")
+    assert [name for name in (*FIELDS, "text") if f"`{name}`" not in section] == []
+
+
+def test_ranker_of_the_strategies_page_passes_the_checks() -> None:
+    indented = re.search(r"^ +```python\n(.*?)^ +```$", _page("strategies.md"), re.MULTILINE | re.DOTALL)
+    assert indented
+    names: dict[str, Any] = {}
+    exec(textwrap.dedent(indented[1]), names)
+    check_ranker(names["ShallowRanker"])
