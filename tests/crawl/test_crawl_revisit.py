@@ -23,6 +23,7 @@ from checks.small_webs import (
 )
 from opilio.crawl.announcements import probe_url
 from opilio.crawl.history import history_of
+from opilio.crawl.labelling import Given, label
 from opilio.crawl.verify import verify
 from opilio.crawl.why import why
 from opilio.lab.server import WebServer
@@ -200,6 +201,46 @@ def test_redirect_to_the_front_page_is_a_page_that_is_gone(site: Site) -> None:
     assert (site.looks("1", "strikes"), "1" in site.pages()) == (1, True)
     site.visit(2 * DAY)
     assert "1" not in site.pages()
+
+
+def test_redirect_to_itself_is_a_page_that_is_gone(site: Site) -> None:
+    """What servers do that want a cookie: it is no reason to let go of a page at once."""
+    site.visit()
+    there = site.web.answers[ROOT + "1"]
+    site.web.answers[ROOT + "1"] = redirect("/1")
+    assert site.visit(WEEK).count(("/1", 301)) == 1
+    assert (site.looks("1", "strikes"), "1" in site.pages()) == (1, True)
+    site.web.answers[ROOT + "1"] = there
+    site.visit(2 * DAY)
+    assert (site.looks("1", "strikes"), "1" in site.pages()) == (0, True)
+
+
+def test_page_that_moved_by_way_of_another_address_takes_its_history_along(site: Site) -> None:
+    site.visit()
+    label(site.folder, [Given(ROOT + "1", False, "test")], 1.0)
+    site.web.answers[ROOT + "1"], site.web.answers[ROOT + "by"] = redirect("/by"), redirect("/new")
+    site.web.answers[ROOT + "new"] = article(1)
+    site.visit(WEEK)
+    assert site.pages() == ["", "2", "3", "new"]
+    assert site.versions("new") == [("Article 1", "moved"), ("Article 1", "")]
+    assert history_of(site.folder, ROOT + "1")["moved_to"] == ROOT + "new"
+    assert why(site.folder, ROOT + "new")["page"]["relevant"] is False, "as a person said of it"
+
+
+@pytest.mark.parametrize("nowhere", ["/lost", "/circle", "/closed", "/2"])
+def test_page_that_moved_to_where_no_page_is_comes_back_when_it_is_there_again(site: Site, nowhere: str) -> None:
+    site.web.answers[ROOT + "robots.txt"] = Answer(200, (), b"User-agent: *\nDisallow: /closed")
+    site.visit()
+    before = dict(site.web.answers)
+    site.web.answers |= {ROOT + "1": redirect(nowhere), ROOT + "circle": redirect("/1"), ROOT + "2": redirect("/1")}
+    site.visit(WEEK)
+    assert "1" not in site.pages()
+    site.visit(5 * WEEK)
+    site.web.answers = before
+    site.visit(5 * WEEK)
+    assert site.pages() == ["", "1", "2", "3"]
+    assert site.versions("1")[0] == ("Article 1", "moved")
+    assert site.versions("1")[-1] == ("Article 1", "")
 
 
 def test_soft_404_is_recognised_by_what_it_says(site: Site) -> None:

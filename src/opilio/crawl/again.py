@@ -10,7 +10,7 @@ import numpy as np
 
 from opilio.crawl.announcements import is_probe
 from opilio.crawl.fates import SOFT, fate_of, landed
-from opilio.crawl.lookagain import Shelf
+from opilio.crawl.lookagain import MOST_STRIKES, Shelf
 from opilio.crawl.visit import Served
 from opilio.learn.changerate import COUNT, evidence
 from opilio.model.errors import CollectionError
@@ -20,6 +20,7 @@ from opilio.model.records import Failure, Fate, Landing, Lead, Outcome, State, k
 from opilio.parse.stable import stable_words
 from opilio.store.collection import Collection
 from opilio.store.looks import EmptyTexts, Known, LookBook, Looks
+from opilio.store.versions import addresses
 from opilio.store.warc import answer_in, read_record
 
 SEEN = frozenset({Fate.UNCHANGED, Fate.CHANGED})
@@ -36,7 +37,7 @@ class Again:
         self.book = LookBook(collection.connection)
         self.empty = EmptyTexts(collection.connection)
         self.shelf: Shelf | None = None
-        self._folder = collection.folder
+        self._collection = collection
         self._frontier = frontier
         self._seen = seen
         self._second_look_s = second_look_s
@@ -89,6 +90,8 @@ class Again:
         fate = self._fate(stored, outcome, now)
         if not stored.page:
             fate = Fate.NEW if fate in SEEN and outcome.analysis is not None else fate
+            if fate is Fate.MOVED and len(addresses(self._collection, stored.key)) == 1:  # it left
+                fate = Fate.GONE
         if fate is Fate.CHANGED and self._only_noise(stored, outcome):
             fate = Fate.UNCHANGED
             if self._seen is not None and outcome.analysis is not None:
@@ -107,7 +110,7 @@ class Again:
         if analysis is None or not analysis.record or not stored.place[2] or outcome.duplicate_of:
             return False
         try:
-            before = stable_words(read_record(self._folder, *stored.place))
+            before = stable_words(read_record(self._collection.folder, *stored.place))
             return before is not None and before == stable_words(answer_in(analysis.record))
         except (CollectionError, ValueError):  # what was there can't be read any more: it is replaced
             return False
@@ -141,10 +144,15 @@ class Again:
             stored = known.get(outcome.lead.key)
             if stored is not None:
                 new = self._tips(outcome, leads)
-                self._noted(stored, outcome, new, outcome.lead.key in waits, now)
+                waiting = outcome.lead.key in waits
+                self._noted(stored, outcome, new, waiting, now)
+                if outcome.fate is Fate.MOVED:
+                    self._moved(stored, key_of(outcome.fetched.location), now)
+                elif not stored.page and not waiting and not _is_page(outcome):
+                    self._strand(stored.key)
                 events += self._left(stored, outcome, now)
         for key in known.keys() - came:  # not even asked: robots.txt, or a visit cut short
-            self._untried(key, key in waits or not _landed(batch, key), now)
+            self._untried(known[key], key in waits or not _landed(batch, key), now)
         self._credit(outcomes)
         fresh = [o for o in outcomes if o.fate in (Fate.NEW, Fate.CHANGED) and _is_page(o)]
         if fresh:
@@ -192,20 +200,39 @@ class Again:
         if outcome.fate not in LEAVES or not stored.page:
             return []
         target = outcome.fetched.location if outcome.fate is Fate.MOVED else ""
-        if target:
-            self.book.move(stored.key, key_of(target), now)
-            there = self.book.looks(key_of(target))
-            there.queued = 1  # the run is not over before that is fetched
-            self.book.save([there])
-            if self.shelf is not None:
-                self.shelf.drop(stored.key)
         return [PageLeft(at=now, url=stored.url, cause=outcome.fate.value, target=target)]
 
-    def _untried(self, key: int, waits: bool, now: float) -> None:
-        looks = self.book.looks(key)
+    def _moved(self, stored: Known, target: int, now: float) -> None:
+        """Follow a page to where it is now, also by an address that it only passes; in a circle it is nowhere."""
+        if not stored.page and target in addresses(self._collection, stored.key):
+            self._strand(stored.key)
+            return
+        self.book.move(stored.key, target, now)
+        there = self.book.looks(target)
+        there.queued = 1  # the run is not over before that is fetched
+        self.book.save([there])
+        if self.shelf is not None:
+            self.shelf.drop(stored.key)
+
+    def _strand(self, key: int) -> None:
+        """There is no page here. Those that were to have moved here have left, and are looked for where they were."""
+        stranded = addresses(self._collection, key)
+        self.book.came_back(stranded)
+        for one in stranded:
+            looks = self.book.looks(one)
+            looks.strikes = max(2, looks.strikes)
+            self.book.save([looks])
+            if self.shelf is not None:
+                for facts, _ in self.book.gone_pages(MOST_STRIKES, one):
+                    self.shelf.put(facts, looks, left=True)
+
+    def _untried(self, stored: Known, waits: bool, now: float) -> None:
+        looks = self.book.looks(stored.key)
         if looks.queued and not waits:
             looks.tried_at, looks.queued = now, 0
             self._save(looks)
+            if not stored.page:
+                self._strand(stored.key)
 
     def _hint(self, key: int, now: float) -> None:
         """There is reason to look at this page soon."""

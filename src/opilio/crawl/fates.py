@@ -6,7 +6,7 @@ counters do not count; whoever asks looks at what else is noise (`parse.stable`)
 
 from urllib.parse import urlsplit
 
-from opilio.model.records import Fate, Landing, Outcome, State
+from opilio.model.records import Fate, Landing, Outcome, State, key_of
 from opilio.store.looks import Known, Looks
 
 NOT_THERE = frozenset({404, 410})
@@ -22,7 +22,7 @@ def fate_of(known: Known, looks: Looks, outcome: Outcome, now: float, second_loo
     another_type = fetched.failure is not None and fetched.failure.kind == OTHER_TYPE
     if fetched.failure is not None and not another_type:
         return Fate.UNKNOWN
-    if fetched.location and fetched.status in FOR_GOOD and not home_of(fetched.location):
+    if fetched.location and fetched.status in FOR_GOOD and not _nowhere(known, fetched.location):
         return Fate.MOVED
     missing = fetched.status in NOT_THERE or (fetched.status in FOR_GOOD and bool(fetched.location))
     if another_type or (analysis is not None and analysis.failure is not None and analysis.failure.kind in NO_PAGE):
@@ -34,6 +34,11 @@ def fate_of(known: Known, looks: Looks, outcome: Outcome, now: float, second_loo
     if analysis is None or analysis.failure is not None:
         return Fate.UNKNOWN
     return Fate.UNCHANGED if _same(known, outcome) else Fate.CHANGED
+
+
+def _nowhere(known: Known, target: str) -> bool:
+    """Does a redirect lead to no other page? To itself it does where a server wants a cookie, for one."""
+    return home_of(target) or key_of(target) == known.key
 
 
 def home_of(url: str) -> bool:

@@ -79,14 +79,15 @@ class LookBook:
         for row in rows:
             yield row[:9], None if row[9] is None else _looks(row[9:])
 
-    def gone_pages(self, strikes: int) -> Iterator[tuple[tuple[Any, ...], Looks]]:
-        """Pages that have left and were not looked for too often; the same columns."""
+    def gone_pages(self, strikes: int, key: int | None = None) -> Iterator[tuple[tuple[Any, ...], Looks]]:
+        """Pages that have left and were not looked for too often, or one of them; the same columns."""
         columns = ", ".join(f"r.{name}" for name in _NAMES)
         rows = self._db.execute(
             f"SELECT {_FACTS}, {columns} FROM revisit AS r JOIN version AS p ON p.key = r.key AND p.seq ="
             " (SELECT max(seq) FROM version WHERE key = r.key) WHERE r.strikes BETWEEN 2 AND ?"
-            " AND r.key NOT IN (SELECT key FROM page) AND r.key NOT IN (SELECT key FROM move)",
-            (strikes - 1,),
+            " AND r.key NOT IN (SELECT key FROM page) AND r.key NOT IN (SELECT key FROM move)"
+            f"{'' if key is None else ' AND r.key = ?'}",
+            (strikes - 1,) if key is None else (strikes - 1, key),
         )
         return ((row[:9], _looks(row[9:])) for row in rows)
 

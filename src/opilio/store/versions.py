@@ -62,14 +62,14 @@ def current(collection: Collection, key: int) -> Version | None:
 def history(collection: Collection, key: int) -> list[Version]:
     """Every stored version, the oldest first, with those of addresses that now redirect here for good."""
     found: list[Version] = []
-    for known in _addresses(collection, key):
+    for known in addresses(collection, key):
         for table in (_PAST, _NOW):
             rows = collection.connection.execute(f"{table} WHERE key = ?", (known,))
             found += [_version(row) for row in rows]
     return sorted(found, key=lambda v: v.seq)  # a clock may have been set back: what came later has a higher number
 
 
-def _addresses(collection: Collection, key: int) -> list[int]:
+def addresses(collection: Collection, key: int) -> list[int]:
     """A page's key and those of its former addresses, however often it moved."""
     found = [key]
     for known in found:
