@@ -57,6 +57,15 @@ CONFIGS = {
     "seed of our own": ("[seeds]\nurls = ['http://127.0.0.1:8000/']\n", "allow it with --allow-private"),
     "engine without kind": ("[seeds.engines.mine]\nurl = 'x'\n", "seeds.engines.mine needs a kind"),
     "unknown option of an engine": ("[seeds.engines.brave]\nkye = 'x'\n", "did you mean 'key'?"),
+    "lifetime that is over": (
+        "[order]\nkind = 'expiring'\nlifetime_s = -1.0\n",
+        "order.lifetime_s: expected number > 0.0",
+    ),
+    "words below none": (
+        "[expansion]\nkind = 'pagewise'\nkeywords = -5\n",
+        "expansion.keywords: expected whole number",
+    ),
+    "weight that is none": ("[rank]\nkind = 'tswt'\ntopic = nan\n", "rank.topic: expected number >= 0.0"),
     "priority of a seed": (f"[seeds.urls]\n'{SEED}' = 4\n", "its priority must be 1, 2 or 3, not 4"),
 }
 GOOD = f"[topic]\nname = 'wrens'\n[seeds]\nurls = ['{SEED}']\n"
@@ -75,6 +84,8 @@ def test_configuration_is_refused_when_it_can_not_be_used(tmp_path: Path, case: 
 
 COMMANDS = {
     "no topic": (["crawl", "--seed", SEED], 2, "no topic: give one"),
+    "topic of another encoding": (["crawl", "caf\udce9", "--seed", SEED], 2, "topic 'caf\\udce9': is not UTF-8 text"),
+    "built topic of another encoding": (["topic", "build", "caf\udce9"], 2, "topic 'caf\\udce9': is not UTF-8 text"),
     "misspelt folder": (["crawl", "--into", "nowhere"], 2, "--into nowhere: is no collection; give a topic to begin"),
     "seed without topic": (["crawl", "--seed", SEED, "--into", "x"], 2, "--into x: is no collection; give a topic"),
     "missing config": (["crawl", "--config", "nowhere.toml"], 2, "nowhere.toml: can't be read: No such file"),

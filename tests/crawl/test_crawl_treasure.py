@@ -201,3 +201,12 @@ def test_agents_all_begin_with_the_graph(tmp_path: Path) -> None:
         rank = {"graph": str(tmp_path / "g.json"), "watchdog": 0, "focus": "any"}
         crawl(tmp_path / "c", tree_for(server, rank=rank, agents={"count": 2}, order={"kind": "best-first"}))
     assert max(links_of(tmp_path / "c", HUB).values()) == 1.0
+
+
+def test_context_graph_without_documents_is_refused(tmp_path: Path) -> None:
+    target = {"id": "t", "url": HUB, "level": 0, "MH": "Birds"}
+    (tmp_path / "g.json").write_text(json.dumps({"schema": 1, "kind": "t-graph", "nodes": [target]}))
+    options = ("--strategy", "s2-context-graph", "--seed", HUB, "--into", "c", "--set", "rank.graph=g.json")
+    done = opilio("crawl", "birds", *options, cwd=tmp_path)
+    assert (done.returncode, "rank.graph g.json: has no documents" in one_line(done)) == (2, True)
+    assert not (tmp_path / "c").exists()

@@ -63,6 +63,26 @@ def test_unusable_graph_is_refused_in_one_line(nodes: list[Node], complaint: str
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("document", "complaint"),
+    [
+        ({"level": 1_000_000_000}, "document http://x.example/: level 1000000000, of which there is no node"),
+        ({"level": -1}, "level -1, of which there is no node"),
+        ({"level": 0, "words": {"wren": -7}}, "Expected `int` >= 0"),
+        ({"level": 0, "words": {"wren": 10**30}}, "Expected `int`"),
+    ],
+)
+def test_documents_that_no_layer_can_learn_from_are_refused(document: dict[str, object], complaint: str) -> None:
+    documents = [{"url": "http://x.example/", **document}]
+    data = msgspec.json.encode({"schema": 1, "kind": "t-graph", "nodes": CHAIN, "documents": documents})
+    with pytest.raises(ConfigError, match=complaint):
+        decode(data, "g.json")
+
+
+def test_graph_saved_by_an_editor_that_marks_its_files_is_read() -> None:
+    assert len(decode(b"\xef\xbb\xbf" + encode(TGraph(CHAIN)), "g.json")) == len(CHAIN)
+
+
 @pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b"\xff\xfe", b'{"schema": 1, "kind": "t-graph", "nodes": [{}]}'])
 def test_what_is_no_graph_is_refused(data: bytes) -> None:
     with pytest.raises(ConfigError, match=r"my\.json: is no T-Graph"):

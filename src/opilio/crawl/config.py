@@ -25,6 +25,7 @@ Positive = Annotated[int, Meta(ge=1)]
 Count = Annotated[int, Meta(ge=0)]
 Amount = Annotated[float, Meta(ge=0, le=1e9)]  # not endless: a pause must be one that ends
 Share = Annotated[float, Meta(ge=0, le=1)]
+Seconds = Annotated[float, Meta(gt=0, le=1e9)]
 OPEN_SECTIONS = ("judge", "senses", "rank", "boost", "expansion", "order")  # checked against their class by crawl.build
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from opilio.crawl.config import Amount, Count, Positive, Share
 from opilio.topic.expansion import Expansion, Frozen, PagewiseExpansion, PeriodicExpansion, QueryLogExpansion
 from opilio.topic.querylog import QueryLog
 from opilio.topic.tables import NoiseFilter, TfDf, TfIdf, Weighing
@@ -21,21 +22,23 @@ def _none(_: Start) -> Expansion:
     return Frozen()
 
 
-def _periodic(start: Start, *, period: int = 50, added: int = 10, size: int = 100, trust: float = 0.5) -> Expansion:
+def _periodic(
+    start: Start, *, period: Positive = 50, added: Count = 10, size: Count = 100, trust: Share = 0.5
+) -> Expansion:
     return PeriodicExpansion(base=dict(start.weights), period=period, added=added, size=size, trust=trust)
 
 
 def _pagewise(
     start: Start,
     *,
-    threshold: float = 0.6,
-    share: float = 0.5,
-    keywords: int = 10,
-    size: int = 200,
-    period: int = 10,
+    threshold: Share = 0.6,
+    share: Share = 0.5,
+    keywords: Positive = 10,
+    size: Count = 200,
+    period: Positive = 10,
     from_seeds: bool = False,
-    built: int = 50,
-    trust: float = 0.5,
+    built: Count = 50,
+    trust: Share = 0.5,
     weighing: Literal["tf-idf", "tf-df"] = "tf-idf",
 ) -> Expansion:
     noise = NoiseFilter(min_documents=1)
@@ -61,12 +64,12 @@ def _query_log(
     _: Start,
     *,
     log: str = "",
-    interval: int = 100,
+    interval: Positive = 100,
     memory: float = _LOG.memory,
-    threshold: float = _LOG.threshold,
+    threshold: Amount = _LOG.threshold,
     relative: bool = _LOG.relative,
-    size: int = 50,
-    per_interval: int = 0,
+    size: Positive = 50,
+    per_interval: Count = 0,
 ) -> Expansion:
     del log, per_interval  # read by crawl.topics: an expansion touches no file
     return QueryLogExpansion(

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from opilio.crawl.boostkinds import BOOSTS
-from opilio.crawl.config import Positive, Tree, in_words, nearest
+from opilio.crawl.config import Amount, Count, Positive, Seconds, Share, Tree, in_words, nearest
 from opilio.crawl.deweykind import dewey_judge
 from opilio.crawl.expansionkinds import EXPANSIONS
 from opilio.crawl.s1kind import attributes_ranker, trained_member
@@ -151,10 +151,10 @@ _TSWT = TswtOptions()
 def _tswt(
     tools: Tools,
     *,
-    topic: float = _TSWT.topic,
-    genre: float = _TSWT.genre,
+    topic: Amount = _TSWT.topic,
+    genre: Amount = _TSWT.genre,
     parent_agg: ParentAgg = _TSWT.parent_agg,
-    parents: int = _TSWT.parents,
+    parents: Count = _TSWT.parents,
     form: Form = _TSWT.form,
     scale: Literal["none", "rank"] = _TSWT.scale,
     genre_text_only: bool = _TSWT.genre_text_only,
@@ -173,11 +173,11 @@ def _tswt(
     return TswtRanker(tools.living, tools.url_terms.of_all, tools.genres, options)
 
 
-def _shark(tools: Tools, *, gamma: float = 0.5, delta: float = 0.5, beta: float = 0.8, depth: int = 3) -> Scorer:
+def _shark(tools: Tools, *, gamma: Share = 0.5, delta: Share = 0.5, beta: Share = 0.8, depth: Count = 3) -> Scorer:
     return SharkRanker(tools.living, gamma, delta, beta, depth)
 
 
-def _fish(_: Tools, *, width: int = 10, bonus: float = 1.5, depth: int = 3) -> Scorer:
+def _fish(_: Tools, *, width: Count = 10, bonus: Amount = 1.5, depth: Count = 3) -> Scorer:
     return FishRanker(width, bonus, depth)
 
 
@@ -230,7 +230,7 @@ def _committee(
     return ranker
 
 
-def _best_first(*, top: int = 0) -> Order:
+def _best_first(*, top: Count = 0) -> Order:
     return BestFirst(top=top)
 
 
@@ -238,11 +238,11 @@ def _breadth_first() -> Order:
     return BreadthFirst()
 
 
-def _n_best(*, n: int = 256) -> Order:
+def _n_best(*, n: Positive = 256) -> Order:
     return NBest(n=n)
 
 
-def _expiring(*, lifetime_s: float = 3600.0, top: int = 0) -> Order:
+def _expiring(*, lifetime_s: Seconds = 3600.0, top: Count = 0) -> Order:
     return Expiring(lifetime_s=lifetime_s, top=top)
 
 

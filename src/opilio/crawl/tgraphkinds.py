@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 import numpy as np
 from msgspec.structs import replace
 
+from opilio.crawl.config import Amount
 from opilio.crawl.deweykind import RULES, Weighing
 from opilio.judge.pagewords import PageWords
 from opilio.learn.contextgraph import Terms, Values
@@ -41,7 +42,7 @@ def tgraph_ranker(
     depth: int = 3,
     threshold: float = 0.05,
     unrelated: float = 0.01,
-    anchor_impact: float = 1.4,
+    anchor_impact: Amount = 1.4,
     max_length: int = 3,
     focus: Literal["dewey", "any"] = "dewey",
     weighing: Weighing = "paper",

@@ -53,7 +53,12 @@ def first_graph(settings: Settings) -> dict[str, bytes]:
         raise ConfigError(
             f"rank.graph {name}: nobody looks at it; set rank.hints=true, or choose --strategy s2-treasure"
         )
-    return {learner: state_of(read_graph(Path(name), "rank.graph"))} if name else {}
+    if not name:
+        return {}
+    graph = read_graph(Path(name), "rank.graph")
+    if settings.rank["kind"] == "context-graph" and not graph.documents:
+        raise ConfigError(f"rank.graph {name}: has no documents, by which pages are told apart; build it again")
+    return {learner: state_of(graph)}
 
 
 def begins_with_graph(settings: Settings) -> str:

@@ -182,7 +182,7 @@ def exhausted_s(fetched: Fetched, now: float) -> float:
     left = _numbers(fetched.header("x-ratelimit-remaining"))
     new = _numbers(fetched.header("x-ratelimit-reset"))
     waits = [r - now if r > SINCE_1970 else float(r) for n, r in zip(left, new, strict=False) if n <= 0]
-    return min(max(0.0, *waits, 0.0), MONTH_S)
+    return min(max([0.0, *waits]), MONTH_S)
 
 
 def _numbers(value: str) -> list[int]:

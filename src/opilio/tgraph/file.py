@@ -1,5 +1,6 @@
 """A T-Graph as JSON, and back with everything checked. Text in, text out: reading files is the caller's business."""
 
+from codecs import BOM_UTF8
 from typing import Literal
 
 import msgspec
@@ -28,7 +29,7 @@ def encode(graph: TGraph) -> bytes:
 def decode(data: bytes, source: str) -> TGraph:
     """A graph from JSON; ConfigError names the source, and the node where there is one."""
     try:
-        file = msgspec.json.decode(data, type=_File)
+        file = msgspec.json.decode(data.removeprefix(BOM_UTF8), type=_File)  # which some editors put there
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{source}: is no T-Graph: {error}; 'opilio tgraph build' makes one") from error
     if file.schema > SCHEMA:

@@ -76,6 +76,9 @@ def check(graph: TGraph, source: str) -> None:
             raise ConfigError(f"{source}: no node of level {level}, but one of level {max(levels)}; build it again")
     for node in graph.nodes.values():
         _check_node(graph, node, source)
+    for document in graph.documents:
+        if document.level not in levels:
+            raise ConfigError(f"{source}: document {document.url}: level {document.level}, of which there is no node")
 
 
 def _check_node(graph: TGraph, node: Node, source: str) -> None:

@@ -3,8 +3,12 @@
 One URL may own several nodes. A target document has one node of level 0, filled from the page itself.
 """
 
-import msgspec
+from typing import Annotated
 
+import msgspec
+from msgspec import Meta
+
+Count = Annotated[int, Meta(ge=0, le=1_000_000_000)]
 PARTS = ("ISH", "SH", "MH", "DC")  # the four that are compared (S2-31)
 
 
@@ -14,8 +18,8 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     leads_to: tuple[str, ...] = ()  # ids of nodes that are nearer to a target
     url: str = ""  # what the link points to
     classes: tuple[str, ...] = ()  # D-numbers of the topic
-    hits: int = 0  # links that matched this node and paid
-    misses: int = 0
+    hits: Count = 0  # links that matched this node and paid
+    misses: Count = 0
     silent: bool = False  # it misled: no longer compared, kept as a step on the way of others
 
     @property
@@ -46,4 +50,4 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     url: str
     level: int
-    words: dict[str, int] = {}
+    words: dict[str, Count] = {}
