@@ -74,6 +74,28 @@ def test_failure_is_typed_when_the_server(case: str) -> None:
     assert kind_of(found) == kind, found
 
 
+MOVED = b"HTTP/1.1 302 Found\r\nLocation: /after\r\n"
+REDIRECTS: dict[str, Behaviour] = {
+    "no gzip at all": answer(b"moved", "301 Moved", location="/after", content_encoding="gzip"),
+    "unknown encoding": answer(b"moved", "301 Moved", location="/after", content_encoding="compress"),
+    "cut": raw(MOVED + b"Content-Length: 100\r\n\r\nmoved"),
+    "endless": endless(MOVED + b"\r\n", b"y" * 65536),
+    "large announced": raw(MOVED + b"Content-Length: 99999999\r\n\r\n"),
+}
+
+
+@pytest.mark.parametrize("case", REDIRECTS)
+def test_redirect_stands_when_its_body_is(case: str) -> None:
+    found = ask(REDIRECTS[case])
+    assert (found.failure, found.body, found.location[-6:]) == (None, b"", "/after"), found
+
+
+@pytest.mark.parametrize("target", ["/", "", "/?utm_source=x#top"])
+def test_failure_is_a_loop_when_a_redirect_leads_nowhere_else(target: str) -> None:
+    found = ask(answer(b"", "302 Found", location=target or "#"))
+    assert (kind_of(found), found.location) == ("redirect-loop", "")
+
+
 def test_status_and_headers_are_kept_when_the_body_is_not_wanted() -> None:
     found = ask(answer(b"x" * 99, content_type="image/png"))
     assert (found.status, found.header("content-type"), kind_of(found)) == (200, "image/png", "content-type")

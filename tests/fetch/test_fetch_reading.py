@@ -54,6 +54,11 @@ def test_header_lines_are_read_when_folded_odd_or_foreign() -> None:
     assert headers_of([line + b"\r\n" for line in lines]) == (("A", "1 more"), ("B", "ä"), ("C", "ä"))
 
 
+def test_location_keeps_its_bytes_when_they_are_no_text_of_ours() -> None:
+    lines = ("Location: /жук\r\n".encode("cp1251"), "Location: /жук\r\n".encode())
+    assert [value for _, value in headers_of(lines)] == ["/%E6%F3%EA", "/жук"]
+
+
 @given(st.lists(st.binary(max_size=40), max_size=6))
 def test_header_lines_are_read_whatever_they_hold(lines: list[bytes]) -> None:
     assert len(headers_of(lines)) <= len(lines)

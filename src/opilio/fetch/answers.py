@@ -46,10 +46,15 @@ def headers_of(lines: Sequence[bytes]) -> tuple[tuple[str, str], ...]:
 
 
 def _text(line: bytes) -> str:
-    """Servers send UTF-8 in Location more often than the Latin-1 that HTTP once meant."""
+    """Servers send UTF-8 in Location more often than the Latin-1 that HTTP once meant.
+
+    Other bytes in it are an address in an encoding of the server's own: escaped, they stay what they are.
+    """
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError:
+        if line[:9].lower() == b"location:":
+            return "".join(chr(byte) if byte < 0x80 else f"%{byte:02X}" for byte in line)
         return line.decode("latin-1")
 
 

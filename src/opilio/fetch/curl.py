@@ -114,10 +114,13 @@ class CurlFetcher:
         status = transfer.status if handle.getinfo(pycurl.RESPONSE_CODE) else 0  # 0: nobody but a proxy spoke
         headers = transfer.headers if status else ()
         found = Fetched(url=transfer.url, headers=headers)
+        location = location_of(status, found.header("location"), transfer.url)
+        if location == transfer.url:  # for a cookie, most often, or another spelling of the same address
+            location, transfer.failure = "", Failure("redirect-loop", "it redirects to itself")
         return Fetched(
             url=transfer.url,
             status=status,
-            location=location_of(status, found.header("location"), transfer.url),
+            location=location,
             headers=headers,
             body=body,
             size_bytes=len(body),

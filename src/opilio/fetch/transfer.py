@@ -65,6 +65,9 @@ class Transfer:
         self._head.ended = True
         self.headers = headers_of(self._head.lines)
         values = {name.lower(): value for name, value in self.headers}
+        if 300 <= self.status < 400 and values.get("location"):
+            self._head.moved = True
+            return None
         if self.status < 300 and not self._wanted(self.url, kind := values.get("content-type", "")):
             return self._stop(Failure("content-type", kind[:100]))
         size = content_length(values.get("content-length", ""))
@@ -77,7 +80,10 @@ class Transfer:
         return None
 
     def on_body(self, data: bytes) -> int | None:
-        """Some bytes of the body, decoded at once so that no bomb grows."""
+        """Some bytes of the body, decoded at once so that no bomb grows; those of a redirect are let go of."""
+        if self._head.moved:
+            self._body.received += len(data)
+            return None if self._body.received <= self._limits.body_bytes else _STOP
         try:
             self._body.add(data)
         except OverflowsError:
@@ -98,9 +104,12 @@ class Transfer:
     def finish(self) -> bytes:
         """The whole decoded body, handed over: it is not kept here. Sets `failure` where something is missing.
 
+        Of a redirect the head is enough, as it is for browsers, however broken its body may be.
         libcurl calls an answer well whose head was cut off, or whose status is a number beyond its understanding.
         """
         whole, complete = self._body.take()
+        if self._head.moved:
+            self.failure = None
         if self.failure is None and not self._head.ended:
             cut = self.status >= 100
             self.failure = Failure("truncated" if cut else "protocol", "no complete answer head", cut)
@@ -116,13 +125,14 @@ class Transfer:
 class _Head:
     """The header lines so far. The counts include every 1xx answer before the real one."""
 
-    __slots__ = ("count", "ended", "lines", "size")
+    __slots__ = ("count", "ended", "lines", "moved", "size")
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []
         self.size = 0
         self.count = 0
         self.ended = False  # the head of the final answer is whole
+        self.moved = False  # and it names another place
 
 
 class _Body:
