@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import shutil
 import socket
 import sys
@@ -222,6 +223,11 @@ def _nothing_relevant(folder: Path) -> None:
     _topics(folder, text.replace('"topic.', '"nothing.'))
 
 
+def _no_seed_inside(folder: Path) -> None:
+    text = (folder / "topics.toml").read_text()
+    _topics(folder, re.sub(r'"http[^"]+"', '"http://elsewhere.example/"', text))
+
+
 def _no_warc(folder: Path) -> None:
     (folder / "web.warc.gz").unlink()
 
@@ -239,7 +245,8 @@ def _no_labels(folder: Path) -> None:
     [
         (_no_seeds, "no usable topic in topics.toml"),
         (_no_toml, "topics.toml:"),
-        (_nothing_relevant, "nothing to run: "),
+        (_nothing_relevant, "nothing to run: birds/on-topic-1: reaches no relevant page"),
+        (_no_seed_inside, "nothing to run: birds/on-topic-1: 1 of 1 seeds not in the web"),
         (_no_warc, "no *.warc.gz file with anything in it"),
         (_no_record, "no page in 1 files"),
         (_no_labels, "no labels, so no crawl of this web can be judged"),
@@ -284,6 +291,63 @@ def test_unknown_strategy_is_told_with_the_variants_there_are(lab: Lab, tiny: Pa
     own.write_text('title = "x"\nname = "own"\n[[variant]]\nname = "mine"\nstrategy = "s00"\n', "utf-8")
     done = lab("run", own, "--web", tiny)
     assert (done.code, "variant 'mine': strategy 's00': is unknown (did you mean 's0'?)" in done.err) == (2, True), done
+
+
+DECLARED = 'name = "own"\ntitle = "x"\n{}\n[[variant]]\nname = "breadth"\n[[variant]]\nname = "s0"\n{}'
+
+
+@pytest.mark.parametrize(
+    ("above", "below", "message"),
+    [
+        ('bounds = ["oracel"]', "", "bounds 'oracel': is unknown (did you mean 'oracle'?); known: random, oracle"),
+        ('reference = "bredth"', "", "reference 'bredth': is unknown (did you mean 'breadth'?); known: breadth, s0, "),
+        ('also = ["x"]', "", "also 'x': is unknown; known: breadth, s0, "),
+        ('paper = "S0-3"', "", "paper 'S0-3': is unknown (did you mean 'S0-32'?)"),
+        ('classes = { birds = ["abc"] }', "", 'topic.dewey "abc": is no class'),
+        ("latency_s = inf", "", "latency_s: expected number <= 3600.0"),
+        ("", '[[plot]]\nfile = "x"\nkind = "bar"', "plot.kind 'bar': is unknown; known: harvest, "),
+        ("", '[[plot]]\nfile = "x"\nvariants = ["s1"]', "plot.variants 's1': is unknown (did you mean 's"),
+        ("", '[[plot]]\nfile = "sub/x"', "plot.file 'sub/x': must be a name, without a folder"),
+    ],
+)
+def test_wrong_declaration_is_told_before_the_first_run(
+    above: str, below: str, message: str, lab: Lab, tiny: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text(DECLARED.format(above, below))
+    done = lab("run", own, "--web", tiny, "--out", tmp_path / "out")
+    assert (done.code, len(done.err.splitlines())) == (2, 1), done.err
+    assert message in done.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_reference_that_is_not_run_gives_way_to_the_last_one(lab: Lab, tiny: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text(DECLARED.format('reference = "opilio"\nbudget = 10\nseed_sets = 1', ""))
+    lab("run", own, "--web", tiny, "--out", tmp_path / "out", "--no-plots", "--processes", 1)
+    assert "| s0 − breadth |" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_webs_of_one_name_are_told_apart(run: Lab, tiny: Path, tmp_path: Path) -> None:
+    for place in ("old", "new"):
+        shutil.copytree(tiny, tmp_path / place / "web")
+    old, new = tmp_path / "old" / "web", tmp_path / "new" / "web"
+    done = run(old, tmp_path / "out", "--web", new, "--web", tmp_path / "new" / ".." / "new" / "web")
+    assert done.code == 0
+    assert {r.web for r in read_results(tmp_path / "out" / "results.json")} == {"old/web", "new/web"}
+    assert "Web: old/web, new/web. 4 topics, 8 cases" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_topic_that_is_named_twice_is_crawled_once(run: Lab, tiny: Path, tmp_path: Path) -> None:
+    run(tiny, tmp_path / "out", "--topic", "birds", "--topic", "birds")
+    assert [r.seed_set for r in read_results(tmp_path / "out" / "results.json")] == ["generic-1", "on-topic-1"]
+
+
+def test_seeds_outside_the_web_are_told(run: Lab, lab: Lab, damaged: Path, tmp_path: Path) -> None:
+    text = (damaged / "topics.toml").read_text()
+    _topics(damaged, re.sub(r'urls = \[\s+"[^"]+"', 'urls = [\n"http://elsewhere.example/"', text))
+    assert "birds/on-topic-1: 1 of 3 seeds not in the web" in run(damaged, tmp_path / "out").err
+    assert "; 1 of 3 seeds not in the web" in lab("webs", damaged).out
 
 
 HUGE = "100000000000000000000"

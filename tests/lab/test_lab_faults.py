@@ -96,3 +96,11 @@ def test_hosts_file_that_is_wrong_is_told_before_the_first_run(small_folder: Pat
     study = Study(load_experiment("compare"), Choice(webs=(web,)))
     with pytest.raises(WebError, match=r"hosts\.toml: "):
         study.jobs()
+
+
+@pytest.mark.parametrize("wrong", ["delay_s = nan", "delay_s = inf", "delay_s = -1.0", "error_rate = 7.0"])
+def test_faults_beyond_reason_are_refused(tmp_path: Path, wrong: str) -> None:
+    (tmp_path / "hosts.toml").write_text(f'[[host]]\nname = "a.example"\n{wrong}\n')
+    key = wrong.partition(" ")[0]
+    with pytest.raises(WebError, match=rf"hosts\.toml: host\[0\]\.{key}: expected number"):
+        load_faults(tmp_path)

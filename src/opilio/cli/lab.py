@@ -246,7 +246,8 @@ def _described(web: WebSummary) -> str:
         lines.append(f"  {topic.name}: {topic.relevant:,} relevant")
         for seeds in topic.seed_sets:
             depths = " ".join(map(str, seeds.at_depth))
-            lines.append(f"    {seeds.name:14} reaches {seeds.relevant:,} of them; by depth: {depths or 'none'}")
+            lost = f"; {seeds.missing_seeds} of {seeds.seeds} seeds not in the web" if seeds.missing_seeds else ""
+            lines.append(f"    {seeds.name:14} reaches {seeds.relevant:,} of them; by depth: {depths or 'none'}{lost}")
     lines += [f"  skipped: {problem}" for problem in web.problems[:SHOWN_PROBLEMS]]
     if len(web.problems) > SHOWN_PROBLEMS:
         lines.append(f"  skipped: {len(web.problems) - SHOWN_PROBLEMS} more (--json lists all)")

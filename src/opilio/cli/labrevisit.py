@@ -14,6 +14,7 @@ from opilio.lab.changing import Churn
 from opilio.lab.keeping import Case, Keeping, cases
 from opilio.lab.keepreport import Kept, draw_keeping, write_keeping
 from opilio.lab.runs import Arena
+from opilio.lab.study import named_apart
 from opilio.model.errors import UsageError
 
 VARIANTS: dict[str, Tree] = {
@@ -44,11 +45,11 @@ def revisit(
         raise UsageError(f"--policy {unknown[0]}: is unknown; known: {', '.join(VARIANTS)}")
     make_folder(f"--out {out}", out)
     runs: list[Kept] = []
-    for folder in web:
+    for folder, name in named_apart(web):
         arena = Arena.open(folder)
         churns = [Churn(seed=seed, days=days) for seed in range(1, schedules + 1)]
         for keeping in cases(arena, list(arena.topics)[:topics], pages, interval, churns):
-            runs += _kept(arena, keeping, chosen)
+            runs += _kept(name, arena, keeping, chosen)
     scope = f"{len({run.case for run in runs})} cases, {days:g} days, {pages} pages, a look every {interval:g} days"
     report = f"# Revisits\n\n{scope} on average.\n\n{write_keeping(runs, REFERENCE)}"
     with writing(f"--out {out}"):
@@ -58,8 +59,7 @@ def revisit(
     return 0
 
 
-def _kept(arena: Arena, keeping: Keeping, policies: list[str]) -> list[Kept]:
-    name = arena.offline.web.name
+def _kept(name: str, arena: Arena, keeping: Keeping, policies: list[str]) -> list[Kept]:
     with tempfile.TemporaryDirectory() as place:
         case = Case(arena, keeping, Path(place))
         case.make()

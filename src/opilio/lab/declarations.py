@@ -5,7 +5,7 @@ what budget, and how the report is laid out. It must not run anything. docs/lab/
 """
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,13 +13,16 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from opilio.crawl.config import nearest, strategies
+from opilio.crawl.config import in_words, nearest, strategies
+from opilio.lab.papers import paper_tables
 from opilio.model.errors import ConfigError
 
 PEER = "peer:"
 BOUNDS = ("random", "oracle")
+MOST_S = 3600.0  # that an answer may take: a clock that is asked to wait for ever never ends a run
 Positive = Annotated[int, Meta(ge=1)]
 Count = Annotated[int, Meta(ge=0)]
+PLOTS = ("harvest", "recall", "auc-vs-oracle", "blocks", "cumulative")
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,7 +44,7 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Plot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One more figure: harvest, recall or auc-vs-oracle of some variants."""
+    """One more figure of some variants; `file` lies beside the report and has no ending."""
 
     file: str
     kind: str = "harvest"
@@ -62,7 +65,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     bounds: tuple[str, ...] = ("random",)
     paper: str = ""  # a table of papers.toml
     checkpoints: tuple[Positive, ...] = ()  # the paper's, when left out
-    latency_s: Annotated[float, Meta(ge=0)] = 0.0  # mean time that an answer takes, on the virtual clock
+    latency_s: Annotated[float, Meta(ge=0, le=MOST_S)] = 0.0  # mean time that an answer takes, on the virtual clock
     window: Count = 0  # fetches a block, for the section "windows"
     targets: str = ""  # the seed set whose pages are the targets of T-Graphs; nobody begins from it
     classes: dict[str, tuple[str, ...]] = {}  # topic -> its Dewey classes, where a person would give them
@@ -124,9 +127,32 @@ def _text_of(path: Path) -> str:
 def _read(name: str, text: str) -> Experiment:
     try:
         found = msgspec.convert(tomllib.loads(text), Experiment)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"experiment {name}: {error}") from error
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"experiment {name}: {in_words(error)}") from error
     names = [v.name for v in found.variant]
     if len(set(names)) < len(names):
         raise ConfigError(f"experiment {name}: two variants have one name")
+    for plot in found.plot:
+        if Path(plot.file).name != plot.file:
+            raise ConfigError(f"experiment {name}: plot.file '{plot.file}': must be a name, without a folder")
+    for key, word, known in _names_used(found):
+        if word not in known:
+            hint = f"{nearest(word, list(known))}; known: {', '.join(known)}"
+            raise ConfigError(f"experiment {name}: {key} '{word}': is unknown{hint}")
     return found
+
+
+def _names_used(declared: Experiment) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """Key, name and what is known: all that would be found to be wrong when the runs are done, and lost."""
+    yield from (("bounds", name, BOUNDS) for name in declared.bounds)
+    yield from (("plot.kind", plot.kind, PLOTS) for plot in declared.plot)
+    crawlers = list(dict.fromkeys([*(v.name for v in declared.variants), *strategies()]))
+    if declared.by_seeds:
+        crawlers += [letter + v.name for letter in "TG" for v in declared.variants]
+    yield from (("reference", name, crawlers) for name in [declared.reference] if name)
+    yield from (("also", name, crawlers) for name in declared.also)
+    yield from (("plot.variants", name, crawlers) for plot in declared.plot for name in plot.variants)
+    if declared.paper:
+        yield "paper", declared.paper, list(paper_tables())

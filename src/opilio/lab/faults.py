@@ -13,19 +13,22 @@ import tomllib
 from collections import deque
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 import xxhash
+from msgspec import Meta
 
+from opilio.crawl.config import in_words
+from opilio.lab.declarations import MOST_S
 from opilio.model.errors import WebError
 
 
 class HostFaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     name: str
-    delay_s: float = 0.0
-    error_rate: float = 0.0
-    most_per_s: float = 0.0  # 0: no limit
+    delay_s: Annotated[float, Meta(ge=0, le=MOST_S)] = 0.0
+    error_rate: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    most_per_s: Annotated[float, Meta(ge=0)] = 0.0  # 0: no limit
 
     def fails(self, url: str, attempt: int) -> bool:
         """Whether this attempt is answered with an error: a fixed draw, so that a run can be repeated."""
@@ -88,7 +91,9 @@ def load_faults(folder: Path) -> dict[str, HostFaults]:
         return {fault.name: fault for fault in msgspec.convert(table, _File).host}
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except msgspec.ValidationError as error:
+        raise WebError(f"{path}: {in_words(error)}") from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise WebError(f"{path}: {error}") from error
 
 

@@ -40,7 +40,9 @@ class Material:
 
     @property
     def reference(self) -> str:
-        return self.experiment.reference or next(reversed(by_strategy(self.runs)))
+        """The one that was declared; the last one where that was not run."""
+        ran = by_strategy(self.runs)
+        return self.experiment.reference if self.experiment.reference in ran else next(reversed(ran))
 
     @property
     def paper(self) -> PaperTable | None:

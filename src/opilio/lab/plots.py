@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.lab.declarations import Plot
+from opilio.lab.declarations import PLOTS, Plot
 from opilio.lab.report import by_case, by_strategy, interval
 from opilio.lab.results import Run
-from opilio.model.errors import ConfigError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,6 +40,7 @@ _STYLE: Any = {
     "svg.fonttype": "none",
     "axes.titlesize": 10,
     "axes.titlelocation": "left",
+    "text.parse_math": False,  # names are not formulas, whatever is in them
 }
 
 Curves = NDArray[np.float64]
@@ -65,8 +65,6 @@ def draw_all(runs: Sequence[Run], folder: Path, extra: Sequence[Plot] = (), seed
     looks = looks_of(runs)
     for plot in (*(Plot(file=kind, kind=kind) for kind in ALWAYS), *extra):
         mine = [run for run in runs if not plot.variants or run.strategy in plot.variants]
-        if plot.kind not in KINDS:
-            raise ConfigError(f"plot {plot.file}: kind {plot.kind!r} is unknown; known: {', '.join(KINDS)}")
         if mine:
             own = looks_of(mine) if plot.variants and len(looks) > _MANY else looks  # nobody asks for grey lines
             with _figure(mine) as (figure, axes):
@@ -255,10 +253,4 @@ def _cumulative(axes: "Axes", runs: Sequence[Run], looks: Looks, seed: int) -> N
 
 
 ALWAYS = ("harvest", "recall", "auc-vs-oracle")
-KINDS: dict[str, Draw] = {
-    "harvest": _harvest,
-    "recall": _recall,
-    "auc-vs-oracle": _bars,
-    "blocks": _blocks,
-    "cumulative": _cumulative,
-}
+KINDS: dict[str, Draw] = dict(zip(PLOTS, (_harvest, _recall, _bars, _blocks, _cumulative), strict=True))

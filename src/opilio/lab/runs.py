@@ -38,7 +38,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """What tells one run from another, and all that it needs."""
 
     experiment: str
-    folder: str
+    folder: str = ""
+    web: str = ""  # its name in results; the folder's, when left out
     topic: str
     seed_set: str
     variant: Variant
@@ -78,7 +79,7 @@ class Arena:
         score = self.referee.score(topic, seeds, attempts, job.budget)
         name = RunName(
             experiment=job.experiment,
-            web=self.offline.web.name,
+            web=job.web or self.offline.web.name,
             topic=job.topic,
             strategy=job.variant.name,
             seed_set=job.seed_set,

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from opilio.crawl.build import topic_of
 from opilio.crawl.config import Tree, merged
 from opilio.crawl.workers import cores
 from opilio.lab.crawls import lab_settings
@@ -51,29 +53,34 @@ class Study:
         """Every run, in a fixed order: runs of one case stand together, so that they share an oracle."""
         for variant in self.choice.variants:
             _check(variant, self.choice.more)
-        found = [job for folder in self.choice.webs for job in self._of_web(folder)]
+        for topic in self.experiment.classes:
+            topic_of(lab_settings("breadth", Brief(name=topic), (), 1, self._with_classes(topic)))
+        found = [job for folder, name in named_apart(self.choice.webs) for job in self._of_web(folder, name)]
         if not found:
             raise WebError(f"{self.choice.webs[0]}: nothing to run: {_first(self.problems)}")
         return found
 
-    def _of_web(self, folder: Path) -> Iterator[Job]:
+    def _of_web(self, folder: Path, name: str) -> Iterator[Job]:
         arena = opened(folder)
         arena.offline.faults()  # complain about hosts.toml before the first run
         for variant in self.choice.variants:
             _prepare(arena, variant, self.choice.more)
         self.problems += [*arena.offline.web.problems, *arena.topic_problems, *arena.labels.problems]
         for topic in self._topics(arena):
+            targets = self.experiment.targets
+            if targets and all(s.name != targets for s in topic.seed_sets):
+                self._skip("seed", f"{topic.name}/{targets}", "no such seed set, so no T-Graph to begin with")
             for seeds in self._seed_sets(arena, topic):
-                yield from self._of_case(folder, topic, seeds)
+                for job in self._of_case(topic, seeds):
+                    yield msgspec.structs.replace(job, folder=str(folder), web=name)
 
-    def _of_case(self, folder: Path, topic: LabTopic, seeds: SeedSet) -> Iterator[Job]:
+    def _of_case(self, topic: LabTopic, seeds: SeedSet) -> Iterator[Job]:
         choice, declared = self.choice, self.experiment
         bounds = [Variant(name=name) for name in declared.bounds if name not in {v.name for v in choice.variants}]
         for draw in range(choice.random_seeds):
             for variant in (*choice.variants, *bounds):
                 yield Job(
                     experiment=declared.name,
-                    folder=str(folder),
                     topic=topic.name,
                     seed_set=seeds.name,
                     variant=variant,
@@ -102,14 +109,22 @@ class Study:
         kept = [arena.seed_set(topic, kind) for kind in self.experiment.seed_kinds if asked_for(kind)]
         for kind, sets in self._kinds(topic).items():
             useful = [s for s in sets if arena.referee.reachable(topic, s)]
-            for poor in [s for s in sets[:most] if s not in useful]:
-                self._skip("seed", f"{topic.name}/{poor.name}", "reaches no relevant page; skipped")
-            if len(useful) < most and sets:
+            for seeds in sets[:most]:
+                self._tell_lost(arena, topic, seeds)
+                if seeds not in useful:
+                    self._skip("seed", f"{topic.name}/{seeds.name}", "reaches no relevant page; skipped")
+            if 0 < len(useful) < most:
                 self._skip("seed", f"{topic.name}/{kind}", f"{len(useful)} usable seed sets of this kind, not {most}")
             kept += useful[:most]
         if not kept:
-            self._skip("topic", topic.name, "no seed set of the kinds this experiment uses; skipped")
+            self._skip("topic", topic.name, "no usable seed set of the kinds this experiment uses; skipped")
         return kept
+
+    def _tell_lost(self, arena: Arena, topic: LabTopic, seeds: SeedSet) -> None:
+        lost = len(seeds.urls) - len(arena.referee.seeds(seeds))
+        if lost:
+            detail = f"{lost} of {len(seeds.urls)} seeds not in the web: a 404 each"
+            self._skip("seed", f"{topic.name}/{seeds.name}", detail)
 
     def _kinds(self, topic: LabTopic) -> dict[str, list[SeedSet]]:
         own = [kind for kind in self.experiment.seed_kinds if not asked_for(kind)]
@@ -200,5 +215,16 @@ def _by_kind(sets: Sequence[SeedSet], kinds: Sequence[str]) -> dict[str, list[Se
     return groups
 
 
+def named_apart(folders: Sequence[Path]) -> list[tuple[Path, str]]:
+    """Webs and their names in results: those of the folders, with what is above them where two are called the same.
+
+    A web that is given twice is one. Results tell cases apart by the name: two webs of one name would be one.
+    """
+    whole = list(dict.fromkeys(folder.resolve() for folder in folders))
+    called = Counter(folder.name for folder in whole)
+    shared = os.path.commonpath(whole)
+    return [(f, f.name if called[f.name] == 1 else str(f.relative_to(shared))) for f in whole]
+
+
 def _first(problems: Sequence[Problem]) -> str:
-    return str(problems[-1]) if problems else "no topic"
+    return next((str(p) for p in problems if p.kind in ("seed", "topic")), "no topic")

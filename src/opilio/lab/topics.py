@@ -98,7 +98,7 @@ def chosen_topics(topics: Sequence[LabTopic], names: Sequence[str], folder: Path
     unknown = [n for n in names if n not in known]
     if unknown:
         raise WebError(f"{folder}: no topic {unknown[0]!r}; there are: {', '.join(known)}")
-    return [known[n] for n in names] if names else list(topics)
+    return [known[n] for n in dict.fromkeys(names)] if names else list(topics)
 
 
 def _topic(table: _TopicTable, problems: list[Problem]) -> LabTopic:
