@@ -48,6 +48,13 @@ CONFIGS = {
     "no connections": ("[engine]\nconnections = 0\n", "engine.connections: expected whole number >= 1"),
     "negative delay": ("[politeness]\ndelay_s = -1.0\n", "politeness.delay_s: expected number >= 0.0"),
     "endless delay": ("[politeness]\ndelay_s = inf\n", "politeness.delay_s: expected number <= 1000000000.0"),
+    "endless patience": ("[fetch]\ntimeout_s = inf\n", "fetch.timeout_s: expected number <= 1000000000.0"),
+    "name for nobody": (
+        "[politeness]\nagent = 'My Bot/2'\n",
+        "politeness.agent 'My Bot/2': must be letters",
+    ),
+    "no name": ("[politeness]\nagent = ''\n", "politeness.agent '': must be letters"),
+    "contact of two lines": ('[politeness]\ncontact = "a\\nX-Evil: 1"\n', "must be one line of plain characters"),
     "harvest that can't be": ("[stop]\nharvest_below = 7\n", "stop.harvest_below: expected number <= 1.0"),
     "no proxy": ("[fetch]\nproxy = 'nonsense'\n", "fetch.proxy 'nonsense': is no proxy"),
     "option of another kind": ("[judge]\nthreshold = 1\n", "'judge.threshold' for kind 'learned'; it has middle"),

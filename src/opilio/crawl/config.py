@@ -91,7 +91,7 @@ class PolitenessSettings(msgspec.Struct, kw_only=True):
 
 
 class FetchSettings(msgspec.Struct, kw_only=True):
-    timeout_s: Annotated[float, Meta(gt=0)] = 30.0
+    timeout_s: Annotated[float, Meta(gt=0, le=1e9)] = 30.0
     max_bytes: Positive = 4_000_000
     retries: Count = 2
     hops: Count = 5
@@ -202,6 +202,7 @@ def _settings(tree: Tree, source: str) -> Settings:
     except msgspec.ValidationError as error:
         raise ConfigError(f"{source}: {in_words(error)}") from error
     _check_proxy(settings.fetch.proxy, source)
+    _check_name(settings.politeness, source)
     return settings
 
 
@@ -234,6 +235,16 @@ def _check_proxy(proxy: str, source: str) -> None:
         raise ConfigError(
             f"{source}: fetch.proxy '{proxy}': is no proxy; write it whole, for example http://127.0.0.1:8080"
         )
+
+
+def _check_name(polite: PolitenessSettings, source: str) -> None:
+    """Both go into a header that every site reads; by the first its robots.txt must be able to name us."""
+    if not re.fullmatch(r"[A-Za-z_-]+", polite.agent):  # RFC 9309, 2.2.1
+        raise ConfigError(
+            f"{source}: politeness.agent '{polite.agent}': must be letters, - and _, as robots.txt has it"
+        )
+    if not (polite.contact.isascii() and polite.contact.isprintable()):
+        raise ConfigError(f"{source}: politeness.contact {polite.contact!r}: must be one line of plain characters")
 
 
 def _with_all_seeds(settings: Settings) -> Settings:
