@@ -451,5 +451,8 @@ def test_number_of_agents_may_change_between_two_runs(tmp_path: Path) -> None:
         tree = by_agents(server)
         for count, pages in ((3, 30), (2, 60), (5, 0)):
             crawl(tmp_path / "c", {**tree, "agents": {"count": count}, "stop": {"pages": pages}})
+            states = [(a["state"], a["reason"]) for a in agents_of(tmp_path / "c")]
+            assert (("missing", "not among the agents of this run") in states) == (count == 2)
         assert set(asked(list(server.log)).values()) == {1}
     assert stored(tmp_path / "c") == sorted(WEB)
+    assert all(agent["pages"] > 3 for agent in agents_of(tmp_path / "c")), "who joined has worked too"

@@ -187,6 +187,18 @@ def test_directory_knows_what_agents_found_after_a_restart(connection: sqlite3.C
     assert connection.execute("SELECT page, agent, relevant FROM verdict").fetchall() == [(5, 1, 1)]
 
 
+def test_agents_that_join_get_a_part_of_what_waits_for_their_topic(connection: sqlite3.Connection) -> None:
+    manager = crew(connection, ("birds", "birds", "trains", "birds", "trains"))
+    for number in (1, 2, 3):
+        manager.agents[number].card.fetched = 5
+    for key in range(24):
+        manager.offer(lead(key, 1.0 - key / 100, agent=1 + key % 3), 0.0)
+    manager.roll.welcome(0.0)
+    assert [len(manager.agents[n].stack) for n in (1, 2, 3, 4, 5)] == [6, 6, 4, 4, 4]
+    first = manager.agents[4].stack.first()
+    assert first is not None and owner(first) == 4
+
+
 def test_tag_names_the_agent_and_leaves_the_features(connection: sqlite3.Connection) -> None:
     plain = Lead(url="http://a.example/", key=1, host="a.example", features=b"xyz")
     mine = tagged(plain, 7)

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from opilio.agents.agent import MISSING, RETIRED, WORKING, Card
+from opilio.agents.agent import AT_WORK, MISSING, RETIRED, WORKING, Card
 
 RETIRE = "retire"  # the word of a wish: send an agent home
+LEFT_OUT = "not among the agents of this run"
 _NAMES = Card.__struct_fields__  # the columns of the table, in that order
 _SAVE = "INSERT OR REPLACE INTO agent VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
@@ -34,6 +35,7 @@ class Directory:
         self._connection = connection
         self._lease_s = lease_s
         self._taken = 0  # the last wish that was looked at
+        self._left_out: list[Card] = []  # agents of an earlier run that had more of them
         self.cards: dict[int, Card] = {}
 
     def register(self, cards: Iterable[Card], now: float) -> None:
@@ -48,6 +50,9 @@ class Directory:
                     card.state, card.reason = before.state, before.reason
             card.beat_at = now
             self.cards[card.number] = card
+        self._left_out = [card for number, card in known.items() if number not in self.cards and card.state in AT_WORK]
+        for card in self._left_out:
+            card.state, card.reason = MISSING, LEFT_OUT
 
     def beat(self, number: int, now: float) -> None:
         """A sign of life."""
@@ -72,7 +77,8 @@ class Directory:
 
     def save(self) -> None:
         """Write the cards down."""
-        self._connection.executemany(_SAVE, [msgspec.structs.astuple(card) for card in self.cards.values()])
+        cards = (*self.cards.values(), *self._left_out)
+        self._connection.executemany(_SAVE, [msgspec.structs.astuple(card) for card in cards])
 
     def retirements(self) -> list[int]:
         """Agents that a person has sent home since it was last asked; unknown names are nobody."""

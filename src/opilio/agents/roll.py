@@ -89,6 +89,17 @@ class Roll:
             elif agent.stuck and agent.card.state == WORKING:
                 self._finish(agent, IDLE, "", now)
 
+    def welcome(self, now: float) -> None:
+        """Who joins a crawl that goes on begins with a part of what the others of its topic have waiting."""
+        for topic in dict.fromkeys(agent.card.topic for agent in self.at_work):
+            crew = [agent for agent in self.at_work if agent.card.topic == topic]
+            new = [agent for agent in crew if agent.stuck and not agent.card.fetched]
+            for giver in crew if new else ():
+                parts = [*[giver] * (len(crew) - len(new)), *new]  # the same number of links for everybody
+                for at, lead in enumerate(giver.stack.drain() if giver not in new else ()):
+                    taker = parts[at % len(parts)]
+                    taker.stack.put(passed_on(lead, taker.number), now)
+
     def _finish(self, agent: Agent, state: str, reason: str, now: float) -> None:
         self.directory.close(agent.number, state, reason)
         self._news.append(AgentFinished(at=now, agent=agent.card.name, state=state, reason=reason))

@@ -39,6 +39,8 @@ class SharedFrontier:
         self.manager.load(sorted(islice(waiting, LOADED * len(agents)), key=lambda entry: entry.seq), now)
         for agent in agents:
             agent.stack.spilled = False
+        if not self._loaded:
+            self.manager.roll.welcome(now)
         self._loaded = True
 
     def add(self, leads: Sequence[Lead], now: float) -> Added:
