@@ -232,6 +232,12 @@ def test_links_are_bounded_and_the_rest_counted() -> None:
     assert page.text == " ".join(map(str, range(30)))
 
 
+def test_links_of_the_head_are_bounded_too() -> None:
+    page = HtmlParser().parse(answer("".join(f"<link rel=next href={i}>" for i in range(1000))))
+    check_page(page)
+    assert (len(page.links), page.links_dropped) == (20, 980)
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -19,6 +19,11 @@ def test_bare_addresses_are_links_without_their_punctuation() -> None:
     assert "See \x02http://a.example/x\x03, (" in page.flow
 
 
+def test_bracket_belongs_to_an_address_when_it_was_opened_there() -> None:
+    page = plain("(http://a.example/wren_(bird)) http://a.example/b) http://a.example/(c).")
+    assert [link.url[17:] for link in page.links] == ["wren_(bird)", "b", "(c)"]
+
+
 def test_markup_in_plain_text_is_text() -> None:
     assert plain("<p>a</p> &amp; <a href=x>").text == "<p>a</p> &amp; <a href=x>"
 

@@ -23,6 +23,7 @@ from opilio.parse.plain import plain_page
 
 MAX_LINKS = 5_000
 MAX_FEEDS = 5
+MAX_UNPLACED = 20  # links of the head: next, previous, refresh
 
 _HEAD_ELEMENTS = ("title", "meta", "link", "base")
 _ANCHORS = re.compile("\x02([^\x03]*)\x03").findall
@@ -102,7 +103,7 @@ def _read(document: turbohtml.Document, url: str, max_links: int, with_paths: bo
     if len(anchors) != len(kept):  # can't be, by construction; a page with false contexts would be worse than none
         raise ParseError(f"html: {len(kept)} links but {len(anchors)} link marks")
     links = links_of(kept, paths, anchors)
-    unplaced = head_links(head.links, base, url, len(links))
+    unplaced = head_links(head.links[:MAX_UNPLACED], base, url, len(links))
     page = Page(
         url=url,
         title=head.title,
@@ -116,7 +117,7 @@ def _read(document: turbohtml.Document, url: str, max_links: int, with_paths: bo
         links=(*links, *unplaced),
         encoding=encoding,
         published=head.published,
-        links_dropped=beyond,
+        links_dropped=beyond + len(head.links[MAX_UNPLACED:]),
         feeds=tuple(filter(None, (canonical(href, base) for href in head.feeds[:MAX_FEEDS]))),
     )
     return page, head

@@ -21,6 +21,8 @@ def plain_page(url: str, text: str, encoding: str, limit: int) -> Page:
     def mark(found: re.Match[str]) -> str:
         nonlocal beyond
         address = found[0].rstrip(_NOT_ITS_END)
+        if found[0][len(address) :].startswith(")") and address.count("(") > address.count(")"):
+            address += ")"  # Wren_(bird): it was opened inside
         target = canonical(address)
         if target is None or target == url:
             return found[0]
