@@ -51,6 +51,16 @@ def test_label_changes_verdict_counters_judge_and_queue(folder: Path) -> None:
     assert verify(folder) == []
 
 
+def test_estimate_of_what_is_left_follows_a_label(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    with served(SmallWeb(mixed_web())) as server:
+        crawl(folder, learning_tree(server, stop={"pages": 40}, engine={"connections": 2, "batch": 1}))
+    before = status_of(folder)["expected_relevant"]
+    label(folder, [given(TRAIN, True)], 5.0)
+    after = status_of(folder)["expected_relevant"]
+    assert (after > before, after) == (True, round(restored(folder).outlook.expected or 0.0, 2))
+
+
 def test_movers_are_told_as_they_stood_in_the_queue(folder: Path) -> None:
     stored = dict(rows(folder, "SELECT url, score FROM frontier_url WHERE state = 0"))
     report, _ = label(folder, [given(TRAIN, True)], 5.0)

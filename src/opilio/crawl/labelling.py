@@ -212,7 +212,9 @@ def _learn(collection: Collection, settings: Settings, topic: Topic, now: float,
         moves = list(chooser.changes())
         movers = [msgspec.structs.replace(m, before=before.get(m.url, m.before)) for m in _movers(frontier, moves)]
         report.moved = frontier.rescore(moves)
-        chooser.save(now)
+        chooser.save(now, at_end=True)  # with a new estimate of what the queue holds
+        if chooser.expected is not None:
+            collection.set_meta(expected_relevant=round(chooser.expected, 2))
         learning.keep(now)
         keeper.keep_events(events)
     report.movers = sorted(movers, key=lambda m: -abs(m.after - m.before))[:TOP]
