@@ -143,6 +143,18 @@ def test_command_reads_rows_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "attributes as given" in told and "the crawl's own verdict" not in told
 
 
+def test_order_that_one_fold_shows_is_not_called_sure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Only the first host has pages of both kinds: there the order is right, elsewhere there is none."""
+    both = [f"http://a.example/{at},{at % 2},{at % 2},0,0,,{'yes' if at % 2 else 'no'}" for at in range(10)]
+    rest = [f"http://{at}.example/,{at % 2},{at % 2},0,0,,{'yes' if at % 2 else 'no'}" for at in range(4)]
+    head = HEAD.replace("url,url_", '"url",url_')  # some programs quote it, behind the mark of an editor
+    (tmp_path / "rows.csv").write_text("\n".join((head, *both, *rest)), encoding="utf-8-sig")
+    assert command(tmp_path / "rows.csv") == 0
+    told = capsys.readouterr().out
+    assert "1.000 (1 fold)" in told
+    assert "No learner orders these links surely better than chance" in told
+
+
 def test_learners_go_into_the_collection_and_may_be_made_again(folder: Path) -> None:
     for name in ("tree", "bayes"):
         assert command(folder, learner=name) == 0
@@ -171,6 +183,8 @@ def test_bad_rows_end_with_one_line_and_code_2(tmp_path: Path, text: str, told: 
 def test_usage_errors_are_told_before_any_work(tmp_path: Path) -> None:
     there = tmp_path / "there"
     there.touch()
+    with pytest.raises(UsageError, match="new: is the file of --out too"):
+        command(there, export=tmp_path / "new", out=tmp_path / "new")
     with pytest.raises(UsageError, match="gone: can't be read: No such file"):
         command(tmp_path / "gone")
     with pytest.raises(UsageError, match="--learner oracle: is unknown; known: bayes, tree, neural, all"):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from checks.learner_checks import some_rows
 from opilio.learn.learners import LEARNERS
 from opilio.learn.rows import Labels, Row, Rows
-from opilio.learn.trial import GivenRows, Places, auc, compare, measure, scores_of
+from opilio.learn.trial import GivenRows, Measure, Places, auc, compare, measure, scores_of
 from opilio.model.errors import UsageError
 
 pytest.importorskip("sklearn")
@@ -99,7 +99,10 @@ def test_what_is_not_defined_is_left_out() -> None:
     assert np.isnan(none_said["precision"]) and none_said["recall"] == 0.0
     assert measure([float("nan"), 0.5, 0.7]).folds == 2
     assert measure([float("nan")]).folds == 0
-    assert measure([0.3]).low == 0.3
+
+
+def test_one_fold_tells_nothing_of_the_others() -> None:
+    assert measure([0.3, float("nan")]) == Measure(0.3, 0.0, 1.0, 1)
 
 
 def test_interval_is_students_t() -> None:

@@ -40,6 +40,8 @@ def train(
             raise UsageError(f"{option} {path}: is there already; choose another name")
         if path is not None and not path.parent.is_dir():
             raise UsageError(f"{option} {path}: can't be written: {path.parent} is no folder")
+    if export is not None and out is not None and export.resolve() == out.resolve():
+        raise UsageError(f"--export {export}: is the file of --out too; choose another name")
     trained = train_learners(source, LEARNERS if learner == ALL else (learner,))
     if export is not None:
         _write("--export", export, _rows(trained))

@@ -119,6 +119,8 @@ def _rivals(results: dict[str, Result], best: str) -> str:
 def _shown(measure: Measure) -> str:
     if not measure.folds:
         return "–"  # for example a precision where nothing was called relevant
+    if measure.folds == 1:
+        return f"{measure.mean:.3f} (1 fold)"
     return f"{measure.mean:.3f} ±{(measure.high - measure.low) / 2:.3f}"
 
 

@@ -58,7 +58,7 @@ def _from_collection(folder: Path, names: Sequence[str]) -> Trained:
 
 def _from_rows(path: Path, names: Sequence[str]) -> Trained:
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="") as file:
             rows = read_rows(file, str(path))
     except OSError as error:
         raise UsageError(f"{path}: can't be read: {error.strerror}; give a collection or a CSV file") from error

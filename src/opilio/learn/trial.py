@@ -47,7 +47,10 @@ class GivenRows:
 
 
 class Measure(msgspec.Struct, frozen=True):
-    """Mean over the folds where it is defined, with its 95 % interval (Student's t)."""
+    """Mean over the folds where it is defined, with its 95 % interval (Student's t).
+
+    One fold tells nothing of how folds differ: its interval is everything that such a figure can be.
+    """
 
     mean: float
     low: float
@@ -180,6 +183,6 @@ def measure(values: Sequence[float]) -> Measure:
         return Measure(0.0, 0.0, 0.0, 0)
     mean = float(known.mean())
     if len(known) == 1:
-        return Measure(mean, mean, mean, 1)
+        return Measure(mean, 0.0, 1.0, 1)
     half = float(t.ppf(0.975, len(known) - 1) * known.std(ddof=1) / np.sqrt(len(known)))
     return Measure(mean, mean - half, mean + half, len(known))
