@@ -42,6 +42,9 @@ def found(results: Results) -> list[str]:
         ("Zaunkönig Wald", {"zaun"}),  # stems of another language
         ("zaunkonige", {"zaun"}),  # without the accent
         ("東京", {"tokyo"}),
+        ("鳥", {"tokyo"}),  # one character of a run without spaces
+        ("title:京", {"tokyo"}),
+        ("馬", set()),
         ('"small brown bird"', {"wren"}),
         ('"brown small"', set()),
         ('"small train"~1', {"train"}),
@@ -57,12 +60,35 @@ def found(results: Results) -> list[str]:
         ("host:a.example bird", {"wren", "robin"}),
         ("relevant:no", {"train"}),
         ("url:tokyo", {"tokyo"}),
+        ("url:b12.html", set()),
+        (f"({A}/wren OR {B}/train) -toy", {"wren"}),
+        (f"{A}/nowhere", set()),
         ("the wren", {"wren"}),  # a stop word is not asked for
     ],
 )
 def test_query_finds_pages(searcher: Searcher, query: str, pages: set[str]) -> None:
     """S1-08: words, where they stand, and in which field."""
     assert set(found(searcher.search(query))) == pages
+
+
+@pytest.mark.parametrize(
+    ("query", "pages"),
+    [
+        ("url:b12.html", ["Wren_(b12).html"]),  # cut as addresses are
+        ("b12", ["Wren_(b12).html"]),
+        ("HTTP://A.example:80/Wren_(b12).html#song", ["Wren_(b12).html"]),  # as a person copies it
+        (f"{A}/wren", ["wren", "letter", "Wren_(b12).html"]),  # itself, then who writes it or begins so
+    ],
+)
+def test_page_is_found_by_its_address(tmp_path: Path, query: str, pages: list[str]) -> None:
+    sheets = (
+        Sheet(url=f"{A}/Wren_(b12).html", title="Twelve", text="The twelfth of them.", score=0.9),
+        Sheet(url=f"{A}/wren", title="Brown", text="It is small.", score=0.1),
+        Sheet(url=f"{B}/letter", title="Letter", text=f"Have a look at {A}/wren today.", score=0.1),
+    )
+    searcher = Searcher([store(tmp_path / "birds", sheets)])
+    searcher.catch_up()
+    assert found(searcher.search(query)) == pages
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,11 @@ from opilio.index.queryparse import FACT_FIELDS, Group, Node, Term
 from opilio.index.records import FOREVER, Filters
 from opilio.index.schema import EXACT, STEMMED_FIELDS, WHOLE, whole
 from opilio.model.errors import QueryError
+from opilio.model.records import key_of
+from opilio.model.urls import canonical
 from opilio.text.stopwords import stop_words
+from opilio.text.tokens import UNSPACED
+from opilio.text.urlwords import url_words
 
 Must, Should, MustNot = tantivy.Occur.Must, tantivy.Occur.Should, tantivy.Occur.MustNot
 FACTS = frozenset(FACT_FIELDS.values())
@@ -29,6 +33,7 @@ _FILTERS = {
     "years": "year",
 }
 _TEXT_OF = dict.fromkeys(STEMMED_FIELDS, "body")  # where a term of a field is counted
+ITSELF = 1_000.0  # score of the page whose address is asked for: words make no such one
 MOST_BEGINNINGS = 40  # words that a prefix stands for, most frequent first
 
 
@@ -123,7 +128,7 @@ class QueryBuilder:
         words = terms(" ".join(plain))
         if len(plain) < 2 or len(words) < 2:
             return None
-        stems = {tuple(terms(" ".join(plain), language)): None for language in self._scope.languages or ("",)}
+        stems = self._stems(" ".join(plain))
         phrases = [self._beside(EXACT, words, 1), *(self._beside("title", stem, 1) for stem in stems if len(stem) > 1)]
         return tantivy.Query.boost_query(
             tantivy.Query.disjunction_max_query(phrases, 1.0), self._weights.together / len(words)
@@ -146,11 +151,18 @@ class QueryBuilder:
         words = terms(term.text)
         if not words:
             return None
-        if term.kind == "phrase":
-            return self._phrase(term, words)
+        if term.kind in ("phrase", "address"):
+            return self._phrase(term, words) if term.kind == "phrase" else self._address(term.text)
         if term.kind == "prefix":
             return self._beginnings(term.field or EXACT, words[-1])
         return tantivy.Query.fuzzy_term_query(self._scope.schema, term.field or EXACT, words[-1], term.distance)
+
+    def _address(self, url: str) -> tantivy.Query:
+        """The page itself before all that have the address in them."""
+        page = tantivy.Query.term_query(self._scope.schema, "key", key_of(canonical(url) or url))
+        page = tantivy.Query.const_score_query(page, ITSELF)
+        written = self._anywhere(url)
+        return page if written is None else tantivy.Query.boolean_query([(Should, page), (Should, written)])
 
     def _phrase(self, term: Term, words: list[str]) -> tantivy.Query | None:
         if term.field:
@@ -180,19 +192,25 @@ class QueryBuilder:
 
     def _word(self, text: str, fields: Sequence[str], slop: int = 0) -> tantivy.Query | None:
         """One word as any of its stems in any of the fields: the best match counts, the others add a little."""
-        stems = {tuple(terms(text, language)): None for language in self._scope.languages or ("",)}
         made = [
             self._weighed(field, stem[0], getattr(self._weights, field))
             if len(stem) == 1
             else tantivy.Query.boost_query(self._beside(field, stem, slop), getattr(self._weights, field))
             for field in fields
-            for stem in stems
-            if stem
+            for stem in self._stems(" ".join(url_words(text)) if field == "url_words" else text)
         ]
         return tantivy.Query.disjunction_max_query(made, self._weights.tie) if made else None
 
+    def _stems(self, text: str) -> list[tuple[str, ...]]:
+        """The terms of a text by each language of the collection, every list once."""
+        found = dict.fromkeys(tuple(terms(text, language)) for language in self._scope.languages or ("",))
+        return [stems for stems in found if stems]
+
     def _weighed(self, field: str, term: str, weight: float) -> tantivy.Query:
         """A term with the weight it has by its rarity in all indexes."""
+        if UNSPACED.fullmatch(term) and len(term) == 1:  # the index has it in pairs with its neighbours only
+            pairs = tantivy.Query.regex_query(self._scope.schema, field, f".?{term}.?")
+            return tantivy.Query.boost_query(pairs, weight)
         here, everywhere = self._rarities(field, term)
         query = tantivy.Query.term_query(self._scope.schema, field, term)
         return tantivy.Query.boost_query(query, weight * everywhere / here)

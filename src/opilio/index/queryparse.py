@@ -6,6 +6,7 @@
     +wren -toy           must have, must not have; also AND, OR, NOT and brackets
     title:wren           only in this field
     wre* colour~         words that begin so; words that are nearly so (~2: two letters may differ)
+    https://a.example/b  the page of this address, and pages that write it
 """
 
 import re
@@ -33,7 +34,8 @@ FACT_FIELDS = {
 CLOSED = {"band": tuple(name for name, _ in BANDS), "relevant": ("yes", "no")}  # facts with few values
 FIELDS = {**TEXT_FIELDS, **FACT_FIELDS}
 _TOKEN = re.compile(
-    r"""\s*(?:(?P<bracket>[()])
+    r"""\s*(?:(?P<address>https?://(?:[^\s()"]|\([^\s()"]*\))+)
+    |(?P<bracket>[()])
     |(?P<sign>[+\-](?=[^\s+\-]))
     |(?:(?P<field>[A-Za-z_]+):(?=["\w]))?(?:"(?P<phrase>[^"]*)"(?P<slop>~\d*)?|(?P<word>[^\s()"]+)))""",
     re.VERBOSE,
@@ -44,7 +46,7 @@ class Term(msgspec.Struct, frozen=True, kw_only=True):
     """A word, a phrase, a beginning or a nearly spelt word, perhaps in one field only."""
 
     text: str
-    kind: str = "word"  # word, phrase, prefix, fuzzy
+    kind: str = "word"  # word, phrase, prefix, fuzzy, address
     field: str = ""
     distance: int = 0  # of a phrase: words between; of a fuzzy word: letters that may differ
 
@@ -167,6 +169,8 @@ def _tokens(query: str) -> list[str | Term]:
 
 
 def _token(match: re.Match[str]) -> str | Term | None:
+    if match["address"]:
+        return Term(text=match["address"], kind="address")
     if operator := match["bracket"] or match["sign"]:
         return operator
     if match["word"] in ("AND", "OR", "NOT") and not match["field"]:
