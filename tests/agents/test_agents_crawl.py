@@ -36,6 +36,7 @@ from opilio.crawl.job import begin
 from opilio.crawl.profiles import profiles
 from opilio.crawl.status import status_of
 from opilio.crawl.topicedit import draft, preview, save
+from opilio.crawl.topicfile import tables_of
 from opilio.crawl.verify import verify
 from opilio.crawl.workers import InlineDesk
 from opilio.lab.accesslog import Access
@@ -311,6 +312,17 @@ def test_agents_command_shows_them_and_sends_one_home(tmp_path: Path) -> None:
     assert stored(tmp_path / "c") == sorted(WEB)
     assert '"harvest":' in opilio("agents", tmp_path / "c", "--json").stdout
     assert "agent-2: retired" in opilio("status", tmp_path / "c").stdout
+
+
+def test_agents_tell_the_words_that_their_seeds_taught(tmp_path: Path) -> None:
+    """S3-12: a table that is built from the seeds grew, whatever the person gave stays the first version."""
+    with served(SmallWeb(WEB)) as server:
+        crawl(tmp_path / "c", {**by_agents(server), "stop": {"pages": 6}})
+    given = {k.label for k in tables_of(tmp_path / "c")[0][1].keywords}
+    agents = agents_of(tmp_path / "c")
+    assert all(a["learnt"] and not given & set(a["learnt"]) for a in agents), agents
+    told = opilio("topic", "show", tmp_path / "c")
+    assert f"'opilio agents {tmp_path / 'c'}' tells what each learnt" in told.stderr
 
 
 @pytest.mark.parametrize("revisit", [{}, {"on": True, "continuous": True}])

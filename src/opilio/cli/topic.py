@@ -11,6 +11,7 @@ import typer
 
 from opilio.cli.dewey import dewey as dewey_command
 from opilio.cli.options import AsJson, Folder, print_json, print_text
+from opilio.crawl.agentsview import cards_of
 from opilio.crawl.classes import with_classes
 from opilio.crawl.config import Settings, TopicSettings
 from opilio.crawl.examples import read_examples
@@ -20,6 +21,7 @@ from opilio.crawl.topicbuild import LoggedQueries, Report, build, log_keywords, 
 from opilio.crawl.topicfile import accept, read_topic, suggestions, tables_of, told
 from opilio.crawl.topics import check_language
 from opilio.model.errors import TopicError, UsageError
+from opilio.store.collection import reading
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.querylog import QueryLog
 from opilio.topic.table import WeightTable
@@ -109,6 +111,9 @@ def show(
     print_text(f"version {table.version}, {_words(table)}")
     for keyword in table.keywords:
         print_text(f"  {keyword.weight:.3f}  {keyword.label}")
+    with reading(folder) as collection:
+        if cards_of(collection):
+            sys.stderr.write(f"its agents began with this; 'opilio agents {folder}' tells what each learnt\n")
     return 0
 
 

@@ -181,7 +181,7 @@ class Learning:
         if topic.table is before:
             return []
         # Of a version that is past only the table matters: what was counted for the next one is large.
-        self._keeper.shrink_snapshot(name, before.version, LivingTopic(before).snapshot())
+        self._keeper.shrink_snapshot(name, before.version, now, LivingTopic(before).snapshot())
         self._keeper.keep_snapshot(name, topic.version, now, LivingTopic(topic.table).snapshot())
         known = {keyword.stem for keyword in before.keywords}
         added = tuple(sorted(k.label for k in topic.table.keywords if k.stem not in known))

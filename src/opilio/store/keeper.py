@@ -177,10 +177,11 @@ class Keeper:
             "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?)", (name, version, at, state)
         )
 
-    def shrink_snapshot(self, name: str, version: int, state: bytes) -> None:
-        """Put a smaller state in the place of one that nobody will go on from."""
+    def shrink_snapshot(self, name: str, version: int, at: float, state: bytes) -> None:
+        """Put a smaller state in the place of one that nobody will go on from, or where none was kept yet."""
         self._collection.connection.execute(
-            "UPDATE snapshot SET state = ? WHERE name = ? AND version = ?", (state, name, version)
+            "INSERT INTO snapshot VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET state = excluded.state",
+            (name, version, at, state),
         )
 
     def keep_events(self, events: list[Event]) -> None:
