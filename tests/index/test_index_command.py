@@ -69,6 +69,6 @@ def test_search_explains_what_is_wrong_in_one_line(folder: Path, arguments: list
 
 def test_index_is_made_again_and_asked_for_subtopics_and_similar_pages(folder: Path) -> None:
     assert opilio("index", "rebuild", folder).stdout == "2 pages indexed\n"
-    assert "too few relevant pages" in opilio("index", "subtopics", folder).stderr
+    assert "fewer than twelve relevant pages" in opilio("index", "subtopics", folder).stderr
     assert "http://b.example/robin" in opilio("index", "like", folder, "http://a.example/wren").stdout
     assert "must be a page that was fetched" in one_line(opilio("index", "like", folder, "http://c.example/"))

@@ -69,7 +69,7 @@ def subtopics(folders: Folders, json: AsJson = False) -> int:
     for subtopic in found:
         print_text(f"{subtopic.pages:>6}  {subtopic.name}\n        {', '.join(subtopic.words)}")
     if not found:
-        sys.stderr.write("no subtopics: there are too few relevant pages\n")
+        sys.stderr.write("no subtopics: there are fewer than twelve relevant pages, or they are too much alike\n")
     return 0
 
 

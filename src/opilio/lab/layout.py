@@ -179,7 +179,8 @@ _METHOD = (
     "that of a greedy oracle which knows every label and link, with the same budget. Intervals are 95 % percentile "
     "bootstrap over topics, then cases within them; the paired test is Wilcoxon's signed-rank over the same cases, "
     "corrected after Holm. Repeats of a case with other random seeds are averaged first. Self-judged is what a "
-    "crawler's own judge said of the pages it fetched. Link AUC is the chance that, of two fetched links, the one that "
+    "crawler's own judge said of all pages it fetched; its precision and recall are over those that have a label. "
+    "Link AUC is the chance that, of two fetched links, the one that "
     "led to a relevant page had the higher score; calibration is given where scores are chances. Target recall is the "
     "share met of the relevant seeds of the topic's other seed sets."
 )
