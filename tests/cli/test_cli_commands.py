@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.small_webs import COMMAND, SmallWeb, flags, grid, opilio, plain, served, settings_for
+from checks.small_webs import COMMAND, SmallWeb, crawl, flags, grid, opilio, page, plain, served, settings_for
 from opilio import __version__
 from opilio.crawl.config import strategies
 
@@ -85,6 +85,20 @@ def test_why_is_text_or_json_and_tells_when_it_knows_nothing(folder: Path) -> No
     assert "shortest known way from a seed:" in text.stdout
     unknown = opilio("why", folder, "http://h0.example/never")
     assert (unknown.returncode, "was never seen" in unknown.stdout) == (1, True)
+
+
+def test_text_of_strangers_reaches_no_terminal_as_a_command(tmp_path: Path) -> None:
+    title = "wren\x1b]0;owned\x07\x1b[2J bücher – 鳥"
+    with served(SmallWeb({SEED: page(title=title)})) as server:
+        crawl(tmp_path / "c", settings_for(server, [SEED]))
+    shown = opilio("why", tmp_path / "c", SEED).stdout
+    assert (": wren]0;owned[2J bücher – 鳥\n" in shown, "\x1b" in shown) == (True, False)
+    # A terminal of another encoding gets what it has letters for, a program the whole.
+    narrow = {**plain(), "PYTHONIOENCODING": "latin-1"}
+    command = [*COMMAND, "why", str(tmp_path / "c"), SEED]
+    assert b"b\xfccher ? ?\n" in subprocess.run(command, capture_output=True, env=narrow, check=True).stdout
+    told = subprocess.run([*command, "--json"], capture_output=True, env=narrow, check=True).stdout
+    assert json.loads(told)["page"]["title"] == title
 
 
 def test_verify_is_text_or_json(folder: Path) -> None:

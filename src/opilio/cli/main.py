@@ -1,5 +1,6 @@
 """The `opilio` command: puts the commands together and turns errors into one line and an exit code."""
 
+import io
 import os
 import sys
 
@@ -34,6 +35,9 @@ def complain(message: str) -> None:
 
 def main() -> None:
     """Entry point. Exit 0 done, 1 failed, 2 bad usage or configuration, 130 interrupted."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a letter shows something else
     code = _run()
     try:
         sys.stdout.flush()

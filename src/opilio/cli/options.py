@@ -13,16 +13,19 @@ import typer
 from opilio.model.errors import UsageError
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A collection: what a crawl made.", show_default=False)]
+_OBEYED = dict.fromkeys((*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0)))  # controls but tab and new line
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
 
 def print_json(values: dict[str, Any]) -> None:
-    """One object on stdout, with the version of its shape."""
-    sys.stdout.write(msgspec.json.encode({"schema": 1, **values}).decode() + "\n")
+    """One object on stdout, with the version of its shape; in UTF-8 (RFC 8259), whatever a terminal would like."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(msgspec.json.encode({"schema": 1, **values}) + b"\n")
 
 
 def print_text(text: str) -> None:
-    sys.stdout.write(text + "\n")
+    """Lines on stdout. Titles and anchors are written by strangers: a terminal must not obey what is in them."""
+    sys.stdout.write(text.translate(_OBEYED) + "\n")
 
 
 @contextmanager
