@@ -138,6 +138,20 @@ def test_why_tells_of_seeds_duplicates_dropped_failed_queued_and_unknown(folder:
     assert why(folder, ROOT + "moved")["reason"] == f"redirects to {ROOT}wren"
 
 
+def test_why_tells_of_the_redirects_that_led_to_a_page(tmp_path: Path) -> None:
+    moved = [f"http://{name}.example/" for name in ("old", "new")]
+    last = f"{ROOT}there"
+    web = {ROOT: page(links=[moved[0]]), moved[0]: redirect(moved[1]), moved[1]: redirect(last)}
+    with served(SmallWeb({**web, last: page("wrens there", ["/on"]), f"{ROOT}on": page("wrens on")})) as server:
+        crawl(tmp_path / "c", settings_for(server, [ROOT]))
+    facts = why(tmp_path / "c", last)
+    assert facts["redirected_from"] == moved[::-1]
+    assert [context["page"] for context in facts["found_on"]] == [ROOT]
+    assert why(tmp_path / "c", f"{ROOT}on")["path"] == [ROOT, *moved, last, f"{ROOT}on"]
+    told = opilio("why", tmp_path / "c", last).stdout
+    assert f"redirected from {moved[1]}, redirected from {moved[0]}\n" in told
+
+
 def test_why_tells_of_a_link_that_was_not_followed(tmp_path: Path) -> None:
     web = {ROOT: Answer(200, (("Content-Type", "text/html"),), b"<p>wren</p><a rel=nofollow href=/ad>buy</a>")}
     with served(SmallWeb(web)) as server:

@@ -84,6 +84,8 @@ def _told(facts: dict[str, Any]) -> list[str]:
         lines.append(f"  its host waits until {_when(facts['host_waits']['until'])}: {facts['host_waits']['reason']}")
     if "seed" in facts:
         lines.append(f"  a seed of priority {facts['seed']['priority']} ({facts['seed']['sources']})")
+    if "redirected_from" in facts:
+        lines.append(f"  redirected from {', redirected from '.join(facts['redirected_from'])}")
     lines += _found_on(facts["found_on"])
     if "ranker" in facts:
         lines += _ranked(facts["ranker"])

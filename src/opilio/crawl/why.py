@@ -26,6 +26,8 @@ _LOOKS = ("checks", "changes", "checked_at", "changed_at", "strikes", "found", "
 # The page as it is, or as it was last: reasons outlive pages that are gone.
 _EVER = """SELECT url, title FROM (SELECT url, title, 1 AS now, seq FROM page WHERE key = :key
     UNION ALL SELECT url, title, 0, seq FROM version WHERE key = :key) ORDER BY now DESC, seq DESC LIMIT 1"""
+_REDIRECTED = """SELECT u.url FROM (SELECT key FROM answer WHERE location = ? ORDER BY seq LIMIT 1) AS a
+    CROSS JOIN frontier_host AS h CROSS JOIN frontier_url AS u ON u.host_id = h.id AND u.key = a.key"""
 LONGEST_PATH = 30
 MAX_PARENTS = 5
 SKIPPED = "skipped"  # seen in pages, never queued: no state of the frontier
@@ -47,11 +49,13 @@ def _why(collection: Collection, url: str) -> dict[str, Any]:
     result: dict[str, Any] = {"url": url, "found": entry is not None}
     if entry is not None:
         result |= _standing(entry)
-        result["found_on"] = _contexts(collection, key, entry.parents)
+        if came_by := _redirects(collection, entry):
+            result["redirected_from"] = came_by
+        result["found_on"] = _contexts(collection, (key, *map(key_of, came_by)), entry.parents)
         result["path"] = _path(collection, frontier, entry)
         result |= _waiting(collection, host_of(url)) if entry.state is State.QUEUED else {}
         result |= why_link(collection, entry)
-    elif contexts := _contexts(collection, key, _not_followed(collection, key)):
+    elif contexts := _contexts(collection, (key,), _not_followed(collection, key)):
         result |= {"found": True, "state": SKIPPED, "reason": contexts[0]["not_followed"], "found_on": contexts}
     seed = collection.connection.execute("SELECT priority, sources FROM seed WHERE key = ?", (key,)).fetchone()
     if seed:
@@ -92,8 +96,21 @@ def _standing(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _contexts(collection: Collection, key: int, parents: tuple[int, ...]) -> list[dict[str, Any]]:
-    """Where it was found, with which anchor, and the parts of the score it got there."""
+def _redirects(collection: Collection, entry: Entry) -> list[str]:
+    """The addresses whose redirects led to a URL, the last of them first. No index leads there, but few URLs ask."""
+    came_by: list[str] = []
+    url = entry.lead.url
+    while len(came_by) < entry.lead.hops:
+        row = collection.connection.execute(_REDIRECTED, (url,)).fetchone()
+        if row is None or row[0] in came_by:
+            break
+        url = row[0]
+        came_by.append(url)
+    return came_by
+
+
+def _contexts(collection: Collection, keys: tuple[int, ...], parents: tuple[int, ...]) -> list[dict[str, Any]]:
+    """Where it was found, with which anchor, and the parts of the score it got there; `keys`: it, or what led to it."""
     found = []
     for parent in parents:
         row = collection.connection.execute(
@@ -114,7 +131,7 @@ def _contexts(collection: Collection, key: int, parents: tuple[int, ...]) -> lis
                 "parts": {n: round(float(v), 4) for n, v in zip(columns.names, parts[at], strict=True)},
                 "not_followed": columns.dropped.get(int(at), ""),
             }
-            for at in np.flatnonzero(np.frombuffer(columns.keys, dtype=np.int64) == key)
+            for at in np.flatnonzero(np.isin(np.frombuffer(columns.keys, dtype=np.int64), keys))
         ]
     return found
 
@@ -144,7 +161,7 @@ def _path(collection: Collection, frontier: SqliteFrontier, entry: Entry | None)
     """The shortest way from a seed that is known: of the pages a URL was found on, always the one nearest to a seed."""
     path: list[str] = []
     while entry is not None and entry.lead.url not in path and len(path) < LONGEST_PATH:
-        path.append(entry.lead.url)
+        path += [entry.lead.url, *_redirects(collection, entry)]
         above = _nearest(collection, {entry.lead.parent, *entry.parents}) if entry.lead.depth else None
         entry = frontier.entry(host_of(above), key_of(above)) if above else None
     return path[::-1]
