@@ -1,7 +1,9 @@
 """Every page's data as HTML, JSON and CSV at the same address."""
 
 import csv
+import html
 import io
+import re
 
 import pytest
 
@@ -71,3 +73,30 @@ def test_error_is_a_page_or_an_object_that_says_what_to_do(client: Client, addre
     told = client.get(address, Accept="application/json")
     assert (told.status, told.data["schema"]) == (status, 1)
     assert told.data["error"]
+
+
+@pytest.mark.parametrize(
+    ("path", "values", "problem"),
+    [
+        ("/new", {"topic": "wrens", "keywords": "wren = much", "do": "start"}, "must be a number"),
+        ("/new", {"topic": "wrens", "toml": "this is none", "do": "check"}, "is not valid TOML"),
+        ("/c/birds/topic", {"description": "wrens", "keywords": "wren = much", "do": "preview"}, "must be a number"),
+        ("/c/birds/topic", {"add_positive": "http://h9.example/", "do": "preview"}, "is no page of this collection"),
+        ("/c/birds/topic", {"toml": "this is none", "do": "preview"}, "TOML:"),
+    ],
+)
+def test_form_that_can_not_be_used_comes_back_as_it_was_filled_in(
+    client: Client, path: str, values: dict[str, str], problem: str
+) -> None:
+    answer = client.form(path, values, Accept="text/html")
+    assert answer.status == 400
+    assert re.search(rf'role="alert">[^<]*{problem}', answer.text)
+    assert [value for name, value in values.items() if name != "do" and value not in answer.text] == []
+
+
+def test_another_page_of_a_table_is_of_the_same_table(client: Client) -> None:
+    for address in ("/search?q=wren&after=2001-01-01&size=2", "/c/birds/hosts?size=2", "/c/birds/pages?size=2"):
+        following = re.search(r'rel="next" href="([^"]+)"', client.get(address, Accept="text/html").text)
+        assert following
+        assert html.unescape(following[1]) == f"{address}&page=2"
+    assert 'name="after" value="2001-01-01"' in client.get("/search?q=wren&after=2001-01-01", Accept="text/html").text

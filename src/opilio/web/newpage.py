@@ -8,7 +8,7 @@ from typing import Any
 from opilio.crawl.config import Settings, Tree, merged, resolve, strategies
 from opilio.crawl.job import check, with_checked_seeds
 from opilio.crawl.seeding import begin_with, or_name_an_engine, own_engines, with_engines
-from opilio.model.errors import CollectionError, ConfigError, SeedError, TopicError, UsageError
+from opilio.model.errors import CollectionError, ConfigError, SeedError, UsageError
 from opilio.seeds.finder import Found
 from opilio.web.desk import Action, Asked, Desk, Done, Page
 from opilio.web.launch import start as launch
@@ -46,7 +46,7 @@ def start(desk: Desk, asked: Asked) -> View | Done:
         settings, found = asyncio.run(begin_with(settings))
         folder = desk.shelf.fresh(settings.topic.name)
         launch(folder, settings, found)
-    except (ConfigError, TopicError, CollectionError, SeedError) as error:
+    except (UsageError, CollectionError, SeedError) as error:
         return _form(values, str(error))
     name = desk.shelf.add(folder)
     said = f"The crawl has begun, in {folder}.{_brought(found)}"

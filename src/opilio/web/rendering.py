@@ -5,7 +5,7 @@ import re
 from functools import cache
 from importlib.resources import as_file, files
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -137,6 +137,17 @@ def with_values(address: str, **values: object) -> str:
     return f"{address}?{urlencode(kept, doseq=True)}" if kept else address
 
 
+def on_page(address: str, number: int) -> str:
+    """The same table, turned to another page.
+
+    >>> on_page("/c/birds/hosts?size=5&page=2&note=x&text=a%26b", 3)
+    '/c/birds/hosts?size=5&text=a%26b&page=3'
+    """
+    path, _, query = address.partition("?")
+    kept = [(name, value) for name, value in parse_qsl(query) if name not in ("page", "note")]
+    return f"{path}?{urlencode([*kept, ('page', number)])}"
+
+
 def other_form(address: str, form: str) -> str:
     """The same page as JSON or CSV."""
     path, question, query = address.partition("?")
@@ -156,6 +167,7 @@ _FILTERS = {
 _GLOBALS = {
     "static": static,
     "link": with_values,
+    "on_page": on_page,
     "other_form": other_form,
     "harvest_chart": charts.harvest_chart,
     "compared_chart": charts.compared_chart,

@@ -56,7 +56,16 @@ def _data(collection: Collection, shown: Topic) -> dict[str, Any]:
         "version": table.version,
         "toml": written(shown),
         "preview": None,
+        "_typed": _typed(shown),
     }
+
+
+def _typed(shown: Topic) -> dict[str, Any]:
+    """A topic as it stands in the fields of the form."""
+    keywords = (word if weight == 1 else f"{word} = {weight:g}" for word, weight in shown.keywords.items())
+    lists = {"keywords": keywords, "contexts": shown.contexts, "dewey": shown.dewey}
+    texts = {name: "\n".join(lines) for name, lines in lists.items()}
+    return {**texts, "description": shown.description, "genres": shown.genres, "toml": written(shown)}
 
 
 def _excerpts(examples: tuple[Any, ...]) -> list[str]:
@@ -78,7 +87,10 @@ def edit(desk: Desk, asked: Asked) -> View | Done:
     """Show what a changed topic would do, or take it up."""
     values = asked.values
     with desk.open(asked.name) as collection:
-        new = draft(collection, _topic_of(collection, values), _dropped(collection, values))
+        try:
+            new = draft(collection, _topic_of(collection, values), _dropped(collection, values))
+        except UsageError as error:
+            return _refused(desk, asked, collection, str(error))
         if values["do"] == "preview":
             data = _data(collection, new.topic)
             data["preview"] = msgspec.to_builtins(seen := preview(collection, new)) | {"changed": seen.changed}
@@ -91,6 +103,16 @@ def edit(desk: Desk, asked: Asked) -> View | Done:
     when = "The crawl takes it up with its next look." if running else "The collection has it now."
     said = f"Saved: {len(new.table)} words. {when} Pages judged before keep their verdicts."
     return Done(said=said, back=f"/c/{asked.name}/topic", data={"keywords": _words(new), "running": running})
+
+
+def _refused(desk: Desk, asked: Asked, collection: Collection, problem: str) -> View:
+    """The form again, as it was filled in, with what is wrong."""
+    data = _data(collection, stored_topic(collection))
+    typed = {name: asked.values[name] for name in data["_typed"]}
+    data["_typed"] = data["_typed"] | {"toml": typed["toml"]} if typed["toml"] else typed | {"toml": data["toml"]}
+    data |= {"error": problem, "dropped": _dropped(collection, asked.values), "form": asked.values}
+    data["history"] = _history(desk, asked.name)
+    return View(template="topic.html", data=data, title="Topic", rows="keywords", status=400)
 
 
 def _words(new: NewTopic) -> list[dict[str, Any]]:

@@ -73,11 +73,11 @@ def csv_response(rows: list[dict[str, Any]], headers: dict[str, str] | None = No
 
 def _cell(value: object) -> object:
     """
-    >>> _cell("=1+1"), _cell(-1.5), _cell(["a"])
-    ("'=1+1", -1.5, '["a"]')
+    >>> _cell("=1+1"), _cell(-1.5), _cell(["a"]), _cell(None)
+    ("'=1+1", -1.5, '["a"]', '')
     """
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int | float):
-        return value
+    if value is None or isinstance(value, int | float):
+        return "" if value is None else value
     return unarmed(value if isinstance(value, str) else _encode(value).decode())
