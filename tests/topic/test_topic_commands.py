@@ -142,6 +142,22 @@ def test_suggestions_join_only_when_accepted_s2_f3(place: Path) -> None:
     assert refused.returncode == 2 and "was not suggested" in one_line(refused)
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('keywords = {wren = "x"}', "t.toml: topic.keywords[...]: expected number, got string"),
+        ("keywords = 5", "t.toml: topic.keywords: expected table | array, got whole number"),
+        ('language = "de"', "topic.language = 'de': WordNet has English words only"),
+    ],
+)
+def test_topic_file_that_can_not_be_expanded_is_told_in_one_line(place: Path, text: str, told: str) -> None:
+    (place / "t.toml").write_text(f'[topic]\nname = "wrens"\n{text}\n')
+    small = Writer()
+    small.add("wren", "wren", "a small bird")
+    done = opilio("topic", "expand", "t.toml", "--wordnet", small.write(place), cwd=place)
+    assert (done.returncode, told in one_line(done)) == (2, True), done
+
+
 BAD = {
     "nothing given": ([], "no topic: give a sentence"),
     "empty topic": ([""], "no topic: give a sentence"),

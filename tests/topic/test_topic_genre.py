@@ -28,12 +28,21 @@ def test_all_words_weigh_one_s3_16() -> None:
         ('[news]\nenglish = []\n[news]\nenglish = ["a"]', "may stand once only"),
         ("news = 3", "must hold lists"),
         ('[news]\nenglish = "press"', "must hold lists"),
+        ('[news]\nenglish = [["press"]]', "must hold lists"),
+        ('[news]\nenglsh = ["press"]', "the language englsh is unknown"),
+        ('[news]\nde = ["Presse"]\ngerman = ["Bericht"]', "the language german stands there twice"),
+        ("", "has no genre"),
     ],
 )
 def test_faulty_file_is_refused_by_name(text: str, message: str) -> None:
     with pytest.raises(TopicError, match=message) as caught:
         read_genres(text, "mine.toml")
     assert str(caught.value).startswith("mine.toml: ")
+
+
+def test_language_of_a_genre_may_be_a_code() -> None:
+    book = read_genres('[news]\nde = ["Presse", "Bericht"]', "mine.toml")
+    assert Genres(book, Vocabulary("de").terms, languages=("german",)).sights["news"].size == 2
 
 
 def test_unknown_genre_is_refused() -> None:

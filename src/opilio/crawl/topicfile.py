@@ -3,12 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import tomli_w
 
 from opilio.crawl.build import SNAPSHOT
-from opilio.crawl.config import Tree, read_tree
+from opilio.crawl.config import Settings, Tree, read_settings
 from opilio.model.errors import ConfigError, TopicError
 from opilio.store.collection import reading
+from opilio.text.languages import name_of
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.living import LivingTopic
 from opilio.topic.table import WeightTable
@@ -49,15 +51,17 @@ def told(at: float, table: WeightTable) -> dict[str, Any]:
 
 def read_topic(path: Path) -> tuple[Tree, Topic]:
     """A topic file and the topic in it."""
-    tree = read_tree(path)
-    given = tree.get("topic")
-    if not isinstance(given, dict) or not (given.get("name") or given.get("keywords")):
+    tree = read_settings(path)
+    given = msgspec.convert(tree, Settings).topic
+    if not (given.name or given.keywords):
         raise ConfigError(f"{path}: has no [topic] with a name or keywords; opilio topic build writes one")
-    return tree, topic_from(str(given.get("name", "")), given.get("keywords", {}))
+    return tree, topic_from(given.name, given.keywords, language=given.language)
 
 
 def suggestions(topic: Topic, wordnet: WordNet) -> list[Suggestion]:
     """What a thesaurus has for the heaviest keywords (or the name), without what the topic has already."""
+    if name_of(topic.language) != "english":
+        raise TopicError(f"topic.language = '{topic.language}': WordNet has English words only")
     company = [topic.name, *topic.keywords]
     heaviest = sorted(topic.keywords, key=lambda word: -topic.keywords[word])[:MOST_SOUGHT]
     terms = Vocabulary().terms

@@ -17,10 +17,8 @@ from opilio.model.errors import ConfigError, TopicError
 from opilio.text.around import Around, Beside, InBlock, InParagraph, InSentence
 from opilio.text.background import Background, shipped
 from opilio.text.identify import identify
-from opilio.text.languages import name_of
 from opilio.text.reading import Reader
-from opilio.text.stems import stemmed_languages
-from opilio.text.stopwords import stop_words
+from opilio.text.stems import is_known, stemmed_languages
 from opilio.text.tokens import words
 from opilio.text.vocabulary import Vocabulary, term_of
 from opilio.topic.build import Mixture, stem_with, topic_table
@@ -47,11 +45,10 @@ def vocabulary_of(settings: Settings) -> Vocabulary:
 
 def check_language(language: str, option: str = "topic.language") -> None:
     """ConfigError for a name that is no language of ours: its words would silently be taken as they are."""
-    known = stemmed_languages()
-    if not language.strip() or name_of(language) in known or stop_words(language):
+    if not language.strip() or is_known(language):
         return
     raise ConfigError(
-        f"{option} = '{language}': is unknown{nearest(language.strip().lower(), known)};"
+        f"{option} = '{language}': is unknown{nearest(language.strip().lower(), stemmed_languages())};"
         " write such as 'german' or 'de', or nothing: words then stay as they are"
     )
 

@@ -6,6 +6,7 @@ import Stemmer
 
 from opilio.model.errors import ConfigError
 from opilio.text.languages import code_of, name_of
+from opilio.text.stopwords import stop_words
 
 Stem = Callable[[str], str]
 
@@ -30,6 +31,15 @@ def normalising(language: str, normaliser: str) -> Stem:
 def stemmed_languages() -> list[str]:
     """The names of the languages that have a stemmer."""
     return [name for name in Stemmer.algorithms() if "porter" not in name]
+
+
+def is_known(language: str) -> bool:
+    """Has a language, by its name or code, a stemmer or stop words?
+
+    >>> is_known("de-AT"), is_known("klingon")
+    (True, False)
+    """
+    return name_of(language) in stemmed_languages() or bool(stop_words(language))
 
 
 def _stemming(algorithm: str) -> Stem:

@@ -14,9 +14,12 @@ import msgspec
 
 from opilio.model.errors import TopicError
 from opilio.model.records import Reading
+from opilio.text.languages import name_of
+from opilio.text.stems import is_known
 from opilio.topic.living import Sight
 
 _URL_PART = re.compile(r"[a-z0-9]+")
+CODE = 2  # letters: of a language that only a dictionary of lemmas may know
 URL_HITS = 3  # a telling part of the address counts as much as this many telling words
 
 
@@ -34,6 +37,8 @@ def read_genres(text: str, source: str) -> dict[str, GenreWords]:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise TopicError(f"{source}: is not valid TOML (a genre may stand once only): {error}") from error
+    if not tree:
+        raise TopicError(f"{source}: has no genre; write such as [news] and english = [...]")
     return {name: _genre(name, table, source) for name, table in tree.items()}
 
 
@@ -45,14 +50,24 @@ def default_genres() -> dict[str, GenreWords]:
 
 
 def _genre(name: str, table: object, source: str) -> GenreWords:
-    if not isinstance(table, dict) or not all(isinstance(v, list) for v in table.values()):
+    if not isinstance(table, dict) or not all(map(_is_list_of_words, table.values())):
         raise TopicError(f"{source}: [{name}] must hold lists of words by language, such as english = [...]")
-    for language, words in table.items():
-        lowered = Counter(str(w).lower() for w in words)
+    words: dict[str, tuple[str, ...]] = {}
+    for language, listed in table.items():
+        lowered = Counter(word.lower() for word in listed)
         if twice := [w for w, n in lowered.items() if n > 1]:
             raise TopicError(f'{source}: [{name}] {language} has "{twice[0]}" more than once; remove one')
-    words = {language: tuple(map(str, listed)) for language, listed in table.items() if language != "url"}
-    return GenreWords(name, frozenset(str(w).lower() for w in table.get("url", ())), words)
+        if language == "url":
+            continue
+        if not is_known(language) and len(language) != CODE:
+            raise TopicError(f"{source}: [{name}] the language {language} is unknown; write such as german or de")
+        if words.setdefault(name_of(language), tuple(listed)) != tuple(listed):
+            raise TopicError(f"{source}: [{name}] the language {language} stands there twice; remove one")
+    return GenreWords(name, frozenset(word.lower() for word in table.get("url", ())), words)
+
+
+def _is_list_of_words(given: object) -> bool:
+    return isinstance(given, list) and all(isinstance(word, str) for word in given)
 
 
 class Genres:
