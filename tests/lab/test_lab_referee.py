@@ -169,6 +169,13 @@ def test_random_seeds_of_a_case_are_averaged() -> None:
     assert (found.mean, found.low, found.high, found.n) == pytest.approx((0.3, 0.3, 0.3, 1))
 
 
+def test_one_case_has_no_interval() -> None:
+    """Drawn again it is the same: an interval of no width would claim what nobody knows."""
+    runs = make_runs()[:1]
+    assert f"| breadth | 1 | {runs[0].auc_vs_oracle:.3f} | {runs[0].harvest:.3f} | " in report.strategy_table(runs)
+    assert " [" in report.strategy_table(make_runs())
+
+
 def test_plots_are_the_same_files_when_drawn_twice(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     drawn = plots.draw_all(make_runs(), tmp_path / "a")

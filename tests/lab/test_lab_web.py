@@ -46,6 +46,16 @@ def test_web_is_opened_from_the_index_when_the_files_are_the_same(tmp_path: Path
     assert len(Web.open(tmp_path, tmp_path / "cache")) == 1
 
 
+def test_label_of_an_answer_that_is_no_page_is_skipped_and_told(tmp_path: Path) -> None:
+    """Else the oracle would fetch a relevant page where everybody else meets a redirect."""
+    web = make_web(tmp_path, record("http://a.example/"), record("http://a.example/old", status=301))
+    (tmp_path / "labels.tsv").write_text("http://a.example/\tbirds\nhttp://a.example/old\tbirds\n")
+    labels = load_labels(web)
+    assert labels.by_page == [("birds",), ()]
+    assert [str(p) for p in labels.problems] == ["http://a.example/old: label for an answer 301, no page; skipped"]
+    assert [web.status(number) for number in range(2)] == [200, 301]
+
+
 def test_web_finds_an_address_when_its_percent_encoding_differs(tmp_path: Path) -> None:
     web = make_web(tmp_path, record("http://a.example/wp/%/Wren_%28bird%29.htm"))
     assert list(web.urls) == ["http://a.example/wp/%25/Wren_(bird).htm"]

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from opilio.lab.report import by_strategy, interval, markdown, mean_over_cases
+from opilio.lab.report import by_strategy, interval, markdown, mean_over_cases, spread
 from opilio.lab.results import Run
 from opilio.lab.searching import Beyond
-from opilio.lab.statistics import Interval
 
 
 def time_table(runs: Sequence[Run], seed: int = 0) -> str:
@@ -16,10 +15,8 @@ def time_table(runs: Sequence[Run], seed: int = 0) -> str:
     for name, mine in by_strategy(runs).items():
         rng = np.random.default_rng(seed)
         said = [r.self_judged.harvest for r in mine if r.self_judged is not None]
-        own = _spread(mean_over_cases(mine, said, rng), 2) if len(said) == len(mine) else "–"
-        rows.append(
-            [name, _spread(interval(mine, "virtual_s", rng), 1), _spread(interval(mine, "harvest", rng), 3), own]
-        )
+        own = spread(mean_over_cases(mine, said, rng), 2) if len(said) == len(mine) else "–"
+        rows.append([name, spread(interval(mine, "virtual_s", rng), 1), spread(interval(mine, "harvest", rng), 3), own])
     return markdown(["variant", "time, s", "precision by label", "by its own judge"], rows)
 
 
@@ -37,7 +34,7 @@ def diversity_table(runs: Sequence[Run], seed: int = 0) -> str:
     for name, mine in by_strategy(runs).items():
         rng = np.random.default_rng(seed)
         cost = sum(r.cpu_s for r in mine) / max(1, sum(r.fetched for r in mine))
-        cells = [_spread(interval(mine, measure, rng), digits) for measure, digits in measures]
+        cells = [spread(interval(mine, measure, rng), digits) for measure, digits in measures]
         rows.append([name, *cells, f"{1000 * cost:.1f}"])
     head = [
         "precision",
@@ -78,8 +75,4 @@ def _beyond(runs: Sequence[Run], found: Sequence[Beyond], rng: np.random.Generat
         (mean_over_cases(runs, [b.common_hosts for b in found], rng), 1),
         (mean_over_cases(runs, [b.deeper[-1] for b in found], rng), 2),
     ]
-    return [_spread(mean, digits) for mean, digits in means]
-
-
-def _spread(i: Interval, digits: int) -> str:
-    return f"{i.mean:.{digits}f} [{i.low:.{digits}f}, {i.high:.{digits}f}]"
+    return [spread(mean, digits) for mean, digits in means]

@@ -35,7 +35,7 @@ class Labels:
     @cached_property
     def judged(self) -> NDArray[np.bool_]:
         """Which pages have a label that counts."""
-        return np.array([any(not x.startswith("_") for x in labels) for labels in self.by_page], dtype=bool)
+        return np.array([_counts(labels) for labels in self.by_page], dtype=bool)
 
     def relevant(self, topic: LabTopic) -> NDArray[np.bool_]:
         """Which pages are relevant to a topic: worked out once, since every measure asks for it."""
@@ -49,6 +49,10 @@ class Labels:
             if labels not in answers:
                 answers[labels] = topic.makes_relevant([x for x in labels if not x.startswith("_")])
         return np.array([answers[labels] for labels in self.by_page], dtype=bool)
+
+
+def _counts(labels: tuple[str, ...]) -> bool:
+    return any(not label.startswith("_") for label in labels)
 
 
 def load_labels(web: Web) -> Labels:
@@ -77,6 +81,8 @@ def read_labels(web: Web, lines: list[str]) -> Labels:
             problems.append(Problem("label", f"labels.tsv line {place}", "no tab and label; skipped"))
         elif number is None:
             problems.append(Problem("label", address, "label for an address that the web does not hold; skipped"))
+        elif _counts(labels) and web.status(number) != 200:  # nobody can fetch it, so it must not be the oracle's
+            problems.append(Problem("label", address, f"label for an answer {web.status(number)}, no page; skipped"))
         else:
             by_page[number] = tuple(dict.fromkeys(by_page[number] + labels))
     if not any(by_page):

@@ -78,7 +78,7 @@ def strategy_table(runs: Sequence[Run], seed: int = 0) -> str:
     rows = []
     for name, mine in by_strategy(runs).items():
         rng = np.random.default_rng(seed)
-        cells = [_spread(interval(mine, m, rng)) for m in ("auc_vs_oracle", "harvest", "recall")]
+        cells = [spread(interval(mine, m, rng)) for m in ("auc_vs_oracle", "harvest", "recall")]
         cost = sum(r.cpu_s for r in mine) / max(1, sum(r.fetched for r in mine))
         rows.append([name, str(len(mine)), *cells, _mean_of(mine, "to_half"), f"{1000 * cost:.1f}"])
     head = ["strategy", "runs", "auc_vs_oracle", "harvest", "recall", "fetches to 50 %", "CPU ms/page"]
@@ -192,5 +192,7 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-def _spread(i: Interval) -> str:
-    return f"{i.mean:.3f} [{i.low:.3f}, {i.high:.3f}]"
+def spread(i: Interval, digits: int = 3) -> str:
+    """Mean and interval. One case has none: drawing it again and again would show one of no width."""
+    mean = f"{i.mean:.{digits}f}"
+    return mean if i.n == 1 else f"{mean} [{i.low:.{digits}f}, {i.high:.{digits}f}]"

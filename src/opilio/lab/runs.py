@@ -135,8 +135,8 @@ class Arena:
         else:
             rng = random.Random(f"{job.random_seed} {topic.name} {seeds.name}")
             order = random_order(graph, known, job.budget, rng)
-        urls = self.offline.web.urls
-        live = [(urls[n], 200) if n < len(urls) else (f"http://nowhere.invalid/{n}", 404) for n in order]
+        web = self.offline.web
+        live = [(web.urls[n], web.status(n)) if n < len(web) else (f"http://nowhere.invalid/{n}", 404) for n in order]
         return Trace([Fetch(url, 0.0, -1.0, False, status) for url, status in live], judged=False)
 
     def _self_judged(self, topic: LabTopic, fetches: Sequence[Fetch]) -> SelfJudged:

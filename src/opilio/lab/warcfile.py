@@ -41,6 +41,7 @@ class Record(msgspec.Struct, frozen=True):
     url: str
     http: bool  # the block is an HTTP message, not the bare content
     detail: str = ""
+    status: int = 0  # of the answer; 200 for bare content
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -86,10 +87,9 @@ def http_answer(message: bytes) -> Answer:
     """An HTTP response as it was on the wire, made whole."""
     head, _, body = message.partition(b"\r\n\r\n")
     first, _, rest = head.partition(b"\r\n")
-    status = _STATUS.match(first)
     pairs = [line.partition(":") for line in rest.decode("utf-8", "replace").split("\r\n")]
     headers = tuple((name.strip(), value.strip()) for name, colon, value in pairs if colon)
-    raw = Answer(int(status[1]) if status else 0, headers, body)
+    raw = Answer(_status(first), headers, body)
     if raw.header("transfer-encoding").lower() == "chunked":
         body = _unchunked(body)
     body = _decoded(body, raw.header("content-encoding").lower())
@@ -141,7 +141,12 @@ def _described(member: bytes, offset: int, length: int) -> Record:
     if block[int(size) :].strip(b"\r\n"):
         raise WebError("the file is not gzip per record; rewrite it with 'warcio recompress'")
     http = "application/http" in fields.get("content-type", "")
-    return Record(offset, length, fields.get("warc-type", ""), url, http)
+    return Record(offset, length, fields.get("warc-type", ""), url, http, status=_status(block) if http else 200)
+
+
+def _status(message: bytes) -> int:
+    found = _STATUS.match(message)
+    return int(found[1]) if found else 0
 
 
 def _fields(head: bytes) -> dict[str, str]:

@@ -20,7 +20,7 @@ from opilio.lab.warcfile import Answer, Record, read_answer, scan
 from opilio.model.errors import WebError
 from opilio.model.urls import canonical, host_of
 
-_FORMAT = 1  # of the index file: raise it when its meaning changes
+_FORMAT = 2  # of the index file: raise it when its meaning changes
 
 
 class Problem(msgspec.Struct, frozen=True, order=True):
@@ -42,6 +42,7 @@ class _Index(msgspec.Struct, frozen=True):
     file: bytes
     offset: bytes
     length: bytes
+    status: bytes
     digest: str  # of the files' content
     problems: list[Problem]
 
@@ -53,6 +54,7 @@ class Web:
         self.folder = folder
         self._index = index
         self._places = [_ints(index.file), _ints(index.offset), _ints(index.length)]
+        self._statuses = _ints(index.status)
         self._maps: dict[int, mmap.mmap] = {}
 
     @classmethod
@@ -103,6 +105,10 @@ class Web:
         file, offset, length = (column[number] for column in self._places)
         return read_answer(self._map(file), offset, length)
 
+    def status(self, number: int) -> int:
+        """The status that was recorded for a page: 200, or it is none."""
+        return self._statuses[number]
+
     def number_of(self, url: str) -> int | None:
         """The number of the page at a canonical address, or None.
 
@@ -143,7 +149,7 @@ def _identity(folder: Path, files: list[Path]) -> str:
 
 def _indexed(files: list[Path]) -> _Index:
     numbers: dict[str, int] = {}
-    places = [array("q"), array("q"), array("q")]
+    places = [array("q"), array("q"), array("q"), array("q")]
     problems: list[Problem] = []
     digest = xxhash.xxh3_128()
     for file, path in enumerate(files):
@@ -155,13 +161,13 @@ def _indexed(files: list[Path]) -> _Index:
                 problems.append(problem)
             if url:
                 numbers[url] = len(numbers)
-                for column, value in zip(places, (file, record.offset, record.length), strict=True):
+                for column, value in zip(places, (file, record.offset, record.length, record.status), strict=True):
                     column.append(value)
     if not numbers:
         raise WebError(f"{files[0].parent}: no page in {len(files)} files: {_first(problems)}")
-    file_of, offset_of, length_of = (column.tobytes() for column in places)
     names = [p.name for p in files]
-    return _Index(names, list(numbers), file_of, offset_of, length_of, digest.hexdigest(), problems)
+    file_of, offset_of, length_of, status_of = (column.tobytes() for column in places)
+    return _Index(names, list(numbers), file_of, offset_of, length_of, status_of, digest.hexdigest(), problems)
 
 
 def _records(path: Path, data: mmap.mmap) -> list[Record]:
