@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hostile_site import Request, answer, site
@@ -16,8 +17,9 @@ from hypothesis import strategies as st
 
 from opilio.fetch.addresses import is_public
 from opilio.fetch.curl import CurlFetcher
-from opilio.fetch.limits import Network
+from opilio.fetch.limits import Limits, Network
 from opilio.fetch.robots import rules_from
+from opilio.fetch.transfer import Transfer
 from opilio.model.records import Fetched
 from opilio.model.urls import canonical
 
@@ -46,6 +48,21 @@ def test_address_is_public_when_anybody_may_reach_it(address: str) -> None:
 @given(st.ip_addresses(v=4))
 def test_mapped_address_is_as_public_as_what_it_hides(address: object) -> None:
     assert is_public(f"::ffff:{address}") == is_public(str(address))
+
+
+class Target(NamedTuple):
+    family: int
+    socktype: int
+    protocol: int
+    addr: tuple[str, int]
+
+
+def test_failure_is_connect_when_no_socket_can_be_had() -> None:
+    """A callback that raises would print a traceback for every request."""
+    transfer = Transfer("http://a.example/", Limits(), lambda *_: True)
+    assert transfer.open_socket(0, Target(family=999, socktype=1, protocol=0, addr=(PUBLIC[0], 80))) == -1
+    assert transfer.failure is not None
+    assert (transfer.failure.kind, transfer.failure.retry) == ("connect", True)
 
 
 def fetch(url: str, network: Network) -> Fetched:

@@ -77,6 +77,8 @@ CASES = [
     ("raw rule in another script", ALL + "Disallow: /vögel\n", "/v%C3%B6gel", False),
     ("unreserved characters need no escape", ALL + "Disallow: /%7Ejoe/\n", "/~joe/", False),
     ("query is matched", ALL + "Disallow: /*?print=\n", "/a?print=1", False),
+    ("slash in a query", ALL + "Disallow: /in?to=http%3A%2F%2f\n", "/in?to=http://b.example", False),
+    ("slash in a path is none when encoded", ALL + "Disallow: /a%2Fb\n", "/a/b", True),
     ("robots.txt itself is free", ALL + "Disallow: /\n", "/robots.txt", True),
     ("space before the colon", "User-agent : *\nDisallow : /x\n", "/x", False),
     ("no colon at all", "User-agent *\nDisallow /x\n", "/x", False),

@@ -29,6 +29,7 @@ _FIELDS = {
     "allow": "allow",
 }
 _LINE = re.compile(r"\s*([^:\s]+(?: [^:\s]+)?)\s*:\s*(.*)|\s*(\S+)\s+(.*)").match
+_SLASH = re.compile("%2f", re.IGNORECASE).sub
 _TOO_MANY = 429
 PRIVATE = "private-address"
 _NEVER_ASKED = frozenset(("dns", "proxy", PRIVATE))  # failures of which a host knows nothing
@@ -126,8 +127,14 @@ def _own_groups(text: str, agent: str) -> tuple[str, list[str]]:
         else:
             naming_agents = False
             if ours:
-                kept.append(f"{field}: {value}")
+                kept.append(f"{field}: {_as_asked(value)}")
     return "\n".join(kept), [s for s in sitemaps if s]
+
+
+def _as_asked(value: str) -> str:
+    """A rule in the spelling of the addresses we ask for: in their queries a slash is one, encoded or not."""
+    path, mark, query = value.partition("?")
+    return path + mark + _SLASH("/", query)
 
 
 def _records(text: str) -> Iterator[tuple[str, str]]:

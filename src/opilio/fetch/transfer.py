@@ -99,7 +99,11 @@ class Transfer:
         if not is_public(address):
             self.failure = Failure("private-address", address)
             return int(pycurl.SOCKET_BAD)
-        return socket.socket(target.family, target.socktype, target.protocol)
+        try:
+            return socket.socket(target.family, target.socktype, target.protocol)
+        except OSError as problem:  # no more files may be open, or a family that this machine does not speak
+            self.failure = Failure("connect", str(problem), retry=True)
+            return int(pycurl.SOCKET_BAD)
 
     def finish(self) -> bytes:
         """The whole decoded body, handed over: it is not kept here. Sets `failure` where something is missing.
