@@ -55,6 +55,7 @@ CONFIGS = {
     ),
     "no name": ("[politeness]\nagent = ''\n", "politeness.agent '': must be letters"),
     "contact of two lines": ('[politeness]\ncontact = "a\\nX-Evil: 1"\n', "must be one line of plain characters"),
+    "missing example": ("[topic]\nexamples = ['no.html']\n", "topic.examples 'no.html': can't be read: No such file"),
     "harvest that can't be": ("[stop]\nharvest_below = 7\n", "stop.harvest_below: expected number <= 1.0"),
     "no proxy": ("[fetch]\nproxy = 'nonsense'\n", "fetch.proxy 'nonsense': is no proxy"),
     "option of another kind": ("[judge]\nthreshold = 1\n", "'judge.threshold' for kind 'learned'; it has middle"),
@@ -82,6 +83,7 @@ GOOD = f"[topic]\nname = 'wrens'\n[seeds]\nurls = ['{SEED}']\n"
 def test_configuration_is_refused_when_it_can_not_be_used(tmp_path: Path, case: str) -> None:
     text, told = CONFIGS[case]
     good = GOOD.replace(f"[seeds]\nurls = ['{SEED}']\n", "") if "[seeds" in text else GOOD
+    good = good.replace("[topic]\n", "") if "[topic]" in text else good
     (tmp_path / "c.toml").write_bytes(f"{text}\n{good}".encode("utf-8", "surrogateescape"))
     done = opilio("crawl", "--config", tmp_path / "c.toml", "--into", tmp_path / "c")
     assert done.returncode == 2, done

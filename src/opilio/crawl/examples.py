@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from opilio.crawl.config import TopicSettings
 from opilio.fetch.following import follow
 from opilio.model.errors import ConfigError, ParseError
 from opilio.model.protocols import Fetcher
@@ -15,9 +16,25 @@ async def read_examples(places: list[str], fetcher: Fetcher, option: str) -> tup
     return tuple(f"{page.title}\n{page.main_text}" for page in pages)
 
 
+def check_files(topic: TopicSettings) -> None:
+    """Complain of files that are no pages before anything is made; pages of the web are asked for when it is."""
+    for option in ("examples", "counterexamples"):
+        for place in getattr(topic, option):
+            if not _of_the_web(place):
+                _page_in(_from_file(Path(place), f"topic.{option}"), place, f"topic.{option}")
+
+
 async def read_page(place: str, fetcher: Fetcher, option: str) -> Page:
     """A page from a file or a URL; ConfigError where it can't be had."""
-    fetched = await follow(fetcher, place) if "://" in place else _from_file(Path(place), option)
+    fetched = await follow(fetcher, place) if _of_the_web(place) else _from_file(Path(place), option)
+    return _page_in(fetched, place, option)
+
+
+def _of_the_web(place: str) -> bool:
+    return "://" in place
+
+
+def _page_in(fetched: Fetched, place: str, option: str) -> Page:
     if fetched.failure is not None or not 200 <= fetched.status < 300:
         cause = fetched.failure.kind if fetched.failure else f"status {fetched.status}"
         raise ConfigError(f"{option} '{place}': can't be fetched ({cause}); save the page and name the file instead")

@@ -30,7 +30,7 @@ from opilio.crawl.build import (
 )
 from opilio.crawl.config import Settings, StopSettings, TopicSettings, Tree, merged, resolve
 from opilio.crawl.engine import Engine
-from opilio.crawl.examples import read_examples
+from opilio.crawl.examples import check_files, read_examples
 from opilio.crawl.profiles import profiles, same_kind
 from opilio.crawl.rankmemory import COMMITTEE
 from opilio.crawl.recovery import recover
@@ -172,6 +172,7 @@ async def _ended(task: "asyncio.Task[None]") -> None:
 def check(settings: Settings) -> Settings:
     """Settings that a crawl can begin with but for its seeds, completed; what can't be used is told before anything."""
     check_model(settings)
+    check_files(settings.topic)
     settings = complete(settings)
     carried_over(settings)  # a model that can't be used must not leave a folder behind either
     first_graph(settings)
