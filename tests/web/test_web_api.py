@@ -1,9 +1,11 @@
 """The API as machines use it: what the description says holds, and nothing that is sent makes the server fail."""
 
+import shutil
 import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -31,6 +33,7 @@ from opilio.web.standing import alerts
 from opilio.web.tally import Tally
 
 SEED = "http://h0.example/0.html"
+WISH = {"do": "ban", "target": "h9.example"}
 CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
 
 
@@ -290,3 +293,31 @@ def test_collections_whose_folders_have_the_same_name_are_searched_apart(tmp_pat
             assert [(hit["url"], hit["collections"]) for hit in hits] == [(sheet.url, [name])]
         assert client.get("/search.json?q=wren").data["total"] == 2
         assert client.get("/search.json?q=wren&in=birds-3").status == 404
+
+
+def test_collection_has_a_name_of_its_own_script(birds: Path, tmp_path: Path) -> None:
+    folders = [shutil.copytree(birds, tmp_path / name) for name in ("Vögel", "鳥", "電車")]
+    with pages_of(folders, tmp_path) as client:
+        assert [one["name"] for one in client.get("/index.json").data["collections"]] == ["vögel", "鳥", "電車"]
+        place = "/c/" + quote("鳥")
+        for path in (place, f"{place}/pages.csv", f"{place}/curve.svg", f"{place}/export", f"/search?in={quote('鳥')}"):
+            assert client.get(path).status == 200
+        done = client.form(f"{place}/label", {"url": SEED, "is": "relevant", "back": f"{place}/pages?size=5"})
+        assert (done.status, done.headers["Location"].partition("&")[0]) == (303, f"{place}/pages?size=5")
+        assert client.form(f"{place}/wish", WISH).headers["Location"].startswith(f"{place}/")
+
+
+def test_collection_that_is_gone_leaves_the_others_to_be_searched_and_compared(birds: Path, tmp_path: Path) -> None:
+    shutil.copytree(birds, tmp_path / "lost")
+    with pages_of([birds, tmp_path / "lost"], tmp_path) as client:
+        assert client.get("/search.json?q=wren").data["hits"][0]["collections"] == ["birds", "lost"]
+        shutil.rmtree(tmp_path / "lost")
+        found, runs = client.get("/search.json?q=wren").data, client.get("/runs.json").data
+        assert found["hits"][0]["collections"] == ["birds"]
+        assert [run["name"] for run in runs["runs"]] == ["birds"]
+        assert all("lost: is no collection" in " ".join(said) for said in (found["notes"], runs["problems"]))
+        assert [client.get(path, Accept="text/html").status for path in ("/search?q=wren", "/runs")] == [200, 200]
+    with pages_of([shutil.copytree(birds, tmp_path / "lost")], tmp_path) as client:
+        shutil.rmtree(tmp_path / "lost")
+        assert client.get("/search.json?q=wren").status == 503
+        assert client.get("/runs", Accept="text/html").status == 200

@@ -51,6 +51,12 @@ def test_nothing_is_shown_without_the_token(birds: Path, tmp_path: Path) -> None
         assert client.get("/c/birds.json", Authorization="Bearer secret-token").status == 200
 
 
+@pytest.mark.parametrize("token", ["schlüssel", "two\nlines", " blank"])
+def test_token_that_no_request_can_send_is_refused(birds: Path, token: str) -> None:
+    with pytest.raises(UsageError, match="--token: has characters"):
+        serve([birds], token=token, port=0)
+
+
 def test_token_is_kept_as_a_cookie_after_the_login(birds: Path, tmp_path: Path) -> None:
     with pages_of([birds], tmp_path, token="secret-token") as client:
         assert client.form("/login", {"token": "wrong"}).status == 403

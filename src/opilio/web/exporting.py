@@ -11,6 +11,7 @@ from starlette.routing import Route
 from opilio.crawl.export import FORMATS, export
 from opilio.web.desk import Desk
 from opilio.web.params import Param, read
+from opilio.web.view import as_file
 
 SUFFIX = {"jsonl": "jsonl", "csv": "csv", "parquet": "parquet", "warc": "warc.gz"}
 PARAMS = (
@@ -31,8 +32,7 @@ def export_route(desk: Desk) -> Route:
             file.close()
             raise
         name = f"{request.path_params['name']}.{SUFFIX[values['format']]}"
-        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-        return StreamingResponse(_sent(file), media_type="application/octet-stream", headers=headers)
+        return StreamingResponse(_sent(file), media_type="application/octet-stream", headers=as_file(name))
 
     return Route("/c/{name}/export", endpoint, methods=["GET"])
 

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from opilio.web.desk import Asked, Desk, Page
 from opilio.web.layout import spread
 from opilio.web.params import NOTE, Param
-from opilio.web.view import View
+from opilio.web.view import View, as_file
 
 WIDTH, HEIGHT, EDGE = 900.0, 600.0, 44.0
 MOST_EDGES = 5_000
@@ -87,7 +87,7 @@ def gexf(view: View) -> Response:
         f'<attribute id="1" title="relevant" type="integer"/></attributes><nodes>{nodes}</nodes>'
         f"<edges>{edges}</edges></graph></gexf>"
     )
-    headers = {"Content-Disposition": 'attachment; filename="hosts.gexf"'}
+    headers = as_file("hosts.gexf")
     return Response(text.encode("utf-8", "replace"), media_type="application/gexf+xml", headers=headers)
 
 

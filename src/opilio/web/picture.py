@@ -18,6 +18,7 @@ from opilio.web.charts import Chart, Line, Points, harvest_series, line_chart
 from opilio.web.crawlpage import live_data
 from opilio.web.desk import Desk
 from opilio.web.params import Param, read
+from opilio.web.view import as_file
 
 ACROSS = Param(name="x", about="Across.", kind="choice", choices=("pages", "time"), default="pages")
 LOOKS = {"a": ("#0b6b57", "2.4", ""), "b": ("#b25e00", "1.6", ""), "c": ("#5a48b8", "1.4", "3 3")}
@@ -42,8 +43,7 @@ def curve_routes(desk: Desk) -> list[Route]:
             name = request.path_params["name"]
             x = read([ACROSS], request.query_params.multi_items())["x"]
             content = await run_in_threadpool(picture, name, form, x)
-            headers = {"Content-Disposition": f'attachment; filename="{name}-harvest.{form}"'}
-            return Response(content, media_type=media_type, headers=headers)
+            return Response(content, media_type=media_type, headers=as_file(f"{name}-harvest.{form}"))
 
         return Route(f"/c/{{name}}/curve.{form}", endpoint, methods=["GET", "HEAD"])
 

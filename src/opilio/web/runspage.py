@@ -12,9 +12,12 @@ MOST = 6  # lines that can be told apart
 
 
 def runs(desk: Desk, asked: Asked) -> View:
-    names = asked.values["with"] or desk.shelf.names[:MOST]
-    found = [_run(desk, name) for name in names[:MOST]]
-    data = {"runs": found, "values": asked.values, "chosen": names, "rows": [_row(run) for run in found]}
+    names = asked.values["with"] or desk.shelf.names
+    folders, problems = desk.shelf.readable(names)
+    chosen = list(folders)[:MOST]
+    found = [_run(desk, name) for name in chosen]
+    data = {"runs": found, "values": asked.values, "chosen": chosen, "rows": [_row(run) for run in found]}
+    data["problems"] = problems
     return View(template="runs.html", data=data, title="Runs compared", rows="rows")
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from opilio.index.records import SORTS, Filters, Hit, Results, Segment
-from opilio.model.errors import QueryError, UsageError
+from opilio.model.errors import CollectionError, QueryError, UsageError
 from opilio.web.desk import Asked, Desk, Page
 from opilio.web.params import NOTE, PAGE, Param
 from opilio.web.rendering import with_values
@@ -21,7 +21,10 @@ def search(desk: Desk, asked: Asked) -> View:
     data: dict[str, Any] = {"query": values["q"], "values": values, "names": desk.shelf.names}
     if not desk.shelf.folders:
         return View(template="search.html", data=data | {"results": None, "hits": []}, title="Search", rows="hits")
-    searcher = desk.library.of(desk.shelf.folders)
+    folders, problems = desk.shelf.readable(desk.shelf.names)
+    if not folders:
+        raise CollectionError(problems[0])
+    searcher = desk.library.of(folders)
     waiting = desk.library.freshen(searcher)
     try:
         results = searcher.search(values["q"], _filters(desk, values), values["page"], values["size"], values["sort"])
@@ -34,7 +37,7 @@ def search(desk: Desk, asked: Asked) -> View:
         "pages": results.pages,
         "took_s": round(results.took_s, 4),
         "suggestion": results.suggestion,
-        "notes": list(results.notes),
+        "notes": [*results.notes, *problems],
         "waiting": waiting,
         "hits": [hit_data(hit) for hit in results.hits],
         "facets": _facets(results, values),

@@ -34,6 +34,8 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
 
 def serve(folders: Sequence[Path], serving: Serving, announce: Callable[[str, str], None]) -> None:
     """Serve collections until SIGINT or SIGTERM; `announce` is told the address and the token (empty: none needed)."""
+    if not (serving.token.isascii() and serving.token.isprintable()) or serving.token != serving.token.strip():
+        raise UsageError("--token: has characters that no request can send; write it in ASCII, no blanks around it")
     shelf = Shelf(folders, serving.home)
     token = serving.token if is_loopback(serving.host) else serving.token or secrets.token_urlsafe(18)
     desk = Desk(shelf, SystemClock(), read_only=serving.read_only)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from opilio.model.errors import UsageError
+from opilio.model.errors import CollectionError, UsageError
 from opilio.store.collection import check, exists
 
 
@@ -45,6 +45,19 @@ class Shelf:
             raise UnknownCollectionError(f"'{name[:80]}': no collection of this name is served here")
         return self._folders[name]
 
+    def readable(self, names: Sequence[str]) -> tuple[dict[str, Path], list[str]]:
+        """The folders of these names, and in place of those that can't be read what is wrong with them."""
+        folders, problems = dict[str, Path](), list[str]()
+        for name in names:
+            folder = self.folder(name)
+            try:
+                check(folder)
+            except CollectionError as error:
+                problems.append(str(error))
+            else:
+                folders[name] = folder
+        return folders, problems
+
     def fresh(self, topic: str) -> Path:
         """A folder for a new collection on a topic, which is not there yet."""
         base = "-".join(slug(topic).split("-")[:6]) or "crawl"
@@ -59,8 +72,9 @@ class UnknownCollectionError(UsageError):
 
 
 def slug(text: str) -> str:
+    """A name for addresses and folders, of the letters and figures of any script.
+
+    >>> slug("Birds of Europe, and others!"), slug("Vögel & 鳥")
+    ('birds-of-europe-and-others', 'vögel-鳥')
     """
-    >>> slug("Birds of Europe, and others!")
-    'birds-of-europe-and-others'
-    """
-    return "-".join(re.findall(r"[a-z0-9]+", text.lower()))[:80]
+    return "-".join(re.findall(r"[^\W_]+", text.lower()))[:80]

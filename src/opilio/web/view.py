@@ -7,6 +7,7 @@ escape everything; CSV cells that a spreadsheet would take for a formula are mad
 import csv
 import io
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 from starlette.requests import Request
@@ -58,6 +59,15 @@ def _told(value: Any) -> Any:  # noqa: ANN401 any JSON
     if isinstance(value, dict):
         return {k: _told(v) for k, v in value.items() if not (isinstance(k, str) and k.startswith("_"))}
     return [_told(v) for v in value] if isinstance(value, list) else value
+
+
+def as_file(name: str) -> dict[str, str]:
+    """The header by which a browser keeps an answer as a file of this name (RFC 6266, 8187: in any script).
+
+    >>> as_file("鳥.csv")
+    {'Content-Disposition': "attachment; filename*=UTF-8''%E9%B3%A5.csv"}
+    """
+    return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
 
 
 def csv_response(rows: list[dict[str, Any]], headers: dict[str, str] | None = None) -> Response:
