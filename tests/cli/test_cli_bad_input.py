@@ -46,6 +46,7 @@ CONFIGS = {
     "unknown option of a kind": ("[judge]\nkind = 'cosine'\ntreshold = 1\n", "did you mean 'threshold'?"),
     "wrong type": ("[engine]\nworkers = 'many'\n", "c.toml: engine.workers: expected whole number, got string"),
     "no connections": ("[engine]\nconnections = 0\n", "engine.connections: expected whole number >= 1"),
+    "too much to count": (f"[stop]\nharvest_window = {10**20}\n", "stop.harvest_window: expected whole number <="),
     "negative delay": ("[politeness]\ndelay_s = -1.0\n", "politeness.delay_s: expected number >= 0.0"),
     "endless delay": ("[politeness]\ndelay_s = inf\n", "politeness.delay_s: expected number <= 1000000000.0"),
     "endless patience": ("[fetch]\ntimeout_s = inf\n", "fetch.timeout_s: expected number <= 1000000000.0"),

@@ -21,8 +21,8 @@ from opilio.model.errors import ConfigError
 from opilio.text.vocabulary import Normaliser
 
 Tree = dict[str, Any]
-Positive = Annotated[int, Meta(ge=1)]
-Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1, le=10**15)]  # what the libraries below us can count to
+Count = Annotated[int, Meta(ge=0, le=10**15)]
 Amount = Annotated[float, Meta(ge=0, le=1e9)]  # not endless: a pause must be one that ends
 Share = Annotated[float, Meta(ge=0, le=1)]
 Seconds = Annotated[float, Meta(gt=0, le=1e9)]
