@@ -1,6 +1,7 @@
 """Pages parsed once, the link graph of a web, and what a web's summary says."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -94,10 +95,23 @@ def test_real_web_reaches_what_its_topics_say_when_present(real_webs: Path, lab_
     assert [s.relevant for t in summary.topics for s in t.seed_sets] == promised
 
 
-def test_cache_keeps_only_the_newest_editions(tmp_path: Path) -> None:
-    for age, name in enumerate(("read-d", "read-c", "read-b", "read-a")):
+def test_cache_keeps_the_newest_editions_and_those_used_of_late(tmp_path: Path) -> None:
+    used = tmp_path / "read-now"
+    ages = {"read-now": 9.0, "read-late": 0.5, "read-older": 1.5, "read-old": 2.0, "read-oldest": 3.0}  # days
+    for name, days in ages.items():
         (tmp_path / name).mkdir()
-        os.utime(tmp_path / name, (1000 - age, 1000 - age))
+        at = time.time() - days * 86_400
+        os.utime(tmp_path / name, (at, at))
     (tmp_path / "packed").touch()
-    prune(tmp_path, "read-*", keep=2)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["packed", "read-c", "read-d"]
+    prune(used, "read-*", keep=3)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["packed", "read-late", "read-now", "read-older"]
+    prune(used, "read-*", keep=1)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["packed", "read-late", "read-now"]
+
+
+def test_pages_are_parsed_anew_when_the_cache_was_cut_off(small_web: Web, parsed: ParsedPages, tmp_path: Path) -> None:
+    kept = ParsedPages.open(small_web, tmp_path, processes=1).folder / "packed"
+    kept.write_bytes(kept.read_bytes()[:1000])
+    again = ParsedPages.open(small_web, tmp_path, processes=1)
+    last = len(small_web) - 1
+    assert again.page(last) == parsed.page(last) is not None

@@ -1,5 +1,6 @@
 """Words that were looked up are the words that would have been read."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,20 @@ def test_options_that_change_the_words_have_readings_of_their_own(offline: Offli
     assert reading_version(plain) != reading_version(german)
     assert Readings.open(offline.web, offline.pages, german) is not None
     assert len(list(offline.pages.folder.glob("read-*"))) >= 2
+
+
+def test_crawl_is_the_same_when_the_cache_was_cleared_away_or_cut_off(
+    small_web: Web, topic: LabTopic, tmp_path: Path
+) -> None:
+    """Another experiment may clear it away at any moment; a machine that went down may have cut it off."""
+    settings = lab_settings("best-first", topic.brief, topic.seed_sets[0].urls, 40)
+    offline = OfflineWeb(small_web, ParsedPages.open(small_web, tmp_path, processes=1))
+    offline.readings(settings)
+    (packed,) = offline.pages.folder.glob("read-*/packed")
+    content = packed.read_bytes()
+    shutil.rmtree(packed.parent)
+    order = replay(offline, settings).fetches
+    assert order == replay(ReadAnew(offline.web, offline.pages), settings).fetches
+    OfflineWeb(small_web, offline.pages).readings(settings)
+    packed.write_bytes(content[:1000])
+    assert replay(OfflineWeb(small_web, offline.pages), settings).fetches == order

@@ -14,6 +14,7 @@ from platformdirs import user_cache_path
 from opilio.model.errors import WebError
 
 T = TypeVar("T")
+OF_LATE_S = 24 * 3600.0
 
 
 def default_cache() -> Path:
@@ -53,11 +54,26 @@ def save(path: Path, value: object) -> None:
     save_bytes(path, msgspec.msgpack.encode(value))
 
 
-def prune(folder: Path, pattern: str, keep: int) -> None:
-    """Remove all but the newest folders that match: what older code worked out would pile up for ever."""
-    found = sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime, reverse=True)
-    for old in found[keep:]:
-        shutil.rmtree(old, ignore_errors=True)
+def is_whole(path: Path, size: int) -> bool:
+    """Is the file there, and as long as it was written? A machine that went down may have cut it off."""
+    try:
+        return path.stat().st_size == size
+    except OSError:
+        return False
+
+
+def prune(used: Path, pattern: str, keep: int) -> None:
+    """Note that a folder is used, and remove those beside it that match, but for the newest and those used of late.
+
+    What older code worked out would pile up for ever; what an experiment works out may be more than `keep` folders.
+    """
+    with suppress(OSError):
+        os.utime(used)
+        times = {path: path.stat().st_mtime for path in used.parent.glob(pattern)}
+        newest_first = sorted(times, key=lambda path: times[path], reverse=True)
+        for old in newest_first[keep:]:
+            if times[old] < times[used] - OF_LATE_S:
+                shutil.rmtree(old, ignore_errors=True)
 
 
 def save_bytes(path: Path, data: bytes) -> None:

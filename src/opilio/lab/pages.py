@@ -22,7 +22,7 @@ import zstandard
 from numpy.typing import NDArray
 
 from opilio.fetch.answers import location_of
-from opilio.lab.cachefolder import default_cache, load, prune, save
+from opilio.lab.cachefolder import default_cache, is_whole, load, prune, save
 from opilio.lab.linkgraph import LinkGraph
 from opilio.lab.warcfile import Answer
 from opilio.lab.web import Web
@@ -70,10 +70,11 @@ class ParsedPages:
         """The parsed pages of a web, from the cache or by parsing all of them."""
         folder = (cache or default_cache()) / f"pages-{web.digest[:16]}-{parser_version()}"
         kept = load(folder / "index", _Kept)
-        if kept is None or not (folder / "packed").exists():
+        if kept is None or not is_whole(folder / "packed", memoryview(kept.offsets).cast("q")[-1] + 1):
             _parse_all(web, folder, cache, processes)
-            prune(folder.parent, f"pages-{web.digest[:16]}-*", _EDITIONS)
-        return cls.load(folder)
+        parsed = cls.load(folder)
+        prune(folder, f"pages-{web.digest[:16]}-*", _EDITIONS)
+        return parsed
 
     @classmethod
     def load(cls, folder: Path) -> "ParsedPages":

@@ -10,7 +10,6 @@ import os
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import cached_property
 from importlib.metadata import version
 from importlib.resources import files
 from multiprocessing import get_context
@@ -23,7 +22,7 @@ import xxhash
 from opilio.crawl.build import page_reader
 from opilio.crawl.config import Settings
 from opilio.crawl.topics import vocabulary_of
-from opilio.lab.cachefolder import load, prune, save
+from opilio.lab.cachefolder import is_whole, load, prune, save
 from opilio.lab.pages import ParsedPages
 from opilio.lab.web import Web
 from opilio.model.records import Page, Reading
@@ -61,26 +60,23 @@ class _Kept(msgspec.Struct):
 class Readings:
     """Readings of the pages of one web under one set of options; a page that has none is read anew."""
 
-    def __init__(self, web: Web, folder: Path, kept: _Kept) -> None:
+    def __init__(self, web: Web, kept: _Kept, packed: mmap.mmap) -> None:
         self._web = web
-        self._folder = folder
         self._offsets = memoryview(kept.offsets).cast("q")
         self._words = kept.words
+        self._packed = packed
 
     @classmethod
     def open(cls, web: Web, pages: ParsedPages, settings: Settings, processes: int = 2) -> "Readings":
         """The readings under these settings, from the cache or by reading every page."""
         folder = pages.folder / f"read-{reading_version(settings)}"
         kept = load(folder / "index", _Kept)
-        if kept is None or not (folder / "packed").exists():
+        if kept is None or not is_whole(folder / "packed", memoryview(kept.offsets).cast("q")[-1] + 1):
             kept = _read_all(web, pages, settings, folder, processes)
-            prune(pages.folder, "read-*", _EDITIONS)
-        return cls(web, folder, kept)
-
-    @cached_property
-    def _packed(self) -> mmap.mmap:
-        with (self._folder / "packed").open("rb") as file:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        with (folder / "packed").open("rb") as file:  # now: whoever clears the folder away later does no harm
+            packed = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        prune(folder, "read-*", _EDITIONS)
+        return cls(web, kept, packed)
 
     def reader(self, settings: Settings, vocabulary: Vocabulary) -> Callable[[Page], Reading]:
         """A reader that looks pages of the web up; it tells the vocabulary what the terms mean."""
