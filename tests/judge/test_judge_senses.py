@@ -44,6 +44,12 @@ def test_any_context_word_puts_the_page_aside_s3_09() -> None:
     assert context().judge(reading_of("the jaguar car")).relevant
 
 
+def test_context_of_several_words_is_met_where_they_stand_together_s3_09() -> None:
+    judge = ContextJudge(CosineJudge(TOPIC, WORDS), TOPIC, ("jaguar cat", "football club"), WORDS)
+    assert judge.judge(reading_of("the jaguar car club and its cat")).relevant
+    assert not judge.judge(reading_of("the jaguar car and the jaguar cat")).relevant
+
+
 @pytest.mark.parametrize("rule", [{"minimum": 2}, {"ratio": 0.5}, {"where": "title"}])
 def test_switches_spare_the_true_page_s3_e12(rule: dict[str, object]) -> None:
     judge = context(**rule)

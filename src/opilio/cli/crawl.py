@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import re
 import signal
 import sys
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from opilio.model.clock import SystemClock
 from opilio.model.errors import ConfigError
 from opilio.seeds.seedfile import read_seeds
 from opilio.store.collection import exists
+from opilio.text.tokens import written_words
 
 SHOWN_SEEDS = 3
 LONGEST_NAME = 200  # bytes of a folder that is named after its topic; file systems take 255
@@ -167,7 +167,7 @@ def _folder_name(tree: Tree) -> str:
     known = topic if isinstance(topic, dict) else {"name": str(topic)}  # what is no table is told by `resolve`
     classes = known.get("dewey", "")
     name = str(known.get("name", "")) or (f"dewey {classes}" if classes else "")
-    words = re.findall(r"\w+", name.lower())[:6]
+    words = written_words(name.lower())[:6]
     if not words:
         raise ConfigError('no topic: give one as a sentence, for example: opilio crawl "sign languages" --seed URL')
     return os.fsencode("-".join(words))[:LONGEST_NAME].decode(errors="ignore")

@@ -6,12 +6,16 @@ from opilio.judge.pagewords import PageWords
 from opilio.model.errors import TopicError
 from opilio.model.protocols import Judge
 from opilio.model.records import Reading, Reason, Verdict
+from opilio.text.phrases import Phrases
 from opilio.topic.living import LivingTopic
 from opilio.topic.senses import OTHER_SENSE, ContextRule, SenseScale
 
 
 class ContextJudge:
-    """A page with words of irrelevant contexts is ignored, with its links (S3-09; the switches of S3-E12 in `rule`)."""
+    """A page with words of irrelevant contexts is ignored, with its links (S3-09; the switches of S3-E12 in `rule`).
+
+    A context of several words is met where they stand together: `jaguar cat` is no word against every jaguar.
+    """
 
     def __init__(
         self,
@@ -26,7 +30,7 @@ class ContextJudge:
         self._judge = judge
         self._topic = topic
         self._contexts = tuple(c.lower() for c in contexts)
-        self._terms = frozenset(t for c in contexts for t in words.terms(c))
+        self._phrases = Phrases({tuple(words.terms(c)): at for at, c in enumerate(contexts)})
         self._words = words
         self._rule = rule or ContextRule()
 
@@ -34,7 +38,7 @@ class ContextJudge:
         """See `Judge`."""
         verdict = self._judge.judge(reading)
         terms = self._looked_at(reading)
-        hits = sum(1 for t in terms if t in self._terms) if self._rule.whole_word else self._inside(reading)
+        hits = len(self._phrases.matches(terms)) if self._rule.whole_word else self._inside(reading)
         topic_words = sum(1 for t in terms if t in self._topic.sight.vector)
         if not self._rule.rejects(hits, topic_words):
             return verdict

@@ -1,6 +1,6 @@
 """How an engine that knows no genres is asked for one: by words (S3-02). Pure."""
 
-import re
+from opilio.text.tokens import written_words
 
 ASKED_AS = {"news": "news", "discussions": "forum discussion", "blogs": "blog", "web": ""}
 
@@ -26,4 +26,4 @@ def spoken(query: str) -> str:
     >>> spoken('title:wren -"song thrush"')
     'title wren song thrush'
     """
-    return " ".join(re.findall(r"\w+", query))
+    return " ".join(written_words(query))

@@ -10,10 +10,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain, zip_longest
 from typing import NamedTuple
 
-from opilio.text.tokens import words
+from opilio.text.tokens import is_short, words
 
 CORE = 2  # words that every query has
-SHORTEST = 3  # letters of a telling word
 SEEN_TWICE = 2  # a word of one relevant page only tells of that page
 WINDOW = 3  # queries by whose pages it is decided whether to ask on
 ENOUGH = 5  # pages, below which nothing is decided
@@ -42,7 +41,7 @@ def telling_words(relevant: Iterable[str], others: Iterable[str], is_word: IsWor
         share = good[word] / pages
         return share * (share / (share + (bad[word] + 0.5) / (rest + 1)))
 
-    kept = [word for word, count in good.items() if count >= SEEN_TWICE and len(word) >= SHORTEST]
+    kept = [word for word, count in good.items() if count >= SEEN_TWICE and not is_short(word)]
     return sorted(kept, key=lambda word: (-weight(word), word))[:most]
 
 

@@ -1,10 +1,9 @@
 """Lists that answer no query (sitemaps, URL indexes, external links) in order of the words in their addresses. Pure."""
 
-import re
 from collections.abc import Iterable
 from urllib.parse import unquote
 
-_WORD = re.compile(r"\w{3,}")
+from opilio.text.tokens import is_short, words
 
 
 def by_words(urls: Iterable[str], query: str) -> list[str]:
@@ -13,11 +12,10 @@ def by_words(urls: Iterable[str], query: str) -> list[str]:
     >>> by_words(["https://a.example/about", "https://a.example/songs/wren-song.html"], "songs of the wren")
     ['https://a.example/songs/wren-song.html', 'https://a.example/about']
     """
-    wanted = {stem for word in _WORD.findall(query.lower()) if (stem := _plain(word)) != "the"}
+    wanted = {_plain(word) for word in words(query) if not is_short(word) and word != "the"}
 
     def hits(url: str) -> int:
-        path = unquote(url.partition("://")[2]).lower()
-        return len(wanted & {_plain(word) for word in re.split(r"[\W_]+", path)})
+        return len(wanted.intersection(map(_plain, words(unquote(url.partition("://")[2])))))
 
     return sorted(urls, key=lambda url: -hits(url))
 

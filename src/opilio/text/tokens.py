@@ -31,6 +31,7 @@ UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
+FIRST_UNSPACED = "\u0e00"  # Thai; from here on a single character can be a word
 _FEW = 24  # more distinct characters to change than this: lower() first is cheaper than that many replaces (measured)
 _MANY = 500  # from here on a NumPy array finds distinct characters faster than a set of strings
 
@@ -52,6 +53,20 @@ def words(text: str) -> list[str]:
     ['don', 'miss', 'kejriwal', 'new', 'e', 'mail', 'ærø', '2014']
     """
     return word_bytes(text).decode().split()
+
+
+def written_words(text: str) -> list[str]:
+    """The words of a text as they are written, for names and questions: nothing is folded, cut or paired.
+
+    >>> written_words('title:Wren -"हिन्दी भाषा"')
+    ['title', 'Wren', 'हिन्दी', 'भाषा']
+    """
+    return "".join(c if unicodedata.category(c)[0] in "LNM" else " " for c in text).split()
+
+
+def is_short(word: str, letters: int = 3) -> bool:
+    """Too short to tell anything: a matter of letters, not of scripts whose pairs of characters are words."""
+    return len(word) < letters and word < FIRST_UNSPACED
 
 
 def word_bytes(text: str) -> bytes:

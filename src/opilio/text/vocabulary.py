@@ -15,7 +15,7 @@ from opilio.text.languages import name_of
 from opilio.text.stems import Stem, normalising
 from opilio.text.stopwords import stop_words
 from opilio.text.surfaces import Surfaces
-from opilio.text.tokens import MARKS, words
+from opilio.text.tokens import MARKS, is_short, words
 
 Normaliser = Literal["stem", "porter", "lemma", "none"]
 
@@ -24,7 +24,6 @@ LINK_OPENED, LINK_CLOSED, BLOCK_ENDED, SENTENCE_ENDED = -1, -2, -3, -4
 _MARK_TERMS = dict(zip(MARKS, (LINK_OPENED, LINK_CLOSED, BLOCK_ENDED, SENTENCE_ENDED), strict=True))
 _LONGEST = 40  # longer tokens are encoded data, not words
 _ACRONYM = re.compile(r"\b[A-Z][A-Z0-9]{1,9}\b")
-_FIRST_UNSPACED = "\u0e00"  # Thai; from here on a single character can be a word
 
 
 class Vocabulary(dict[str, int]):
@@ -115,7 +114,7 @@ class Vocabulary(dict[str, int]):
             self.__missing__(word)
 
     def _is_noise(self, word: str) -> bool:
-        return word in self._stop_words or (len(word) < self.shortest and word < _FIRST_UNSPACED)
+        return word in self._stop_words or is_short(word, self.shortest)
 
     def _forget_rare(self) -> None:
         """Keep the half of the words that was seen most."""
