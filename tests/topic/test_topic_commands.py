@@ -142,6 +142,13 @@ def test_suggestions_join_only_when_accepted_s2_f3(place: Path) -> None:
     assert refused.returncode == 2 and "was not suggested" in one_line(refused)
 
 
+def test_example_whose_name_no_topic_file_can_hold_is_refused(place: Path) -> None:
+    (place / "caf\udce9.html").write_text("wrens")
+    done = opilio("topic", "build", "wrens", "--positive", "caf\udce9.html", "--out", "t.toml", cwd=place)
+    assert (done.returncode, "its name is not UTF-8 text" in one_line(done)) == (2, True), done
+    assert not (place / "t.toml").exists()
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

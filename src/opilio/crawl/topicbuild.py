@@ -23,7 +23,7 @@ from opilio.topic.build import Mixture, stem_with, topic_table
 from opilio.topic.living import LivingTopic
 from opilio.topic.querylog import QueryLog, QueryLogWeights, query_stems
 from opilio.topic.table import WeightTable
-from opilio.topic.topic import Topic
+from opilio.topic.topic import Topic, is_text
 from opilio.topic.wordnet import WordNet
 
 FEW_PAGES = 3
@@ -115,7 +115,10 @@ def written(topic: Topic, table: WeightTable, examples: Sequence[str] = (), coun
 
 def named(path: Path) -> str:
     """A file by its full name, so that a topic file means the same from everywhere."""
-    return str(path.resolve())
+    name = str(path.resolve())
+    if not is_text(name):
+        raise TopicError(f"example {name!a}: its name is not UTF-8 text, so no topic file can hold it; rename it")
+    return name
 
 
 def _texts(examples: Sequence[str | dict[str, int]]) -> list[str]:

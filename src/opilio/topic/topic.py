@@ -26,14 +26,14 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def __post_init__(self) -> None:
         for text in (self.name, self.description, *self.keywords, *self.contexts):
-            if not _is_text(text):
+            if not is_text(text):
                 raise TopicError(f"topic {text!a}: is not UTF-8 text; set your terminal to UTF-8")
         for word, weight in self.keywords.items():
             if not 0.0 < weight < float("inf"):
                 raise TopicError(f'topic "{self.name}": the weight of "{word}" must be above 0, not {weight}')
 
 
-def _is_text(given: str) -> bool:
+def is_text(given: str) -> bool:
     """False for what a terminal of another encoding sent: Python keeps such bytes as lone surrogates."""
     return not any("\ud800" <= char <= "\udfff" for char in given)
 
