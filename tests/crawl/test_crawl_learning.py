@@ -31,6 +31,7 @@ from opilio.learn.densefeatures import NAMES
 from opilio.learn.linkqueue import CONTEXTS, LinkQueue
 from opilio.learn.scoring import Options
 from opilio.model.clock import VirtualClock
+from opilio.model.events import BatchCommitted, Event
 from opilio.model.records import key_of
 from opilio.store import journal
 from opilio.store.collection import Collection
@@ -200,6 +201,20 @@ def test_expectation_falls_towards_nothing_when_the_relevant_pages_are_found(tmp
     assert max(told) > 5.0
     assert told[-1] < 0.2 * max(told)
     assert status_of(tmp_path / "c")["expected_relevant"] < 1.0
+
+
+def test_no_more_relevant_pages_are_told_of_than_wait(tmp_path: Path) -> None:
+    told: list[tuple[float, int]] = []
+
+    def look(event: Event) -> None:
+        if isinstance(event, BatchCommitted) and event.expected is not None:
+            status = status_of(tmp_path / "c")
+            told.append((float(status["expected_relevant"]), status["queued"]))
+
+    with served(SmallWeb(mixed_web(30))) as server:
+        crawl(tmp_path / "c", learning_tree(server, stop={"pages": 0}), look)
+    assert told
+    assert [(expected, queued) for expected, queued in told if expected > queued] == []
 
 
 def test_crawl_stops_when_little_is_left_to_find(tmp_path: Path) -> None:

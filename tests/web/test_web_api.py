@@ -23,6 +23,7 @@ from checks.indexed import Sheet, store
 from checks.page_server import Client, crawled, pages_of
 from checks.small_webs import SmallWeb, page, rows
 from opilio.crawl.status import status_of
+from opilio.model.records import key_of
 from opilio.store.collection import Collection
 from opilio.store.keeper import Counts
 from opilio.web import launch
@@ -321,3 +322,15 @@ def test_collection_that_is_gone_leaves_the_others_to_be_searched_and_compared(b
         shutil.rmtree(tmp_path / "lost")
         assert client.get("/search.json?q=wren").status == 503
         assert client.get("/runs", Accept="text/html").status == 200
+
+
+def test_page_that_was_looked_at_often_shows_the_last_answers_first(own: Client, tmp_path: Path) -> None:
+    notes = Collection.open_for_notes(tmp_path / "birds")
+    names = "failure, detail, elapsed_s, size_bytes, address, location"
+    more = f"SELECT key, at + 1, 304, {names} FROM answer WHERE key = ? ORDER BY seq DESC LIMIT 1"
+    for _ in range(20):
+        notes.connection.execute(f"INSERT INTO answer (key, at, status, {names}) {more}", (key_of(SEED),))
+    notes.close()
+    shown = own.get(f"/c/birds/page?url={quote(SEED)}", Accept="text/html").text
+    last, _, earlier = shown.partition("<summary>13 earlier</summary>")
+    assert (last.count("status 304"), earlier.count("status 304"), earlier.count("status 200")) == (8, 12, 1)

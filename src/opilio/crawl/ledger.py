@@ -96,12 +96,13 @@ class Ledger:
     def _foresee(self) -> float | None:
         """How many relevant pages the queue still holds, where the ranker can tell.
 
-        It is noted for whoever looks on, with how often the URL-seen test was spared the disk (S4-21).
+        It is noted for whoever looks on, with how often the URL-seen test was spared the disk (S4-21): never more than
+        wait, for the ranker reckons anew only now and then.
         """
-        expected = self._chooser.expected
-        figures = {"front_hit_rate": round(self._books.frontier.stats().front_hit_rate, 2)}
+        expected, stats = self._chooser.expected, self._books.frontier.stats()
+        figures = {"front_hit_rate": round(stats.front_hit_rate, 2)}
         if expected is not None:
-            figures["expected_relevant"] = round(expected, 2)
+            figures["expected_relevant"] = min(round(expected, 2), float(stats.queued + stats.leased))
         if figures != self._noted:
             self._books.collection.set_meta(**figures)
             self._noted = figures
