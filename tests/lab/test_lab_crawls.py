@@ -10,10 +10,15 @@ from opilio.crawl.config import Tree, merged
 from opilio.crawl.job import begin
 from opilio.lab.accesslog import fetch_attempts
 from opilio.lab.crawls import OfflineWeb, Trace, lab_settings, replay
+from opilio.lab.declarations import Variant
+from opilio.lab.labels import load_labels
 from opilio.lab.pages import ParsedPages
+from opilio.lab.runs import Arena, Job
 from opilio.lab.server import WebServer
+from opilio.lab.study import errors_met
 from opilio.lab.topics import LabTopic, load_topics
 from opilio.lab.web import Web
+from opilio.model.records import Page
 
 BUDGET = 60
 CROWDED: Tree = {"engine": {"connections": 5}, "frontier": {"per_host": 2}}
@@ -52,6 +57,24 @@ def test_number_of_workers_changes_no_crawl(offline: OfflineWeb, topic: LabTopic
         for workers in (0, 1, 2)
     ]
     assert crawls[0] == crawls[1] == crawls[2]
+
+
+class Broken(ParsedPages):
+    """Pages that can't be had, by a fault of ours."""
+
+    def parsed(self, number: int, body: bytes) -> Page | None:
+        raise RuntimeError(f"broken: {number}, {len(body)} bytes")
+
+
+def test_visits_that_an_error_of_ours_ended_are_told(offline: OfflineWeb, topic: LabTopic) -> None:
+    """They bring nothing, so the run is worth less than it should be: nobody may take it for the strategy's fault."""
+    arena = Arena(OfflineWeb(offline.web, Broken.load(offline.pages.folder)), load_labels(offline.web), [topic])
+    first = topic.seed_sets[0]
+    job = Job(experiment="e", topic=topic.name, seed_set=first.name, variant=Variant(name="breadth"), budget=10)
+    run, sound = arena.run(job), Arena(offline, arena.labels, [topic]).run(job)
+    assert run.error.startswith(f"an error of ours ended 3 visits, the first {first.urls[0]}: RuntimeError: broken")
+    (told,) = errors_met([run, sound])
+    assert str(told) == f"{topic.name}/{first.name}, breadth: {run.error}"
 
 
 def test_removing_the_labels_changes_no_crawl(

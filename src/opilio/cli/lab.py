@@ -24,7 +24,7 @@ from opilio.lab.results import Run, write_results
 from opilio.lab.server import Serving, WebServer
 from opilio.lab.serving import serve_shape, serve_web
 from opilio.lab.shape import Shape
-from opilio.lab.study import Choice, Study, carry_out
+from opilio.lab.study import Choice, Study, carry_out, errors_met
 from opilio.lab.summary import WebSummary, summarise
 from opilio.lab.synthetic import write
 from opilio.lab.web import Problem
@@ -148,7 +148,7 @@ def run(
         runs = by_seeds(runs)
     columns = {v.name: v.column for v in choice.variants}
     with writing(f"--out {out}"):
-        _write(Material(declared, runs, bounds, study.problems, columns), out, plots=plots)
+        _write(Material(declared, runs, bounds, [*errors_met(runs), *study.problems], columns), out, plots=plots)
     _say(f"{len(jobs)} runs in {progress.elapsed_s:.0f} s; the report is in {out / 'report.md'}")
     if json:
         print_json({"experiment": declared.name, "out": str(out), "strategies": _means(runs)})
@@ -167,6 +167,8 @@ def _write(material: Material, out: Path, *, plots: bool) -> None:
     write_results(material.runs, out, material.bounds)
     drawn = _draw(material.runs, out, material.experiment.plot) if plots else []
     (out / "report.md").write_text(write_report(material, drawn), "utf-8")
+    for problem in errors_met(material.runs)[:SHOWN_PROBLEMS]:
+        _say(f"opilio: {problem}; this run is worth less than it should be, please report it")
 
 
 def _draw(runs: Sequence[Run], folder: Path, extra: tuple[Plot, ...]) -> list[str]:

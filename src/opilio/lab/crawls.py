@@ -36,7 +36,7 @@ from opilio.lab.replay import ReplayFetcher
 from opilio.lab.topics import Brief
 from opilio.lab.web import Web
 from opilio.model.clock import VirtualClock
-from opilio.model.events import BatchCommitted, Event
+from opilio.model.events import BatchCommitted, Event, VisitFailed
 from opilio.model.protocols import Frontier, SeedSource
 from opilio.model.records import Lead, key_of
 from opilio.model.urls import host_of
@@ -68,6 +68,7 @@ class Trace:
     cpu_s: float = 0.0
     wall_s: float = 0.0
     judged: bool = True  # whether the crawler told what it thought of its pages
+    errors: list[str] = field(default_factory=list)  # visits that an error of ours ended: they brought nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +151,7 @@ async def _replay(
     world = World(collection, Keeper(collection, None), frontier, fetcher, clock)
     engine = make_engine(settings, world, mind, desk, resumed=False, sources=sources)
     trace = Trace([])
-    engine.listen(lambda event: _note(trace.fetches, event))
+    engine.listen(lambda event: _note(trace, event))
     try:
         trace.stop_reason = await engine.run()
     finally:
@@ -161,12 +162,12 @@ async def _replay(
     return trace
 
 
-def _note(fetches: list[Fetch], event: Event) -> None:
-    if not isinstance(event, BatchCommitted):
-        return
-    for outcome in event.outcomes:
+def _note(trace: Trace, event: Event) -> None:
+    if isinstance(event, VisitFailed):
+        trace.errors.append(f"{event.url}: {event.error}")
+    for outcome in event.outcomes if isinstance(event, BatchCommitted) else ():
         verdict = outcome.analysis.verdict if outcome.analysis else None
-        fetches.append(
+        trace.fetches.append(
             Fetch(
                 outcome.lead.url,
                 outcome.lead.score,

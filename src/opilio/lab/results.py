@@ -66,6 +66,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
     hosts: int = 0  # that gave a page, relevant or not
     places: int = 0  # directories with relevant pages
     virtual_s: float = 0.0  # time on the crawl's clock
+    error: str = ""  # how many visits an error of ours ended, and the first of them: the run found less than it should
     beyond: Beyond | None = None  # beside a search engine, where the crawl began at its results
 
     @property

@@ -90,7 +90,7 @@ class Arena:
         links = self._link_quality(topic, seeds, trace.fetches[: job.budget]) if own else None
         beyond = self._beyond(topic, trace.fetches[: job.budget]) if asked_for(job.seed_set) else None
         run = run_of(name, score, trace.cpu_s, trace.wall_s, said, links)
-        return msgspec.structs.replace(run, virtual_s=trace.virtual_s, beyond=beyond)
+        return msgspec.structs.replace(run, virtual_s=trace.virtual_s, beyond=beyond, error=_first_of(trace.errors))
 
     def seed_set(self, topic: LabTopic, name: str) -> SeedSet:
         """A seed set by its name: one of the topic's, or the first results of a search."""
@@ -175,6 +175,10 @@ class Arena:
     def _truth(self, topic: LabTopic, numbers: Sequence[int | None]) -> NDArray[np.bool_]:
         relevant = self.labels.relevant(topic)
         return np.array([n is not None and bool(relevant[n]) for n in numbers], dtype=bool)
+
+
+def _first_of(errors: Sequence[str]) -> str:
+    return f"an error of ours ended {len(errors)} visits, the first {errors[0]}" if errors else ""
 
 
 def _pages(fetches: Sequence[Fetch]) -> NDArray[np.bool_]:

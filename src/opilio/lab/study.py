@@ -204,6 +204,11 @@ def opened(folder: Path) -> Arena:
     return Arena.open(folder)
 
 
+def errors_met(runs: Sequence[Run]) -> list[Problem]:
+    """Runs that found less than they should, because of an error of ours."""
+    return [Problem("error", f"{r.topic}/{r.seed_set}, {r.strategy}", r.error) for r in runs if r.error]
+
+
 def _by_kind(sets: Sequence[SeedSet], kinds: Sequence[str]) -> dict[str, list[SeedSet]]:
     """Seed sets by kind (`on-topic`, `generic`); sets that are named otherwise are a kind of their own."""
     groups: dict[str, list[SeedSet]] = {kind: [] for kind in kinds}

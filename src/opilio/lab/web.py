@@ -26,7 +26,7 @@ _FORMAT = 2  # of the index file: raise it when its meaning changes
 class Problem(msgspec.Struct, frozen=True, order=True):
     """Something in a web that was skipped, and why."""
 
-    kind: str  # damaged, duplicate, address, revisit, label, topic, seed
+    kind: str  # damaged, duplicate, address, revisit, label, topic, seed, error
     subject: str
     detail: str
 
