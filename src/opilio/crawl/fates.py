@@ -6,12 +6,13 @@ counters do not count; whoever asks looks at what else is noise (`parse.stable`)
 
 from urllib.parse import urlsplit
 
-from opilio.model.records import Fate, Landing, Outcome, State, key_of
+from opilio.model.records import Fate, Fetched, Landing, Outcome, State, key_of
 from opilio.store.looks import Known, Looks
 
 NOT_THERE = frozenset({404, 410})
 FOR_GOOD = frozenset({301, 308})  # RFC 9110, 15.4.2 and 15.4.9
 SOFT = "soft-404"
+LOOP = "redirect-loop"
 OTHER_TYPE = "content-type"  # declared, and not even fetched; or found when it was read
 NO_PAGE = frozenset({SOFT, OTHER_TYPE, "parse", "html", "url"})  # an answer, but no page any more
 
@@ -19,13 +20,13 @@ NO_PAGE = frozenset({SOFT, OTHER_TYPE, "parse", "html", "url"})  # an answer, bu
 def fate_of(known: Known, looks: Looks, outcome: Outcome, now: float, second_look_s: float) -> Fate:
     """What became of the page. Two strikes, far enough apart, and it is gone (S1-06)."""
     fetched, analysis = outcome.fetched, outcome.analysis
-    another_type = fetched.failure is not None and fetched.failure.kind == OTHER_TYPE
-    if fetched.failure is not None and not another_type:
+    missing = _is_none(fetched)
+    if fetched.failure is not None and not missing:
         return Fate.UNKNOWN
     if fetched.location and fetched.status in FOR_GOOD and not _nowhere(known, fetched.location):
         return Fate.MOVED
-    missing = fetched.status in NOT_THERE or (fetched.status in FOR_GOOD and bool(fetched.location))
-    if another_type or (analysis is not None and analysis.failure is not None and analysis.failure.kind in NO_PAGE):
+    missing |= fetched.status in NOT_THERE or (fetched.status in FOR_GOOD and bool(fetched.location))
+    if analysis is not None and analysis.failure is not None and analysis.failure.kind in NO_PAGE:
         missing = True
     if missing:
         return Fate.GONE if looks.strikes >= 1 and now - looks.struck_at >= second_look_s else Fate.STRUCK
@@ -34,6 +35,12 @@ def fate_of(known: Known, looks: Looks, outcome: Outcome, now: float, second_loo
     if analysis is None or analysis.failure is not None:
         return Fate.UNKNOWN
     return Fate.UNCHANGED if _same(known, outcome) else Fate.CHANGED
+
+
+def _is_none(fetched: Fetched) -> bool:
+    """Does a failure tell that there is no page: another type of content, or a redirect for good to itself?"""
+    kind = fetched.failure.kind if fetched.failure is not None else ""
+    return kind == OTHER_TYPE or (kind == LOOP and fetched.status in FOR_GOOD)
 
 
 def _nowhere(known: Known, target: str) -> bool:
