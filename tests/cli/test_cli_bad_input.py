@@ -24,7 +24,7 @@ from checks.small_webs import (
     tree_of,
 )
 from opilio.crawl.verify import verify
-from opilio.store.collection import Collection
+from opilio.store.collection import Collection, unmake
 from opilio.store.warc import warc_name
 
 SEED = "http://h0.example/0.html"
@@ -161,6 +161,22 @@ def test_seeds_are_explained_when_no_page_came(tmp_path: Path) -> None:
     with served(SmallWeb({"http://h0.example/robots.txt": robots("", 503)})) as server:
         done = opilio("crawl", *flags(settings_for(server, [SEED])), "--into", tmp_path / "c")
         assert (done.returncode, done.stderr) == (0, f"seed {SEED}: robots.txt can't be read (status 503)\n")
+
+
+def test_example_that_is_gone_leaves_nothing_behind_and_can_be_corrected(tmp_path: Path) -> None:
+    with served(SmallWeb(grid(hosts=1, pages=2))) as server:
+        known = flags(settings_for(server, [SEED]))
+        gone = opilio("crawl", *known, "--set", f'topic.examples=["{SEED}-gone"]', "--into", tmp_path / "c")
+        assert (gone.returncode, "can't be fetched (status 404)" in one_line(gone)) == (2, True)
+        assert list(tmp_path.iterdir()) == []
+        done = opilio("crawl", *known, "--set", f'topic.examples=["{SEED}"]', "--into", tmp_path / "c")
+    assert (done.returncode, len(stored(tmp_path / "c"))) == (0, 2), done
+
+
+def test_collection_that_has_begun_is_not_taken_back(folder: Path) -> None:
+    before = snapshot(folder)
+    unmake(folder)
+    assert snapshot(folder) == before
 
 
 def test_name_that_leads_home_is_told_and_so_is_a_missing_contact(tmp_path: Path) -> None:

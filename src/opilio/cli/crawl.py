@@ -19,9 +19,9 @@ from opilio.crawl.seeding import begin_with
 from opilio.crawl.status import seeds_of, status_of
 from opilio.crawl.why import why
 from opilio.model.clock import SystemClock
-from opilio.model.errors import ConfigError
+from opilio.model.errors import ConfigError, UsageError
 from opilio.seeds.seedfile import read_seeds
-from opilio.store.collection import exists
+from opilio.store.collection import exists, unmake
 from opilio.text.tokens import written_words
 
 SHOWN_SEEDS = 3
@@ -74,10 +74,21 @@ def crawl(
     tree, source = _laid_over(given, set_ or [], config)
     folder = into or Path(_folder_name(tree))
     with asyncio.Runner(loop_factory=_fast_loop()) as runner:
-        made = resume(folder, tree) if exists(folder) else runner.run(_begin(folder, resolve(tree, source), quiet))
-        reason = runner.run(_run(made, quiet))
+        reason = runner.run(_crawled(folder, tree, source, quiet))
     _tell_end(folder, reason, json)
     return 130 if reason == "interrupted" else 0
+
+
+async def _crawled(folder: Path, tree: Tree, source: str, quiet: bool) -> str:
+    """Go on with a collection, or make one; why the crawl ended."""
+    if exists(folder):
+        return await _run(resume(folder, tree), quiet)
+    made = await _begin(folder, resolve(tree, source), quiet)
+    try:
+        return await _run(made, quiet)
+    except UsageError:  # an example page that can't be had: whoever corrects it begins anew
+        unmake(folder)
+        raise
 
 
 def _need_topic(folder: Path, settings: Settings) -> None:

@@ -11,7 +11,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -196,6 +196,20 @@ def reading(folder: Path) -> Iterator[Collection]:
 def damaged(folder: Path, error: sqlite3.Error) -> CollectionError:
     """What to tell when the database can't be used."""
     return CollectionError(f"{folder / DATABASE}: can't be used: {error}; restore a copy of it")
+
+
+def unmake(folder: Path) -> None:
+    """Take a new collection back, with its folder; one that a crawl has begun with (it has a topic) stays."""
+    collection = Collection.open_for_writing(folder)
+    with closing(collection):
+        if collection.meta("topic"):
+            return
+        collection.connection.close()
+        for name in ("pages-*.warc.gz", f"{DATABASE}*", CONFIG, LOCK):  # the database before what it is known by
+            for path in folder.glob(name):
+                path.unlink()
+    with suppress(OSError):  # something of somebody else is in it
+        folder.rmdir()
 
 
 def exists(folder: Path) -> bool:
