@@ -115,6 +115,16 @@ def test_compact_drops_old_versions_when_told_so(place: Path) -> None:
     whole(place / "first")
 
 
+def test_compact_leaves_no_links_of_a_page_whose_versions_it_drops(place: Path) -> None:
+    with served(SmallWeb({})) as server:  # all is gone
+        for weeks in (3, 4):
+            kept(place / "first", server, later_s=weeks * WEEK)
+    assert rows(place / "first", "SELECT count(*) FROM page") == [(0,)]
+    assert rows(place / "first", "SELECT count(*) > 0 FROM links") == [(1,)]
+    compact(place / "first", NOW, versions=0)
+    whole(place / "first")
+
+
 def test_crawl_goes_on_after_compaction(place: Path) -> None:
     compact(place / "first", NOW, rotate_bytes=2000)
     with served(site()) as server:

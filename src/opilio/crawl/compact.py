@@ -27,6 +27,11 @@ _MOVE = """UPDATE {table} SET (warc, offset) = (SELECT p.warc, p.offset FROM tem
 _OLD = """DELETE FROM version WHERE rowid IN (SELECT rowid FROM (
     SELECT rowid, row_number() OVER (PARTITION BY key ORDER BY seq DESC) AS age FROM version) WHERE age > ?)"""
 
+ORPHANED = (  # by versions that were dropped
+    "DELETE FROM links WHERE parent NOT IN (SELECT key FROM page) AND parent NOT IN (SELECT key FROM version)",
+    "DELETE FROM tip WHERE page NOT IN (SELECT key FROM page) AND page NOT IN (SELECT key FROM version)",
+)
+
 
 class Compacted(msgspec.Struct, kw_only=True):
     """What became of a collection."""
@@ -59,6 +64,8 @@ def _compact(collection: Collection, versions: int | None, rotate_bytes: int) ->
         if versions is not None:
             done.versions_dropped = connection.execute(_OLD, (versions,)).rowcount
             count_dropped(collection, done.versions_dropped)
+            for statement in ORPHANED:
+                connection.execute(statement)
         recount(collection)
     last = int(collection.meta("warc_number", "1"))
     writer = WarcWriter(folder, f"Opilio/{__version__}", rotate_bytes)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from opilio.crawl.compact import sweep
+from opilio.crawl.compact import ORPHANED, sweep
 from opilio.crawl.indexcheck import index_problems
 from opilio.crawl.indexing import rebuild
 from opilio.crawl.recovery import queue_again
@@ -24,9 +24,8 @@ from opilio.store.warc import warc_name
 
 STALE_ROBOTS_S = 30 * 86_400.0  # RFC 9309, 2.3.1.4: rules that old no longer stand in for a file that can't be read
 _DERIVED = (
-    "DELETE FROM links WHERE parent NOT IN (SELECT key FROM page) AND parent NOT IN (SELECT key FROM version)",
+    *ORPHANED,
     f"UPDATE revisit SET queued = 0 WHERE queued AND key NOT IN (SELECT key FROM frontier_url WHERE state < {DONE})",
-    "DELETE FROM tip WHERE page NOT IN (SELECT key FROM page) AND page NOT IN (SELECT key FROM version)",
     """DELETE FROM texts WHERE NOT EXISTS (
         SELECT 1 FROM page AS p WHERE p.key = texts.key AND p.fingerprint = texts.fingerprint)""",
     """INSERT OR IGNORE INTO texts SELECT fingerprint, key FROM page WHERE fingerprint <> 0 AND duplicate_of = 0
