@@ -1,5 +1,6 @@
 """Pages parsed once, the link graph of a web, and what a web's summary says."""
 
+import errno
 import os
 import time
 from pathlib import Path
@@ -7,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from opilio.lab import pages as lab_pages
-from opilio.lab.cachefolder import prune
+from opilio.lab.cachefolder import made_whole, prune
 from opilio.lab.pages import CachedParser, ParsedPages, as_fetched
 from opilio.lab.plan import make_plan
 from opilio.lab.shape import Shape
 from opilio.lab.summary import summarise
 from opilio.lab.topics import load_topics
 from opilio.lab.web import Web
-from opilio.model.errors import ParseError
+from opilio.model.errors import ParseError, WebError
 from opilio.model.records import Fetched, Page
 from opilio.parse.html import HtmlParser
 
@@ -115,3 +116,14 @@ def test_pages_are_parsed_anew_when_the_cache_was_cut_off(small_web: Web, parsed
     again = ParsedPages.open(small_web, tmp_path, processes=1)
     last = len(small_web) - 1
     assert again.page(last) == parsed.page(last) is not None
+
+
+def test_cache_without_room_is_told_and_left_clean(tmp_path: Path) -> None:
+    def fill() -> None:
+        with made_whole(tmp_path / "packed") as file:
+            file.write(b"some")
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(WebError, match="no cache: No space left on device; set XDG_CACHE_HOME to a folder with room"):
+        fill()
+    assert not list(tmp_path.iterdir())

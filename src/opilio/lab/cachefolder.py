@@ -4,9 +4,10 @@ import os
 import shutil
 import stat
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 import msgspec
 from platformdirs import user_cache_path
@@ -52,6 +53,23 @@ def load(path: Path, kind: type[T]) -> T | None:
 def save(path: Path, value: object) -> None:
     """Save at once or not at all; a folder that can't be written only means that nothing is remembered."""
     save_bytes(path, msgspec.msgpack.encode(value))
+
+
+@contextmanager
+def made_whole(path: Path) -> Iterator[BinaryIO]:
+    """A file that is there, whole, when the block has ended, and not at all when it did not come to its end."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("wb") as file:
+            yield file
+        part.replace(path)
+    except OSError as error:
+        why = error.strerror or error
+        raise WebError(f"{path.parent}: no cache: {why}; set XDG_CACHE_HOME to a folder with room") from error
+    finally:
+        with suppress(OSError):
+            part.unlink()
 
 
 def is_whole(path: Path, size: int) -> bool:

@@ -5,7 +5,6 @@ the web and the code of the parser: change either and it is worked out again. Th
 """
 
 import mmap
-import os
 from array import array
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -22,7 +21,7 @@ import zstandard
 from numpy.typing import NDArray
 
 from opilio.fetch.answers import location_of
-from opilio.lab.cachefolder import default_cache, is_whole, load, prune, save
+from opilio.lab.cachefolder import default_cache, is_whole, load, made_whole, prune, save
 from opilio.lab.linkgraph import LinkGraph
 from opilio.lab.warcfile import Answer
 from opilio.lab.web import Web
@@ -138,12 +137,10 @@ def as_fetched(url: str, answer: Answer) -> Fetched:
 
 
 def _parse_all(web: Web, folder: Path, cache: Path | None, processes: int) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     offsets, hashes = array("q", [0]), array("Q")
     rows: list[list[int]] = []
     names: dict[str, int] = {}  # dead addresses get the numbers behind the pages
-    part = folder / f"packed.{os.getpid()}.part"
-    with part.open("wb") as file:
+    with made_whole(folder / "packed") as file:
         for chunk in _chunks(web, cache, processes):
             file.write(chunk.packed)
             hashes.extend(chunk.hashes)
@@ -151,7 +148,6 @@ def _parse_all(web: Web, folder: Path, cache: Path | None, processes: int) -> No
                 offsets.append(offsets[-1] + size)
                 rows.append(live + [names.setdefault(url, len(web) + len(names)) for url in dead])
         file.write(b"\0")  # an empty file can't be mapped
-    part.replace(folder / "packed")
     graph = LinkGraph.from_rows(rows)
     kept = _Kept(
         offsets.tobytes(), hashes.tobytes(), graph.starts.tobytes(), graph.targets.tobytes(), max(graph.nodes, len(web))

@@ -6,7 +6,6 @@ processes.
 """
 
 import mmap
-import os
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -22,7 +21,7 @@ import xxhash
 from opilio.crawl.build import page_reader
 from opilio.crawl.config import Settings
 from opilio.crawl.topics import vocabulary_of
-from opilio.lab.cachefolder import is_whole, load, prune, save
+from opilio.lab.cachefolder import is_whole, load, made_whole, prune, save
 from opilio.lab.pages import ParsedPages
 from opilio.lab.web import Web
 from opilio.model.records import Page, Reading
@@ -105,17 +104,14 @@ def reading_version(settings: Settings) -> str:
 
 
 def _read_all(web: Web, pages: ParsedPages, settings: Settings, folder: Path, processes: int) -> _Kept:
-    folder.mkdir(parents=True, exist_ok=True)
     offsets, words = array("q", [0]), dict[int, str]()
-    part = folder / f"packed.{os.getpid()}.part"
-    with part.open("wb") as file:
+    with made_whole(folder / "packed") as file:
         for some in _chunks(web, pages, settings, processes):
             file.write(some.packed)
             words |= some.words
             for size in some.sizes:
                 offsets.append(offsets[-1] + size)
         file.write(b"\0")  # an empty file can't be mapped
-    part.replace(folder / "packed")
     kept = _Kept(offsets.tobytes(), words)
     save(folder / "index", kept)
     return kept
