@@ -230,6 +230,12 @@ def test_note_is_given_when_no_page_has_enough_of_the_words(searcher: Searcher) 
     assert "some of them" in results.notes[0]
 
 
+@pytest.mark.parametrize("query", ["🐦", '"" *'])
+def test_note_is_given_when_a_query_has_no_word(searcher: Searcher, query: str) -> None:
+    assert searcher.search(query).notes == ("The query has no word that can be looked for; these are all pages.",)
+    assert searcher.search(" ").notes == ()
+
+
 def test_order_is_that_of_one_index_when_a_collection_is_divided(tmp_path: Path) -> None:
     """S2-F1: a word that is rare in one part and common in the other weighs what it weighs in all."""
     birds = ["wren" if n % 7 == 0 or n > 30 else "robin" for n in range(60)]

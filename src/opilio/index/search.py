@@ -107,6 +107,8 @@ class Search:
             queries = self._queries(relaxed=True)
             total, found = self._candidates(queries)
             notes = ("No page has enough of the words; these have some of them.",) if total else ()
+        elif self._asked.query.strip() and not any(map(str.isalnum, self._asked.query)):
+            notes = ("The query has no word that can be looked for; these are all pages.",)
         asked = self._asked
         chosen = found[(asked.page - 1) * asked.size : asked.page * asked.size]
         return Results(
