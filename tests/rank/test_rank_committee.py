@@ -79,16 +79,6 @@ def dense(name: str, rows: list[bytes]) -> list[float]:
     return [round(float(value), 3) for value in unpacked(rows)["dense"][:, DENSE.index(name)]]
 
 
-def test_path_relevance_and_nearness_come_from_the_way_to_the_page() -> None:
-    page, one = reading_of("[wren](http://a.example/1)"), ranker()
-    (first,) = one.rank(page, verdict_of(0.8), lead_to(depth=0))
-    assert dense("path", [first.features]) == [0.8]  # a seed: no way leads there
-    assert dense("nearness", [first.features]) == [0.9]
-    (second,) = one.rank(page, verdict_of(0.2), lead_to(depth=1, features=first.features))
-    assert dense("path", [second.features]) == [0.5]  # half of it from before
-    assert dense("nearness", [second.features]) == [0.8]
-
-
 def test_scores_of_s3_are_members_s3_17_s3_23() -> None:
     genres = Genres({"news": GenreWords("news", frozenset(), {"english": ("headline",)})}, terms_of)
     s3, one = TswtRanker(TOPIC, url_terms, genres), ranker()

@@ -47,8 +47,6 @@ PHRASES = {
     "host": "pages of its host",
     "list": "other links of the same list",
     "page": "other links of the same page",
-    "path": "how relevant the pages on the way to it were",
-    "nearness": "how near to a seed it is",
     "genre": "the wanted genres' words at it",
     "S1": "what the learner trained before says",
     "S3": "its topic score by S3",

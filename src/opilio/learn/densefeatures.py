@@ -17,8 +17,6 @@ _OF_THE_LINK = {
     "S3": 0.0,  # the topic score of S3-17 without the parents; 0 where nobody looks
     "genre": 0.5,  # how much of a wanted genre is at the link (S3-23); 0 where none is wanted
     "S1": 1.0,  # the probability by a learner that was trained before; 0 where there is none
-    "path": 0.0,  # how relevant the pages on the way to it were
-    "nearness": 0.0,  # to a seed, in links
 }
 # What the crawl knows of it, and learns.
 _OF_THE_CRAWL = {

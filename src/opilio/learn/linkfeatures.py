@@ -17,7 +17,7 @@ WORDS = AROUND_IT.stop + 2  # tag path and directory count as words
 PREFIXES = 4  # host and up to three directories
 DENSE = (
     *("url", "anchor", "parent", "around", "same_host", "textless", "path_depth", "query", "galaxy"),
-    *("tgraph", "osm", "layer", "tswt", "genre", "s1", "path", "nearness"),
+    *("tgraph", "osm", "layer", "tswt", "genre", "s1"),
 )
 PACKED = np.dtype(
     [
@@ -79,13 +79,6 @@ def _prefixes(directory: str) -> tuple[int, ...]:
     parts = directory.split("/")
     hashes = [text_hash("/".join(parts[: n + 1])) for n in range(min(len(parts), PREFIXES))]
     return tuple(hashes + hashes[-1:] * (PREFIXES - len(hashes)))
-
-
-def path_of(features: bytes, otherwise: float) -> float:
-    """How relevant the pages on the way to a link were, the nearest counting most; `otherwise` where unknown."""
-    if len(features) != PACKED.itemsize:
-        return otherwise
-    return float(np.frombuffer(features, dtype=PACKED)["dense"][0, DENSE.index("path")])
 
 
 def unpacked(rows: list[bytes]) -> LinkFeatures:

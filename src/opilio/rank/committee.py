@@ -17,7 +17,6 @@ from opilio.learn.linkfeatures import (
     PACKED,
     URL,
     as_word,
-    path_of,
     prefixes_of,
     text_hash,
 )
@@ -30,7 +29,6 @@ from opilio.rank.scores import LinkScores, drop_all, out_of_reach, refused
 from opilio.topic.living import LivingTopic
 
 KINDS = {URL: "in the URL", ANCHOR: "in the anchor", AROUND: "around it", HEADING: "in the heading above"}
-FAR = 10  # links from a seed
 
 
 Member = Callable[[Reading, LinkTexts], NDArray[np.float64]]
@@ -77,8 +75,6 @@ class CommitteeRanker:
         known = parts | {name: member(reading, texts) for name, member in self.members.items()}
         for name, column in known.items():
             rows["dense"][:, DENSE.index(name)] = column
-        rows["dense"][:, DENSE.index("path")] = (verdict.score + path_of(lead.features, verdict.score)) / 2.0
-        rows["dense"][:, DENSE.index("nearness")] = max(0.0, 1.0 - (lead.depth + 1) / FAR)
         return LinkScores((url + anchor + parent + around) / 4.0, parts, dropped, features=_cut(rows))
 
     def _fill(self, rows: NDArray[np.void], reading: Reading, texts: LinkTexts, addresses: NDArray[np.void]) -> None:
