@@ -209,7 +209,9 @@ def test_no_more_relevant_pages_are_told_of_than_wait(tmp_path: Path) -> None:
     def look(event: Event) -> None:
         if isinstance(event, BatchCommitted) and event.expected is not None:
             status = status_of(tmp_path / "c")
-            told.append((float(status["expected_relevant"]), status["queued"]))
+            told.extend(
+                (expected, status["queued"]) for expected in (float(status["expected_relevant"]), event.expected)
+            )
 
     with served(SmallWeb(mixed_web(30))) as server:
         crawl(tmp_path / "c", learning_tree(server, stop={"pages": 0}), look)

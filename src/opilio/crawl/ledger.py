@@ -94,15 +94,16 @@ class Ledger:
         return [*told, BatchCommitted(at=now, outcomes=tuple(outcomes), queued=queued, expected=expected)]
 
     def _foresee(self) -> float | None:
-        """How many relevant pages the queue still holds, where the ranker can tell.
+        """How many relevant pages the queue still holds, where the ranker can tell: never more than wait, for it
+        reckons anew only now and then.
 
-        It is noted for whoever looks on, with how often the URL-seen test was spared the disk (S4-21): never more than
-        wait, for the ranker reckons anew only now and then.
+        It is noted for whoever looks on, with how often the URL-seen test was spared the disk (S4-21).
         """
         expected, stats = self._chooser.expected, self._books.frontier.stats()
         figures = {"front_hit_rate": round(stats.front_hit_rate, 2)}
         if expected is not None:
-            figures["expected_relevant"] = min(round(expected, 2), float(stats.queued + stats.leased))
+            expected = min(expected, float(stats.queued + stats.leased))
+            figures["expected_relevant"] = round(expected, 2)
         if figures != self._noted:
             self._books.collection.set_meta(**figures)
             self._noted = figures
