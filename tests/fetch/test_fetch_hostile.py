@@ -49,6 +49,7 @@ BROKEN: dict[str, tuple[Behaviour, str]] = {
     "header without colon": (raw(HTML + b"nonsense\r\n\r\nhi"), "protocol"),
     "negative length": (raw(HTML + b"Content-Length: -5\r\n\r\nhi"), "protocol"),
     "two lengths": (raw(HTML + b"Content-Length: 2\r\nContent-Length: 9\r\n\r\nhi"), "protocol"),
+    "not modified, unasked": (raw(b"HTTP/1.1 304 Not Modified\r\n\r\n"), "protocol"),
     "chunk size no number": (raw(HTML + CHUNKED + b"ZZ\r\nhi"), "protocol"),
     "chunk cut": (raw(HTML + CHUNKED + b"9\r\nhi"), "truncated"),
     "length too long": (raw(HTML + b"Content-Length: 100\r\n\r\nhi"), "truncated"),

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Mapping
 
 import pycurl
+from msgspec.structs import replace
 
 from opilio.fetch.answers import location_of, retry_after, wants_pages
 from opilio.fetch.decoding import OFFERED
@@ -30,6 +31,7 @@ _CONDITIONS = {
     "last-modified": "If-Modified-Since",
     "if-modified-since": "If-Modified-Since",
 }
+_NOT_MODIFIED = 304
 _BUFFER_BYTES = 64 << 10  # fewer callbacks than libcurl's 16 KiB: most pages then arrive in one or two
 
 
@@ -89,7 +91,10 @@ class CurlFetcher:
         except (pycurl.error, ValueError, TypeError) as problem:  # a URL libcurl can't even be told
             return Fetched(url=url, started_at=started_at, failure=Failure("url", str(problem)[:200]))
         ended = await driver.run(handle)
-        return self._answer(handle, transfer, ended, started_at)
+        fetched = self._answer(handle, transfer, ended, started_at)
+        if fetched.status == _NOT_MODIFIED and not validators and fetched.failure is None:
+            return replace(fetched, failure=Failure("protocol", "304 to a question without a condition"))
+        return fetched
 
     def _prepare(self, handle: pycurl.Curl, transfer: Transfer, validators: Mapping[str, str] | None) -> None:
         if not transfer.url.startswith(("http://", "https://")):
