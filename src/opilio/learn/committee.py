@@ -5,7 +5,7 @@ out to be. How much that counts is learnt like everything else: much on a web wi
 Pure: no I/O, no clock, no chance: the same visits give the same scores.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -82,22 +82,21 @@ class Committee(Scoring):
         if links:
             self._learn_links(list(links.values()), rows)
         if ended:
-            self._learn_places(ended, links)
+            self._learn_places(ended)
         for visit in visits:
             self._done.add(visit.key)
             self.queue.drop(visit.key)
 
-    def _learn_places(self, visits: Sequence[Visit], links: Container[int]) -> None:
+    def _learn_places(self, visits: Sequence[Visit]) -> None:
         """What visits say of hosts, directories and places on pages."""
-        queue = self.queue
         prefixes = np.array([prefixes_of(visit.url) for visit in visits], dtype=np.uint32)
         rewards = np.array([visit.reward for visit in visits])
         self._tables["prefix"].add(prefixes, rewards)
         self._tables["all"].add(EVERYWHERE.repeat(len(visits))[:, None], rewards)
         places = prefixes[:, :1].copy()  # once more: counted once
-        known = [at for at, visit in enumerate(visits) if visit.key in links]
-        if known:
-            places[known, 0] = place_of(queue.rows["path"][[queue.row_of[visits[at].key] for at in known]])
+        held = {at: row for at, visit in enumerate(visits) if (row := self.queue.row_of.get(visit.key)) is not None}
+        if held:
+            places[list(held), 0] = place_of(self.queue.rows["path"][list(held.values())])
         alive = np.array([visit.page for visit in visits], dtype=np.float32)
         self._tables["alive"].add(np.hstack((prefixes, places)), alive)
 
