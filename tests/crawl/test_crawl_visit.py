@@ -4,23 +4,15 @@ import asyncio
 import random
 
 from checks.engines import PageFetcher, html
-from opilio.crawl.manners import Permit
+from opilio.crawl.config import PolitenessSettings
+from opilio.crawl.manners import Manners
+from opilio.crawl.turns import Turns
 from opilio.crawl.visit import Bounds, Served, Visitor
 from opilio.model.clock import SystemClock
 from opilio.model.records import Analysis, Fetched, HostLease, Lead, key_of
 
 HOST = "a.example"
 URLS = [f"http://{HOST}/{n}" for n in range(4)]
-
-
-class Willing:
-    """Manners of a host that wants no pause."""
-
-    async def permit(self, *_: object) -> Permit:
-        return Permit(delay_s=0.0)
-
-    def asked(self, *_: object) -> None:
-        pass
 
 
 class Reader:
@@ -62,7 +54,10 @@ def served() -> Served:
 
 
 def visitor(reader: Reader, fetcher: PageFetcher) -> Visitor:
-    return Visitor(fetcher, reader, Willing(), SystemClock(), Bounds(), random.Random(0))  # type: ignore[arg-type]
+    clock, nothing_kept = SystemClock(), dict[str, bytes]()
+    polite = PolitenessSettings(delay_s=0.0)
+    manners = Manners(polite, fetcher, clock, Turns(clock), nothing_kept.get, lambda *_: None)
+    return Visitor(fetcher, reader, manners, clock, Bounds(), random.Random(0))
 
 
 def site() -> PageFetcher:
@@ -88,7 +83,8 @@ def test_next_page_is_asked_for_while_one_is_read() -> None:
 def test_pages_are_read_one_by_one_when_the_readers_have_enough() -> None:
     reader, fetcher, one = Reader(full=True), site(), served()
     asyncio.run(visitor(reader, fetcher).serve(one))
-    assert [outcome.lead.url for outcome in one.outcomes] == fetcher.asked == URLS
+    assert [outcome.lead.url for outcome in one.outcomes] == URLS
+    assert fetcher.asked == [f"http://{HOST}/robots.txt", *URLS]
 
 
 def test_visit_that_is_cut_short_brings_what_was_read() -> None:

@@ -23,10 +23,9 @@ from opilio.learn.wordmodel import BUCKETS, MAX_WEIGHT, WordModel, sigmoid
 labels = st.floats(0.0, 1.0)
 
 
-def teach(model: DenseModel | TrialModel | WordModel, row: Sequence[float], label: float, offset: float = 0.0) -> None:
+def teach(model: DenseModel | TrialModel, row: Sequence[float], label: float, offset: float = 0.0) -> None:
     """One example."""
-    kind = np.uint32 if isinstance(model, WordModel) else np.float64
-    model.learn(np.array([row], dtype=kind), np.array([label]), np.array([offset]))  # type: ignore[arg-type]
+    model.learn(np.array([row]), np.array([label]), np.array([offset]))
 
 
 def dense(seed: int, steps: int) -> DenseModel:
@@ -117,7 +116,7 @@ def test_dense_memory_is_bounded() -> None:
 def test_word_model_stays_bounded_and_is_the_same_after_a_snapshot(examples: list[tuple[list[int], float]]) -> None:
     model, again = WordModel(), WordModel()
     for words, label in examples:
-        teach(model, words, label)
+        model.learn(np.array([words], dtype=np.uint32), np.array([label]), np.zeros(1))
     again.restore(model.snapshot())
     assert (again.weights == model.weights).all()
     assert (again._squares == model._squares).all()
