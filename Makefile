@@ -58,7 +58,7 @@ $(SEARXNG)/.installed: $(SEARXNG_STATED)
 
 test: check $(SEARXNG)/.installed
 	@sh scripts/get_chromium.sh
-	OPILIO_SEARXNG=$(CURDIR)/$(SEARXNG)/bin/python $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --ignore=tests/project --ignore=tests/docs
+	OPILIO_SEARXNG=$(CURDIR)/$(SEARXNG)/bin/python $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --max-worker-restart=0 --ignore=tests/project --ignore=tests/docs
 
 clean:
 	rm -rf $(VENV) $(SEARXNG) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -109,3 +109,12 @@ def _links(links: Sequence[tuple[str, str]]) -> bytes:
             dropped={},
         )
     )
+
+
+def spoil(folder: Path, file: str) -> None:
+    """Another file in the place of one. Never the same file cut short: the engine maps its files into memory, its
+    threads read them when they like, and the kernel ends a process that reads what has gone from under a map."""
+    (path,) = (folder / "index").glob(file)
+    junk = path.with_name(f"{path.name}.junk")
+    junk.write_bytes(b"junk\n" * 1_000)
+    junk.replace(path)

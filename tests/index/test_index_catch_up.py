@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.indexed import Sheet, judge, lose, store
+from checks.indexed import Sheet, judge, lose, spoil, store
 from opilio.crawl import indexing
 from opilio.crawl.compact import compact
 from opilio.crawl.indexing import BATCH, behind, catch_up, rebuild
@@ -211,11 +211,6 @@ def test_dropped_version_is_not_found_any_more(tmp_path: Path) -> None:
     assert urls(folder, "eagle") == ["/x"]
 
 
-def _spoil(folder: Path, file: str) -> None:
-    (path,) = (folder / "index").glob(file)
-    path.write_bytes(b"junk\n" * 1_000)
-
-
 @pytest.mark.parametrize("file", ["terms/*.store", "terms/*.term", "terms/meta.json", "derived.db"])
 @pytest.mark.parametrize("grown", [0, 1])
 def test_index_is_made_again_when_its_files_are_damaged(tmp_path: Path, file: str, grown: int) -> None:
@@ -223,12 +218,12 @@ def test_index_is_made_again_when_its_files_are_damaged(tmp_path: Path, file: st
     folder = store(tmp_path / "c", birds(0, 3))
     catch_up(folder)
     store(folder, birds(3, 3 + grown))
-    _spoil(folder, file)
+    spoil(folder, file)
     searcher = Searcher([folder, store(tmp_path / "sound", birds(5, 6))])
     assert searcher.behind() >= 1
     searcher.catch_up()
     assert searcher.search("bird").total == 4 + grown
-    _spoil(folder, file)
+    spoil(folder, file)
     assert len(urls(folder, "bird")) == 3 + grown
 
 

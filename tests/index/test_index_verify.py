@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.indexed import Sheet, lose, store
+from checks.indexed import Sheet, lose, spoil, store
 from opilio.crawl.compact import compact
 from opilio.crawl.indexcheck import index_problems
 from opilio.crawl.indexing import catch_up
@@ -59,8 +59,7 @@ def test_index_of_a_collection_that_dropped_versions_is_no_problem(folder: Path)
 
 @pytest.mark.parametrize("file", ["terms/*.store", "terms/*.pos", "derived.db"])
 def test_index_whose_files_are_damaged_is_told_and_made_again(folder: Path, file: str) -> None:
-    (path,) = (folder / "index").glob(file)
-    path.write_bytes(b"junk\n" * 1_000)
+    spoil(folder, file)
     (told,) = problems(folder)
     assert told.startswith(f"index: {folder}/index: the index can't be read")
     assert told in check_and_repair(folder, 1.8e9).repaired

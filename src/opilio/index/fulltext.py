@@ -33,6 +33,7 @@ class FullText:
         self.schema = make_schema()
         with told_well(folder, engine=(ValueError, OSError)):
             self._index = tantivy.Index(self.schema, path=str(folder / TERMS))
+            self._index.config_reader("Manual")  # else a thread reads it all again whenever somebody commits
         register(self._index)
 
     def searcher(self) -> tantivy.Searcher:
