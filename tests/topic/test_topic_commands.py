@@ -1,6 +1,7 @@
 """`opilio topic build`, `show` and `expand` as a person runs them, and what they refuse."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -221,3 +222,28 @@ def test_topic_settings_are_refused_before_a_folder_is_made(place: Path, case: s
     done = opilio("crawl", "wrens", "--seed", "http://a.example/", "--into", "c", *arguments, cwd=place)
     assert done.returncode == 2 and told in one_line(done)
     assert not (place / "c").exists()
+
+
+@pytest.mark.parametrize(
+    ("keywords", "first"),
+    [
+        ("keywords = {wren = 2.0} # two", {"wren": 2.0}),
+        ("[topic.keywords] # two\n# small ones\nwren = 2.0 # brown", {"wren": 2.0}),
+        ('keywords = ["wren"] # two', {"wren": 1.0}),
+        ("# two", {}),
+    ],
+)
+def test_comments_of_topic_file_stay_when_word_is_accepted(place: Path, keywords: str, first: dict[str, float]) -> None:
+    text = f'# my topic\n[topic] # one\nname = "wren" # birds\n{keywords}\n\n[stop] # five\npages = 7\n'
+    (place / "t.toml").write_text(f"\ufeff{text}", encoding="utf-8")
+    small = Writer()
+    small.add("wren", "wren jenny_wren", "a small bird")
+    done = opilio("topic", "expand", "t.toml", "--wordnet", small.write(place), "--accept", "jenny wren", cwd=place)
+    assert done.returncode == 0, done
+    written = (place / "t.toml").read_text(encoding="utf-8")
+    assert re.findall("#.*", written) == re.findall("#.*", text)
+    weight = 0.5 * max(first.values(), default=1.0)
+    assert tomllib.loads(written) == {
+        "topic": {"name": "wren", "keywords": {**first, "jenny wren": weight}},
+        "stop": {"pages": 7},
+    }

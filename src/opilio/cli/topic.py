@@ -127,10 +127,9 @@ def expand(
     json: AsJson = False,
 ) -> int:
     """Print words that WordNet suggests for a topic; those given with --accept join the topic file, no others."""
-    tree, topic = read_topic(file)
-    offered = suggestions(topic, WordNet.find(wordnet))
+    offered = suggestions(read_topic(file), WordNet.find(wordnet))
     if accept_:
-        accept(file, tree, accept_, offered)
+        accept(file, accept_, offered)
         sys.stderr.write(f"{', '.join(accept_)}: now in {file}\n")
     if json:
         print_json({"suggestions": msgspec.to_builtins(offered), "accepted": accept_ or []})

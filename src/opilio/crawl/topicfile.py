@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import tomli_w
+import tomlkit
 
 from opilio.crawl.build import SNAPSHOT
-from opilio.crawl.config import Settings, Tree, read_settings
+from opilio.crawl.config import Settings, read_settings
 from opilio.model.errors import ConfigError, TopicError
 from opilio.store.collection import reading
 from opilio.text.languages import name_of
@@ -49,13 +49,12 @@ def told(at: float, table: WeightTable) -> dict[str, Any]:
     }
 
 
-def read_topic(path: Path) -> tuple[Tree, Topic]:
-    """A topic file and the topic in it."""
-    tree = read_settings(path)
-    given = msgspec.convert(tree, Settings).topic
+def read_topic(path: Path) -> Topic:
+    """The topic in a topic file."""
+    given = msgspec.convert(read_settings(path), Settings).topic
     if not (given.name or given.keywords):
         raise ConfigError(f"{path}: has no [topic] with a name or keywords; opilio topic build writes one")
-    return tree, topic_from(given.name, given.keywords, language=given.language)
+    return topic_from(given.name, given.keywords, language=given.language)
 
 
 def suggestions(topic: Topic, wordnet: WordNet) -> list[Suggestion]:
@@ -74,22 +73,32 @@ def suggestions(topic: Topic, wordnet: WordNet) -> list[Suggestion]:
     return list(found.values())
 
 
-def accept(path: Path, tree: Tree, words: list[str], offered: list[Suggestion]) -> None:
+def accept(path: Path, words: list[str], offered: list[Suggestion]) -> None:
     """Write the words a person accepted into the topic file; each must have been suggested."""
     by_name = {s.word.lower(): s.word for s in offered}
     for word in words:
         if word.lower() not in by_name:
             raise TopicError(f'--accept "{word}": was not suggested; opilio topic expand {path} shows what is')
-    keywords = tree["topic"].get("keywords", {})
-    weighted = dict(keywords) if isinstance(keywords, dict) else dict.fromkeys(keywords, 1.0)
-    weighted |= {by_name[word.lower()]: ACCEPTED * max(weighted.values(), default=1.0) for word in words}
-    tree["topic"]["keywords"] = weighted
-    size = tree["topic"].get("table_size")
-    if isinstance(size, int):
-        tree["topic"]["table_size"] = max(size, len(weighted))
     part = path.with_name(f"{path.name}.part")
     try:
-        part.write_text(tomli_w.dumps(tree), encoding="utf-8")
+        document = tomlkit.parse(path.read_bytes().decode("utf-8-sig"))
+        _join(document, [by_name[word.lower()] for word in words])
+        part.write_bytes(tomlkit.dumps(document).encode())
         part.replace(path)
     except OSError as error:
         raise TopicError(f"{path}: can't be written: {error.strerror}") from error
+
+
+def _join(document: tomlkit.TOMLDocument, words: list[str]) -> None:
+    """Put words into a document's topic, and leave everything else as the person wrote it, comments too."""
+    topic: Any = document["topic"]
+    keywords = topic.get("keywords")
+    if not isinstance(keywords, dict):  # a list has no weights
+        topic["keywords"] = tomlkit.inline_table()
+        topic["keywords"].update(dict.fromkeys(keywords or (), 1.0))
+        keywords = topic["keywords"]
+    weight = ACCEPTED * float(max(keywords.values(), default=1.0))  # a plain number: one of the file has its comment
+    for word in words:
+        keywords[word] = weight
+    if isinstance(topic.get("table_size"), int):
+        topic["table_size"] = max(int(topic["table_size"]), len(keywords))
