@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import (
 
 from checks.indexed import Sheet, store
 from checks.page_server import Client, crawled, pages_of
-from checks.small_webs import SmallWeb, page, rows
+from checks.small_webs import SmallWeb, page, rows, served
 from opilio.crawl.status import status_of
 from opilio.model.records import key_of
 from opilio.store.collection import Collection
@@ -334,3 +334,11 @@ def test_page_that_was_looked_at_often_shows_the_last_answers_first(own: Client,
     shown = own.get(f"/c/birds/page?url={quote(SEED)}", Accept="text/html").text
     last, _, earlier = shown.partition("<summary>13 earlier</summary>")
     assert (last.count("status 304"), earlier.count("status 304"), earlier.count("status 200")) == (8, 12, 1)
+
+
+def test_new_crawl_whose_example_is_gone_is_told_on_the_form_and_leaves_nothing(tmp_path: Path) -> None:
+    with served(SmallWeb({})) as server, pages_of([], tmp_path) as client:
+        toml = f'[fetch]\nproxy = "{server.proxy}"\n[topic]\nexamples = ["{SEED}-gone"]'
+        answer = client.post("/new", {"do": "start", "topic": "wrens", "seeds": SEED, "toml": toml})
+        assert (answer.status, "can't be fetched (status 404)" in answer.text) == (400, True), answer.text
+        assert list(tmp_path.iterdir()) == []

@@ -16,8 +16,8 @@ import msgspec
 import tomli_w
 
 from opilio import __version__
+from opilio.crawl.beginning import topic_and_states
 from opilio.crawl.build import (
-    SNAPSHOT,
     World,
     complete,
     first_state,
@@ -30,9 +30,8 @@ from opilio.crawl.build import (
 )
 from opilio.crawl.config import Settings, StopSettings, TopicSettings, Tree, merged, resolve
 from opilio.crawl.engine import Engine
-from opilio.crawl.examples import check_files, read_examples
+from opilio.crawl.examples import check_files
 from opilio.crawl.profiles import profiles, same_kind
-from opilio.crawl.rankmemory import COMMITTEE
 from opilio.crawl.recovery import recover
 from opilio.crawl.scouting import lead_of
 from opilio.crawl.seeding import no_seeds, sources_of
@@ -49,17 +48,16 @@ from opilio.fetch.limits import Limits, Network
 from opilio.frontier.claims import ClaimableFrontier
 from opilio.frontier.schema import create_tables as create_frontier
 from opilio.model.clock import Clock, SystemClock
-from opilio.model.errors import ConfigError
+from opilio.model.errors import ConfigError, UsageError
 from opilio.model.events import CrawlStarted, ProblemsFound, SeedsFound
 from opilio.model.records import Seed, key_of
 from opilio.model.urls import canonical
 from opilio.seeds.finder import Found
 from opilio.seen.sqlite import create_tables as create_seen
-from opilio.store.collection import Collection, damaged
+from opilio.store.collection import Collection, damaged, unmake
 from opilio.store.enquiries import Enquiry, keep_enquiry
 from opilio.store.keeper import Counts, Keeper, keep_events, keep_seeds
 from opilio.store.warc import WarcWriter
-from opilio.topic.topic import Topic
 
 
 class Crawl:
@@ -104,7 +102,7 @@ class Crawl:
         settings, collection = self._settings, self._collection
         fetcher = fetcher_of(settings, self._clock)
         self._open.push_async_callback(fetcher.close)
-        topic, states = await self._topic_and_states(fetcher)
+        topic, states = await topic_and_states(collection, settings, fetcher, self._clock.now())
         mind = make_mind(settings, topic, states)
         desk = make_desk(settings, topic, mind, states)
         self._open.push_async_callback(desk.close)
@@ -132,23 +130,6 @@ class Crawl:
         with self._collection.unit_of_work():
             self._keeper.keep_events([event])
         self.engine.tell([event])
-
-    async def _topic_and_states(self, fetcher: CurlFetcher) -> tuple[Topic, dict[str, bytes]]:
-        """The topic with its examples and what was learnt; made on the first run, read back on the others."""
-        stored = self._collection.meta("topic")
-        if stored:
-            return msgspec.json.decode(stored, type=Topic), latest_snapshots(self._collection)
-        examples = self._settings.topic
-        positive = await read_examples(examples.examples, fetcher, "topic.examples")
-        negative = await read_examples(examples.counterexamples, fetcher, "topic.counterexamples")
-        topic = topic_of(self._settings, positive, negative)
-        state = first_state(self._settings, topic)
-        states = {SNAPSHOT: state, **carried_over(self._settings), **first_graph(self._settings)}
-        with self._collection.unit_of_work():
-            self._collection.set_meta(topic=msgspec.json.encode(topic).decode())
-            for name, first in states.items():
-                self._keeper.keep_snapshot(name, 0, self._clock.now(), first)
-        return topic, latest_snapshots(self._collection)
 
     def _begin(self, frontier: ClaimableFrontier, resumed: bool) -> None:
         now = self._clock.now()
@@ -190,9 +171,19 @@ def begin(folder: Path, settings: Settings, found: Found | None = None, clock: C
     return Crawl(collection, _with_workers(settings), clock)
 
 
-def prepare(folder: Path, settings: Settings, found: Found | None = None) -> None:
-    """A new collection that another process will crawl."""
-    _made(folder, settings, found)[0].close()
+async def prepare(folder: Path, settings: Settings, found: Found | None = None) -> None:
+    """A new collection that another process will crawl; none where its example pages can't be had."""
+    collection, settings = _made(folder, settings, found)
+    fetcher = fetcher_of(settings)
+    try:
+        await topic_and_states(collection, settings, fetcher, SystemClock().now())
+    except UsageError:
+        collection.close()
+        unmake(folder)
+        raise
+    finally:
+        await fetcher.close()
+        collection.close()
 
 
 def _made(folder: Path, settings: Settings, found: Found | None) -> tuple[Collection, Settings]:
@@ -301,16 +292,6 @@ def fetcher_of(settings: Settings, clock: Clock | None = None) -> CurlFetcher:
     )
     limits = Limits(body_bytes=fetch.max_bytes, total_s=fetch.timeout_s)
     return CurlFetcher(user_agent(settings), limits=limits, network=network, clock=clock)
-
-
-def latest_snapshots(collection: Collection) -> dict[str, bytes]:
-    """The newest state of everything that workers know too."""
-    rows = collection.connection.execute(
-        "SELECT name, state FROM snapshot AS s WHERE name <> ? AND name NOT LIKE '%/' || ?"
-        " AND version = (SELECT max(version) FROM snapshot WHERE name = s.name)",
-        (COMMITTEE, COMMITTEE),  # which no worker needs: its memory takes it up
-    )
-    return {str(name): bytes(state) for name, state in rows}
 
 
 def given_seeds(settings: Settings) -> list[Seed]:

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from opilio.crawl.beginning import latest_snapshots
 from opilio.crawl.build import Mind, complete, frontier_of, make_mind, writers_of
 from opilio.crawl.config import Settings, resolve
-from opilio.crawl.job import latest_snapshots, settings_of
+from opilio.crawl.job import settings_of
 from opilio.crawl.labels import BY_HAND, TAKEN_BACK, Labels, last_word
 from opilio.frontier.sqlite import SqliteFrontier
 from opilio.model.errors import CollectionError, ParseError, UsageError

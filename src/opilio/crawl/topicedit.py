@@ -11,11 +11,12 @@ from typing import Any
 
 import msgspec
 
+from opilio.crawl.beginning import latest_snapshots
 from opilio.crawl.build import SNAPSHOT, complete, frontier_of, make_mind
 from opilio.crawl.classes import lexicon_of
 from opilio.crawl.config import Settings, resolve
 from opilio.crawl.crewbuild import living_tables
-from opilio.crawl.job import latest_snapshots, settings_of
+from opilio.crawl.job import settings_of
 from opilio.crawl.topics import check, first_topic, genre_book
 from opilio.crawl.trapwatch import traps_of
 from opilio.crawl.wishes import NewTopic, Wishes, ask

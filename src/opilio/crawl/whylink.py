@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 
 from opilio.agents.tags import owner, untagged
+from opilio.crawl.beginning import latest_snapshots
 from opilio.crawl.build import Mind, complete, make_mind
 from opilio.crawl.config import resolve
-from opilio.crawl.job import latest_snapshots, settings_of
+from opilio.crawl.job import settings_of
 from opilio.crawl.learning import JUDGE
 from opilio.crawl.profiles import crewed, profiles
 from opilio.crawl.rankmemory import NOBODYS, RankMemory, Whose

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from opilio.crawl.beginning import latest_snapshots
 from opilio.crawl.build import (
     SNAPSHOT,
     World,
@@ -23,7 +24,6 @@ from opilio.crawl.build import (
     topic_of,
 )
 from opilio.crawl.config import Settings, Tree
-from opilio.crawl.job import latest_snapshots
 from opilio.frontier.order import seed_score
 from opilio.frontier.schema import create_tables as create_frontier
 from opilio.lab.changing import DAY_S, ChangingWeb, Churn, Life, lives

@@ -18,9 +18,9 @@ COMMAND = (sys.executable, "-m", "opilio", "crawl", "--quiet")
 MOST_LOG = 4_000
 
 
-def start(folder: Path, settings: Settings, found: Found) -> None:
+async def start(folder: Path, settings: Settings, found: Found) -> None:
     """Begin a collection with what engines found and crawl it. ConfigError or CollectionError say why that can't be."""
-    prepare(folder, settings, found)
+    await prepare(folder, settings, found)
     go_on(folder)
 
 

@@ -45,7 +45,7 @@ def start(desk: Desk, asked: Asked) -> View | Done:
             return _form(values, "", checked=_told(settings))
         settings, found = asyncio.run(begin_with(settings))
         folder = desk.shelf.fresh(settings.topic.name)
-        launch(folder, settings, found)
+        asyncio.run(launch(folder, settings, found))
     except (UsageError, CollectionError, SeedError) as error:
         return _form(values, str(error))
     name = desk.shelf.add(folder)
