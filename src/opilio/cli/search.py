@@ -12,6 +12,7 @@ from rich.text import Text
 from opilio.cli.options import AsJson, Folder, counted, print_json, print_text
 from opilio.crawl.indexing import rebuild as make_again
 from opilio.crawl.searching import Searcher
+from opilio.index.fulltext import only_readable
 from opilio.index.querybuild import day_of
 from opilio.index.records import BANDS, SORTS, Filters, Hit, Results, Segment
 from opilio.model.errors import CollectionError, UsageError
@@ -102,10 +103,13 @@ def rebuild(folder: Folder, json: AsJson = False) -> int:
 def _up_to_date(folders: list[Path]) -> Searcher:
     searcher = Searcher(folders)
     waiting = searcher.behind()
-    if waiting >= WORTH_TELLING:
+    if waiting >= WORTH_TELLING and not any(map(only_readable, folders)):
         sys.stderr.write(f"taking {waiting} pages into the index\n")
-    if searcher.catch_up().busy:
+    progress = searcher.catch_up()
+    if progress.busy:
         sys.stderr.write("another process is writing the index: what it has not taken in yet is not found\n")
+    if progress.read_only and progress.waiting:
+        sys.stderr.write(f"the index lacks {counted(progress.waiting, 'page')} and can't be written here\n")
     return searcher
 
 

@@ -1,14 +1,14 @@
 """Does the index hold what the collection has? Only reads; pages that the index has yet to take in are no problem."""
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import tantivy
 
 from opilio.crawl.pagefeed import PageFeed
 from opilio.index.faults import told_well
-from opilio.index.fulltext import FOLDER, FullText, writing
+from opilio.index.fulltext import FOLDER, FullText, only_readable, writing
 from opilio.index.manifest import Manifest
 from opilio.index.records import FOREVER
 from opilio.model.errors import CollectionError
@@ -66,7 +66,7 @@ def _engine(collection: Collection, documents: int, past: int) -> Iterator[str]:
 
     Not asked while somebody writes: the two move one by one.
     """
-    with writing(collection.folder) as ours:
+    with nullcontext(True) if only_readable(collection.folder) else writing(collection.folder) as ours:
         if not ours:
             return
         try:

@@ -16,7 +16,7 @@ import msgspec
 
 from opilio.crawl.pagefeed import PageFeed, Stored, with_text
 from opilio.index.faults import DamagedIndexError, told_well
-from opilio.index.fulltext import FullText, prepare, ready, tell_change, wipe, writing
+from opilio.index.fulltext import FullText, only_readable, prepare, ready, tell_change, wipe, writing
 from opilio.index.intake import Intake
 from opilio.index.manifest import Manifest
 from opilio.index.records import Progress
@@ -30,9 +30,11 @@ GROWN = 1.25  # times as many pages as last time: work out anew what depends on 
 def catch_up(folder: Path, most: int = 0) -> Progress:
     """Take in what the collection gained, at most about so many pages (0: all). A few looks where nothing is new.
 
-    An index that can't be read is made again.
+    An index that can't be read is made again; one that can't be written stays as it is.
     """
     check(folder)
+    if only_readable(folder):
+        return Progress(waiting=behind(folder), read_only=True)
     with writing(folder) as ours:
         if not ours:
             return Progress(busy=True, waiting=behind(folder))

@@ -85,13 +85,7 @@ class Searcher:
 
     def catch_up(self, most: int = 0) -> Progress:
         """Take in what the collections gained, at most so many pages of each (0: all). Cheap where nothing is new."""
-        done = [catch_up(folder, most) for folder in self._folders]
-        return Progress(
-            indexed=sum(p.indexed for p in done),
-            removed=sum(p.removed for p in done),
-            waiting=sum(p.waiting for p in done),
-            busy=any(p.busy for p in done),
-        )
+        return Progress.summed([catch_up(folder, most) for folder in self._folders])
 
     def _told_well(self) -> AbstractContextManager[None]:
         return told_well(*(folder / FOLDER for folder in self._folders), engine=(ValueError,))

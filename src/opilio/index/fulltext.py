@@ -5,10 +5,12 @@ reader sees whole commits only.
 """
 
 import fcntl
+import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import tantivy
 
@@ -23,6 +25,7 @@ CHANGED = "changed"  # touched when what was worked out from all pages is new
 TERMS = "terms"  # the engine's own folder
 ENGINE_STATE = f"{TERMS}/meta.json"  # what the engine goes by: without it, it knows of no document
 HEAP_BYTES = 64_000_000
+PRIVATE = ("meta.json", ".managed.json")  # files of the engine that it lets only its own user read
 
 
 class FullText:
@@ -31,16 +34,14 @@ class FullText:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.schema = make_schema()
-        with told_well(folder, engine=(ValueError, OSError)):
-            self._index = tantivy.Index(self.schema, path=str(folder / TERMS))
+        with told_well(folder, engine=(ValueError, OSError)), _lockable(folder / TERMS) as place:
+            self._index = tantivy.Index(self.schema, path=str(place))
             self._index.config_reader("Manual")  # else a thread reads it all again whenever somebody commits
         register(self._index)
 
     def searcher(self) -> tantivy.Searcher:
-        """The index as it is at this moment."""
-        with told_well(self.folder, engine=(ValueError, OSError)):
-            self._index.reload()
-            return self._index.searcher()
+        """The index as it was when it was opened."""
+        return self._index.searcher()
 
     @contextmanager
     def writer(self) -> Iterator["Writer"]:
@@ -52,6 +53,7 @@ class FullText:
         finally:
             with _writing_well(self.folder):
                 engine.wait_merging_threads()
+            _let_read(self.folder)
 
 
 class Writer:
@@ -74,6 +76,7 @@ class Writer:
     def commit(self) -> None:
         with _writing_well(self._folder):
             self._engine.commit()
+        _let_read(self._folder)
 
 
 @contextmanager
@@ -84,6 +87,28 @@ def _writing_well(folder: Path) -> Iterator[None]:
     except ValueError as error:
         told = " ".join(str(error).split())[:200]
         raise CollectionError(f"{folder}: the index can't be written: {told}; the collection is whole") from error
+
+
+@contextmanager
+def _lockable(terms: Path) -> Iterator[Path]:
+    """Where the engine can open its files. It makes a lock beside them even to read: where it can't, it is given links
+    to them in a folder of ours, which is needed no longer once they are open."""
+    if os.access(terms, os.W_OK):
+        yield terms
+        return
+    with TemporaryDirectory(prefix="opilio-") as place:
+        for path in terms.iterdir():
+            if path.suffix != ".lock":
+                (Path(place) / path.name).symlink_to(path.absolute())
+        yield Path(place)
+
+
+def _let_read(folder: Path) -> None:
+    """Whoever may read the rest of the index may read all of it."""
+    with suppress(OSError):  # whoever took the index away meanwhile, or gave it to another user, knows better
+        mode = (folder / STAMP).stat().st_mode
+        for name in PRIVATE:
+            (folder / TERMS / name).chmod(mode)
 
 
 def prepare(collection: Path) -> Path:
@@ -106,10 +131,19 @@ def ready(collection: Path) -> Path:
     """The index folder of a collection for reading; an empty index where there is none that can be read."""
     folder = collection / FOLDER
     if not _is_ours(folder):
+        if only_readable(collection):
+            told = "has no index that can be read, and none can be made in a folder that can't be written"
+            raise CollectionError(f"{collection}: {told}; copy it elsewhere, or let its owner search it once")
         with writing(collection) as ours:
             if ours:
                 prepare(collection)
     return folder
+
+
+def only_readable(collection: Path) -> bool:
+    """Is the index somebody else's (or on a disc, in a snapshot), so that it can be read but never changed?"""
+    folder = collection / FOLDER
+    return not os.access(folder if folder.exists() else collection, os.W_OK)
 
 
 def moment(collection: Path) -> tuple[int, ...]:

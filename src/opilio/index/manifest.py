@@ -14,6 +14,7 @@ import numpy as np
 
 from opilio.index.faults import told_well
 from opilio.index.hits import Keys, Values
+from opilio.model.sqlitefile import openable
 
 NAME = "derived.db"
 
@@ -47,7 +48,9 @@ class Manifest:
     def __init__(self, folder: Path) -> None:
         path = folder / NAME
         with told_well(folder):
-            self.connection = sqlite3.connect(path, isolation_level=None, timeout=30.0, check_same_thread=False)
+            self.connection = sqlite3.connect(
+                openable(path), isolation_level=None, timeout=30.0, check_same_thread=False, uri=True
+            )
             try:
                 self.connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;" + TABLES)
             except sqlite3.Error:

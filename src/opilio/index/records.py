@@ -4,6 +4,8 @@ Text of the web that is meant for showing comes as `Segment`s, cleaned of contro
 writing direction, never as markup: whoever shows them escapes them.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
 FOREVER = (1 << 62) - 1  # `until` of a page that is still what the web shows
@@ -123,6 +125,18 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     removed: int = 0
     waiting: int = 0  # pages of the collection that the index has not taken in yet
     busy: bool = False  # another process is writing the index: it catches up, this one only reads
+    read_only: bool = False  # the index can't be written here: what waits goes on waiting
+
+    @staticmethod
+    def summed(of: "Sequence[Progress]") -> "Progress":
+        """How far several indexes have come together."""
+        return Progress(
+            indexed=sum(p.indexed for p in of),
+            removed=sum(p.removed for p in of),
+            waiting=sum(p.waiting for p in of),
+            busy=any(p.busy for p in of),
+            read_only=any(p.read_only for p in of),
+        )
 
 
 # Bands of the judge's score, best first: (name, lower bound).

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from opilio.model.errors import CollectionError
+from opilio.model.sqlitefile import openable
 from opilio.store.schema import APPLICATION_ID, LATER, SCHEMA_VERSION, TABLES
 
 DATABASE = "crawl.db"
@@ -164,7 +165,7 @@ def _stamps(database: Path) -> tuple[int, int]:
             raise sqlite3.DatabaseError("no SQLite header")
         if not os.access(database, os.R_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        connection = sqlite3.connect(_place(database), timeout=30.0, uri=True)
+        connection = sqlite3.connect(openable(database), timeout=30.0, uri=True)
         try:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             (owner,) = connection.execute("PRAGMA application_id").fetchone()
@@ -243,18 +244,9 @@ def _stand_in(connection: sqlite3.Connection) -> None:
             connection.execute(f"CREATE TEMP TABLE {found[1]}{statement[found.end() :]}")
 
 
-def _place(database: Path) -> str:
-    """What to open. SQLite makes files beside a database that is read too; where it can't, and none were left, the
-    database is all there is and stays as it is."""
-    beside = database.with_name(f"{database.name}-wal")
-    if os.access(database.parent, os.W_OK) or beside.exists():
-        return str(database.absolute())
-    return f"{database.absolute().as_uri()}?immutable=1"
-
-
 def _connect(path: Path) -> sqlite3.Connection:
-    # By URI others can be attached only to be read; a path that begins with "/" is none.
-    connection = sqlite3.connect(_place(path), isolation_level=None, timeout=30.0, uri=True)
+    # By URI others can be attached only to be read.
+    connection = sqlite3.connect(openable(path), isolation_level=None, timeout=30.0, uri=True)
     # NORMAL: a killed process loses nothing; after a power cut the last commits may be gone, never half there.
     connection.executescript(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -65536;"

@@ -4,12 +4,25 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
+
 from opilio.crawl.indexing import behind, catch_up
 from opilio.crawl.keepup import KeepUp
 from opilio.crawl.searching import Searcher
+from opilio.index.fulltext import only_readable
+from opilio.index.records import Progress
+from opilio.model.errors import CollectionError
 from opilio.store.collection import being_written
 
 AT_ONCE = 300  # new pages that a search takes into the index before it answers, where nobody crawls
+
+
+class Fresh(msgspec.Struct, kw_only=True):
+    """How far indexes are up to date."""
+
+    collections: dict[str, Path]  # those that can be searched, by name
+    waiting: int = 0  # pages that will be found a little later
+    problems: list[str] = []
 
 
 class Library:
@@ -32,16 +45,28 @@ class Library:
                 self._searchers[names] = Searcher(list(collections.values()), names=names)
             return self._searchers[names]
 
-    def freshen(self, searcher: Searcher) -> int:
-        """See to it that what is new is taken in; returns how many pages still wait."""
-        return sum(map(self._freshen, searcher.folders))
+    def freshen(self, collections: Mapping[str, Path]) -> Fresh:
+        """See to it that what is new is taken in, and tell how that goes."""
+        fresh = Fresh(collections=dict(collections))
+        for name, folder in collections.items():
+            try:
+                progress = self._freshen(folder)
+            except CollectionError as error:
+                fresh.problems.append(str(error))
+                del fresh.collections[name]
+                continue
+            if progress.read_only and progress.waiting:
+                fresh.problems.append(f"{name}: its index lacks {progress.waiting} pages and can't be written here")
+            else:
+                fresh.waiting += progress.waiting
+        return fresh
 
-    def _freshen(self, folder: Path) -> int:
+    def _freshen(self, folder: Path) -> Progress:
         waiting = behind(folder)
-        if being_written(folder) or waiting > AT_ONCE:
+        if not only_readable(folder) and (being_written(folder) or waiting > AT_ONCE):
             self._keep(folder)
-            return waiting
-        return catch_up(folder).waiting
+            return Progress(waiting=waiting)
+        return catch_up(folder)
 
     def _keep(self, folder: Path) -> None:
         """Leave a collection to a process of its own, until nobody writes to it and all is taken in."""

@@ -22,10 +22,11 @@ def search(desk: Desk, asked: Asked) -> View:
     if not desk.shelf.folders:
         return View(template="search.html", data=data | {"results": None, "hits": []}, title="Search", rows="hits")
     folders, problems = desk.shelf.readable(desk.shelf.names)
-    if not folders:
+    fresh = desk.library.freshen(folders)
+    problems += fresh.problems
+    if not fresh.collections:
         raise CollectionError(problems[0])
-    searcher = desk.library.of(folders)
-    waiting = desk.library.freshen(searcher)
+    searcher = desk.library.of(fresh.collections)
     try:
         results = searcher.search(values["q"], _filters(desk, values), values["page"], values["size"], values["sort"])
     except QueryError as error:
@@ -38,7 +39,7 @@ def search(desk: Desk, asked: Asked) -> View:
         "took_s": round(results.took_s, 4),
         "suggestion": results.suggestion,
         "notes": [*results.notes, *problems],
-        "waiting": waiting,
+        "waiting": fresh.waiting,
         "hits": [hit_data(hit) for hit in results.hits],
         "facets": _facets(results, values),
         "results": True,
@@ -93,15 +94,17 @@ def _address(values: dict[str, Any], **changes: object) -> str:
 
 def subtopics(desk: Desk, asked: Asked) -> View:
     """What the relevant pages of a collection are about, in groups (S0-F1)."""
-    searcher = desk.library.of({asked.name: desk.shelf.folder(asked.name)})
-    waiting = desk.library.freshen(searcher)
+    fresh = desk.library.freshen({asked.name: desk.shelf.folder(asked.name)})
+    if not fresh.collections:
+        raise CollectionError(fresh.problems[0])
+    searcher = desk.library.of(fresh.collections)
     found = [
         {"subtopic": s.name, "words": list(s.words), "pages": s.pages}
         | {"address": with_values("/search", **{"subtopic": [s.name], "in": [asked.name]})}
         for s in searcher.subtopics()
         if s.pages
     ]
-    data = {"subtopics": found, "waiting": waiting}
+    data = {"subtopics": found, "waiting": fresh.waiting, "notes": fresh.problems}
     return View(template="subtopics.html", data=data, title="Subtopics", rows="subtopics")
 
 

@@ -5,14 +5,13 @@ import secrets
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import uvicorn
 
 from opilio.model.clock import SystemClock
-from opilio.model.errors import OpilioError, UsageError
+from opilio.model.errors import UsageError
 from opilio.web.app import Application
 from opilio.web.desk import Desk
 from opilio.web.guard import Access
@@ -53,9 +52,7 @@ def serve(folders: Sequence[Path], serving: Serving, announce: Callable[[str, st
 
 def _take_in(desk: Desk) -> None:
     """Bring the indexes up to date before somebody searches; a collection that can't be read says so on its page."""
-    if desk.shelf.folders:
-        with suppress(OpilioError):
-            desk.library.freshen(desk.library.of(desk.shelf.folders))
+    desk.library.freshen(desk.shelf.folders)
 
 
 def is_loopback(host: str) -> bool:

@@ -1,0 +1,98 @@
+"""A collection in a folder that can't be written (somebody else's, a disc, a snapshot) is searched and served."""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from checks.indexed import Sheet, store
+from checks.page_server import Client
+from checks.small_webs import COMMAND, one_line, opilio, plain
+
+# A superuser may write anywhere; without this capability the bits of files bind it like everybody else.
+BOUND = ["setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override"] if os.getuid() == 0 else []
+COULD = not BOUND or (shutil.which("setpriv") and subprocess.call([*BOUND, "true"], stderr=subprocess.DEVNULL) == 0)
+pytestmark = pytest.mark.skipif(not COULD, reason="a superuser who can't give up any power here")
+WREN = Sheet(url="http://a.example/wren", title="The wren", text="A wren is a small bird.")
+ROBIN = Sheet(url="http://b.example/robin", title="Robins", text="A robin is a bird.")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield store(tmp_path / "birds", [WREN])
+    unlock(tmp_path / "birds")
+
+
+def lock(folder: Path) -> None:
+    for path in (*folder.rglob("*"), folder):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+
+
+def unlock(folder: Path) -> None:
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755)
+
+
+def asked(*arguments: object) -> "subprocess.CompletedProcess[str]":
+    command = [*BOUND, *COMMAND, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env=plain(), check=False)
+
+
+def test_index_is_searched_where_it_can_not_be_written(folder: Path) -> None:
+    opilio("search", folder, "wren")
+    lock(folder)
+    before = sorted(folder.rglob("*"))
+    done = asked("search", folder, "wren", "--json")
+    assert [hit["url"] for hit in json.loads(done.stdout)["hits"]] == [WREN.url]
+    assert done.stderr == ""
+    assert asked("index", "like", folder, WREN.url).returncode == 0
+    assert "index" not in asked("verify", "--look-only", folder).stdout
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_search_tells_of_pages_that_can_not_be_taken_in(folder: Path) -> None:
+    opilio("search", folder, "wren")
+    store(folder, [ROBIN])
+    lock(folder)
+    done = asked("search", folder, "bird")
+    assert "1–1 of 1 page (" in done.stderr
+    assert "the index lacks 1 page and can't be written here\n" in done.stderr
+
+
+def test_search_says_in_one_line_that_no_index_can_be_made(folder: Path) -> None:
+    lock(folder)
+    done = asked("search", folder, "wren")
+    assert done.returncode == 1
+    assert "has no index that can be read, and none can be made" in one_line(done)
+
+
+def test_pages_search_what_can_be_searched_and_tell_of_the_rest(folder: Path, tmp_path: Path) -> None:
+    opilio("search", folder, "wren")
+    bare = store(tmp_path / "bare", [ROBIN])
+    lock(folder)
+    lock(bare)
+    command = [*BOUND, *COMMAND, "serve", str(folder), str(bare), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=plain()) as server:
+        try:
+            assert server.stdout is not None
+            client = Client(server.stdout.readline().strip().rstrip("/"))
+            found = client.get("/search.json?q=bird").data
+            subtopics = client.get("/c/bare/subtopics.json")
+        finally:
+            server.terminate()
+            unlock(bare)
+    assert [hit["url"] for hit in found["hits"]] == [WREN.url]
+    assert "bare: has no index that can be read" in found["notes"][0]
+    assert subtopics.status == 503
+
+
+def test_whoever_may_read_the_collection_may_read_all_of_its_index(folder: Path) -> None:
+    """The engine writes some of its files for its own user only."""
+    opilio("search", folder, "wren")
+    expected = stat.S_IMODE((folder / "crawl.db").stat().st_mode)
+    assert {stat.S_IMODE(p.stat().st_mode) for p in (folder / "index").rglob("*") if p.is_file()} == {expected}
