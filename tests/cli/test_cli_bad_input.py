@@ -299,6 +299,8 @@ OTHERWISE = [
     (["--strategy", "s0"], "was begun with 'breadth'"),
     (["--set", "judge.kind=contains"], "judge.kind = 'contains': "),
     (["--set", "rank.kind=shark"], "was begun with 'breadth'; choose another --into"),
+    (["--set", "order.kind=best-first"], "order.kind = 'best-first': "),
+    (["--set", "boost.kind=pagerank"], "was begun with 'none'; choose another --into"),
     (["trains"], "was begun with 'wrens"),
     (["--set", 'topic.keywords=["xylophone"]'], "topic.keywords ['xylophone']: "),
     (["--set", "topic.description=xylophones"], "change the topic on its page ('opilio serve "),
@@ -314,6 +316,17 @@ def test_collection_is_not_mixed_when_resumed_otherwise(folder: Path, option: li
     assert done.returncode == 2
     assert told in one_line(done)
     assert snapshot(folder)["crawl.db"] == before["crawl.db"]
+
+
+@pytest.mark.parametrize("option", ["order.factor=0.1", "order.every=7", 'order.mode="off"'])
+def test_scale_of_waiting_links_stays_as_it_was_begun(tmp_path: Path, option: str) -> None:
+    with served(SmallWeb(grid(hosts=1, pages=3))) as server:
+        known = flags(settings_for(server, [SEED], order={"kind": "aging"}, stop={"pages": 1}))
+        assert opilio("crawl", *known, "--into", tmp_path / "c").returncode == 0
+        refused = opilio("crawl", "--into", tmp_path / "c", "--set", option)
+        same = opilio("crawl", "--into", tmp_path / "c", "--set", "order.factor=0.05", "--pages", 2)
+    assert (refused.returncode, f"{option.partition('=')[0]} = " in one_line(refused)) == (2, True), refused
+    assert same.returncode == 0, same
 
 
 @pytest.mark.parametrize("given", ["--set stop.page=1", "--config my.toml"])

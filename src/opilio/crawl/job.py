@@ -31,6 +31,7 @@ from opilio.crawl.build import (
 from opilio.crawl.config import Settings, StopSettings, TopicSettings, Tree, merged, resolve
 from opilio.crawl.engine import Engine
 from opilio.crawl.examples import check_files
+from opilio.crawl.kinds import DEFAULT_KINDS
 from opilio.crawl.profiles import profiles, same_kind
 from opilio.crawl.recovery import recover
 from opilio.crawl.scouting import lead_of
@@ -58,6 +59,14 @@ from opilio.store.collection import Collection, damaged, unmake
 from opilio.store.enquiries import Enquiry, keep_enquiry
 from opilio.store.keeper import Counts, Keeper, keep_events, keep_seeds
 from opilio.store.warc import WarcWriter
+
+# Options that a resumed crawl can't change: of those that say what a priority in the queue means, too.
+STAYS = {
+    "judge": ("kind",),
+    "rank": ("kind",),
+    "order": ("kind", "factor", "every", "mode"),
+    "boost": ("kind", "share", "lift"),
+}
 
 
 class Crawl:
@@ -224,16 +233,17 @@ def resume(folder: Path, tree: Tree, clock: Clock | None = None) -> Crawl:
 
 
 def _same_strategy(folder: Path, stored: Tree, tree: Tree) -> None:
-    """It stays, and so do its judge and its ranker: what one has learnt is of no use to another."""
+    """It stays, and so does what it is made of: what one judge or ranker has learnt is of no use to another, and
+    priorities of different scales can't stand in one queue."""
     begun, wanted = stored["strategy"], tree.get("strategy", stored["strategy"])
     if wanted != begun:
         raise ConfigError(f"--strategy {wanted}: {folder} was begun with '{begun}'; choose another --into")
-    for section in ("judge", "rank"):
-        given, kind = tree.get(section, {}), stored.get(section, {}).get("kind")
-        if isinstance(given, dict) and given.get("kind", kind) != kind:
-            raise ConfigError(
-                f"{section}.kind = '{given['kind']}': {folder} was begun with '{kind}'; choose another --into"
-            )
+    for section, options in STAYS.items():
+        given, begun = tree.get(section, {}), {"kind": DEFAULT_KINDS[section], **stored.get(section, {})}
+        for name in options if isinstance(given, dict) else ():
+            if name in given and given[name] != begun.get(name, given[name]):
+                begun_with = f"{folder} was begun with {begun[name]!r}; choose another --into"
+                raise ConfigError(f"{section}.{name} = {given[name]!r}: {begun_with}")
 
 
 def _same_topic(folder: Path, stored: Tree, tree: Tree) -> None:
