@@ -17,6 +17,7 @@ from opilio.crawl.config import Tree, assignment, in_words, merged, setting
 from opilio.crawl.workers import cores
 from opilio.lab.declarations import Plot, chosen, load_experiment
 from opilio.lab.faults import HostFaults
+from opilio.lab.finished import FinishedRuns
 from opilio.lab.layout import Material, section_named, write_report
 from opilio.lab.plots import draw_all
 from opilio.lab.report import by_seeds, strategy_table
@@ -141,15 +142,17 @@ def run(
     _warn(study.problems)
     out = out or Path(f"lab-{declared.name}")
     make_folder(f"--out {out}", out)
-    progress = _Progress(len(jobs))
-    done = carry_out(jobs, processes or cores(), progress)
-    runs, bounds = _parted(done, [v.name for v in choice.variants])
+    finished = FinishedRuns.of(jobs)
+    progress = _Progress(len(jobs), finished)
+    made = carry_out(jobs, processes or cores(), progress, progress.before)
+    runs, bounds = _parted(made, [v.name for v in choice.variants])
     if declared.by_seeds:
         runs = by_seeds(runs)
     columns = {v.name: v.column for v in choice.variants}
     with writing(f"--out {out}"):
         _write(Material(declared, runs, bounds, [*errors_met(runs), *study.problems], columns), out, plots=plots)
-    _say(f"{len(jobs)} runs in {progress.elapsed_s:.0f} s; the report is in {out / 'report.md'}")
+    finished.forget()
+    _say(f"{progress.wanted} runs in {progress.elapsed_s:.0f} s; the report is in {out / 'report.md'}")
     if json:
         print_json({"experiment": declared.name, "out": str(out), "strategies": _means(runs)})
     else:
@@ -189,23 +192,30 @@ def _mean(values: list[float]) -> float:
 
 
 class _Progress:
-    """A line on stderr as runs come in, at most one every ten seconds."""
+    """Keeps runs as they come in, with a line on stderr at most every ten seconds."""
 
-    def __init__(self, runs: int) -> None:
+    def __init__(self, runs: int, finished: FinishedRuns) -> None:
         self._began = self._said = time.monotonic()
-        _say(f"{runs} runs")
+        self._finished = finished
+        self._done = 0
+        self.before = finished.found()
+        self.wanted = runs - len(self.before)
+        taken = f"; {len(self.before)} that an interrupted command had done are taken over" if self.before else ""
+        _say(f"{runs} runs{taken}")
 
     @property
     def elapsed_s(self) -> float:
         return time.monotonic() - self._began
 
-    def __call__(self, done: int, total: int, run: Run) -> None:
+    def __call__(self, place: int, run: Run) -> None:
+        self._finished.keep(place, run)
+        self._done += 1
         now = time.monotonic()
-        if now - self._said >= SAY_EVERY_S and done < total:
+        if now - self._said >= SAY_EVERY_S and self._done < self.wanted:
             self._said = now
-            left_s = self.elapsed_s / done * (total - done)
+            left_s = self.elapsed_s / self._done * (self.wanted - self._done)
             case = f"{run.topic}, {run.seed_set}, {run.strategy}: {run.auc_vs_oracle:.2f}"
-            _say(f"{done} of {total} runs, about {left_s:.0f} s left ({case})")
+            _say(f"{self._done} of {self.wanted} runs, about {left_s:.0f} s left ({case})")
 
 
 def _shape(given: list[str] | None, seed: int) -> Shape:

@@ -7,11 +7,9 @@ the web and the code of the parser: change either and it is worked out again. Th
 import mmap
 from array import array
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import cached_property
 from importlib.metadata import version
 from importlib.resources import files
-from multiprocessing import get_context
 from pathlib import Path
 
 import msgspec
@@ -23,6 +21,7 @@ from numpy.typing import NDArray
 from opilio.fetch.answers import location_of
 from opilio.lab.cachefolder import default_cache, is_whole, load, made_whole, prune, save
 from opilio.lab.linkgraph import LinkGraph
+from opilio.lab.processes import process_pool
 from opilio.lab.warcfile import Answer
 from opilio.lab.web import Web
 from opilio.model.errors import ParseError, WebError
@@ -160,7 +159,7 @@ def _chunks(web: Web, cache: Path | None, processes: int) -> Iterator[_Parsed]:
     if processes < 2 or len(web) < _INLINE_BELOW:
         yield from (_parse_some(web, numbers) for numbers in ranges)
         return
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+    with process_pool(processes) as pool:
         yield from pool.map(_parse_in_process, [(web.folder, cache, numbers) for numbers in ranges])
 
 

@@ -8,10 +8,8 @@ processes.
 import mmap
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
 from importlib.resources import files
-from multiprocessing import get_context
 from pathlib import Path
 
 import msgspec
@@ -23,6 +21,7 @@ from opilio.crawl.config import Settings
 from opilio.crawl.topics import vocabulary_of
 from opilio.lab.cachefolder import is_whole, load, made_whole, prune, save
 from opilio.lab.pages import ParsedPages
+from opilio.lab.processes import process_pool
 from opilio.lab.web import Web
 from opilio.model.records import Page, Reading
 from opilio.text.vocabulary import Vocabulary
@@ -122,7 +121,7 @@ def _chunks(web: Web, pages: ParsedPages, settings: Settings, processes: int) ->
     if processes < 2 or len(web) < _INLINE_BELOW:
         yield from (_read_some(pages, settings, numbers) for numbers in ranges)
         return
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+    with process_pool(processes) as pool:
         encoded = msgspec.msgpack.encode(settings)
         yield from pool.map(_read_in_process, [(pages.folder, encoded, numbers) for numbers in ranges])
 

@@ -1,13 +1,10 @@
 """An experiment carried out: which runs it needs, spread over processes, brought back in a fixed order."""
 
 import os
-import signal
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from functools import lru_cache
-from multiprocessing import get_context
 from pathlib import Path
 
 import msgspec
@@ -18,6 +15,7 @@ from opilio.crawl.workers import cores
 from opilio.lab.crawls import lab_settings
 from opilio.lab.declarations import BOUNDS, PEER, Experiment, Variant
 from opilio.lab.peers.environments import check_peer
+from opilio.lab.processes import process_pool
 from opilio.lab.results import Run
 from opilio.lab.runs import Arena, Job
 from opilio.lab.searching import asked_for
@@ -25,7 +23,7 @@ from opilio.lab.topics import Brief, LabTopic, SeedSet, chosen_topics
 from opilio.lab.web import Problem
 from opilio.model.errors import WebError
 
-Progress = Callable[[int, int, Run], None]
+Came = Callable[[int, Run], None]  # the place of a job, and its run
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,46 +149,38 @@ def _prepare(arena: Arena, variant: Variant, more: Tree) -> None:
         arena.offline.readings(settings, cores())
 
 
-def carry_out(jobs: Sequence[Job], processes: int, progress: Progress) -> list[Run]:
-    """All runs in the order of the jobs, whatever the number of processes. Peers run alone: they use every core."""
-    runs: dict[int, Run] = {}
+def carry_out(jobs: Sequence[Job], processes: int, came_in: Came, done: Mapping[int, Run] | None = None) -> list[Run]:
+    """All runs in the order of the jobs, whatever the number of processes. Peers run alone: they use every core.
+
+    `done`: runs that need not be made, by the places of their jobs. `came_in` hears of each other one.
+    """
+    runs: dict[int, Run] = dict(done or {})
 
     def came(place: int, run: Run) -> None:
         runs[place] = run
-        progress(len(runs), len(jobs), run)
+        came_in(place, run)
 
-    numbered = list(enumerate(jobs))
-    ours = [(place, job) for place, job in numbered if not job.variant.kind.startswith(PEER)]
+    wanted = [(place, job) for place, job in enumerate(jobs) if place not in runs]
+    ours = [(place, job) for place, job in wanted if not job.variant.kind.startswith(PEER)]
     if processes < 2 or len(ours) < 2:
         for place, job in ours:
             came(place, one_run(job))
     else:
         for place, run in _spread(ours, min(processes, len(ours))):
             came(place, run)
-    for place, job in numbered:
+    for place, job in wanted:
         if place not in runs:
             came(place, one_run(job))
     return [runs[place] for place in range(len(jobs))]
 
 
 def _spread(jobs: Sequence[tuple[int, Job]], processes: int) -> Iterator[tuple[int, Run]]:
-    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_obey_signals)
-    try:
+    with process_pool(processes) as pool:
         waiting: dict[Future[Run], int] = {pool.submit(one_run, job): place for place, job in jobs}
         while waiting:
             done, _ = wait(waiting, return_when=FIRST_COMPLETED)
             for future in done:
                 yield waiting.pop(future), future.result()
-    except BrokenProcessPool as error:
-        raise WebError("a process of the experiment died (out of memory?); try --processes 1") from error
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _obey_signals() -> None:
-    """Ctrl-C ends a process of the pool at once and without a word: the parent reports."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def one_run(job: Job) -> Run:

@@ -1,0 +1,156 @@
+"""An experiment that was interrupted: what was done is taken over, and only where it would come out the same."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from opilio.lab.declarations import Variant
+from opilio.lab.finished import FinishedRuns, content_of, program_edition
+from opilio.lab.results import Run, read_results
+from opilio.lab.runs import Arena, Job
+from opilio.lab.shape import Shape
+from opilio.lab.synthetic import write
+
+TINY = Shape(pages=60, hosts=4, topics=2, trap_pages=4, seed_sets=2, slow_hosts=0, failing_hosts=0)
+
+
+@pytest.fixture
+def web(tmp_path: Path) -> Path:
+    return write(TINY, tmp_path / "web")
+
+
+@pytest.fixture
+def job(web: Path, tmp_path: Path) -> Job:
+    words = tmp_path / "words.txt"
+    words.write_text("one")
+    variant = Variant(name="mine", strategy="breadth", set={"topic": {"examples": [str(words)]}})
+    return Job(experiment="e", folder=str(web), topic="birds", seed_set="on-topic-1", variant=variant, budget=10)
+
+
+@pytest.fixture
+def made(job: Job, lab_cache: Path) -> Run:
+    plain = msgspec.structs.replace(job, variant=Variant(name="breadth"))
+    return Arena.open(Path(job.folder), lab_cache).run(plain)
+
+
+@pytest.fixture
+def kept(job: Job, made: Run, lab_cache: Path) -> FinishedRuns:
+    finished = FinishedRuns.of([job], lab_cache)
+    finished.keep(0, made)
+    return finished
+
+
+def test_a_run_that_is_done_is_found_again(job: Job, made: Run, kept: FinishedRuns, lab_cache: Path) -> None:
+    assert kept.found() == {0: made}
+    other = msgspec.structs.replace(job, random_seed=1)
+    assert FinishedRuns.of([other, job], lab_cache).found() == {1: made}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda job: msgspec.structs.replace(job, budget=11),
+        lambda job: msgspec.structs.replace(job, more={"fetch": {"retries": 1}}),
+        lambda job: msgspec.structs.replace(job, latency_s=1.0),
+    ],
+)
+def test_another_job_is_run_for_itself(
+    change: Callable[[Job], Job], job: Job, kept: FinishedRuns, lab_cache: Path
+) -> None:
+    assert kept.found()
+    assert not FinishedRuns.of([change(job)], lab_cache).found()
+
+
+@pytest.mark.parametrize("name", ["web/labels.tsv", "web/topics.toml", "web/hosts.toml", "words.txt"])
+def test_a_file_that_changed_is_run_with_again(
+    name: str, job: Job, kept: FinishedRuns, tmp_path: Path, lab_cache: Path
+) -> None:
+    assert FinishedRuns.of([job], lab_cache).found()
+    (tmp_path / name).write_text("# now it says something else")
+    assert not FinishedRuns.of([job], lab_cache).found()
+
+
+def test_a_run_that_met_an_error_is_not_kept(job: Job, made: Run, lab_cache: Path) -> None:
+    finished = FinishedRuns.of([msgspec.structs.replace(job, budget=12)], lab_cache)
+    finished.keep(0, msgspec.structs.replace(made, error="an error of ours"))
+    assert not finished.found()
+
+
+def test_a_cut_file_is_no_run(kept: FinishedRuns, lab_cache: Path) -> None:
+    for file in (lab_cache / f"runs-{program_edition()}").iterdir():
+        file.write_bytes(file.read_bytes()[:-3])
+    assert not kept.found()
+
+
+@pytest.mark.parametrize("name", ["one.py", "sub/two.py", "sub/more.py", "new.toml"])
+def test_another_edition_of_the_program_has_another_name(name: str, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "one.py").write_text("a = 1")
+    (tmp_path / "sub" / "two.py").write_text("b = 2")
+    before = content_of(tmp_path)
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "one.pyc").write_bytes(b"compiled")
+    assert content_of(tmp_path) == before
+    (tmp_path / name).write_text("c = 3")
+    assert content_of(tmp_path) != before
+
+
+def _command(web: Path, out: Path, *more: str) -> list[str]:
+    few = ["--pages", "40", "--topic", "birds", "--no-plots", "--strategy", "breadth"]
+    program = [sys.executable, "-c", "from opilio.cli.main import main; main()"]
+    return [*program, "lab", "run", "compare", "--web", str(web), "--out", str(out), *few, *more]
+
+
+def _facts(out: Path) -> list[Run]:
+    return [msgspec.structs.replace(r, cpu_s=0.0, wall_s=0.0) for r in read_results(out / "results.json")]
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_experiment_goes_on_where_it_stopped(
+    by: signal.Signals, web: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is interrupted has more runs than what is asked for afterwards: it can't be over when the signal comes."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    kept = tmp_path / "home" / "opilio" / "lab" / f"runs-{program_edition()}"
+    process = subprocess.Popen(
+        _command(web, tmp_path / "long", "--random-seeds", "200", "--processes", "2"), stderr=subprocess.PIPE
+    )
+    while not _runs(kept):
+        assert process.poll() is None
+        time.sleep(0.01)
+    helpers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    process.send_signal(by)
+    assert b"Traceback" not in process.communicate()[1]
+    while any(_lives(int(helper)) for helper in helpers):  # a killed command leaves nobody behind
+        time.sleep(0.01)
+
+    before = _runs(kept)
+    again = subprocess.run(
+        _command(web, tmp_path / "out", "--processes", "1"), capture_output=True, text=True, check=True
+    )
+    taken = re.findall(r"8 runs; (\d+) that an interrupted command had done are taken over", again.stderr)
+    assert len(taken) == 1
+    assert before - _runs(kept) == int(taken[0])  # a third time they are run again
+    subprocess.run(_command(web, tmp_path / "whole", "--processes", "1"), capture_output=True, check=True)
+    assert _facts(tmp_path / "out") == _facts(tmp_path / "whole")
+
+
+def _runs(folder: Path) -> int:
+    return sum(not path.suffix for path in folder.glob("*"))
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return stat[0] != "Z"
