@@ -126,6 +126,8 @@ def search(folder: Path) -> None:
     timed("a misspelt word (suggestion)", [f"{w[:-3]}x{w[-2:]}" for w in rare], searcher.search)
     narrow = Filters(languages=("de",), relevant=True, after="2020-10-01")
     timed("a common word with three filters", common, lambda q: searcher.search(q, narrow))
+    facets = Filters(languages=("de", "en"), genres=("news",), bands=("high", "low"))
+    timed("a common word with three facets chosen", common, lambda q: searcher.search(q, facets))
     timed("browsing everything", [""] * 20, searcher.search)
     timed("page 50 of a common word", common[:20], lambda q: searcher.search(q, page=50))
     timed("pages like a page", [f"http://host{n}.example/{n}" for n in range(0, 900, 30)], searcher.similar)

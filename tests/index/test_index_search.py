@@ -7,7 +7,7 @@ import pytest
 
 from checks.indexed import Sheet, store
 from opilio.crawl.searching import Searcher
-from opilio.index.records import Filters, Results
+from opilio.index.records import FacetValue, Filters, Results
 from opilio.index.search import Mix
 from opilio.model.errors import QueryError, UsageError
 
@@ -124,6 +124,24 @@ def test_empty_query_browses_the_most_relevant_first(searcher: Searcher) -> None
     results = searcher.search("", Filters(relevant=True))
     assert found(results) == ["wren", "zaun", "robin", "tokyo"]
     assert results.total == 4
+
+
+def test_facet_with_a_chosen_value_counts_the_others_too(searcher: Searcher) -> None:
+    """Any of several values is enough, so the others can be chosen besides; other facets count what was found."""
+    one = searcher.search("", Filters(hosts=("a.example",)))
+    facets = {facet.name: facet.values for facet in one.facets}
+    assert facets["hosts"] == (FacetValue("b.example", 3), FacetValue("a.example", 2, chosen=True))
+    assert sum(value.count for value in facets["languages"]) == one.total == 2
+    both = searcher.search("", Filters(hosts=("a.example", "b.example"), languages=("en",)))
+    assert both.total == 3
+    (languages,) = [facet.values for facet in both.facets if facet.name == "languages"]
+    assert {value.value: value.count for value in languages} == {"en": 3, "de": 1, "ja": 1}
+
+
+def test_facet_tells_a_chosen_value_that_nothing_has(searcher: Searcher) -> None:
+    (hosts,) = [f.values for f in searcher.search("", Filters(hosts=("c.example",))).facets if f.name == "hosts"]
+    assert hosts[-1] == FacetValue("c.example", 0, chosen=True)
+    assert len(hosts) == 3
 
 
 def test_facets_count_what_was_found_and_filters_narrow_it(searcher: Searcher) -> None:

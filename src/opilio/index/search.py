@@ -7,6 +7,7 @@ judge's score and the authority in the link graph together (`Mix`). Reads only.
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -16,7 +17,7 @@ from opilio.index.analysis import valid
 from opilio.index.facets import facets
 from opilio.index.hits import Found, Scores, Shelf, Values, hit_of, merged
 from opilio.index.querybuild import FACTS, QueryBuilder, Scope, Weights, fact_of
-from opilio.index.queryparse import check_fact, parse, words_of
+from opilio.index.queryparse import Group, check_fact, parse, words_of
 from opilio.index.records import SORTS, Filters, Hit, Results
 from opilio.index.snippet import Marker
 from opilio.index.spelling import Speller
@@ -99,17 +100,16 @@ class Search:
         )
 
     def run(self) -> Results:
-        queries = self._queries(relaxed=False)
-        total, found = self._candidates(queries)
+        asked, words = self._asked, self._words(self._group)
+        total, found = self._candidates(self._among(words, asked.filters))
         suggestion = self._suggestion(total) if total <= FEW else ""
         notes: tuple[str, ...] = ()
         if not total and len(self._group.parts) > 1:
-            queries = self._queries(relaxed=True)
-            total, found = self._candidates(queries)
+            words = self._words(self._group, relaxed=True)
+            total, found = self._candidates(self._among(words, asked.filters))
             notes = ("No page has enough of the words; these have some of them.",) if total else ()
-        elif self._asked.query.strip() and not any(map(str.isalnum, self._asked.query)):
+        elif asked.query.strip() and not any(map(str.isalnum, asked.query)):
             notes = ("The query has no word that can be looked for; these are all pages.",)
-        asked = self._asked
         chosen = found[(asked.page - 1) * asked.size : asked.page * asked.size]
         return Results(
             query=asked.query,
@@ -118,7 +118,7 @@ class Search:
             pages=math.ceil(min(total, DEEPEST_HIT) / asked.size),
             size=asked.size,
             hits=tuple(self._hits(chosen)),
-            facets=facets([s for _, s in self._shelves], queries, asked.filters),
+            facets=facets([s for _, s in self._shelves], asked.filters, partial(self._among, words)),
             suggestion=suggestion,
             notes=(*notes, *self._unmet()),
         )
@@ -144,13 +144,15 @@ class Search:
         better = Speller([searcher for _, searcher in self._shelves]).better(self._asked.query, self._group)
         if not better:
             return ""
-        group = parse(better)
-        queries = [b.restricted(b.build(group), self._asked.filters) for b in self._builders]
+        queries = self._among(self._words(parse(better)), self._asked.filters)
         return better if self._distinct(queries) > total else ""
 
-    def _queries(self, *, relaxed: bool) -> list[tantivy.Query]:
-        filters = self._asked.filters
-        return [b.restricted(b.build(self._group, relaxed=relaxed), filters) for b in self._builders]
+    def _words(self, group: Group, *, relaxed: bool = False) -> list[tantivy.Query]:
+        """The query for each index, whatever the filters."""
+        return [builder.build(group, relaxed=relaxed) for builder in self._builders]
+
+    def _among(self, words: Sequence[tantivy.Query], filters: Filters) -> list[tantivy.Query]:
+        return [builder.restricted(query, filters) for builder, query in zip(self._builders, words, strict=True)]
 
     def _candidates(self, queries: Sequence[tantivy.Query]) -> tuple[int, list[Found]]:
         """How many documents match, and the best ones, each page once.
