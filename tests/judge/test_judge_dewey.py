@@ -147,13 +147,14 @@ def test_lexicon_that_is_not_there_is_told_before_a_folder_is_made(tmp_path: Pat
         topic_of(settings(name="birds", lexicon_file=str(tmp_path / "none.txt")))
 
 
-def test_crawl_goes_by_classes_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["dewey", "coverage", "learned"])
+def test_crawl_goes_by_classes_alone(tmp_path: Path, kind: str) -> None:
     pages = {
         "seed": '<p>Birds: wrens and finches.</p><p><a href="/finch">finches</a></p><p><a href="/law">law</a></p>',
         "finch": "<p>The finch is a songbird; the plumage of the chaffinch, the siskin and the linnet.</p>",
         "law": "<p>The court of appeal decides on contracts, torts and other private law; the judge.</p>",
     }
-    tree = plain_tree([SITE + "seed"], topic={"dewey": ["598"]}, judge={"kind": "dewey"})
+    tree = plain_tree([SITE + "seed"], topic={"dewey": ["598"]}, judge={"kind": kind})
     answers = {SITE + p: html(SITE + p, f"<html><body>{body}</body></html>") for p, body in pages.items()}
     clock = VirtualClock()
     run_engine(tmp_path / "c", tree, PageFetcher(answers, clock, 0.0), clock=clock)

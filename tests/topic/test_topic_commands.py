@@ -154,7 +154,7 @@ def test_example_whose_name_no_topic_file_can_hold_is_refused(place: Path) -> No
     ("text", "told"),
     [
         ('keywords = {wren = "x"}', "t.toml: topic.keywords[...]: expected number, got string"),
-        ("keywords = 5", "t.toml: topic.keywords: expected table | array, got whole number"),
+        ("keywords = 5", 't.toml: topic.keywords: expected table | list such as ["one", "two"], got whole number'),
         ('language = "de"', "topic.language = 'de': WordNet has English words only"),
     ],
 )

@@ -215,6 +215,7 @@ def _uncounted(strategy: Tree, person: Tree) -> Tree:
 
 
 _TOML_WORDS = {"object": "table", "str": "string", "int": "whole number", "float": "number", "bool": "true or false"}
+_TOML_WORDS["array"] = 'list such as ["one", "two"]'
 
 
 def in_words(error: msgspec.ValidationError) -> str:

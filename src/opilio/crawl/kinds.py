@@ -87,11 +87,16 @@ def _contains(tools: Tools, *, need: Literal["all", "any"] = "all") -> Judge:
 
 
 def _coverage(tools: Tools, *, middle: float = 0.25, slope: float = 14.0) -> Judge:
-    return CoverageJudge(tools.living, tools.words, middle, slope)
+    return _covering(tools, middle, slope)
+
+
+def _covering(tools: Tools, middle: float, slope: float) -> CoverageJudge:
+    classes = dewey_judge(tools) if tools.topic.dewey else None
+    return CoverageJudge(tools.living, tools.words, middle, slope, classes)
 
 
 def _learned(tools: Tools, *, middle: float = 0.25, slope: float = 14.0, share: float = 0.5) -> Judge:
-    base = CoverageJudge(tools.living, tools.words, middle, slope)
+    base = _covering(tools, middle, slope)
     examples = [(page, True) for page in tools.topic.positive] + [(page, False) for page in tools.topic.negative]
     return LearnedJudge(base, tools.vocabulary.surface_of, share, examples)
 
