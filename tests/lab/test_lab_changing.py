@@ -5,13 +5,17 @@ from pathlib import Path
 import pytest
 
 from opilio.lab.changing import DAY_S, ChangingWeb, Churn, lives
-from opilio.lab.keeping import START, Case, cases
+from opilio.lab.freshness import Truth
+from opilio.lab.keeping import START, Case, Keeping, cases
+from opilio.lab.keepreport import Kept, write_keeping
 from opilio.lab.runs import Arena
 from opilio.lab.shape import Shape
 from opilio.lab.synthetic import SyntheticWeb, write
 from opilio.model.clock import VirtualClock
 from opilio.model.records import Fetched
+from opilio.model.urls import host_of
 from opilio.parse.stable import stable_words
+from opilio.store.collection import Collection
 
 SHAPE = Shape(seed=5, pages=60, hosts=4, topics=1, slow_hosts=0, failing_hosts=0, traps=())
 CHURN = Churn(seed=2, days=20.0, median_days=6.0, vanish=0.2, move=0.2, appear=0.2)
@@ -77,10 +81,52 @@ def test_link_appears_with_its_target() -> None:
 
 def test_adaptive_keeps_relevant_pages_truer_than_taking_turns(tmp_path: Path) -> None:
     arena = Arena.open(write(SHAPE, tmp_path / "web"), tmp_path / "cache", 1)
-    (keeping,) = cases(arena, list(arena.topics), 60, 4.0, [Churn(seed=3, days=12.0, median_days=6.0)])
+    (keeping,) = cases(arena, 3, 60, 4.0, [Churn(seed=3, days=12.0, median_days=6.0)])
     case = Case(arena, keeping, tmp_path)
     case.make()
     truth = {name: case.keep(name, {"policy": name}) for name in ("fixed", "adaptive")}
     means = {name: sum(t.fresh) / len(t.fresh) for name, t in truth.items()}
     assert means["adaptive"] > means["fixed"]
     assert abs(truth["adaptive"].looks - truth["fixed"].looks) < 0.25 * truth["fixed"].looks, "the same budget"
+
+
+def test_faults_of_hosts_strike_who_keeps_a_collection(tmp_path: Path) -> None:
+    """A host that always fails gives nothing, whoever asks; the other hosts are kept as before."""
+    folder = write(SHAPE, tmp_path / "web")
+    arena = Arena.open(folder, tmp_path / "cache", 1)
+    (keeping,) = cases(arena, 1, 60, 2.0, [Churn(seed=3, days=4.0, vanish=0.0, move=0.0, appear=0.0)])
+    down = next(h for h in arena.offline.web.hosts if all(h not in u for u in _seeds(arena, keeping)))
+    truths = []
+    for faults in ("", f'[[host]]\nname = "{down}"\nerror_rate = 1.0\n'):
+        (folder / "hosts.toml").write_text(faults)
+        case = Case(arena, keeping, tmp_path / f"place{len(truths)}")
+        (tmp_path / f"place{len(truths)}").mkdir()
+        case.make()
+        assert any(host_of(url) == down for url in case._members)
+        held = Collection.open_for_reading(tmp_path / f"place{len(truths)}" / "start")
+        truths.append({host_of(url) for (url,) in held.connection.execute("SELECT url FROM page")})
+        held.close()
+        assert case.keep("fixed", {"policy": "fixed"}).looks
+    assert truths[0] - truths[1] == {down}
+
+
+def _seeds(arena: Arena, keeping: Keeping) -> tuple[str, ...]:
+    return next(s.urls for s in arena.topics[keeping.topic].seed_sets if s.name == keeping.seed_set)
+
+
+def _kept(policy: str, fresh: float, topic: str = "birds") -> Kept:
+    truth = Truth(times=(0.0,), fresh=(fresh,), age_days=(0.0,), fetches=9, looks=9, new_relevant=0, born_relevant=0)
+    return Kept(web="w", topic=topic, schedule=1, policy=policy, truth=truth)
+
+
+def test_policies_are_compared_with_one_that_ran() -> None:
+    runs = [_kept("fixed", 0.5), _kept("proportional", 0.25), _kept("fixed", 0.7, "chess")]
+    told = write_keeping([*runs, _kept("proportional", 0.35, "chess")], "adaptive")
+    assert "adaptive" not in told
+    assert "| `proportional` − `fixed` | -0.300 (" in told
+
+
+def test_a_single_case_or_policy_claims_no_interval_and_no_difference() -> None:
+    told = write_keeping([_kept("fixed", 0.5)], "adaptive")
+    assert "| `fixed` | 0.500 | 0.000 |" in told
+    assert "Paired" not in told

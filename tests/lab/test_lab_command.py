@@ -403,3 +403,13 @@ def test_unknown_experiment_names_the_known_ones(lab: Lab, tiny: Path, tmp_path:
 def test_folder_that_is_not_there_ends_with_2(lab: Lab, tmp_path: Path) -> None:
     assert lab("webs", tmp_path / "nowhere").code == 2
     assert lab("serve", tmp_path).code == 2
+
+
+def test_revisit_wants_a_topic_and_takes_any_seeds(lab: Lab, damaged: Path, tmp_path: Path) -> None:
+    few = ("--out", tmp_path / "out", "--pages", 10, "--days", 1, "--topics", 1, "--policy", "fixed")
+    topics = damaged / "topics.toml"
+    topics.write_text(topics.read_text().replace("on-topic", "mine").replace("generic", "theirs"))
+    assert lab("revisit", "--web", damaged, *few).code == 0
+    topics.unlink()
+    done = lab("revisit", "--web", damaged, *few)
+    assert (done.code, "no usable topic in topics.toml" in done.err) == (2, True)

@@ -1,5 +1,6 @@
 """`opilio lab revisit`: policies of looking again, side by side, while a web moves."""
 
+import importlib.util
 import sys
 import tempfile
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from opilio.cli.options import make_folder, writing
+from opilio.cli.options import counted, make_folder, writing
 from opilio.crawl.config import Tree
 from opilio.lab.changing import Churn
 from opilio.lab.keeping import Case, Keeping, cases
@@ -43,19 +44,21 @@ def revisit(
     unknown = [name for name in chosen if name not in VARIANTS]
     if unknown:
         raise UsageError(f"--policy {unknown[0]}: is unknown; known: {', '.join(VARIANTS)}")
+    churns = [Churn(seed=seed, days=days) for seed in range(1, schedules + 1)]
+    arenas = [(name, Arena.open(folder)) for folder, name in named_apart(web)]
+    wanted = [(n, arena, k) for n, arena in arenas for k in cases(arena, topics, pages, interval, churns)]
     make_folder(f"--out {out}", out)
-    runs: list[Kept] = []
-    for folder, name in named_apart(web):
-        arena = Arena.open(folder)
-        churns = [Churn(seed=seed, days=days) for seed in range(1, schedules + 1)]
-        for keeping in cases(arena, list(arena.topics)[:topics], pages, interval, churns):
-            runs += _kept(name, arena, keeping, chosen)
-    scope = f"{len({run.case for run in runs})} cases, {days:g} days, {pages} pages, a look every {interval:g} days"
+    runs = [run for name, arena, keeping in wanted for run in _kept(name, arena, keeping, chosen)]
+    scope = f"{counted(len(wanted), 'case')}, {days:g} days, {pages} pages, a look every {interval:g} days"
     report = f"# Revisits\n\n{scope} on average.\n\n{write_keeping(runs, REFERENCE)}"
     with writing(f"--out {out}"):
         (out / "results.json").write_bytes(msgspec.json.encode({"schema": 1, "runs": runs}))
         (out / "report.md").write_text(report, encoding="utf-8")
-        draw_keeping(runs, out)
+        if importlib.util.find_spec("matplotlib") is None:
+            sys.stderr.write("no plot: matplotlib is missing (pip install 'opilio[lab]')\n")
+        else:
+            draw_keeping(runs, out)
+    sys.stderr.write(f"the report is in {out / 'report.md'}\n")
     return 0
 
 

@@ -1,12 +1,14 @@
 """Runs of the revisit experiment: a collection is made of a web at one moment and kept while the web moves.
 
-Every policy begins with a copy of the same collection, gets the same budget, and sees the same web. The engine is that
-of a live crawl, on a virtual clock; the crawler's own judge says what is relevant to it, the labels judge the outcome.
+Every policy begins with a copy of the same collection, gets the same budget, and sees the same web with the same
+faults. The engine is that of a live crawl, on a virtual clock; the crawler's own judge says what is relevant to it, the
+labels judge the outcome.
 """
 
 import asyncio
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -27,11 +29,11 @@ from opilio.crawl.config import Settings, Tree
 from opilio.frontier.order import seed_score
 from opilio.frontier.schema import create_tables as create_frontier
 from opilio.lab.changing import DAY_S, ChangingWeb, Churn, Life, lives
-from opilio.lab.crawls import OfflineWeb, lab_settings, replay
+from opilio.lab.crawls import lab_settings, replay
 from opilio.lab.freshness import Truth, judged
 from opilio.lab.replay import ReplayFetcher
 from opilio.lab.runs import Arena
-from opilio.lab.topics import LabTopic, SeedSet
+from opilio.lab.topics import LabTopic, SeedSet, chosen_topics
 from opilio.model.clock import VirtualClock
 from opilio.model.records import Lead, key_of
 from opilio.model.urls import host_of
@@ -69,12 +71,13 @@ class Case:
 
     def _reached(self) -> list[str]:
         """The pages that a crawl of the standing web finds first; beyond them there is nothing."""
-        offline: OfflineWeb = self._arena.offline
-        trace = replay(offline, self._settings({}, self._keeping.pages))
+        standing = replace(self._arena.offline, calm=True)
+        trace = replay(standing, self._settings({}, self._keeping.pages))
         return list(dict.fromkeys(f.url for f in trace.fetches if f.judged >= 0))
 
     def _settings(self, more: Tree, budget: int = 0) -> Settings:
-        return lab_settings(STRATEGY, self._topic.brief, self._seeds.urls, budget, more)
+        """Failures are asked again, as by a live crawl: looks are counted here, not requests."""
+        return lab_settings(STRATEGY, self._topic.brief, self._seeds.urls, budget, {"fetch": {"retries": 2}, **more})
 
     @property
     def relevant(self) -> set[str]:
@@ -126,7 +129,7 @@ class Case:
         with collection.unit_of_work():
             frontier.recover(clock.now())
             frontier.add([_lead(url) for url in self._seeds.urls], clock.now())
-        fetcher = ReplayFetcher(web, clock, 0.0)
+        fetcher = ReplayFetcher(web, clock, 0.0, faults=self._arena.offline.faults())
         world = World(collection, keeper, frontier, fetcher, clock)
         await make_engine(settings, world, mind, desk, resumed=False).run()
 
@@ -138,15 +141,16 @@ def _lead(url: str) -> Lead:
     return Lead(url=url, key=key_of(url), host=host_of(url), score=seed_score(1))
 
 
-def cases(
-    arena: Arena, topics: Sequence[str], pages: int, interval_days: float, churns: Sequence[Churn]
-) -> list[Keeping]:
-    """One case for every topic and schedule, from the first on-topic seeds."""
-    found = []
-    for name in topics:
-        seeds = next(s.name for s in arena.topics[name].seed_sets if s.name.startswith("on-topic"))
-        found += [
-            Keeping(topic=name, seed_set=seeds, pages=pages, interval_days=interval_days, churn=churn)
-            for churn in churns
-        ]
-    return found
+def cases(arena: Arena, topics: int, pages: int, interval_days: float, churns: Sequence[Churn]) -> list[Keeping]:
+    """One case for every schedule of the first so many topics, from on-topic seeds where there are any."""
+    known = chosen_topics(list(arena.topics.values()), (), arena.offline.web.folder)
+    return [
+        Keeping(topic=topic.name, seed_set=_seed_set(topic), pages=pages, interval_days=interval_days, churn=churn)
+        for topic in known[:topics]
+        for churn in churns
+    ]
+
+
+def _seed_set(topic: LabTopic) -> str:
+    names = [seeds.name for seeds in topic.seed_sets]
+    return next((name for name in names if name.startswith("on-topic")), names[0])

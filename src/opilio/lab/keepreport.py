@@ -56,8 +56,9 @@ MEASURES = {
 
 
 def write_keeping(runs: Sequence[Kept], reference: str, seed: int = 0) -> str:
-    """The tables as Markdown."""
+    """The tables as Markdown; where the reference did not run, the last policy is it."""
     policies = list(dict.fromkeys(run.policy for run in runs))
+    reference = reference if reference in policies else policies[-1]
     others = [name for name in policies if name != reference]
     fields = list(MEASURES.values())
     means = [[f"`{name}`", *(_shown(_mean(runs, name, f, seed), f) for f in fields)] for name in policies]
@@ -71,7 +72,7 @@ def write_keeping(runs: Sequence[Kept], reference: str, seed: int = 0) -> str:
     ]
     spent = [[f"`{p}`", *_spent([run.truth for run in runs if run.policy == p])] for p in policies]
     parts = ["## Means over cases", markdown(["policy", *MEASURES], means)]
-    parts += ["## Paired differences", markdown(["pair", *list(MEASURES)[:2]], pairs)]
+    parts += ["## Paired differences", markdown(["pair", *list(MEASURES)[:2]], pairs)] if pairs else []
     parts += ["## Freshness by web", markdown(["web", *policies], by_web)]
     parts += ["## What was spent", markdown(["policy", "fetches a run", "looks that saw the page"], spent)]
     return "\n\n".join(parts) + "\n"
@@ -97,6 +98,8 @@ def _difference(runs: Sequence[Kept], pair: tuple[str, str], field: str, seed: i
 
 def _shown(found: Interval, field: str) -> str:
     scale = 100.0 if field == "found_per_fetch" else 1.0
+    if found.n < 2:  # a single case says nothing about how others would come out
+        return f"{scale * found.mean:.3f}"
     return f"{scale * found.mean:.3f} ({scale * found.low:.3f} … {scale * found.high:.3f})"
 
 
