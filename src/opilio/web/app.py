@@ -19,7 +19,7 @@ from opilio.model.errors import CollectionError, OpilioError, UsageError
 from opilio.web.buckets import TooManyError
 from opilio.web.desk import Action, Asked, Desk, Page, ReadOnlyError
 from opilio.web.exporting import export_route
-from opilio.web.graphpage import MOST, gexf, graph
+from opilio.web.graphpage import GEXF, gexf, graph
 from opilio.web.guard import COOKIE, Access, Guard, Guesses
 from opilio.web.live import live_route
 from opilio.web.metrics import metrics_route
@@ -55,7 +55,7 @@ class Application:
             metrics_route(self.desk),
             export_route(self.desk),
             *curve_routes(self.desk),
-            Route("/c/{name}/graph.gexf", self._gexf, methods=METHODS),
+            Route(GEXF.path, self._gexf, methods=METHODS),
             Route("/openapi.json", self._openapi, methods=METHODS),
             Route("/login", self._login, methods=["GET", "POST"]),
             Route("/favicon.ico", lambda _: RedirectResponse("/static/favicon.svg", 301), methods=METHODS),
@@ -136,7 +136,7 @@ class Application:
         return answer
 
     def _gexf(self, request: Request) -> Response:
-        asked = _asked(request, [MOST], request.query_params.multi_items())
+        asked = _asked(request, GEXF.params, request.query_params.multi_items())
         return gexf(graph(self.desk, asked))
 
     def _openapi(self, _request: Request) -> Response:

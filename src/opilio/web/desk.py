@@ -72,6 +72,15 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     params: tuple[Param, ...] = ()
 
 
+class Raw(msgspec.Struct, frozen=True, kw_only=True):
+    """Something to take away in one form alone: a file, a picture, a stream. `kind` is its media type."""
+
+    path: str
+    about: str
+    kind: str
+    params: tuple[Param, ...] = ()
+
+
 class ReadOnlyError(UsageError):
     """Somebody asked for a change where only looking is allowed."""
 

@@ -5,7 +5,7 @@ from xml.sax.saxutils import quoteattr
 
 from starlette.responses import Response
 
-from opilio.web.desk import Asked, Desk, Page
+from opilio.web.desk import Asked, Desk, Page, Raw
 from opilio.web.layout import spread
 from opilio.web.params import NOTE, Param
 from opilio.web.view import View, as_file
@@ -88,10 +88,11 @@ def gexf(view: View) -> Response:
         f"<edges>{edges}</edges></graph></gexf>"
     )
     headers = as_file("hosts.gexf")
-    return Response(text.encode("utf-8", "replace"), media_type="application/gexf+xml", headers=headers)
+    return Response(text.encode("utf-8", "replace"), media_type=GEXF.kind, headers=headers)
 
 
 MOST = Param(name="most", about="Hosts that are drawn, the best first.", kind="integer", default=60, least=2, most=400)
+GEXF = Raw(path="/c/{name}/graph.gexf", about="The same for Gephi.", kind="application/gexf+xml", params=(MOST,))
 PAGES = (
     Page(
         path="/c/{name}/graph",

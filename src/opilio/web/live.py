@@ -20,8 +20,9 @@ from starlette.routing import Route
 
 from opilio.model.errors import OpilioError
 from opilio.web.crawlpage import live_data
-from opilio.web.desk import Desk
+from opilio.web.desk import Desk, Raw
 from opilio.web.eventpage import events_after
+from opilio.web.params import Param, read
 from opilio.web.rendering import Templates
 from opilio.web.view import json_response
 
@@ -30,6 +31,15 @@ PARTS_EVERY = 3  # looks between two sets of tables: they cost more than tiles a
 QUIET_S = 15.0  # a comment keeps proxies from closing a stream in which nothing happens
 MOST_STREAMS = 40
 MOST_EVENTS = 100
+LIVE = Raw(
+    path="/c/{name}/live",
+    about="A crawl as it happens: server-sent events status, event and, where asked for, parts. It has no end.",
+    kind="text/event-stream",
+    params=(
+        Param(name="parts", about="1: send pieces of our own page too.", kind="flag", default=False),
+        Param(name="after", about="Number of the last event that is known; Last-Event-ID goes before it."),
+    ),
+)
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
@@ -68,15 +78,16 @@ def live_route(desk: Desk, templates: Templates) -> Route:
     async def endpoint(request: Request) -> Response:
         name = request.path_params["name"]
         desk.shelf.folder(name)
+        values = read(LIVE.params, request.query_params.multi_items())
         if len(streams) >= MOST_STREAMS:
             return json_response({"error": "too many live streams are open; close some pages"}, 503)
         watch = watches.setdefault(name, Watch(desk, templates, name))
-        last = request.headers.get("last-event-id", request.query_params.get("after", ""))
+        last = request.headers.get("last-event-id", values["after"])
         stream = _Stream(desk, watch, name, last)
-        body = stream.run(streams, parts=request.query_params.get("parts") == "1")
-        return StreamingResponse(body, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        body = stream.run(streams, parts=values["parts"])
+        return StreamingResponse(body, media_type=LIVE.kind, headers={"X-Accel-Buffering": "no"})
 
-    return Route("/c/{name}/live", endpoint, methods=["GET"])
+    return Route(LIVE.path, endpoint, methods=["GET"])
 
 
 class _Stream:

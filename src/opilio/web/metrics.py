@@ -9,10 +9,11 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from opilio.model.errors import CollectionError
-from opilio.web.desk import Desk
+from opilio.web.desk import Desk, Raw
 from opilio.web.standing import standing
 
 KIND = "text/plain; version=0.0.4; charset=utf-8"
+PROMETHEUS = Raw(path="/metrics", about="Every collection's state for Prometheus.", kind="text/plain")
 METRICS = (
     ("opilio_pages", "pages", "Pages stored."),
     ("opilio_relevant_pages", "relevant", "Pages judged relevant."),
@@ -33,7 +34,7 @@ def metrics_route(desk: Desk) -> Route:
     def endpoint(_request: Request) -> Response:
         return PlainTextResponse("\n".join(_lines(desk)) + "\n", media_type=KIND)
 
-    return Route("/metrics", endpoint, methods=["GET", "HEAD"])
+    return Route(PROMETHEUS.path, endpoint, methods=["GET", "HEAD"])
 
 
 def _lines(desk: Desk) -> Iterator[str]:

@@ -5,10 +5,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from opilio import __version__
-from opilio.web.desk import Action, Page
+from opilio.web.desk import Action, Page, Raw
+from opilio.web.exporting import EXPORT
+from opilio.web.graphpage import GEXF
+from opilio.web.live import LIVE
+from opilio.web.metrics import PROMETHEUS
 from opilio.web.pages import ACTIONS, PAGES
 from opilio.web.params import Param, schema_of
+from opilio.web.picture import CURVES
 
+RAW = (PROMETHEUS, EXPORT, GEXF, LIVE, *CURVES)
 _OBJECT = {"type": "object", "required": ["schema"], "properties": {"schema": {"const": 1}}}
 _PROBLEM = {
     "type": "object",
@@ -23,6 +29,7 @@ _PROBLEMS = {
     "413": "The body is too long.",
     "415": "The body is neither a form nor JSON.",
     "429": "Too many requests; Retry-After says when to ask again.",
+    "501": "An extra that it needs is not installed.",
     "503": "The collection can't be read at the moment.",
 }
 
@@ -37,7 +44,8 @@ def description(names: Sequence[str]) -> dict[str, Any]:
             paths[f"{base}.csv"] = {"get": _get(page, "text/csv", {"type": "string"})}
     for action in ACTIONS:
         paths.setdefault(action.path, {})["post"] = _post(action)
-    paths["/metrics"] = {"get": _plain("Every collection's state for Prometheus.", "text/plain")}
+    for raw in RAW:
+        paths[raw.path] = {"get": _get(raw, raw.kind, {})}
     for path, methods in paths.items():
         for operation in methods.values():
             operation["parameters"] = [*_in_path(path, names), *operation.get("parameters", [])]
@@ -46,14 +54,13 @@ def description(names: Sequence[str]) -> dict[str, Any]:
         "info": {
             "title": "Opilio",
             "version": __version__,
-            "description": "Every page is here as data: add .json or .csv to its path, or ask for it with Accept."
-            " /c/{name}/live is a stream of server-sent events.",
+            "description": "Every page is here as data: add .json or .csv to its path, or ask for it with Accept.",
         },
         "paths": paths,
     }
 
 
-def _get(page: Page, kind: str, schema: dict[str, Any]) -> dict[str, Any]:
+def _get(page: Page | Raw, kind: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {
         "summary": page.about,
         "operationId": _name(page.path, kind),
@@ -74,12 +81,9 @@ def _post(action: Action) -> dict[str, Any]:
     }
 
 
-def _plain(about: str, kind: str) -> dict[str, Any]:
-    return {"summary": about, "operationId": "metrics", "responses": _responses(kind, {"type": "string"})}
-
-
 def _responses(kind: str, schema: dict[str, Any]) -> dict[str, Any]:
-    problem = {"application/json": {"schema": _PROBLEM}, "text/plain": {"schema": {"type": "string"}}}
+    text = {"schema": {"type": "string"}}
+    problem = {"application/json": {"schema": _PROBLEM}, "text/plain": text, "text/html": text}
     good = {"200": {"description": "The data.", "content": {kind: {"schema": schema}}}}
     return good | {code: {"description": about, "content": problem} for code, about in _PROBLEMS.items()}
 
@@ -106,4 +110,4 @@ def _in_query(param: Param) -> dict[str, Any]:
 
 def _name(path: str, kind: str) -> str:
     words: Sequence[str] = re.findall(r"[a-z]+", path) or ["home"]
-    return "_".join([*words, kind.rpartition("/")[2]])
+    return "_".join([*words, *re.findall(r"[a-z]+", kind.rpartition("/")[2])])

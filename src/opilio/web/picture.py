@@ -16,11 +16,15 @@ from starlette.routing import Route
 from opilio.model.errors import OpilioError
 from opilio.web.charts import Chart, Line, Points, harvest_series, line_chart
 from opilio.web.crawlpage import live_data
-from opilio.web.desk import Desk
+from opilio.web.desk import Desk, Raw
 from opilio.web.params import Param, read
 from opilio.web.view import as_file
 
 ACROSS = Param(name="x", about="Across.", kind="choice", choices=("pages", "time"), default="pages")
+CURVES = tuple(
+    Raw(path=f"/c/{{name}}/curve.{form}", about="The harvest curve as a picture.", kind=kind, params=(ACROSS,))
+    for form, kind in (("svg", "image/svg+xml"), ("png", "image/png"))
+)
 LOOKS = {"a": ("#0b6b57", "2.4", ""), "b": ("#b25e00", "1.6", ""), "c": ("#5a48b8", "1.4", "3 3")}
 LOOKS |= {"t": ("#ab2319", "1.4", "5 4")}
 LEGEND = 24  # pixels under the chart
@@ -38,16 +42,18 @@ def curve_routes(desk: Desk) -> list[Route]:
             return painted(series, x)
         return drawn(line_chart(series, elapsed=x == "time")).encode("utf-8", "replace")
 
-    def route(form: str, media_type: str) -> Route:
+    def route(curve: Raw) -> Route:
+        form = curve.path.rpartition(".")[2]
+
         async def endpoint(request: Request) -> Response:
             name = request.path_params["name"]
-            x = read([ACROSS], request.query_params.multi_items())["x"]
+            x = read(curve.params, request.query_params.multi_items())["x"]
             content = await run_in_threadpool(picture, name, form, x)
-            return Response(content, media_type=media_type, headers=as_file(f"{name}-harvest.{form}"))
+            return Response(content, media_type=curve.kind, headers=as_file(f"{name}-harvest.{form}"))
 
-        return Route(f"/c/{{name}}/curve.{form}", endpoint, methods=["GET", "HEAD"])
+        return Route(curve.path, endpoint, methods=["GET", "HEAD"])
 
-    return [route("svg", "image/svg+xml"), route("png", "image/png")]
+    return [route(curve) for curve in CURVES]
 
 
 def painted(series: Sequence[tuple[str, str, Points]], x: str) -> bytes:
