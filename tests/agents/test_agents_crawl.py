@@ -185,7 +185,7 @@ def test_crawl_by_agents_loses_nothing_when_killed_at_random_moments(tmp_path: P
         tree = by_agents(server, politeness={"delay_s": 0.03}, agents={"exchange_links": True})
         crawl(tmp_path / "undisturbed", {**tree, "politeness": {"delay_s": 0.0}})
         server.log.clear()
-        hit = kill_often(tmp_path / "killed", tree, 8, 0.5, random.Random(7))
+        hit = kill_often(tmp_path / "killed", tree, 8, 0.5, random.Random(7), server.log)
         log = list(server.log)
     assert hit >= 4
     same_as_undisturbed(tmp_path / "killed", tmp_path / "undisturbed")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
-from checks.small_webs import CONTEXT, crawl, known, least_gap, rules_first, stored
+from checks.small_webs import CONTEXT, PATIENCE_S, crawl, known, least_gap, rules_first, stored
 from opilio.crawl.config import Tree
 from opilio.crawl.verify import verify
 from opilio.lab.accesslog import Access
@@ -60,7 +60,7 @@ def kill_often(
         done += 1
         while log is not None and _is_growing(log):
             pass
-    assert not killed_after(folder, tree, 120.0)
+    assert not killed_after(folder, tree, PATIENCE_S)
     return done
 
 
@@ -96,7 +96,7 @@ def polite_throughout(log: Sequence[Access], delay_s: float) -> None:
     assert least_gap(log) >= delay_s
 
 
-def still_alive(pids: Sequence[int], patience_s: float = 10.0) -> list[int]:
+def still_alive(pids: Sequence[int], patience_s: float = PATIENCE_S) -> list[int]:
     """Which of these processes live on, after time enough to end."""
     until = time.monotonic() + patience_s
     alive = list(pids)

@@ -6,12 +6,13 @@ ask a double on loopback, and so does one that always fails.
 
 import json
 import os
+import random
 import socket
 import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.error import URLError
 
@@ -73,9 +74,12 @@ def _wait(process: "subprocess.Popen[bytes]", url: str, log: Path) -> None:
 
 
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    """A port that stays free until the server takes it: from below those that the system gives to whoever asks."""
+    for port in random.sample(range(10_000, 32_000), 1_000):
+        with socket.socket() as found, suppress(OSError):
+            found.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")
 
 
 def _settings(port: int, double: str) -> dict[str, object]:

@@ -22,7 +22,7 @@ from opilio.lab.accesslog import Access
 from opilio.lab.faults import HostFaults
 from opilio.lab.server import Serving, WebServer
 from opilio.lab.warcfile import Answer
-from opilio.model.clock import SystemClock
+from opilio.model.clock import Clock, SystemClock
 from opilio.model.events import Event
 from opilio.model.urls import host_of
 from opilio.store.collection import Collection, exists
@@ -32,6 +32,7 @@ TEXT = ("Content-Type", "text/plain")
 TOPIC = "wrens and other small birds"
 BIRDS = "The wren is a small bird. Birds such as wrens and robins sing; every small bird builds nests."
 TRAINS = "The locomotive pulls heavy freight wagons along the railway from one terminus to another."
+PATIENCE_S = 240.0  # for what takes a second on a machine that has nothing else to do
 
 
 def page(text: str = BIRDS, links: Iterable[str] = (), title: str = "", head: str = "") -> Answer:
@@ -96,11 +97,11 @@ def served(source: Any, addresses: int = 1, slow: Mapping[str, float] | None = N
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(10)
+    asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(PATIENCE_S)
     try:
         yield server
     finally:
-        asyncio.run_coroutine_threadsafe(server.__aexit__(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(server.__aexit__(), loop).result(PATIENCE_S)
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
@@ -136,16 +137,22 @@ class LaterClock(SystemClock):
         return super().now() + self.later_s
 
 
-def crawl(folder: Path, tree: Tree, listen: Callable[[Event], None] | None = None, later_s: float = 0.0) -> str:
+def crawl(
+    folder: Path,
+    tree: Tree,
+    listen: Callable[[Event], None] | None = None,
+    later_s: float = 0.0,
+    clock: Clock | None = None,
+) -> str:
     """Begin or go on with a crawl in this process; returns why it stopped."""
 
     async def main() -> str:
-        clock = LaterClock(later_s)
-        made = resume(folder, tree, clock) if exists(folder) else begin(folder, resolve(tree), clock=clock)
+        time_of = clock or LaterClock(later_s)
+        made = resume(folder, tree, time_of) if exists(folder) else begin(folder, resolve(tree), clock=time_of)
         async with made as running:
             if listen is not None:
                 running.engine.listen(listen)
-            return await asyncio.wait_for(running.engine.run(), 60)
+            return await asyncio.wait_for(running.engine.run(), PATIENCE_S)
 
     return asyncio.run(main())
 
@@ -188,15 +195,15 @@ class Done(NamedTuple):
     stderr: str
 
 
-def opilio(
-    *arguments: object, cwd: Path | None = None, timeout: float = 60, environment: dict[str, str] | None = None
-) -> Done:
-    """The command as a person runs it, in a process of its own; `environment` is laid over that of the tests."""
+def opilio(*arguments: object, cwd: Path | None = None, environment: dict[str, str] | None = None) -> Done:
+    """The command as a person runs it, in a process of its own; `environment` is laid over that of the test."""
     with TemporaryDirectory() as place:
         words = [*map(str, arguments)]
-        process = CONTEXT.Process(target=_command, args=(words, place, str(cwd or place), environment or {}))
+        process = CONTEXT.Process(
+            target=_command, args=(words, place, str(cwd or place), plain() | (environment or {}))
+        )
         process.start()
-        process.join(timeout)
+        process.join(PATIENCE_S)
         assert process.exitcode is not None, f"still running: {arguments}"
         out, err = ((Path(place) / name).read_text() for name in ("out", "err"))
         return Done(process.exitcode, out, err)
@@ -206,7 +213,8 @@ def _command(arguments: list[str], place: str, cwd: str, environment: dict[str, 
     for number, name in ((1, "out"), (2, "err")):
         os.dup2(os.open(f"{place}/{name}", os.O_CREAT | os.O_WRONLY), number)
     os.chdir(cwd)
-    os.environ.update({**plain(), **environment})
+    os.environ.clear()  # that of whichever test was the first to need a process
+    os.environ.update(environment)
     sys.argv = ["opilio", *arguments]
     from opilio.cli.main import main
 

@@ -1,6 +1,6 @@
 """Bad input: one clear line on stderr, exit 2 (usage, configuration) or 1 (failure), nothing overwritten."""
 
-import os
+import random
 import sqlite3
 import subprocess
 import sys
@@ -231,7 +231,7 @@ def destroy_header(folder: Path) -> None:
 def destroy_middle(folder: Path) -> None:
     database = folder / "crawl.db"
     data = database.read_bytes()
-    database.write_bytes(data[:8192] + os.urandom(len(data) - 8192))
+    database.write_bytes(data[:8192] + random.Random(1).randbytes(len(data) - 8192))
 
 
 def destroy_newer(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """What a crawl learns is in its collection with every visit: killed at any moment, it goes on with the same models."""
 
 import signal
+import time
 from pathlib import Path
 
 import numpy as np
@@ -158,28 +159,33 @@ def test_link_found_on_many_pages_is_held_as_often_found_when_resumed(tmp_path: 
 def test_killed_process_leaves_the_model_it_had_committed(tmp_path: Path) -> None:
     """A real SIGKILL: what was known after each commit stands in a log that the process wrote until its end."""
     log = tmp_path / "log"
+    log.touch()
     with served(SmallWeb(mixed_web()), slow={"birds.example": 0.02}) as server:
-        tree = learning_tree(server)
-        for _ in range(5):
+        tree = learning_tree(server, frontier={"per_host": 1})  # many commits
+        for more in (1, 5, 12, 20, 7):
             process = CONTEXT.Process(target=crawl_and_tell, args=(tmp_path / "c", tree, str(log)))
+            enough = len(noted(log)) + more
             process.start()
-            process.join(1.5)
+            while len(noted(log)) < enough:
+                assert process.exitcode is None
+                time.sleep(0.005)
             process.kill()
             process.join()
-            told = dict(line.split() for line in log.read_text().splitlines()) if log.exists() else {}
-            if not told:
-                continue
-            again = restored(tmp_path / "c").committee
+            assert process.exitcode == -signal.SIGKILL
+            told, again = dict(noted(log)), restored(tmp_path / "c").committee
             if str(again.fetched) in told:  # else it died between the commit and its note of it
                 assert told[str(again.fetched)] == digest(again)
-            if process.exitcode != -signal.SIGKILL:
-                break
         crawl(tmp_path / "c", tree)
         crawl(tmp_path / "undisturbed", tree)
-    assert told
     assert known(tmp_path / "c") == known(tmp_path / "undisturbed")
     assert stored(tmp_path / "c") == stored(tmp_path / "undisturbed")
     assert verify(tmp_path / "c") == []
+
+
+def noted(log: Path) -> list[tuple[str, str]]:
+    """What a process wrote down so far: how many fetches are in, and what is known."""
+    whole = (line.split() for line in log.read_text().splitlines(keepends=True) if line.endswith("\n"))
+    return [(fetched, known) for fetched, known in whole]
 
 
 def test_journal_is_short_and_one_state_is_kept_at_the_end(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Collections: made whole or not at all, one writer, damage told in one line; both kinds pass the store's checks."""
 
-import os
+import random
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -126,6 +126,6 @@ def test_destroyed_header_is_told(tmp_path: Path, head: bytes) -> None:
 def test_destroyed_pages_are_told(tmp_path: Path) -> None:
     database = made(tmp_path / "c") / "crawl.db"
     size = database.stat().st_size
-    database.write_bytes(database.read_bytes()[:4096] + os.urandom(size - 4096))
+    database.write_bytes(database.read_bytes()[:4096] + random.Random(1).randbytes(size - 4096))
     with pytest.raises(CollectionError, match="can't be used"), reading(tmp_path / "c") as collection:
         collection.connection.execute("SELECT * FROM page").fetchall()

@@ -208,5 +208,5 @@ def test_bad_topic_is_told_and_changes_nothing(browser: Browser, fresh: Client, 
         page = one.go("/c/birds/topic")
         page.fill("#t-keywords", "wren = much")
         page.click('button[value="preview"] >> nth=0')
-        assert "the weight must be a number" in one.text()
+        expect(page.locator("main")).to_contain_text("the weight must be a number")
     assert len(tables_of(tmp_path / "birds")) == 1

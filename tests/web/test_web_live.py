@@ -34,9 +34,9 @@ def browser() -> Iterator[Browser]:
 
 @contextmanager
 def slow_web() -> Iterator[tuple[WebServer, dict[str, object]]]:
-    """A synthetic web of the lab that takes its time, and what a crawler is told of its topic."""
+    """A synthetic web of the lab that takes a minute, however slow the browser is, and what is told of its topic."""
     web = SyntheticWeb(SHAPE)
-    with served(web, slow=dict.fromkeys(web.hosts, 0.05)) as server:
+    with served(web, slow=dict.fromkeys(web.hosts, 0.2)) as server:
         yield server, topic_tables(web.plan)[0]
 
 
