@@ -4,6 +4,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ from opilio.model.events import Event, ProblemsFound
 from opilio.store.collection import Collection, reading
 from opilio.store.counters import stored_counts
 from opilio.store.keeper import Counts
-from opilio.store.warc import warc_name
+from opilio.store.warc import read_record, warc_name
 
 ROOT = "http://a.example/"
 WEEK = 7 * 86_400.0
@@ -151,6 +152,43 @@ def test_compaction_killed_after_its_commit_leaves_only_old_files(place: Path) -
     compact(folder, NOW)
     assert not set(old) & {p.name for p in folder.glob("pages-*")}
     whole(folder)
+
+
+def test_record_stays_for_who_reads_while_its_collection_is_compacted(place: Path) -> None:
+    folder = place / "first"
+    with reading(folder) as reader:
+        (old,) = reader.connection.execute("SELECT warc, offset, length FROM page WHERE url = ?", (ROOT,)).fetchall()
+        done = compact(folder, NOW)
+        assert done.files_left > 0
+        assert read_record(folder, *old).url == ROOT
+        told = opilio("compact", folder).stdout
+    assert "still read by others: compact again to delete them" in told
+    assert compact(folder, NOW).files_left == 0
+    whole(folder)
+
+
+def test_merge_is_whole_when_a_source_is_compacted_meanwhile(place: Path) -> None:
+    folders = [place / "first", place / "second"]
+    merge(folders, place / "alone", NOW)
+    with ThreadPoolExecutor(1) as thread:
+        for number in range(4):
+            merged = thread.submit(merge, folders, place / f"both{number}", NOW)
+            while not merged.done():
+                compact(folders[0], NOW)
+            merged.result()
+            assert contents(place / f"both{number}") == contents(place / "alone")
+            whole(place / f"both{number}")
+
+
+def test_compaction_is_named_to_whoever_wants_to_write(place: Path) -> None:
+    folder, told = place / "first", "first: 'opilio compact' is writing to this collection; wait for it or stop it"
+    held = Collection.open_for_writing(folder, "compact")
+    assert told in one_line(opilio("crawl", "--into", folder))
+    assert told in one_line(opilio("compact", folder))
+    assert status_of(folder)["state"] == "stopped"
+    labelled = opilio("label", folder, ROOT, "--irrelevant")
+    held.close()
+    assert "'opilio compact' is writing to the collection: the next crawl learns from them" in labelled.stdout
 
 
 def test_compact_refuses_a_file_that_is_cut_short(place: Path) -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from checks.store_checks import Pair, StoreChecks
 from opilio.model.errors import CollectionError
-from opilio.store.collection import Collection, being_written, check, exists, reading
+from opilio.store.collection import Collection, check, exists, reading
 from opilio.store.keeper import Keeper
+from opilio.store.locks import being_written
 from opilio.store.schema import SCHEMA_VERSION
 from opilio.store.warc import WarcWriter
 

@@ -20,7 +20,8 @@ from opilio.crawl.verify import verify
 from opilio.lab.server import WebServer
 from opilio.lab.shape import Shape
 from opilio.lab.synthetic import SyntheticWeb, topic_tables
-from opilio.store.collection import being_written, exists
+from opilio.store.collection import exists
+from opilio.store.locks import being_written
 
 expect.set_options(timeout=WAIT_MS)
 SHAPE = Shape(seed=5, pages=900, hosts=6, topics=1, slow_hosts=0, failing_hosts=0, traps=())

@@ -55,6 +55,8 @@ def compact(
     else:
         saved = done.bytes_before - done.bytes_after
         print_text(f"{folder}: {done.records} records, {done.bytes_after:,} bytes, {saved:,} fewer than before")
+        if done.files_left:
+            print_text(f"{counted(done.files_left, 'old file')} still read by others: compact again to delete them")
     return 0
 
 

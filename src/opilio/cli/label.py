@@ -51,6 +51,8 @@ def _lines(report: Report, done: str) -> list[str]:
     lines = [f"{counted(report.labels, 'label')} {done}, {counted(report.verdicts_changed, 'verdict')} changed"]
     if report.running:
         return [*lines, "a crawl is running: it learns from them with its next commit"]
+    if report.waits_for:
+        return [*lines, f"'opilio {report.waits_for}' is writing to the collection: the next crawl learns from them"]
     if not report.learns:
         return [*lines, "this strategy does not learn from labels: the queue stays as it is"]
     lines.append(f"{counted(report.moved, 'queued URL')} changed place; pages judged before keep their verdicts")

@@ -9,7 +9,8 @@ from opilio.agents.agent import WORKING, Card
 from opilio.agents.directory import RETIRE, read_cards
 from opilio.crawl.learning import named
 from opilio.model.errors import UsageError
-from opilio.store.collection import Collection, being_written, reading
+from opilio.store.collection import Collection, reading
+from opilio.store.locks import being_crawled
 from opilio.topic.living import LivingTopic
 from opilio.topic.table import WeightTable
 
@@ -32,7 +33,7 @@ def cards_of(collection: Collection) -> list[Card]:
     """The directory as it was saved last; empty where a collection has no agents, or is older than they are."""
     there = collection.connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'agent'").fetchone()
     cards = read_cards(collection.connection) if there else []
-    if not being_written(collection.folder):
+    if not being_crawled(collection.folder):
         for card in cards:
             card.state = STOPPED if card.state == WORKING else card.state
     return cards
@@ -51,7 +52,7 @@ def retire(folder: Path, name: str, now: float) -> bool:
             )
     finally:
         notes.close()
-    return being_written(folder)
+    return being_crawled(folder)
 
 
 def _told(collection: Collection, card: Card) -> dict[str, Any]:

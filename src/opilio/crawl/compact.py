@@ -16,6 +16,7 @@ from opilio.crawl.recovery import recover
 from opilio.model.errors import CollectionError
 from opilio.store.collection import DATABASE, Collection, damaged
 from opilio.store.counters import recount
+from opilio.store.locks import nobody_reads
 from opilio.store.loss import Stored, count_dropped, stored_rows
 from opilio.store.warc import WarcWriter, read_member, warc_name
 
@@ -40,11 +41,12 @@ class Compacted(msgspec.Struct, kw_only=True):
     versions_dropped: int = 0
     bytes_before: int = 0
     bytes_after: int = 0
+    files_left: int = 0  # old ones that somebody reads at this moment
 
 
 def compact(folder: Path, now: float, versions: int | None = None, rotate_bytes: int = ROTATE_BYTES) -> Compacted:
     """Rewrite a collection; `versions`: keep at most so many past versions of a page (None: all)."""
-    collection = Collection.open_for_writing(folder)
+    collection = Collection.open_for_writing(folder, "compact")
     try:
         recover(collection, now)
         return _compact(collection, versions, rotate_bytes)
@@ -83,7 +85,7 @@ def _compact(collection: Collection, versions: int | None, rotate_bytes: int) ->
             collection.set_meta(warc_number=number, warc_offset=offset, warc_synced=end, **{FIRST: last + 1})
     finally:
         writer.close()
-    sweep(collection)
+    done.files_left = sweep(collection)
     connection.execute("DROP TABLE temp.place")
     connection.execute("VACUUM")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -113,12 +115,16 @@ def _whole(folder: Path, row: Stored) -> bytes:
 
 
 def sweep(collection: Collection) -> int:
-    """Delete files that an earlier compaction, killed after its commit, left behind; how many."""
+    """Delete files that a compaction no longer needs, unless somebody reads (the next one does it then); how many stay.
+
+    A merge or an export that began before still finds its records in them.
+    """
     first = int(collection.meta(FIRST, "1"))
     old = [path for path in collection.folder.glob("pages-*.warc.gz") if path.name < warc_name(first)]
-    for path in old:
-        path.unlink()
-    return len(old)
+    with nobody_reads(collection.folder) as free:
+        for path in old if free else ():
+            path.unlink()
+    return 0 if free else len(old)
 
 
 def _need_room(collection: Collection) -> None:

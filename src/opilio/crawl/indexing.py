@@ -21,7 +21,8 @@ from opilio.index.intake import Intake
 from opilio.index.manifest import Manifest
 from opilio.index.records import Progress
 from opilio.parse.html import HtmlParser
-from opilio.store.collection import being_written, check, reading
+from opilio.store.collection import check, reading
+from opilio.store.locks import being_written
 
 BATCH = 250  # answers of one commit
 GROWN = 1.25  # times as many pages as last time: work out anew what depends on all of them

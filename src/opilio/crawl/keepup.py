@@ -20,7 +20,7 @@ from types import TracebackType
 
 from opilio.crawl.indexing import catch_up
 from opilio.model.errors import OpilioError
-from opilio.store.collection import being_written
+from opilio.store.locks import being_written
 
 EVERY_S = 2.0
 NICE = 5  # what it may use beside a crawl is bounded; without one it is to come to an end on a busy machine, too

@@ -21,8 +21,9 @@ from opilio.model.errors import CollectionError, ParseError, UsageError
 from opilio.model.protocols import Frontier
 from opilio.model.records import Reason, key_of
 from opilio.model.urls import canonical, host_of
-from opilio.store.collection import Collection, being_written, reading
+from opilio.store.collection import Collection, reading
 from opilio.store.keeper import Keeper, judged_alone
+from opilio.store.locks import SOON_S, being_crawled, writer_of
 from opilio.store.warc import read_record
 from opilio.topic.topic import Topic
 
@@ -53,6 +54,7 @@ class Report:
     labels: int = 0
     verdicts_changed: int = 0
     running: bool = False  # a crawl is writing: it takes the labels up itself
+    waits_for: str = ""  # another command that writes: the next crawl takes them up
     learns: bool = True  # does anything of this strategy learn from labels?
     moved: int = 0
     movers: list[Mover] = field(default_factory=list)
@@ -178,15 +180,15 @@ def _sample(mind: Mind, collection: Collection, page: _Page, given: Given) -> by
 
 
 def _take_up(folder: Path, settings: Settings, topic: Topic, now: float, report: Report) -> None:
-    """Learn here, unless a crawl that holds the collection will."""
-    report.running = being_written(folder)
+    """Learn here, unless a crawl that holds the collection will, or somebody else keeps us from it for long."""
+    report.running = being_crawled(folder)
     if report.running:
         return
     try:
-        collection = Collection.open_for_writing(folder)
+        collection = Collection.open_for_writing(folder, "label", SOON_S)
     except CollectionError:
-        if being_written(folder):  # it was begun this moment
-            report.running = True
+        report.running, report.waits_for = being_crawled(folder), writer_of(folder)
+        if report.waits_for:
             return
         raise
     try:
@@ -235,6 +237,7 @@ def told(report: Report) -> dict[str, Any]:
         "labels": report.labels,
         "verdicts_changed": report.verdicts_changed,
         "running": report.running,
+        "waits_for": report.waits_for,
         "learns": report.learns,
         "moved": report.moved,
         "movers": movers,

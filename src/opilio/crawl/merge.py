@@ -7,6 +7,7 @@ does the sorting, on disk; of the WARC files one record at a time is in memory. 
 import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -22,6 +23,7 @@ from opilio.seen.bands import bands_of
 from opilio.seen.sqlite import create_tables as create_seen
 from opilio.store.collection import CONFIG, DATABASE, Collection, check, damaged, exists
 from opilio.store.keeper import Keeper
+from opilio.store.locks import files_held
 from opilio.store.warc import WarcWriter, read_member, warc_name
 
 PART = ".merging"
@@ -45,7 +47,10 @@ def merge(sources: Sequence[Path], into: Path, now: float) -> Merged:
         shutil.rmtree(part)  # of a merge that was killed: the name is ours
     collection = Collection.create(part, _config(sources[0]), (create_frontier, create_seen))
     try:
-        merged = _merge(collection, sources, now)
+        with ExitStack() as held:
+            for folder in sources:
+                held.enter_context(files_held(folder))
+            merged = _merge(collection, sources, now)
     except sqlite3.Error as error:
         raise damaged(part, error) from error
     finally:

@@ -16,9 +16,10 @@ from opilio.crawl.verify import every
 from opilio.frontier.schema import DONE
 from opilio.model.errors import CollectionError
 from opilio.model.events import PagesLost
-from opilio.store.collection import Collection, being_written, reading
+from opilio.store.collection import Collection, reading
 from opilio.store.counters import recount
 from opilio.store.keeper import Keeper
+from opilio.store.locks import being_written
 from opilio.store.loss import Stored, let_go
 from opilio.store.warc import warc_name
 
@@ -66,7 +67,7 @@ def check_and_repair(folder: Path, now: float, *, pages: bool = False) -> Report
     if being_written(folder) or (found and not wrong):  # nothing is written to what is damaged
         return report
     try:
-        collection = Collection.open_for_writing(folder)
+        collection = Collection.open_for_writing(folder, "verify")
     except CollectionError:  # somebody began to write, or nobody may
         return report
     try:

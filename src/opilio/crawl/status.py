@@ -8,8 +8,9 @@ import msgspec
 from opilio.crawl.agentsview import cards_of
 from opilio.crawl.job import settings_of
 from opilio.frontier.sqlite import SqliteFrontier
-from opilio.store.collection import Collection, being_written, reading
+from opilio.store.collection import Collection, reading
 from opilio.store.counters import stored_counts
+from opilio.store.locks import being_crawled
 from opilio.topic.topic import Topic
 
 
@@ -82,7 +83,7 @@ def _genres(collection: Collection) -> dict[str, int]:
 
 def _state(collection: Collection) -> str:
     said = collection.meta("state")
-    if being_written(collection.folder):
+    if being_crawled(collection.folder):
         paused = collection.meta("paused") != ""
         waiting = SqliteFrontier(collection.connection).stats().leased if paused else 0
         return ("pausing" if waiting else "paused") if paused else "running"

@@ -22,8 +22,9 @@ from opilio.crawl.trapwatch import traps_of
 from opilio.crawl.wishes import NewTopic, Wishes, ask
 from opilio.model.errors import CollectionError, ParseError, TopicError
 from opilio.model.records import key_of
-from opilio.store.collection import Collection, being_written
+from opilio.store.collection import Collection
 from opilio.store.keeper import Keeper
+from opilio.store.locks import CRAWL, SOON_S, being_crawled, writer_of
 from opilio.store.warc import read_record
 from opilio.topic.dewey.target import checked as checked_classes
 from opilio.topic.living import LivingTopic
@@ -146,17 +147,23 @@ def _known_pages(collection: Collection) -> list[tuple[Any, ...]]:
     return list({row[0]: row for row in [*doubtful, *sure]}.values())
 
 
-def save(folder: Path, new: NewTopic, now: float) -> bool:
-    """Have the new topic taken up; True: by the crawl that is running."""
+def save(folder: Path, new: NewTopic, now: float) -> str:
+    """Have the new topic taken up; who keeps us from it, as `take_up` tells."""
     ask(folder, "topic", now, "", msgspec.msgpack.encode(new))
-    return not take_up(folder, now)
+    return take_up(folder, now)
 
 
-def take_up(folder: Path, now: float) -> bool:
-    """Do what was asked of a collection that nobody crawls; False: somebody does, and will."""
-    if being_written(folder):
-        return False
-    collection = Collection.open_for_writing(folder)
+def take_up(folder: Path, now: float) -> str:
+    """Do what was asked of a collection that nobody writes to; else who does: a crawl sees to it itself, after any
+    other command the next crawl does."""
+    if being_crawled(folder):
+        return CRAWL
+    try:
+        collection = Collection.open_for_writing(folder, "serve", SOON_S)
+    except CollectionError:
+        if writer := writer_of(folder):
+            return writer
+        raise
     try:
         settings = stored_settings(collection)
         keeper = Keeper(collection, None)
@@ -167,4 +174,4 @@ def take_up(folder: Path, now: float) -> bool:
         Wishes(collection, keeper, frontier, traps.excluded, tables).begin(now)
     finally:
         collection.close()
-    return True
+    return ""

@@ -16,8 +16,9 @@ from opilio.model.events import Event, TopicChanged, WishTaken
 from opilio.model.protocols import Frontier
 from opilio.model.records import key_of
 from opilio.model.urls import canonical, host_of
-from opilio.store.collection import Collection, being_written
+from opilio.store.collection import Collection
 from opilio.store.keeper import Keeper
+from opilio.store.locks import being_crawled
 from opilio.topic.living import LivingTopic
 from opilio.topic.table import WeightTable
 from opilio.topic.topic import Topic
@@ -236,7 +237,7 @@ def wishes_of(collection: Collection) -> Exclusions:
 
 def ask(folder: Path, word: str, now: float, target: str = "", data: bytes = b"") -> None:
     """Append a wish; the crawl that holds the collection finds it within a moment."""
-    if word in FOR_THE_RUN and not being_written(folder):
+    if word in FOR_THE_RUN and not being_crawled(folder):
         raise UsageError(f"{folder}: no crawl is running here, so there is nothing to {word}")
     notes = Collection.open_for_notes(folder)
     try:

@@ -5,11 +5,9 @@ Invariant: what is in the database has happened, what is not has not. One proces
 """
 
 import errno
-import fcntl
 import os
 import re
 import sqlite3
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -17,14 +15,14 @@ from typing import IO
 
 from opilio.model.errors import CollectionError
 from opilio.model.sqlitefile import openable
+from opilio.store.locks import CRAWL, LOCK, PATIENCE_S, files_held
+from opilio.store.locks import lock as lock_of
 from opilio.store.schema import APPLICATION_ID, LATER, SCHEMA_VERSION, TABLES
 
 DATABASE = "crawl.db"
 CONFIG = "crawl.toml"
-LOCK = "crawl.lock"
 PART = "crawl.db.part"  # a database that is being made; the last step of making a collection gives it its name
 UNFINISHED = frozenset({LOCK, CONFIG, PART, f"{CONFIG}.part", f"{PART}-journal"})
-LOCK_TRIES = 20  # `being_written` holds the lock for a moment when it looks
 
 _LATER_TABLE = re.compile(r"CREATE TABLE IF NOT EXISTS (\w+)")
 
@@ -50,7 +48,7 @@ class Collection:
             if folder.exists():
                 _refuse_strangers(folder)
             folder.mkdir(parents=True, exist_ok=True)
-            lock = _locked(folder)
+            lock = lock_of(folder)
         except OSError as error:
             raise CollectionError(f"{folder}: can't make a collection here: {error.strerror or error}") from error
         try:
@@ -77,10 +75,11 @@ class Collection:
         return cls(Path(), connection)
 
     @classmethod
-    def open_for_writing(cls, folder: Path) -> "Collection":
+    def open_for_writing(cls, folder: Path, work: str = CRAWL, patience_s: float = PATIENCE_S) -> "Collection":
+        """`work`: the command that others are told of; `patience_s`: how long to wait for who writes now."""
         check(folder)
         try:
-            lock = _locked(folder)
+            lock = lock_of(folder, work, patience_s)
         except OSError as error:
             raise CollectionError(f"{folder}: can't be written: {error.strerror}") from error
         try:
@@ -183,15 +182,14 @@ def _stamps(database: Path) -> tuple[int, int]:
 
 @contextmanager
 def reading(folder: Path) -> Iterator[Collection]:
-    """A collection to look at: one moment of it, whoever writes meanwhile; damage becomes a CollectionError."""
-    collection = Collection.open_for_reading(folder)
-    try:
-        collection.connection.execute("BEGIN")
-        yield collection
-    except sqlite3.Error as error:
-        raise damaged(folder, error) from error
-    finally:
-        collection.close()
+    """A collection to look at: one moment of it with its files, whoever writes meanwhile; damage becomes a
+    CollectionError."""
+    with files_held(folder), closing(Collection.open_for_reading(folder)) as collection:
+        try:
+            collection.connection.execute("BEGIN")
+            yield collection
+        except sqlite3.Error as error:
+            raise damaged(folder, error) from error
 
 
 def damaged(folder: Path, error: sqlite3.Error) -> CollectionError:
@@ -299,30 +297,3 @@ def _make(folder: Path, config: str, parts: Sequence[CreateTables]) -> None:
     (folder / f"{CONFIG}.part").write_text(config, encoding="utf-8")
     (folder / f"{CONFIG}.part").replace(folder / CONFIG)
     (folder / PART).replace(folder / DATABASE)
-
-
-def _locked(folder: Path) -> IO[str]:
-    lock = (folder / LOCK).open("a", encoding="utf-8")
-    for _ in range(LOCK_TRIES):
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(0.01)
-        else:
-            return lock
-    lock.close()
-    raise CollectionError(f"{folder}: another crawl is writing to this collection; wait for it or stop it")
-
-
-def being_written(folder: Path) -> bool:
-    """Does a process hold this collection for writing at this moment?"""
-    try:
-        lock = (folder / LOCK).open("r", encoding="utf-8")
-    except OSError:
-        return False
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-    return False

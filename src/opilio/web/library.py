@@ -12,7 +12,7 @@ from opilio.crawl.searching import Searcher
 from opilio.index.fulltext import only_readable
 from opilio.index.records import Progress
 from opilio.model.errors import CollectionError
-from opilio.store.collection import being_written
+from opilio.store.locks import being_written
 
 AT_ONCE = 300  # new pages that a search takes into the index before it answers, where nobody crawls
 

@@ -125,6 +125,8 @@ def said_of(report: Report, word: str) -> str:
     first = f"{done}; " + (verdicts if report.verdicts_changed else "the verdict was the same")
     if report.running:
         return f"{first}. The crawl is running and learns from it with its next commit."
+    if report.waits_for:
+        return f"{first}. 'opilio {report.waits_for}' is writing to the collection: the next crawl learns from it."
     if not report.learns:
         return f"{first}. This strategy does not learn from labels, so the queue stays as it is."
     moved = "no queued URL" if not report.moved else f"{report.moved} queued URL{'' if report.moved == 1 else 's'}"

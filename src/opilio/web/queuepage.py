@@ -3,6 +3,7 @@
 from opilio.crawl.topicedit import take_up
 from opilio.crawl.wishes import ask
 from opilio.model.errors import UsageError
+from opilio.store.locks import CRAWL
 from opilio.web.charts import histogram
 from opilio.web.desk import Action, Asked, Desk, Done, Page
 from opilio.web.entries import best_entries, queued_scores
@@ -36,7 +37,10 @@ def wish(desk: Desk, asked: Asked) -> Done:
     folder, word, target = desk.shelf.folder(asked.name), asked.values["do"], asked.values["target"]
     data = str(asked.values["seconds"]).encode() if word == "delay" else b""
     ask(folder, word, desk.clock.now(), target, data)
-    when = "from now on" if take_up(folder, desk.clock.now()) else "within a moment, for the crawl that is running"
+    writer = take_up(folder, desk.clock.now())
+    when = {"": "from now on", CRAWL: "within a moment, for the crawl that is running"}.get(
+        writer, "for the next crawl"
+    )
     said = {
         "ban": f"{target}: nothing of this host is asked for any more",
         "exclude": f"{target}: addresses like this are left out",

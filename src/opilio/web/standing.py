@@ -4,9 +4,10 @@ from typing import Any
 
 from opilio.crawl.job import settings_of, stop_of
 from opilio.frontier.sqlite import SqliteFrontier
-from opilio.store.collection import Collection, being_written
+from opilio.store.collection import Collection
 from opilio.store.counters import stored_counts
 from opilio.store.keeper import Counts
+from opilio.store.locks import being_crawled
 from opilio.web.tally import Tally
 
 LONG, POOR, MANY_FAIL = 200, 0.05, 0.4
@@ -64,7 +65,7 @@ def alerts(counts: Counts, tally: Tally, state: str) -> list[str]:
 def state_of(collection: Collection, leased: int) -> str:
     """new, running, pausing, paused, stopping, stopped or crashed."""
     said = collection.meta("state")
-    if not being_written(collection.folder):
+    if not being_crawled(collection.folder):
         return "crashed" if said == "running" else said or "new"
     if collection.meta("paused"):
         return "pausing" if leased else "paused"

@@ -21,6 +21,7 @@ from opilio.crawl.wishes import NewTopic
 from opilio.model.errors import UsageError
 from opilio.model.urls import canonical
 from opilio.store.collection import Collection
+from opilio.store.locks import CRAWL
 from opilio.topic.topic import Topic
 from opilio.web.desk import Action, Asked, Desk, Done, Page
 from opilio.web.params import NOTE, Param
@@ -99,10 +100,11 @@ def edit(desk: Desk, asked: Asked) -> View | Done:
             data["form"] = {name: value for name, value in values.items() if name != "do"}
             data["history"] = _history(desk, asked.name)
             return View(template="topic.html", data=data, title="Topic: preview", rows="keywords")
-    running = save(desk.shelf.folder(asked.name), new, desk.clock.now())
-    when = "The crawl takes it up with its next look." if running else "The collection has it now."
+    writer = save(desk.shelf.folder(asked.name), new, desk.clock.now())
+    known = {"": "The collection has it now.", CRAWL: "The crawl takes it up with its next look."}
+    when = known.get(writer, "The next crawl takes it up.")
     said = f"Saved: {len(new.table)} words. {when} Pages judged before keep their verdicts."
-    return Done(said=said, back=f"/c/{asked.name}/topic", data={"keywords": _words(new), "running": running})
+    return Done(said=said, back=f"/c/{asked.name}/topic", data={"keywords": _words(new), "running": writer == CRAWL})
 
 
 def _refused(desk: Desk, asked: Asked, collection: Collection, problem: str) -> View:
