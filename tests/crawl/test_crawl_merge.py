@@ -13,6 +13,7 @@ from opilio.crawl.merge import merge
 from opilio.crawl.verify import verify
 from opilio.crawl.why import why
 from opilio.crawl.wishes import ask, wishes_of
+from opilio.frontier.order import Aging, Moment
 from opilio.lab.server import WebServer
 from opilio.store.collection import Collection, reading
 
@@ -160,3 +161,26 @@ def test_what_a_collection_and_an_older_copy_of_it_both_know_is_there_once(
     for counted in ("count(*) FROM event", "max(seq) FROM answer", "sum(checks) FROM revisit"):
         assert rows(tmp_path / "both", f"SELECT {counted}") == rows(tmp_path / "grown", f"SELECT {counted}")
     assert verify(tmp_path / "both") == []
+
+
+def test_queue_of_the_merged_collection_has_one_scale(tmp_path: Path) -> None:
+    """The orders of two collections write different keys: N-best adds a million to what it has chosen."""
+    with served(SmallWeb(grid(3, 12))) as server:
+        for name, kind in (("a", "best-first"), ("b", "n-best"), ("c", "aging")):
+            crawl(
+                tmp_path / name,
+                settings_for(server, [SEED], rank={"kind": "linkscore"}, order={"kind": kind}, stop={"pages": 4}),
+            )
+    merge([tmp_path / name for name in "abc"], tmp_path / "best", NOW)
+    waiting = "SELECT url, priority, score, timer FROM frontier_url WHERE state = 0"
+    found = rows(tmp_path / "best", waiting)
+    assert found
+    assert [url for url, priority, score, timer in found if priority != score or timer is not None] == []
+    merge([tmp_path / name for name in "cba"], tmp_path / "aged", NOW)
+    order = Aging()
+    inserted = Moment(rows(tmp_path / "aged", "SELECT inserted FROM frontier_count")[0][0])
+    for score, seq, priority, timer in rows(
+        tmp_path / "aged", "SELECT score, seq, priority, timer FROM frontier_url WHERE state = 0"
+    ):
+        assert (priority, timer) == order.place(score, seq, inserted)
+    assert verify(tmp_path / "best") == verify(tmp_path / "aged") == []

@@ -14,9 +14,12 @@ import msgspec
 import numpy as np
 
 from opilio import __version__
+from opilio.crawl.job import settings_of
+from opilio.crawl.kinds import filled, made
 from opilio.crawl.labels import restate
 from opilio.crawl.mergesql import COLUMNS, FRONTIER, JOINED, ORDER, source_views
 from opilio.crawl.repair import repair_derived
+from opilio.frontier.order import AGAIN, Moment, Order
 from opilio.frontier.schema import create_tables as create_frontier
 from opilio.model.errors import CollectionError, ConfigError
 from opilio.seen.bands import bands_of
@@ -92,6 +95,7 @@ def _merge(collection: Collection, sources: Sequence[Path], now: float) -> Merge
         for statement in (*ORDER, *JOINED, *FRONTIER):
             for text in _each(statement, len(sources)):
                 connection.execute(text)
+        _places(collection, now)
         restate(collection, Keeper(collection, None))
         _looks(connection, len(sources))
         _records(collection, sources)
@@ -118,6 +122,22 @@ def _each(statement: str, sources: int) -> Iterator[str]:
         return
     inner, _, end = rest.partition("}")
     yield start + " UNION ALL ".join(inner.replace("%", str(number)) for number in range(sources)) + end
+
+
+def _places(collection: Collection, now: float) -> None:
+    """Where URLs stand in the queue, by the first one's order: others may have had another, and numbers are new."""
+    tree = settings_of(collection).get("order", {})
+    order: Order = made("order", filled("order", tree))
+    connection = collection.connection
+    (inserted,) = connection.execute("SELECT inserted FROM main.frontier_count").fetchone()
+    moment = Moment(inserted, now)
+    connection.create_function("placed", 2, lambda score, seq: order.place(score, seq, moment).priority)
+    connection.create_function("timed", 2, lambda score, seq: order.place(score, seq, moment).timer)
+    connection.execute(
+        "UPDATE main.frontier_url SET priority = placed(score, seq), timer = timed(score, seq)"
+        " WHERE state < 2 AND priority < ?",
+        (AGAIN,),
+    )
 
 
 def _looks(connection: sqlite3.Connection, sources: int) -> None:
