@@ -82,7 +82,7 @@ def make(folder: Path, pages: int, words: int) -> None:
             intake.weigh({})
             print(f"authority: {time.process_time() - started:.1f} s of CPU")
             started = time.process_time()
-            intake.divide()
+            intake.divide(FullText(place).searcher())
             print(f"subtopics: {time.process_time() - started:.1f} s of CPU")
         plain.commit()
         plain.close()

@@ -3,6 +3,7 @@
 import random
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from checks.indexed import Sheet, store
@@ -38,6 +39,34 @@ def test_pages_that_share_words_are_one_subtopic_with_a_telling_name(tmp_path: P
         (kind,) = {hit.host.partition(".")[0] for hit in hits.hits}  # no page of another kind
         assert set(subtopic.name.split(", ")) <= {*KINDS[kind].split(), kind}
         assert hits.total == subtopic.pages
+
+
+def test_stop_words_of_pages_in_a_language_guessed_wrongly_name_nothing(tmp_path: Path) -> None:
+    """The general table has no stop words: one that gets past the guess looks like a rare word."""
+    known = sheets({kind: KINDS[kind] for kind in ("owls", "gulls")}, 12)
+    odd = sheets({"wrens": "wren song you has the"}, 12)
+    pages = [*known, *(msgspec.structs.replace(sheet, language="xx") for sheet in odd)]
+    searcher = Searcher([store(tmp_path / "c", pages)])
+    searcher.catch_up()
+    told = {word for subtopic in searcher.subtopics() for word in subtopic.words}
+    assert {"owl", "gull", "wren"} <= told
+    assert told.isdisjoint({"you", "has", "the"})
+
+
+def test_words_of_a_footer_name_no_subtopic_of_short_pages(tmp_path: Path) -> None:
+    """A page is known by its most frequent words: those that are on all pages are among them on short ones only."""
+    footer = "donate sphinx copyright"
+    long = [" ".join(kind + a + b for a in "abcdefgh" for b in "klmnopqr") for kind in ("sail", "oar")]
+    pages = [
+        Sheet(url=f"http://a.example/{n}", text=f"{text} {text} {footer}", score=0.9)
+        for n, text in enumerate(10 * long)
+    ]
+    pages += [Sheet(url=f"http://b.example/{n}", text=f"anchor {footer}", score=0.9) for n in range(8)]
+    searcher = Searcher([store(tmp_path / "c", pages)])
+    searcher.catch_up()
+    told = {word for subtopic in searcher.subtopics() for word in subtopic.words}
+    assert told
+    assert told.isdisjoint(footer.split())
 
 
 def test_subtopics_are_the_same_when_made_again() -> None:

@@ -179,7 +179,7 @@ class _CatchUp:
             intake.weigh(hosts)
         if quiet or relevant >= GROWN * self._manifest.mark("divided"):
             if relevant != self._manifest.mark("divided"):
-                intake.divide()
+                intake.divide(FullText(self._index.folder).searcher())
             self._again(intake, intake.misplaced())
         if quiet:
             with reading(self._folder) as collection:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
+import tantivy
 
 from opilio.index.authority import authority
 from opilio.index.fulltext import Writer
@@ -12,10 +13,8 @@ from opilio.index.pagewords import pack, unpack, words_of
 from opilio.index.records import FOREVER, Document
 from opilio.index.schema import as_document, id_of
 from opilio.index.subtopics import Centre, Subtopics, cluster
-from opilio.text.background import shipped
-from opilio.text.vocabulary import term_of
+from opilio.index.telling import Telling
 
-UNSEEN = -1  # a term that no table has
 _encode = msgspec.msgpack.Encoder().encode
 _weights = msgspec.msgpack.Decoder(dict[str, float]).decode
 
@@ -68,12 +67,10 @@ class Intake:
             self._manifest.keep_authority(keys, shares)
             self._manifest.set_marks(weighed=len(keys))
 
-    def divide(self) -> None:
+    def divide(self, searcher: tantivy.Searcher) -> None:
         """Work the subtopics out anew. Documents follow when they are taken in again: see `misplaced`."""
         rows = self._manifest.connection.execute("SELECT words FROM entry WHERE relevant ORDER BY key").fetchall()
-        general = shipped()
-        most = general.idf(UNSEEN)
-        centres = cluster([unpack(blob) for (blob,) in rows], lambda stem: (general.idf(term_of(stem)) / most) ** 1.5)
+        centres = cluster([unpack(blob) for (blob,) in rows], Telling(searcher).weight)
         with self._manifest.one_change():
             self._manifest.keep_subtopics([(c.name, "\n".join(c.words), _encode(c.weights)) for c in centres])
             self._manifest.set_marks(divided=len(rows))

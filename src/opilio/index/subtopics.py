@@ -15,6 +15,7 @@ import numpy as np
 FEWEST_PAGES = 12  # fewer have no parts worth naming
 SAMPLE = 3_000  # pages that the centres are made of; all are assigned to them
 VOCABULARY = 3_000
+MOST_PAGES = 0.4  # a word that more of them have sets none apart
 SMALLEST = 3  # pages; a smaller cluster joins its neighbours
 CENTRE_WORDS = 120
 MOST = 16
@@ -68,17 +69,19 @@ class Subtopics:
 
 
 def cluster(
-    pages: Sequence[Sequence[Word]], telling: Callable[[str], float] = lambda _: 1.0, seed: int = 1
+    pages: Sequence[Sequence[Word]], telling: Callable[[str, str], float] = lambda *_: 1.0, seed: int = 1
 ) -> list[Centre]:
     """The subtopics of pages, which are given in an order of their own (by key): largest first.
 
-    `telling` weighs a stem by how much it tells at all: words of every day stand out by chance.
+    `telling` weighs a stem, and how it is written most often, by how much it tells at all: words of every day stand
+    out by chance. Those without weight are left out.
     """
     if len(pages) < FEWEST_PAGES:
         return []
     step = max(1, len(pages) // SAMPLE)
     sample = pages[::step]
-    stems, rarity = _vocabulary(sample, telling)
+    written = _spellings(sample)
+    stems, rarity = _vocabulary(sample, lambda stem: telling(stem, written[stem]))
     if len(stems) < 2:
         return []
     matrix = _matrix(sample, stems, rarity)
@@ -86,7 +89,7 @@ def cluster(
     assigned = (matrix @ centres.T).argmax(axis=1)
     groups = [np.flatnonzero(assigned == number) for number in range(len(centres))]
     kept = sorted((g for g in groups if len(g) >= SMALLEST), key=lambda g: (-len(g), int(g[0])))
-    return _named(sample, stems, rarity, matrix, kept)
+    return _named(written, list(stems), rarity, matrix, kept)
 
 
 def _how_many(pages: int) -> int:
@@ -104,9 +107,9 @@ def _damped(count: int) -> float:
 def _vocabulary(pages: Sequence[Sequence[Word]], telling: Callable[[str], float]) -> tuple[dict[str, int], Matrix]:
     """The stems that some pages have and others have not, and how rare each is."""
     frequency = Counter(word.stem for words in pages for word in words)
-    middling = {s: n for s, n in frequency.items() if 2 <= n <= 0.4 * len(pages)}
-    chosen = sorted(middling, key=lambda s: (-middling[s], s))[:VOCABULARY]
-    rarity = np.array([math.log(len(pages) / frequency[s]) * telling(s) for s in chosen], dtype=np.float32)
+    middling = {s: telling(s) for s, n in frequency.items() if 2 <= n <= MOST_PAGES * len(pages)}
+    chosen = sorted((s for s in middling if middling[s] > 0), key=lambda s: (-frequency[s], s))[:VOCABULARY]
+    rarity = np.array([math.log(len(pages) / frequency[s]) * middling[s] for s in chosen], dtype=np.float32)
     return {stem: place for place, stem in enumerate(chosen)}, rarity
 
 
@@ -157,19 +160,16 @@ def _means(matrix: Matrix, centres: Matrix) -> Matrix:
 
 
 def _named(
-    pages: Sequence[Sequence[Word]], stems: Mapping[str, int], rarity: Matrix, matrix: Matrix, groups: Sequence[Places]
+    written: Mapping[str, str], order: Sequence[str], rarity: Matrix, matrix: Matrix, groups: Sequence[Places]
 ) -> list[Centre]:
-    """Each group with the words that stand out in it, no name twice."""
-    written = _spellings(pages)
-    order = list(stems)
+    """Each group with the words that stand out in it, no name twice. `order`: the stems, as in the matrix."""
     means = _unit(np.array([matrix[group].mean(axis=0) for group in groups], dtype=np.float32))
     centres, taken = list[Centre](), set[str]()
     for number, mean in enumerate(means):
         others = means[np.arange(len(means)) != number]
         spread = np.sqrt((matrix[groups[number]] > 0).mean(axis=0))  # a word of many of its pages names it better
         apart = (mean - (others.mean(axis=0) if len(others) else 0.0)) * spread
-        telling = [order[place] for place in np.argsort(-apart, kind="stable")[:12]]
-        words = [written[stem] for stem in telling]
+        words = [written[order[place]] for place in np.argsort(-apart, kind="stable")[:12] if apart[place] > 0]
         name = _name(words, taken)
         taken.add(name)
         heavy = np.argsort(-mean, kind="stable")[:CENTRE_WORDS]
@@ -180,7 +180,7 @@ def _named(
 
 def _name(words: Sequence[str], taken: Iterable[str]) -> str:
     """Three telling words; more where that name is taken."""
-    for length in range(3, len(words) + 1):
+    for length in range(min(3, len(words)), len(words) + 1):
         name = ", ".join(words[:length])
         if name not in taken:
             return name
