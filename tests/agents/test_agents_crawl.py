@@ -12,6 +12,7 @@ import pytest
 from checks.killing import kill_often, polite_throughout, same_as_undisturbed
 from checks.small_webs import (
     BIRDS,
+    PATIENCE_S,
     TRAINS,
     SmallWeb,
     crawl,
@@ -68,7 +69,7 @@ def watched(folder: Path, tree: Tree, act: Callable[[Manager, Event], None]) -> 
             frontier = running.engine._stages.frontier
             assert isinstance(frontier, SharedFrontier)
             running.engine.listen(lambda event: act(frontier.manager, event))
-            return await asyncio.wait_for(running.engine.run(), 60)
+            return await asyncio.wait_for(running.engine.run(), PATIENCE_S)
 
     return asyncio.run(main())
 
@@ -151,7 +152,7 @@ def test_agent_whose_mind_breaks_costs_no_page_and_is_given_up(tmp_path: Path) -
             assert isinstance(desk, InlineDesk)
             assert isinstance(desk._analyst, CrewAnalyst)
             desk._analyst._analysts[2]._judge = _Broken()
-            await asyncio.wait_for(running.engine.run(), 60)
+            await asyncio.wait_for(running.engine.run(), PATIENCE_S)
 
     with served(SmallWeb(WEB)) as server:
         asyncio.run(main(by_agents(server)))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-WAIT_MS = 60_000  # CI machines are slow: conditions are waited for, and come much sooner
+WAIT_MS = 180_000  # CI machines are slow: conditions are waited for, and come much sooner
 PHONE = {"width": 390, "height": 844}
 WIDE = {"width": 1280, "height": 900}
 MODES: dict[str, dict[str, Any]] = {
@@ -26,7 +26,7 @@ def chromium() -> Iterator[Browser]:
         pytest.skip("no chromium on this machine; `make test` installs it on Debian")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=path, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+            executable_path=path, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"], timeout=WAIT_MS
         )
         yield browser
         browser.close()

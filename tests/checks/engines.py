@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from checks.small_webs import PATIENCE_S
 from opilio.crawl.build import (
     SNAPSHOT,
     World,
@@ -87,7 +88,7 @@ def run_engine(
             world = _world(settings, collection, keeper, fetcher, clock or SystemClock())
             engine = make_engine(settings, world, mind, desk, resumed, sources)
             engine.listen(told.append)
-            return await asyncio.wait_for(engine.run(), 60)
+            return await asyncio.wait_for(engine.run(), PATIENCE_S)
         finally:
             if desk is not None:
                 await desk.close()

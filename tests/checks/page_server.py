@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import uvicorn
 
-from checks.small_webs import BIRDS, TRAINS, SmallWeb, crawl, page, served, settings_for, word
+from checks.small_webs import BIRDS, PATIENCE_S, TRAINS, SmallWeb, crawl, page, served, settings_for, word
 from opilio.model.clock import SystemClock
 from opilio.web.app import Application
 from opilio.web.buckets import Buckets
@@ -58,7 +58,7 @@ class Client:
         names = {name.replace("_", "-"): value for name, value in headers.items()}
         request = urllib.request.Request(f"{self.base}{path}", body, names)
         try:
-            with self._opener.open(request, timeout=60) as answer:
+            with self._opener.open(request, timeout=PATIENCE_S) as answer:
                 return Answer(answer.status, answer.read().decode(), answer.headers)
         except urllib.error.HTTPError as error:
             with error:

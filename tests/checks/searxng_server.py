@@ -57,7 +57,7 @@ def searxng(folder: Path, double: SearchDouble) -> Iterator[str]:
             yield url
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait()
 
 
 def _wait(process: "subprocess.Popen[bytes]", url: str, log: Path) -> None:
@@ -125,7 +125,7 @@ def _settings(port: int, double: str) -> dict[str, object]:
             "public_instance": False,
             "image_proxy": False,
         },
-        "outgoing": {"request_timeout": 10.0, "enable_http2": False},
+        "outgoing": {"request_timeout": 60.0, "enable_http2": False},
         "plugins": {},  # one of them would ask the web for its rules
         "engines": engines,
     }

@@ -42,7 +42,7 @@ def test_continuous_crawl_looks_again_and_again_until_it_is_stopped(tmp_path: Pa
         process = started("crawl", *flags(tree), "--into", tmp_path / "c", "--continuous", "--quiet")
         until(lambda: sum(access.target == "/3.html" for access in list(server.log)) >= 4, process)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate()
     assert process.returncode == 130
     told = opilio("history", tmp_path / "c", "http://h0.example/3.html")
     assert told.returncode == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from checks.engines import PageFetcher, decoded, html, plain_tree, run_engine, states
-from checks.small_webs import events, rows, stored, word
+from checks.small_webs import PATIENCE_S, events, rows, stored, word
 from opilio.crawl.again import Again
 from opilio.crawl.chooser import PlainChooser
 from opilio.crawl.learning import Learning
@@ -163,7 +163,7 @@ def with_desk(make: Callable[[], object], count: int, job: Callable[[WorkerDesk]
         desk = WorkerDesk(make, count)  # type: ignore[arg-type]
         await desk.start()
         try:
-            return await asyncio.wait_for(job(desk), 60)  # type: ignore[arg-type]
+            return await asyncio.wait_for(job(desk), PATIENCE_S)  # type: ignore[arg-type]
         finally:
             await desk.close()
 

@@ -2,21 +2,22 @@
 
 import asyncio
 import gzip
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
 
 from checks.engines import PageFetcher, plain_tree, run_engine, states
-from checks.small_webs import rows, stored
+from checks.small_webs import PATIENCE_S, rows, stored
 from fetch.hostile_site import Behaviour, answer, endless, raw, silent, site
 from opilio.crawl.config import resolve
-from opilio.crawl.job import begin
+from opilio.crawl.job import begin, resume
 from opilio.crawl.verify import verify
 from opilio.crawl.why import why
 from opilio.fetch.curl import CurlFetcher
 from opilio.fetch.limits import Limits, Network
 from opilio.model.records import Fetched
+from opilio.store.collection import exists
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
 DONE, FAILED = 2, 3
@@ -45,21 +46,21 @@ PAGES: dict[str, tuple[Behaviour, str]] = {
 
 @pytest.fixture(scope="module", params=[0, 1], ids=["inline", "worker"])
 def crawled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One crawl of all of them, each on a host of its own."""
+    """A crawl of all of them, each on a host of its own; then one of those that never end, which costs their time."""
     folder = tmp_path_factory.mktemp("hostile") / "c"
 
-    async def main() -> str:
+    async def main(names: Iterable[str], timeout_s: float) -> str:
         behaviours = {f"/{name}": behave for name, (behave, _) in PAGES.items()}
         async with site(behaviours) as served:
             tree = {
                 "strategy": "breadth",
                 "topic": {"name": "wrens and other small birds"},
-                "seeds": {"urls": [f"http://{name}.example/{name}" for name in PAGES]},
+                "seeds": {"urls": [f"http://{name}.example/{name}" for name in names]},
                 "politeness": {"delay_s": 0.0, "share_address": False},
                 "fetch": {
                     "allow_private": True,
                     "resolve": {"*": f"127.0.0.1:{served.port}"},
-                    "timeout_s": 4.0,
+                    "timeout_s": timeout_s,
                     "max_bytes": 1_500_000,
                     "retries": 0,
                 },
@@ -67,10 +68,12 @@ def crawled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
                 "stop": {"patience_s": 15.0},
                 "frontier": {"max_depth": 1, "max_per_host": 50},
             }
-            async with begin(folder, resolve(tree)) as running:
-                return await asyncio.wait_for(running.engine.run(), 60)
+            async with resume(folder, tree) if exists(folder) else begin(folder, resolve(tree)) as running:
+                return await asyncio.wait_for(running.engine.run(), PATIENCE_S)
 
-    assert asyncio.run(main()) == "nothing left to fetch"
+    for never_end, timeout_s in ((False, PATIENCE_S), (True, 4.0)):
+        names = [name for name, (_, kind) in PAGES.items() if (kind == "timeout") is never_end]
+        assert asyncio.run(main(names, timeout_s)) == "nothing left to fetch"
     return folder
 
 

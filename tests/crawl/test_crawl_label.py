@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from checks.learning_webs import HUB, learning_tree, mixed_web, restored
-from checks.small_webs import SmallWeb, crawl, one_line, opilio, rows, served
+from checks.small_webs import PATIENCE_S, SmallWeb, crawl, one_line, opilio, rows, served
 from opilio.crawl.labelling import Given, label, read_labels
 from opilio.crawl.status import status_of
 from opilio.crawl.verify import verify
@@ -128,10 +128,10 @@ def test_labels_are_taken_up_by_a_running_crawl(tmp_path: Path) -> None:
         commits += isinstance(event, BatchCommitted)
         if commits == 3:
             ready.set()
-            assert labelled.wait(30)
+            assert labelled.wait(PATIENCE_S)
 
     def person() -> None:
-        assert ready.wait(30)
+        assert ready.wait(PATIENCE_S)
         for word in (False, True, None, False):
             report, problems = label(folder, [given(HUB, word)], 5.0)
             results.append((report.running, report.labels, problems))

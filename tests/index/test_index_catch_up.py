@@ -191,7 +191,7 @@ def test_nothing_is_lost_or_doubled_when_a_process_is_killed(tmp_path: Path, mom
     folder = store(tmp_path / "c", birds(0, 15))
     process = multiprocessing.get_context("forkserver").Process(target=_die_at, args=(folder, moment, after))
     process.start()
-    process.join(60)
+    process.join()
     assert process.exitcode == -signal.SIGKILL
     catch_up(folder)
     results = Searcher([folder]).search("bird", size=100)

@@ -11,7 +11,20 @@ import pytest
 
 from checks.engines import PageFetcher, html, plain_tree, run_engine
 from checks.search_doubles import SearchDouble, search_double
-from checks.small_webs import BIRDS, TRAINS, SmallWeb, events, opilio, page, served, started, stored, until, word
+from checks.small_webs import (
+    BIRDS,
+    PATIENCE_S,
+    TRAINS,
+    SmallWeb,
+    events,
+    opilio,
+    page,
+    served,
+    started,
+    stored,
+    until,
+    word,
+)
 from opilio.crawl.config import read_tree, resolve
 from opilio.crawl.enginekinds import filled_engine
 from opilio.crawl.job import Crawl, begin, resume
@@ -180,7 +193,7 @@ async def _stopped_while_asking(crawl: Crawl, double: SearchDouble) -> str:
         while not double.log:
             await asyncio.sleep(0.01)
         crawl.engine.stop()
-        return await asyncio.wait_for(running, 30)
+        return await asyncio.wait_for(running, PATIENCE_S)
 
 
 async def _run_to_the_end(crawl: Crawl) -> str:

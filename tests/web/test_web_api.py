@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from checks.indexed import Sheet, store
 from checks.page_server import Client, crawled, pages_of
-from checks.small_webs import SmallWeb, page, rows, served
+from checks.small_webs import PATIENCE_S, SmallWeb, page, rows, served
 from opilio.crawl.status import status_of
 from opilio.model.clock import SystemClock
 from opilio.model.records import key_of
@@ -227,7 +227,9 @@ def test_runs_are_compared(birds: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("form", "opens"), [("jsonl", b'{"url"'), ("csv", b"url,host"), ("warc", b"\x1f\x8b")])
 def test_collection_is_taken_away_as_a_file(client: Client, form: str, opens: bytes) -> None:
-    with urllib.request.urlopen(f"{client.base}/c/birds/export?format={form}&relevant=yes", timeout=60) as answer:
+    with urllib.request.urlopen(
+        f"{client.base}/c/birds/export?format={form}&relevant=yes", timeout=PATIENCE_S
+    ) as answer:
         assert "attachment" in answer.headers["Content-Disposition"]
         assert answer.read().startswith(opens)
 
@@ -243,7 +245,7 @@ def test_picture_and_graph_are_files_that_others_read(client: Client, path: str,
 
 
 def test_curve_is_a_png_or_says_what_to_install(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    with urllib.request.urlopen(f"{client.base}/c/birds/curve.png?x=time", timeout=60) as answer:
+    with urllib.request.urlopen(f"{client.base}/c/birds/curve.png?x=time", timeout=PATIENCE_S) as answer:
         assert answer.headers["Content-Type"] == "image/png"
         assert answer.read().startswith(b"\x89PNG\r\n")
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)  # as where the extra is not installed

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, expect
 from checks.browsing import WAIT_MS, chromium, tab
 from checks.page_server import Client, crawled, mixed_web, pages_of
 from checks.search_doubles import KEY, search_double
-from checks.small_webs import SmallWeb, flags, served, settings_for, started, until
+from checks.small_webs import PATIENCE_S, SmallWeb, flags, served, settings_for, started, until
 from opilio.crawl.status import status_of
 from opilio.crawl.topicfile import tables_of
 from opilio.crawl.verify import verify
@@ -186,7 +186,9 @@ def test_crawl_that_has_ended_goes_on_from_the_browser(browser: Browser, tmp_pat
 def stream(client: Client, path: str, **headers: str) -> Iterator[Iterator[tuple[str, str, object]]]:
     """Messages of a stream as (event, id, data)."""
     names = {name.replace("_", "-"): value for name, value in headers.items()}
-    with urllib.request.urlopen(urllib.request.Request(f"{client.base}{path}", headers=names), timeout=60) as answer:
+    with urllib.request.urlopen(
+        urllib.request.Request(f"{client.base}{path}", headers=names), timeout=PATIENCE_S
+    ) as answer:
         assert answer.headers["Content-Type"].startswith("text/event-stream")
         yield _messages(answer)
 
