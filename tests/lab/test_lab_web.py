@@ -3,13 +3,15 @@
 import zlib
 from pathlib import Path
 
+import brotli
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 from opilio.lab.crawls import lab_settings
+from opilio.lab.faults import load_faults
 from opilio.lab.labels import load_labels
 from opilio.lab.topics import chosen_topics, load_topics
-from opilio.lab.warcfile import http_answer
+from opilio.lab.warcfile import Answer, http_answer
 from opilio.lab.web import Web
 from opilio.model.errors import WebError
 from opilio.model.records import Fetched
@@ -119,6 +121,53 @@ def test_recorded_body_is_whole_when_it_was_chunked_and_packed() -> None:
     assert (answer.body, answer.headers) == (b"hello", (("X-A", "b"),))
 
 
+def _raw_deflate(data: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-15)
+    return packer.compress(data) + packer.flush()
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body"),
+    [
+        ("br", brotli.compress(b"hello")),
+        ("deflate", _raw_deflate(b"hello")),
+        ("GZIP", zlib.compress(b"hello", wbits=31)),
+        ("gzip, br", brotli.compress(zlib.compress(b"hello", wbits=31))),
+        ("br", b"hello"),  # undone by the tool that recorded it
+    ],
+)
+def test_recorded_body_is_unpacked_as_a_live_answer_is(encoding: str, body: bytes) -> None:
+    message = b"HTTP/1.1 200 OK\r\nContent-Encoding: %s\r\n\r\n%s" % (encoding.encode(), body)
+    assert http_answer(message) == Answer(200, (), b"hello")
+
+
+def test_recorded_answer_is_read_when_its_lines_end_without_cr() -> None:
+    """RFC 9112, 2.2: such servers are on the web, and archives hold what they sent."""
+    answer = http_answer(b"HTTP/1.0 200 OK\nContent-Type: text/html\nX-A: b\n\n<p>a\n\nb")
+    assert answer == Answer(200, (("Content-Type", "text/html"), ("X-A", "b")), b"<p>a\n\nb")
+
+
+def test_file_that_is_not_compressed_is_told(tmp_path: Path) -> None:
+    (tmp_path / "plain.warc").write_bytes(b"WARC/1.0\r\n")
+    with pytest.raises(WebError, match=r"plain\.warc is not compressed"):
+        Web.open(tmp_path)
+    web = make_web(tmp_path, record("http://a.example/1"))
+    assert [p.subject for p in web.problems] == ["plain.warc"]
+
+
+def test_labels_and_topics_are_read_when_they_begin_with_a_mark(tmp_path: Path) -> None:
+    """Editors and spreadsheets put a byte order mark in front of UTF-8."""
+    web = make_web(tmp_path, record("http://a.example/1"))
+    (tmp_path / "labels.tsv").write_text("http://a.example/1\ta\n", "utf-8-sig")
+    topic = '[[topic]]\nname = "t"\nrelevant = ["a"]\n[[topic.seeds]]\nurls = ["http://a.example/1"]\n'
+    (tmp_path / "topics.toml").write_text(topic, "utf-8-sig")
+    (tmp_path / "hosts.toml").write_text('[[host]]\nname = "a.example"\n', "utf-8-sig")
+    labels = load_labels(web)
+    assert (labels.by_page, labels.problems) == ([("a",)], [])
+    assert [t.name for t in load_topics(tmp_path)[0]] == ["t"]
+    assert list(load_faults(tmp_path)) == ["a.example"]
+
+
 def test_labels_of_unknown_addresses_are_listed_and_skipped(tmp_path: Path) -> None:
     web = make_web(tmp_path, record("http://a.example/1"))
     (tmp_path / "labels.tsv").write_text("http://a.example/1\ta|_b\nhttp://a.example/9\ta\nbroken\n")
@@ -133,7 +182,7 @@ def test_labels_are_refused_when_missing_or_of_another_web(tmp_path: Path) -> No
     with pytest.raises(WebError, match="no labels"):
         load_labels(web)
     (tmp_path / "labels.tsv").write_text("http://b.example/1\ta\n")
-    with pytest.raises(WebError, match="names no page"):
+    with pytest.raises(WebError, match=r"names no page of the web: .*a tab, and labels"):
         load_labels(web)
 
 

@@ -87,7 +87,7 @@ def load_faults(folder: Path) -> dict[str, HostFaults]:
     """The faults a web's folder asks for; none without `hosts.toml`."""
     path = folder / "hosts.toml"
     try:
-        table = tomllib.loads(path.read_text("utf-8"))
+        table = tomllib.loads(path.read_text("utf-8-sig"))
         return {fault.name: fault for fault in msgspec.convert(table, _File).host}
     except FileNotFoundError:
         return {}

@@ -59,7 +59,7 @@ def load_labels(web: Web) -> Labels:
     """The labels in `labels.tsv` of a web; a web without that file can be crawled and not judged."""
     path = web.folder / "labels.tsv"
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = path.read_text("utf-8-sig").splitlines()
     except FileNotFoundError:
         raise WebError(f"{path}: no labels, so no crawl of this web can be judged") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -86,5 +86,6 @@ def read_labels(web: Web, lines: list[str]) -> Labels:
         else:
             by_page[number] = tuple(dict.fromkeys(by_page[number] + labels))
     if not any(by_page):
-        raise WebError(f"{web.folder}: labels.tsv names no page of the web")
+        why = f": {problems[0]}; a line is an address, a tab, and labels joined by |" if problems else ""
+        raise WebError(f"{web.folder}: labels.tsv names no page of the web{why}")
     return Labels(by_page, problems)

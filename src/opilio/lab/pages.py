@@ -121,11 +121,13 @@ class CachedParser:
 
 
 def parser_version() -> str:
-    """Names the parser's code: its own files, the address rules, the records, and the library underneath."""
+    """Names the parser's code: its own files, what unpacks recorded answers, the address rules, the records, and the
+    library underneath."""
     root = files("opilio")
     digest = xxhash.xxh3_64(f"{_FORMAT} {version('turbohtml')} {version('msgspec')}".encode())
     parse_files = [f for f in root.joinpath("parse").iterdir() if f.name.endswith(".py")]
-    for file in [*sorted(parse_files, key=lambda f: f.name), root / "model" / "urls.py", root / "model" / "records.py"]:
+    more = ("model/urls.py", "model/records.py", "lab/warcfile.py", "fetch/decoding.py")
+    for file in [*sorted(parse_files, key=lambda f: f.name), *(root.joinpath(*name.split("/")) for name in more)]:
         digest.update(file.read_bytes())
     return digest.hexdigest()
 

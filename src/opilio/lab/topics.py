@@ -74,7 +74,7 @@ def load_topics(folder: Path) -> tuple[list[LabTopic], list[Problem]]:
     if not path.exists():
         return [], []
     try:
-        tables = msgspec.convert(tomllib.loads(path.read_text("utf-8")), _File).topic
+        tables = msgspec.convert(tomllib.loads(path.read_text("utf-8-sig")), _File).topic
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise WebError(f"{path}: {error}") from error
     topics: list[LabTopic] = []

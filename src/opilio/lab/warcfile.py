@@ -5,20 +5,20 @@ of the damage, and because one member is decoded in some 60 µs. Must not know o
 """
 
 import re
-import zlib
 from collections.abc import Iterator
 from typing import Protocol
 
 import msgspec
-import zstandard
 from isal import igzip_lib, isal_zlib
 
+from opilio.fetch.decoding import Decoder, OverflowsError, UndecodableError
 from opilio.model.errors import WebError
 
 _GZIP = 31  # zlib's window bits for one gzip member
 _PIECE = 1 << 16
 _MAGIC = b"\x1f\x8b\x08"
 _MAX_RECORD_BYTES = 256 << 20  # a record that unpacks to more is a bomb, not a page
+_GAP = re.compile(rb"\r?\n\r?\n")  # RFC 9112, 2.2: some servers end lines without CR
 _STATUS = re.compile(rb"HTTP/\d(?:\.\d)? (\d{3})")
 
 
@@ -85,14 +85,15 @@ def read_answer(data: Bytes, offset: int, length: int) -> Answer:
 
 def http_answer(message: bytes) -> Answer:
     """An HTTP response as it was on the wire, made whole."""
-    head, _, body = message.partition(b"\r\n\r\n")
-    first, _, rest = head.partition(b"\r\n")
-    pairs = [line.partition(":") for line in rest.decode("utf-8", "replace").split("\r\n")]
+    gap = _GAP.search(message)
+    head, body = (message[: gap.start()], message[gap.end() :]) if gap else (message, b"")
+    first, *lines = head.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
+    pairs = [line.partition(":") for line in lines]
     headers = tuple((name.strip(), value.strip()) for name, colon, value in pairs if colon)
-    raw = Answer(_status(first), headers, body)
+    raw = Answer(_status(first.encode()), headers, body)
     if raw.header("transfer-encoding").lower() == "chunked":
         body = _unchunked(body)
-    body = _decoded(body, raw.header("content-encoding").lower())
+    body = _decoded(body, raw.header("content-encoding"))
     kept = tuple((k, v) for k, v in headers if k.lower() not in _TRANSFER_HEADERS)
     return Answer(raw.status, kept, body)
 
@@ -172,13 +173,9 @@ def _unchunked(body: bytes) -> bytes:
     return b"".join(parts)
 
 
-def _decoded(body: bytes, encoding: str) -> bytes:
-    """The content of a packed body; the body itself where it is not packed that way."""
+def _decoded(body: bytes, encodings: str) -> bytes:
+    """The content of a packed body; the body itself where it is not packed that way (some tools undo it)."""
     try:
-        if encoding in ("gzip", "x-gzip", "deflate"):
-            return zlib.decompressobj(wbits=47).decompress(body, _MAX_RECORD_BYTES)
-        if encoding == "zstd":
-            return zstandard.ZstdDecompressor().decompress(body, max_output_size=_MAX_RECORD_BYTES)
-    except (zlib.error, zstandard.ZstdError):
+        return Decoder(encodings, _MAX_RECORD_BYTES).feed(body) or body
+    except (OverflowsError, UndecodableError):
         return body
-    return body

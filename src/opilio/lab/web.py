@@ -20,6 +20,7 @@ from opilio.lab.warcfile import Answer, Record, read_answer, scan
 from opilio.model.errors import WebError
 from opilio.model.urls import canonical, host_of
 
+_UNPACKED = "not compressed, so it is not read; pack it with 'warcio recompress'"
 _FORMAT = 2  # of the index file: raise it when its meaning changes
 
 
@@ -85,7 +86,7 @@ class Web:
     @property
     def problems(self) -> Sequence[Problem]:
         """What was skipped when the files were read."""
-        return self._index.problems
+        return [*self._index.problems, *(Problem("damaged", f.name, _UNPACKED) for f in _unpacked(self.folder))]
 
     @cached_property
     def numbers(self) -> dict[str, int]:
@@ -138,8 +139,13 @@ def web_files(folder: Path) -> list[Path]:
         raise WebError(f"{folder}: no such folder; a web is a folder with *.warc.gz files")
     files = sorted(p for p in folder.glob("*.warc.gz") if p.stat().st_size)
     if not files:
-        raise WebError(f"{folder}: no *.warc.gz file with anything in it; a web needs at least one")
+        plain = next((f"; {path.name} is {_UNPACKED}" for path in _unpacked(folder)), "")
+        raise WebError(f"{folder}: no *.warc.gz file with anything in it; a web needs at least one{plain}")
     return files
+
+
+def _unpacked(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.warc"))
 
 
 def _identity(folder: Path, files: list[Path]) -> str:
