@@ -116,8 +116,10 @@ def test_boosted_host_is_asked_before_all_others(tmp_path: Path) -> None:
     assert boosted == sorted(boosted, reverse=True)  # its pages all link each other: nothing goes between
 
 
-def test_boosted_host_is_asked_first_by_the_next_run_until_taken_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("agents", [0, 2])
+def test_boosted_host_is_asked_first_by_the_next_run_until_taken_back(tmp_path: Path, agents: int) -> None:
     folder, one_by_one = tmp_path / "c", {"engine": {"connections": 1}, "frontier": {"per_host": 1}}
+    one_by_one["agents"] = {"count": agents, "requests": 1}
     with served(SmallWeb(grid(2, 15))) as server:
         for pages, word in ((2, "boost_host"), (5, "unboost_host"), (7, "")):
             crawl(folder, settings_for(server, [SEED], stop={"pages": pages}, **one_by_one))

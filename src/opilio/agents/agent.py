@@ -4,6 +4,8 @@ What it knows of the topic (table, judge, ranker, parents) is the crawl's part, 
 wants next and how it stands: its stack, its requests under way, its goal. Pure: it is told the time.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from opilio.agents.stack import Item, Stack
@@ -80,16 +82,20 @@ class Agent:
         """Would it rather ask for this than for what it asks for now?"""
         return lead.score > self.aspiration or not self.stack
 
-    def wish(self) -> Lead | None:
-        """The best link that may be asked for now, where it would rather have that than wait."""
-        best = self.stack.first() if self.room > 0 else None
+    def wish(self, boosted: Iterable[str] = ()) -> Lead | None:
+        """The best link that may be asked for now, of boosted hosts first; of others where it would rather not wait."""
+        if self.room <= 0:
+            return None
+        if (lifted := self.stack.first(boosted)) is not None:
+            return lifted
+        best = self.stack.first()
         if best is None or not self.patience or best.score >= self.patience * self.stack.best_asleep:
             return best
         return None
 
-    def pick(self, most: int) -> list[Item]:
+    def pick(self, most: int, boosted: Iterable[str] = ()) -> list[Item]:
         """PRIORITIZE (S3-25): its best links, all of one host, out of the stack."""
-        best = self.wish()
+        best = self.wish(boosted)
         return [] if best is None else self.stack.take(best.host, max(1, min(most, self.room)))
 
     def asked(self, leads: tuple[Lead, ...]) -> None:

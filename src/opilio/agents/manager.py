@@ -3,7 +3,7 @@
 Agents share one frontier, so a URL is fetched once and a host is asked by one of them at a time, whatever they want.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from msgspec.structs import replace
 
@@ -71,17 +71,22 @@ class Manager:
     def _waits(self, number: int) -> bool:
         return number in self.agents and self.agents[number].at_work
 
-    def next_mover(self, above: float = float("-inf")) -> Agent | None:
-        """The next agent, in turn, that has room for a request and a link (not below that score) to ask for (S3-07)."""
+    def next_mover(self, above: float = float("-inf"), boosted: Set[str] = frozenset()) -> Agent | None:
+        """The next agent, in turn, that has room for a request and a link (not below that score) to ask for (S3-07);
+        who has one of a boosted host comes before all others."""
         numbers = sorted(self.agents)
         start = next((at for at, n in enumerate(numbers) if n > self._last), 0)
+        mover: Agent | None = None
         for number in numbers[start:] + numbers[:start]:
-            agent = self.agents[number]
-            best = agent.wish()
-            if best is not None and best.score >= above:
-                self._last = number
-                return agent
-        return None
+            best = self.agents[number].wish(boosted)
+            if best is None or best.score < above:
+                continue
+            if mover is None or best.host in boosted:
+                mover = self.agents[number]
+            if not boosted or best.host in boosted:
+                break
+        self._last = mover.number if mover is not None else self._last
+        return mover
 
     def asked(self, agent: Agent, leads: tuple[Lead, ...]) -> None:
         """An agent's requests are on their way: no other agent needs to look at these URLs."""

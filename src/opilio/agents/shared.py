@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from opilio.agents.agent import Agent
 from opilio.agents.manager import Manager
 from opilio.agents.stack import ABOVE_SEEDS, Item
-from opilio.frontier.browse import best_first
+from opilio.frontier.browse import next_first
 from opilio.frontier.claims import Claim, ClaimableFrontier
 from opilio.frontier.order import AGAIN
 from opilio.model.protocols import Added, Entry, FrontierStats
@@ -35,7 +35,7 @@ class SharedFrontier:
     def _load(self, now: float) -> None:
         """Read back what waits: on start, and where a stack that had spilled is empty."""
         agents = self.manager.agents.values()
-        waiting = best_first(self._store.connection, LOADED * len(agents))
+        waiting = next_first(self._store.connection, LOADED * len(agents), self._store.boosted)
         self.manager.load(sorted(islice(waiting, LOADED * len(agents)), key=lambda entry: entry.seq), now)
         for agent in agents:
             agent.stack.spilled = False
@@ -63,8 +63,9 @@ class SharedFrontier:
         if not self._loaded or self._lacks():
             self._load(now)
         leases: list[HostLease] = []
-        while len(leases) < max_hosts and (agent := self.manager.next_mover(above)) is not None:
-            items = agent.pick(per_host)
+        boosted = self._store.boosted
+        while len(leases) < max_hosts and (agent := self.manager.next_mover(above, boosted)) is not None:
+            items = agent.pick(per_host, boosted)
             claim = self._store.claim([lead for lead, _, _ in items], now, ttl_s)
             lease = self._heed(agent, items, claim)
             if lease is not None:
@@ -124,7 +125,9 @@ class SharedFrontier:
         """When an agent may have a move again; None: none of them ever will."""
         manager = self.manager
         movers = [agent for agent in manager.roll.at_work if agent.room > 0]
-        if any(agent.wish() is not None or (agent.stack.spilled and not agent.stack) for agent in movers):
+        if any(
+            agent.wish(self._store.boosted) is not None or (agent.stack.spilled and not agent.stack) for agent in movers
+        ):
             return 0.0
         times = [agent.stack.wakes_at for agent in movers]
         times += [held.expires_at for held in self._held.values()]

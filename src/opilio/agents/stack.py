@@ -101,8 +101,11 @@ class Stack:
                 return
             yield item
 
-    def first(self) -> Lead | None:
-        """The best link of a host that is awake."""
+    def first(self, hosts: Iterable[str] | None = None) -> Lead | None:
+        """The best link of a host that is awake, of all or of these."""
+        if hosts is not None:
+            tops = [top for host in hosts if host not in self._asleep and (top := self._top(host)) is not None]
+            return self._leads[min(tops)[2]][0] if tops else None
         while self._ready:
             rank, seq, host = self._ready[0]
             top = self._top(host)

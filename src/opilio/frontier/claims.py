@@ -1,7 +1,7 @@
 """A frontier of which URLs can be claimed by name: for agents, who keep an order of their own over the one store."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import msgspec
 
@@ -28,6 +28,11 @@ class ClaimableFrontier(SqliteFrontier):
     def connection(self) -> sqlite3.Connection:
         """Where it is stored."""
         return self._tables.ledger.connection
+
+    @property
+    def boosted(self) -> Set[str]:
+        """Hosts that a person wants first."""
+        return self._policy.boosted
 
     @property
     def clock(self) -> float:
