@@ -17,6 +17,7 @@ BIRDS = "wrens and other small birds sing in the hedge where wrens build nests a
 OTHER = "freight locomotive terminus timetable signal box"
 S0, S3, S4 = ("s0", "s0-earlier"), ("s3-tswt",), ("s4-static", "s4-dynamic")
 PAPERS = (*S0, *S3, *S4)
+OTHERS = ("s1-bayes", "s1-tree", "s1-neural", "s2-treasure", "opilio")
 
 
 def link(path: str, anchor: str = "here") -> str:
@@ -76,8 +77,10 @@ def test_score_at_the_threshold_passes_only_where_the_test_is_not_strict_x_02(tm
     assert relevant is (mode not in S4)
 
 
-@pytest.mark.parametrize("mode", [*PAPERS, "opilio"])
-def test_page_behind_an_irrelevant_one_is_found_unless_focus_is_hard_x_05_s0_28(tmp_path: Path, mode: str) -> None:
+@pytest.mark.parametrize("mode", [*PAPERS, *OTHERS])
+def test_page_behind_an_irrelevant_one_is_found_unless_focus_is_hard_x_05_s0_28_s1_10_s2_13(
+    tmp_path: Path, mode: str
+) -> None:
     every_link = {"rank": {"threshold": 0.0}} if mode in S0 else {}  # s0-earlier keeps few of any page
     crawled(tmp_path / "c", mode, **every_link)
     assert not verdict(tmp_path / "c", "trains")[1]
@@ -114,7 +117,7 @@ def test_all_known_parents_count_in_s3_and_the_one_source_elsewhere_x_11_s3_17(t
     assert scores["sum"] - scores["max"] == pytest.approx(parents[0], abs=1e-4)  # sum of both, against the better one
 
 
-@pytest.mark.parametrize("mode", [*PAPERS, "opilio"])
+@pytest.mark.parametrize("mode", [*PAPERS, *OTHERS])
 def test_entry_that_waits_too_long_is_deleted_only_in_s3_x_13_s3_27(tmp_path: Path, mode: str) -> None:
     lifetime = {"order": {"lifetime_s": 15.0}} if mode in S3 else {}
     crawled(tmp_path / "c", mode, takes_s=10.0, stop={"patience_s": 100.0}, **lifetime)
