@@ -5,6 +5,7 @@ boosted by the ratio of the two weights, which makes scores of different indexes
 """
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
@@ -33,6 +34,7 @@ _FILTERS = {
     "years": "year",
 }
 _TEXT_OF = dict.fromkeys(STEMMED_FIELDS, "body")  # where a term of a field is counted
+_LIKE_AN_ADDRESS = re.compile(r"[\w-]+(?:\.[\w-]+)+(?::\d+)?(?:/\S*)?")
 ITSELF = 1_000.0  # score of the page whose address is asked for: words make no such one
 MOST_BEGINNINGS = 40  # words that a prefix stands for, most frequent first
 
@@ -147,7 +149,7 @@ class QueryBuilder:
             fact = tantivy.Query.term_query(self._scope.schema, term.field, fact_of(term))
             return tantivy.Query.const_score_query(fact, 0.0)
         if term.kind == "word":
-            return self._word(term.text, (term.field,)) if term.field else self._anywhere(term.text)
+            return self._word(term.text, (term.field,)) if term.field else self._plain(term.text)
         words = terms(term.text)
         if not words:
             return None
@@ -157,12 +159,28 @@ class QueryBuilder:
             return self._beginnings(term.field or EXACT, words[-1])
         return tantivy.Query.fuzzy_term_query(self._scope.schema, term.field or EXACT, words[-1], term.distance)
 
-    def _address(self, url: str) -> tantivy.Query:
+    def _plain(self, text: str) -> tantivy.Query | None:
+        """A word without a field; one that looks like an address without its beginning may be meant as one."""
+        if not _LIKE_AN_ADDRESS.fullmatch(text):
+            return self._anywhere(text)
+        host, _, path = text.partition("/")
+        if path:
+            return self._address(f"https://{text}", f"http://{text}")
+        bare = host.lower().removeprefix("www.")
+        of_host = tantivy.Query.term_set_query(self._scope.schema, "host", [bare, f"www.{bare}"])
+        return self._besides(tantivy.Query.const_score_query(of_host, 1.0), text)
+
+    def _address(self, *urls: str) -> tantivy.Query:
         """The page itself before all that have the address in them."""
-        page = tantivy.Query.term_query(self._scope.schema, "key", key_of(canonical(url) or url))
-        page = tantivy.Query.const_score_query(page, ITSELF)
-        written = self._anywhere(url)
-        return page if written is None else tantivy.Query.boolean_query([(Should, page), (Should, written)])
+        keys = [key_of(canonical(url) or url) for url in urls]
+        pages = [tantivy.Query.term_query(self._scope.schema, "key", key) for key in keys]
+        either = tantivy.Query.boolean_query([(Should, page) for page in pages])
+        return self._besides(tantivy.Query.const_score_query(either, ITSELF), urls[0])
+
+    def _besides(self, query: tantivy.Query, text: str) -> tantivy.Query:
+        """What this query finds, and the pages that have the text in them."""
+        written = self._anywhere(text)
+        return query if written is None else tantivy.Query.boolean_query([(Should, query), (Should, written)])
 
     def _phrase(self, term: Term, words: list[str]) -> tantivy.Query | None:
         if term.field:

@@ -6,7 +6,8 @@
     +wren -toy           must have, must not have; also AND, OR, NOT and brackets
     title:wren           only in this field
     wre* colour~         words that begin so; words that are nearly so (~2: two letters may differ)
-    https://a.example/b  the page of this address, and pages that write it
+    https://a.example/b  the page of this address, and pages that write it; also without https://
+    a.example            the pages of this host, and pages that write it
 """
 
 import re
