@@ -1,13 +1,16 @@
 import pytest
 import Stemmer
 
+from opilio.text.guess import guessed
 from opilio.text.identify import identify
 from opilio.text.languages import code_of, name_of
+from opilio.text.stems import is_known
 from opilio.text.stopwords import stop_words
 from opilio.text.tokens import words
+from opilio.text.vocabulary import Vocabulary
 
 LANGUAGES = [
-    *("ca", "cs", "da", "de", "el", "en", "es", "fi", "fr", "hu"),
+    *("ar", "ca", "cs", "da", "de", "el", "en", "es", "fi", "fr", "hu"),
     *("id", "it", "nl", "no", "pl", "pt", "ro", "ru", "sv", "tr"),
 ]
 
@@ -47,3 +50,38 @@ def test_s4_e3_new_is_not_a_stop_word() -> None:
 )
 def test_language_is_identified(text: str, code: str) -> None:
     assert identify(text) == code
+
+
+@pytest.mark.parametrize(
+    ("topic", "language"),
+    [
+        ("Tee: Anbau, Sorten und Teezeremonie", "german"),
+        ("Geschichte der Eisenbahn in Österreich", "german"),
+        ("Histoire des chemins de fer en France", "french"),
+        ("زراعة الشاي وأنواعه وطقوس تقديمه", "arabic"),
+        ("お茶の種類と茶道の歴史", "japanese"),
+        ("История железных дорог", "russian"),
+        ("Історія залізниць України", ""),  # Cyrillic, but not Russian
+        ("تاریخچه چای در ایران", ""),  # Arabic letters, but Persian
+        ("sign languages of the world", ""),
+        ("Die casting in industry", ""),
+        ("War in Somalia", ""),
+        ("Tour de France", ""),
+        ("C++", ""),
+        ("", ""),
+    ],
+)
+def test_language_of_a_topic_is_told_where_it_is_plain(topic: str, language: str) -> None:
+    assert guessed(topic) == language
+
+
+def test_languages_without_a_stemmer_are_known_too() -> None:
+    assert is_known("ja")
+    assert is_known("Japanese")
+    assert not is_known("klingon")
+
+
+def test_what_joins_japanese_words_is_no_word() -> None:
+    vocabulary = Vocabulary("english")
+    terms = vocabulary.terms("お茶の種類と茶道の歴史です。すしを食べる")
+    assert [vocabulary.stem_of(term) for term in terms] == ["お茶", "種類", "茶道", "歴史", "すし", "食べ", "べる"]

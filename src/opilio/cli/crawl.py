@@ -12,7 +12,16 @@ import typer
 
 from opilio.cli.options import AsJson, counted, print_json, print_text
 from opilio.cli.progress import Progress
-from opilio.crawl.config import PolitenessSettings, Settings, Tree, merged, read_settings, resolve, setting
+from opilio.crawl.config import (
+    PolitenessSettings,
+    Settings,
+    TopicSettings,
+    Tree,
+    merged,
+    read_settings,
+    resolve,
+    setting,
+)
 from opilio.crawl.engine import Engine
 from opilio.crawl.job import Crawl, begin, check, resume
 from opilio.crawl.seeding import begin_with
@@ -83,7 +92,10 @@ async def _crawled(folder: Path, tree: Tree, source: str, quiet: bool) -> str:
     """Go on with a collection, or make one; why the crawl ended."""
     if exists(folder):
         return await _run(resume(folder, tree), quiet)
-    made = await _begin(folder, resolve(tree, source), quiet)
+    settings = resolve(tree, source)
+    if not quiet and "language" not in tree.get("topic", {}) and settings.topic.language != TopicSettings().language:
+        sys.stderr.write(f"the topic is read as {settings.topic.language}; --set topic.language=NAME says otherwise\n")
+    made = await _begin(folder, settings, quiet)
     try:
         return await _run(made, quiet)
     except UsageError:  # an example page that can't be had: whoever corrects it begins anew

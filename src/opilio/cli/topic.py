@@ -22,6 +22,7 @@ from opilio.crawl.topicfile import accept, read_topic, suggestions, tables_of, t
 from opilio.crawl.topics import check_language
 from opilio.model.errors import TopicError, UsageError
 from opilio.store.collection import reading
+from opilio.text.guess import guessed
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.querylog import QueryLog
 from opilio.topic.table import WeightTable
@@ -55,7 +56,7 @@ def build_topic(
     positive: Annotated[list[Path] | None, typer.Option(help="A saved page that is relevant.")] = None,
     negative: Annotated[list[Path] | None, typer.Option(help="A saved page that is not.")] = None,
     out: Annotated[Path, typer.Option(help="The topic file to write, for crawl --config.")] = Path("topic.toml"),
-    language: Annotated[str, typer.Option(help="Language of the topic's words.")] = "english",
+    language: Annotated[str | None, typer.Option(help="Language of the topic's words, where not plain.")] = None,
     size: Annotated[int, typer.Option(min=1, help="Words in the table.")] = 50,
     memory: Annotated[float, typer.Option(help="Query log: how much of an old weight stays (α).")] = 0.5,
     threshold: Annotated[float, typer.Option(min=0, help="Query log: weight a word must reach.")] = 1.0,
@@ -68,10 +69,11 @@ def build_topic(
     json: AsJson = False,
 ) -> int:
     """Make a topic file from a sentence, keywords, pages or a query log, and tell how good it is."""
-    _check(out, language)
+    _check(out, language or "")
     words = _keywords(keyword or [])
+    log = LoggedQueries(read_log(query_log) if query_log else [], hours, tuple(phrase or ()))
+    language = _spoken(language, [sentence] if sentence else [*words, *(query.text for query in log.queries)])
     if query_log:
-        log = LoggedQueries(read_log(query_log), hours, tuple(phrase or ()))
         words = {**log_keywords(log, QueryLog(memory=memory, threshold=threshold), Vocabulary(language)), **words}
     network = {"proxy": proxy, "allow_private": allow_private}
     examples = asyncio.run(_texts([*map(str, (file or []) + (positive or [])), *(url or [])], "example", network))
@@ -139,6 +141,11 @@ def expand(
     if not offered:
         sys.stderr.write("WordNet has nothing to add\n")
     return 0
+
+
+def _spoken(language: str | None, told: list[str]) -> str:
+    """The language a person gave, else the one that the words are plainly of."""
+    return language if language is not None else guessed(" ".join(told)) or TopicSettings().language
 
 
 def _check(out: Path, language: str) -> None:

@@ -18,6 +18,7 @@ from msgspec import Meta
 
 from opilio.agents.deal import Split
 from opilio.model.errors import ConfigError
+from opilio.text.guess import guessed
 from opilio.text.vocabulary import Normaliser
 
 Tree = dict[str, Any]
@@ -191,7 +192,11 @@ class Settings(msgspec.Struct, kw_only=True):
 def resolve(person: Tree, source: str = "configuration") -> Settings:
     """Settings from what a person gave, over the strategy's file, over the defaults."""
     name = str(person.get("strategy", Settings().strategy))
-    return _with_all_seeds(_settings(merged(_uncounted(strategy_tree(name), person), person), source))
+    settings = _settings(merged(_uncounted(strategy_tree(name), person), person), source)
+    if "language" not in person.get("topic", {}):
+        told = settings.topic
+        told.language = guessed(f"{told.name} {told.description}".strip() or " ".join(told.keywords)) or told.language
+    return _with_all_seeds(settings)
 
 
 def _settings(tree: Tree, source: str) -> Settings:

@@ -17,8 +17,9 @@ from opilio.model.errors import ConfigError, TopicError
 from opilio.text.around import Around, Beside, InBlock, InParagraph, InSentence
 from opilio.text.background import Background, shipped
 from opilio.text.identify import identify
+from opilio.text.languages import names
 from opilio.text.reading import Reader
-from opilio.text.stems import is_known, stemmed_languages
+from opilio.text.stems import is_known
 from opilio.text.tokens import words
 from opilio.text.vocabulary import Vocabulary, term_of
 from opilio.topic.build import Mixture, stem_with, topic_table
@@ -48,7 +49,7 @@ def check_language(language: str, option: str = "topic.language") -> None:
     if not language.strip() or is_known(language):
         return
     raise ConfigError(
-        f"{option} = '{language}': is unknown{nearest(language.strip().lower(), stemmed_languages())};"
+        f"{option} = '{language}': is unknown{nearest(language.strip().lower(), names())};"
         " write such as 'german' or 'de', or nothing: words then stay as they are"
     )
 

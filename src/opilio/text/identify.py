@@ -20,3 +20,10 @@ def identify(text: str, sample: int = 1_000) -> str:
 
     code: str = py3langid.classify(shown)[0]
     return code
+
+
+def log_odds(text: str) -> dict[str, float]:
+    """How likely a text is in each language that the model knows, as logarithms that are only comparable."""
+    import py3langid
+
+    return {str(code): float(value) for code, value in py3langid.rank(text)}

@@ -1,6 +1,21 @@
 """Names and codes of languages: `de`, `de-AT`, `German` and `german` are one language."""
 
+# Those that Snowball stems, and some more, so that nobody has to know which: their words stay as they are.
 _NAMES = {
+    "bg": "bulgarian",
+    "fa": "persian",
+    "he": "hebrew",
+    "hr": "croatian",
+    "ja": "japanese",
+    "ko": "korean",
+    "lv": "latvian",
+    "sk": "slovak",
+    "sl": "slovenian",
+    "th": "thai",
+    "uk": "ukrainian",
+    "ur": "urdu",
+    "vi": "vietnamese",
+    "zh": "chinese",
     "ar": "arabic",
     "ca": "catalan",
     "cs": "czech",
@@ -46,6 +61,11 @@ def code_of(language: str) -> str:
     primary = language.strip().lower().replace("_", "-").partition("-")[0]
     code = _CODES.get(primary, primary)
     return _SAME.get(code, code)
+
+
+def names() -> list[str]:
+    """The languages that have a name here."""
+    return list(_CODES)
 
 
 def name_of(language: str) -> str:

@@ -5,8 +5,7 @@ from collections.abc import Callable
 import Stemmer
 
 from opilio.model.errors import ConfigError
-from opilio.text.languages import code_of, name_of
-from opilio.text.stopwords import stop_words
+from opilio.text.languages import code_of, name_of, names
 
 Stem = Callable[[str], str]
 
@@ -34,12 +33,12 @@ def stemmed_languages() -> list[str]:
 
 
 def is_known(language: str) -> bool:
-    """Has a language, by its name or code, a stemmer or stop words?
+    """Is this the name or code of a language? Some have neither stemmer nor stop words.
 
     >>> is_known("de-AT"), is_known("klingon")
     (True, False)
     """
-    return name_of(language) in stemmed_languages() or bool(stop_words(language))
+    return name_of(language) in names()
 
 
 def _stemming(algorithm: str) -> Stem:

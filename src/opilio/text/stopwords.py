@@ -9,6 +9,15 @@ from functools import cache
 from opilio.text.languages import code_of
 
 _LISTS = {
+    "ar": """
+        أبدا أثناء أحد أحيانا أخرى أصبح أما أمام أن أنا أنت أنتم أنه أنها أو أول أولئك أي أيضا أين أيها إذا
+        إلا إلى إما إن إنه إنها بأن بسبب بعد بعض بل بما به بها بهذا بين بينما تحت تكون تلك تم ثم جدا جميع
+        حتى حول حيث حين خارج خلال داخل دون ذات ذلك سوف سوى ضد ضمن عبر عدة عدم على علي عليه عليها عن عند
+        عندما عنه عنها غير فإن فقد فقط فهو فهي فوق في فيه فيها قبل قد كان كانت كانوا كذلك كل كلا كم كما كيف
+        لأن لا لدى لقد لكل لكن لكنه لم لماذا لن له لها لهم لو لولا ليس ليست ما ماذا متى مثل مع معظم معه معها
+        من منذ منه منها مهما نحن نحو نعم نفس هؤلاء هذا هذان هذه هل هم هن هنا هناك هو هي وأن وإن وفي وقد وكان
+        وكانت ولا ولم وما ومن وهذا وهذه وهو وهي يا يتم يكون يمكن يوجد
+    """,
     "ca": """
         a així això al algun alguna algunes alguns allò als altra altre altres amb aquell aquella aquelles aquells
         aquest aquesta aquestes aquests aquí cada com contra d de del dels des després dins doncs dos durant el ella
@@ -226,3 +235,38 @@ def stop_words(language: str) -> frozenset[str]:
     (True, False)
     """
     return frozenset(_LISTS.get(code_of(language), "").split())
+
+
+# Japanese is cut into pairs of characters, whatever the topic's language: those of its particles, endings and small
+# words say nothing. Kanji with a verb's or a noun's ending (飲み, 祭り) and whole words in kana (すし) stay.
+_PARTICLES = frozenset("のはがをにでともやかなへ")
+_PREFIXES = frozenset("おご")  # お茶, ご飯
+_SMALL = frozenset(
+    """
+    です ます した して する され せる いる いた いて いう ある あり あっ った って てい てき てお れる
+    れた れて られ なる なり なっ ない なく ので のに のは のが のを のも には にも では でも とは とも
+    へと から かつ まで より ほど だけ など なの こと とが もの ため よう うに うな とい とし とき この
+    その あの どの これ それ どれ ここ そこ どこ また たり だっ だが んだ まし しま しい しく しょ ょう
+    せん たち らの らに らは によ よる よっ につ つい にお おい おけ ける けて すべ べて でき きる きた
+    えた えて える めに めた める
+    """.split()
+)
+
+
+def is_joint(word: str) -> bool:
+    """Is a pair of characters of Japanese or Chinese nothing but what joins words?
+
+    >>> [word for word in ("お茶", "茶の", "の種", "種類", "すし", "です") if not is_joint(word)]
+    ['お茶', '種類', 'すし']
+    """
+    kana = ["\u3041" <= char <= "\u309f" for char in word]
+    if len(word) > 2 or not any(kana):
+        return len(word) == 2 and "的" in word
+    if all(kana):
+        return len(word) == 1 or "を" in word or word in _SMALL
+    return word[1] in _PARTICLES if kana[1] else word[0] not in _PREFIXES
+
+
+def languages() -> list[str]:
+    """The codes of all languages that have stop words here."""
+    return list(_LISTS)

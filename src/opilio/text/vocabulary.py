@@ -13,7 +13,7 @@ import xxhash
 
 from opilio.text.languages import name_of
 from opilio.text.stems import Stem, normalising
-from opilio.text.stopwords import stop_words
+from opilio.text.stopwords import is_joint, stop_words
 from opilio.text.surfaces import Surfaces
 from opilio.text.tokens import MARKS, is_short, words
 
@@ -114,7 +114,7 @@ class Vocabulary(dict[str, int]):
             self.__missing__(word)
 
     def _is_noise(self, word: str) -> bool:
-        return word in self._stop_words or is_short(word, self.shortest)
+        return word in self._stop_words or is_short(word, self.shortest) or is_joint(word)
 
     def _forget_rare(self) -> None:
         """Keep the half of the words that was seen most."""

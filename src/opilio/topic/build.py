@@ -36,9 +36,11 @@ def topic_table(
     mixture = mixture or Mixture()
     stems = partial(stem_counts, WordCodes(vocabulary))
     examples = partial(_examples, stems=stems, weighing=mixture.weighing, background=background)
+    # The background is English: `Tee` and `Art` are no rarer in German for what these words are there.
+    rarity = background if vocabulary.language == "english" else None
     sources = (
         (mixture.keywords, _keywords(topic.keywords, stems)),
-        (mixture.sentence, _sentence(f"{topic.name} {topic.description}", stems, background)),
+        (mixture.sentence, _sentence(f"{topic.name} {topic.description}", stems, rarity)),
         (mixture.positive, examples(topic.positive)),
         (-mixture.negative, examples(topic.negative)),
     )
