@@ -325,6 +325,7 @@ def with_checked_seeds(settings: Settings) -> Settings:
         if not (settings.fetch.allow_private or settings.fetch.proxy) and leads_home(urlsplit(found).hostname or ""):
             raise ConfigError(
                 f"seed '{seed.url}': is an address of this machine or its network; allow it with --allow-private"
+                " or fetch.allow_private = true"
             )
         if seed.priority not in (1, 2, 3):
             raise ConfigError(f"seed '{seed.url}': its priority must be 1, 2 or 3, not {seed.priority}")

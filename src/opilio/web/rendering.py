@@ -94,6 +94,14 @@ def number(value: float) -> str:
     return f"{value:,.0f}"
 
 
+def counted(value: int, what: str) -> str:
+    """
+    >>> counted(1, "host"), counted(2_000, "fetch")
+    ('1 host', '2,000 fetches')
+    """
+    return f"{number(value)} {what}{'' if value == 1 else 'es' if what.endswith('ch') else 's'}"
+
+
 def share(value: float) -> str:
     return f"{value:.2f}"
 
@@ -157,6 +165,7 @@ def other_form(address: str, form: str) -> str:
 _FILTERS = {
     "cut": cut,
     "number": number,
+    "counted": counted,
     "share": share,
     "size": size,
     "span": span,
