@@ -6,7 +6,20 @@ from typing import Any
 
 import pytest
 
-from checks.small_webs import BIRDS, SmallWeb, crawl, grid, known, page, redirect, rows, served, settings_for, word
+from checks.small_webs import (
+    BIRDS,
+    TRAINS,
+    SmallWeb,
+    crawl,
+    grid,
+    known,
+    page,
+    redirect,
+    rows,
+    served,
+    settings_for,
+    word,
+)
 from opilio.crawl.history import history_of
 from opilio.crawl.labelling import Given, label
 from opilio.crawl.merge import merge
@@ -184,3 +197,20 @@ def test_queue_of_the_merged_collection_has_one_scale(tmp_path: Path) -> None:
     ):
         assert (priority, timer) == order.place(score, seq, inserted)
     assert verify(tmp_path / "best") == verify(tmp_path / "aged") == []
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+@pytest.mark.parametrize("language", ["english", "german"])
+def test_page_relevant_to_one_of_several_topics_stays_so(tmp_path: Path, order: str, language: str) -> None:
+    """The same bytes are one version, also where two topics' languages read other words in them."""
+    wrens, trains = SEED, "http://h0.example/trains.html"
+    web = SmallWeb({wrens: page(links=[trains]), trains: page(TRAINS)})
+    with served(web) as server:
+        for name, topic in (("a", {"name": "wren bird"}), ("b", {"name": "locomotive railway", "language": language})):
+            crawl(tmp_path / name, settings_for(server, [SEED], topic=topic))
+            assert rows(tmp_path / name, "SELECT count(*) FROM page WHERE relevant") == [(1,)]
+    merge([tmp_path / name for name in order], tmp_path / "both", NOW)
+    assert rows(tmp_path / "both", "SELECT url FROM page WHERE relevant ORDER BY url") == [(wrens,), (trains,)]
+    assert rows(tmp_path / "both", "SELECT count(*) FROM version") == [(0,)]
+    assert verdict(tmp_path / "both", trains) == verdict(tmp_path / "b", trains)
+    assert verify(tmp_path / "both") == []

@@ -10,6 +10,7 @@ import pytest
 from test_topic_wordnet import Writer
 
 from checks.small_webs import BIRDS, TRAINS, SmallWeb, crawl, events, one_line, opilio, page, served, settings_for
+from opilio.crawl.config import resolve
 
 WRENS = [f"{BIRDS} Wrens feed on {food} in the hedge." for food in ("spiders", "insects", "larvae", "seeds")]
 
@@ -247,3 +248,22 @@ def test_comments_of_topic_file_stay_when_word_is_accepted(place: Path, keywords
         "topic": {"name": "wren", "keywords": {**first, "jenny wren": weight}},
         "stop": {"pages": 7},
     }
+
+
+@pytest.mark.parametrize(
+    ("topic", "language"),
+    [
+        ({"name": "Anbau und Sorten von Tee"}, "german"),
+        ({"name": "Anbau und Sorten von Tee", "language": "english"}, "english"),
+        ({"name": "tea", "keywords": ["Anbau und Sorten von Tee"]}, "english"),
+        ({"keywords": ["Anbau", "und", "Sorten", "von", "Tee"]}, "german"),
+    ],
+)
+def test_topic_is_read_in_its_own_language_unless_a_person_gives_one(topic: dict[str, Any], language: str) -> None:
+    assert resolve({"topic": topic}).topic.language == language
+
+
+def test_topic_built_from_a_german_log_is_german(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("wie wird der Tee angebaut\nTee und seine Sorten\n", encoding="utf-8")
+    assert opilio("topic", "build", "--query-log", "log", "--out", "t.toml", cwd=tmp_path).returncode == 0
+    assert 'language = "german"' in (tmp_path / "t.toml").read_text(encoding="utf-8")

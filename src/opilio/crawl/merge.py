@@ -4,8 +4,10 @@ The new collection is made beside its place and gets its name last: a kill leave
 does the sorting, on disk; of the WARC files one record at a time is in memory. What the first one learnt is kept.
 """
 
+import hashlib
 import shutil
 import sqlite3
+import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,7 +19,7 @@ from opilio import __version__
 from opilio.crawl.job import settings_of
 from opilio.crawl.kinds import filled, made
 from opilio.crawl.labels import restate
-from opilio.crawl.mergesql import COLUMNS, FRONTIER, JOINED, ORDER, source_views
+from opilio.crawl.mergesql import COLUMNS, FRONTIER, JOINED, ORDER, VERSIONS, source_views
 from opilio.crawl.repair import repair_derived
 from opilio.frontier.order import AGAIN, Moment, Order
 from opilio.frontier.schema import create_tables as create_frontier
@@ -27,7 +29,8 @@ from opilio.seen.sqlite import create_tables as create_seen
 from opilio.store.collection import CONFIG, DATABASE, Collection, check, damaged, exists
 from opilio.store.keeper import Keeper
 from opilio.store.locks import files_held
-from opilio.store.warc import WarcWriter, read_member, warc_name
+from opilio.store.warc import WarcWriter, read_member, read_record, warc_name
+from opilio.text.languages import name_of
 
 PART = ".merging"
 ROTATE_BYTES = 1 << 30
@@ -92,9 +95,10 @@ def _merge(collection: Collection, sources: Sequence[Path], now: float) -> Merge
         for statement in source_views(connection, number):
             connection.execute(statement)
     with collection.unit_of_work():
-        for statement in (*ORDER, *JOINED, *FRONTIER):
-            for text in _each(statement, len(sources)):
-                connection.execute(text)
+        _run(connection, ORDER, len(sources))
+        if len(set(map(_reading_of, sources))) > 1:
+            _equate(connection, sources)
+        _run(connection, (*VERSIONS, *JOINED, *FRONTIER), len(sources))
         _places(collection, now)
         restate(collection, Keeper(collection, None))
         _looks(connection, len(sources))
@@ -108,6 +112,32 @@ def _merge(collection: Collection, sources: Sequence[Path], now: float) -> Merge
     repair_derived(collection, now)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return merged
+
+
+def _run(connection: sqlite3.Connection, statements: Sequence[str], sources: int) -> None:
+    for statement in statements:
+        for text in _each(statement, sources):
+            connection.execute(text)
+
+
+def _reading_of(folder: Path) -> tuple[str, str]:
+    """How a collection reads words: texts have the same fingerprint only where that is the same."""
+    topic = tomllib.loads(_config(folder)).get("topic", {})
+    return name_of(str(topic.get("language", "english"))), str(topic.get("normaliser", "stem"))
+
+
+def _equate(connection: sqlite3.Connection, sources: Sequence[Path]) -> None:
+    """Give what several collections hold of a page one fingerprint where it is the same, byte for byte."""
+    rows = connection.execute(
+        "SELECT rowid, key, src, warc, offset, length, fingerprint FROM temp.every WHERE length > 0 AND key IN"
+        " (SELECT key FROM temp.every GROUP BY key HAVING min(fingerprint) < max(fingerprint)) ORDER BY key, seq"
+    ).fetchall()
+    known: dict[tuple[int, bytes], int] = {}
+    for rowid, key, src, *place, fingerprint in rows:
+        digest = hashlib.sha1(read_record(sources[src], *place).body, usedforsecurity=False).digest()
+        first = known.setdefault((key, digest), fingerprint)
+        if first != fingerprint:
+            connection.execute("UPDATE temp.every SET fingerprint = ? WHERE rowid = ?", (first, rowid))
 
 
 def _each(statement: str, sources: int) -> Iterator[str]:

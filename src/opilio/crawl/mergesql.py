@@ -52,11 +52,16 @@ ORDER = (
         SELECT r.new, {", ".join(f"a.{n}" for n in _ANSWER.split(", "))}
         FROM s{{s}}.answer AS a JOIN temp.renumbered AS r ON r.src = {{s}} AND r.old = a.seq ORDER BY r.new""",
     """CREATE TEMP TABLE every AS {all:SELECT % AS src, 1 AS current, p.key, p.seq AS old, r.new AS seq, p.fetched_at,
-        p.fingerprint, 9e999 AS until, 0 AS ended, '' AS cause, p.warc, p.offset, p.length, p.duplicate_of
+        p.fingerprint, 9e999 AS until, 0 AS ended, '' AS cause, p.warc, p.offset, p.length, p.duplicate_of, p.score,
+        p.relevant
         FROM s%.page AS p JOIN temp.renumbered AS r ON r.src = % AND r.old = p.seq UNION ALL
         SELECT %, 0, v.key, v.seq, r.new, v.fetched_at, v.fingerprint, v.until, e.new, v.cause, v.warc, v.offset,
-        v.length, v.duplicate_of FROM temp.version_% AS v JOIN temp.renumbered AS r ON r.src = % AND r.old = v.seq
+        v.length, v.duplicate_of, v.score, v.relevant FROM temp.version_% AS v
+        JOIN temp.renumbered AS r ON r.src = % AND r.old = v.seq
         JOIN temp.renumbered AS e ON e.src = % AND e.old = v.ended}""",
+    "CREATE INDEX temp.every_by_key ON every (key)",
+)
+VERSIONS = (
     # What one answer brought is one version, and who knows how it ended tells of it first.
     """CREATE TEMP TABLE once AS SELECT *, row_number() OVER (PARTITION BY key, seq ORDER BY ended = 0, ended) AS place,
         max(CASE WHEN cause IN ('gone', 'moved') THEN ended ELSE 0 END) OVER (PARTITION BY key) AS left_seq,
@@ -78,6 +83,12 @@ ORDER = (
         FROM (SELECT *, lead(seq) OVER one AS next_seq, lead(fetched_at) OVER one AS next_at FROM temp.told
             WHERE NOT repeats WINDOW one AS (PARTITION BY key ORDER BY seq))""",
     "CREATE INDEX temp.kept_by_key ON kept (key, current)",
+    # Collections may have had other topics, or judges that had learnt something else: who finds most in a text tells.
+    """CREATE TEMP TABLE best AS SELECT key, kept, src, old FROM (SELECT key, kept, src, old,
+        row_number() OVER (PARTITION BY key, kept ORDER BY relevant DESC, score DESC, seq) AS rank FROM (
+        SELECT *, max(CASE WHEN repeats THEN 0 ELSE seq END) OVER (PARTITION BY key ORDER BY seq) AS kept
+        FROM temp.told) WHERE current AND duplicate_of = 0) WHERE rank = 1""",
+    "CREATE UNIQUE INDEX temp.best_by ON best (key, kept)",
 )
 
 
@@ -110,6 +121,9 @@ JOINED = (
     f"""INSERT INTO main.version (key, seq, {_PAGE}, until, ended, cause) SELECT {_MADE}, t.until, t.ended, t.cause
         FROM temp.kept AS t JOIN temp.version_{{s}} AS o ON o.key = t.key AND o.seq = t.old
         WHERE t.src = {{s}} AND NOT t.current""",
+    """UPDATE main.page SET (score, relevant, reasons) = (o.score, o.relevant, o.reasons)
+        FROM temp.best AS b JOIN s{s}.page AS o ON o.key = b.key AND o.seq = b.old
+        WHERE b.src = {s} AND b.key = page.key AND b.kept = page.seq AND page.duplicate_of = 0""",
     # The same text at two addresses that no collection knew both of: the later page is a copy of the earlier.
     """CREATE TEMP TABLE first_text AS SELECT fingerprint, key FROM (SELECT fingerprint, key,
         row_number() OVER (PARTITION BY fingerprint ORDER BY seq) AS place FROM main.page
