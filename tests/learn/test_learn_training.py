@@ -14,7 +14,7 @@ from opilio.crawl.train import train
 from opilio.crawl.training import Pages, pages_of
 from opilio.crawl.verify import verify
 from opilio.learn.modelfile import read_models
-from opilio.learn.rows import Row
+from opilio.learn.rows import CAPACITY, Row
 from opilio.learn.rowsfile import HEADER, read_rows
 from opilio.model.errors import UsageError
 from opilio.text.vocabulary import Vocabulary
@@ -141,6 +141,19 @@ def test_command_reads_rows_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixt
     assert command(rows) == 0
     told = capsys.readouterr().out
     assert "attributes as given" in told and "the crawl's own verdict" not in told
+
+
+def test_rows_that_a_learner_does_not_keep_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [
+        f"http://{at % 9}.example/{at},0.{at % 9},0,0,0,,{'yes' if at % 9 else 'no'}" for at in range(CAPACITY + 9)
+    ]
+    (tmp_path / "rows.csv").write_text("\n".join((HEAD, *lines)), encoding="utf-8")
+    assert command(tmp_path / "rows.csv", learner="bayes") == 0
+    told = capsys.readouterr().out
+    assert "5,009 rows" in told and "A learner learns from 5,000 of them" in told
+    assert command(tmp_path / "rows.csv", learner="bayes", json=True) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["rows"], facts["kept_rows"]) == (CAPACITY + 9, CAPACITY)
 
 
 def test_order_that_one_fold_shows_is_not_called_sure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

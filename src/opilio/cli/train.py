@@ -66,7 +66,12 @@ def _rows(trained: Trained) -> bytes:
 def _facts(trained: Trained, place: Path | None) -> dict[str, Any]:
     trial = trained.trial
     facts: dict[str, Any] = msgspec.to_builtins(trial)
-    facts |= {"prior": trial.prior, "table": trained.table.weights, "model": str(place or "")}
+    facts |= {
+        "kept_rows": trained.learners[0].rows,
+        "prior": trial.prior,
+        "table": trained.table.weights,
+        "model": str(place or ""),
+    }
     facts["paper_precision"] = {name: PAPER_PRECISION[name] for name in trial.results}
     return facts
 

@@ -19,6 +19,9 @@ def report(trained: Trained) -> str:
 def _lines(trained: Trained) -> Iterator[str]:
     trial = trained.trial
     yield f"{trial.rows:,} rows, {trial.relevant:,} of them relevant ({trial.prior:.1%}), from {_hosts(trial.groups)}."
+    kept = trained.learners[0].rows
+    if kept < trial.rows:
+        yield f"A learner learns from {kept:,} of them, the last ones; the larger kind gives way."
     if trained.table.keywords:
         yield "Words of the topic: " + ", ".join(f"{k.label} {k.weight:.2f}" for k in trained.table.keywords) + "."
     yield _how(trained)

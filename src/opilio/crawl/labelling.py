@@ -15,7 +15,7 @@ from opilio.crawl.beginning import latest_snapshots
 from opilio.crawl.build import Mind, complete, frontier_of, make_mind, writers_of
 from opilio.crawl.config import Settings, resolve
 from opilio.crawl.job import settings_of
-from opilio.crawl.labels import BY_HAND, TAKEN_BACK, Labels, last_word
+from opilio.crawl.labels import BY_HAND, TAKEN_BACK, Labels, is_waiting, last_word
 from opilio.frontier.sqlite import SqliteFrontier
 from opilio.model.errors import CollectionError, ParseError, UsageError
 from opilio.model.protocols import Frontier
@@ -131,7 +131,7 @@ def _looked_up(collection: Collection, given: Iterable[Given]) -> tuple[list[_Pa
 
 def _undoable(collection: Collection, url: str, page: _Page) -> _Page | str:
     """The page, where a person's word about it can be taken back; or why not."""
-    if last_word(collection, page.key) is None:
+    if last_word(collection, page.key) is None and not is_waiting(collection, page.key):
         return f"{url}: nobody labelled it, so there is nothing to take back"
     if page.judged is None:
         return f"{url}: was labelled before the judge's verdict was kept; label it --relevant or --irrelevant"

@@ -149,3 +149,10 @@ def last_word(collection: Collection, key: int, before: int = LAST) -> tuple[boo
         "SELECT relevant, sample FROM label WHERE key = ? AND id < ? ORDER BY id DESC LIMIT 1", (key, before)
     ).fetchone()
     return None if row is None or row[0] == TAKEN_BACK else (bool(row[0]), bytes(row[1]))
+
+
+def is_waiting(collection: Collection, key: int) -> bool:
+    """Was something said of a page that nobody has taken up: a command was killed, or a crawl will do it?"""
+    taken = int(collection.meta(TAKEN, "0"))
+    found = collection.connection.execute("SELECT 1 FROM label WHERE key = ? AND id > ? LIMIT 1", (key, taken))
+    return found.fetchone() is not None

@@ -132,6 +132,11 @@ class RowLearner:
         return self.model.parameters
 
     @property
+    def rows(self) -> int:
+        """How many rows it knows: at most its capacity, whatever it was given."""
+        return len(self._memory)
+
+    @property
     def ready(self) -> bool:
         """See `Learner`."""
         return not isinstance(self.model, Constant)

@@ -1,0 +1,56 @@
+"""Taking a word about a page back, killed at every step: nothing lost, nothing learnt twice."""
+
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from checks.learning_webs import learning_tree, mixed_web, restored
+from checks.small_webs import SmallWeb, crawl, rows, served
+from opilio.crawl.labelling import Given, label
+from opilio.crawl.verify import verify
+
+TRAIN = "http://trains.example/"
+STEPS = frozenset({"execute", "executemany"})
+# Between BEGIN and COMMIT one moment is as good as another; of the learning only what stands around it is a step.
+WRITERS = frozenset({"_one_transaction", "label", "_learn"})
+VERDICTS = "SELECT url, relevant, score, reasons FROM page ORDER BY url"
+
+
+def killed_before(step: int, folder: Path, given: Given) -> bool:
+    """Label in a process of its own that is killed before so many steps; False: it needed fewer."""
+    child = os.fork()
+    if child == 0:
+        left = [step]
+
+        def count(frame: FrameType, event: str, what: Any) -> None:
+            if event == "c_call" and what.__name__ in STEPS and frame.f_code.co_name in WRITERS:
+                left[0] -= 1
+                if left[0] < 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.setprofile(count)
+        label(folder, [given], 7.0)
+        os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+def test_word_is_taken_back_once_however_often_that_is_killed(tmp_path: Path) -> None:
+    labelled, wanted, undo = tmp_path / "c", tmp_path / "wanted", Given(TRAIN, None, "test")
+    with served(SmallWeb(mixed_web())) as server:
+        crawl(labelled, learning_tree(server, stop={"pages": 20}, engine={"connections": 2, "batch": 1}))
+    label(labelled, [Given(TRAIN, True, "test")], 5.0)
+    shutil.copytree(labelled, wanted)
+    assert label(wanted, [undo], 7.0)[1] == []
+    verdicts, model = rows(wanted, VERDICTS), restored(wanted).committee.snapshot()
+    kills = 0
+    while killed_before(kills, folder := Path(shutil.copytree(labelled, tmp_path / str(kills))), undo):
+        kills += 1
+        label(folder, [undo], 7.0)  # whether it was stored or not: asked for again, it is done
+        assert (rows(folder, VERDICTS), restored(folder).committee.snapshot()) == (verdicts, model)
+        assert verify(folder) == []
+    assert kills >= 7
+    assert label(folder, [undo], 9.0)[1], "there is nothing more to take back"
