@@ -58,6 +58,14 @@ def test_page_genre_needs_enough_evidence() -> None:
     assert genres.detect(reading_of("nothing here")) == ""
 
 
+def test_more_evidence_is_asked_of_long_pages() -> None:
+    """Any long text has a few of the words; its address tells as much as that of a short one."""
+    genres = Genres(read_genres(SMALL, "small"), terms_of, threshold=2)
+    long = "the press report " + "wren " * 5_000
+    assert genres.detect(reading_of(long)) == ""
+    assert genres.detect(reading_of(long, url="http://x.example/news/1")) == "news"
+
+
 def test_languages_add_up() -> None:
     terms = Vocabulary("german").terms
     both = Genres(default_genres(), terms, languages=("english", "german")).sights["news"]

@@ -3,6 +3,7 @@
 The lists are data (`genres.toml`, or a file of the person's own). Which genre a *link* promises is the rankers' part.
 """
 
+import math
 import re
 import tomllib
 from collections import Counter
@@ -20,6 +21,7 @@ from opilio.topic.living import Sight
 
 _URL_PART = re.compile(r"[a-z0-9]+")
 CODE = 2  # letters: of a language that only a dictionary of lemmas may know
+USUAL = 250  # words of a page, without stop words; on longer ones telling words stand by chance
 URL_HITS = 3  # a telling part of the address counts as much as this many telling words
 
 
@@ -101,12 +103,17 @@ class Genres:
         return self._sights
 
     def detect(self, reading: Reading) -> str:
-        """The page's genre, or "" where nothing is clear: distinct telling words, with the address counted in."""
+        """The page's genre, or "" where nothing is clear: distinct telling words, with the address counted in.
+
+        `threshold` of them are enough on a page of usual length; more are asked of longer ones, by the square root:
+        with one number for all, a third of an encyclopaedia's long articles were discussions, news and blogs.
+        """
+        stretch = max(1.0, math.sqrt(len(reading.terms) / USUAL))
         present = self._telling.intersection(reading.terms)  # few are left, whatever the length of the page
         parts = set(_URL_PART.findall(reading.page.url.lower()))
         scores = {
-            name: len(present & words) + (URL_HITS if parts & self._urls[name] else 0)
+            name: len(present & words) + (URL_HITS * stretch if parts & self._urls[name] else 0.0)
             for name, words in self._words.items()
         }
         best = max(scores, key=scores.__getitem__, default="")
-        return best if best and scores[best] >= self.threshold else ""
+        return best if best and scores[best] >= self.threshold * stretch else ""
