@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
+from opilio.crawl.config import strategy_tree
 from opilio.judge.pagewords import flat_idf
 from opilio.model.errors import ConfigError
 from opilio.rank.attributes import attributes
@@ -124,6 +125,16 @@ def test_topic_score_is_the_sum_of_its_parts_s3_17() -> None:
         {"url": 0.5, "anchor": 0.75, "around": 0.75, "parent": 0.3}
     )
     assert first.score == pytest.approx(2.3)
+
+
+def test_division_score_is_the_share_of_the_table_in_the_links_block_and_its_parents_s0_35() -> None:
+    """Hati & Kumar: mean relevance of the parents + Σ of the table's weights in the division / Σ of all."""
+    tree = strategy_tree("division")["rank"]
+    options = {name: tree[name] for name in ("form", "parent_agg", "parents")} | {"texts": tuple(tree["texts"])}
+    ranked = tswt(**options).rank(reading_of(PAGE), verdict_of(0.3), lead_to())
+    assert [r.score for r in ranked] == pytest.approx([1.0 + 0.3, 1.0 / 1.5 + 0.3, 0.3])
+    assert {p.name for p in ranked[0].parts} == {"around", "parent"}
+    assert (tree["kind"], aggregate([0.3, 0.1], tree["parent_agg"])) == ("tswt", pytest.approx(0.2))
 
 
 def test_best_genre_counts_s3_23_s3_e4() -> None:

@@ -38,7 +38,7 @@ from opilio.rank.measure import Form
 from opilio.rank.parents import ParentAgg
 from opilio.rank.plain import BreadthRanker, ParentRanker
 from opilio.rank.shark import FishRanker, SharkRanker
-from opilio.rank.tswt import TswtOptions, TswtRanker
+from opilio.rank.tswt import Text, TswtOptions, TswtRanker
 from opilio.text.urlwords import UrlTerms
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.dewey.target import Target
@@ -161,6 +161,7 @@ def _tswt(
     parent_agg: ParentAgg = _TSWT.parent_agg,
     parents: Count = _TSWT.parents,
     form: Form = _TSWT.form,
+    texts: tuple[Text, ...] = _TSWT.texts,
     scale: Literal["none", "rank"] = _TSWT.scale,
     genre_text_only: bool = _TSWT.genre_text_only,
     tunnel_depth: int = _TSWT.tunnel_depth,
@@ -171,6 +172,7 @@ def _tswt(
         parent_agg=parent_agg,
         parents=parents,
         form=form,
+        texts=texts,
         scale=scale,
         genre_text_only=genre_text_only,
         tunnel_depth=tunnel_depth,

@@ -15,6 +15,8 @@ from opilio.rank.scores import Column, LinkScores, drop_all, out_of_reach, refus
 from opilio.topic.genre import Genres
 from opilio.topic.living import LivingTopic, Sight, array_of
 
+Text = Literal["url", "anchor", "around"]
+
 
 class TswtOptions(msgspec.Struct, frozen=True, kw_only=True):
     """FinalLS = topic·LS_T + genre·LS_G (S3-24): (1, 1) is the paper's simple sum.
@@ -22,8 +24,9 @@ class TswtOptions(msgspec.Struct, frozen=True, kw_only=True):
     (½, ½) gives the same order (S3-E2); `scale="rank"` makes the balance mean something, by replacing both scores
     by their place among the page's links. `parents` is how many of a link's parents count, the first ones; the paper
     sums over all (0), but then menus win (S3-E3): .24 against .34 of the oracle on Python's manual. `form="mass"`
-    divides by what can match instead of the table's size (S3-E3). `genre_text_only` scores genres on the surrounding
-    text alone (S3-E4). `tunnel_depth` as everywhere.
+    divides by what can match instead of the table's size (S3-E3). `texts` are those that count beside the parents: all
+    in S3, the surrounding one alone for Hati & Kumar's division score (S0-35). `genre_text_only` scores genres on the
+    surrounding text alone (S3-E4). `tunnel_depth` as everywhere.
     """
 
     topic: float = 1.0
@@ -31,6 +34,7 @@ class TswtOptions(msgspec.Struct, frozen=True, kw_only=True):
     parent_agg: ParentAgg = "sum"
     parents: int = 5
     form: Form = "share"
+    texts: tuple[Text, ...] = ("url", "anchor", "around")
     scale: Literal["none", "rank"] = "none"
     genre_text_only: bool = False
     tunnel_depth: int = -1
@@ -61,9 +65,10 @@ class TswtRanker:
         """All links of the page at once."""
         links, options = reading.page.links, self.options
         texts = LinkTexts(reading, self.url_terms([link.url for link in links]))
-        url, anchor, around = texts.score(self.topic.sight, options.form)
-        parts = {"url": url, "anchor": anchor, "around": around, "parent": np.full(len(links), verdict.score)}
-        topical = url + anchor + around + parts["parent"]
+        own = zip(("url", "anchor", "around"), texts.score(self.topic.sight, options.form), strict=True)
+        parts: dict[str, Column] = {name: column for name, column in own if name in options.texts}
+        parts["parent"] = np.full(len(links), verdict.score)
+        topical = np.sum(list(parts.values()), axis=0)
         weights = dict.fromkeys(parts, options.topic)
         scores = options.topic * self._scaled(topical)
         if options.genre:
