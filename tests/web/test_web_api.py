@@ -94,6 +94,17 @@ def test_form_of_a_new_crawl_never_fails(sandbox: Client, **values: str) -> None
     assert sandbox.post("/new", values, Accept="application/json").status in (200, 400)
 
 
+def test_runs_are_looked_at_closer(client: Client) -> None:
+    whole = client.get("/runs.json").data
+    some = client.get("/runs.json?from=5&to=9").data
+    assert [point["pages"] for point in some["runs"][0]["curve"]] == [5, 6, 7, 8, 9]
+    assert some["rows"] == whole["rows"]
+    assert "from=1" in client.get("/c/birds").text
+    assert client.get("/runs?from=5&to=9").status == 200
+    assert client.get("/runs.json?from=9&to=5").status == 400
+    assert "No run has 500000 pages." in client.get("/runs?from=500000").text
+
+
 def test_description_names_everything_that_is_served(client: Client, tmp_path: Path) -> None:
     told = client.get("/openapi.json").data
     assert told["openapi"].startswith("3.1")

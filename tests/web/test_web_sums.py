@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from checks.page_server import Client, crawled, mixed_web, pages_of
 from checks.small_webs import crawl, rows, served, settings_for
 from opilio.store.collection import Collection, reading
-from opilio.web.charts import line_chart, steps
+from opilio.web.charts import compared_chart, line_chart, steps
 from opilio.web.curves import harvest_curve
 from opilio.web.entries import best_entries
 from opilio.web.layout import spread
@@ -76,11 +76,26 @@ def test_curve_ends_with_the_whole_crawl(found: list[bool], points: int) -> None
         assert curve[-1]["recent"] == pytest.approx(sum(found[-100:]) / len(found[-100:]), abs=1e-4)
 
 
-@given(st.floats(1e-3, 1e9))
-def test_ticks_are_few_and_within_the_chart(most: float) -> None:
+@given(st.floats(1e-3, 1e9), st.floats(0.0, 0.99))
+def test_ticks_are_few_and_within_the_chart(most: float, share: float) -> None:
     ticks = steps(most)
     assert 1 <= len(ticks) <= 8
     assert 0.0 == ticks[0] <= ticks[-1] <= most * 1.001
+    closer = steps(most, least=most * share)
+    assert 1 <= len(closer) <= 8
+    assert most * (share - 0.001) <= closer[0] <= closer[-1] <= most * 1.001
+
+
+def test_chart_of_some_pages_begins_where_they_do() -> None:
+    curve = harvest_curve(bytes([0, 1] * 300), [float(n) for n in range(600)], first=500, last=520)
+    assert [p["pages"] for p in curve] == list(range(500, 521))
+    run = {"name": "birds", "began": 0.0, "curve": curve}
+    for x, tick in (("pages", "500"), ("time", "8.33 min")):
+        chart = compared_chart([run], x, "relevant", closer=True)
+        assert chart.lines[0].path.startswith(f"M{chart.left},{chart.bottom} ")
+        assert chart.lines[0].path.endswith(f" L{chart.right},{chart.top}")
+        assert (chart.x_ticks[0].label, chart.y_ticks[0].label) == (tick, "250")
+    assert compared_chart([{**run, "curve": []}], closer=True).lines[0].path == ""
 
 
 def test_chart_without_a_point_can_be_drawn() -> None:

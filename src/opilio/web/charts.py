@@ -43,31 +43,46 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
 Points = Sequence[tuple[float, float]]
 
 
-def line_chart(series: Sequence[tuple[str, str, Points]], most_y: float = 1.0, *, elapsed: bool = False) -> Chart:
-    """Lines over a common x axis from zero. `elapsed`: x is seconds."""
+class _Axis(msgspec.Struct, frozen=True):
+    """From a value to its place in the picture."""
+
+    least: float
+    most: float
+    start: float  # where the least value is drawn
+    end: float
+
+    def at(self, value: float) -> float:
+        return self.start + (value - self.least) * (self.end - self.start) / ((self.most - self.least) or 1.0)
+
+
+def line_chart(
+    series: Sequence[tuple[str, str, Points]], up: tuple[float, float] = (0.0, 1.0), *, elapsed: bool = False,
+    least_x: float = 0.0,
+) -> Chart:  # fmt: skip
+    """Lines over a common x axis, up between two values. `elapsed`: x is seconds."""
     most_x = max((x for _, _, points in series for x, _ in points), default=1.0) or 1.0
-    across, up = (WIDTH - LEFT - RIGHT) / most_x, (HEIGHT - TOP - BOTTOM) / (most_y or 1.0)
-    lines = tuple(Line(label, kind, _path(points, across, up)) for label, kind, points in series)
-    x_ticks = tuple(Tick(round(LEFT + x * across, 1), _label(x, elapsed)) for x in steps(most_x))
-    y_ticks = tuple(Tick(round(HEIGHT - BOTTOM - y * up, 1), f"{y:g}") for y in steps(most_y, 4))
+    x_axis, y_axis = _Axis(least_x, most_x, LEFT, WIDTH - RIGHT), _Axis(*up, HEIGHT - BOTTOM, TOP)
+    lines = tuple(Line(label, kind, _path(points, x_axis, y_axis)) for label, kind, points in series)
+    x_ticks = tuple(Tick(round(x_axis.at(x), 1), _label(x, elapsed)) for x in steps(most_x, least=least_x))
+    y_ticks = tuple(Tick(round(y_axis.at(y), 1), f"{y:g}") for y in steps(up[1], 4, least=up[0]))
     return Chart(lines=lines, x_ticks=x_ticks, y_ticks=y_ticks)
 
 
-def _path(points: Points, across: float, up: float) -> str:
-    places = [f"{LEFT + x * across:.1f},{HEIGHT - BOTTOM - y * up:.1f}" for x, y in points]
+def _path(points: Points, x_axis: _Axis, y_axis: _Axis) -> str:
+    places = [f"{x_axis.at(x):.1f},{y_axis.at(y):.1f}" for x, y in points]
     return "M" + " L".join(places) if places else ""
 
 
-def steps(most: float, about: int = 5) -> list[float]:
-    """Round numbers from zero to `most`.
+def steps(most: float, about: int = 5, least: float = 0.0) -> list[float]:
+    """Round numbers from `least` to `most`.
 
-    >>> steps(1.0, 4), steps(730.0)
-    ([0.0, 0.25, 0.5, 0.75, 1.0], [0.0, 200.0, 400.0, 600.0])
+    >>> steps(1.0, 4), steps(730.0), steps(730.0, least=610.0)
+    ([0.0, 0.25, 0.5, 0.75, 1.0], [0.0, 200.0, 400.0, 600.0], [625.0, 650.0, 675.0, 700.0, 725.0])
     """
-    rough = most / about
+    rough = (most - least) / about
     power = 10.0 ** math.floor(math.log10(rough)) if rough > 0 else 1.0
     step = next(power * n for n in (1, 2, 2.5, 5, 10) if power * n >= rough * 0.999)
-    return [round(step * n, 10) for n in range(int(most / step + 1e-9) + 1)]
+    return [round(step * n, 10) for n in range(math.ceil(least / step - 1e-9), int(most / step + 1e-9) + 1)]
 
 
 def _label(x: float, elapsed: bool) -> str:
@@ -100,15 +115,19 @@ def harvest_series(
     return series
 
 
-def compared_chart(runs: Sequence[dict[str, Any]], x: str = "pages", y: str = "harvest") -> Chart:
-    """One line a run. `x`: pages or time; `y`: harvest, recent, or relevant pages found."""
-    series = []
+def compared_chart(
+    runs: Sequence[dict[str, Any]], x: str = "pages", y: str = "harvest", *, closer: bool = False
+) -> Chart:
+    """One line a run. `x`: pages or time since its `began`; `y`: harvest, recent, or relevant pages found. `closer`:
+    the axes begin where the lines do, not at zero (but for shares, which go from 0 to 1)."""
+    series: list[tuple[str, str, Points]] = []
     for number, run in enumerate(runs):
-        start = run["curve"][0]["at"] if run["curve"] else 0.0
-        points = [((p["at"] - start) if x == "time" else p["pages"], p[y]) for p in run["curve"]]
+        points = [((p["at"] - run["began"]) if x == "time" else p["pages"], p[y]) for p in run["curve"]]
         series.append((run["name"], f"r{number % 6}", points))
-    most = max((p[y] for run in runs for p in run["curve"]), default=1.0) if y == "relevant" else 1.0
-    return line_chart(series, most or 1.0, elapsed=x == "time")
+    every = [point for _, _, points in series for point in points] or [(0.0, 0.0)]
+    least_x, least = (min(x for x, _ in every), min(y for _, y in every)) if closer else (0.0, 0.0)
+    up = (least, max(y for _, y in every) or 1.0) if y == "relevant" else (0.0, 1.0)
+    return line_chart(series, up, elapsed=x == "time", least_x=least_x)
 
 
 def spark(curve: Sequence[dict[str, Any]], width: float = 240.0, height: float = 44.0) -> str:

@@ -10,8 +10,10 @@ POINTS = 160
 WINDOWS = (100, 500)
 
 
-def harvest_curve(relevant: bytes | bytearray, times: Sequence[float], points: int = POINTS) -> list[dict[str, Any]]:
-    """At most `points` moments of a crawl, evenly over its pages.
+def harvest_curve(
+    relevant: bytes | bytearray, times: Sequence[float], points: int = POINTS, first: int = 1, last: int = 0
+) -> list[dict[str, Any]]:
+    """At most `points` moments of a crawl, evenly over its pages, or over those from `first` to `last` (0: the end).
 
     `harvest` is the share of relevant pages so far, `recent` that of the last hundred, `longer` of the last five
     hundred.
@@ -20,13 +22,16 @@ def harvest_curve(relevant: bytes | bytearray, times: Sequence[float], points: i
     [2.0, 2.0, 3.0]
     >>> harvest_curve(bytes([1, 0, 1, 1]), [1.0, 2.0, 3.0, 4.0])[-1]
     {'pages': 4, 'relevant': 3, 'harvest': 0.75, 'recent': 0.75, 'longer': 0.75, 'at': 4.0}
+    >>> [moment["pages"] for moment in harvest_curve(bytes(9), [1.0] * 9, first=3, last=5)]
+    [3, 4, 5]
     """
     flags: NDArray[np.int64] = np.frombuffer(bytes(relevant), dtype=np.uint8).astype(np.int64)
-    if not len(flags):
+    start, end = first - 1, min(last or len(flags), len(flags))
+    if start >= end:
         return []
     found = np.cumsum(flags)
     reached = np.maximum.accumulate(np.array(times, dtype=np.float64))  # pages are committed a little out of turn
-    places = np.unique(np.linspace(0, len(flags) - 1, min(points, len(flags))).round().astype(np.int64))
+    places = np.unique(np.linspace(start, end - 1, min(points, end - start)).round().astype(np.int64))
     return [_moment(found, int(place), float(reached[place])) for place in places]
 
 
