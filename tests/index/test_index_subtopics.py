@@ -10,6 +10,7 @@ from checks.indexed import Sheet, store
 from opilio.crawl.searching import Searcher
 from opilio.index.records import Filters
 from opilio.index.subtopics import Subtopics, Word, cluster
+from opilio.text.tokens import words as words_in
 
 KINDS = {"owls": "owl night mouse feather", "gulls": "gull sea fish coast", "wrens": "wren song hedge nest"}
 
@@ -67,6 +68,32 @@ def test_words_of_a_footer_name_no_subtopic_of_short_pages(tmp_path: Path) -> No
     told = {word for subtopic in searcher.subtopics() for word in subtopic.words}
     assert told
     assert told.isdisjoint(footer.split())
+
+
+@pytest.mark.parametrize(
+    ("language", "kinds"),
+    [
+        ("zh", {"a": "猫头鹰 老鼠", "b": "海鸥 鱼类"}),
+        ("ja", {"a": "梟 夜行性", "b": "カモメ 海岸"}),
+        ("ko", {"a": "부엉이 밤새", "b": "갈매기 바다"}),
+        ("hi", {"a": "उल्लू रात्रि", "b": "समुद्री मछली"}),
+        ("th", {"a": "นกฮูก กลางคืน", "b": "นางนวล ทะเล"}),
+        ("ar", {"a": "بومة ليل", "b": "نورس بحر"}),
+    ],
+)
+def test_pages_in_any_script_have_subtopics(tmp_path: Path, language: str, kinds: dict[str, str]) -> None:
+    """Pairs of characters, and letters with vowel signs, are words too."""
+    pages = [
+        msgspec.structs.replace(sheet, title="", text=f"{kinds[kind]} {sheet.text}", language=language)
+        for kind in kinds
+        for sheet in sheets({kind: " ".join(KINDS.values())}, 8)
+    ]
+    pages += [msgspec.structs.replace(s, language="en") for s in sheets({"c": "train rail"}, 8)]
+    searcher = Searcher([store(tmp_path / "c", pages)])
+    searcher.catch_up()
+    told = {word for subtopic in searcher.subtopics() for word in subtopic.words}
+    for kind in kinds.values():
+        assert told & set(words_in(kind))
 
 
 def test_subtopics_are_the_same_when_made_again() -> None:

@@ -1,5 +1,6 @@
 """The words a page is clustered by: its most frequent telling stems, title and headings counted more. Pure."""
 
+import re
 from collections import Counter
 from functools import lru_cache
 
@@ -10,11 +11,12 @@ from opilio.index.subtopics import Word
 from opilio.text.languages import code_of
 from opilio.text.stems import Stem, normalising
 from opilio.text.stopwords import stop_words
-from opilio.text.tokens import words
+from opilio.text.tokens import is_short, words
 
 KEPT = 60
 READ = 30_000  # characters of the text
 TITLE, HEADINGS = 5, 2  # how often their words are counted
+_FIGURE = re.compile(r"\d")
 _decode = msgspec.msgpack.Decoder(list[Word]).decode
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -33,7 +35,7 @@ def words_of(page: Document) -> list[Word]:
     stem, stop = _stem(code), stop_words(code)
     by_stem: dict[str, tuple[str, int, int]] = {}  # stem: best spelling, its count, count of all
     for word, count in counts.items():
-        if len(word) < 3 or word in stop or not word.isalpha():
+        if is_short(word) or word in stop or _FIGURE.search(word):  # isalpha() knows no vowel signs
             continue
         key = stem(word)
         best, most, total = by_stem.get(key, (word, 0, 0))
