@@ -1,6 +1,7 @@
 """Bad input: one clear line on stderr, exit 2 (usage, configuration) or 1 (failure), nothing overwritten."""
 
 import random
+import resource
 import sqlite3
 import subprocess
 import sys
@@ -335,6 +336,20 @@ def test_resume_names_what_was_given_wrong_and_not_the_stored_settings(folder: P
     done = opilio("crawl", "--into", folder, *given.split(), cwd=folder.parent)
     told = f"opilio: {given.removeprefix('--config ')}: unknown key 'stop.page' (did you mean 'pages'?)"
     assert (done.returncode, one_line(done)) == (2, told)
+
+
+@pytest.mark.parametrize("command", [["status"], ["verify"], ["compact"], ["label", SEED, "--irrelevant"]])
+def test_disk_without_room_is_not_told_as_damage(folder: Path, command: list[str]) -> None:
+    """SQLite needs a few kilobytes beside a database to read it at all."""
+    done = subprocess.run(
+        [sys.executable, "-m", "opilio", command[0], folder, *command[1:]],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
+    )
+    assert (done.returncode, "is the disk full, or failing?" in one_line(done)) == (1, True), done
+    assert verify(folder) == []
 
 
 def test_second_crawl_into_a_folder_is_refused(folder: Path) -> None:

@@ -294,7 +294,15 @@ def test_merge_refuses_a_warc_that_is_cut_short(place: Path) -> None:
     os.truncate(place / "second" / warc_name(1), 500)
     done = opilio("merge", "first", "second", "--into", "both", cwd=place)
     assert (done.returncode, "ends too early" in one_line(done)) == (1, True)
-    assert not (place / "both").exists()
+    assert sorted(path.name for path in place.iterdir()) == ["first", "second"]
+
+
+def test_merge_leaves_another_one_alone_that_makes_the_same(place: Path) -> None:
+    held = Collection.create(place / f"both{PART}", "")
+    done = opilio("merge", "first", "second", "--into", "both", cwd=place)
+    held.close()
+    assert "--into both: another merge is making it; wait for it or stop it" in one_line(done)
+    assert (place / f"both{PART}" / "crawl.db").exists()
 
 
 def changed(folder: Path, statement: str) -> None:

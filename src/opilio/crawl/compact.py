@@ -134,7 +134,7 @@ def _need_room(collection: Collection) -> None:
     free = shutil.disk_usage(collection.folder).free
     if free < wanted:
         raise CollectionError(
-            f"{collection.folder}: compacting needs {wanted >> 20} MB of free disk, there are {free >> 20}"
+            f"{collection.folder}: compacting needs {(wanted >> 20) + 1} MB of free disk, there are {free >> 20}"
         )
 
 

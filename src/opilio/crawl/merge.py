@@ -28,7 +28,7 @@ from opilio.seen.bands import bands_of
 from opilio.seen.sqlite import create_tables as create_seen
 from opilio.store.collection import CONFIG, DATABASE, Collection, check, damaged, exists
 from opilio.store.keeper import Keeper
-from opilio.store.locks import files_held
+from opilio.store.locks import being_written, files_held
 from opilio.store.warc import WarcWriter, read_member, read_record, warc_name
 from opilio.text.languages import name_of
 
@@ -49,6 +49,8 @@ def merge(sources: Sequence[Path], into: Path, now: float) -> Merged:
     """Join collections; the first gives settings and models."""
     _check(sources, into)
     part = into.with_name(into.name + PART)
+    if being_written(part):
+        raise CollectionError(f"--into {into}: another merge is making it; wait for it or stop it")
     if part.exists():
         shutil.rmtree(part)  # of a merge that was killed: the name is ours
     collection = Collection.create(part, _config(sources[0]), (create_frontier, create_seen))
@@ -57,14 +59,25 @@ def merge(sources: Sequence[Path], into: Path, now: float) -> Merged:
             for folder in sources:
                 held.enter_context(files_held(folder))
             merged = _merge(collection, sources, now)
-    except sqlite3.Error as error:
-        raise damaged(part, error) from error
+        collection.connection.close()
+        _name(part, into)  # before the lock is gone: nobody takes it for what a kill left
+    except BaseException as error:
+        shutil.rmtree(part, ignore_errors=True)  # most often the disk is full: it must not stay so
+        if isinstance(error, sqlite3.Error):
+            raise damaged(part, error) from error
+        raise
     finally:
         collection.close()
-    if into.exists():
-        into.rmdir()
-    part.rename(into)
     return merged
+
+
+def _name(part: Path, into: Path) -> None:
+    try:
+        if into.exists():
+            into.rmdir()
+        part.rename(into)
+    except OSError as error:
+        raise CollectionError(f"--into {into}: can't be made: {error.strerror}") from error
 
 
 def _check(sources: Sequence[Path], into: Path) -> None:

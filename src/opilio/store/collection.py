@@ -176,6 +176,8 @@ def _stamps(database: Path) -> tuple[int, int]:
         if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_CANTOPEN:
             told = "can't be opened in a folder that can't be written: a crawl was killed; copy the folder elsewhere"
             raise CollectionError(f"{database}: {told}") from error
+        if not _is_damage(error):
+            raise damaged(database.parent, error) from error
         raise CollectionError(f"{database}: is damaged (no SQLite header); restore it from a copy") from error
     return int(version), int(owner)
 
@@ -194,7 +196,13 @@ def reading(folder: Path) -> Iterator[Collection]:
 
 def damaged(folder: Path, error: sqlite3.Error) -> CollectionError:
     """What to tell when the database can't be used."""
-    return CollectionError(f"{folder / DATABASE}: can't be used: {error}; restore a copy of it")
+    hint = "restore a copy of it" if _is_damage(error) else "is the disk full, or failing?"
+    return CollectionError(f"{folder / DATABASE}: can't be used: {error}; {hint}")
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    """Is the file itself wrong? SQLite also fails where a disk is full or slow, or the system refuses something."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 
 
 def unmake(folder: Path) -> None:
