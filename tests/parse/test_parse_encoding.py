@@ -13,6 +13,8 @@ RUSSIAN = "Крапивник — маленькая певчая птица. О
         ("é".encode("latin-1"), "text/html; charset=ISO-8859-1", "é", "windows-1252"),
         ("\ufeffé".encode(), "text/html; charset=latin1", "é", "utf-8"),
         ("\ufeffé".encode("utf-16-le"), "text/html", "é", "utf-16le"),
+        ("<p>é鳥".encode("utf-16-le"), "text/html", "é鳥", "utf-16le"),
+        ("<p>é鳥".encode("utf-16-be"), "text/html", "é鳥", "utf-16be"),
         (b"<meta charset=koi8-r>" + "ё".encode("koi8-r"), "text/html", "ё", "koi8-r"),
         (
             b"<meta http-equiv=content-type content='text/html; charset=shift_jis'>\x82\xa0",
@@ -31,6 +33,8 @@ RUSSIAN = "Крапивник — маленькая певчая птица. О
         "header",
         "mark-wins",
         "utf-16",
+        "utf-16-without-mark",
+        "utf-16-without-mark-the-other-way-round",
         "meta",
         "http-equiv",
         "xml",

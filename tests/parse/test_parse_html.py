@@ -202,6 +202,12 @@ def test_robots_directives_are_read(markup: str, headers: dict[str, str], noinde
     assert (page.noindex, page.nofollow) == (noindex, nofollow)
 
 
+def test_sections_of_mere_text_are_read_in_xhtml() -> None:
+    body = b"<p><![CDATA[a <b>wren</b> & more]]></p><script><![CDATA[if (a < b) {}]]></script><p>next</p>"
+    assert page_of(body, "application/xhtml+xml").text == "a <b>wren</b> & more\nnext"
+    assert page_of(b"<p>one<![CDATA[ two</p><p>three</p>", "application/xhtml+xml").text == "one\nthree"
+
+
 def test_xhtml_elements_closed_at_once_do_not_swallow_the_page() -> None:
     body = '<html><head><script src="x"/><title/></head><body><a id="t"/><p>text</p></body></html>'
     assert page_of(body, "application/xhtml+xml").text == "text"

@@ -70,9 +70,19 @@ class HtmlParser:
         )
 
 
+def _without_sections(body: bytes) -> bytes:
+    """CDATA of XHTML, in which nothing is markup, as HTML writes it: there it is a comment up to the next bracket."""
+    first, *sections = body.split(b"<![CDATA[")
+    parts = [first]
+    for section in sections:
+        text, end, rest = section.partition(b"]]>")
+        parts += (text.replace(b"&", b"&amp;").replace(b"<", b"&lt;"), rest) if end else (b"<![CDATA[", text)
+    return b"".join(parts)
+
+
 def _tree(body: bytes, kind: Kind, content_type: str) -> turbohtml.Document:
     if kind is Kind.XHTML:
-        body = _CLOSED_AT_ONCE.sub(rb"<\1\2></\1>", body)
+        body = _CLOSED_AT_ONCE.sub(rb"<\1\2></\1>", _without_sections(body))
     opened = body.rfind(b"<!--")
     if opened >= 0 and body.find(b"->", opened) < 0:
         # A comment that never ends would swallow the rest of the page; who wrote it meant the browsers of 1996,
