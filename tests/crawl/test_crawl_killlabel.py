@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Any
 
 from checks.learning_webs import learning_tree, mixed_web, restored
-from checks.small_webs import SmallWeb, crawl, rows, served
+from checks.small_webs import CONTEXT, SmallWeb, crawl, rows, served
 from opilio.crawl.labelling import Given, label
 from opilio.crawl.verify import verify
 
@@ -20,22 +20,29 @@ WRITERS = frozenset({"_one_transaction", "label", "_learn"})
 VERDICTS = "SELECT url, relevant, score, reasons FROM page ORDER BY url"
 
 
+def label_until(step: int, folder: Path, given: Given) -> None:
+    """Label, and be killed before this step."""
+    left = step
+
+    def count(frame: FrameType, event: str, what: Any) -> None:
+        nonlocal left
+        if event == "c_call" and what.__name__ in STEPS and frame.f_code.co_name in WRITERS:
+            left -= 1
+            if left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.setprofile(count)
+    label(folder, [given], 7.0)
+    sys.setprofile(None)
+
+
 def killed_before(step: int, folder: Path, given: Given) -> bool:
     """Label in a process of its own that is killed before so many steps; False: it needed fewer."""
-    child = os.fork()
-    if child == 0:
-        left = [step]
-
-        def count(frame: FrameType, event: str, what: Any) -> None:
-            if event == "c_call" and what.__name__ in STEPS and frame.f_code.co_name in WRITERS:
-                left[0] -= 1
-                if left[0] < 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-
-        sys.setprofile(count)
-        label(folder, [given], 7.0)
-        os._exit(0)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    process = CONTEXT.Process(target=label_until, args=(step, folder, given))
+    process.start()
+    process.join()
+    assert process.exitcode in (0, -signal.SIGKILL), process.exitcode
+    return process.exitcode != 0
 
 
 def test_word_is_taken_back_once_however_often_that_is_killed(tmp_path: Path) -> None:
