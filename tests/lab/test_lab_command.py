@@ -7,6 +7,7 @@ import shutil
 import socket
 import sys
 import tempfile
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -413,3 +414,19 @@ def test_revisit_wants_a_topic_and_takes_any_seeds(lab: Lab, damaged: Path, tmp_
     topics.unlink()
     done = lab("revisit", "--web", damaged, *few)
     assert (done.code, "no usable topic in topics.toml" in done.err) == (2, True)
+
+
+def test_topic_that_a_variant_can_make_nothing_of_is_skipped_before_the_first_run(
+    lab: Lab, damaged: Path, tmp_path: Path
+) -> None:
+    """S3-35 wants words of the senses that are not meant; a topic without any would end the runs half-way."""
+    topics = damaged / "topics.toml"
+    tree = tomllib.loads(topics.read_text())
+    tree["topic"][0]["contexts"] = ["gearbox"]
+    topics.write_text(tomli_w.dumps(tree))
+    few = ("--web", damaged, "--out", tmp_path / "out", "--pages", 10, "--processes", 1, "--no-plots")
+    done = lab("run", "s3-35-real", *few)
+    first, second = (topic["name"] for topic in tree["topic"])
+    assert (done.code, f"skipped: {second}: 'contexts' can't crawl for it" in done.err) == (0, True)
+    assert {run.topic for run in read_results(tmp_path / "out" / "results.json")} == {first}
+    assert lab("run", "s3-35-real", *few, "--topic", second).code == 2

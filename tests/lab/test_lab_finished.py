@@ -128,7 +128,9 @@ def test_an_interrupted_experiment_goes_on_where_it_stopped(
         time.sleep(0.01)
     helpers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     process.send_signal(by)
-    assert b"Traceback" not in process.communicate()[1]
+    told = process.communicate()[1]
+    assert b"Traceback" not in told
+    assert (b"kept: the same command goes on" in told) is (by is signal.SIGINT)
     while any(_lives(int(helper)) for helper in helpers):  # a killed command leaves nobody behind
         time.sleep(0.01)
 

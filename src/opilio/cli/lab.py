@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from opilio.cli.labrevisit import revisit
-from opilio.cli.options import AsJson, make_folder, print_json, print_text, writing
+from opilio.cli.options import AsJson, counted, make_folder, print_json, print_text, writing
 from opilio.crawl.config import Tree, assignment, in_words, merged, setting
 from opilio.crawl.workers import cores
 from opilio.lab.declarations import Plot, chosen, load_experiment
@@ -22,6 +22,7 @@ from opilio.lab.layout import Material, section_named, write_report
 from opilio.lab.plots import draw_all
 from opilio.lab.report import by_seeds, strategy_table
 from opilio.lab.results import Run, write_results
+from opilio.lab.runs import Job
 from opilio.lab.server import Serving, WebServer
 from opilio.lab.serving import serve_shape, serve_web
 from opilio.lab.shape import Shape
@@ -144,7 +145,7 @@ def run(
     make_folder(f"--out {out}", out)
     finished = FinishedRuns.of(jobs)
     progress = _Progress(len(jobs), finished)
-    made = carry_out(jobs, processes or cores(), progress, progress.before)
+    made = progress.of_all(jobs, processes or cores())
     runs, bounds = _parted(made, [v.name for v in choice.variants])
     if declared.by_seeds:
         runs = by_seeds(runs)
@@ -206,6 +207,14 @@ class _Progress:
     @property
     def elapsed_s(self) -> float:
         return time.monotonic() - self._began
+
+    def of_all(self, jobs: Sequence[Job], processes: int) -> list[Run]:
+        """Every run, made or taken over; whoever interrupts hears that nothing is lost."""
+        try:
+            return carry_out(jobs, processes, self, self.before)
+        except KeyboardInterrupt:
+            _say(f"{counted(self._done + len(self.before), 'finished run')} kept: the same command goes on from there")
+            raise
 
     def __call__(self, place: int, run: Run) -> None:
         self._finished.keep(place, run)

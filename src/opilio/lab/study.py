@@ -21,7 +21,7 @@ from opilio.lab.runs import Arena, Job
 from opilio.lab.searching import asked_for
 from opilio.lab.topics import Brief, LabTopic, SeedSet, chosen_topics
 from opilio.lab.web import Problem
-from opilio.model.errors import WebError
+from opilio.model.errors import UsageError, WebError
 
 Came = Callable[[int, Run], None]  # the place of a job, and its run
 
@@ -64,13 +64,24 @@ class Study:
         for variant in self.choice.variants:
             _prepare(arena, variant, self.choice.more)
         self.problems += [*arena.offline.web.problems, *arena.topic_problems, *arena.labels.problems]
-        for topic in self._topics(arena):
+        for topic in filter(self._can_be_told, self._topics(arena)):
             targets = self.experiment.targets
             if targets and all(s.name != targets for s in topic.seed_sets):
                 self._skip("seed", f"{topic.name}/{targets}", "no such seed set, so no T-Graph to begin with")
             for seeds in self._seed_sets(arena, topic):
                 for job in self._of_case(topic, seeds):
                     yield msgspec.structs.replace(job, folder=str(folder), web=name)
+
+    def _can_be_told(self, topic: LabTopic) -> bool:
+        """Can every variant make something of the topic's words? Else it is told now, not after an hour."""
+        for variant in filter(_is_ours, self.choice.variants):
+            more = merged(variant.set, self._with_classes(topic.name))
+            try:
+                topic_of(lab_settings(variant.kind, topic.brief, (), 1, more))
+            except UsageError as error:
+                self._skip("topic", topic.name, f"'{variant.name}' can't crawl for it: {error}; skipped")
+                return False
+        return True
 
     def _of_case(self, topic: LabTopic, seeds: SeedSet) -> Iterator[Job]:
         choice, declared = self.choice, self.experiment
@@ -142,9 +153,13 @@ def _check(variant: Variant, more: Tree) -> None:
         lab_settings(kind, Brief(name=variant.name), (), 1, merged(variant.set, more))
 
 
+def _is_ours(variant: Variant) -> bool:
+    return variant.kind not in BOUNDS and not variant.kind.startswith(PEER)
+
+
 def _prepare(arena: Arena, variant: Variant, more: Tree) -> None:
     """Have the words read by all cores before the runs are spread, so that no process does it for itself."""
-    if variant.kind not in BOUNDS and not variant.kind.startswith(PEER):
+    if _is_ours(variant):
         settings = lab_settings(variant.kind, Brief(name=variant.name), (), 1, merged(variant.set, more))
         arena.offline.readings(settings, cores())
 
