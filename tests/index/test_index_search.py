@@ -141,6 +141,15 @@ def test_facet_with_a_chosen_value_counts_the_others_too(searcher: Searcher) -> 
     assert {value.value: value.count for value in languages} == {"en": 3, "de": 1, "ja": 1}
 
 
+@pytest.mark.parametrize("query", ["Zaunkönig", "Zaunko\u0308nig", "ＺＡＵＮＫＯＮＩＧ"])
+def test_word_is_found_however_its_letters_are_encoded(tmp_path: Path, query: str) -> None:
+    pages = [Sheet(url=f"{A}/apart", text="Ein Zaunko\u0308nig singt.", language="de")]
+    pages += [Sheet(url=f"{A}/joined", text="Zaunkönige singen.", language="de")]
+    searcher = Searcher([store(tmp_path / "birds", pages)])
+    searcher.catch_up()
+    assert sorted(found(searcher.search(query))) == ["apart", "joined"]
+
+
 def test_facet_tells_a_chosen_value_that_nothing_has(searcher: Searcher) -> None:
     (hosts,) = [f.values for f in searcher.search("", Filters(hosts=("c.example",))).facets if f.name == "hosts"]
     assert hosts[-1] == FacetValue("c.example", 0, chosen=True)

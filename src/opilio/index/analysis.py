@@ -6,6 +6,7 @@ Native code does the work: Python only picks the analyser.
 """
 
 import re
+import unicodedata
 from functools import cache, lru_cache
 
 import tantivy
@@ -17,6 +18,8 @@ LONGEST_TERM = 64  # bytes; longer runs are no words that anybody asks for
 STEMMED = frozenset("ar da nl en fi fr de el hu it no pt ro ru es sv ta tr".split())
 PLAIN = "plain"  # name of the analyser of fields that keep words as written
 _UNWANTED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
+
+_WIDE = re.compile("[\uff00-\uffef]+")  # only these: NFKC of all else would make one word of "wren" and its ™ or note
 
 
 def clean(text: str, longest: int) -> str:
@@ -34,12 +37,16 @@ def valid(text: str) -> str:
 
 
 def spaced(text: str) -> str:
-    """Text in which runs without spaces have become pairs of characters with spaces between.
+    """Text as analysers take it: accents joined to their letters, wide and narrow forms as the usual ones, and runs
+    without spaces as pairs of characters with spaces between.
 
-    >>> spaced("in 東京都 now")
-    'in  東京 京都  now'
+    >>> spaced("in 東京都 now"), spaced("u\u0308ber"), spaced("ＷＲＥＮ")
+    ('in  東京 京都  now', 'über', 'WREN')
     """
-    return UNSPACED.sub(lambda run: f" {_pairs(run[0])} ", text) if not text.isascii() else text
+    if text.isascii():
+        return text
+    joined = _WIDE.sub(lambda run: unicodedata.normalize("NFKC", run[0]), unicodedata.normalize("NFC", text))
+    return UNSPACED.sub(lambda run: f" {_pairs(run[0])} ", joined)
 
 
 def _pairs(run: str) -> str:

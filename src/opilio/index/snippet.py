@@ -3,14 +3,21 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from opilio.index.analysis import analyser_for, terms
+from opilio.index.analysis import terms
 from opilio.index.queryparse import Term
 from opilio.index.records import Segment
 from opilio.text.tokens import UNSPACED
 
 LENGTH, BEFORE = 240, 60  # characters of a snippet, and how many of them stand before the first match
 SCANNED, MOST_MATCHES = 60_000, 400
-_WORDS = re.compile(r"[^\W_]+")
+# Signs that stand between the letters of a word, which `re` takes for its end: accents of their own, points of Hebrew
+# and Arabic, vowels of the scripts of India and around (without their full stop).
+_SIGNS = (
+    "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed"
+    "\u0900-\u0963\u0966-\u0dff"
+)
+_REST = rf"[^\W_]*+(?:[{_SIGNS}]++[^\W_]*+)*+"  # possessive: never looked at twice
+_WORD = rf"[^\W_]{_REST}"
 _BLANKS = re.compile(r"\s+")
 
 Match = tuple[int, int, int]  # start, end, number of the term
@@ -28,7 +35,6 @@ class Marker:
         self._known: dict[str, int] = {}  # word as written to the number it matches, or -1
         for number, term in enumerate(wanted):
             self._learn(number, term)
-        self._analyse = analyser_for(language).analyze
         self._pattern = self._candidates()
 
     def _candidates(self) -> re.Pattern[str]:
@@ -38,7 +44,8 @@ class Marker:
         """
         initials = {term[0] for term in (*self._numbers, *(beginning for beginning, _ in self._beginnings))}
         ascii_ones = "".join(sorted(re.escape(c) + re.escape(c.upper()) for c in initials if c.isascii()))
-        word = rf"(?<![^\W_])(?=[^\W_])[{ascii_ones}\x80-\U0010ffff][^\W_]*" if not self._similar else _WORDS.pattern
+        begun = rf"(?<![^\W_])(?<![{_SIGNS}])(?=[^\W_])[{ascii_ones}\x80-\U0010ffff]{_REST}"
+        word = _WORD if self._similar else begun
         runs = "|".join(re.escape(run) for run in sorted(self._literals, key=lambda run: -len(run)))
         return re.compile(f"{runs}|{UNSPACED.pattern[:-1]}|{word}" if runs else word)
 
@@ -70,9 +77,9 @@ class Marker:
         if word in self._literals:
             return self._literals[word]
         plain = terms(word)
-        for term in (*plain, *self._analyse(word)):
-            if term in self._numbers:
-                return self._numbers[term]
+        for found in (plain, terms(word, self._language)):  # the engine cuts some words at signs: all pieces count
+            if found and all(term in self._numbers for term in found):
+                return self._numbers[found[0]]
         for term in plain:
             for beginning, number in self._beginnings:
                 if term.startswith(beginning):
