@@ -33,7 +33,7 @@ from opilio.crawl.engine import Engine
 from opilio.crawl.examples import check_files
 from opilio.crawl.kinds import DEFAULT_KINDS
 from opilio.crawl.profiles import profiles, same_kind
-from opilio.crawl.recovery import recover
+from opilio.crawl.recovery import follow_clock, recover
 from opilio.crawl.scouting import lead_of
 from opilio.crawl.seeding import no_seeds, sources_of
 from opilio.crawl.seedwish import wish_of
@@ -145,6 +145,7 @@ class Crawl:
         seeds = given_seeds(self._settings)
         with self._collection.unit_of_work():
             create_frontier(self._collection.connection, bounded=self._settings.frontier.max_queued > 0)
+            follow_clock(self._collection, now)
             frontier.recover(now)
             reach_again(self._collection, frontier, self._settings.fetch, now)
             frontier.add([lead_of(seed) for seed in seeds], now)

@@ -118,6 +118,11 @@ class Shelf:
             one["looked"] = True
             self.kin.learn(one["groups"].tolist(), before, self._believed(row))
 
+    def not_after(self, now: float) -> None:
+        """A clock was set back: nothing was looked at later than now, or pages would wait for that day."""
+        for when in ("checked", "tried", "struck"):
+            self._used[when] = np.minimum(self._used[when], now)
+
     def rates_of(self, key: int) -> NDArray[np.float32]:
         """What is known of the rate of a page."""
         row = self._row_of.get(key)

@@ -44,6 +44,7 @@ class Revisits:
             self._shelf.put(facts, looks)
         for facts, looks in book.gone_pages(MOST_STRIKES):
             self._shelf.put(facts, looks, left=True)
+        self._shelf.not_after(now)
         self._began_with = len(self._shelf)
         self._again.shelf = self._shelf
         if self._settings.announcements:
