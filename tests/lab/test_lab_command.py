@@ -430,3 +430,16 @@ def test_topic_that_a_variant_can_make_nothing_of_is_skipped_before_the_first_ru
     assert (done.code, f"skipped: {second}: 'contexts' can't crawl for it" in done.err) == (0, True)
     assert {run.topic for run in read_results(tmp_path / "out" / "results.json")} == {first}
     assert lab("run", "s3-35-real", *few, "--topic", second).code == 2
+
+
+def test_search_that_finds_nothing_is_no_case(lab: Lab, damaged: Path, tmp_path: Path) -> None:
+    """It would count as 0 for every crawler, as a seed set that leads nowhere would."""
+    topics = damaged / "topics.toml"
+    tree = tomllib.loads(topics.read_text())
+    lost, found = tree["topic"]
+    lost |= {"name": "zzqx", "description": "", "keywords": []}
+    topics.write_text(tomli_w.dumps(tree))
+    few = ("--web", damaged, "--out", tmp_path / "out", "--pages", 10, "--processes", 1, "--no-plots")
+    done = lab("run", "s3-34", *few, "--strategy", "1 agent")
+    assert "skipped: zzqx/search-10: reaches no relevant page" in done.err
+    assert {run.topic for run in read_results(tmp_path / "out" / "results.json")} == {found["name"]}

@@ -115,19 +115,26 @@ class Study:
     def _seed_sets(self, arena: Arena, topic: LabTopic) -> list[SeedSet]:
         """The first K sets of each kind that reach something relevant."""
         most = self.choice.seed_sets or self.experiment.seed_sets
-        kept = [arena.seed_set(topic, kind) for kind in self.experiment.seed_kinds if asked_for(kind)]
+        searched = [arena.seed_set(topic, kind) for kind in self.experiment.seed_kinds if asked_for(kind)]
+        kept = [seeds for seeds in searched if self._leads_somewhere(arena, topic, seeds)]
         for kind, sets in self._kinds(topic).items():
             useful = [s for s in sets if arena.referee.reachable(topic, s)]
             for seeds in sets[:most]:
                 self._tell_lost(arena, topic, seeds)
-                if seeds not in useful:
-                    self._skip("seed", f"{topic.name}/{seeds.name}", "reaches no relevant page; skipped")
+                self._leads_somewhere(arena, topic, seeds)
             if 0 < len(useful) < most:
                 self._skip("seed", f"{topic.name}/{kind}", f"{len(useful)} usable seed sets of this kind, not {most}")
             kept += useful[:most]
         if not kept:
             self._skip("topic", topic.name, "no usable seed set of the kinds this experiment uses; skipped")
         return kept
+
+    def _leads_somewhere(self, arena: Arena, topic: LabTopic, seeds: SeedSet) -> bool:
+        """Seeds without a way to a relevant page would be a 0 for everybody, and are told instead."""
+        if arena.referee.reachable(topic, seeds):
+            return True
+        self._skip("seed", f"{topic.name}/{seeds.name}", "reaches no relevant page; skipped")
+        return False
 
     def _tell_lost(self, arena: Arena, topic: LabTopic, seeds: SeedSet) -> None:
         lost = len(seeds.urls) - len(arena.referee.seeds(seeds))
