@@ -7,11 +7,12 @@ import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 
 from checks.indexed import Sheet, store
-from checks.page_server import Client
+from checks.page_server import Client, crawled
 from checks.small_webs import COMMAND, one_line, opilio, plain
 
 # A superuser may write anywhere; without this capability the bits of files bind it like everybody else.
@@ -73,7 +74,7 @@ def test_search_says_in_one_line_that_no_index_can_be_made(folder: Path) -> None
 
 def test_pages_search_what_can_be_searched_and_tell_of_the_rest(folder: Path, tmp_path: Path) -> None:
     opilio("search", folder, "wren")
-    bare = store(tmp_path / "bare", [ROBIN])
+    bare = crawled(tmp_path / "bare")
     lock(folder)
     lock(bare)
     command = [*BOUND, *COMMAND, "serve", str(folder), str(bare), "--port", "0"]
@@ -83,12 +84,14 @@ def test_pages_search_what_can_be_searched_and_tell_of_the_rest(folder: Path, tm
             client = Client(server.stdout.readline().strip().rstrip("/"))
             found = client.get("/search.json?q=bird").data
             subtopics = client.get("/c/bare/subtopics.json")
+            detail = client.get(f"/c/bare/page.json?{urlencode({'url': 'http://h0.example/0.html'})}")
         finally:
             server.terminate()
             unlock(bare)
     assert [hit["url"] for hit in found["hits"]] == [WREN.url]
     assert "bare: has no index that can be read" in found["notes"][0]
     assert subtopics.status == 503
+    assert (detail.status, detail.data["similar"]) == (200, [])
 
 
 def test_whoever_may_read_the_collection_may_read_all_of_its_index(folder: Path) -> None:

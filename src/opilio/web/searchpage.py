@@ -109,10 +109,10 @@ def subtopics(desk: Desk, asked: Asked) -> View:
 
 
 def similar_to(desk: Desk, name: str, url: str) -> list[dict[str, Any]]:
-    """Pages like this one, as far as the index knows."""
+    """Pages like this one, as far as the index knows; a page is shown without an index, too."""
     try:
         hits = desk.library.of({name: desk.shelf.folder(name)}).similar(url, 6)
-    except UsageError:
+    except (UsageError, CollectionError):
         return []
     return [{"url": hit.url, "title": _plain(hit.title), "relevant": hit.relevant} for hit in hits]
 
