@@ -42,4 +42,4 @@ class DeweyJudge:
         """The best classes by their share of the best one's score."""
         best = galaxy.ranked[0].score if galaxy.ranked else 1.0
         name_of = self.matcher.lexicon.name_of
-        return [Reason(f"{code} {name_of(code)}", score / best, 0.0) for code, score in galaxy.ranked[:SHOWN]]
+        return [Reason(f"{code} {name_of(code)}", score / best) for code, score in galaxy.ranked[:SHOWN]]
