@@ -246,7 +246,7 @@ def _no_labels(folder: Path) -> None:
     [
         (_no_seeds, "no usable topic in topics.toml"),
         (_no_toml, "topics.toml:"),
-        (_nothing_relevant, "nothing to run: birds/on-topic-1: reaches no relevant page"),
+        (_nothing_relevant, "nothing to run: birds: no page has a label that makes it relevant (nothing.birds)"),
         (_no_seed_inside, "nothing to run: birds/on-topic-1: 1 of 1 seeds not in the web"),
         (_no_warc, "no *.warc.gz file with anything in it"),
         (_no_record, "no page in 1 files"),
@@ -443,3 +443,23 @@ def test_search_that_finds_nothing_is_no_case(lab: Lab, damaged: Path, tmp_path:
     done = lab("run", "s3-34", *few, "--strategy", "1 agent")
     assert "skipped: zzqx/search-10: reaches no relevant page" in done.err
     assert {run.topic for run in read_results(tmp_path / "out" / "results.json")} == {found["name"]}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"relevant": ["bird"]}, "no page has a label that makes it relevant (bird)"),
+        ({"name": "the of", "description": "", "keywords": []}, "no usable words beside stop words"),
+        ({"relevant": "birds"}, "topics.toml: topic[0].relevant: expected list"),
+        ({"keyword": ["birds"]}, "topics.toml: topic[0]: table contains unknown field keyword"),
+    ],
+)
+def test_topic_that_can_not_be_used_is_told_before_the_first_run(
+    change: dict[str, object], told: str, run: Lab, damaged: Path, tmp_path: Path
+) -> None:
+    topics = damaged / "topics.toml"
+    tree = tomllib.loads(topics.read_text())
+    tree["topic"] = [tree["topic"][0] | change]
+    topics.write_text(tomli_w.dumps(tree))
+    done = run(damaged, tmp_path / "out")
+    assert (done.code, told in done.err, "runs" in done.err) == (2, True, False)

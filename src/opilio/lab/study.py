@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from opilio.crawl.build import topic_of
+from opilio.crawl.build import first_state, topic_of
 from opilio.crawl.config import Tree, merged
 from opilio.crawl.workers import cores
 from opilio.lab.crawls import lab_settings
@@ -64,7 +64,13 @@ class Study:
         for variant in self.choice.variants:
             _prepare(arena, variant, self.choice.more)
         self.problems += [*arena.offline.web.problems, *arena.topic_problems, *arena.labels.problems]
-        for topic in filter(self._can_be_told, self._topics(arena)):
+        for topic in self._topics(arena):
+            if not arena.labels.relevant(topic).any():
+                wanted = ", ".join(topic.relevant) or "none are given"
+                self._skip("topic", topic.name, f"no page has a label that makes it relevant ({wanted}); skipped")
+                continue
+            if not self._can_be_told(topic):
+                continue
             targets = self.experiment.targets
             if targets and all(s.name != targets for s in topic.seed_sets):
                 self._skip("seed", f"{topic.name}/{targets}", "no such seed set, so no T-Graph to begin with")
@@ -74,10 +80,15 @@ class Study:
 
     def _can_be_told(self, topic: LabTopic) -> bool:
         """Can every variant make something of the topic's words? Else it is told now, not after an hour."""
+        tried: set[bytes] = set()
         for variant in filter(_is_ours, self.choice.variants):
-            more = merged(variant.set, self._with_classes(topic.name))
             try:
-                topic_of(lab_settings(variant.kind, topic.brief, (), 1, more))
+                more = merged(variant.set, self._with_classes(topic.name))
+                settings = lab_settings(variant.kind, topic.brief, (), 1, more)
+                heard = msgspec.msgpack.encode((settings.topic, settings.judge, settings.senses, settings.expansion))
+                if heard not in tried:
+                    first_state(settings, topic_of(settings))
+                tried.add(heard)
             except UsageError as error:
                 self._skip("topic", topic.name, f"'{variant.name}' can't crawl for it: {error}; skipped")
                 return False

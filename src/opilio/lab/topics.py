@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from opilio.crawl.config import in_words
 from opilio.lab.web import Problem
 from opilio.model.errors import WebError
 from opilio.model.urls import canonical
@@ -75,7 +76,9 @@ def load_topics(folder: Path) -> tuple[list[LabTopic], list[Problem]]:
         return [], []
     try:
         tables = msgspec.convert(tomllib.loads(path.read_text("utf-8-sig")), _File).topic
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except msgspec.ValidationError as error:
+        raise WebError(f"{path}: {in_words(error)}") from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise WebError(f"{path}: {error}") from error
     topics: list[LabTopic] = []
     problems: list[Problem] = []
