@@ -1,6 +1,5 @@
 """An experiment that was interrupted: what was done is taken over, and only where it would come out the same."""
 
-import os
 import re
 import signal
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from checks.killing import still_alive
 from opilio.lab.declarations import Variant
 from opilio.lab.finished import FinishedRuns, content_of, program_edition
 from opilio.lab.results import Run, read_results
@@ -131,9 +131,7 @@ def test_an_interrupted_experiment_goes_on_where_it_stopped(
     told = process.communicate()[1]
     assert b"Traceback" not in told
     assert (b"kept: the same command goes on" in told) is (by is signal.SIGINT)
-    while any(_lives(int(helper)) for helper in helpers):  # a killed command leaves nobody behind
-        time.sleep(0.01)
-
+    assert still_alive([int(helper) for helper in helpers]) == []  # a killed command leaves nobody behind
     before = _runs(kept)
     again = subprocess.run(
         _command(web, tmp_path / "out", "--processes", "1"), capture_output=True, text=True, check=True
@@ -147,12 +145,3 @@ def test_an_interrupted_experiment_goes_on_where_it_stopped(
 
 def _runs(folder: Path) -> int:
     return sum(not path.suffix for path in folder.glob("*"))
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return stat[0] != "Z"
