@@ -73,7 +73,7 @@ def test_one_word_and_ambiguous_word_are_warned_of(place: Path) -> None:
 def test_pages_in_another_language_are_warned_of(place: Path) -> None:
     german = "Der Zaunkönig ist ein kleiner Vogel, der in dichten Hecken und Gebüschen brütet und laut singt."
     (place / "de.html").write_text(f"<html><meta charset=utf-8><body><p>{german}</p></body></html>")
-    _, warnings = built(place, "--file", "de.html")
+    _, warnings = built(place, "birds of the hedge", "--file", "de.html")
     assert any("example pages in german" in line for line in warnings)
 
 
@@ -267,3 +267,16 @@ def test_topic_built_from_a_german_log_is_german(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("wie wird der Tee angebaut\nTee und seine Sorten\n", encoding="utf-8")
     assert opilio("topic", "build", "--query-log", "log", "--out", "t.toml", cwd=tmp_path).returncode == 0
     assert 'language = "german"' in (tmp_path / "t.toml").read_text(encoding="utf-8")
+
+
+def test_japanese_pages_make_a_japanese_topic(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.html").write_text(
+            f"<p>緑茶は日本のお茶です。抹茶と緑茶の歴史 {name}</p>", encoding="utf-8"
+        )
+    done = opilio("topic", "build", "--file", "a.html", "--file", "b.html", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    made = tomllib.loads((tmp_path / "topic.toml").read_text(encoding="utf-8"))["topic"]
+    assert made["language"] == "japanese"
+    assert {"緑茶", "抹茶", "歴史"} <= set(made["keywords"])
+    assert not {"茶の", "です"} & set(made["keywords"])

@@ -72,12 +72,12 @@ def build_topic(
     _check(out, language or "")
     words = _keywords(keyword or [])
     log = LoggedQueries(read_log(query_log) if query_log else [], hours, tuple(phrase or ()))
-    language = _spoken(language, [sentence] if sentence else [*words, *(query.text for query in log.queries)])
-    if query_log:
-        words = {**log_keywords(log, QueryLog(memory=memory, threshold=threshold), Vocabulary(language)), **words}
     network = {"proxy": proxy, "allow_private": allow_private}
     examples = asyncio.run(_texts([*map(str, (file or []) + (positive or [])), *(url or [])], "example", network))
     others = asyncio.run(_texts([*map(str, negative or [])], "--negative", network))
+    language = _spoken(language, [sentence] if sentence else [*words, *(q.text for q in log.queries)] or [*examples])
+    if query_log:
+        words = {**log_keywords(log, QueryLog(memory=memory, threshold=threshold), Vocabulary(language)), **words}
     if not (sentence or words or examples or dewey):
         raise TopicError(
             'no topic: give a sentence, --keyword, --file, --url, --dewey or --query-log; see "opilio topic build -h"'

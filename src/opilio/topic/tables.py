@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from opilio.model.errors import TopicError
+from opilio.text.tokens import FIRST_UNSPACED
 from opilio.topic.table import WeightTable, table_of
 
 Counts = Mapping[str, int]
@@ -60,7 +61,9 @@ class NoiseFilter(msgspec.Struct, frozen=True, kw_only=True):
         if containing < min(self.min_documents, documents):
             return False
         letters = _letters(stem)
-        return letters >= self.min_letters if letters >= 0 else self.numbers
+        if letters < 0:
+            return self.numbers
+        return letters >= self.min_letters or (letters > 0 and stem >= FIRST_UNSPACED)  # pairs of characters are words
 
 
 @lru_cache(maxsize=1 << 16)  # every stem is asked for again whenever a table is weighed anew
