@@ -70,8 +70,9 @@ def test_movers_are_told_as_they_stood_in_the_queue(folder: Path) -> None:
 
 
 def test_last_label_wins_when_labels_contradict(folder: Path) -> None:
-    label(folder, [given(BIRD, False), given(BIRD, True), given(BIRD, False)], 5.0)
+    report, _ = label(folder, [given(BIRD, False), given(BIRD, True), given(BIRD, False)], 5.0)
     assert not why(folder, BIRD)["page"]["relevant"]
+    assert (report.labels, rows(folder, "SELECT count(*) FROM label")) == (1, [(1,)])
     label(folder, [given(BIRD, True)], 6.0)
     assert why(folder, BIRD)["page"]["relevant"]
     assert verify(folder) == []
@@ -196,6 +197,14 @@ def test_file_is_refused_whole_and_every_bad_line_is_named(folder: Path) -> None
     assert done.returncode == 2
     assert [line.count(f"line {n}") for line, n in zip(done.stderr.splitlines(), (2, 3, 4), strict=True)] == [1, 1, 1]
     assert rows(folder, "SELECT count(*) FROM label") == [(0,)]
+
+
+def test_file_of_another_collection_is_refused_in_a_few_lines(folder: Path) -> None:
+    file = folder.parent / "labels.tsv"
+    file.write_text("".join(f"http://elsewhere.example/{n}\trelevant\n" for n in range(500)))
+    done = opilio("label", folder, "--file", file)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 21)
+    assert done.stderr.splitlines()[-1] == f"opilio: and 480 more lines of {file}; nothing was stored"
 
 
 @pytest.mark.parametrize(

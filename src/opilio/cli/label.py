@@ -12,6 +12,8 @@ from opilio.crawl.labelling import label as take_labels
 from opilio.model.clock import SystemClock
 from opilio.model.errors import UsageError
 
+SHOWN = 20  # wrong lines of a file: more than that have one reason, and nobody reads them
+
 
 def label(
     folder: Folder,
@@ -36,9 +38,11 @@ def label(
         raise UsageError(f"--file {file}: says itself what is relevant; leave --relevant and --irrelevant out")
     given, problems = ([Given(url, relevant if said else None, "label")], []) if file is None else read_labels(file)
     report, problems = take_labels(folder, given, SystemClock().now(), problems)
-    for problem in problems:
+    for problem in problems[:SHOWN]:
         complain(problem)
     if problems:
+        if len(problems) > SHOWN:
+            complain(f"and {counted(len(problems) - SHOWN, 'more line')} of {file}; nothing was stored")
         return 2
     if json:
         print_json(told(report))

@@ -95,19 +95,19 @@ def label(folder: Path, given: Sequence[Given], now: float, problems: Sequence[s
             return Report(), [*problems, *more]
         settings, topic = _stored(collection)
         mind = make_mind(settings, topic, latest_snapshots(collection))
-        samples = [_sample(mind, collection, page, g) for page, g in zip(pages, given, strict=True)]
+        last = {page.key: (page, one) for page, one in zip(pages, given, strict=True)}  # what is said last counts
+        said = [(page, one, _sample(mind, collection, page, one)) for page, one in last.values()]
     notes = Collection.open_for_notes(folder)
     try:
         with notes.unit_of_work():
             notes.connection.executemany(
                 "INSERT INTO label (key, relevant, at, sample) VALUES (?, ?, ?, ?)",
-                [(p.key, _stored_word(g), now, s) for p, g, s in zip(pages, given, samples, strict=True)],
+                [(page.key, _stored_word(one), now, sample) for page, one, sample in said],
             )
     finally:
         notes.close()
-    last = {page.key: (page, label) for page, label in zip(pages, given, strict=True)}
     changed = sum(p.relevant != (p.judged if g.relevant is None else g.relevant) for p, g in last.values())
-    report = Report(labels=len(given), verdicts_changed=changed)
+    report = Report(labels=len(last), verdicts_changed=changed)
     _take_up(folder, settings, topic, now, report)
     return report, []
 
