@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 from test_topic_wordnet import Writer
 
-from checks.small_webs import BIRDS, TRAINS, SmallWeb, crawl, events, one_line, opilio, page, served, settings_for
+from checks.small_webs import BIRDS, TRAINS, SmallWeb, crawl, events, one_line, opilio, page, rows, served, settings_for
 from opilio.crawl.config import resolve
 
 WRENS = [f"{BIRDS} Wrens feed on {food} in the hedge." for food in ("spiders", "insects", "larvae", "seeds")]
@@ -280,3 +281,31 @@ def test_japanese_pages_make_a_japanese_topic(tmp_path: Path) -> None:
     assert made["language"] == "japanese"
     assert {"緑茶", "抹茶", "歴史"} <= set(made["keywords"])
     assert not {"茶の", "です"} & set(made["keywords"])
+
+
+ABOUT_WRENS = [
+    "Der Zaunkönig ist ein kleiner Vogel und baut sein Nest in der Hecke. Das Männchen singt laut.",
+    "Im Nest der Vögel liegen die Eier, und der Zaunkönig brütet sie aus. Er singt und frisst Spinnen.",
+    "Ein Vogel wie der Zaunkönig baut mehrere Nester, von denen das Weibchen eines für die Eier wählt.",
+]
+ABOUT_TRAINS = "Der Zug ist auf der Strecke, und die Lokomotive zieht die Wagen von dem Bahnhof in die Stadt."
+
+
+def test_crawl_of_german_examples_is_german_and_goes_by_what_they_tell(tmp_path: Path) -> None:
+    """Read as English, `der` and `und` would be rare words, and every German page relevant."""
+    for number, text in enumerate(ABOUT_WRENS):
+        (tmp_path / f"{number}.html").write_text(f"<meta charset=utf-8><p>{text}</p>", encoding="utf-8")
+    site = "http://h.example/"
+    web = {
+        site: page(ABOUT_TRAINS, ["/wren", "/train"]),
+        f"{site}wren": page(f"{ABOUT_WRENS[1]} Das Nest ist rund."),
+        f"{site}train": page(f"{ABOUT_TRAINS} Die Weiche ist alt, und sie knarrt."),
+    }
+    examples = [str(tmp_path / f"{number}.html") for number in range(3)]
+    with served(SmallWeb(web)) as server:
+        tree = settings_for(server, [site], topic={"name": "", "examples": examples}, strategy="opilio")
+        (tmp_path / "c.toml").write_text(tomli_w.dumps(tree))
+        done = opilio("crawl", "--config", tmp_path / "c.toml", "--into", tmp_path / "c")
+    assert (done.returncode, "the topic is read as german" in done.stderr) == (0, True), done
+    judged = dict(rows(tmp_path / "c", "SELECT url, relevant FROM page"))
+    assert judged == {site: 0, f"{site}wren": 1, f"{site}train": 0}

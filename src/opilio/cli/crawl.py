@@ -23,6 +23,7 @@ from opilio.crawl.config import (
     setting,
 )
 from opilio.crawl.engine import Engine
+from opilio.crawl.examples import spoken_in
 from opilio.crawl.job import Crawl, begin, check, resume
 from opilio.crawl.seeding import begin_with
 from opilio.crawl.status import seeds_of, status_of
@@ -93,14 +94,23 @@ async def _crawled(folder: Path, tree: Tree, source: str, quiet: bool) -> str:
     if exists(folder):
         return await _run(resume(folder, tree), quiet)
     settings = resolve(tree, source)
-    if not quiet and "language" not in tree.get("topic", {}) and settings.topic.language != TopicSettings().language:
-        sys.stderr.write(f"the topic is read as {settings.topic.language}; --set topic.language=NAME says otherwise\n")
+    if "language" not in tree.get("topic", {}):
+        await _settle_language(settings, quiet)
     made = await _begin(folder, settings, quiet)
     try:
         return await _run(made, quiet)
     except UsageError:  # an example page that can't be had: whoever corrects it begins anew
         unmake(folder)
         raise
+
+
+async def _settle_language(settings: Settings, quiet: bool) -> None:
+    """Nobody gave one: where the topic's words don't tell, its example pages may."""
+    topic, usual = settings.topic, TopicSettings().language
+    if topic.language == usual and topic.examples:
+        topic.language = await spoken_in(settings) or usual
+    if topic.language != usual and not quiet:
+        sys.stderr.write(f"the topic is read as {topic.language}; --set topic.language=NAME says otherwise\n")
 
 
 def _need_topic(folder: Path, settings: Settings) -> None:

@@ -14,7 +14,7 @@ from opilio.crawl.config import Settings
 from opilio.crawl.deweykind import RULES
 from opilio.crawl.deweyview import class_lines, link_lines, told, view_of
 from opilio.crawl.examples import read_page
-from opilio.crawl.job import fetcher_of
+from opilio.crawl.fetching import fetcher_of
 from opilio.model.errors import UsageError
 from opilio.model.records import Page
 from opilio.topic.dewey.picture import picture

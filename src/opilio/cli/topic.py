@@ -15,7 +15,7 @@ from opilio.crawl.agentsview import cards_of
 from opilio.crawl.classes import with_classes
 from opilio.crawl.config import Settings, TopicSettings
 from opilio.crawl.examples import read_examples
-from opilio.crawl.job import fetcher_of
+from opilio.crawl.fetching import fetcher_of
 from opilio.crawl.queries import read_log
 from opilio.crawl.topicbuild import LoggedQueries, Report, build, log_keywords, named, written
 from opilio.crawl.topicfile import accept, read_topic, suggestions, tables_of, told

@@ -7,7 +7,6 @@ from functools import cache, partial
 
 import msgspec
 
-from opilio import __version__
 from opilio.crawl.analyst import Analyst, FollowsAll, Means
 from opilio.crawl.boosting import boosting
 from opilio.crawl.chooser import Chooser
@@ -323,9 +322,3 @@ def _manners(settings: Settings, world: World, ledger: Ledger, resumed: bool) ->
         ledger.keep_rules(origin, rules, delay_s, clock.now())
 
     return Manners(polite, world.fetcher, clock, turns, partial(stored_robots, connection), keep)
-
-
-def user_agent(settings: Settings) -> str:
-    """An honest name with an address to write to."""
-    polite = settings.politeness
-    return f"{polite.agent}/{__version__} (+{polite.contact})"

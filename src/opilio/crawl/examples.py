@@ -2,18 +2,29 @@
 
 from pathlib import Path
 
-from opilio.crawl.config import TopicSettings
+from opilio.crawl.config import Settings, TopicSettings
+from opilio.crawl.fetching import fetcher_of
 from opilio.fetch.following import follow
 from opilio.model.errors import ConfigError, ParseError
 from opilio.model.protocols import Fetcher
 from opilio.model.records import Fetched, Page
 from opilio.parse.html import HtmlParser
+from opilio.text.guess import guessed
 
 
 async def read_examples(places: list[str], fetcher: Fetcher, option: str) -> tuple[str, ...]:
     """The main text of each example; ConfigError names the one that can't be had."""
     pages = [await read_page(place, fetcher, option) for place in places]
     return tuple(f"{page.title}\n{page.main_text}" for page in pages)
+
+
+async def spoken_in(settings: Settings) -> str:
+    """The language that a topic's example pages are plainly in; empty where that is English, or can't be told."""
+    fetcher = fetcher_of(settings)
+    try:
+        return guessed(" ".join(await read_examples(settings.topic.examples, fetcher, "topic.examples")))
+    finally:
+        await fetcher.close()
 
 
 def check_files(topic: TopicSettings) -> None:

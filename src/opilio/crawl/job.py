@@ -26,11 +26,11 @@ from opilio.crawl.build import (
     make_engine,
     make_mind,
     topic_of,
-    user_agent,
 )
 from opilio.crawl.config import Settings, StopSettings, TopicSettings, Tree, merged, resolve
 from opilio.crawl.engine import Engine
 from opilio.crawl.examples import check_files
+from opilio.crawl.fetching import fetcher_of
 from opilio.crawl.kinds import DEFAULT_KINDS
 from opilio.crawl.profiles import profiles, same_kind
 from opilio.crawl.recovery import follow_clock, recover
@@ -44,8 +44,6 @@ from opilio.crawl.unreached import reach_again
 from opilio.crawl.watch import Watch
 from opilio.crawl.workers import WorkerDesk, cores
 from opilio.fetch.addresses import leads_home
-from opilio.fetch.curl import CurlFetcher
-from opilio.fetch.limits import Limits, Network
 from opilio.frontier.claims import ClaimableFrontier
 from opilio.frontier.schema import create_tables as create_frontier
 from opilio.model.clock import Clock, SystemClock
@@ -289,20 +287,6 @@ def stop_of(collection: Collection) -> StopSettings:
     if stored:
         return msgspec.json.decode(stored, type=StopSettings)
     return msgspec.convert(settings_of(collection).get("stop", {}), StopSettings)
-
-
-def fetcher_of(settings: Settings, clock: Clock | None = None) -> CurlFetcher:
-    """The fetcher for the live web."""
-    fetch = settings.fetch
-    network = Network(
-        proxy=fetch.proxy,
-        resolve=fetch.resolve,
-        verify_tls=fetch.verify_tls,
-        allow_private=fetch.allow_private,
-        connections=settings.engine.connections,
-    )
-    limits = Limits(body_bytes=fetch.max_bytes, total_s=fetch.timeout_s)
-    return CurlFetcher(user_agent(settings), limits=limits, network=network, clock=clock)
 
 
 def given_seeds(settings: Settings) -> list[Seed]:

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 from platformdirs import user_cache_path, user_config_path
 
-from opilio.crawl.build import user_agent
 from opilio.crawl.config import Settings, Tree, read_tree
 from opilio.crawl.enginekinds import ENGINES, filled_engine, make_source
+from opilio.crawl.fetching import user_agent
 from opilio.crawl.profiles import profiles
 from opilio.crawl.seedwish import may_be_fetched, wish_of
 from opilio.fetch.api import ApiClient
