@@ -65,7 +65,8 @@ def test_person_starts_watches_pauses_resumes_and_stops_a_crawl(browser: Browser
         curve = page.locator(".by-pages .chart path.line.a")
         first = curve.get_attribute("d")
         page.wait_for_function(
-            "d => document.querySelector('.by-pages .chart path.line.a').getAttribute('d') !== d", arg=first
+            "d => ![undefined, d].includes(document.querySelector('.by-pages .chart path.line.a')?.getAttribute('d'))",
+            arg=first,
         )
         page.check(".across [value=time]")
         expect(page.locator(".by-time svg.chart")).to_be_visible()
@@ -77,7 +78,7 @@ def test_person_starts_watches_pauses_resumes_and_stops_a_crawl(browser: Browser
         page.click("text=Resume")
         expect(chip).to_have_text("running")
         page.wait_for_function(
-            "n => Number(document.querySelector('[data-count=pages]').textContent.replaceAll(',', '')) > n", arg=pages
+            "n => Number(document.querySelector('[data-count=pages]')?.textContent.replaceAll(',', '')) > n", arg=pages
         )
         page.click("text=Stop")
         expect(chip).to_have_text("stopped")
@@ -94,7 +95,7 @@ def test_running_crawl_takes_up_a_topic_that_was_edited(browser: Browser, tmp_pa
         seeds = "\n".join(told["seeds"][0]["urls"])
         start = {"seeds": seeds, "strategy": "best-first", "pages": 0, "delay": 0, "do": "start"}
         name = client.post("/new", given | start).data["name"]
-        one.go(f"/c/{name}").wait_for_function("() => document.querySelector('[data-count=relevant]').textContent > 5")
+        one.go(f"/c/{name}").wait_for_function("() => document.querySelector('[data-count=relevant]')?.textContent > 5")
         page = one.go(f"/c/{name}/topic")
         page.fill("#t-description", "")
         page.fill("#t-keywords", "locomotive")
@@ -176,7 +177,7 @@ def test_crawl_that_has_ended_goes_on_from_the_browser(browser: Browser, tmp_pat
         page.fill("input[name=pages]", "20")
         page.click("button[value=go-on]")
         page.wait_for_function(
-            "() => Number(document.querySelector('[data-count=pages]').textContent) >= 20", timeout=WAIT_MS
+            "() => Number(document.querySelector('[data-count=pages]')?.textContent) >= 20", timeout=WAIT_MS
         )
         expect(chip).to_have_text("stopped")
     assert status_of(tmp_path / name)["pages"] == 20

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from opilio.fetch.answers import location_of
 from opilio.lab.cachefolder import default_cache, is_whole, load, made_whole, prune, save
 from opilio.lab.linkgraph import LinkGraph
-from opilio.lab.processes import process_pool
+from opilio.lab.processes import in_order
 from opilio.lab.warcfile import Answer
 from opilio.lab.web import Web
 from opilio.model.errors import ParseError, WebError
@@ -161,8 +161,7 @@ def _chunks(web: Web, cache: Path | None, processes: int) -> Iterator[_Parsed]:
     if processes < 2 or len(web) < _INLINE_BELOW:
         yield from (_parse_some(web, numbers) for numbers in ranges)
         return
-    with process_pool(processes) as pool:
-        yield from pool.map(_parse_in_process, [(web.folder, cache, numbers) for numbers in ranges])
+    yield from in_order(_parse_in_process, [(web.folder, cache, numbers) for numbers in ranges], processes)
 
 
 def _parse_in_process(job: tuple[Path, Path | None, range]) -> _Parsed:

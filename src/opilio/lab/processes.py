@@ -2,19 +2,71 @@
 
 import os
 import signal
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
-from threading import Thread
+from queue import SimpleQueue
+from threading import Thread, current_thread, main_thread
+from typing import Any, TypeVar
 
 from opilio.model.errors import WebError
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def spread(work: Callable[[Item], Result], items: Sequence[Item], processes: int) -> Iterator[tuple[int, Result]]:
+    """What comes of each item, with its place, as it comes in. Items not begun when somebody leaves early never are."""
+    came: SimpleQueue[Future[Result] | None] = SimpleQueue()  # None: somebody pressed Ctrl-C
+    with _interrupts_put(came), _pool(processes) as pool:
+        places = {pool.submit(work, item): place for place, item in enumerate(items)}
+        for future in places:
+            future.add_done_callback(came.put)
+        for _ in items:
+            done = came.get()
+            if done is None or _ended_by_interrupt(done, came):
+                raise KeyboardInterrupt
+            yield places[done], done.result()
+
+
+def in_order(work: Callable[[Item], Result], items: Sequence[Item], processes: int) -> Iterator[Result]:
+    """The same, in the order of the items."""
+    early: dict[int, Result] = {}
+    following = 0
+    for place, result in spread(work, items, processes):
+        early[place] = result
+        while following in early:
+            yield early.pop(following)
+            following += 1
+
 
 @contextmanager
-def process_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
-    """Work that has not begun when the block is left early is not begun."""
+def _interrupts_put(came: SimpleQueue[Any]) -> Iterator[None]:
+    """Ctrl-C is heard between two results: raised inside of the pool's own code it could leave a lock held for ever."""
+    if current_thread() is not main_thread():  # which hears of no signal
+        yield
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: came.put(None))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _ended_by_interrupt(done: Future[Any], came: SimpleQueue[Any]) -> bool:
+    """Ctrl-C in a terminal ends the processes, too: that may be noticed before our own part of it."""
+    if not isinstance(done.exception(), BrokenProcessPool):
+        return False
+    while not came.empty():
+        if came.get() is None:
+            return True
+    return False
+
+
+@contextmanager
+def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
     pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_begin)
     try:
         yield pool

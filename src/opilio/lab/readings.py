@@ -21,7 +21,7 @@ from opilio.crawl.config import Settings
 from opilio.crawl.topics import vocabulary_of
 from opilio.lab.cachefolder import is_whole, load, made_whole, prune, save
 from opilio.lab.pages import ParsedPages
-from opilio.lab.processes import process_pool
+from opilio.lab.processes import in_order
 from opilio.lab.web import Web
 from opilio.model.records import Page, Reading
 from opilio.text.vocabulary import Vocabulary
@@ -121,9 +121,8 @@ def _chunks(web: Web, pages: ParsedPages, settings: Settings, processes: int) ->
     if processes < 2 or len(web) < _INLINE_BELOW:
         yield from (_read_some(pages, settings, numbers) for numbers in ranges)
         return
-    with process_pool(processes) as pool:
-        encoded = msgspec.msgpack.encode(settings)
-        yield from pool.map(_read_in_process, [(pages.folder, encoded, numbers) for numbers in ranges])
+    encoded = msgspec.msgpack.encode(settings)
+    yield from in_order(_read_in_process, [(pages.folder, encoded, numbers) for numbers in ranges], processes)
 
 
 def _read_in_process(job: tuple[Path, bytes, range]) -> _Some:

@@ -3,7 +3,6 @@
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
 from functools import lru_cache
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from opilio.crawl.workers import cores
 from opilio.lab.crawls import lab_settings
 from opilio.lab.declarations import BOUNDS, PEER, Experiment, Variant
 from opilio.lab.peers.environments import check_peer
-from opilio.lab.processes import process_pool
+from opilio.lab.processes import spread
 from opilio.lab.results import Run
 from opilio.lab.runs import Arena, Job
 from opilio.lab.searching import asked_for
@@ -199,21 +198,12 @@ def carry_out(jobs: Sequence[Job], processes: int, came_in: Came, done: Mapping[
         for place, job in ours:
             came(place, one_run(job))
     else:
-        for place, run in _spread(ours, min(processes, len(ours))):
-            came(place, run)
+        for number, run in spread(one_run, [job for _, job in ours], min(processes, len(ours))):
+            came(ours[number][0], run)
     for place, job in wanted:
         if place not in runs:
             came(place, one_run(job))
     return [runs[place] for place in range(len(jobs))]
-
-
-def _spread(jobs: Sequence[tuple[int, Job]], processes: int) -> Iterator[tuple[int, Run]]:
-    with process_pool(processes) as pool:
-        waiting: dict[Future[Run], int] = {pool.submit(one_run, job): place for place, job in jobs}
-        while waiting:
-            done, _ = wait(waiting, return_when=FIRST_COMPLETED)
-            for future in done:
-                yield waiting.pop(future), future.result()
 
 
 def one_run(job: Job) -> Run:
