@@ -99,3 +99,12 @@ def test_whoever_may_read_the_collection_may_read_all_of_its_index(folder: Path)
     opilio("search", folder, "wren")
     expected = stat.S_IMODE((folder / "crawl.db").stat().st_mode)
     assert {stat.S_IMODE(p.stat().st_mode) for p in (folder / "index").rglob("*") if p.is_file()} == {expected}
+
+
+def test_label_says_in_one_line_that_nobody_may_write_here(tmp_path: Path) -> None:
+    folder = crawled(tmp_path / "birds")
+    lock(folder)
+    done = asked("label", folder, "http://h0.example/0.html", "--relevant")
+    unlock(folder)
+    assert done.returncode == 1
+    assert "copy the folder to a place of your own" in one_line(done)

@@ -119,8 +119,10 @@ class Collection:
             with _one_transaction(self.connection):
                 yield
         except (sqlite3.Error, OSError) as error:
+            refused = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_READONLY
+            advice = "copy the folder to a place of your own" if refused else "run again to go on"
             raise CollectionError(
-                f"{self.folder}: can't write: {error}; what was committed before is safe, run again to go on"
+                f"{self.folder}: can't write: {error}; what was committed before is safe, {advice}"
             ) from error
 
     def meta(self, name: str, default: str = "") -> str:
