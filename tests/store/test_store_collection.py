@@ -3,12 +3,14 @@
 import random
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from checks.store_checks import Pair, StoreChecks
 from opilio.model.errors import CollectionError
+from opilio.store import collection as collection_module
 from opilio.store.collection import Collection, check, exists, reading
 from opilio.store.keeper import Keeper
 from opilio.store.locks import being_written
@@ -130,3 +132,18 @@ def test_destroyed_pages_are_told(tmp_path: Path) -> None:
     database.write_bytes(database.read_bytes()[:4096] + random.Random(1).randbytes(size - 4096))
     with pytest.raises(CollectionError, match="can't be used"), reading(tmp_path / "c") as collection:
         collection.connection.execute("SELECT * FROM page").fetchall()
+
+
+def test_collection_is_made_while_somebody_looks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page or `status` that waits for a crawl to begin may read the database before its maker opens it."""
+    connect = collection_module._connect
+
+    def looked_at(path: Path) -> sqlite3.Connection:
+        with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            assert reader.execute("SELECT count(*) FROM page").fetchone() == (0,)
+            return connect(path)
+
+    monkeypatch.setattr(collection_module, "_connect", looked_at)
+    Collection.create(tmp_path / "c", "").close()
+    assert {path.name for path in (tmp_path / "c").iterdir()} >= {"crawl.db", "crawl.toml"}

@@ -22,7 +22,7 @@ from opilio.store.schema import APPLICATION_ID, LATER, SCHEMA_VERSION, TABLES
 DATABASE = "crawl.db"
 CONFIG = "crawl.toml"
 PART = "crawl.db.part"  # a database that is being made; the last step of making a collection gives it its name
-UNFINISHED = frozenset({LOCK, CONFIG, PART, f"{CONFIG}.part", f"{PART}-journal"})
+UNFINISHED = frozenset({LOCK, CONFIG, PART, f"{CONFIG}.part", *(f"{PART}-{end}" for end in ("journal", "wal", "shm"))})
 
 _LATER_TABLE = re.compile(r"CREATE TABLE IF NOT EXISTS (\w+)")
 
@@ -302,6 +302,7 @@ def _make(folder: Path, config: str, parts: Sequence[CreateTables]) -> None:
                 create_tables(connection)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute("PRAGMA journal_mode = WAL")  # later it would need that nobody reads at that moment
     finally:
         connection.close()
     (folder / f"{CONFIG}.part").write_text(config, encoding="utf-8")
