@@ -252,3 +252,17 @@ def test_index_that_can_not_be_written_is_told(tmp_path: Path) -> None:
         with FullText(place).writer() as writer:
             shutil.rmtree(place)
             writer.commit()
+
+
+def _opened(folder: str) -> bool:
+    Manifest(Path(folder)).close()
+    return True
+
+
+def test_new_index_is_opened_by_several_at_once(tmp_path: Path) -> None:
+    with multiprocessing.get_context("spawn").Pool(4) as pool:
+        for number in range(40):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            assert all(pool.map(_opened, [str(folder)] * 4, chunksize=1))
+            assert [path.name for path in folder.iterdir()] == ["derived.db"]

@@ -180,10 +180,11 @@ def wipe(collection: Path) -> None:
     for path in folder.iterdir() if folder.exists() else ():
         if path.name == LOCK:
             continue
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+        with suppress(FileNotFoundError):  # a reader's own, which is gone with it
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
 
 @contextmanager

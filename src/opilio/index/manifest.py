@@ -4,10 +4,12 @@ The mark tells up to which answer of the collection pages were taken in. It move
 process that is killed between the two takes the same pages in again, which changes nothing.
 """
 
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 import numpy as np
@@ -28,6 +30,7 @@ CREATE TABLE IF NOT EXISTS subtopic (name TEXT PRIMARY KEY, place INTEGER NOT NU
   centre BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS authority (id INTEGER PRIMARY KEY CHECK (id = 1), keys BLOB NOT NULL, shares BLOB NOT NULL);
 """
+_BEGINS = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;" + TABLES
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,11 +51,13 @@ class Manifest:
     def __init__(self, folder: Path) -> None:
         path = folder / NAME
         with told_well(folder):
+            if not path.exists():
+                _make(path)
             self.connection = sqlite3.connect(
                 openable(path), isolation_level=None, timeout=30.0, check_same_thread=False, uri=True
             )
             try:
-                self.connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;" + TABLES)
+                self.connection.executescript(_BEGINS)
             except sqlite3.Error:
                 self.connection.close()
                 raise
@@ -109,3 +114,12 @@ class Manifest:
 
     def close(self) -> None:
         self.connection.close()
+
+
+def _make(path: Path) -> None:
+    """It appears whole: of two who open a new database at once, one would keep the other from its write-ahead log."""
+    with suppress(OSError), TemporaryDirectory(dir=path.parent) as place:
+        made = Path(place) / NAME
+        with closing(sqlite3.connect(made)) as connection:
+            connection.executescript(_BEGINS)
+        os.link(made, path)  # unlike a renaming this leaves one that somebody else has made meanwhile
