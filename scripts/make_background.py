@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from opilio.text.background import counted, to_bytes
-from opilio.text.tokens import words
+from opilio.text.idf import build_idf, idf_to_bytes
+from opilio.text.tokens import tokenize
 from opilio.text.vocabulary import Vocabulary
 
 PACKAGES = (
@@ -35,9 +35,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)
         unpack(Path(sys.argv[1]) if len(sys.argv) > 1 else download(root), root)
-        background = counted((document_terms(text) for text in documents(root)), limit=SIZE)
+        background = build_idf((document_terms(text) for text in documents(root)), limit=SIZE)
     TARGET.parent.mkdir(exist_ok=True)
-    TARGET.write_bytes(to_bytes(background))
+    TARGET.write_bytes(idf_to_bytes(background))
     sys.stderr.write(f"{background.documents} documents, {TARGET.stat().st_size} bytes\n")
 
 
@@ -118,7 +118,7 @@ _FORMS = Vocabulary("english", "none", capacity=2_000_000)
 
 def document_terms(text: str) -> Iterable[int]:
     """Stems of both kinds and surface forms, so that one table serves every normaliser."""
-    found = set(words(text))
+    found = set(tokenize(text))
     terms = {vocabulary[word] for vocabulary in (_STEMS, _PORTER, _FORMS) for word in found}
     return terms - {0}
 

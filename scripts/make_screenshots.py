@@ -19,15 +19,14 @@ import tomli_w
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
-from opilio.crawl.status import status_of
-from opilio.lab.faults import HostFaults
-from opilio.lab.server import Serving, WebServer
-from opilio.lab.serving import serve_shape
-from opilio.lab.shape import Shape
-from opilio.lab.synthetic import SyntheticWeb, topic_tables
-from opilio.store.collection import exists
+from opilio.lab.server.server import LabServerConfig, LabWebServer, serve_synthetic_web
+from opilio.lab.synthetic.faults import HostFaults
+from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.web import SyntheticWeb, topic_tables
+from opilio.manage.status import collection_status
+from opilio.store.collection import collection_exists
 
-SHAPE = Shape(seed=7, pages=9000, hosts=40, topics=3, topical_share=0.6, slow_hosts=0, failing_hosts=1)
+SHAPE = WebShape(seed=7, pages=9000, hosts=40, topics=3, topical_share=0.6, slow_hosts=0, failing_hosts=1)
 COMMAND = (sys.executable, "-m", "opilio")
 MODES: dict[str, dict[str, Any]] = {
     "light": {"color_scheme": "light", "viewport": {"width": 1120, "height": 880}},
@@ -47,7 +46,7 @@ def main() -> None:
         for name, strategy in (("birds-breadth", "breadth"), ("birds-agents", "s3-agents")):
             children.enter_context(_ending(_crawl(home, name, strategy, proxy, told))).wait()
         children.enter_context(_ending(_crawl(home, "birds", "opilio", proxy, told)))
-        while not exists(home / "birds") or status_of(home / "birds")["pages"] < 250:
+        while not collection_exists(home / "birds") or collection_status(home / "birds")["pages"] < 250:
             time.sleep(0.2)
         served = [str(home / name) for name in ("birds", "birds-breadth", "birds-agents")]
         server = subprocess.Popen([*COMMAND, "serve", *served, "--port", "0"], stdout=subprocess.PIPE, text=True)
@@ -79,10 +78,10 @@ def _web() -> Iterator[str]:
 
 
 def _serve(channel: Connection) -> None:
-    def announce(server: WebServer) -> None:
+    def announce(server: LabWebServer) -> None:
         channel.send(server.proxy)
 
-    serve_shape(SHAPE, Serving(), announce, every=HostFaults(name="*", delay_s=0.25))
+    serve_synthetic_web(SHAPE, LabServerConfig(), announce, every=HostFaults(name="*", delay_s=0.25))
 
 
 def _crawl(home: Path, name: str, strategy: str, proxy: str, told: dict[str, Any]) -> "subprocess.Popen[bytes]":

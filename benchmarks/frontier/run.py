@@ -18,11 +18,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from opilio.frontier.order import BestFirst
-from opilio.frontier.policy import Policy
-from opilio.frontier.schema import create_tables
-from opilio.frontier.sqlite import SqliteFrontier
-from opilio.model.records import Landing, Lead, State, key_of
+from opilio.core.records import Lead, UrlResult, UrlState, url_key
+from opilio.frontier.policy import BestFirst, FrontierPolicy
+from opilio.frontier.sqlite.frontier import SqliteFrontier
+from opilio.frontier.sqlite.schema import create_frontier_tables
 
 NOW = 1_000_000.0
 
@@ -58,7 +57,7 @@ def url_of(host: int, n: int) -> str:
 def fill(db: sqlite3.Connection, urls: int, hosts: int) -> None:
     """Queue `urls` URLs evenly over `hosts` hosts, in key order: no page is written twice."""
     rng = random.Random(1)
-    create_tables(db)
+    create_frontier_tables(db)
     each, extra = divmod(urls, hosts)
     db.execute("PRAGMA synchronous = OFF")
     db.execute("DROP INDEX frontier_url_queue")
@@ -70,7 +69,7 @@ def fill(db: sqlite3.Connection, urls: int, hosts: int) -> None:
             seq += 1
             url = url_of(host, n)
             score = rng.random()
-            rows.append((host, key_of(url), 0, seq, score, score, 3, 0, seq, 0, 0, 1, url, b"12345678"))
+            rows.append((host, url_key(url), 0, seq, score, score, 3, 0, seq, 0, 0, 1, url, b"12345678"))
         rows.sort()
         db.executemany(
             "INSERT INTO frontier_url (host_id, key, state, seq, priority, score, depth, tunnel, parent, hops, retries,"
@@ -84,7 +83,7 @@ def fill(db: sqlite3.Connection, urls: int, hosts: int) -> None:
     )
     db.execute("UPDATE frontier_count SET generation = 1, inserted = ?, queued = ?, hosts = ?", (urls, urls, hosts))
     db.execute("COMMIT")
-    create_tables(db)  # the index, built by sorting
+    create_frontier_tables(db)  # the index, built by sorting
     db.execute("PRAGMA synchronous = NORMAL")
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -101,7 +100,7 @@ def lease_and_complete(frontier: SqliteFrontier, db: sqlite3.Connection, urls: i
         db.execute("COMMIT")
         db.execute("BEGIN IMMEDIATE")
         for lease in leases:
-            landings = [Landing(key=x.key, host=x.host, state=State.DONE) for x in lease.leads]
+            landings = [UrlResult(key=x.key, host=x.host, state=UrlState.DONE) for x in lease.leads]
             assert frontier.complete(lease, landings, now + 1.0)
             handled += len(landings)
         db.execute("COMMIT")
@@ -132,7 +131,7 @@ def add_pages(frontier: SqliteFrontier, db: sqlite3.Connection, pages: int, host
         "raised_per_page": raised / timed,
         "cpu_ms_per_page": (cpu_s() - cpu) / timed * 1e3,
         "wall_ms_per_page": (time.perf_counter() - started) / timed * 1e3,
-        "front_hit_rate": frontier.stats().front_hit_rate,
+        "front_hit_rate": frontier.stats().cache_hit_rate,
     }
 
 
@@ -158,14 +157,14 @@ def _add_all(frontier: SqliteFrontier, db: sqlite3.Connection, batches: list[lis
         db.execute("BEGIN IMMEDIATE")
         for batch in batches[start : start + 32]:
             added = frontier.add(batch, NOW)
-            new, raised = new + added.new, raised + added.raised
+            new, raised = new + added.new, raised + added.promoted
         db.execute("COMMIT")
     return new, raised
 
 
 def _lead(host: int, n: int, rng: random.Random, page: int) -> Lead:
     url = url_of(host, n)
-    return Lead(url=url, key=key_of(url), host=f"host{host}.example", score=rng.random(), depth=3, parent=page + 1)
+    return Lead(url=url, key=url_key(url), host=f"host{host}.example", score=rng.random(), depth=3, parent=page + 1)
 
 
 def _again(lead: Lead, rng: random.Random, page: int) -> Lead:
@@ -184,7 +183,7 @@ def run_case(args: argparse.Namespace) -> dict[str, object]:
     if args.fill_only:
         return {}
     db = connect(path, args.cache, args.mmap)
-    frontier = SqliteFrontier(db, Policy(order=BestFirst()))
+    frontier = SqliteFrontier(db, FrontierPolicy(order=BestFirst()))
     lease_and_complete(frontier, db, args.measure // 10, args.per_host)
     result: dict[str, object] = {"queued": urls, "hosts": hosts, "file_mib": path.stat().st_size / 2**20}
     result["lease_complete"] = lease_and_complete(frontier, db, args.measure, args.per_host)

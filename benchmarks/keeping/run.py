@@ -18,16 +18,16 @@ from pathlib import Path
 import msgspec
 import tomli_w
 
-from opilio.crawl.build import complete
-from opilio.crawl.config import resolve
-from opilio.frontier.schema import create_tables as create_frontier
-from opilio.frontier.sqlite import SqliteFrontier
-from opilio.model.records import Analysis, Fate, Fetched, Landing, Lead, Outcome, State, Verdict, key_of
-from opilio.model.urls import host_of
-from opilio.seen.sqlite import create_tables as create_seen
+from opilio.core.records import Analysis, FetchResult, Lead, Outcome, PageChange, UrlResult, UrlState, Verdict, url_key
+from opilio.core.urls import host_of
+from opilio.dedup.sqlite import create_dedup_tables as create_seen
+from opilio.engine.wiring.build import complete_settings
+from opilio.frontier.sqlite.frontier import SqliteFrontier
+from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
 from opilio.store.collection import Collection
-from opilio.store.keeper import Keeper
 from opilio.store.warc import WarcWriter, response_record
+from opilio.store.writer import CollectionWriter
+from opilio.topic.setup import resolve_settings
 
 BATCH = 500
 WORDS = [f"word{n}" for n in range(5000)]
@@ -67,9 +67,11 @@ def timed(words: list[str], place: Path) -> tuple[float, float]:
 
 def made(folder: Path, numbers: range, start: float) -> None:
     """A collection as a crawl would have left it."""
-    settings = complete(resolve({"topic": {"name": "wrens"}, "seeds": {"urls": ["http://h0.example/"]}}))
+    settings = complete_settings(
+        resolve_settings({"topic": {"name": "wrens"}, "seeds": {"urls": ["http://h0.example/"]}})
+    )
     collection = Collection.create(folder, tomli_w.dumps(msgspec.to_builtins(settings)), (create_frontier, create_seen))
-    keeper = Keeper(collection, WarcWriter(folder, "benchmark", 256 << 20))
+    keeper = CollectionWriter(collection, WarcWriter(folder, "benchmark", 256 << 20))
     keeper.resume()
     frontier = SqliteFrontier(collection.connection)
     for batch in portions(numbers):
@@ -78,11 +80,11 @@ def made(folder: Path, numbers: range, start: float) -> None:
             outcomes = [visit(n, now) for n in batch]
             frontier.add([o.lead for o in outcomes], now)
             for lease in frontier.lease(now, BATCH, BATCH, 60.0):
-                landings = [Landing(key=x.key, host=x.host, state=State.DONE) for x in lease.leads]
+                landings = [UrlResult(key=x.key, host=x.host, state=UrlState.DONE) for x in lease.leads]
                 frontier.complete(lease, landings, 0.0)
-            keeper.keep(outcomes)
+            keeper.write_outcomes(outcomes)
             again = [visit(n, now + 9e5, 1) for n in batch if n % 10 == 0]
-            keeper.keep([msgspec.structs.replace(o, fate=Fate.CHANGED) for o in again])
+            keeper.write_outcomes([msgspec.structs.replace(o, change=PageChange.CHANGED) for o in again])
             collection.connection.executemany(
                 "INSERT OR REPLACE INTO texts VALUES (?, ?)",
                 [(o.analysis.fingerprint, o.lead.key) for o in (*outcomes, *again) if o.analysis],
@@ -105,17 +107,17 @@ def portions(numbers: range) -> Iterator[range]:
 def visit(number: int, at: float, version: int = 0) -> Outcome:
     url = f"http://h{number % 400}.example/{number}.html"
     text = " ".join(random.Random(number * 2 + version).choices(WORDS, k=700))
-    fetched = Fetched(url=url, status=200, body=f"<title>{number}</title><p>{text}".encode(), started_at=at)
+    fetched = FetchResult(url=url, status=200, body=f"<title>{number}</title><p>{text}".encode(), started_at=at)
     analysis = Analysis(
         title=str(number),
         words=700,
         fingerprint=1 + number * 2 + version,
         verdict=Verdict(score=0.5, relevant=number % 3 == 0),
         links=b"x" * 300,
-        record=response_record(fetched),
+        warc_record=response_record(fetched),
     )
     light = msgspec.structs.replace(fetched, body=b"", size_bytes=len(fetched.body))
-    return Outcome(lead=Lead(url=url, key=key_of(url), host=host_of(url)), fetched=light, analysis=analysis)
+    return Outcome(lead=Lead(url=url, key=url_key(url), host=host_of(url)), fetched=light, analysis=analysis)
 
 
 def arguments() -> argparse.Namespace:

@@ -6,11 +6,11 @@ python benchmarks/lab/bench_replay.py WEB [FETCHES] [STRATEGY...]
 import sys
 from pathlib import Path
 
-from opilio.crawl.build import page_reader
-from opilio.lab.crawls import OfflineWeb, lab_settings, replay
-from opilio.lab.pages import ParsedPages
-from opilio.lab.topics import load_topics
-from opilio.lab.web import Web
+from opilio.engine.wiring.build import build_page_reader
+from opilio.lab.experiments.replay import OfflineWeb, lab_settings, replay_crawl
+from opilio.lab.webs.pages import ParsedPages
+from opilio.lab.webs.topics import load_topics
+from opilio.lab.webs.web import WarcWeb
 
 
 class ReadAnew(OfflineWeb):
@@ -19,13 +19,13 @@ class ReadAnew(OfflineWeb):
     def readings(self, *_: object) -> "ReadAnew":  # type: ignore[override]
         return self
 
-    reader = staticmethod(page_reader)
+    reader = staticmethod(build_page_reader)
 
 
 def main() -> None:
     folder, fetches = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 5000
     names = sys.argv[3:] or ["breadth", "best-first", "s0-earlier", "s0", "opilio"]
-    web = Web.open(folder)
+    web = WarcWeb.open(folder)
     pages = ParsedPages.open(web)
     topic = load_topics(folder)[0][0]
     kept, anew = OfflineWeb(web, pages), ReadAnew(web, pages)
@@ -34,7 +34,7 @@ def main() -> None:
         kept.readings(settings)
         spent = []
         for offline in (anew, kept):
-            trace = replay(offline, settings)
+            trace = replay_crawl(offline, settings)
             spent.append(f"{trace.cpu_s:5.1f} s ({1000 * trace.cpu_s / len(trace.fetches):.2f} ms each)")
         print(f"{name:12} {len(trace.fetches)} fetches: words read {spent[0]}, looked up {spent[1]}")
 

@@ -10,9 +10,8 @@ import sys
 import time
 from pathlib import Path
 
-from opilio.lab.server import WebServer
-from opilio.lab.serving import run_loop
-from opilio.lab.web import Web
+from opilio.lab.server.server import LabWebServer, run_event_loop
+from opilio.lab.webs.web import WarcWeb
 
 PIPELINE = 8
 
@@ -49,18 +48,18 @@ def ask(port: int, urls: list[str], connections: int) -> None:
         await asyncio.gather(*(d.wait() for d in waiting))
         return 0
 
-    run_loop(main())
+    run_event_loop(main())
 
 
 def main() -> None:
-    web = Web.open(Path(sys.argv[1]))
+    web = WarcWeb.open(Path(sys.argv[1]))
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 30_000
     connections = int(sys.argv[3]) if len(sys.argv) > 3 else 32
-    ok = [u for n, u in enumerate(web.urls) if n % 3 == 0 and web.answer(n).status == 200]
+    ok = [u for n, u in enumerate(web.urls) if n % 3 == 0 and web.response(n).status == 200]
     urls = (ok * (count // len(ok) + 1))[:count]
 
     async def served() -> int:
-        async with WebServer(web) as server:
+        async with LabWebServer(web) as server:
             for label in ("cold", "warm"):
                 before, start = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
                 client = multiprocessing.Process(target=ask, args=(server.port, urls, connections))
@@ -73,7 +72,7 @@ def main() -> None:
                 print(f"{label}: {count / wall:,.0f} pages/s wall, {1e6 * cpu / count:.0f} µs CPU a page")
         return 0
 
-    run_loop(served())
+    run_event_loop(served())
 
 
 if __name__ == "__main__":

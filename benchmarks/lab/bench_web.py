@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from opilio.lab.labels import load_labels
-from opilio.lab.pages import ParsedPages
-from opilio.lab.referee import Referee
-from opilio.lab.topics import load_topics
-from opilio.lab.web import Web
+from opilio.lab.evaluation.referee import Referee
+from opilio.lab.webs.labels import load_labels
+from opilio.lab.webs.pages import ParsedPages
+from opilio.lab.webs.topics import load_topics
+from opilio.lab.webs.web import WarcWeb
 
 T = TypeVar("T")
 
@@ -31,11 +31,11 @@ def main() -> None:
     folder = Path(sys.argv[1])
     with tempfile.TemporaryDirectory() as cache_name:
         cache = Path(cache_name)
-        web = timed("first index", 0, lambda: Web.open(folder, cache))
+        web = timed("first index", 0, lambda: WarcWeb.open(folder, cache))
         size = len(web)
         print(f"{size} pages, {len(web.hosts)} hosts")
-        timed("open again", 0, lambda: Web.open(folder, cache))
-        timed("read every page", size, lambda: [len(web.answer(n).body) for n in range(size)])
+        timed("open again", 0, lambda: WarcWeb.open(folder, cache))
+        timed("read every page", size, lambda: [len(web.response(n).body) for n in range(size)])
         pages = timed("parse every page, two processes", size, lambda: ParsedPages.open(web, cache))
         timed("look every page up", size, lambda: [pages.page(n) for n in range(size)])
         topics, _ = load_topics(folder)

@@ -12,11 +12,11 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from checks.link_visits import taught
-from opilio.crawl.rankmemory import RankMemory
+from opilio.engine.link_memory import LinkModelStore
 from opilio.learn.committee import Committee
-from opilio.learn.densemodel import DenseModel
-from opilio.learn.scoring import Options
-from opilio.learn.wordmodel import WordModel
+from opilio.learn.dense_model import DenseModel
+from opilio.learn.scoring import CommitteeOptions
+from opilio.learn.word_model import WordModel
 from opilio.store.collection import Collection
 
 UPDATES = 1_000_000
@@ -52,17 +52,17 @@ def main() -> None:
         timed(f"{name}, {UPDATES:,} updates", UPDATES, began)
         assert np.isfinite(weights).all()
         assert np.abs(weights).max() <= 12.0
-    committee = taught(Committee(Options(capacity=5000)), 1000)
+    committee = taught(Committee(CommitteeOptions(capacity=5000)), 1000)
     began = time.perf_counter()
     size = len(committee.snapshot())
     timed(f"snapshot after 1000 visits, {size:,} bytes", 1, began)
     collection = Collection.in_memory()
-    memory = RankMemory(committee, collection)
+    memory = LinkModelStore(committee, collection)
     began = time.perf_counter()
     memory.save(0.0, at_end=True)
     timed("save", 1, began)
     began = time.perf_counter()
-    RankMemory(Committee(Options(capacity=5000)), collection).relearn()
+    LinkModelStore(Committee(CommitteeOptions(capacity=5000)), collection).restore()
     timed("restore", 1, began)
 
 

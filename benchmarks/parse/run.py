@@ -12,8 +12,8 @@ from pathlib import Path
 
 import turbohtml
 
-from opilio.model.records import Fetched
-from opilio.model.urls import canonical_all
+from opilio.core.records import FetchResult
+from opilio.core.urls import canonicalize_urls
 from opilio.parse.html import HtmlParser
 
 
@@ -70,9 +70,9 @@ def main() -> None:
     base = "http://example.org/doc/a/page.html"
 
     def whole(body: bytes) -> object:
-        return parser.parse(Fetched(url=base, headers=(("Content-Type", "text/html"),), body=body))
+        return parser.parse(FetchResult(url=base, headers=(("Content-Type", "text/html"),), body=body))
 
-    pages = [parser.parse(Fetched(url=base, headers=(("Content-Type", "text/html"),), body=b)) for b in bodies]
+    pages = [parser.parse(FetchResult(url=base, headers=(("Content-Type", "text/html"),), body=b)) for b in bodies]
     size = sum(map(len, bodies)) / len(bodies)
     links = sum(len(page.links) for page in pages) / len(pages)
     print(f"{len(bodies)} pages, {size / 1_000:.1f} KB and {links:.0f} links a page")
@@ -87,7 +87,7 @@ def main() -> None:
     hrefs = [[a.attr("href") or "" for a in turbohtml.parse(b).find_all("a")] for b in bodies]
     began = time.process_time()
     for many in hrefs:
-        canonical_all(many, base)
+        canonicalize_urls(many, base)
     rate = sum(map(len, hrefs)) / (time.process_time() - began) / 1_000
     print(f"canonical_all            {rate:7.0f} thousand addresses/s")
 

@@ -20,26 +20,25 @@ import numpy as np
 import tantivy
 from collected import collect
 
-from opilio.crawl.indexing import catch_up
-from opilio.crawl.pagefeed import PageFeed, with_text
-from opilio.crawl.searching import Searcher
-from opilio.index.analysis import terms
-from opilio.index.pagewords import words_of
-from opilio.index.querybuild import Weights
-from opilio.index.schema import EXACT
-from opilio.index.search import FEW, Mix, Search
-from opilio.index.search import Asked as Question
-from opilio.lab.labels import load_labels
-from opilio.lab.statistics import bootstrap_mean, paired_test
-from opilio.lab.topics import load_topics
-from opilio.lab.web import Web
-from opilio.model.records import key_of
+from opilio.core.records import url_key
+from opilio.lab.evaluation.statistics import bootstrap_mean, paired_test
+from opilio.lab.webs.labels import load_labels
+from opilio.lab.webs.topics import load_topics
+from opilio.lab.webs.web import WarcWeb
 from opilio.parse.html import HtmlParser
-from opilio.store.collection import reading
+from opilio.search.clusters import count_stems
+from opilio.search.documents import DocumentReader, complete_document
+from opilio.search.indexer import update_index
+from opilio.search.query_builder import FieldWeights
+from opilio.search.ranking import MAX_HITS_FOR_SUGGESTION, RankingWeights, Search
+from opilio.search.ranking import SearchRequest as Question
+from opilio.search.schema import EXACT_FIELD, index_terms
+from opilio.search.searcher import Searcher
+from opilio.store.collection import open_readonly
 
 DEPTH = 100
 ITEMS = 40  # pages asked for, per topic and kind of question
-NONE = Mix(relevance=0.0, authority=0.0)
+NONE = RankingWeights(relevance=0.0, authority=0.0)
 
 
 class Asked(NamedTuple):
@@ -55,7 +54,7 @@ Find = Callable[[Searcher, Asked], list[int]]
 def questions(folder: Path, topic: object, relevant: set[str]) -> Iterator[Asked]:
     """What people might ask of one collection: pages they know by title, by words, with a slip; and the topic."""
     rng = random.Random(f"{topic.name} 1")
-    with reading(folder) as collection:
+    with open_readonly(folder) as collection:
         rows = collection.connection.execute(
             "SELECT url, title FROM page WHERE duplicate_of = 0 AND noindex = 0 ORDER BY url"
         ).fetchall()
@@ -64,11 +63,11 @@ def questions(folder: Path, topic: object, relevant: set[str]) -> Iterator[Asked
     for url, title in rng.sample(known, min(ITEMS, len(known))):
         plain = " ".join(re.findall(r"\w+", title))
         if plain:
-            yield Asked(topic.name, "title", plain, frozenset({key_of(url)}))
+            yield Asked(topic.name, "title", plain, frozenset({url_key(url)}))
         if slipped := slip(plain, rng):
-            yield Asked(topic.name, "slip", slipped, frozenset({key_of(url)}))
+            yield Asked(topic.name, "slip", slipped, frozenset({url_key(url)}))
     yield from word_questions(folder, topic.name, rng.sample(known, min(ITEMS, len(known))))
-    there = frozenset(key_of(url) for url, _ in rows if url in relevant)
+    there = frozenset(url_key(url) for url, _ in rows if url in relevant)
     for query in (topic.name, *topic.brief.keywords[:8]):
         yield Asked(topic.name, "label", query, there)
 
@@ -86,37 +85,44 @@ def slip(title: str, rng: random.Random) -> str:
 def word_questions(folder: Path, topic: str, pages: Sequence[tuple[str, str]]) -> Iterator[Asked]:
     """Three words that a page has often and others have seldom, none of its title."""
     (shelf,) = Searcher([folder])._open()
-    with reading(folder) as collection:
-        feed, parser = PageFeed(collection), HtmlParser(paths=False)
+    with open_readonly(folder) as collection:
+        feed, parser = DocumentReader(collection), HtmlParser(paths=False)
         for url, title in pages:
-            in_title = set(terms(title, "en"))
-            (stored,) = feed.pages([key_of(url)])
-            words = [w for w in words_of(with_text(folder, stored, parser)) if w.stem not in in_title]
+            in_title = set(index_terms(title, "en"))
+            (stored,) = feed.pages([url_key(url)])
+            words = [w for w in count_stems(complete_document(folder, stored, parser)) if w.stem not in in_title]
             searcher = shelf.searcher
-            seldom = {w.written: searcher.num_docs / (1 + searcher.doc_freq(EXACT, w.written)) for w in words}
-            rare = {w.written: w.count * log(1 + seldom[w.written]) for w in words}
+            seldom = {w.spelling: searcher.num_docs / (1 + searcher.doc_freq(EXACT_FIELD, w.spelling)) for w in words}
+            rare = {w.spelling: w.count * log(1 + seldom[w.spelling]) for w in words}
             best = sorted(rare, key=lambda w: (-rare[w], w))[:3]
             if len(best) == 3:
-                yield Asked(topic, "words", " ".join(best), frozenset({key_of(url)}))
+                yield Asked(topic, "words", " ".join(best), frozenset({url_key(url)}))
 
 
 def plain_bm25(searcher: Searcher, asked: Asked) -> list[int]:
     """All words as they are written in one field with everything, any of them enough."""
     (shelf,) = searcher._open()
-    words = [(tantivy.Occur.Should, tantivy.Query.term_query(shelf.schema, EXACT, t)) for t in terms(asked.query)]
+    words = [
+        (tantivy.Occur.Should, tantivy.Query.term_query(shelf.schema, EXACT_FIELD, t)) for t in index_terms(asked.query)
+    ]
     if not words:
         return []
     hits = shelf.searcher.search(tantivy.Query.boolean_query(words), DEPTH).hits
     return shelf.searcher.fast_field_values("key", [address for _, address in hits])
 
 
-def ours(weights: Weights, mix: Mix, *, respell: bool = False) -> Find:
+def ours(weights: FieldWeights, mix: RankingWeights, *, respell: bool = False) -> Find:
     """The order that a search gives, without making snippets and facets of it; after a slip, a suggestion is taken."""
 
     def find(searcher: Searcher, asked: Asked) -> list[int]:
         search = Search(searcher._open(), Question(query=asked.query), weights, mix)
         total, found = search._candidates(search._queries(relaxed=False))
-        if respell and asked.kind == "slip" and total <= FEW and (better := search._suggestion(total)):
+        if (
+            respell
+            and asked.kind == "slip"
+            and total <= MAX_HITS_FOR_SUGGESTION
+            and (better := search._suggestion(total))
+        ):
             return ours(weights, mix)(searcher, asked._replace(query=better))
         if not total:
             _, found = search._candidates(search._queries(relaxed=True))
@@ -170,8 +176,8 @@ def tune(sets: Sequence[tuple[Searcher, list[Asked]]], tries: int) -> None:
     grid = product((1.2, 2.0, 3.0), (0.5, 1.5), (0.0, 0.3), (1.5, 2.5), (0.4, 0.8), (1.0, 10.0, 30.0))
     chosen = random.Random(1).sample(list(grid), tries)
     for title, exact, tie, together, relevance, open_at in chosen:
-        weights = Weights(title=title, exact=exact, tie=tie, together=together)
-        mix = Mix(relevance=relevance, open_at=open_at)
+        weights = FieldWeights(title=title, exact=exact, tie_breaker=tie, proximity=together)
+        mix = RankingWeights(relevance=relevance, half_weight_matches=open_at)
         values = run({"x": ours(weights, mix)}, sets)
         means = {key[1:]: np.mean([v for _, v in pairs]) for key, pairs in values.items()}
         parts = [means["title", "1/rank"], means["words", "1/rank"], means["label", "nDCG@10"]]
@@ -197,25 +203,32 @@ def main() -> None:
     args = parser.parse_args()
     sets = []
     for folder in args.web:
-        web = Web.open(folder)
+        web = WarcWeb.open(folder)
         labels = load_labels(web)
         topics, _ = load_topics(folder)
         for topic in topics[: args.topics]:
             collection = collect(args.into / f"{web.name}-{topic.name}".replace(" ", "-"), web, topic, args.fetches)
-            catch_up(collection)
+            update_index(collection)
             relevant = {web.urls[n] for n in np.flatnonzero(labels.relevant(topic))}
             sets.append((Searcher([collection]), list(questions(collection, topic, relevant))))
             print(f"{collection.name}: {len(sets[-1][1])} questions", flush=True)
     if args.tune:
-        report({"plain BM25": plain_bm25, "fields": ours(Weights(), NONE), "Opilio": ours(Weights(), Mix())}, sets)
+        report(
+            {
+                "plain BM25": plain_bm25,
+                "fields": ours(FieldWeights(), NONE),
+                "Opilio": ours(FieldWeights(), RankingWeights()),
+            },
+            sets,
+        )
         tune(sets, args.tries)
         return
     systems = {
         "plain BM25": plain_bm25,
-        "fields": ours(Weights(), NONE),
-        "+ authority": ours(Weights(), Mix(relevance=0.0)),
-        "+ relevance": ours(Weights(), Mix(authority=0.0)),
-        "Opilio": ours(Weights(), Mix(), respell=True),
+        "fields": ours(FieldWeights(), NONE),
+        "+ authority": ours(FieldWeights(), RankingWeights(relevance=0.0)),
+        "+ relevance": ours(FieldWeights(), RankingWeights(authority=0.0)),
+        "Opilio": ours(FieldWeights(), RankingWeights(), respell=True),
     }
     report(systems, sets)
 

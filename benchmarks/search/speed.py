@@ -18,14 +18,14 @@ from pathlib import Path
 
 import numpy as np
 
-from opilio.crawl.searching import Searcher
-from opilio.frontier.schema import create_tables
-from opilio.index.fulltext import FullText, prepare, writing
-from opilio.index.intake import Intake
-from opilio.index.manifest import Manifest
-from opilio.index.records import Document, Filters
-from opilio.model.records import key_of
-from opilio.store.collection import Collection, exists
+from opilio.core.records import url_key
+from opilio.frontier.sqlite.schema import create_frontier_tables
+from opilio.search.index import FullTextIndex, index_write_lock, prepare_index_folder
+from opilio.search.indexer import DocumentIndexer
+from opilio.search.manifest import IndexManifest
+from opilio.search.results import IndexDocument, SearchFilters
+from opilio.search.searcher import Searcher
+from opilio.store.collection import Collection, collection_exists
 
 BATCH, VOCABULARY, HOSTS = 1_000, 200_000, 1_000
 LANGUAGES = ("en", "en", "en", "de", "fr", "es", "ru")
@@ -42,47 +42,47 @@ def word(number: int) -> str:
     return "".join(parts) + "n"
 
 
-def documents(pages: int, words: int) -> Iterator[Document]:
+def documents(pages: int, words: int) -> Iterator[IndexDocument]:
     rng = np.random.default_rng(1)
     names = [word(n) for n in range(VOCABULARY)]
-    keys = [key_of(f"http://host{n % HOSTS}.example/{n}") for n in range(pages)]
+    keys = [url_key(f"http://host{n % HOSTS}.example/{n}") for n in range(pages)]
     for n in range(pages):
         drawn = np.minimum(rng.zipf(1.15, words + 4) - 1, VOCABULARY - 1)
         text = [names[i] for i in drawn]
         targets = np.unique(np.array([keys[i] for i in (rng.random(20) ** 3 * pages).astype(int)], dtype=np.int64))
-        yield Document(
+        yield IndexDocument(
             key=keys[n], seq=n, url=f"http://host{n % HOSTS}.example/{n}", host=f"host{n % HOSTS}.example",
-            title=" ".join(text[:4]), body=" ".join(text[4:]), anchors=(text[0],), targets=targets.tobytes(),
+            title=" ".join(text[:4]), body=" ".join(text[4:]), anchors=(text[0],), target_keys=targets.tobytes(),
             language=LANGUAGES[n % len(LANGUAGES)], genre=("news", "", "blogs")[n % 3], score=float(rng.random()),
             relevant=n % 5 == 0, date=1.6e9 + n * 1000, fetched_at=1.7e9,
         )  # fmt: skip
 
 
 def make(folder: Path, pages: int, words: int) -> None:
-    Collection.create(folder, "", [create_tables]).close()
+    Collection.create(folder, "", [create_frontier_tables]).close()
     started = time.process_time()
-    with writing(folder):
-        place = prepare(folder)
-        index, manifest = FullText(place), Manifest(place)
+    with index_write_lock(folder):
+        place = prepare_index_folder(folder)
+        index, manifest = FullTextIndex(place), IndexManifest(place)
         plain = sqlite3.connect(folder / "fts.db")
         plain.execute("CREATE VIRTUAL TABLE t USING fts5(title, body)")
         with index.writer() as writer:
-            intake = Intake(writer, manifest)
-            batch: list[Document] = []
+            intake = DocumentIndexer(writer, manifest)
+            batch: list[IndexDocument] = []
             for document in documents(pages, words):
                 batch.append(document)
                 if len(batch) == BATCH:
-                    intake.take(batch, ())
+                    intake.index_batch(batch, ())
                     plain.executemany("INSERT INTO t VALUES (?, ?)", [(d.title, d.body) for d in batch])
                     batch = []
-            intake.take(batch, ())
+            intake.index_batch(batch, ())
             spent = (time.process_time() - started) / pages * 1000
             print(f"indexed: {spent:.2f} ms of CPU a page, with making it and FTS5")
             started = time.process_time()
-            intake.weigh({})
+            intake.update_authority({})
             print(f"authority: {time.process_time() - started:.1f} s of CPU")
             started = time.process_time()
-            intake.divide(FullText(place).searcher())
+            intake.update_subtopics(FullTextIndex(place).searcher())
             print(f"subtopics: {time.process_time() - started:.1f} s of CPU")
         plain.commit()
         plain.close()
@@ -124,9 +124,9 @@ def search(folder: Path) -> None:
     timed("a beginning", [f"{w[:4]}*" for w in middle], searcher.search)
     timed("a nearly spelt word", [f"{w}~" for w in middle], searcher.search)
     timed("a misspelt word (suggestion)", [f"{w[:-3]}x{w[-2:]}" for w in rare], searcher.search)
-    narrow = Filters(languages=("de",), relevant=True, after="2020-10-01")
+    narrow = SearchFilters(languages=("de",), relevant=True, after="2020-10-01")
     timed("a common word with three filters", common, lambda q: searcher.search(q, narrow))
-    facets = Filters(languages=("de", "en"), genres=("news",), bands=("high", "low"))
+    facets = SearchFilters(languages=("de", "en"), genres=("news",), bands=("high", "low"))
     timed("a common word with three facets chosen", common, lambda q: searcher.search(q, facets))
     timed("browsing everything", [""] * 20, searcher.search)
     timed("page 50 of a common word", common[:20], lambda q: searcher.search(q, page=50))
@@ -143,7 +143,7 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=400)
     parser.add_argument("--into", type=Path, required=True)
     args = parser.parse_args()
-    if not exists(args.into):
+    if not collection_exists(args.into):
         make(args.into, args.pages, args.words)
         subprocess.run([sys.executable, *sys.argv], check=True)  # what is asked first is asked by a new process
         return

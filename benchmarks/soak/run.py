@@ -22,12 +22,11 @@ from typing import NamedTuple
 
 import tomli_w
 
-from opilio.lab.server import Serving, WebServer
-from opilio.lab.serving import serve_shape
-from opilio.lab.shape import Shape
-from opilio.lab.synthetic import SyntheticWeb, topic_tables
-from opilio.model.errors import CollectionError
-from opilio.store.collection import reading
+from opilio.core.errors import CollectionError
+from opilio.lab.server.server import LabServerConfig, LabWebServer, serve_synthetic_web
+from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.web import SyntheticWeb, topic_tables
+from opilio.store.collection import open_readonly
 
 COMMAND = (sys.executable, "-m", "opilio")
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -47,7 +46,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=5_000, help="pages between two lines")
     parser.add_argument("--strategy", default="opilio")
     given = parser.parse_args()
-    shape = Shape(pages=given.pages, hosts=max(40, given.pages // 150), slow_hosts=0, failing_hosts=0)
+    shape = WebShape(pages=given.pages, hosts=max(40, given.pages // 150), slow_hosts=0, failing_hosts=0)
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     web = context.Process(target=_serve, args=(shape, theirs), daemon=True)
@@ -62,14 +61,14 @@ def main() -> None:
         subprocess.run([*COMMAND, "verify", str(folder)], check=True)
 
 
-def _serve(shape: Shape, channel: Connection) -> None:
-    def announce(server: WebServer) -> None:
+def _serve(shape: WebShape, channel: Connection) -> None:
+    def announce(server: LabWebServer) -> None:
         channel.send(server.proxy)
 
-    serve_shape(shape, Serving(), announce)
+    serve_synthetic_web(shape, LabServerConfig(), announce)
 
 
-def _config(folder: Path, shape: Shape, strategy: str) -> Path:
+def _config(folder: Path, shape: WebShape, strategy: str) -> Path:
     told = topic_tables(SyntheticWeb(shape).plan)[0]
     tree = {
         "strategy": strategy,
@@ -97,7 +96,7 @@ def _watch(crawl: subprocess.Popen[bytes], folder: Path, every: int) -> None:
 
 def _pages(folder: Path) -> tuple[int, int]:
     try:
-        with reading(folder) as collection:
+        with open_readonly(folder) as collection:
             row = collection.connection.execute("SELECT count(*), sum(relevant) FROM page").fetchone()
             return row[0], row[1] or 0
     except CollectionError:  # not made yet

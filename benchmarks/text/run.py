@@ -16,16 +16,15 @@ from pathlib import Path
 
 import Stemmer
 
-from opilio.model.records import Fetched, Page
+from opilio.core.records import FetchResult, Page
 from opilio.parse.html import HtmlParser
-from opilio.text.around import Beside, InSentence
-from opilio.text.identify import identify
-from opilio.text.reading import Reader
+from opilio.text.language_id import identify_language
+from opilio.text.reading import PageReader, SentenceContext, WindowContext
 from opilio.text.stopwords import stop_words
-from opilio.text.tokens import marked_words, words
-from opilio.text.urlwords import UrlTerms
+from opilio.text.term_arrays import TermEncoder
+from opilio.text.tokens import tokenize, tokenize_marked
+from opilio.text.url_words import UrlTerms
 from opilio.text.vocabulary import Vocabulary
-from opilio.text.wordcodes import WordCodes
 
 WORDS = 1_360  # of a page in the measurements this is compared with
 
@@ -68,21 +67,21 @@ class StackLine:
 def ways() -> dict[str, Callable[[Page], object]]:
     vocabulary = Vocabulary()
     urls = UrlTerms(vocabulary)
-    reader = Reader(vocabulary)
-    codes = WordCodes(vocabulary)
+    reader = PageReader(vocabulary)
+    codes = TermEncoder(vocabulary)
     return {
         "the line to beat: counts of stems": StackLine().counts,
-        "stems, counted": lambda page: codes.counts(page.flow),
-        "words": lambda page: words(page.flow),
-        "words with marks": lambda page: marked_words(page.flow),
+        "stems, counted": lambda page: codes.count_terms(page.flow),
+        "words": lambda page: tokenize(page.flow),
+        "words with marks": lambda page: tokenize_marked(page.flow),
         "terms in order": lambda page: vocabulary.terms(page.flow),
         "terms in order, counted": lambda page: Counter(vocabulary.terms(page.flow)),
         "whole reading": reader.read,
         "whole reading, counted": lambda page: Counter(reader.read(page).terms),
-        "whole reading, S1 windows": Reader(vocabulary, Beside()).read,
-        "whole reading, S3 sentences": Reader(vocabulary, InSentence()).read,
-        "terms of all links' URLs": lambda page: urls.of_all([link.url for link in page.links]),
-        "language identified": lambda page: identify(page.flow),
+        "whole reading, S1 windows": PageReader(vocabulary, WindowContext()).read,
+        "whole reading, S3 sentences": PageReader(vocabulary, SentenceContext()).read,
+        "terms of all links' URLs": lambda page: urls.terms_batch([link.url for link in page.links]),
+        "language identified": lambda page: identify_language(page.flow),
     }
 
 
@@ -108,10 +107,10 @@ def main() -> None:
     bodies = from_warc(given.warc, given.pages) if given.warc else from_folder(given.html, given.pages)
     parser, headers = HtmlParser(), (("Content-Type", "text/html"),)
     fetched = [
-        Fetched(url=f"http://example.org/{i}", status=200, headers=headers, body=b) for i, b in enumerate(bodies)
+        FetchResult(url=f"http://example.org/{i}", status=200, headers=headers, body=b) for i, b in enumerate(bodies)
     ]
     pages = [parser.parse(answer) for answer in fetched]
-    total = sum(len(words(page.flow)) for page in pages)
+    total = sum(len(tokenize(page.flow)) for page in pages)
     links = sum(page.flow.count("\x02") for page in pages)
     print(f"{len(pages)} pages, {total / len(pages):.0f} words and {links / len(pages):.0f} links a page")
     best = measure(ways(), pages, given.rounds)

@@ -18,19 +18,16 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from opilio.crawl.config import Settings
-from opilio.crawl.tgraphs import maker_for
-from opilio.lab.backlinks import WebLinks, graph_from, usable
-from opilio.lab.pages import ParsedPages
-from opilio.lab.topics import load_topics
-from opilio.lab.web import Web
+from opilio.core.settings import Settings
+from opilio.lab.experiments.runs import WebLinks, build_tgraph, resolve_targets
+from opilio.lab.webs.pages import ParsedPages
+from opilio.lab.webs.topics import load_topics
+from opilio.lab.webs.web import WarcWeb
+from opilio.methods.treasure.build import GraphLimits
+from opilio.methods.treasure.graph import GraphNode, LinkDestination, LinkParts, TGraph, link_parts
+from opilio.methods.treasure.matching import MatchingOptions, NodeIndex, match_links
+from opilio.methods.treasure.plugin import build_graph_builder
 from opilio.text.vocabulary import Vocabulary
-from opilio.tgraph.components import LinkParts, link_parts
-from opilio.tgraph.graph import TGraph
-from opilio.tgraph.layers import Bounds
-from opilio.tgraph.matching import NodeIndex
-from opilio.tgraph.node import Destination, Node
-from opilio.tgraph.priority import Matching, match
 
 SIZES = (3, 3, 3, 40)  # terms of ISH, SH, MH, DC
 VOCABULARY = 8_000
@@ -51,8 +48,8 @@ def made(nodes: int, links: int, rng: random.Random) -> tuple[NodeIndex, LinkPar
     for number in range(nodes):
         level = 0 if number < 20 else 1 + number % 3
         ish, sh, mh, dc = map(said, SIZES)
-        dic = Destination(leads_to=(f"n{nearer[level]}",) if level else ())
-        made_nodes.append(Node(id=f"n{number}", url="", level=level, ish=ish, sh=sh, mh=mh, dc=dc, dic=dic))
+        dic = LinkDestination(leads_to=(f"n{nearer[level]}",) if level else ())
+        made_nodes.append(GraphNode(id=f"n{number}", url="", level=level, ish=ish, sh=sh, mh=mh, dc=dc, dic=dic))
     heads = [tuple(texts[said(3)] for _ in range(3)) for _ in range(8)]
     windows = [texts[said(40)] for _ in range(links)]
     places = np.arange(links)
@@ -89,13 +86,15 @@ def _seeds(folder: Path) -> list[str]:
 
 def real(folder: Path, targets: list[str], nodes: int, most: int) -> None:
     """The same on a T-Graph of a real web, over two hundred of its pages, each with its first links."""
-    web = Web.open(folder)
+    web = WarcWeb.open(folder)
     links = WebLinks(web, ParsedPages.open(web))
-    targets, _ = usable(targets or _seeds(folder), links)
+    targets, _ = resolve_targets(targets or _seeds(folder), links)
     settings = Settings()
     settings.topic.around = "paragraph"
-    maker = maker_for(settings, links.page)
-    graph = graph_from(links, maker, targets, Bounds(parents=40, per_level=nodes // 2, per_page=6))
+    maker = build_graph_builder(settings, links.page)
+    graph = build_tgraph(
+        links, maker, targets, GraphLimits(parents_per_page=40, per_level=nodes // 2, links_per_page=6)
+    )
     kept = TGraph(sorted(graph.nodes.values(), key=lambda n: n.level)[:nodes])
     terms_of = Vocabulary().terms
     index = NodeIndex(kept, terms_of)
@@ -107,8 +106,8 @@ def real(folder: Path, targets: list[str], nodes: int, most: int) -> None:
             pages.append(link_parts(msgspec.structs.replace(reading, page=page), terms_of))
     print(f"{len(index)} nodes, {len(pages)} pages of {most} links")
     for rule in ("least", "all", "soft"):
-        how = Matching(rule=rule)
-        ms = cpu_ms(lambda how=how: [match(index, page, how) for page in pages], 1) / len(pages)
+        how = MatchingOptions(rule=rule)
+        ms = cpu_ms(lambda how=how: [match_links(index, page, how) for page in pages], 1) / len(pages)
         print(f"{rule:6} {ms:8.2f} ms a page")
 
 
@@ -124,8 +123,8 @@ def main() -> None:
         return
     index, links, texts = made(options.nodes, options.links, random.Random(1))
     for rule in ("least", "all", "soft"):
-        how = Matching(rule=rule)
-        print(f"{rule:6} {cpu_ms(lambda how=how: match(index, links, how), 10):8.2f} ms a page")
+        how = MatchingOptions(rule=rule)
+        print(f"{rule:6} {cpu_ms(lambda how=how: match_links(index, links, how), 10):8.2f} ms a page")
     plain = cpu_ms(lambda: pair_by_pair(index, links, texts, 500), 1) / 500 * options.nodes * options.links
     print(f"plain  {plain:8.2f} ms a page, one pair at a time (from 500 pairs)")
 

@@ -9,19 +9,21 @@ from pathlib import Path
 
 import tomli_w
 
-from opilio.lab.prose import load_words
-from opilio.lab.shape import Shape
-from opilio.lab.synthetic import write
+from opilio.lab.synthetic.prose import load_word_lists
+from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.web import write_synthetic_web
 
-SHAPE = Shape(seed=5, pages=2000, hosts=20, topics=4, topical_share=0.25, ambiguous=0.25, locality=0.5, host_focus=0.3)
+SHAPE = WebShape(
+    seed=5, pages=2000, hosts=20, topics=4, topical_share=0.25, ambiguous=0.25, locality=0.5, host_focus=0.3
+)
 
 
 def main(folder: Path) -> None:
     """A person says "crane" and means the bird: name and keyword are the ambiguous word, the labels stay."""
-    write(SHAPE, folder)
+    write_synthetic_web(SHAPE, folder)
     path = folder / "topics.toml"
     topics = tomllib.loads(path.read_text("utf-8"))["topic"]
-    shared = {subject.name: subject.ambiguous for subject in load_words().subjects}
+    shared = {subject.name: subject.ambiguous for subject in load_word_lists().subjects}
     for topic in topics:
         word = shared[topic["name"]]
         topic |= {"name": word, "description": "", "keywords": [word]}

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import tomli_w
 
-from opilio.lab.labels import load_labels
-from opilio.lab.pages import ParsedPages
-from opilio.lab.topics import Brief, LabTopic
-from opilio.lab.web import Web
+from opilio.lab.webs.labels import load_labels
+from opilio.lab.webs.pages import ParsedPages
+from opilio.lab.webs.topics import LabTopic, TopicBrief
+from opilio.lab.webs.web import WarcWeb
 
 SETS, SEEDS, TIMES = 3, 3, 3  # seed sets a topic, pages a set, how often a seed says the word
 MUSIC = ("guitar", "album", "song", "singer", "concert")
@@ -68,7 +68,7 @@ WORDS = (
 
 def main(source: Path, folder: Path) -> None:
     """Write the folder."""
-    web = Web.open(source)
+    web = WarcWeb.open(source)
     folder.mkdir(parents=True)
     for file in (*source.glob("*.warc.gz"), source / "labels.tsv"):
         (folder / file.name).symlink_to(file.resolve())
@@ -76,7 +76,7 @@ def main(source: Path, folder: Path) -> None:
     rng = random.Random(35)
     topics = []
     for word in WORDS:
-        topic = LabTopic(brief=Brief(name=word.word), relevant=word.relevant, seed_sets=())
+        topic = LabTopic(brief=TopicBrief(name=word.word), relevant=word.relevant, seed_sets=())
         spoken = re.compile(rf"\b{word.word}s?\b", re.IGNORECASE)
         on_topic = [url for number, url in enumerate(web.urls) if labels.relevant(topic)[number]]
         saying = [u for u in on_topic if (p := pages.page(web.numbers[u])) and len(spoken.findall(p.text)) >= TIMES]

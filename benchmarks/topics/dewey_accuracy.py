@@ -17,19 +17,23 @@ from pathlib import Path
 import numpy as np
 import xxhash
 
-from opilio.crawl.config import Settings
-from opilio.crawl.topics import background, vocabulary_of
-from opilio.lab.labels import load_labels
-from opilio.lab.pages import ParsedPages
-from opilio.lab.statistics import bootstrap_mean
-from opilio.lab.web import Web
-from opilio.model.records import Page, Reading
-from opilio.text.reading import Reader
-from opilio.topic.dewey.detect import main_galaxy, main_terms
-from opilio.topic.dewey.galaxy import PAPER, RECOMMENDED, Rule
-from opilio.topic.dewey.lexicon import Lexicon, ours
-from opilio.topic.dewey.matcher import Matcher
-from opilio.topic.dewey.number import digits_of
+from opilio.core.records import Page, Reading
+from opilio.core.settings import Settings
+from opilio.lab.evaluation.statistics import bootstrap_mean
+from opilio.lab.webs.labels import load_labels
+from opilio.lab.webs.pages import ParsedPages
+from opilio.lab.webs.web import WarcWeb
+from opilio.methods.dewey.detect import (
+    PAPER_RULE,
+    RECOMMENDED_RULE,
+    GalaxyRule,
+    LexiconMatcher,
+    main_galaxy,
+    main_terms,
+)
+from opilio.methods.dewey.lexicon import Lexicon, builtin_lexicon, digits_of
+from opilio.text.reading import PageReader
+from opilio.topic.setup import background_frequencies, build_vocabulary
 
 LABELS = Path(__file__).with_name("dewey_labels.toml")
 Ranking = Sequence[str]  # three-digit classes, best first
@@ -92,10 +96,10 @@ Case = tuple[str, str, frozenset[str], Reading]  # address, first mapped label, 
 
 def cases(folder: Path, half: str) -> list[Case]:
     """The labelled pages of a half."""
-    web = Web.open(folder)
+    web = WarcWeb.open(folder)
     pages, labels = ParsedPages.open(web), load_labels(web)
     mapping = tomllib.loads(LABELS.read_text("utf-8"))["schools-wikipedia"]
-    reader = Reader(vocabulary_of(Settings()))
+    reader = PageReader(build_vocabulary(Settings()))
     found: list[Case] = []
     for number, url in enumerate(web.urls):
         accepted = accepted_tens(labels.by_page[number], mapping)
@@ -108,11 +112,11 @@ def cases(folder: Path, half: str) -> list[Case]:
 
 def rankers() -> dict[str, Callable[[Reading], Ranking]]:
     """The galaxy in its two forms, and the baseline."""
-    vocabulary = vocabulary_of(Settings())
-    matcher = Matcher(ours(), vocabulary, background())
-    nearest = NearestClass(ours(), vocabulary.terms)
+    vocabulary = build_vocabulary(Settings())
+    matcher = LexiconMatcher(builtin_lexicon(), vocabulary, background_frequencies())
+    nearest = NearestClass(builtin_lexicon(), vocabulary.terms)
 
-    def galaxy(rule: Rule) -> Callable[[Reading], Ranking]:
+    def galaxy(rule: GalaxyRule) -> Callable[[Reading], Ranking]:
         def rank(reading: Reading) -> Ranking:
             found = main_galaxy(reading, matcher, rule)
             return [digits_of(code)[:3] for code, _ in (*found.ranked, *found.outliers)]
@@ -120,8 +124,8 @@ def rankers() -> dict[str, Callable[[Reading], Ranking]]:
         return rank
 
     return {
-        OURS: galaxy(RECOMMENDED),
-        "galaxy, paper's weights": galaxy(PAPER),
+        OURS: galaxy(RECOMMENDED_RULE),
+        "galaxy, paper's weights": galaxy(PAPER_RULE),
         BASELINE: lambda reading: nearest.rank(main_terms(reading, matcher)),
     }
 

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import numpy as np
 
-from opilio.crawl.build import SNAPSHOT, first_state, make_mind, topic_of
-from opilio.lab.crawls import OfflineWeb, lab_settings
-from opilio.lab.labels import Labels, load_labels
-from opilio.lab.linkmetrics import average_precision
-from opilio.lab.pages import ParsedPages
-from opilio.lab.statistics import bootstrap_mean
-from opilio.lab.topics import LabTopic, load_topics
-from opilio.lab.web import Web
-from opilio.model.protocols import Judge
-from opilio.model.records import Page, Reading
+from opilio.core.protocols import Judge
+from opilio.core.records import Page, Reading
+from opilio.engine.wiring.build import TOPIC_SNAPSHOT, build_analysis_parts, build_topic, initial_topic_state
+from opilio.lab.evaluation.metrics import average_precision
+from opilio.lab.evaluation.statistics import bootstrap_mean
+from opilio.lab.experiments.replay import OfflineWeb, lab_settings
+from opilio.lab.webs.labels import GroundTruthLabels, load_labels
+from opilio.lab.webs.pages import ParsedPages
+from opilio.lab.webs.topics import LabTopic, load_topics
+from opilio.lab.webs.web import WarcWeb
 
 KINDS = ("dewey", "cosine", "coverage", "contains")
 MEASURES = ("average precision", "precision", "recall", "F1")
@@ -30,18 +30,20 @@ MEASURES = ("average precision", "precision", "recall", "F1")
 def judge_of(offline: OfflineWeb, topic: LabTopic, kind: str) -> tuple[Judge, Callable[[Page], Reading]]:
     """A judge as a crawl would have it on its first page, and who reads pages for it."""
     settings = lab_settings("best-first", topic.brief, (), 1, {"judge": {"kind": kind}})
-    told = topic_of(settings)
+    told = build_topic(settings)
     read = offline.readings(settings).reader
-    mind = make_mind(settings, told, {SNAPSHOT: first_state(settings, told)}, records=False, reads=read)
-    return mind.analyst._judge, mind.analyst._read
+    mind = build_analysis_parts(
+        settings, told, {TOPIC_SNAPSHOT: initial_topic_state(settings, told)}, records=False, reads=read
+    )
+    return mind.analyzer._judge, mind.analyzer._read
 
 
-def measured(offline: OfflineWeb, labels: Labels, topic: LabTopic, kind: str) -> tuple[float, ...]:
+def measured(offline: OfflineWeb, labels: GroundTruthLabels, topic: LabTopic, kind: str) -> tuple[float, ...]:
     """The four measures of one judge on one topic."""
     judge, read = judge_of(offline, topic, kind)
     scores, taken, right = [], [], []
     truth = labels.relevant(topic)
-    for number in np.flatnonzero(labels.judged).tolist():
+    for number in np.flatnonzero(labels.labeled_pages).tolist():
         page = offline.pages.page(number)
         if page is not None:
             verdict = judge.judge(read(page))
@@ -60,7 +62,7 @@ def main() -> None:
     parser.add_argument("--judge", action="append")
     parser.add_argument("--topics", type=int, default=0)
     options = parser.parse_args()
-    web = Web.open(options.web)
+    web = WarcWeb.open(options.web)
     offline, labels = OfflineWeb(web, ParsedPages.open(web)), load_labels(web)
     topics = load_topics(web.folder)[0][: options.topics or None]
     print(f"{web.name}, {len(topics)} topics\n| judge | " + " | ".join(MEASURES) + " |")

@@ -30,12 +30,11 @@ from typing import NamedTuple, Protocol
 
 import tomli_w
 
-from opilio.crawl.indexing import behind
-from opilio.crawl.keepup import KeepUp
-from opilio.lab.server import Serving, WebServer
-from opilio.lab.serving import serve_shape
-from opilio.lab.shape import Shape
-from opilio.lab.synthetic import SyntheticWeb, topic_tables
+from opilio.lab.server.server import LabServerConfig, LabWebServer, serve_synthetic_web
+from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.web import SyntheticWeb, topic_tables
+from opilio.search.background import BackgroundIndexer
+from opilio.search.indexer import count_unindexed
 from opilio.store.collection import Collection
 
 COMMAND = (sys.executable, "-m", "opilio")
@@ -66,7 +65,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--browser", action="store_true", help="a real Chromium looks on, instead of its stream alone")
     given = parser.parse_args()
-    shape = Shape(seed=7, pages=given.pages, hosts=40, topics=3, slow_hosts=0, failing_hosts=0, traps=())
+    shape = WebShape(seed=7, pages=given.pages, hosts=40, topics=3, slow_hosts=0, failing_hosts=0, traps=())
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     web = context.Process(target=_serve_web, args=(shape, theirs), daemon=True)
@@ -89,14 +88,14 @@ def main() -> None:
     _tell(runs)
 
 
-def _serve_web(shape: Shape, channel: Connection) -> None:
-    def announce(server: WebServer) -> None:
+def _serve_web(shape: WebShape, channel: Connection) -> None:
+    def announce(server: LabWebServer) -> None:
         channel.send(server.proxy)
 
-    serve_shape(shape, Serving(), announce)
+    serve_synthetic_web(shape, LabServerConfig(), announce)
 
 
-def _config(folder: Path, shape: Shape) -> Path:
+def _config(folder: Path, shape: WebShape) -> Path:
     told = topic_tables(SyntheticWeb(shape).plan)[0]
     tree = {
         "topic": {"name": told["name"], "keywords": told["keywords"]},
@@ -117,7 +116,7 @@ def _run(folder: Path, options: list[str], looking: Callable[[Path], Looking]) -
     looker.begin()
     _, _, used = os.wait4(crawl.pid, 0)
     crawl.returncode = 0
-    missing = behind(folder)
+    missing = count_unindexed(folder)
     other_cpu, looks = looker.close()
     speed, took_s = _speed(folder)
     return Run(speed, took_s, _cpu(used), other_cpu, looks, missing)
@@ -147,7 +146,7 @@ class _Indexing:
     """The process that keeps the index, and nothing else."""
 
     def __init__(self, folder: Path) -> None:
-        self._keeper = KeepUp([folder])
+        self._keeper = BackgroundIndexer([folder])
 
     def begin(self) -> None:
         self._keeper.start()

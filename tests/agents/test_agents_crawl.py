@@ -27,24 +27,25 @@ from checks.small_webs import (
     stored,
     word,
 )
-from opilio.agents.manager import Manager
-from opilio.agents.shared import SharedFrontier
-from opilio.crawl.agentsview import agents_of
-from opilio.crawl.build import complete, topic_of
-from opilio.crawl.config import Tree, resolve, strategies
-from opilio.crawl.crewanalyst import CrewAnalyst
-from opilio.crawl.job import begin
-from opilio.crawl.profiles import profiles
-from opilio.crawl.status import status_of
-from opilio.crawl.topicedit import draft, preview, save
-from opilio.crawl.topicfile import tables_of
-from opilio.crawl.verify import verify
-from opilio.crawl.workers import InlineDesk
-from opilio.lab.accesslog import Access
-from opilio.model.errors import ConfigError, TopicError
-from opilio.model.events import BatchCommitted, Event
-from opilio.model.records import Reading, Verdict
-from opilio.store.collection import reading
+from opilio.core.errors import ConfigError, TopicError
+from opilio.core.events import BatchCommitted, Event
+from opilio.core.records import Reading, Verdict
+from opilio.core.settings import Tree, strategy_names
+from opilio.engine.wiring.build import build_topic, complete_settings
+from opilio.engine.wiring.session import create_crawl
+from opilio.engine.workers import InlinePool
+from opilio.lab.server.http import AccessLogEntry
+from opilio.manage.agents import list_agents
+from opilio.manage.status import collection_status
+from opilio.manage.topic_builder import table_history
+from opilio.manage.topic_editor import draft_topic, preview_topic, save_topic
+from opilio.manage.verify import verify
+from opilio.methods.agents.analysis import TeamAnalyzer
+from opilio.methods.agents.frontier import SharedFrontier
+from opilio.methods.agents.manager import AgentManager
+from opilio.methods.agents.profiles import agent_profiles
+from opilio.store.collection import open_readonly
+from opilio.topic.setup import resolve_settings
 from opilio.topic.topic import Topic
 
 WEB = grid(hosts=6, pages=20)
@@ -56,19 +57,19 @@ def by_agents(server: Any, seeds: list[str] = SEEDS, **more: Any) -> Tree:
     return {**tree, "strategy": "s3-agents"}
 
 
-def asked(log: list[Access]) -> Counter[str]:
+def asked(log: list[AccessLogEntry]) -> Counter[str]:
     """How often each page was asked for."""
     return Counter(f"http://{a.host}{a.target}" for a in log if not a.target.endswith("robots.txt"))
 
 
-def watched(folder: Path, tree: Tree, act: Callable[[Manager, Event], None]) -> str:
+def watched(folder: Path, tree: Tree, act: Callable[[AgentManager, Event], None]) -> str:
     """A new crawl with somebody who has the manager in hand."""
 
     async def main() -> str:
-        async with begin(folder, resolve(tree)) as running:
-            frontier = running.engine._stages.frontier
+        async with create_crawl(folder, resolve_settings(tree)) as running:
+            frontier = running.engine._parts.frontier
             assert isinstance(frontier, SharedFrontier)
-            running.engine.listen(lambda event: act(frontier.manager, event))
+            running.engine.add_listener(lambda event: act(frontier.manager, event))
             return await asyncio.wait_for(running.engine.run(), PATIENCE_S)
 
     return asyncio.run(main())
@@ -77,22 +78,22 @@ def watched(folder: Path, tree: Tree, act: Callable[[Manager, Event], None]) -> 
 def test_agents_of_a_stopped_crawl_do_not_work(tmp_path: Path) -> None:
     with served(SmallWeb(WEB)) as server:
         crawl(tmp_path / "c", by_agents(server, stop={"pages": 6}))
-    assert {a["state"] for a in agents_of(tmp_path / "c")} == {"stopped"}
-    assert all(told.startswith("stopped, ") for told in status_of(tmp_path / "c")["agents"].values())
+    assert {a["state"] for a in list_agents(tmp_path / "c")} == {"stopped"}
+    assert all(told.startswith("stopped, ") for told in collection_status(tmp_path / "c")["agents"].values())
 
 
 def test_topic_changed_between_two_runs_changes_the_agents_tables(tmp_path: Path) -> None:
     folder = tmp_path / "c"
     with served(SmallWeb(WEB)) as server:
         crawl(folder, by_agents(server, stop={"pages": 6}))
-        with reading(folder) as collection:
-            new = draft(collection, Topic(name="trains", keywords={"boiler": 1.0}))
-            judged = preview(collection, new).pages
+        with open_readonly(folder) as collection:
+            new = draft_topic(collection, Topic(name="trains", keywords={"boiler": 1.0}))
+            judged = preview_topic(collection, new).pages
         assert [page for page in judged if page["relevant_after"]] == []
-        save(folder, new, 2e9)
-        assert [set(a["words"]) for a in agents_of(folder)] == [{"boiler", "trains"}] * 3
+        save_topic(folder, new, 2e9)
+        assert [set(a["words"]) for a in list_agents(folder)] == [{"boiler", "trains"}] * 3
         crawl(folder, by_agents(server, stop={"pages": 12}))
-    assert all(not {"wren", "nest"} & set(a["words"]) for a in agents_of(folder))
+    assert all(not {"wren", "nest"} & set(a["words"]) for a in list_agents(folder))
 
 
 def test_agents_fetch_everything_once_and_each_its_part(tmp_path: Path) -> None:
@@ -101,7 +102,7 @@ def test_agents_fetch_everything_once_and_each_its_part(tmp_path: Path) -> None:
         log = list(server.log)
     assert stored(tmp_path / "c") == sorted(WEB)
     assert set(asked(log).values()) == {1}
-    agents = agents_of(tmp_path / "c")
+    agents = list_agents(tmp_path / "c")
     assert [a["seeds"] for a in agents] == [1, 1, 1]
     assert sum(a["pages"] for a in agents) == len(WEB)
     assert all(a["pages"] > 10 and a["state"] == "no further move" for a in agents)
@@ -118,8 +119,8 @@ def test_host_is_never_pressed_by_two_agents(tmp_path: Path) -> None:
 def test_links_of_agents_killed_one_by_one_are_taken_over(tmp_path: Path) -> None:
     """The issue's fourth point: nothing is lost, nothing is fetched twice, by the server's log."""
 
-    def kill(manager: Manager, event: Event) -> None:
-        fetched = sum(agent.card.fetched for agent in manager.agents.values())
+    def kill(manager: AgentManager, event: Event) -> None:
+        fetched = sum(agent.record.fetched for agent in manager.agents.values())
         for number, after in ((1, 15), (2, 40)):
             if isinstance(event, BatchCommitted) and fetched >= after:
                 manager.agents[number].kill()
@@ -129,10 +130,10 @@ def test_links_of_agents_killed_one_by_one_are_taken_over(tmp_path: Path) -> Non
         log = list(server.log)
     assert stored(tmp_path / "c") == sorted(WEB)
     assert set(asked(log).values()) == {1}
-    first, second, third = (a["state"] for a in agents_of(tmp_path / "c"))
+    first, second, third = (a["state"] for a in list_agents(tmp_path / "c"))
     assert (first, second) == ("missing", "missing")
     assert third != "missing"
-    assert len(events(tmp_path / "c", "AgentMissing")) >= 2
+    assert len(events(tmp_path / "c", "AgentLost")) >= 2
     assert verify(tmp_path / "c") == []
 
 
@@ -147,11 +148,11 @@ def test_agent_whose_mind_breaks_costs_no_page_and_is_given_up(tmp_path: Path) -
     """Its code dies: others read what it asked for, and go on with its links; nothing is fetched twice."""
 
     async def main(tree: Tree) -> None:
-        async with begin(tmp_path / "c", resolve(tree)) as running:
-            desk = running.engine._stages.visitor._desk
-            assert isinstance(desk, InlineDesk)
-            assert isinstance(desk._analyst, CrewAnalyst)
-            desk._analyst._analysts[2]._judge = _Broken()
+        async with create_crawl(tmp_path / "c", resolve_settings(tree)) as running:
+            desk = running.engine._parts.visitor._pool
+            assert isinstance(desk, InlinePool)
+            assert isinstance(desk._analyzer, TeamAnalyzer)
+            desk._analyzer._analyzers[2]._judge = _Broken()
             await asyncio.wait_for(running.engine.run(), PATIENCE_S)
 
     with served(SmallWeb(WEB)) as server:
@@ -159,14 +160,14 @@ def test_agent_whose_mind_breaks_costs_no_page_and_is_given_up(tmp_path: Path) -
         log = list(server.log)
     assert stored(tmp_path / "c") == sorted(WEB)
     assert set(asked(log).values()) == {1}
-    broken = agents_of(tmp_path / "c")[1]
+    broken = list_agents(tmp_path / "c")[1]
     assert broken["state"] == "missing"
     assert broken["reason"].startswith("its mind failed")
     assert b"agent-2: ZeroDivisionError" in events(tmp_path / "c", "VisitFailed")[0]
 
 
 def test_crawl_says_so_when_every_agent_is_dead_and_goes_on_when_run_again(tmp_path: Path) -> None:
-    def kill(manager: Manager, event: Event) -> None:
+    def kill(manager: AgentManager, event: Event) -> None:
         if isinstance(event, BatchCommitted):
             for agent in manager.agents.values():
                 agent.kill()
@@ -191,7 +192,7 @@ def test_crawl_by_agents_loses_nothing_when_killed_at_random_moments(tmp_path: P
     assert hit >= 4
     same_as_undisturbed(tmp_path / "killed", tmp_path / "undisturbed")
     polite_throughout(log, 0.03)
-    assert sum(a["pages"] for a in agents_of(tmp_path / "killed")) == len(WEB)
+    assert sum(a["pages"] for a in list_agents(tmp_path / "killed")) == len(WEB)
 
 
 def two_topics() -> dict[str, Any]:
@@ -223,13 +224,13 @@ def test_page_is_fetched_once_and_judged_for_every_topic(tmp_path: Path) -> None
     assert len(said) == 60
     numbers = {(int(url.rpartition("/")[2].removesuffix(".html")) % 2, name): relevant for url, name, relevant in said}
     assert numbers == {(1, "birds"): 1, (0, "birds"): 0, (1, "trains"): 0, (0, "trains"): 1}
-    assert status_of(tmp_path / "c")["relevant"] == 30
+    assert collection_status(tmp_path / "c")["relevant"] == 30
 
 
 @pytest.mark.parametrize("trains", [{"name": "railway locomotive"}, {"name": "steam", "dewey": ["385", "625"]}])
 def test_agent_of_another_topic_has_its_own_classes(trains: dict[str, Any]) -> None:
     """Not those of the crawl: given by itself, or found from its words."""
-    settings = resolve(
+    settings = resolve_settings(
         {
             "strategy": "s3-agents",
             "topic": {"name": "birds", "dewey": ["598"]},
@@ -237,7 +238,7 @@ def test_agent_of_another_topic_has_its_own_classes(trains: dict[str, Any]) -> N
             "agents": {"count": 2, "each": [{"name": "birds"}, {"name": "trains", "topic": trains}]},
         }
     )
-    birds, other = (topic_of(profile.settings).dewey for profile in profiles(complete(settings)))
+    birds, other = (build_topic(profile.settings).dewey for profile in agent_profiles(complete_settings(settings)))
     assert birds == ("598",)
     assert "625" in other
     assert "598" not in other
@@ -246,16 +247,18 @@ def test_agent_of_another_topic_has_its_own_classes(trains: dict[str, Any]) -> N
 def test_agent_with_a_wrong_class_leaves_no_folder(tmp_path: Path) -> None:
     each = [{"name": "trains", "topic": {"name": "railways", "dewey": ["38x"]}}]
     seeds = {"urls": ["http://h0.example/"]}
-    settings = resolve({"strategy": "s3-agents", "topic": {"name": "birds"}, "seeds": seeds, "agents": {"each": each}})
+    settings = resolve_settings(
+        {"strategy": "s3-agents", "topic": {"name": "birds"}, "seeds": seeds, "agents": {"each": each}}
+    )
     with pytest.raises(TopicError, match='"38x": is no class'):
-        begin(tmp_path / "c", settings)
+        create_crawl(tmp_path / "c", settings)
     assert not (tmp_path / "c").exists()
 
 
 def test_page_for_another_topic_is_shared_when_it_is_found(tmp_path: Path) -> None:
     with served(SmallWeb(two_topics())) as server:
         crawl(tmp_path / "c", by_agents(server, [], agents={"count": 2, "each": EACH}, expansion={"kind": "none"}))
-    birds, trains = agents_of(tmp_path / "c")
+    birds, trains = list_agents(tmp_path / "c")
     exported = opilio("export", tmp_path / "c", "--topic", EACH[1]["topic"]["name"]).stdout.splitlines()
     assert len(exported) == 15
     assert all("locomotive" in line for line in exported)
@@ -274,9 +277,9 @@ def test_agents_exchange_words_and_links_when_told_to(tmp_path: Path) -> None:
     told = [data.decode() for data in events(tmp_path / "talking", "AgentsExchanged")]
     assert any('"words"' in data for data in told)
     assert any('"links"' in data for data in told)
-    assert sum(a["received"] for a in agents_of(tmp_path / "talking")) > 0
+    assert sum(a["received"] for a in list_agents(tmp_path / "talking")) > 0
     assert events(tmp_path / "silent", "AgentsExchanged") == []
-    assert sum(a["received"] for a in agents_of(tmp_path / "silent")) == 0
+    assert sum(a["received"] for a in list_agents(tmp_path / "silent")) == 0
 
 
 @pytest.mark.parametrize("rank", ["committee", "attributes", "shark"])
@@ -295,7 +298,7 @@ def test_agent_stops_when_it_has_found_enough(tmp_path: Path) -> None:
     with served(SmallWeb(WEB)) as server:
         reason = crawl(tmp_path / "c", by_agents(server, agents={"relevant": 5, "requests": 1}))
     assert reason == "every agent has reached its goal"
-    assert [a["relevant"] for a in agents_of(tmp_path / "c")] == [5, 5, 5]
+    assert [a["relevant"] for a in list_agents(tmp_path / "c")] == [5, 5, 5]
 
 
 def test_agents_command_shows_them_and_sends_one_home(tmp_path: Path) -> None:
@@ -303,10 +306,10 @@ def test_agents_command_shows_them_and_sends_one_home(tmp_path: Path) -> None:
         tree = by_agents(server)
         crawl(tmp_path / "c", {**tree, "stop": {"pages": 20}})
         told = opilio("agents", tmp_path / "c", "--retire", "agent-2")
-        before = agents_of(tmp_path / "c")[1]["pages"]
+        before = list_agents(tmp_path / "c")[1]["pages"]
         crawl(tmp_path / "c", {**tree, "stop": {"pages": 0}})
     assert told.stdout == "agent-2: goes home when the crawl goes on\n"
-    assert agents_of(tmp_path / "c")[1]["pages"] == before
+    assert list_agents(tmp_path / "c")[1]["pages"] == before
     shown = opilio("agents", tmp_path / "c").stdout
     assert "retired: sent home by a person" in shown
     assert "agent-1 learnt:" in shown
@@ -319,8 +322,8 @@ def test_agents_tell_the_words_that_their_seeds_taught(tmp_path: Path) -> None:
     """S3-12: a table that is built from the seeds grew, whatever the person gave stays the first version."""
     with served(SmallWeb(WEB)) as server:
         crawl(tmp_path / "c", {**by_agents(server), "stop": {"pages": 6}})
-    given = {k.label for k in tables_of(tmp_path / "c")[0][1].keywords}
-    agents = agents_of(tmp_path / "c")
+    given = {k.label for k in table_history(tmp_path / "c")[0][1].keywords}
+    agents = list_agents(tmp_path / "c")
     assert all(a["learnt"] and not given & set(a["learnt"]) for a in agents), agents
     told = opilio("topic", "show", tmp_path / "c")
     assert f"'opilio agents {tmp_path / 'c'}' tells what each learnt" in told.stderr
@@ -338,7 +341,7 @@ def test_crawl_says_so_when_every_agent_was_sent_home(tmp_path: Path, revisit: d
         first, again = (crawl(tmp_path / "c", {**tree, "stop": {"pages": 0}}) for _ in range(2))
         assert len(server.log) == fetched
     assert first == again == "no agent is left at work"
-    assert status_of(tmp_path / "c")["queued"] > 0
+    assert collection_status(tmp_path / "c")["queued"] > 0
 
 
 def test_agents_command_says_what_to_do_when_there_are_none(tmp_path: Path) -> None:
@@ -360,14 +363,14 @@ def test_agents_command_says_what_to_do_when_there_are_none(tmp_path: Path) -> N
 def test_agents_are_as_many_as_the_person_named(agents: dict[str, Any], names: list[str]) -> None:
     """The strategy's number holds only where the person says nothing of it."""
     tree = {"strategy": "s3-agents", "topic": {"name": "birds"}, "seeds": {"urls": SEEDS}, "agents": agents}
-    assert [profile.name for profile in profiles(resolve(tree))] == names
+    assert [profile.name for profile in agent_profiles(resolve_settings(tree))] == names
 
 
 def test_strategies_that_agents_can_not_crawl_by_are_named_in_the_docs() -> None:
     refused = []
-    for name in strategies():
+    for name in strategy_names():
         try:
-            complete(resolve({"strategy": name, "topic": {"name": "birds"}, "agents": {"count": 3}}))
+            complete_settings(resolve_settings({"strategy": name, "topic": {"name": "birds"}, "agents": {"count": 3}}))
         except ConfigError as error:
             assert "agents keep their own order" in str(error)
             refused.append(f"`{name}`")
@@ -390,7 +393,7 @@ def test_agents_that_make_no_sense_are_refused_before_a_folder_is_made(
 ) -> None:
     tree = {"strategy": "s3-agents", "topic": {"name": "birds"}, "seeds": {"urls": SEEDS}, "agents": agents}
     with pytest.raises(ConfigError, match=message):
-        begin(tmp_path / "c", resolve(tree))
+        create_crawl(tmp_path / "c", resolve_settings(tree))
     assert not (tmp_path / "c").exists()
 
 
@@ -447,7 +450,7 @@ def test_seed_waits_for_its_own_agent_when_another_finds_it_first(tmp_path: Path
 def test_order_that_agents_can_not_keep_is_refused(tmp_path: Path, more: Tree, message: str) -> None:
     tree = {"strategy": "s3-agents", "topic": {"name": "birds"}, "seeds": {"urls": SEEDS}, **more}
     with pytest.raises(ConfigError, match=message):
-        begin(tmp_path / "c", resolve(tree))
+        create_crawl(tmp_path / "c", resolve_settings(tree))
 
 
 @pytest.mark.parametrize(("begun", "wanted", "message"), [(0, 2, "begun without agents"), (2, 0, "begun by agents")])
@@ -464,8 +467,8 @@ def test_number_of_agents_may_change_between_two_runs(tmp_path: Path) -> None:
         tree = by_agents(server)
         for count, pages in ((3, 30), (2, 60), (5, 0)):
             crawl(tmp_path / "c", {**tree, "agents": {"count": count}, "stop": {"pages": pages}})
-            states = [(a["state"], a["reason"]) for a in agents_of(tmp_path / "c")]
+            states = [(a["state"], a["reason"]) for a in list_agents(tmp_path / "c")]
             assert (("missing", "not among the agents of this run") in states) == (count == 2)
         assert set(asked(list(server.log)).values()) == {1}
     assert stored(tmp_path / "c") == sorted(WEB)
-    assert all(agent["pages"] > 3 for agent in agents_of(tmp_path / "c")), "who joined has worked too"
+    assert all(agent["pages"] > 3 for agent in list_agents(tmp_path / "c")), "who joined has worked too"

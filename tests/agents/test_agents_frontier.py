@@ -3,40 +3,37 @@
 import pytest
 
 from checks.frontier_checks import FrontierChecks, Make, crawl_order, lead
-from opilio.agents.agent import Agent, Card
-from opilio.agents.directory import Directory
-from opilio.agents.manager import Manager
-from opilio.agents.shared import SharedFrontier
-from opilio.agents.stack import Habits, Stack
-from opilio.frontier.claims import ClaimableFrontier
-from opilio.frontier.merge import Merge
-from opilio.frontier.order import BreadthFirst, Expiring
-from opilio.frontier.policy import Policy
-from opilio.frontier.schema import create_tables
+from opilio.frontier.policy import BreadthFirst, Expiring, FrontierPolicy, MergePolicy
+from opilio.frontier.sqlite.schema import create_frontier_tables
+from opilio.methods.agents.agent import Agent, AgentRecord
+from opilio.methods.agents.directory import AgentDirectory
+from opilio.methods.agents.frontier import ClaimableFrontier, SharedFrontier
+from opilio.methods.agents.link_queue import AgentLinkQueue, AgentQueueOptions
+from opilio.methods.agents.manager import AgentManager
 from opilio.store.collection import Collection
 
 
-def shared(policy: Policy) -> SharedFrontier:
+def shared(policy: FrontierPolicy) -> SharedFrontier:
     connection = Collection.in_memory().connection
-    create_tables(connection, bounded=True)
+    create_frontier_tables(connection, bounded=True)
     order = policy.order
-    habits = Habits(
+    habits = AgentQueueOptions(
         lifetime_s=order.lifetime_s if isinstance(order, Expiring) else 0.0,
-        breadth=isinstance(order, BreadthFirst),
-        first_counts=policy.merge is Merge.DISCARD,
+        breadth_first=isinstance(order, BreadthFirst),
+        keep_first_score=policy.merge is MergePolicy.DISCARD,
     )
-    agent = Agent(Card(number=1, name="agent-1", topic="birds"), Stack(habits), requests=1000)
-    directory = Directory(connection, lease_s=1e9)
-    directory.register([agent.card], 0.0)
-    return SharedFrontier(ClaimableFrontier(connection, policy), Manager([agent], directory, {}))
+    agent = Agent(AgentRecord(number=1, name="agent-1", topic="birds"), AgentLinkQueue(habits), requests=1000)
+    directory = AgentDirectory(connection, lease_s=1e9)
+    directory.register([agent.record], 0.0)
+    return SharedFrontier(ClaimableFrontier(connection, policy), AgentManager([agent], directory, {}))
 
 
 def test_links_that_a_full_stack_let_go_are_asked_for_all_the_same() -> None:
-    frontier = shared(Policy(delay_s=0.0))
+    frontier = shared(FrontierPolicy(delay_s=0.0))
     agent = frontier.manager.agents[1]
-    agent.stack._habits = Habits(capacity=5)
+    agent.queue._options = AgentQueueOptions(capacity=5)
     frontier.add([lead(f"p{n}", n / 100) for n in range(40)], 0.0)
-    assert agent.stack.spilled
+    assert agent.queue.evicted
     assert crawl_order(frontier) == [f"p{n}" for n in reversed(range(40))]
 
 

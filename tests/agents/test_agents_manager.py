@@ -5,13 +5,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from opilio.agents.agent import IDLE, MISSING, RETIRED, SATISFIED, Agent, Card
-from opilio.agents.directory import RETIRE, Directory, Report, read_cards
-from opilio.agents.manager import Manager
-from opilio.agents.stack import Stack
-from opilio.agents.tags import owner, passed_on, tagged, untagged
-from opilio.model.events import AgentFinished, AgentMissing
-from opilio.model.records import Lead
+from opilio.core.events import AgentFinished, AgentLost
+from opilio.core.records import Lead, lead_owner, transfer_lead, with_owner, without_owner
+from opilio.methods.agents.agent import GOAL_REACHED, IDLE, MISSING, RETIRED, Agent, AgentRecord
+from opilio.methods.agents.directory import RETIRE_COMMAND, AgentDirectory, AgentReport, read_agent_records
+from opilio.methods.agents.link_queue import AgentLinkQueue
+from opilio.methods.agents.manager import AgentManager
 from opilio.store.collection import Collection
 
 LEASE_S = 60.0
@@ -19,7 +18,7 @@ LEASE_S = 60.0
 
 def lead(key: int, score: float = 0.5, agent: int = 0) -> Lead:
     found = Lead(url=f"http://h{key}.example/", key=key, host=f"h{key}.example", score=score, depth=1)
-    return tagged(found, agent) if agent else found
+    return with_owner(found, agent) if agent else found
 
 
 @pytest.fixture
@@ -27,23 +26,23 @@ def connection() -> sqlite3.Connection:
     return Collection.in_memory().connection
 
 
-def crew(connection: sqlite3.Connection, topics: Sequence[str] = ("birds",) * 3, goal: int = 0) -> Manager:
+def crew(connection: sqlite3.Connection, topics: Sequence[str] = ("birds",) * 3, goal: int = 0) -> AgentManager:
     agents = [
-        Agent(Card(number=n, name=f"agent-{n}", topic=topic), Stack(), requests=2, goal=goal)
+        Agent(AgentRecord(number=n, name=f"agent-{n}", topic=topic), AgentLinkQueue(), requests=2, goal=goal)
         for n, topic in enumerate(topics, start=1)
     ]
-    directory = Directory(connection, LEASE_S)
-    directory.register([agent.card for agent in agents], 0.0)
-    return Manager(agents, directory, {})
+    directory = AgentDirectory(connection, LEASE_S)
+    directory.register([agent.record for agent in agents], 0.0)
+    return AgentManager(agents, directory, {})
 
 
-def ask(manager: Manager) -> tuple[int, int] | None:
+def ask(manager: AgentManager) -> tuple[int, int] | None:
     """The next move: who, and for what."""
-    agent = manager.next_mover()
+    agent = manager.next_agent()
     if agent is None:
         return None
-    leads = tuple(item[0] for item in agent.pick(1))
-    manager.asked(agent, leads)
+    leads = tuple(item[0] for item in agent.take_best(1))
+    manager.mark_requested(agent, leads)
     return agent.number, leads[0].key
 
 
@@ -65,10 +64,10 @@ def test_patient_agent_waits_for_a_busy_host_when_the_rest_is_poor(
     agent.patience = patience
     manager.offer(lead(1, 1.0, agent=1), 0.0)
     manager.offer(lead(2, 0.6, agent=1), 0.0)
-    manager.rest("h1.example", 5.0)
+    manager.block_host("h1.example", 5.0)
     first = ask(manager)
     assert (first and first[1]) == moves
-    agent.stack.wake(5.0)
+    agent.queue.advance_time(5.0)
     assert ask(manager) == (1, 1)
 
 
@@ -94,24 +93,24 @@ def test_missing_agent_is_found_when_it_does_not_answer(connection: sqlite3.Conn
     for key in range(5):
         manager.offer(lead(key, agent=1), 0.0)
     ask(manager)
-    manager.pass_time(LEASE_S / 2)
-    assert not manager.roll.news()
-    manager.pass_time(LEASE_S)
-    (missing,) = manager.roll.news()
-    assert isinstance(missing, AgentMissing)
+    manager.advance_time(LEASE_S / 2)
+    assert not manager.roster.take_events()
+    manager.advance_time(LEASE_S)
+    (missing,) = manager.roster.take_events()
+    assert isinstance(missing, AgentLost)
     assert (missing.agent, missing.urls, missing.taken_over_by) == ("agent-1", 4, ("agent-2", "agent-3"))
-    assert manager.agents[1].card.state == MISSING
-    assert [len(manager.agents[n].stack) for n in (1, 2, 3)] == [0, 2, 2]
+    assert manager.agents[1].record.state == MISSING
+    assert [len(manager.agents[n].queue) for n in (1, 2, 3)] == [0, 2, 2]
 
 
 def test_agent_that_was_given_up_is_back_when_it_answers(connection: sqlite3.Connection) -> None:
     manager = crew(connection)
     manager.offer(lead(1, agent=1), 0.0)
     ask(manager)
-    manager.pass_time(LEASE_S)
-    assert not manager.agents[1].at_work
-    manager.answered(lead(1, agent=1), LEASE_S + 1)
-    assert manager.agents[1].at_work
+    manager.advance_time(LEASE_S)
+    assert not manager.agents[1].is_active
+    manager.record_response(lead(1, agent=1), LEASE_S + 1)
+    assert manager.agents[1].is_active
 
 
 def test_links_are_kept_when_all_are_given_up_at_once(connection: sqlite3.Connection) -> None:
@@ -121,18 +120,18 @@ def test_links_are_kept_when_all_are_given_up_at_once(connection: sqlite3.Connec
         manager.offer(lead(key, agent=1 + key % 3), 0.0)
     for _ in range(3):
         ask(manager)
-    manager.pass_time(LEASE_S)
+    manager.advance_time(LEASE_S)
     for key in range(3):
-        manager.answered(lead(key, agent=1 + key), LEASE_S + 1)
-        manager.landed(lead(key, agent=1 + key), None, LEASE_S + 1)
-    assert sum(len(agent.stack) for agent in manager.agents.values()) == 9
-    assert all(agent.at_work for agent in manager.agents.values())
+        manager.record_response(lead(key, agent=1 + key), LEASE_S + 1)
+        manager.request_finished(lead(key, agent=1 + key), None, LEASE_S + 1)
+    assert sum(len(agent.queue) for agent in manager.agents.values()) == 9
+    assert all(agent.is_active for agent in manager.agents.values())
 
 
 def test_agent_that_waits_for_nothing_is_not_missing(connection: sqlite3.Connection) -> None:
     manager = crew(connection)
-    manager.pass_time(10 * LEASE_S)
-    assert manager.roll.directory.overdue(10 * LEASE_S) == []
+    manager.advance_time(10 * LEASE_S)
+    assert manager.roster.directory.overdue(10 * LEASE_S) == []
 
 
 def test_retry_of_a_missing_agent_goes_to_who_took_over(connection: sqlite3.Connection) -> None:
@@ -140,11 +139,11 @@ def test_retry_of_a_missing_agent_goes_to_who_took_over(connection: sqlite3.Conn
     manager.offer(lead(1, agent=1), 0.0)
     ask(manager)
     manager.agents[1].kill()
-    manager.landed(lead(1, agent=1), 5.0, 0.0)
-    heir = manager.roll.answering(1)
+    manager.request_finished(lead(1, agent=1), 5.0, 0.0)
+    heir = manager.roster.active_agent_for(1)
     assert heir is not None
     assert heir.number != 1
-    heir.stack.wake(5.0)
+    heir.queue.advance_time(5.0)
     assert ask(manager) == (heir.number, 1)
 
 
@@ -152,54 +151,54 @@ def test_links_stay_with_their_topic_when_an_agent_is_gone(connection: sqlite3.C
     manager = crew(connection, ("birds", "trains", "birds"))
     manager.offer(lead(1, agent=1), 0.0)
     manager.agents[1].kill()
-    manager.pass_time(LEASE_S)
-    assert [len(manager.agents[n].stack) for n in (2, 3)] == [0, 1]
+    manager.advance_time(LEASE_S)
+    assert [len(manager.agents[n].queue) for n in (2, 3)] == [0, 1]
 
 
 def test_agent_goes_home_when_a_person_says_so(connection: sqlite3.Connection) -> None:
     manager = crew(connection)
     manager.offer(lead(1, agent=2), 0.0)
-    connection.execute("INSERT INTO wish (at, word, target, data) VALUES (0, ?, 'agent-2', '')", (RETIRE,))
-    manager.pass_time(1.0)
-    manager.roll.directory.save()
-    assert [card.state for card in read_cards(connection)] == ["working", RETIRED, "working"]
+    connection.execute("INSERT INTO wish (at, word, target, data) VALUES (0, ?, 'agent-2', '')", (RETIRE_COMMAND,))
+    manager.advance_time(1.0)
+    manager.roster.directory.save()
+    assert [card.state for card in read_agent_records(connection)] == ["working", RETIRED, "working"]
     again = crew(connection)
-    assert [agent.at_work for agent in again.agents.values()] == [True, False, True]
+    assert [agent.is_active for agent in again.agents.values()] == [True, False, True]
 
 
 def test_agent_ends_when_it_has_found_enough_or_has_no_move(connection: sqlite3.Connection) -> None:
     """S3-03."""
     manager = crew(connection, goal=3)
-    manager.agents[1].card.relevant = 3
-    manager.roll.note_goals(1.0)
-    news = [(e.agent, e.state) for e in manager.roll.news() if isinstance(e, AgentFinished)]
-    assert news == [("agent-1", SATISFIED), ("agent-2", IDLE), ("agent-3", IDLE)]
+    manager.agents[1].record.relevant = 3
+    manager.roster.update_goals(1.0)
+    news = [(e.agent, e.state) for e in manager.roster.take_events() if isinstance(e, AgentFinished)]
+    assert news == [("agent-1", GOAL_REACHED), ("agent-2", IDLE), ("agent-3", IDLE)]
     manager.offer(lead(1, agent=2), 2.0)
-    assert manager.agents[2].card.state == "working"
+    assert manager.agents[2].record.state == "working"
 
 
 def test_directory_knows_what_agents_found_after_a_restart(connection: sqlite3.Connection) -> None:
     manager = crew(connection)
-    manager.agents[1].card.relevant = 7
-    manager.roll.directory.report([Report(5, 1, True, 0.5, True)])
-    manager.roll.directory.save()
-    assert crew(connection).agents[1].card.relevant == 7
+    manager.agents[1].record.relevant = 7
+    manager.roster.directory.add_reports([AgentReport(5, 1, True, 0.5, True)])
+    manager.roster.directory.save()
+    assert crew(connection).agents[1].record.relevant == 7
     assert connection.execute("SELECT page, agent, relevant FROM verdict").fetchall() == [(5, 1, 1)]
 
 
 def test_agents_that_join_get_a_part_of_what_waits_for_their_topic(connection: sqlite3.Connection) -> None:
     manager = crew(connection, ("birds", "birds", "trains", "birds", "trains"))
     for number in (1, 2, 3):
-        manager.agents[number].card.fetched = 5
+        manager.agents[number].record.fetched = 5
     for key in range(24):
         manager.offer(lead(key, 1.0 - key / 100, agent=1 + key % 3), 0.0)
-    manager.roll.welcome(0.0)
-    assert [len(manager.agents[n].stack) for n in (1, 2, 3, 4, 5)] == [6, 6, 4, 4, 4]
-    first = manager.agents[4].stack.first()
-    assert first is not None and owner(first) == 4
+    manager.roster.share_with_newcomers(0.0)
+    assert [len(manager.agents[n].queue) for n in (1, 2, 3, 4, 5)] == [6, 6, 4, 4, 4]
+    first = manager.agents[4].queue.peek()
+    assert first is not None and lead_owner(first) == 4
 
 
 def test_tag_names_the_agent_and_leaves_the_features(connection: sqlite3.Connection) -> None:
     plain = Lead(url="http://a.example/", key=1, host="a.example", features=b"xyz")
-    mine = tagged(plain, 7)
-    assert (owner(mine), untagged(mine), owner(passed_on(mine, 9))) == (7, plain, 9)
+    mine = with_owner(plain, 7)
+    assert (lead_owner(mine), without_owner(mine), lead_owner(transfer_lead(mine, 9))) == (7, plain, 9)

@@ -7,53 +7,54 @@ from pathlib import Path
 import msgspec
 
 from checks.small_webs import PATIENCE_S
-from opilio.crawl.build import (
-    SNAPSHOT,
-    World,
-    complete,
-    first_state,
-    frontier_of,
-    make_engine,
-    make_mind,
-    topic_of,
+from opilio.core.clock import Clock, SystemClock
+from opilio.core.events import Event
+from opilio.core.protocols import Fetcher, SeedSource
+from opilio.core.records import FetchResult, Lead, url_key
+from opilio.core.settings import Settings, Tree
+from opilio.core.urls import host_of
+from opilio.dedup.sqlite import create_dedup_tables as create_seen
+from opilio.engine.politeness.traps import build_url_filter
+from opilio.engine.wiring.build import (
+    TOPIC_SNAPSHOT,
+    Environment,
+    build_analysis_parts,
+    build_engine,
+    build_frontier,
+    build_topic,
+    complete_settings,
+    initial_topic_state,
 )
-from opilio.crawl.config import Settings, Tree, resolve
-from opilio.crawl.trapwatch import traps_of
-from opilio.crawl.workers import Desk, InlineDesk, WorkerDesk
-from opilio.frontier.schema import create_tables as create_frontier
-from opilio.model.clock import Clock, SystemClock
-from opilio.model.events import Event
-from opilio.model.protocols import Fetcher, SeedSource
-from opilio.model.records import Fetched, Lead, key_of
-from opilio.model.urls import host_of
-from opilio.seen.sqlite import create_tables as create_seen
-from opilio.store.collection import Collection, exists
-from opilio.store.keeper import Keeper
+from opilio.engine.workers import AnalysisPool, InlinePool, WorkerPool
+from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
+from opilio.store.collection import Collection, collection_exists
 from opilio.store.warc import WarcWriter
+from opilio.store.writer import CollectionWriter
+from opilio.topic.setup import resolve_settings
 
-MakeDesk = Callable[[Desk], Desk]  # from the usual inline one
+MakeDesk = Callable[[AnalysisPool], AnalysisPool]  # from the usual inline one
 
 
 class PageFetcher:
     """Answers from a table, on a clock that need not be real; 404 for the rest."""
 
-    def __init__(self, answers: Mapping[str, Fetched], clock: Clock | None = None, takes_s: float = 0.0) -> None:
+    def __init__(self, answers: Mapping[str, FetchResult], clock: Clock | None = None, takes_s: float = 0.0) -> None:
         self._answers = answers
         self._clock = clock or SystemClock()
         self._takes_s = takes_s
         self.asked: list[str] = []
 
-    async def fetch(self, url: str, _: Mapping[str, str] | None = None) -> Fetched:
+    async def fetch(self, url: str, _: Mapping[str, str] | None = None) -> FetchResult:
         self.asked.append(url)
         await self._clock.sleep(self._takes_s)
-        return self._answers.get(url, Fetched(url=url, status=404))
+        return self._answers.get(url, FetchResult(url=url, status=404))
 
     async def close(self) -> None:
         pass
 
 
-def html(url: str, body: str) -> Fetched:
-    return Fetched(url=url, status=200, headers=(("Content-Type", "text/html"),), body=body.encode())
+def html(url: str, body: str) -> FetchResult:
+    return FetchResult(url=url, status=200, headers=(("Content-Type", "text/html"),), body=body.encode())
 
 
 def run_engine(
@@ -65,29 +66,29 @@ def run_engine(
     sources: Sequence[SeedSource] = (),
 ) -> tuple[str, list[Event]]:
     """Crawl into a new collection, or go on with one; returns why it stopped and every event."""
-    settings = complete(resolve(tree))
+    settings = complete_settings(resolve_settings(tree))
     told: list[Event] = []
 
     async def main() -> str:
-        resumed = exists(folder)
+        resumed = collection_exists(folder)
         collection = (
             Collection.open_for_writing(folder)
             if resumed
             else Collection.create(folder, "", (create_frontier, create_seen))
         )
-        keeper = Keeper(collection, WarcWriter(folder, "test"))
+        keeper = CollectionWriter(collection, WarcWriter(folder, "test"))
         keeper.resume()
-        desk: Desk | None = None
+        desk: AnalysisPool | None = None
         try:
-            topic = topic_of(settings)
-            mind = make_mind(settings, topic, {SNAPSHOT: first_state(settings, topic)})
-            inline = InlineDesk(mind.analyst)
+            topic = build_topic(settings)
+            mind = build_analysis_parts(settings, topic, {TOPIC_SNAPSHOT: initial_topic_state(settings, topic)})
+            inline = InlinePool(mind.analyzer)
             desk = make_desk(inline) if make_desk else inline
-            if isinstance(desk, WorkerDesk):
+            if isinstance(desk, WorkerPool):
                 await desk.start()
             world = _world(settings, collection, keeper, fetcher, clock or SystemClock())
-            engine = make_engine(settings, world, mind, desk, resumed, sources)
-            engine.listen(told.append)
+            engine = build_engine(settings, world, mind, desk, resumed, sources)
+            engine.add_listener(told.append)
             return await asyncio.wait_for(engine.run(), PATIENCE_S)
         finally:
             if desk is not None:
@@ -98,12 +99,16 @@ def run_engine(
     return asyncio.run(main()), told
 
 
-def _world(settings: Settings, collection: Collection, keeper: Keeper, fetcher: Fetcher, clock: Clock) -> World:
-    traps = traps_of(settings, collection, resumed=False)
-    frontier = frontier_of(settings, collection, traps)
+def _world(
+    settings: Settings, collection: Collection, keeper: CollectionWriter, fetcher: Fetcher, clock: Clock
+) -> Environment:
+    traps = build_url_filter(settings, collection, resumed=False)
+    frontier = build_frontier(settings, collection, traps)
     with collection.unit_of_work():
-        frontier.add([Lead(url=u, key=key_of(u), host=host_of(u), score=9.0) for u in settings.seeds.urls], clock.now())
-    return World(collection, keeper, frontier, fetcher, clock, traps)
+        frontier.add(
+            [Lead(url=u, key=url_key(u), host=host_of(u), score=9.0) for u in settings.seeds.urls], clock.now()
+        )
+    return Environment(collection, keeper, frontier, fetcher, clock, traps)
 
 
 def plain_tree(seeds: list[str], **more: Tree) -> Tree:

@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from opilio.model.protocols import Fetcher
-from opilio.model.records import Fetched
+from opilio.core.protocols import Fetcher
+from opilio.core.records import FetchResult
 
 T = TypeVar("T")
 Job = Callable[[Fetcher, str], Awaitable[T]]  # (fetcher, root of the site without a final slash)
@@ -16,47 +16,47 @@ Run = Callable[[Job[T]], T]
 
 _HTML = ("Content-Type", "text/html")
 SITE = {
-    "/": Fetched(url="/", status=200, headers=(_HTML, ("ETag", '"a1"')), body=b"<p>wren</p>"),
-    "/robin": Fetched(url="/robin", status=200, headers=(_HTML,), body=b"<p>robin</p>"),
-    "/moved": Fetched(url="/moved", status=301, headers=(_HTML, ("Location", "/robin"))),
-    "/empty": Fetched(url="/empty", status=200, headers=(_HTML,)),
+    "/": FetchResult(url="/", status=200, headers=(_HTML, ("ETag", '"a1"')), body=b"<p>wren</p>"),
+    "/robin": FetchResult(url="/robin", status=200, headers=(_HTML,), body=b"<p>robin</p>"),
+    "/moved": FetchResult(url="/moved", status=301, headers=(_HTML, ("Location", "/robin"))),
+    "/empty": FetchResult(url="/empty", status=200, headers=(_HTML,)),
 }
 
 
 class FetcherChecks:
     """Subclass it with a fixture `run`."""
 
-    def test_answer_carries_url_status_headers_and_body(self, run: Run[Fetched]) -> None:
+    def test_answer_carries_url_status_headers_and_body(self, run: Run[FetchResult]) -> None:
         found = run(lambda fetcher, root: fetcher.fetch(f"{root}/"))
         assert found.url.endswith("/")
         assert (found.status, found.body, found.failure) == (200, b"<p>wren</p>", None)
         assert found.header("content-type") == "text/html"
 
-    def test_unknown_page_is_an_answer_when_missing(self, run: Run[Fetched]) -> None:
+    def test_unknown_page_is_an_answer_when_missing(self, run: Run[FetchResult]) -> None:
         found = run(lambda fetcher, root: fetcher.fetch(f"{root}/nowhere"))
         assert (found.status, found.failure) == (404, None)
 
-    def test_redirect_is_returned_not_followed(self, run: Run[tuple[Fetched, str]]) -> None:
-        async def job(fetcher: Fetcher, root: str) -> tuple[Fetched, str]:
+    def test_redirect_is_returned_not_followed(self, run: Run[tuple[FetchResult, str]]) -> None:
+        async def job(fetcher: Fetcher, root: str) -> tuple[FetchResult, str]:
             return await fetcher.fetch(f"{root}/moved"), root
 
         found, root = run(job)
         assert (found.status, found.location) == (301, f"{root}/robin")
 
-    def test_body_is_empty_when_the_page_is(self, run: Run[Fetched]) -> None:
+    def test_body_is_empty_when_the_page_is(self, run: Run[FetchResult]) -> None:
         found = run(lambda fetcher, root: fetcher.fetch(f"{root}/empty"))
         assert (found.status, found.body, found.failure) == (200, b"", None)
 
-    def test_answer_is_304_when_the_validator_holds(self, run: Run[Fetched]) -> None:
+    def test_answer_is_304_when_the_validator_holds(self, run: Run[FetchResult]) -> None:
         found = run(lambda fetcher, root: fetcher.fetch(f"{root}/", {"If-None-Match": '"a1"'}))
         assert (found.status, found.body, found.failure) == (304, b"", None)
 
-    def test_answer_is_whole_when_the_validator_is_old(self, run: Run[Fetched]) -> None:
+    def test_answer_is_whole_when_the_validator_is_old(self, run: Run[FetchResult]) -> None:
         found = run(lambda fetcher, root: fetcher.fetch(f"{root}/", {"If-None-Match": '"a0"'}))
         assert (found.status, found.body) == (200, b"<p>wren</p>")
 
-    def test_answers_do_not_mix_when_asked_at_once(self, run: Run[list[Fetched]]) -> None:
-        async def job(fetcher: Fetcher, root: str) -> list[Fetched]:
+    def test_answers_do_not_mix_when_asked_at_once(self, run: Run[list[FetchResult]]) -> None:
+        async def job(fetcher: Fetcher, root: str) -> list[FetchResult]:
             return await asyncio.gather(*(fetcher.fetch(root + path) for path in ("/", "/robin") * 8))
 
         assert [f.body for f in run(job)] == [b"<p>wren</p>", b"<p>robin</p>"] * 8

@@ -7,23 +7,34 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from opilio.frontier.merge import Merge
-from opilio.frontier.order import Aging, BreadthFirst, Expiring, NBest, seed_score
-from opilio.frontier.policy import EXPIRED, HOST_TAIL, HOST_TOTAL, TAIL, Limits, Policy
-from opilio.model.protocols import Added, Frontier
-from opilio.model.records import HostLease, Landing, Lead, State, key_of
+from opilio.core.protocols import AddResult, Frontier
+from opilio.core.records import HostLease, Lead, UrlResult, UrlState, url_key
+from opilio.frontier.policy import (
+    EXPIRED,
+    FRONTIER_FULL,
+    HOST_QUEUE_FULL,
+    HOST_TOTAL_REACHED,
+    Aging,
+    BreadthFirst,
+    Expiring,
+    FrontierLimits,
+    FrontierPolicy,
+    MergePolicy,
+    NBest,
+    seed_score,
+)
 
-Make = Callable[[Policy], Frontier]
-PLAIN = Policy(delay_s=2.0)
+Make = Callable[[FrontierPolicy], Frontier]
+PLAIN = FrontierPolicy(delay_s=2.0)
 
 
 def lead(path: str, score: float = 0.5, host: str = "a.example", **more: object) -> Lead:
     url = f"http://{host}/{path}"
-    return Lead(url=url, key=key_of(url), host=host, score=score, **more)  # type: ignore[arg-type]
+    return Lead(url=url, key=url_key(url), host=host, score=score, **more)  # type: ignore[arg-type]
 
 
-def landed(lease: HostLease, state: State = State.DONE, **more: object) -> list[Landing]:
-    return [Landing(key=x.key, host=x.host, state=state, **more) for x in lease.leads]  # type: ignore[arg-type]
+def landed(lease: HostLease, state: UrlState = UrlState.DONE, **more: object) -> list[UrlResult]:
+    return [UrlResult(key=x.key, host=x.host, state=state, **more) for x in lease.leads]  # type: ignore[arg-type]
 
 
 def paths(leases: Sequence[HostLease]) -> list[str]:
@@ -113,19 +124,19 @@ class FrontierChecks:
     def test_landing_of_a_url_that_was_not_leased_changes_nothing(self, make: Make) -> None:
         frontier = queued(make(PLAIN), lead("x", 0.9), lead("y"))
         (lease,) = frontier.lease(0.0, 1, 1, 60.0)
-        frontier.complete(lease, [Landing(key=lead("y").key, host="a.example", state=State.DONE)], 0.0)
+        frontier.complete(lease, [UrlResult(key=lead("y").key, host="a.example", state=UrlState.DONE)], 0.0)
         assert crawl_order(frontier) == ["x", "y"]
 
     def test_states_and_reasons_are_kept(self, make: Make) -> None:
         frontier = queued(make(PLAIN), lead("x"))
         key = lead("x").key
-        assert frontier.entry("a.example", key).state is State.QUEUED  # type: ignore[union-attr]
+        assert frontier.entry("a.example", key).state is UrlState.QUEUED  # type: ignore[union-attr]
         (lease,) = frontier.lease(0.0, 1, 1, 60.0)
-        assert frontier.entry("a.example", key).state is State.LEASED  # type: ignore[union-attr]
-        frontier.complete(lease, landed(lease, State.FAILED, reason="timeout"), 0.0)
+        assert frontier.entry("a.example", key).state is UrlState.LEASED  # type: ignore[union-attr]
+        frontier.complete(lease, landed(lease, UrlState.FAILED, reason="timeout"), 0.0)
         entry = frontier.entry("a.example", key)
         assert entry is not None
-        assert (entry.state, entry.reason) == (State.FAILED, "timeout")
+        assert (entry.state, entry.reason) == (UrlState.FAILED, "timeout")
         assert frontier.entry("a.example", 1) is None
         assert frontier.entry("nobody.example", key) is None
 
@@ -140,25 +151,25 @@ class FrontierChecks:
 
     def test_known_url_is_not_queued_again_s0_07(self, make: Make) -> None:
         frontier = queued(make(PLAIN), lead("x"))
-        assert frontier.add([lead("x"), lead("x", 0.4), lead("y")], 0.0) == Added(new=1, known=2)
+        assert frontier.add([lead("x"), lead("x", 0.4), lead("y")], 0.0) == AddResult(new=1, known=2)
         assert crawl_order(frontier) == ["x", "y"]
-        assert frontier.add([lead("x", 0.9)], 0.0) == Added(known=1)
+        assert frontier.add([lead("x", 0.9)], 0.0) == AddResult(known=1)
         assert frontier.lease(0.0, 1, 1, 60.0) == []
 
     def test_better_score_found_later_raises_the_url_x_15(self, make: Make) -> None:
         frontier = queued(make(PLAIN), lead("x", 0.1, depth=2, tunnel=1, parent=7), lead("y", 0.5))
         added = frontier.add([lead("x", 0.9, depth=4, tunnel=0, parent=8, features=b"f")], 0.0)
-        assert added == Added(raised=1)
+        assert added == AddResult(promoted=1)
         entry = frontier.entry("a.example", lead("x").key)
         assert entry is not None
         found = entry.lead
         assert (found.score, found.depth, found.tunnel, found.parent, found.features) == (0.9, 2, 0, 8, b"f")
-        assert (entry.parents, entry.found, entry.priority) == ((7, 8), 2, 0.9)
+        assert (entry.parents, entry.times_found, entry.priority) == ((7, 8), 2, 0.9)
         assert crawl_order(frontier) == ["x", "y"]
 
     def test_worse_score_found_later_changes_nothing_but_the_parents(self, make: Make) -> None:
         frontier = queued(make(PLAIN), lead("x", 0.9, parent=7))
-        assert frontier.add([lead("x", 0.1, parent=8)], 0.0) == Added(known=1)
+        assert frontier.add([lead("x", 0.1, parent=8)], 0.0) == AddResult(known=1)
         entry = frontier.entry("a.example", lead("x").key)
         assert entry is not None
         assert (entry.lead.score, entry.lead.parent, entry.parents) == (0.9, 7, (7, 8))
@@ -169,14 +180,14 @@ class FrontierChecks:
             frontier.add([lead("x", parent=parent)], 0.0)
         entry = frontier.entry("a.example", lead("x").key)
         assert entry is not None
-        assert (entry.parents, entry.found) == ((1, 2, 3, 4, 5), 8)
+        assert (entry.parents, entry.times_found) == ((1, 2, 3, 4, 5), 8)
 
     @pytest.mark.parametrize(
         ("policy", "score"),
-        [(Merge.MAX, 0.5), (Merge.DISCARD, 0.25), (Merge.SUM, 0.75), (Merge.NOISY_OR, 0.625)],
+        [(MergePolicy.MAX, 0.5), (MergePolicy.DISCARD, 0.25), (MergePolicy.SUM, 0.75), (MergePolicy.NOISY_OR, 0.625)],
     )
-    def test_merge_policies_x_15(self, make: Make, policy: Merge, score: float) -> None:
-        frontier = queued(make(Policy(merge=policy)), lead("x", 0.25, parent=1), lead("x", 0.5, parent=2))
+    def test_merge_policies_x_15(self, make: Make, policy: MergePolicy, score: float) -> None:
+        frontier = queued(make(FrontierPolicy(merge=policy)), lead("x", 0.25, parent=1), lead("x", 0.5, parent=2))
         frontier.add([lead("x", 0.5, parent=2)], 0.0)
         entry = frontier.entry("a.example", lead("x").key)
         assert entry is not None
@@ -185,18 +196,18 @@ class FrontierChecks:
     def test_url_in_flight_is_neither_queued_nor_scored_again_s3_26(self, make: Make) -> None:
         frontier = queued(make(PLAIN), lead("x", 0.2))
         (lease,) = frontier.lease(0.0, 1, 1, 60.0)
-        assert frontier.add([lead("x", 0.9)], 0.0) == Added(known=1)
+        assert frontier.add([lead("x", 0.9)], 0.0) == AddResult(known=1)
         assert frontier.rescore([("a.example", lead("x").key, 0.9)]) == 0
         entry = frontier.entry("a.example", lead("x").key)
         assert entry is not None
-        assert (entry.lead.score, entry.state) == (0.2, State.LEASED)
+        assert (entry.lead.score, entry.state) == (0.2, UrlState.LEASED)
         frontier.complete(lease, landed(lease), 0.0)
         assert frontier.lease(0.0, 1, 1, 60.0) == []
 
     def test_retry_waits_while_others_of_the_host_go(self, make: Make) -> None:
         frontier = queued(make(PLAIN), lead("best", 0.9), lead("other", 0.1))
         (lease,) = frontier.lease(0.0, 1, 1, 60.0)
-        frontier.complete(lease, landed(lease, State.QUEUED, retry_at=30.0), wake_at=1.0)
+        frontier.complete(lease, landed(lease, UrlState.QUEUED, retry_at=30.0), wake_at=1.0)
         assert crawl_order(frontier, 1.0) == ["other"]
         assert frontier.stats().queued == 1
         assert frontier.wakes_at() == 30.0
@@ -208,7 +219,7 @@ class FrontierChecks:
     def test_due_retry_does_not_break_the_pause_of_its_host(self, make: Make) -> None:
         frontier = queued(make(PLAIN), lead("x"), lead("y", 0.1))
         (lease,) = frontier.lease(0.0, 1, 1, 60.0)
-        frontier.complete(lease, landed(lease, State.QUEUED, retry_at=10.0), wake_at=1.0)
+        frontier.complete(lease, landed(lease, UrlState.QUEUED, retry_at=10.0), wake_at=1.0)
         (lease,) = frontier.lease(1.0, 1, 1, 60.0)
         frontier.complete(lease, landed(lease), wake_at=20.0)
         assert frontier.lease(15.0, 1, 1, 60.0) == []
@@ -236,10 +247,10 @@ class FrontierChecks:
         assert frontier.drop_host("nobody.example", "robots") == 0
         entry = frontier.entry("a.example", lead("y").key)
         assert entry is not None
-        assert (entry.state, entry.reason) == (State.DROPPED, "robots")
+        assert (entry.state, entry.reason) == (UrlState.DROPPED, "robots")
         assert frontier.complete(lease, landed(lease), 0.0)
         assert crawl_order(frontier) == ["o"]
-        assert frontier.add([lead("y", 1.0)], 0.0) == Added(known=1)
+        assert frontier.add([lead("y", 1.0)], 0.0) == AddResult(known=1)
 
     def test_rescored_urls_go_up_and_down(self, make: Make) -> None:
         frontier = queued(make(PLAIN), lead("x", 0.9), lead("y", 0.5), lead("z", 0.4, "b.example"))
@@ -274,49 +285,49 @@ class FrontierChecks:
     # Limits
 
     def test_bounded_frontier_drops_its_tail_x_13(self, make: Make) -> None:
-        frontier = make(Policy(limits=Limits(queued=32)))
+        frontier = make(FrontierPolicy(limits=FrontierLimits(queued=32)))
         added = [frontier.add([lead(f"{i}", i / 100, f"h{i % 5}.example")], 0.0) for i in range(40)]
         assert sum(a.dropped for a in added) == 6
         assert frontier.stats().queued == 34
         entry = frontier.entry("h0.example", lead("0", host="h0.example").key)
         assert entry is not None
-        assert (entry.state, entry.reason) == (State.DROPPED, TAIL)
+        assert (entry.state, entry.reason) == (UrlState.DROPPED, FRONTIER_FULL)
         assert crawl_order(frontier) == [f"{i}" for i in range(39, 5, -1)]
 
     def test_host_queue_limit_drops_the_hosts_own_tail(self, make: Make) -> None:
-        frontier = make(Policy(limits=Limits(host_queued=2)))
+        frontier = make(FrontierPolicy(limits=FrontierLimits(host_queued=2)))
         added = frontier.add([lead("x", 0.1), lead("y", 0.5), lead("z", 0.9), lead("o", 0.0, "b.example")], 0.0)
-        assert added == Added(new=4, dropped=1)
+        assert added == AddResult(new=4, dropped=1)
         entry = frontier.entry("a.example", lead("x").key)
         assert entry is not None
-        assert (entry.state, entry.reason) == (State.DROPPED, HOST_TAIL)
+        assert (entry.state, entry.reason) == (UrlState.DROPPED, HOST_QUEUE_FULL)
         assert crawl_order(frontier) == ["z", "y", "o"]
 
     def test_host_total_limit_refuses_what_comes_later(self, make: Make) -> None:
-        frontier = queued(make(Policy(limits=Limits(host_total=2))), lead("x"), lead("y"))
+        frontier = queued(make(FrontierPolicy(limits=FrontierLimits(host_total=2))), lead("x"), lead("y"))
         assert crawl_order(frontier) == ["x", "y"]
-        assert frontier.add([lead("z", 0.9)], 0.0) == Added(dropped=1, refused=(lead("z").key,))
+        assert frontier.add([lead("z", 0.9)], 0.0) == AddResult(dropped=1, refused=(lead("z").key,))
         entry = frontier.entry("a.example", lead("z").key)
         assert entry is not None
-        assert (entry.state, entry.reason) == (State.DROPPED, HOST_TOTAL)
+        assert (entry.state, entry.reason) == (UrlState.DROPPED, HOST_TOTAL_REACHED)
 
     def test_refused_url_is_recorded_with_the_reason(self, make: Make) -> None:
-        policy = Policy(refuse=lambda url: "calendar" if "cal" in url else "")
+        policy = FrontierPolicy(refusal_reason=lambda url: "calendar" if "cal" in url else "")
         frontier = queued(make(policy), lead("cal"), lead("x"))
         entry = frontier.entry("a.example", lead("cal").key)
         assert entry is not None
-        assert (entry.state, entry.reason) == (State.DROPPED, "calendar")
+        assert (entry.state, entry.reason) == (UrlState.DROPPED, "calendar")
         assert crawl_order(frontier) == ["x"]
 
     # Orders
 
     def test_breadth_first_follows_the_order_of_discovery(self, make: Make) -> None:
-        frontier = queued(make(Policy(order=BreadthFirst())), lead("x", 0.1), lead("y", 0.9), lead("z", 0.5))
+        frontier = queued(make(FrontierPolicy(order=BreadthFirst())), lead("x", 0.1), lead("y", 0.9), lead("z", 0.5))
         frontier.add([lead("z", 1.0)], 0.0)
         assert crawl_order(frontier) == ["x", "y", "z"]
 
     def test_n_best_finishes_its_batch_before_it_looks_again_s1_11(self, make: Make) -> None:
-        frontier = queued(make(Policy(order=NBest(n=2))), lead("x", 0.5), lead("y", 0.4), lead("z", 0.3))
+        frontier = queued(make(FrontierPolicy(order=NBest(n=2))), lead("x", 0.5), lead("y", 0.4), lead("z", 0.3))
         (lease,) = frontier.lease(0.0, 1, 1, 60.0)
         frontier.add([lead("better", 0.9), lead("b", 0.8, "b.example")], 0.0)
         assert frontier.lease(0.0, 9, 9, 60.0) == []
@@ -326,28 +337,30 @@ class FrontierChecks:
         assert crawl_order(frontier) == ["y", "better", "b", "z"]
 
     def test_top_r_bounds_what_one_lease_hands_out_s3_25(self, make: Make) -> None:
-        frontier = make(Policy(order=Expiring(top=3)))
+        frontier = make(FrontierPolicy(order=Expiring(max_per_lease=3)))
         frontier.add([lead(str(i), i / 10, f"h{i % 2}.example") for i in range(8)], 0.0)
         assert paths(frontier.lease(0.0, 9, 2, 60.0)) == ["7", "5", "6"]
 
     def test_expired_entries_are_deleted_and_never_requested_s3_27_s3_28_s3_e1(self, make: Make) -> None:
-        frontier = make(Policy(order=Expiring(lifetime_s=100.0)))
+        frontier = make(FrontierPolicy(order=Expiring(lifetime_s=100.0)))
         frontier.add([lead("old", 0.9), lead("renewed", 0.1)], 0.0)
         frontier.add([lead("young", 0.5), lead("renewed", 0.2)], 50.0)
         assert crawl_order(frontier, 100.0) == ["young", "renewed"]
         entry = frontier.entry("a.example", lead("old").key)
         assert entry is not None
-        assert (entry.state, entry.reason) == (State.DROPPED, EXPIRED)
+        assert (entry.state, entry.reason) == (UrlState.DROPPED, EXPIRED)
 
     def test_entry_in_flight_does_not_expire(self, make: Make) -> None:
-        frontier = queued(make(Policy(order=Expiring(lifetime_s=100.0))), lead("x"), lead("y", 0.4, "b.example"))
+        frontier = queued(
+            make(FrontierPolicy(order=Expiring(lifetime_s=100.0))), lead("x"), lead("y", 0.4, "b.example")
+        )
         (lease,) = frontier.lease(99.0, 1, 1, 60.0)
         assert frontier.lease(120.0, 9, 9, 60.0) == []
         assert frontier.complete(lease, landed(lease), 0.0)
         assert (frontier.stats().done, frontier.stats().dropped) == (1, 1)
 
     def test_aging_lifts_what_waits_above_fresh_links_s2_39(self, make: Make) -> None:
-        frontier = make(Policy(order=Aging(every=10, mode="paper")))
+        frontier = make(FrontierPolicy(order=Aging(every=10, mode="paper")))
         frontier.add([lead("old", 0.01)], 0.0)
         frontier.add([lead(f"f{i}", 0.6) for i in range(129)], 0.0)
         entry = frontier.entry("a.example", lead("old").key)
@@ -359,24 +372,24 @@ class FrontierChecks:
 
     def test_settled_urls_are_asked_for_again_before_new_ones_when_revived(self, make: Make) -> None:
         frontier = queued(make(PLAIN), lead("old", 0.1), lead("failed", 0.9))
-        for state in (State.FAILED, State.DONE):
+        for state in (UrlState.FAILED, UrlState.DONE):
             (lease,) = frontier.lease(0.0, 1, 1, 60.0)
             frontier.complete(lease, landed(lease, state), 0.0)
         frontier.add([lead("new", seed_score(1)), lead("waits")], 0.0)
-        known = [lead(name, again=1.0) for name in ("old", "failed", "waits", "never")]
-        assert frontier.add(known, 0.0) == Added(raised=3, known=1)
-        assert frontier.add(known, 0.0) == Added(raised=3, known=1)
+        known = [lead(name, revisit_priority=1.0) for name in ("old", "failed", "waits", "never")]
+        assert frontier.add(known, 0.0) == AddResult(promoted=3, known=1)
+        assert frontier.add(known, 0.0) == AddResult(promoted=3, known=1)
         stats = frontier.stats()
         assert (stats.queued, stats.done, stats.failed) == (4, 0, 0)
         assert crawl_order(frontier) == ["old", "failed", "waits", "new"]
         entry = frontier.entry("a.example", lead("old").key)
         assert entry is not None
-        assert (entry.state, entry.lead.score) == (State.DONE, 0.1)
+        assert (entry.state, entry.lead.score) == (UrlState.DONE, 0.1)
 
     def test_revived_urls_are_given_out_beside_an_n_best_batch(self, make: Make) -> None:
-        frontier = queued(make(Policy(order=NBest(n=1), delay_s=0.0)), lead("a", 0.9))
+        frontier = queued(make(FrontierPolicy(order=NBest(n=1), delay_s=0.0)), lead("a", 0.9))
         (lease,) = frontier.lease(0.0, 1, 1, 60.0)
         frontier.complete(lease, landed(lease), 0.0)
         frontier.add([lead("b", 0.5), lead("c", 0.4)], 0.0)
-        frontier.add([lead("a", again=1.0)], 0.0)
+        frontier.add([lead("a", revisit_priority=1.0)], 0.0)
         assert crawl_order(frontier) == ["a", "b", "c"]

@@ -8,14 +8,14 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from opilio.crawl.columns import pack
-from opilio.frontier.schema import create_tables as create_frontier
-from opilio.model.records import Analysis, Fate, Fetched, Lead, LinkColumns, Outcome, Reason, Verdict, key_of
-from opilio.model.urls import host_of
-from opilio.seen.sqlite import create_tables as create_seen
-from opilio.store.collection import Collection, exists
-from opilio.store.keeper import Keeper
+from opilio.core.records import Analysis, FetchResult, Lead, LinkColumns, Outcome, PageChange, Reason, Verdict, url_key
+from opilio.core.urls import host_of
+from opilio.dedup.sqlite import create_dedup_tables as create_seen
+from opilio.engine.link_columns import pack
+from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
+from opilio.store.collection import Collection, collection_exists
 from opilio.store.warc import WarcWriter, response_record
+from opilio.store.writer import CollectionWriter
 
 
 class Sheet(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,14 +38,14 @@ def store(folder: Path, sheets: Iterable[Sheet]) -> Path:
     """Add pages to a collection, which is made where it is missing: one commit."""
     made = (
         Collection.open_for_writing(folder)
-        if exists(folder)
+        if collection_exists(folder)
         else Collection.create(folder, "", [create_frontier, create_seen])
     )
     with closing(made):
-        keeper = Keeper(made, WarcWriter(folder, "test"))
+        keeper = CollectionWriter(made, WarcWriter(folder, "test"))
         keeper.resume()
         with made.unit_of_work():
-            keeper.keep([_outcome(sheet) for sheet in sheets])
+            keeper.write_outcomes([_outcome(sheet) for sheet in sheets])
         keeper.close()
     return folder
 
@@ -53,23 +53,25 @@ def store(folder: Path, sheets: Iterable[Sheet]) -> Path:
 def lose(folder: Path, url: str, at: float) -> None:
     """A page is gone for good."""
     with closing(Collection.open_for_writing(folder)) as made:
-        keeper = Keeper(made, None)
+        keeper = CollectionWriter(made, None)
         keeper.resume()
-        lead = Lead(url=url, key=key_of(url), host=host_of(url))
+        lead = Lead(url=url, key=url_key(url), host=host_of(url))
         with made.unit_of_work():
-            keeper.keep([Outcome(lead=lead, fetched=Fetched(url=url, status=410, started_at=at), fate=Fate.GONE)])
+            keeper.write_outcomes(
+                [Outcome(lead=lead, fetched=FetchResult(url=url, status=410, started_at=at), change=PageChange.GONE)]
+            )
 
 
 def judge(folder: Path, url: str, relevant: bool) -> None:
     """A person's word about a page, taken up as a crawl does."""
     with closing(Collection.open_for_writing(folder)) as made:
-        keeper = Keeper(made, None)
+        keeper = CollectionWriter(made, None)
         keeper.resume()
         with made.unit_of_work():
             made.connection.execute(
-                "INSERT INTO label (key, relevant, at, sample) VALUES (?, ?, 0, x'')", (key_of(url), relevant)
+                "INSERT INTO label (key, relevant, at, sample) VALUES (?, ?, 0, x'')", (url_key(url), relevant)
             )
-            keeper.relabel(key_of(url), relevant, Reason("labelled by hand", float(relevant)))
+            keeper.set_label(url_key(url), relevant, Reason("labelled by hand", float(relevant)))
             made.set_meta(labels_taken=made.connection.execute("SELECT max(id) FROM label").fetchone()[0])
 
 
@@ -77,7 +79,7 @@ def _outcome(sheet: Sheet) -> Outcome:
     links = "".join(f'<p><a href="{escape(url)}">{escape(anchor)}</a></p>' for url, anchor in sheet.links)
     body = f"<title>{escape(sheet.title)}</title><h1>{escape(sheet.heading)}</h1><p>{escape(sheet.text)}</p>{links}"
     headers = (("Content-Type", "text/html; charset=utf-8"),)
-    fetched = Fetched(
+    fetched = FetchResult(
         url=sheet.url, status=200, headers=headers, body=body.encode("utf-8", "surrogatepass"), started_at=sheet.at
     )
     analysis = Analysis(
@@ -87,10 +89,10 @@ def _outcome(sheet: Sheet) -> Outcome:
         noindex=sheet.noindex,
         verdict=Verdict(score=sheet.score, relevant=sheet.score >= 0.5),
         links=_links(sheet.links),
-        record=response_record(fetched),
+        warc_record=response_record(fetched),
     )
-    lead = Lead(url=sheet.url, key=key_of(sheet.url), host=host_of(sheet.url))
-    copy = key_of(sheet.duplicate_of) if sheet.duplicate_of else 0
+    lead = Lead(url=sheet.url, key=url_key(sheet.url), host=host_of(sheet.url))
+    copy = url_key(sheet.duplicate_of) if sheet.duplicate_of else 0
     return Outcome(lead=lead, fetched=msgspec.structs.replace(fetched, body=b""), analysis=analysis, duplicate_of=copy)
 
 
@@ -102,7 +104,7 @@ def _links(links: Sequence[tuple[str, str]]) -> bytes:
             urls=urls,
             hosts=[host_of(url) for url in urls],
             anchors=[anchor for _, anchor in links],
-            keys=np.array([key_of(url) for url in urls], dtype=np.int64).tobytes(),
+            keys=np.array([url_key(url) for url in urls], dtype=np.int64).tobytes(),
             scores=zeros,
             names=[],
             parts=b"",

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from checks.readings import reading_of
-from opilio.model.protocols import Judge
+from opilio.core.protocols import Judge
 
 PAGES = ("", "~ menu only", "wren nest song wren", "tax law court", "the wren\ncourt law", "wren " * 500)
 

@@ -13,16 +13,16 @@ from pathlib import Path
 from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
 from checks.small_webs import CONTEXT, PATIENCE_S, crawl, known, least_gap, rules_first, stored
-from opilio.crawl.config import Tree
-from opilio.crawl.verify import verify
-from opilio.lab.accesslog import Access
+from opilio.core.settings import Tree
+from opilio.lab.server.http import AccessLogEntry
+from opilio.manage.verify import verify
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # its own, of its own older names
     from fastwarc.warc import ArchiveIterator, WarcRecordType
 
 
-def killed_after(folder: Path, tree: Tree, seconds: float, log: Sequence[Access] | None = None) -> bool:
+def killed_after(folder: Path, tree: Tree, seconds: float, log: Sequence[AccessLogEntry] | None = None) -> bool:
     """Crawl in a process of its own and kill it after so long; False: it had ended by itself.
 
     With the server's `log` the time is counted from the first request on, however long a busy machine takes to start.
@@ -41,14 +41,14 @@ def killed_after(folder: Path, tree: Tree, seconds: float, log: Sequence[Access]
     return not ended
 
 
-def _is_growing(log: Sequence[Access]) -> bool:
+def _is_growing(log: Sequence[AccessLogEntry]) -> bool:
     before = len(log)
     time.sleep(0.05)
     return len(log) > before
 
 
 def kill_often(
-    folder: Path, tree: Tree, kills: int, most_s: float, rng: random.Random, log: Sequence[Access] | None = None
+    folder: Path, tree: Tree, kills: int, most_s: float, rng: random.Random, log: Sequence[AccessLogEntry] | None = None
 ) -> int:
     """Kill a crawl at random moments until it was killed so often or has ended; then let it end. How many kills hit.
 
@@ -90,7 +90,7 @@ def urls_in_warc(folder: Path) -> list[str]:
     return sorted(by_fastwarc)
 
 
-def polite_throughout(log: Sequence[Access], delay_s: float) -> None:
+def polite_throughout(log: Sequence[AccessLogEntry], delay_s: float) -> None:
     """No host was asked sooner than its delay allows, by whichever of the processes, and its rules were read first."""
     assert rules_first(log)
     assert least_gap(log) >= delay_s

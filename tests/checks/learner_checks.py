@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from opilio.learn.learner import Learner
-from opilio.learn.rows import WIDTH, Labels, Rows
+from opilio.methods.attributes.learner import AttributeLearner
+from opilio.methods.attributes.rows import ROW_WIDTH, Labels, Rows
 
-Make = Callable[[int], Learner]
+Make = Callable[[int], AttributeLearner]
 
 
 def some_rows(count: int, seed: int = 0) -> tuple[Rows, Labels]:
     """Rows where the anchor tells most and the page a little."""
     rng = np.random.default_rng(seed)
-    rows = rng.random((count, WIDTH)) * (rng.random((count, WIDTH)) > 0.4)
+    rows = rng.random((count, ROW_WIDTH)) * (rng.random((count, ROW_WIDTH)) > 0.4)
     rows[:, 4:] = rows[:, :4] == 0.0
     return rows, 2.0 * rows[:, 1] + rows[:, 2] + 0.3 * rng.standard_normal(count) > 1.0
 
@@ -31,27 +31,27 @@ def check_learner(make: Make) -> None:
     _memory_is_bounded(make)
 
 
-def check_chances(learner: Learner, rows: Rows) -> None:
+def check_chances(learner: AttributeLearner, rows: Rows) -> None:
     """Usable as priorities: one finite number within 0..1 for each row."""
     chances = learner.probability(rows)
     assert chances.shape == (len(rows),)
     assert np.isfinite(chances).all() and (chances >= 0.0).all() and (chances <= 1.0).all()
 
 
-def _knows_nothing_at_first(learner: Learner) -> None:
+def _knows_nothing_at_first(learner: AttributeLearner) -> None:
     rows, _ = some_rows(20)
-    assert not learner.ready and learner.parameters >= 1
+    assert not learner.is_ready and learner.parameters >= 1
     assert learner.probability(rows).tolist() == [0.5] * 20
-    assert learner.probability(np.zeros((0, WIDTH))).shape == (0,)
+    assert learner.probability(np.zeros((0, ROW_WIDTH))).shape == (0,)
 
 
-def _learns_what_is_there(learner: Learner) -> None:
+def _learns_what_is_there(learner: AttributeLearner) -> None:
     rows, labels = some_rows(400)
     learner.fit(rows, labels)
     check_chances(learner, rows)
     other, truth = some_rows(400, seed=1)
     chances = learner.probability(other)
-    assert learner.ready and chances[truth].mean() > chances[~truth].mean() + 0.2
+    assert learner.is_ready and chances[truth].mean() > chances[~truth].mean() + 0.2
 
 
 def _same_rows_and_seed_same_answer(make: Make) -> None:
@@ -69,7 +69,7 @@ def _same_rows_and_seed_same_answer(make: Make) -> None:
     assert first.probability(rows).tolist() == second.probability(rows).tolist()
 
 
-def _asking_changes_nothing(learner: Learner) -> None:
+def _asking_changes_nothing(learner: AttributeLearner) -> None:
     rows, labels = some_rows(100)
     learner.fit(rows, labels)
     before, kept = learner.snapshot(), rows.copy()
@@ -84,7 +84,7 @@ def _one_class_is_enough_to_go_on(make: Make) -> None:
         learner = make(0)
         learner.fit(rows, np.full(30, label))
         check_chances(learner, rows)
-        assert not learner.ready
+        assert not learner.is_ready
         assert (learner.probability(rows) > 0.5).all() == label
         learner.update(rows[:1], np.array([not label]))  # the first of the other class
         check_chances(learner, rows)
@@ -96,11 +96,11 @@ def _contradictions_and_constants_do_no_harm(make: Make) -> None:
     learner.fit(np.concatenate((rows, rows)), np.concatenate((labels, ~labels)))
     check_chances(learner, rows)
     assert abs(float(learner.probability(rows).mean()) - 0.5) < 0.1
-    learner.fit(np.ones((40, WIDTH)), np.arange(40) % 4 == 0)
+    learner.fit(np.ones((40, ROW_WIDTH)), np.arange(40) % 4 == 0)
     check_chances(learner, rows)
-    assert abs(float(learner.probability(np.ones((1, WIDTH)))[0]) - 0.25) < 0.2
-    learner.fit(np.zeros((0, WIDTH)), np.zeros(0, dtype=np.bool_))
-    check_chances(learner, np.full((2, WIDTH), np.nan))
+    assert abs(float(learner.probability(np.ones((1, ROW_WIDTH)))[0]) - 0.25) < 0.2
+    learner.fit(np.zeros((0, ROW_WIDTH)), np.zeros(0, dtype=np.bool_))
+    check_chances(learner, np.full((2, ROW_WIDTH), np.nan))
 
 
 def _snapshot_carries_everything(make: Make) -> None:

@@ -7,23 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from checks.small_webs import BIRDS, TRAINS, page, settings_for, word
-from opilio.crawl.chooser import CommitteeChooser
-from opilio.crawl.config import Tree, resolve
-from opilio.crawl.job import begin, resume
-from opilio.crawl.ledger import Ledger
-from opilio.crawl.rankmemory import RankMemory
-from opilio.lab.server import WebServer
-from opilio.lab.warcfile import Answer
+from opilio.core.events import BatchCommitted, Event
+from opilio.core.settings import Tree
+from opilio.engine.commit import BatchCommitter
+from opilio.engine.link_memory import LinkModelStore
+from opilio.engine.link_scoring import CommitteeLinkScorer
+from opilio.engine.wiring.session import create_crawl, resume_crawl
+from opilio.lab.server.server import LabWebServer
+from opilio.lab.webs.warc import RecordedResponse
 from opilio.learn.committee import Committee
-from opilio.learn.scoring import Options
-from opilio.model.events import BatchCommitted, Event
-from opilio.store.collection import Collection, exists
+from opilio.learn.scoring import CommitteeOptions
+from opilio.store.collection import Collection, collection_exists
+from opilio.topic.setup import resolve_settings
 
 HUB = "http://birds.example/"
 SIDES = 12
 
 
-def mixed_web(pages: int = SIDES) -> dict[str, Answer]:
+def mixed_web(pages: int = SIDES) -> dict[str, RecordedResponse]:
     """A hub on birds whose list leads to birds, and a hub on trains whose list leads to trains."""
     web = {}
     for host, text in (("birds", BIRDS), ("trains", TRAINS)):
@@ -38,17 +39,17 @@ def mixed_web(pages: int = SIDES) -> dict[str, Answer]:
     return web
 
 
-def learning_tree(server: WebServer, **more: Any) -> Tree:
+def learning_tree(server: LabWebServer, **more: Any) -> Tree:
     tree = {"strategy": "opilio", "stop": {"pages": 0}, "engine": {"batch": 1, "connections": 1}}
     return settings_for(server, [HUB], **{**tree, **more})
 
 
-def restored(folder: Path) -> RankMemory:
+def restored(folder: Path) -> LinkModelStore:
     """What the collection says that the committee knows."""
     collection = Collection.open_for_reading(folder)
     try:
-        memory = RankMemory(Committee(Options()), collection)
-        memory.relearn()
+        memory = LinkModelStore(Committee(CommitteeOptions()), collection)
+        memory.restore()
         return memory
     finally:
         collection.close()
@@ -62,9 +63,9 @@ class KilledError(Exception):
     """Stands for the end of a process."""
 
 
-def crawl_and_stop_dead(folder: Path, tree: Tree, after: int) -> Ledger:
+def crawl_and_stop_dead(folder: Path, tree: Tree, after: int) -> BatchCommitter:
     """Crawl in this process and stop without any good-bye after so many commits; returns the ledger as it was."""
-    ledgers: list[Ledger] = []
+    ledgers: list[BatchCommitter] = []
     seen = 0
 
     def listen(event: Event) -> None:
@@ -74,10 +75,10 @@ def crawl_and_stop_dead(folder: Path, tree: Tree, after: int) -> Ledger:
             raise KilledError
 
     async def main() -> None:
-        made = resume(folder, tree) if exists(folder) else begin(folder, resolve(tree))
+        made = resume_crawl(folder, tree) if collection_exists(folder) else create_crawl(folder, resolve_settings(tree))
         async with made as running:
-            ledgers.append(running.engine._stages.ledger)
-            running.engine.listen(listen)
+            ledgers.append(running.engine._parts.committer)
+            running.engine.add_listener(listen)
             if after:
                 await running.engine.run()
 
@@ -86,26 +87,26 @@ def crawl_and_stop_dead(folder: Path, tree: Tree, after: int) -> Ledger:
     return ledgers[-1]
 
 
-def memory_of(ledger: Ledger) -> RankMemory:
-    chooser = ledger._chooser
-    assert isinstance(chooser, CommitteeChooser)
-    return chooser._memory
+def memory_of(ledger: BatchCommitter) -> LinkModelStore:
+    chooser = ledger._link_scorer
+    assert isinstance(chooser, CommitteeLinkScorer)
+    return chooser._model_store
 
 
 def crawl_and_tell(folder: Path, tree: Tree, log: str) -> None:
     """In a process that will be killed: after every commit write down how many fetches are in and what is known."""
 
     async def main() -> None:
-        made = resume(folder, tree) if exists(folder) else begin(folder, resolve(tree))
+        made = resume_crawl(folder, tree) if collection_exists(folder) else create_crawl(folder, resolve_settings(tree))
         async with made as running:
-            committee = memory_of(running.engine._stages.ledger).committee
+            committee = memory_of(running.engine._parts.committer).committee
 
             def listen(event: Event) -> None:
                 if isinstance(event, BatchCommitted):
                     with Path(log).open("a") as file:
-                        file.write(f"{committee.fetched} {digest(committee)}\n")
+                        file.write(f"{committee.visits_learned} {digest(committee)}\n")
 
-            running.engine.listen(listen)
+            running.engine.add_listener(listen)
             await running.engine.run()
 
     asyncio.run(main())

@@ -14,13 +14,12 @@ from urllib.parse import urlencode
 import uvicorn
 
 from checks.small_webs import BIRDS, PATIENCE_S, TRAINS, SmallWeb, crawl, page, served, settings_for, word
-from opilio.model.clock import SystemClock
+from opilio.core.clock import SystemClock
 from opilio.web.app import Application
-from opilio.web.buckets import Buckets
-from opilio.web.desk import Desk
-from opilio.web.guard import Access
-from opilio.web.server import Serving, listener_of
-from opilio.web.shelf import Shelf
+from opilio.web.auth import AccessPolicy, RateLimiter
+from opilio.web.collections import ServedCollections
+from opilio.web.context import AppContext
+from opilio.web.server import UiServerConfig, open_listener
 
 
 class Answer(NamedTuple):
@@ -73,12 +72,12 @@ class _Stay(urllib.request.HTTPRedirectHandler):
 @contextmanager
 def pages_of(folders: Sequence[Path], home: Path, **options: Any) -> Iterator[Client]:
     """The pages of these collections while the block runs. `options`: token, names, read_only, searches."""
-    access = Access(token=options.pop("token", ""), names=options.pop("names", ()))
-    searches = options.pop("searches", Buckets(rate_s=1e6, burst=1_000_000))
-    desk = Desk(Shelf(folders, home), SystemClock(), **options)
-    desk.searches = searches
+    access = AccessPolicy(token=options.pop("token", ""), host_names=options.pop("names", ()))
+    searches = options.pop("searches", RateLimiter(rate_s=1e6, burst=1_000_000))
+    desk = AppContext(ServedCollections(folders, home), SystemClock(), **options)
+    desk.search_limiter = searches
     application = Application(desk, access)
-    listener = listener_of(Serving(port=0))
+    listener = open_listener(UiServerConfig(port=0))
     config = uvicorn.Config(application.asgi(), log_level="error", lifespan="off", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

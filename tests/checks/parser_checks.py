@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from opilio.model.errors import ParseError
-from opilio.model.protocols import Parser
-from opilio.model.records import BLOCK_BREAK, LINK_CLOSES, LINK_OPENS, Fetched, Page, key_of
-from opilio.model.urls import canonical, host_of
+from opilio.core.errors import ParseError
+from opilio.core.protocols import Parser
+from opilio.core.records import BLOCK_BREAK, LINK_END, LINK_START, FetchResult, Page, url_key
+from opilio.core.urls import canonicalize_url, host_of
 
 URL = "http://example.org/birds/wren.html"
 CONTENT_TYPES = ("text/html", "text/html; charset=utf-8", "application/xhtml+xml", "text/plain", "", "image/png")
@@ -27,11 +27,11 @@ bodies = st.lists(st.sampled_from(_SCRAPS) | st.binary(max_size=12), max_size=60
 
 def answer(
     body: bytes | str, content_type: str = "text/html; charset=utf-8", url: str = URL, **headers: str
-) -> Fetched:
+) -> FetchResult:
     """An answer of a server; header names are given with underscores."""
     raw = body.encode() if isinstance(body, str) else body
     more = tuple((name.replace("_", "-"), value) for name, value in headers.items())
-    return Fetched(url=url, status=200, headers=(("Content-Type", content_type), *more), body=raw)
+    return FetchResult(url=url, status=200, headers=(("Content-Type", content_type), *more), body=raw)
 
 
 def check_page(page: Page) -> None:
@@ -40,12 +40,12 @@ def check_page(page: Page) -> None:
     assert len(page.boilerplate) == len(blocks)
     for block in blocks:
         assert re.fullmatch("(?:[^\x02\x03]|\x02[^\x02\x03]*\x03)*", block), "link marks neither nest nor cross blocks"
-    anchors = re.findall(f"{LINK_OPENS}([^{LINK_CLOSES}]*){LINK_CLOSES}", page.flow)
+    anchors = re.findall(f"{LINK_START}([^{LINK_END}]*){LINK_END}", page.flow)
     assert [link.index for link in page.links] == list(range(len(anchors)))
     assert [link.anchor for link in page.links] == [anchor.strip() for anchor in anchors]
     for link in page.links:
-        assert canonical(link.url) == link.url != page.url
-        assert (link.key, link.host) == (key_of(link.url), host_of(link.url))
+        assert canonicalize_url(link.url) == link.url != page.url
+        assert (link.key, link.host) == (url_key(link.url), host_of(link.url))
         assert len(link.tag_path) < 400
     own = (page.title, page.description, page.keywords, page.text, *(text for _, text in page.headings))
     assert not any(mark in text for mark in "\x00\x02\x03\x04\x05\x06" for text in own)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 
 from checks.readings import lead_to, reading_of, verdict_of
-from opilio.model.protocols import Ranker
+from opilio.core.protocols import Ranker
 
 PAGE = """
 ~ [home](http://here.example/) [about us](http://here.example/about)

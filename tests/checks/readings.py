@@ -6,8 +6,8 @@
 import re
 from collections.abc import Sequence
 
-from opilio.model.records import Lead, Link, Page, Reading, Verdict, key_of
-from opilio.text.vocabulary import term_of
+from opilio.core.records import Lead, Link, Page, Reading, Verdict, url_key
+from opilio.text.vocabulary import term_id
 
 _PIECE = re.compile(r"\[([^\]]*)\]\(([^)\s]*)( nofollow)?\)|([a-z0-9]+)")
 _WORD = re.compile(r"[a-z0-9]+")
@@ -15,7 +15,7 @@ HERE = "http://here.example/"
 
 
 def terms_of(text: str) -> list[int]:
-    return [term_of(w) for w in _WORD.findall(text.lower())]
+    return [term_id(w) for w in _WORD.findall(text.lower())]
 
 
 def url_terms(urls: Sequence[str]) -> list[list[int]]:
@@ -38,18 +38,18 @@ def reading_of(text: str, title: str = "", url: str = HERE, description: str = "
                 rel = "nofollow" if piece[3] else ""
                 host = target.split("/")[2]
                 links.append(
-                    Link(url=target, key=key_of(target), host=host, anchor=piece[1], rel=rel, index=len(links))
+                    Link(url=target, key=url_key(target), host=host, anchor=piece[1], rel=rel, index=len(links))
                 )
                 anchors.append((at, len(terms)))
         arounds += [(start, len(terms))] * (len(links) - first)
         if not line.strip().startswith("~"):
             main.append((start, len(terms)))
     page = Page(url=url, title=title, description=description, links=tuple(links), flow=text, nofollow=nofollow)
-    return Reading(page=page, terms=terms, anchors=anchors, arounds=arounds, main=main)
+    return Reading(page=page, terms=terms, anchors=anchors, link_contexts=arounds, main_slices=main)
 
 
 def lead_to(url: str = HERE, **known: object) -> Lead:
-    return Lead(url=url, key=key_of(url), host=url.split("/")[2], **known)  # type: ignore[arg-type]
+    return Lead(url=url, key=url_key(url), host=url.split("/")[2], **known)  # type: ignore[arg-type]
 
 
 def verdict_of(score: float, relevant: bool = True) -> Verdict:

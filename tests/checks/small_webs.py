@@ -16,16 +16,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from opilio.crawl.config import Tree, merged, resolve
-from opilio.crawl.job import begin, resume
-from opilio.lab.accesslog import Access
-from opilio.lab.faults import HostFaults
-from opilio.lab.server import Serving, WebServer
-from opilio.lab.warcfile import Answer
-from opilio.model.clock import Clock, SystemClock
-from opilio.model.events import Event
-from opilio.model.urls import host_of
-from opilio.store.collection import Collection, exists
+from opilio.core.clock import Clock, SystemClock
+from opilio.core.events import Event
+from opilio.core.settings import Tree, merge_trees
+from opilio.core.urls import host_of
+from opilio.engine.wiring.session import create_crawl, resume_crawl
+from opilio.lab.server.http import AccessLogEntry
+from opilio.lab.server.server import LabServerConfig, LabWebServer
+from opilio.lab.synthetic.faults import HostFaults
+from opilio.lab.webs.warc import RecordedResponse
+from opilio.store.collection import Collection, collection_exists
+from opilio.topic.setup import resolve_settings
 
 HTML = ("Content-Type", "text/html; charset=utf-8")
 TEXT = ("Content-Type", "text/plain")
@@ -35,39 +36,39 @@ TRAINS = "The locomotive pulls heavy freight wagons along the railway from one t
 PATIENCE_S = 240.0  # for what takes a second on a machine that has nothing else to do
 
 
-def page(text: str = BIRDS, links: Iterable[str] = (), title: str = "", head: str = "") -> Answer:
+def page(text: str = BIRDS, links: Iterable[str] = (), title: str = "", head: str = "") -> RecordedResponse:
     """A page with links, each with its own path as the anchor."""
     anchors = "".join(f'<p><a href="{escape(link)}">{escape(link.rpartition("/")[2])}</a></p>' for link in links)
     markup = (
         f"<html><head><title>{escape(title)}</title>{head}</head><body><p>{escape(text)}</p>{anchors}</body></html>"
     )
-    return Answer(200, (HTML,), markup.encode())
+    return RecordedResponse(200, (HTML,), markup.encode())
 
 
-def redirect(target: str, status: int = 301) -> Answer:
-    return Answer(status, (HTML, ("Location", target)), b"")
+def redirect(target: str, status: int = 301) -> RecordedResponse:
+    return RecordedResponse(status, (HTML, ("Location", target)), b"")
 
 
-def robots(text: str, status: int = 200) -> Answer:
-    return Answer(status, (TEXT,), text.encode())
+def robots(text: str, status: int = 200) -> RecordedResponse:
+    return RecordedResponse(status, (TEXT,), text.encode())
 
 
 class SmallWeb:
     """Answers by URL; a function instead of an answer is called for every request."""
 
-    def __init__(self, answers: Mapping[str, Answer | Callable[[], Answer]]) -> None:
+    def __init__(self, answers: Mapping[str, RecordedResponse | Callable[[], RecordedResponse]]) -> None:
         self.answers = dict(answers)
 
     @property
     def hosts(self) -> dict[str, int]:
         return dict.fromkeys(sorted({host_of(url) for url in self.answers}), 1)
 
-    def find(self, url: str) -> Answer | None:
+    def find(self, url: str) -> RecordedResponse | None:
         found = self.answers.get(url)
         return found() if callable(found) else found
 
 
-def grid(hosts: int, pages: int, text: str = BIRDS) -> dict[str, Answer]:
+def grid(hosts: int, pages: int, text: str = BIRDS) -> dict[str, RecordedResponse]:
     """So many sites of so many pages, all within reach: a page links two of its own site and one of the next."""
     web = {}
     for h in range(hosts):
@@ -90,10 +91,10 @@ def word(number: int) -> str:
 
 
 @contextmanager
-def served(source: Any, addresses: int = 1, slow: Mapping[str, float] | None = None) -> Iterator[WebServer]:
+def served(source: Any, addresses: int = 1, slow: Mapping[str, float] | None = None) -> Iterator[LabWebServer]:
     """A web, served from a thread of its own while the block runs. Nothing is cached: answers may change."""
     faults = {host: HostFaults(name=host, delay_s=delay_s) for host, delay_s in (slow or {}).items()}
-    server = WebServer(source, Serving(addresses=addresses, cache_bytes=0), faults)
+    server = LabWebServer(source, LabServerConfig(addresses=addresses, cache_bytes=0), faults)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -107,7 +108,7 @@ def served(source: Any, addresses: int = 1, slow: Mapping[str, float] | None = N
         loop.close()
 
 
-def settings_for(server: WebServer, seeds: Sequence[str], **more: Any) -> Tree:
+def settings_for(server: LabWebServer, seeds: Sequence[str], **more: Any) -> Tree:
     """A crawl through the server as its proxy: quick, inline, few words. `more` names sections."""
     tree: Tree = {
         "strategy": "breadth",
@@ -118,12 +119,12 @@ def settings_for(server: WebServer, seeds: Sequence[str], **more: Any) -> Tree:
         "engine": {"workers": 0},
         "stop": {"patience_s": 2.0},
     }
-    return merged(tree, more)
+    return merge_trees(tree, more)
 
 
-def direct(server: WebServer) -> Tree:
+def direct(server: LabWebServer) -> Tree:
     """Fetch settings that reach each host at its own loopback address, without a proxy."""
-    places = {host: f"{address}:{server.port}" for host, address in server.address_of.items()}
+    places = {host: f"{address}:{server.port}" for host, address in server.host_addresses.items()}
     return {"proxy": "", "allow_private": True, "resolve": places}
 
 
@@ -148,10 +149,14 @@ def crawl(
 
     async def main() -> str:
         time_of = clock or LaterClock(later_s)
-        made = resume(folder, tree, time_of) if exists(folder) else begin(folder, resolve(tree), clock=time_of)
+        made = (
+            resume_crawl(folder, tree, time_of)
+            if collection_exists(folder)
+            else create_crawl(folder, resolve_settings(tree), clock=time_of)
+        )
         async with made as running:
             if listen is not None:
-                running.engine.listen(listen)
+                running.engine.add_listener(listen)
             return await asyncio.wait_for(running.engine.run(), PATIENCE_S)
 
     return asyncio.run(main())
@@ -261,24 +266,24 @@ def one_line(done: "Done | subprocess.CompletedProcess[str]") -> str:
     return lines[0]
 
 
-def by_host(log: Sequence[Access]) -> dict[str, list[Access]]:
-    found: dict[str, list[Access]] = defaultdict(list)
+def by_host(log: Sequence[AccessLogEntry]) -> dict[str, list[AccessLogEntry]]:
+    found: dict[str, list[AccessLogEntry]] = defaultdict(list)
     for access in sorted(log, key=lambda a: a.at):
         found[access.host].append(access)
     return found
 
 
-def tree_of(answers: Mapping[str, Answer]) -> list[str]:
+def tree_of(answers: Mapping[str, RecordedResponse]) -> list[str]:
     """Every page of a small web."""
     return sorted(url for url in answers if not url.endswith("/robots.txt"))
 
 
-def least_gap(log: Sequence[Access]) -> float:
+def least_gap(log: Sequence[AccessLogEntry]) -> float:
     """The shortest time between two requests to one host."""
     gaps = [b.at - a.at for asked in by_host(log).values() for a, b in pairwise(asked)]
     return min(gaps, default=float("inf"))
 
 
-def rules_first(log: Sequence[Access]) -> bool:
+def rules_first(log: Sequence[AccessLogEntry]) -> bool:
     """Was robots.txt the first thing asked of every host?"""
     return all(asked[0].target == "/robots.txt" for asked in by_host(log).values())

@@ -8,29 +8,29 @@ from typing import Any
 import msgspec
 import pytest
 
-from opilio.model.errors import CollectionError
-from opilio.model.events import CrawlStarted
-from opilio.model.records import Analysis, Failure, Fetched, Lead, Outcome, Seed, Verdict, key_of
-from opilio.model.urls import host_of
+from opilio.core.errors import CollectionError
+from opilio.core.events import CrawlStarted
+from opilio.core.records import Analysis, Failure, FetchResult, Lead, Outcome, Seed, Verdict, url_key
+from opilio.core.urls import host_of
 from opilio.store.collection import Collection
-from opilio.store.keeper import Keeper
 from opilio.store.warc import response_record
+from opilio.store.writer import CollectionWriter
 
-Pair = tuple[Collection, Keeper]
+Pair = tuple[Collection, CollectionWriter]
 
 
 def visited(path: str, relevant: bool = True, duplicate_of: int = 0, failure: str = "") -> Outcome:
     """One visit of a page."""
     url = f"http://a.example/{path}"
-    fetched = Fetched(url=url, status=200, headers=(("ETag", '"1"'),), body=f"<p>{path}".encode(), started_at=1e9)
+    fetched = FetchResult(url=url, status=200, headers=(("ETag", '"1"'),), body=f"<p>{path}".encode(), started_at=1e9)
     analysis = Analysis(
         title=path,
         verdict=Verdict(score=0.5, relevant=relevant),
         links=b"links",
-        record=response_record(fetched),
+        warc_record=response_record(fetched),
         failure=Failure(failure) if failure else None,
     )
-    lead = Lead(url=url, key=key_of(url), host=host_of(url), depth=2)
+    lead = Lead(url=url, key=url_key(url), host=host_of(url), depth=2)
     light = msgspec.structs.replace(fetched, body=b"", size_bytes=len(fetched.body))
     return Outcome(lead=lead, fetched=light, analysis=analysis, duplicate_of=duplicate_of)
 
@@ -43,7 +43,7 @@ class StoreChecks:
     def test_batch_is_kept_whole_when_committed(self, store: Pair) -> None:
         collection, keeper = store
         with collection.unit_of_work():
-            keeper.keep(
+            keeper.write_outcomes(
                 [visited("1"), visited("2", relevant=False), visited("3", duplicate_of=7), visited("4", failure="x")]
             )
         assert (self.count(collection, "page"), self.count(collection, "answer"), self.count(collection, "links")) == (
@@ -59,7 +59,7 @@ class StoreChecks:
     def test_batch_leaves_nothing_when_it_fails(self, store: Pair) -> None:
         collection, keeper = store
         with pytest.raises(ZeroDivisionError), collection.unit_of_work():
-            keeper.keep([visited("1")])
+            keeper.write_outcomes([visited("1")])
             collection.set_meta(topic="x")
             raise ZeroDivisionError
         assert self.count(collection, "page") == 0
@@ -74,14 +74,14 @@ class StoreChecks:
         collection, keeper = store
         for _ in range(2):
             with collection.unit_of_work():
-                keeper.keep([visited("1")])
+                keeper.write_outcomes([visited("1")])
         assert (self.count(collection, "page"), self.count(collection, "answer")) == (1, 2)
 
     def test_counters_are_taken_up_when_resumed(self, store: Pair) -> None:
         collection, keeper = store
         with collection.unit_of_work():
-            keeper.keep([visited("1")])
-        again = Keeper(collection, None)
+            keeper.write_outcomes([visited("1")])
+        again = CollectionWriter(collection, None)
         again.resume()
         assert again.counts == keeper.counts
 
@@ -89,11 +89,11 @@ class StoreChecks:
         collection, keeper = store
         with collection.unit_of_work():
             for version in (1, 2, 2):
-                keeper.keep_snapshot("topic", version, 5.0, b"state")
-            keeper.keep_events([CrawlStarted(at=1.0, strategy="s0", resumed=False)])
-            keeper.keep_robots("http://a.example", 9.0, b"old")
-            keeper.keep_robots("http://a.example", 9.0, b"new")
-            keeper.keep_seeds([Seed(url="http://a.example/", sources=("given", "found"))] * 2)
+                keeper.write_snapshot("topic", version, 5.0, b"state")
+            keeper.write_events([CrawlStarted(at=1.0, strategy="s0", resumed=False)])
+            keeper.write_robots("http://a.example", 9.0, b"old")
+            keeper.write_robots("http://a.example", 9.0, b"new")
+            keeper.write_seeds([Seed(url="http://a.example/", sources=("given", "found"))] * 2)
         found = collection.connection.execute("SELECT kind, data FROM event").fetchone()
         assert (found[0], msgspec.json.decode(found[1])["strategy"]) == ("CrawlStarted", "s0")
         assert self.count(collection, "snapshot") == 2

@@ -24,8 +24,8 @@ from checks.small_webs import (
     stored,
     tree_of,
 )
-from opilio.crawl.verify import verify
-from opilio.store.collection import Collection, unmake
+from opilio.manage.verify import verify
+from opilio.store.collection import Collection, delete_new_collection
 from opilio.store.warc import warc_name
 
 SEED = "http://h0.example/0.html"
@@ -176,7 +176,7 @@ def test_example_that_is_gone_leaves_nothing_behind_and_can_be_corrected(tmp_pat
 
 def test_collection_that_has_begun_is_not_taken_back(folder: Path) -> None:
     before = snapshot(folder)
-    unmake(folder)
+    delete_new_collection(folder)
     assert snapshot(folder) == before
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from checks.small_webs import COMMAND, SmallWeb, crawl, flags, grid, opilio, page, plain, served, settings_for
 from opilio import __version__
-from opilio.crawl.config import strategies
+from opilio.core.settings import strategy_names
 
 SEED = "http://h0.example/0.html"
 
@@ -135,7 +135,7 @@ def test_command_ends_quietly_when_nobody_reads_on(folder: Path, command: str) -
 
 def test_doctor_tells_what_is_here(tmp_path: Path) -> None:
     facts = json.loads(opilio("doctor", "--json", cwd=tmp_path).stdout)
-    assert (facts["schema"], facts["opilio"], facts["strategies"]) == (1, __version__, strategies())
+    assert (facts["schema"], facts["opilio"], facts["strategies"]) == (1, __version__, strategy_names())
     done = opilio("doctor", cwd=tmp_path)
     assert done.returncode == (1 if facts["problems"] else 0)
     assert "libcurl" in done.stdout

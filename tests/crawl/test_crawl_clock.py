@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from checks.small_webs import SmallWeb, crawl, grid, least_gap, robots, rows, rules_first, served, settings_for
-from opilio.crawl.verify import verify
+from opilio.manage.verify import verify
 
 SEED = "http://h0.example/0.html"
 DAY = 86_400.0

@@ -10,24 +10,24 @@ import pytest
 
 from checks.engines import PageFetcher, decoded, html, plain_tree, run_engine, states
 from checks.small_webs import PATIENCE_S, events, rows, stored, word
-from opilio.crawl.again import Again
-from opilio.crawl.chooser import PlainChooser
-from opilio.crawl.learning import Learning
-from opilio.crawl.ledger import Books, Ledger
-from opilio.crawl.trapwatch import TrapWatch
-from opilio.crawl.verify import verify
-from opilio.crawl.visit import Bounds, Served
-from opilio.crawl.workers import Desk, NoWorkersError, WorkerDesk
-from opilio.frontier.policy import nothing
-from opilio.frontier.schema import create_tables as create_frontier
-from opilio.frontier.sqlite import SqliteFrontier
-from opilio.model.clock import VirtualClock
-from opilio.model.errors import CollectionError
-from opilio.model.events import VisitFailed
-from opilio.model.records import Analysis, Fetched, Landing, Lead, Outcome, State, Verdict, key_of
-from opilio.seen.sqlite import create_tables as create_seen
+from opilio.core.clock import VirtualClock
+from opilio.core.errors import CollectionError
+from opilio.core.events import VisitFailed
+from opilio.core.records import Analysis, FetchResult, Lead, Outcome, UrlResult, UrlState, Verdict, url_key
+from opilio.dedup.sqlite import create_dedup_tables as create_seen
+from opilio.engine.commit import BatchCommitter, CommitTargets
+from opilio.engine.learning import LearnerGroup
+from opilio.engine.link_scoring import StaticLinkScorer
+from opilio.engine.politeness.traps import UrlFilter
+from opilio.engine.revisit.outcomes import RevisitOutcomes
+from opilio.engine.visit import LeaseResult, VisitLimits
+from opilio.engine.workers import AnalysisPool, WorkerPool, WorkerStartError
+from opilio.frontier.policy import refuse_nothing
+from opilio.frontier.sqlite.frontier import SqliteFrontier
+from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
+from opilio.manage.verify import verify
 from opilio.store.collection import Collection
-from opilio.store.keeper import Keeper
+from opilio.store.writer import CollectionWriter
 
 DONE, FAILED = 2, 3
 ROOT = "http://a.example/"
@@ -40,28 +40,28 @@ SITE = {ROOT: html(ROOT, "".join(f"<a href='/{p}'>wren</a>" for p in PATHS))} | 
 class Clumsy:
     """A desk that fails on one page."""
 
-    def __init__(self, desk: Desk, error: Exception) -> None:
+    def __init__(self, desk: AnalysisPool, error: Exception) -> None:
         self._desk = desk
         self._error = error
 
-    async def analyse(self, lead: Lead, fetched: Fetched) -> Analysis:
+    async def analyze(self, lead: Lead, fetched: FetchResult) -> Analysis:
         if lead.url.endswith("boom"):
             raise self._error
-        return await self._desk.analyse(lead, fetched)
+        return await self._desk.analyze(lead, fetched)
 
     @property
-    def full(self) -> bool:
-        return self._desk.full
+    def is_saturated(self) -> bool:
+        return self._desk.is_saturated
 
-    def refresh(self, name: str, state: bytes) -> None:
-        self._desk.refresh(name, state)
+    def update_state(self, name: str, state: bytes) -> None:
+        self._desk.update_state(name, state)
 
     async def close(self) -> None:
         await self._desk.close()
 
 
 class ClumsyFetcher(PageFetcher):
-    async def fetch(self, url: str, _: object = None) -> Fetched:
+    async def fetch(self, url: str, _: object = None) -> FetchResult:
         if url.endswith("boom"):
             raise RuntimeError("a bug in the fetcher")
         return await super().fetch(url)
@@ -110,18 +110,18 @@ def test_lease_is_held_when_an_answer_takes_longer_than_it(tmp_path: Path) -> No
 def test_visit_has_not_happened_when_its_lease_was_lost(tmp_path: Path) -> None:
     """A process that slept too long (a closed laptop): its host went to another visit, whose result counts."""
     collection = Collection.create(tmp_path / "c", "", (create_frontier, create_seen))
-    keeper, frontier = Keeper(collection, None), SqliteFrontier(collection.connection)
-    again = Again(collection, frontier, None, 1.0)
-    books = Books(collection, keeper, frontier, None, TrapWatch(nothing), again)
-    ledger = Ledger(books, Learning({}, collection, keeper), PlainChooser(), Bounds(), print)
+    keeper, frontier = CollectionWriter(collection, None), SqliteFrontier(collection.connection)
+    again = RevisitOutcomes(collection, frontier, None, 1.0)
+    books = CommitTargets(collection, keeper, frontier, None, UrlFilter(refuse_nothing), again)
+    ledger = BatchCommitter(books, LearnerGroup({}, collection, keeper), StaticLinkScorer(), VisitLimits(), print)
     with collection.unit_of_work():
-        frontier.add([Lead(url=ROOT, key=key_of(ROOT), host="a.example")], 0.0)
-    outcome = Outcome(lead=lead("")[0], fetched=Fetched(url=ROOT, status=200), analysis=Analysis(title="x"))
+        frontier.add([Lead(url=ROOT, key=url_key(ROOT), host="a.example")], 0.0)
+    outcome = Outcome(lead=lead("")[0], fetched=FetchResult(url=ROOT, status=200), analysis=Analysis(title="x"))
     served = []
     for now in (0.0, 1000.0):
         (lease,) = ledger.lease(now, 1, 1, 300.0)
-        landing = Landing(key=key_of(ROOT), host="a.example", state=State.DONE)
-        served.append(Served(lease=lease, outcomes=[outcome], landings=[landing]))
+        landing = UrlResult(key=url_key(ROOT), host="a.example", state=UrlState.DONE)
+        served.append(LeaseResult(lease=lease, outcomes=[outcome], url_results=[landing]))
     ledger.commit(served[:1], 1001.0)
     assert keeper.counts.pages == 0
     ledger.commit(served[1:], 1002.0)
@@ -138,7 +138,7 @@ class Deadly:
     def restore(self, name: str, state: bytes) -> None:
         self.told = f"{name} {state.decode()}"
 
-    def analyse(self, lead: Lead, _: Fetched) -> Analysis:
+    def analyse(self, lead: Lead, _: FetchResult) -> Analysis:
         if lead.url.endswith("boom"):
             os._exit(3)
         if lead.url.endswith("raise"):
@@ -150,17 +150,17 @@ def stillborn() -> Deadly:
     raise SystemExit(1)
 
 
-def lead(path: str) -> tuple[Lead, Fetched]:
-    return Lead(url=ROOT + path, key=1, host="a.example"), Fetched(url=ROOT + path, status=200)
+def lead(path: str) -> tuple[Lead, FetchResult]:
+    return Lead(url=ROOT + path, key=1, host="a.example"), FetchResult(url=ROOT + path, status=200)
 
 
-async def results(desk: WorkerDesk, *paths: str) -> list[Analysis | BaseException]:
-    return await asyncio.gather(*(desk.analyse(*lead(path)) for path in paths), return_exceptions=True)
+async def results(desk: WorkerPool, *paths: str) -> list[Analysis | BaseException]:
+    return await asyncio.gather(*(desk.analyze(*lead(path)) for path in paths), return_exceptions=True)
 
 
-def with_desk(make: Callable[[], object], count: int, job: Callable[[WorkerDesk], object]) -> object:
+def with_desk(make: Callable[[], object], count: int, job: Callable[[WorkerPool], object]) -> object:
     async def main() -> object:
-        desk = WorkerDesk(make, count)  # type: ignore[arg-type]
+        desk = WorkerPool(make, count)  # type: ignore[arg-type]
         await desk.start()
         try:
             return await asyncio.wait_for(job(desk), PATIENCE_S)  # type: ignore[arg-type]
@@ -171,8 +171,8 @@ def with_desk(make: Callable[[], object], count: int, job: Callable[[WorkerDesk]
 
 
 def test_worker_is_replaced_and_only_its_page_fails_when_it_dies() -> None:
-    async def job(desk: WorkerDesk) -> None:
-        desk.refresh("topic", b"v1")
+    async def job(desk: WorkerPool) -> None:
+        desk.update_state("topic", b"v1")
         first = await results(desk, "a", "boom", "b", "raise", "c")
         kinds = [type(r).__name__ for r in first]
         assert kinds == ["Analysis", "AnalysisError", "Analysis", "AnalysisError", "Analysis"], first
@@ -188,12 +188,12 @@ def test_worker_is_replaced_and_only_its_page_fails_when_it_dies() -> None:
 
 
 def test_last_answer_of_a_dead_worker_counts_when_a_write_to_it_fails_first() -> None:
-    async def job(desk: WorkerDesk) -> list[Analysis | BaseException]:
+    async def job(desk: WorkerPool) -> list[Analysis | BaseException]:
         await results(desk, "started")
-        asked = [asyncio.ensure_future(desk.analyse(*lead(path))) for path in ("a", "boom")]
+        asked = [asyncio.ensure_future(desk.analyze(*lead(path))) for path in ("a", "boom")]
         await asyncio.sleep(0)  # both are sent; nothing is read until the worker is dead
         desk._workers[0].process.join()
-        asked.append(asyncio.ensure_future(desk.analyse(*lead("b"))))
+        asked.append(asyncio.ensure_future(desk.analyze(*lead("b"))))
         return await asyncio.gather(*asked, return_exceptions=True)
 
     found = with_desk(Deadly, 1, job)
@@ -202,9 +202,9 @@ def test_last_answer_of_a_dead_worker_counts_when_a_write_to_it_fails_first() ->
 
 
 def test_desk_gives_up_when_workers_die_at_their_start() -> None:
-    async def job(desk: WorkerDesk) -> list[Analysis | BaseException]:
+    async def job(desk: WorkerPool) -> list[Analysis | BaseException]:
         found: list[Analysis | BaseException] = []
-        while not any(isinstance(r, NoWorkersError) for r in found):
+        while not any(isinstance(r, WorkerStartError) for r in found):
             found = await results(desk, "a")
         return found
 
@@ -212,8 +212,8 @@ def test_desk_gives_up_when_workers_die_at_their_start() -> None:
 
 
 def test_crawl_goes_on_when_a_worker_dies(tmp_path: Path) -> None:
-    def deadly(_: Desk) -> Desk:
-        return WorkerDesk(partial(Deadly), 1)  # type: ignore[arg-type]
+    def deadly(_: AnalysisPool) -> AnalysisPool:
+        return WorkerPool(partial(Deadly), 1)  # type: ignore[arg-type]
 
     seeds = [f"http://{p}.example/{p}" for p in PATHS]
     site = {url: html(url, "<p>wren</p>") for url in seeds}

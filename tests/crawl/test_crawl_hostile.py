@@ -10,14 +10,14 @@ import pytest
 from checks.engines import PageFetcher, plain_tree, run_engine, states
 from checks.small_webs import PATIENCE_S, rows, stored
 from fetch.hostile_site import Behaviour, answer, endless, raw, silent, site
-from opilio.crawl.config import resolve
-from opilio.crawl.job import begin, resume
-from opilio.crawl.verify import verify
-from opilio.crawl.why import why
+from opilio.core.records import FetchResult
+from opilio.engine.wiring.session import create_crawl, resume_crawl
 from opilio.fetch.curl import CurlFetcher
-from opilio.fetch.limits import Limits, Network
-from opilio.model.records import Fetched
-from opilio.store.collection import exists
+from opilio.fetch.http import FetchLimits, NetworkOptions
+from opilio.manage.verify import verify
+from opilio.manage.why import why
+from opilio.store.collection import collection_exists
+from opilio.topic.setup import resolve_settings
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
 DONE, FAILED = 2, 3
@@ -68,7 +68,11 @@ def crawled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
                 "stop": {"patience_s": 15.0},
                 "frontier": {"max_depth": 1, "max_per_host": 50},
             }
-            async with resume(folder, tree) if exists(folder) else begin(folder, resolve(tree)) as running:
+            async with (
+                resume_crawl(folder, tree)
+                if collection_exists(folder)
+                else create_crawl(folder, resolve_settings(tree)) as running
+            ):
                 return await asyncio.wait_for(running.engine.run(), PATIENCE_S)
 
     for never_end, timeout_s in ((False, PATIENCE_S), (True, 4.0)):
@@ -102,11 +106,11 @@ def test_links_are_bounded_when_a_page_has_too_many(crawled: Path) -> None:
 class Outside:
     """Public hosts from a table; everything else by the real fetcher, which guards our own network."""
 
-    def __init__(self, public: Mapping[str, Fetched]) -> None:
+    def __init__(self, public: Mapping[str, FetchResult]) -> None:
         self._public = public
-        self._real = CurlFetcher("test", limits=Limits(total_s=5), network=Network())
+        self._real = CurlFetcher("test", limits=FetchLimits(total_s=5), network=NetworkOptions())
 
-    async def fetch(self, url: str, _: Mapping[str, str] | None = None) -> Fetched:
+    async def fetch(self, url: str, _: Mapping[str, str] | None = None) -> FetchResult:
         return self._public[url] if url in self._public else await self._real.fetch(url)
 
     async def close(self) -> None:
@@ -118,7 +122,7 @@ class Outside:
 )
 def test_redirect_is_refused_when_it_leads_to_a_private_address(tmp_path: Path, target: str) -> None:
     public = "http://public.example/"
-    fetcher = Outside({public: Fetched(url=public, status=302, location=target)})
+    fetcher = Outside({public: FetchResult(url=public, status=302, location=target)})
     run_engine(tmp_path / "c", plain_tree([public]), fetcher)
     facts = why(tmp_path / "c", target)
     assert (facts["state"], facts["answers"][0]["failure"]) == ("failed", "private-address")
@@ -128,8 +132,8 @@ def test_link_is_dropped_when_the_rules_of_its_host_are_at_a_private_address(tmp
     """With robots.txt on, the guard meets that file first: the URL must not wait for ever."""
     public, target = "http://public.example/", "http://10.0.0.1/x"
     answers = {
-        public: Fetched(url=public, status=302, location=target),
-        f"{public}robots.txt": Fetched(url=f"{public}robots.txt", status=404),
+        public: FetchResult(url=public, status=302, location=target),
+        f"{public}robots.txt": FetchResult(url=f"{public}robots.txt", status=404),
     }
     tree = plain_tree([public])
     tree["politeness"] = {**tree["politeness"], "robots": True}
@@ -151,7 +155,7 @@ def test_bodies_are_read_in_bounded_time_when_they_repeat_one_thing(tmp_path: Pa
         b"</p>" * 100_000,
     ]
     answers = {
-        f"{root}{n}": Fetched(url=f"{root}{n}", status=200, headers=(("Content-Type", "text/html"),), body=body)
+        f"{root}{n}": FetchResult(url=f"{root}{n}", status=200, headers=(("Content-Type", "text/html"),), body=body)
         for n, body in enumerate(bodies)
     }
     reason, _ = run_engine(tmp_path / "c", plain_tree(list(answers)), PageFetcher(answers))

@@ -24,29 +24,28 @@ from checks.small_webs import (
     settings_for,
     word,
 )
-from opilio.crawl.compact import compact
-from opilio.crawl.history import history_of
-from opilio.crawl.indexcheck import INDEX
-from opilio.crawl.merge import PART, merge
-from opilio.crawl.repair import check_and_repair
-from opilio.crawl.status import status_of
-from opilio.crawl.verify import verify
-from opilio.crawl.watch import BEGINNING, check_some
-from opilio.crawl.why import why
-from opilio.lab.server import WebServer
-from opilio.lab.warcfile import Answer
-from opilio.model.events import Event, ProblemsFound
-from opilio.store.collection import Collection, reading
-from opilio.store.counters import stored_counts
-from opilio.store.keeper import Counts
+from opilio.core.events import Event, ProblemsFound
+from opilio.lab.server.server import LabWebServer
+from opilio.lab.webs.warc import RecordedResponse
+from opilio.manage.compact import compact
+from opilio.manage.history import page_history
+from opilio.manage.merge import PARTIAL_SUFFIX, merge
+from opilio.manage.repair import check_and_repair
+from opilio.manage.status import collection_status
+from opilio.manage.verify import START_SEQ, check_next_records, verify
+from opilio.manage.verify_index import PROBLEM_PREFIX
+from opilio.manage.why import why
+from opilio.store.collection import Collection, open_readonly
+from opilio.store.record_check import stored_counts
 from opilio.store.warc import read_record, warc_name
+from opilio.store.writer import CrawlCounts
 
 ROOT = "http://a.example/"
 WEEK = 7 * 86_400.0
 NOW = 2e9
 
 
-def article(number: int, more: str = "", links: tuple[str, ...] = ()) -> Answer:
+def article(number: int, more: str = "", links: tuple[str, ...] = ()) -> RecordedResponse:
     return page(f"{BIRDS} {word(number)} {word(number + 100)} {more}", links, title=f"Article {number} {more}")
 
 
@@ -55,7 +54,7 @@ def site() -> SmallWeb:
     return SmallWeb({ROOT: article(0, links=links), **{f"{ROOT}{n}": article(n) for n in range(1, 9)}})
 
 
-def kept(folder: Path, server: WebServer, later_s: float = 0.0, seed: str = ROOT, again: bool = True) -> None:
+def kept(folder: Path, server: LabWebServer, later_s: float = 0.0, seed: str = ROOT, again: bool = True) -> None:
     revisit = {"on": again and later_s > 0, "interval_s": WEEK, "probe": False}
     tree = settings_for(server, [seed], revisit=revisit, stop={"pages": 0}, store={"rotate_bytes": 2000})
     crawl(folder, tree, later_s=later_s)
@@ -156,7 +155,7 @@ def test_compaction_killed_after_its_commit_leaves_only_old_files(place: Path) -
 
 def test_record_stays_for_who_reads_while_its_collection_is_compacted(place: Path) -> None:
     folder = place / "first"
-    with reading(folder) as reader:
+    with open_readonly(folder) as reader:
         (old,) = reader.connection.execute("SELECT warc, offset, length FROM page WHERE url = ?", (ROOT,)).fetchall()
         done = compact(folder, NOW)
         assert done.files_left > 0
@@ -185,7 +184,7 @@ def test_compaction_is_named_to_whoever_wants_to_write(place: Path) -> None:
     held = Collection.open_for_writing(folder, "compact")
     assert told in one_line(opilio("crawl", "--into", folder))
     assert told in one_line(opilio("compact", folder))
-    assert status_of(folder)["state"] == "stopped"
+    assert collection_status(folder)["state"] == "stopped"
     labelled = opilio("label", folder, ROOT, "--irrelevant")
     held.close()
     assert "'opilio compact' is writing to the collection: the next crawl learns from them" in labelled.stdout
@@ -207,7 +206,7 @@ def test_merge_holds_every_page_once_with_its_versions_in_order_s2_f1(place: Pat
     each = [rows(place / name, "SELECT url FROM page") for name in ("first", "second")]
     assert sorted(urls) == sorted({url for found in each for (url,) in found})
     assert merged.pages == len(urls) == 12
-    versions = history_of(place / "both", ROOT + "1")["versions"]
+    versions = page_history(place / "both", ROOT + "1")["versions"]
     assert [(v["title"].split()[-1], v["ended"]) for v in versions] == [
         ("1", "changed"),
         ("springtime", "changed"),
@@ -217,8 +216,8 @@ def test_merge_holds_every_page_once_with_its_versions_in_order_s2_f1(place: Pat
     assert known(place / "both").keys() == known(place / "first").keys() | known(place / "second").keys()
 
 
-def counts_of(folder: Path) -> Counts:
-    with reading(folder) as collection:
+def counts_of(folder: Path) -> CrawlCounts:
+    with open_readonly(folder) as collection:
         return stored_counts(collection)
 
 
@@ -229,7 +228,9 @@ def test_merge_counts_what_all_of_them_did(place: Path) -> None:
     assert (both.fetched, both.failed) == (first.fetched + second.fetched, first.failed + second.failed)
     assert first.failed < both.failed
     assert max(first.size_bytes, second.size_bytes) < both.size_bytes <= first.size_bytes + second.size_bytes
-    assert status_of(place / "both").keys().isdisjoint({"expected_relevant", "front_hit_rate"}), "of another queue"
+    assert collection_status(place / "both").keys().isdisjoint({"expected_relevant", "front_hit_rate"}), (
+        "of another queue"
+    )
 
 
 def test_merge_finds_copies_that_neither_collection_could_know_of(place: Path) -> None:
@@ -259,10 +260,10 @@ def test_merge_reads_an_older_collection_as_it_is(place: Path) -> None:
 
 
 def test_merge_starts_over_where_one_was_killed(place: Path) -> None:
-    Collection.create(place / f"both{PART}", "").close()
+    Collection.create(place / f"both{PARTIAL_SUFFIX}", "").close()
     merge([place / "first", place / "second"], place / "both", NOW)
     whole(place / "both")
-    assert not (place / f"both{PART}").exists()
+    assert not (place / f"both{PARTIAL_SUFFIX}").exists()
 
 
 @pytest.mark.parametrize(
@@ -298,11 +299,11 @@ def test_merge_refuses_a_warc_that_is_cut_short(place: Path) -> None:
 
 
 def test_merge_leaves_another_one_alone_that_makes_the_same(place: Path) -> None:
-    held = Collection.create(place / f"both{PART}", "")
+    held = Collection.create(place / f"both{PARTIAL_SUFFIX}", "")
     done = opilio("merge", "first", "second", "--into", "both", cwd=place)
     held.close()
     assert "--into both: another merge is making it; wait for it or stop it" in one_line(done)
-    assert (place / f"both{PART}" / "crawl.db").exists()
+    assert (place / f"both{PARTIAL_SUFFIX}" / "crawl.db").exists()
 
 
 def changed(folder: Path, statement: str) -> None:
@@ -361,16 +362,16 @@ def test_verify_only_looks_while_a_crawl_writes(place: Path) -> None:
 
 
 def test_checker_beside_a_crawl_goes_round_and_tells_what_it_finds(place: Path) -> None:
-    folder, at, rounds = place / "first", BEGINNING, 0
+    folder, at, rounds = place / "first", START_SEQ, 0
     while rounds < 2:
-        problems, at = check_some(folder, at, count=4)
+        problems, at = check_next_records(folder, at, count=4)
         assert problems == []
-        rounds += at == BEGINNING
+        rounds += at == START_SEQ
     path = max(folder.glob("pages-*"))
     path.write_bytes(path.read_bytes()[:-1] + b"!")
     found = []
     for _ in range(6):
-        problems, at = check_some(folder, at, count=4)
+        problems, at = check_next_records(folder, at, count=4)
         found += problems
     assert any("unreadable record" in line for line in found)
 
@@ -405,4 +406,4 @@ def test_index_forgets_the_pages_that_verify_lets_go_of(place: Path) -> None:
     assert opilio("index", "rebuild", folder).returncode == 0
     os.truncate(max(folder.glob("pages-*")), 10)
     assert check_and_repair(folder, NOW, pages=True).fetched_again > 0
-    assert [line for line in verify(folder) if line.startswith(INDEX)] == []
+    assert [line for line in verify(folder) if line.startswith(PROBLEM_PREFIX)] == []

@@ -9,13 +9,13 @@ import pytest
 
 from checks.killing import kill_often, polite_throughout, same_as_undisturbed, still_alive, urls_in_warc
 from checks.small_webs import SmallWeb, crawl, flags, grid, served, settings_for, started, stored, until
-from opilio.crawl.config import resolve
-from opilio.crawl.job import begin
-from opilio.crawl.status import status_of
-from opilio.crawl.verify import verify
-from opilio.model.errors import OpilioError
+from opilio.core.errors import OpilioError
+from opilio.engine.wiring.session import create_crawl
+from opilio.manage.status import collection_status
+from opilio.manage.verify import verify
 from opilio.store.collection import Collection
 from opilio.store.warc import warc_name
+from opilio.topic.setup import resolve_settings
 
 DELAY_S = 0.1
 SEED = "http://h0.example/0.html"
@@ -64,8 +64,8 @@ def test_collection_is_whole_or_absent_when_killed_while_made(tmp_path: Path) ->
 def test_crawl_starts_when_killed_before_its_first_commit(tmp_path: Path) -> None:
     with served(SmallWeb(grid(1, 3))) as server:
         tree = settings_for(server, [SEED])
-        begin(tmp_path / "c", resolve(tree))._collection.close()  # made, and gone before anything ran
-        assert status_of(tmp_path / "c")["state"] == "new"
+        create_crawl(tmp_path / "c", resolve_settings(tree))._collection.close()  # made, and gone before anything ran
+        assert collection_status(tmp_path / "c")["state"] == "new"
         crawl(tmp_path / "c", tree)
     assert len(stored(tmp_path / "c")) == 3
 
@@ -101,9 +101,9 @@ def test_killed_crawl_is_told_as_crashed_until_it_is_resumed(tmp_path: Path) -> 
         until(lambda: len(server.log) >= 2, process)
         process.send_signal(signal.SIGKILL)
         process.communicate()
-        assert status_of(tmp_path / "c")["state"] == "crashed"
+        assert collection_status(tmp_path / "c")["state"] == "crashed"
         crawl(tmp_path / "c", {**tree, "stop": {"pages": 1}})
-    assert status_of(tmp_path / "c")["state"] == "stopped"
+    assert collection_status(tmp_path / "c")["state"] == "stopped"
 
 
 def test_workers_end_by_themselves_when_the_engine_is_killed(tmp_path: Path) -> None:

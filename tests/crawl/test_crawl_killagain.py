@@ -7,10 +7,10 @@ from pathlib import Path
 
 from checks.killing import urls_in_warc
 from checks.small_webs import CONTEXT, SmallWeb, crawl, grid, page, rows, served, settings_for, word
-from opilio.crawl.compact import compact
-from opilio.crawl.config import Tree
-from opilio.crawl.merge import merge
-from opilio.crawl.verify import verify
+from opilio.core.settings import Tree
+from opilio.manage.compact import compact
+from opilio.manage.merge import merge
+from opilio.manage.verify import verify
 
 SEED = "http://h0.example/0.html"
 WEEK = 7 * 86_400.0

@@ -10,8 +10,8 @@ from typing import Any
 
 from checks.learning_webs import learning_tree, mixed_web, restored
 from checks.small_webs import CONTEXT, SmallWeb, crawl, rows, served
-from opilio.crawl.labelling import Given, label
-from opilio.crawl.verify import verify
+from opilio.manage.label import LabelRequest, label_pages
+from opilio.manage.verify import verify
 
 TRAIN = "http://trains.example/"
 STEPS = frozenset({"execute", "executemany"})
@@ -20,7 +20,7 @@ WRITERS = frozenset({"_one_transaction", "label", "_learn"})
 VERDICTS = "SELECT url, relevant, score, reasons FROM page ORDER BY url"
 
 
-def label_until(step: int, folder: Path, given: Given) -> None:
+def label_until(step: int, folder: Path, given: LabelRequest) -> None:
     """Label, and be killed before this step."""
     left = step
 
@@ -32,11 +32,11 @@ def label_until(step: int, folder: Path, given: Given) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.setprofile(count)
-    label(folder, [given], 7.0)
+    label_pages(folder, [given], 7.0)
     sys.setprofile(None)
 
 
-def killed_before(step: int, folder: Path, given: Given) -> bool:
+def killed_before(step: int, folder: Path, given: LabelRequest) -> bool:
     """Label in a process of its own that is killed before so many steps; False: it needed fewer."""
     process = CONTEXT.Process(target=label_until, args=(step, folder, given))
     process.start()
@@ -46,18 +46,18 @@ def killed_before(step: int, folder: Path, given: Given) -> bool:
 
 
 def test_word_is_taken_back_once_however_often_that_is_killed(tmp_path: Path) -> None:
-    labelled, wanted, undo = tmp_path / "c", tmp_path / "wanted", Given(TRAIN, None, "test")
+    labelled, wanted, undo = tmp_path / "c", tmp_path / "wanted", LabelRequest(TRAIN, None, "test")
     with served(SmallWeb(mixed_web())) as server:
         crawl(labelled, learning_tree(server, stop={"pages": 20}, engine={"connections": 2, "batch": 1}))
-    label(labelled, [Given(TRAIN, True, "test")], 5.0)
+    label_pages(labelled, [LabelRequest(TRAIN, True, "test")], 5.0)
     shutil.copytree(labelled, wanted)
-    assert label(wanted, [undo], 7.0)[1] == []
+    assert label_pages(wanted, [undo], 7.0)[1] == []
     verdicts, model = rows(wanted, VERDICTS), restored(wanted).committee.snapshot()
     kills = 0
     while killed_before(kills, folder := Path(shutil.copytree(labelled, tmp_path / str(kills))), undo):
         kills += 1
-        label(folder, [undo], 7.0)  # whether it was stored or not: asked for again, it is done
+        label_pages(folder, [undo], 7.0)  # whether it was stored or not: asked for again, it is done
         assert (rows(folder, VERDICTS), restored(folder).committee.snapshot()) == (verdicts, model)
         assert verify(folder) == []
     assert kills >= 7
-    assert label(folder, [undo], 9.0)[1], "there is nothing more to take back"
+    assert label_pages(folder, [undo], 9.0)[1], "there is nothing more to take back"

@@ -8,12 +8,12 @@ import pytest
 
 from checks.learning_webs import HUB, learning_tree, mixed_web, restored
 from checks.small_webs import PATIENCE_S, SmallWeb, crawl, one_line, opilio, rows, served
-from opilio.crawl.labelling import Given, label, read_labels
-from opilio.crawl.status import status_of
-from opilio.crawl.verify import verify
-from opilio.crawl.why import why
-from opilio.model.errors import UsageError
-from opilio.model.events import BatchCommitted, Event
+from opilio.core.errors import UsageError
+from opilio.core.events import BatchCommitted, Event
+from opilio.manage.label import LabelRequest, label_pages, read_label_file
+from opilio.manage.status import collection_status
+from opilio.manage.verify import verify
+from opilio.manage.why import why
 
 TRAIN = "http://trains.example/"
 BIRD = "http://birds.example/birds-1.html"
@@ -28,26 +28,26 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "c"
 
 
-def given(url: str, relevant: bool | None) -> Given:
-    return Given(url, relevant, "test")
+def given(url: str, relevant: bool | None) -> LabelRequest:
+    return LabelRequest(url, relevant, "test")
 
 
 def test_label_changes_verdict_counters_judge_and_queue(folder: Path) -> None:
-    before, model = status_of(folder), restored(folder).committee.snapshot()
+    before, model = collection_status(folder), restored(folder).committee.snapshot()
     queued = "SELECT url, score FROM frontier_url WHERE state = 0 AND url LIKE '%trains%'"
     scores = dict(rows(folder, queued))
-    report, problems = label(folder, [given(TRAIN, True)], 5.0)
+    report, problems = label_pages(folder, [given(TRAIN, True)], 5.0)
     assert (problems, report.labels, report.verdicts_changed, report.running) == ([], 1, 1, False)
     assert report.moved > 0
     assert all(score > scores[url] for url, score in rows(folder, queued))
-    assert len(report.movers) == 5
-    after = status_of(folder)
+    assert len(report.top_moves) == 5
+    after = collection_status(folder)
     assert (after["relevant"], after["pages"]) == (before["relevant"] + 1, before["pages"])
     page = why(folder, TRAIN)["page"]
     assert (page["relevant"], page["score"], page["reasons"][0]["name"]) == (True, 1.0, "labelled by hand")
     assert restored(folder).committee.snapshot() != model
     assert rows(folder, "SELECT key, relevant, at, length(sample) > 0 FROM label")[0][1:] == (1, 5.0, 1)
-    assert rows(folder, "SELECT count(*) FROM event WHERE kind = 'PageLabelled'") == [(1,)]
+    assert rows(folder, "SELECT count(*) FROM event WHERE kind = 'PageLabeled'") == [(1,)]
     assert verify(folder) == []
 
 
@@ -55,67 +55,69 @@ def test_estimate_of_what_is_left_follows_a_label(tmp_path: Path) -> None:
     folder = tmp_path / "c"
     with served(SmallWeb(mixed_web())) as server:
         crawl(folder, learning_tree(server, stop={"pages": 40}, engine={"connections": 2, "batch": 1}))
-    before = status_of(folder)["expected_relevant"]
-    label(folder, [given(TRAIN, True)], 5.0)
-    after = status_of(folder)["expected_relevant"]
-    assert (after > before, after) == (True, round(restored(folder).outlook.expected or 0.0, 2))
+    before = collection_status(folder)["expected_relevant"]
+    label_pages(folder, [given(TRAIN, True)], 5.0)
+    after = collection_status(folder)["expected_relevant"]
+    assert (after > before, after) == (True, round(restored(folder).yield_estimate.expected or 0.0, 2))
 
 
 def test_movers_are_told_as_they_stood_in_the_queue(folder: Path) -> None:
     stored = dict(rows(folder, "SELECT url, score FROM frontier_url WHERE state = 0"))
-    report, _ = label(folder, [given(TRAIN, True)], 5.0)
+    report, _ = label_pages(folder, [given(TRAIN, True)], 5.0)
     now = dict(rows(folder, "SELECT url, score FROM frontier_url WHERE state = 0"))
-    assert {m.url: m.before for m in report.movers} == pytest.approx({m.url: stored[m.url] for m in report.movers})
-    assert {m.url: m.after for m in report.movers} == pytest.approx({m.url: now[m.url] for m in report.movers})
+    assert {m.url: m.before for m in report.top_moves} == pytest.approx(
+        {m.url: stored[m.url] for m in report.top_moves}
+    )
+    assert {m.url: m.after for m in report.top_moves} == pytest.approx({m.url: now[m.url] for m in report.top_moves})
 
 
 def test_last_label_wins_when_labels_contradict(folder: Path) -> None:
-    report, _ = label(folder, [given(BIRD, False), given(BIRD, True), given(BIRD, False)], 5.0)
+    report, _ = label_pages(folder, [given(BIRD, False), given(BIRD, True), given(BIRD, False)], 5.0)
     assert not why(folder, BIRD)["page"]["relevant"]
     assert (report.labels, rows(folder, "SELECT count(*) FROM label")) == (1, [(1,)])
-    label(folder, [given(BIRD, True)], 6.0)
+    label_pages(folder, [given(BIRD, True)], 6.0)
     assert why(folder, BIRD)["page"]["relevant"]
     assert verify(folder) == []
 
 
 def test_same_label_again_teaches_nothing_new(folder: Path) -> None:
-    label(folder, [given(TRAIN, True)], 5.0)
+    label_pages(folder, [given(TRAIN, True)], 5.0)
     model = restored(folder).committee.snapshot()
-    report, _ = label(folder, [given(TRAIN, True)], 6.0)
+    report, _ = label_pages(folder, [given(TRAIN, True)], 6.0)
     assert (report.verdicts_changed, report.moved) == (0, 0)
     assert restored(folder).committee.snapshot() == model
 
 
 def test_word_taken_back_leaves_the_judges_verdict_and_model(folder: Path) -> None:
-    before, counts = why(folder, TRAIN)["page"], status_of(folder)["relevant"]
-    label(folder, [given(TRAIN, True)], 5.0)
-    label(folder, [given(TRAIN, False)], 6.0)
-    label(folder, [given(TRAIN, True)], 7.0)
+    before, counts = why(folder, TRAIN)["page"], collection_status(folder)["relevant"]
+    label_pages(folder, [given(TRAIN, True)], 5.0)
+    label_pages(folder, [given(TRAIN, False)], 6.0)
+    label_pages(folder, [given(TRAIN, True)], 7.0)
     taught = restored(folder).committee.snapshot()
-    report, problems = label(folder, [given(TRAIN, None)], 8.0)
+    report, problems = label_pages(folder, [given(TRAIN, None)], 8.0)
     assert (problems, report.labels, report.verdicts_changed) == ([], 1, 1)
     assert report.moved > 0
     assert why(folder, TRAIN)["page"] == before
-    assert status_of(folder)["relevant"] == counts
+    assert collection_status(folder)["relevant"] == counts
     assert restored(folder).committee.snapshot() != taught
-    assert rows(folder, "SELECT count(*) FROM event WHERE kind = 'LabelTakenBack'") == [(1,)]
-    assert "nobody labelled it" in label(folder, [given(TRAIN, None)], 9.0)[1][0]
-    assert label(folder, [given(TRAIN, True)], 10.0)[0].verdicts_changed == 1  # and may be said again
+    assert rows(folder, "SELECT count(*) FROM event WHERE kind = 'LabelRemoved'") == [(1,)]
+    assert "nobody labelled it" in label_pages(folder, [given(TRAIN, None)], 9.0)[1][0]
+    assert label_pages(folder, [given(TRAIN, True)], 10.0)[0].verdicts_changed == 1  # and may be said again
     assert verify(folder) == []
 
 
 def test_word_is_taken_back_once_when_two_people_ask(folder: Path) -> None:
-    label(folder, [given(TRAIN, True)], 5.0)
-    label(folder, [given(TRAIN, None), given(TRAIN, None)], 6.0)
-    assert rows(folder, "SELECT count(*) FROM event WHERE kind = 'LabelTakenBack'") == [(1,)]
+    label_pages(folder, [given(TRAIN, True)], 5.0)
+    label_pages(folder, [given(TRAIN, None), given(TRAIN, None)], 6.0)
+    assert rows(folder, "SELECT count(*) FROM event WHERE kind = 'LabelRemoved'") == [(1,)]
     assert not why(folder, TRAIN)["page"]["relevant"]
 
 
 def test_labelled_crawl_goes_on_where_the_person_pointed(folder: Path) -> None:
     with served(SmallWeb(mixed_web())) as server:
-        label(folder, [given(TRAIN, True), given(HUB, False)], 5.0)
+        label_pages(folder, [given(TRAIN, True), given(HUB, False)], 5.0)
         crawl(folder, learning_tree(server, stop={"pages": 30}, engine={"connections": 2, "batch": 1}))
-    assert status_of(folder)["pages"] == 30
+    assert collection_status(folder)["pages"] == 30
     assert verify(folder) == []
 
 
@@ -134,7 +136,7 @@ def test_labels_are_taken_up_by_a_running_crawl(tmp_path: Path) -> None:
     def person() -> None:
         assert ready.wait(PATIENCE_S)
         for word in (False, True, None, False):
-            report, problems = label(folder, [given(HUB, word)], 5.0)
+            report, problems = label_pages(folder, [given(HUB, word)], 5.0)
             results.append((report.running, report.labels, problems))
         labelled.set()
 
@@ -146,15 +148,15 @@ def test_labels_are_taken_up_by_a_running_crawl(tmp_path: Path) -> None:
     thread.join()
     assert results == [(True, 1, [])] * 4
     assert not why(folder, HUB)["page"]["relevant"]
-    assert rows(folder, "SELECT count(*) FROM event WHERE kind = 'PageLabelled'") == [(3,)]
-    assert rows(folder, "SELECT count(*) FROM event WHERE kind = 'LabelTakenBack'") == [(1,)]
+    assert rows(folder, "SELECT count(*) FROM event WHERE kind = 'PageLabeled'") == [(3,)]
+    assert rows(folder, "SELECT count(*) FROM event WHERE kind = 'LabelRemoved'") == [(1,)]
     assert verify(folder) == []
 
 
 def test_label_of_a_strategy_that_does_not_learn_changes_the_verdict_only(tmp_path: Path) -> None:
     with served(SmallWeb(mixed_web(3))) as server:
         crawl(tmp_path / "c", learning_tree(server, strategy="breadth", stop={"pages": 6}))
-    report, _ = label(tmp_path / "c", [given(HUB, False)], 5.0)
+    report, _ = label_pages(tmp_path / "c", [given(HUB, False)], 5.0)
     assert (report.learns, report.moved) == (False, 0)
     assert not why(tmp_path / "c", HUB)["page"]["relevant"]
 
@@ -238,15 +240,18 @@ def test_copy_is_not_labelled_but_its_original_is_named(tmp_path: Path) -> None:
     with served(SmallWeb(web)) as server:
         crawl(tmp_path / "c", learning_tree(server))
     copy = rows(tmp_path / "c", "SELECT url FROM page WHERE duplicate_of <> 0")[0][0]
-    _, problems = label(tmp_path / "c", [given(copy, True)], 5.0)
+    _, problems = label_pages(tmp_path / "c", [given(copy, True)], 5.0)
     assert "is a copy of http://birds.example/birds-" in problems[0]
 
 
 def test_missing_file_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="can't be read"):
-        read_labels(tmp_path / "gone")
+        read_label_file(tmp_path / "gone")
 
 
 def test_labels_are_read_behind_the_mark_of_an_editor(tmp_path: Path) -> None:
     (tmp_path / "l").write_bytes(b"\xef\xbb\xbfhttp://a.example/\trelevant\r\n")
-    assert read_labels(tmp_path / "l") == ([Given("http://a.example/", True, f"{tmp_path / 'l'} line 1")], [])
+    assert read_label_file(tmp_path / "l") == (
+        [LabelRequest("http://a.example/", True, f"{tmp_path / 'l'} line 1")],
+        [],
+    )

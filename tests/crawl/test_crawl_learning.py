@@ -19,23 +19,23 @@ from checks.learning_webs import (
     restored,
 )
 from checks.small_webs import BIRDS, CONTEXT, TOPIC, SmallWeb, crawl, known, page, redirect, rows, served, stored, word
-from opilio.crawl.build import complete
-from opilio.crawl.chooser import CommitteeChooser
-from opilio.crawl.config import resolve
-from opilio.crawl.ledger import Ledger
-from opilio.crawl.rankmemory import RankMemory
-from opilio.crawl.s1chooser import S1Chooser
-from opilio.crawl.status import status_of
-from opilio.crawl.verify import verify
+from opilio.core.clock import VirtualClock
+from opilio.core.events import BatchCommitted, Event
+from opilio.core.records import url_key
+from opilio.engine.commit import BatchCommitter
+from opilio.engine.link_memory import LinkModelStore
+from opilio.engine.link_scoring import CommitteeLinkScorer
+from opilio.engine.wiring.build import complete_settings
 from opilio.learn.committee import Committee
-from opilio.learn.densefeatures import NAMES
-from opilio.learn.linkqueue import CONTEXTS, LinkQueue
-from opilio.learn.scoring import Options
-from opilio.model.clock import VirtualClock
-from opilio.model.events import BatchCommitted, Event
-from opilio.model.records import key_of
+from opilio.learn.dense_model import FEATURE_NAMES
+from opilio.learn.link_pool import MAX_CONTEXTS, LinkPool
+from opilio.learn.scoring import CommitteeOptions
+from opilio.manage.status import collection_status
+from opilio.manage.verify import verify
+from opilio.methods.attributes.link_scoring import AttributesLinkScorer
 from opilio.store import journal
 from opilio.store.collection import Collection
+from opilio.topic.setup import resolve_settings
 
 
 @pytest.mark.parametrize("after", [1, 7, 23])
@@ -49,15 +49,15 @@ def test_model_on_disk_is_the_one_in_memory_when_a_crawl_ends_without_a_word(
     again = restored(tmp_path / "c")
     assert again.committee.snapshot() == memory.committee.snapshot()
     assert (again.committee.dense.weights == memory.committee.dense.weights).all()
-    assert again.outlook.calibration == memory.outlook.calibration
-    assert memory.committee.fetched >= after
+    assert again.yield_estimate.calibration == memory.yield_estimate.calibration
+    assert memory.committee.visits_learned >= after
 
 
 def test_nothing_is_learnt_where_learning_is_off(tmp_path: Path) -> None:
     with served(SmallWeb(mixed_web())) as server:
         tree = learning_tree(server)
         ledger = crawl_and_stop_dead(tmp_path / "c", tree | {"rank": {"learn": False}, "judge": {"share": 0.0}}, 23)
-    assert not isinstance(ledger._chooser, CommitteeChooser)
+    assert not isinstance(ledger._link_scorer, CommitteeLinkScorer)
     judge = ledger._learning.judge
     assert judge is not None and judge.version == 0
     assert rows(tmp_path / "c", "SELECT count(*) FROM lesson") == [(0,)]
@@ -71,8 +71,10 @@ def test_s1_goes_on_with_its_rows_and_its_queue_when_a_crawl_ends_without_a_word
         again = crawl_and_stop_dead(tmp_path / "c", tree, 0)
     ranker, resumed = before._learning._learners["rank"], again._learning._learners["rank"]
     assert resumed.snapshot() == ranker.snapshot()
-    assert isinstance(before._chooser, S1Chooser) and isinstance(again._chooser, S1Chooser)
-    assert set(again._chooser._queued) == set(before._chooser._queued)
+    assert isinstance(before._link_scorer, AttributesLinkScorer) and isinstance(
+        again._link_scorer, AttributesLinkScorer
+    )
+    assert set(again._link_scorer._queued) == set(before._link_scorer._queued)
 
 
 @pytest.mark.parametrize("after", [3, 40])
@@ -99,26 +101,26 @@ def test_committee_hears_what_words_are_worth_on_pages_also_when_resumed(tmp_pat
     assert told_again == told
 
 
-def values_of_words(ledger: Ledger) -> dict[int, float]:
+def values_of_words(ledger: BatchCommitter) -> dict[int, float]:
     """What the words at each queued link are worth, by all that the judge knows."""
-    list(ledger._chooser.changes())
-    queue, at = memory_of(ledger).committee.queue, NAMES.index("words at it")
+    list(ledger._link_scorer.rescored())
+    queue, at = memory_of(ledger).committee.pool, FEATURE_NAMES.index("words at it")
     return {key: float(queue.rows["dense"][row, at]) for key, row in queue.row_of.items()}
 
 
-def held_again(folder: Path) -> LinkQueue:
+def held_again(folder: Path) -> LinkPool:
     """The links that a committee holds when it goes on with this collection."""
     collection = Collection.open_for_reading(folder)
-    memory = RankMemory(Committee(Options()), collection)
+    memory = LinkModelStore(Committee(CommitteeOptions()), collection)
     memory.resume()
     collection.close()
-    return memory.committee.queue
+    return memory.committee.pool
 
 
 def test_links_are_held_again_when_resumed(tmp_path: Path) -> None:
     with served(SmallWeb(mixed_web())) as server:
         ledger = crawl_and_stop_dead(tmp_path / "c", learning_tree(server), 4)
-    before = memory_of(ledger).committee.queue
+    before = memory_of(ledger).committee.pool
     queue = held_again(tmp_path / "c")
     assert set(queue.row_of) == set(before.row_of)
     assert len(queue) > 10
@@ -139,8 +141,8 @@ def test_nothing_is_held_or_expected_of_links_that_were_redirected_or_refused(tm
         ledger = crawl_and_stop_dead(tmp_path / "c", learning_tree(server), 1000)
         again = crawl_and_stop_dead(tmp_path / "c", learning_tree(server), 0)
     committee = memory_of(ledger).committee
-    assert len(committee.queue) == 0
-    assert committee.promise(anew=True) == 0.0
+    assert len(committee.pool) == 0
+    assert committee.expected_relevant(anew=True) == 0.0
     assert digest(memory_of(again).committee) == digest(committee)
 
 
@@ -150,10 +152,10 @@ def test_link_found_on_many_pages_is_held_as_often_found_when_resumed(tmp_path: 
     tree = {"stop": {"pages": 12}, "order": {"kind": "breadth-first"}}
     with served(SmallWeb({HUB: page(BIRDS, pages), **pages})) as server:
         ledger = crawl_and_stop_dead(tmp_path / "c", learning_tree(server, **tree), 100)
-    before = memory_of(ledger).committee.queue
+    before = memory_of(ledger).committee.pool
     queue = held_again(tmp_path / "c")
-    often = [float(q.rows["dense"][q.row_of[key_of(home)], NAMES.index("found")]) for q in (before, queue)]
-    assert often[0] == often[1] > np.log1p(CONTEXTS) * 0.5
+    often = [float(q.rows["dense"][q.row_of[url_key(home)], FEATURE_NAMES.index("found")]) for q in (before, queue)]
+    assert often[0] == often[1] > np.log1p(MAX_CONTEXTS) * 0.5
 
 
 def test_killed_process_leaves_the_model_it_had_committed(tmp_path: Path) -> None:
@@ -173,8 +175,8 @@ def test_killed_process_leaves_the_model_it_had_committed(tmp_path: Path) -> Non
             process.join()
             assert process.exitcode == -signal.SIGKILL
             told, again = dict(noted(log)), restored(tmp_path / "c").committee
-            if str(again.fetched) in told:  # else it died between the commit and its note of it
-                assert told[str(again.fetched)] == digest(again)
+            if str(again.visits_learned) in told:  # else it died between the commit and its note of it
+                assert told[str(again.visits_learned)] == digest(again)
         crawl(tmp_path / "c", tree)
         crawl(tmp_path / "undisturbed", tree)
     assert known(tmp_path / "c") == known(tmp_path / "undisturbed")
@@ -206,7 +208,7 @@ def test_expectation_falls_towards_nothing_when_the_relevant_pages_are_found(tmp
         crawl(tmp_path / "c", tree, lambda event: told.append(e) if (e := getattr(event, "expected", None)) else None)
     assert max(told) > 5.0
     assert told[-1] < 0.2 * max(told)
-    assert status_of(tmp_path / "c")["expected_relevant"] < 1.0
+    assert collection_status(tmp_path / "c")["expected_relevant"] < 1.0
 
 
 def test_no_more_relevant_pages_are_told_of_than_wait(tmp_path: Path) -> None:
@@ -214,7 +216,7 @@ def test_no_more_relevant_pages_are_told_of_than_wait(tmp_path: Path) -> None:
 
     def look(event: Event) -> None:
         if isinstance(event, BatchCommitted) and event.expected is not None:
-            status = status_of(tmp_path / "c")
+            status = collection_status(tmp_path / "c")
             told.extend(
                 (expected, status["queued"]) for expected in (float(status["expected_relevant"]), event.expected)
             )
@@ -229,7 +231,7 @@ def test_crawl_stops_when_little_is_left_to_find(tmp_path: Path) -> None:
     with served(SmallWeb(mixed_web(40))) as server:
         tree = learning_tree(server, stop={"pages": 0, "expected_below": 3.0})
         reason = crawl(tmp_path / "c", tree)
-    status = status_of(tmp_path / "c")
+    status = collection_status(tmp_path / "c")
     assert "relevant pages are left to find, fewer than 3" in reason
     assert status["stop_reason"] == reason
     assert status["queued"] > 0
@@ -239,11 +241,13 @@ def test_crawl_stops_when_little_is_left_to_find(tmp_path: Path) -> None:
 def test_other_strategies_expect_nothing(tmp_path: Path) -> None:
     with served(SmallWeb(mixed_web(3))) as server:
         crawl(tmp_path / "c", learning_tree(server, strategy="breadth", stop={"pages": 5, "expected_below": 3.0}))
-    assert "expected_relevant" not in status_of(tmp_path / "c")
+    assert "expected_relevant" not in collection_status(tmp_path / "c")
 
 
 def test_expected_below_is_a_setting() -> None:
-    settings = complete(resolve({"topic": {"name": "x"}, "seeds": {"urls": [HUB]}, "stop": {"expected_below": 2}}))
+    settings = complete_settings(
+        resolve_settings({"topic": {"name": "x"}, "seeds": {"urls": [HUB]}, "stop": {"expected_below": 2}})
+    )
     assert settings.stop.expected_below == 2.0
 
 

@@ -20,28 +20,28 @@ from checks.small_webs import (
     settings_for,
     word,
 )
-from opilio.crawl.history import history_of
-from opilio.crawl.labelling import Given, label
-from opilio.crawl.merge import merge
-from opilio.crawl.verify import verify
-from opilio.crawl.why import why
-from opilio.crawl.wishes import ask, wishes_of
-from opilio.frontier.order import Aging, Moment
-from opilio.lab.server import WebServer
-from opilio.store.collection import Collection, reading
+from opilio.engine.control import load_host_rules, send_command
+from opilio.frontier.policy import Aging, QueueTime
+from opilio.lab.server.server import LabWebServer
+from opilio.manage.history import page_history
+from opilio.manage.label import LabelRequest, label_pages
+from opilio.manage.merge import merge
+from opilio.manage.verify import verify
+from opilio.manage.why import why
+from opilio.store.collection import Collection, open_readonly
 
 SEED = "http://h0.example/0.html"
 QUEUED, DROPPED = 0, 4
 NOW = 2e9
 
 
-def crawled(folder: Path, server: WebServer, pages: int) -> Path:
+def crawled(folder: Path, server: LabWebServer, pages: int) -> Path:
     crawl(folder, settings_for(server, [SEED], stop={"pages": pages}))
     return folder
 
 
 def noted(folder: Path, *statements: str) -> None:
-    notes = Collection.open_for_notes(folder)
+    notes = Collection.open_for_append(folder)
     for statement in statements:
         notes.connection.execute(statement)
     notes.close()
@@ -57,22 +57,26 @@ def test_wishes_of_all_collections_hold_in_the_merged_one(tmp_path: Path) -> Non
     with served(SmallWeb(grid(3, 12))) as server:
         crawled(first, server, 6)
         crawled(second, server, 1)
-        ask(first, "delay", 1.0, "h1.example", b"0.01")
-        ask(first, "boost_host", 2.0, "h0.example")
+        send_command(first, "delay", 1.0, "h1.example", b"0.01")
+        send_command(first, "boost_host", 2.0, "h0.example")
         crawled(first, server, 7)  # takes them up
-        ask(second, "ban", 3.0, "h2.example")
-        ask(second, "unboost_host", 4.0, "h0.example")
-        ask(second, "topic", 5.0)  # the topic is the first collection's
+        send_command(second, "ban", 3.0, "h2.example")
+        send_command(second, "unboost_host", 4.0, "h0.example")
+        send_command(second, "topic", 5.0)  # the topic is the first collection's
         merge([first, second], both, NOW)
-        ask(both, "exclude", 6.0, "*/1?.html")
+        send_command(both, "exclude", 6.0, "*/1?.html")
         before = {url for url, state in known(both).items() if state > QUEUED}
         crawled(both, server, 0)
     later = [url for url, state in known(both).items() if url not in before and state != DROPPED]
     assert later
     assert [url for url in later if "//h2." in url or "/1" in url[-8:]] == []
-    with reading(both) as collection:
-        wishes = wishes_of(collection)
-    assert (wishes.banned, wishes.boosted, wishes.pauses) == ({"h2.example"}, set(), {"h1.example": 0.01})
+    with open_readonly(both) as collection:
+        wishes = load_host_rules(collection)
+    assert (wishes.banned_hosts, wishes.boosted_hosts, wishes.host_delays_s) == (
+        {"h2.example"},
+        set(),
+        {"h1.example": 0.01},
+    )
     assert rows(both, "SELECT delay_s FROM frontier_host WHERE name = 'h1.example'") == [(0.01,)]
     assert verify(both) == []
 
@@ -109,7 +113,7 @@ def test_last_word_about_a_page_counts_in_the_merged_collection(tmp_path: Path, 
         (5.0, "b", three, False),
         (6.0, "b", three, None),
     ):
-        assert label(tmp_path / name, [Given(url, said, "test")], at)[1] == []
+        assert label_pages(tmp_path / name, [LabelRequest(url, said, "test")], at)[1] == []
     both = tmp_path / "both"
     merge([tmp_path / name for name in order], both, NOW)
     assert [(verdict(both, url)["relevant"], verdict(both, url)["score"]) for url in (one, two)] == [(False, 0.0)] * 2
@@ -143,9 +147,9 @@ def test_merge_and_history_keep_the_order_of_versions_when_a_clock_was_set_back(
         "UPDATE answer SET at = at - 37 * 86400 WHERE at > (SELECT min(at) + 86400 FROM answer)",
         "UPDATE page SET fetched_at = (SELECT at FROM answer AS a WHERE a.seq = page.seq)",
     )
-    assert [v["title"] for v in history_of(tmp_path / "a", SEED)["versions"]] == ["Day 0", "Day 7"]
+    assert [v["title"] for v in page_history(tmp_path / "a", SEED)["versions"]] == ["Day 0", "Day 7"]
     merge([tmp_path / "a", tmp_path / "b"], tmp_path / "both", NOW)
-    assert [v["title"] for v in history_of(tmp_path / "both", SEED)["versions"]] == ["Day 0", "Day 7", "Day 1"]
+    assert [v["title"] for v in page_history(tmp_path / "both", SEED)["versions"]] == ["Day 0", "Day 7", "Day 1"]
     assert verify(tmp_path / "both") == []
 
 
@@ -166,9 +170,9 @@ def test_what_a_collection_and_an_older_copy_of_it_both_know_is_there_once(
                 web.answers["http://h0.example/new.html"] = page(f"{BIRDS} {word(99)}", title="New")
     merge([tmp_path / name for name in order], tmp_path / "both", NOW)
     for url in (seed, gone, moved):
-        assert history_of(tmp_path / "both", url) == history_of(tmp_path / "grown", url)
+        assert page_history(tmp_path / "both", url) == page_history(tmp_path / "grown", url)
         assert why(tmp_path / "both", url)["answers"] == why(tmp_path / "grown", url)["answers"]
-    assert [v["ended"] for url in (gone, moved) for v in history_of(tmp_path / "both", url)["versions"]] == [
+    assert [v["ended"] for url in (gone, moved) for v in page_history(tmp_path / "both", url)["versions"]] == [
         *("gone", "moved", "")
     ]
     for counted in ("count(*) FROM event", "max(seq) FROM answer", "sum(checks) FROM revisit"):
@@ -191,11 +195,11 @@ def test_queue_of_the_merged_collection_has_one_scale(tmp_path: Path) -> None:
     assert [url for url, priority, score, timer in found if priority != score or timer is not None] == []
     merge([tmp_path / name for name in "cba"], tmp_path / "aged", NOW)
     order = Aging()
-    inserted = Moment(rows(tmp_path / "aged", "SELECT inserted FROM frontier_count")[0][0])
+    inserted = QueueTime(rows(tmp_path / "aged", "SELECT inserted FROM frontier_count")[0][0])
     for score, seq, priority, timer in rows(
         tmp_path / "aged", "SELECT score, seq, priority, timer FROM frontier_url WHERE state = 0"
     ):
-        assert (priority, timer) == order.place(score, seq, inserted)
+        assert (priority, timer) == order.position(score, seq, inserted)
     assert verify(tmp_path / "best") == verify(tmp_path / "aged") == []
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from checks.small_webs import BIRDS, SmallWeb, crawl, grid, page, rows, served, settings_for, word
-from opilio.lab.accesslog import Access
-from opilio.lab.warcfile import Answer
+from opilio.lab.server.http import AccessLogEntry
+from opilio.lab.webs.warc import RecordedResponse
 
 HTML = (("Content-Type", "text/html"),)
 GOOD = (
@@ -23,14 +23,14 @@ GOOD = (
 )
 
 
-def asked(log: list[Access]) -> list[str]:
+def asked(log: list[AccessLogEntry]) -> list[str]:
     return [f"http://{a.host}{a.target}" for a in log if a.target != "/robots.txt"]
 
 
-def linked(links: dict[str, str], text: str = BIRDS) -> Answer:
+def linked(links: dict[str, str], text: str = BIRDS) -> RecordedResponse:
     """A page whose links carry the given anchors."""
     items = "".join(f'<p><a href="{url}">{anchor}</a></p>' for url, anchor in links.items())
-    return Answer(200, HTML, f"<p>{text}</p>{items}".encode())
+    return RecordedResponse(200, HTML, f"<p>{text}</p>{items}".encode())
 
 
 @pytest.mark.parametrize("connections", [1, 4])

@@ -6,25 +6,24 @@ import pytest
 
 from checks.learning_webs import crawl_and_stop_dead, mixed_web
 from checks.small_webs import BIRDS, SmallWeb, crawl, page, rows, served, settings_for
-from opilio.crawl import parents
-from opilio.crawl.config import Tree
-from opilio.crawl.ledger import Ledger
-from opilio.crawl.parents import ParentsChooser
-from opilio.lab.server import WebServer
-from opilio.rank.parents import KnownParents
-from opilio.rank.tswt import TswtOptions
+from opilio.core.settings import Tree
+from opilio.engine import parent_scores
+from opilio.engine.commit import BatchCommitter
+from opilio.engine.parent_scores import ParentLinkScorer
+from opilio.lab.server.server import LabWebServer
+from opilio.rank.topic_genre import KnownParents, TopicGenreOptions
 
 SCORES = "SELECT url, round(score, 5) FROM frontier_url"
 ONE_BY_ONE = {"batch": 1, "connections": 1}
 
 
-def tree(server: WebServer) -> Tree:
+def tree(server: LabWebServer) -> Tree:
     return settings_for(server, [next(iter(mixed_web()))], strategy="s3-tswt", engine=ONE_BY_ONE)
 
 
-def known(ledger: Ledger) -> KnownParents:
-    chooser = ledger._chooser
-    assert isinstance(chooser, ParentsChooser)
+def known(ledger: BatchCommitter) -> KnownParents:
+    chooser = ledger._link_scorer
+    assert isinstance(chooser, ParentLinkScorer)
     return chooser._parents
 
 
@@ -61,14 +60,14 @@ def test_only_the_newest_pages_are_read_where_there_is_no_more_room(
     with served(SmallWeb(mixed_web())) as server:
         crawl(tmp_path / "c", tree(server))
         everything = known(crawl_and_stop_dead(tmp_path / "c", tree(server), 0)).known
-        monkeypatch.setattr(parents, "LINKS", 3)
+        monkeypatch.setattr(parent_scores, "LINKS", 3)
         newest = known(crawl_and_stop_dead(tmp_path / "c", tree(server), 0)).known
     assert 0 < len(newest) <= 3 < len(everything)
 
 
 @pytest.mark.parametrize(("most", "expected"), [(5, 2.5), (0, 4.0)])
 def test_all_parents_of_a_link_count_or_the_first_ones_s3_17(most: int, expected: float) -> None:
-    chooser = ParentsChooser(TswtOptions(parents=most))
+    chooser = ParentLinkScorer(TopicGenreOptions(parents=most))
     for parent in range(1, 9):
-        chooser._parents.tell(parent, 0.5, [77])
-    assert sum(chooser._parents.of(77, besides=0)) == expected
+        chooser._parents.add(parent, 0.5, [77])
+    assert sum(chooser._parents.relevances(77, besides=0)) == expected

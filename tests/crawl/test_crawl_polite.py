@@ -34,19 +34,18 @@ from checks.small_webs import (
     word,
 )
 from opilio import __version__
-from opilio.crawl.config import PolitenessSettings, merged
-from opilio.crawl.manners import Manners
-from opilio.crawl.turns import Turns
-from opilio.fetch.memory import MemoryFetcher
-from opilio.fetch.robots import Rules
-from opilio.lab.warcfile import Answer
-from opilio.model.clock import VirtualClock
-from opilio.model.events import CrawlStopped, Event, RobotsRead
+from opilio.core.clock import VirtualClock
+from opilio.core.events import CrawlStopped, Event, RobotsRead
+from opilio.core.settings import PolitenessSettings, merge_trees
+from opilio.engine.politeness.host_gate import HostGate, HostThrottle
+from opilio.engine.politeness.robots import RobotsRules
+from opilio.fetch.wrappers import MemoryFetcher
+from opilio.lab.webs.warc import RecordedResponse
 
 DONE, DROPPED = 2, 4
 
 
-def star(hosts: int, pages: int = 3) -> dict[str, Answer]:
+def star(hosts: int, pages: int = 3) -> dict[str, RecordedResponse]:
     """A seed page that links the first page of every host; each host a chain."""
     web = {"http://seed.example/": page(BIRDS, [f"http://h{h}.example/0" for h in range(hosts)])}
     for h in range(hosts):
@@ -70,7 +69,7 @@ def test_gaps_hold_with_64_connections_over_many_hosts(tmp_path: Path) -> None:
 
 def test_every_wish_is_kept_with_64_connections_when_hosts_differ(tmp_path: Path) -> None:
     """Seventy hosts at once: every fifth forbids pages, breaks its robots.txt, wants longer pauses or is overloaded."""
-    busy = Answer(503, (HTML, ("Retry-After", "600")), b"busy")
+    busy = RecordedResponse(503, (HTML, ("Retry-After", "600")), b"busy")
     web = star(70, 4)
     for h in range(0, 70, 5):
         rules = "User-agent: *\nDisallow: /2\n"
@@ -98,7 +97,7 @@ def test_hosts_of_one_address_share_the_delay_when_there_are_several(tmp_path: P
     with served(SmallWeb(web), addresses=3) as server:
         tree = settings_for(server, ["http://seed.example/"], politeness={"delay_s": 0.15}, fetch=direct(server))
         assert crawl(tmp_path / "c", tree) == "nothing left to fetch"
-        address_of = server.address_of
+        address_of = server.host_addresses
     assert stored(tmp_path / "c") == tree_of(web)
     assert least_gap(server.log) >= 0.15
     for address in set(address_of.values()):
@@ -193,7 +192,7 @@ def test_rules_are_kept_when_robots_txt_redirects(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("status", "wait"), [(429, "120"), (503, "3600"), (503, "")])
 def test_host_is_left_alone_when_it_is_overloaded(tmp_path: Path, status: int, wait: str) -> None:
     headers = (HTML, ("Retry-After", wait)) if wait else (HTML,)
-    web = star(2, 4) | {"http://h1.example/0": Answer(status, headers, b"busy")}
+    web = star(2, 4) | {"http://h1.example/0": RecordedResponse(status, headers, b"busy")}
     web["http://seed.example/"] = page(BIRDS, [f"http://h1.example/{p}" for p in range(3)] + ["http://h0.example/0"])
     with served(SmallWeb(web)) as server:
         tree = settings_for(server, ["http://seed.example/"], stop={"patience_s": 1.0}, fetch={"retries": 2})
@@ -216,7 +215,7 @@ def test_host_is_left_alone_when_it_is_overloaded(tmp_path: Path, status: int, w
 
 def test_page_is_asked_for_again_as_soon_as_the_busy_server_allows(tmp_path: Path) -> None:
     """Retry-After is a promise too: by the server's log the second try comes after it, and soon."""
-    busy, there = Answer(503, (HTML, ("Retry-After", "1")), b"busy"), page(BIRDS)
+    busy, there = RecordedResponse(503, (HTML, ("Retry-After", "1")), b"busy"), page(BIRDS)
     answers = iter((busy, there))
     with served(SmallWeb({"http://a.example/": lambda: next(answers)})) as server:
         tree = settings_for(server, ["http://a.example/"], politeness={"delay_s": 0.0}, fetch={"retries": 2})
@@ -231,9 +230,11 @@ def test_wishes_of_pages_are_heeded_when_they_ask_not_to_be_followed(tmp_path: P
     web = {
         "http://a.example/": page(BIRDS, ["/meta", "/tag", "/other", "/link"]),
         "http://a.example/meta": page(word(1), ["/from-meta"], head='<meta name="robots" content="nofollow">'),
-        "http://a.example/tag": Answer(200, (HTML, ("X-Robots-Tag", "opilio: nofollow")), tagged.body),
+        "http://a.example/tag": RecordedResponse(200, (HTML, ("X-Robots-Tag", "opilio: nofollow")), tagged.body),
         "http://a.example/other": page(word(5), ["/from-other"], head='<meta name="otherbot" content="nofollow">'),
-        "http://a.example/link": Answer(200, (HTML,), b'<p>Rivers</p><a rel="nofollow" href="/from-link">x</a>'),
+        "http://a.example/link": RecordedResponse(
+            200, (HTML,), b'<p>Rivers</p><a rel="nofollow" href="/from-link">x</a>'
+        ),
         "http://a.example/from-other": page(word(6), head='<meta name="robots" content="noindex">'),
     }
     with served(SmallWeb(web)) as server:
@@ -270,19 +271,19 @@ def test_rules_are_read_again_when_a_resumed_crawl_has_another_name(tmp_path: Pa
         crawl(tmp_path / "c", tree)
         before = len(server.log)
         again = {"politeness": {"agent": "stranger"}, "stop": {"pages": 9}}
-        assert crawl(tmp_path / "c", merged(tree, again)) == "nothing left to fetch"
+        assert crawl(tmp_path / "c", merge_trees(tree, again)) == "nothing left to fetch"
     assert [a.target for a in server.log][before:] == ["/robots.txt"]
 
 
 def test_pause_of_both_schemes_is_known_after_a_restart_when_one_was_read() -> None:
     """http asked for the pause, and after the restart only https is asked."""
     kept = {
-        f"{scheme}://a.example": msgspec.msgpack.encode(Rules(agent="Opilio", expires_at=1e12, delay_s=delay_s))
+        f"{scheme}://a.example": msgspec.msgpack.encode(RobotsRules(agent="Opilio", expires_at=1e12, delay_s=delay_s))
         for scheme, delay_s in (("http", 20.0), ("https", 0.0))
     }
     clock = VirtualClock()
-    manners = Manners(PolitenessSettings(), MemoryFetcher({}), clock, Turns(clock), kept.get, lambda *_: None)
-    assert asyncio.run(manners.permit("https://a.example/", 0.0)).delay_s == 20.0
+    manners = HostGate(PolitenessSettings(), MemoryFetcher({}), clock, HostThrottle(clock), kept.get, lambda *_: None)
+    assert asyncio.run(manners.acquire("https://a.example/", 0.0)).delay_s == 20.0
 
 
 def test_user_agent_is_honest(tmp_path: Path) -> None:
@@ -296,8 +297,8 @@ def test_user_agent_is_honest(tmp_path: Path) -> None:
         writer.close()
 
     async def main() -> None:
-        from opilio.crawl.config import resolve
-        from opilio.crawl.job import begin
+        from opilio.engine.wiring.session import create_crawl as begin
+        from opilio.topic.setup import resolve_settings as resolve
 
         async with await asyncio.start_server(note, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]

@@ -9,8 +9,8 @@ import pytest
 
 from checks.killing import same_as_undisturbed, urls_in_warc
 from checks.small_webs import SmallWeb, crawl, events, grid, rows, served, settings_for, stored
-from opilio.crawl.verify import verify
-from opilio.model.errors import OpilioError
+from opilio.core.errors import OpilioError
+from opilio.manage.verify import verify
 from opilio.store.warc import warc_name
 
 SEED = "http://h0.example/0.html"

@@ -20,16 +20,16 @@ from checks.small_webs import (
     tree_of,
     word,
 )
-from opilio.crawl.why import why
-from opilio.model.events import TopicChanged, TrapFound
-from opilio.model.records import Fetched, key_of
+from opilio.core.events import TopicChanged, TrapFound
+from opilio.core.records import FetchResult, url_key
+from opilio.manage.why import why
 
 DONE, FAILED, DROPPED = 2, 3, 4
 ROOT = "http://a.example/"
 LONG = " ".join(f"{BIRDS} {word(n)} {word(7 * n)}" for n in range(40))
 
 
-def site(pages: dict[str, str]) -> dict[str, Fetched]:
+def site(pages: dict[str, str]) -> dict[str, FetchResult]:
     return {ROOT + path: html(ROOT + path, body) for path, body in pages.items()}
 
 
@@ -71,7 +71,7 @@ def test_exact_duplicate_is_recorded_and_its_links_are_not_followed(tmp_path: Pa
     web = site({"": links("one", "two"), "one": BIRDS + links("x"), "two": f"<b>{BIRDS}</b>" + "<a href='/y'>x</a>"})
     run_engine(tmp_path / "c", plain_tree([ROOT]), PageFetcher(web))
     assert rows(tmp_path / "c", "SELECT url, duplicate_of FROM page WHERE duplicate_of <> 0") == [
-        (ROOT + "two", key_of(ROOT + "one"))
+        (ROOT + "two", url_key(ROOT + "one"))
     ]
     assert set(states(tmp_path / "c")) == {"", "one", "two", "x"}
     assert why(tmp_path / "c", ROOT + "two")["page"]["duplicate_of"] == ROOT + "one"
@@ -104,8 +104,8 @@ def test_links_are_followed_as_deep_as_allowed(tmp_path: Path, bound: int, pages
     assert len(stored(tmp_path / "c")) == pages
 
 
-def moved(path: str, target: str) -> Fetched:
-    return Fetched(url=ROOT + path, status=301, location=target)
+def moved(path: str, target: str) -> FetchResult:
+    return FetchResult(url=ROOT + path, status=301, location=target)
 
 
 def test_redirect_becomes_a_lead_of_its_own(tmp_path: Path) -> None:
@@ -134,12 +134,12 @@ def test_answers_without_a_page_are_recorded(tmp_path: Path) -> None:
     """304 without a body is an end, other types are skipped, a page too large is a failure: all of them are told."""
     web = {
         **site({"": links("same", "gone", "picture", "teapot", "nowhere")}),
-        ROOT + "same": Fetched(url=ROOT + "same", status=304),
-        ROOT + "gone": Fetched(url=ROOT + "gone", status=410),
-        ROOT + "picture": Fetched(
+        ROOT + "same": FetchResult(url=ROOT + "same", status=304),
+        ROOT + "gone": FetchResult(url=ROOT + "gone", status=410),
+        ROOT + "picture": FetchResult(
             url=ROOT + "picture", status=200, headers=(("Content-Type", "image/png"),), body=b"\x89"
         ),
-        ROOT + "nowhere": Fetched(url=ROOT + "nowhere", status=302),
+        ROOT + "nowhere": FetchResult(url=ROOT + "nowhere", status=302),
     }
     run_engine(tmp_path / "c", plain_tree([ROOT]), PageFetcher(web))
     found = states(tmp_path / "c")
@@ -152,7 +152,7 @@ def test_answers_without_a_page_are_recorded(tmp_path: Path) -> None:
 
 
 def test_kind_of_content_is_skipped_when_fetched_over_http(tmp_path: Path) -> None:
-    from opilio.lab.warcfile import Answer
+    from opilio.lab.webs.warc import RecordedResponse as Answer
 
     web = {
         ROOT: page(links=["/paper", "/t.txt"]),

@@ -21,32 +21,32 @@ from checks.small_webs import (
     settings_for,
     word,
 )
-from opilio.crawl.announcements import probe_url
-from opilio.crawl.history import history_of
-from opilio.crawl.labelling import Given, label
-from opilio.crawl.verify import verify
-from opilio.crawl.why import why
-from opilio.lab.server import WebServer
-from opilio.lab.warcfile import Answer
-from opilio.model.records import key_of
+from opilio.core.records import url_key
+from opilio.engine.revisit.sitemaps import probe_url
+from opilio.lab.server.server import LabWebServer
+from opilio.lab.webs.warc import RecordedResponse
+from opilio.manage.history import page_history
+from opilio.manage.label import LabelRequest, label_pages
+from opilio.manage.verify import verify
+from opilio.manage.why import why
 
 ROOT = "http://a.example/"
 DAY = 86_400.0
 WEEK = 7 * DAY
 
 
-def article(number: int, more: str = "", links: tuple[str, ...] = ()) -> Answer:
+def article(number: int, more: str = "", links: tuple[str, ...] = ()) -> RecordedResponse:
     return page(f"{BIRDS} {word(number)} {word(number + 100)} {more}", links, title=f"Article {number}")
 
 
-def marked(answer: Answer, *marks: tuple[str, str]) -> Answer:
-    return Answer(answer.status, (*answer.headers, *marks), answer.body)
+def marked(answer: RecordedResponse, *marks: tuple[str, str]) -> RecordedResponse:
+    return RecordedResponse(answer.status, (*answer.headers, *marks), answer.body)
 
 
 class Site:
     """A small site, a collection of it, and time."""
 
-    def __init__(self, folder: Path, server: WebServer, web: SmallWeb) -> None:
+    def __init__(self, folder: Path, server: LabWebServer, web: SmallWeb) -> None:
         self.folder, self.server, self.web = folder, server, web
         self.later_s = 0.0
 
@@ -62,10 +62,10 @@ class Site:
         return sorted(url.removeprefix(ROOT) for (url,) in rows(self.folder, "SELECT url FROM page"))
 
     def versions(self, path: str) -> list[tuple[str, str]]:
-        return [(v["title"], v["ended"]) for v in history_of(self.folder, ROOT + path)["versions"]]
+        return [(v["title"], v["ended"]) for v in page_history(self.folder, ROOT + path)["versions"]]
 
     def looks(self, path: str, column: str) -> Any:
-        found = rows(self.folder, f"SELECT {column} FROM revisit WHERE key = ?", key_of(ROOT + path))
+        found = rows(self.folder, f"SELECT {column} FROM revisit WHERE key = ?", url_key(ROOT + path))
         return found[0][0] if found else None
 
 
@@ -103,7 +103,7 @@ def test_changed_page_keeps_its_older_version_s2_f6(site: Site) -> None:
     site.visit()
     site.web.answers[ROOT + "1"] = marked(article(1, f"The nest is new. {word(77)}"), ("ETag", '"b"'))
     site.visit(WEEK)
-    (old, new) = history_of(site.folder, ROOT + "1")["versions"]
+    (old, new) = page_history(site.folder, ROOT + "1")["versions"]
     assert (old["ended"], new["ended"], old["until"]) == ("changed", "", new["fetched_at"])
     assert [line[:1] for line in new["difference"]] == ["-", "+"]
     assert word(77) in new["difference"][1]
@@ -111,9 +111,11 @@ def test_changed_page_keeps_its_older_version_s2_f6(site: Site) -> None:
 
 
 def test_clock_counter_and_advert_are_no_change(site: Site) -> None:
-    def with_noise(clock: str, advert: str) -> Answer:
+    def with_noise(clock: str, advert: str) -> RecordedResponse:
         text = f"<p>{BIRDS} {word(1)}</p><p>It is {clock}. You are visitor 10{clock[:2]}.</p>"
-        return Answer(200, (HTML,), f"<body><aside>{advert}</aside>{text}<footer>{clock}</footer></body>".encode())
+        return RecordedResponse(
+            200, (HTML,), f"<body><aside>{advert}</aside>{text}<footer>{clock}</footer></body>".encode()
+        )
 
     site.web.answers[ROOT + "1"] = with_noise("10:15", "Buy our boots, they are the best of all boots")
     site.visit()
@@ -134,12 +136,12 @@ def test_page_leaves_after_the_second_strike_only_s1_06(site: Site) -> None:
     assert site.versions("1") == [("Article 1", "gone")]
     assert why(site.folder, ROOT + "1")["state"] == "failed"
     assert why(site.folder, ROOT + "1")["found_on"][0]["page"] == ROOT
-    assert len(events(site.folder, "PageLeft")) == 1
+    assert len(events(site.folder, "PageRemoved")) == 1
 
 
 def test_page_that_became_another_type_of_content_leaves_after_the_second_strike(site: Site) -> None:
     site.visit()
-    site.web.answers[ROOT + "1"] = Answer(200, (("Content-Type", "image/png"),), b"\x89PNG")
+    site.web.answers[ROOT + "1"] = RecordedResponse(200, (("Content-Type", "image/png"),), b"\x89PNG")
     site.visit(WEEK)
     assert (site.looks("1", "strikes"), "1" in site.pages()) == (1, True)
     site.visit(DAY)
@@ -178,7 +180,7 @@ def test_moved_page_takes_its_history_along(site: Site) -> None:
     site.visit(WEEK)
     assert site.pages() == ["", "2", "3", "new/1"]
     assert site.versions("new/1") == [("Article 1", "moved"), ("Article 1", "")]
-    facts = history_of(site.folder, ROOT + "1")
+    facts = page_history(site.folder, ROOT + "1")
     assert (facts["moved_to"], len(facts["versions"])) == (ROOT + "new/1", 2)
     site.web.answers[ROOT + "new/1"], site.web.answers[ROOT + "1"] = redirect("/1"), article(1)
     site.visit(WEEK)
@@ -217,19 +219,19 @@ def test_redirect_to_itself_is_a_page_that_is_gone(site: Site) -> None:
 
 def test_page_that_moved_by_way_of_another_address_takes_its_history_along(site: Site) -> None:
     site.visit()
-    label(site.folder, [Given(ROOT + "1", False, "test")], 1.0)
+    label_pages(site.folder, [LabelRequest(ROOT + "1", False, "test")], 1.0)
     site.web.answers[ROOT + "1"], site.web.answers[ROOT + "by"] = redirect("/by"), redirect("/new")
     site.web.answers[ROOT + "new"] = article(1)
     site.visit(WEEK)
     assert site.pages() == ["", "2", "3", "new"]
     assert site.versions("new") == [("Article 1", "moved"), ("Article 1", "")]
-    assert history_of(site.folder, ROOT + "1")["moved_to"] == ROOT + "new"
+    assert page_history(site.folder, ROOT + "1")["moved_to"] == ROOT + "new"
     assert why(site.folder, ROOT + "new")["page"]["relevant"] is False, "as a person said of it"
 
 
 @pytest.mark.parametrize("nowhere", ["/lost", "/circle", "/closed", "/2"])
 def test_page_that_moved_to_where_no_page_is_comes_back_when_it_is_there_again(site: Site, nowhere: str) -> None:
-    site.web.answers[ROOT + "robots.txt"] = Answer(200, (), b"User-agent: *\nDisallow: /closed")
+    site.web.answers[ROOT + "robots.txt"] = RecordedResponse(200, (), b"User-agent: *\nDisallow: /closed")
     site.visit()
     before = dict(site.web.answers)
     site.web.answers |= {ROOT + "1": redirect(nowhere), ROOT + "circle": redirect("/1"), ROOT + "2": redirect("/1")}
@@ -269,7 +271,7 @@ def test_soft_404_is_recognised_when_pages_of_a_host_come_to_say_the_same(site: 
 
 def test_server_trouble_is_no_strike(site: Site) -> None:
     site.visit()
-    site.web.answers[ROOT + "1"] = Answer(500, (HTML,), b"oops")
+    site.web.answers[ROOT + "1"] = RecordedResponse(500, (HTML,), b"oops")
     for _ in range(3):
         site.visit(WEEK)
     assert ("1" in site.pages(), site.looks("1", "strikes")) == (True, 0)
@@ -301,7 +303,7 @@ def test_new_links_of_a_changed_page_are_followed_and_credited(site: Site) -> No
 
 def test_page_that_robots_txt_closes_stays_and_is_not_asked_for(site: Site) -> None:
     site.visit()
-    site.web.answers[ROOT + "robots.txt"] = Answer(200, (), b"User-agent: *\nDisallow: /1\n")
+    site.web.answers[ROOT + "robots.txt"] = RecordedResponse(200, (), b"User-agent: *\nDisallow: /1\n")
     assert [target for target, _ in site.visit(WEEK)] == ["/", "/2", "/3"]
     assert "1" in site.pages()
 
@@ -323,15 +325,15 @@ def test_every_policy_looks_at_what_is_due(site: Site, policy: str) -> None:
     assert len(site.visit(WEEK, policy=policy)) == 4
 
 
-def sitemap(dates: dict[str, str]) -> Answer:
+def sitemap(dates: dict[str, str]) -> RecordedResponse:
     entries = "".join(f"<url><loc>{ROOT}{path}</loc><lastmod>{date}</lastmod></url>" for path, date in dates.items())
-    return Answer(
+    return RecordedResponse(
         200, (("Content-Type", "application/xml"),), f"<?xml version='1.0'?><urlset>{entries}</urlset>".encode()
     )
 
 
 def test_sitemap_spares_looks_and_tells_of_new_pages(site: Site) -> None:
-    site.web.answers[ROOT + "robots.txt"] = Answer(200, (), f"Sitemap: {ROOT}map.xml\n".encode())
+    site.web.answers[ROOT + "robots.txt"] = RecordedResponse(200, (), f"Sitemap: {ROOT}map.xml\n".encode())
     site.web.answers[ROOT + "9"] = article(9)
     site.web.answers[ROOT + "map.xml"] = sitemap({"1": "2001-01-01", "2": "2037-01-01", "9": "2001-01-01"})
     site.visit()
@@ -348,7 +350,7 @@ def test_feed_of_a_page_is_asked_for(site: Site) -> None:
     site.web.answers[ROOT] = page(f"{BIRDS} {word(5)}", ("/1", "/2", "/3"), head=feed)
     item = f"<item><link>{ROOT}8</link><pubDate>Mon, 02 Nov 2026 00:00:00 GMT</pubDate></item>"
     kind = (("Content-Type", "application/rss+xml"),)
-    site.web.answers[ROOT + "feed"] = Answer(200, kind, f"<rss>{item}</rss>".encode())
+    site.web.answers[ROOT + "feed"] = RecordedResponse(200, kind, f"<rss>{item}</rss>".encode())
     site.web.answers[ROOT + "8"] = article(8)
     site.visit()
     site.visit(WEEK)

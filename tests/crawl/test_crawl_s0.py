@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from checks.small_webs import BIRDS, SmallWeb, crawl, page, rows, served, settings_for, word
-from opilio.crawl.build import complete
-from opilio.crawl.config import Tree, resolve
-from opilio.lab.warcfile import Answer
+from opilio.core.settings import Tree
+from opilio.engine.wiring.build import complete_settings
+from opilio.lab.webs.warc import RecordedResponse
+from opilio.topic.setup import resolve_settings
 
 ROOT = "http://a.example/"
 HEAD = '<meta name="keywords" content="wren, nest"><meta name="description" content="A small bird">'
@@ -16,7 +17,7 @@ HEAD = '<meta name="keywords" content="wren, nest"><meta name="description" cont
 
 def settings_of(strategy: str) -> Tree:
     given = {"strategy": strategy, "topic": {"name": "wrens"}, "seeds": {"urls": [ROOT]}}
-    whole: Tree = msgspec.to_builtins(complete(resolve(given)))
+    whole: Tree = msgspec.to_builtins(complete_settings(resolve_settings(given)))
     return whole
 
 
@@ -42,7 +43,7 @@ def test_earlier_crawler_is_the_proposed_one_without_three_switches_s0_05_s0_06(
     assert (earlier["expansion"]["kind"], proposed["expansion"]["kind"]) == ("none", "periodic")
 
 
-def mirrored() -> dict[str, Answer]:
+def mirrored() -> dict[str, RecordedResponse]:
     """A page, and five copies of it that each lead somewhere else."""
     copies = [f"{ROOT}copy/{n}/wren" for n in range(5)]
     web = {ROOT: page(BIRDS, copies)}

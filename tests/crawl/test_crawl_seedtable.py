@@ -7,24 +7,24 @@ import pytest
 
 from checks.learning_webs import crawl_and_stop_dead
 from checks.small_webs import BIRDS, SmallWeb, crawl, page, redirect, robots, rows, served, settings_for, word
-from opilio.crawl.config import Tree
-from opilio.crawl.seedwatch import SeedWatch
+from opilio.core.records import Lead, UrlResult, UrlState, url_key
+from opilio.core.settings import Tree
+from opilio.core.urls import host_of
+from opilio.engine.reseeding import SeedProgress
 from opilio.frontier.memory import MemoryFrontier
-from opilio.frontier.schema import create_tables as create_frontier
-from opilio.lab.server import WebServer
-from opilio.lab.warcfile import Answer
-from opilio.model.records import Landing, Lead, State, key_of
-from opilio.model.urls import host_of
+from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
+from opilio.lab.server.server import LabWebServer
+from opilio.lab.webs.warc import RecordedResponse
 from opilio.store.collection import Collection
-from opilio.topic.living import LivingTopic
-from opilio.topic.table import WeightTable
+from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.weights import WeightTable
 
 A, B, C = (f"http://{name}.example/" for name in "abc")
 PAGES = {url: page(f"{BIRDS} {word(n)}", [f"{url}more.html"]) for n, url in enumerate((A, B, C))}
 MORE = {f"{url}more.html": page(f"{BIRDS} {word(10 + n)}") for n, url in enumerate((A, B, C))}
 
 
-def tree_for(server: WebServer, strategy: str = "s3-tswt", **more: Any) -> Tree:
+def tree_for(server: LabWebServer, strategy: str = "s3-tswt", **more: Any) -> Tree:
     return settings_for(
         server, [A, B, C], strategy=strategy, engine={"workers": 0, "batch": 1, "connections": 1}, **more
     )
@@ -32,7 +32,7 @@ def tree_for(server: WebServer, strategy: str = "s3-tswt", **more: Any) -> Tree:
 
 def table_of(folder: Path, name: str = "topic") -> WeightTable:
     (state,) = rows(folder, "SELECT state FROM snapshot WHERE name = ? ORDER BY version DESC LIMIT 1", name)[0]
-    living = LivingTopic(WeightTable())
+    living = EvolvingTopic(WeightTable())
     living.restore(state)
     return living.table
 
@@ -52,7 +52,7 @@ def table_of(folder: Path, name: str = "topic") -> WeightTable:
     ids=["all answer", "refused", "no rules", "two to one page", "to another seed", "to itself, gone", "overloaded"],
 )
 def test_table_is_built_whatever_became_of_the_seeds_s3_12_s4_02(
-    tmp_path: Path, answers: dict[str, Answer], strategy: str
+    tmp_path: Path, answers: dict[str, RecordedResponse], strategy: str
 ) -> None:
     with served(SmallWeb({**MORE, **PAGES, **answers})) as server:
         alone = {"agents": {"count": 1}} if strategy == "s3-agents" else {}
@@ -84,11 +84,11 @@ def test_table_has_the_words_of_all_seeds_when_a_crawl_was_killed_between_them_s
 def test_seeds_are_settled_in_the_frontier_of_the_lab_too_s3_12() -> None:
     frontier, collection = MemoryFrontier(), Collection.in_memory()
     create_frontier(collection.connection)
-    frontier.add([Lead(url=url, key=key_of(url), host=host_of(url)) for url in (A, B)], 0.0)
-    watch = SeedWatch((A, B), frontier, collection, hops=5)
-    assert not watch.settled(0.0)
-    for lease, state in zip(frontier.lease(0.0, 2, 1, 60.0), (State.DONE, State.FAILED), strict=True):
-        assert not watch.settled(0.0)
-        frontier.complete(lease, [Landing(key=lease.leads[0].key, host=lease.host, state=state)], 0.0)
-    assert watch.settled(0.0)
+    frontier.add([Lead(url=url, key=url_key(url), host=host_of(url)) for url in (A, B)], 0.0)
+    watch = SeedProgress((A, B), frontier, collection, hops=5)
+    assert not watch.is_finished(0.0)
+    for lease, state in zip(frontier.lease(0.0, 2, 1, 60.0), (UrlState.DONE, UrlState.FAILED), strict=True):
+        assert not watch.is_finished(0.0)
+        frontier.complete(lease, [UrlResult(key=lease.leads[0].key, host=lease.host, state=state)], 0.0)
+    assert watch.is_finished(0.0)
     collection.close()

@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 
 from checks.small_webs import BIRDS, SmallWeb, crawl, page, redirect, rows, served, settings_for, word
-from opilio.crawl.labelling import Given, label
-from opilio.crawl.status import status_of
-from opilio.crawl.verify import verify
-from opilio.crawl.why import why
-from opilio.lab.warcfile import Answer
+from opilio.lab.webs.warc import RecordedResponse
+from opilio.manage.label import LabelRequest, label_pages
+from opilio.manage.status import collection_status
+from opilio.manage.verify import verify
+from opilio.manage.why import why
 
 ROOT = "http://a.example/"
 DAY = 86_400.0
 WEEK = 7 * DAY
 
 
-def article(number: int, more: str = "", links: tuple[str, ...] = ()) -> Answer:
+def article(number: int, more: str = "", links: tuple[str, ...] = ()) -> RecordedResponse:
     return page(f"{BIRDS} {word(number)} {word(number + 100)} {more}", links)
 
 
@@ -36,7 +36,7 @@ class Site:
         crawl(self.folder, tree, later_s=self._later_s)
 
     def say(self, path: str, relevant: bool | None) -> list[str]:
-        return label(self.folder, [Given(ROOT + path, relevant, "test")], self._later_s)[1]
+        return label_pages(self.folder, [LabelRequest(ROOT + path, relevant, "test")], self._later_s)[1]
 
     def verdict(self, path: str) -> tuple[bool, str]:
         found = why(self.folder, ROOT + path)["page"]
@@ -53,7 +53,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
         yield made
     assert verify(made.folder) == []
     counted = rows(made.folder, "SELECT count(*) FROM page WHERE relevant AND duplicate_of = 0")
-    assert counted == [(status_of(made.folder)["relevant"],)]
+    assert counted == [(collection_status(made.folder)["relevant"],)]
 
 
 BY_HAND = (False, "labelled by hand")

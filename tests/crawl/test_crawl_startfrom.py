@@ -7,9 +7,9 @@ import pytest
 
 from checks.learning_webs import crawl_and_stop_dead, learning_tree, memory_of, mixed_web, restored
 from checks.small_webs import SmallWeb, crawl, flags, one_line, opilio, rows, served
-from opilio.crawl.config import resolve
-from opilio.crawl.job import begin
-from opilio.model.errors import ConfigError
+from opilio.core.errors import ConfigError
+from opilio.engine.wiring.session import create_crawl
+from opilio.topic.setup import resolve_settings
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +27,8 @@ def test_weights_go_over_and_places_do_not(learnt: Path, tmp_path: Path) -> None
     assert (begun.words.weights == first.words.weights).all()
     assert (begun.dense.weights == first.dense.weights).all()
     assert np.abs(begun.words.weights).max() > 0.0
-    assert begun.fetched == 0
-    assert len(begun.queue) == 0
+    assert begun.visits_learned == 0
+    assert len(begun.pool) == 0
     assert ledger._learning.judge is not None
     assert ledger._learning.judge.version > 0  # the topic has the same name
 
@@ -48,7 +48,7 @@ def test_crawl_that_began_with_a_model_goes_on_and_keeps_one_state(learnt: Path,
         crawl(tmp_path / "c", tree)
         crawl(tmp_path / "c", {**tree, "stop": {"pages": 20}})
     assert rows(tmp_path / "c", "SELECT count(*) FROM snapshot WHERE name = 'committee'") == [(1,)]
-    assert restored(tmp_path / "c").committee.fetched >= 20
+    assert restored(tmp_path / "c").committee.visits_learned >= 20
 
 
 def test_start_from_is_a_flag(learnt: Path, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_start_from_is_a_flag(learnt: Path, tmp_path: Path) -> None:
 def test_start_from_is_refused_when_there_is_nothing_to_start_from(tmp_path: Path) -> None:
     with served(SmallWeb(mixed_web(2))) as server:
         crawl(tmp_path / "breadth", learning_tree(server, strategy="breadth", stop={"pages": 2}))
-        begin(tmp_path / "new", resolve(learning_tree(server)))._collection.close()
+        create_crawl(tmp_path / "new", resolve_settings(learning_tree(server)))._collection.close()
         cases = {
             tmp_path / "gone": "is no collection",
             tmp_path / "breadth": "was crawled by strategy 'breadth', which leaves no model of links",
@@ -72,7 +72,9 @@ def test_start_from_is_refused_when_there_is_nothing_to_start_from(tmp_path: Pat
         }
         for folder, told in cases.items():
             with pytest.raises(ConfigError, match=f"--start-from .*{told}"):
-                begin(tmp_path / "c", resolve(learning_tree(server, rank={"model": str(folder)})))
+                create_crawl(tmp_path / "c", resolve_settings(learning_tree(server, rank={"model": str(folder)})))
         with pytest.raises(ConfigError, match="strategy 's0' does not learn"):
-            begin(tmp_path / "c", resolve(learning_tree(server, strategy="s0", rank={"model": str(tmp_path)})))
+            create_crawl(
+                tmp_path / "c", resolve_settings(learning_tree(server, strategy="s0", rank={"model": str(tmp_path)}))
+            )
     assert not (tmp_path / "c").exists()

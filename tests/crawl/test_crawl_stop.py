@@ -23,9 +23,9 @@ from checks.small_webs import (
     until,
     word,
 )
-from opilio.crawl.status import status_of
-from opilio.crawl.verify import verify
-from opilio.model.events import BatchCommitted, Event
+from opilio.core.events import BatchCommitted, Event
+from opilio.manage.status import collection_status
+from opilio.manage.verify import verify
 
 SEED = "http://h0.example/0.html"
 RULES = {
@@ -49,7 +49,7 @@ def test_stop_has_its_reason_when_a_rule_holds(tmp_path: Path, reason: str) -> N
     with served(SmallWeb(web)) as server:
         tree = settings_for(server, [SEED], stop=RULES[reason], strategy="best-first", engine={"connections": 64})
         assert crawl(tmp_path / "c", tree) == reason
-    status = status_of(tmp_path / "c")
+    status = collection_status(tmp_path / "c")
     assert (status["state"], status["stop_reason"]) == ("stopped", reason)
     assert reason.encode() in events(tmp_path / "c", "CrawlStopped")[-1]
     if "7 pages" in reason:
@@ -92,7 +92,7 @@ def test_signal_stops_cleanly_and_the_next_run_goes_on(tmp_path: Path, number: s
         out, err = process.communicate()
         assert process.returncode == 130, err
         assert "stopped: interrupted" in out
-        assert status_of(tmp_path / "c")["stop_reason"] == "interrupted"
+        assert collection_status(tmp_path / "c")["stop_reason"] == "interrupted"
         assert 0 < len(stored(tmp_path / "c")) < len(web)
         assert verify(tmp_path / "c") == []
         crawl(tmp_path / "c", tree | {"engine": {"workers": 0}, "politeness": {"delay_s": 0.0}})
@@ -133,7 +133,7 @@ def test_second_signal_ends_at_once_when_answers_are_slow(tmp_path: Path) -> Non
         process.send_signal(signal.SIGINT)
         process.communicate()
         assert process.returncode == 130
-    assert status_of(tmp_path / "c")["state"] == "crashed"  # after the ten seconds of a clean stop: "stopped"
+    assert collection_status(tmp_path / "c")["state"] == "crashed"  # after the ten seconds of a clean stop: "stopped"
     with served(SmallWeb(web)) as server:
         crawl(tmp_path / "c", settings_for(server, [SEED]))
     assert stored(tmp_path / "c") == tree_of(web)

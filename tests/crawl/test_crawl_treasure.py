@@ -23,14 +23,12 @@ from checks.small_webs import (
     settings_for,
     stored,
 )
-from opilio.crawl.columns import unpack
-from opilio.crawl.tgraphs import stored_graph
-from opilio.lab.warcfile import Answer
-from opilio.model.records import key_of
-from opilio.rank.treasure import TreasureRanker
-from opilio.tgraph.file import encode
-from opilio.tgraph.graph import TGraph, check
-from opilio.tgraph.node import Node
+from opilio.core.records import url_key
+from opilio.engine.link_columns import unpack
+from opilio.lab.webs.warc import RecordedResponse
+from opilio.methods.treasure.graph import GraphNode, TGraph, check_graph, encode_graph
+from opilio.methods.treasure.plugin import load_collection_graph
+from opilio.methods.treasure.ranker import TreasureRanker
 
 HUB = "http://birds.example/"
 GONE = "http://birds.example/birds-3.html"
@@ -54,23 +52,23 @@ def ranker_of(ledger: Any) -> TreasureRanker:
 
 
 def links_of(folder: Path, page: str) -> dict[str, float]:
-    columns = unpack(rows(folder, "SELECT columns FROM links WHERE parent = ?", key_of(page))[0][0])
+    columns = unpack(rows(folder, "SELECT columns FROM links WHERE parent = ?", url_key(page))[0][0])
     return dict(zip(columns.urls, np.frombuffer(columns.scores, np.float32).tolist(), strict=True))
 
 
 def test_crawl_records_answers_priorities_and_the_watchdog_s2_10_s2_16_s2_14(tmp_path: Path) -> None:
-    web = {**mixed_web(), GONE: Answer(503, (HTML,), b"later")}
+    web = {**mixed_web(), GONE: RecordedResponse(503, (HTML,), b"later")}
     with served(SmallWeb(web)) as server:
         crawl(tmp_path / "c", tree_for(server))
     assert set(stored(tmp_path / "c")) >= {url for url in web if "trains" in url}  # off-topic links are kept
-    assert rows(tmp_path / "c", "SELECT status FROM answer WHERE key = ?", key_of(GONE)) == [(503,)]
+    assert rows(tmp_path / "c", "SELECT status FROM answer WHERE key = ?", url_key(GONE)) == [(503,)]
     off_topic = links_of(tmp_path / "c", "http://trains.example/")
     assert max(off_topic.values()) == pytest.approx(0.01)
     told = [json.loads(data) for data in events(tmp_path / "c", "GraphChanged")]
     assert [update["version"] for update in told] == list(range(1, len(told) + 1))
-    graph, version = stored_graph(tmp_path / "c")
+    graph, version = load_collection_graph(tmp_path / "c")
     assert (version, len(graph)) == (told[-1]["version"], told[-1]["nodes"])
-    check(graph, "grown while crawling")
+    check_graph(graph, "grown while crawling")
     assert "level 0" in opilio("tgraph", "show", tmp_path / "c").stdout
 
 
@@ -89,7 +87,7 @@ def test_every_judge_goes_with_the_t_graph_s2_03(tmp_path: Path, judge: str) -> 
         topic = {"name": "wrens and other small birds", "keywords": ["wren", "robin", "nest"]}
         crawl(tmp_path / "c", tree_for(server, judge={"kind": judge}, topic=topic))
     assert len(stored(tmp_path / "c")) == len(mixed_web())
-    assert len(stored_graph(tmp_path / "c")[0]) > 0  # the watchdog learns from what this judge calls relevant
+    assert len(load_collection_graph(tmp_path / "c")[0]) > 0  # the watchdog learns from what this judge calls relevant
 
 
 @pytest.mark.parametrize("after", [4, 30])
@@ -97,7 +95,7 @@ def test_graph_on_disk_is_the_one_in_memory_when_a_crawl_ends_without_a_word(tmp
     with served(SmallWeb(mixed_web())) as server:
         before = ranker_of(crawl_and_stop_dead(tmp_path / "c", tree_for(server), after))
         again = ranker_of(crawl_and_stop_dead(tmp_path / "c", tree_for(server), 0))
-    assert again.watchdog.graph.nodes == before.watchdog.graph.nodes
+    assert again.updater.graph.nodes == before.updater.graph.nodes
     assert again.snapshot() == before.snapshot()
 
 
@@ -112,8 +110,8 @@ def test_killed_crawl_tells_every_change_once(tmp_path: Path) -> None:
 
 
 def test_workers_know_the_graph(tmp_path: Path) -> None:
-    graph = TGraph([Node(id="t", url="http://x.example/", level=0, dc="wren bird nest", mh="birds")])
-    (tmp_path / "g.json").write_bytes(encode(graph))
+    graph = TGraph([GraphNode(id="t", url="http://x.example/", level=0, dc="wren bird nest", mh="birds")])
+    (tmp_path / "g.json").write_bytes(encode_graph(graph))
     with served(SmallWeb(mixed_web())) as server:
         more = {"rank": {"graph": str(tmp_path / "g.json"), "watchdog": 0, "focus": "any"}}
         for name, workers in (("inline", 0), ("workers", 2)):
@@ -121,21 +119,24 @@ def test_workers_know_the_graph(tmp_path: Path) -> None:
     assert known(tmp_path / "inline") == known(tmp_path / "workers")
     assert links_of(tmp_path / "inline", HUB) == links_of(tmp_path / "workers", HUB)
     assert max(links_of(tmp_path / "workers", HUB).values()) == 1.0
-    assert stored_graph(tmp_path / "inline")[0].nodes == graph.nodes  # watchdog 0: it sleeps
+    assert load_collection_graph(tmp_path / "inline")[0].nodes == graph.nodes  # watchdog 0: it sleeps
 
 
 def test_target_that_did_not_change_keeps_its_heading(tmp_path: Path) -> None:
     """A target is named by its main heading, not by what stands in the window's title."""
-    (tmp_path / "g.json").write_bytes(encode(TGraph([Node(id="t", url=HUB, level=0, mh="All birds")])))
+    (tmp_path / "g.json").write_bytes(encode_graph(TGraph([GraphNode(id="t", url=HUB, level=0, mh="All birds")])))
     wren = "http://birds.example/wren.html"
     said = b"<h1>%s</h1><p>wrens, robins and other birds in their nests <a href='/wren.html'>wren</a>"
-    web = {HUB: Answer(200, (HTML,), b"<title>Birds - a site</title>" + said % b"All birds")}
-    web[wren] = Answer(200, (HTML,), b"<title>Wren - a site</title>" + said % b"The wren")
+    web = {HUB: RecordedResponse(200, (HTML,), b"<title>Birds - a site</title>" + said % b"All birds")}
+    web[wren] = RecordedResponse(200, (HTML,), b"<title>Wren - a site</title>" + said % b"The wren")
     with served(SmallWeb(web)) as server:
         crawl(tmp_path / "c", tree_for(server, rank={"graph": str(tmp_path / "g.json"), "watchdog": 1}))
     told = [json.loads(data)["refreshed"] for data in events(tmp_path / "c", "GraphChanged")]
     assert told == [0, 0]
-    assert {n.url: n.mh for n in stored_graph(tmp_path / "c")[0].at_level(0)} == {HUB: "All birds", wren: "The wren"}
+    assert {n.url: n.mh for n in load_collection_graph(tmp_path / "c")[0].at_level(0)} == {
+        HUB: "All birds",
+        wren: "The wren",
+    }
 
 
 @pytest.mark.parametrize(
@@ -165,7 +166,7 @@ def test_weights_without_a_watchdog_are_refused(tmp_path: Path) -> None:
 
 
 def test_graph_of_a_crawl_that_has_begun_cannot_be_changed(tmp_path: Path) -> None:
-    (tmp_path / "g.json").write_bytes(encode(TGraph([Node(id="t", url=HUB, level=0, mh="birds")])))
+    (tmp_path / "g.json").write_bytes(encode_graph(TGraph([GraphNode(id="t", url=HUB, level=0, mh="birds")])))
     with served(SmallWeb({HUB: page()})) as server:
         crawl(tmp_path / "c", tree_for(server, rank={"graph": str(tmp_path / "g.json")}))
     for graph, code in (("other.json", 2), (tmp_path / "g.json", 0)):
@@ -184,8 +185,8 @@ def test_option_that_makes_no_sense_leaves_no_folder_behind(tmp_path: Path, sett
 
 
 def test_paper_defaults_are_the_strategy_s_own_s2_37() -> None:
-    from opilio.crawl.build import complete
-    from opilio.crawl.config import resolve
+    from opilio.engine.wiring.build import complete_settings as complete
+    from opilio.topic.setup import resolve_settings as resolve
 
     settings = complete(resolve({"strategy": "s2-treasure", "topic": {"name": "grammar"}}))
     wanted = {"depth": 3, "threshold": 0.05, "anchor_impact": 1.4, "max_length": 3, "unrelated": 0.01}
@@ -195,8 +196,8 @@ def test_paper_defaults_are_the_strategy_s_own_s2_37() -> None:
 
 
 def test_agents_all_begin_with_the_graph(tmp_path: Path) -> None:
-    graph = TGraph([Node(id="t", url="http://x.example/", level=0, dc="wren bird nest list", mh="birds")])
-    (tmp_path / "g.json").write_bytes(encode(graph))
+    graph = TGraph([GraphNode(id="t", url="http://x.example/", level=0, dc="wren bird nest list", mh="birds")])
+    (tmp_path / "g.json").write_bytes(encode_graph(graph))
     with served(SmallWeb(mixed_web(4))) as server:
         rank = {"graph": str(tmp_path / "g.json"), "watchdog": 0, "focus": "any"}
         crawl(tmp_path / "c", tree_for(server, rank=rank, agents={"count": 2}, order={"kind": "best-first"}))

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from checks.small_webs import SmallWeb, crawl, direct, grid, robots, rows, served, settings_for, stored, tree_of
-from opilio.crawl.config import merged
-from opilio.crawl.verify import verify
-from opilio.crawl.why import why
+from opilio.core.settings import merge_trees
+from opilio.manage.verify import verify
+from opilio.manage.why import why
 
 SEED = "http://h0.example/0.html"
 NOWHERE = "http://127.0.0.1:9"
@@ -22,7 +22,7 @@ def test_private_hosts_are_asked_when_a_resumed_crawl_may(tmp_path: Path, later_
         assert rows(tmp_path / "c", "SELECT state FROM frontier_url") == [(4,)]
         assert crawl(tmp_path / "c", tree) == "nothing left to fetch"  # and not before
         assert not server.log
-        allowed = merged(tree, {"fetch": {"allow_private": True}})
+        allowed = merge_trees(tree, {"fetch": {"allow_private": True}})
         assert crawl(tmp_path / "c", allowed, later_s=later_s) == "nothing left to fetch"
     assert stored(tmp_path / "c") == tree_of(WEB)
     assert verify(tmp_path / "c") == []
@@ -31,9 +31,9 @@ def test_private_hosts_are_asked_when_a_resumed_crawl_may(tmp_path: Path, later_
 def test_nobody_waits_for_hosts_that_were_never_asked(tmp_path: Path) -> None:
     with served(SmallWeb(WEB)) as server:
         tree = settings_for(server, [SEED])
-        assert "has to wait" in crawl(tmp_path / "c", merged(tree, {"fetch": {"proxy": NOWHERE}}))
+        assert "has to wait" in crawl(tmp_path / "c", merge_trees(tree, {"fetch": {"proxy": NOWHERE}}))
         assert "can't be read" in why(tmp_path / "c", SEED)["host_waits"]["reason"]
-        crawl(tmp_path / "c", merged(tree, {"stop": {"pages": 1}}))
+        crawl(tmp_path / "c", merge_trees(tree, {"stop": {"pages": 1}}))
     facts = why(tmp_path / "c", "http://h0.example/1.html")
     assert (facts["state"], "host_waits" in facts) == ("queued", False)  # it did, but no longer
     assert stored(tmp_path / "c") == [SEED]

@@ -10,13 +10,13 @@ import msgspec
 import pytest
 
 from checks.small_webs import BIRDS, SmallWeb, crawl, opilio, page, redirect, robots, served, settings_for, stored, word
-from opilio.crawl.export import FORMATS, export
-from opilio.crawl.status import status_of
-from opilio.crawl.verify import verify
-from opilio.crawl.why import why
-from opilio.lab.warcfile import Answer
-from opilio.lab.web import Web
-from opilio.model.errors import CollectionError, UsageError
+from opilio.core.errors import CollectionError, UsageError
+from opilio.lab.webs.warc import RecordedResponse
+from opilio.lab.webs.web import WarcWeb
+from opilio.manage.export import FORMATS, export
+from opilio.manage.status import collection_status
+from opilio.manage.verify import verify
+from opilio.manage.why import why
 from opilio.store.collection import Collection
 from opilio.store.warc import warc_name
 
@@ -26,7 +26,9 @@ WEB = {
     ROOT + "wren": page(f"{BIRDS} {word(1)}", ["/far"], title="Wren, “small”"),
     ROOT + "copy": page(f"{BIRDS} {word(1)}", ["/never/far"]),
     ROOT + "moved": redirect("/wren"),
-    ROOT + "far": Answer(200, (("Content-Type", "text/html; charset=latin-1"),), b"<title>caf\xe9</title>trains"),
+    ROOT + "far": RecordedResponse(
+        200, (("Content-Type", "text/html; charset=latin-1"),), b"<title>caf\xe9</title>trains"
+    ),
     ROOT + "robots.txt": robots("User-agent: *\nDisallow: /secret\n"),
 }
 
@@ -153,7 +155,9 @@ def test_why_tells_of_the_redirects_that_led_to_a_page(tmp_path: Path) -> None:
 
 
 def test_why_tells_of_a_link_that_was_not_followed(tmp_path: Path) -> None:
-    web = {ROOT: Answer(200, (("Content-Type", "text/html"),), b"<p>wren</p><a rel=nofollow href=/ad>buy</a>")}
+    web = {
+        ROOT: RecordedResponse(200, (("Content-Type", "text/html"),), b"<p>wren</p><a rel=nofollow href=/ad>buy</a>")
+    }
     with served(SmallWeb(web)) as server:
         crawl(tmp_path / "c", settings_for(server, [ROOT]))
     facts = why(tmp_path / "c", ROOT + "ad")
@@ -226,7 +230,7 @@ def test_export_as_warc_is_a_web_again(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "web").mkdir()
     with (tmp_path / "web" / "birds.warc.gz").open("wb") as file:
         count = export(folder, "warc", relevant_only=False, out=file)
-    web = Web.open(tmp_path / "web", tmp_path / "cache")
+    web = WarcWeb.open(tmp_path / "web", tmp_path / "cache")
     assert len(web) == count
     answer = web.find(ROOT + "wren")
     assert answer is not None
@@ -237,7 +241,7 @@ def test_export_of_relevant_pages_leaves_the_others_out(folder: Path) -> None:
     out = io.BytesIO()
     count = export(folder, "jsonl", relevant_only=True, out=out)
     rows = read_back("jsonl", out.getvalue())
-    assert 0 < count == status_of(folder)["relevant"] == len(rows)
+    assert 0 < count == collection_status(folder)["relevant"] == len(rows)
     assert all(row["relevant"] for row in rows)
 
 
@@ -261,11 +265,11 @@ def test_export_refuses_an_unknown_format(folder: Path) -> None:
 
 
 def test_status_tells_how_far_a_crawl_has_come(folder: Path) -> None:
-    status = status_of(folder)
+    status = collection_status(folder)
     assert (status["state"], status["stop_reason"]) == ("stopped", "fetch limit reached (5 fetches)")
     assert (status["fetched"], status["pages"], status["duplicates"], status["hosts"]) == (5, 3, 1, 1)
     assert status["harvest"] == status["relevant"] / status["pages"]
     assert 0.0 < status["front_hit_rate"] < 1.0, "a URL found twice is known, one found first is not (S4-21)"
     held = Collection.open_for_writing(folder)
-    assert status_of(folder)["state"] == "running"
+    assert collection_status(folder)["state"] == "running"
     held.close()

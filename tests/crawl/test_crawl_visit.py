@@ -4,12 +4,11 @@ import asyncio
 import random
 
 from checks.engines import PageFetcher, html
-from opilio.crawl.config import PolitenessSettings
-from opilio.crawl.manners import Manners
-from opilio.crawl.turns import Turns
-from opilio.crawl.visit import Bounds, Served, Visitor
-from opilio.model.clock import SystemClock
-from opilio.model.records import Analysis, Fetched, HostLease, Lead, key_of
+from opilio.core.clock import SystemClock
+from opilio.core.records import Analysis, FetchResult, HostLease, Lead, url_key
+from opilio.core.settings import PolitenessSettings
+from opilio.engine.politeness.host_gate import HostGate, HostThrottle
+from opilio.engine.visit import LeaseResult, VisitLimits, Visitor
 
 HOST = "a.example"
 URLS = [f"http://{HOST}/{n}" for n in range(4)]
@@ -19,11 +18,11 @@ class Reader:
     """A desk that reads on when it is told to, the last page first."""
 
     def __init__(self, *, full: bool = False) -> None:
-        self.full = full
+        self.is_saturated = full
         self.waiting: list[asyncio.Future[Analysis]] = []
 
-    async def analyse(self, lead: Lead, _: Fetched) -> Analysis:
-        if self.full:
+    async def analyze(self, lead: Lead, _: FetchResult) -> Analysis:
+        if self.is_saturated:
             return Analysis(title=lead.url)
         future: asyncio.Future[Analysis] = asyncio.get_running_loop().create_future()
         self.waiting.append(future)
@@ -41,23 +40,23 @@ class Reader:
         for place in places:
             self.waiting[place].set_result(Analysis())
 
-    def refresh(self, name: str, state: bytes) -> None:
+    def update_state(self, name: str, state: bytes) -> None:
         pass
 
     async def close(self) -> None:
         pass
 
 
-def served() -> Served:
-    leads = tuple(Lead(url=url, key=key_of(url), host=HOST) for url in URLS)
-    return Served(lease=HostLease(host=HOST, token=1, expires_at=1e12, leads=leads, delay_s=0.0))
+def served() -> LeaseResult:
+    leads = tuple(Lead(url=url, key=url_key(url), host=HOST) for url in URLS)
+    return LeaseResult(lease=HostLease(host=HOST, token=1, expires_at=1e12, leads=leads, delay_s=0.0))
 
 
 def visitor(reader: Reader, fetcher: PageFetcher) -> Visitor:
     clock, nothing_kept = SystemClock(), dict[str, bytes]()
     polite = PolitenessSettings(delay_s=0.0)
-    manners = Manners(polite, fetcher, clock, Turns(clock), nothing_kept.get, lambda *_: None)
-    return Visitor(fetcher, reader, manners, clock, Bounds(), random.Random(0))
+    manners = HostGate(polite, fetcher, clock, HostThrottle(clock), nothing_kept.get, lambda *_: None)
+    return Visitor(fetcher, reader, manners, clock, VisitLimits(), random.Random(0))
 
 
 def site() -> PageFetcher:
@@ -65,19 +64,19 @@ def site() -> PageFetcher:
 
 
 def test_next_page_is_asked_for_while_one_is_read() -> None:
-    async def main() -> Served:
+    async def main() -> LeaseResult:
         reader, one = Reader(), served()
         serving = asyncio.ensure_future(visitor(reader, site()).serve(one))
         await reader.until(len(URLS))
-        assert one.asking
+        assert one.requesting
         reader.read(3, 1, 0, 2)
         await serving
         return one
 
     one = asyncio.run(main())
     assert [outcome.lead.url for outcome in one.outcomes] == URLS  # in the order they were asked for
-    assert len(one.landings) == len(URLS)
-    assert not one.asking
+    assert len(one.url_results) == len(URLS)
+    assert not one.requesting
 
 
 def test_pages_are_read_one_by_one_when_the_readers_have_enough() -> None:
@@ -88,7 +87,7 @@ def test_pages_are_read_one_by_one_when_the_readers_have_enough() -> None:
 
 
 def test_visit_that_is_cut_short_brings_what_was_read() -> None:
-    async def main() -> Served:
+    async def main() -> LeaseResult:
         reader, one = Reader(), served()
         serving = asyncio.ensure_future(visitor(reader, site()).serve(one))
         await reader.until(len(URLS))
@@ -103,4 +102,4 @@ def test_visit_that_is_cut_short_brings_what_was_read() -> None:
 
     one = asyncio.run(main())
     assert [outcome.lead.url for outcome in one.outcomes] == [URLS[0], URLS[2]]
-    assert [landing.key for landing in one.landings] == [key_of(URLS[0]), key_of(URLS[2])]
+    assert [landing.key for landing in one.url_results] == [url_key(URLS[0]), url_key(URLS[2])]

@@ -8,7 +8,7 @@ import pytest
 
 from checks.learning_webs import learning_tree, mixed_web
 from checks.small_webs import SmallWeb, crawl, opilio, rows, served
-from opilio.crawl.why import why
+from opilio.manage.why import why
 
 
 @pytest.fixture(scope="module")

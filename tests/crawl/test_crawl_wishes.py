@@ -9,27 +9,28 @@ import msgspec
 import pytest
 
 from checks.small_webs import SmallWeb, crawl, events, flags, grid, known, rows, served, settings_for, started, until
-from opilio.crawl.status import status_of
-from opilio.crawl.topicfile import tables_of
-from opilio.crawl.verify import verify
-from opilio.crawl.wishes import Exclusions, NewTopic, ask
-from opilio.lab.server import WebServer
-from opilio.model.errors import UsageError
-from opilio.model.events import BatchCommitted, Event, WishTaken
-from opilio.store.collection import exists
-from opilio.topic.table import table_of
+from opilio.core.errors import UsageError
+from opilio.core.events import BatchCommitted, CommandApplied, Event
+from opilio.engine.control import TopicReplacement, send_command
+from opilio.engine.politeness.traps import HostRules
+from opilio.lab.server.server import LabWebServer
+from opilio.manage.status import collection_status
+from opilio.manage.topic_builder import table_history
+from opilio.manage.verify import verify
+from opilio.store.collection import collection_exists
 from opilio.topic.topic import Topic
+from opilio.topic.weights import table_from_weights
 
 SEED = "http://h0.example/0.html"
 DROPPED = 4
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[tuple["subprocess.Popen[str]", WebServer]]:
+def running(folder: Path) -> Iterator[tuple["subprocess.Popen[str]", LabWebServer]]:
     """A crawl that would go on for long, over slow hosts."""
     with served(SmallWeb(grid(4, 500)), slow={f"h{n}.example": 0.02 for n in range(4)}) as server:
         process = started("crawl", *flags(settings_for(server, [SEED])), "--into", folder, "--pages", 0)
-        until(lambda: exists(folder) and status_of(folder)["pages"] > 0, process)
+        until(lambda: collection_exists(folder) and collection_status(folder)["pages"] > 0, process)
         try:
             yield process, server
         finally:
@@ -40,16 +41,16 @@ def running(folder: Path) -> Iterator[tuple["subprocess.Popen[str]", WebServer]]
 def test_crawl_rests_and_goes_on_when_asked(tmp_path: Path) -> None:
     folder = tmp_path / "c"
     with running(folder) as (process, server):
-        ask(folder, "pause", 1.0)
-        ask(folder, "pause", 1.5)  # asking twice changes nothing
-        until(lambda: status_of(folder)["state"] == "paused", process)
-        asked, pages = len(server.log), status_of(folder)["pages"]
-        ask(folder, "boost", 2.0, SEED)  # taken up while it rests: so it has looked again since
-        until(lambda: len(events(folder, "WishTaken")) == 3, process)
-        assert (len(server.log), status_of(folder)["pages"]) == (asked, pages)
-        ask(folder, "resume", 3.0)
-        until(lambda: status_of(folder)["pages"] > pages, process)
-        assert status_of(folder)["state"] == "running"
+        send_command(folder, "pause", 1.0)
+        send_command(folder, "pause", 1.5)  # asking twice changes nothing
+        until(lambda: collection_status(folder)["state"] == "paused", process)
+        asked, pages = len(server.log), collection_status(folder)["pages"]
+        send_command(folder, "boost", 2.0, SEED)  # taken up while it rests: so it has looked again since
+        until(lambda: len(events(folder, "CommandApplied")) == 3, process)
+        assert (len(server.log), collection_status(folder)["pages"]) == (asked, pages)
+        send_command(folder, "resume", 3.0)
+        until(lambda: collection_status(folder)["pages"] > pages, process)
+        assert collection_status(folder)["state"] == "running"
 
 
 @pytest.mark.parametrize("rests", [False, True])
@@ -57,11 +58,11 @@ def test_crawl_stops_cleanly_when_asked(tmp_path: Path, rests: bool) -> None:
     folder = tmp_path / "c"
     with running(folder) as (process, _):
         if rests:
-            ask(folder, "pause", 1.0)
-            until(lambda: status_of(folder)["state"] == "paused", process)
-        ask(folder, "stop", 2.0, "enough")
+            send_command(folder, "pause", 1.0)
+            until(lambda: collection_status(folder)["state"] == "paused", process)
+        send_command(folder, "stop", 2.0, "enough")
         assert process.wait() == 0
-    status = status_of(folder)
+    status = collection_status(folder)
     assert (status["state"], status["stop_reason"]) == ("stopped", "enough")
     assert verify(folder) == []
 
@@ -70,7 +71,7 @@ def test_nothing_can_be_asked_of_a_crawl_that_has_ended(tmp_path: Path) -> None:
     with served(SmallWeb(grid(1, 3))) as server:
         crawl(tmp_path / "c", settings_for(server, [SEED]))
     with pytest.raises(UsageError, match="no crawl is running"):
-        ask(tmp_path / "c", "pause", 1.0)
+        send_command(tmp_path / "c", "pause", 1.0)
 
 
 def _asked_of(folder: Path, word: str, target: str, data: bytes = b"") -> list[str]:
@@ -79,14 +80,14 @@ def _asked_of(folder: Path, word: str, target: str, data: bytes = b"") -> list[s
 
     def listen(event: Event) -> None:
         if not told:
-            ask(folder, word, 1.0, target, data)
+            send_command(folder, word, 1.0, target, data)
         told.append(event)
 
     slow = {f"h{n}.example": 0.02 for n in range(3)}
     one_by_one = {"engine": {"connections": 1}, "frontier": {"per_host": 1}}
     with served(SmallWeb(grid(3, 15)), slow=slow) as server:
         crawl(folder, settings_for(server, [SEED], **one_by_one), listen)
-    taken = next(at for at, event in enumerate(told) if isinstance(event, WishTaken))
+    taken = next(at for at, event in enumerate(told) if isinstance(event, CommandApplied))
     later = [event for event in told[taken:] if isinstance(event, BatchCommitted)]
     return [outcome.lead.url for event in later for outcome in event.outcomes]
 
@@ -94,17 +95,17 @@ def _asked_of(folder: Path, word: str, target: str, data: bytes = b"") -> list[s
 @pytest.mark.parametrize("wish", [("ban", "h1.example"), ("exclude", "*/1?.html")])
 def test_unwanted_addresses_are_dropped_now_and_later(tmp_path: Path, wish: tuple[str, str]) -> None:
     later = _asked_of(tmp_path / "c", *wish)
-    excluded = Exclusions()
-    excluded.heed(*wish)
-    assert [url for url in later[1:] if excluded.refuse(url)] == []  # the first was under way
-    assert any(state == DROPPED and excluded.refuse(url) for url, state in known(tmp_path / "c").items())
+    excluded = HostRules()
+    excluded.apply(*wish)
+    assert [url for url in later[1:] if excluded.refusal_reason(url)] == []  # the first was under way
+    assert any(state == DROPPED and excluded.refusal_reason(url) for url, state in known(tmp_path / "c").items())
 
 
 def test_unwanted_addresses_are_refused_by_the_next_run(tmp_path: Path) -> None:
     folder = tmp_path / "c"
     with served(SmallWeb(grid(2, 12))) as server:
         crawl(folder, settings_for(server, [SEED], stop={"pages": 1}))
-        ask(folder, "ban", 1.0, "h1.example")
+        send_command(folder, "ban", 1.0, "h1.example")
         crawl(folder, settings_for(server, [SEED], stop={"pages": 0}))
     assert [url for (url,) in rows(folder, "SELECT url FROM page") if "//h1." in url] == []
     assert len(rows(folder, "SELECT 1 FROM page")) > 1
@@ -124,7 +125,7 @@ def test_boosted_host_is_asked_first_by_the_next_run_until_taken_back(tmp_path: 
         for pages, word in ((2, "boost_host"), (5, "unboost_host"), (7, "")):
             crawl(folder, settings_for(server, [SEED], stop={"pages": pages}, **one_by_one))
             if word:
-                ask(folder, word, 1.0, "h1.example")
+                send_command(folder, word, 1.0, "h1.example")
     hosts = [host for (host,) in rows(folder, "SELECT host FROM page ORDER BY seq")]
     assert hosts[:5] == ["h0.example"] * 2 + ["h1.example"] * 3
     assert "h0.example" in hosts[5:]
@@ -143,15 +144,15 @@ def test_wish_that_means_nothing_is_refused(tmp_path: Path, bad: tuple[str, str]
     with served(SmallWeb(grid(1, 3))) as server:
         crawl(tmp_path / "c", settings_for(server, [SEED]))
     with pytest.raises(UsageError):
-        ask(tmp_path / "c", bad[0], 1.0, bad[1])
+        send_command(tmp_path / "c", bad[0], 1.0, bad[1])
     assert rows(tmp_path / "c", "SELECT * FROM wish") == []
 
 
 def test_new_topic_is_a_version_of_the_table(tmp_path: Path) -> None:
     folder = tmp_path / "c"
-    new = NewTopic(Topic(name="wrens", keywords={"warbler": 1.0}), table_of({"warbler": 1.0}))
+    new = TopicReplacement(Topic(name="wrens", keywords={"warbler": 1.0}), table_from_weights({"warbler": 1.0}))
     _asked_of(folder, "topic", "", msgspec.msgpack.encode(new))
-    table = tables_of(folder)[-1][1]
+    table = table_history(folder)[-1][1]
     assert [k.stem for k in table.keywords] == ["warbler"]
     last = rows(folder, "SELECT relevant FROM page ORDER BY seq DESC LIMIT 1")
     assert last == [(0,)]  # judged by the new table

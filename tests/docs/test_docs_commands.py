@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 from doc_blocks import blocks
 
-from opilio.lab.server import WebServer
-from opilio.lab.shape import Shape
-from opilio.lab.synthetic import SyntheticWeb, topic_tables
+from opilio.lab.server.server import LabWebServer
+from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.web import SyntheticWeb, topic_tables
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 RUNNING = [page for page in PAGES if any(block.runs for block in blocks(page))]
-SHAPE = Shape(seed=3, pages=60, hosts=4, topics=1, slow_hosts=0, failing_hosts=0, traps=())
+SHAPE = WebShape(seed=3, pages=60, hosts=4, topics=1, slow_hosts=0, failing_hosts=0, traps=())
 ADDRESS = re.compile(r"https?://(?!127\.)[\w.-]+\.(?:org|com|net|example)[^\s\"']*")
 STAND_IN = """#!{python}
 import os, sys
@@ -40,7 +40,7 @@ def served() -> Iterator[tuple[str, str]]:
     """The proxy of a running web, and one of its addresses."""
     web = SyntheticWeb(SHAPE)
     loop = asyncio.new_event_loop()
-    server = loop.run_until_complete(WebServer(web).__aenter__())
+    server = loop.run_until_complete(LabWebServer(web).__aenter__())
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     (table,) = topic_tables(web.plan)

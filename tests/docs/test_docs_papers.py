@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from opilio.crawl.build import complete
-from opilio.crawl.config import resolve
+from opilio.engine.wiring.build import complete_settings
+from opilio.topic.setup import resolve_settings
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "strategies.md"
 MODES = {"ours": ["opilio"], "S0": ["s0"], "S1": ["s1-bayes", "s1-tree", "s1-neural"], "S2": ["s2-treasure"]}
@@ -27,7 +27,7 @@ def test_every_disagreement_is_told() -> None:
 
 
 def values(mode: str, names: list[str]) -> Iterator[str]:
-    settings: dict[str, Any] = msgspec.to_builtins(complete(resolve({"strategy": mode})))
+    settings: dict[str, Any] = msgspec.to_builtins(complete_settings(resolve_settings({"strategy": mode})))
     for section, _, name in (full.partition(".") for full in names):
         if name in settings[section]:
             yield msgspec.json.encode(settings[section][name]).decode().strip('"')

@@ -14,14 +14,14 @@ from typer.main import get_command
 
 from checks.ranker_checks import check_ranker
 from opilio.cli import register
-from opilio.crawl.config import Settings, strategies, strategy_tree
-from opilio.crawl.enginekinds import ENGINES
-from opilio.crawl.export import FIELDS
-from opilio.crawl.kinds import DEFAULT_KINDS, SECTIONS, options_in, options_of
-from opilio.frontier.schema import TABLES as FRONTIER_TABLES
-from opilio.model import events
-from opilio.seeds.asking import Terms
-from opilio.seen import sqlite as seen
+from opilio.core import events
+from opilio.core.settings import Settings, load_strategy, strategy_names
+from opilio.dedup import sqlite as seen
+from opilio.engine.wiring.factories import DEFAULT_KINDS, SECTIONS, factory_options, kind_options
+from opilio.engine.wiring.seed_engines import ENGINES
+from opilio.frontier.sqlite.schema import TABLES_SQL as FRONTIER_TABLES
+from opilio.manage.export import EXPORT_FIELDS
+from opilio.seeds.api_client import RequestLimits
 from opilio.store.schema import TABLES as STORE_TABLES
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -59,7 +59,7 @@ def test_setting_is_documented_with_its_default(key: str, default: str) -> None:
     assert told == default, f"docs/configuration.md wants the row | `{key}` | `{default}` | meaning |"
 
 
-@pytest.mark.parametrize("name", strategies())
+@pytest.mark.parametrize("name", strategy_names())
 def test_strategy_is_named_on_the_first_page(name: str) -> None:
     assert f"`{name}`" in (DOCS.parent / "README.md").read_text(encoding="utf-8").partition("## Strategies")[2]
 
@@ -75,7 +75,7 @@ def test_kind_is_documented_with_its_options(section: str, kind: str) -> None:
     _, found, rest = _page("configuration.md").partition(heading)
     assert found, f"docs/configuration.md lacks the heading {heading}"
     told = dict(ROW.findall(re.split(r"^#{2,4} ", rest, flags=re.MULTILINE)[0]))
-    assert told == {f"{section}.{name}": _written(o.default) for name, o in options_of(section, kind).items()}
+    assert told == {f"{section}.{name}": _written(o.default) for name, o in kind_options(section, kind).items()}
 
 
 @pytest.mark.parametrize(("section", "kind"), DEFAULT_KINDS.items())
@@ -89,22 +89,22 @@ def test_engine_is_documented_with_its_options(kind: str) -> None:
     _, found, rest = _page("configuration.md").partition(f'### `kind = "{kind}"`')
     assert found, f"docs/configuration.md lacks the engine {kind}"
     told = dict(ROW.findall(re.split(r"^#{2,4} ", rest, flags=re.MULTILINE)[0]))
-    assert told == {name: _written(o.default) for name, o in options_in(ENGINES[kind]).items()}
+    assert told == {name: _written(o.default) for name, o in factory_options(ENGINES[kind]).items()}
 
 
 def test_terms_of_engines_are_documented() -> None:
     told = dict(ROW.findall(_page("configuration.md").partition("## `[seeds.engines.NAME]`")[2]))
-    terms = msgspec.structs.asdict(Terms())
+    terms = msgspec.structs.asdict(RequestLimits())
     assert {name: told.get(name) for name in terms} == {name: _written(value) for name, value in terms.items()}
 
 
-@pytest.mark.parametrize("name", strategies())
+@pytest.mark.parametrize("name", strategy_names())
 def test_strategy_is_documented_with_a_source(name: str) -> None:
     row = re.search(rf"^\| `{name}` \|.*$", _page("strategies.md"), re.MULTILINE)
     assert row, f"docs/strategies.md lacks a row for {name}"
     assert re.search(r"\(S\d-\d+|ours", row[0])
     kinds = [
-        strategy_tree(name).get(s, {}).get("kind", DEFAULT_KINDS[s]) for s in ("judge", "rank", "expansion", "order")
+        load_strategy(name).get(s, {}).get("kind", DEFAULT_KINDS[s]) for s in ("judge", "rank", "expansion", "order")
     ]
     assert [cell.strip() for cell in row[0].split("|")[2:6]] == kinds
 
@@ -186,7 +186,7 @@ def test_fields_of_status_are_documented() -> None:
 
 def test_columns_of_export_are_documented() -> None:
     section = _section("opilio export")
-    assert [name for name in (*FIELDS, "text") if f"`{name}`" not in section] == []
+    assert [name for name in (*EXPORT_FIELDS, "text") if f"`{name}`" not in section] == []
 
 
 def test_ranker_of_the_strategies_page_passes_the_checks() -> None:

@@ -10,13 +10,13 @@ from hostile_site import Behaviour, Request, answer, site
 from msgspec.structs import replace
 
 from checks.fetcher_checks import SITE, FetcherChecks, Job
+from opilio.core.records import FetchResult
 from opilio.fetch.curl import CurlFetcher
-from opilio.fetch.limits import Network
-from opilio.fetch.memory import MemoryFetcher
-from opilio.model.records import Fetched
+from opilio.fetch.http import NetworkOptions
+from opilio.fetch.wrappers import MemoryFetcher
 
 
-def serve(page: Fetched) -> Behaviour:
+def serve(page: FetchResult) -> Behaviour:
     headers = {name.replace("-", "_").lower(): value for name, value in page.headers}
 
     async def behave(request: Request, writer: asyncio.StreamWriter) -> bool:
@@ -49,7 +49,9 @@ class TestCurlFetcher(FetcherChecks):
     def run(self, request: pytest.FixtureRequest) -> Callable[[Job[Any]], Any]:
         async def start(job: Job[Any]) -> Any:
             async with site({path: serve(page) for path, page in SITE.items()}) as served:
-                fetcher = CurlFetcher("Opilio/test (+https://opilio.example/bot)", network=Network(allow_private=True))
+                fetcher = CurlFetcher(
+                    "Opilio/test (+https://opilio.example/bot)", network=NetworkOptions(allow_private=True)
+                )
                 try:
                     return await job(fetcher, served.root)
                 finally:

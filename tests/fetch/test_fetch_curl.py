@@ -8,9 +8,8 @@ import pytest
 import uvloop
 from hostile_site import Behaviour, Site, answer, raw, silent, site
 
-from opilio.fetch.curl import CurlFetcher, conditions, connect_to
-from opilio.fetch.following import follow
-from opilio.fetch.limits import Limits, Network
+from opilio.fetch.curl import CurlFetcher, conditional_headers, connect_to_entry
+from opilio.fetch.http import FetchLimits, NetworkOptions, follow_redirects
 
 T = TypeVar("T")
 AGENT = "Opilio/test (+https://opilio.example/bot)"
@@ -20,14 +19,16 @@ LOOPS = pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_even
 def with_site(
     behaviours: Mapping[str, Behaviour],
     job: Callable[[CurlFetcher, Site], Awaitable[T]],
-    network: Network | None = None,
+    network: NetworkOptions | None = None,
     loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
 ) -> T:
     """Run a job with a fresh site and fetcher; whatever the job leaves behind is an error (warnings are)."""
 
     async def start() -> T:
         async with site(behaviours) as served:
-            fetcher = CurlFetcher(AGENT, limits=Limits(total_s=20), network=network or Network(allow_private=True))
+            fetcher = CurlFetcher(
+                AGENT, limits=FetchLimits(total_s=20), network=network or NetworkOptions(allow_private=True)
+            )
             try:
                 return await job(fetcher, served)
             finally:
@@ -74,7 +75,7 @@ def test_requests_wait_when_all_places_are_taken() -> None:
         assert all(f.status == 200 for f in found)
         assert served.connections <= 2
 
-    with_site({"/": answer()}, job, Network(allow_private=True, connections=2))
+    with_site({"/": answer()}, job, NetworkOptions(allow_private=True, connections=2))
 
 
 @LOOPS
@@ -88,7 +89,7 @@ def test_handle_is_free_again_when_a_fetch_is_cancelled(loop: Callable[[], async
             await waiting
         assert (await fetcher.fetch(served.url("/"))).status == 200  # there is only one place
 
-    with_site({"/": answer(), "/silent": silent()}, job, Network(allow_private=True, connections=1), loop)
+    with_site({"/": answer(), "/silent": silent()}, job, NetworkOptions(allow_private=True, connections=1), loop)
 
 
 def test_fetch_ends_with_a_failure_when_the_fetcher_closes() -> None:
@@ -115,7 +116,7 @@ def test_validators_are_sent_and_nothing_else() -> None:
 
 
 def test_validator_is_dropped_when_it_would_break_the_line() -> None:
-    assert conditions({"etag": '"a"\r\nX-Evil: 1', "last-modified": "ü"}) == []
+    assert conditional_headers({"etag": '"a"\r\nX-Evil: 1', "last-modified": "ü"}) == []
 
 
 @pytest.mark.parametrize(
@@ -130,14 +131,14 @@ def test_validator_is_dropped_when_it_would_break_the_line() -> None:
     ],
 )
 def test_connect_to_names_host_and_address(url: str, addresses: dict[str, str], entry: str) -> None:
-    assert connect_to(url, addresses) == entry
+    assert connect_to_entry(url, addresses) == entry
 
 
 def test_named_hosts_reach_loopback_when_resolved_by_the_user() -> None:
     async def start() -> None:
         async with site({"/": answer(b"one")}) as one, site({"/": answer(b"two")}) as two:
             places = {"one.example": f"127.0.0.1:{one.port}", "two.example": f"127.0.0.1:{two.port}"}
-            fetcher = CurlFetcher(AGENT, network=Network(allow_private=True, connections=1, resolve=places))
+            fetcher = CurlFetcher(AGENT, network=NetworkOptions(allow_private=True, connections=1, resolve=places))
             bodies = [(await fetcher.fetch(f"http://{h}.example/")).body for h in ("one", "two", "one")]
             unmapped = await fetcher.fetch(one.url("/"))
             await fetcher.close()
@@ -167,7 +168,7 @@ def test_retry_after_is_read_when_the_server_is_busy() -> None:
 
 def test_follow_reaches_the_page_when_redirects_end() -> None:
     async def job(fetcher: CurlFetcher, served: Site) -> None:
-        found = await follow(fetcher, served.url("/a"))
+        found = await follow_redirects(fetcher, served.url("/a"))
         assert (found.url, found.status) == (served.url("/c"), 200)
 
     hops = {"/a": answer(b"", "302 Found", location="b#x"), "/b": answer(b"", "308 There", location="./x/../c")}
@@ -177,7 +178,7 @@ def test_follow_reaches_the_page_when_redirects_end() -> None:
 @pytest.mark.parametrize("hops", [1, 5])
 def test_follow_gives_up_when_redirects_loop(hops: int) -> None:
     async def job(fetcher: CurlFetcher, served: Site) -> None:
-        failure = (await follow(fetcher, served.url("/a"), hops)).failure
+        failure = (await follow_redirects(fetcher, served.url("/a"), hops)).failure
         assert failure is not None and failure.kind == "redirect-loop"
         assert len(served.requests) == 2
 

@@ -15,13 +15,13 @@ from hostile_site import Request, answer, site
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opilio.core.records import FetchResult
+from opilio.core.urls import canonicalize_url
+from opilio.engine.politeness.robots import rules_from_response
 from opilio.fetch.addresses import is_public
 from opilio.fetch.curl import CurlFetcher
-from opilio.fetch.limits import Limits, Network
-from opilio.fetch.robots import rules_from
-from opilio.fetch.transfer import Transfer
-from opilio.model.records import Fetched
-from opilio.model.urls import canonical
+from opilio.fetch.curl_transfer import Transfer
+from opilio.fetch.http import FetchLimits, NetworkOptions
 
 AGENT = "Opilio/test"
 
@@ -59,14 +59,14 @@ class Target(NamedTuple):
 
 def test_failure_is_connect_when_no_socket_can_be_had() -> None:
     """A callback that raises would print a traceback for every request."""
-    transfer = Transfer("http://a.example/", Limits(), lambda *_: True)
+    transfer = Transfer("http://a.example/", FetchLimits(), lambda *_: True)
     assert transfer.open_socket(0, Target(family=999, socktype=1, protocol=0, addr=(PUBLIC[0], 80))) == -1
     assert transfer.failure is not None
     assert (transfer.failure.kind, transfer.failure.retry) == ("connect", True)
 
 
-def fetch(url: str, network: Network) -> Fetched:
-    async def start() -> Fetched:
+def fetch(url: str, network: NetworkOptions) -> FetchResult:
+    async def start() -> FetchResult:
         fetcher = CurlFetcher(AGENT, network=network)
         try:
             return await fetcher.fetch(url)
@@ -76,7 +76,7 @@ def fetch(url: str, network: Network) -> Fetched:
     return asyncio.run(start())
 
 
-def kind_of(found: Fetched) -> str:
+def kind_of(found: FetchResult) -> str:
     assert found.failure is not None
     return found.failure.kind
 
@@ -100,9 +100,9 @@ def test_no_connection_is_made_when_a_name_leads_to_loopback(form: str) -> None:
 
     async def start() -> None:
         async with site({"/": answer()}) as served:
-            network = Network(resolve={"rebound.example": "127.0.0.1"})
+            network = NetworkOptions(resolve={"rebound.example": "127.0.0.1"})
             fetcher = CurlFetcher(AGENT, network=network)
-            for url in {form.format(served.port), canonical(form.format(served.port)) or ""}:
+            for url in {form.format(served.port), canonicalize_url(form.format(served.port)) or ""}:
                 found = await fetcher.fetch(url)
                 assert kind_of(found) == "private-address" and found.status == 0
             await fetcher.close()
@@ -114,7 +114,7 @@ def test_no_connection_is_made_when_a_name_leads_to_loopback(form: str) -> None:
 def test_redirect_target_is_refused_when_it_is_private() -> None:
     async def start() -> None:
         async with site({"/": answer(b"", "302 Found", location="http://169.254.169.254/meta")}) as served:
-            open_fetcher = CurlFetcher(AGENT, network=Network(allow_private=True))
+            open_fetcher = CurlFetcher(AGENT, network=NetworkOptions(allow_private=True))
             location = (await open_fetcher.fetch(served.url("/"))).location
             await open_fetcher.close()
             guarded = CurlFetcher(AGENT)
@@ -128,22 +128,22 @@ def test_redirect_target_is_refused_when_it_is_private() -> None:
     "url", ["ftp://a.example/", "file:///etc/passwd", "", "http://", "http://[::1/", "http://a\x00/"]
 )
 def test_failure_is_url_when_it_can_not_be_asked_for(url: str) -> None:
-    assert kind_of(fetch(url, Network())) == "url"
+    assert kind_of(fetch(url, NetworkOptions())) == "url"
 
 
 @given(st.text(max_size=40))
 def test_fetch_never_raises_when_the_url_is_nonsense(text: str) -> None:
-    assert fetch(f"http://127.0.0.1:1/{text}", Network(allow_private=True)).failure is not None
+    assert fetch(f"http://127.0.0.1:1/{text}", NetworkOptions(allow_private=True)).failure is not None
 
 
 def test_failure_is_dns_when_the_name_does_not_exist() -> None:
     """A label of 64 letters is no name (RFC 1035, 2.3.4): no server has to be asked, and none can be slow to say so."""
-    found = fetch(f"http://{64 * 'x'}.example/", Network())
+    found = fetch(f"http://{64 * 'x'}.example/", NetworkOptions())
     assert kind_of(found) == "dns" and found.failure is not None and found.failure.retry
 
 
 def test_failure_is_connect_when_nobody_listens() -> None:
-    assert kind_of(fetch("http://127.0.0.1:1/", Network(allow_private=True))) == "connect"
+    assert kind_of(fetch("http://127.0.0.1:1/", NetworkOptions(allow_private=True))) == "connect"
 
 
 async def forward(request: Request, writer: asyncio.StreamWriter) -> bool:
@@ -163,7 +163,7 @@ def through_proxy(job: Callable[[CurlFetcher, str, list[Request]], Awaitable[Non
     async def start() -> None:
         async with site({"/": answer(b"far")}) as origin, site({}) as proxy:
             proxy.behaviours[f"http://far.example:{origin.port}/"] = forward
-            fetcher = CurlFetcher(AGENT, network=Network(proxy=f"http://127.0.0.1:{proxy.port}"))
+            fetcher = CurlFetcher(AGENT, network=NetworkOptions(proxy=f"http://127.0.0.1:{proxy.port}"))
             await job(fetcher, f"far.example:{origin.port}/", proxy.requests)
             await fetcher.close()
 
@@ -189,17 +189,17 @@ def test_status_is_none_when_only_the_proxy_spoke() -> None:
 
 
 def test_dead_proxy_is_named_without_its_password() -> None:
-    found = fetch("http://far.example/robots.txt", Network(proxy="http://me:secret@127.0.0.1:1"))
+    found = fetch("http://far.example/robots.txt", NetworkOptions(proxy="http://me:secret@127.0.0.1:1"))
     assert kind_of(found) == "proxy"
     told = "the proxy http://127.0.0.1:1 can't be reached (7)"
-    assert (found.failure and found.failure.detail, rules_from(found, AGENT, 0.0).why) == (told, told)
+    assert (found.failure and found.failure.detail, rules_from_response(found, AGENT, 0.0).why) == (told, told)
 
 
 def test_environment_proxy_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     async def start() -> None:
         async with site({"/": answer()}) as served, site({}) as proxy:
             monkeypatch.setitem(os.environ, "http_proxy", proxy.root)
-            fetcher = CurlFetcher(AGENT, network=Network(allow_private=True))
+            fetcher = CurlFetcher(AGENT, network=NetworkOptions(allow_private=True))
             assert (await fetcher.fetch(served.url("/"))).status == 200
             await fetcher.close()
             assert proxy.connections == 0
@@ -240,11 +240,11 @@ def test_certificate_decides_when_asked_over_tls(
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
 
-    async def start() -> Fetched:
+    async def start() -> FetchResult:
         async with site({"/": answer()}, context) as served:
             places = {host: f"127.0.0.1:{served.port}"}
             ca_file = str(certificate) if trust else ""
-            network = Network(allow_private=True, resolve=places, verify_tls=verify, ca_file=ca_file)
+            network = NetworkOptions(allow_private=True, resolve=places, verify_tls=verify, ca_file=ca_file)
             fetcher = CurlFetcher(AGENT, network=network)
             found = await fetcher.fetch(f"https://{host}/")
             await fetcher.close()

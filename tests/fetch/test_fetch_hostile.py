@@ -10,21 +10,23 @@ import pytest
 import zstandard
 from hostile_site import Behaviour, answer, endless, raw, silent, site
 
+from opilio.core.records import FetchResult
 from opilio.fetch.curl import CurlFetcher
-from opilio.fetch.decoding import OFFERED
-from opilio.fetch.limits import Limits, Network
-from opilio.model.records import Fetched
+from opilio.fetch.decoding import ACCEPT_ENCODING
+from opilio.fetch.http import FetchLimits, NetworkOptions
 
 OK = b"HTTP/1.1 200 OK\r\n"
 HTML = OK + b"Content-Type: text/html\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
-LIMITS = Limits(body_bytes=1 << 20, total_s=20, slow_s=10)
+LIMITS = FetchLimits(body_bytes=1 << 20, total_s=20, slow_s=10)
 
 
-def ask(behave: Behaviour, limits: Limits = LIMITS) -> Fetched:
-    async def start() -> Fetched:
+def ask(behave: Behaviour, limits: FetchLimits = LIMITS) -> FetchResult:
+    async def start() -> FetchResult:
         async with site({"/": behave, "/after": answer()}) as served:
-            fetcher = CurlFetcher("Opilio/test", limits=limits, network=Network(allow_private=True, connections=1))
+            fetcher = CurlFetcher(
+                "Opilio/test", limits=limits, network=NetworkOptions(allow_private=True, connections=1)
+            )
             try:
                 found = await fetcher.fetch(served.url("/"))
                 while failed_by_time(after := await fetcher.fetch(served.url("/after"))):
@@ -37,11 +39,11 @@ def ask(behave: Behaviour, limits: Limits = LIMITS) -> Fetched:
     return asyncio.run(start())
 
 
-def failed_by_time(found: Fetched) -> bool:
+def failed_by_time(found: FetchResult) -> bool:
     return found.failure is not None and found.failure.kind == "timeout"
 
 
-def kind_of(found: Fetched) -> str:
+def kind_of(found: FetchResult) -> str:
     assert found.failure is not None and found.body == b""
     return found.failure.kind
 
@@ -110,12 +112,12 @@ def test_status_and_headers_are_kept_when_the_body_is_not_wanted() -> None:
 
 @pytest.mark.parametrize("head", [b"", HTML + b"\r\nabc"], ids=["nothing", "half a body"])
 def test_failure_is_timeout_when_the_server_falls_silent(head: bytes) -> None:
-    assert kind_of(ask(silent(head), Limits(total_s=0.3))) == "timeout"
+    assert kind_of(ask(silent(head), FetchLimits(total_s=0.3))) == "timeout"
 
 
 def test_failure_is_slow_when_the_body_drips() -> None:
     """libcurl counts whole seconds: the one test here that takes more than one."""
-    assert kind_of(ask(silent(HTML + b"\r\nabc"), Limits(slow_s=1))) == "slow"
+    assert kind_of(ask(silent(HTML + b"\r\nabc"), FetchLimits(slow_s=1))) == "slow"
 
 
 def raw_deflate(data: bytes) -> bytes:
@@ -138,7 +140,7 @@ PACKERS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
 
 
 def test_every_offered_encoding_is_tried() -> None:
-    assert set(OFFERED.split(", ")) <= {encoding for encoding, _ in PACKERS.values()}
+    assert set(ACCEPT_ENCODING.split(", ")) <= {encoding for encoding, _ in PACKERS.values()}
 
 
 @cache

@@ -12,8 +12,15 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.fetch.answers import content_length, headers_of, location_of, retry_after, status_of, wants_pages
-from opilio.fetch.decoding import OFFERED, Decoder, OverflowsError, UndecodableError
+from opilio.fetch.decoding import ACCEPT_ENCODING, BodyTooLargeError, Decoder, DecodingError
+from opilio.fetch.http import (
+    accept_pages,
+    parse_content_length,
+    parse_headers,
+    parse_retry_after,
+    parse_status_line,
+    redirect_target,
+)
 
 LIMIT = 1 << 20
 PACK: dict[str, Callable[[bytes], bytes]] = {
@@ -21,7 +28,7 @@ PACK: dict[str, Callable[[bytes], bytes]] = {
     "deflate": zlib.compress,
     "zstd": zstandard.compress,
 }
-if "br" in OFFERED:  # the library is optional
+if "br" in ACCEPT_ENCODING:  # the library is optional
     PACK["br"] = import_module("brotli").compress
 
 
@@ -41,28 +48,28 @@ if "br" in OFFERED:  # the library is optional
     ],
 )
 def test_retry_after_is_seconds_or_a_date(value: str, wait_s: float) -> None:
-    assert retry_after(value, now=10.0, cap_s=3600.0) == wait_s
+    assert parse_retry_after(value, now=10.0, cap_s=3600.0) == wait_s
 
 
 @given(st.text(max_size=60))
 def test_retry_after_stays_in_bounds_whatever_it_says(value: str) -> None:
-    assert 0.0 <= retry_after(value, 0.0, 3600.0) <= 3600.0
+    assert 0.0 <= parse_retry_after(value, 0.0, 3600.0) <= 3600.0
 
 
 def test_header_lines_are_read_when_folded_odd_or_foreign() -> None:
     lines = (b" stray", b"A: 1", b"\tmore", b"no colon", b": no name", b"B:\xe4", b"C: \xc3\xa4")
-    assert headers_of([line + b"\r\n" for line in lines]) == (("A", "1 more"), ("B", "ä"), ("C", "ä"))
+    assert parse_headers([line + b"\r\n" for line in lines]) == (("A", "1 more"), ("B", "ä"), ("C", "ä"))
 
 
 def test_location_keeps_its_bytes_when_they_are_no_text_of_ours() -> None:
     lines = ("Location: /жук\r\n".encode("cp1251"), "Location: /жук\r\n".encode())
-    assert [value for _, value in headers_of(lines)] == ["/%E6%F3%EA", "/жук"]
+    assert [value for _, value in parse_headers(lines)] == ["/%E6%F3%EA", "/жук"]
 
 
 @given(st.lists(st.binary(max_size=40), max_size=6))
 def test_header_lines_are_read_whatever_they_hold(lines: list[bytes]) -> None:
-    assert len(headers_of(lines)) <= len(lines)
-    assert all(0 <= status_of(line) <= 999 for line in lines)
+    assert len(parse_headers(lines)) <= len(lines)
+    assert all(0 <= parse_status_line(line) <= 999 for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -77,12 +84,12 @@ def test_header_lines_are_read_whatever_they_hold(lines: list[bytes]) -> None:
     ],
 )
 def test_location_is_canonical_when_the_answer_is_a_redirect(status: int, location: str, expected: str) -> None:
-    assert location_of(status, location, "http://a.example/x") == expected
+    assert redirect_target(status, location, "http://a.example/x") == expected
 
 
 @pytest.mark.parametrize(("value", "size"), [("12", 12), ("", 0), ("-1", 0), ("1e9", 0), ("9" * 30, 0), ("²", 0)])
 def test_content_length_is_read_when_it_is_a_number(value: str, size: int) -> None:
-    assert content_length(value) == size
+    assert parse_content_length(value) == size
 
 
 @pytest.mark.parametrize(
@@ -98,7 +105,7 @@ def test_content_length_is_read_when_it_is_a_number(value: str, size: int) -> No
     ],
 )
 def test_pages_are_wanted_and_little_else(url: str, content_type: str, wanted: bool) -> None:
-    assert wants_pages(url, content_type) is wanted
+    assert accept_pages(url, content_type) is wanted
 
 
 def fed(decoder: Decoder, data: bytes, cuts: list[int]) -> bytes:
@@ -110,12 +117,12 @@ def fed(decoder: Decoder, data: bytes, cuts: list[int]) -> bytes:
 def test_decoder_gives_back_the_data_however_it_is_cut(encoding: str, data: bytes, cuts: list[int]) -> None:
     decoder = Decoder(encoding, LIMIT)
     assert fed(decoder, PACK[encoding](data), cuts) == data
-    assert decoder.complete()
+    assert decoder.is_complete()
 
 
 @given(st.sampled_from([*sorted(PACK), "gzip, zstd"]), st.binary(max_size=300))
 def test_decoder_fails_in_one_way_when_fed_garbage(encoding: str, data: bytes) -> None:
-    with suppress(UndecodableError, OverflowsError):
+    with suppress(DecodingError, BodyTooLargeError):
         assert len(Decoder(encoding, 1000).feed(data)) <= 1000
 
 
@@ -123,14 +130,14 @@ def test_decoder_fails_in_one_way_when_fed_garbage(encoding: str, data: bytes) -
 def test_decoder_stops_when_more_comes_out_than_allowed(encoding: str) -> None:
     packed = PACK[encoding](bytes(1001))
     assert len(Decoder(encoding, 1001).feed(packed)) == 1001
-    with pytest.raises(OverflowsError):
+    with pytest.raises(BodyTooLargeError):
         Decoder(encoding, 1000).feed(packed)
 
 
 def test_decoder_reads_every_gzip_member_and_ignores_padding() -> None:
     decoder = Decoder("x-gzip", LIMIT)
     assert decoder.feed(gzip.compress(b"a") + gzip.compress(b"b") + b"\0\0") + decoder.feed(b"\0") == b"ab"
-    assert decoder.complete()
+    assert decoder.is_complete()
 
 
 def test_decoder_reads_deflate_without_its_wrapper() -> None:
@@ -143,5 +150,5 @@ def test_decoder_changes_nothing_when_the_encoding_means_nothing() -> None:
 
 @pytest.mark.parametrize("encoding", ["compress", "gzip, gzip, gzip", "gzip;q=1"])
 def test_decoder_refuses_what_it_does_not_know(encoding: str) -> None:
-    with pytest.raises(UndecodableError):
+    with pytest.raises(DecodingError):
         Decoder(encoding, LIMIT)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.fetch.robots import LIFE_S, Rules, rules_from
-from opilio.model.records import Failure, Fetched
+from opilio.core.records import Failure, FetchResult
+from opilio.engine.politeness.robots import CACHE_TTL_S, RobotsRules, rules_from_response
 
 NOW = 1_000_000.0
 SITE = "https://a.example"
@@ -29,9 +29,9 @@ EOF"""
 RFC_LONGEST = "User-Agent: opilio\nAllow: /example/page/\nDisallow: /example/page/disallowed.gif\n"
 
 
-def rules(text: str | bytes, agent: str = "opilio") -> Rules:
+def rules(text: str | bytes, agent: str = "opilio") -> RobotsRules:
     body = text if isinstance(text, bytes) else text.encode()
-    return rules_from(Fetched(url=f"{SITE}/robots.txt", status=200, body=body), agent, NOW)
+    return rules_from_response(FetchResult(url=f"{SITE}/robots.txt", status=200, body=body), agent, NOW)
 
 
 def allowed(text: str | bytes, path: str) -> bool:
@@ -92,46 +92,46 @@ def test_rules_allow_by_rfc_9309(text: str | bytes, path: str, expected: bool) -
     assert allowed(text, path) is expected
 
 
-def answer(status: int = 0, failure: str = "", retry_after_s: float = 0.0) -> Fetched:
+def answer(status: int = 0, failure: str = "", retry_after_s: float = 0.0) -> FetchResult:
     trouble = Failure(failure) if failure else None
-    return Fetched(url="", status=status, retry_after_s=retry_after_s, failure=trouble)
+    return FetchResult(url="", status=status, retry_after_s=retry_after_s, failure=trouble)
 
 
 @pytest.mark.parametrize("status", [204, 301, 400, 401, 403, 404, 410])
 def test_everything_is_allowed_when_there_is_no_file(status: int) -> None:
-    found = rules_from(answer(status), "opilio", NOW)
+    found = rules_from_response(answer(status), "opilio", NOW)
     assert found.allows(f"{SITE}/x") and not found.unreachable
-    assert found.expires_at == NOW + LIFE_S
+    assert found.expires_at == NOW + CACHE_TTL_S
 
 
 def test_everything_is_allowed_when_redirects_do_not_end() -> None:
-    assert rules_from(answer(302, "redirect-loop"), "opilio", NOW).allows(f"{SITE}/x")
+    assert rules_from_response(answer(302, "redirect-loop"), "opilio", NOW).allows(f"{SITE}/x")
 
 
 @pytest.mark.parametrize("trouble", [answer(500), answer(503), answer(429), answer(0, "dns"), answer(200, "timeout")])
-def test_nothing_is_allowed_when_the_file_is_unreachable(trouble: Fetched) -> None:
-    found = rules_from(trouble, "opilio", NOW)
+def test_nothing_is_allowed_when_the_file_is_unreachable(trouble: FetchResult) -> None:
+    found = rules_from_response(trouble, "opilio", NOW)
     assert found.unreachable and not found.allows(f"{SITE}/x")
-    assert NOW < found.expires_at < NOW + LIFE_S
+    assert NOW < found.expires_at < NOW + CACHE_TTL_S
 
 
 def test_waiting_grows_when_the_file_stays_unreachable() -> None:
     found, waits = None, []
     for _ in range(12):
-        found = rules_from(answer(500), "opilio", NOW, found)
+        found = rules_from_response(answer(500), "opilio", NOW, found)
         waits.append(found.expires_at - NOW)
-    assert waits == sorted(waits) and waits[0] == 300.0 and waits[-1] == LIFE_S
+    assert waits == sorted(waits) and waits[0] == 300.0 and waits[-1] == CACHE_TTL_S
 
 
 def test_waiting_respects_retry_after() -> None:
-    assert rules_from(answer(503, retry_after_s=4000.0), "opilio", NOW).expires_at == NOW + 4000.0
+    assert rules_from_response(answer(503, retry_after_s=4000.0), "opilio", NOW).expires_at == NOW + 4000.0
 
 
 def test_old_rules_stand_in_when_the_file_becomes_unreachable() -> None:
     old = rules(ALL + "Disallow: /x")
-    later = rules_from(answer(500), "opilio", NOW + LIFE_S, old)
+    later = rules_from_response(answer(500), "opilio", NOW + CACHE_TTL_S, old)
     assert (later.allows(f"{SITE}/y"), later.allows(f"{SITE}/x"), later.failures) == (True, False, 1)
-    assert rules_from(answer(500), "opilio", NOW + 40 * LIFE_S, later).unreachable
+    assert rules_from_response(answer(500), "opilio", NOW + 40 * CACHE_TTL_S, later).unreachable
 
 
 def test_only_the_first_500_kib_are_read() -> None:
@@ -162,7 +162,7 @@ def test_sitemaps_are_listed_whoever_they_stand_with() -> None:
 
 def test_rules_survive_a_restart() -> None:
     before = rules(RFC_SIMPLE)
-    after = msgspec.msgpack.decode(msgspec.msgpack.encode(before), type=Rules)
+    after = msgspec.msgpack.decode(msgspec.msgpack.encode(before), type=RobotsRules)
     assert after == before and not after.allows(f"{SITE}/x") and after.allows(f"{SITE}/example/page.html")
 
 

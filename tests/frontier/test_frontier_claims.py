@@ -4,11 +4,10 @@ import sqlite3
 
 import pytest
 
-from opilio.frontier.claims import ClaimableFrontier
-from opilio.frontier.order import Expiring
-from opilio.frontier.policy import Policy
-from opilio.frontier.schema import create_tables
-from opilio.model.records import Landing, Lead, State
+from opilio.core.records import Lead, UrlResult, UrlState
+from opilio.frontier.policy import Expiring, FrontierPolicy
+from opilio.frontier.sqlite.schema import create_frontier_tables
+from opilio.methods.agents.frontier import ClaimableFrontier
 
 TTL_S = 60.0
 
@@ -20,8 +19,8 @@ def lead(key: int, host: str = "a.example") -> Lead:
 @pytest.fixture
 def frontier() -> ClaimableFrontier:
     connection = sqlite3.connect(":memory:", isolation_level=None)
-    create_tables(connection)
-    return ClaimableFrontier(connection, Policy(order=Expiring(lifetime_s=100.0), delay_s=5.0))
+    create_frontier_tables(connection)
+    return ClaimableFrontier(connection, FrontierPolicy(order=Expiring(lifetime_s=100.0), delay_s=5.0))
 
 
 def test_claimed_url_is_leased_whatever_its_score(frontier: ClaimableFrontier) -> None:
@@ -36,7 +35,7 @@ def test_host_is_held_by_one_claim_at_a_time(frontier: ClaimableFrontier) -> Non
     frontier.add([lead(1), lead(2)], 0.0)
     frontier.claim([lead(1)], 0.0, TTL_S)
     again = frontier.claim([lead(2)], 1.0, TTL_S)
-    assert (again.lease, again.asleep_until) == (None, TTL_S)
+    assert (again.lease, again.host_wakes_at) == (None, TTL_S)
     assert frontier.lease(1.0, 5, 5, TTL_S) == []
 
 
@@ -44,8 +43,8 @@ def test_host_is_not_claimed_before_it_wakes(frontier: ClaimableFrontier) -> Non
     frontier.add([lead(1), lead(2)], 0.0)
     lease = frontier.claim([lead(1)], 0.0, TTL_S).lease
     assert lease is not None
-    frontier.complete(lease, [Landing(key=1, host="a.example", state=State.DONE)], 5.0)
-    assert frontier.claim([lead(2)], 4.0, TTL_S).asleep_until == 5.0
+    frontier.complete(lease, [UrlResult(key=1, host="a.example", state=UrlState.DONE)], 5.0)
+    assert frontier.claim([lead(2)], 4.0, TTL_S).host_wakes_at == 5.0
     assert frontier.claim([lead(2)], 5.0, TTL_S).lease is not None
 
 
@@ -54,20 +53,20 @@ def test_url_that_is_no_longer_queued_is_gone(frontier: ClaimableFrontier) -> No
     frontier.add([lead(1), lead(2)], 0.0)
     lease = frontier.claim([lead(1)], 0.0, TTL_S).lease
     assert lease is not None
-    frontier.complete(lease, [Landing(key=1, host="a.example", state=State.DONE)], 0.0)
-    assert frontier.claim([lead(1)], 1.0, TTL_S).gone == [1]
-    frontier.pass_time(100.0)
-    assert frontier.claim([lead(2)], 100.0, TTL_S).gone == [2]
-    assert frontier.claim([lead(9, "b.example")], 1.0, TTL_S).gone == [9]
+    frontier.complete(lease, [UrlResult(key=1, host="a.example", state=UrlState.DONE)], 0.0)
+    assert frontier.claim([lead(1)], 1.0, TTL_S).unavailable == [1]
+    frontier.advance_time(100.0)
+    assert frontier.claim([lead(2)], 100.0, TTL_S).unavailable == [2]
+    assert frontier.claim([lead(9, "b.example")], 1.0, TTL_S).unavailable == [9]
 
 
 def test_retry_is_claimed_when_it_is_due_with_its_tries(frontier: ClaimableFrontier) -> None:
     frontier.add([lead(1)], 0.0)
     lease = frontier.claim([lead(1)], 0.0, TTL_S).lease
     assert lease is not None
-    frontier.complete(lease, [Landing(key=1, host="a.example", state=State.QUEUED, retry_at=9.0)], 0.0)
-    assert frontier.claim([lead(1)], 1.0, TTL_S).later == {1: 9.0}
-    frontier.pass_time(9.0)
+    frontier.complete(lease, [UrlResult(key=1, host="a.example", state=UrlState.QUEUED, retry_at=9.0)], 0.0)
+    assert frontier.claim([lead(1)], 1.0, TTL_S).retry_times == {1: 9.0}
+    frontier.advance_time(9.0)
     lease = frontier.claim([lead(1)], 9.0, TTL_S).lease
     assert lease is not None
     assert lease.leads[0].retries == 1
@@ -79,6 +78,6 @@ def test_lapsed_claim_can_be_made_again_and_fences_the_first(frontier: Claimable
     second = frontier.claim([lead(1)], TTL_S, TTL_S).lease
     assert first is not None
     assert second is not None
-    done = [Landing(key=1, host="a.example", state=State.DONE)]
+    done = [UrlResult(key=1, host="a.example", state=UrlState.DONE)]
     assert (frontier.complete(first, done, 0.0), frontier.complete(second, done, 0.0)) == (False, True)
     assert (frontier.stats().leased, frontier.stats().done) == (0, 1)

@@ -8,8 +8,8 @@ import pytest
 
 from checks.frontier_checks import FrontierChecks, Make
 from opilio.frontier.memory import MemoryFrontier
-from opilio.frontier.schema import create_tables
-from opilio.frontier.sqlite import SqliteFrontier
+from opilio.frontier.sqlite.frontier import SqliteFrontier
+from opilio.frontier.sqlite.schema import create_frontier_tables
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     opened = sqlite3.connect(tmp_path / "crawl.db", isolation_level=None)
     opened.execute("PRAGMA journal_mode = WAL")
     opened.execute("PRAGMA synchronous = OFF")
-    create_tables(opened, bounded=True)
+    create_frontier_tables(opened, bounded=True)
     yield opened
     opened.close()
 

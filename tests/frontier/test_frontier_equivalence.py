@@ -9,13 +9,21 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from msgspec.structs import replace
 
 from checks.frontier_checks import lead
+from opilio.core.records import HostLease, Lead, UrlResult, UrlState
 from opilio.frontier.memory import MemoryFrontier
-from opilio.frontier.merge import Merge
-from opilio.frontier.order import Aging, BestFirst, BreadthFirst, Expiring, NBest, Order
-from opilio.frontier.policy import Limits, Policy
-from opilio.frontier.schema import create_tables
-from opilio.frontier.sqlite import SqliteFrontier
-from opilio.model.records import HostLease, Landing, Lead, State
+from opilio.frontier.policy import (
+    Aging,
+    BestFirst,
+    BreadthFirst,
+    Expiring,
+    FrontierLimits,
+    FrontierPolicy,
+    MergePolicy,
+    NBest,
+    Order,
+)
+from opilio.frontier.sqlite.frontier import SqliteFrontier
+from opilio.frontier.sqlite.schema import create_frontier_tables
 
 HOSTS = ("a.example", "b.example", "c.example")
 hosts = st.sampled_from(HOSTS)
@@ -30,22 +38,32 @@ orders = st.sampled_from(
         BestFirst(),
         BreadthFirst(),
         NBest(n=3),
-        Expiring(lifetime_s=8.0, top=2),
+        Expiring(lifetime_s=8.0, max_per_lease=2),
         Aging(every=3, factor=0.25, mode="paper"),
         Aging(every=3, factor=0.25),
     ]
 )
-limits = st.sampled_from([Limits(), Limits(queued=8), Limits(host_queued=4), Limits(host_total=7), Limits(queued=16)])
+limits = st.sampled_from(
+    [
+        FrontierLimits(),
+        FrontierLimits(queued=8),
+        FrontierLimits(host_queued=4),
+        FrontierLimits(host_total=7),
+        FrontierLimits(queued=16),
+    ]
+)
 
 
 class BothFrontiers(RuleBasedStateMachine):
     """Drives both; `leases` are those handed out and not yet completed, perhaps long lapsed."""
 
-    @initialize(order=orders, limit=limits, merge=st.sampled_from(list(Merge)), front=st.sampled_from([2, 1000]))
-    def start(self, order: Order, limit: Limits, merge: Merge, front: int) -> None:
-        self.policy = Policy(order=order, limits=limit, merge=merge, refuse=lambda url: "no" if url[-1] == "9" else "")
+    @initialize(order=orders, limit=limits, merge=st.sampled_from(list(MergePolicy)), front=st.sampled_from([2, 1000]))
+    def start(self, order: Order, limit: FrontierLimits, merge: MergePolicy, front: int) -> None:
+        self.policy = FrontierPolicy(
+            order=order, limits=limit, merge=merge, refusal_reason=lambda url: "no" if url[-1] == "9" else ""
+        )
         self.db = sqlite3.connect(":memory:", isolation_level=None)
-        create_tables(self.db, bounded=True)
+        create_frontier_tables(self.db, bounded=True)
         self.front = front
         self.sqlite = SqliteFrontier(self.db, self.policy, front_size=front, host_cache=front)
         self.memory = MemoryFrontier(self.policy)
@@ -81,9 +99,11 @@ class BothFrontiers(RuleBasedStateMachine):
         if not self.leases:
             return
         lease, theirs = self.leases.pop(data.draw(st.integers(0, len(self.leases) - 1)))
-        states = st.sampled_from([None, State.DONE, State.DONE, State.FAILED, State.DROPPED, State.QUEUED])
+        states = st.sampled_from(
+            [None, UrlState.DONE, UrlState.DONE, UrlState.FAILED, UrlState.DROPPED, UrlState.QUEUED]
+        )
         landings = [
-            Landing(key=x.key, host=x.host, state=state, reason=state.value, retry_at=self.now + 2.0)
+            UrlResult(key=x.key, host=x.host, state=state, reason=state.value, retry_at=self.now + 2.0)
             for x in lease.leads
             if (state := data.draw(states)) is not None
         ]
@@ -146,7 +166,7 @@ class BothFrontiers(RuleBasedStateMachine):
                 else:
                     assert (ours.lead, ours.state, ours.reason) == (theirs.lead, theirs.state, theirs.reason)
                     assert (ours.priority, ours.parents) == (theirs.priority, theirs.parents)
-                    assert ours.found == theirs.found
+                    assert ours.times_found == theirs.times_found
 
 
 def test_both_frontiers_answer_alike_for_the_same_operations() -> None:

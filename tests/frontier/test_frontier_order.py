@@ -6,8 +6,18 @@ from hypothesis import strategies as st
 
 from checks.frontier_checks import landed, lead
 from opilio.frontier.memory import MemoryFrontier
-from opilio.frontier.order import Aging, AgingMode, BestFirst, Expiring, Moment, NBest, Place, sane, seed_score
-from opilio.frontier.policy import Policy
+from opilio.frontier.policy import (
+    Aging,
+    AgingMode,
+    BestFirst,
+    Expiring,
+    FrontierPolicy,
+    NBest,
+    QueuePosition,
+    QueueTime,
+    finite_or_zero,
+    seed_score,
+)
 
 
 @pytest.mark.parametrize(
@@ -21,18 +31,18 @@ def test_rounds_until_an_entry_is_at_one_s2_39(score: float, factor: float, roun
 @pytest.mark.parametrize(("factor", "insertions"), [(0.05, 2000), (0.02, 5000)])
 def test_unrelated_priority_saturates_after_so_many_insertions_s2_39(factor: float, insertions: int) -> None:
     order = Aging(factor=factor)
-    place = order.place(0.01, 1, Moment(1))
+    place = order.position(0.01, 1, QueueTime(1))
     assert place.timer == insertions // 100
-    assert order.tick(Moment(insertions - 1)) == place.timer - 1
-    assert order.tick(Moment(insertions)) == place.timer
-    assert order.shown(order.place(0.01, 1, Moment(insertions)).priority, insertions) == 1.0
+    assert order.due_before(QueueTime(insertions - 1)) == place.timer - 1
+    assert order.due_before(QueueTime(insertions)) == place.timer
+    assert order.display_priority(order.position(0.01, 1, QueueTime(insertions)).priority, insertions) == 1.0
 
 
 def test_aging_off_is_best_first_s2_e5() -> None:
     order = Aging(mode="off")
-    assert order.place(0.3, 500, Moment(9000)) == Place(0.3)
-    assert order.tick(Moment(9000)) is None
-    assert order.shown(0.3, 9000) == 0.3
+    assert order.position(0.3, 500, QueueTime(9000)) == QueuePosition(0.3)
+    assert order.due_before(QueueTime(9000)) is None
+    assert order.display_priority(0.3, 9000) == 0.3
 
 
 def long_way(order: Aging, scores: list[float]) -> list[int]:
@@ -50,7 +60,7 @@ def long_way(order: Aging, scores: list[float]) -> list[int]:
 @given(scores=st.lists(st.sampled_from([0.01, 0.05, 0.25, 1 / 3, 0.5, 0.95, 1.0, 6.0]), max_size=60))
 def test_lazy_aging_orders_as_walking_over_the_queue_would_s2_e5(mode: AgingMode, scores: list[float]) -> None:
     order = Aging(every=5, factor=0.15, mode=mode)
-    frontier = MemoryFrontier(Policy(order=order))
+    frontier = MemoryFrontier(FrontierPolicy(order=order))
     frontier.add([lead(str(i), score) for i, score in enumerate(scores)], 0.0)
     left = []
     while leases := frontier.lease(0.0, 1, 1, 60.0):
@@ -67,18 +77,18 @@ def test_seed_scores_are_above_links_in_the_order_of_priority_s0_e12() -> None:
 
 def test_expiry_renews_with_a_find_but_not_with_learning() -> None:
     order = Expiring(lifetime_s=10.0)
-    assert order.place(0.5, 1, Moment(1, 100.0)) == Place(0.5, 110.0)
-    assert order.place(0.7, 1, Moment(1), Place(0.5, 110.0)) == Place(0.7, 110.0)
+    assert order.position(0.5, 1, QueueTime(1, 100.0)) == QueuePosition(0.5, 110.0)
+    assert order.position(0.7, 1, QueueTime(1), QueuePosition(0.5, 110.0)) == QueuePosition(0.7, 110.0)
 
 
 def test_n_best_keeps_a_chosen_url_chosen_when_it_rises() -> None:
     order = NBest(n=3)
-    chosen = order.place(0.5, 1, Moment(1), Place(2.0**20 + 0.2))
+    chosen = order.position(0.5, 1, QueueTime(1), QueuePosition(2.0**20 + 0.2))
     assert chosen.priority > 2.0**20
-    assert order.shown(chosen.priority, 1) == 0.5
-    assert order.place(0.5, 1, Moment(1), Place(0.2)) == Place(0.5)
+    assert order.display_priority(chosen.priority, 1) == 0.5
+    assert order.position(0.5, 1, QueueTime(1), QueuePosition(0.2)) == QueuePosition(0.5)
 
 
 def test_broken_scores_become_zero() -> None:
-    assert [sane(x) for x in (float("nan"), float("inf"), 0.5)] == [0.0, 0.0, 0.5]
-    assert BestFirst().batch == 0
+    assert [finite_or_zero(x) for x in (float("nan"), float("inf"), 0.5)] == [0.0, 0.0, 0.5]
+    assert BestFirst().batch_size == 0

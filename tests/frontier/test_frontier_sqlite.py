@@ -6,19 +6,18 @@ from pathlib import Path
 import pytest
 
 from checks.frontier_checks import crawl_order, landed, lead, paths
-from opilio.frontier.order import BestFirst, BreadthFirst, NBest, Order
-from opilio.frontier.policy import Policy
-from opilio.frontier.schema import create_tables
-from opilio.frontier.sqlite import SqliteFrontier
-from opilio.model.protocols import Added
-from opilio.model.records import State
+from opilio.core.protocols import AddResult
+from opilio.core.records import UrlState
+from opilio.frontier.policy import BestFirst, BreadthFirst, FrontierPolicy, NBest, Order
+from opilio.frontier.sqlite.frontier import SqliteFrontier
+from opilio.frontier.sqlite.schema import create_frontier_tables
 
 
 def opened(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path / "crawl.db", isolation_level=None)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = OFF")
-    create_tables(connection, bounded=True)
+    create_frontier_tables(connection, bounded=True)
     return connection
 
 
@@ -32,8 +31,8 @@ def test_queue_leases_delays_and_seen_test_survive_a_restart_s4_21(tmp_path: Pat
 
     second = opened(tmp_path)
     frontier = SqliteFrontier(second)
-    assert frontier.add([lead("x"), lead("y")], 1.0) == Added(known=2)
-    assert frontier.entry("a.example", lead("x").key).state is State.LEASED  # type: ignore[union-attr]
+    assert frontier.add([lead("x"), lead("y")], 1.0) == AddResult(known=2)
+    assert frontier.entry("a.example", lead("x").key).state is UrlState.LEASED  # type: ignore[union-attr]
     assert paths(frontier.lease(1.0, 9, 9, 60.0)) == ["z"]
     assert frontier.recover(10.0) == 2
     assert not frontier.complete(lease, landed(lease), 0.0)
@@ -45,7 +44,7 @@ def test_queue_leases_delays_and_seen_test_survive_a_restart_s4_21(tmp_path: Pat
 @pytest.mark.parametrize("order", [BestFirst(), NBest(n=1), BreadthFirst()])
 def test_boosted_host_is_leased_before_better_ones(tmp_path: Path, order: Order) -> None:
     boosted = {"b.example"}
-    frontier = SqliteFrontier(opened(tmp_path), Policy(order=order, boosted=boosted))
+    frontier = SqliteFrontier(opened(tmp_path), FrontierPolicy(order=order, boosted=boosted))
     frontier.add([lead("x", 0.9), lead("y", 0.8), *(lead(f"b{n}", 0.1 - n / 100, "b.example") for n in range(3))], 0.0)
     (lease,) = frontier.lease(0.0, 1, 1, 60.0)
     assert paths([lease]) == ["b0"]
@@ -66,7 +65,7 @@ def test_rolled_back_urls_can_be_added_again(tmp_path: Path) -> None:
     assert len(frontier.lease(0.0, 9, 9, 60.0)) == 2
     connection.execute("ROLLBACK")
     assert frontier.stats().queued == 1
-    assert frontier.add([lead("y", 0.9), lead("o", 1.0, "new.example")], 0.0) == Added(new=2)
+    assert frontier.add([lead("y", 0.9), lead("o", 1.0, "new.example")], 0.0) == AddResult(new=2)
     assert crawl_order(frontier) == ["o", "y", "x"]
     connection.close()
 
@@ -77,20 +76,20 @@ def test_front_answers_for_urls_seen_lately_s4_21(tmp_path: Path) -> None:
     leads = [lead(str(i)) for i in range(100)]
     for _ in range(10):
         frontier.add(leads, 0.0)
-    assert frontier.stats().front_hit_rate == 0.9
+    assert frontier.stats().cache_hit_rate == 0.9
     connection.close()
 
 
 def test_no_statement_scans_a_table(tmp_path: Path) -> None:
     connection = opened(tmp_path)
     statements: list[str] = []
-    frontier = SqliteFrontier(connection, Policy())
+    frontier = SqliteFrontier(connection, FrontierPolicy())
     assert frontier.wakes_at() is None  # reads once who sleeps
     connection.set_trace_callback(statements.append)
     for now in range(3):
         frontier.add([lead(str(i), i / 9, f"h{i % 3}.example", parent=now) for i in range(9)], float(now))
         for lease in frontier.lease(float(now), 2, 2, 60.0):
-            frontier.complete(lease, landed(lease, State.QUEUED, retry_at=now + 0.5), now + 0.2)
+            frontier.complete(lease, landed(lease, UrlState.QUEUED, retry_at=now + 0.5), now + 0.2)
         frontier.rescore([("h1.example", lead("1", host="h1.example").key, 0.1 * now)])
         frontier.best(5)
         frontier.wakes_at()

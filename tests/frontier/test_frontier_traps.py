@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.frontier.traps import TrapLimits, Traps
+from opilio.engine.politeness.traps import TrapDetector, TrapLimits
 
-TODAY = TrapLimits(year=2026)
+TODAY = TrapLimits(current_year=2026)
 
 
 def caught(urls: list[str]) -> list[str]:
-    traps = Traps(TODAY)
+    traps = TrapDetector(TODAY)
     return [reason for url in urls if (reason := traps.check(url))]
 
 
@@ -34,7 +34,7 @@ def caught(urls: list[str]) -> list[str]:
     ],
 )
 def test_single_url_is_caught_when_it_cannot_be_honest(url: str, reason: str) -> None:
-    assert Traps(TODAY).check(url) == reason
+    assert TrapDetector(TODAY).check(url) == reason
 
 
 def test_new_session_ids_are_caught_after_the_first_ones() -> None:
@@ -88,11 +88,11 @@ def test_honest_site_is_not_caught_however_large(urls: list[str]) -> None:
 
 
 def test_memory_is_bounded_by_the_limits() -> None:
-    traps = Traps(TrapLimits(hosts=10, paths=5))
+    traps = TrapDetector(TrapLimits(max_hosts=10, max_paths=5))
     for i in range(1_000):
         traps.check(f"http://h{i % 50}.example/p{i}?a=1&b=2&c=3")
-    assert len(traps._sites) == 10
-    assert all(len(site.shapes) <= 5 and len(site.queries) <= 5 for site in traps._sites.values())
+    assert len(traps._hosts) == 10
+    assert all(len(site.shapes) <= 5 and len(site.queries) <= 5 for site in traps._hosts.values())
 
 
 @given(st.lists(st.text(alphabet="ab/?&=;1290-", max_size=40).map("http://a.example/{}".format), max_size=20))

@@ -10,20 +10,20 @@ from pathlib import Path
 import pytest
 
 from checks.indexed import Sheet, judge, lose, spoil, store
-from opilio.crawl import indexing
-from opilio.crawl.compact import compact
-from opilio.crawl.indexing import BATCH, behind, catch_up, rebuild
-from opilio.crawl.searching import Searcher
-from opilio.index.fulltext import FullText, Writer, prepare, writing
-from opilio.index.manifest import Manifest
-from opilio.index.records import Filters
-from opilio.model.errors import CollectionError
+from opilio.core.errors import CollectionError
+from opilio.manage.compact import compact
+from opilio.search import indexer
+from opilio.search.index import FullTextIndex, FullTextWriter, index_write_lock, prepare_index_folder
+from opilio.search.indexer import BATCH_ANSWERS, count_unindexed, rebuild_index, update_index
+from opilio.search.manifest import IndexManifest
+from opilio.search.results import SearchFilters
+from opilio.search.searcher import Searcher
 
 A = "http://a.example"
 NIGHT, NOON, EVENING = 1_700_000_000.0, 1_700_050_000.0, 1_700_090_000.0
 
 
-def urls(folder: Path, query: str = "", filters: Filters | None = None) -> list[str]:
+def urls(folder: Path, query: str = "", filters: SearchFilters | None = None) -> list[str]:
     return sorted(hit.url.removeprefix(A) for hit in Searcher([folder]).search(query, filters, size=100).hits)
 
 
@@ -33,71 +33,71 @@ def birds(first: int, last: int) -> list[Sheet]:
 
 def test_index_takes_in_what_is_new_when_the_collection_grows(tmp_path: Path) -> None:
     folder = store(tmp_path / "c", birds(0, 3))
-    assert catch_up(folder).indexed == 3
-    assert catch_up(folder).indexed == 0
+    assert update_index(folder).indexed == 3
+    assert update_index(folder).indexed == 0
     store(folder, birds(3, 5))
-    assert catch_up(folder).indexed == 2
+    assert update_index(folder).indexed == 2
     assert urls(folder, "bird") == ["/0", "/1", "/2", "/3", "/4"]
 
 
 def test_index_takes_in_a_part_when_told_how_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexing, "BATCH", 2)
+    monkeypatch.setattr(indexer, "BATCH", 2)
     folder = store(tmp_path / "c", birds(0, 5))
-    assert (catch_up(folder, most=2).waiting, len(urls(folder))) == (3, 2)
-    assert (catch_up(folder).waiting, len(urls(folder))) == (0, 5)
+    assert (update_index(folder, most=2).waiting, len(urls(folder))) == (3, 2)
+    assert (update_index(folder).waiting, len(urls(folder))) == (0, 5)
 
 
 def test_page_is_found_by_its_new_words_when_it_changed(tmp_path: Path) -> None:
     folder = store(tmp_path / "c", [Sheet(url=f"{A}/x", title="Wren", text="small", at=NIGHT)])
-    catch_up(folder)
+    update_index(folder)
     store(folder, [Sheet(url=f"{A}/x", title="Eagle", text="large", at=NOON)])
-    catch_up(folder)
+    update_index(folder)
     assert (urls(folder, "wren"), urls(folder, "eagle")) == ([], ["/x"])
-    assert urls(folder, "wren", Filters(at=NOON - 1)) == ["/x"]
-    assert urls(folder, "eagle", Filters(at=NOON - 1)) == []
-    assert urls(folder, "eagle", Filters(at=NOON)) == ["/x"]
+    assert urls(folder, "wren", SearchFilters(at=NOON - 1)) == ["/x"]
+    assert urls(folder, "eagle", SearchFilters(at=NOON - 1)) == []
+    assert urls(folder, "eagle", SearchFilters(at=NOON)) == ["/x"]
 
 
 def test_page_leaves_the_index_when_it_is_gone(tmp_path: Path) -> None:
     folder = store(tmp_path / "c", birds(0, 2))
-    catch_up(folder)
+    update_index(folder)
     lose(folder, f"{A}/1", EVENING)
-    assert catch_up(folder).removed == 1
+    assert update_index(folder).removed == 1
     assert urls(folder) == ["/0"]
-    assert urls(folder, "", Filters(at=NOON)) == ["/0", "/1"]
+    assert urls(folder, "", SearchFilters(at=NOON)) == ["/0", "/1"]
 
 
 @pytest.mark.parametrize("now", [Sheet(url=f"{A}/1", noindex=True), Sheet(url=f"{A}/1", duplicate_of=f"{A}/0")])
 def test_page_leaves_the_index_when_it_may_not_be_found_any_more(tmp_path: Path, now: Sheet) -> None:
     folder = store(tmp_path / "c", birds(0, 2))
-    catch_up(folder)
+    update_index(folder)
     store(folder, [now])
-    catch_up(folder)
+    update_index(folder)
     assert urls(folder) == ["/0"]
 
 
 def test_verdict_of_a_person_is_found_when_it_was_taken_up(tmp_path: Path) -> None:
     folder = store(tmp_path / "c", birds(0, 2))
-    catch_up(folder)
+    update_index(folder)
     judge(folder, f"{A}/1", relevant=False)
-    assert catch_up(folder).indexed == 1
-    assert urls(folder, "", Filters(relevant=False)) == ["/1"]
+    assert update_index(folder).indexed == 1
+    assert urls(folder, "", SearchFilters(relevant=False)) == ["/1"]
     assert urls(folder, "band:high OR relevant:yes") == ["/0"]
 
 
 def test_rebuilt_index_counts_a_page_once_that_later_ones_link_to(tmp_path: Path) -> None:
     later = [Sheet(url=f"{A}/late{n}", text="Late.", links=[(f"{A}/0", "the first bird")]) for n in range(20)]
-    folder = store(tmp_path / "c", [*birds(0, BATCH), *later])
-    assert rebuild(folder).indexed == BATCH + 20
+    folder = store(tmp_path / "c", [*birds(0, BATCH_ANSWERS), *later])
+    assert rebuild_index(folder).indexed == BATCH_ANSWERS + 20
 
 
 def test_rebuilt_index_finds_the_same(tmp_path: Path) -> None:
     folder = store(tmp_path / "c", birds(0, 20))
-    catch_up(folder)
+    update_index(folder)
     store(folder, birds(10, 30))
-    catch_up(folder)
+    update_index(folder)
     before = Searcher([folder]).search("bird number12", size=100)
-    assert rebuild(folder).indexed == 40  # ten of them as they were before
+    assert rebuild_index(folder).indexed == 40  # ten of them as they were before
     after = Searcher([folder]).search("bird number12", size=100)
     assert [h.url for h in after.hits] == [h.url for h in before.hits]
     assert after.facets == before.facets
@@ -105,11 +105,11 @@ def test_rebuilt_index_finds_the_same(tmp_path: Path) -> None:
 
 def test_index_is_made_again_when_another_version_made_it_or_it_was_deleted(tmp_path: Path) -> None:
     folder = store(tmp_path / "c", birds(0, 2))
-    catch_up(folder)
+    update_index(folder)
     (folder / "index" / "version").write_text("0")
-    assert catch_up(folder).indexed == 2
+    assert update_index(folder).indexed == 2
     shutil.rmtree(folder / "index")
-    assert catch_up(folder).indexed == 2
+    assert update_index(folder).indexed == 2
     assert urls(folder) == ["/0", "/1"]
 
 
@@ -117,22 +117,22 @@ def test_index_is_made_again_when_the_collection_was_put_back_from_a_copy(tmp_pa
     folder = store(tmp_path / "c", birds(0, 2))
     shutil.copytree(folder, tmp_path / "copy")
     store(folder, birds(2, 6))
-    catch_up(folder)
+    update_index(folder)
     for name in ("crawl.db", "pages-00001.warc.gz"):
         shutil.copy(tmp_path / "copy" / name, folder / name)
-    assert catch_up(folder).indexed == 2
+    assert update_index(folder).indexed == 2
     assert urls(folder) == ["/0", "/1"]
 
 
 def test_searches_of_several_threads_are_answered_while_the_index_grows(tmp_path: Path) -> None:
     folder = store(tmp_path / "c", birds(0, 5))
     searcher = Searcher([folder])
-    searcher.catch_up()
+    searcher.update_indexes()
     with ThreadPoolExecutor(4) as pool:
         asked = [pool.submit(searcher.search, "bird") for _ in range(40)]
         for first in (5, 10, 15):
             store(folder, birds(first, first + 5))
-            searcher.catch_up()
+            searcher.update_indexes()
             asked += [pool.submit(searcher.search, "bird") for _ in range(40)]
         totals = {future.result().total for future in asked}
     assert totals <= {5, 10, 15, 20}
@@ -141,11 +141,11 @@ def test_searches_of_several_threads_are_answered_while_the_index_grows(tmp_path
 
 def test_reader_only_reads_when_another_process_writes_the_index(tmp_path: Path) -> None:
     folder = store(tmp_path / "c", birds(0, 2))
-    catch_up(folder)
+    update_index(folder)
     store(folder, birds(2, 3))
-    with writing(folder) as ours:
+    with index_write_lock(folder) as ours:
         assert ours
-        assert catch_up(folder).busy
+        assert update_index(folder).busy
         assert urls(folder) == ["/0", "/1"]
 
 
@@ -154,21 +154,21 @@ def test_damaged_record_costs_only_its_text(tmp_path: Path) -> None:
     (warc,) = folder.glob("*.warc.gz")
     with warc.open("r+b") as file:
         file.truncate(warc.stat().st_size - 30)
-    catch_up(folder)
+    update_index(folder)
     assert urls(folder, "bird") == ["/0", "/1"]  # the title is in the database
     assert urls(folder, "sings") == ["/0"]
 
 
 def test_folder_that_is_no_collection_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CollectionError, match="is no collection"):
-        catch_up(tmp_path)
+        update_index(tmp_path)
     assert not (tmp_path / "index").exists()
 
 
 def _die_at(folder: Path, moment: str, after: int) -> None:
     """Catch up, and be killed at a moment of the batch of this number."""
     calls = iter(range(after, -1, -1))
-    owner, name = (Writer, "commit") if moment.endswith("commit") else (Manifest, "set_marks")
+    owner, name = (FullTextWriter, "commit") if moment.endswith("commit") else (IndexManifest, "set_marks")
     real = getattr(owner, name)
 
     def dying(self: object, *args: object, **kwargs: object) -> object:
@@ -181,8 +181,8 @@ def _die_at(folder: Path, moment: str, after: int) -> None:
         return result
 
     setattr(owner, name, dying)
-    indexing.BATCH = 4
-    catch_up(folder)
+    indexer.BATCH_ANSWERS = 4
+    update_index(folder)
 
 
 @pytest.mark.parametrize("moment", ["before commit", "after commit", "in the notes"])
@@ -193,7 +193,7 @@ def test_nothing_is_lost_or_doubled_when_a_process_is_killed(tmp_path: Path, mom
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL
-    catch_up(folder)
+    update_index(folder)
     results = Searcher([folder]).search("bird", size=100)
     assert (results.total, len({hit.url for hit in results.hits})) == (15, 15)
 
@@ -201,13 +201,13 @@ def test_nothing_is_lost_or_doubled_when_a_process_is_killed(tmp_path: Path, mom
 def test_dropped_version_is_not_found_any_more(tmp_path: Path) -> None:
     folder = store(tmp_path / "c", [Sheet(url=f"{A}/x", title="Wren", at=NIGHT)])
     store(folder, [Sheet(url=f"{A}/x", title="Eagle", at=NOON)])
-    catch_up(folder)
-    assert urls(folder, "wren", Filters(at=NOON - 1)) == ["/x"]
+    update_index(folder)
+    assert urls(folder, "wren", SearchFilters(at=NOON - 1)) == ["/x"]
     compact(folder, EVENING, versions=0)
-    assert behind(folder) == 1
-    assert catch_up(folder).indexed == 1
-    assert catch_up(folder).indexed == 0
-    assert urls(folder, "wren", Filters(at=NOON - 1)) == []
+    assert count_unindexed(folder) == 1
+    assert update_index(folder).indexed == 1
+    assert update_index(folder).indexed == 0
+    assert urls(folder, "wren", SearchFilters(at=NOON - 1)) == []
     assert urls(folder, "eagle") == ["/x"]
 
 
@@ -216,12 +216,12 @@ def test_dropped_version_is_not_found_any_more(tmp_path: Path) -> None:
 def test_index_is_made_again_when_its_files_are_damaged(tmp_path: Path, file: str, grown: int) -> None:
     """Whether something is to be taken in or not, searched at once or caught up first."""
     folder = store(tmp_path / "c", birds(0, 3))
-    catch_up(folder)
+    update_index(folder)
     store(folder, birds(3, 3 + grown))
     spoil(folder, file)
     searcher = Searcher([folder, store(tmp_path / "sound", birds(5, 6))])
-    assert searcher.behind() >= 1
-    searcher.catch_up()
+    assert searcher.count_unindexed() >= 1
+    searcher.update_indexes()
     assert searcher.search("bird").total == 4 + grown
     spoil(folder, file)
     assert len(urls(folder, "bird")) == 3 + grown
@@ -229,15 +229,15 @@ def test_index_is_made_again_when_its_files_are_damaged(tmp_path: Path, file: st
 
 def test_index_is_made_again_when_the_engine_has_forgotten_it(tmp_path: Path) -> None:
     folder = store(tmp_path / "c", birds(0, 3))
-    catch_up(folder)
+    update_index(folder)
     (folder / "index" / "terms" / "meta.json").unlink()
-    assert catch_up(folder).indexed == 3
+    assert update_index(folder).indexed == 3
     assert urls(folder) == ["/0", "/1", "/2"]
 
 
 def test_index_without_a_file_that_only_searches_need_is_told(tmp_path: Path) -> None:
     folder = store(tmp_path / "c", birds(0, 3))
-    catch_up(folder)
+    update_index(folder)
     (path,) = (folder / "index" / "terms").glob("*.pos")
     path.unlink()
     with pytest.raises(CollectionError, match=r"the index can't be read.* 'opilio index rebuild .*/c' makes it again"):
@@ -247,15 +247,15 @@ def test_index_without_a_file_that_only_searches_need_is_told(tmp_path: Path) ->
 def test_index_that_can_not_be_written_is_told(tmp_path: Path) -> None:
     """No space, or the folder is gone: one line, and no error of the engine."""
     folder = store(tmp_path / "c", [Sheet(url="http://a.example/", title="Wren", text="wren")])
-    with writing(folder), pytest.raises(CollectionError, match="the index can't be written"):
-        place = prepare(folder)
-        with FullText(place).writer() as writer:
+    with index_write_lock(folder), pytest.raises(CollectionError, match="the index can't be written"):
+        place = prepare_index_folder(folder)
+        with FullTextIndex(place).writer() as writer:
             shutil.rmtree(place)
             writer.commit()
 
 
 def _opened(folder: str) -> bool:
-    Manifest(Path(folder)).close()
+    IndexManifest(Path(folder)).close()
     return True
 
 

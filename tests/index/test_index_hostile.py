@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checks.indexed import Sheet, store
-from opilio.crawl.searching import Searcher
-from opilio.index.queryparse import parse
-from opilio.index.records import Document, Filters, Hit
-from opilio.index.schema import LONGEST_TITLE, as_document
-from opilio.model.errors import QueryError
+from opilio.core.errors import QueryError
+from opilio.search.query import parse_query
+from opilio.search.results import IndexDocument, SearchFilters, SearchHit
+from opilio.search.schema import MAX_TITLE_LENGTH, to_engine_document
+from opilio.search.searcher import Searcher
 
 A = "http://a.example"
 SCRIPT = "<script>alert(1)</script>"
@@ -29,11 +29,11 @@ PAGES = (
 @pytest.fixture(scope="module")
 def searcher(tmp_path_factory: pytest.TempPathFactory) -> Searcher:
     made = Searcher([store(tmp_path_factory.mktemp("hostile") / "c", PAGES)])
-    made.catch_up()
+    made.update_indexes()
     return made
 
 
-def shown(hit: Hit) -> str:
+def shown(hit: SearchHit) -> str:
     return "".join(segment.text for segment in (*hit.title, *hit.snippet))
 
 
@@ -41,15 +41,17 @@ def test_hostile_pages_are_found_and_shown_harmlessly(searcher: Searcher) -> Non
     hits = {hit.url.rpartition("/")[2]: hit for hit in searcher.search("wren", size=50).hits}
     assert set(hits) == {"long", "turned", "half", "script", "lines", "run"}
     for hit in hits.values():
-        assert len(shown(hit)) < LONGEST_TITLE + 400
+        assert len(shown(hit)) < MAX_TITLE_LENGTH + 400
         assert not set(shown(hit)) & {"\u202e", "\u202d", "\u2066", "\x00", "\x1b", "\ud800"}
         shown(hit).encode()
     assert SCRIPT in shown(hits["script"])  # text is text: whoever shows it escapes it
 
 
 def test_document_of_any_text_and_time_is_made() -> None:
-    odd = Document(key=1, seq=1, url=f"{A}/\ud800", host="\ud800", title="\udc00", body="\ud800", date=1e17, score=-5.0)
-    as_document(odd)
+    odd = IndexDocument(
+        key=1, seq=1, url=f"{A}/\ud800", host="\ud800", title="\udc00", body="\ud800", date=1e17, score=-5.0
+    )
+    to_engine_document(odd)
 
 
 def test_page_without_words_is_browsed_and_named_by_its_address(searcher: Searcher) -> None:
@@ -78,24 +80,24 @@ def test_odd_query_is_answered(searcher: Searcher, query: str) -> None:
 def test_brackets_that_fit_are_always_understood(query: str) -> None:
     depth = [query[:n].count("(") - query[:n].count(")") for n in range(len(query) + 1)]
     if min(depth) >= 0 and depth[-1] == 0 and max(depth) <= 10:
-        parse(query)
+        parse_query(query)
     elif min(depth) < 0 or depth[-1]:
         with pytest.raises(QueryError):
-            parse(query)
+            parse_query(query)
 
 
 @pytest.mark.parametrize(
     "filters",
     [
-        Filters(hosts=("\udc80",)),
-        Filters(subtopics=("x" * 100_000,)),
-        Filters(at=1e300),
-        Filters(at=-1e300),
-        Filters(languages=("",)),
-        Filters(collections=("no such one",)),
+        SearchFilters(hosts=("\udc80",)),
+        SearchFilters(subtopics=("x" * 100_000,)),
+        SearchFilters(at=1e300),
+        SearchFilters(at=-1e300),
+        SearchFilters(languages=("",)),
+        SearchFilters(collections=("no such one",)),
     ],
 )
-def test_odd_filter_finds_nothing(searcher: Searcher, filters: Filters) -> None:
+def test_odd_filter_finds_nothing(searcher: Searcher, filters: SearchFilters) -> None:
     assert searcher.search("harmless", filters).total in (0, 1)
 
 
@@ -107,8 +109,10 @@ def test_page_that_can_not_be_is_explained(searcher: Searcher, arguments: dict[s
         searcher.search("wren", **arguments)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("filters", [Filters(after="soon"), Filters(before="2026-13-01"), Filters(at=float("nan"))])
-def test_date_that_is_none_is_explained(searcher: Searcher, filters: Filters) -> None:
+@pytest.mark.parametrize(
+    "filters", [SearchFilters(after="soon"), SearchFilters(before="2026-13-01"), SearchFilters(at=float("nan"))]
+)
+def test_date_that_is_none_is_explained(searcher: Searcher, filters: SearchFilters) -> None:
     with pytest.raises(QueryError, match="is no"):
         searcher.search("wren", filters)
 
@@ -116,6 +120,6 @@ def test_date_that_is_none_is_explained(searcher: Searcher, filters: Filters) ->
 def test_empty_collection_answers(tmp_path: Path) -> None:
     empty = Searcher([store(tmp_path / "c", [])])
     assert empty.search("wren").total == 0
-    assert empty.catch_up().indexed == 0
+    assert empty.update_indexes().indexed == 0
     assert empty.search("").hits == ()
     assert empty.subtopics() == ()

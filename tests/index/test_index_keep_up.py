@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from checks.indexed import Sheet, store
-from opilio.crawl.keepup import LONGEST_REST_S, SHARE, KeepUp, Rests
-from opilio.crawl.searching import Searcher
+from opilio.search.background import CPU_SHARE, MAX_PAUSE_S, BackgroundIndexer, CpuBudget
+from opilio.search.searcher import Searcher
 from opilio.store.collection import Collection
 
 
-def until(true: Callable[[], bool], keeper: KeepUp) -> None:
+def until(true: Callable[[], bool], keeper: BackgroundIndexer) -> None:
     while not true():
         assert keeper.alive
         time.sleep(0.02)
@@ -26,7 +26,7 @@ def pages(first: int, last: int) -> list[Sheet]:
 def test_index_follows_while_a_collection_is_served(tmp_path: Path) -> None:
     folder = store(tmp_path / "c", pages(0, 3))
     searcher = Searcher([folder])
-    with KeepUp([folder, tmp_path / "no-collection"], every_s=0.05) as keeper:
+    with BackgroundIndexer([folder, tmp_path / "no-collection"], every_s=0.05) as keeper:
         until(lambda: searcher.search("wren").total == 3, keeper)
         store(folder, pages(3, 5))
         until(lambda: searcher.search("wren").total == 5, keeper)
@@ -35,7 +35,7 @@ def test_index_follows_while_a_collection_is_served(tmp_path: Path) -> None:
 
 def test_process_ends_when_told_to_once_nothing_is_left_to_do(tmp_path: Path) -> None:
     folder = store(tmp_path / "c", pages(0, 3))
-    keeper = KeepUp([folder], until_quiet=True)
+    keeper = BackgroundIndexer([folder], until_quiet=True)
     keeper.start()
     while keeper.alive:
         time.sleep(0.02)
@@ -50,20 +50,25 @@ def waits(used: Iterator[float], rests: int, crawling: Callable[[float], bool] =
         took[-1] += seconds
         return False
 
-    resting = Rests(lambda: crawling(sum(took)), wait, lambda: next(used))
+    resting = CpuBudget(lambda: crawling(sum(took)), wait, lambda: next(used))
     for _ in range(rests):
         took.append(0.0)
-        resting.rest()
+        resting.pause()
     return took
 
 
 def test_process_uses_its_share_of_a_core_while_somebody_crawls() -> None:
     rested = waits(iter([0.5, 0.52, 0.52, 1.0]), 4)
-    assert rested == [pytest.approx(0.5 / SHARE), pytest.approx(0.02 / SHARE), 0.0, pytest.approx(0.48 / SHARE)]
+    assert rested == [
+        pytest.approx(0.5 / CPU_SHARE),
+        pytest.approx(0.02 / CPU_SHARE),
+        0.0,
+        pytest.approx(0.48 / CPU_SHARE),
+    ]
 
 
 def test_new_pages_wait_no_longer_than_a_while_after_long_work() -> None:
-    assert waits(iter([50.0, 50.0]), 2) == [LONGEST_REST_S, 0.0]
+    assert waits(iter([50.0, 50.0]), 2) == [MAX_PAUSE_S, 0.0]
 
 
 def test_rest_ends_when_the_crawl_does() -> None:
@@ -72,12 +77,12 @@ def test_rest_ends_when_the_crawl_does() -> None:
 
 def test_rest_ends_when_all_is_to_end() -> None:
     asked: list[float] = []
-    Rests(lambda: True, lambda seconds: asked.append(seconds) is None, lambda: 50.0).rest()
+    CpuBudget(lambda: True, lambda seconds: asked.append(seconds) is None, lambda: 50.0).pause()
     assert asked == [2.0]
 
 
 def test_pages_of_a_running_crawl_are_found_before_it_ends(tmp_path: Path) -> None:
     folder = store(tmp_path / "c", pages(0, 3))
     searcher = Searcher([folder])
-    with KeepUp([folder]) as keeper, closing(Collection.open_for_writing(folder)):
+    with BackgroundIndexer([folder]) as keeper, closing(Collection.open_for_writing(folder)):
         until(lambda: searcher.search("wren").total == 3, keeper)

@@ -4,15 +4,17 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.index.search import Mix
+from opilio.search.ranking import RankingWeights
 
 shares = st.floats(0.0, 1.0)
 candidates = st.lists(st.tuples(st.floats(0.01, 100.0), shares, shares), min_size=1, max_size=60)
 
 
-def order(text: list[float], relevance: list[float], mix: Mix | None = None) -> list[int]:
+def order(text: list[float], relevance: list[float], mix: RankingWeights | None = None) -> list[int]:
     """Numbers of the candidates, best first."""
-    scores = (mix or Mix()).mixed(np.array(text), np.array(relevance, np.float32), np.zeros(len(text), np.float32))
+    scores = (mix or RankingWeights()).combine(
+        np.array(text), np.array(relevance, np.float32), np.zeros(len(text), np.float32)
+    )
     return [int(number) for number in np.argsort(-scores, kind="stable")]
 
 
@@ -31,7 +33,7 @@ def test_pages_that_fit_badly_leave_the_order_to_the_words() -> None:
 @given(candidates)
 def test_better_words_and_more_relevance_never_come_later(found: list[tuple[float, float, float]]) -> None:
     text, relevance, authority = (np.array(part) for part in zip(*found, strict=True))
-    scores = Mix().mixed(text, relevance.astype(np.float32), authority.astype(np.float32))
+    scores = RankingWeights().combine(text, relevance.astype(np.float32), authority.astype(np.float32))
     best = int(np.argmax(scores))
     assert not any((text > text[best]) & (relevance > relevance[best]) & (authority > authority[best]))
 

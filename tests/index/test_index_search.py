@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from checks.indexed import Sheet, store
-from opilio.crawl.searching import Searcher
-from opilio.index.records import FacetValue, Filters, Results
-from opilio.index.search import Mix
-from opilio.model.errors import QueryError, UsageError
+from opilio.core.errors import QueryError, UsageError
+from opilio.search.ranking import RankingWeights
+from opilio.search.results import FacetValue, SearchFilters, SearchResults
+from opilio.search.searcher import Searcher
 
 A, B = "http://a.example", "http://b.example"
 PAGES = (
@@ -26,11 +26,11 @@ PAGES = (
 @pytest.fixture(scope="module")
 def searcher(tmp_path_factory: pytest.TempPathFactory) -> Searcher:
     made = Searcher([store(tmp_path_factory.mktemp("collections") / "birds", PAGES)])
-    made.catch_up()
+    made.update_indexes()
     return made
 
 
-def found(results: Results) -> list[str]:
+def found(results: SearchResults) -> list[str]:
     return [hit.url.rpartition("/")[2] for hit in results.hits]
 
 
@@ -90,7 +90,7 @@ def test_page_is_found_by_its_address(tmp_path: Path, query: str, pages: list[st
         Sheet(url=f"{B}/letter", title="Letter", text=f"Have a look at {A}/wren today.", score=0.1),
     )
     searcher = Searcher([store(tmp_path / "birds", sheets)])
-    searcher.catch_up()
+    searcher.update_indexes()
     assert found(searcher.search(query)) == pages
 
 
@@ -124,18 +124,18 @@ def test_words_are_marked_in_title_and_snippet(searcher: Searcher) -> None:
 
 
 def test_empty_query_browses_the_most_relevant_first(searcher: Searcher) -> None:
-    results = searcher.search("", Filters(relevant=True))
+    results = searcher.search("", SearchFilters(relevant=True))
     assert found(results) == ["wren", "zaun", "robin", "tokyo"]
     assert results.total == 4
 
 
 def test_facet_with_a_chosen_value_counts_the_others_too(searcher: Searcher) -> None:
     """Any of several values is enough, so the others can be chosen besides; other facets count what was found."""
-    one = searcher.search("", Filters(hosts=("a.example",)))
+    one = searcher.search("", SearchFilters(hosts=("a.example",)))
     facets = {facet.name: facet.values for facet in one.facets}
     assert facets["hosts"] == (FacetValue("b.example", 3), FacetValue("a.example", 2, chosen=True))
     assert sum(value.count for value in facets["languages"]) == one.total == 2
-    both = searcher.search("", Filters(hosts=("a.example", "b.example"), languages=("en",)))
+    both = searcher.search("", SearchFilters(hosts=("a.example", "b.example"), languages=("en",)))
     assert both.total == 3
     (languages,) = [facet.values for facet in both.facets if facet.name == "languages"]
     assert {value.value: value.count for value in languages} == {"en": 3, "de": 1, "ja": 1}
@@ -146,12 +146,12 @@ def test_word_is_found_however_its_letters_are_encoded(tmp_path: Path, query: st
     pages = [Sheet(url=f"{A}/apart", text="Ein Zaunko\u0308nig singt.", language="de")]
     pages += [Sheet(url=f"{A}/joined", text="Zaunkönige singen.", language="de")]
     searcher = Searcher([store(tmp_path / "birds", pages)])
-    searcher.catch_up()
+    searcher.update_indexes()
     assert sorted(found(searcher.search(query))) == ["apart", "joined"]
 
 
 def test_facet_tells_a_chosen_value_that_nothing_has(searcher: Searcher) -> None:
-    (hosts,) = [f.values for f in searcher.search("", Filters(hosts=("c.example",))).facets if f.name == "hosts"]
+    (hosts,) = [f.values for f in searcher.search("", SearchFilters(hosts=("c.example",))).facets if f.name == "hosts"]
     assert hosts[-1] == FacetValue("c.example", 0, chosen=True)
     assert len(hosts) == 3
 
@@ -162,7 +162,7 @@ def test_facets_count_what_was_found_and_filters_narrow_it(searcher: Searcher) -
     assert facets["languages"] == {"en": 3, "de": 1, "ja": 1}
     assert facets["genres"] == {"news": 1}
     assert list(facets["bands"]) == ["very high", "high", "medium", "very low"]
-    chosen = searcher.search("", Filters(hosts=("a.example",), bands=("high",)))
+    chosen = searcher.search("", SearchFilters(hosts=("a.example",), bands=("high",)))
     assert found(chosen) == ["robin"]
 
 
@@ -183,7 +183,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     ]
     sheets = [Sheet(url=url, title="page", text=text, score=score) for url, text, score in worded]
     folders = [store(folder / "one", sheets[:60]), store(folder / "two", sheets[60:])]
-    Searcher(folders).catch_up()
+    Searcher(folders).update_indexes()
     return folders
 
 
@@ -192,7 +192,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def test_paging_shows_each_hit_once_when_there_are_more_than_are_mixed(
     many: list[Path], last: int, query: str, total: int, sort: str
 ) -> None:
-    searcher = Searcher(many[:last], mix=Mix(candidates=10))
+    searcher = Searcher(many[:last], mix=RankingWeights(candidates=10))
     pages = [searcher.search(query, page=number, size=7, sort=sort) for number in range(1, total // 7 + 2)]
     assert {(page.total, page.pages) for page in pages} == {(total, total // 7 + 1)}
     shown = [hit.url for page in pages for hit in page.hits]
@@ -201,7 +201,7 @@ def test_paging_shows_each_hit_once_when_there_are_more_than_are_mixed(
 
 
 def test_scores_fall_from_hit_to_hit_behind_those_that_are_mixed_too(many: list[Path]) -> None:
-    scores = [hit.score for hit in Searcher(many, mix=Mix(candidates=10)).search("wren", size=100).hits]
+    scores = [hit.score for hit in Searcher(many, mix=RankingWeights(candidates=10)).search("wren", size=100).hits]
     assert scores == sorted(scores, reverse=True)
 
 
@@ -216,14 +216,14 @@ def test_collections_are_searched_as_one(tmp_path: Path) -> None:
     one = store(tmp_path / "one", PAGES[:2])
     two = store(tmp_path / "two", [PAGES[0], Sheet(url=f"{B}/wrens", title="Wrens", text="Many a wren sings.")])
     both = Searcher([one, two])
-    both.catch_up()
+    both.update_indexes()
     results = both.search("wren")
     assert {hit.url: hit.collections for hit in results.hits} == {
         f"{A}/wren": ("one", "two"),
         f"{B}/wrens": ("two",),
     }
     assert results.total == 2
-    assert {hit.collections for hit in both.search("wren", Filters(collections=("two",))).hits} == {("two",)}
+    assert {hit.collections for hit in both.search("wren", SearchFilters(collections=("two",))).hits} == {("two",)}
 
 
 def test_collections_whose_folders_have_the_same_name_are_told_apart(tmp_path: Path) -> None:
@@ -232,9 +232,9 @@ def test_collections_whose_folders_have_the_same_name_are_told_apart(tmp_path: P
         (Searcher(folders), [str(folder) for folder in folders]),
         (Searcher(folders, names=["birds", "birds-2"]), ["birds", "birds-2"]),
     ):
-        searcher.catch_up()
+        searcher.update_indexes()
         for name, url in zip(names, (f"{A}/wren", f"{A}/robin"), strict=True):
-            hits = searcher.search("", Filters(collections=(name,))).hits
+            hits = searcher.search("", SearchFilters(collections=(name,))).hits
             assert [(hit.url, hit.collections) for hit in hits] == [(url, (name,))]
 
 
@@ -274,7 +274,7 @@ def test_order_is_that_of_one_index_when_a_collection_is_divided(tmp_path: Path)
     whole = Searcher([store(tmp_path / "whole", sheets)])
     halves = Searcher([store(tmp_path / "one", sheets[:30]), store(tmp_path / "two", sheets[30:])])
     for searcher in (whole, halves):
-        searcher.catch_up()
+        searcher.update_indexes()
     for query in ("wren", "robin", "wren eagle", "robin OR eagle"):
         one, two = (searcher.search(query, size=60) for searcher in (whole, halves))
         assert one.total == two.total

@@ -4,16 +4,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opilio.index.queryparse import parse, words_of
-from opilio.index.snippet import LENGTH, Marker, distance, marked, snippet
+from opilio.search.query import parse_query, positive_terms
+from opilio.search.snippet import SNIPPET_LENGTH, Highlighter, build_snippet, edit_distance, highlight
 
 
-def marker(query: str, language: str = "en") -> Marker:
-    return Marker(words_of(parse(query)), language)
+def marker(query: str, language: str = "en") -> Highlighter:
+    return Highlighter(positive_terms(parse_query(query)), language)
 
 
 def shown(text: str, query: str, language: str = "en") -> str:
-    return "".join(f"[{s.text}]" if s.marked else s.text for s in snippet(text, marker(query, language)))
+    return "".join(f"[{s.text}]" if s.marked else s.text for s in build_snippet(text, marker(query, language)))
 
 
 @pytest.mark.parametrize(
@@ -52,21 +52,21 @@ def test_piece_with_the_most_different_words_is_shown() -> None:
 @settings(deadline=None)
 @given(text=st.text(max_size=2_000), query=st.text(alphabet="abcé東 ", min_size=1, max_size=10))
 def test_snippet_is_a_piece_of_the_text(text: str, query: str) -> None:
-    pieces = snippet(text, marker(query))
+    pieces = build_snippet(text, marker(query))
     told = "".join(piece.text for piece in pieces).removeprefix("… ").removesuffix(" …")
-    assert len(told) <= LENGTH
+    assert len(told) <= SNIPPET_LENGTH
     assert "".join(told.split()) in "".join(text.split())
 
 
 @settings(deadline=None)
 @given(text=st.text(alphabet="ab c", max_size=60))
 def test_marked_pieces_make_up_the_text(text: str) -> None:
-    pieces = marked(text, marker("a b").matches(text))
+    pieces = highlight(text, marker("a b").matches(text))
     assert "".join(piece.text for piece in pieces).split() == text.split()
 
 
 @settings(deadline=None)
 @given(a=st.text(alphabet="abc", max_size=6), b=st.text(alphabet="abc", max_size=6))
 def test_distance_is_symmetric_and_bounded(a: str, b: str) -> None:
-    assert (distance(a, b, 2) <= 2) == (distance(b, a, 2) <= 2)
-    assert distance(a, a, 0) == 0
+    assert (edit_distance(a, b, 2) <= 2) == (edit_distance(b, a, 2) <= 2)
+    assert edit_distance(a, a, 0) == 0

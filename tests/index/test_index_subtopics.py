@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from checks.indexed import Sheet, store
-from opilio.crawl.searching import Searcher
-from opilio.index.records import Filters
-from opilio.index.subtopics import Subtopics, Word, cluster
-from opilio.text.tokens import words as words_in
+from opilio.search.clusters import StemCount, SubtopicClassifier, cluster_pages
+from opilio.search.results import SearchFilters
+from opilio.search.searcher import Searcher
+from opilio.text.tokens import tokenize as words_in
 
 KINDS = {"owls": "owl night mouse feather", "gulls": "gull sea fish coast", "wrens": "wren song hedge nest"}
 
@@ -25,18 +25,18 @@ def sheets(kinds: dict[str, str], count: int) -> list[Sheet]:
     return made
 
 
-def words(text: str) -> list[Word]:
+def words(text: str) -> list[StemCount]:
     counted = {word: text.split().count(word) for word in text.split()}
-    return [Word(word, word, count) for word, count in counted.items()]
+    return [StemCount(word, word, count) for word, count in counted.items()]
 
 
 def test_pages_that_share_words_are_one_subtopic_with_a_telling_name(tmp_path: Path) -> None:
     searcher = Searcher([store(tmp_path / "c", sheets(KINDS, 12))])
-    searcher.catch_up()
+    searcher.update_indexes()
     found = searcher.subtopics()
     assert sum(subtopic.pages for subtopic in found) == 36
     for subtopic in found:
-        hits = searcher.search("", Filters(subtopics=(subtopic.name,)), size=100)
+        hits = searcher.search("", SearchFilters(subtopics=(subtopic.name,)), size=100)
         (kind,) = {hit.host.partition(".")[0] for hit in hits.hits}  # no page of another kind
         assert set(subtopic.name.split(", ")) <= {*KINDS[kind].split(), kind}
         assert hits.total == subtopic.pages
@@ -48,7 +48,7 @@ def test_stop_words_of_pages_in_a_language_guessed_wrongly_name_nothing(tmp_path
     odd = sheets({"wrens": "wren song you has the"}, 12)
     pages = [*known, *(msgspec.structs.replace(sheet, language="xx") for sheet in odd)]
     searcher = Searcher([store(tmp_path / "c", pages)])
-    searcher.catch_up()
+    searcher.update_indexes()
     told = {word for subtopic in searcher.subtopics() for word in subtopic.words}
     assert {"owl", "gull", "wren"} <= told
     assert told.isdisjoint({"you", "has", "the"})
@@ -64,7 +64,7 @@ def test_words_of_a_footer_name_no_subtopic_of_short_pages(tmp_path: Path) -> No
     ]
     pages += [Sheet(url=f"http://b.example/{n}", text=f"anchor {footer}", score=0.9) for n in range(8)]
     searcher = Searcher([store(tmp_path / "c", pages)])
-    searcher.catch_up()
+    searcher.update_indexes()
     told = {word for subtopic in searcher.subtopics() for word in subtopic.words}
     assert told
     assert told.isdisjoint(footer.split())
@@ -90,7 +90,7 @@ def test_pages_in_any_script_have_subtopics(tmp_path: Path, language: str, kinds
     ]
     pages += [msgspec.structs.replace(s, language="en") for s in sheets({"c": "train rail"}, 8)]
     searcher = Searcher([store(tmp_path / "c", pages)])
-    searcher.catch_up()
+    searcher.update_indexes()
     told = {word for subtopic in searcher.subtopics() for word in subtopic.words}
     for kind in kinds.values():
         assert told & set(words_in(kind))
@@ -98,16 +98,16 @@ def test_pages_in_any_script_have_subtopics(tmp_path: Path, language: str, kinds
 
 def test_subtopics_are_the_same_when_made_again() -> None:
     pages = [words(sheet.text) for sheet in sheets(KINDS, 8)]
-    assert cluster(pages) == cluster(pages)
+    assert cluster_pages(pages) == cluster_pages(pages)
 
 
 def test_pages_that_come_later_join_a_subtopic_and_the_facet_counts_them(tmp_path: Path) -> None:
     every = sheets(KINDS, 16)
     folder = store(tmp_path / "c", [s for s in every if int(s.url.rpartition("/")[2]) < 15])
-    Searcher([folder]).catch_up()
+    Searcher([folder]).update_indexes()
     store(folder, every)
     searcher = Searcher([folder])
-    searcher.catch_up()
+    searcher.update_indexes()
     facets = {facet.name: facet.values for facet in searcher.search("").facets}
     assert sum(value.count for value in facets["subtopics"]) == 48
 
@@ -116,11 +116,11 @@ def test_few_pages_and_irrelevant_ones_have_no_subtopics(tmp_path: Path) -> None
     few = sheets(KINDS, 3)
     far = [Sheet(url=f"http://x.example/{n}", title="x", text="railway engine", score=0.1) for n in range(40)]
     searcher = Searcher([store(tmp_path / "c", [*few, *far])])
-    searcher.catch_up()
+    searcher.update_indexes()
     assert searcher.subtopics() == ()
 
 
 @pytest.mark.parametrize("pages", [[], [[]] * 30, [words("same words here")] * 30])
-def test_pages_without_differences_have_no_subtopics(pages: list[list[Word]]) -> None:
-    assert cluster(pages) == []
-    assert Subtopics([]).of(words("anything")) == ""
+def test_pages_without_differences_have_no_subtopics(pages: list[list[StemCount]]) -> None:
+    assert cluster_pages(pages) == []
+    assert SubtopicClassifier([]).classify(words("anything")) == ""

@@ -6,26 +6,26 @@ from pathlib import Path
 import pytest
 
 from checks.indexed import Sheet, lose, spoil, store
-from opilio.crawl.compact import compact
-from opilio.crawl.indexcheck import index_problems
-from opilio.crawl.indexing import catch_up
-from opilio.crawl.repair import check_and_repair
-from opilio.crawl.searching import Searcher
-from opilio.index.manifest import Manifest
-from opilio.store.collection import Collection, reading
+from opilio.manage.compact import compact
+from opilio.manage.repair import check_and_repair
+from opilio.manage.verify_index import check_index
+from opilio.search.indexer import update_index
+from opilio.search.manifest import IndexManifest
+from opilio.search.searcher import Searcher
+from opilio.store.collection import Collection, open_readonly
 
 A = "http://a.example"
 
 
 def problems(folder: Path) -> list[str]:
-    with reading(folder) as collection:
-        return list(index_problems(collection))
+    with open_readonly(folder) as collection:
+        return list(check_index(collection))
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     made = store(tmp_path / "c", [Sheet(url=f"{A}/{n}", title="Wren", text=f"number{n}") for n in range(4)])
-    catch_up(made)
+    update_index(made)
     return made
 
 
@@ -39,7 +39,7 @@ def test_index_that_agrees_or_is_behind_is_no_problem(folder: Path, tmp_path: Pa
 
 def test_past_version_that_only_the_index_has_is_told_and_let_go(folder: Path) -> None:
     store(folder, [Sheet(url=f"{A}/0", title="Eagle")])
-    catch_up(folder)
+    update_index(folder)
     assert problems(folder) == []
     with closing(Collection.open_for_writing(folder)) as collection:
         collection.connection.execute("DELETE FROM version")
@@ -50,10 +50,10 @@ def test_past_version_that_only_the_index_has_is_told_and_let_go(folder: Path) -
 
 def test_index_of_a_collection_that_dropped_versions_is_no_problem(folder: Path) -> None:
     store(folder, [Sheet(url=f"{A}/0", title="Eagle")])
-    catch_up(folder)
+    update_index(folder)
     compact(folder, 1.8e9, versions=0)
     assert problems(folder) == []
-    catch_up(folder)
+    update_index(folder)
     assert problems(folder) == []
 
 
@@ -76,7 +76,7 @@ def test_index_whose_files_are_damaged_is_told_and_made_again(folder: Path, file
     ],
 )
 def test_index_that_does_not_agree_is_told_and_made_again(folder: Path, damage: str, told: str) -> None:
-    manifest = Manifest(folder / "index")
+    manifest = IndexManifest(folder / "index")
     manifest.connection.execute(damage)
     manifest.close()
     assert any(told in problem for problem in problems(folder))

@@ -7,24 +7,22 @@ from hypothesis import strategies as st
 
 from checks.judge_checks import check_judge
 from checks.readings import reading_of, terms_of
-from opilio.judge.blend import BlendJudge
-from opilio.judge.contains import ContainsJudge
-from opilio.judge.cosine import CosineJudge
-from opilio.judge.pagewords import PageWords
-from opilio.model.errors import ConfigError, TopicError
-from opilio.text.vocabulary import term_of
-from opilio.topic.living import LivingTopic
-from opilio.topic.table import table_of
+from opilio.core.errors import ConfigError, TopicError
+from opilio.judge.page_terms import PageTerms
+from opilio.judge.similarity import BlendJudge, ContainsJudge, CosineJudge
+from opilio.text.vocabulary import term_id
+from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.weights import table_from_weights
 
-WORDS = PageWords(terms_of)
-TF = PageWords(terms_of, weights="tfidf")
-BIRDS = table_of({"wren": 1.0, "nest": 0.5, "song": 0.25})
+WORDS = PageTerms(terms_of)
+TF = PageTerms(terms_of, weights="tfidf")
+BIRDS = table_from_weights({"wren": 1.0, "nest": 0.5, "song": 0.25})
 S0_TABLE_2 = {"int": 1, "code": 0.92, "algorithm": 0.87, "program": 0.81, "database": 0.78, "internet": 0.76}
 S0_TABLE_2 |= {"html": 0.69, "computer": 0.61, "hardware": 0.58, "software": 0.53}
 
 
 def cosine(**options: object) -> CosineJudge:
-    return CosineJudge(LivingTopic(BIRDS), WORDS, **options)  # type: ignore[arg-type]
+    return CosineJudge(EvolvingTopic(BIRDS), WORDS, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -42,9 +40,9 @@ def test_every_judge_passes_the_checks(judge: type[CosineJudge]) -> None:
 
 @pytest.mark.parametrize(("norm", "score"), [("topic", 0.3219), ("page", 0.0776), ("whole", 0.0776)])
 def test_page_score_of_the_paper_by_norm_s0_23_x_01(norm: str, score: float) -> None:
-    weights = {term_of("computer"): 0.2, term_of("software"): 0.1, term_of("banana"): 0.9}
-    words = PageWords(terms_of, idf=lambda terms: np.array([weights[t] for t in terms.tolist()]), weights="tfidf")
-    judge = CosineJudge(LivingTopic(table_of(S0_TABLE_2)), words, norm=norm)  # type: ignore[arg-type]
+    weights = {term_id("computer"): 0.2, term_id("software"): 0.1, term_id("banana"): 0.9}
+    words = PageTerms(terms_of, idf=lambda terms: np.array([weights[t] for t in terms.tolist()]), weights="tfidf")
+    judge = CosineJudge(EvolvingTopic(table_from_weights(S0_TABLE_2)), words, norm=norm)  # type: ignore[arg-type]
     assert judge.judge(reading_of("computer software banana")).score == pytest.approx(score, abs=5e-5)
 
 
@@ -75,13 +73,13 @@ def test_page_of_boiler_plate_only_is_read_all_the_same() -> None:
 
 def test_damping_keeps_one_repeated_word_from_deciding() -> None:
     once, often = reading_of("wren nest lake"), reading_of("wren nest " + "lake " * 20)
-    plain, damped = (CosineJudge(LivingTopic(BIRDS), words) for words in (TF, WORDS))
+    plain, damped = (CosineJudge(EvolvingTopic(BIRDS), words) for words in (TF, WORDS))
     fall_plain = plain.judge(often).score / plain.judge(once).score
     assert fall_plain < damped.judge(often).score / damped.judge(once).score < 1.0
 
 
 def test_empty_table_scores_zero_s3_e9() -> None:
-    verdict = CosineJudge(LivingTopic(table_of({})), WORDS).judge(reading_of("wren"))
+    verdict = CosineJudge(EvolvingTopic(table_from_weights({})), WORDS).judge(reading_of("wren"))
     assert (verdict.score, verdict.relevant) == (0.0, False)
 
 
@@ -97,7 +95,7 @@ vectors = st.dictionaries(st.sampled_from(["wren", "nest", "song", "lake"]), st.
 def test_cosine_is_symmetric_and_within_range_s3_16(one: dict[str, int], two: dict[str, int]) -> None:
     def score(table: dict[str, int], page: dict[str, int]) -> float:
         text = " ".join(f"{w} " * n for w, n in page.items())
-        return CosineJudge(LivingTopic(table_of(table)), TF).judge(reading_of(text)).score
+        return CosineJudge(EvolvingTopic(table_from_weights(table)), TF).judge(reading_of(text)).score
 
     assert 0.0 <= score(one, two) <= 1.0
     assert score(one, two) == pytest.approx(score(two, one))

@@ -11,34 +11,35 @@ from checks.engines import PageFetcher, html, plain_tree, run_engine
 from checks.judge_checks import check_judge
 from checks.readings import reading_of
 from checks.small_webs import rows
-from opilio.crawl.build import complete, topic_of
-from opilio.crawl.classes import lexicon_of
-from opilio.crawl.config import Settings, resolve
-from opilio.judge.dewey import DeweyJudge
-from opilio.model.clock import VirtualClock
-from opilio.model.errors import ConfigError, TopicError
+from opilio.core.clock import VirtualClock
+from opilio.core.errors import ConfigError, TopicError
+from opilio.core.settings import Settings
+from opilio.engine.wiring.build import build_topic, complete_settings
+from opilio.methods.dewey.detect import Galaxy, GalaxyRule, LexiconMatcher, ScoredClass
+from opilio.methods.dewey.judge import DeweyJudge
+from opilio.methods.dewey.lexicon import builtin_lexicon, parse_lexicon
+from opilio.methods.dewey.target import check_classes, class_names, class_words, load_lexicon, topic_classes
 from opilio.text.vocabulary import Vocabulary
-from opilio.topic.dewey.galaxy import Galaxy, Rule, Scored
-from opilio.topic.dewey.lexicon import ours, parse
-from opilio.topic.dewey.matcher import Matcher
-from opilio.topic.dewey.target import checked, class_names, class_words, classes_for
-from opilio.topic.topic import topic_from
+from opilio.topic.setup import resolve_settings
+from opilio.topic.topic import make_topic
 
-LEXICON = parse("598 | Birds | wren; nest; song\n346 | Private law | law; court\n336 | Taxes | tax; court\n", "small")
+LEXICON = parse_lexicon(
+    "598 | Birds | wren; nest; song\n346 | Private law | law; court\n336 | Taxes | tax; court\n", "small"
+)
 SITE = "http://a.example/"
 
 
 @cache
-def matcher() -> Matcher:
-    return Matcher(LEXICON, Vocabulary(normaliser="none"))
+def matcher() -> LexiconMatcher:
+    return LexiconMatcher(LEXICON, Vocabulary(normaliser="none"))
 
 
 def judge(*classes: str, threshold: float = 0.5) -> DeweyJudge:
-    return DeweyJudge(matcher(), classes or ("598",), Rule(), threshold)
+    return DeweyJudge(matcher(), classes or ("598",), GalaxyRule(), threshold)
 
 
 def settings(**topic: object) -> Settings:
-    return complete(resolve({"strategy": "best-first", "topic": topic, "judge": {"kind": "dewey"}}))
+    return complete_settings(resolve_settings({"strategy": "best-first", "topic": topic, "judge": {"kind": "dewey"}}))
 
 
 def test_dewey_judge_passes_the_checks() -> None:
@@ -76,7 +77,7 @@ cells = st.lists(
 def test_closeness_says_half_or_more_exactly_where_the_best_cell_is_of_the_topic(
     found: list[tuple[str, float]],
 ) -> None:
-    ranked = tuple(Scored(*cell) for cell in sorted(found, key=lambda cell: -cell[1]))
+    ranked = tuple(ScoredClass(*cell) for cell in sorted(found, key=lambda cell: -cell[1]))
     close = Galaxy(ranked).closeness(["59"])
     best = max((score for _, score in ranked), default=0.0)
     assert 0.0 <= close <= 1.0
@@ -93,15 +94,15 @@ def test_judge_without_classes_or_with_a_wrong_threshold_is_refused() -> None:
 @pytest.mark.parametrize("wrong", ["59x", "", "5,9", "777.1"])
 def test_class_that_is_none_is_refused_by_name(wrong: str) -> None:
     with pytest.raises(TopicError, match=rf'topic\.dewey "{wrong}"'):
-        checked([wrong], LEXICON)
+        check_classes([wrong], LEXICON)
 
 
 def test_classes_lend_their_name_and_terms_to_a_topic() -> None:
-    topic = topic_of(settings(dewey=["598.8", "598.8 "]))
+    topic = build_topic(settings(dewey=["598.8", "598.8 "]))
     assert topic.dewey == ("598.8",)
-    assert topic.name == ours().classes["598.8"].name
-    assert next(iter(topic.keywords)) == ours().classes["598.8"].terms[0]
-    named = topic_of(settings(dewey=["598"], name="my birds", keywords=["dodo"]))
+    assert topic.name == builtin_lexicon().classes["598.8"].name
+    assert next(iter(topic.keywords)) == builtin_lexicon().classes["598.8"].terms[0]
+    named = build_topic(settings(dewey=["598"], name="my birds", keywords=["dodo"]))
     assert (named.name, named.keywords) == ("my birds", {"dodo": 1.0})
 
 
@@ -118,33 +119,33 @@ def test_beginning_of_a_number_lends_the_terms_of_all_below_it() -> None:
     [("birds and their nests", "598"), ("astronomy: planets, stars, comets, galaxies and telescopes", "52")],
 )
 def test_topic_told_in_words_has_the_classes_they_speak_of(sentence: str, expected: str) -> None:
-    assert topic_of(settings(name=sentence)).dewey[0] == expected
+    assert build_topic(settings(name=sentence)).dewey[0] == expected
 
 
 def test_topic_without_any_index_term_is_refused() -> None:
     with pytest.raises(TopicError, match=r"give classes as topic\.dewey"):
-        topic_of(settings(name="zzyzx qwyjibo"))
-    example = topic_from("zzyzx", positive=("the wren sings a song",))
-    assert classes_for(example, matcher()) == ("598",)
+        build_topic(settings(name="zzyzx qwyjibo"))
+    example = make_topic("zzyzx", positive=("the wren sings a song",))
+    assert topic_classes(example, matcher()) == ("598",)
 
 
 def test_own_lexicon_comes_on_top_or_instead_or_in_another_scheme_s2_04(tmp_path: Path) -> None:
     own = tmp_path / "own.txt"
     own.write_text("598 | Birds | dodobird\n", encoding="utf-8")
-    both = lexicon_of(settings(name="birds", lexicon_file=str(own)))
+    both = load_lexicon(settings(name="birds", lexicon_file=str(own)))
     assert {"dodobird", "wren"} <= set(both.numbers)
-    alone = lexicon_of(settings(name="birds", lexicon_file=str(own), lexicon_use="instead"))
+    alone = load_lexicon(settings(name="birds", lexicon_file=str(own), lexicon_use="instead"))
     assert list(alone.numbers) == ["dodobird"]
     own.write_text("59 | Animals | dodobird\n598.279.24 | Buzzards | buzzard\n", encoding="utf-8")
     with pytest.raises(TopicError, match=r"topic\.lexicon_file .*own\.txt, line 1: '59' is no class number"):
-        lexicon_of(settings(name="birds", lexicon_file=str(own)))
-    other = topic_of(settings(dewey=["598.279"], lexicon_file=str(own), lexicon_use="other-scheme"))
+        load_lexicon(settings(name="birds", lexicon_file=str(own)))
+    other = build_topic(settings(dewey=["598.279"], lexicon_file=str(own), lexicon_use="other-scheme"))
     assert (other.name, list(other.keywords)) == ("Animals", ["buzzard"])
 
 
 def test_lexicon_that_is_not_there_is_told_before_a_folder_is_made(tmp_path: Path) -> None:
     with pytest.raises(TopicError, match=r"topic\.lexicon_file .*none\.txt"):
-        topic_of(settings(name="birds", lexicon_file=str(tmp_path / "none.txt")))
+        build_topic(settings(name="birds", lexicon_file=str(tmp_path / "none.txt")))
 
 
 @pytest.mark.parametrize("kind", ["dewey", "coverage", "learned"])

@@ -11,21 +11,21 @@ from numpy.typing import NDArray
 
 from checks.judge_checks import check_judge
 from checks.readings import lead_to, reading_of, terms_of
-from opilio.judge.coverage import CoverageJudge
+from opilio.core.records import Analysis, FetchResult, Outcome
 from opilio.judge.learned import LearnedJudge
-from opilio.judge.pagewords import PageWords
-from opilio.learn.textmodel import MAX_TERMS, TextModel
-from opilio.model.records import Analysis, Fetched, Outcome
-from opilio.topic.living import LivingTopic
-from opilio.topic.table import table_of
+from opilio.judge.page_terms import PageTerms
+from opilio.judge.similarity import CoverageJudge
+from opilio.learn.text_model import MAX_TERMS, TextModel
+from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.weights import table_from_weights
 
-BIRDS = table_of({"wren": 1.0, "nest": 0.5, "song": 0.25})
+BIRDS = table_from_weights({"wren": 1.0, "nest": 0.5, "song": 0.25})
 ON, OFF = "wren nest song hedge moss", "tax law court judge fee"
 BOTH = [ON, OFF] * 12
 
 
 def coverage() -> CoverageJudge:
-    return CoverageJudge(LivingTopic(BIRDS), PageWords(terms_of))
+    return CoverageJudge(EvolvingTopic(BIRDS), PageTerms(terms_of))
 
 
 def learned() -> LearnedJudge:
@@ -35,8 +35,8 @@ def learned() -> LearnedJudge:
 def outcome(judge: LearnedJudge, text: str, duplicate_of: int = 0) -> Outcome:
     reading = reading_of(text)
     sample = judge.sample(reading).astype(np.uint32).tobytes()
-    analysis = Analysis(verdict=judge.judge(reading), sample=sample)
-    return Outcome(lead=lead_to(), fetched=Fetched(url=""), analysis=analysis, duplicate_of=duplicate_of)
+    analysis = Analysis(verdict=judge.judge(reading), sample_terms=sample)
+    return Outcome(lead=lead_to(), fetched=FetchResult(url=""), analysis=analysis, duplicate_of=duplicate_of)
 
 
 def taught(texts: Sequence[str], judge: LearnedJudge | None = None) -> LearnedJudge:
@@ -58,7 +58,7 @@ def test_coverage_grows_with_the_words_covered_and_is_finite() -> None:
 
 
 def test_topic_without_words_has_no_page() -> None:
-    judge = CoverageJudge(LivingTopic(table_of({})), PageWords(terms_of))
+    judge = CoverageJudge(EvolvingTopic(table_from_weights({})), PageTerms(terms_of))
     assert not judge.judge(reading_of(ON)).relevant
 
 
@@ -75,7 +75,7 @@ def test_examples_teach_before_anything_is_fetched() -> None:
     on, off = [f"hedge moss twig w{n}" for n in range(4)], [f"court fee clerk w{n}" for n in range(4)]
     examples = [(page, True) for page in (*on[:3], {"hedge": 2, "moss": 1, "twig": 1})]
     judge = LearnedJudge(coverage(), str, 0.5, [*examples, *((page, False) for page in off)])
-    assert judge.model.ready
+    assert judge.model.is_ready
     like, unlike = judge.judge(reading_of("hedge moss twig")), judge.judge(reading_of("court fee clerk"))
     assert like.score > max(unlike.score, learned().judge(reading_of("hedge moss twig")).score)
     again = learned()
@@ -90,18 +90,18 @@ def test_background_stands_for_pages_that_are_not_on_the_topic() -> None:
         common = np.array(terms_of("people time"), dtype=np.uint32)
         return np.where(np.isin(terms, common), 0.5, 7.0)
 
-    base = CoverageJudge(LivingTopic(BIRDS), PageWords(terms_of, idf))
+    base = CoverageJudge(EvolvingTopic(BIRDS), PageTerms(terms_of, idf))
     judge = LearnedJudge(base, str, 0.5, [(f"hedge people time w{n}", True) for n in range(4)])
-    weights = dict(zip(*(part.tolist() for part in judge.model.known), strict=True))
+    weights = dict(zip(*(part.tolist() for part in judge.model.term_weights), strict=True))
     rare, (often, _) = terms_of("hedge")[0], terms_of("people time")
-    assert judge.model.ready
+    assert judge.model.is_ready
     assert weights[rare] > 1.0 > abs(weights[often])
 
 
 def test_duplicates_and_pages_without_a_sample_teach_nothing() -> None:
     judge = learned()
     before = judge.snapshot()
-    judge.learn([outcome(judge, ON, duplicate_of=1), Outcome(lead=lead_to(), fetched=Fetched(url=""))])
+    judge.learn([outcome(judge, ON, duplicate_of=1), Outcome(lead=lead_to(), fetched=FetchResult(url=""))])
     assert judge.snapshot() == before
 
 
@@ -119,18 +119,18 @@ def test_person_outweighs_the_judge_and_the_last_word_wins() -> None:
     page = reading_of("hedge moss court fee")
     sample = judge.sample(page).astype(np.uint32).tobytes()
     start = judge.judge(page).score
-    judge.study(judge.label(sample, relevant=True))
+    judge.apply_lesson(judge.label_lesson(sample, relevant=True))
     lifted = judge.judge(page).score
-    judge.study(judge.label(sample, relevant=False, before=True))
+    judge.apply_lesson(judge.label_lesson(sample, relevant=False, before=True))
     assert judge.judge(page).score < start < lifted
 
 
 def test_contradictory_labels_leave_no_trace_of_the_earlier() -> None:
     one, other = taught(BOTH), taught(BOTH)
     sample = one.sample(reading_of("hedge court")).astype(np.uint32).tobytes()
-    one.study(one.label(sample, relevant=True))
-    one.study(one.label(sample, relevant=False, before=True))
-    other.study(other.label(sample, relevant=False))
+    one.apply_lesson(one.label_lesson(sample, relevant=True))
+    one.apply_lesson(one.label_lesson(sample, relevant=False, before=True))
+    other.apply_lesson(other.label_lesson(sample, relevant=False))
     page = reading_of("hedge court song")
     assert one.judge(page).score == pytest.approx(other.judge(page).score)
 
@@ -138,9 +138,9 @@ def test_contradictory_labels_leave_no_trace_of_the_earlier() -> None:
 def test_word_taken_back_is_forgotten() -> None:
     judge, never = taught(BOTH), taught(BOTH)
     sample = judge.sample(reading_of("hedge court")).astype(np.uint32).tobytes()
-    judge.study(judge.label(sample, relevant=True))
-    judge.study(judge.label(sample, relevant=None, before=True))
-    never.study(never.label(sample, relevant=None))
+    judge.apply_lesson(judge.label_lesson(sample, relevant=True))
+    judge.apply_lesson(judge.label_lesson(sample, relevant=None, before=True))
+    never.apply_lesson(never.label_lesson(sample, relevant=None))
     page = reading_of("hedge court song")
     assert judge.judge(page).score == pytest.approx(never.judge(page).score, abs=0.02)
 
@@ -153,13 +153,13 @@ def test_resumed_judge_is_the_same_wherever_it_was_killed(cut: int) -> None:
     for number, text in enumerate(texts):
         if number <= cut:
             state, journal = judge.snapshot(), []
-        lesson = judge.lesson([outcome(judge, text)])
+        lesson = judge.make_lesson([outcome(judge, text)])
         journal.append(lesson)
-        judge.study(lesson)
+        judge.apply_lesson(lesson)
     again = learned()
     again.restore(state)
     for lesson in journal:
-        again.study(lesson)
+        again.apply_lesson(lesson)
     assert again.snapshot() == judge.snapshot()
     pages = [reading_of(text) for text in (ON, OFF, "hedge fee")]
     assert [again.judge(page) for page in pages] == [judge.judge(page) for page in pages]
@@ -167,10 +167,10 @@ def test_resumed_judge_is_the_same_wherever_it_was_killed(cut: int) -> None:
 
 def test_worker_judges_the_same_by_sight_alone() -> None:
     judge, worker = taught(BOTH), learned()
-    worker.restore(judge.sight())
+    worker.restore(judge.worker_state())
     pages = [reading_of(text) for text in (ON, OFF, "hedge fee")]
     assert [worker.judge(page) for page in pages] == [judge.judge(page) for page in pages]
-    assert len(judge.sight()) < len(judge.snapshot())
+    assert len(judge.worker_state()) < len(judge.snapshot())
 
 
 @given(
@@ -186,7 +186,7 @@ def test_text_model_never_gives_nonsense(pages: list[tuple[list[int], bool, floa
         model.add(np.array(terms, dtype=np.int64), positive, weight)
         model.fit()
     assert all(-4.0 <= model.logit(np.arange(n, dtype=np.int64)) <= 4.0 for n in (0, 1, 40))
-    assert all(math.isfinite(weight) for _, weight in model.telling(np.arange(1, 31), 30))
+    assert all(math.isfinite(weight) for _, weight in model.strongest_terms(np.arange(1, 31), 30))
 
 
 def test_text_model_counts_pages_the_same_whenever_it_is_fitted() -> None:
@@ -201,8 +201,8 @@ def test_text_model_counts_pages_the_same_whenever_it_is_fitted() -> None:
         often.restore(often.state())
     once.fit()
     assert often.state().counts == once.state().counts
-    assert often.known[1].tolist() == once.known[1].tolist()
-    assert sum(term == 7 for term in often.known[0]) == 1
+    assert often.term_weights[1].tolist() == once.term_weights[1].tolist()
+    assert sum(term == 7 for term in often.term_weights[0]) == 1
 
 
 def test_text_model_is_bounded_when_words_never_end() -> None:

@@ -4,17 +4,17 @@ import pytest
 
 from checks.judge_checks import check_judge
 from checks.readings import reading_of, terms_of
-from opilio.judge.cosine import CosineJudge
-from opilio.judge.pagewords import PageWords
+from opilio.core.errors import TopicError
+from opilio.judge.page_terms import PageTerms
 from opilio.judge.senses import ContextJudge, SenseJudge
-from opilio.model.errors import TopicError
-from opilio.topic.living import LivingTopic
+from opilio.judge.similarity import CosineJudge
+from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.senses import OTHER_SENSE, ContextRule
-from opilio.topic.table import table_of
+from opilio.topic.weights import table_from_weights
 
 CONTEXTS = ("cat", "animal", "jungle", "cheetah", "tiger", "leopard", "football", "hat", "watches", "soccer")
-TOPIC = LivingTopic(table_of({"jaguar": 1.0, "car": 0.8, "engine": 0.6, "speed": 0.4, "dealer": 0.4}))
-WORDS = PageWords(terms_of)
+TOPIC = EvolvingTopic(table_from_weights({"jaguar": 1.0, "car": 0.8, "engine": 0.6, "speed": 0.4, "dealer": 0.4}))
+WORDS = PageTerms(terms_of)
 CAR = "the jaguar car has an engine of great speed says the dealer who watches it"
 CAT = "the jaguar is a cat of the jungle an animal like the leopard with great speed"
 
@@ -29,7 +29,7 @@ def sense(**options: object) -> SenseJudge:
 
 
 def birds() -> ContextJudge:
-    topic = LivingTopic(table_of({"wren": 1.0, "nest": 0.5}))
+    topic = EvolvingTopic(table_from_weights({"wren": 1.0, "nest": 0.5}))
     return ContextJudge(CosineJudge(topic, WORDS), topic, ("church",), WORDS)
 
 

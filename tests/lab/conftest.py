@@ -5,16 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from opilio.lab.shape import Shape
-from opilio.lab.synthetic import write
-from opilio.lab.web import Web
+from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.web import write_synthetic_web
+from opilio.lab.webs.web import WarcWeb
 
-SMALL = Shape(pages=150, hosts=6, topics=2, trap_pages=8, seed_sets=2, mirrors=0.05, near_mirrors=0.05, redirects=0.05)
+SMALL = WebShape(
+    pages=150, hosts=6, topics=2, trap_pages=8, seed_sets=2, mirrors=0.05, near_mirrors=0.05, redirects=0.05
+)
 
 
 @pytest.fixture(scope="session")
 def small_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write(SMALL, tmp_path_factory.mktemp("webs") / "small")
+    return write_synthetic_web(SMALL, tmp_path_factory.mktemp("webs") / "small")
 
 
 @pytest.fixture(scope="session")
@@ -23,8 +25,8 @@ def lab_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def small_web(small_folder: Path, lab_cache: Path) -> Web:
-    return Web.open(small_folder, lab_cache)
+def small_web(small_folder: Path, lab_cache: Path) -> WarcWeb:
+    return WarcWeb.open(small_folder, lab_cache)
 
 
 @pytest.fixture(scope="session")

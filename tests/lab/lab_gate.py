@@ -13,17 +13,17 @@ from pathlib import Path
 import tomli_w
 import xxhash
 
-from opilio.crawl.config import strategies
-from opilio.lab.declarations import Variant
-from opilio.lab.runs import Arena, Job
-from opilio.lab.shape import Shape
-from opilio.lab.synthetic import write
-from opilio.model.records import Fetched
+from opilio.core.records import FetchResult
+from opilio.core.settings import strategy_names
+from opilio.lab.experiments.declarations import Variant
+from opilio.lab.experiments.runs import ExperimentJob, ExperimentRunner
+from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.web import write_synthetic_web
 from opilio.store.warc import response_record
 
 FLOORS = Path(__file__).with_name("floors.toml")
 MARGIN = 0.01  # below what was measured: another version of a library may turn one link
-SHAPE = Shape(seed=11, pages=300, hosts=12, topics=2, trap_pages=8, seed_sets=1, slow_hosts=0, failing_hosts=0)
+SHAPE = WebShape(seed=11, pages=300, hosts=12, topics=2, trap_pages=8, seed_sets=1, slow_hosts=0, failing_hosts=0)
 MANUALS = Path("/usr/share/doc")
 BUDGETS = {"synthetic": 120, "python-manual": 100}
 TOPICS = {
@@ -34,7 +34,7 @@ SEEDS = {"c-api": ["c-api/intro.html", "c-api/list.html"], "whatsnew": ["whatsne
 
 
 def synthetic_web(folder: Path) -> Path:
-    return write(SHAPE, folder / "synthetic")
+    return write_synthetic_web(SHAPE, folder / "synthetic")
 
 
 def manual_folder() -> Path | None:
@@ -52,7 +52,7 @@ def manual_web(folder: Path) -> Path:
     names = [p.relative_to(root).as_posix() for p in pages]
     header = (("Content-Type", "text/html; charset=utf-8"),)
     records = [
-        response_record(Fetched(url=_url(name), status=200, headers=header, body=path.read_bytes()))
+        response_record(FetchResult(url=_url(name), status=200, headers=header, body=path.read_bytes()))
         for name, path in zip(names, pages, strict=True)
     ]
     (web / "web.warc.gz").write_bytes(b"".join(records))
@@ -75,26 +75,26 @@ def _topic(name: str, description: str, keywords: list[str]) -> dict[str, object
 MAKERS: dict[str, Callable[[Path], Path]] = {"synthetic": synthetic_web, "python-manual": manual_web}
 
 
-def opened(name: str, folder: Path) -> Arena:
-    return Arena.open(MAKERS[name](folder), folder / "cache", processes=1)
+def opened(name: str, folder: Path) -> ExperimentRunner:
+    return ExperimentRunner.open(MAKERS[name](folder), folder / "cache", processes=1)
 
 
-def corpus_hash(arena: Arena) -> str:
+def corpus_hash(arena: ExperimentRunner) -> str:
     """Names what the floors were measured on: addresses and bodies, however they are packed."""
     digest = xxhash.xxh3_64()
     web = arena.offline.web
     for number, url in enumerate(web.urls):
         digest.update(url.encode())
-        digest.update(web.answer(number).body)
+        digest.update(web.response(number).body)
     return digest.hexdigest()
 
 
-def reached(arena: Arena, strategy: str, budget: int) -> float:
+def reached(arena: ExperimentRunner, strategy: str, budget: int) -> float:
     """Mean auc_vs_oracle over all topics and seed sets of a web."""
     folder = str(arena.offline.web.folder)
     found = [
         arena.run(
-            Job(
+            ExperimentJob(
                 experiment="gate",
                 folder=folder,
                 topic=topic.name,
@@ -129,11 +129,11 @@ def main(arguments: Sequence[str]) -> None:
     )
 
 
-def _floors(arena: Arena, name: str, old: dict[str, object], *, lower: bool) -> dict[str, object]:
+def _floors(arena: ExperimentRunner, name: str, old: dict[str, object], *, lower: bool) -> dict[str, object]:
     corpus = corpus_hash(arena)
     same = old.get("corpus") == corpus
     result: dict[str, object] = {"corpus": corpus}
-    for strategy in strategies():
+    for strategy in strategy_names():
         floor = round(max(0.0, reached(arena, strategy, BUDGETS[name]) - MARGIN), 3)
         before = old.get(strategy, 0.0) if same and not lower else 0.0
         assert isinstance(before, float)

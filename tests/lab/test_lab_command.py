@@ -17,13 +17,13 @@ import tomli_w
 import typer
 
 from opilio.cli import main
-from opilio.lab.cachefolder import default_cache
-from opilio.lab.results import read_results
-from opilio.lab.shape import Shape
-from opilio.lab.synthetic import write
-from opilio.model.errors import WebError
+from opilio.core.errors import OfflineWebError
+from opilio.lab.experiments.results import read_results
+from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.web import write_synthetic_web
+from opilio.lab.webs.cache import default_cache_folder
 
-TINY = Shape(pages=60, hosts=4, topics=2, trap_pages=4, seed_sets=2, slow_hosts=0, failing_hosts=0)
+TINY = WebShape(pages=60, hosts=4, topics=2, trap_pages=4, seed_sets=2, slow_hosts=0, failing_hosts=0)
 KEYS = (
     "experiment web topic strategy seed_set random_seed budget fetched relevant_found relevant_reachable "
     "harvest recall auc_vs_oracle curve cpu_s wall_s failures repeats duplicates"
@@ -60,7 +60,7 @@ def lab(home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixtur
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write(TINY, tmp_path_factory.mktemp("webs") / "tiny")
+    return write_synthetic_web(TINY, tmp_path_factory.mktemp("webs") / "tiny")
 
 
 @pytest.fixture
@@ -207,8 +207,8 @@ def test_cache_folder_that_cant_be_used_costs_nothing_but_time(
     (spare,) = tmp_path.glob("opilio-*")
     assert (spare.stat().st_mode & 0o077, any(spare.glob("lab/pages-*"))) == (0, True)
     spare.chmod(0o777)  # anybody could have put it there
-    with pytest.raises(WebError, match="is not yours alone; set XDG_CACHE_HOME"):
-        default_cache()
+    with pytest.raises(OfflineWebError, match="is not yours alone; set XDG_CACHE_HOME"):
+        default_cache_folder()
 
 
 def _no_seeds(folder: Path) -> None:

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from opilio.lab.crawls import OfflineWeb, lab_settings, replay
-from opilio.lab.declarations import load_experiment
-from opilio.lab.faults import HostFaults, Trouble, load_faults
-from opilio.lab.pages import ParsedPages
+from opilio.core.errors import OfflineWebError
+from opilio.core.urls import host_of
+from opilio.lab.experiments.declarations import load_experiment
+from opilio.lab.experiments.replay import OfflineWeb, lab_settings, replay_crawl
+from opilio.lab.experiments.study import Study, StudyOptions
 from opilio.lab.peers.adapter import crawl_by_peer
-from opilio.lab.study import Choice, Study
-from opilio.lab.topics import Brief
-from opilio.lab.web import Web
-from opilio.model.errors import WebError
-from opilio.model.urls import host_of
+from opilio.lab.synthetic.faults import FaultInjector, HostFaults, load_faults
+from opilio.lab.webs.pages import ParsedPages
+from opilio.lab.webs.topics import TopicBrief
+from opilio.lab.webs.web import WarcWeb
 
 # A crawler that asks for each of its seeds once, by way of the proxy.
 STAND_IN = """#!{python}
@@ -31,19 +31,19 @@ for url in job["seeds"]:
 
 
 @pytest.fixture
-def offline(small_web: Web, lab_cache: Path) -> OfflineWeb:
+def offline(small_web: WarcWeb, lab_cache: Path) -> OfflineWeb:
     return OfflineWeb(small_web, ParsedPages.open(small_web, lab_cache, processes=1))
 
 
-def _on(web: Web, faults: dict[str, HostFaults], *, failing: bool) -> list[str]:
+def _on(web: WarcWeb, faults: dict[str, HostFaults], *, failing: bool) -> list[str]:
     """Pages on hosts that fail, or that are slow."""
     names = {name for name, fault in faults.items() if bool(fault.error_rate) == failing}
     return [url for url in web.urls if host_of(url) in names and not url.endswith("/robots.txt")][:30]
 
 
 def _replayed(offline: OfflineWeb, urls: list[str]) -> dict[str, int]:
-    settings = lab_settings("breadth", Brief(name="birds"), urls, budget=0)  # to the end: failing hosts come last
-    return {fetch.url: fetch.status for fetch in replay(offline, settings).fetches if fetch.url in urls}
+    settings = lab_settings("breadth", TopicBrief(name="birds"), urls, budget=0)  # to the end: failing hosts come last
+    return {fetch.url: fetch.status for fetch in replay_crawl(offline, settings).fetches if fetch.url in urls}
 
 
 def test_replayed_crawl_meets_hosts_that_fail_and_are_slow(offline: OfflineWeb, small_folder: Path) -> None:
@@ -51,7 +51,7 @@ def test_replayed_crawl_meets_hosts_that_fail_and_are_slow(offline: OfflineWeb, 
     failing = _replayed(offline, _on(offline.web, faults, failing=True))
     assert 0 < sum(status == 503 for status in failing.values()) < len(failing)
     slow = _on(offline.web, faults, failing=False)
-    trace = replay(offline, lab_settings("breadth", Brief(name="birds"), slow, len(slow)))
+    trace = replay_crawl(offline, lab_settings("breadth", TopicBrief(name="birds"), slow, len(slow)))
     delays = [faults[host_of(f.url)].delay_s for f in trace.fetches if host_of(f.url) in faults]
     assert trace.virtual_s >= sum(delays) > 0
 
@@ -61,7 +61,7 @@ def test_web_without_faults_is_replayed_as_recorded(
 ) -> None:
     calm = shutil.copytree(small_folder, tmp_path / "calm")
     (calm / "hosts.toml").unlink()
-    web = Web.open(calm, lab_cache)
+    web = WarcWeb.open(calm, lab_cache)
     urls = _on(web, load_faults(small_folder), failing=True)
     trace = _replayed(OfflineWeb(web, ParsedPages.open(web, lab_cache, processes=1)), urls)
     assert 503 not in trace.values()
@@ -79,22 +79,22 @@ def test_peer_meets_the_same_errors_as_the_replay(
     python.chmod(0o755)
     faults = offline.faults()
     urls = _on(offline.web, dict(faults), failing=True)
-    theirs = crawl_by_peer("scrapy", offline.web, Brief(name="birds"), urls, len(urls), faults)
+    theirs = crawl_by_peer("scrapy", offline.web, TopicBrief(name="birds"), urls, len(urls), faults)
     assert {fetch.url: fetch.status for fetch in theirs.fetches} == _replayed(offline, urls)
 
 
 def test_throttled_host_answers_again_when_a_second_has_passed() -> None:
-    trouble = Trouble({"a.example": HostFaults(name="a.example", most_per_s=2)})
+    trouble = FaultInjector({"a.example": HostFaults(name="a.example", most_per_s=2)})
     times = (0.0, 0.1, 0.2, 1.05)
-    assert [trouble.strikes("a.example", "/", now).status for now in times] == [0, 0, 429, 0]
-    assert trouble.strikes("a.example", "/robots.txt", 1.05).status == 0
+    assert [trouble.next_fault("a.example", "/", now).status for now in times] == [0, 0, 429, 0]
+    assert trouble.next_fault("a.example", "/robots.txt", 1.05).status == 0
 
 
 def test_hosts_file_that_is_wrong_is_told_before_the_first_run(small_folder: Path, tmp_path: Path) -> None:
     web = shutil.copytree(small_folder, tmp_path / "web")
     (web / "hosts.toml").write_text("[[host]]\nname = 3\n")
-    study = Study(load_experiment("compare"), Choice(webs=(web,)))
-    with pytest.raises(WebError, match=r"hosts\.toml: "):
+    study = Study(load_experiment("compare"), StudyOptions(webs=(web,)))
+    with pytest.raises(OfflineWebError, match=r"hosts\.toml: "):
         study.jobs()
 
 
@@ -102,5 +102,5 @@ def test_hosts_file_that_is_wrong_is_told_before_the_first_run(small_folder: Pat
 def test_faults_beyond_reason_are_refused(tmp_path: Path, wrong: str) -> None:
     (tmp_path / "hosts.toml").write_text(f'[[host]]\nname = "a.example"\n{wrong}\n')
     key = wrong.partition(" ")[0]
-    with pytest.raises(WebError, match=rf"hosts\.toml: host\[0\]\.{key}: expected number"):
+    with pytest.raises(OfflineWebError, match=rf"hosts\.toml: host\[0\]\.{key}: expected number"):
         load_faults(tmp_path)

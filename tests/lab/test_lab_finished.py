@@ -12,82 +12,86 @@ import msgspec
 import pytest
 
 from checks.killing import still_alive
-from opilio.lab.declarations import Variant
-from opilio.lab.finished import FinishedRuns, content_of, program_edition
-from opilio.lab.results import Run, read_results
-from opilio.lab.runs import Arena, Job
-from opilio.lab.shape import Shape
-from opilio.lab.synthetic import write
+from opilio.lab.experiments.declarations import Variant
+from opilio.lab.experiments.results import RunResult, read_results
+from opilio.lab.experiments.resume import RunCheckpoint, folder_digest, program_digest
+from opilio.lab.experiments.runs import ExperimentJob, ExperimentRunner
+from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.web import write_synthetic_web
 
-TINY = Shape(pages=60, hosts=4, topics=2, trap_pages=4, seed_sets=2, slow_hosts=0, failing_hosts=0)
+TINY = WebShape(pages=60, hosts=4, topics=2, trap_pages=4, seed_sets=2, slow_hosts=0, failing_hosts=0)
 
 
 @pytest.fixture
 def web(tmp_path: Path) -> Path:
-    return write(TINY, tmp_path / "web")
+    return write_synthetic_web(TINY, tmp_path / "web")
 
 
 @pytest.fixture
-def job(web: Path, tmp_path: Path) -> Job:
+def job(web: Path, tmp_path: Path) -> ExperimentJob:
     words = tmp_path / "words.txt"
     words.write_text("one")
     variant = Variant(name="mine", strategy="breadth", set={"topic": {"examples": [str(words)]}})
-    return Job(experiment="e", folder=str(web), topic="birds", seed_set="on-topic-1", variant=variant, budget=10)
+    return ExperimentJob(
+        experiment="e", folder=str(web), topic="birds", seed_set="on-topic-1", variant=variant, budget=10
+    )
 
 
 @pytest.fixture
-def made(job: Job, lab_cache: Path) -> Run:
+def made(job: ExperimentJob, lab_cache: Path) -> RunResult:
     plain = msgspec.structs.replace(job, variant=Variant(name="breadth"))
-    return Arena.open(Path(job.folder), lab_cache).run(plain)
+    return ExperimentRunner.open(Path(job.folder), lab_cache).run(plain)
 
 
 @pytest.fixture
-def kept(job: Job, made: Run, lab_cache: Path) -> FinishedRuns:
-    finished = FinishedRuns.of([job], lab_cache)
-    finished.keep(0, made)
+def kept(job: ExperimentJob, made: RunResult, lab_cache: Path) -> RunCheckpoint:
+    finished = RunCheckpoint.for_jobs([job], lab_cache)
+    finished.save(0, made)
     return finished
 
 
-def test_a_run_that_is_done_is_found_again(job: Job, made: Run, kept: FinishedRuns, lab_cache: Path) -> None:
-    assert kept.found() == {0: made}
+def test_a_run_that_is_done_is_found_again(
+    job: ExperimentJob, made: RunResult, kept: RunCheckpoint, lab_cache: Path
+) -> None:
+    assert kept.load() == {0: made}
     other = msgspec.structs.replace(job, random_seed=1)
-    assert FinishedRuns.of([other, job], lab_cache).found() == {1: made}
+    assert RunCheckpoint.for_jobs([other, job], lab_cache).load() == {1: made}
 
 
 @pytest.mark.parametrize(
     "change",
     [
         lambda job: msgspec.structs.replace(job, budget=11),
-        lambda job: msgspec.structs.replace(job, more={"fetch": {"retries": 1}}),
+        lambda job: msgspec.structs.replace(job, overrides={"fetch": {"retries": 1}}),
         lambda job: msgspec.structs.replace(job, latency_s=1.0),
     ],
 )
 def test_another_job_is_run_for_itself(
-    change: Callable[[Job], Job], job: Job, kept: FinishedRuns, lab_cache: Path
+    change: Callable[[ExperimentJob], ExperimentJob], job: ExperimentJob, kept: RunCheckpoint, lab_cache: Path
 ) -> None:
-    assert kept.found()
-    assert not FinishedRuns.of([change(job)], lab_cache).found()
+    assert kept.load()
+    assert not RunCheckpoint.for_jobs([change(job)], lab_cache).load()
 
 
 @pytest.mark.parametrize("name", ["web/labels.tsv", "web/topics.toml", "web/hosts.toml", "words.txt"])
 def test_a_file_that_changed_is_run_with_again(
-    name: str, job: Job, kept: FinishedRuns, tmp_path: Path, lab_cache: Path
+    name: str, job: ExperimentJob, kept: RunCheckpoint, tmp_path: Path, lab_cache: Path
 ) -> None:
-    assert FinishedRuns.of([job], lab_cache).found()
+    assert RunCheckpoint.for_jobs([job], lab_cache).load()
     (tmp_path / name).write_text("# now it says something else")
-    assert not FinishedRuns.of([job], lab_cache).found()
+    assert not RunCheckpoint.for_jobs([job], lab_cache).load()
 
 
-def test_a_run_that_met_an_error_is_not_kept(job: Job, made: Run, lab_cache: Path) -> None:
-    finished = FinishedRuns.of([msgspec.structs.replace(job, budget=12)], lab_cache)
-    finished.keep(0, msgspec.structs.replace(made, error="an error of ours"))
-    assert not finished.found()
+def test_a_run_that_met_an_error_is_not_kept(job: ExperimentJob, made: RunResult, lab_cache: Path) -> None:
+    finished = RunCheckpoint.for_jobs([msgspec.structs.replace(job, budget=12)], lab_cache)
+    finished.save(0, msgspec.structs.replace(made, error="an error of ours"))
+    assert not finished.load()
 
 
-def test_a_cut_file_is_no_run(kept: FinishedRuns, lab_cache: Path) -> None:
-    for file in (lab_cache / f"runs-{program_edition()}").iterdir():
+def test_a_cut_file_is_no_run(kept: RunCheckpoint, lab_cache: Path) -> None:
+    for file in (lab_cache / f"runs-{program_digest()}").iterdir():
         file.write_bytes(file.read_bytes()[:-3])
-    assert not kept.found()
+    assert not kept.load()
 
 
 @pytest.mark.parametrize("name", ["one.py", "sub/two.py", "sub/more.py", "new.toml"])
@@ -95,12 +99,12 @@ def test_another_edition_of_the_program_has_another_name(name: str, tmp_path: Pa
     (tmp_path / "sub").mkdir()
     (tmp_path / "one.py").write_text("a = 1")
     (tmp_path / "sub" / "two.py").write_text("b = 2")
-    before = content_of(tmp_path)
+    before = folder_digest(tmp_path)
     (tmp_path / "__pycache__").mkdir()
     (tmp_path / "__pycache__" / "one.pyc").write_bytes(b"compiled")
-    assert content_of(tmp_path) == before
+    assert folder_digest(tmp_path) == before
     (tmp_path / name).write_text("c = 3")
-    assert content_of(tmp_path) != before
+    assert folder_digest(tmp_path) != before
 
 
 def _command(web: Path, out: Path, *more: str) -> list[str]:
@@ -109,7 +113,7 @@ def _command(web: Path, out: Path, *more: str) -> list[str]:
     return [*program, "lab", "run", "compare", "--web", str(web), "--out", str(out), *few, *more]
 
 
-def _facts(out: Path) -> list[Run]:
+def _facts(out: Path) -> list[RunResult]:
     return [msgspec.structs.replace(r, cpu_s=0.0, wall_s=0.0) for r in read_results(out / "results.json")]
 
 
@@ -119,7 +123,7 @@ def test_an_interrupted_experiment_goes_on_where_it_stopped(
 ) -> None:
     """What is interrupted has more runs than what is asked for afterwards: it can't be over when the signal comes."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    kept = tmp_path / "home" / "opilio" / "lab" / f"runs-{program_edition()}"
+    kept = tmp_path / "home" / "opilio" / "lab" / f"runs-{program_digest()}"
     process = subprocess.Popen(
         _command(web, tmp_path / "long", "--random-seeds", "200", "--processes", "2"), stderr=subprocess.PIPE
     )

@@ -5,25 +5,24 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from opilio.lab.backlinks import WebLinks, usable
-from opilio.lab.crawls import OfflineWeb, lab_settings, replay
-from opilio.lab.declarations import load_experiment
-from opilio.lab.graphs import Graphs
-from opilio.lab.pages import ParsedPages
-from opilio.lab.plots import KINDS
-from opilio.lab.report import by_seeds
-from opilio.lab.results import Run
-from opilio.lab.study import Choice, Study
-from opilio.lab.topics import load_topics
-from opilio.lab.web import Web
-from opilio.model.errors import UsageError
-from opilio.tgraph.graph import TGraph, check
-from opilio.tgraph.watchdog import State
+from opilio.core.errors import UsageError
+from opilio.lab.experiments.declarations import load_experiment
+from opilio.lab.experiments.replay import OfflineWeb, lab_settings, replay_crawl
+from opilio.lab.experiments.results import RunResult
+from opilio.lab.experiments.runs import TGraphCache, WebLinks, resolve_targets
+from opilio.lab.experiments.study import Study, StudyOptions
+from opilio.lab.reports.plots import DRAW_FUNCTIONS
+from opilio.lab.reports.tables import split_by_seed_kind
+from opilio.lab.webs.pages import ParsedPages
+from opilio.lab.webs.topics import load_topics
+from opilio.lab.webs.web import WarcWeb
+from opilio.methods.treasure.graph import TGraph, check_graph
+from opilio.methods.treasure.updater import GraphState
 
 
 @pytest.fixture(scope="module")
 def offline(small_folder: Path, lab_cache: Path) -> OfflineWeb:
-    web = Web.open(small_folder, lab_cache)
+    web = WarcWeb.open(small_folder, lab_cache)
     return OfflineWeb(web, ParsedPages.open(web, lab_cache, processes=1))
 
 
@@ -38,9 +37,12 @@ def test_back_links_are_links_the_other_way_round(offline: OfflineWeb) -> None:
 def test_targets_that_are_not_there_are_told_apart(offline: OfflineWeb) -> None:
     links = WebLinks(offline.web, offline.pages)
     there = next(url for url in offline.web.urls if links.page(url) is not None)
-    assert usable([there, "http://nowhere.example/", "there"], links) == ([there], ["http://nowhere.example/", "there"])
+    assert resolve_targets([there, "http://nowhere.example/", "there"], links) == (
+        [there],
+        ["http://nowhere.example/", "there"],
+    )
     with pytest.raises(UsageError, match="--target http://nowhere"):
-        usable(["http://nowhere.example/"], links)
+        resolve_targets(["http://nowhere.example/"], links)
 
 
 @pytest.mark.parametrize("strategy", ["s2-treasure", "s2-context-graph"])
@@ -48,23 +50,23 @@ def test_crawls_begin_with_a_graph_of_the_targets(offline: OfflineWeb, small_fol
     topic = load_topics(small_folder)[0][0]
     targets = [s.urls for s in topic.seed_sets if s.name.startswith("on-topic")][-1]
     settings = lab_settings(strategy, topic.brief, topic.seed_sets[0].urls, 30, {"topic": {"dewey": ["598"]}})
-    begin = Graphs(offline).begin(settings, targets)
-    state = msgspec.msgpack.decode(begin["rank"], type=State)
-    check(TGraph(state.nodes), "built")
+    begin = TGraphCache(offline).initial_state(settings, targets)
+    state = msgspec.msgpack.decode(begin["rank"], type=GraphState)
+    check_graph(TGraph(state.nodes), "built")
     assert {node.url for node in state.nodes if node.level == 0} == set(targets)
     assert {d.level for d in state.documents} >= {0, 1}
-    assert len(replay(offline, settings, begin=begin).fetches) == 30
+    assert len(replay_crawl(offline, settings, begin=begin).fetches) == 30
 
 
 def test_rankers_without_graphs_begin_with_nothing(offline: OfflineWeb, small_folder: Path) -> None:
     topic = load_topics(small_folder)[0][0]
     seeds = topic.seed_sets[0].urls
-    assert Graphs(offline).begin(lab_settings("s0", topic.brief, seeds, 30), seeds) == {}
-    assert Graphs(offline).begin(lab_settings("s2-treasure", topic.brief, seeds, 30), ()) == {}
+    assert TGraphCache(offline).initial_state(lab_settings("s0", topic.brief, seeds, 30), seeds) == {}
+    assert TGraphCache(offline).initial_state(lab_settings("s2-treasure", topic.brief, seeds, 30), ()) == {}
 
 
-def run_named(strategy: str, seed_set: str) -> Run:
-    return Run(
+def run_named(strategy: str, seed_set: str) -> RunResult:
+    return RunResult(
         experiment="x", web="w", topic="t", strategy=strategy, seed_set=seed_set, random_seed=0, budget=10, fetched=10,
         relevant_found=1, relevant_reachable=2, harvest=0.1, recall=0.5, auc_vs_oracle=0.5, curve=((10, 1),),
     )  # fmt: skip
@@ -72,7 +74,7 @@ def run_named(strategy: str, seed_set: str) -> Run:
 
 def test_runs_are_named_after_their_seeds_s2_40() -> None:
     runs = [run_named("1", "generic-2"), run_named("2", "on-topic-1"), run_named("1", "on-topic-1")]
-    assert [run.strategy for run in by_seeds(runs)] == ["T1", "T2", "G1"]
+    assert [run.strategy for run in split_by_seed_kind(runs)] == ["T1", "T2", "G1"]
 
 
 def test_eight_runs_of_table_6_are_declared_s2_40() -> None:
@@ -83,13 +85,13 @@ def test_eight_runs_of_table_6_are_declared_s2_40() -> None:
     assert changed["2"]["rank"] == {"threshold": 0.10}
     assert changed["3"]["rank"] == {"anchor_impact": 0.50}
     assert changed["4"]["order"]["factor"] == 0.02
-    assert {plot.kind for plot in declared.plot} <= KINDS.keys()
+    assert {plot.kind for plot in declared.plot} <= DRAW_FUNCTIONS.keys()
 
 
 def test_nobody_begins_from_the_targets(small_folder: Path) -> None:
     declared = msgspec.structs.replace(load_experiment("s2-46"), targets="on-topic-2", seed_sets=2)
     picked = tuple(v for v in declared.variants if v.name in ("s2-treasure", "s2 without a graph"))
-    jobs = Study(declared, Choice(webs=(small_folder,), variants=picked)).jobs()
+    jobs = Study(declared, StudyOptions(webs=(small_folder,), variants=picked)).jobs()
     assert {job.seed_set for job in jobs if job.variant.name == "s2-treasure"} == {
         "on-topic-1",
         "generic-1",

@@ -7,29 +7,39 @@ from pathlib import Path
 
 import msgspec
 
-from opilio.lab.topics import Brief, load_topics
-from opilio.lab.web import Web
+from opilio.lab.webs.topics import TopicBrief, load_topics
+from opilio.lab.webs.web import WarcWeb
 
-CRAWLER_SIDE = ("web", "replay", "server", "pages", "source", "faults", "topics", "synthetic")
+CRAWLER_SIDE = (
+    "webs.web",
+    "webs.pages",
+    "webs.topics",
+    "experiments.replay",
+    "server.server",
+    "synthetic.faults",
+    "synthetic.web",
+)
 
 
 def test_nothing_on_the_crawler_side_loads_the_labels() -> None:
     imports = "; ".join(f"import opilio.lab.{name}" for name in CRAWLER_SIDE)
-    check = f"import sys; {imports}; sys.exit('opilio.lab.labels' in sys.modules)"
+    check = f"import sys; {imports}; sys.exit('opilio.lab.webs.labels' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
 
 
-def test_web_answers_the_same_when_the_labels_are_removed(small_folder: Path, small_web: Web, tmp_path: Path) -> None:
+def test_web_answers_the_same_when_the_labels_are_removed(
+    small_folder: Path, small_web: WarcWeb, tmp_path: Path
+) -> None:
     bare = shutil.copytree(small_folder, tmp_path / "bare")
     (bare / "labels.tsv").unlink()
-    web = Web.open(bare, tmp_path / "cache")
+    web = WarcWeb.open(bare, tmp_path / "cache")
     assert list(web.urls) == list(small_web.urls)
     assert web.digest == small_web.digest
-    assert all(web.answer(n) == small_web.answer(n) for n in range(0, len(web), 13))
+    assert all(web.response(n) == small_web.response(n) for n in range(0, len(web), 13))
 
 
 def test_brief_of_a_topic_holds_no_label(small_folder: Path) -> None:
     for topic in load_topics(small_folder)[0]:
         told = msgspec.json.encode(topic.brief).decode()
-        assert isinstance(topic.brief, Brief)
+        assert isinstance(topic.brief, TopicBrief)
         assert not any(label in told for label in topic.relevant)

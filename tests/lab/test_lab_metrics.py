@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opilio.lab import linkmetrics, metrics
+from opilio.lab.evaluation import metrics
 
 hits_lists = st.lists(st.booleans(), max_size=40)
 
@@ -46,9 +46,9 @@ def test_auc_vs_oracle_counts_a_crawl_that_stops_early_as_flat() -> None:
 
 def test_fetches_to_half_is_none_when_never_reached() -> None:
     hits = [True, False, True, False]
-    assert metrics.fetches_to(hits, 0.5, relevant=4) == 3
-    assert metrics.fetches_to(hits, 0.9, relevant=4) is None
-    assert metrics.fetches_to(hits, 0.9, relevant=0) == 0
+    assert metrics.fetches_to_recall(hits, 0.5, relevant=4) == 3
+    assert metrics.fetches_to_recall(hits, 0.9, relevant=4) is None
+    assert metrics.fetches_to_recall(hits, 0.9, relevant=0) == 0
 
 
 def test_recall_when_bounded_by_the_number_of_fetches() -> None:
@@ -59,13 +59,13 @@ def test_recall_when_bounded_by_the_number_of_fetches() -> None:
 
 
 def test_host_spread_is_zero_bits_on_one_host() -> None:
-    assert metrics.host_spread(["a", "a"]) == metrics.Spread(1, 0.0)
-    assert metrics.host_spread([]) == metrics.Spread(0, 0.0)
+    assert metrics.host_spread(["a", "a"]) == metrics.HostSpread(1, 0.0)
+    assert metrics.host_spread([]) == metrics.HostSpread(0, 0.0)
 
 
 def test_checkpoints_keep_only_what_was_reached() -> None:
     """S0-32: harvest after 100, 500, … pages."""
-    assert metrics.checkpoints([True, False], at=(1, 2, 100)) == [(1, 1.0), (2, 0.5)]
+    assert metrics.harvest_at_checkpoints([True, False], at=(1, 2, 100)) == [(1, 1.0), (2, 0.5)]
 
 
 @given(hits_lists, st.integers(1, 10))
@@ -76,9 +76,9 @@ def test_curve_points_end_at_the_last_fetch(hits: list[bool], most: int) -> None
 
 
 def test_link_auc_when_ties_count_half() -> None:
-    assert linkmetrics.rank_auc([0.5, 0.5], [True, False]) == 0.5
-    assert linkmetrics.rank_auc([0.1, 0.9], [True, True]) is None
-    assert linkmetrics.average_precision([0.1], [False]) is None
+    assert metrics.rank_auc([0.5, 0.5], [True, False]) == 0.5
+    assert metrics.rank_auc([0.1, 0.9], [True, True]) is None
+    assert metrics.average_precision([0.1], [False]) is None
 
 
 @settings(deadline=None)
@@ -87,24 +87,24 @@ def test_link_measures_agree_with_scikit_learn(pairs: list[tuple[int, bool]]) ->
     sk = pytest.importorskip("sklearn.metrics", reason="scikit-learn is not installed")
     scores, paid = [p[0] / 5 for p in pairs], [p[1] for p in pairs]
     if len(set(paid)) == 2:
-        assert linkmetrics.rank_auc(scores, paid) == pytest.approx(sk.roc_auc_score(paid, scores))
-        assert linkmetrics.average_precision(scores, paid) == pytest.approx(sk.average_precision_score(paid, scores))
+        assert metrics.rank_auc(scores, paid) == pytest.approx(sk.roc_auc_score(paid, scores))
+        assert metrics.average_precision(scores, paid) == pytest.approx(sk.average_precision_score(paid, scores))
 
 
 def test_calibration_error_is_zero_when_promises_are_kept() -> None:
-    assert linkmetrics.calibration_error([0.5, 0.5], [True, False]) == 0.0
-    assert linkmetrics.calibration_error([1.0, 1.0], [False, False]) == 1.0
-    assert [b.links for b in linkmetrics.reliability([0.05, 0.95, 1.0], [False, True, True])] == [1, 2]
+    assert metrics.calibration_error([0.5, 0.5], [True, False]) == 0.0
+    assert metrics.calibration_error([1.0, 1.0], [False, False]) == 1.0
+    assert [b.links for b in metrics.reliability_bins([0.05, 0.95, 1.0], [False, True, True])] == [1, 2]
 
 
 def test_judge_quality_when_half_the_claims_are_right() -> None:
-    quality = linkmetrics.judge_quality([True, True, False, False], [True, False, True, False])
-    assert quality == linkmetrics.JudgeQuality(0.5, 0.5, 0.5, 4)
-    assert linkmetrics.judge_quality([False], [False]).f1 == 0.0
+    quality = metrics.judge_quality([True, True, False, False], [True, False, True, False])
+    assert quality == metrics.JudgeQuality(0.5, 0.5, 0.5, 4)
+    assert metrics.judge_quality([False], [False]).f1 == 0.0
 
 
 def test_measures_refuse_lists_of_different_length() -> None:
     with pytest.raises(ValueError, match="length"):
-        linkmetrics.rank_auc([0.1], [True, False])
+        metrics.rank_auc([0.1], [True, False])
     with pytest.raises(ValueError, match="window"):
         metrics.windowed_harvest([True], 0)

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 import pytest
 
 from checks.fetcher_checks import SITE, FetcherChecks
-from opilio.lab.faults import HostFaults
-from opilio.lab.replay import ReplayFetcher
-from opilio.lab.warcfile import Answer
-from opilio.lab.web import Web
-from opilio.model.clock import VirtualClock
-from opilio.model.records import Fetched
+from opilio.core.clock import VirtualClock
+from opilio.core.records import FetchResult
+from opilio.lab.experiments.replay import ReplayFetcher
+from opilio.lab.synthetic.faults import HostFaults
+from opilio.lab.webs.warc import RecordedResponse
+from opilio.lab.webs.web import WarcWeb
 
 ROOT = "http://a.example"
 
@@ -22,9 +22,9 @@ class Pages:
 
     hosts: ClassVar = {"a.example": 4}
 
-    def find(self, url: str) -> Answer | None:
+    def find(self, url: str) -> RecordedResponse | None:
         page = SITE.get(url.removeprefix(ROOT))
-        return page and Answer(page.status, page.headers, page.body)
+        return page and RecordedResponse(page.status, page.headers, page.body)
 
 
 def on_virtual_time(clock: VirtualClock, job: Awaitable[Any]) -> Any:
@@ -46,18 +46,18 @@ class TestReplayFetcher(FetcherChecks):
         return lambda job: on_virtual_time(clock, job(ReplayFetcher(Pages(), clock), ROOT))
 
 
-def replayed(web: Web, urls: list[str], seed: int = 0) -> list[Fetched]:
+def replayed(web: WarcWeb, urls: list[str], seed: int = 0) -> list[FetchResult]:
     clock = VirtualClock()
     fetcher = ReplayFetcher(web, clock, latency_s=0.2, seed=seed)
 
-    async def all_of_them() -> list[Fetched]:
+    async def all_of_them() -> list[FetchResult]:
         return [await fetcher.fetch(url) for url in urls]
 
-    found: list[Fetched] = on_virtual_time(clock, all_of_them())
+    found: list[FetchResult] = on_virtual_time(clock, all_of_them())
     return found
 
 
-def test_replay_takes_the_same_virtual_time_when_the_seed_is_the_same(small_web: Web) -> None:
+def test_replay_takes_the_same_virtual_time_when_the_seed_is_the_same(small_web: WarcWeb) -> None:
     urls = list(small_web.urls[:20])
     first = replayed(small_web, urls)
     assert first == replayed(small_web, urls)
@@ -65,7 +65,7 @@ def test_replay_takes_the_same_virtual_time_when_the_seed_is_the_same(small_web:
     assert all(0.1 <= f.elapsed_s <= 0.3 for f in first)
 
 
-def test_replay_follows_recorded_redirects_as_locations(small_web: Web) -> None:
+def test_replay_follows_recorded_redirects_as_locations(small_web: WarcWeb) -> None:
     moved = next(u for u in small_web.urls if "/old/" in u)
     found = replayed(small_web, [moved])[0]
     assert found.status == 301
@@ -76,7 +76,7 @@ def test_replay_fails_the_same_requests_when_a_host_is_failing() -> None:
     clock = VirtualClock()
     faults = {"a.example": HostFaults(name="a.example", error_rate=0.5, delay_s=2.0)}
 
-    async def asked(fetcher: ReplayFetcher) -> list[Fetched]:
+    async def asked(fetcher: ReplayFetcher) -> list[FetchResult]:
         return [await fetcher.fetch(f"{ROOT}/robin") for _ in range(20)]
 
     first, second = (on_virtual_time(clock, asked(ReplayFetcher(Pages(), clock, faults=faults))) for _ in range(2))

@@ -5,55 +5,55 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from opilio.crawl.config import FrontierSettings
-from opilio.lab.agentsreport import beyond_table, diversity_table, time_table
-from opilio.lab.crawls import lab_settings, replay
-from opilio.lab.declarations import Variant, load_experiment
-from opilio.lab.pages import ParsedPages
-from opilio.lab.runs import Arena, Job
-from opilio.lab.searching import WebSource
-from opilio.lab.study import Choice, Study, carry_out
-from opilio.lab.topics import Brief
-from opilio.lab.web import Web
+from opilio.core.settings import FrontierSettings
+from opilio.lab.experiments.declarations import Variant, load_experiment
+from opilio.lab.experiments.replay import lab_settings, replay_crawl
+from opilio.lab.experiments.runs import ExperimentJob, ExperimentRunner
+from opilio.lab.experiments.search_engine import OfflineSeedSource
+from opilio.lab.experiments.study import Study, StudyOptions, run_jobs
+from opilio.lab.reports.tables import diversity_table, search_comparison_table, time_table
+from opilio.lab.webs.pages import ParsedPages
+from opilio.lab.webs.topics import TopicBrief
+from opilio.lab.webs.web import WarcWeb
 
 
 @pytest.fixture(scope="module")
-def arena(small_folder: Path, lab_cache: Path) -> Arena:
-    return Arena.open(small_folder, lab_cache, processes=1)
+def arena(small_folder: Path, lab_cache: Path) -> ExperimentRunner:
+    return ExperimentRunner.open(small_folder, lab_cache, processes=1)
 
 
-def test_search_finds_pages_of_the_topic_first(arena: Arena) -> None:
+def test_search_finds_pages_of_the_topic_first(arena: ExperimentRunner) -> None:
     topic = next(iter(arena.topics.values()))
     relevant = arena.labels.relevant(topic)
-    numbers = [arena.offline.web.number_of(url) for url in arena.search.find(topic.brief, 10)]
+    numbers = [arena.offline.web.number_of(url) for url in arena.search.search(topic.brief, 10)]
     assert sum(bool(relevant[n]) for n in numbers if n is not None) >= 8
 
 
-def test_search_finds_nothing_for_words_nobody_uses(arena: Arena) -> None:
-    assert arena.search.find(Brief(name="xyzzy plugh"), 10) == []
+def test_search_finds_nothing_for_words_nobody_uses(arena: ExperimentRunner) -> None:
+    assert arena.search.search(TopicBrief(name="xyzzy plugh"), 10) == []
 
 
-def test_search_does_not_need_labels(arena: Arena, small_folder: Path, lab_cache: Path) -> None:
+def test_search_does_not_need_labels(arena: ExperimentRunner, small_folder: Path, lab_cache: Path) -> None:
     """Isolation: the engine is made from pages alone."""
-    from opilio.lab.crawls import OfflineWeb
-    from opilio.lab.searching import SearchEngine
+    from opilio.lab.experiments.replay import OfflineWeb
+    from opilio.lab.experiments.search_engine import OfflineSearchEngine as SearchEngine
 
-    web = Web.open(small_folder, lab_cache)
+    web = WarcWeb.open(small_folder, lab_cache)
     alone = SearchEngine(OfflineWeb(web, ParsedPages.open(web, lab_cache, processes=1)))
     brief = next(iter(arena.topics.values())).brief
-    assert alone.find(brief, 20) == arena.search.find(brief, 20)
+    assert alone.search(brief, 20) == arena.search.search(brief, 20)
 
 
 @pytest.mark.parametrize("name", ["s3-33", "s3-34", "s3-36"])
 def test_experiment_begins_at_the_results_of_a_search(name: str, small_folder: Path) -> None:
     declared = load_experiment(name)
-    choice = Choice(webs=(small_folder,), variants=declared.variants[-2:], pages=12)
+    choice = StudyOptions(webs=(small_folder,), variants=declared.variants[-2:], pages=12)
     jobs = Study(declared, choice).jobs()
     assert {job.seed_set for job in jobs} == set(declared.seed_kinds)
     assert {job.latency_s for job in jobs} == {declared.latency_s}
 
 
-def test_tables_of_s3_have_a_line_for_each_variant(arena: Arena) -> None:
+def test_tables_of_s3_have_a_line_for_each_variant(arena: ExperimentRunner) -> None:
     """S3-33, S3-34, S3-36: more requests at once take less time and fetch as many pages."""
     topic = next(iter(arena.topics))
     variants = [
@@ -65,26 +65,28 @@ def test_tables_of_s3_have_a_line_for_each_variant(arena: Arena) -> None:
         for r in (1, 4)
     ]
     jobs = [
-        Job(experiment="s3-33", folder="", topic=topic, seed_set="search-6", variant=v, budget=30, latency_s=1.0)
+        ExperimentJob(
+            experiment="s3-33", folder="", topic=topic, seed_set="search-6", variant=v, budget=30, latency_s=1.0
+        )
         for v in variants
     ]
     runs = [arena.run(job) for job in jobs]
     assert [run.fetched for run in runs] == [30, 30]
     assert runs[1].virtual_s < runs[0].virtual_s / 2
     assert all(run.beyond is not None and len(run.beyond.deeper) == 10 for run in runs)
-    for table in (time_table(runs), diversity_table(runs), beyond_table(runs)):
+    for table in (time_table(runs), diversity_table(runs), search_comparison_table(runs)):
         assert "| r = 1 |" in table
         assert "| r = 4 |" in table
 
 
 def test_study_of_agents_is_carried_out_the_same_twice(small_folder: Path) -> None:
     declared = load_experiment("s3-36")
-    choice = Choice(webs=(small_folder,), variants=declared.variants[2:3], pages=20)
-    first, second = (carry_out(Study(declared, choice).jobs()[:1], 1, lambda *_: None) for _ in range(2))
+    choice = StudyOptions(webs=(small_folder,), variants=declared.variants[2:3], pages=20)
+    first, second = (run_jobs(Study(declared, choice).jobs()[:1], 1, lambda *_: None) for _ in range(2))
     assert [run.curve for run in first] == [run.curve for run in second]
 
 
-def test_crawl_that_runs_dry_asks_the_engine_and_is_the_same_again(arena: Arena) -> None:
+def test_crawl_that_runs_dry_asks_the_engine_and_is_the_same_again(arena: ExperimentRunner) -> None:
     """From a page whose links are not followed: only the engine leads on. Deterministic, as everything in a replay."""
     topic = next(iter(arena.topics.values()))
     asking = {"seeds": {"limit": 5, "queries": 4, "engines": {"search": {"kind": "mediawiki"}}}}
@@ -92,8 +94,8 @@ def test_crawl_that_runs_dry_asks_the_engine_and_is_the_same_again(arena: Arena)
     def urls(more: dict[str, object]) -> list[str]:
         settings = lab_settings("breadth", topic.brief, topic.seed_sets[0].urls[:1], 60, more)
         settings = msgspec.structs.replace(settings, frontier=FrontierSettings(max_depth=1, per_host=1))
-        sources = [WebSource(name, arena.search) for name in settings.seeds.engines]
-        return [fetch.url for fetch in replay(arena.offline, settings, sources=sources).fetches]
+        sources = [OfflineSeedSource(name, arena.search) for name in settings.seeds.engines]
+        return [fetch.url for fetch in replay_crawl(arena.offline, settings, sources=sources).fetches]
 
     alone, asked = urls({}), urls(asking)
     assert asked[: len(alone)] == alone

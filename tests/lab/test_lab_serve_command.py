@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from opilio.lab.accesslog import read_log
-from opilio.lab.web import Web
+from opilio.lab.server.http import read_access_log
+from opilio.lab.webs.web import WarcWeb
 
 MAIN = "from opilio.cli.main import main; main()"
 
@@ -37,15 +37,15 @@ def _status(proxy: str, url: str) -> int:
         return error.code
 
 
-def test_served_web_answers_as_a_proxy_and_logs(small_folder: Path, small_web: Web, tmp_path: Path) -> None:
+def test_served_web_answers_as_a_proxy_and_logs(small_folder: Path, small_web: WarcWeb, tmp_path: Path) -> None:
     log = tmp_path / "access.log"
     with _served(small_folder, "--no-faults", "--log", log) as proxy:
         assert _status(proxy, small_web.urls[0]) == 200
         assert _status(proxy, "http://nowhere.example/") == 404
-    assert [access.status for access in read_log(log)] == [200, 404]
+    assert [access.status for access in read_access_log(log)] == [200, 404]
 
 
-def test_faults_can_be_added_to_every_host(small_folder: Path, small_web: Web) -> None:
+def test_faults_can_be_added_to_every_host(small_folder: Path, small_web: WarcWeb) -> None:
     url = next(u for u in small_web.urls if not u.endswith("/robots.txt"))
     with _served(small_folder, "--no-faults", "--errors", 1) as proxy:
         assert [_status(proxy, url) for _ in range(2)] == [503, 503]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opilio.lab import statistics
+from opilio.lab.evaluation import statistics
 
 
 def test_bootstrap_is_the_same_when_the_generator_is() -> None:
@@ -24,7 +24,7 @@ def test_bootstrap_over_topics_is_wider_when_topics_differ() -> None:
 
 
 def test_bootstrap_of_nothing_is_empty() -> None:
-    assert statistics.bootstrap_mean([], np.random.default_rng(1)) == statistics.Interval(0.0, 0.0, 0.0, 0)
+    assert statistics.bootstrap_mean([], np.random.default_rng(1)) == statistics.ConfidenceInterval(0.0, 0.0, 0.0, 0)
     with pytest.raises(ValueError, match="groups"):
         statistics.bootstrap_mean([1.0], np.random.default_rng(1), groups=[])
 
@@ -58,5 +58,5 @@ def test_paired_test_agrees_with_scipy_when_there_are_many_pairs() -> None:
 
 
 def test_holm_never_lowers_and_keeps_the_order() -> None:
-    assert statistics.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert statistics.holm([]) == []
+    assert statistics.holm_correction([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert statistics.holm_correction([]) == []

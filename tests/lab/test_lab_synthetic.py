@@ -6,44 +6,46 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from opilio.lab.labels import load_labels
-from opilio.lab.linkgraph import LinkGraph
-from opilio.lab.plan import ARTICLE, REDIRECT, make_plan
-from opilio.lab.shape import Shape
-from opilio.lab.synthetic import SyntheticWeb, write
-from opilio.lab.topics import load_topics
-from opilio.lab.traps import trap_links
-from opilio.lab.web import Web
-from opilio.model.errors import WebError
-from opilio.model.urls import canonical
+from opilio.core.errors import OfflineWebError
+from opilio.core.urls import canonicalize_url
+from opilio.lab.synthetic.html import trap_links
+from opilio.lab.synthetic.plan import ARTICLE, REDIRECT, make_plan
+from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.web import SyntheticWeb, write_synthetic_web
+from opilio.lab.webs.labels import load_labels
+from opilio.lab.webs.link_graph import WebLinkGraph
+from opilio.lab.webs.topics import load_topics
+from opilio.lab.webs.web import WarcWeb
 
-SMALL = Shape(pages=150, hosts=6, topics=2, trap_pages=8, seed_sets=2, mirrors=0.05, near_mirrors=0.05, redirects=0.05)
+SMALL = WebShape(
+    pages=150, hosts=6, topics=2, trap_pages=8, seed_sets=2, mirrors=0.05, near_mirrors=0.05, redirects=0.05
+)
 
 
 def test_synthetic_web_is_the_same_when_written_twice(small_folder: Path, tmp_path: Path) -> None:
-    again = write(SMALL, tmp_path / "again")
+    again = write_synthetic_web(SMALL, tmp_path / "again")
     for name in ("web.warc.gz", "labels.tsv", "topics.toml", "hosts.toml"):
         assert (again / name).read_bytes() == (small_folder / name).read_bytes()
 
 
 def test_synthetic_web_differs_when_the_seed_does() -> None:
-    urls = [SyntheticWeb(Shape(pages=100, hosts=4, topics=1, seed=s)).plan.url(20) for s in (1, 2)]
+    urls = [SyntheticWeb(WebShape(pages=100, hosts=4, topics=1, seed=s)).plan.url(20) for s in (1, 2)]
     assert urls[0] != urls[1]
 
 
-def test_synthetic_addresses_are_canonical(small_web: Web) -> None:
+def test_synthetic_addresses_are_canonical(small_web: WarcWeb) -> None:
     web = SyntheticWeb(SMALL)
-    assert all(canonical(url) == url for url, _ in web.written())
+    assert all(canonicalize_url(url) == url for url, _ in web.urls_with_labels())
     assert not small_web.problems
 
 
-def test_written_and_served_pages_are_the_same(small_web: Web) -> None:
+def test_written_and_served_pages_are_the_same(small_web: WarcWeb) -> None:
     served = SyntheticWeb(SMALL)
     for url in small_web.urls[::17]:
         assert served.find(url) == small_web.find(url)
 
 
-def test_every_relevant_page_is_reached_from_every_seed_set(small_folder: Path, small_web: Web) -> None:
+def test_every_relevant_page_is_reached_from_every_seed_set(small_folder: Path, small_web: WarcWeb) -> None:
     topics, problems = load_topics(small_folder)
     labels = load_labels(small_web)
     assert not problems
@@ -55,7 +57,7 @@ def test_tunnels_are_the_only_way_into_a_hidden_part() -> None:
     plan = make_plan(SMALL)
     tunnels = {n for n, p in enumerate(plan.pages) if p.kind == "tunnel"}
     rows = [[] if n in tunnels else plan.targets(n) for n in range(len(plan.pages))]
-    depths = LinkGraph.from_rows(rows).depths([plan.hosts[0].home])
+    depths = WebLinkGraph.from_rows(rows).depths([plan.hosts[0].home])
     hidden = [n for n, p in enumerate(plan.pages) if p.kind == ARTICLE and p.community > 0]
     assert hidden
     assert (depths[np.array(hidden)] < 0).all()
@@ -88,13 +90,13 @@ def test_dead_links_find_nothing() -> None:
 @pytest.mark.parametrize("trap", ["/calendar/", "/facets/", "/session/"])
 def test_traps_never_end_when_served(trap: str) -> None:
     web = SyntheticWeb(SMALL)
-    host = next(h.name for h in web.plan.hosts if trap in h.entrances)
+    host = next(h.name for h in web.plan.hosts if trap in h.trap_entrances)
     queue = [f"http://{host}{trap}"]
     for url in islice(iter(queue), 400):
         answer = web.find(url)
         assert answer is not None
         path, _, query = url.removeprefix(f"http://{host}").partition("?")
-        targets = (canonical(href, url) for href, _ in trap_links(path, query) or ())
+        targets = (canonicalize_url(href, url) for href, _ in trap_links(path, query) or ())
         queue.extend(t for t in targets if t and t not in queue)
     assert len(queue) > 400
 
@@ -125,5 +127,5 @@ WRONG = [{"topics": 99}, {"hosts": 1}, {"pages": 5}, {"traps": ("maze",)}, {"tun
 
 @pytest.mark.parametrize("wrong", [*WRONG, {"links": (22, 4)}])
 def test_shape_is_refused_when_it_makes_no_sense(wrong: dict[str, object]) -> None:
-    with pytest.raises(WebError, match="shape"):
-        Shape(**wrong)
+    with pytest.raises(OfflineWebError, match="shape"):
+        WebShape(**wrong)

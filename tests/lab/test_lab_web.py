@@ -7,28 +7,28 @@ import brotli
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
-from opilio.lab.crawls import lab_settings
-from opilio.lab.faults import load_faults
-from opilio.lab.labels import load_labels
-from opilio.lab.topics import chosen_topics, load_topics
-from opilio.lab.warcfile import Answer, http_answer
-from opilio.lab.web import Web
-from opilio.model.errors import WebError
-from opilio.model.records import Fetched
+from opilio.core.errors import OfflineWebError
+from opilio.core.records import FetchResult
+from opilio.lab.experiments.replay import lab_settings
+from opilio.lab.synthetic.faults import load_faults
+from opilio.lab.webs.labels import load_labels
+from opilio.lab.webs.topics import load_topics, select_topics
+from opilio.lab.webs.warc import RecordedResponse, parse_http_response
+from opilio.lab.webs.web import WarcWeb
 from opilio.store.warc import response_record
 
 
 def record(url: str, body: bytes = b"<p>x", status: int = 200) -> bytes:
-    return response_record(Fetched(url=url, status=status, headers=(("Content-Type", "text/html"),), body=body))
+    return response_record(FetchResult(url=url, status=status, headers=(("Content-Type", "text/html"),), body=body))
 
 
-def make_web(folder: Path, *records: bytes) -> Web:
+def make_web(folder: Path, *records: bytes) -> WarcWeb:
     folder.mkdir(exist_ok=True)
     (folder / "web.warc.gz").write_bytes(b"".join(records))
-    return Web.open(folder, folder / "cache")
+    return WarcWeb.open(folder, folder / "cache")
 
 
-def test_web_holds_what_warcio_reads(small_folder: Path, small_web: Web) -> None:
+def test_web_holds_what_warcio_reads(small_folder: Path, small_web: WarcWeb) -> None:
     with (small_folder / "web.warc.gz").open("rb") as file:
         for entry in ArchiveIterator(file):
             if entry.rec_type == "response":
@@ -42,10 +42,10 @@ def test_web_is_opened_from_the_index_when_the_files_are_the_same(tmp_path: Path
     make_web(tmp_path, record("http://a.example/1"))
     index = next((tmp_path / "cache").glob("*.index"))
     before = index.stat().st_mtime_ns
-    assert Web.open(tmp_path, tmp_path / "cache").urls == ["http://a.example/1"]
+    assert WarcWeb.open(tmp_path, tmp_path / "cache").urls == ["http://a.example/1"]
     assert index.stat().st_mtime_ns == before
     index.write_bytes(b"damaged")
-    assert len(Web.open(tmp_path, tmp_path / "cache")) == 1
+    assert len(WarcWeb.open(tmp_path, tmp_path / "cache")) == 1
 
 
 def test_label_of_an_answer_that_is_no_page_is_skipped_and_told(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_web_goes_on_behind_damage_when_it_is_in_the_middle(tmp_path: Path) -> N
 
 def test_web_keeps_the_first_record_when_an_address_is_recorded_twice(tmp_path: Path) -> None:
     web = make_web(tmp_path, record("http://a.example/1", b"first"), record("http://a.example/1#x", b"second"))
-    assert web.answer(0).body == b"first"
+    assert web.response(0).body == b"first"
     assert [p.kind for p in web.problems] == ["duplicate"]
 
 
@@ -97,19 +97,19 @@ def test_web_skips_records_when_their_address_is_unusable(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("content", [b"", b"not gzip", zlib.compress(b"x")])
 def test_web_is_refused_when_nothing_sensible_is_in_it(tmp_path: Path, content: bytes) -> None:
-    with pytest.raises(WebError, match=r"warc\.gz|no page"):
+    with pytest.raises(OfflineWebError, match=r"warc\.gz|no page"):
         make_web(tmp_path, content)
 
 
 def test_web_is_refused_when_the_folder_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(WebError, match="no such folder"):
-        Web.open(tmp_path / "nowhere")
+    with pytest.raises(OfflineWebError, match="no such folder"):
+        WarcWeb.open(tmp_path / "nowhere")
 
 
 def test_web_is_refused_when_it_is_one_gzip_stream(tmp_path: Path) -> None:
     unpacked = b"".join(zlib.decompress(record(f"http://a.example/{i}"), 31) for i in range(2))
     packer = zlib.compressobj(wbits=31)
-    with pytest.raises(WebError, match="gzip per record"):
+    with pytest.raises(OfflineWebError, match="gzip per record"):
         make_web(tmp_path, packer.compress(unpacked) + packer.flush())
 
 
@@ -117,7 +117,7 @@ def test_recorded_body_is_whole_when_it_was_chunked_and_packed() -> None:
     packed = zlib.compress(b"hello")
     message = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Encoding: deflate\r\nX-A: b\r\n\r\n"
     message += b"%x\r\n%s\r\n0\r\n\r\n" % (len(packed), packed)
-    answer = http_answer(message)
+    answer = parse_http_response(message)
     assert (answer.body, answer.headers) == (b"hello", (("X-A", "b"),))
 
 
@@ -138,19 +138,19 @@ def _raw_deflate(data: bytes) -> bytes:
 )
 def test_recorded_body_is_unpacked_as_a_live_answer_is(encoding: str, body: bytes) -> None:
     message = b"HTTP/1.1 200 OK\r\nContent-Encoding: %s\r\n\r\n%s" % (encoding.encode(), body)
-    assert http_answer(message) == Answer(200, (), b"hello")
+    assert parse_http_response(message) == RecordedResponse(200, (), b"hello")
 
 
 def test_recorded_answer_is_read_when_its_lines_end_without_cr() -> None:
     """RFC 9112, 2.2: such servers are on the web, and archives hold what they sent."""
-    answer = http_answer(b"HTTP/1.0 200 OK\nContent-Type: text/html\nX-A: b\n\n<p>a\n\nb")
-    assert answer == Answer(200, (("Content-Type", "text/html"), ("X-A", "b")), b"<p>a\n\nb")
+    answer = parse_http_response(b"HTTP/1.0 200 OK\nContent-Type: text/html\nX-A: b\n\n<p>a\n\nb")
+    assert answer == RecordedResponse(200, (("Content-Type", "text/html"), ("X-A", "b")), b"<p>a\n\nb")
 
 
 def test_file_that_is_not_compressed_is_told(tmp_path: Path) -> None:
     (tmp_path / "plain.warc").write_bytes(b"WARC/1.0\r\n")
-    with pytest.raises(WebError, match=r"plain\.warc is not compressed"):
-        Web.open(tmp_path)
+    with pytest.raises(OfflineWebError, match=r"plain\.warc is not compressed"):
+        WarcWeb.open(tmp_path)
     web = make_web(tmp_path, record("http://a.example/1"))
     assert [p.subject for p in web.problems] == ["plain.warc"]
 
@@ -174,15 +174,15 @@ def test_labels_of_unknown_addresses_are_listed_and_skipped(tmp_path: Path) -> N
     labels = load_labels(web)
     assert labels.by_page == [("a", "_b")]
     assert len(labels.problems) == 2
-    assert labels.judged.tolist() == [True]
+    assert labels.labeled_pages.tolist() == [True]
 
 
 def test_labels_are_refused_when_missing_or_of_another_web(tmp_path: Path) -> None:
     web = make_web(tmp_path, record("http://a.example/1"))
-    with pytest.raises(WebError, match="no labels"):
+    with pytest.raises(OfflineWebError, match="no labels"):
         load_labels(web)
     (tmp_path / "labels.tsv").write_text("http://b.example/1\ta\n")
-    with pytest.raises(WebError, match=r"names no page of the web: .*a tab, and labels"):
+    with pytest.raises(OfflineWebError, match=r"names no page of the web: .*a tab, and labels"):
         load_labels(web)
 
 
@@ -200,8 +200,8 @@ def test_topic_without_seeds_is_listed_and_skipped(tmp_path: Path) -> None:
     (tmp_path / "topics.toml").write_text('[[topic]]\nname = "b"\nrelevant = ["x"]\n')
     topics, problems = load_topics(tmp_path)
     assert (topics, [p.kind for p in problems]) == ([], ["topic"])
-    with pytest.raises(WebError, match="no usable topic"):
-        chosen_topics(topics, [], tmp_path)
+    with pytest.raises(OfflineWebError, match="no usable topic"):
+        select_topics(topics, [], tmp_path)
 
 
 def test_topic_hands_words_of_other_senses_to_the_crawler(tmp_path: Path) -> None:
@@ -215,18 +215,18 @@ def test_topic_hands_words_of_other_senses_to_the_crawler(tmp_path: Path) -> Non
 
 def test_topics_file_is_refused_when_it_can_not_be_read(tmp_path: Path) -> None:
     (tmp_path / "topics.toml").write_text('[[topic]]\nnam = "b"\n')
-    with pytest.raises(WebError, match=r"topics\.toml"):
+    with pytest.raises(OfflineWebError, match=r"topics\.toml"):
         load_topics(tmp_path)
 
 
 def test_chosen_topics_name_what_there_is_when_one_is_unknown(small_folder: Path) -> None:
     topics, _ = load_topics(small_folder)
-    assert [t.name for t in chosen_topics(topics, ["railways"], small_folder)] == ["railways"]
-    with pytest.raises(WebError, match="birds, railways"):
-        chosen_topics(topics, ["fish"], small_folder)
+    assert [t.name for t in select_topics(topics, ["railways"], small_folder)] == ["railways"]
+    with pytest.raises(OfflineWebError, match="birds, railways"):
+        select_topics(topics, ["fish"], small_folder)
 
 
 def test_real_webs_open_without_problems_when_present(real_webs: Path, lab_cache: Path) -> None:
-    web = Web.open(real_webs / "webkb", lab_cache)
+    web = WarcWeb.open(real_webs / "webkb", lab_cache)
     assert (len(web), list(web.problems)) == (8213, [])
     assert load_labels(web).problems == []

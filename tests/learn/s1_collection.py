@@ -6,16 +6,16 @@ import msgspec
 import tomli_w
 
 from checks import small_webs
-from opilio.crawl.build import complete
-from opilio.crawl.config import resolve
-from opilio.frontier.schema import create_tables as create_frontier
-from opilio.lab.warcfile import Answer
-from opilio.model.records import Analysis, Fetched, Lead, Outcome, Verdict, key_of
-from opilio.model.urls import host_of
-from opilio.seen.sqlite import create_tables as create_seen
+from opilio.core.records import Analysis, FetchResult, Lead, Outcome, Verdict, url_key
+from opilio.core.urls import host_of
+from opilio.dedup.sqlite import create_dedup_tables as create_seen
+from opilio.engine.wiring.build import complete_settings
+from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
+from opilio.lab.webs.warc import RecordedResponse
 from opilio.store.collection import Collection
-from opilio.store.keeper import Keeper
 from opilio.store.warc import WarcWriter, response_record
+from opilio.store.writer import CollectionWriter
+from opilio.topic.setup import resolve_settings
 
 BIRDS = ("wren", "robin", "thrush", "finch", "warbler", "sparrow", "starling", "swallow")
 TAXES = ("income", "customs", "excise", "audit", "pension", "estate", "payroll", "tariff")
@@ -47,26 +47,26 @@ def pages() -> list[tuple[str, bool, str]]:
 def outcome(url: str, relevant: bool, html: str) -> Outcome:
     body = f"<html><body>{html}</body></html>".encode()
     headers = (("Content-Type", "text/html; charset=utf-8"),)
-    fetched = Fetched(url=url, status=200, headers=headers, body=body, started_at=1.0)
-    analysis = Analysis(verdict=Verdict(score=float(relevant), relevant=relevant), record=response_record(fetched))
-    lead = Lead(url=url, key=key_of(url), host=host_of(url))
+    fetched = FetchResult(url=url, status=200, headers=headers, body=body, started_at=1.0)
+    analysis = Analysis(verdict=Verdict(score=float(relevant), relevant=relevant), warc_record=response_record(fetched))
+    lead = Lead(url=url, key=url_key(url), host=host_of(url))
     return Outcome(lead=lead, fetched=msgspec.structs.replace(fetched, body=b""), analysis=analysis)
 
 
 def write_collection(folder: Path, found: list[tuple[str, bool, str]] | None = None) -> Path:
     tree = {"strategy": "s1-bayes", "topic": {"name": "birds"}, "seeds": {"urls": [bird("wren")]}}
-    config = tomli_w.dumps(msgspec.to_builtins(complete(resolve(tree, "test"))))
+    config = tomli_w.dumps(msgspec.to_builtins(complete_settings(resolve_settings(tree, "test"))))
     collection = Collection.create(folder, config, (create_frontier, create_seen))
-    keeper = Keeper(collection, WarcWriter(folder, "test", 1 << 30))
+    keeper = CollectionWriter(collection, WarcWriter(folder, "test", 1 << 30))
     keeper.resume()
     with collection.unit_of_work():
-        keeper.keep([outcome(*page) for page in (pages() if found is None else found)])
+        keeper.write_outcomes([outcome(*page) for page in (pages() if found is None else found)])
     keeper.close()
     collection.close()
     return folder
 
 
-def crowded_web(size: int = 40) -> dict[str, Answer]:
+def crowded_web(size: int = 40) -> dict[str, RecordedResponse]:
     """Birds and trains in turns; every page leads to the next eight, so that each has many parents."""
     names = [f"http://{'trains' if at % 3 else 'birds'}.example/{'no-' * (at % 2)}bird-{at}" for at in range(size)]
     web = {"http://birds.example/": small_webs.page(small_webs.BIRDS, names[:3])}

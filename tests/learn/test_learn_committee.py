@@ -7,15 +7,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checks.link_visits import features, found, taught, url_of, visit
-from opilio.learn.committee import Committee, Found
-from opilio.learn.densefeatures import FEATURES, NAMES
-from opilio.learn.lessons import FoundPage, Lesson
-from opilio.learn.linkfeatures import ANCHOR, PACKED, SLOTS, URL, hashed_few
-from opilio.learn.scoring import Options
-from opilio.learn.wordmodel import BUCKETS
-from opilio.learn.wordvalues import WordValues
+from opilio.learn.committee import Committee, FoundLinks
+from opilio.learn.dense_model import FEATURE_NAMES, PRIOR_WEIGHTS
+from opilio.learn.scoring import CommitteeOptions, LinkLesson, SourcePage
+from opilio.learn.word_model import (
+    ANCHOR_TEXT,
+    LINK_FEATURES_DTYPE,
+    URL_TEXT,
+    WORD_BUCKETS,
+    WORD_SLOTS,
+    WordValues,
+    hash_first_terms,
+)
 
-SMALL = Options(capacity=400)
+SMALL = CommitteeOptions(capacity=400)
 
 
 def fresh() -> Committee:
@@ -23,7 +28,7 @@ def fresh() -> Committee:
 
 
 def sane(committee: Committee) -> bool:
-    scores = committee.scores(committee.queue.live)
+    scores = committee.scores(committee.pool.used_rows)
     weights = [committee.dense.weights, committee.words.weights]
     return bool(np.isfinite(scores).all() and all(np.isfinite(w).all() and np.abs(w).max() <= 12.0 for w in weights))
 
@@ -35,13 +40,15 @@ def test_committee_prefers_what_paid_when_words_tell() -> None:
 
 
 def test_feature_that_is_left_out_weighs_nothing_and_is_not_learnt() -> None:
-    kept, without = taught(Committee(), 60), taught(Committee(Options(without=("host", "S3"))), 60)
+    kept, without = taught(Committee(), 60), taught(Committee(CommitteeOptions(without=("host", "S3"))), 60)
     for committee, silent in ((kept, False), (without, True)):
-        rows = committee.dense_of(committee.queue.live)[:, [NAMES.index("host"), NAMES.index("S3")]]
+        rows = committee.dense_features(committee.pool.used_rows)[
+            :, [FEATURE_NAMES.index("host"), FEATURE_NAMES.index("S3")]
+        ]
         assert bool((rows == 0.0).all()) is silent
     begun = Committee().dense.weights
-    assert without.dense.weights[NAMES.index("host")] == begun[NAMES.index("host")]
-    assert kept.dense.weights[NAMES.index("host")] != begun[NAMES.index("host")]
+    assert without.dense.weights[FEATURE_NAMES.index("host")] == begun[FEATURE_NAMES.index("host")]
+    assert kept.dense.weights[FEATURE_NAMES.index("host")] != begun[FEATURE_NAMES.index("host")]
 
 
 def test_two_committees_agree_when_they_saw_the_same() -> None:
@@ -63,16 +70,16 @@ def test_links_of_many_pages_are_met_as_page_by_page() -> None:
     together, apart = taught(fresh(), 5), taught(fresh(), 5)
     pages = []
     for number, keys in enumerate(links):
-        page = FoundPage(100 + number, number % 3 == 0, number % 4)
+        page = SourcePage(100 + number, number % 3 == 0, number % 4)
         rows = features(keys, np.random.default_rng(number)) if keys else features([1], np.random.default_rng(0))[:0]
-        pages.append(Found(page, [f"h{key}.example" for key in keys], np.array(keys, dtype=np.int64), rows))
-    scores = together.discover_all(pages)
+        pages.append(FoundLinks(page, [f"h{key}.example" for key in keys], np.array(keys, dtype=np.int64), rows))
+    scores = together.add_pages(pages)
     assert [len(told) for told in scores] == [len(keys) for keys in links]
     for found_page in pages:
-        apart.discover_all([found_page])
-    assert together.queue.row_of == apart.queue.row_of
-    for name, column in together.queue.rows.items():
-        assert column.tolist() == apart.queue.rows[name].tolist(), name
+        apart.add_pages([found_page])
+    assert together.pool.row_of == apart.pool.row_of
+    for name, column in together.pool.rows.items():
+        assert column.tolist() == apart.pool.rows[name].tolist(), name
 
 
 def test_words_of_pages_speak_for_links_that_no_link_has_taught() -> None:
@@ -81,17 +88,17 @@ def test_words_of_pages_speak_for_links_that_no_link_has_taught() -> None:
     rows = features([2, 4], np.random.default_rng(1))
     rows["words"], rows["dense"][1], rows["path"] = 0, rows["dense"][0], 1
     for row, term in enumerate((telling, other)):
-        rows["words"][row, SLOTS[URL]] = hashed_few(ANCHOR, [term], 1)[0]
-    page, hosts = FoundPage(9, True, 0), ["h.example"] * 2
-    first, second = committee.discover(page, hosts, [2, 4], rows)
+        rows["words"][row, WORD_SLOTS[URL_TEXT]] = hash_first_terms(ANCHOR_TEXT, [term], 1)[0]
+    page, hosts = SourcePage(9, True, 0), ["h.example"] * 2
+    first, second = committee.add_links(page, hosts, [2, 4], rows)
     assert first == second
-    committee.hear(np.array([telling, other]), np.array([3.0, -3.0]))
-    first, second = committee.scores(np.array([committee.queue.row_of[key] for key in (2, 4)]))
+    committee.update_word_values(np.array([telling, other]), np.array([3.0, -3.0]))
+    first, second = committee.scores(np.array([committee.pool.row_of[key] for key in (2, 4)]))
     assert first > second
-    third, fourth = committee.discover(FoundPage(10, True, 0), hosts, [12, 14], rows)  # and for those found later
+    third, fourth = committee.add_links(SourcePage(10, True, 0), hosts, [12, 14], rows)  # and for those found later
     assert third > fourth
-    committee.hear(np.zeros(0, dtype=np.int64), np.zeros(0))
-    first, second = committee.scores(np.array([committee.queue.row_of[key] for key in (2, 4)]))
+    committee.update_word_values(np.zeros(0, dtype=np.int64), np.zeros(0))
+    first, second = committee.scores(np.array([committee.pool.row_of[key] for key in (2, 4)]))
     assert first == second
 
 
@@ -99,9 +106,9 @@ def test_words_of_pages_speak_for_links_that_no_link_has_taught() -> None:
 @settings(max_examples=30, deadline=None)
 def test_values_of_words_are_bounded_and_no_word_is_worth_nothing(heard: list[tuple[int, float]]) -> None:
     values = WordValues()
-    values.hear(np.array([t for t, _ in heard], dtype=np.int64), np.array([v for _, v in heard]))
-    words = np.array([hashed_few(ANCHOR, [t for t, _ in heard], 30), [0] * 30], dtype=np.uint32)
-    of_words, of_nothing = values.of(words)
+    values.update(np.array([t for t, _ in heard], dtype=np.int64), np.array([v for _, v in heard]))
+    words = np.array([hash_first_terms(ANCHOR_TEXT, [t for t, _ in heard], 30), [0] * 30], dtype=np.uint32)
+    of_words, of_nothing = values.row_values(words)
     assert np.abs(of_words) <= 1.5
     assert of_nothing == 0.0
 
@@ -115,19 +122,19 @@ def test_journal_behind_a_snapshot_brings_back_the_model_wherever_it_was_cut(cut
             state, journal = committee.snapshot(), []
         found(committee, 1000 + step, [5 * step + i + 1 for i in range(5)])
         if step % 7 == 3:  # heard by nobody who learns from the journal: a row brings its values along
-            committee.hear(np.arange(1, BUCKETS // 9), np.full(BUCKETS // 9 - 1, 0.1 * step))
-        key = int(committee.queue.rows["key"][committee.queue.live[0]])
-        lesson = committee.lesson(visit(key))
+            committee.update_word_values(np.arange(1, WORD_BUCKETS // 9), np.full(WORD_BUCKETS // 9 - 1, 0.1 * step))
+        key = int(committee.pool.rows["key"][committee.pool.used_rows[0]])
+        lesson = committee.make_lesson(visit(key))
         journal.append(msgspec.msgpack.encode(lesson))
-        committee.study(lesson)
+        committee.apply_lessons(lesson)
         if step % 9 == 8:
-            corrected = msgspec.structs.replace(lesson, visit=visit(key, 1.0 - lesson.visit.reward), before=0.5)
+            corrected = msgspec.structs.replace(lesson, visit=visit(key, 1.0 - lesson.visit.reward), old_reward=0.5)
             journal.append(msgspec.msgpack.encode(corrected))
-            committee.study(corrected)
+            committee.apply_lessons(corrected)
     again = fresh()
     again.restore(state)
     for data in journal:
-        again.study(msgspec.msgpack.decode(data, type=Lesson))
+        again.apply_lessons(msgspec.msgpack.decode(data, type=LinkLesson))
     assert again.snapshot() == committee.snapshot()
 
 
@@ -137,47 +144,47 @@ def test_snapshot_of_other_features_is_taken_by_name() -> None:
     state[0] = ["forgotten" if name == "url" else name for name in state[0]]
     again = fresh()
     again.restore(msgspec.msgpack.encode(state))
-    at = NAMES.index("url")
-    assert again.dense.weights[at] == FEATURES["url"]
+    at = FEATURE_NAMES.index("url")
+    assert again.dense.weights[at] == PRIOR_WEIGHTS["url"]
     assert np.delete(again.dense.weights == committee.dense.weights, at).all()
 
 
 def test_row_of_another_version_is_passed_over_in_a_journal() -> None:
     committee = fresh()
-    committee.study(Lesson(visit(4), b"too short", 0.5))
-    assert committee.fetched == 1
-    assert len(committee.queue) == 0
+    committee.apply_lessons(LinkLesson(visit(4), b"too short", 0.5))
+    assert committee.visits_learned == 1
+    assert len(committee.pool) == 0
 
 
 def test_essence_carries_weights_and_nothing_of_places() -> None:
     committee, other = taught(fresh(), 60), fresh()
-    other.restore(committee.essence())
+    other.restore(committee.transferable_state())
     assert (other.words.weights == committee.words.weights).all()
     assert (other.dense.weights == committee.dense.weights).all()
-    assert other.fetched == 0
-    assert 1 not in other._done
-    assert len(committee.essence()) < len(committee.snapshot())
+    assert other.visits_learned == 0
+    assert 1 not in other._fetched
+    assert len(committee.transferable_state()) < len(committee.snapshot())
 
 
 def test_correction_moves_scores_towards_what_the_person_said() -> None:
     committee = taught(fresh(), 60)
     found(committee, 77, [501])
-    lesson = committee.lesson(visit(501))
-    committee.study(lesson)
+    lesson = committee.make_lesson(visit(501))
+    committee.apply_lessons(lesson)
     before = found(committee, 77, [503])[0]
-    committee.study(msgspec.structs.replace(lesson, visit=visit(501, 1.0), before=0.0))
+    committee.apply_lessons(msgspec.structs.replace(lesson, visit=visit(501, 1.0), old_reward=0.0))
     assert found(committee, 77, [503])[0] > before
-    committee.study(msgspec.structs.replace(lesson, visit=visit(501, 0.0), before=1.0))
+    committee.apply_lessons(msgspec.structs.replace(lesson, visit=visit(501, 0.0), old_reward=1.0))
     assert sane(committee)
 
 
 def test_recalled_row_is_the_discovered_one() -> None:
     committee, other = taught(fresh(), 30), taught(fresh(), 30)
     rows = features([801], np.random.default_rng(3))
-    page = FoundPage(9, True, 2)
-    committee.discover(page, [url_of(801).split("/")[2]], [801], rows)
-    other.recall(801, url_of(801).split("/")[2], rows.tobytes(), [page])
-    assert committee.queue.row_bytes(801) == other.queue.row_bytes(801)
+    page = SourcePage(9, True, 2)
+    committee.add_links(page, [url_of(801).split("/")[2]], [801], rows)
+    other.load_link(801, url_of(801).split("/")[2], rows.tobytes(), [page])
+    assert committee.pool.row_bytes(801) == other.pool.row_bytes(801)
 
 
 @pytest.mark.parametrize("reward", [0.0, 1.0])
@@ -185,7 +192,7 @@ def test_committee_stays_sane_when_all_pages_are_alike(reward: float) -> None:
     committee = fresh()
     for step in range(200):
         found(committee, step, [5 * step + i + 1 for i in range(5)])
-        committee.study(committee.lesson(visit(5 * step + 1, reward)))
+        committee.apply_lessons(committee.make_lesson(visit(5 * step + 1, reward)))
     assert sane(committee)
     assert 0.0 <= committee.base_rate <= 1.0
 
@@ -194,9 +201,9 @@ def test_committee_stays_sane_when_labels_contradict() -> None:
     committee = fresh()
     rows = features([1] * 400, np.random.default_rng(0))
     rows[:] = rows[0]
-    committee.discover(FoundPage(1, True, 0), ["h1.example"] * 400, list(range(1, 401)), rows)
+    committee.add_links(SourcePage(1, True, 0), ["h1.example"] * 400, list(range(1, 401)), rows)
     for number in range(1, 401):
-        committee.study(committee.lesson(visit(number, float(number % 2))))
+        committee.apply_lessons(committee.make_lesson(visit(number, float(number % 2))))
     assert sane(committee)
 
 
@@ -212,12 +219,12 @@ def test_unseen_features_score_between_nothing_and_one() -> None:
 def test_any_sequence_of_visits_leaves_it_sane_and_bounded(
     steps: list[tuple[int, float, bool, int]],
 ) -> None:
-    committee = Committee(Options(capacity=32))
+    committee = Committee(CommitteeOptions(capacity=32))
     for number, reward, page, parent in steps:
         found(committee, parent, [number, number + 1, number + 100])
-        committee.study(committee.lesson(visit(number, reward, page)))
-        assert len(committee.queue) <= 32
-        for _, _, score in committee.changes():
+        committee.apply_lessons(committee.make_lesson(visit(number, reward, page)))
+        assert len(committee.pool) <= 32
+        for _, _, score in committee.rescored():
             assert 0.0 <= score < 2.0
     assert sane(committee)
 
@@ -225,18 +232,18 @@ def test_any_sequence_of_visits_leaves_it_sane_and_bounded(
 def test_packed_nonsense_does_not_harm() -> None:
     """float16 can hold infinity, and a stored blob may be damaged."""
     committee = fresh()
-    rows = np.zeros(2, dtype=PACKED)
+    rows = np.zeros(2, dtype=LINK_FEATURES_DTYPE)
     rows["dense"][0] = np.float16("inf")
     rows["dense"][1] = np.float16("nan")
-    scores = committee.discover(FoundPage(1, True, 0), ["a", "b"], [1, 2], rows)
+    scores = committee.add_links(SourcePage(1, True, 0), ["a", "b"], [1, 2], rows)
     for key in (1, 2):
-        committee.study(committee.lesson(visit(key, 1.0)))
+        committee.apply_lessons(committee.make_lesson(visit(key, 1.0)))
     assert np.isfinite(scores).all()
     assert sane(committee)
 
 
 def test_snapshot_stays_bounded_when_the_crawl_goes_on() -> None:
     """Everything is a table of fixed size: twelve bytes a bucket, two million for marks, and recent visits."""
-    committee = taught(Committee(Options(capacity=100)), 400)
+    committee = taught(Committee(CommitteeOptions(capacity=100)), 400)
     assert len(committee.snapshot()) < 2_000_000
-    assert len(committee.queue) <= 100
+    assert len(committee.pool) <= 100

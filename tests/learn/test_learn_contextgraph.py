@@ -6,15 +6,20 @@ import pytest
 
 from checks.ranker_checks import check_ranker
 from checks.readings import lead_to, reading_of, terms_of, verdict_of
-from opilio.learn.contextgraph import REDUCED, ContextModel, Layered, layered
-from opilio.model.records import Reading
-from opilio.rank.contextgraph import ContextGraphRanker
-from opilio.tgraph.node import Document
-from opilio.tgraph.watchdog import State
+from opilio.core.records import Reading
+from opilio.methods.treasure.context_graph import (
+    CONTEXT_PAGE_TERMS,
+    ContextGraphModel,
+    ContextGraphRanker,
+    LayeredDocument,
+    layered_documents,
+)
+from opilio.methods.treasure.graph import GraphDocument
+from opilio.methods.treasure.updater import GraphState
 
 LAYERS = {0: "wren robin nest song", 1: "garden hedge bird wren", 2: "county map village garden"}
 DOCUMENTS = [
-    Document(url=f"http://x.example/{level}-{n}", level=level, words=dict.fromkeys(words.split(), 2 + n))
+    GraphDocument(url=f"http://x.example/{level}-{n}", level=level, words=dict.fromkeys(words.split(), 2 + n))
     for level, words in LAYERS.items()
     for n in range(3)
 ]
@@ -27,12 +32,12 @@ def weigh(reading: Reading) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def ranker(least: float = 0.2) -> ContextGraphRanker:
     made = ContextGraphRanker(terms_of, weigh, least)
-    made.restore(msgspec.msgpack.encode(State(documents=DOCUMENTS)))
+    made.restore(msgspec.msgpack.encode(GraphState(documents=DOCUMENTS)))
     return made
 
 
 def layer_of(text: str, least: float = 0.2) -> int:
-    return ranker(least).place(reading_of(text)).layer
+    return ranker(least).classify(reading_of(text)).layer
 
 
 @pytest.mark.parametrize(
@@ -80,14 +85,16 @@ def test_without_a_graph_the_links_of_better_pages_come_first() -> None:
 
 
 def test_page_is_its_most_telling_words_only() -> None:
-    model = ContextModel([Layered(0, dict.fromkeys(range(1, 200), 1)), Layered(1, {500: 1})])
+    model = ContextGraphModel([LayeredDocument(0, dict.fromkeys(range(1, 200), 1)), LayeredDocument(1, {500: 1})])
     assert model._logs.shape == (2, 200)
-    counted = model._probabilities([Layered(0, dict.fromkeys(range(1, 200), 1))])
-    assert int((counted[0] > counted[0].min()).sum()) == REDUCED
+    counted = model._probabilities([LayeredDocument(0, dict.fromkeys(range(1, 200), 1))])
+    assert int((counted[0] > counted[0].min()).sum()) == CONTEXT_PAGE_TERMS
 
 
 def test_words_of_one_stem_are_counted_together() -> None:
-    assert layered([(0, {"wren": 2, "wren wren": 1})], terms_of) == [Layered(0, {terms_of("wren")[0]: 4})]
+    assert layered_documents([(0, {"wren": 2, "wren wren": 1})], terms_of) == [
+        LayeredDocument(0, {terms_of("wren")[0]: 4})
+    ]
 
 
 def test_ranker_keeps_to_the_protocol() -> None:

@@ -10,16 +10,25 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from checks.learner_checks import check_chances, check_learner, some_rows
-from opilio.learn.bayes import BayesModel, binned, train_bayes
-from opilio.learn.learner import Constant, require_library, share
-from opilio.learn.learners import LEARNERS, AnyModel, make_learner
-from opilio.learn.neural import DECAY, STEPS, train_neural
-from opilio.learn.rows import WIDTH, RowMemory
-from opilio.learn.tree import TreeModel, train_tree
-from opilio.model.errors import ConfigError
+from opilio.core.errors import ConfigError
+from opilio.methods.attributes.learner import ConstantModel, constant_model, require_sklearn
+from opilio.methods.attributes.models import (
+    LEARNER_NAMES,
+    MAX_ITERATIONS,
+    WEIGHT_DECAY,
+    AnyModel,
+    BayesModel,
+    TreeModel,
+    binned,
+    make_learner,
+    train_bayes,
+    train_neural,
+    train_tree,
+)
+from opilio.methods.attributes.rows import ROW_WIDTH, RowMemory
 
 pytest.importorskip("sklearn")
-each_learner = pytest.mark.parametrize("name", LEARNERS)
+each_learner = pytest.mark.parametrize("name", LEARNER_NAMES)
 
 
 @each_learner
@@ -32,7 +41,7 @@ def test_learner_keeps_to_the_protocol_s1_27_s1_28_s1_29(name: str) -> None:
 @settings(max_examples=15, deadline=None)
 def test_any_rows_give_usable_chances(name: str, data: st.DataObject) -> None:
     count = data.draw(st.integers(0, 12))
-    rows = data.draw(arrays(np.float64, (count, WIDTH), elements=st.floats(allow_nan=True, width=64)))
+    rows = data.draw(arrays(np.float64, (count, ROW_WIDTH), elements=st.floats(allow_nan=True, width=64)))
     labels = data.draw(arrays(np.bool_, count))
     learner = make_learner(name)
     learner.update(rows, labels)
@@ -48,7 +57,7 @@ def test_unknown_learner_is_named() -> None:
 def test_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=r"pip install 'opilio\[learn\]'"):
-        require_library()
+        require_sklearn()
 
 
 def test_rows_of_the_wrong_width_are_refused() -> None:
@@ -57,13 +66,13 @@ def test_rows_of_the_wrong_width_are_refused() -> None:
 
 
 def test_share_is_never_certain_laplace() -> None:
-    assert share(np.array([True, True])) == Constant(0.75)
-    assert share(np.zeros(0, dtype=np.bool_)) == Constant(0.5)
+    assert constant_model(np.array([True, True])) == ConstantModel(0.75)
+    assert constant_model(np.zeros(0, dtype=np.bool_)) == ConstantModel(0.5)
 
 
 def test_bayes_counts_bins_by_hand() -> None:
     """Two rows a class, Laplace's correction: P(bin 5 | yes) = (2+1)/(2+6), P(bin 5 | no) = (0+1)/(2+6)."""
-    rows = np.zeros((4, WIDTH))
+    rows = np.zeros((4, ROW_WIDTH))
     rows[2:, 1] = 1.0
     model = train_bayes(rows, np.array([False, False, True, True]), 0)
     assert model.prior == pytest.approx(0.0)
@@ -103,7 +112,9 @@ def test_net_gives_what_the_library_gives() -> None:
     rows, labels = some_rows(200)
     model = train_neural(rows, labels, 2)
     scaled = (rows - rows.mean(axis=0)) / rows.std(axis=0)
-    theirs = MLPClassifier((8,), activation="tanh", solver="lbfgs", alpha=DECAY, max_iter=STEPS, random_state=2)
+    theirs = MLPClassifier(
+        (8,), activation="tanh", solver="lbfgs", alpha=WEIGHT_DECAY, max_iter=MAX_ITERATIONS, random_state=2
+    )
     assert model.probability(rows) == pytest.approx(theirs.fit(scaled, labels).predict_proba(scaled)[:, 1], abs=1e-9)
     assert model.parameters == 8 * 8 + 8 + 8 + 1
 
@@ -111,7 +122,7 @@ def test_net_gives_what_the_library_gives() -> None:
 def test_complexity_is_counted_in_parameters_s1_33() -> None:
     rows, labels = some_rows(400)
     counted = {}
-    for name in LEARNERS:
+    for name in LEARNER_NAMES:
         learner = make_learner(name)
         learner.fit(rows, labels)
         counted[name] = learner.parameters
@@ -135,7 +146,7 @@ def test_damaged_tree_is_refused(damage: dict[str, tuple[float, ...]]) -> None:
     fine |= {"threshold": (0.5, 0.0, 0.0), "chance": (0.5, 0.1, 0.9)}
     good = msgspec.convert({"type": "tree", **fine}, AnyModel)
     assert isinstance(good, TreeModel)
-    assert good.probability(np.eye(WIDTH)[:2]).tolist() == [0.1, 0.9]
+    assert good.probability(np.eye(ROW_WIDTH)[:2]).tolist() == [0.1, 0.9]
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"type": "tree", **fine, **damage}, AnyModel)
 
@@ -164,14 +175,14 @@ def test_snapshot_that_is_no_snapshot_is_refused() -> None:
 def test_numbers_of_a_stranger_that_are_none_become_zero() -> None:
     learner = make_learner("bayes")
     learner.model = BayesModel(float("nan"), tuple([(0.0,) * 6] * 4 + [(0.0,) * 2] * 4))
-    assert learner.probability(np.zeros((1, WIDTH))).tolist() == [0.0]
+    assert learner.probability(np.zeros((1, ROW_WIDTH))).tolist() == [0.0]
 
 
 def test_full_memory_forgets_the_oldest_of_the_larger_class() -> None:
     memory = RowMemory(4)
-    rows = np.linspace(0.0, 1.0, 6)[:, None] * np.ones(WIDTH)
+    rows = np.linspace(0.0, 1.0, 6)[:, None] * np.ones(ROW_WIDTH)
     memory.add(rows, np.array([True, False, False, False, False, False]))
-    kept, labels = memory.all()
-    assert len(memory) == 4 and memory.fewest == 1
+    kept, labels = memory.arrays()
+    assert len(memory) == 4 and memory.smaller_class_size == 1
     assert labels.tolist() == [False, False, False, True]
     assert kept[:, 0] == pytest.approx([0.6, 0.8, 1.0, 0.0])

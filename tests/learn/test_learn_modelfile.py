@@ -6,17 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checks.learner_checks import some_rows
-from opilio.learn.learner import RowLearner
-from opilio.learn.learners import LEARNERS, make_learner
-from opilio.learn.modelfile import learner_from, read_models, write_models
-from opilio.model.errors import ConfigError
+from opilio.core.errors import ConfigError
+from opilio.methods.attributes.learner import RowLearner
+from opilio.methods.attributes.models import LEARNER_NAMES, make_learner
+from opilio.methods.attributes.training import load_learner, read_models, write_models
 
 pytest.importorskip("sklearn")
 
 
 @pytest.fixture(scope="module")
 def trained() -> list[RowLearner]:
-    learners = [make_learner(name) for name in LEARNERS]
+    learners = [make_learner(name) for name in LEARNER_NAMES]
     for learner in learners:
         learner.fit(*some_rows(80))
     return learners
@@ -27,13 +27,13 @@ def test_learners_come_back_as_they_were(trained: list[RowLearner]) -> None:
     assert file.topic == "dna" and file.table == {"dna": 1.0}
     rows, _ = some_rows(20, seed=5)
     for learner in trained:
-        again = learner_from(file, learner.name, "m.json")
+        again = load_learner(file, learner.name, "m.json")
         assert again.snapshot() == learner.snapshot()
         assert again.probability(rows).tolist() == learner.probability(rows).tolist()
 
 
 def test_training_goes_on_from_a_file_s1_12(trained: list[RowLearner]) -> None:
-    again = learner_from(read_models(write_models(trained), "m.json"), "bayes", "m.json")
+    again = load_learner(read_models(write_models(trained), "m.json"), "bayes", "m.json")
     again.update(np.zeros((1, 8)), np.array([False]))
     assert len(again.pack_rows()[0]) == len(trained[0].pack_rows()[0]) + 32
 
@@ -41,7 +41,7 @@ def test_training_goes_on_from_a_file_s1_12(trained: list[RowLearner]) -> None:
 def test_learner_that_is_not_in_the_file_is_told(trained: list[RowLearner]) -> None:
     file = read_models(write_models(trained[:1]), "m.json")
     with pytest.raises(ConfigError, match=r"m.json: has no learner 'tree' \(it has: bayes\)"):
-        learner_from(file, "tree", "m.json")
+        load_learner(file, "tree", "m.json")
 
 
 @pytest.mark.parametrize("data", [b"", b"{}x", b"[]", b"\xff\xfe", b'{"models": {"tree": {"type": "tree"}}}'])
@@ -59,7 +59,7 @@ def test_cut_off_rows_are_told(trained: list[RowLearner]) -> None:
     file = read_models(write_models(trained), "m.json")
     file.rows = (b"abc", b"")
     with pytest.raises(ConfigError, match="is damaged: rows"):
-        learner_from(file, "bayes", "m.json")
+        load_learner(file, "bayes", "m.json")
 
 
 @given(st.binary(max_size=60))

@@ -6,16 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.learn.rows import Row
-from opilio.learn.rowsfile import HEADER, read_rows, write_rows
-from opilio.model.errors import UsageError
+from opilio.core.errors import UsageError
+from opilio.methods.attributes.rows import HEADER, TrainingRow, read_rows, write_rows
 
 HEAD = ",".join(HEADER)
 GOOD = "http://a.example/dna,0.5,0.25,0,1,parent,yes"
 part = st.floats(0.0, 1.0).map(lambda x: float(format(x, ".6g")))
 flags = st.tuples(*[st.booleans()] * 4)
 rows = st.builds(
-    Row,
+    TrainingRow,
     url=st.text(st.characters(codec="utf-8", exclude_characters="\r\n\x00"), min_size=1)
     .map(lambda t: f"http://a.example/{t}".strip()),
     group=st.just("a.example"),
@@ -25,14 +24,14 @@ rows = st.builds(
 )  # fmt: skip
 
 
-def written(given_rows: list[Row]) -> str:
+def written(given_rows: list[TrainingRow]) -> str:
     out = io.StringIO(newline="")
     write_rows(given_rows, out)
     return out.getvalue()
 
 
 def test_row_is_url_four_attributes_and_label_s1_13_s1_25() -> None:
-    row = Row(
+    row = TrainingRow(
         url="http://a.example/dna",
         group="a.example",
         values=(0.5, 0.25, 0.0, 1.0),
@@ -43,7 +42,7 @@ def test_row_is_url_four_attributes_and_label_s1_13_s1_25() -> None:
 
 
 @given(st.lists(rows, min_size=1, max_size=5))
-def test_what_is_written_is_read_back(given_rows: list[Row]) -> None:
+def test_what_is_written_is_read_back(given_rows: list[TrainingRow]) -> None:
     back = read_rows(io.StringIO(written(given_rows), newline=""), "rows.csv")
     assert [(r.url, r.values, r.missing, r.relevant) for r in back] == [
         (r.url, r.values, r.missing, r.relevant) for r in given_rows

@@ -2,29 +2,31 @@
 
 import pytest
 
-from opilio.crawl.config import Tree
-from opilio.lab.crawls import OfflineWeb, Trace, lab_settings, replay
-from opilio.lab.pages import ParsedPages
-from opilio.lab.shape import Shape
-from opilio.lab.synthetic import write
-from opilio.lab.topics import load_topics
-from opilio.lab.web import Web
+from opilio.core.settings import Tree
+from opilio.lab.experiments.replay import CrawlTrace, OfflineWeb, lab_settings, replay_crawl
+from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.web import write_synthetic_web
+from opilio.lab.webs.pages import ParsedPages
+from opilio.lab.webs.topics import load_topics
+from opilio.lab.webs.web import WarcWeb
 
 pytest.importorskip("sklearn")
-SMALL = Shape(pages=150, hosts=6, topics=2, trap_pages=8, seed_sets=1)
+SMALL = WebShape(pages=150, hosts=6, topics=2, trap_pages=8, seed_sets=1)
 BUDGET = 60
 
 
 @pytest.fixture(scope="module")
 def offline(tmp_path_factory: pytest.TempPathFactory) -> OfflineWeb:
-    folder = write(SMALL, tmp_path_factory.mktemp("s1web") / "small")
-    web = Web.open(folder, folder.parent)
+    folder = write_synthetic_web(SMALL, tmp_path_factory.mktemp("s1web") / "small")
+    web = WarcWeb.open(folder, folder.parent)
     return OfflineWeb(web, ParsedPages.open(web, folder.parent, processes=1))
 
 
-def crawled(offline: OfflineWeb, strategy: str, more: Tree | None = None) -> Trace:
+def crawled(offline: OfflineWeb, strategy: str, more: Tree | None = None) -> CrawlTrace:
     topic = load_topics(offline.web.folder)[0][0]
-    return replay(offline, lab_settings(strategy, topic.brief, topic.seed_sets[0].urls, BUDGET, more), latency_s=0.1)
+    return replay_crawl(
+        offline, lab_settings(strategy, topic.brief, topic.seed_sets[0].urls, BUDGET, more), latency_s=0.1
+    )
 
 
 @pytest.mark.parametrize("strategy", ["s1-bayes", "s1-tree", "s1-neural"])

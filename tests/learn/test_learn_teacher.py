@@ -6,25 +6,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checks.learner_checks import some_rows
-from opilio.learn.learners import make_learner
-from opilio.learn.rows import WIDTH
-from opilio.learn.teacher import Teacher
+from opilio.methods.attributes.learner import OnlineTrainer
+from opilio.methods.attributes.models import make_learner
+from opilio.methods.attributes.rows import ROW_WIDTH
 
 pytest.importorskip("sklearn")
 
 
-def teacher(every: int = 20, least: int = 5) -> Teacher:
-    return Teacher(make_learner("bayes"), every, least)
+def teacher(every: int = 20, least: int = 5) -> OnlineTrainer:
+    return OnlineTrainer(make_learner("bayes"), every, least)
 
 
 def test_nothing_is_fitted_before_both_classes_are_known_s1_12() -> None:
     one = teacher()
     rows, _ = some_rows(30)
-    one.tell(rows, np.zeros(30, dtype=np.bool_))
-    one.tell(rows[:4], np.ones(4, dtype=np.bool_))
-    assert one.version == 0 and not one.ready
-    one.tell(rows[:1], np.ones(1, dtype=np.bool_))
-    assert one.version == 1 and one.ready
+    one.add(rows, np.zeros(30, dtype=np.bool_))
+    one.add(rows[:4], np.ones(4, dtype=np.bool_))
+    assert one.version == 0 and not one.is_ready
+    one.add(rows[:1], np.ones(1, dtype=np.bool_))
+    assert one.version == 1 and one.is_ready
 
 
 def test_later_fits_wait_for_enough_rows() -> None:
@@ -32,7 +32,7 @@ def test_later_fits_wait_for_enough_rows() -> None:
     rows, labels = some_rows(300)
     versions = []
     for at in range(300):
-        one.tell(rows[at : at + 1], labels[at : at + 1])
+        one.add(rows[at : at + 1], labels[at : at + 1])
         versions.append(one.version)
     first = versions.index(1)
     assert versions.index(2) == first + 20
@@ -44,7 +44,7 @@ def test_few_fits_even_in_a_long_crawl() -> None:
     one = teacher(every=50)
     rows, labels = some_rows(500)
     for at in range(40):
-        one.tell(np.roll(rows, at, axis=0), np.roll(labels, at))
+        one.add(np.roll(rows, at, axis=0), np.roll(labels, at))
     assert one.version < 35
 
 
@@ -55,7 +55,7 @@ def test_restored_teacher_goes_on_as_the_other_would(labels: list[bool], cut: in
     straight, first = teacher(5, 2), teacher(5, 2)
     for at in range(len(labels)):
         for one in (straight, first):
-            one.tell(rows[at : at + 1], truth[at : at + 1])
+            one.add(rows[at : at + 1], truth[at : at + 1])
         if at == cut:
             again = teacher(5, 2)
             again.restore(first.snapshot())
@@ -67,27 +67,27 @@ def test_restored_teacher_goes_on_as_the_other_would(labels: list[bool], cut: in
 def test_teaching_one_class_for_ever_is_bounded() -> None:
     one = teacher()
     for _ in range(12):
-        one.tell(np.zeros((1_000, WIDTH)), np.zeros(1_000, dtype=np.bool_))
+        one.add(np.zeros((1_000, ROW_WIDTH)), np.zeros(1_000, dtype=np.bool_))
     assert len(one.snapshot()) < 200_000 and one.version == 0
 
 
 def test_corrected_row_changes_sides_and_is_fitted_at_once() -> None:
     one = teacher(every=1_000)
     rows, labels = some_rows(40)
-    one.tell(rows, labels)
+    one.add(rows, labels)
     before, version = one.probability(rows), one.version
     one.correct(rows[:1], ~labels[:1])
     assert one.version == version + 1
     assert (one.probability(rows) != before).any()
     one.correct(rows[:1], labels[:1])
     assert one.probability(rows).tolist() == pytest.approx(before.tolist())
-    assert sum(map(len, one.learner.pack_rows())) == 40 * 4 * WIDTH
+    assert sum(map(len, one.learner.pack_rows())) == 40 * 4 * ROW_WIDTH
 
 
 def test_correction_of_a_row_never_told_is_one_more_row() -> None:
     one = teacher()
     rows, _ = some_rows(3)
     one.correct(rows, np.array([True, False, True]))
-    assert one.version == 0 and len(one._waiting) == 3  # too few of each to fit
+    assert one.version == 0 and len(one._pending) == 3  # too few of each to fit
     one.correct(rows[:1], np.array([False]))
-    assert len(one._waiting) == 3 and one._seen == (2, 1)
+    assert len(one._pending) == 3 and one._rows_seen == (2, 1)

@@ -9,16 +9,14 @@ import pytest
 from s1_collection import BIRDS, TAXES, bird, pages, tax, write_collection
 
 from opilio.cli.train import train as command
-from opilio.crawl.s1kind import MODEL
-from opilio.crawl.train import train
-from opilio.crawl.training import Pages, pages_of
-from opilio.crawl.verify import verify
-from opilio.learn.modelfile import read_models
-from opilio.learn.rows import CAPACITY, Row
-from opilio.learn.rowsfile import HEADER, read_rows
-from opilio.model.errors import UsageError
+from opilio.core.errors import UsageError
+from opilio.manage.train_attributes import train
+from opilio.manage.verify import verify
+from opilio.methods.attributes.ranker import MODEL_FILE
+from opilio.methods.attributes.rows import HEADER, MAX_TRAINING_ROWS, TrainingRow, read_rows
+from opilio.methods.attributes.training import CollectionTrainingSet, load_training_set, read_models
 from opilio.text.vocabulary import Vocabulary
-from opilio.topic.tables import EVERYTHING, TfIdf, build_table, inverse_frequency
+from opilio.topic.weights import NO_NOISE_FILTER, TfIdf, corpus_idf, table_from_documents
 
 pytest.importorskip("sklearn")
 HEAD = ",".join(HEADER)
@@ -34,15 +32,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def material(folder: Path) -> Pages:
-    return pages_of(folder, Vocabulary(), even)
+def material(folder: Path) -> CollectionTrainingSet:
+    return load_training_set(folder, Vocabulary(), even)
 
 
-def rows_by_url(material: Pages) -> dict[str, Row]:
+def rows_by_url(material: CollectionTrainingSet) -> dict[str, TrainingRow]:
     return {row.url: row for row in material.rows(material.table(np.arange(len(material))))}
 
 
-def test_one_row_per_page_with_four_attributes_and_its_label_s1_13_s1_16(material: Pages) -> None:
+def test_one_row_per_page_with_four_attributes_and_its_label_s1_13_s1_16(material: CollectionTrainingSet) -> None:
     rows = rows_by_url(material)
     assert len(rows) == 16
     assert [rows[bird(n)].relevant for n in BIRDS] == [True] * 8
@@ -50,7 +48,7 @@ def test_one_row_per_page_with_four_attributes_and_its_label_s1_13_s1_16(materia
     assert all(0.0 <= value <= 1.0 for row in rows.values() for value in row.values)
 
 
-def test_topic_table_is_seven_words_of_relevant_pages_s1_17_s1_19(material: Pages) -> None:
+def test_topic_table_is_seven_words_of_relevant_pages_s1_17_s1_19(material: CollectionTrainingSet) -> None:
     table = material.table(np.arange(len(material)))
     assert len(table) == 7 and table.keywords[0].weight == 1.0
     words = {keyword.label for keyword in table.keywords}
@@ -58,15 +56,17 @@ def test_topic_table_is_seven_words_of_relevant_pages_s1_17_s1_19(material: Page
 
 
 def test_idf_and_normalising_by_hand_s1_18_s1_19() -> None:
-    assert inverse_frequency(8, 2) == pytest.approx(log(4))
-    weighing = TfIdf(idf_source="corpus", noise=EVERYTHING)
-    table = build_table([{"dna": 3, "gene": 1}, {"dna": 1, "gene": 1, "cell": 2}, {"law": 1}, {"tax": 1}], 7, weighing)
+    assert corpus_idf(8, 2) == pytest.approx(log(4))
+    weighing = TfIdf(idf_source="corpus", noise=NO_NOISE_FILTER)
+    table = table_from_documents(
+        [{"dna": 3, "gene": 1}, {"dna": 1, "gene": 1, "cell": 2}, {"law": 1}, {"tax": 1}], 7, weighing
+    )
     largest = 1.0 / 4 * log(4)  # of "law" and of "tax"
     assert table.weights["dna"] == pytest.approx((0.75 + 0.25) / 4 * log(2) / largest)
     assert table.weights["cell"] == pytest.approx(0.5 / 4 * log(4) / largest)
 
 
-def test_attributes_tell_the_two_kinds_apart_s1_21_s1_24(material: Pages) -> None:
+def test_attributes_tell_the_two_kinds_apart_s1_21_s1_24(material: CollectionTrainingSet) -> None:
     rows = rows_by_url(material)
     for name, other in list(zip(BIRDS, TAXES, strict=True))[1:]:  # the first page was a seed
         assert rows[bird(name)].values > (0.3, 0.3, 0.3, 0.3)
@@ -74,21 +74,23 @@ def test_attributes_tell_the_two_kinds_apart_s1_21_s1_24(material: Pages) -> Non
         assert url == anchor == 0.0 and around < rows[bird(name)].values[3]
 
 
-def test_parents_fetched_before_the_page_count_the_first_five_of_them_s1_22_s1_23(material: Pages) -> None:
+def test_parents_fetched_before_the_page_count_the_first_five_of_them_s1_22_s1_23(
+    material: CollectionTrainingSet,
+) -> None:
     """Tax pages are linked by one bird page, fetched first, and by all tax pages, of which those before them count."""
-    parents = [len(one.said) for one in material._examples]  # what the attributes are made of shows nowhere else
+    parents = [len(one.evidence) for one in material._examples]  # what the attributes are made of shows nowhere else
     assert parents == [0, 1, 2, 3, 4, 5, 5, 5, 1, 2, 3, 4, 5, 5, 5, 5]
 
 
 def test_page_without_known_parents_has_missing_attributes_s1_e6(tmp_path: Path) -> None:
     alone = ("http://alone.example/bird", True, "<p>a bird on its own</p>")
-    rows = rows_by_url(pages_of(write_collection(tmp_path / "c", [*pages(), alone]), Vocabulary(), even))
+    rows = rows_by_url(load_training_set(write_collection(tmp_path / "c", [*pages(), alone]), Vocabulary(), even))
     row = rows[alone[0]]
     assert row.values[0] > 0.0 and row.values[1:] == (0.0, 0.0, 0.0)
     assert row.missing == (False, True, True, True)
 
 
-def test_table_is_built_from_the_pages_that_may_be_known_s1_e7(material: Pages) -> None:
+def test_table_is_built_from_the_pages_that_may_be_known_s1_e7(material: CollectionTrainingSet) -> None:
     known = np.array([1, 2, 3, *range(9, 16)])  # no wren, no income
     assert material.table(known).weights != material.table(np.arange(16)).weights
     only_tax = material.table(np.arange(8, 16))
@@ -145,7 +147,8 @@ def test_command_reads_rows_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_rows_that_a_learner_does_not_keep_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = [
-        f"http://{at % 9}.example/{at},0.{at % 9},0,0,0,,{'yes' if at % 9 else 'no'}" for at in range(CAPACITY + 9)
+        f"http://{at % 9}.example/{at},0.{at % 9},0,0,0,,{'yes' if at % 9 else 'no'}"
+        for at in range(MAX_TRAINING_ROWS + 9)
     ]
     (tmp_path / "rows.csv").write_text("\n".join((HEAD, *lines)), encoding="utf-8")
     assert command(tmp_path / "rows.csv", learner="bayes") == 0
@@ -153,7 +156,7 @@ def test_rows_that_a_learner_does_not_keep_are_told(tmp_path: Path, capsys: pyte
     assert "5,009 rows" in told and "A learner learns from 5,000 of them" in told
     assert command(tmp_path / "rows.csv", learner="bayes", json=True) == 0
     facts = json.loads(capsys.readouterr().out)
-    assert (facts["rows"], facts["kept_rows"]) == (CAPACITY + 9, CAPACITY)
+    assert (facts["rows"], facts["kept_rows"]) == (MAX_TRAINING_ROWS + 9, MAX_TRAINING_ROWS)
 
 
 def test_order_that_one_fold_shows_is_not_called_sure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,8 +174,8 @@ def test_order_that_one_fold_shows_is_not_called_sure(tmp_path: Path, capsys: py
 def test_learners_go_into_the_collection_and_may_be_made_again(folder: Path) -> None:
     for name in ("tree", "bayes"):
         assert command(folder, learner=name) == 0
-        assert list(read_models((folder / MODEL).read_bytes(), MODEL).models) == [name]
-    assert not any(MODEL in problem for problem in verify(folder))  # one more file is no damage
+        assert list(read_models((folder / MODEL_FILE).read_bytes(), MODEL_FILE).models) == [name]
+    assert not any(MODEL_FILE in problem for problem in verify(folder))  # one more file is no damage
 
 
 @pytest.mark.parametrize(

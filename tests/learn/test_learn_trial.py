@@ -8,10 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.learner_checks import some_rows
-from opilio.learn.learners import LEARNERS
-from opilio.learn.rows import Labels, Row, Rows
-from opilio.learn.trial import GivenRows, Measure, Places, auc, compare, measure, scores_of
-from opilio.model.errors import UsageError
+from opilio.core.errors import UsageError
+from opilio.methods.attributes.evaluation import (
+    FixedTrainingSet,
+    MeanInterval,
+    RowPositions,
+    auc,
+    classification_scores,
+    compare_learners,
+    mean_interval,
+)
+from opilio.methods.attributes.models import LEARNER_NAMES
+from opilio.methods.attributes.rows import Labels, Rows, TrainingRow
 
 pytest.importorskip("sklearn")
 
@@ -24,7 +32,7 @@ class Watched:
         self.groups = [f"{at % hosts}.example" for at in range(rows)]
         self.known: list[set[int]] = []
 
-    def rows_for(self, known: Places) -> Rows:
+    def rows_for(self, known: RowPositions) -> Rows:
         self.known.append(set(known.tolist()))
         return self._rows
 
@@ -36,7 +44,7 @@ def ticking() -> object:
 
 def test_no_host_is_on_both_sides_and_tables_know_no_tested_page_s1_e4_s1_e7() -> None:
     material = Watched(120, hosts=12)
-    trial = compare(material, ["bayes"], ticking())  # type: ignore[arg-type]
+    trial = compare_learners(material, ["bayes"], ticking())  # type: ignore[arg-type]
     assert trial.folds == 10 == len(material.known) and trial.by_host
     for known in material.known:
         inside = {material.groups[at] for at in known}
@@ -46,13 +54,13 @@ def test_no_host_is_on_both_sides_and_tables_know_no_tested_page_s1_e4_s1_e7() -
 
 @pytest.mark.parametrize(("hosts", "folds", "by_host"), [(1, 10, False), (2, 2, True), (7, 7, True), (40, 10, True)])
 def test_as_many_folds_as_hosts_allow_s1_e4(hosts: int, folds: int, by_host: bool) -> None:
-    trial = compare(Watched(120, hosts), ["bayes"], ticking())  # type: ignore[arg-type]
+    trial = compare_learners(Watched(120, hosts), ["bayes"], ticking())  # type: ignore[arg-type]
     assert (trial.folds, trial.by_host, trial.groups) == (folds, by_host, hosts)
 
 
 def test_three_learners_are_compared_in_precision_time_and_complexity_s1_30() -> None:
-    trial = compare(Watched(200, 15), LEARNERS, ticking())  # type: ignore[arg-type]
-    assert list(trial.results) == list(LEARNERS)
+    trial = compare_learners(Watched(200, 15), LEARNER_NAMES, ticking())  # type: ignore[arg-type]
+    assert list(trial.results) == list(LEARNER_NAMES)
     for result in trial.results.values():
         assert result.precision.low <= result.precision.mean <= result.precision.high
         assert result.auc.mean > 0.7 and result.auc.folds == 10
@@ -61,7 +69,7 @@ def test_three_learners_are_compared_in_precision_time_and_complexity_s1_30() ->
 
 
 def test_same_rows_same_figures() -> None:
-    first, second = (compare(Watched(80, 9), ["tree"], ticking()) for _ in range(2))  # type: ignore[arg-type]
+    first, second = (compare_learners(Watched(80, 9), ["tree"], ticking()) for _ in range(2))  # type: ignore[arg-type]
     assert first == second
 
 
@@ -70,43 +78,45 @@ def test_one_class_is_told_s1_16(relevant: int) -> None:
     material = Watched(30, 3)
     material.labels = np.arange(30) < relevant
     with pytest.raises(UsageError, match=rf"{relevant} relevant, {30 - relevant} irrelevant.*at least 2 of each"):
-        compare(material, ["bayes"], ticking())  # type: ignore[arg-type]
+        compare_learners(material, ["bayes"], ticking())  # type: ignore[arg-type]
 
 
 def test_two_rows_of_a_class_are_enough() -> None:
     material = Watched(20, 1)
     material.labels = np.arange(20) < 2
-    assert compare(material, LEARNERS, ticking()).folds == 2  # type: ignore[arg-type]
+    assert compare_learners(material, LEARNER_NAMES, ticking()).folds == 2  # type: ignore[arg-type]
 
 
 def test_given_rows_are_taken_as_they_are() -> None:
-    row = Row(url="u", group="g", values=(0.1, 0.2, 0.3, 0.4), missing=(True, False, False, False), relevant=True)
-    material = GivenRows([row])
+    row = TrainingRow(
+        url="u", group="g", values=(0.1, 0.2, 0.3, 0.4), missing=(True, False, False, False), relevant=True
+    )
+    material = FixedTrainingSet([row])
     assert material.rows_for(np.zeros(0, dtype=np.int64)).tolist() == [[0.1, 0.2, 0.3, 0.4, 1.0, 0.0, 0.0, 0.0]]
     assert material.labels.tolist() == [True] and material.groups == ["g"]
 
 
 def test_scores_by_hand() -> None:
     chances, truth = np.array([0.9, 0.6, 0.5, 0.2, 0.1]), np.array([True, False, True, True, False])
-    found = scores_of(chances, truth)
+    found = classification_scores(chances, truth)
     assert found["precision"] == found["recall"] == found["f1"] == pytest.approx(2 / 3)
     assert found["accuracy"] == pytest.approx(3 / 5)
     assert found["auc"] == pytest.approx(4 / 6)
 
 
 def test_what_is_not_defined_is_left_out() -> None:
-    none_said = scores_of(np.array([0.1, 0.2]), np.array([True, False]))
+    none_said = classification_scores(np.array([0.1, 0.2]), np.array([True, False]))
     assert np.isnan(none_said["precision"]) and none_said["recall"] == 0.0
-    assert measure([float("nan"), 0.5, 0.7]).folds == 2
-    assert measure([float("nan")]).folds == 0
+    assert mean_interval([float("nan"), 0.5, 0.7]).folds == 2
+    assert mean_interval([float("nan")]).folds == 0
 
 
 def test_one_fold_tells_nothing_of_the_others() -> None:
-    assert measure([0.3, float("nan")]) == Measure(0.3, 0.0, 1.0, 1)
+    assert mean_interval([0.3, float("nan")]) == MeanInterval(0.3, 0.0, 1.0, 1)
 
 
 def test_interval_is_students_t() -> None:
-    found = measure([0.4, 0.5, 0.6])
+    found = mean_interval([0.4, 0.5, 0.6])
     assert found.mean == pytest.approx(0.5)
     assert found.high - found.mean == pytest.approx(4.302653 * 0.1 / np.sqrt(3), rel=1e-5)
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from opilio.model.urls import MAX_URL_LENGTH, canonical, canonical_all, host_of, origin_of, registered_domain
+from opilio.core.urls import MAX_URL_LENGTH, canonicalize_url, canonicalize_urls, host_of, origin_of, registered_domain
 
 BASE = "http://www.csepedia.com/terms/data.html"
 
@@ -85,7 +85,7 @@ hrefs = st.lists(pieces, max_size=8).map("".join) | st.text(max_size=40)
     ],
 )
 def test_canonical_of_relative_address_s0_29_e7(href: str, expected: str) -> None:
-    assert canonical(href, BASE) == expected
+    assert canonicalize_url(href, BASE) == expected
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,8 @@ def test_canonical_of_relative_address_s0_29_e7(href: str, expected: str) -> Non
     ],
 )
 def test_canonical_of_absolute_address(url: str, expected: str) -> None:
-    assert canonical(url) == expected
-    assert canonical(url, BASE) == expected
+    assert canonicalize_url(url) == expected
+    assert canonicalize_url(url, BASE) == expected
 
 
 @pytest.mark.parametrize(
@@ -140,8 +140,8 @@ def test_canonical_of_absolute_address(url: str, expected: str) -> None:
     ],
 )
 def test_canonical_is_none_when_unusable(url: str) -> None:
-    assert canonical(url) is None
-    assert canonical(url, BASE) is None
+    assert canonicalize_url(url) is None
+    assert canonicalize_url(url, BASE) is None
 
 
 @pytest.mark.parametrize(
@@ -158,17 +158,17 @@ def test_canonical_is_none_when_unusable(url: str) -> None:
     ],
 )
 def test_canonical_is_equal_for_encoded_and_plain_spelling(one: str, other: str) -> None:
-    assert canonical(one, BASE) == canonical(other, BASE) is not None
+    assert canonicalize_url(one, BASE) == canonicalize_url(other, BASE) is not None
 
 
 def test_canonical_without_base_is_none_for_relative_address() -> None:
-    assert canonical("page.html") is None
-    assert canonical_all(["page.html", "http://example.org"], "no base") == [None, "http://example.org/"]
+    assert canonicalize_url("page.html") is None
+    assert canonicalize_urls(["page.html", "http://example.org"], "no base") == [None, "http://example.org/"]
 
 
 def test_canonical_of_scheme_without_slashes_is_relative_on_same_scheme() -> None:
-    assert canonical("http:page.html", BASE) == "http://www.csepedia.com/terms/page.html"
-    assert canonical("https:example.org", BASE) == "https://example.org/"
+    assert canonicalize_url("http:page.html", BASE) == "http://www.csepedia.com/terms/page.html"
+    assert canonicalize_url("https:example.org", BASE) == "https://example.org/"
 
 
 @given(hrefs)
@@ -176,10 +176,10 @@ def test_canonical_of_scheme_without_slashes_is_relative_on_same_scheme() -> Non
 @example("http://0x7f..")
 @example("http://a/b/.x/../c")
 def test_canonical_is_idempotent_for_any_text(href: str) -> None:
-    once = canonical(href, BASE)
+    once = canonicalize_url(href, BASE)
     if once is not None:
-        assert canonical(once) == once
-        assert canonical(once, BASE) == once
+        assert canonicalize_url(once) == once
+        assert canonicalize_url(once, BASE) == once
         assert len(once) <= MAX_URL_LENGTH
         assert once.isascii()
 
@@ -195,15 +195,15 @@ def test_canonical_agrees_with_whatwg_join_for_any_text(href: str, base: str) ->
     href = re.sub(r"[\x00-\x20]+#", "#", href)
     ada_url = pytest.importorskip("ada_url")
     try:
-        expected = canonical(ada_url.join_url(base, href))
+        expected = canonicalize_url(ada_url.join_url(base, href))
     except ValueError:
         expected = None
-    assert canonical(href, base) == expected
+    assert canonicalize_url(href, base) == expected
 
 
 @given(st.lists(hrefs, max_size=6))
 def test_canonical_all_equals_one_by_one(many: list[str]) -> None:
-    assert canonical_all(many, BASE) == [canonical(href, BASE) for href in many]
+    assert canonicalize_urls(many, BASE) == [canonicalize_url(href, BASE) for href in many]
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_addresses_and_ports_are_as_the_url_parser_has_them(
     try:
         parsed = str(can_ada.parse(url).href)
     except ValueError:
-        assert canonical(url) is None
+        assert canonicalize_url(url) is None
     else:
-        assert canonical(url) == parsed
+        assert canonicalize_url(url) == parsed
         assert (origin_of(parsed), host_of(parsed)) == (parsed.rpartition("/")[0], parsed.split("/")[2])

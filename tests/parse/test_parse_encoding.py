@@ -1,7 +1,7 @@
 import pytest
 
 from checks.parser_checks import answer
-from opilio.parse.encoding import decode
+from opilio.parse.encoding import decode_text
 from opilio.parse.html import HtmlParser
 
 RUSSIAN = "Крапивник — маленькая певчая птица. Он поёт очень громко, и его легко узнать по голосу. "
@@ -82,5 +82,5 @@ def test_wrong_charset_never_raises() -> None:
     ],
 )
 def test_plain_text_is_decoded(body: bytes, content_type: str, expected: str | None) -> None:
-    text, _ = decode(body, content_type)
+    text, _ = decode_text(body, content_type)
     assert expected is None or text == expected

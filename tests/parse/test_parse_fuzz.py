@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from checks.parser_checks import CONTENT_TYPES, answer, check_page
-from opilio.model.errors import ParseError
+from opilio.core.errors import ParseError
 from opilio.parse.html import HtmlParser
 
 PAGE = b"""<!DOCTYPE html>

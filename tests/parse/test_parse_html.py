@@ -1,9 +1,9 @@
 import pytest
 
 from checks.parser_checks import URL, ParserChecks, answer, check_page
-from opilio.model.errors import ParseError
-from opilio.model.protocols import Parser
-from opilio.model.records import BLOCK_BREAK, Fetched, Page
+from opilio.core.errors import ParseError
+from opilio.core.protocols import Parser
+from opilio.core.records import BLOCK_BREAK, FetchResult, Page
 from opilio.parse.html import HtmlParser
 
 
@@ -270,7 +270,7 @@ def test_own_address_is_canonical_in_page() -> None:
 
 
 def test_comment_without_end_does_not_swallow_the_page() -> None:
-    fetched = Fetched(
+    fetched = FetchResult(
         url="http://example.org/",
         status=200,
         headers=(("Content-Type", "text/html"),),

@@ -1,5 +1,5 @@
 from checks.parser_checks import answer, check_page
-from opilio.model.records import Page
+from opilio.core.records import Page
 from opilio.parse.html import HtmlParser
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from opilio.cli.demo import demo
-from opilio.crawl.config import Settings
-from opilio.crawl.status import status_of
-from opilio.crawl.verify import verify
-from opilio.model.errors import UsageError
+from opilio.core.errors import UsageError
+from opilio.core.settings import Settings
+from opilio.manage.status import collection_status
+from opilio.manage.verify import verify
 
 COMMAND = (sys.executable, "-c", "from opilio.cli.main import main; main()", "demo")
 
@@ -38,7 +38,7 @@ def test_demo_ends_with_the_way_to_the_live_web(shown: tuple[str, Path]) -> None
 @pytest.mark.parametrize("strategy", [Settings().strategy, "breadth"])
 def test_demo_leaves_a_sound_collection(shown: tuple[str, Path], strategy: str) -> None:
     folder = shown[1] / strategy
-    assert status_of(folder)["fetched"] == 100
+    assert collection_status(folder)["fetched"] == 100
     assert verify(folder) == []
 
 

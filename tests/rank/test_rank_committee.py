@@ -8,22 +8,21 @@ from checks.engines import PageFetcher, html, plain_tree, run_engine
 from checks.ranker_checks import PAGE, check_ranker
 from checks.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
 from checks.small_webs import rows as rows_of
-from opilio.crawl.columns import unpack
-from opilio.learn.linkfeatures import DENSE, PACKED, prefixes_of, unpacked
-from opilio.model.clock import VirtualClock
-from opilio.model.records import key_of
-from opilio.rank.committee import CommitteeRanker
-from opilio.rank.galaxy import GalaxyMember
-from opilio.rank.linkwords import LinkWords
-from opilio.rank.tswt import TswtRanker
+from opilio.core.clock import VirtualClock
+from opilio.core.records import url_key
+from opilio.engine.link_columns import unpack
+from opilio.learn.word_model import DENSE_FIELDS, LINK_FEATURES_DTYPE, unpack_features, url_prefixes
+from opilio.methods.dewey.detect import LexiconMatcher
+from opilio.methods.dewey.lexicon import parse_lexicon
+from opilio.methods.treasure.focus import GalaxyMember
+from opilio.rank.committee import CommitteeRanker, LinkWords
+from opilio.rank.topic_genre import TopicGenreRanker
 from opilio.text.vocabulary import Vocabulary
-from opilio.topic.dewey.lexicon import parse
-from opilio.topic.dewey.matcher import Matcher
-from opilio.topic.genre import Genres, GenreWords
-from opilio.topic.living import LivingTopic
-from opilio.topic.table import table_of
+from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.genre import GenreDetector, GenreWords
+from opilio.topic.weights import table_from_weights
 
-TOPIC = LivingTopic(table_of({"wren": 1.0, "song": 0.5}))
+TOPIC = EvolvingTopic(table_from_weights({"wren": 1.0, "song": 0.5}))
 
 SITE = "http://a.example/"
 
@@ -39,19 +38,19 @@ def test_committee_ranker_passes_the_checks() -> None:
 def test_features_are_packed_for_every_link_and_finite() -> None:
     reading = reading_of(PAGE)
     ranked = ranker().rank(reading, verdict_of(0.7), lead_to())
-    assert {len(r.features) for r in ranked} == {PACKED.itemsize}
-    rows = unpacked([r.features for r in ranked])
+    assert {len(r.features) for r in ranked} == {LINK_FEATURES_DTYPE.itemsize}
+    rows = unpack_features([r.features for r in ranked])
     assert np.isfinite(rows["dense"].astype(np.float64)).all()
-    assert [tuple(row) for row in rows["prefixes"].tolist()] == [prefixes_of(r.link.url) for r in ranked]
+    assert [tuple(row) for row in rows["prefixes"].tolist()] == [url_prefixes(r.link.url) for r in ranked]
 
 
 def test_words_are_named_by_the_index_they_are_hashed_to() -> None:
     reading = reading_of(PAGE)
     place = next(i for i, link in enumerate(reading.page.links) if link.anchor == "wren songs")
-    rows = unpacked([r.features for r in ranker().rank(reading, verdict_of(0.7), lead_to())])
+    rows = unpack_features([r.features for r in ranker().rank(reading, verdict_of(0.7), lead_to())])
     one = ranker()
     one.words.vocabulary.terms("wren songs")  # a reader of real pages has met its words
-    names = one.named(reading, place)
+    names = one.word_labels(reading, place)
     used = set(rows["words"][place][rows["words"][place] > 0].tolist())
     assert used == set(names)
     assert any("wren" in name for name in names.values())
@@ -62,27 +61,27 @@ def test_page_without_links_has_no_features() -> None:
 
 
 def test_galaxy_is_a_feature_where_it_is_asked_for_s2_02() -> None:
-    lexicon = parse("598 | Birds | wren; song\n346 | Law | court; tax\n", "small")
+    lexicon = parse_lexicon("598 | Birds | wren; song\n346 | Law | court; tax\n", "small")
     one = ranker()
-    one.members["galaxy"] = GalaxyMember(Matcher(lexicon, Vocabulary(normaliser="none")), ("598",))
+    one.members["galaxy"] = GalaxyMember(LexiconMatcher(lexicon, Vocabulary(normaliser="none")), ("598",))
     page = reading_of("[wren song](http://a.example/1)\n[court](http://a.example/2)\n[zum](http://a.example/3)")
-    rows = unpacked([r.features for r in one.rank(page, verdict_of(0.7), lead_to())])
-    assert rows["dense"][:, DENSE.index("galaxy")].tolist() == [1.0, 0.0, 0.0]
+    rows = unpack_features([r.features for r in one.rank(page, verdict_of(0.7), lead_to())])
+    assert rows["dense"][:, DENSE_FIELDS.index("galaxy")].tolist() == [1.0, 0.0, 0.0]
 
 
 def test_feature_without_a_member_is_zero_and_changes_no_score() -> None:
-    rows = unpacked([r.features for r in ranker().rank(reading_of(PAGE), verdict_of(0.7), lead_to())])
-    assert not rows["dense"][:, DENSE.index("galaxy")].any()
+    rows = unpack_features([r.features for r in ranker().rank(reading_of(PAGE), verdict_of(0.7), lead_to())])
+    assert not rows["dense"][:, DENSE_FIELDS.index("galaxy")].any()
 
 
 def dense(name: str, rows: list[bytes]) -> list[float]:
-    return [round(float(value), 3) for value in unpacked(rows)["dense"][:, DENSE.index(name)]]
+    return [round(float(value), 3) for value in unpack_features(rows)["dense"][:, DENSE_FIELDS.index(name)]]
 
 
 def test_scores_of_s3_are_members_s3_17_s3_23() -> None:
-    genres = Genres({"news": GenreWords("news", frozenset(), {"english": ("headline",)})}, terms_of)
-    s3, one = TswtRanker(TOPIC, url_terms, genres), ranker()
-    one.members |= {"tswt": s3.topical, "genre": s3.generic}
+    genres = GenreDetector({"news": GenreWords("news", frozenset(), {"english": ("headline",)})}, terms_of)
+    s3, one = TopicGenreRanker(TOPIC, url_terms, genres), ranker()
+    one.members |= {"tswt": s3.topic_member_scores, "genre": s3.genre_member_scores}
     page = reading_of("[wren song](http://a.example/1)\n[headline](http://a.example/2)\n[zum](http://a.example/3)")
     rows = [r.features for r in one.rank(page, verdict_of(0.7), lead_to())]
     topical, generic = dense("tswt", rows), dense("genre", rows)
@@ -97,6 +96,6 @@ def test_crawl_with_the_galaxy_reaches_what_the_topic_is_about(tmp_path: Path) -
     tree = plain_tree([SITE + "0"], strategy="opilio", topic={"dewey": ["598"]}, rank={"galaxy": True})
     clock = VirtualClock()
     run_engine(tmp_path / "c", tree, PageFetcher(answers, clock, 0.0), clock=clock)
-    columns = unpack(rows_of(tmp_path / "c", "SELECT columns FROM links WHERE parent = ?", key_of(SITE + "0"))[0][0])
-    galaxy = unpacked(columns.features)["dense"][:, DENSE.index("galaxy")].tolist()
+    columns = unpack(rows_of(tmp_path / "c", "SELECT columns FROM links WHERE parent = ?", url_key(SITE + "0"))[0][0])
+    galaxy = unpack_features(columns.features)["dense"][:, DENSE_FIELDS.index("galaxy")].tolist()
     assert galaxy[0] > 0.5 > galaxy[1]

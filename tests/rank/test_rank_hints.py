@@ -10,22 +10,20 @@ import pytest
 from checks.learning_webs import mixed_web
 from checks.readings import reading_of, terms_of
 from checks.small_webs import TOPIC, SmallWeb, crawl, one_line, opilio, rows, served, settings_for
-from opilio.learn.linkfeatures import DENSE, unpacked
-from opilio.model.records import Reading
-from opilio.rank.contextgraph import ContextGraphRanker
-from opilio.rank.hints import GraphHints
-from opilio.tgraph.file import encode
-from opilio.tgraph.graph import TGraph
-from opilio.tgraph.node import Destination, Document, Node
-from opilio.tgraph.watchdog import State
+from opilio.core.records import Reading
+from opilio.learn.word_model import DENSE_FIELDS, unpack_features
+from opilio.methods.treasure.context_graph import ContextGraphRanker
+from opilio.methods.treasure.graph import GraphDocument, GraphNode, LinkDestination, TGraph, encode_graph
+from opilio.methods.treasure.hints import GraphHints
+from opilio.methods.treasure.updater import GraphState
 
 GRAPH = TGraph(
     [
-        Node(id="t", url="", level=0, dc="nothing alike"),
-        Node(id="a", url="", level=1, dc="the wren sings", dic=Destination(leads_to=("t",))),
-        Node(id="b", url="", level=2, dc="a hedge grows", dic=Destination(leads_to=("a",))),
+        GraphNode(id="t", url="", level=0, dc="nothing alike"),
+        GraphNode(id="a", url="", level=1, dc="the wren sings", dic=LinkDestination(leads_to=("t",))),
+        GraphNode(id="b", url="", level=2, dc="a hedge grows", dic=LinkDestination(leads_to=("a",))),
     ],
-    [Document(url="", level=0, words={"wren": 5, "sings": 3}), Document(url="", level=1, words={"hedge": 5})],
+    [GraphDocument(url="", level=0, words={"wren": 5, "sings": 3}), GraphDocument(url="", level=1, words={"hedge": 5})],
 )
 HUB = "http://birds.example/"
 
@@ -38,7 +36,7 @@ def weigh(reading: Reading) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def hints(graph: TGraph | None = None) -> GraphHints:
     made = GraphHints(terms_of, ContextGraphRanker(terms_of, weigh))
     if graph is not None:
-        made.restore(msgspec.msgpack.encode(State(nodes=[*graph.nodes.values()], documents=[*graph.documents])))
+        made.restore(msgspec.msgpack.encode(GraphState(nodes=[*graph.nodes.values()], documents=[*graph.documents])))
     return made
 
 
@@ -64,13 +62,13 @@ def test_everything_is_nought_without_a_graph() -> None:
 
 def features_of(folder: Path) -> np.ndarray:
     kept = [f for (f,) in rows(folder, "SELECT features FROM frontier_url") if f]
-    return unpacked(kept)["dense"][:, [DENSE.index(name) for name in ("tgraph", "osm", "layer")]]
+    return unpack_features(kept)["dense"][:, [DENSE_FIELDS.index(name) for name in ("tgraph", "osm", "layer")]]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_committee_hands_them_on_where_asked(tmp_path: Path, workers: int) -> None:
-    graph = TGraph([Node(id="t", url="", level=0, dc="wren bird nest list birds")])
-    (tmp_path / "g.json").write_bytes(encode(graph))
+    graph = TGraph([GraphNode(id="t", url="", level=0, dc="wren bird nest list birds")])
+    (tmp_path / "g.json").write_bytes(encode_graph(graph))
     tree: dict[str, Any] = {"strategy": "opilio", "topic": {"name": TOPIC}, "stop": {"pages": 10}}
     with served(SmallWeb(mixed_web(4))) as server:
         for name, rank in (("with", {"hints": True, "graph": str(tmp_path / "g.json")}), ("without", {})):

@@ -8,8 +8,8 @@ import pytest
 
 from checks.engines import PageFetcher, html, plain_tree, run_engine, states
 from checks.small_webs import rows
-from opilio.crawl.columns import unpack
-from opilio.model.records import key_of
+from opilio.core.records import url_key
+from opilio.engine.link_columns import unpack
 
 SITE = "http://a.example/"
 BIRDS = "wrens and other small birds sing where small wrens nest"
@@ -29,7 +29,7 @@ def crawled(folder: Path, strategy: str, **more: Any) -> None:
 
 
 def part(folder: Path, page: str, name: str) -> float:
-    blob = rows(folder, "SELECT columns FROM links WHERE parent = ?", key_of(SITE + page))[0][0]
+    blob = rows(folder, "SELECT columns FROM links WHERE parent = ?", url_key(SITE + page))[0][0]
     columns = unpack(blob)
     return float(np.frombuffer(columns.parts, np.float32).reshape(1, -1)[0][columns.names.index(name)])
 

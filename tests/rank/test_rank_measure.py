@@ -10,17 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.readings import reading_of, terms_of, url_terms
-from opilio.model.records import Reading
-from opilio.rank.measure import Form, LinkTexts
-from opilio.topic.living import Sight, sight_of
-from opilio.topic.table import table_of
+from opilio.core.records import Reading
+from opilio.rank.link_scores import LinkTextMeasure, LinkTexts
+from opilio.topic.evolving import CompiledTable, compile_table
+from opilio.topic.weights import table_from_weights
 
 S3_TABLE_I = {"audi": 1.0, "hwi": 0.94, "engine": 0.70, "car": 0.68, "volkswagen": 0.53, "autoblog": 0.53}
 S3_TABLE_I |= {"race": 0.45, "quattro": 0.30, "union": 0.28, "german": 0.22}
-AUDI = sight_of(table_of(S3_TABLE_I))
+AUDI = compile_table(table_from_weights(S3_TABLE_I))
 
 
-def scores(text: str, sight: Sight, form: Form) -> np.ndarray:
+def scores(text: str, sight: CompiledTable, form: LinkTextMeasure) -> np.ndarray:
     reading = reading_of(text)
     return LinkTexts(reading, url_terms([link.url for link in reading.page.links])).score(sight, form)
 
@@ -38,8 +38,8 @@ def test_mass_form_does_not_depend_on_table_size_s3_e3() -> None:
 
 
 @pytest.mark.parametrize("form", ["page", "topic", "masked", "share", "mass"])
-def test_empty_table_scores_zero_s3_e9(form: Form) -> None:
-    assert not scores("[audi](http://x.example/audi) car", sight_of(table_of({})), form).any()
+def test_empty_table_scores_zero_s3_e9(form: LinkTextMeasure) -> None:
+    assert not scores("[audi](http://x.example/audi) car", compile_table(table_from_weights({})), form).any()
 
 
 def test_page_norm_counts_every_word_and_topic_norm_the_topics_only_x_01() -> None:
@@ -80,7 +80,7 @@ def _cosine(text: str) -> float:
 
 @pytest.mark.parametrize("form", ["page", "topic", "masked", "share", "mass"])
 @given(st.lists(texts, min_size=1, max_size=4))
-def test_scores_stay_within_range(form: Form, lines: list[str]) -> None:
+def test_scores_stay_within_range(form: LinkTextMeasure, lines: list[str]) -> None:
     found = scores("\n".join(f"[{line}](http://audi.example/car) {line}" for line in lines), AUDI, form)
     assert ((found >= 0.0) & (found <= 1.0)).all()
 
@@ -92,7 +92,13 @@ def test_slices_are_found_by_the_links_index() -> None:
     absent = msgspec.structs.replace(second, index=-1)
     beyond = msgspec.structs.replace(second, index=9)
     page = msgspec.structs.replace(reading.page, links=(second, absent, beyond))
-    cut = Reading(page=page, terms=reading.terms, anchors=reading.anchors, arounds=reading.arounds, main=reading.main)
+    cut = Reading(
+        page=page,
+        terms=reading.terms,
+        anchors=reading.anchors,
+        link_contexts=reading.link_contexts,
+        main_slices=reading.main_slices,
+    )
     anchor = LinkTexts(cut, [(), (), ()]).score(AUDI, "page")[1]
     assert anchor[0] > 0.0 and anchor[1] == anchor[2] == 0.0
 

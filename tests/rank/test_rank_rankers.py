@@ -5,19 +5,18 @@ import pytest
 
 from checks.ranker_checks import PAGE, check_ranker
 from checks.readings import HERE, lead_to, reading_of, terms_of, url_terms, verdict_of
-from opilio.model.errors import ConfigError
-from opilio.model.protocols import Ranker
-from opilio.model.records import Reason, Verdict
-from opilio.rank.linkscore import LinkScoreRanker
-from opilio.rank.plain import BreadthRanker, ParentRanker
-from opilio.rank.shark import FishRanker, SharkRanker, inheritance
-from opilio.rank.tswt import TswtOptions, TswtRanker
-from opilio.topic.genre import Genres, default_genres
-from opilio.topic.living import LivingTopic
+from opilio.core.errors import ConfigError
+from opilio.core.protocols import Ranker
+from opilio.core.records import Reason, Verdict
+from opilio.rank.baselines import BreadthRanker, FishRanker, ParentRanker, SharkRanker, inherited_potential
+from opilio.rank.four_part_score import LinkScoreRanker
+from opilio.rank.topic_genre import TopicGenreOptions, TopicGenreRanker
+from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.genre import GenreDetector, default_genres
 from opilio.topic.senses import OTHER_SENSE
-from opilio.topic.table import table_of
+from opilio.topic.weights import table_from_weights
 
-TOPIC = LivingTopic(table_of({"wren": 1.0, "nest": 0.5, "song": 0.25}))
+TOPIC = EvolvingTopic(table_from_weights({"wren": 1.0, "nest": 0.5, "song": 0.25}))
 
 
 def linkscore(**options: object) -> LinkScoreRanker:
@@ -33,8 +32,10 @@ def linkscore(**options: object) -> LinkScoreRanker:
         lambda: linkscore(form="topic", threshold=0.5),
         FishRanker,
         lambda: SharkRanker(TOPIC),
-        lambda: TswtRanker(TOPIC, url_terms),
-        lambda: TswtRanker(TOPIC, url_terms, Genres(default_genres(), terms_of), TswtOptions(genre=1.0, scale="rank")),
+        lambda: TopicGenreRanker(TOPIC, url_terms),
+        lambda: TopicGenreRanker(
+            TOPIC, url_terms, GenreDetector(default_genres(), terms_of), TopicGenreOptions(genre=1.0, scale="rank")
+        ),
     ],
 )
 def test_every_ranker_passes_the_checks(make: type[Ranker]) -> None:
@@ -108,16 +109,16 @@ def test_good_link_of_an_irrelevant_page_passes_the_threshold_s0_28() -> None:
 
 def test_page_of_another_sense_takes_its_links_with_it_s3_09() -> None:
     verdict = Verdict(score=0.0, relevant=False, reasons=(Reason(OTHER_SENSE, 3.0),))
-    for ranker in (linkscore(tunnel_depth=-1), TswtRanker(TOPIC, url_terms), ParentRanker(), BreadthRanker()):
+    for ranker in (linkscore(tunnel_depth=-1), TopicGenreRanker(TOPIC, url_terms), ParentRanker(), BreadthRanker()):
         assert all(r.dropped for r in ranker.rank(reading_of(PAGE), verdict, lead_to()))
 
 
 def test_growing_topic_changes_scores_at_once() -> None:
-    topic = LivingTopic(table_of({"wren": 1.0}))
+    topic = EvolvingTopic(table_from_weights({"wren": 1.0}))
     ranker = LinkScoreRanker(topic, url_terms)
     page = reading_of("[heron](http://birds.example/1)")
     assert ranker.rank(page, verdict_of(0.0), lead_to())[0].score == 0.0
-    grown = LivingTopic(table_of({"heron": 1.0}))
+    grown = EvolvingTopic(table_from_weights({"heron": 1.0}))
     topic.restore(grown.snapshot())
     assert ranker.rank(page, verdict_of(0.0), lead_to())[0].score == pytest.approx(2.0)
 
@@ -151,7 +152,7 @@ def test_fish_feeds_the_first_links_only() -> None:
 def test_shark_inherits_from_the_page_and_looks_around() -> None:
     page = reading_of("[wren](http://a.example/1)\n[tax](http://a.example/2) wren\n[tax](http://a.example/3)")
     ranked = SharkRanker(TOPIC).rank(page, verdict_of(0.8), lead_to())
-    anchor = 1.0 / TOPIC.sight.norm
+    anchor = 1.0 / TOPIC.compiled.norm
     assert ranked[0].score == pytest.approx(0.5 * 0.4 + 0.5 * (0.8 * anchor + 0.2))
     assert ranked[0].score > ranked[1].score > ranked[2].score == pytest.approx(0.2)
 
@@ -160,6 +161,6 @@ def test_shark_hands_inheritance_through_pages_without_topic() -> None:
     shark, page = SharkRanker(TOPIC), reading_of("[tax](http://a.example/1)")
     first = shark.rank(page, verdict_of(0.8), lead_to())[0]
     lead = lead_to(HERE, score=first.score, features=first.features)
-    assert inheritance(lead) == pytest.approx(0.4)
+    assert inherited_potential(lead) == pytest.approx(0.4)
     assert shark.rank(page, verdict_of(0.0, relevant=False), lead)[0].score == pytest.approx(0.5 * 0.2)
-    assert inheritance(lead_to(score=0.3)) == 0.3
+    assert inherited_potential(lead_to(score=0.3)) == 0.3

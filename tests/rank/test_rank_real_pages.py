@@ -1,19 +1,17 @@
 """Real parts together: HTML through parser, reader, judge and ranker."""
 
 from checks.readings import lead_to
-from opilio.judge.cosine import CosineJudge
-from opilio.judge.pagewords import PageWords
-from opilio.judge.rarity import CachedIdf
-from opilio.model.records import Fetched, Ranked, Verdict
+from opilio.core.records import FetchResult, ScoredLink, Verdict
+from opilio.judge.page_terms import CachedIdf, PageTerms
+from opilio.judge.similarity import CosineJudge
 from opilio.parse.html import HtmlParser
-from opilio.rank.linkscore import LinkScoreRanker
-from opilio.text.background import shipped
-from opilio.text.reading import read
-from opilio.text.urlwords import UrlTerms
-from opilio.text.vocabulary import Vocabulary, term_of
-from opilio.topic.build import topic_table
-from opilio.topic.living import LivingTopic
-from opilio.topic.topic import topic_from
+from opilio.rank.four_part_score import LinkScoreRanker
+from opilio.text.idf import load_default_idf
+from opilio.text.reading import read_page
+from opilio.text.url_words import UrlTerms
+from opilio.text.vocabulary import Vocabulary, term_id
+from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.topic import build_topic_table, make_topic
 
 BIRDS = b"""<html><head><title>Wrens</title></head><body>
 <nav><a href="/about">About us</a> <a href="/tax">Tax returns</a></nav>
@@ -23,14 +21,14 @@ BIRDS = b"""<html><head><title>Wrens</title></head><body>
 TAXES = b"<html><head><title>Tax</title></head><body><p>The tax office takes returns in spring.</p></body></html>"
 
 
-def crawl_step(body: bytes) -> tuple[Verdict, dict[str, Ranked]]:
-    vocabulary, background = Vocabulary(), shipped()
-    topic = topic_from("Small birds", ["wren", "bird", "nest", "song"])
-    living = LivingTopic(topic_table(topic, vocabulary, lambda stem: background[term_of(stem)]))
+def crawl_step(body: bytes) -> tuple[Verdict, dict[str, ScoredLink]]:
+    vocabulary, background = Vocabulary(), load_default_idf()
+    topic = make_topic("Small birds", ["wren", "bird", "nest", "song"])
+    living = EvolvingTopic(build_topic_table(topic, vocabulary, lambda stem: background[term_id(stem)]))
     url = "http://birds.example/wren"
-    reading = read(HtmlParser().parse(Fetched(url=url, status=200, body=body)), vocabulary)
-    verdict = CosineJudge(living, PageWords(vocabulary.terms, CachedIdf(background.__getitem__))).judge(reading)
-    ranked = LinkScoreRanker(living, UrlTerms(vocabulary).of_all).rank(reading, verdict, lead_to(url))
+    reading = read_page(HtmlParser().parse(FetchResult(url=url, status=200, body=body)), vocabulary)
+    verdict = CosineJudge(living, PageTerms(vocabulary.terms, CachedIdf(background.__getitem__))).judge(reading)
+    ranked = LinkScoreRanker(living, UrlTerms(vocabulary).terms_batch).rank(reading, verdict, lead_to(url))
     return verdict, {r.link.url.removeprefix("http://birds.example/"): r for r in ranked}
 
 

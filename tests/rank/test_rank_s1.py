@@ -5,14 +5,14 @@ import pytest
 
 from checks.ranker_checks import check_ranker
 from checks.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
-from opilio.judge.pagewords import flat_idf
-from opilio.learn.learners import LEARNERS, make_learner
-from opilio.learn.teacher import Teacher
-from opilio.model.records import Analysis, Fetched, Outcome, Reading
-from opilio.rank.linkrows import LinkRows, Words
-from opilio.rank.s1 import S1Ranker, packed, unpacked
-from opilio.topic.living import LivingTopic, Terms, array_of
-from opilio.topic.table import table_of
+from opilio.core.records import Analysis, FetchResult, Outcome, Reading
+from opilio.judge.page_terms import flat_idf
+from opilio.methods.attributes.features import LinkRows, TermFunctions
+from opilio.methods.attributes.learner import OnlineTrainer
+from opilio.methods.attributes.models import LEARNER_NAMES, make_learner
+from opilio.methods.attributes.ranker import AttributesRanker, pack_rows, unpack_rows
+from opilio.topic.evolving import EvolvingTopic, Terms, term_array
+from opilio.topic.weights import table_from_weights
 
 pytest.importorskip("sklearn")
 WORDS = {"wren": 1.0, "song": 0.8, "hedge": 0.6, "nest": 0.5, "egg": 0.4, "wing": 0.3, "bird": 0.2, "tail": 0.1}
@@ -23,21 +23,23 @@ tax and law [forms](http://x.example/tax)
 
 
 def weigh(reading: Reading) -> tuple[Terms, np.ndarray]:
-    terms, counts = np.unique(array_of(reading.terms), return_counts=True)
+    terms, counts = np.unique(term_array(reading.terms), return_counts=True)
     return terms, counts.astype(np.float64)
 
 
-def ranker(name: str = "bayes", table: int = 7, every: int = 4) -> S1Ranker:
-    teacher = Teacher(make_learner(name), every, least=2)
-    return S1Ranker(LinkRows(LivingTopic(table_of(WORDS)), Words(url_terms, weigh, flat_idf), table), teacher)
+def ranker(name: str = "bayes", table: int = 7, every: int = 4) -> AttributesRanker:
+    teacher = OnlineTrainer(make_learner(name), every, least=2)
+    return AttributesRanker(
+        LinkRows(EvolvingTopic(table_from_weights(WORDS)), TermFunctions(url_terms, weigh, flat_idf), table), teacher
+    )
 
 
 def visited(url: str, relevant: bool, features: bytes) -> Outcome:
     analysis = Analysis(verdict=verdict_of(0.9 if relevant else 0.1, relevant))
-    return Outcome(lead=lead_to(url, features=features), fetched=Fetched(url=url), analysis=analysis)
+    return Outcome(lead=lead_to(url, features=features), fetched=FetchResult(url=url), analysis=analysis)
 
 
-def taught(name: str) -> S1Ranker:
+def taught(name: str) -> AttributesRanker:
     """Links about wrens led to relevant pages, links about tax did not."""
     one = ranker(name)
     good, bad = (r.features for r in one.rank(reading_of(PAGE), verdict_of(0.5), lead_to()))
@@ -45,7 +47,7 @@ def taught(name: str) -> S1Ranker:
     return one
 
 
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("name", LEARNER_NAMES)
 def test_ranker_keeps_to_the_protocol(name: str) -> None:
     check_ranker(lambda: ranker(name))
     check_ranker(lambda: taught(name))
@@ -58,7 +60,7 @@ def test_before_both_classes_are_known_the_mean_counts() -> None:
     assert first.score > 0.3
 
 
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("name", LEARNER_NAMES)
 def test_priority_is_the_probability_once_taught_s1_14(name: str) -> None:
     one = taught(name)
     wren, tax = one.rank(reading_of(PAGE), verdict_of(0.5), lead_to())
@@ -67,7 +69,7 @@ def test_priority_is_the_probability_once_taught_s1_14(name: str) -> None:
 
 def test_version_grows_with_fits_only_s1_12() -> None:
     one = ranker(every=1_000)
-    features = packed(np.zeros((1, 8)))[0]
+    features = pack_rows(np.zeros((1, 8)))[0]
     versions = []
     for at in range(40):
         one.learn([visited(f"http://x.example/{at}", at % 3 == 0, features)])
@@ -75,7 +77,7 @@ def test_version_grows_with_fits_only_s1_12() -> None:
     assert versions[-1] == 1 == len(set(versions) - {0})
 
 
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("name", LEARNER_NAMES)
 def test_snapshot_gives_a_worker_the_same_scores(name: str) -> None:
     one, worker = taught(name), ranker(name)
     worker.restore(one.snapshot())
@@ -88,16 +90,18 @@ def test_snapshot_gives_a_worker_the_same_scores(name: str) -> None:
 
 def test_seed_is_a_row_of_its_address_s1_13_s1_e6() -> None:
     one = ranker()
-    row = one.links.of_lead(lead_to("http://wren.example/"))[0]
+    row = one.links.lead_row(lead_to("http://wren.example/"))[0]
     assert row[0] > 0.5 and row[1:].tolist() == [0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0]
 
 
 def test_failures_and_duplicates_are_no_rows() -> None:
     one = ranker()
     before = one.snapshot()
-    failed = Outcome(lead=lead_to("http://x.example/gone"), fetched=Fetched(url="http://x.example/gone", status=404))
+    failed = Outcome(
+        lead=lead_to("http://x.example/gone"), fetched=FetchResult(url="http://x.example/gone", status=404)
+    )
     repeated = Outcome(
-        lead=lead_to(), fetched=Fetched(url=""), analysis=Analysis(verdict=verdict_of(1)), duplicate_of=7
+        lead=lead_to(), fetched=FetchResult(url=""), analysis=Analysis(verdict=verdict_of(1)), duplicate_of=7
     )
     one.learn([failed, repeated])
     assert one.snapshot() == before
@@ -105,9 +109,9 @@ def test_failures_and_duplicates_are_no_rows() -> None:
 
 def test_features_survive_packing_and_strangers_are_all_missing() -> None:
     rows = np.array([[0.5, 0.25, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0]])
-    assert unpacked(packed(rows)).tolist() == rows.tolist()
-    assert unpacked([b"", b"other"]).tolist() == [[0.0] * 4 + [1.0] * 4] * 2
-    assert unpacked([]).shape == (0, 8)
+    assert unpack_rows(pack_rows(rows)).tolist() == rows.tolist()
+    assert unpack_rows([b"", b"other"]).tolist() == [[0.0] * 4 + [1.0] * 4] * 2
+    assert unpack_rows([]).shape == (0, 8)
 
 
 @pytest.mark.parametrize(("table", "tail"), [(7, False), (0, True)])
@@ -119,8 +123,8 @@ def test_only_the_seven_heaviest_words_count_s1_17(table: int, tail: bool) -> No
 
 def test_grown_topic_is_seen() -> None:
     one = ranker()
-    assert one.links.head is one.links.head
-    before = one.links.head
-    fresh = LivingTopic(table_of({"tax": 1.0}))
+    assert one.links.compiled_table is one.links.compiled_table
+    before = one.links.compiled_table
+    fresh = EvolvingTopic(table_from_weights({"tax": 1.0}))
     one.links.topic.restore(fresh.snapshot())
-    assert one.links.head is not before and set(one.links.head.vector) == set(terms_of("tax"))
+    assert one.links.compiled_table is not before and set(one.links.compiled_table.vector) == set(terms_of("tax"))

@@ -10,23 +10,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
-from opilio.crawl.config import strategy_tree
-from opilio.judge.pagewords import flat_idf
-from opilio.model.errors import ConfigError
-from opilio.rank.attributes import attributes
-from opilio.rank.evidence import EVIDENCE, gathered, heaviest, meet, page_evidence
-from opilio.rank.parents import KnownParents, aggregate
-from opilio.rank.tswt import TswtOptions, TswtRanker
-from opilio.topic.genre import Genres, read_genres
-from opilio.topic.living import LivingTopic, sight_of
-from opilio.topic.table import table_of
+from opilio.core.errors import ConfigError
+from opilio.core.settings import load_strategy
+from opilio.judge.page_terms import flat_idf
+from opilio.methods.attributes.features import (
+    EVIDENCE_DTYPE,
+    add_parent_evidence,
+    attribute_rows,
+    gather_evidence,
+    heaviest_terms,
+    page_evidence,
+)
+from opilio.rank.topic_genre import KnownParents, TopicGenreOptions, TopicGenreRanker, aggregate_parents
+from opilio.topic.evolving import EvolvingTopic, compile_table
+from opilio.topic.genre import GenreDetector, parse_genres
+from opilio.topic.weights import table_from_weights
 
 S1_TABLE_1 = {"dna": 1, "genetic": 0.9168, "family": 0.7084, "ancestor": 0.6668, "history": 0.3334}
 S1_TABLE_1 |= {"micro": 0.1043, "bio": 0.4168}
-DNA = sight_of(table_of(S1_TABLE_1))
+DNA = compile_table(table_from_weights(S1_TABLE_1))
 Table = Mapping[str, float]
-CARS = LivingTopic(table_of({"audi": 1.0, "car": 0.5}))
-GENRES = Genres(read_genres('[news]\nenglish = ["press", "report"]\n[blogs]\nenglish = ["blog"]', "small"), terms_of)
+CARS = EvolvingTopic(table_from_weights({"audi": 1.0, "car": 0.5}))
+GENRES = GenreDetector(
+    parse_genres('[news]\nenglish = ["press", "report"]\n[blogs]\nenglish = ["blog"]', "small"), terms_of
+)
 PAGE = "[audi car](http://x.example/audi)\n[press report](http://x.example/blog) audi\n[tax](http://x.example/law)"
 
 
@@ -35,15 +42,15 @@ def row_of(url: str = "", *, anchors: Sequence[str] = (), parents: Sequence[Tabl
     arounds: Sequence[Table] = more.get("arounds", ())
     said: dict[int, bytes] = {}
     for at, (anchor, parent, around) in enumerate(zip_longest(anchors, parents, arounds)):
-        found = np.zeros(1, dtype=EVIDENCE)
+        found = np.zeros(1, dtype=EVIDENCE_DTYPE)
         words = terms_of(anchor or "")
         found["anchor"][0, : len(words)] = words
         for name, table in (("parent", parent or {}), ("around", around or {})):
             owners = np.zeros(len(table), dtype=np.int64)
             terms = np.array([terms_of(word)[0] for word in table], dtype=np.uint32)
-            found[name], found[f"{name}_weights"] = heaviest(owners, terms, np.array([*table.values()]), 1)
-        meet(said, at, found.tobytes())
-    return attributes([terms_of(url)], *gathered([said.values()]), more.get("sight", DNA))[0].tolist()
+            found[name], found[f"{name}_weights"] = heaviest_terms(owners, terms, np.array([*table.values()]), 1)
+        add_parent_evidence(said, at, found.tobytes())
+    return attribute_rows([terms_of(url)], *gather_evidence([said.values()]), more.get("sight", DNA))[0].tolist()
 
 
 @pytest.mark.parametrize(
@@ -89,7 +96,7 @@ def test_what_is_not_known_is_zero_and_flagged_s1_e6() -> None:
 def test_all_links_of_a_page_at_once_s1_21_s1_24() -> None:
     reading = reading_of("family [dna genetic](http://x.example/dna)\n[](http://x.example/)")
     found = page_evidence(reading, (np.array(terms_of("dna"), dtype=np.uint32), np.ones(1)), flat_idf)
-    rows = attributes([terms_of("dna"), []], found, np.arange(2), DNA)
+    rows = attribute_rows([terms_of("dna"), []], found, np.arange(2), DNA)
     assert rows[0, :3] == pytest.approx([0.5696, 0.7727, 1.0 / DNA.norm], abs=5e-5)
     assert rows[0, 3] > 0.7 and rows[1, 3] > 0.7  # twenty words on each side, whatever block they are in
     assert rows[:, 4:].tolist() == [[0.0] * 4, [1.0, 1.0, 0.0, 0.0]]
@@ -99,24 +106,24 @@ def test_surroundings_are_cut_to_seven_words_s1_24() -> None:
     noise = " ".join(f"{word} {word} {word}" for word in "apple berry cherry damson elder fig grape".split())
     reading = reading_of(f"dna {noise} [here](http://x.example/)")
     found = page_evidence(reading, (np.zeros(0, dtype=np.uint32), np.zeros(0)), flat_idf)
-    assert attributes([[]], found, np.arange(1), DNA)[0, 3] == 0.0
+    assert attribute_rows([[]], found, np.arange(1), DNA)[0, 3] == 0.0
 
 
 def test_all_links_of_a_page_to_one_address_count_together_s1_22() -> None:
     reading = reading_of("[dna](http://x.example/a)\n[tax](http://x.example/b)\n[genetic](http://x.example/a)")
     found = page_evidence(reading, (np.zeros(0, dtype=np.uint32), np.zeros(0)), flat_idf)
     assert found[0] == found[2]
-    rows = attributes([[]] * 3, found, np.arange(3), DNA)
+    rows = attribute_rows([[]] * 3, found, np.arange(3), DNA)
     assert rows[:, 1].tolist() == pytest.approx([0.7727, 0.0, 0.7727], abs=5e-5)
 
 
 def test_empty_topic_gives_zero_everywhere() -> None:
-    nothing = sight_of(table_of({}))
+    nothing = compile_table(table_from_weights({}))
     assert row_of("a", anchors=["a"], parents=[{"a": 1.0}], sight=nothing)[:4] == [0.0, 0.0, 0.0, 0.0]
 
 
-def tswt(**options: object) -> TswtRanker:
-    return TswtRanker(CARS, url_terms, GENRES, TswtOptions(**options))  # type: ignore[arg-type]
+def tswt(**options: object) -> TopicGenreRanker:
+    return TopicGenreRanker(CARS, url_terms, GENRES, TopicGenreOptions(**options))  # type: ignore[arg-type]
 
 
 def test_topic_score_is_the_sum_of_its_parts_s3_17() -> None:
@@ -129,12 +136,12 @@ def test_topic_score_is_the_sum_of_its_parts_s3_17() -> None:
 
 def test_division_score_is_the_share_of_the_table_in_the_links_block_and_its_parents_s0_35() -> None:
     """Hati & Kumar: mean relevance of the parents + Σ of the table's weights in the division / Σ of all."""
-    tree = strategy_tree("division")["rank"]
+    tree = load_strategy("division")["rank"]
     options = {name: tree[name] for name in ("form", "parent_agg", "parents")} | {"texts": tuple(tree["texts"])}
     ranked = tswt(**options).rank(reading_of(PAGE), verdict_of(0.3), lead_to())
     assert [r.score for r in ranked] == pytest.approx([1.0 + 0.3, 1.0 / 1.5 + 0.3, 0.3])
     assert {p.name for p in ranked[0].parts} == {"around", "parent"}
-    assert (tree["kind"], aggregate([0.3, 0.1], tree["parent_agg"])) == ("tswt", pytest.approx(0.2))
+    assert (tree["kind"], aggregate_parents([0.3, 0.1], tree["parent_agg"])) == ("tswt", pytest.approx(0.2))
 
 
 def test_best_genre_counts_s3_23_s3_e4() -> None:
@@ -163,21 +170,21 @@ def test_ranked_scale_makes_the_balance_matter_s3_e2() -> None:
 
 def test_genre_weight_without_genres_is_refused() -> None:
     with pytest.raises(ConfigError, match="genres"):
-        TswtRanker(CARS, url_terms, options=TswtOptions(genre=1.0))
+        TopicGenreRanker(CARS, url_terms, options=TopicGenreOptions(genre=1.0))
 
 
 def test_many_weak_parents_outrank_a_perfect_one_only_by_sum_s3_e3() -> None:
-    assert aggregate([0.2] * 6, "sum") > 1.0 > aggregate([0.2] * 6, "max")
+    assert aggregate_parents([0.2] * 6, "sum") > 1.0 > aggregate_parents([0.2] * 6, "max")
 
 
 def test_parents_are_bounded_per_link_and_in_all() -> None:
     parents = KnownParents(limit=2, per_link=2)
     for page in range(4):
-        parents.tell(page, page / 10, [7])
-    assert parents.of(7, besides=0) == [0.1]
-    parents.tell(9, 0.5, [8, 10])
+        parents.add(page, page / 10, [7])
+    assert parents.relevances(7, besides=0) == [0.1]
+    parents.add(9, 0.5, [8, 10])
     assert parents.known.keys() == {8, 10}
 
 
 def test_nothing_known_of_parents_is_zero() -> None:
-    assert aggregate([], "mean") == 0.0
+    assert aggregate_parents([], "mean") == 0.0

@@ -5,19 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.rank.structure import LinkStructure
+from opilio.rank.link_graph import CrawledLinkGraph
 
 
-def structure(pages: dict[int, tuple[str, float, list[int]]]) -> LinkStructure:
-    made = LinkStructure()
+def structure(pages: dict[int, tuple[str, float, list[int]]]) -> CrawledLinkGraph:
+    made = CrawledLinkGraph()
     hosts = {key: host for key, (host, _, _) in pages.items()}
     for key, (host, relevance, links) in pages.items():
         made.add(key, host, relevance, [(link, hosts.get(link, "unfetched")) for link in links])
     return made
 
 
-def value(made: LinkStructure, values: np.ndarray, key: int) -> float:
-    return float(values[made.place[key]])
+def value(made: CrawledLinkGraph, values: np.ndarray, key: int) -> float:
+    return float(values[made.node_of[key]])
 
 
 STAR = {1: ("a", 0.9, [9, 8]), 2: ("b", 0.1, [9]), 3: ("c", 0.1, [9, 7])}
@@ -50,8 +50,8 @@ def test_hub_links_to_relevant_pages_of_other_hosts() -> None:
     assert value(made, hubs, 1) == 1.0
     assert 0.0 < value(made, hubs, 2) < 1.0
     assert value(made, hubs, 3) == 0.0  # an irrelevant page is no hub of the topic
-    assert value(made, made.below(hubs, top=2), 99) == pytest.approx(value(made, hubs, 2))
-    assert value(made, made.below(hubs, top=1), 99) == 0.0
+    assert value(made, made.best_parent_strength(hubs, top=2), 99) == pytest.approx(value(made, hubs, 2))
+    assert value(made, made.best_parent_strength(hubs, top=1), 99) == 0.0
 
 
 def test_links_within_a_host_make_no_hub_unless_told() -> None:
@@ -61,11 +61,11 @@ def test_links_within_a_host_make_no_hub_unless_told() -> None:
 
 
 def test_page_fetched_again_adds_no_links_twice_and_bounds_are_kept() -> None:
-    made = LinkStructure(most_links=2)
+    made = CrawledLinkGraph(most_links=2)
     for key in (1, 1, 2):
         made.add(key, "a", 0.5, [(10 + key, "b"), (20 + key, "b")])
     assert len(made) == 4  # 1 and its two links, and 2
-    assert len(LinkStructure().pagerank()) == 0
+    assert len(CrawledLinkGraph().pagerank()) == 0
 
 
 @given(
@@ -75,7 +75,12 @@ def test_page_fetched_again_adds_no_links_twice_and_bounds_are_kept() -> None:
 )
 def test_values_are_shares_whatever_the_graph(web: dict) -> None:
     made = structure(web)
-    for values in (made.pagerank(), made.pagerank(topical=True), made.hubs(), made.below(made.hubs(same_host=True), 3)):
+    for values in (
+        made.pagerank(),
+        made.pagerank(topical=True),
+        made.hubs(),
+        made.best_parent_strength(made.hubs(same_host=True), 3),
+    ):
         assert len(values) == len(made)
         assert np.isfinite(values).all()
         assert ((values >= 0.0) & (values <= 1.0 + 1e-9)).all()

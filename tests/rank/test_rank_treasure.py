@@ -7,25 +7,20 @@ from msgspec.structs import replace
 
 from checks.ranker_checks import check_ranker
 from checks.readings import lead_to, verdict_of
-from opilio.model.records import BLOCK_BREAK, LINK_CLOSES, LINK_OPENS, Link, Outcome, Page, Reading, Verdict, key_of
-from opilio.rank.focus import LinkFocus
-from opilio.rank.treasure import Texts, TreasureRanker
-from opilio.text.around import InParagraph
-from opilio.text.reading import Reader
+from opilio.core.records import BLOCK_BREAK, LINK_END, LINK_START, Link, Outcome, Page, Reading, Verdict, url_key
+from opilio.methods.dewey.detect import PAPER_RULE, RECOMMENDED_RULE, GalaxyRule, LexiconMatcher, link_galaxies
+from opilio.methods.dewey.lexicon import parse_lexicon
+from opilio.methods.dewey.target import DeweyTarget
+from opilio.methods.treasure.focus import LinkFocusDetector
+from opilio.methods.treasure.graph import MAX_WINDOW_TERMS, GraphNode, LinkDestination, TGraph
+from opilio.methods.treasure.matching import MatchingOptions
+from opilio.methods.treasure.ranker import TextFunctions, TreasureRanker
+from opilio.methods.treasure.updater import GraphUpdater, GraphUpdaterOptions
+from opilio.text.reading import PageReader, ParagraphContext
 from opilio.text.vocabulary import Vocabulary
-from opilio.tgraph.components import LONGEST
-from opilio.tgraph.graph import TGraph
-from opilio.tgraph.node import Destination, Node
-from opilio.tgraph.priority import Matching
-from opilio.tgraph.watchdog import Habits, Watchdog
-from opilio.topic.dewey.detect import link_galaxies
-from opilio.topic.dewey.galaxy import PAPER, RECOMMENDED, Rule
-from opilio.topic.dewey.lexicon import parse
-from opilio.topic.dewey.matcher import Matcher
-from opilio.topic.dewey.target import Target
 
 VOCABULARY = Vocabulary(normaliser="porter")
-LEXICON = parse(
+LEXICON = parse_lexicon(
     """
 415 | Grammar | grammar; verb; sentence
 413 | Dictionaries | dictionary; word
@@ -39,7 +34,7 @@ LEXICON = parse(
 """,
     "small",
 )
-TARGET = Target(Matcher(LEXICON, VOCABULARY), ("41",))
+TARGET = DeweyTarget(LexiconMatcher(LEXICON, VOCABULARY), ("41",))
 
 
 def page_of(*blocks: str, title: str = "", url: str = "http://here.example/") -> Reading:
@@ -54,28 +49,34 @@ def page_of(*blocks: str, title: str = "", url: str = "http://here.example/") ->
                 target = f"http://here.example/{path}"
                 links.append(
                     Link(
-                        url=target, key=key_of(target), host="here.example", anchor=anchor,
+                        url=target, key=url_key(target), host="here.example", anchor=anchor,
                         headings=(heading, "", title), index=len(links),
                     )
                 )  # fmt: skip
-                out += f"{LINK_OPENS}{anchor}{LINK_CLOSES}"
+                out += f"{LINK_START}{anchor}{LINK_END}"
             else:
                 out += piece
         flow.append(out)
     page = Page(url=url, title=title, links=tuple(links), flow=BLOCK_BREAK.join(flow), boilerplate=(False,) * len(flow))
-    return Reader(VOCABULARY, InParagraph()).read(page)
+    return PageReader(VOCABULARY, ParagraphContext()).read(page)
 
 
 def graph() -> TGraph:
-    target = Node(id="t", url="", level=0, mh="Syntax")
-    near = Node(id="near", url="", level=1, ish="Grammar", dc="verb sentence", dic=Destination(leads_to=("t",)))
-    far = Node(id="far", url="", level=2, ish="Words", dc="dictionary", dic=Destination(leads_to=("near",)))
+    target = GraphNode(id="t", url="", level=0, mh="Syntax")
+    near = GraphNode(
+        id="near", url="", level=1, ish="Grammar", dc="verb sentence", dic=LinkDestination(leads_to=("t",))
+    )
+    far = GraphNode(id="far", url="", level=2, ish="Words", dc="dictionary", dic=LinkDestination(leads_to=("near",)))
     return TGraph([target, near, far])
 
 
-def ranker(how: Matching | None = None, rule: Rule = PAPER, watchdog: Watchdog | None = None) -> TreasureRanker:
-    dog = watchdog or Watchdog(Habits(period=5), graph())
-    return TreasureRanker(dog, Texts(VOCABULARY.terms, VOCABULARY.text_of), how, LinkFocus(TARGET, rule))
+def ranker(
+    how: MatchingOptions | None = None, rule: GalaxyRule = PAPER_RULE, watchdog: GraphUpdater | None = None
+) -> TreasureRanker:
+    dog = watchdog or GraphUpdater(GraphUpdaterOptions(period=5), graph())
+    return TreasureRanker(
+        dog, TextFunctions(VOCABULARY.terms, VOCABULARY.text_of), how, LinkFocusDetector(TARGET, rule)
+    )
 
 
 PAGE = page_of(
@@ -103,22 +104,22 @@ def test_links_of_off_topic_pages_are_kept_at_the_lowest_priority_s2_13_s2_e8() 
 
 
 def test_threshold_decides_s2_40() -> None:
-    assert scores(ranker(Matching(threshold=0.9))) == [0.01] * 4
+    assert scores(ranker(MatchingOptions(threshold=0.9))) == [0.01] * 4
 
 
 def test_anchor_impact_changes_the_focus_s2_22_s2_e7() -> None:
     reading = page_of("Grammar#the [verb|a] and the railway")
     for impact, expected in ((1.4, 1.0), (0.5, 0.01)):
-        made = ranker(rule=Rule(anchor_impact=impact, tens_share=0.0, hundreds_share=0.0))
+        made = ranker(rule=GalaxyRule(anchor_impact=impact, tens_share=0.0, hundreds_share=0.0))
         assert scores(made, reading) == [expected]
 
 
 def test_link_without_index_terms_is_known_by_its_heading_then_by_the_title() -> None:
-    focus = LinkFocus(TARGET, PAPER)
-    assert focus.of(page_of("Grammar#[click here|a]")).on_topic.tolist() == [True]
-    assert focus.of(page_of("News#[click here|a]", title="All verbs")).on_topic.tolist() == [True]
-    assert focus.of(page_of("News#[click here|a]", title="Trains")).on_topic.tolist() == [False]
-    assert focus.of(page_of("News#[click here|a]")).on_topic.tolist() == [False]  # unknown
+    focus = LinkFocusDetector(TARGET, PAPER_RULE)
+    assert focus.detect(page_of("Grammar#[click here|a]")).on_topic.tolist() == [True]
+    assert focus.detect(page_of("News#[click here|a]", title="All verbs")).on_topic.tolist() == [True]
+    assert focus.detect(page_of("News#[click here|a]", title="Trains")).on_topic.tolist() == [False]
+    assert focus.detect(page_of("News#[click here|a]")).on_topic.tolist() == [False]  # unknown
 
 
 words = st.sampled_from(
@@ -128,15 +129,15 @@ words = st.sampled_from(
 
 @given(
     st.lists(st.lists(words, max_size=8), max_size=4),
-    st.sampled_from([PAPER, RECOMMENDED]),
+    st.sampled_from([PAPER_RULE, RECOMMENDED_RULE]),
     st.integers(1, 6),
     st.sampled_from([("41",), ("598.9",), ("598", "746.9")]),
 )
 def test_focus_of_all_links_is_that_of_each_s2_21(
-    blocks: list[list[str]], weighing: Rule, digits: int, classes: tuple[str, ...]
+    blocks: list[list[str]], weighing: GalaxyRule, digits: int, classes: tuple[str, ...]
 ) -> None:
     reading, rule = page_of(*(" ".join(block) for block in blocks)), replace(weighing, max_length=digits)
-    found = LinkFocus(Target(TARGET.matcher, classes), rule).of(reading)
+    found = LinkFocusDetector(DeweyTarget(TARGET.matcher, classes), rule).detect(reading)
     galaxies = link_galaxies(reading, TARGET.matcher, rule)
     assert found.on_topic.tolist() == [galaxy.on_topic(classes) for galaxy in galaxies]
     assert found.closeness.tolist() == pytest.approx([galaxy.closeness(classes) for galaxy in galaxies])
@@ -144,37 +145,48 @@ def test_focus_of_all_links_is_that_of_each_s2_21(
 
 @pytest.mark.parametrize(("digits", "expected"), [(1, [True, True]), (3, [True, True]), (4, [False, True])])
 def test_focus_is_as_deep_as_the_digits_used_s2_f11(digits: int, expected: list[bool]) -> None:
-    focus = LinkFocus(Target(TARGET.matcher, ("598.9",)), Rule(max_length=digits))
-    assert focus.of(page_of("[sparrow|a]", "[hawk|b]")).on_topic.tolist() == expected
+    focus = LinkFocusDetector(DeweyTarget(TARGET.matcher, ("598.9",)), GalaxyRule(max_length=digits))
+    assert focus.detect(page_of("[sparrow|a]", "[hawk|b]")).on_topic.tolist() == expected
 
 
 def test_focus_between_equals_is_the_lower_number_s2_21() -> None:
     """Not the one that a rounding error puts ahead: its sum may be that of the same weights in another order."""
     reading = page_of("wren word clothing grammar [word|a] clothing train")
-    assert LinkFocus(TARGET, replace(RECOMMENDED, max_length=1)).of(reading).on_topic.tolist() == [True]
+    assert LinkFocusDetector(TARGET, replace(RECOMMENDED_RULE, max_length=1)).detect(reading).on_topic.tolist() == [
+        True
+    ]
 
 
 def test_focus_begins_at_the_words_of_the_link_s2_23() -> None:
     reading = page_of("trains, a railway and trains, then a [verb|a] of grammar")
-    assert LinkFocus(TARGET, PAPER).of(reading).on_topic.tolist() == [True]
-    assert LinkFocus(TARGET, RECOMMENDED).of(reading).on_topic.tolist() == [False]  # by all of the paragraph
+    assert LinkFocusDetector(TARGET, PAPER_RULE).detect(reading).on_topic.tolist() == [True]
+    assert LinkFocusDetector(TARGET, RECOMMENDED_RULE).detect(reading).on_topic.tolist() == [
+        False
+    ]  # by all of the paragraph
 
 
 def test_focus_of_a_late_link_in_a_long_block_has_words_behind_it_s2_23() -> None:
     """A block of hundreds of words is not plotted whole; where it is cut must not leave a link without its words."""
-    reading = page_of("nothing " * (LONGEST - 1) + "[nothing|a] " + "train " * LONGEST)
-    assert LinkFocus(Target(TARGET.matcher, ("385",)), PAPER).of(reading).on_topic.tolist() == [True]
+    reading = page_of("nothing " * (MAX_WINDOW_TERMS - 1) + "[nothing|a] " + "train " * MAX_WINDOW_TERMS)
+    assert LinkFocusDetector(DeweyTarget(TARGET.matcher, ("385",)), PAPER_RULE).detect(reading).on_topic.tolist() == [
+        True
+    ]
 
 
 def test_ranker_keeps_to_the_protocol() -> None:
-    check_ranker(lambda: TreasureRanker(Watchdog(Habits(), graph()), Texts(VOCABULARY.terms, VOCABULARY.text_of)))
+    check_ranker(
+        lambda: TreasureRanker(
+            GraphUpdater(GraphUpdaterOptions(), graph()), TextFunctions(VOCABULARY.terms, VOCABULARY.text_of)
+        )
+    )
 
 
 def fetched(made: TreasureRanker, place: int, relevant: bool) -> Outcome:
-    from opilio.model.records import Analysis, Fetched
+    from opilio.core.records import Analysis
+    from opilio.core.records import FetchResult as Fetched
 
     ranked = made.rank(PAGE, verdict_of(0.9), lead_to())[place]
-    lead = lead_to(ranked.link.url, features=ranked.features, parent=key_of("http://here.example/"))
+    lead = lead_to(ranked.link.url, features=ranked.features, parent=url_key("http://here.example/"))
     return Outcome(
         lead=lead,
         fetched=Fetched(url=lead.url, status=200),
@@ -183,19 +195,22 @@ def fetched(made: TreasureRanker, place: int, relevant: bool) -> Outcome:
 
 
 def test_what_a_link_hands_on_teaches_the_watchdog_s2_14() -> None:
-    made = ranker(watchdog=Watchdog(Habits(period=1), graph()))
+    made = ranker(watchdog=GraphUpdater(GraphUpdaterOptions(period=1), graph()))
     made.learn([fetched(made, 1, relevant=True)])
     assert made.version == 1
-    assert made.watchdog.graph.nodes["far"].dic.hits == 1
-    grown = next(n for n in made.watchdog.graph.at_level(1) if n.id != "near")
+    assert made.updater.graph.nodes["far"].dic.hits == 1
+    grown = next(n for n in made.updater.graph.at_level(1) if n.id != "near")
     assert [*map(VOCABULARY.terms, (grown.ish, grown.mh))] == [*map(VOCABULARY.terms, ("Words", "Language"))]
     assert "dictionary" in grown.dc
-    assert [update.added for update in made.news()] == [2]
-    assert made.news() == []
+    assert [update.added for update in made.take_updates()] == [2]
+    assert made.take_updates() == []
 
 
 def test_snapshot_gives_another_process_the_same_scores() -> None:
-    made, other = ranker(watchdog=Watchdog(Habits(period=1), graph())), ranker(watchdog=Watchdog(Habits(period=1)))
+    made, other = (
+        ranker(watchdog=GraphUpdater(GraphUpdaterOptions(period=1), graph())),
+        ranker(watchdog=GraphUpdater(GraphUpdaterOptions(period=1))),
+    )
     made.learn([fetched(made, 1, relevant=True)])
     assert scores(other) == [0.01] * 4
     other.restore(made.snapshot())
@@ -204,18 +219,20 @@ def test_snapshot_gives_another_process_the_same_scores() -> None:
 
 def test_synonyms_find_nodes_where_asked_s2_f3() -> None:
     reading = page_of("Speech part#[here|a]")
-    plain = TreasureRanker(Watchdog(Habits(), graph()), Texts(VOCABULARY.terms, VOCABULARY.text_of))
+    plain = TreasureRanker(
+        GraphUpdater(GraphUpdaterOptions(), graph()), TextFunctions(VOCABULARY.terms, VOCABULARY.text_of)
+    )
     assert scores(plain, reading) == [0.01]
     synonyms = {"Grammar": "speech part"}
-    wider = Texts(
+    wider = TextFunctions(
         VOCABULARY.terms, VOCABULARY.text_of, lambda text: VOCABULARY.terms(f"{text} {synonyms.get(text, '')}")
     )
-    assert scores(TreasureRanker(Watchdog(Habits(), graph()), wider), reading) == [1.0]
+    assert scores(TreasureRanker(GraphUpdater(GraphUpdaterOptions(), graph()), wider), reading) == [1.0]
 
 
 def test_weights_are_fitted_where_asked_s2_f8() -> None:
-    dog = Watchdog(Habits(period=1_000), graph())
-    made = TreasureRanker(dog, Texts(VOCABULARY.terms, VOCABULARY.text_of), fit=True)
+    dog = GraphUpdater(GraphUpdaterOptions(period=1_000), graph())
+    made = TreasureRanker(dog, TextFunctions(VOCABULARY.terms, VOCABULARY.text_of), fit=True)
     for _ in range(60):
         made.learn([fetched(made, 0, relevant=True), fetched(made, 1, relevant=False)])
     assert sum(dog.weights) == pytest.approx(1.0)

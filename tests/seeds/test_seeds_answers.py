@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.crawl.enginekinds import ENGINES, filled_engine, make_source
-from opilio.model.clock import VirtualClock
-from opilio.model.records import Answer, Fetched, Hit
-from opilio.seeds.asking import MemoryTally, exhausted_s
-from opilio.seeds.engines.commoncrawl import lines_of
+from opilio.core.clock import VirtualClock
+from opilio.core.records import EngineAnswer, EngineHit, FetchResult
+from opilio.engine.wiring.seed_engines import ENGINES, build_source, complete_engine
+from opilio.seeds.api_client import MemoryQuota, quota_reset_s
+from opilio.seeds.engines.commoncrawl import parse_lines
 
 CONTROL = set(map(chr, range(32)))
 KINDS = sorted(ENGINES.keys() - {"file", "collection"})
@@ -44,7 +44,7 @@ TREES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=4) | st.dict
 KINDS_OF_BODY = st.sampled_from(["application/json", "text/html", "text/xml", ""])
 BODIES = TREES.map(msgspec.json.encode) | st.binary(max_size=200) | st.binary(max_size=60).map(gzip.compress)
 ANSWERS = st.builds(
-    lambda status, body, kind, left, reset: Fetched(
+    lambda status, body, kind, left, reset: FetchResult(
         url="",
         status=status,
         body=body,
@@ -61,16 +61,16 @@ ANSWERS = st.builds(
 class SameAnswer:
     """A server that always says the same."""
 
-    def __init__(self, answer: Fetched) -> None:
+    def __init__(self, answer: FetchResult) -> None:
         self._answer = answer
 
-    async def ask(self, url: str, *_: object, **__: object) -> Fetched:
+    async def request(self, url: str, *_: object, **__: object) -> FetchResult:
         return msgspec.structs.replace(self._answer, url=url)
 
 
-def asked(kind: str, answer: Fetched) -> list[Answer]:
-    tree = filled_engine("mine", {"kind": kind, "pause_s": 0.0, **OPTIONS.get(kind, {})})
-    source = make_source("mine", tree, SameAnswer(answer), VirtualClock(), MemoryTally())
+def asked(kind: str, answer: FetchResult) -> list[EngineAnswer]:
+    tree = complete_engine("mine", {"kind": kind, "pause_s": 0.0, **OPTIONS.get(kind, {})})
+    source = build_source("mine", tree, SameAnswer(answer), VirtualClock(), MemoryQuota())
     return list(asyncio.run(source.find("wrens", 10)))
 
 
@@ -84,10 +84,10 @@ def _keys() -> Iterator[None]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(answer=ANSWERS)
-def test_engine_answers_or_tells_whatever_is_sent(kind: str, answer: Fetched) -> None:
+def test_engine_answers_or_tells_whatever_is_sent(kind: str, answer: FetchResult) -> None:
     for found in asked(kind, answer):
         assert isinstance(found.voter, str)
-        assert all(isinstance(hit, Hit) and isinstance(hit.url, str) and hit.url for hit in found.hits)
+        assert all(isinstance(hit, EngineHit) and isinstance(hit.url, str) and hit.url for hit in found.hits)
         assert len(found.hits) <= 10
         assert found.failure is None or found.failure.kind
         assert msgspec.msgpack.encode(found)  # today's answers are kept
@@ -96,7 +96,7 @@ def test_engine_answers_or_tells_whatever_is_sent(kind: str, answer: Fetched) ->
 
 @pytest.mark.parametrize("kind", sorted({*KINDS} - {"sitemap"}))
 def test_answer_that_is_nested_too_deeply_is_told(kind: str) -> None:
-    (found,) = asked(kind, Fetched(url="", status=200, body=b"[" * 200_000))
+    (found,) = asked(kind, FetchResult(url="", status=200, body=b"[" * 200_000))
     assert found.failure is not None
     assert (found.failure.kind, found.hits) == ("answer", ())
 
@@ -104,7 +104,7 @@ def test_answer_that_is_nested_too_deeply_is_told(kind: str) -> None:
 @pytest.mark.parametrize("kind", sorted({*KINDS} - {"sitemap"}))
 @pytest.mark.parametrize("tree", [[1, 2, 3], {}, "no", {"web": None}, {"results": {}}, {"type": "search", "data": []}])
 def test_answer_of_another_shape_is_no_vote_of_nothing(kind: str, tree: object) -> None:
-    (found,) = asked(kind, Fetched(url="", status=200, body=msgspec.json.encode(tree)))
+    (found,) = asked(kind, FetchResult(url="", status=200, body=msgspec.json.encode(tree)))
     assert found.failure is not None
     assert "another shape" in found.failure.detail
 
@@ -122,14 +122,14 @@ WRONG_PARTS = {
 
 @pytest.mark.parametrize("kind", WRONG_PARTS)
 def test_list_of_results_that_is_none_is_told(kind: str) -> None:
-    (found,) = asked(kind, Fetched(url="", status=200, body=msgspec.json.encode(WRONG_PARTS[kind])))
+    (found,) = asked(kind, FetchResult(url="", status=200, body=msgspec.json.encode(WRONG_PARTS[kind])))
     assert found.failure is not None
     assert (found.failure.kind, found.failure.detail) == ("answer", "sent JSON of another shape")
 
 
 def test_line_of_an_index_that_is_nested_too_deeply_is_passed_over() -> None:
     body = b'{"url": "https://a.example/"}\n' + b"[" * 200_000
-    assert lines_of(Fetched(url="", status=200, body=body)) == ["https://a.example/"]
+    assert parse_lines(FetchResult(url="", status=200, body=body)) == ["https://a.example/"]
 
 
 @pytest.mark.parametrize(
@@ -148,12 +148,12 @@ def test_line_of_an_index_that_is_nested_too_deeply_is_passed_over() -> None:
 )
 def test_used_up_allowance_of_brave_is_waited_for(left: str, reset: str, wait_s: float) -> None:
     headers = (("X-RateLimit-Remaining", left), ("X-RateLimit-Reset", reset))
-    assert exhausted_s(Fetched(url="", status=200, headers=headers), 1_700_000_000.0) == wait_s
+    assert quota_reset_s(FetchResult(url="", status=200, headers=headers), 1_700_000_000.0) == wait_s
 
 
 def test_place_that_is_none_is_not_believed() -> None:
     result = {"url": "https://a.example/x", "engines": ["brave\n\x1b[31m"], "positions": [10**30, -4, True]}
     tree = {"results": [result], "unresponsive_engines": [["kagi\n", "gone\x07"]]}
-    found = asked("searxng", Fetched(url="", status=200, body=msgspec.json.encode(tree)))
+    found = asked("searxng", FetchResult(url="", status=200, body=msgspec.json.encode(tree)))
     assert [(a.voter, [h.rank for h in a.hits]) for a in found] == [("brave[31m", [1]), ("kagi", [])]
     assert found[1].failure is not None and found[1].failure.detail == "gone"

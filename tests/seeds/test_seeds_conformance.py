@@ -10,12 +10,12 @@ import pytest
 from checks.search_doubles import KEY, SearchDouble, search_double
 from checks.small_webs import BIRDS, SmallWeb, crawl, page, served, settings_for, word
 from checks.source_checks import KNOWN, Ask, SourceChecks
-from opilio.crawl.enginekinds import ENGINES, filled_engine, make_source
-from opilio.fetch.api import ApiClient
-from opilio.model.clock import SystemClock
-from opilio.model.records import Answer
-from opilio.seeds.asking import MemoryTally
-from opilio.seeds.daybook import CachedSource, Daybook
+from opilio.core.clock import SystemClock
+from opilio.core.records import EngineAnswer
+from opilio.engine.wiring.seed_engines import ENGINES, build_source, complete_engine
+from opilio.fetch.api_client import ApiClient
+from opilio.seeds.api_client import MemoryQuota
+from opilio.seeds.cache import CachedSource, DailyCache
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +45,10 @@ def tree(request: pytest.FixtureRequest, double: SearchDouble, collection: Path,
     return own.get(request.param) or double.engine(request.param)
 
 
-def asker(tree: dict[str, Any], book: Daybook | None = None) -> Ask:
-    async def main(query: str, limit: int, genre: str) -> Sequence[Answer]:
+def asker(tree: dict[str, Any], book: DailyCache | None = None) -> Ask:
+    async def main(query: str, limit: int, genre: str) -> Sequence[EngineAnswer]:
         client = ApiClient("Opilio/test (+https://opilio.example/about)")
-        source = make_source("mine", filled_engine("mine", tree), client, SystemClock(), MemoryTally())
+        source = build_source("mine", complete_engine("mine", tree), client, SystemClock(), MemoryQuota())
         try:
             return await (CachedSource(source, book, b"") if book else source).find(query, limit, genre)
         finally:
@@ -71,4 +71,4 @@ class TestSource(SourceChecks):
 class TestCachedSource(SourceChecks):
     @pytest.fixture
     def ask(self, double: SearchDouble, tmp_path: Path) -> Ask:
-        return asker(double.engine("brave"), Daybook(tmp_path, SystemClock()))
+        return asker(double.engine("brave"), DailyCache(tmp_path, SystemClock()))

@@ -8,14 +8,14 @@ import pytest
 
 from checks.search_doubles import KEY, SearchDouble, search_double
 from checks.small_webs import SmallWeb, crawl, grid, page, served, settings_for
-from opilio.crawl.build import complete
-from opilio.crawl.config import resolve
-from opilio.crawl.enginekinds import ENGINES, filled_engine, make_source
-from opilio.fetch.api import ApiClient
-from opilio.model.clock import SystemClock
-from opilio.model.errors import ConfigError
-from opilio.model.records import Answer
-from opilio.seeds.asking import MemoryTally, Tally
+from opilio.core.clock import SystemClock
+from opilio.core.errors import ConfigError
+from opilio.core.records import EngineAnswer
+from opilio.engine.wiring.build import complete_settings
+from opilio.engine.wiring.seed_engines import ENGINES, build_source, complete_engine
+from opilio.fetch.api_client import ApiClient
+from opilio.seeds.api_client import MemoryQuota, Quota
+from opilio.topic.setup import resolve_settings
 
 AGENT = "Opilio/test (+https://opilio.example/about)"
 PAGED = ("brave", "google", "kagi", "mojeek", "marginalia")
@@ -30,11 +30,11 @@ def double(monkeypatch: pytest.MonkeyPatch) -> Iterator[SearchDouble]:
 
 
 def ask(
-    tree: dict[str, Any], limit: int = 45, query: str = "wrens", genre: str = "", tally: Tally | None = None
-) -> list[Answer]:
-    async def main() -> list[Answer]:
+    tree: dict[str, Any], limit: int = 45, query: str = "wrens", genre: str = "", tally: Quota | None = None
+) -> list[EngineAnswer]:
+    async def main() -> list[EngineAnswer]:
         client = ApiClient(AGENT)
-        source = make_source("mine", filled_engine("mine", tree), client, SystemClock(), tally or MemoryTally())
+        source = build_source("mine", complete_engine("mine", tree), client, SystemClock(), tally or MemoryQuota())
         try:
             return list(await source.find(query, limit, genre))
         finally:
@@ -43,7 +43,7 @@ def ask(
     return asyncio.run(main())
 
 
-def urls(answers: list[Answer]) -> list[str]:
+def urls(answers: list[EngineAnswer]) -> list[str]:
     (answer,) = answers
     assert answer.failure is None, answer.failure
     assert [hit.rank for hit in answer.hits] == list(range(1, len(answer.hits) + 1))
@@ -67,7 +67,7 @@ def test_paging_ends_when_the_engine_has_no_more(double: SearchDouble, kind: str
 @pytest.mark.parametrize("kind", PAGED)
 def test_engine_that_finds_nothing_has_answered(double: SearchDouble, kind: str) -> None:
     (answer,) = ask(double.engine(kind))
-    assert answer.answered
+    assert answer.has_answered
     assert answer.hits == ()
 
 
@@ -116,7 +116,7 @@ def test_refusal_is_a_failure_of_that_engine(double: SearchDouble, kind: str, fa
     (answer,) = ask(double.engine(kind))
     assert answer.failure is not None
     assert answer.failure.kind == failure
-    assert not answer.answered
+    assert not answer.has_answered
 
 
 def test_engine_that_is_slow_is_given_up(double: SearchDouble) -> None:
@@ -149,7 +149,7 @@ def test_short_retry_after_is_waited_for(double: SearchDouble) -> None:
 
 def test_long_retry_after_is_remembered_and_nobody_asks_again(double: SearchDouble) -> None:
     double.faults["brave"], double.retry_after = "429", "3600"
-    tally = MemoryTally()
+    tally = MemoryQuota()
     ask(double.engine("brave"), tally=tally)
     double.faults.clear()
     (answer,) = ask(double.engine("brave"), tally=tally)
@@ -208,7 +208,7 @@ def test_common_crawl_lists_addresses_with_the_words_first(double: SearchDouble)
     tree = double.engine("common-crawl", patterns=["*.birds.example", "nothing.example/*"])
     (answer,) = ask(tree, limit=2)
     assert [hit.url for hit in answer.hits] == ["https://birds.example/wrens/1", "https://birds.example/about"]
-    assert (answer.failure, answer.given) == (None, 3)
+    assert (answer.failure, answer.fixed_priority) == (None, 3)
     assert [a.path for a in double.log].count("/common-crawl/collinfo.json") == 1
 
 
@@ -230,7 +230,10 @@ def test_file_is_listed_with_its_priorities(tmp_path: Any) -> None:
         "# mine\nhttps://a.example/\nhttps://b.example/\t2\tbrave, kagi\n", encoding="utf-8"
     )
     answers = ask({"kind": "file", "path": str(tmp_path / "s.txt")})
-    assert [(a.given, a.hits[0].url) for a in answers] == [(1, "https://a.example/"), (2, "https://b.example/")]
+    assert [(a.fixed_priority, a.hits[0].url) for a in answers] == [
+        (1, "https://a.example/"),
+        (2, "https://b.example/"),
+    ]
 
 
 def test_file_is_listed_whole_and_lines_that_are_no_addresses_are_told(tmp_path: Any) -> None:
@@ -267,7 +270,7 @@ def test_searxng_gives_an_answer_of_each_engine_behind_it(double: SearchDouble) 
     double.lists |= {"alpha": URLS[:3], "beta": URLS[1:2]}
     answers = {answer.voter: answer for answer in ask(double.engine("searxng"))}
     assert {name: len(answer.hits) for name, answer in answers.items()} == {"alpha": 3, "beta": 1, "gamma": 0}
-    assert all(answer.answered for answer in answers.values())
+    assert all(answer.has_answered for answer in answers.values())
 
 
 def test_suspended_engine_of_searxng_has_not_answered(double: SearchDouble) -> None:
@@ -276,7 +279,7 @@ def test_suspended_engine_of_searxng_has_not_answered(double: SearchDouble) -> N
     answers = {answer.voter: answer for answer in ask(double.engine("searxng"))}
     failure = answers["gamma"].failure
     assert failure is not None
-    assert (failure.kind, answers["gamma"].answered) == ("limit", False)
+    assert (failure.kind, answers["gamma"].has_answered) == ("limit", False)
 
 
 def test_server_that_fails_on_a_later_page_is_told_and_the_first_page_counts(double: SearchDouble) -> None:
@@ -324,7 +327,7 @@ WRONG = {
 def test_engine_that_can_not_be_used_is_told_in_one_line(case: str) -> None:
     name, tree, told = WRONG[case]
     with pytest.raises(ConfigError) as error:
-        make_source(name, filled_engine(name, tree), ApiClient(AGENT), SystemClock(), MemoryTally())
+        build_source(name, complete_engine(name, tree), ApiClient(AGENT), SystemClock(), MemoryQuota())
     assert told in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -333,8 +336,10 @@ def test_engine_that_can_not_be_used_is_told_in_one_line(case: str) -> None:
 def test_secret_in_a_configuration_is_refused_without_repeating_it(tree: dict[str, str]) -> None:
     """Also where the engine is not asked: it would be stored with the collection."""
     with pytest.raises(ConfigError) as error:
-        complete(
-            resolve({"topic": {"name": "x"}, "seeds": {"urls": ["http://a.example/"], "engines": {"brave": tree}}})
+        complete_settings(
+            resolve_settings(
+                {"topic": {"name": "x"}, "seeds": {"urls": ["http://a.example/"], "engines": {"brave": tree}}}
+            )
         )
     assert "sk-123456" not in str(error.value)
 

@@ -4,17 +4,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.model.records import Answer, Failure, Hit, Seed
-from opilio.seeds.merge import Agree, joined, likeness, merge, priority_of, voters_of
+from opilio.core.records import EngineAnswer, EngineHit, Failure, Seed
+from opilio.seeds.finder import (
+    Agreement,
+    answering_engines,
+    join_seed_lists,
+    merge_answers,
+    similarity_key,
+    vote_priority,
+)
 
 
-def listed(voter: str, *paths: str) -> Answer:
-    hits = tuple(Hit(url=f"https://e.example/{path}", rank=i) for i, path in enumerate(paths, 1))
-    return Answer(voter=voter, hits=hits)
+def listed(voter: str, *paths: str) -> EngineAnswer:
+    hits = tuple(EngineHit(url=f"https://e.example/{path}", rank=i) for i, path in enumerate(paths, 1))
+    return EngineAnswer(voter=voter, hits=hits)
 
 
 S0_11 = [listed("A", "u1", "u2", "u3"), listed("B", "u1", "u2", "u4"), listed("C", "u1", "u5")]
-BROKEN = Answer(voter="D", failure=Failure("limit", "asks to wait"))
+BROKEN = EngineAnswer(voter="D", failure=Failure("limit", "asks to wait"))
 
 
 def paths(seeds: list[Seed]) -> list[str]:
@@ -26,67 +33,79 @@ def priorities(seeds: list[Seed]) -> dict[str, int]:
 
 
 def test_priorities_are_those_of_the_table_s0_11() -> None:
-    assert priorities(merge(S0_11)) == {"u1": 1, "u2": 2, "u3": 3, "u4": 3, "u5": 3}
+    assert priorities(merge_answers(S0_11)) == {"u1": 1, "u2": 2, "u3": 3, "u4": 3, "u5": 3}
 
 
 def test_set_is_ordered_by_priority_then_rank_then_engine_s0_12() -> None:
-    assert paths(merge(S0_11)) == ["u1", "u2", "u5", "u3", "u4"]
+    assert paths(merge_answers(S0_11)) == ["u1", "u2", "u5", "u3", "u4"]
 
 
 def test_seed_names_its_voters_in_the_order_of_the_engines() -> None:
-    assert [seed.sources for seed in merge(S0_11)][:3] == [("A", "B", "C"), ("A", "B"), ("C",)]
+    assert [seed.sources for seed in merge_answers(S0_11)][:3] == [("A", "B", "C"), ("A", "B"), ("C",)]
 
 
 def test_two_of_three_lists_are_enough_s1_15() -> None:
-    assert paths(merge(S0_11, "two")) == ["u1", "u2"]
+    assert paths(merge_answers(S0_11, "two")) == ["u1", "u2"]
 
 
 def test_only_what_all_three_show_is_kept_s4_12() -> None:
-    assert paths(merge(S0_11, "all")) == ["u1"]
+    assert paths(merge_answers(S0_11, "all")) == ["u1"]
 
 
 @pytest.mark.parametrize(("agree", "kept"), [("any", 5), ("two", 2), ("all", 1)])
-def test_rules_are_filters_of_one_another_x_04(agree: Agree, kept: int) -> None:
-    everything = merge(S0_11)
-    assert merge(S0_11, agree) == everything[:kept]
+def test_rules_are_filters_of_one_another_x_04(agree: Agreement, kept: int) -> None:
+    everything = merge_answers(S0_11)
+    assert merge_answers(S0_11, agree) == everything[:kept]
 
 
 def test_votes_are_counted_over_those_that_answered_when_one_fails() -> None:
-    assert merge([*S0_11, BROKEN]) == merge(S0_11)
+    assert merge_answers([*S0_11, BROKEN]) == merge_answers(S0_11)
     two = [S0_11[0], S0_11[1], BROKEN]
-    assert priorities(merge(two)) == {"u1": 1, "u2": 1, "u3": 3, "u4": 3}
-    assert paths(merge(two, "all")) == ["u1", "u2"]
+    assert priorities(merge_answers(two)) == {"u1": 1, "u2": 1, "u3": 3, "u4": 3}
+    assert paths(merge_answers(two, "all")) == ["u1", "u2"]
 
 
 def test_engine_that_found_nothing_has_answered() -> None:
-    assert priorities(merge([*S0_11, Answer(voter="D")]))["u1"] == 2
+    assert priorities(merge_answers([*S0_11, EngineAnswer(voter="D")]))["u1"] == 2
 
 
 def test_engine_that_failed_half_way_has_answered() -> None:
-    half = Answer(voter="D", hits=(Hit(url="https://e.example/u1"),), failure=Failure("timeout"))
-    assert voters_of([*S0_11, half]) == ["A", "B", "C", "D"]
-    assert priorities(merge([*S0_11, half]))["u1"] == 1
+    half = EngineAnswer(voter="D", hits=(EngineHit(url="https://e.example/u1"),), failure=Failure("timeout"))
+    assert answering_engines([*S0_11, half]) == ["A", "B", "C", "D"]
+    assert priorities(merge_answers([*S0_11, half]))["u1"] == 1
 
 
 def test_engine_asked_in_two_ways_has_one_vote() -> None:
-    assert priorities(merge([listed("A", "u1"), listed("A", "u1", "u2"), listed("B", "u2")])) == {"u1": 3, "u2": 1}
+    assert priorities(merge_answers([listed("A", "u1"), listed("A", "u1", "u2"), listed("B", "u2")])) == {
+        "u1": 3,
+        "u2": 1,
+    }
 
 
 def test_list_has_no_vote_and_keeps_its_priority() -> None:
-    given_ones = Answer(
-        voter="file", hits=(Hit(url="https://e.example/mine"), Hit(url="https://e.example/u3")), given=1
+    given_ones = EngineAnswer(
+        voter="file",
+        hits=(EngineHit(url="https://e.example/mine"), EngineHit(url="https://e.example/u3")),
+        fixed_priority=1,
     )
-    assert priorities(merge([*S0_11, given_ones], "all")) == {"u1": 1, "u3": 1, "mine": 1}
-    sitemap = Answer(voter="sitemap", hits=(Hit(url="https://e.example/u2"), Hit(url="https://e.example/s")), given=3)
-    assert priorities(merge([*S0_11, sitemap]))["u2"] == 2
-    assert priorities(merge([*S0_11, sitemap]))["s"] == 3
+    assert priorities(merge_answers([*S0_11, given_ones], "all")) == {"u1": 1, "u3": 1, "mine": 1}
+    sitemap = EngineAnswer(
+        voter="sitemap",
+        hits=(EngineHit(url="https://e.example/u2"), EngineHit(url="https://e.example/s")),
+        fixed_priority=3,
+    )
+    assert priorities(merge_answers([*S0_11, sitemap]))["u2"] == 2
+    assert priorities(merge_answers([*S0_11, sitemap]))["s"] == 3
 
 
 def test_nearly_the_same_address_is_one_seed() -> None:
-    a = Answer(voter="A", hits=(Hit(url="http://www.e.example/x/index.html"),))
-    b = Answer(voter="B", hits=(Hit(url="https://e.example/x/?utm_source=b"), Hit(url="HTTPS://E.example:443/x/#top")))
-    c = Answer(voter="C", hits=(Hit(url="https://e.example/x/"),))
-    (seed,) = merge([a, b, c])
+    a = EngineAnswer(voter="A", hits=(EngineHit(url="http://www.e.example/x/index.html"),))
+    b = EngineAnswer(
+        voter="B",
+        hits=(EngineHit(url="https://e.example/x/?utm_source=b"), EngineHit(url="HTTPS://E.example:443/x/#top")),
+    )
+    c = EngineAnswer(voter="C", hits=(EngineHit(url="https://e.example/x/"),))
+    (seed,) = merge_answers([a, b, c])
     assert (seed.url, seed.priority, seed.sources) == ("https://e.example/x/", 1, ("A", "B", "C"))
 
 
@@ -99,7 +118,7 @@ def test_nearly_the_same_address_is_one_seed() -> None:
     ],
 )
 def test_likeness_sees_through_spellings(one: str, other: str) -> None:
-    assert likeness(one) == likeness(other)
+    assert similarity_key(one) == similarity_key(other)
 
 
 @pytest.mark.parametrize(
@@ -112,16 +131,26 @@ def test_likeness_sees_through_spellings(one: str, other: str) -> None:
     ],
 )
 def test_likeness_keeps_different_addresses_apart(one: str, other: str) -> None:
-    assert likeness(one) != likeness(other)
+    assert similarity_key(one) != similarity_key(other)
 
 
 def test_what_is_no_web_address_is_left_out() -> None:
-    assert merge([Answer(voter="A", hits=(Hit(url="ftp://e.example/"), Hit(url="javascript:x"), Hit(url="")))]) == []
+    assert (
+        merge_answers(
+            [
+                EngineAnswer(
+                    voter="A",
+                    hits=(EngineHit(url="ftp://e.example/"), EngineHit(url="javascript:x"), EngineHit(url="")),
+                )
+            ]
+        )
+        == []
+    )
 
 
 def test_joined_keeps_each_address_where_it_stands_best_s3_02() -> None:
-    web, news = merge(S0_11), merge([listed("A", "u3"), listed("B", "u3")], genre="news")
-    both = joined([web, news])
+    web, news = merge_answers(S0_11), merge_answers([listed("A", "u3"), listed("B", "u3")], genre="news")
+    both = join_seed_lists([web, news])
     assert priorities(both)["u3"] == 1
     assert [seed.genre for seed in both if seed.url.endswith("u3")] == ["news"]
     assert [seed.priority for seed in both] == sorted(seed.priority for seed in both)
@@ -129,7 +158,7 @@ def test_joined_keeps_each_address_where_it_stands_best_s3_02() -> None:
 
 ANSWERS = st.lists(
     st.builds(
-        lambda voter, paths, failed: Answer(
+        lambda voter, paths, failed: EngineAnswer(
             voter=voter, hits=listed(voter, *paths).hits, failure=Failure("timeout") if failed else None
         ),
         st.sampled_from("ABCDE"),
@@ -141,10 +170,10 @@ ANSWERS = st.lists(
 
 
 @given(ANSWERS)
-def test_priority_never_falls_when_votes_grow(answers: list[Answer]) -> None:
-    seeds, voters = merge(answers), voters_of(answers)
+def test_priority_never_falls_when_votes_grow(answers: list[EngineAnswer]) -> None:
+    seeds, voters = merge_answers(answers), answering_engines(answers)
     assert len({seed.url for seed in seeds}) == len(seeds)
     for seed in seeds:
-        assert seed.priority == priority_of(len(seed.sources), len(voters))
+        assert seed.priority == vote_priority(len(seed.sources), len(voters))
     assert [s.priority for s in seeds] == sorted(s.priority for s in seeds)
-    assert set(map(str, merge(answers, "all"))) <= set(map(str, merge(answers, "any")))
+    assert set(map(str, merge_answers(answers, "all"))) <= set(map(str, merge_answers(answers, "any")))

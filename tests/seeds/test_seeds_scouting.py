@@ -25,15 +25,16 @@ from checks.small_webs import (
     until,
     word,
 )
-from opilio.crawl.config import read_tree, resolve
-from opilio.crawl.enginekinds import filled_engine
-from opilio.crawl.job import Crawl, begin, resume
-from opilio.crawl.seeding import sources_of
-from opilio.crawl.verify import verify
-from opilio.model.clock import SystemClock, VirtualClock
-from opilio.model.events import SeedsFound
-from opilio.model.records import Answer, Failure, Fetched, Hit
-from opilio.seeds.queries import Yield, candidates, next_query, telling_words, worn_out
+from opilio.core.clock import SystemClock, VirtualClock
+from opilio.core.events import SeedsFound
+from opilio.core.records import EngineAnswer, EngineHit, Failure, FetchResult
+from opilio.core.settings import read_toml
+from opilio.engine.wiring.seed_engines import complete_engine
+from opilio.engine.wiring.seeding import open_seed_sources
+from opilio.engine.wiring.session import CrawlSession, create_crawl, resume_crawl
+from opilio.manage.verify import verify
+from opilio.seeds.queries import QueryYield, candidate_queries, distinctive_words, exhaustion_reason, next_query
+from opilio.topic.setup import resolve_settings
 
 TOPIC = "wrens and other small birds"
 Know = Callable[[str, int], Sequence[str]]
@@ -48,11 +49,11 @@ class KnowingSource:
         self._failure = failure
         self.asked: list[str] = []
 
-    async def find(self, query: str, limit: int, genre: str = "") -> list[Answer]:  # noqa: ARG002 the protocol's
+    async def find(self, query: str, limit: int, genre: str = "") -> list[EngineAnswer]:  # noqa: ARG002 the protocol's
         urls = self._know(query, len(self.asked))[:limit]
         self.asked.append(query)
-        hits = tuple(Hit(url=url, rank=rank) for rank, url in enumerate(urls, 1))
-        return [Answer(voter=self.name, hits=hits, failure=self._failure)]
+        hits = tuple(EngineHit(url=url, rank=rank) for rank, url in enumerate(urls, 1))
+        return [EngineAnswer(voter=self.name, hits=hits, failure=self._failure)]
 
 
 def table(answers: Mapping[str, Sequence[str]], name: str = "table") -> KnowingSource:
@@ -74,7 +75,7 @@ def island(number: int) -> str:
     return f"http://i{number}.example/"
 
 
-def islands(count: int, text: str = BIRDS) -> dict[str, Fetched]:
+def islands(count: int, text: str = BIRDS) -> dict[str, FetchResult]:
     return {island(n): html(island(n), f"<title>Page {word(n)}</title><p>{text} {word(n)}</p>") for n in range(count)}
 
 
@@ -85,7 +86,7 @@ def tree(**seeds: Any) -> dict[str, Any]:
 
 
 def run(
-    folder: Path, web: Mapping[str, Fetched], *sources: KnowingSource, **seeds: Any
+    folder: Path, web: Mapping[str, FetchResult], *sources: KnowingSource, **seeds: Any
 ) -> tuple[str, list[SeedsFound], list[str]]:
     fetcher = PageFetcher(web, clock := VirtualClock())
     reason, told = run_engine(folder, tree(**seeds), fetcher, clock=clock, sources=sources)
@@ -180,14 +181,16 @@ def test_stop_does_not_wait_for_an_engine_and_the_next_run_asks_it_again(
         double.faults["searxng"] = "slow"
         config = tmp_path / "c.toml"
         config.write_text(_config(server.proxy, double.engine("searxng", timeout_s=600.0)), encoding="utf-8")
-        reason = asyncio.run(_stopped_while_asking(begin(tmp_path / "c", resolve(read_tree(config))), double))
+        reason = asyncio.run(
+            _stopped_while_asking(create_crawl(tmp_path / "c", resolve_settings(read_toml(config))), double)
+        )
         assert (reason, stored(tmp_path / "c")) == ("interrupted", [island(0)])
         double.faults.clear()
-        asyncio.run(_run_to_the_end(resume(tmp_path / "c", {})))
+        asyncio.run(_run_to_the_end(resume_crawl(tmp_path / "c", {})))
     assert stored(tmp_path / "c") == [island(0), island(1)]
 
 
-async def _stopped_while_asking(crawl: Crawl, double: SearchDouble) -> str:
+async def _stopped_while_asking(crawl: CrawlSession, double: SearchDouble) -> str:
     async with crawl:
         running = asyncio.ensure_future(crawl.engine.run())
         while not double.log:
@@ -196,7 +199,7 @@ async def _stopped_while_asking(crawl: Crawl, double: SearchDouble) -> str:
         return await asyncio.wait_for(running, PATIENCE_S)
 
 
-async def _run_to_the_end(crawl: Crawl) -> str:
+async def _run_to_the_end(crawl: CrawlSession) -> str:
     async with crawl:
         return await crawl.engine.run()
 
@@ -247,10 +250,10 @@ def test_crawl_that_is_killed_while_it_asks_goes_on_where_it_was(
 
 
 def test_key_that_is_gone_does_not_keep_a_crawl_from_going_on() -> None:
-    settings = resolve({"seeds": {"engines": {"brave": filled_engine("brave", {"key": "env:NO_SUCH_KEY"})}}})
+    settings = resolve_settings({"seeds": {"engines": {"brave": complete_engine("brave", {"key": "env:NO_SUCH_KEY"})}}})
 
-    async def main() -> list[Answer]:
-        async with sources_of(settings, SystemClock(), lenient=True) as (source,):
+    async def main() -> list[EngineAnswer]:
+        async with open_seed_sources(settings, SystemClock(), lenient=True) as (source,):
             return list(await source.find("wrens", 1))
 
     (answer,) = asyncio.run(main())
@@ -259,7 +262,7 @@ def test_key_that_is_gone_does_not_keep_a_crawl_from_going_on() -> None:
 
 
 def test_candidates_take_turns_between_table_and_pages() -> None:
-    found = list(candidates("birds", ["wren", "bird", "nest", "egg"], ["song", "plumage"]))
+    found = list(candidate_queries("birds", ["wren", "bird", "nest", "egg"], ["song", "plumage"]))
     assert found[:5] == ["birds", "wren bird nest", "wren bird song", "wren bird egg", "wren bird plumage"]
     assert found[5:] == ["wren nest", "wren song", "wren egg", "wren plumage"]
 
@@ -272,12 +275,12 @@ def test_query_is_not_asked_again_in_another_order() -> None:
 def test_telling_words_are_those_that_other_pages_lack() -> None:
     relevant = ["Wren nests - Home", "Wren songs - Home", "Wren nests in spring - Home"]
     others = ["Trains - Home", "Cars - Home", "Planes - Home"]
-    assert telling_words(relevant, others, str.isalpha)[:2] == ["wren", "nests"]
+    assert distinctive_words(relevant, others, str.isalpha)[:2] == ["wren", "nests"]
 
 
 def test_precision_is_that_of_the_last_queries() -> None:
-    good, bad = Yield("a", 10, 9), Yield("b", 10, 0)
-    assert worn_out([bad, good, good, good], 0.5) == ""
-    assert worn_out([good, bad, bad, bad], 0.5) == "of 30 pages that the last queries brought, 0 were relevant"
-    assert worn_out([Yield("c", 4, 0)], 0.5) == "", "too few to tell"
-    assert worn_out([], 0.5) == ""
+    good, bad = QueryYield("a", 10, 9), QueryYield("b", 10, 0)
+    assert exhaustion_reason([bad, good, good, good], 0.5) == ""
+    assert exhaustion_reason([good, bad, bad, bad], 0.5) == "of 30 pages that the last queries brought, 0 were relevant"
+    assert exhaustion_reason([QueryYield("c", 4, 0)], 0.5) == "", "too few to tell"
+    assert exhaustion_reason([], 0.5) == ""

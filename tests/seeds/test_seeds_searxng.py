@@ -10,11 +10,11 @@ import pytest
 from checks.search_doubles import SearchDouble, search_double
 from checks.searxng_server import searxng
 from checks.small_webs import opilio
-from opilio.crawl.enginekinds import filled_engine, make_source
-from opilio.fetch.api import ApiClient
-from opilio.model.clock import SystemClock
-from opilio.seeds.asking import MemoryTally
-from opilio.seeds.finder import Found, Wish, find
+from opilio.core.clock import SystemClock
+from opilio.engine.wiring.seed_engines import build_source, complete_engine
+from opilio.fetch.api_client import ApiClient
+from opilio.seeds.api_client import MemoryQuota
+from opilio.seeds.finder import FoundSeeds, SeedRequest, find_seeds
 
 LISTS = {"alpha": ["u1", "u2", "u3"], "beta": ["u1", "u2", "u4"], "gamma": ["u1", "u5"], "broken": ["u1"]}
 
@@ -37,19 +37,19 @@ def lists(double: SearchDouble) -> None:
     double.faults = {}
 
 
-def found(url: str, wish: Wish, **options: object) -> Found:
-    async def main() -> Found:
+def found(url: str, wish: SeedRequest, **options: object) -> FoundSeeds:
+    async def main() -> FoundSeeds:
         client = ApiClient("Opilio/test (+https://opilio.example/about)")
-        tree = filled_engine("mine", {"kind": "searxng", "url": url, "pause_s": 0.0, "timeout_s": 60.0, **options})
+        tree = complete_engine("mine", {"kind": "searxng", "url": url, "pause_s": 0.0, "timeout_s": 60.0, **options})
         try:
-            return await find([make_source("mine", tree, client, SystemClock(), MemoryTally())], wish)
+            return await find_seeds([build_source("mine", tree, client, SystemClock(), MemoryQuota())], wish)
         finally:
             await client.close()
 
     return asyncio.run(main())
 
 
-def votes(seen: Found) -> dict[str, tuple[int, str]]:
+def votes(seen: FoundSeeds) -> dict[str, tuple[int, str]]:
     return {seed.url.rpartition("/")[2]: (seed.priority, " ".join(seed.sources)) for seed in seen.seeds}
 
 
@@ -57,7 +57,7 @@ THREE = ["alpha", "beta", "gamma"]
 
 
 def test_three_engines_vote_s0_11(server: str) -> None:
-    seen = found(server, Wish(query="wrens"), engines=THREE)
+    seen = found(server, SeedRequest(query="wrens"), engines=THREE)
     assert votes(seen) == {
         "u1": (1, "alpha beta gamma"),
         "u2": (2, "alpha beta"),
@@ -69,21 +69,21 @@ def test_three_engines_vote_s0_11(server: str) -> None:
 
 
 def test_rules_filter_what_the_server_brings_s1_15_s4_12(server: str) -> None:
-    assert list(votes(found(server, Wish(query="wrens", agree="two"), engines=THREE))) == ["u1", "u2"]
-    assert list(votes(found(server, Wish(query="wrens", agree="all"), engines=THREE))) == ["u1"]
+    assert list(votes(found(server, SeedRequest(query="wrens", agree="two"), engines=THREE))) == ["u1", "u2"]
+    assert list(votes(found(server, SeedRequest(query="wrens", agree="all"), engines=THREE))) == ["u1"]
 
 
 def test_engine_that_finds_nothing_is_counted_among_those_that_answered(server: str, double: SearchDouble) -> None:
     """SearXNG names it nowhere in its answer: `/config` does."""
     double.lists["gamma"] = []
-    seen = found(server, Wish(query="herons"))
+    seen = found(server, SeedRequest(query="herons"))
     assert "gamma" in seen.voters
     assert votes(seen)["u1"][0] == 2
 
 
 def test_engine_that_answers_429_is_reported_and_does_not_count(server: str, double: SearchDouble) -> None:
     double.faults["broken"] = "429"
-    seen = found(server, Wish(query="robins"))
+    seen = found(server, SeedRequest(query="robins"))
     assert seen.voters == ("alpha", "beta", "gamma")
     assert votes(seen)["u1"] == (1, "alpha beta gamma")
     (problem,) = seen.problems
@@ -91,14 +91,14 @@ def test_engine_that_answers_429_is_reported_and_does_not_count(server: str, dou
 
 
 def test_address_that_is_no_search_is_told(server: str) -> None:
-    seen = found(f"{server}/static", Wish(query="wrens"))
+    seen = found(f"{server}/static", SeedRequest(query="wrens"))
     (problem,) = seen.problems
     assert (seen.seeds, problem.engine) == ((), "mine")
 
 
 def test_nothing_found_is_an_answer(server: str, double: SearchDouble) -> None:
     double.lists = {}
-    seen = found(server, Wish(query="nothing"), engines=THREE)
+    seen = found(server, SeedRequest(query="nothing"), engines=THREE)
     assert (seen.seeds, seen.problems, seen.voters) == ((), (), ("alpha", "beta", "gamma"))
 
 

@@ -4,25 +4,22 @@ from urllib.parse import quote
 
 import pytest
 
-from opilio.seeds.genres import spoken
-from opilio.seeds.offtopic import off_topic
-from opilio.seeds.queries import telling_words
-from opilio.seeds.wording import by_words
+from opilio.seeds.queries import distinctive_words, off_topic_queries, plain_query, sort_by_query_words
 
 
 @pytest.mark.parametrize(("query", "word"), [("हिन्दी भाषा", "हिन्दी"), ("中国鸟类", "鸟类"), ("Птицы Европы", "птицы")])
 def test_address_with_a_word_of_the_query_comes_first_in_every_script(query: str, word: str) -> None:
     urls = ["https://a.example/", f"https://a.example/{quote(word)}/1"]
-    assert by_words(urls, query)[0] == urls[1]
+    assert sort_by_query_words(urls, query)[0] == urls[1]
 
 
 def test_question_keeps_its_words_in_every_script() -> None:
-    assert spoken('title:"हिन्दी भाषा" -中国鸟类') == "title हिन्दी भाषा 中国鸟类"
+    assert plain_query('title:"हिन्दी भाषा" -中国鸟类') == "title हिन्दी भाषा 中国鸟类"
 
 
 def test_sense_with_a_word_of_the_topic_is_no_question_off_it() -> None:
-    assert off_topic(["हिन्दी भाषा"], ["हिन्दी फ़िल्म", "संगीत"], most=1) == ["संगीत"]
+    assert off_topic_queries(["हिन्दी भाषा"], ["हिन्दी फ़िल्म", "संगीत"], most=1) == ["संगीत"]
 
 
 def test_pairs_of_characters_tell_relevant_pages_apart() -> None:
-    assert telling_words(["鸟类", "鸟类", "an ox"], ["汽车"], str.isalpha) == ["鸟类"]
+    assert distinctive_words(["鸟类", "鸟类", "an ox"], ["汽车"], str.isalpha) == ["鸟类"]

@@ -5,10 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.model.records import Fetched
+from opilio.core.records import FetchResult
+from opilio.dedup.fingerprint import (
+    MIN_TERMS,
+    fingerprint_terms,
+    fingerprint_text,
+    hamming_distance,
+    simhash64,
+    simhash_bands,
+)
 from opilio.parse.html import HtmlParser
-from opilio.seen.bands import bands_of
-from opilio.seen.fingerprint import MIN_TERMS, fingerprint, fingerprint_terms, hamming, simhash64
 
 TEXT = "The wren is a small brown bird of the family Troglodytidae, found in most of Europe."
 
@@ -17,31 +23,31 @@ signatures = st.integers(-(1 << 63), (1 << 63) - 1)
 
 
 def test_fingerprint_is_blind_to_case_and_white_space_s0_e6() -> None:
-    assert fingerprint(TEXT) == fingerprint(TEXT.upper().replace(" ", "\n \t")) != 0
+    assert fingerprint_text(TEXT) == fingerprint_text(TEXT.upper().replace(" ", "\n \t")) != 0
 
 
 def test_text_is_fingerprinted_not_the_body_x_08() -> None:
     """S0's MD5 of the body differs with every date in the markup; 64 bits of the normalised text do not."""
     bodies = [f"<html><!-- made at {hour}:00 --><p>{TEXT}</p></html>".encode() for hour in (11, 12)]
-    answers = [Fetched(url="http://a.example/", body=b, headers=(("Content-Type", "text/html"),)) for b in bodies]
+    answers = [FetchResult(url="http://a.example/", body=b, headers=(("Content-Type", "text/html"),)) for b in bodies]
     texts = [HtmlParser().parse(answer).text for answer in answers]
     assert len({md5(body, usedforsecurity=False).digest() for body in bodies}) == 2
-    assert len({fingerprint(text) for text in texts}) == 1
-    assert -(1 << 63) <= fingerprint(texts[0]) < 1 << 63
+    assert len({fingerprint_text(text) for text in texts}) == 1
+    assert -(1 << 63) <= fingerprint_text(texts[0]) < 1 << 63
 
 
 def test_fingerprint_differs_when_a_word_differs() -> None:
-    assert fingerprint(TEXT) != fingerprint(TEXT.replace("brown", "red"))
+    assert fingerprint_text(TEXT) != fingerprint_text(TEXT.replace("brown", "red"))
 
 
 @pytest.mark.parametrize("text", ["", "   ", "404 Not Found", "Untitled\n\n" + " " * 100])
 def test_fingerprint_is_zero_when_there_is_too_little_text(text: str) -> None:
-    assert fingerprint(text) == 0
+    assert fingerprint_text(text) == 0
 
 
 def test_fingerprint_is_stable_across_versions() -> None:
     """Collections outlive programs: these numbers are on disk."""
-    assert fingerprint(TEXT) == 7117556223592521998
+    assert fingerprint_text(TEXT) == 7117556223592521998
     assert fingerprint_terms(list(range(100))) == -8389031181347768094
     assert simhash64(list(range(100))) == 8666898763692145164
 
@@ -77,8 +83,8 @@ def test_signatures_fit_signed_64_bits(terms: list[int]) -> None:
 
 @given(signatures, signatures)
 def test_hamming_is_a_distance(one: int, other: int) -> None:
-    assert hamming(one, other) == hamming(other, one) == ((one ^ other) % (1 << 64)).bit_count()
-    assert hamming(one, one) == 0
+    assert hamming_distance(one, other) == hamming_distance(other, one) == ((one ^ other) % (1 << 64)).bit_count()
+    assert hamming_distance(one, one) == 0
 
 
 def test_simhash_is_near_when_few_words_change_and_far_for_other_texts() -> None:
@@ -86,8 +92,8 @@ def test_simhash_is_near_when_few_words_change_and_far_for_other_texts() -> None
     text = [draw.getrandbits(32) for _ in range(1_000)]
     changed = [draw.getrandbits(32) if i % 100 == 0 else term for i, term in enumerate(text)]
     other = [draw.getrandbits(32) for _ in range(1_000)]
-    assert hamming(simhash64(text), simhash64(changed)) <= 8
-    assert hamming(simhash64(text), simhash64(other)) >= 20
+    assert hamming_distance(simhash64(text), simhash64(changed)) <= 8
+    assert hamming_distance(simhash64(text), simhash64(other)) >= 20
 
 
 @given(signatures, st.sets(st.integers(0, 63), max_size=3))
@@ -95,4 +101,4 @@ def test_signatures_within_three_bits_share_a_band(signature: int, flips: set[in
     other = signature
     for bit in flips:
         other ^= 1 << bit if bit < 63 else -(1 << 63)
-    assert set(bands_of(signature)) & set(bands_of(other))
+    assert set(simhash_bands(signature)) & set(simhash_bands(other))

@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 
 from checks.store_checks import Pair, StoreChecks
-from opilio.model.errors import CollectionError
+from opilio.core.errors import CollectionError
 from opilio.store import collection as collection_module
-from opilio.store.collection import Collection, check, exists, reading
-from opilio.store.keeper import Keeper
-from opilio.store.locks import being_written
+from opilio.store.collection import Collection, check_collection, collection_exists, open_readonly
+from opilio.store.locks import has_writer
 from opilio.store.schema import SCHEMA_VERSION
 from opilio.store.warc import WarcWriter
+from opilio.store.writer import CollectionWriter
 
 
 class TestOnDisk(StoreChecks):
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[Pair]:
         collection = Collection.create(tmp_path / "c", "")
-        keeper = Keeper(collection, WarcWriter(tmp_path / "c", "test"))
+        keeper = CollectionWriter(collection, WarcWriter(tmp_path / "c", "test"))
         keeper.resume()
         yield collection, keeper
         keeper.close()
@@ -33,7 +33,7 @@ class TestInMemory(StoreChecks):
     @pytest.fixture
     def store(self) -> Iterator[Pair]:
         collection = Collection.in_memory()
-        yield collection, Keeper(collection, None)
+        yield collection, CollectionWriter(collection, None)
         collection.close()
 
 
@@ -44,8 +44,8 @@ def made(folder: Path) -> Path:
 
 def test_collection_is_there_with_its_settings_when_made(tmp_path: Path) -> None:
     made(tmp_path / "deep" / "c")
-    assert exists(tmp_path / "deep" / "c")
-    with reading(tmp_path / "deep" / "c") as collection:
+    assert collection_exists(tmp_path / "deep" / "c")
+    with open_readonly(tmp_path / "deep" / "c") as collection:
         assert collection.config == "strategy = 's0'\n"
     assert sorted(p.name for p in (tmp_path / "deep" / "c").iterdir()) == ["crawl.db", "crawl.lock", "crawl.toml"]
 
@@ -68,36 +68,36 @@ def test_file_in_place_of_a_folder_is_refused(tmp_path: Path) -> None:
 
 def test_second_writer_is_refused_and_readers_are_not(tmp_path: Path) -> None:
     first = Collection.create(tmp_path / "c", "")
-    assert being_written(tmp_path / "c")
+    assert has_writer(tmp_path / "c")
     with pytest.raises(CollectionError, match="another crawl is writing"):
         Collection.open_for_writing(tmp_path / "c")
-    with reading(tmp_path / "c") as reader:
+    with open_readonly(tmp_path / "c") as reader:
         assert reader.meta("state") == ""
     first.close()
-    assert not being_written(tmp_path / "c")
+    assert not has_writer(tmp_path / "c")
     Collection.open_for_writing(tmp_path / "c").close()
 
 
 def test_reader_sees_one_moment_while_somebody_writes(tmp_path: Path) -> None:
     writer = Collection.create(tmp_path / "c", "")
-    with reading(tmp_path / "c") as reader:
+    with open_readonly(tmp_path / "c") as reader:
         assert reader.meta("state") == ""
         with writer.unit_of_work():
             writer.set_meta(state="running")
         assert reader.meta("state") == ""
-    with reading(tmp_path / "c") as reader:
+    with open_readonly(tmp_path / "c") as reader:
         assert reader.meta("state") == "running"
     writer.close()
 
 
 def test_reader_can_not_write(tmp_path: Path) -> None:
-    with pytest.raises(CollectionError, match="readonly"), reading(made(tmp_path / "c")) as collection:
+    with pytest.raises(CollectionError, match="readonly"), open_readonly(made(tmp_path / "c")) as collection:
         collection.set_meta(state="x")
 
 
 def test_folder_without_a_collection_is_told(tmp_path: Path) -> None:
     with pytest.raises(CollectionError, match="is no collection"):
-        check(tmp_path / "nowhere")
+        check_collection(tmp_path / "nowhere")
 
 
 def test_newer_collection_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_destroyed_pages_are_told(tmp_path: Path) -> None:
     database = made(tmp_path / "c") / "crawl.db"
     size = database.stat().st_size
     database.write_bytes(database.read_bytes()[:4096] + random.Random(1).randbytes(size - 4096))
-    with pytest.raises(CollectionError, match="can't be used"), reading(tmp_path / "c") as collection:
+    with pytest.raises(CollectionError, match="can't be used"), open_readonly(tmp_path / "c") as collection:
         collection.connection.execute("SELECT * FROM page").fetchall()
 
 

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from opilio.store.collection import DATABASE, Collection, check
+from opilio.store.collection import DATABASE, Collection, check_collection
 
 # The bytes that every open connection holds a read lock on (SQLite file format: PENDING_BYTE + 2, 510 bytes).
 ASK = """
@@ -22,7 +22,7 @@ def test_looking_at_a_collection_lets_no_lock_go(tmp_path: Path) -> None:
     Collection.create(tmp_path / "c", "").close()
     reader = Collection.open_for_reading(tmp_path / "c")
     reader.connection.execute("SELECT count(*) FROM meta").fetchone()
-    check(tmp_path / "c")
+    check_collection(tmp_path / "c")
     command = [sys.executable, "-c", ASK, tmp_path / "c" / DATABASE]
     told = subprocess.run(command, capture_output=True, text=True, check=False)
     reader.close()

@@ -13,12 +13,12 @@ from opilio.store.collection import DATABASE, Collection
 # As a stranger: a superuser could write anywhere.
 READ = """
 import os, pathlib, sys
-from opilio.model.errors import CollectionError
-from opilio.store.collection import reading
+from opilio.core.errors import CollectionError
+from opilio.store.collection import open_readonly
 if os.getuid() == 0:
     os.setuid(65534)
 try:
-    with reading(pathlib.Path(sys.argv[1])) as collection:
+    with open_readonly(pathlib.Path(sys.argv[1])) as collection:
         print(collection.meta("state"))
 except CollectionError as error:
     print(error)

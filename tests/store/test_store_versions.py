@@ -9,114 +9,121 @@ import msgspec
 import pytest
 
 from checks.store_checks import visited
-from opilio.model.records import Fate, Outcome, key_of
-from opilio.store.collection import Collection, reading
-from opilio.store.keeper import Keeper
+from opilio.core.records import Outcome, PageChange, url_key
+from opilio.store.collection import Collection, open_readonly
 from opilio.store.schema import SCHEMA_VERSION
 from opilio.store.versions import (
-    at,
     changed_since,
-    current,
-    history,
-    moved_to,
-    pages_at,
+    current_version,
+    follow_moves,
+    list_versions,
+    read_stored_response,
     removed_since,
-    stored_answer,
+    version_at,
+    versions_at,
     watermark,
 )
 from opilio.store.warc import WarcWriter
+from opilio.store.writer import CollectionWriter
 
-KEY = key_of("http://a.example/1")
+KEY = url_key("http://a.example/1")
 
 
-def seen(path: str, when: float, fate: Fate = Fate.NEW, title: str = "") -> Outcome:
+def seen(path: str, when: float, fate: PageChange = PageChange.NEW, title: str = "") -> Outcome:
     outcome = visited(path)
     analysis = msgspec.structs.replace(outcome.analysis, title=title or path) if outcome.analysis else None
     fetched = msgspec.structs.replace(outcome.fetched, started_at=when)
-    if fate in (Fate.GONE, Fate.MOVED):
+    if fate in (PageChange.GONE, PageChange.MOVED):
         analysis, fetched = None, msgspec.structs.replace(fetched, status=404)
-    return msgspec.structs.replace(outcome, analysis=analysis, fetched=fetched, fate=fate)
+    return msgspec.structs.replace(outcome, analysis=analysis, fetched=fetched, change=fate)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[tuple[Collection, Keeper]]:
+def store(tmp_path: Path) -> Iterator[tuple[Collection, CollectionWriter]]:
     collection = Collection.create(tmp_path / "c", "")
-    keeper = Keeper(collection, WarcWriter(tmp_path / "c", "test"))
+    keeper = CollectionWriter(collection, WarcWriter(tmp_path / "c", "test"))
     keeper.resume()
     yield collection, keeper
     keeper.close()
     collection.close()
 
 
-def kept(store: tuple[Collection, Keeper], *outcomes: Outcome) -> None:
+def kept(store: tuple[Collection, CollectionWriter], *outcomes: Outcome) -> None:
     with store[0].unit_of_work():
-        store[1].keep(list(outcomes))
+        store[1].write_outcomes(list(outcomes))
 
 
-def test_older_version_is_kept_when_a_page_has_changed_s2_f6(store: tuple[Collection, Keeper]) -> None:
+def test_older_version_is_kept_when_a_page_has_changed_s2_f6(store: tuple[Collection, CollectionWriter]) -> None:
     for number, when in enumerate((10.0, 20.0, 30.0)):
-        kept(store, seen("1", when, Fate.CHANGED if number else Fate.NEW, f"v{number}"))
-    found = history(store[0], KEY)
+        kept(store, seen("1", when, PageChange.CHANGED if number else PageChange.NEW, f"v{number}"))
+    found = list_versions(store[0], KEY)
     assert [(v.title, v.fetched_at, v.until, v.cause) for v in found] == [
         ("v0", 10.0, 20.0, "changed"),
         ("v1", 20.0, 30.0, "changed"),
         ("v2", 30.0, inf, ""),
     ]
-    assert all(stored_answer(store[0], v) is not None for v in found)
+    assert all(read_stored_response(store[0], v) is not None for v in found)
     assert (store[1].counts.pages, store[1].counts.relevant, store[1].counts.fetched) == (1, 1, 3)
 
 
-def test_state_at_a_date_is_what_was_current_then_s2_40b(store: tuple[Collection, Keeper]) -> None:
+def test_state_at_a_date_is_what_was_current_then_s2_40b(store: tuple[Collection, CollectionWriter]) -> None:
     kept(store, seen("1", 10.0, title="old"), seen("2", 12.0))
-    kept(store, seen("1", 20.0, Fate.CHANGED, "new"))
-    kept(store, seen("2", 25.0, Fate.GONE))
-    when = {t: getattr(at(store[0], KEY, t), "title", None) for t in (5.0, 10.0, 19.9, 20.0, 99.0)}
+    kept(store, seen("1", 20.0, PageChange.CHANGED, "new"))
+    kept(store, seen("2", 25.0, PageChange.GONE))
+    when = {t: getattr(version_at(store[0], KEY, t), "title", None) for t in (5.0, 10.0, 19.9, 20.0, 99.0)}
     assert when == {5.0: None, 10.0: "old", 19.9: "old", 20.0: "new", 99.0: "new"}
-    assert sorted(v.title for v in pages_at(store[0], 15.0)) == ["2", "old"]
-    assert [v.title for v in pages_at(store[0], 99.0)] == ["new"]
+    assert sorted(v.title for v in versions_at(store[0], 15.0)) == ["2", "old"]
+    assert [v.title for v in versions_at(store[0], 99.0)] == ["new"]
 
 
-def test_index_learns_what_came_and_went_since_its_watermark(store: tuple[Collection, Keeper]) -> None:
+def test_index_learns_what_came_and_went_since_its_watermark(store: tuple[Collection, CollectionWriter]) -> None:
     kept(store, seen("1", 10.0), seen("2", 10.0), seen("3", 10.0))
     mark = watermark(store[0])
-    kept(store, seen("1", 20.0, Fate.CHANGED, "new"), seen("2", 20.0, Fate.GONE), seen("3", 20.0, Fate.UNCHANGED))
+    kept(
+        store,
+        seen("1", 20.0, PageChange.CHANGED, "new"),
+        seen("2", 20.0, PageChange.GONE),
+        seen("3", 20.0, PageChange.UNCHANGED),
+    )
     assert [v.title for v in changed_since(store[0], mark)] == ["new"]
-    assert list(removed_since(store[0], mark)) == [key_of("http://a.example/2")]
+    assert list(removed_since(store[0], mark)) == [url_key("http://a.example/2")]
     assert list(changed_since(store[0], watermark(store[0]))) == []
     assert list(removed_since(store[0], watermark(store[0]))) == []
 
 
-def test_page_that_came_back_is_not_told_as_removed(store: tuple[Collection, Keeper]) -> None:
+def test_page_that_came_back_is_not_told_as_removed(store: tuple[Collection, CollectionWriter]) -> None:
     kept(store, seen("1", 10.0))
-    kept(store, seen("1", 20.0, Fate.GONE))
+    kept(store, seen("1", 20.0, PageChange.GONE))
     kept(store, seen("1", 30.0))
     assert list(removed_since(store[0], 0)) == []
-    assert [v.cause for v in history(store[0], KEY)] == ["gone", ""]
-    assert at(store[0], KEY, 25.0) is None
+    assert [v.cause for v in list_versions(store[0], KEY)] == ["gone", ""]
+    assert version_at(store[0], KEY, 25.0) is None
 
 
-def test_history_goes_with_a_page_that_moved_twice(store: tuple[Collection, Keeper]) -> None:
-    keys = [key_of(f"http://a.example/{n}") for n in (1, 2, 3)]
+def test_history_goes_with_a_page_that_moved_twice(store: tuple[Collection, CollectionWriter]) -> None:
+    keys = [url_key(f"http://a.example/{n}") for n in (1, 2, 3)]
     for number in (1, 2, 3):
         kept(store, seen(str(number), 10.0 * number))
         if number < 3:
-            kept(store, seen(str(number), 10.0 * number + 5, Fate.MOVED))
+            kept(store, seen(str(number), 10.0 * number + 5, PageChange.MOVED))
             store[0].connection.execute("INSERT INTO move VALUES (?, ?, 0)", (keys[number - 1], keys[number]))
-    assert [v.title for v in history(store[0], keys[2])] == ["1", "2", "3"]
-    assert moved_to(store[0], keys[0]) == keys[2]
-    assert current(store[0], keys[0]) is None
+    assert [v.title for v in list_versions(store[0], keys[2])] == ["1", "2", "3"]
+    assert follow_moves(store[0], keys[0]) == keys[2]
+    assert current_version(store[0], keys[0]) is None
 
 
-def test_version_does_not_end_before_it_began_when_the_clock_is_set_back(store: tuple[Collection, Keeper]) -> None:
+def test_version_does_not_end_before_it_began_when_the_clock_is_set_back(
+    store: tuple[Collection, CollectionWriter],
+) -> None:
     kept(store, seen("1", 100.0))
-    kept(store, seen("1", 50.0, Fate.CHANGED, "new"))
-    old = next(v for v in history(store[0], KEY) if not v.current)
+    kept(store, seen("1", 50.0, PageChange.CHANGED, "new"))
+    old = next(v for v in list_versions(store[0], KEY) if not v.is_current)
     assert (old.fetched_at, old.until) == (100.0, 100.0)
 
 
-def test_unchanged_page_keeps_its_row_and_takes_the_new_marks(store: tuple[Collection, Keeper]) -> None:
+def test_unchanged_page_keeps_its_row_and_takes_the_new_marks(store: tuple[Collection, CollectionWriter]) -> None:
     kept(store, seen("1", 10.0))
-    again = seen("1", 20.0, Fate.UNCHANGED)
+    again = seen("1", 20.0, PageChange.UNCHANGED)
     fetched = msgspec.structs.replace(again.fetched, headers=(("ETag", '"2"'),))
     kept(store, msgspec.structs.replace(again, fetched=fetched))
     row = store[0].connection.execute("SELECT seq, etag, fetched_at FROM page").fetchall()
@@ -130,12 +137,12 @@ def test_older_collection_is_read_as_it_is_and_completed_when_written_to(tmp_pat
         database.execute(f"DROP TABLE {table}")
     database.execute("PRAGMA user_version = 1")
     database.close()
-    with reading(tmp_path / "c") as old:
-        assert (history(old, KEY), list(removed_since(old, 0))) == ([], [])
+    with open_readonly(tmp_path / "c") as old:
+        assert (list_versions(old, KEY), list(removed_since(old, 0))) == ([], [])
     with sqlite3.connect(tmp_path / "c" / "crawl.db") as untouched:
         assert untouched.execute("PRAGMA user_version").fetchone() == (1,)
     untouched.close()
     Collection.open_for_writing(tmp_path / "c").close()
-    with reading(tmp_path / "c") as new:
+    with open_readonly(tmp_path / "c") as new:
         assert new.connection.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
         assert new.connection.execute("SELECT name FROM sqlite_temp_master").fetchall() == []

@@ -8,16 +8,24 @@ from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator
 
 from checks.killing import urls_in_warc
-from opilio.model.errors import CollectionError
-from opilio.model.records import Fetched
-from opilio.store.warc import WarcWriter, opened, payload, payload_digest, read_record, response_record, warc_name
+from opilio.core.errors import CollectionError
+from opilio.core.records import FetchResult
+from opilio.store.warc import (
+    WarcWriter,
+    parse_member,
+    payload_digest,
+    read_record,
+    response_record,
+    split_http_block,
+    warc_name,
+)
 
 AT = 1_700_000_000.5
 
 
-def fetched(n: int = 1, body: bytes = b"<p>wren</p>", headers: tuple[tuple[str, str], ...] = ()) -> Fetched:
+def fetched(n: int = 1, body: bytes = b"<p>wren</p>", headers: tuple[tuple[str, str], ...] = ()) -> FetchResult:
     kind = (("Content-Type", "text/html"),)
-    return Fetched(
+    return FetchResult(
         url=f"http://a.example/{n}", status=200, headers=kind + headers, body=body, started_at=AT, address="192.0.2.7"
     )
 
@@ -58,8 +66,8 @@ def _entries(file: object) -> list[dict[str, str]]:
 @given(st.binary(max_size=300), st.lists(st.tuples(st.text(max_size=9), st.text(max_size=30)), max_size=4))
 def test_answer_is_read_back_as_it_was(body: bytes, headers: list[tuple[str, str]]) -> None:
     """Whatever strangers send: the record stays whole and the body the same."""
-    fields, block = opened(response_record(fetched(1, body, tuple(headers))))
-    assert payload(block)[1] == body
+    fields, block = parse_member(response_record(fetched(1, body, tuple(headers))))
+    assert split_http_block(block)[1] == body
     assert fields["WARC-Payload-Digest"] == payload_digest(body)
 
 

@@ -1,12 +1,10 @@
 import pytest
 import Stemmer
 
-from opilio.text.guess import guessed
-from opilio.text.identify import identify
-from opilio.text.languages import code_of, name_of
-from opilio.text.stems import is_known
+from opilio.text.language_id import guess_language, identify_language
+from opilio.text.languages import is_known_language, language_code, language_name
 from opilio.text.stopwords import stop_words
-from opilio.text.tokens import words
+from opilio.text.tokens import tokenize
 from opilio.text.vocabulary import Vocabulary
 
 LANGUAGES = [
@@ -17,20 +15,20 @@ LANGUAGES = [
 
 @pytest.mark.parametrize(("tag", "code"), [("EN-gb", "en"), ("nb_NO", "no"), ("german", "de"), ("xx", "xx"), ("", "")])
 def test_tags_and_names_have_one_code(tag: str, code: str) -> None:
-    assert code_of(tag) == code
+    assert language_code(tag) == code
 
 
 @pytest.mark.parametrize("code", LANGUAGES)
 def test_language_has_stop_words_and_a_stemmer(code: str) -> None:
     found = stop_words(code)
     assert len(found) > 90
-    assert name_of(code) in Stemmer.algorithms()
-    assert stop_words(name_of(code)) == found
+    assert language_name(code) in Stemmer.algorithms()
+    assert stop_words(language_name(code)) == found
 
 
 @pytest.mark.parametrize("code", LANGUAGES)
 def test_stop_words_are_words_as_the_tokeniser_leaves_them(code: str) -> None:
-    assert {word for word in stop_words(code) if words(word) != [word]} == set()
+    assert {word for word in stop_words(code) if tokenize(word) != [word]} == set()
 
 
 def test_s4_e3_new_is_not_a_stop_word() -> None:
@@ -49,7 +47,7 @@ def test_s4_e3_new_is_not_a_stop_word() -> None:
     ],
 )
 def test_language_is_identified(text: str, code: str) -> None:
-    assert identify(text) == code
+    assert identify_language(text) == code
 
 
 @pytest.mark.parametrize(
@@ -72,13 +70,13 @@ def test_language_is_identified(text: str, code: str) -> None:
     ],
 )
 def test_language_of_a_topic_is_told_where_it_is_plain(topic: str, language: str) -> None:
-    assert guessed(topic) == language
+    assert guess_language(topic) == language
 
 
 def test_languages_without_a_stemmer_are_known_too() -> None:
-    assert is_known("ja")
-    assert is_known("Japanese")
-    assert not is_known("klingon")
+    assert is_known_language("ja")
+    assert is_known_language("Japanese")
+    assert not is_known_language("klingon")
 
 
 def test_what_joins_japanese_words_is_no_word() -> None:

@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.text.phrases import Phrases, term_phrases, word_phrases
-from opilio.text.tokens import words
+from opilio.text.phrases import PhraseMatcher, term_phrases, word_phrases
+from opilio.text.tokens import tokenize
 from opilio.text.vocabulary import Vocabulary
 
 QUERIES = [  # S4-09
@@ -13,7 +13,7 @@ QUERIES = [  # S4-09
 
 
 def test_s4_e1_lexicon_makes_one_term_of_lok_sabha() -> None:
-    joined = word_phrases(["Lok Sabha"]).join(words(QUERIES[0]))
+    joined = word_phrases(["Lok Sabha"]).join(tokenize(QUERIES[0]))
     assert joined == ["kejriwal", "new", "manifesto", "for", "lok sabha", "polls", "2014"]
 
 
@@ -40,7 +40,7 @@ def test_term_phrases_match_inflected_forms() -> None:
 
 @given(st.lists(st.sampled_from("abc"), max_size=20), st.sets(st.lists(st.sampled_from("abc"), max_size=3).map(tuple)))
 def test_matches_do_not_overlap_and_join_keeps_the_rest(tokens: list[str], lexicon: set[tuple[str, ...]]) -> None:
-    phrases = Phrases({parts: "+".join(parts) for parts in lexicon})
+    phrases = PhraseMatcher({parts: "+".join(parts) for parts in lexicon})
     ends = [0]
     for start, end, phrase in phrases.matches(tokens):
         assert start >= ends[-1]

@@ -2,15 +2,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.model.records import Link, Page, Reading
-from opilio.text.around import Around, Beside, InBlock, InParagraph, InSentence
-from opilio.text.reading import Reader, read
+from opilio.core.records import Link, Page, Reading
+from opilio.text.reading import (
+    BlockContext,
+    LinkContext,
+    PageReader,
+    ParagraphContext,
+    SentenceContext,
+    WindowContext,
+    read_page,
+)
 from opilio.text.vocabulary import Vocabulary
 
 FLOW = "Menu top\x04Cats and \x02big dogs\x03 sleep. Birds sing.\x04\x02\x03 picture\x04last \x02open link"
 PAGE = Page(url="http://e.org/", flow=FLOW, boilerplate=(True, False, True, False), language="en-GB")
 FLOWS = st.lists(st.sampled_from(["\x02", "\x03", "\x04", "the", "wren.", "sings", "Ærø", " ", "!"]), max_size=40)
-POLICIES: list[Around] = [InBlock(), InBlock(1), Beside(2), InSentence(), InParagraph()]
+POLICIES: list[LinkContext] = [BlockContext(), BlockContext(1), WindowContext(2), SentenceContext(), ParagraphContext()]
 
 
 @pytest.fixture
@@ -23,81 +30,83 @@ def shown(vocabulary: Vocabulary, reading: Reading, slices: list[tuple[int, int]
 
 
 def test_reading_holds_anchors_blocks_and_main_text(vocabulary: Vocabulary) -> None:
-    reading = read(PAGE, vocabulary)
+    reading = read_page(PAGE, vocabulary)
     assert shown(vocabulary, reading, reading.anchors) == ["big dogs", "", "open link"]
-    assert shown(vocabulary, reading, reading.arounds) == [
+    assert shown(vocabulary, reading, reading.link_contexts) == [
         "cats big dogs sleep birds sing",
         "picture",
         "last open link",
     ]
-    assert shown(vocabulary, reading, reading.main) == ["cats big dogs sleep birds sing", "last open link"]
+    assert shown(vocabulary, reading, reading.main_slices) == ["cats big dogs sleep birds sing", "last open link"]
     assert reading.language == "en"
 
 
 def test_window_cuts_the_block_at_both_sides(vocabulary: Vocabulary) -> None:
     """X-06: block, at most so many words beside the anchor."""
-    reading = read(PAGE, vocabulary, window=1)
-    assert shown(vocabulary, reading, reading.arounds) == ["cats big dogs sleep", "picture", "last open link"]
+    reading = read_page(PAGE, vocabulary, window=1)
+    assert shown(vocabulary, reading, reading.link_contexts) == ["cats big dogs sleep", "picture", "last open link"]
 
 
 def test_s1_window_crosses_blocks(vocabulary: Vocabulary) -> None:
-    reading = Reader(vocabulary, Beside(2)).read(PAGE)
-    assert shown(vocabulary, reading, reading.arounds)[0] == "top cats big dogs sleep birds"
+    reading = PageReader(vocabulary, WindowContext(2)).read(PAGE)
+    assert shown(vocabulary, reading, reading.link_contexts)[0] == "top cats big dogs sleep birds"
 
 
 def test_s3_sentence_ends_at_the_full_stop(vocabulary: Vocabulary) -> None:
-    reading = Reader(vocabulary, InSentence()).read(PAGE)
-    assert shown(vocabulary, reading, reading.arounds)[0] == "cats big dogs sleep"
+    reading = PageReader(vocabulary, SentenceContext()).read(PAGE)
+    assert shown(vocabulary, reading, reading.link_contexts)[0] == "cats big dogs sleep"
 
 
 def test_s2_list_is_taken_whole(vocabulary: Vocabulary) -> None:
     flow = "intro\x04\x02wren\x03 small\x04\x02owl\x03 wise\x04other \x02text\x03 here"
     paths = ("ul>li>a", "ul>li.odd>a", "p>a")
     links = tuple(Link(url="http://e.org/", key=1, host="e.org", tag_path=p, index=i) for i, p in enumerate(paths))
-    reading = Reader(vocabulary, InParagraph()).read(Page(url="http://e.org/", flow=flow, links=links))
+    reading = PageReader(vocabulary, ParagraphContext()).read(Page(url="http://e.org/", flow=flow, links=links))
     both = "wren small owl wise"
-    assert shown(vocabulary, reading, reading.arounds) == [both, both, "text"]
+    assert shown(vocabulary, reading, reading.link_contexts) == [both, both, "text"]
 
 
 def test_empty_anchor_at_the_end_of_a_block_belongs_to_it(vocabulary: Vocabulary) -> None:
-    reading = read(Page(url="http://e.org/", flow="one\x04two \x02\x03\x04three"), vocabulary)
-    assert shown(vocabulary, reading, reading.arounds) == ["two"]
+    reading = read_page(Page(url="http://e.org/", flow="one\x04two \x02\x03\x04three"), vocabulary)
+    assert shown(vocabulary, reading, reading.link_contexts) == ["two"]
 
 
 def test_link_over_several_blocks_takes_them_all(vocabulary: Vocabulary) -> None:
-    reading = read(Page(url="http://e.org/", flow="alpha\x04beta \x02gamma\x04delta\x03 mu\x04nu"), vocabulary)
+    reading = read_page(Page(url="http://e.org/", flow="alpha\x04beta \x02gamma\x04delta\x03 mu\x04nu"), vocabulary)
     assert shown(vocabulary, reading, reading.anchors) == ["gamma delta"]
-    assert shown(vocabulary, reading, reading.arounds) == ["beta gamma delta mu"]
+    assert shown(vocabulary, reading, reading.link_contexts) == ["beta gamma delta mu"]
 
 
 @pytest.mark.parametrize("boilerplate", [(), (True, True, True, True), (True,)])
 def test_main_is_everything_when_nothing_is_left(vocabulary: Vocabulary, boilerplate: tuple[bool, ...]) -> None:
-    reading = read(Page(url="http://e.org/", flow="red\x04green\x04blue\x04grey", boilerplate=boilerplate), vocabulary)
-    assert reading.main == [(0, len(reading.terms))]
+    reading = read_page(
+        Page(url="http://e.org/", flow="red\x04green\x04blue\x04grey", boilerplate=boilerplate), vocabulary
+    )
+    assert reading.main_slices == [(0, len(reading.terms))]
 
 
 def test_language_is_asked_for_when_none_is_declared(vocabulary: Vocabulary) -> None:
-    reader = Reader(vocabulary, identify=lambda text: "xx" if text == "some" else "")
+    reader = PageReader(vocabulary, identify=lambda text: "xx" if text == "some" else "")
     assert reader.read(Page(url="http://e.org/", flow="some")).language == "xx"
     assert reader.read(Page(url="http://e.org/", flow="some", language="de")).language == "de"
-    assert read(Page(url="http://e.org/", flow="some"), vocabulary).language == ""
+    assert read_page(Page(url="http://e.org/", flow="some"), vocabulary).language == ""
 
 
 def test_fingerprints_are_put_in(vocabulary: Vocabulary) -> None:
-    reading = Reader(vocabulary).read(PAGE, fingerprint=5, simhash=6)
+    reading = PageReader(vocabulary).read(PAGE, fingerprint=5, simhash=6)
     assert (reading.fingerprint, reading.simhash) == (5, 6)
 
 
 @given(FLOWS, st.lists(st.booleans(), max_size=6), st.sampled_from(POLICIES))
 def test_slices_are_in_order_and_inside_for_any_flow(
-    pieces: list[str], boilerplate: tuple[bool, ...], policy: Around
+    pieces: list[str], boilerplate: tuple[bool, ...], policy: LinkContext
 ) -> None:
     vocabulary = Vocabulary()
     flow = " ".join(pieces)
-    reading = Reader(vocabulary, policy).read(Page(url="http://e.org/", flow=flow, boilerplate=tuple(boilerplate)))
+    reading = PageReader(vocabulary, policy).read(Page(url="http://e.org/", flow=flow, boilerplate=tuple(boilerplate)))
     assert reading.terms == vocabulary.terms(flow)
-    assert len(reading.anchors) == len(reading.arounds) == flow.count("\x02")
-    for (start, end), (first, last) in zip(reading.anchors, reading.arounds, strict=True):
+    assert len(reading.anchors) == len(reading.link_contexts) == flow.count("\x02")
+    for (start, end), (first, last) in zip(reading.anchors, reading.link_contexts, strict=True):
         assert 0 <= first <= start <= end <= last <= len(reading.terms)
-    edges = [edge for bounds in reading.main for edge in bounds]
+    edges = [edge for bounds in reading.main_slices for edge in bounds]
     assert edges == sorted(edges)

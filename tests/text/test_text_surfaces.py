@@ -1,21 +1,21 @@
-from opilio.text.surfaces import Surfaces
+from opilio.text.vocabulary import SurfaceForms
 
 
 def test_counting_turns_into_sampling_when_enough_was_seen() -> None:
-    surfaces = Surfaces(counted_whole=3)
+    surfaces = SurfaceForms(counted_whole=3)
     for form in ("bird", "birds"):
         surfaces.add(7, form)
     surfaces.observe(["bird", "bird", "bird"])
     surfaces.observe(["birds"] * 122)
-    assert surfaces.commonest_of(7) == "bird"  # 3 against a sample of 2
+    assert surfaces.most_common_form(7) == "bird"  # 3 against a sample of 2
     surfaces.observe(["birds"] * 122)
-    assert surfaces.commonest_of(7) == "birds"
+    assert surfaces.most_common_form(7) == "birds"
 
 
 def test_forgotten_words_are_gone_and_stop_words_have_no_form() -> None:
-    surfaces = Surfaces()
+    surfaces = SurfaceForms()
     for form in ("wren", "wrens"):
         surfaces.add(5, form)
     surfaces.observe(["wrens", "wrens", "wren", "the"])
-    surfaces.keep_only({"wren": 5, "the": 0})
-    assert (surfaces.commonest_of(5), surfaces.any_of(5), surfaces.any_of(0)) == ("wren", "wren", "")
+    surfaces.retain({"wren": 5, "the": 0})
+    assert (surfaces.most_common_form(5), surfaces.any_form(5), surfaces.any_form(0)) == ("wren", "wren", "")

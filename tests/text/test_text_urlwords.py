@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.text.urlwords import UrlTerms, url_words
+from opilio.text.url_words import UrlTerms, url_words
 from opilio.text.vocabulary import Vocabulary
 
 
@@ -33,8 +33,8 @@ def test_terms_are_those_of_the_words_when_cached() -> None:
     terms = UrlTerms(vocabulary, capacity=2)
     urls = [f"http://example.org/birds/wrens/{name}.html" for name in ("song", "nests", "song")]
     expected = [[t for w in url_words(url) if (t := vocabulary[w])] for url in urls]
-    assert terms.of_all(urls) == expected
-    assert pickle.loads(pickle.dumps(terms)).of_all(urls) == expected
+    assert terms.terms_batch(urls) == expected
+    assert pickle.loads(pickle.dumps(terms)).terms_batch(urls) == expected
 
 
 @given(st.text(max_size=40), st.sampled_from(["", "http://", "https://e.org/"]))

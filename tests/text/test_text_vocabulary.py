@@ -3,8 +3,9 @@ import sys
 
 import pytest
 
-from opilio.model.errors import ConfigError
-from opilio.text.vocabulary import Normaliser, Vocabulary, term_of
+from opilio.core.errors import ConfigError
+from opilio.core.settings import Normalizer
+from opilio.text.vocabulary import Vocabulary, term_id
 
 
 def stems(vocabulary: Vocabulary, text: str) -> list[str]:
@@ -22,7 +23,7 @@ def test_stemmed_stop_words_are_dropped_too() -> None:
 
 
 @pytest.mark.parametrize("normaliser", ["stem", "porter"])
-def test_stems_are_porters_when_words_share_one(normaliser: Normaliser) -> None:
+def test_stems_are_porters_when_words_share_one(normaliser: Normalizer) -> None:
     """S0-E4, S4-E2."""
     vocabulary = Vocabulary(normaliser=normaliser)
     assert stems(vocabulary, "compute computed computing computer") == ["comput"] * 4
@@ -34,8 +35,8 @@ def test_surface_is_the_commonest_form_when_asked() -> None:
     """S0-E4: people see the commonest word, not the stem."""
     vocabulary = Vocabulary()
     vocabulary.terms("computing compute computers computers database")
-    assert vocabulary.surface_of(term_of("comput")) == "computers"
-    assert vocabulary.surface_of(term_of("databas")) == "database"
+    assert vocabulary.surface_of(term_id("comput")) == "computers"
+    assert vocabulary.surface_of(term_id("databas")) == "database"
     assert vocabulary.surface_of(12345) == vocabulary.stem_of(12345) == ""
 
 
@@ -49,7 +50,7 @@ def test_acronyms_are_shown_in_capitals_when_noted() -> None:
     """S4-E2: BJP stays BJP for people."""
     vocabulary = Vocabulary()
     query = "Manifesto of BJP for lok sabha polls 2014."
-    vocabulary.note_acronyms(query)
+    vocabulary.add_acronyms(query)
     assert [vocabulary.surface_of(t) for t in vocabulary.terms(query)][:2] == ["manifesto", "BJP"]
 
 
@@ -85,7 +86,7 @@ def test_rare_words_go_when_full() -> None:
         vocabulary.terms(f"common word{i}")
     assert len(vocabulary) <= 100
     assert "common" in vocabulary
-    assert vocabulary.surface_of(term_of("common")) == "common"
+    assert vocabulary.surface_of(term_id("common")) == "common"
 
 
 def test_lemmas_are_words_when_chosen() -> None:
@@ -95,7 +96,7 @@ def test_lemmas_are_words_when_chosen() -> None:
 
 
 @pytest.mark.parametrize(("language", "normaliser"), [("english", "magic"), ("xx", "lemma")])
-def test_unknown_normaliser_is_refused(language: str, normaliser: Normaliser) -> None:
+def test_unknown_normaliser_is_refused(language: str, normaliser: Normalizer) -> None:
     with pytest.raises(ConfigError):
         Vocabulary(language, normaliser=normaliser)
 

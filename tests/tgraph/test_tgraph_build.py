@@ -3,11 +3,9 @@
 from collections import Counter
 
 from checks.readings import reading_of
-from opilio.model.records import Reading
-from opilio.tgraph.build import build
-from opilio.tgraph.file import decode, encode
-from opilio.tgraph.graph import TGraph
-from opilio.tgraph.layers import Bounds, bottom_up, top_down
+from opilio.core.records import Reading
+from opilio.methods.treasure.build import GraphLimits, bottom_up, build_graph, top_down
+from opilio.methods.treasure.graph import TGraph, decode_graph, encode_graph
 
 # Table 1 (S2-29): 28 URLs with their number of nodes; the levels of those behind the targets are ours.
 TABLE = """
@@ -57,12 +55,12 @@ def words(terms: object) -> str:
     return " ".join(f"w{term}" for term in terms)  # type: ignore[attr-defined]
 
 
-def built(bounds: Bounds | None = None) -> TGraph:
-    bounds = bounds or Bounds(parents=0)
+def built(bounds: GraphLimits | None = None) -> TGraph:
+    bounds = bounds or GraphLimits(parents_per_page=0)
     layers = bottom_up(
         [url(t) for t in TARGETS], lambda u: [url(p) for p in PARENTS[u.removeprefix("http://en.example/")]], bounds
     )
-    return build(layers, read, words, bounds)
+    return build_graph(layers, read, words, bounds)
 
 
 def test_fifty_nodes_come_from_28_urls_s2_29() -> None:
@@ -77,7 +75,7 @@ def test_edges_only_lead_down_and_the_file_is_valid_s2_30() -> None:
     graph = built()
     assert all(graph.nodes[a].level == graph.nodes[b].level + 1 for a, b in graph.edges)
     assert graph.distances == {node.id: node.level for node in graph.nodes.values()}
-    assert decode(encode(graph), "x").nodes == graph.nodes
+    assert decode_graph(encode_graph(graph), "x").nodes == graph.nodes
 
 
 def test_node_holds_the_link_and_where_it_leads_s2_e1() -> None:
@@ -88,7 +86,7 @@ def test_node_holds_the_link_and_where_it_leads_s2_e1() -> None:
 
 
 def test_bounds_are_kept() -> None:
-    graph = built(Bounds(depth=2, parents=2, per_level=5, per_page=1))
+    graph = built(GraphLimits(depth=2, parents_per_page=2, per_level=5, links_per_page=1))
     owned = Counter((node.level, node.url) for node in graph.nodes.values() if node.level)
     assert graph.depth == 2
     assert max(owned.values()) == 1
@@ -96,30 +94,32 @@ def test_bounds_are_kept() -> None:
 
 
 def test_pages_that_cannot_be_read_are_left_out() -> None:
-    layers = bottom_up([url(t) for t in TARGETS], lambda u: [url("nowhere")] if u == url("grammar") else [], Bounds())
-    graph = build(layers, read, words, Bounds())
+    layers = bottom_up(
+        [url(t) for t in TARGETS], lambda u: [url("nowhere")] if u == url("grammar") else [], GraphLimits()
+    )
+    graph = build_graph(layers, read, words, GraphLimits())
     assert {node.url for node in graph.nodes.values()} == {url(t) for t in TARGETS}
 
 
 def test_documents_are_kept_with_their_layer_where_asked_s2_46() -> None:
-    bounds = Bounds()
-    graph = build({url("grammar"): 0}, read, words, bounds, counted=lambda reading: {"word": len(reading.terms)})
+    bounds = GraphLimits()
+    graph = build_graph({url("grammar"): 0}, read, words, bounds, counted=lambda reading: {"word": len(reading.terms)})
     assert [(d.url, d.level) for d in graph.documents] == [(url("grammar"), 0)]
 
 
 def test_top_down_keeps_ways_that_end_in_a_target_s2_27() -> None:
     web = {"portal": ["a", "b", "x"], "a": ["t"], "b": ["c"], "c": ["t"], "x": ["y"], "t": ["portal"]}
-    layers = top_down(["portal"], ["t"], lambda u: web.get(u, []), Bounds())
+    layers = top_down(["portal"], ["t"], lambda u: web.get(u, []), GraphLimits())
     assert layers == {"t": 0, "a": 1, "c": 1, "portal": 2, "b": 2}
-    near = top_down(["portal"], ["t"], lambda u: web.get(u, []), Bounds(depth=2))
+    near = top_down(["portal"], ["t"], lambda u: web.get(u, []), GraphLimits(depth=2))
     assert near == {"t": 0, "a": 1, "portal": 2}  # c lies beyond two steps
 
 
 def test_targets_out_of_reach_leave_nothing() -> None:
-    assert top_down(["portal"], ["t"], lambda _: [], Bounds()) == {}
+    assert top_down(["portal"], ["t"], lambda _: [], GraphLimits()) == {}
 
 
 def test_hubs_come_first_where_parents_are_bounded() -> None:
     parents = {"t1": ["a", "hub"], "t2": ["b", "hub"], "t3": ["c", "hub"]}
-    layers = bottom_up(list(parents), lambda u: parents.get(u, ()), Bounds(depth=1, parents=1))
+    layers = bottom_up(list(parents), lambda u: parents.get(u, ()), GraphLimits(depth=1, parents_per_page=1))
     assert layers == {"t1": 0, "t2": 0, "t3": 0, "hub": 1}

@@ -3,15 +3,15 @@
 import msgspec
 import pytest
 
-from opilio.model.errors import ConfigError
-from opilio.tgraph.file import decode, encode
-from opilio.tgraph.graph import TGraph
-from opilio.tgraph.node import Destination, Document, Node
-from opilio.tgraph.picture import as_svg, as_text
+from opilio.core.errors import ConfigError
+from opilio.methods.treasure.graph import GraphDocument, GraphNode, LinkDestination, TGraph, decode_graph, encode_graph
+from opilio.methods.treasure.picture import graph_as_svg, graph_as_text
 
 
-def node(name: str, level: int, *leads_to: str, **more: str) -> Node:
-    return Node(id=name, url=f"http://x.example/{name}", level=level, dic=Destination(leads_to=leads_to), **more)
+def node(name: str, level: int, *leads_to: str, **more: str) -> GraphNode:
+    return GraphNode(
+        id=name, url=f"http://x.example/{name}", level=level, dic=LinkDestination(leads_to=leads_to), **more
+    )
 
 
 CHAIN = [node("t", 0), node("a", 1, "t"), node("b", 2, "a"), node("c", 3, "b"), node("d", 2, "a")]
@@ -23,22 +23,22 @@ def test_distance_is_the_least_number_of_links_to_a_target_s2_32() -> None:
 
 
 def test_pruning_takes_what_has_no_way_any_more_s2_30() -> None:
-    assert set(TGraph(CHAIN).without({"b"}).nodes) == {"t", "a", "d"}
-    assert set(TGraph([*CHAIN, node("e", 3, "b", "d")]).without({"b"}).nodes) == {"t", "a", "d", "e"}
+    assert set(TGraph(CHAIN).without_nodes({"b"}).nodes) == {"t", "a", "d"}
+    assert set(TGraph([*CHAIN, node("e", 3, "b", "d")]).without_nodes({"b"}).nodes) == {"t", "a", "d", "e"}
 
 
 def test_graph_comes_back_from_its_file() -> None:
     graph = TGraph(
         [*CHAIN, node("f", 1, "t", ish="Grammar", dc="words of a sentence")],
-        [Document(url="http://x.example/t", level=0, words={"grammar": 3})],
+        [GraphDocument(url="http://x.example/t", level=0, words={"grammar": 3})],
     )
-    again = decode(encode(graph), "g.json")
+    again = decode_graph(encode_graph(graph), "g.json")
     assert again.nodes == graph.nodes
     assert again.documents == graph.documents
 
 
 def test_file_names_the_components_as_the_paper_does_s2_e1() -> None:
-    data = msgspec.json.decode(encode(TGraph(CHAIN)))
+    data = msgspec.json.decode(encode_graph(TGraph(CHAIN)))
     assert {"ISH", "SH", "MH", "DC", "DIC"} <= data["nodes"][0].keys()
 
 
@@ -55,10 +55,10 @@ def test_file_names_the_components_as_the_paper_does_s2_e1() -> None:
         ([], "has no node"),
     ],
 )
-def test_unusable_graph_is_refused_in_one_line(nodes: list[Node], complaint: str) -> None:
+def test_unusable_graph_is_refused_in_one_line(nodes: list[GraphNode], complaint: str) -> None:
     data = msgspec.json.encode({"schema": 1, "kind": "t-graph", "nodes": nodes})
     with pytest.raises(ConfigError, match=complaint) as error:
-        decode(data, "my.json")
+        decode_graph(data, "my.json")
     assert str(error.value).startswith("my.json: ")
     assert "\n" not in str(error.value)
 
@@ -76,33 +76,33 @@ def test_documents_that_no_layer_can_learn_from_are_refused(document: dict[str, 
     documents = [{"url": "http://x.example/", **document}]
     data = msgspec.json.encode({"schema": 1, "kind": "t-graph", "nodes": CHAIN, "documents": documents})
     with pytest.raises(ConfigError, match=complaint):
-        decode(data, "g.json")
+        decode_graph(data, "g.json")
 
 
 def test_graph_saved_by_an_editor_that_marks_its_files_is_read() -> None:
-    assert len(decode(b"\xef\xbb\xbf" + encode(TGraph(CHAIN)), "g.json")) == len(CHAIN)
+    assert len(decode_graph(b"\xef\xbb\xbf" + encode_graph(TGraph(CHAIN)), "g.json")) == len(CHAIN)
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b"\xff\xfe", b'{"schema": 1, "kind": "t-graph", "nodes": [{}]}'])
 def test_what_is_no_graph_is_refused(data: bytes) -> None:
     with pytest.raises(ConfigError, match=r"my\.json: is no T-Graph"):
-        decode(data, "my.json")
+        decode_graph(data, "my.json")
 
 
 def test_graph_of_a_newer_version_is_refused() -> None:
     with pytest.raises(ConfigError, match="newer"):
-        decode(b'{"schema": 9, "kind": "t-graph", "nodes": []}', "my.json")
+        decode_graph(b'{"schema": 9, "kind": "t-graph", "nodes": []}', "my.json")
 
 
 def test_picture_escapes_text_of_strangers() -> None:
     graph = TGraph([node("t", 0, mh="<script>&\x00"), node("a", 1, "t")])
-    drawn = as_svg(graph)
+    drawn = graph_as_svg(graph)
     assert "<script>" not in drawn
     assert "\x00" not in drawn
     assert drawn.count("<rect") == 3
-    assert "level 1: 1 node of 1 page" in as_text(graph)
+    assert "level 1: 1 node of 1 page" in graph_as_text(graph)
 
 
 def test_picture_of_a_large_graph_shows_some_of_each_level() -> None:
-    drawn = as_svg(TGraph([node(f"t{i}", 0) for i in range(99)]))
+    drawn = graph_as_svg(TGraph([node(f"t{i}", 0) for i in range(99)]))
     assert "targets: 99, the first 60 shown" in drawn

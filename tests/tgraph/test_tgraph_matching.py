@@ -9,12 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.readings import reading_of, terms_of
-from opilio.tgraph.components import LONGEST, LinkParts, link_parts
-from opilio.tgraph.graph import TGraph
-from opilio.tgraph.matching import NodeIndex
-from opilio.tgraph.node import Destination, Node
-from opilio.tgraph.priority import Matching, inverse, match
-from opilio.tgraph.weights import EQUAL, Evidence, fitted, osm
+from opilio.methods.treasure.graph import MAX_WINDOW_TERMS, GraphNode, LinkDestination, LinkParts, TGraph, link_parts
+from opilio.methods.treasure.matching import MatchingOptions, NodeIndex, inverse_distance, match_links
+from opilio.methods.treasure.weights import EQUAL_WEIGHTS, WeightEvidence, fit_weights, overall_similarity
 
 WORDS = ["grammar", "verb", "noun", "syntax", "train", "rail", "poem"]
 texts = st.lists(st.sampled_from(WORDS), max_size=5).map(" ".join)
@@ -22,14 +19,14 @@ parts = st.tuples(texts, texts, texts, texts)
 
 
 def graph_of(levels: list[int], components: list[tuple[str, str, str, str]]) -> TGraph:
-    target = Node(id="t", url="", level=0)
+    target = GraphNode(id="t", url="", level=0)
     ways = {0: (), 1: ("t",), 2: ("w1",), 3: ("w2",)}
     steps = [
-        Node(id="w1", url="", level=1, dic=Destination(leads_to=("t",))),
-        Node(id="w2", url="", level=2, dic=Destination(leads_to=("w1",))),
+        GraphNode(id="w1", url="", level=1, dic=LinkDestination(leads_to=("t",))),
+        GraphNode(id="w2", url="", level=2, dic=LinkDestination(leads_to=("w1",))),
     ]
     nodes = [
-        Node(
+        GraphNode(
             id=f"n{i:03}",
             url="",
             level=level,
@@ -37,7 +34,7 @@ def graph_of(levels: list[int], components: list[tuple[str, str, str, str]]) -> 
             sh=c[1],
             mh=c[2],
             dc=c[3],
-            dic=Destination(leads_to=ways[level]),
+            dic=LinkDestination(leads_to=ways[level]),
         )
         for i, (level, c) in enumerate(zip(levels, components, strict=True))
     ]
@@ -59,35 +56,37 @@ def slow_similarity(mine: str, theirs: str, counts: bool) -> float:
 
 
 def slow_osm(mine: tuple[str, ...], theirs: tuple[str, ...]) -> float:
-    return osm([slow_similarity(m, t, counts=at == 3) for at, (m, t) in enumerate(zip(mine, theirs, strict=True))])
+    return overall_similarity(
+        [slow_similarity(m, t, counts=at == 3) for at, (m, t) in enumerate(zip(mine, theirs, strict=True))]
+    )
 
 
 def test_osm_is_the_mean_of_four_s2_31() -> None:
-    assert osm((0.2, 0.1, 0.0, 0.3)) == pytest.approx(0.15)
+    assert overall_similarity((0.2, 0.1, 0.0, 0.3)) == pytest.approx(0.15)
 
 
 def test_defaults_are_those_of_table_5_s2_37() -> None:
-    how = Matching()
-    assert (how.threshold, how.unrelated, how.rule, how.weights) == (0.05, 0.01, "least", EQUAL)
+    how = MatchingOptions()
+    assert (how.threshold, how.unrelated, how.rule, how.weights) == (0.05, 0.01, "least", EQUAL_WEIGHTS)
 
 
 def test_priority_is_the_inverse_distance_s2_32_s2_e4() -> None:
-    assert [inverse(d) for d in (0, 1, 2, 3)] == pytest.approx([1, 1, 0.5, 0.3333], abs=1e-4)
-    assert [inverse(d, next_step=True) for d in (0, 1, 2)] == pytest.approx([1, 0.5, 0.3333], abs=1e-4)
+    assert [inverse_distance(d) for d in (0, 1, 2, 3)] == pytest.approx([1, 1, 0.5, 0.3333], abs=1e-4)
+    assert [inverse_distance(d, next_step=True) for d in (0, 1, 2)] == pytest.approx([1, 0.5, 0.3333], abs=1e-4)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), parts), min_size=1, max_size=6), st.lists(parts, min_size=1, max_size=4))
 def test_batch_is_what_one_pair_at_a_time_gives(nodes: list, links: list) -> None:
     graph = graph_of([level for level, _ in nodes], [c for _, c in nodes])
     index = NodeIndex(graph, terms_of)
-    found = match(index, links_of(*links), Matching())
+    found = match_links(index, links_of(*links), MatchingOptions())
     for at, link in enumerate(links):
         similar = [(graph.distances[n.id], slow_osm(link, n.parts)) for n in graph.nodes.values()]
         above = [(distance, -value) for distance, value in similar if value > 0.05 + 1e-6]
         if above:
             distance, value = min(above)
             assert (found.distance[at], found.osm[at]) == (distance, pytest.approx(-value, abs=1e-5))
-            assert found.priority[at] == inverse(distance)
+            assert found.priority[at] == inverse_distance(distance)
             assert slow_osm(link, index.nodes[found.node[at]].parts) == pytest.approx(-value, abs=1e-5)
         else:
             assert (found.priority[at], found.node[at]) == (0.01, -1)
@@ -97,50 +96,52 @@ def test_batch_is_what_one_pair_at_a_time_gives(nodes: list, links: list) -> Non
 def test_all_matching_nodes_are_those_of_one_pair_at_a_time_s2_f9_s2_f10(nodes: list, links: list) -> None:
     graph = graph_of([level for level, _ in nodes], [c for _, c in nodes])
     index = NodeIndex(graph, terms_of)
-    every, soft = (match(index, links_of(*links), Matching(rule=rule)) for rule in ("all", "soft"))
+    every, soft = (match_links(index, links_of(*links), MatchingOptions(rule=rule)) for rule in ("all", "soft"))
     for at, link in enumerate(links):
-        similar = [(inverse(graph.distances[n.id]), slow_osm(link, n.parts)) for n in graph.nodes.values()]
+        similar = [(inverse_distance(graph.distances[n.id]), slow_osm(link, n.parts)) for n in graph.nodes.values()]
         above = [(worth, value) for worth, value in similar if value > 0.05 + 1e-6]
         mean = sum(w * v for w, v in above) / max(sum(v for _, v in above), 1e-12)
         assert every.priority[at] == pytest.approx(max(mean, 0.01), abs=1e-5)
         assert soft.priority[at] == pytest.approx(max([w * v for w, v in above] + [0.01]), abs=1e-5)
-        assert every.node[at] == soft.node[at] == match(index, links_of(link), Matching()).node[0]
+        assert every.node[at] == soft.node[at] == match_links(index, links_of(link), MatchingOptions()).node[0]
 
 
 def test_osm_at_the_threshold_does_not_pass_s2_38() -> None:
     nodes = graph_of([1], [("a b c d e f g h i j k l m n o p q r s t u v w x y", "", "", "")])
     link = links_of(("a", "", "", ""))  # cosine 0.2, OSM 0.05
-    found = match(NodeIndex(nodes, terms_of), link, Matching())
+    found = match_links(NodeIndex(nodes, terms_of), link, MatchingOptions())
     assert found.osm[0] == pytest.approx(0.05)
     assert found.priority[0] == 0.01
-    assert match(NodeIndex(nodes, terms_of), link, Matching(threshold=0.049)).priority[0] == 1.0
+    assert match_links(NodeIndex(nodes, terms_of), link, MatchingOptions(threshold=0.049)).priority[0] == 1.0
 
 
 def test_nearest_wins_over_more_similar_s2_32() -> None:
     nodes = graph_of([3, 1], [("grammar", "verb", "noun", "syntax"), ("grammar", "", "", "")])
-    found = match(NodeIndex(nodes, terms_of), links_of(("grammar", "verb", "noun", "syntax")), Matching())
+    found = match_links(NodeIndex(nodes, terms_of), links_of(("grammar", "verb", "noun", "syntax")), MatchingOptions())
     assert (found.priority[0], found.distance[0], found.osm[0]) == (1.0, 1, 0.25)
 
 
 def test_all_matching_nodes_count_where_asked_s2_f9_s2_f10() -> None:
     nodes = graph_of([3, 1], [("grammar", "verb", "noun", "syntax"), ("grammar", "", "", "")])
     index, links = NodeIndex(nodes, terms_of), links_of(("grammar", "verb", "noun", "syntax"), ("train", "", "", ""))
-    every = match(index, links, Matching(rule="all")).priority
+    every = match_links(index, links, MatchingOptions(rule="all")).priority
     assert every.tolist() == pytest.approx([(1 / 3 + 0.25) / 1.25, 0.01])
-    soft = match(index, links, Matching(rule="soft")).priority
+    soft = match_links(index, links, MatchingOptions(rule="soft")).priority
     assert soft.tolist() == pytest.approx([1 / 3, 0.01])
 
 
 def test_parts_empty_on_both_sides_are_skipped_where_asked() -> None:
     index, links = NodeIndex(graph_of([1], [("grammar", "", "", "")]), terms_of), links_of(("grammar", "", "", ""))
-    assert match(index, links, Matching()).osm[0] == pytest.approx(0.25)
-    assert match(index, links, Matching(skip_empty=True)).osm[0] == pytest.approx(1.0)
+    assert match_links(index, links, MatchingOptions()).osm[0] == pytest.approx(0.25)
+    assert match_links(index, links, MatchingOptions(skip_empty=True)).osm[0] == pytest.approx(1.0)
 
 
 def test_silent_nodes_match_nothing() -> None:
     graph = graph_of([1], [("grammar", "", "", "")])
-    silent = Node(id="n000", url="", level=1, ish="grammar", dic=Destination(leads_to=("t",), silent=True))
-    found = match(NodeIndex(graph.plus([silent]), terms_of), links_of(("grammar", "", "", "")), Matching())
+    silent = GraphNode(id="n000", url="", level=1, ish="grammar", dic=LinkDestination(leads_to=("t",), silent=True))
+    found = match_links(
+        NodeIndex(graph.with_nodes([silent]), terms_of), links_of(("grammar", "", "", "")), MatchingOptions()
+    )
     assert found.node[0] == -1
 
 
@@ -149,13 +150,20 @@ def test_common_stems_give_the_same_as_rare_ones() -> None:
     components = [("grammar", "verb", f"w{i}", f"syntax syntax x{i % 9} y{i}") for i in range(60)]
     index = NodeIndex(graph_of([1 + i % 3 for i in range(60)], components), terms_of)
     link = ("grammar", "noun", "w7", "syntax x3 x3 y8 poem")
-    got = index.osm(index.question(links_of(link)))[0]
+    got = index.osm(index.query(links_of(link)))[0]
     assert got.tolist() == pytest.approx([slow_osm(link, n.parts) for n in index.nodes], abs=1e-5)
 
 
 def test_empty_graph_and_empty_page_are_no_trouble() -> None:
-    assert match(NodeIndex(TGraph(), terms_of), links_of(("a", "", "", "")), Matching()).priority.tolist() == [0.01]
-    assert len(match(NodeIndex(graph_of([1], [("a", "", "", "")]), terms_of), links_of(), Matching()).priority) == 0
+    assert match_links(
+        NodeIndex(TGraph(), terms_of), links_of(("a", "", "", "")), MatchingOptions()
+    ).priority.tolist() == [0.01]
+    assert (
+        len(
+            match_links(NodeIndex(graph_of([1], [("a", "", "", "")]), terms_of), links_of(), MatchingOptions()).priority
+        )
+        == 0
+    )
 
 
 def test_links_share_headings_and_windows() -> None:
@@ -167,15 +175,15 @@ def test_links_share_headings_and_windows() -> None:
 
 
 def test_long_list_is_cut_into_stretches() -> None:
-    items = " ".join(f"[item w{i}](http://a.example/{i})" for i in range(LONGEST))
+    items = " ".join(f"[item w{i}](http://a.example/{i})" for i in range(MAX_WINDOW_TERMS))
     found = link_parts(reading_of(items), terms_of)
-    assert max(map(len, found.windows)) <= LONGEST
+    assert max(map(len, found.windows)) <= MAX_WINDOW_TERMS
     assert len(found.windows) == 2
 
 
 @given(st.lists(st.tuples(st.tuples(*[st.floats(0, 1)] * 4), st.booleans()), min_size=100, max_size=140))
 def test_fitted_weights_lie_on_the_simplex_s2_f8(rows: list) -> None:
-    evidence = Evidence()
+    evidence = WeightEvidence()
     for values, paid in rows:
         evidence.add(values, paid)
     weights = evidence.weights()
@@ -187,12 +195,12 @@ def test_fitted_weights_find_the_part_that_tells_s2_f8() -> None:
     rng = np.random.default_rng(1)
     values = rng.random((400, 4))
     paid = values[:, 3] > 0.5
-    evidence = Evidence()
+    evidence = WeightEvidence()
     for row, label in zip(values.tolist(), paid.tolist(), strict=True):
         evidence.add(row, label)
     weights = evidence.weights()
     assert weights[3] > 0.85
-    assert _error(values, paid, weights) < _error(values, paid, EQUAL)
+    assert _error(values, paid, weights) < _error(values, paid, EQUAL_WEIGHTS)
 
 
 def _error(values: np.ndarray, paid: np.ndarray, weights: tuple[float, ...]) -> float:
@@ -203,7 +211,7 @@ def _error(values: np.ndarray, paid: np.ndarray, weights: tuple[float, ...]) -> 
 
 
 def test_weights_stay_equal_without_evidence() -> None:
-    evidence = Evidence()
+    evidence = WeightEvidence()
     evidence.add((0.1, 0.2, 0.3, 0.4), True)
-    assert evidence.weights() == EQUAL
-    assert fitted(np.zeros((4, 4)), np.zeros(4)) == EQUAL
+    assert evidence.weights() == EQUAL_WEIGHTS
+    assert fit_weights(np.zeros((4, 4)), np.zeros(4)) == EQUAL_WEIGHTS

@@ -5,91 +5,92 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.tgraph.graph import TGraph, check
-from opilio.tgraph.node import Destination, Node
-from opilio.tgraph.watchdog import Experience, Habits, Watchdog
+from opilio.methods.treasure.graph import GraphNode, LinkDestination, TGraph, check_graph
+from opilio.methods.treasure.updater import GraphExperience, GraphUpdater, GraphUpdaterOptions
 
 LINK = ("Grammar", "Language", "Contents", "verbs and nouns")
 
 
-def met(key: int, on_topic: bool = True, parent: int = 0, **more: object) -> Experience:
-    seen = Experience(key, parent, f"http://x.example/{key}", on_topic, 0.9 if on_topic else 0.0, f"page {key}")
+def met(key: int, on_topic: bool = True, parent: int = 0, **more: object) -> GraphExperience:
+    seen = GraphExperience(key, parent, f"http://x.example/{key}", on_topic, 0.9 if on_topic else 0.0, f"page {key}")
     return msgspec.structs.replace(seen, **more)
 
 
 def small_graph() -> TGraph:
-    target = Node(id="t", url="http://x.example/t", level=0, mh="Grammar")
-    steps = [Node(id=n, url="", level=1, ish=n, dic=Destination(leads_to=("t",))) for n in ("good", "bad", "bad2")]
-    far = [Node(id=n, url="", level=2, dic=Destination(leads_to=(n[3:],))) for n in ("farbad2", "fargood")]
+    target = GraphNode(id="t", url="http://x.example/t", level=0, mh="Grammar")
+    steps = [
+        GraphNode(id=n, url="", level=1, ish=n, dic=LinkDestination(leads_to=("t",))) for n in ("good", "bad", "bad2")
+    ]
+    far = [GraphNode(id=n, url="", level=2, dic=LinkDestination(leads_to=(n[3:],))) for n in ("farbad2", "fargood")]
     return TGraph([target, *steps, *far])
 
 
 def test_first_on_topic_page_is_the_first_target() -> None:
-    dog = Watchdog()
-    dog.study([met(1, on_topic=False), met(2)])
+    dog = GraphUpdater()
+    dog.learn([met(1, on_topic=False), met(2)])
     assert [node.mh for node in dog.graph.at_level(0)] == ["page 2"]
     assert dog.version == 1
 
 
 def test_links_on_the_way_to_a_target_become_nodes() -> None:
-    dog = Watchdog(Habits(period=3), small_graph())
-    dog.study([met(1), met(2, parent=1, link=LINK), met(3, parent=2, link=LINK)])
+    dog = GraphUpdater(GraphUpdaterOptions(period=3), small_graph())
+    dog.learn([met(1), met(2, parent=1, link=LINK), met(3, parent=2, link=LINK)])
     grown = [node for node in dog.graph.nodes.values() if "w" in node.id]
     assert sorted(node.level for node in grown) == [0, 0, 0, 1, 1, 2]
     way = next(node for node in grown if node.level == 2)
     assert (way.parts, way.url, way.dic.url) == (LINK, "http://x.example/1", "http://x.example/2")
-    check(dog.graph, "grown")
+    check_graph(dog.graph, "grown")
 
 
 def test_nothing_changes_before_the_period_is_over() -> None:
     graph = small_graph()
-    dog = Watchdog(Habits(period=3), graph)
-    dog.study([met(1), met(2), met(9, on_topic=False)])
-    assert (dog.graph, dog.version, dog.news) == (graph, 0, [])
-    dog.study([met(3)])
+    dog = GraphUpdater(GraphUpdaterOptions(period=3), graph)
+    dog.learn([met(1), met(2), met(9, on_topic=False)])
+    assert (dog.graph, dog.version, dog.updates) == (graph, 0, [])
+    dog.learn([met(3)])
     assert dog.version == 1
-    assert [update.added for update in dog.news] == [3]
+    assert [update.added for update in dog.updates] == [3]
 
 
 def test_period_of_zero_lets_it_sleep() -> None:
-    dog = Watchdog(Habits(period=0), small_graph())
-    dog.study([met(key) for key in range(50)])
+    dog = GraphUpdater(GraphUpdaterOptions(period=0), small_graph())
+    dog.learn([met(key) for key in range(50)])
     assert dog.version == 0
 
 
 def test_nodes_are_credited_and_misleading_ones_dropped_or_silenced() -> None:
-    dog = Watchdog(Habits(period=10, tries=10), small_graph())
+    dog = GraphUpdater(GraphUpdaterOptions(period=10, tries=10), small_graph())
     good = [met(i, node="good") for i in range(10)]
     bad = [met(i, on_topic=False, node=name) for name in ("bad", "bad2") for i in range(100, 110)]
-    dog.study([*bad, *good])
+    dog.learn([*bad, *good])
     assert dog.graph.nodes["good"].dic.hits == 10
     assert "bad" not in dog.graph.nodes  # nobody's step: it goes
     assert dog.graph.nodes["bad2"].dic.silent  # a step of another: it stays, unheard
-    assert (dog.news[0].silenced, dog.news[0].dropped) == (1, 1)
-    check(dog.graph, "pruned")
+    assert (dog.updates[0].silenced, dog.updates[0].dropped) == (1, 1)
+    check_graph(dog.graph, "pruned")
 
 
 @pytest.mark.parametrize(("heading", "refreshed"), [("Grammar of today", 1), ("Grammar", 0)])
 def test_target_that_is_met_again_has_the_heading_it_has_now(heading: str, refreshed: int) -> None:
-    dog = Watchdog(Habits(period=1), small_graph())
-    dog.study([met(5, url="http://x.example/t", title="Grammar - an encyclopaedia", heading=heading)])
+    dog = GraphUpdater(GraphUpdaterOptions(period=1), small_graph())
+    dog.learn([met(5, url="http://x.example/t", title="Grammar - an encyclopaedia", heading=heading)])
     assert dog.graph.nodes["t"].mh == heading
-    assert dog.news[0].refreshed == refreshed
+    assert dog.updates[0].refreshed == refreshed
 
 
 def test_levels_are_bounded() -> None:
-    dog = Watchdog(Habits(period=5, per_level=10, top=1.0), small_graph())
+    dog = GraphUpdater(GraphUpdaterOptions(period=5, per_level=10, top=1.0), small_graph())
     for start in range(0, 100, 5):
-        dog.study([met(key, link=LINK) for key in range(start + 1, start + 6)])
+        dog.learn([met(key, link=LINK) for key in range(start + 1, start + 6)])
     assert len(dog.graph.at_level(1)) <= 10
-    check(dog.graph, "bounded")
+    check_graph(dog.graph, "bounded")
 
 
 def test_weights_follow_experience_s2_f8() -> None:
-    dog = Watchdog(Habits(period=0), small_graph())
+    dog = GraphUpdater(GraphUpdaterOptions(period=0), small_graph())
     for key in range(100):
         paid = key % 2 == 0
-        dog.study([met(key, on_topic=paid, node="good", parts=(0.1, 0.1, 0.1, 0.9 if paid else 0.1))])
+        dog.learn([met(key, on_topic=paid, node="good", parts=(0.1, 0.1, 0.1, 0.9 if paid else 0.1))])
     assert dog.weights[3] == pytest.approx(1.0)
 
 
@@ -107,12 +108,12 @@ experiences = st.lists(
 
 
 @given(experiences, st.integers(1, 5))
-def test_graph_stays_valid_and_a_snapshot_goes_on_the_same(seen: list[Experience], size: int) -> None:
-    habits = Habits(period=4, tries=3, per_level=6)
-    dog, other = Watchdog(habits, small_graph()), Watchdog(habits)
+def test_graph_stays_valid_and_a_snapshot_goes_on_the_same(seen: list[GraphExperience], size: int) -> None:
+    habits = GraphUpdaterOptions(period=4, tries=3, per_level=6)
+    dog, other = GraphUpdater(habits, small_graph()), GraphUpdater(habits)
     for at in range(0, len(seen), size):
-        dog.study(seen[at : at + size])
-        check(dog.graph, "any")
+        dog.learn(seen[at : at + size])
+        check_graph(dog.graph, "any")
         other.restore(dog.snapshot())
         assert other.snapshot() == dog.snapshot()
         assert other.graph.nodes == dog.graph.nodes

@@ -11,7 +11,7 @@ import tomli_w
 from test_topic_wordnet import Writer
 
 from checks.small_webs import BIRDS, TRAINS, SmallWeb, crawl, events, one_line, opilio, page, rows, served, settings_for
-from opilio.crawl.config import resolve
+from opilio.topic.setup import resolve_settings
 
 WRENS = [f"{BIRDS} Wrens feed on {food} in the hedge." for food in ("spiders", "insects", "larvae", "seeds")]
 
@@ -261,7 +261,7 @@ def test_comments_of_topic_file_stay_when_word_is_accepted(place: Path, keywords
     ],
 )
 def test_topic_is_read_in_its_own_language_unless_a_person_gives_one(topic: dict[str, Any], language: str) -> None:
-    assert resolve({"topic": topic}).topic.language == language
+    assert resolve_settings({"topic": topic}).topic.language == language
 
 
 def test_topic_built_from_a_german_log_is_german(tmp_path: Path) -> None:

@@ -5,20 +5,20 @@ from typing import Any
 
 import pytest
 
-from opilio.lab.crawls import OfflineWeb, lab_settings, replay
-from opilio.lab.pages import ParsedPages
-from opilio.lab.shape import Shape
-from opilio.lab.synthetic import write
-from opilio.lab.topics import LabTopic, load_topics
-from opilio.lab.web import Web
+from opilio.lab.experiments.replay import OfflineWeb, lab_settings, replay_crawl
+from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.web import write_synthetic_web
+from opilio.lab.webs.pages import ParsedPages
+from opilio.lab.webs.topics import LabTopic, load_topics
+from opilio.lab.webs.web import WarcWeb
 
-SHAPE = Shape(seed=11, pages=900, hosts=8, topics=2, topical_share=0.5, traps=(), tunnels=0, seed_sets=1)
+SHAPE = WebShape(seed=11, pages=900, hosts=8, topics=2, topical_share=0.5, traps=(), tunnels=0, seed_sets=1)
 BEFORE, AFTER, STEP = 40, 80, 10  # pages before and after the change, and between two tables
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write(SHAPE, tmp_path_factory.mktemp("drift"))
+    return write_synthetic_web(SHAPE, tmp_path_factory.mktemp("drift"))
 
 
 def log_of(folder: Path, first: LabTopic, then: LabTopic) -> Path:
@@ -32,14 +32,14 @@ def log_of(folder: Path, first: LabTopic, then: LabTopic) -> Path:
 
 def shares(folder: Path, expansion: dict[str, Any], first: LabTopic, then: LabTopic) -> tuple[float, float]:
     """Which part of the last pages is about each topic, by the labels."""
-    web = Web.open(folder, folder / "cache")
+    web = WarcWeb.open(folder, folder / "cache")
     offline = OfflineWeb(web, ParsedPages.open(web, folder / "cache", processes=1))
     seeds = [*first.seed_sets[0].urls, *then.seed_sets[0].urls]
     more = {"expansion": expansion, "rank": {"tunnel_depth": -1}}
-    trace = replay(offline, lab_settings("s4-dynamic", first.brief, seeds, BEFORE + AFTER, more))
+    trace = replay_crawl(offline, lab_settings("s4-dynamic", first.brief, seeds, BEFORE + AFTER, more))
     labels = dict(line.split("\t") for line in (folder / "labels.tsv").read_text("utf-8").splitlines())
     last = [labels.get(fetch.url, "") for fetch in trace.fetches[-AFTER // 2 :]]
-    found = [sum(t.makes_relevant([label]) for label in last) / len(last) for t in (first, then)]
+    found = [sum(t.is_relevant([label]) for label in last) / len(last) for t in (first, then)]
     return found[0], found[1]
 
 

@@ -3,25 +3,24 @@
 import msgspec
 import pytest
 
-from opilio.model.errors import TopicError
-from opilio.model.records import Analysis, Fetched, Lead, Outcome, Verdict
-from opilio.text.vocabulary import term_of
-from opilio.topic.expansion import Expansion, Frozen, PagewiseExpansion, PeriodicExpansion, QueryLogExpansion
-from opilio.topic.living import LivingTopic
-from opilio.topic.querylog import QueryLog
-from opilio.topic.table import WeightTable, table_of
-from opilio.topic.tables import EVERYTHING, TfIdf
+from opilio.core.errors import TopicError
+from opilio.core.records import Analysis, FetchResult, Lead, Outcome, Verdict
+from opilio.text.vocabulary import term_id
+from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.expansion import Expansion, FrozenExpansion, PagewiseExpansion, PeriodicExpansion, QueryLogExpansion
+from opilio.topic.query_log import QueryLogSmoothing
+from opilio.topic.weights import NO_NOISE_FILTER, TfIdf, WeightTable, table_from_weights
 
-BASE = table_of({"wren": 1.0, "nest": 0.5})
+BASE = table_from_weights({"wren": 1.0, "nest": 0.5})
 PAGE = {"wren": 4, "song": 3, "perch": 1, "hedge": 2}
-SMOOTH = TfIdf(idf_source="smooth", noise=EVERYTHING)
+SMOOTH = TfIdf(idf_source="smooth", noise=NO_NOISE_FILTER)
 
 
 def outcome(counts: dict[str, int], relevant: bool = True, score: float = 0.9, duplicate_of: int = 0) -> Outcome:
     verdict = Verdict(score=score, relevant=relevant)
     analysis = Analysis(verdict=verdict, counts=tuple(counts.items()))
     lead = Lead(url="http://a.example/", key=1, host="a.example", depth=1)
-    return Outcome(lead=lead, fetched=Fetched(url=lead.url), analysis=analysis, duplicate_of=duplicate_of)
+    return Outcome(lead=lead, fetched=FetchResult(url=lead.url), analysis=analysis, duplicate_of=duplicate_of)
 
 
 def periodic(**options: object) -> PeriodicExpansion:
@@ -29,43 +28,43 @@ def periodic(**options: object) -> PeriodicExpansion:
 
 
 def test_frozen_table_stays_s0_21() -> None:
-    topic = LivingTopic(BASE)
+    topic = EvolvingTopic(BASE)
     topic.learn([outcome(PAGE)] * 100)
     assert topic.table is BASE and topic.version == 0
 
 
 def test_table_grows_after_a_period_of_relevant_pages_s0_21() -> None:
-    topic = LivingTopic(BASE, periodic())
+    topic = EvolvingTopic(BASE, periodic())
     topic.learn([outcome(PAGE)])
     assert topic.version == 0
     topic.learn([outcome(PAGE)])
     assert (topic.version, topic.table.added) == (1, ("song",))
     assert topic.table.weights["nest"] < BASE.weights["nest"]  # all weights were found anew
-    assert term_of("song") in topic.sight.vector
+    assert term_id("song") in topic.compiled.vector
 
 
 @pytest.mark.parametrize("expansion", [periodic(), PagewiseExpansion(base=BASE.weights, threshold=0.0, period=1)])
 def test_irrelevant_and_repeated_pages_never_change_the_table_s0_21(expansion: Expansion) -> None:
-    topic = LivingTopic(BASE, expansion)
+    topic = EvolvingTopic(BASE, expansion)
     topic.learn([outcome(PAGE, relevant=False), outcome(PAGE, duplicate_of=7)] * 20)
     assert topic.table is BASE
 
 
 def test_outcome_without_a_verdict_is_no_lesson() -> None:
-    topic = LivingTopic(BASE, periodic(period=1))
+    topic = EvolvingTopic(BASE, periodic(period=1))
     empty = outcome(PAGE)
     topic.learn([msgspec.structs.replace(empty, analysis=None), msgspec.structs.replace(empty, analysis=Analysis())])
     assert topic.table is BASE
 
 
 def test_size_bounds_what_is_added() -> None:
-    topic = LivingTopic(BASE, periodic(period=1, added=10, size=3))
+    topic = EvolvingTopic(BASE, periodic(period=1, added=10, size=3))
     topic.learn([outcome(PAGE)] * 3)
     assert len(topic.table) == 3
 
 
 def test_weak_pages_are_left_out_of_a_period() -> None:
-    topic = LivingTopic(BASE, periodic(period=1, min_score=0.8))
+    topic = EvolvingTopic(BASE, periodic(period=1, min_score=0.8))
     topic.learn([outcome(PAGE, score=0.5)])
     assert topic.table is BASE
 
@@ -73,13 +72,13 @@ def test_weak_pages_are_left_out_of_a_period() -> None:
 @pytest.mark.parametrize(("share", "added"), [(0.0, set()), (0.5, {"song"}), (1.0, {"song", "hedge", "perch"})])
 def test_page_adds_a_share_of_its_keywords_s3_15(share: float, added: set[str]) -> None:
     grown = PagewiseExpansion(base=BASE.weights, threshold=0.6, share=share, keywords=4, period=1, weighing=SMOOTH)
-    topic = LivingTopic(BASE, grown)
+    topic = EvolvingTopic(BASE, grown)
     topic.learn([outcome(PAGE, score=0.6)])
     assert topic.table.weights.keys() == {"wren", "nest"} | added
 
 
 def test_new_weights_wait_for_a_period_of_pages_s3_15() -> None:
-    topic = LivingTopic(BASE, PagewiseExpansion(base=BASE.weights, period=3, weighing=SMOOTH))
+    topic = EvolvingTopic(BASE, PagewiseExpansion(base=BASE.weights, period=3, weighing=SMOOTH))
     topic.learn([outcome(PAGE)] * 2)
     assert topic.version == 0
     topic.learn([outcome(PAGE)])
@@ -90,80 +89,80 @@ def test_table_is_built_when_all_seeds_are_settled_s3_12() -> None:
     growing = PagewiseExpansion(
         base=BASE.weights, awaited=2, built=2, share=0.0, threshold=0.9, period=1, weighing=SMOOTH
     )
-    topic = LivingTopic(BASE, growing)
+    topic = EvolvingTopic(BASE, growing)
     topic.learn([outcome(PAGE, score=0.2), outcome({"lake": 9}, relevant=False)])
     assert topic.table is BASE
-    topic.settle()
+    topic.finish_seeding()
     assert topic.table.weights.keys() == {"wren", "nest", "song"}  # its two heaviest, and what was given
     topic.learn([outcome({"lake": 9}, score=0.95)] * 3)
     assert topic.table.weights.keys() == {"wren", "nest", "song"}  # static from now on (S3-14)
 
 
 def test_page_below_t_r_adds_nothing_s3_15() -> None:
-    topic = LivingTopic(BASE, PagewiseExpansion(base=BASE.weights, threshold=0.8, period=1))
+    topic = EvolvingTopic(BASE, PagewiseExpansion(base=BASE.weights, threshold=0.8, period=1))
     topic.learn([outcome(PAGE, score=0.79)])
     assert topic.table is BASE
 
 
 def test_table_follows_the_log_at_each_interval_s4_05_s4_26() -> None:
-    growing = QueryLogExpansion(log=QueryLog(threshold=1.0), interval=2)
-    topic = LivingTopic(BASE, growing)
-    growing.ask([["heron"]] * 4)
+    growing = QueryLogExpansion(log=QueryLogSmoothing(threshold=1.0), interval=2)
+    topic = EvolvingTopic(BASE, growing)
+    growing.add_queries([["heron"]] * 4)
     topic.learn([outcome(PAGE)])
     assert topic.table is BASE
     topic.learn([outcome(PAGE)])
     assert topic.table.weights == {"heron": 1.0}
-    growing.ask([["stork"]] * 8)
+    growing.add_queries([["stork"]] * 8)
     topic.learn([outcome(PAGE)] * 2)
     assert topic.table.keywords[0].stem == "stork"
 
 
 def test_log_is_read_on_where_it_was_left_s4_05() -> None:
     log = [["heron"]] * 4 + [["stork"]] * 8
-    topic = LivingTopic(BASE, QueryLogExpansion(interval=1), queries=lambda at: (log[at : at + 4], at + 4, {}))
+    topic = EvolvingTopic(BASE, QueryLogExpansion(interval=1), queries=lambda at: (log[at : at + 4], at + 4, {}))
     topic.learn([outcome(PAGE, relevant=False)])
     assert topic.table.weights == {"heron": 1.0}
-    resumed = LivingTopic(WeightTable(), queries=lambda at: (log[at:], len(log), {}))
+    resumed = EvolvingTopic(WeightTable(), queries=lambda at: (log[at:], len(log), {}))
     resumed.restore(topic.snapshot())
     resumed.learn([outcome(PAGE)])
     assert resumed.table.keywords[0].stem == "stork"
 
 
 def test_table_built_from_seeds_is_built_once_s3_12() -> None:
-    topic = LivingTopic(BASE, PagewiseExpansion(base=BASE.weights, awaited=2, weighing=SMOOTH))
+    topic = EvolvingTopic(BASE, PagewiseExpansion(base=BASE.weights, awaited=2, weighing=SMOOTH))
     topic.learn([outcome(PAGE)])
-    topic.settle()
+    topic.finish_seeding()
     assert topic.version == 1
-    resumed = LivingTopic(WeightTable())
+    resumed = EvolvingTopic(WeightTable())
     resumed.restore(topic.snapshot())
-    resumed.settle()
+    resumed.finish_seeding()
     assert resumed.version == 1
 
 
 def test_words_of_other_senses_never_join_s3_09() -> None:
-    topic = LivingTopic(BASE, periodic(period=1, added=9), banned=frozenset({"song"}))
+    topic = EvolvingTopic(BASE, periodic(period=1, added=9), banned=frozenset({"song"}))
     topic.learn([outcome(PAGE)] * 3)
     assert {"hedge", "perch"} < topic.table.weights.keys() and "song" not in topic.table.weights
 
 
 @pytest.mark.parametrize("expansion", [periodic(), PagewiseExpansion(base=BASE.weights, period=2, weighing=SMOOTH)])
 def test_table_grows_on_from_what_a_person_made_of_it(expansion: Expansion) -> None:
-    topic = LivingTopic(BASE, msgspec.structs.replace(expansion))
+    topic = EvolvingTopic(BASE, msgspec.structs.replace(expansion))
     topic.learn([outcome(PAGE)] * 2)
     assert "song" in topic.table.weights
-    topic.adopt(table_of({"wren": 1.0, "robin": 0.9}))
-    again = LivingTopic(WeightTable())
+    topic.replace(table_from_weights({"wren": 1.0, "robin": 0.9}))
+    again = EvolvingTopic(WeightTable())
     again.restore(topic.snapshot())
     again.learn([outcome(PAGE | {"nest": 9, "tail": 2})] * 2)
     assert {"wren", "robin"} < again.table.weights.keys()  # and something new
     assert not {"nest", "song"} & again.table.weights.keys()  # taken out by hand: pages don't bring them back
-    assert again.hear(table_of({"nest": 1.0})) == 0
-    again.adopt(table_of({"nest": 1.0}))
+    assert again.merge_words(table_from_weights({"nest": 1.0})) == 0
+    again.replace(table_from_weights({"nest": 1.0}))
     assert list(again.table.weights) == ["nest"]  # the same hand may
 
 
 def test_words_that_join_are_shown_as_pages_write_them_s0_e4() -> None:
-    topic = LivingTopic(BASE, periodic(period=1))
+    topic = EvolvingTopic(BASE, periodic(period=1))
     page = outcome({"databas": 5})
     analysis = msgspec.structs.replace(page.analysis, surfaces=("databases",))
     topic.learn([msgspec.structs.replace(page, analysis=analysis)])
@@ -171,26 +170,26 @@ def test_words_that_join_are_shown_as_pages_write_them_s0_e4() -> None:
 
 
 def test_silent_log_leaves_the_table_alone() -> None:
-    topic = LivingTopic(BASE, QueryLogExpansion(interval=1))
+    topic = EvolvingTopic(BASE, QueryLogExpansion(interval=1))
     topic.learn([outcome(PAGE)])
     assert topic.table is BASE
 
 
 @pytest.mark.parametrize("after", range(5))
 def test_restored_topic_goes_on_as_if_never_stopped(after: int) -> None:
-    straight, stopped = LivingTopic(BASE, periodic()), LivingTopic(BASE, periodic())
+    straight, stopped = EvolvingTopic(BASE, periodic()), EvolvingTopic(BASE, periodic())
     pages = [outcome({"wren": 2, f"word{i}": 3, "song": 1}) for i in range(5)]
     straight.learn(pages)
     stopped.learn(pages[:after])
-    resumed = LivingTopic(WeightTable())
+    resumed = EvolvingTopic(WeightTable())
     resumed.restore(stopped.snapshot())
     resumed.learn(pages[after:])
     assert resumed.table == straight.table and resumed.version == straight.version
 
 
 def test_shown_words_survive_growth() -> None:
-    base = table_of({"databas": 1.0}, shown={"databas": "database"})
-    topic = LivingTopic(base, PeriodicExpansion(base=base.weights, period=1, weighing=SMOOTH))
+    base = table_from_weights({"databas": 1.0}, shown={"databas": "database"})
+    topic = EvolvingTopic(base, PeriodicExpansion(base=base.weights, period=1, weighing=SMOOTH))
     topic.learn([outcome({"databas": 2, "wren": 1})])
     assert topic.table.keywords[0].label == "database"
 
@@ -204,6 +203,6 @@ def test_shown_words_survive_growth() -> None:
         lambda: QueryLogExpansion(interval=0),
     ],
 )
-def test_impossible_options_are_refused(make: type[Frozen]) -> None:
+def test_impossible_options_are_refused(make: type[FrozenExpansion]) -> None:
     with pytest.raises(TopicError):
         make()

@@ -8,41 +8,37 @@ import pytest
 from checks.engines import PageFetcher, html, plain_tree, run_engine
 from checks.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
 from checks.small_webs import rows
-from opilio.crawl.config import strategy_tree
-from opilio.crawl.kinds import options_of
+from opilio.core.clock import VirtualClock
+from opilio.core.records import Lead, Page
+from opilio.core.settings import load_strategy
+from opilio.engine.wiring.factories import kind_options
 from opilio.frontier.memory import MemoryFrontier
-from opilio.frontier.order import BestFirst
-from opilio.frontier.policy import Policy
-from opilio.judge.cosine import CosineJudge
-from opilio.judge.pagewords import PageWords
-from opilio.lab.declarations import load_experiment
-from opilio.lab.metrics import harvest
-from opilio.lab.papers import paper_tables
-from opilio.learn.rows import ATTRIBUTES
-from opilio.model.clock import VirtualClock
-from opilio.model.records import Lead, Page
-from opilio.rank.linkscore import LinkScoreRanker
-from opilio.text.around import InSentence
-from opilio.text.reading import Reader
+from opilio.frontier.policy import BestFirst, FrontierPolicy
+from opilio.judge.page_terms import PageTerms
+from opilio.judge.similarity import CosineJudge
+from opilio.lab.evaluation.metrics import harvest
+from opilio.lab.experiments.declarations import load_experiment, paper_tables
+from opilio.methods.attributes.rows import ATTRIBUTES
+from opilio.rank.four_part_score import LinkScoreRanker
+from opilio.text.reading import PageReader, SentenceContext
 from opilio.text.vocabulary import Vocabulary
-from opilio.topic.living import LivingTopic
-from opilio.topic.table import Keyword, table_of
-from opilio.topic.tables import NoiseFilter, TfIdf, statistics_of
+from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.weights import Keyword, NoiseFilter, TfIdf, collect_statistics, table_from_weights
 
 HERE = "http://a.example/"
 EVERYTHING = NoiseFilter(min_documents=1, min_letters=1)
-BIRDS = LivingTopic(table_of({"wren": 1.0, "song": 0.5}))
+BIRDS = EvolvingTopic(table_from_weights({"wren": 1.0, "song": 0.5}))
 
 
 def test_weight_is_tf_times_the_log_of_documents_over_those_with_the_term_s0_16_s0_17() -> None:
     pages = [{"wren": 3, "nest": 1}, {"nest": 4}]
-    weights = TfIdf(idf_source="corpus", noise=EVERYTHING).weigh(statistics_of(pages))
+    weights = TfIdf(idf_source="corpus", noise=EVERYTHING).weigh(collect_statistics(pages))
     assert weights["wren"] == pytest.approx((3 / 4) / 2 * math.log(2 / 1))  # mean tf over both pages
     assert weights["nest"] == 0.0
 
 
 def test_topic_is_a_list_of_keywords_with_weights_heaviest_first_s0_18_s4_01() -> None:
-    table = table_of({"nest": 1.0, "wren": 4.0, "song": 2.0}, size=2)
+    table = table_from_weights({"nest": 1.0, "wren": 4.0, "song": 2.0}, size=2)
     assert table.keywords == (Keyword("wren", 1.0), Keyword("song", 0.5))
 
 
@@ -55,18 +51,20 @@ def test_link_score_is_alpha_beta_gamma_omega_s4_19() -> None:
 
 
 def test_relevance_of_a_parent_is_the_cosine_with_the_table_s3_21_s4_e6() -> None:
-    judge = CosineJudge(BIRDS, PageWords(terms_of, weights="tfidf"))
+    judge = CosineJudge(BIRDS, PageTerms(terms_of, weights="tfidf"))
     page, turned = reading_of("wren wren nest"), reading_of("wren song")
     assert judge.judge(page).score == pytest.approx(2 * 1.0 / (math.sqrt(5) * math.sqrt(1.25)))
-    other = CosineJudge(LivingTopic(table_of({"wren": 1.0, "nest": 0.5})), PageWords(terms_of, weights="tfidf"))
+    other = CosineJudge(
+        EvolvingTopic(table_from_weights({"wren": 1.0, "nest": 0.5})), PageTerms(terms_of, weights="tfidf")
+    )
     assert other.judge(turned).score == pytest.approx(1.0 / (math.sqrt(2) * math.sqrt(1.25)))
 
 
 def test_cohesive_text_is_the_sentence_around_the_link_s3_22() -> None:
     vocabulary = Vocabulary(normaliser="none")
     flow = "Lakes are deep. The \x02wren\x03 sings loudly. Trains run."
-    reading = Reader(vocabulary, InSentence()).read(Page(url=HERE, flow=flow))
-    start, end = reading.arounds[0]
+    reading = PageReader(vocabulary, SentenceContext()).read(Page(url=HERE, flow=flow))
+    start, end = reading.link_contexts[0]
     assert reading.terms[start:end] == vocabulary.terms("The wren sings loudly.")
 
 
@@ -86,7 +84,7 @@ def test_relevance_is_predicted_before_the_download_and_found_after_it_s4_22(tmp
 
 
 def test_queue_gives_the_best_and_not_the_last_s0_27_s3_e10_s4_13() -> None:
-    frontier = MemoryFrontier(Policy(order=BestFirst(), delay_s=0.0))
+    frontier = MemoryFrontier(FrontierPolicy(order=BestFirst(), delay_s=0.0))
     for number, score in enumerate((0.2, 0.9, 0.5)):  # merged as they come, taken in the order of their scores
         frontier.add([Lead(url=f"{HERE}{number}", key=number + 1, host="a.example", score=score)], 0.0)
     leads = [lead for lease in frontier.lease(0.0, 1, 3, 60.0) for lead in lease.leads]
@@ -98,8 +96,8 @@ def test_all_four_attributes_are_there_s1_e8() -> None:
 
 
 def test_threshold_of_a_growing_table_is_one_setting_s3_e11() -> None:
-    assert "threshold" in options_of("expansion", "pagewise")
-    assert strategy_tree("s3-tswt")["expansion"]["threshold"] > 0.0
+    assert "threshold" in kind_options("expansion", "pagewise")
+    assert load_strategy("s3-tswt")["expansion"]["threshold"] > 0.0
 
 
 @pytest.mark.parametrize("name", ["s0-32", "s4-24"])

@@ -3,9 +3,9 @@
 import pytest
 
 from checks.readings import reading_of, terms_of
-from opilio.model.errors import TopicError
+from opilio.core.errors import TopicError
 from opilio.text.vocabulary import Vocabulary
-from opilio.topic.genre import Genres, default_genres, read_genres
+from opilio.topic.genre import GenreDetector, default_genres, parse_genres
 
 SMALL = '[news]\nurl = ["news"]\nenglish = ["report", "press"]\n[blogs]\nenglish = ["blog", "diary"]\n'
 
@@ -17,7 +17,7 @@ def test_three_genres_come_with_several_languages_s3_23() -> None:
 
 
 def test_all_words_weigh_one_s3_16() -> None:
-    sights = Genres(default_genres(), Vocabulary().terms).sights
+    sights = GenreDetector(default_genres(), Vocabulary().terms).compiled
     assert all(set(s.vector.values()) == {1.0} and s.size == len(s.vector) for s in sights.values())
 
 
@@ -36,22 +36,22 @@ def test_all_words_weigh_one_s3_16() -> None:
 )
 def test_faulty_file_is_refused_by_name(text: str, message: str) -> None:
     with pytest.raises(TopicError, match=message) as caught:
-        read_genres(text, "mine.toml")
+        parse_genres(text, "mine.toml")
     assert str(caught.value).startswith("mine.toml: ")
 
 
 def test_language_of_a_genre_may_be_a_code() -> None:
-    book = read_genres('[news]\nde = ["Presse", "Bericht"]', "mine.toml")
-    assert Genres(book, Vocabulary("de").terms, languages=("german",)).sights["news"].size == 2
+    book = parse_genres('[news]\nde = ["Presse", "Bericht"]', "mine.toml")
+    assert GenreDetector(book, Vocabulary("de").terms, languages=("german",)).compiled["news"].size == 2
 
 
 def test_unknown_genre_is_refused() -> None:
     with pytest.raises(TopicError, match="known: news, blogs"):
-        Genres(read_genres(SMALL, "small"), terms_of, names=("poems",))
+        GenreDetector(parse_genres(SMALL, "small"), terms_of, names=("poems",))
 
 
 def test_page_genre_needs_enough_evidence() -> None:
-    genres = Genres(read_genres(SMALL, "small"), terms_of, threshold=2)
+    genres = GenreDetector(parse_genres(SMALL, "small"), terms_of, threshold=2)
     assert genres.detect(reading_of("the press report of today")) == "news"
     assert genres.detect(reading_of("the blog")) == ""
     assert genres.detect(reading_of("", url="http://x.example/news/1")) == "news"
@@ -60,7 +60,7 @@ def test_page_genre_needs_enough_evidence() -> None:
 
 def test_more_evidence_is_asked_of_long_pages() -> None:
     """Any long text has a few of the words; its address tells as much as that of a short one."""
-    genres = Genres(read_genres(SMALL, "small"), terms_of, threshold=2)
+    genres = GenreDetector(parse_genres(SMALL, "small"), terms_of, threshold=2)
     long = "the press report " + "wren " * 5_000
     assert genres.detect(reading_of(long)) == ""
     assert genres.detect(reading_of(long, url="http://x.example/news/1")) == "news"
@@ -68,5 +68,5 @@ def test_more_evidence_is_asked_of_long_pages() -> None:
 
 def test_languages_add_up() -> None:
     terms = Vocabulary("german").terms
-    both = Genres(default_genres(), terms, languages=("english", "german")).sights["news"]
-    assert both.size > Genres(default_genres(), terms, languages=("german",)).sights["news"].size > 5
+    both = GenreDetector(default_genres(), terms, languages=("english", "german")).compiled["news"]
+    assert both.size > GenreDetector(default_genres(), terms, languages=("german",)).compiled["news"].size > 5

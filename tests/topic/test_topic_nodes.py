@@ -4,7 +4,7 @@ from pathlib import Path
 
 from test_topic_wordnet import Writer
 
-from opilio.crawl.tgraphkinds import _with_synonyms
+from opilio.methods.treasure.plugin import _with_synonyms
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.wordnet import WordNet
 

@@ -8,9 +8,10 @@ import pytest
 
 from checks.engines import PageFetcher, html, plain_tree, run_engine, states
 from checks.small_webs import rows
-from opilio.crawl.build import complete
-from opilio.crawl.config import resolve, strategies
-from opilio.model.clock import VirtualClock
+from opilio.core.clock import VirtualClock
+from opilio.core.settings import strategy_names
+from opilio.engine.wiring.build import complete_settings
+from opilio.topic.setup import resolve_settings
 
 SITE = "http://a.example/"
 BIRDS = "wrens and other small birds sing in the hedge where wrens build nests and small birds feed"
@@ -54,9 +55,9 @@ def queued(folder: Path, path: str) -> float:
     return score
 
 
-@pytest.mark.parametrize("mode", strategies())
+@pytest.mark.parametrize("mode", strategy_names())
 def test_mode_loads_and_crawls(tmp_path: Path, mode: str) -> None:
-    complete(resolve({"strategy": mode}))
+    complete_settings(resolve_settings({"strategy": mode}))
     crawled(tmp_path / "c", mode)
     assert states(tmp_path / "c")["birds"][0] == 2
 
@@ -129,12 +130,13 @@ def test_entry_that_waits_too_long_is_deleted_only_in_s3_x_13_s3_27(tmp_path: Pa
 
 
 def test_aging_raises_what_expiry_deletes_x_13_s2_39() -> None:
-    from opilio.frontier.order import Aging, Expiring, Moment
+    from opilio.frontier.policy import Aging, Expiring
+    from opilio.frontier.policy import QueueTime as Moment
 
-    assert Expiring(lifetime_s=1.0).drops and not Aging().drops
+    assert Expiring(lifetime_s=1.0).drops_expired and not Aging().drops_expired
     aging = Aging(factor=0.05, every=10)
-    place = aging.place(0.2, 1, Moment(1, 0.0))
-    assert aging.shown(place.priority, 50) > aging.shown(place.priority, 1)
+    place = aging.position(0.2, 1, Moment(1, 0.0))
+    assert aging.display_priority(place.priority, 50) > aging.display_priority(place.priority, 1)
 
 
 def test_simple_sum_and_half_weights_fetch_in_the_same_order_s3_39_s3_e2(tmp_path: Path) -> None:

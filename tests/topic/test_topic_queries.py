@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from opilio.crawl.build import complete
-from opilio.crawl.config import resolve
-from opilio.crawl.queries import Query, intervals, read_log, simulated
-from opilio.crawl.topicbuild import LoggedQueries, log_keywords
-from opilio.crawl.topics import queries_of
-from opilio.model.errors import TopicError
+from opilio.core.errors import TopicError
+from opilio.engine.wiring.build import complete_settings
+from opilio.engine.wiring.topic import build_query_log_reader
+from opilio.engine.wiring.topic_files import LoggedQuery, read_query_log, simulate_queries, split_intervals
+from opilio.manage.topic_builder import QueryLogInput, keywords_from_log
 from opilio.text.vocabulary import Vocabulary
-from opilio.topic.querylog import QueryLog
+from opilio.topic.query_log import QueryLogSmoothing
+from opilio.topic.setup import resolve_settings
 
 S4_09 = (
     "Kejriwal new manifesto for lok sabha polls 2014.\n"
@@ -27,14 +27,14 @@ def written(folder: Path, text: str | bytes) -> Path:
 
 
 def test_log_has_a_query_a_line_s4_03(tmp_path: Path) -> None:
-    asked = read_log(written(tmp_path, S4_09))
-    assert len(asked) == 3 and asked[2] == Query("lok sabha polls 2014 dates")
+    asked = read_query_log(written(tmp_path, S4_09))
+    assert len(asked) == 3 and asked[2] == LoggedQuery("lok sabha polls 2014 dates")
 
 
 @pytest.mark.parametrize("time", ["2026-01-31T12:00:00+00:00", "2026-01-31T12:00:00", "1769860800", ""])
 def test_log_may_be_csv_with_time(tmp_path: Path, time: str) -> None:
     path = written(tmp_path, f'\ufefftime,user,query\n{time},7,"wrens, small"\n')
-    assert read_log(path) == [Query("wrens, small", 1769860800.0 if time else 0.0)]
+    assert read_query_log(path) == [LoggedQuery("wrens, small", 1769860800.0 if time else 0.0)]
 
 
 @pytest.mark.parametrize(
@@ -46,17 +46,17 @@ def test_log_may_be_csv_with_time(tmp_path: Path, time: str) -> None:
     ],
 )
 def test_log_may_be_a_table_of_another_kind(tmp_path: Path, text: str) -> None:
-    (asked,) = read_log(written(tmp_path, text))
+    (asked,) = read_query_log(written(tmp_path, text))
     assert (asked.text.split(), asked.at) == (["wren", "song"], 5.0)
 
 
 def test_quotes_are_a_part_of_queries_between_tabs(tmp_path: Path) -> None:
     path = written(tmp_path, 'query\ttime\n"wren song\t5\nnest\t6\n')
-    assert read_log(path) == [Query('"wren song', 5.0), Query("nest", 6.0)]
+    assert read_query_log(path) == [LoggedQuery('"wren song', 5.0), LoggedQuery("nest", 6.0)]
 
 
 def test_first_query_may_be_longer_than_a_cell_of_csv(tmp_path: Path) -> None:
-    assert len(read_log(written(tmp_path, "wren " * 40_000 + "\nnest\n"))) == 2
+    assert len(read_query_log(written(tmp_path, "wren " * 40_000 + "\nnest\n"))) == 2
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,13 @@ def test_first_query_may_be_longer_than_a_cell_of_csv(tmp_path: Path) -> None:
     ],
 )
 def test_queries_are_cut_into_words_as_pages_are(asked: list[str], language: str, word: str) -> None:
-    logged = LoggedQueries([Query(text) for text in asked])
-    found = log_keywords(logged, QueryLog(memory=0.5, threshold=1.0), Vocabulary(language))
+    logged = QueryLogInput([LoggedQuery(text) for text in asked])
+    found = keywords_from_log(logged, QueryLogSmoothing(memory=0.5, threshold=1.0), Vocabulary(language))
     assert list(found) == [word]
 
 
 def test_log_of_one_column_may_have_a_header(tmp_path: Path) -> None:
-    assert read_log(written(tmp_path, "query\nwrens\n")) == [Query("wrens")]
+    assert read_query_log(written(tmp_path, "query\nwrens\n")) == [LoggedQuery("wrens")]
 
 
 @pytest.mark.parametrize(
@@ -89,78 +89,82 @@ def test_log_of_one_column_may_have_a_header(tmp_path: Path) -> None:
 )
 def test_log_that_can_not_be_read_is_refused(tmp_path: Path, content: str | bytes, told: str) -> None:
     with pytest.raises(TopicError, match=told):
-        read_log(written(tmp_path, content))
+        read_query_log(written(tmp_path, content))
 
 
 @pytest.mark.parametrize(("name", "header"), [("log", "foo,time"), ("log.csv", "foo,bar")])
 def test_log_with_columns_but_none_of_queries_is_refused(tmp_path: Path, name: str, header: str) -> None:
     (tmp_path / name).write_text(f"{header}\nwrens,2024-01-01\n")
     with pytest.raises(TopicError, match=f"has the columns {header.replace(',', ', ')}; call that of the queries"):
-        read_log(tmp_path / name)
+        read_query_log(tmp_path / name)
 
 
 def test_plain_queries_may_hold_commas(tmp_path: Path) -> None:
-    assert read_log(written(tmp_path, "wrens, robins\n")) == [Query("wrens, robins")]
+    assert read_query_log(written(tmp_path, "wrens, robins\n")) == [LoggedQuery("wrens, robins")]
 
 
 def test_missing_log_is_named(tmp_path: Path) -> None:
     with pytest.raises(TopicError, match="can't be read"):
-        read_log(tmp_path / "none")
+        read_query_log(tmp_path / "none")
 
 
 def test_intervals_follow_the_time() -> None:
-    asked = [Query("c", 7300.0), Query("a", 100.0), Query("b", 3699.0), Query("d", 14_499.0)]
-    assert intervals(asked, 3600.0) == [["a", "b"], [], ["c"], ["d"]]
-    assert intervals(asked, 0.0) == [["a", "b", "c", "d"]]
-    assert intervals([], 3600.0) == [[]]
+    asked = [LoggedQuery("c", 7300.0), LoggedQuery("a", 100.0), LoggedQuery("b", 3699.0), LoggedQuery("d", 14_499.0)]
+    assert split_intervals(asked, 3600.0) == [["a", "b"], [], ["c"], ["d"]]
+    assert split_intervals(asked, 0.0) == [["a", "b", "c", "d"]]
+    assert split_intervals([], 3600.0) == [[]]
 
 
 def test_queries_without_a_time_are_of_the_first_interval() -> None:
-    assert intervals([Query("b", 1e9), Query("a"), Query("c", 1e9 + 7200.0)], 3600.0) == [["a", "b"], [], ["c"]]
+    assert split_intervals([LoggedQuery("b", 1e9), LoggedQuery("a"), LoggedQuery("c", 1e9 + 7200.0)], 3600.0) == [
+        ["a", "b"],
+        [],
+        ["c"],
+    ]
 
 
 def test_long_silence_costs_little() -> None:
-    asked = [Query("a", 1.0), Query("b", 1e9)]
-    assert len(intervals(asked, 1e-3)) < 100
+    asked = [LoggedQuery("a", 1.0), LoggedQuery("b", 1e9)]
+    assert len(split_intervals(asked, 1e-3)) < 100
 
 
 def test_keywords_of_the_papers_log_s4_09_s4_11_s4_e1(tmp_path: Path) -> None:
-    logged = LoggedQueries(read_log(written(tmp_path, S4_09)), phrases=("lok sabha",))
-    found = log_keywords(logged, QueryLog(memory=0.5, threshold=1.0), Vocabulary())
+    logged = QueryLogInput(read_query_log(written(tmp_path, S4_09)), phrases=("lok sabha",))
+    found = keywords_from_log(logged, QueryLogSmoothing(memory=0.5, threshold=1.0), Vocabulary())
     assert found == pytest.approx({"lok sabha": 1.0, "polls": 1.0, "manifesto": 1.0 / 1.5, "2014": 1.0})
 
 
 def test_old_questions_fade_by_the_hour_s4_07() -> None:
-    asked = [Query("wrens", 1e9)] * 4 + [Query("storks", 1e9 + 3600.0)] * 4
-    found = log_keywords(LoggedQueries(asked, hours=1.0), QueryLog(threshold=0.5), Vocabulary())
+    asked = [LoggedQuery("wrens", 1e9)] * 4 + [LoggedQuery("storks", 1e9 + 3600.0)] * 4
+    found = keywords_from_log(QueryLogInput(asked, hours=1.0), QueryLogSmoothing(threshold=0.5), Vocabulary())
     assert found["storks"] == 1.0 and found["wrens"] == 0.5
 
 
 @pytest.mark.parametrize(("silent", "left"), [(1, 0.25), (2, 0.125), (300, None)])
 def test_old_questions_fade_while_nobody_asks_s4_07_s4_e8(silent: int, left: float | None) -> None:
-    asked = [Query("wrens", 1e9)] * 4 + [Query("storks", 1e9 + 3600.0 * (1 + silent))] * 4
-    found = log_keywords(LoggedQueries(asked, hours=1.0), QueryLog(threshold=0.1), Vocabulary())
+    asked = [LoggedQuery("wrens", 1e9)] * 4 + [LoggedQuery("storks", 1e9 + 3600.0 * (1 + silent))] * 4
+    found = keywords_from_log(QueryLogInput(asked, hours=1.0), QueryLogSmoothing(threshold=0.1), Vocabulary())
     assert found["storks"] == 1.0 and found.get("wrens") == left
 
 
 def test_log_without_a_keyword_is_refused() -> None:
     with pytest.raises(TopicError, match="no word reaches"):
-        log_keywords(LoggedQueries([Query("wrens")]), QueryLog(threshold=5.0), Vocabulary())
+        keywords_from_log(QueryLogInput([LoggedQuery("wrens")]), QueryLogSmoothing(threshold=5.0), Vocabulary())
 
 
 def test_simulated_queries_are_the_same_each_time_and_mostly_the_first_words() -> None:
     words = ["wren", "nest", "song", "hedge"]
-    asked = simulated(words, range(200))
-    assert asked[50:60] == simulated(words, range(50, 60))
+    asked = simulate_queries(words, range(200))
+    assert asked[50:60] == simulate_queries(words, range(50, 60))
     said = " ".join(asked).split()
     assert said.count("wren") > said.count("hedge") > 0
-    assert simulated([], range(3)) == []
+    assert simulate_queries([], range(3)) == []
 
 
 def test_log_that_was_begun_anew_is_read_from_its_beginning_s4_05(tmp_path: Path) -> None:
     path = written(tmp_path, "wren\nwren\nwren\n")
     tree = {"strategy": "s4-dynamic", "topic": {"name": "birds"}, "expansion": {"log": str(path)}}
-    read_on = queries_of(complete(resolve(tree)), Vocabulary())
+    read_on = build_query_log_reader(complete_settings(resolve_settings(tree)), Vocabulary())
     assert read_on is not None
     assert read_on(0)[:2] == ([["wren"]] * 3, 3)
     written(tmp_path, "stork\n")

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.model.errors import TopicError
-from opilio.topic.querylog import QueryLog, QueryLogWeights, query_frequencies, query_stems
+from opilio.core.errors import TopicError
+from opilio.topic.query_log import QueryLogSmoothing, QueryLogWeights, query_frequencies, stem_query
 
 STOP = {"for", "of", "it", "the", "a", "can", "do", "did", "will", "shall"}  # "new" is none of them (S4-E3)
 QUERIES = (
@@ -22,7 +22,7 @@ def plural_only(word: str) -> str:
 
 
 def stems(*queries: str, phrases: tuple[str, ...] = ("lok sabha",)) -> list[list[str]]:
-    return [query_stems(q, plural_only, phrases) for q in queries]
+    return [stem_query(q, plural_only, phrases) for q in queries]
 
 
 def test_frequencies_of_the_example_s4_09() -> None:
@@ -36,16 +36,16 @@ def test_without_a_lexicon_the_phrase_is_two_terms_s4_e1() -> None:
 
 
 def test_weights_of_the_example_s4_10() -> None:
-    weights = QueryLog(memory=0.5).after(QueryLogWeights(), stems(*QUERIES)).weights
+    weights = QueryLogSmoothing(memory=0.5).update(QueryLogWeights(), stems(*QUERIES)).weights
     expected = {"bjp": 0.5, "date": 0.5, "kejriwal": 0.5, "lok sabha": 1.5, "manifesto": 1.0, "new": 0.5}
     assert weights == expected | {"poll": 1.5, "2014": 1.5}
 
 
 def test_threshold_gives_table_i_and_silence_empties_it_s4_11() -> None:
-    log = QueryLog(memory=0.5, threshold=1.0)
-    asked = log.after(QueryLogWeights(), stems(*QUERIES))
+    log = QueryLogSmoothing(memory=0.5, threshold=1.0)
+    asked = log.update(QueryLogWeights(), stems(*QUERIES))
     assert log.keywords(asked) == {"lok sabha": 1.5, "poll": 1.5, "manifesto": 1.0, "2014": 1.5}
-    silent = log.after(asked, [])
+    silent = log.update(asked, [])
     halves = {s: silent.weights[s] for s in ("lok sabha", "poll", "manifesto", "2014")}
     assert halves == {"lok sabha": 0.75, "poll": 0.75, "manifesto": 0.5, "2014": 0.75}
     assert log.keywords(silent) == {}
@@ -59,29 +59,29 @@ def test_term_twice_in_one_query_counts_once_s4_07() -> None:
 @pytest.mark.parametrize("memory", [0.0, -0.1, 0.51, 1.0])
 def test_memory_outside_its_range_is_refused_s4_07(memory: float) -> None:
     with pytest.raises(TopicError, match="greater than 0"):
-        QueryLog(memory=memory)
+        QueryLogSmoothing(memory=memory)
 
 
 def test_weight_waits_below_the_threshold_until_forgotten_s4_e8() -> None:
-    log = QueryLog(memory=0.5, threshold=1.0)
-    state = log.after(QueryLogWeights(), [["wren"]])
+    log = QueryLogSmoothing(memory=0.5, threshold=1.0)
+    state = log.update(QueryLogWeights(), [["wren"]])
     assert log.keywords(state) == {} and state.weights == {"wren": 0.5}
     for _ in range(10):
-        state = log.after(state, [])
+        state = log.update(state, [])
     assert state.weights == {}
 
 
 def test_relative_frequency_does_not_depend_on_traffic_s4_e9() -> None:
-    log = QueryLog(relative=True, threshold=0.2)
-    little, much = (log.after(QueryLogWeights(), stems(*QUERIES) * n).weights for n in (1, 7))
+    log = QueryLogSmoothing(relative=True, threshold=0.2)
+    little, much = (log.update(QueryLogWeights(), stems(*QUERIES) * n).weights for n in (1, 7))
     assert little == pytest.approx(much)
 
 
 def test_table_is_normalised_and_follows_a_shift_of_interest_s4_26() -> None:
-    log = QueryLog(threshold=1.0)
-    state = log.after(QueryLogWeights(), [["cricket"]] * 4)
+    log = QueryLogSmoothing(threshold=1.0)
+    state = log.update(QueryLogWeights(), [["cricket"]] * 4)
     for _ in range(3):
-        state = log.after(state, [["election"]] * 4)
+        state = log.update(state, [["election"]] * 4)
     table = log.table(state)
     assert table.keywords[0].stem == "election" and table.keywords[0].weight == 1.0
     assert "cricket" not in table.weights
@@ -89,5 +89,5 @@ def test_table_is_normalised_and_follows_a_shift_of_interest_s4_26() -> None:
 
 @given(st.lists(st.lists(st.sampled_from(["a", "b", "c"]), max_size=4), max_size=6))
 def test_weight_never_exceeds_the_number_of_queries(queries: list[list[str]]) -> None:
-    weights = QueryLog(memory=0.25).after(QueryLogWeights(), queries).weights
+    weights = QueryLogSmoothing(memory=0.25).update(QueryLogWeights(), queries).weights
     assert all(0.0 < w <= len(queries) for w in weights.values())

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from opilio.model.errors import TopicError
-from opilio.topic.wordnet import WordNet, synset_of
+from opilio.core.errors import TopicError
+from opilio.topic.wordnet import WordNet, parse_synset
 
 LICENCE = "  1 This is a small WordNet for tests.\n"
 
@@ -96,8 +96,8 @@ def test_damaged_file_is_named(wordnet: WordNet) -> None:
 @pytest.mark.parametrize("line", ["", "00000001 05 n zz", "00000001 05 n 03 wren 0", "1 2 n 01 wren 0 001 @ 2 q 0 | x"])
 def test_line_that_is_no_synset_is_refused(line: str) -> None:
     with pytest.raises((ValueError, IndexError, KeyError)):
-        synset_of(line)
+        parse_synset(line)
 
 
 def test_adjective_marks_are_left_out() -> None:
-    assert synset_of("00000001 00 s 01 galore(ip) 0 000 | in great numbers").words == ("galore",)
+    assert parse_synset("00000001 00 s 01 galore(ip) 0 000 | in great numbers").words == ("galore",)

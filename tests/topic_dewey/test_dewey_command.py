@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from checks.small_webs import SmallWeb, one_line, opilio, page, served
-from opilio.crawl.config import Settings
-from opilio.crawl.deweyview import view_of
-from opilio.crawl.status import status_of
-from opilio.model.errors import UsageError
-from opilio.model.records import Fetched
+from opilio.core.errors import UsageError
+from opilio.core.records import FetchResult
+from opilio.core.settings import Settings
+from opilio.manage.dewey_view import build_dewey_view
+from opilio.manage.status import collection_status
+from opilio.methods.dewey.detect import PAPER_RULE, Dot, Galaxy, find_galaxy
+from opilio.methods.dewey.lexicon import builtin_lexicon
+from opilio.methods.dewey.plots import plot_dots
 from opilio.parse.html import HtmlParser
-from opilio.topic.dewey.galaxy import PAPER, Dot, Galaxy, find
-from opilio.topic.dewey.lexicon import ours
-from opilio.topic.dewey.plot import plot
 
 WRENS = "The wren is a small bird; wrens and other songbirds build nests. Clothing."
 
@@ -58,8 +58,8 @@ def test_page_is_fetched_and_its_links_have_classes(tmp_path: Path) -> None:
 def test_link_is_plotted_from_its_words_to_the_end_of_its_list_s2_23() -> None:
     markup = b"""<p>Birds: <a href="/1">wren</a> and trombone.</p>
     <ul><li>nest <a href="/2">trumpet</a></li><li><a href="/3">violin</a></li><li>whale</li></ul>"""
-    fetched = Fetched(url="http://a.example/", status=200, headers=(("Content-Type", "text/html"),), body=markup)
-    view = view_of(HtmlParser().parse(fetched), Settings(), PAPER)
+    fetched = FetchResult(url="http://a.example/", status=200, headers=(("Content-Type", "text/html"),), body=markup)
+    view = build_dewey_view(HtmlParser().parse(fetched), Settings(), PAPER_RULE)
     first, second, third = (galaxy for _, _, galaxy in view.links)
     cells = [{code for code, _ in (*g.ranked, *g.outliers)} for g in (first, second, third)]
     assert cells[0] == {"598", "788"}
@@ -74,17 +74,17 @@ def test_figure_is_written_as_svg_and_png(tmp_path: Path) -> None:
     assert "galaxy: 598" in svg and "length of the D-number" in svg and "Science" in svg
     dots = [Dot("wren", "598.8", in_anchor=True), Dot("clothing", "391")]
     for name in ("a.png", "b.png"):
-        plot(dots, find(dots), ours(), tmp_path / name, "wrens")
+        plot_dots(dots, find_galaxy(dots), builtin_lexicon(), tmp_path / name, "wrens")
     assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
 def test_figure_of_no_dots_says_so_and_bad_names_are_refused(tmp_path: Path) -> None:
-    plot([], Galaxy(), ours(), tmp_path / "none.svg")
+    plot_dots([], Galaxy(), builtin_lexicon(), tmp_path / "none.svg")
     assert "no dots" in (tmp_path / "none.svg").read_text()
     for name in ("wren.pdf", "no/folder/wren.png"):
         with pytest.raises(UsageError, match="--plot"):
-            plot([], Galaxy(), ours(), tmp_path / name)
+            plot_dots([], Galaxy(), builtin_lexicon(), tmp_path / name)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_crawl_is_told_a_topic_as_classes_and_keeps_to_them(tmp_path: Path) -> N
         other = opilio(*crawl, "--set", 'topic.dewey=["599"]', "--into", "dewey-598", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "1 relevant" in done.stdout
-    assert status_of(tmp_path / "dewey-598")["topic"] == "Birds"
+    assert collection_status(tmp_path / "dewey-598")["topic"] == "Birds"
     assert other.returncode == 2
     assert "topic.dewey ['599']: dewey-598 was begun with ['598']" in one_line(other)
 

@@ -2,13 +2,11 @@
 
 import pytest
 
-from opilio.model.records import Link, Page, Reading
-from opilio.text.background import counted
+from opilio.core.records import Link, Page, Reading
+from opilio.methods.dewey.detect import PAPER_RULE, LexiconMatcher, classes_of, galaxy_of, link_galaxies, main_galaxy
+from opilio.methods.dewey.lexicon import builtin_lexicon, parse_lexicon
+from opilio.text.idf import build_idf
 from opilio.text.vocabulary import Vocabulary
-from opilio.topic.dewey.detect import classes_of, galaxy_of, link_galaxies, main_galaxy
-from opilio.topic.dewey.galaxy import PAPER
-from opilio.topic.dewey.lexicon import ours, parse
-from opilio.topic.dewey.matcher import Matcher
 
 SMALL = """
 599 | Mammals | bear; whale
@@ -20,34 +18,36 @@ SMALL = """
 
 
 @pytest.fixture(scope="module")
-def full() -> Matcher:
-    return Matcher(ours(), Vocabulary(normaliser="porter"))
+def full() -> LexiconMatcher:
+    return LexiconMatcher(builtin_lexicon(), Vocabulary(normaliser="porter"))
 
 
 @pytest.fixture(scope="module")
-def small() -> Matcher:
-    return Matcher(parse(SMALL, "small"), Vocabulary(normaliser="porter"))
+def small() -> LexiconMatcher:
+    return LexiconMatcher(parse_lexicon(SMALL, "small"), Vocabulary(normaliser="porter"))
 
 
-def spotted(matcher: Matcher, text: str) -> list[str]:
+def spotted(matcher: LexiconMatcher, text: str) -> list[str]:
     return [hit.word for hit in matcher.hits(matcher.vocabulary.terms(text))]
 
 
-def test_phrase_is_found_before_its_words_s2_24(small: Matcher) -> None:
+def test_phrase_is_found_before_its_words_s2_24(small: LexiconMatcher) -> None:
     assert spotted(small, "A blue whale, a whale, something blue") == ["blue whale", "whale", "blue"]
 
 
-def test_inflected_forms_match_by_stem_s2_20(small: Matcher) -> None:
+def test_inflected_forms_match_by_stem_s2_20(small: LexiconMatcher) -> None:
     assert spotted(small, "BLUE WHALES and Bears") == ["blue whale", "bear"]
 
 
-def test_phrase_that_shrinks_to_one_word_is_not_that_word(small: Matcher) -> None:
+def test_phrase_that_shrinks_to_one_word_is_not_that_word(small: LexiconMatcher) -> None:
     assert spotted(small, "cells") == ["cell"]
     assert small.hits(small.vocabulary.terms("cell"))[0].numbers == ("571",)
 
 
 def test_terms_with_one_stem_share_their_numbers() -> None:
-    matcher = Matcher(parse("598 | Birds | bird\n636 | Pets | birds\n", "two"), Vocabulary(normaliser="porter"))
+    matcher = LexiconMatcher(
+        parse_lexicon("598 | Birds | bird\n636 | Pets | birds\n", "two"), Vocabulary(normaliser="porter")
+    )
     assert len(matcher) == 1
     assert matcher.hits(matcher.vocabulary.terms("birds"))[0].numbers == ("598", "636")
 
@@ -55,15 +55,17 @@ def test_terms_with_one_stem_share_their_numbers() -> None:
 def test_common_words_count_less_with_a_background() -> None:
     vocabulary = Vocabulary(normaliser="porter")
     bear, cell, blue, whale = vocabulary.terms("bear cell blue whale")
-    matcher = Matcher(parse(SMALL, "small"), vocabulary, counted([[bear, blue]] * 9 + [[cell, blue, whale]]))
+    matcher = LexiconMatcher(
+        parse_lexicon(SMALL, "small"), vocabulary, build_idf([[bear, blue]] * 9 + [[cell, blue, whale]])
+    )
     rarity = {hit.word: hit.rarity for hit in matcher.hits([bear, cell, blue, whale])}
     assert 0 < rarity["bear"] < rarity["cell"] < 1
     assert rarity["blue whale"] > rarity["cell"]
     assert classes_of([bear, cell], matcher)[0].code == "571"
-    assert len({score for _, score in classes_of([bear, cell], matcher, rule=PAPER)}) == 1
+    assert len({score for _, score in classes_of([bear, cell], matcher, rule=PAPER_RULE)}) == 1
 
 
-def test_clothing_has_three_classes_s2_25(full: Matcher) -> None:
+def test_clothing_has_three_classes_s2_25(full: LexiconMatcher) -> None:
     assert sorted(cell.code for cell in classes_of("clothing", full)) == ["155", "391", "746"]
 
 
@@ -85,20 +87,20 @@ def test_clothing_has_three_classes_s2_25(full: Matcher) -> None:
         ("Napoleon was beaten at Waterloo; the congress at Vienna restored the Bourbon dynasty of France.", "9"),
     ],
 )
-def test_plain_text_lands_in_its_hundred(full: Matcher, text: str, hundred: str) -> None:
+def test_plain_text_lands_in_its_hundred(full: LexiconMatcher, text: str, hundred: str) -> None:
     assert classes_of(text, full)[0].code[0] == hundred
 
 
-def test_words_without_index_terms_have_no_class(full: Matcher) -> None:
+def test_words_without_index_terms_have_no_class(full: LexiconMatcher) -> None:
     assert classes_of("zzyzx qwyjibo", full) == []
     assert galaxy_of([], full).code == ""
 
 
-def test_stop_words_and_order_of_the_rest_do_not_change_single_words(small: Matcher) -> None:
+def test_stop_words_and_order_of_the_rest_do_not_change_single_words(small: LexiconMatcher) -> None:
     assert classes_of("the bear and the cell", small) == classes_of("cell bear", small)
 
 
-def reading(matcher: Matcher) -> Reading:
+def reading(matcher: LexiconMatcher) -> Reading:
     """Two links: one with words around it, one with nothing but its headings; then one with nothing at all."""
     terms = matcher.vocabulary.terms("bear blue whale cell cell cell")
     links = tuple(
@@ -109,17 +111,17 @@ def reading(matcher: Matcher) -> Reading:
         page=Page(url="http://a.example/", title="Bears", links=links),
         terms=terms,
         anchors=[(0, 1), (6, 6), (6, 6)],
-        arounds=[(0, 3), (6, 6), (6, 6)],
-        main=[(0, 3)],
+        link_contexts=[(0, 3), (6, 6), (6, 6)],
+        main_slices=[(0, 3)],
     )
 
 
-def test_link_is_judged_by_the_words_between_its_break_points_s2_23(small: Matcher) -> None:
+def test_link_is_judged_by_the_words_between_its_break_points_s2_23(small: LexiconMatcher) -> None:
     near, by_heading, by_title = link_galaxies(reading(small), small)
     assert near.code == "599"
     assert near.ranked[0].score == pytest.approx(1.4 + 1.0)  # the anchor's bear, and the blue whale beside it
     assert (by_heading.code, by_title.code) == ("616", "599")
 
 
-def test_page_is_judged_by_its_title_and_main_text(small: Matcher) -> None:
+def test_page_is_judged_by_its_title_and_main_text(small: LexiconMatcher) -> None:
     assert main_galaxy(reading(small), small).code == "599"

@@ -23,22 +23,20 @@ from starlette.routing import Route
 from checks.indexed import Sheet, store
 from checks.page_server import Client, crawled, pages_of
 from checks.small_webs import PATIENCE_S, SmallWeb, page, rows, served
-from opilio.crawl.status import status_of
-from opilio.model.clock import SystemClock
-from opilio.model.records import key_of
+from opilio.core.clock import SystemClock
+from opilio.core.records import url_key
+from opilio.manage.status import collection_status
 from opilio.store.collection import Collection
-from opilio.store.keeper import Counts
-from opilio.web import launch
+from opilio.store.writer import CrawlCounts
 from opilio.web.app import Application
-from opilio.web.buckets import Buckets
-from opilio.web.desk import Desk
-from opilio.web.guard import Access
+from opilio.web.auth import AccessPolicy, RateLimiter
+from opilio.web.collections import ServedCollections
+from opilio.web.context import AppContext
 from opilio.web.live import LIVE
-from opilio.web.openapi import description
-from opilio.web.pages import ACTIONS, PAGES
-from opilio.web.shelf import Shelf
-from opilio.web.standing import alerts
-from opilio.web.tally import Tally
+from opilio.web.openapi import build_openapi
+from opilio.web.pages import new_crawl
+from opilio.web.pages.registry import ACTIONS, PAGES
+from opilio.web.stats import CollectionStats, alerts
 
 SEED = "http://h0.example/0.html"
 WISH = {"do": "ban", "target": "h9.example"}
@@ -56,12 +54,12 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """A server that may be asked anything: what it starts are processes that end at once, and it knows no engine."""
     home = tmp_path_factory.mktemp("sandbox")
     with pytest.MonkeyPatch.context() as changes, pages_of([crawled(home / "birds")], home) as client:
-        changes.setattr(launch, "COMMAND", (sys.executable, "-c", ""))
+        changes.setattr(new_crawl, "COMMAND", (sys.executable, "-c", ""))
         changes.setenv("XDG_CONFIG_HOME", str(home / "config"))
         yield client
 
 
-TOLD = description(["birds"])
+TOLD = build_openapi(["birds"])
 OPERATIONS = [(path, method) for path, methods in TOLD["paths"].items() for method in methods if path != LIVE.path]
 
 
@@ -108,7 +106,7 @@ def test_runs_are_looked_at_closer(client: Client) -> None:
 def test_description_names_everything_that_is_served(client: Client, tmp_path: Path) -> None:
     told = client.get("/openapi.json").data
     assert told["openapi"].startswith("3.1")
-    app = Application(Desk(Shelf([], tmp_path), SystemClock()), Access()).asgi()
+    app = Application(AppContext(ServedCollections([], tmp_path), SystemClock()), AccessPolicy()).asgi()
     served = {route.path for route in app.routes if isinstance(route, Route)}
     for_people = {page.path for page in PAGES} - {action.path for action in ACTIONS} | {"/login", "/favicon.ico"}
     assert served - for_people - {"/openapi.json"} == set(told["paths"])
@@ -147,7 +145,7 @@ def test_label_is_learnt_and_told(own: Client, tmp_path: Path) -> None:
     assert told["said"].startswith("Took back what was said of 1 page; its verdict changed")
     page_ = own.get(f"/c/birds/page.json?url={SEED}").data
     assert (page_["why"]["page"]["relevant"], page_["label"]) == (True, "")
-    assert status_of(tmp_path / "birds")["relevant"] == own.get("/c/birds.json").data["status"]["relevant"]
+    assert collection_status(tmp_path / "birds")["relevant"] == own.get("/c/birds.json").data["status"]["relevant"]
 
 
 def test_several_pages_are_labelled_at_once(own: Client) -> None:
@@ -205,16 +203,16 @@ def test_metrics_are_what_prometheus_reads(client: Client) -> None:
 
 
 def test_searches_are_limited_for_each_client(birds: Path, tmp_path: Path) -> None:
-    with pages_of([birds], tmp_path, searches=Buckets(rate_s=0.001, burst=2)) as client:
+    with pages_of([birds], tmp_path, searches=RateLimiter(rate_s=0.001, burst=2)) as client:
         answers = [client.get("/search.json?q=wren") for _ in range(3)]
     assert [answer.status for answer in answers] == [200, 200, 429]
     assert int(answers[-1].headers["Retry-After"]) >= 1
 
 
 def test_bucket_fills_with_time() -> None:
-    buckets = Buckets(rate_s=1.0, burst=2)
-    assert [buckets.wait_s("a", 0.0) for _ in range(3)] == [0.0, 0.0, 1.0]
-    assert buckets.wait_s("a", 1.5) == 0.0
+    buckets = RateLimiter(rate_s=1.0, burst=2)
+    assert [buckets.try_acquire("a", 0.0) for _ in range(3)] == [0.0, 0.0, 1.0]
+    assert buckets.try_acquire("a", 1.5) == 0.0
 
 
 def test_collections_are_searched_as_one(birds: Path, tmp_path: Path) -> None:
@@ -266,7 +264,7 @@ def test_curve_is_a_png_or_says_what_to_install(client: Client, monkeypatch: pyt
 
 def test_state_that_another_version_wrote_is_told(tmp_path: Path) -> None:
     folder = crawled(tmp_path / "birds")
-    notes = Collection.open_for_notes(folder)
+    notes = Collection.open_for_append(folder)
     with notes.unit_of_work():
         notes.connection.execute("UPDATE snapshot SET state = x'00' WHERE name = 'topic'")
     notes.close()
@@ -277,10 +275,10 @@ def test_state_that_another_version_wrote_is_told(tmp_path: Path) -> None:
 
 
 def test_person_is_warned_when_little_is_found_or_much_fails() -> None:
-    poor = Tally(relevant=bytearray(300))
-    assert "none was relevant" in alerts(Counts(), poor, "running")[0]
-    assert "50% of all fetches failed" in alerts(Counts(fetched=400, failed=200), Tally(), "stopped")[0]
-    assert alerts(Counts(fetched=400), Tally(relevant=bytearray(b"\1" * 300)), "running") == []
+    poor = CollectionStats(relevant=bytearray(300))
+    assert "none was relevant" in alerts(CrawlCounts(), poor, "running")[0]
+    assert "50% of all fetches failed" in alerts(CrawlCounts(fetched=400, failed=200), CollectionStats(), "stopped")[0]
+    assert alerts(CrawlCounts(fetched=400), CollectionStats(relevant=bytearray(b"\1" * 300)), "running") == []
 
 
 def test_budget_of_a_resumed_crawl_is_its_own(tmp_path: Path) -> None:
@@ -348,11 +346,11 @@ def test_collection_that_is_gone_leaves_the_others_to_be_searched_and_compared(b
 
 
 def test_page_that_was_looked_at_often_shows_the_last_answers_first(own: Client, tmp_path: Path) -> None:
-    notes = Collection.open_for_notes(tmp_path / "birds")
+    notes = Collection.open_for_append(tmp_path / "birds")
     names = "failure, detail, elapsed_s, size_bytes, address, location"
     more = f"SELECT key, at + 1, 304, {names} FROM answer WHERE key = ? ORDER BY seq DESC LIMIT 1"
     for _ in range(20):
-        notes.connection.execute(f"INSERT INTO answer (key, at, status, {names}) {more}", (key_of(SEED),))
+        notes.connection.execute(f"INSERT INTO answer (key, at, status, {names}) {more}", (url_key(SEED),))
     notes.close()
     shown = own.get(f"/c/birds/page?url={quote(SEED)}", Accept="text/html").text
     last, _, earlier = shown.partition("<summary>13 earlier</summary>")

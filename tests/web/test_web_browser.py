@@ -10,7 +10,7 @@ from test_web_forms import SEED, addresses
 
 from checks.browsing import MODES, WAIT_MS, chromium, tab
 from checks.page_server import Client, crawled, pages_of
-from opilio.crawl.topicfile import tables_of
+from opilio.manage.topic_builder import table_history
 
 expect.set_options(timeout=WAIT_MS)
 ALL = [*addresses(), "/search?q=wren", "/nowhere", "/c/birds/page?url=http%3A%2F%2Fh0.example%2F99.html"]
@@ -184,13 +184,13 @@ def test_chart_can_be_read_in_both_themes(browser: Browser, client: Client, mode
 
 
 def test_person_edits_the_topic_after_a_preview(browser: Browser, fresh: Client, tmp_path: Path) -> None:
-    before = tables_of(tmp_path / "birds")[-1][1]
+    before = table_history(tmp_path / "birds")[-1][1]
     with tab(browser, fresh.base) as one:
         page = one.go("/c/birds/topic")
         page.fill("#t-keywords", "locomotive\nrailway = 0.5")
         page.click('button[value="preview"] >> nth=0')
         expect(page.get_by_role("heading", name="Preview: nothing has changed yet")).to_be_visible()
-        assert tables_of(tmp_path / "birds")[-1][1] == before
+        assert table_history(tmp_path / "birds")[-1][1] == before
         assert "locomotive" in one.text()
         page.click("text=Save this topic")
         expect(page.locator("[data-note]")).to_contain_text("Saved")
@@ -199,7 +199,7 @@ def test_person_edits_the_topic_after_a_preview(browser: Browser, fresh: Client,
         page.fill("#t-toml", '[topic]\nkeywords = ["steam"]\n')
         page.click("text=Preview TOML")
         expect(page.locator("main")).to_contain_text("steam")
-    after = tables_of(tmp_path / "birds")[-1][1]
+    after = table_history(tmp_path / "birds")[-1][1]
     assert {"locomot", "railway"} <= set(after.weights) - set(before.weights)
 
 
@@ -209,4 +209,4 @@ def test_bad_topic_is_told_and_changes_nothing(browser: Browser, fresh: Client, 
         page.fill("#t-keywords", "wren = much")
         page.click('button[value="preview"] >> nth=0')
         expect(page.locator("main")).to_contain_text("the weight must be a number")
-    assert len(tables_of(tmp_path / "birds")) == 1
+    assert len(table_history(tmp_path / "birds")) == 1

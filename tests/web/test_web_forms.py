@@ -8,8 +8,8 @@ import re
 import pytest
 
 from checks.page_server import Client
-from opilio.web.pages import PAGES
-from opilio.web.view import csv_response
+from opilio.web.pages.registry import PAGES
+from opilio.web.views import csv_response
 
 SEED = "http%3A%2F%2Fh0.example%2F0.html"
 NEEDS = {"/c/{name}/page": f"url={SEED}", "/c/{name}/host": "host=h0.example"}
@@ -19,7 +19,7 @@ def addresses(suffix: str = "") -> list[str]:
     """Every page that can be looked at, with what it needs."""
     found = []
     for page in PAGES:
-        if suffix == ".csv" and not page.table:
+        if suffix == ".csv" and not page.has_table:
             continue
         path = page.path.replace("{name}", "birds")
         path = f"{path if path != '/' or not suffix else '/index'}{suffix}"

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser
 from checks.browsing import PHONE, chromium, tab
 from checks.page_server import Client, crawled, pages_of
 from checks.small_webs import BIRDS, HTML, SmallWeb, page
-from opilio.lab.warcfile import Answer
+from opilio.lab.webs.warc import RecordedResponse
 
 SCRIPT = "<script>window.hacked=1;alert(1)</script>"
 IMAGE = '"><img src=x onerror="window.hacked=1;alert(2)">'
@@ -40,10 +40,10 @@ def hostile_web() -> SmallWeb:
     raw = b"<title>\xff\xfe\x00 wren \xc3( bird</title><p>" + BIRDS.encode() + b" \xed\xa0\x80 \x1b[31m \xf5</p>"
     return SmallWeb(
         {
-            "http://h0.example/0.html": Answer(200, (HTML,), body.encode()),
+            "http://h0.example/0.html": RecordedResponse(200, (HTML,), body.encode()),
             ODD: page(f"{BIRDS} odd {SCRIPT}", title="=HYPERLINK('http://evil.example')"),
             "http://h0.example/long.html": long,
-            "http://h0.example/bytes.html": Answer(200, (("Content-Type", "text/html"),), raw),
+            "http://h0.example/bytes.html": RecordedResponse(200, (("Content-Type", "text/html"),), raw),
             "http://h0.example/%7B%7B7*7%7D%7D.html": page(BIRDS + " braces", title="{{7*7}} wren"),
         }
     )

@@ -14,17 +14,17 @@ from checks.browsing import WAIT_MS, chromium, tab
 from checks.page_server import Client, crawled, mixed_web, pages_of
 from checks.search_doubles import KEY, search_double
 from checks.small_webs import PATIENCE_S, SmallWeb, flags, served, settings_for, started, until
-from opilio.crawl.status import status_of
-from opilio.crawl.topicfile import tables_of
-from opilio.crawl.verify import verify
-from opilio.lab.server import WebServer
-from opilio.lab.shape import Shape
-from opilio.lab.synthetic import SyntheticWeb, topic_tables
-from opilio.store.collection import exists
-from opilio.store.locks import being_written
+from opilio.lab.server.server import LabWebServer
+from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.web import SyntheticWeb, topic_tables
+from opilio.manage.status import collection_status
+from opilio.manage.topic_builder import table_history
+from opilio.manage.verify import verify
+from opilio.store.collection import collection_exists
+from opilio.store.locks import has_writer
 
 expect.set_options(timeout=WAIT_MS)
-SHAPE = Shape(seed=5, pages=900, hosts=6, topics=1, slow_hosts=0, failing_hosts=0, traps=())
+SHAPE = WebShape(seed=5, pages=900, hosts=6, topics=1, slow_hosts=0, failing_hosts=0, traps=())
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +34,14 @@ def browser() -> Iterator[Browser]:
 
 
 @contextmanager
-def slow_web() -> Iterator[tuple[WebServer, dict[str, object]]]:
+def slow_web() -> Iterator[tuple[LabWebServer, dict[str, object]]]:
     """A synthetic web of the lab that takes a minute, however slow the browser is, and what is told of its topic."""
     web = SyntheticWeb(SHAPE)
     with served(web, slow=dict.fromkeys(web.hosts, 0.2)) as server:
         yield server, topic_tables(web.plan)[0]
 
 
-def more(server: WebServer) -> str:
+def more(server: LabWebServer) -> str:
     polite = "[politeness]\nmax_crawl_delay_s = 0.0\n"
     return f'[fetch]\nproxy = "{server.proxy}"\n{polite}[engine]\nworkers = 0\nconnections = 3'
 
@@ -73,8 +73,8 @@ def test_person_starts_watches_pauses_resumes_and_stops_a_crawl(browser: Browser
         expect(page.locator(".by-pages svg.chart")).to_be_hidden()
         page.click("text=Pause")
         expect(chip).to_have_text("paused")
-        pages = status_of(folder)["pages"]
-        assert being_written(folder)
+        pages = collection_status(folder)["pages"]
+        assert has_writer(folder)
         page.click("text=Resume")
         expect(chip).to_have_text("running")
         page.wait_for_function(
@@ -83,8 +83,8 @@ def test_person_starts_watches_pauses_resumes_and_stops_a_crawl(browser: Browser
         page.click("text=Stop")
         expect(chip).to_have_text("stopped")
         assert one.problems == []
-    assert status_of(folder)["stop_reason"] == "stopped from the browser"
-    assert status_of(folder)["relevant"] > 0
+    assert collection_status(folder)["stop_reason"] == "stopped from the browser"
+    assert collection_status(folder)["relevant"] > 0
     assert verify(folder) == []
 
 
@@ -106,7 +106,7 @@ def test_running_crawl_takes_up_a_topic_that_was_edited(browser: Browser, tmp_pa
         page.wait_for_function(changed)
         one.go(f"/c/{name}").click("text=Stop")
         expect(page.locator(".controls .chip").first).to_have_text("stopped")
-    (_, before), (_, after) = tables_of(tmp_path / name)
+    (_, before), (_, after) = table_history(tmp_path / name)
     assert [k.stem for k in after.keywords] == ["locomot", "bird"]  # the new word, and the topic's name
     assert len(before.keywords) > 2
 
@@ -157,7 +157,7 @@ def test_engines_are_asked_where_no_seeds_are_given(
         page.goto(page.url.removesuffix("/seeds"))
         expect(page.locator(".controls .chip").first).to_have_text("stopped")
     (folder,) = home.iterdir()
-    assert status_of(folder)["pages"] == 5
+    assert collection_status(folder)["pages"] == 5
 
 
 def write_engine(config: Path, table: dict[str, object]) -> None:
@@ -180,7 +180,7 @@ def test_crawl_that_has_ended_goes_on_from_the_browser(browser: Browser, tmp_pat
             "() => Number(document.querySelector('[data-count=pages]')?.textContent) >= 20", timeout=WAIT_MS
         )
         expect(chip).to_have_text("stopped")
-    assert status_of(tmp_path / name)["pages"] == 20
+    assert collection_status(tmp_path / name)["pages"] == 20
 
 
 @contextmanager
@@ -230,7 +230,7 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with served(source, slow={f"h{n}.example": 0.02 for n in range(3)}) as server:
         tree = settings_for(server, ["http://h0.example/0.html"], strategy="opilio")
         process = started("crawl", *flags(tree), "--into", folder, "--pages", 0)
-        until(lambda: exists(folder) and status_of(folder)["pages"] > 20, process)
+        until(lambda: collection_exists(folder) and collection_status(folder)["pages"] > 20, process)
         process.kill()
         process.communicate()
     return folder

@@ -7,10 +7,9 @@ import pytest
 
 from checks.page_server import Client, pages_of
 from opilio.cli.serve import serve
-from opilio.model.clock import VirtualClock
-from opilio.model.errors import CollectionError, UsageError
-from opilio.web.buckets import TooManyError
-from opilio.web.guard import Access, Guesses
+from opilio.core.clock import VirtualClock
+from opilio.core.errors import CollectionError, UsageError
+from opilio.web.auth import AccessPolicy, TokenChecker, TooManyRequestsError
 
 WISH = {"do": "ban", "target": "h9.example"}
 
@@ -80,15 +79,15 @@ def test_guesses_of_the_token_are_limited_wherever_they_come(
 
 def test_no_token_is_looked_at_while_a_client_must_wait() -> None:
     clock = VirtualClock()
-    guesses = Guesses(Access(token="right"), clock)
-    assert [guesses.fits("right", "a") for _ in range(20)] == [True] * 20
-    assert [guesses.fits("wrong", "a") for _ in range(10)] == [False] * 10
+    guesses = TokenChecker(AccessPolicy(token="right"), clock)
+    assert [guesses.check("right", "a") for _ in range(20)] == [True] * 20
+    assert [guesses.check("wrong", "a") for _ in range(10)] == [False] * 10
     for token in ("wrong", "right"):
-        with pytest.raises(TooManyError, match="wait 5 seconds"):
-            guesses.fits(token, "a")
-    assert guesses.fits("right", "b")
+        with pytest.raises(TooManyRequestsError, match="wait 5 seconds"):
+            guesses.check(token, "a")
+    assert guesses.check("right", "b")
     clock.advance(5.0)
-    assert guesses.fits("right", "a")
+    assert guesses.check("right", "a")
 
 
 def test_login_that_is_too_long_is_refused(birds: Path, tmp_path: Path) -> None:

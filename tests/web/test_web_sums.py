@@ -9,28 +9,27 @@ from hypothesis import strategies as st
 
 from checks.page_server import Client, crawled, mixed_web, pages_of
 from checks.small_webs import crawl, rows, served, settings_for
-from opilio.store.collection import Collection, reading
-from opilio.web.charts import compared_chart, line_chart, steps
-from opilio.web.curves import harvest_curve
-from opilio.web.entries import best_entries
-from opilio.web.layout import spread
-from opilio.web.pages import PAGES
-from opilio.web.tally import Tally
+from opilio.store.collection import Collection, open_readonly
+from opilio.web.charts import comparison_chart, harvest_curve, line_chart, tick_values
+from opilio.web.pages.graph import layout_graph
+from opilio.web.pages.queue import top_queue_rows
+from opilio.web.pages.registry import PAGES
+from opilio.web.stats import CollectionStats
 
 SEED = "http://h0.example/0.html"
 DOCS = Path(__file__).parents[2] / "docs" / "pages.md"
 
 
-def _sums(tally: Tally) -> list[tuple[str, int, int]]:
+def _sums(tally: CollectionStats) -> list[tuple[str, int, int]]:
     return sorted((host, one.pages, one.relevant) for host, one in tally.hosts.items())
 
 
 def test_sums_are_those_of_the_database_when_read_in_pieces(tmp_path: Path) -> None:
     """A running crawl is read bit by bit; so are two runs over one collection."""
-    tally = Tally()
+    tally = CollectionStats()
     for pages in (3, 9, 0):
         crawled(tmp_path / "birds", stop={"pages": pages})
-        with reading(tmp_path / "birds") as collection:
+        with open_readonly(tmp_path / "birds") as collection:
             tally.refresh(collection.connection)
     told = rows(tmp_path / "birds", "SELECT host, count(*), sum(relevant) FROM page GROUP BY host ORDER BY host")
     assert _sums(tally) == told
@@ -61,8 +60,8 @@ def test_age_counts_from_the_first_fetch_of_a_parent_or_the_start(tmp_path: Path
         again.connection.execute("INSERT INTO version SELECT *, fetched_at + 50, 2, 'changed' FROM page")
         again.connection.execute("UPDATE page SET fetched_at = fetched_at + 50")
     again.close()
-    with reading(folder) as collection:
-        ages = {entry["parent"]: entry["waits_s"] for entry in best_entries(collection, 0, 50, fetched + 100.0)}
+    with open_readonly(folder) as collection:
+        ages = {entry["parent"]: entry["waits_s"] for entry in top_queue_rows(collection, 0, 50, fetched + 100.0)}
     assert ages == {"": round(fetched + 100.0 - began, 1), SEED: 100.0}
 
 
@@ -78,10 +77,10 @@ def test_curve_ends_with_the_whole_crawl(found: list[bool], points: int) -> None
 
 @given(st.floats(1e-3, 1e9), st.floats(0.0, 0.99))
 def test_ticks_are_few_and_within_the_chart(most: float, share: float) -> None:
-    ticks = steps(most)
+    ticks = tick_values(most)
     assert 1 <= len(ticks) <= 8
     assert 0.0 == ticks[0] <= ticks[-1] <= most * 1.001
-    closer = steps(most, least=most * share)
+    closer = tick_values(most, least=most * share)
     assert 1 <= len(closer) <= 8
     assert most * (share - 0.001) <= closer[0] <= closer[-1] <= most * 1.001
 
@@ -91,11 +90,11 @@ def test_chart_of_some_pages_begins_where_they_do() -> None:
     assert [p["pages"] for p in curve] == list(range(500, 521))
     run = {"name": "birds", "began": 0.0, "curve": curve}
     for x, tick in (("pages", "500"), ("time", "8.33 min")):
-        chart = compared_chart([run], x, "relevant", closer=True)
+        chart = comparison_chart([run], x, "relevant", closer=True)
         assert chart.lines[0].path.startswith(f"M{chart.left},{chart.bottom} ")
         assert chart.lines[0].path.endswith(f" L{chart.right},{chart.top}")
         assert (chart.x_ticks[0].label, chart.y_ticks[0].label) == (tick, "250")
-    assert compared_chart([{**run, "curve": []}], closer=True).lines[0].path == ""
+    assert comparison_chart([{**run, "curve": []}], closer=True).lines[0].path == ""
 
 
 def test_chart_without_a_point_can_be_drawn() -> None:
@@ -107,11 +106,11 @@ def test_chart_without_a_point_can_be_drawn() -> None:
 def test_nodes_stay_in_the_picture_and_where_they_were(count: int, data: st.DataObject) -> None:
     node = st.integers(0, max(0, count - 1))
     edges = data.draw(st.lists(st.tuples(node, node, st.floats(0.01, 1.0)), max_size=40)) if count else []
-    places = spread(count, edges)
+    places = layout_graph(count, edges)
     assert places.shape == (count, 2)
     assert np.isfinite(places).all()
     assert ((places >= 0) & (places <= 1)).all()
-    assert (places == spread(count, edges)).all()
+    assert (places == layout_graph(count, edges)).all()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path)

@@ -10,9 +10,9 @@ COMMANDS = {
     "seeds": "seeds",
     "search": "search",
     "status": "collection",
-    "agents": "agents",
+    "agents": "collection",
     "why": "collection",
-    "history": "history",
+    "history": "collection",
     "label": "label",
     "serve": "serve",
     "verify": "housekeeping",
@@ -21,7 +21,7 @@ COMMANDS = {
     "export": "collection",
     "train": "train",
     "demo": "demo",
-    "doctor": "doctor",
+    "doctor": "serve",
 }
 GROUPS = {"index": "search", "lab": "lab", "topic": "topic", "tgraph": "tgraph"}  # of commands, each `app` of a module
 

@@ -1,25 +1,34 @@
-"""Commands that look at a collection: status, why, export."""
+"""Commands that look at a collection: status, why, export.
+
+`opilio history`: the versions of one page.
+
+`opilio agents`: who crawled for a collection, what each found and what it learnt.
+"""
 
 import sys
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from opilio.cli.options import AsJson, Folder, counted, print_json, print_text
-from opilio.crawl.export import FORMATS
-from opilio.crawl.export import export as export_pages
-from opilio.crawl.status import status_of
-from opilio.crawl.why import why as all_reasons
-from opilio.model.errors import UsageError
+from opilio.cli.options import CollectionArgument, JsonOption, pluralize, print_json, print_text
+from opilio.core.errors import UsageError
+from opilio.manage.agents import list_agents
+from opilio.manage.agents import retire_agent as ask_to_retire
+from opilio.manage.export import FORMATS
+from opilio.manage.export import export as export_pages
+from opilio.manage.history import format_utc, page_history
+from opilio.manage.status import collection_status
+from opilio.manage.why import why as all_reasons
 
-Url = Annotated[str, typer.Argument(metavar="URL", show_default=False, help="The page's address.")]
+UrlArgument = Annotated[str, typer.Argument(metavar="URL", show_default=False, help="The page's address.")]
 
 
-def status(folder: Folder, json: AsJson = False) -> int:
+def status(folder: CollectionArgument, json: JsonOption = False) -> int:
     """Show what a collection holds and how its crawl ended."""
-    values = status_of(folder)
+    values = collection_status(folder)
     if json:
         print_json(values)
         return 0
@@ -33,18 +42,18 @@ def status(folder: Folder, json: AsJson = False) -> int:
     return 0
 
 
-def why(folder: Folder, url: Url, json: AsJson = False) -> int:
+def why(folder: CollectionArgument, url: UrlArgument, json: JsonOption = False) -> int:
     """Tell every reason why a URL was fetched, skipped or kept."""
     facts = all_reasons(folder, url)
     if json:
         print_json(facts)
     else:
-        print_text("\n".join(_told(facts)))
+        print_text("\n".join(_format_why(facts)))
     return 0 if facts["found"] else 1
 
 
 def export(
-    folder: Folder,
+    folder: CollectionArgument,
     form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")] = "jsonl",
     relevant: Annotated[bool, typer.Option("--relevant", help="Only pages judged relevant.")] = False,
     topic: Annotated[
@@ -67,11 +76,11 @@ def export(
         raise UsageError(f"--out {out}: can't be written: {error.strerror}") from error
     finally:
         part.unlink(missing_ok=True)
-    sys.stderr.write(f"{counted(count, 'page')} written to {out}\n")
+    sys.stderr.write(f"{pluralize(count, 'page')} written to {out}\n")
     return 0
 
 
-def _told(facts: dict[str, Any]) -> list[str]:
+def _format_why(facts: dict[str, Any]) -> list[str]:
     lines = [facts["url"]]
     if not facts["found"]:
         return [*lines, "  was never seen: no fetched page links to it, and it is no seed"]
@@ -81,18 +90,20 @@ def _told(facts: dict[str, Any]) -> list[str]:
         steps = "1 link" if facts["depth"] == 1 else f"{facts['depth']} links"
         lines.append(f"  score {facts['score']:.3f}, {steps} from a seed, found {facts['times_found']}×")
     if "host_waits" in facts:
-        lines.append(f"  its host waits until {_when(facts['host_waits']['until'])}: {facts['host_waits']['reason']}")
+        lines.append(
+            f"  its host waits until {_format_time(facts['host_waits']['until'])}: {facts['host_waits']['reason']}"
+        )
     if "seed" in facts:
         lines.append(f"  a seed of priority {facts['seed']['priority']} ({facts['seed']['sources']})")
     if "redirected_from" in facts:
         lines.append(f"  redirected from {', redirected from '.join(facts['redirected_from'])}")
     lines += _found_on(facts["found_on"])
     if "ranker" in facts:
-        lines += _ranked(facts["ranker"])
+        lines += _format_ranker(facts["ranker"])
     for answer in facts["answers"]:
         outcome = answer["failure"] or f"status {answer['status']}"
         extra = answer["detail"] or answer["location"]
-        lines.append(f"  asked {_when(answer['at'])}: {outcome} {extra}".rstrip())
+        lines.append(f"  asked {_format_time(answer['at'])}: {outcome} {extra}".rstrip())
     if "looks" in facts:
         looks = facts["looks"]
         found = f", {looks['found']} new links, {looks['brought']} of them relevant" if looks["found"] else ""
@@ -118,7 +129,7 @@ def _found_on(contexts: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def _ranked(ranker: dict[str, Any]) -> list[str]:
+def _format_ranker(ranker: dict[str, Any]) -> list[str]:
     """What the committee thinks of a link, with what it has learnt by now."""
     lines = [f"  the ranker gives it {ranker['score_now']:.3f} now, after {ranker['learnt_from']} fetches"]
     for key in ("raised_by", "lowered_by"):
@@ -143,5 +154,75 @@ def _page(page: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _when(at: float) -> str:
+def _format_time(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def history(folder: CollectionArgument, url: UrlArgument, json: JsonOption = False) -> int:
+    """List the stored versions of a page with dates, relevance and what changed in its main text."""
+    facts = page_history(folder, url)
+    if json:
+        print_json(facts)
+    else:
+        print_text("\n".join(_format_history(facts)))
+    return 0 if facts["found"] else 1
+
+
+def _format_history(facts: dict[str, Any]) -> list[str]:
+    lines = [facts["url"]]
+    if not facts["found"]:
+        return [*lines, "  no version of it is stored"]
+    if "moved_to" in facts:
+        lines.append(f"  has moved to {facts['moved_to']}")
+    if "checks" in facts:
+        lines.append(f"  looked at again {facts['checks']}×, changed {facts['changes']}×")
+    for version in facts["versions"]:
+        end = (
+            f" until {format_utc(version['until'])} ({version['ended']})"
+            if version["until"] is not None
+            else ", current"
+        )
+        verdict = "relevant" if version["relevant"] else "not relevant"
+        lines.append(
+            f"  {format_utc(version['fetched_at'])}{end}: {verdict}, score {version['score']:.3f}: {version['title']}"
+        )
+        lines += [f"    at {version['url']}"] if version["url"] != facts["url"] else []
+        lines += [f"    {line}" for line in version["difference"]]
+    return lines
+
+
+def agents(
+    folder: CollectionArgument,
+    retire: Annotated[
+        str, typer.Option(metavar="NAME", help="Send this agent home; others go on with its links.", show_default=False)
+    ] = "",
+    json: JsonOption = False,
+) -> int:
+    """List the agents of a crawl: state, harvest, and what each learnt."""
+    if retire:
+        running = ask_to_retire(folder, retire, time.time())
+        print_text(f"{retire}: goes home " + ("in a moment" if running else "when the crawl goes on"))
+        return 0
+    found = list_agents(folder)
+    if json:
+        print_json({"agents": found})
+    else:
+        print_text("\n".join([*_format_agents_table(found), *map(_learnt, found)]))
+    return 0
+
+
+def _format_agents_table(found: list[dict[str, Any]]) -> list[str]:
+    """Columns of text, however narrow the terminal: a line for each agent."""
+    counts = ("seeds", "pages", "relevant", "harvest", "hosts", "shared", "received")
+    rows = [["agent", "topic", *counts, "state"]]
+    for agent in found:
+        state = f"{agent['state']}: {agent['reason']}" if agent["reason"] else agent["state"]
+        numbers = [f"{agent[name]:.2f}" if name == "harvest" else str(agent[name]) for name in counts]
+        rows.append([agent["name"], agent["topic"], *numbers, state])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _learnt(agent: dict[str, Any]) -> str:
+    words = ", ".join(agent["learnt"]) or "no new word"
+    return f"{agent['name']} learnt: {words} ({agent['table_size']} words in its table)"

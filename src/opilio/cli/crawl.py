@@ -10,32 +10,32 @@ from typing import Annotated, Any
 
 import typer
 
-from opilio.cli.options import AsJson, counted, print_json, print_text
-from opilio.cli.progress import Progress
-from opilio.crawl.config import (
+from opilio.cli.options import JsonOption, pluralize, print_json, print_text
+from opilio.cli.progress import CrawlProgress
+from opilio.core.clock import SystemClock
+from opilio.core.errors import ConfigError, UsageError
+from opilio.core.settings import (
     PolitenessSettings,
     Settings,
     TopicSettings,
     Tree,
-    merged,
+    merge_trees,
+    parse_setting,
     read_settings,
-    resolve,
-    setting,
 )
-from opilio.crawl.engine import Engine
-from opilio.crawl.examples import spoken_in
-from opilio.crawl.job import Crawl, begin, check, resume
-from opilio.crawl.seeding import begin_with
-from opilio.crawl.status import seeds_of, status_of
-from opilio.crawl.why import why
-from opilio.model.clock import SystemClock
-from opilio.model.errors import ConfigError, UsageError
-from opilio.seeds.seedfile import read_seeds
-from opilio.store.collection import exists, unmake
-from opilio.text.tokens import written_words
+from opilio.engine.loop import Engine
+from opilio.engine.wiring.seeding import with_found_seeds
+from opilio.engine.wiring.session import CrawlSession, check_settings, create_crawl, resume_crawl
+from opilio.engine.wiring.topic_files import detect_example_language
+from opilio.manage.status import collection_status, first_seeds
+from opilio.manage.why import why
+from opilio.seeds.local import read_seeds
+from opilio.store.collection import collection_exists, delete_new_collection
+from opilio.text.tokens import tokenize_verbatim
+from opilio.topic.setup import resolve_settings
 
-SHOWN_SEEDS = 3
-LONGEST_NAME = 200  # bytes of a folder that is named after its topic; file systems take 255
+MAX_SEEDS_EXPLAINED = 3
+MAX_FOLDER_NAME_BYTES = 200  # bytes of a folder that is named after its topic; file systems take 255
 
 
 def crawl(
@@ -61,7 +61,7 @@ def crawl(
         bool | None, typer.Option(help="Allow private and loopback addresses, or not.", show_default="not")
     ] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Any setting: stop.pages=99")] = None,
-    json: AsJson = False,
+    json: JsonOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> int:
     """Crawl a topic into a collection.
@@ -77,43 +77,43 @@ def crawl(
         "topic": {"name": topic or None},
         "rank": {"model": str(start_from) if start_from else None},
         "revisit": {"on": revisit or continuous or None, "continuous": continuous or None},
-        "seeds": {"urls": _given(seed or [], seeds)},
+        "seeds": {"urls": _read_seed_options(seed or [], seeds)},
     }
     if (revisit or continuous) and pages is None:
         given["stop"]["pages"] = 0  # the limit that made the collection what it is, is reached already
-    tree, source = _laid_over(given, set_ or [], config)
+    tree, source = _merge_options(given, set_ or [], config)
     folder = into or Path(_folder_name(tree))
-    with asyncio.Runner(loop_factory=_fast_loop()) as runner:
-        reason = runner.run(_crawled(folder, tree, source, quiet))
-    _tell_end(folder, reason, json)
+    with asyncio.Runner(loop_factory=_event_loop_factory()) as runner:
+        reason = runner.run(_resume_or_begin(folder, tree, source, quiet))
+    _print_summary(folder, reason, json)
     return 130 if reason == "interrupted" else 0
 
 
-async def _crawled(folder: Path, tree: Tree, source: str, quiet: bool) -> str:
+async def _resume_or_begin(folder: Path, tree: Tree, source: str, quiet: bool) -> str:
     """Go on with a collection, or make one; why the crawl ended."""
-    if exists(folder):
-        return await _run(resume(folder, tree), quiet)
-    settings = resolve(tree, source)
+    if collection_exists(folder):
+        return await _run_crawl(resume_crawl(folder, tree), quiet)
+    settings = resolve_settings(tree, source)
     if "language" not in tree.get("topic", {}):
-        await _settle_language(settings, quiet)
+        await _detect_language(settings, quiet)
     made = await _begin(folder, settings, quiet)
     try:
-        return await _run(made, quiet)
+        return await _run_crawl(made, quiet)
     except UsageError:  # an example page that can't be had: whoever corrects it begins anew
-        unmake(folder)
+        delete_new_collection(folder)
         raise
 
 
-async def _settle_language(settings: Settings, quiet: bool) -> None:
+async def _detect_language(settings: Settings, quiet: bool) -> None:
     """Nobody gave one: where the topic's words don't tell, its example pages may."""
     topic, usual = settings.topic, TopicSettings().language
     if topic.language == usual and topic.examples:
-        topic.language = await spoken_in(settings) or usual
+        topic.language = await detect_example_language(settings) or usual
     if topic.language != usual and not quiet:
         sys.stderr.write(f"the topic is read as {topic.language}; --set topic.language=NAME says otherwise\n")
 
 
-def _need_topic(folder: Path, settings: Settings) -> None:
+def _require_topic(folder: Path, settings: Settings) -> None:
     """Most often --into is misspelt where a crawl should be resumed."""
     topic = settings.topic
     if not (topic.name or topic.description or topic.keywords or topic.examples or topic.dewey):
@@ -121,15 +121,15 @@ def _need_topic(folder: Path, settings: Settings) -> None:
         raise ConfigError(f"--into {folder}: is no collection; give a topic to begin one, for example: {example}")
 
 
-def _laid_over(given: dict[str, Any], assignments: list[str], config: Path | None) -> tuple[Tree, str]:
+def _merge_options(given: dict[str, Any], assignments: list[str], config: Path | None) -> tuple[Tree, str]:
     """What a person gave: `--set` over flags over the file; and what to name when it is wrong."""
-    tree = _without_nothing(given)
+    tree = _drop_none(given)
     for text in assignments:
-        tree = merged(tree, setting(text))
-    return (merged(read_settings(config), tree), str(config)) if config else (tree, "command line")
+        tree = merge_trees(tree, parse_setting(text))
+    return (merge_trees(read_settings(config), tree), str(config)) if config else (tree, "command line")
 
 
-def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def _event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """uvloop where it is installed: the engine's process then works a tenth less (measured)."""
     try:
         import uvloop
@@ -139,57 +139,57 @@ def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return new_loop
 
 
-async def _begin(folder: Path, settings: Settings, quiet: bool) -> Crawl:
+async def _begin(folder: Path, settings: Settings, quiet: bool) -> CrawlSession:
     """A new collection; engines are asked for seeds where none were given, before a folder is made."""
-    _need_topic(folder, settings)
-    check(settings)
-    settings, found = await begin_with(settings)
+    _require_topic(folder, settings)
+    check_settings(settings)
+    settings, found = await with_found_seeds(settings)
     for problem in found.problems:
         sys.stderr.write(f"{problem}\n")
     if found.seeds and not quiet:
         sys.stderr.write(f"{len(found.seeds)} seeds from {', '.join(found.voters) or 'lists'}\n")
-    made = begin(folder, settings, found)
+    made = create_crawl(folder, settings, found)
     ours = settings.fetch.proxy or settings.fetch.allow_private
     if not (quiet or ours) and settings.politeness.contact == PolitenessSettings().contact:
         sys.stderr.write("whom may sites ask about this crawl? say it with --set politeness.contact=URL\n")
     return made
 
 
-async def _run(made: Crawl, quiet: bool) -> str:
+async def _run_crawl(made: CrawlSession, quiet: bool) -> str:
     loop = asyncio.get_running_loop()
     async with made as running:
         counts = running.counts
-        with Progress(SystemClock(), counts.pages, counts.relevant, quiet) as progress:
-            running.engine.listen(progress)
+        with CrawlProgress(SystemClock(), counts.pages, counts.relevant, quiet) as progress:
+            running.engine.add_listener(progress)
             for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, _stop_or_end, running.engine, progress)
+                loop.add_signal_handler(number, _handle_stop_signal, running.engine, progress)
             return await running.engine.run()
 
 
-def _stop_or_end(engine: Engine, progress: Progress) -> None:
+def _handle_stop_signal(engine: Engine, progress: CrawlProgress) -> None:
     """The first signal stops cleanly, the second at once: what is committed is safe, a kill loses nothing."""
     if engine.stopping:
         progress.close()
         os._exit(130)
-    progress.say("stopping: waiting for answers that are under way; once more to end at once")
+    progress.print_line("stopping: waiting for answers that are under way; once more to end at once")
     engine.stop()
 
 
-def _tell_end(folder: Path, reason: str, json: bool) -> None:
-    status = status_of(folder)
+def _print_summary(folder: Path, reason: str, json: bool) -> None:
+    status = collection_status(folder)
     if json:
         print_json(status)
         return
-    pages, relevant = counted(status["pages"], "page"), status["relevant"]
+    pages, relevant = pluralize(status["pages"], "page"), status["relevant"]
     print_text(f"{folder}: {pages}, {relevant} relevant (harvest {status['harvest']:.2f})")
     print_text(f"stopped: {reason}")
     if not status["pages"]:
-        _tell_why_nothing_came(folder)
+        _explain_empty_crawl(folder)
 
 
-def _tell_why_nothing_came(folder: Path) -> None:
+def _explain_empty_crawl(folder: Path) -> None:
     """A crawl without a page is most often a misspelt seed: say at once what became of the first ones."""
-    for url in seeds_of(folder, SHOWN_SEEDS):
+    for url in first_seeds(folder, MAX_SEEDS_EXPLAINED):
         facts = why(folder, url)
         waits = facts.get("host_waits", {}).get("reason", "")
         sys.stderr.write(f"seed {url}: {facts['reason'] or waits or facts['state']}\n")
@@ -200,13 +200,13 @@ def _folder_name(tree: Tree) -> str:
     known = topic if isinstance(topic, dict) else {"name": str(topic)}  # what is no table is told by `resolve`
     classes = known.get("dewey", "")
     name = str(known.get("name", "")) or (f"dewey {classes}" if classes else "")
-    words = written_words(name.lower())[:6]
+    words = tokenize_verbatim(name.lower())[:6]
     if not words:
         raise ConfigError('no topic: give one as a sentence, for example: opilio crawl "sign languages" --seed URL')
-    return os.fsencode("-".join(words))[:LONGEST_NAME].decode(errors="ignore")
+    return os.fsencode("-".join(words))[:MAX_FOLDER_NAME_BYTES].decode(errors="ignore")
 
 
-def _given(urls: list[str], path: Path | None) -> list[str] | dict[str, int] | None:
+def _read_seed_options(urls: list[str], path: Path | None) -> list[str] | dict[str, int] | None:
     """The seeds of the command line; a file may give priorities."""
     listed = read_seeds(path, "--seeds") if path else []
     if all(seed.priority == 1 for seed in listed):
@@ -214,11 +214,11 @@ def _given(urls: list[str], path: Path | None) -> list[str] | dict[str, int] | N
     return {**{seed.url: seed.priority for seed in listed}, **dict.fromkeys(urls, 1)}
 
 
-def _without_nothing(tree: dict[str, Any]) -> Tree:
+def _drop_none(tree: dict[str, Any]) -> Tree:
     """The tree without what was not given."""
     result: Tree = {}
     for key, value in tree.items():
-        inner = _without_nothing(value) if isinstance(value, dict) else value
+        inner = _drop_none(value) if isinstance(value, dict) else value
         if inner is not None and inner != {}:
             result[key] = inner
     return result

@@ -19,19 +19,18 @@ from rich.console import Console
 from rich.table import Table
 
 from opilio.cli.crawl import crawl
-from opilio.crawl.config import Settings
-from opilio.lab.accesslog import fetch_attempts, read_log
-from opilio.lab.metrics import found_curve
-from opilio.lab.server import Serving, WebServer
-from opilio.lab.serving import serve_shape
-from opilio.lab.shape import Shape
-from opilio.lab.synthetic import SyntheticWeb, topic_tables
-from opilio.model.errors import UsageError
+from opilio.core.errors import UsageError
+from opilio.core.settings import Settings
+from opilio.lab.evaluation.metrics import found_curve
+from opilio.lab.server.http import fetch_attempts, read_access_log
+from opilio.lab.server.server import LabServerConfig, LabWebServer, serve_synthetic_web
+from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.web import SyntheticWeb, topic_tables
 
-YARDSTICK = "breadth"
-MARK = "made-by-opilio-demo"  # says that the folder is ours to make again
+BASELINE_STRATEGY = "breadth"
+MARKER_FILE = "made-by-opilio-demo"  # says that the folder is ours to make again
 STEP = 100
-SHAPE = Shape(seed=7, pages=3000, hosts=40, topics=3, topical_share=0.3, slow_hosts=0, failing_hosts=1)
+SHAPE = WebShape(seed=7, pages=3000, hosts=40, topics=3, topical_share=0.3, slow_hosts=0, failing_hosts=1)
 # Few connections, so that the order of the queue shows: with more of them than promising hosts every crawler must
 # take what is left. No pause between requests, because the web is ours; Crawl-delay in robots.txt is kept.
 ENGINE = {"connections": 4}
@@ -45,18 +44,20 @@ def demo(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> int:
     """Crawl a web made for the purpose, by the default strategy and breadth-first, and compare."""
-    told = _told(topic)
-    _fresh(into)
-    _say(f"A web of {SHAPE.pages:,} articles on {SHAPE.hosts} hosts, served on this machine; wanted: {told['name']}.")
+    told = _choose_topic(topic)
+    _prepare_folder(into)
+    _print_stderr(
+        f"A web of {SHAPE.pages:,} articles on {SHAPE.hosts} hosts, served on this machine; wanted: {told['name']}."
+    )
     ours = Settings().strategy
     config = _config(told, pages, into)
     asked: dict[str, list[str]] = {}
-    for strategy in (ours, YARDSTICK):
-        code, asked[strategy] = _crawled(config, strategy, quiet)
+    for strategy in (ours, BASELINE_STRATEGY):
+        code, asked[strategy] = _run_crawl(config, strategy, quiet)
         if code:
             return code
-    relevant = _truth(told["name"])
-    _show({name: [url in relevant for url in urls] for name, urls in asked.items()}, pages)
+    relevant = _relevant_urls(told["name"])
+    _print_comparison({name: [url in relevant for url in urls] for name, urls in asked.items()}, pages)
     sys.stdout.write(_ENDING.format(ours=into / ours, page=_example(asked[ours], relevant)))
     return 0
 
@@ -78,21 +79,21 @@ The command is .venv/bin/opilio; README.md has the rest.
 """
 
 
-def _say(text: str) -> None:
+def _print_stderr(text: str) -> None:
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
 
-def _fresh(folder: Path) -> None:
+def _prepare_folder(folder: Path) -> None:
     """An empty folder; an earlier demo in it is thrown away, anything else is not touched."""
-    if folder.exists() and not (folder / MARK).exists():
+    if folder.exists() and not (folder / MARKER_FILE).exists():
         raise UsageError(f"--into {folder}: is there already and was not made by the demo; choose another folder")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    (folder / MARK).touch()
+    (folder / MARKER_FILE).touch()
 
 
-def _told(topic: str) -> dict[str, Any]:
+def _choose_topic(topic: str) -> dict[str, Any]:
     """What the crawlers are told: name, keywords, seeds. Nothing of the labels."""
     tables = topic_tables(SyntheticWeb(SHAPE).plan)
     names = [str(table["name"]) for table in tables]
@@ -115,17 +116,17 @@ def _config(told: dict[str, Any], fetches: int, folder: Path) -> Path:
     return path
 
 
-def _crawled(config: Path, strategy: str, quiet: bool) -> tuple[int, list[str]]:
+def _run_crawl(config: Path, strategy: str, quiet: bool) -> tuple[int, list[str]]:
     """One crawl, and what the server was asked for, in order."""
     folder, log = config.parent / strategy, config.parent / f"{strategy}.log"
-    with _served(log) as proxy:
-        _say(f"\n$ opilio crawl --config {config} --strategy {strategy} --into {folder} --proxy {proxy}")
+    with _serving_web(log) as proxy:
+        _print_stderr(f"\n$ opilio crawl --config {config} --strategy {strategy} --into {folder} --proxy {proxy}")
         code = crawl(config=config, strategy=strategy, into=folder, proxy=proxy, quiet=quiet)
-    return code, [attempt.url for attempt in fetch_attempts(read_log(log))]
+    return code, [attempt.url for attempt in fetch_attempts(read_access_log(log))]
 
 
 @contextmanager
-def _served(log: Path) -> Iterator[str]:
+def _serving_web(log: Path) -> Iterator[str]:
     """The web on a loopback port, in a process of its own; the log is complete when this ends."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
@@ -139,18 +140,18 @@ def _served(log: Path) -> Iterator[str]:
 
 
 def _serve(log: Path, channel: Connection) -> None:
-    def announce(server: WebServer) -> None:
+    def announce(server: LabWebServer) -> None:
         channel.send(server.proxy)
 
-    serve_shape(SHAPE, Serving(log_file=log), announce)
+    serve_synthetic_web(SHAPE, LabServerConfig(log_file=log), announce)
 
 
-def _truth(topic: str) -> set[str]:
+def _relevant_urls(topic: str) -> set[str]:
     """The relevant addresses, by the labels of the web."""
-    return {url for url, label in SyntheticWeb(SHAPE).written() if label == f"topic.{topic}"}
+    return {url for url, label in SyntheticWeb(SHAPE).urls_with_labels() if label == f"topic.{topic}"}
 
 
-def _show(hits: dict[str, list[bool]], budget: int) -> None:
+def _print_comparison(hits: dict[str, list[bool]], budget: int) -> None:
     """The harvest of each crawl after every hundred fetches."""
     table = Table(title="Relevant pages found", title_justify="left")
     table.add_column("fetches", justify="right")

@@ -9,16 +9,16 @@ from typing import Annotated, Literal
 import typer
 from msgspec.structs import replace
 
-from opilio.cli.options import AsJson, print_json, print_text
-from opilio.crawl.config import Settings
-from opilio.crawl.deweykind import RULES
-from opilio.crawl.deweyview import class_lines, link_lines, told, view_of
-from opilio.crawl.examples import read_page
-from opilio.crawl.fetching import fetcher_of
-from opilio.model.errors import UsageError
-from opilio.model.records import Page
-from opilio.topic.dewey.picture import picture
-from opilio.topic.dewey.plot import plot as draw
+from opilio.cli.options import JsonOption, print_json, print_text
+from opilio.core.errors import UsageError
+from opilio.core.records import Page
+from opilio.core.settings import Settings
+from opilio.engine.wiring.fetcher import build_fetcher
+from opilio.engine.wiring.topic_files import read_page
+from opilio.manage.dewey_view import build_dewey_view, dewey_view_to_dict, format_classes, format_links
+from opilio.methods.dewey.judge import WEIGHTING_RULES
+from opilio.methods.dewey.plots import draw_dots
+from opilio.methods.dewey.plots import plot_dots as draw
 
 
 def dewey(
@@ -37,25 +37,25 @@ def dewey(
     plot: Annotated[Path | None, typer.Option(help="Draw the dots into this file, .svg or .png.")] = None,
     proxy: Annotated[str, typer.Option(help="Fetch the URL through this proxy.")] = "",
     allow_private: Annotated[bool, typer.Option(help="Allow private and loopback addresses.")] = False,
-    json: AsJson = False,
+    json: JsonOption = False,
 ) -> int:
     """Show the Dewey numbers of a text or a page: its dots, their densest area (the galaxy) and the classes."""
     settings = Settings()
     settings.topic.lexicon_file, settings.topic.lexicon_use = str(lexicon or ""), lexicon_use
     settings.fetch.proxy, settings.fetch.allow_private = proxy, allow_private
     page = _page(text, file, settings)
-    view = view_of(page, settings, replace(RULES[weighing], max_length=max_length))
+    view = build_dewey_view(page, settings, replace(WEIGHTING_RULES[weighing], max_length=max_length))
     if plot:
         draw(view.dots, view.galaxy, view.lexicon, plot, page.title or shorten(page.flow, 80, placeholder=" …"))
         sys.stderr.write(f"{plot}: written\n")
     if json:
-        print_json(told(view, top))
+        print_json(dewey_view_to_dict(view, top))
         return 0
-    print_text(picture(view.dots, view.galaxy))
+    print_text(draw_dots(view.dots, view.galaxy))
     if view.galaxy.code:
-        print_text("\n" + "\n".join(class_lines(view, top)))
+        print_text("\n" + "\n".join(format_classes(view, top)))
     if links and view.links:
-        print_text("\n" + "\n".join(link_lines(view)))
+        print_text("\n" + "\n".join(format_links(view)))
     return 0
 
 
@@ -64,13 +64,13 @@ def _page(text: str, file: Path | None, settings: Settings) -> Page:
         raise UsageError("give either TEXT, a URL or --file; `-` reads stdin")
     if file is not None or "://" in text.partition(" ")[0]:
         place, option = (str(file), "--file") if file else (text, "URL")
-        return asyncio.run(_got(place, option, settings))
+        return asyncio.run(_fetch_page(place, option, settings))
     said = sys.stdin.read() if text == "-" else text
     return Page(url="", flow=said)
 
 
-async def _got(place: str, option: str, settings: Settings) -> Page:
-    fetcher = fetcher_of(settings)
+async def _fetch_page(place: str, option: str, settings: Settings) -> Page:
+    fetcher = build_fetcher(settings)
     try:
         return await read_page(place, fetcher, option)
     finally:

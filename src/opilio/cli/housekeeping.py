@@ -6,23 +6,23 @@ from typing import Annotated
 import msgspec
 import typer
 
-from opilio.cli.options import AsJson, Folder, counted, print_json, print_text
-from opilio.crawl.compact import compact as compact_collection
-from opilio.crawl.merge import merge as merge_collections
-from opilio.crawl.repair import check_and_repair
-from opilio.crawl.verify import MAX_TOLD
-from opilio.crawl.verify import verify as find_problems
-from opilio.model.clock import SystemClock
-from opilio.model.errors import UsageError
+from opilio.cli.options import CollectionArgument, JsonOption, pluralize, print_json, print_text
+from opilio.core.clock import SystemClock
+from opilio.core.errors import UsageError
+from opilio.manage.compact import compact as compact_collection
+from opilio.manage.merge import merge as merge_collections
+from opilio.manage.repair import check_and_repair
+from opilio.manage.verify import MAX_PROBLEMS
+from opilio.manage.verify import verify as find_problems
 
 
 def verify(
-    folder: Folder,
+    folder: CollectionArgument,
     repair: Annotated[
         bool, typer.Option("--repair", help="Let go of damaged pages and have them fetched again.")
     ] = False,
     look_only: Annotated[bool, typer.Option("--look-only", help="Change nothing at all.")] = False,
-    json: AsJson = False,
+    json: JsonOption = False,
 ) -> int:
     """Check a collection, repair what is derived; exit 1 and a list of what is left."""
     if look_only and repair:
@@ -35,18 +35,18 @@ def verify(
     if json:
         print_json({"ok": not problems, "problems": problems, "repaired": repaired, "fetched_again": again})
     else:
-        lines = [*(f"repaired: {text}" for text in repaired[:MAX_TOLD]), *problems[:MAX_TOLD]]
-        lines += [f"{counted(again, 'page')} will be fetched again by the next crawl"] if again else []
+        lines = [*(f"repaired: {text}" for text in repaired[:MAX_PROBLEMS]), *problems[:MAX_PROBLEMS]]
+        lines += [f"{pluralize(again, 'page')} will be fetched again by the next crawl"] if again else []
         print_text("\n".join(lines) or f"{folder}: everything agrees")
     return 1 if problems else 0
 
 
 def compact(
-    folder: Folder,
+    folder: CollectionArgument,
     versions: Annotated[
         int | None, typer.Option(min=0, help="Keep at most so many past versions of a page; left out: all.")
     ] = None,
-    json: AsJson = False,
+    json: JsonOption = False,
 ) -> int:
     """Rewrite the WARC files without what belongs to no page, and the database without holes."""
     done = compact_collection(folder, SystemClock().now(), versions)
@@ -56,20 +56,20 @@ def compact(
         saved = done.bytes_before - done.bytes_after
         print_text(f"{folder}: {done.records} records, {done.bytes_after:,} bytes, {saved:,} fewer than before")
         if done.files_left:
-            print_text(f"{counted(done.files_left, 'old file')} still read by others: compact again to delete them")
+            print_text(f"{pluralize(done.files_left, 'old file')} still read by others: compact again to delete them")
     return 0
 
 
 def merge(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR DIR...", help="Collections.", show_default=False)],
     into: Annotated[Path, typer.Option(help="The folder of the new collection.", show_default=False)],
-    json: AsJson = False,
+    json: JsonOption = False,
 ) -> int:
     """Join collections into a new one: no page twice, versions and reasons kept."""
     merged = merge_collections(folders, into, SystemClock().now())
     if json:
         print_json(msgspec.to_builtins(merged))
     else:
-        pages, versions = counted(merged.pages, "page"), counted(merged.versions, "past version")
+        pages, versions = pluralize(merged.pages, "page"), pluralize(merged.versions, "past version")
         print_text(f"{into}: {pages}, {versions}, {merged.urls} URLs known")
     return 0

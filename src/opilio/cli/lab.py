@@ -11,32 +11,31 @@ from typing import Annotated
 import msgspec
 import typer
 
-from opilio.cli.labrevisit import revisit
-from opilio.cli.options import AsJson, counted, make_folder, print_json, print_text, writing
-from opilio.crawl.config import Tree, assignment, in_words, merged, setting
-from opilio.crawl.workers import cores
-from opilio.lab.declarations import Plot, chosen, load_experiment
-from opilio.lab.faults import HostFaults
-from opilio.lab.finished import FinishedRuns
-from opilio.lab.layout import Material, section_named, write_report
-from opilio.lab.plots import draw_all
-from opilio.lab.report import by_seeds, strategy_table
-from opilio.lab.results import Run, write_results
-from opilio.lab.runs import Job
-from opilio.lab.server import Serving, WebServer
-from opilio.lab.serving import serve_shape, serve_web
-from opilio.lab.shape import Shape
-from opilio.lab.study import Choice, Study, carry_out, errors_met
-from opilio.lab.summary import WebSummary, summarise
-from opilio.lab.synthetic import write
-from opilio.lab.web import Problem
-from opilio.model.errors import UsageError
+from opilio.cli.lab_revisit import revisit
+from opilio.cli.options import JsonOption, make_writable_folder, pluralize, print_json, print_text, report_write_errors
+from opilio.core.errors import UsageError
+from opilio.core.settings import Tree, describe_validation_error, merge_trees, parse_assignment, parse_setting
+from opilio.engine.workers import available_cpus
+from opilio.lab.experiments.declarations import Plot, load_experiment, select_variants
+from opilio.lab.experiments.results import RunResult, write_results
+from opilio.lab.experiments.resume import RunCheckpoint
+from opilio.lab.experiments.runs import ExperimentJob
+from opilio.lab.experiments.study import Study, StudyOptions, run_errors, run_jobs
+from opilio.lab.reports.plots import draw_plots
+from opilio.lab.reports.report import ReportInput, find_section, write_report
+from opilio.lab.reports.tables import split_by_seed_kind, strategy_table
+from opilio.lab.server.server import LabServerConfig, LabWebServer, serve_synthetic_web, serve_web
+from opilio.lab.synthetic.faults import HostFaults
+from opilio.lab.synthetic.shape import WebShape
+from opilio.lab.synthetic.web import write_synthetic_web
+from opilio.lab.webs.summary import WebSummary, summarize_web
+from opilio.lab.webs.web import LabProblem
 
 app = typer.Typer(no_args_is_help=True, help="Offline webs: look at them, serve them, measure strategies on them.")
 app.command()(revisit)
 
 SHOWN_PROBLEMS = 10
-SAY_EVERY_S = 10.0
+PROGRESS_INTERVAL_S = 10.0
 WebFolder = Annotated[Path, typer.Argument(metavar="WEB", help="A web: a folder with *.warc.gz.", show_default=False)]
 ShapeOption = Annotated[
     list[str] | None,
@@ -47,14 +46,14 @@ ShapeOption = Annotated[
 @app.command()
 def webs(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Webs or collections.", show_default=False)],
-    json: AsJson = False,
+    json: JsonOption = False,
 ) -> int:
     """List what webs hold: pages, hosts, links, labels, topics, and what each seed set reaches."""
-    found = [summarise(folder, processes=cores()) for folder in folders]
+    found = [summarize_web(folder, processes=available_cpus()) for folder in folders]
     if json:
         print_json({"webs": [msgspec.to_builtins(web) for web in found]})
     else:
-        print_text("\n\n".join(_described(web) for web in found))
+        print_text("\n\n".join(_format_web(web) for web in found))
     return 0
 
 
@@ -68,10 +67,10 @@ def make(
     if folder.is_dir() and any(folder.iterdir()):
         raise UsageError(f"{folder}: is not empty; choose another folder")
     wanted = _shape(shape, seed)
-    with writing(str(folder)):
-        write(wanted, folder)
-    web = summarise(folder, processes=cores())
-    _say(f"{folder}: {web.pages:,} pages on {web.hosts} hosts, {len(web.topics)} topics")
+    with report_write_errors(str(folder)):
+        write_synthetic_web(wanted, folder)
+    web = summarize_web(folder, processes=available_cpus())
+    _print_stderr(f"{folder}: {web.pages:,} pages on {web.hosts} hosts, {len(web.topics)} topics")
     return 0
 
 
@@ -88,23 +87,23 @@ def serve(
     seed: Annotated[int, typer.Option(help="Of the synthetic web.")] = 1,
 ) -> int:
     """Serve a web over HTTP on loopback, by Host header and as a forward proxy, until Ctrl-C."""
-    serving = Serving(port=port, log_file=log)
+    serving = LabServerConfig(port=port, log_file=log)
     every = HostFaults(name="*", delay_s=delay, error_rate=errors, most_per_s=throttle)
     if web is not None and (shape or seed != 1):
         raise UsageError("--shape and --seed are for a synthetic web: leave WEB out")
     if log is not None:
-        with writing(f"--log {log}"):
+        with report_write_errors(f"--log {log}"):
             log.open("ab").close()  # tried now: when the server stops it would be too late to choose another
     try:
         if web is None:
-            answered = serve_shape(_shape(shape, seed), serving, _announce, faults=faults, every=every)
+            answered = serve_synthetic_web(_shape(shape, seed), serving, _announce, faults=faults, every=every)
         else:
             answered = serve_web(web, serving, _announce, faults=faults, every=every)
     except OSError as error:
         if error.filename is not None:  # a file of the web
             raise
         raise UsageError(f"--port {port}: can't be used: {error.strerror or error}") from error
-    _say(f"{answered} requests answered")
+    _print_stderr(f"{answered} requests answered")
     return 0
 
 
@@ -122,38 +121,40 @@ def run(
     processes: Annotated[int, typer.Option(min=0, help="Runs at a time; 0: one per core.")] = 0,
     plots: Annotated[bool, typer.Option(help="Draw plots as SVG and PNG.")] = True,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="For every strategy.")] = None,
-    json: AsJson = False,
+    json: JsonOption = False,
 ) -> int:
     """Run an experiment over offline webs; the labels judge."""
     declared = load_experiment(experiment)
     for section in declared.sections:
-        section_named(section)
-    choice = Choice(
+        find_section(section)
+    choice = StudyOptions(
         webs=tuple(web),
         topics=tuple(topic or ()),
-        variants=chosen(declared, strategy or ()),
+        variants=select_variants(declared, strategy or ()),
         pages=pages,
         seed_sets=seed_sets,
         random_seed=random_seed,
         random_seeds=random_seeds,
-        more=reduce(merged, map(setting, set_ or ()), {}),
+        overrides=reduce(merge_trees, map(parse_setting, set_ or ()), {}),
     )
     study = Study(declared, choice)
     jobs = study.jobs()
     _warn(study.problems)
     out = out or Path(f"lab-{declared.name}")
-    make_folder(f"--out {out}", out)
-    finished = FinishedRuns.of(jobs)
-    progress = _Progress(len(jobs), finished)
-    made = progress.of_all(jobs, processes or cores())
-    runs, bounds = _parted(made, [v.name for v in choice.variants])
+    make_writable_folder(f"--out {out}", out)
+    finished = RunCheckpoint.for_jobs(jobs)
+    progress = _ExperimentProgress(len(jobs), finished)
+    made = progress.run_all(jobs, processes or available_cpus())
+    runs, bounds = _split_bounds(made, [v.name for v in choice.variants])
     if declared.by_seeds:
-        runs = by_seeds(runs)
-    columns = {v.name: v.column for v in choice.variants}
-    with writing(f"--out {out}"):
-        _write(Material(declared, runs, bounds, [*errors_met(runs), *study.problems], columns), out, plots=plots)
-    finished.forget()
-    _say(f"{progress.wanted} runs in {progress.elapsed_s:.0f} s; the report is in {out / 'report.md'}")
+        runs = split_by_seed_kind(runs)
+    columns = {v.name: v.paper_column for v in choice.variants}
+    with report_write_errors(f"--out {out}"):
+        _write_report_files(
+            ReportInput(declared, runs, bounds, [*run_errors(runs), *study.problems], columns), out, plots=plots
+        )
+    finished.clear()
+    _print_stderr(f"{progress.remaining_runs} runs in {progress.elapsed_s:.0f} s; the report is in {out / 'report.md'}")
     if json:
         print_json({"experiment": declared.name, "out": str(out), "strategies": _means(runs)})
     else:
@@ -161,28 +162,28 @@ def run(
     return 0
 
 
-def _parted(runs: list[Run], variants: list[str]) -> tuple[list[Run], list[Run]]:
+def _split_bounds(runs: list[RunResult], variants: list[str]) -> tuple[list[RunResult], list[RunResult]]:
     """Runs of what was asked for, and the bounds that were added."""
     return [r for r in runs if r.strategy in variants], [r for r in runs if r.strategy not in variants]
 
 
-def _write(material: Material, out: Path, *, plots: bool) -> None:
+def _write_report_files(material: ReportInput, out: Path, *, plots: bool) -> None:
     """The results come first: they can't be made again without the runs."""
     write_results(material.runs, out, material.bounds)
     drawn = _draw(material.runs, out, material.experiment.plot) if plots else []
     (out / "report.md").write_text(write_report(material, drawn), "utf-8")
-    for problem in errors_met(material.runs)[:SHOWN_PROBLEMS]:
-        _say(f"opilio: {problem}; this run is worth less than it should be, please report it")
+    for problem in run_errors(material.runs)[:SHOWN_PROBLEMS]:
+        _print_stderr(f"opilio: {problem}; this run is worth less than it should be, please report it")
 
 
-def _draw(runs: Sequence[Run], folder: Path, extra: tuple[Plot, ...]) -> list[str]:
+def _draw(runs: Sequence[RunResult], folder: Path, extra: tuple[Plot, ...]) -> list[str]:
     if importlib.util.find_spec("matplotlib") is None:
-        _say("no plots: matplotlib is missing (pip install 'opilio[lab]')")
+        _print_stderr("no plots: matplotlib is missing (pip install 'opilio[lab]')")
         return []
-    return draw_all(runs, folder, extra)
+    return draw_plots(runs, folder, extra)
 
 
-def _means(runs: list[Run]) -> dict[str, dict[str, float]]:
+def _means(runs: list[RunResult]) -> dict[str, dict[str, float]]:
     names = dict.fromkeys(r.strategy for r in runs)
     measures = ("auc_vs_oracle", "harvest", "recall")
     return {n: {m: _mean([float(getattr(r, m)) for r in runs if r.strategy == n]) for m in measures} for n in names}
@@ -192,72 +193,79 @@ def _mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
-class _Progress:
+class _ExperimentProgress:
     """Keeps runs as they come in, with a line on stderr at most every ten seconds."""
 
-    def __init__(self, runs: int, finished: FinishedRuns) -> None:
-        self._began = self._said = time.monotonic()
+    def __init__(self, runs: int, finished: RunCheckpoint) -> None:
+        self._started_at = self._reported_at = time.monotonic()
         self._finished = finished
         self._done = 0
-        self.before = finished.found()
-        self.wanted = runs - len(self.before)
-        taken = f"; {len(self.before)} that an interrupted command had done are taken over" if self.before else ""
-        _say(f"{runs} runs{taken}")
+        self.resumed_runs = finished.load()
+        self.remaining_runs = runs - len(self.resumed_runs)
+        taken = (
+            f"; {len(self.resumed_runs)} that an interrupted command had done are taken over"
+            if self.resumed_runs
+            else ""
+        )
+        _print_stderr(f"{runs} runs{taken}")
 
     @property
     def elapsed_s(self) -> float:
-        return time.monotonic() - self._began
+        return time.monotonic() - self._started_at
 
-    def of_all(self, jobs: Sequence[Job], processes: int) -> list[Run]:
+    def run_all(self, jobs: Sequence[ExperimentJob], processes: int) -> list[RunResult]:
         """Every run, made or taken over; whoever interrupts hears that nothing is lost."""
         try:
-            return carry_out(jobs, processes, self, self.before)
+            return run_jobs(jobs, processes, self, self.resumed_runs)
         except KeyboardInterrupt:
-            _say(f"{counted(self._done + len(self.before), 'finished run')} kept: the same command goes on from there")
+            finished = pluralize(self._done + len(self.resumed_runs), "finished run")
+            _print_stderr(f"{finished} kept: the same command goes on from there")
             raise
 
-    def __call__(self, place: int, run: Run) -> None:
-        self._finished.keep(place, run)
+    def __call__(self, place: int, run: RunResult) -> None:
+        self._finished.save(place, run)
         self._done += 1
         now = time.monotonic()
-        if now - self._said >= SAY_EVERY_S and self._done < self.wanted:
-            self._said = now
-            left_s = self.elapsed_s / self._done * (self.wanted - self._done)
+        if now - self._reported_at >= PROGRESS_INTERVAL_S and self._done < self.remaining_runs:
+            self._reported_at = now
+            left_s = self.elapsed_s / self._done * (self.remaining_runs - self._done)
             case = f"{run.topic}, {run.seed_set}, {run.strategy}: {run.auc_vs_oracle:.2f}"
-            _say(f"{self._done} of {self.wanted} runs, about {left_s:.0f} s left ({case})")
+            _print_stderr(f"{self._done} of {self.remaining_runs} runs, about {left_s:.0f} s left ({case})")
 
 
-def _shape(given: list[str] | None, seed: int) -> Shape:
+def _shape(given: list[str] | None, seed: int) -> WebShape:
     tree: Tree = {"seed": seed}
     for text in given or ():
-        tree |= assignment(text, "--shape", "pages=500")
+        tree |= parse_assignment(text, "--shape", "pages=500")
     try:
-        return msgspec.convert(tree, Shape)
+        return msgspec.convert(tree, WebShape)
     except msgspec.ValidationError as error:
-        known = ", ".join(f.name for f in msgspec.structs.fields(Shape))
-        raise UsageError(f"--shape {in_words(error)}; known: {known}") from error
+        known = ", ".join(f.name for f in msgspec.structs.fields(WebShape))
+        raise UsageError(f"--shape {describe_validation_error(error)}; known: {known}") from error
 
 
-def _announce(server: WebServer) -> None:
-    hosts = len(server.desk.source.hosts)
+def _announce(server: LabWebServer) -> None:
+    hosts = len(server.handler.source.hosts)
     print_text(server.proxy)
     sys.stdout.flush()
-    _say(f"serving {hosts} hosts; use {server.proxy} as the proxy of a crawler, Ctrl-C ends")
+    _print_stderr(f"serving {hosts} hosts; use {server.proxy} as the proxy of a crawler, Ctrl-C ends")
 
 
-def _warn(problems: list[Problem]) -> None:
+def _warn(problems: list[LabProblem]) -> None:
     for problem in problems[:SHOWN_PROBLEMS]:
-        _say(f"opilio: skipped: {problem}")
+        _print_stderr(f"opilio: skipped: {problem}")
     if len(problems) > SHOWN_PROBLEMS:
-        _say(f"opilio: skipped: {len(problems) - SHOWN_PROBLEMS} more; 'opilio lab webs --json' lists all of a web")
+        _print_stderr(
+            f"opilio: skipped: {len(problems) - SHOWN_PROBLEMS} more; 'opilio lab webs --json' lists all of a web"
+        )
 
 
-def _say(text: str) -> None:
+def _print_stderr(text: str) -> None:
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
 
-def _described(web: WebSummary) -> str:
+def _format_web(web: WebSummary) -> str:
     links = f"{web.links:,} links ({web.links_between_hosts:,} between hosts), {web.dead_links:,} dead"
     lines = [
         f"{web.name}: {web.pages:,} pages on {web.hosts:,} hosts, {links}",

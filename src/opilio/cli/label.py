@@ -5,18 +5,18 @@ from typing import Annotated
 
 import typer
 
-from opilio.cli.main import complain
-from opilio.cli.options import AsJson, Folder, counted, print_json, print_text
-from opilio.crawl.labelling import Given, Report, read_labels, told
-from opilio.crawl.labelling import label as take_labels
-from opilio.model.clock import SystemClock
-from opilio.model.errors import UsageError
+from opilio.cli.main import print_error
+from opilio.cli.options import CollectionArgument, JsonOption, pluralize, print_json, print_text
+from opilio.core.clock import SystemClock
+from opilio.core.errors import UsageError
+from opilio.manage.label import LabelReport, LabelRequest, label_report_to_dict, read_label_file
+from opilio.manage.label import label_pages as take_labels
 
-SHOWN = 20  # wrong lines of a file: more than that have one reason, and nobody reads them
+MAX_PROBLEMS_SHOWN = 20  # wrong lines of a file: more than that have one reason, and nobody reads them
 
 
 def label(
-    folder: Folder,
+    folder: CollectionArgument,
     url: Annotated[str, typer.Argument(metavar="[URL]", show_default=False, help="The page's address.")] = "",
     relevant: Annotated[bool, typer.Option("--relevant", help="The page is on the topic.")] = False,
     irrelevant: Annotated[bool, typer.Option("--irrelevant", help="The page is not on the topic.")] = False,
@@ -24,7 +24,7 @@ def label(
         Path | None, typer.Option(help="A file of labels: URL, tab, 'relevant' or 'irrelevant'.", show_default=False)
     ] = None,
     undo: Annotated[bool, typer.Option("--undo", help="Take back what was said of the page.")] = False,
-    json: AsJson = False,
+    json: JsonOption = False,
 ) -> int:
     """Say which pages are on the topic: judge and ranker learn it at once, of a running crawl too."""
     said = relevant or irrelevant
@@ -36,29 +36,33 @@ def label(
         raise UsageError(f"{url}: say either --relevant or --irrelevant, or --undo")
     if file is not None and said:
         raise UsageError(f"--file {file}: says itself what is relevant; leave --relevant and --irrelevant out")
-    given, problems = ([Given(url, relevant if said else None, "label")], []) if file is None else read_labels(file)
+    given, problems = (
+        ([LabelRequest(url, relevant if said else None, "label")], []) if file is None else read_label_file(file)
+    )
     report, problems = take_labels(folder, given, SystemClock().now(), problems)
-    for problem in problems[:SHOWN]:
-        complain(problem)
+    for problem in problems[:MAX_PROBLEMS_SHOWN]:
+        print_error(problem)
     if problems:
-        if len(problems) > SHOWN:
-            complain(f"and {counted(len(problems) - SHOWN, 'more line')} of {file}; nothing was stored")
+        if len(problems) > MAX_PROBLEMS_SHOWN:
+            print_error(
+                f"and {pluralize(len(problems) - MAX_PROBLEMS_SHOWN, 'more line')} of {file}; nothing was stored"
+            )
         return 2
     if json:
-        print_json(told(report))
+        print_json(label_report_to_dict(report))
     else:
         print_text("\n".join(_lines(report, "taken back" if undo else "stored")))
     return 0
 
 
-def _lines(report: Report, done: str) -> list[str]:
-    lines = [f"{counted(report.labels, 'label')} {done}, {counted(report.verdicts_changed, 'verdict')} changed"]
+def _lines(report: LabelReport, done: str) -> list[str]:
+    lines = [f"{pluralize(report.labels, 'label')} {done}, {pluralize(report.verdicts_changed, 'verdict')} changed"]
     if report.running:
         return [*lines, "a crawl is running: it learns from them with its next commit"]
     if report.waits_for:
         return [*lines, f"'opilio {report.waits_for}' is writing to the collection: the next crawl learns from them"]
     if not report.learns:
         return [*lines, "this strategy does not learn from labels: the queue stays as it is"]
-    lines.append(f"{counted(report.moved, 'queued URL')} changed place; pages judged before keep their verdicts")
-    lines += [f"  {m.before:.3f} → {m.after:.3f}  {m.url}" for m in report.movers]
+    lines.append(f"{pluralize(report.moved, 'queued URL')} changed place; pages judged before keep their verdicts")
+    lines += [f"  {m.before:.3f} → {m.after:.3f}  {m.url}" for m in report.top_moves]
     return lines

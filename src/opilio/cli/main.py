@@ -9,7 +9,7 @@ from rich.console import Console
 from typer.exceptions import TyperException
 
 from opilio import __version__
-from opilio.model.errors import OpilioError
+from opilio.core.errors import OpilioError
 
 app = typer.Typer(
     name="opilio",
@@ -28,7 +28,7 @@ def _version(version: bool = typer.Option(False, "--version", help="Print the ve
         raise typer.Exit
 
 
-def complain(message: str) -> None:
+def print_error(message: str) -> None:
     """One line on stderr."""
     Console(stderr=True, highlight=False, soft_wrap=True, markup=False).print(f"opilio: {message}", style="red")
 
@@ -55,24 +55,24 @@ def _run() -> int:
     except typer.Exit as error:
         return error.exit_code
     except TyperException as error:
-        if message := _one_line(error):
-            complain(message)
+        if message := _usage_message(error):
+            print_error(message)
         return 2
     except OpilioError as error:
-        complain(str(error))
+        print_error(str(error))
         return error.exit_code
     except OSError as error:
         if error.filename is None:  # not about a file: an error of ours, with all that tells where
             raise
-        complain(f"{os.fsdecode(error.filename)}: can't be used: {error.strerror}")
+        print_error(f"{os.fsdecode(error.filename)}: can't be used: {error.strerror}")
         return 1
     except KeyboardInterrupt:
-        complain("interrupted")
+        print_error("interrupted")
         return 130
     return result if isinstance(result, int) else 0
 
 
-def _one_line(error: TyperException) -> str:
+def _usage_message(error: TyperException) -> str:
     """What is wrong with the command line, with where to read more; nothing where the help was printed instead."""
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     return message and f"{' '.join(message.split())} (see 'opilio --help' or 'opilio COMMAND --help')"

@@ -10,11 +10,15 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from opilio.model.errors import UsageError
+from opilio.core.errors import UsageError
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A collection: what a crawl made.", show_default=False)]
-_OBEYED = dict.fromkeys((*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0)))  # controls but tab and new line
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+CollectionArgument = Annotated[
+    Path, typer.Argument(metavar="DIR", help="A collection: what a crawl made.", show_default=False)
+]
+_CONTROL_CHARACTERS = dict.fromkeys(
+    (*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0))
+)  # controls but tab and new line
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
 
 def print_json(values: dict[str, Any]) -> None:
@@ -25,11 +29,11 @@ def print_json(values: dict[str, Any]) -> None:
 
 def print_text(text: str) -> None:
     """Lines on stdout. Titles and anchors are written by strangers: a terminal must not obey what is in them."""
-    sys.stdout.write(text.translate(_OBEYED) + "\n")
+    sys.stdout.write(text.translate(_CONTROL_CHARACTERS) + "\n")
 
 
 @contextmanager
-def writing(what: str) -> Iterator[None]:
+def report_write_errors(what: str) -> Iterator[None]:
     """A place that can't be written is told by the name of its option."""
     try:
         yield
@@ -37,14 +41,14 @@ def writing(what: str) -> Iterator[None]:
         raise UsageError(f"{what}: can't be written: {error.strerror or error}") from error
 
 
-def make_folder(what: str, folder: Path) -> None:
+def make_writable_folder(what: str, folder: Path) -> None:
     """A folder that files can be written to, made and tried before the work whose results go there."""
-    with writing(what):
+    with report_write_errors(what):
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
 
 
-def counted(number: int, what: str) -> str:
+def pluralize(number: int, what: str) -> str:
     """
     >>> counted(1, "page"), counted(0, "page")
     ('1 page', '0 pages')

@@ -9,15 +9,21 @@ from typing import Annotated, Any, Literal
 import msgspec
 import typer
 
-from opilio.cli.options import AsJson, print_json, print_text
-from opilio.crawl.config import Settings, Tree, merged, nearest, read_settings, resolve, setting
-from opilio.crawl.seeding import no_engines, nothing_found, seek, seek_irrelevant, with_engines
-from opilio.crawl.seedwish import wish_of
-from opilio.crawl.topics import genre_book
-from opilio.model.errors import ConfigError, SeedError, UsageError
-from opilio.model.records import Seed
-from opilio.seeds.finder import Found, Wish
-from opilio.seeds.seedfile import written
+from opilio.cli.options import JsonOption, print_json, print_text
+from opilio.core.errors import ConfigError, SeedError, UsageError
+from opilio.core.records import Seed
+from opilio.core.settings import Settings, Tree, merge_trees, parse_setting, read_settings, suggest_name
+from opilio.engine.reseeding import build_seed_request
+from opilio.engine.wiring.seeding import (
+    find_configured_irrelevant_seeds,
+    find_configured_seeds,
+    no_engines_error,
+    no_results_message,
+    with_engines,
+)
+from opilio.seeds.finder import FoundSeeds, SeedRequest
+from opilio.seeds.local import format_seeds
+from opilio.topic.setup import load_genre_definitions, resolve_settings
 
 Texts = list[str] | None
 
@@ -36,35 +42,35 @@ def seeds(
     out: Annotated[Path | None, typer.Option(help="Write a seed file, for crawl --seeds.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Ask again what was asked today.")] = False,
     set_: Annotated[Texts, typer.Option("--set", help="Any setting: seeds.limit=10")] = None,
-    json: AsJson = False,
+    json: JsonOption = False,
 ) -> int:
     """Ask search engines where to begin: a table of addresses by priority, with who named them."""
     if out is not None and out.exists():
         raise UsageError(f"--out {out}: is there already; choose another name")
     tree = _tree(topic, {"agree": agree, "limit": limit}, set_ or [], config)
-    settings = with_engines(resolve(tree, str(config) if config else "seeds"), engine or [])
+    settings = with_engines(resolve_settings(tree, str(config) if config else "seeds"), engine or [])
     _check_genres(settings, genre or settings.topic.genres)
-    wish = wish_of(settings, genre or [])
+    wish = build_seed_request(settings, genre or [])
     if not wish.query:
         raise ConfigError('no topic: give one as a sentence, for example: opilio seeds "sign languages"')
     if not settings.seeds.engines:
-        raise no_engines()
-    found = asyncio.run(_found(settings, wish, off_topic or [] if irrelevant else None, fresh))
+        raise no_engines_error()
+    found = asyncio.run(_find_seeds(settings, wish, off_topic or [] if irrelevant else None, fresh))
     for problem in found.problems if found.seeds else ():
         sys.stderr.write(f"{problem}\n")
     if not found.seeds:
-        raise SeedError(nothing_found(found, wish))
+        raise SeedError(no_results_message(found, wish))
     if out is not None:
-        _write(out, written(found.seeds, f"{'off the topic' if irrelevant else 'seeds for'}: {wish.query}"))
+        _write(out, format_seeds(found.seeds, f"{'off the topic' if irrelevant else 'seeds for'}: {wish.query}"))
         sys.stderr.write(f"{len(found.seeds)} seeds written to {out}; use: opilio crawl --seeds {out}\n")
-    _tell(found, wish, json)
+    _print_seeds(found, wish, json)
     return 0
 
 
-async def _found(settings: Settings, wish: Wish, off_topic: list[str] | None, fresh: bool) -> Found:
+async def _find_seeds(settings: Settings, wish: SeedRequest, off_topic: list[str] | None, fresh: bool) -> FoundSeeds:
     if off_topic is None:
-        return await seek(settings, wish, fresh=fresh)
-    return await seek_irrelevant(settings, wish, off_topic, fresh=fresh)
+        return await find_configured_seeds(settings, wish, fresh=fresh)
+    return await find_configured_irrelevant_seeds(settings, wish, off_topic, fresh=fresh)
 
 
 def _tree(topic: str, given: dict[str, Any], sets: list[str], config: Path | None) -> Tree:
@@ -72,18 +78,18 @@ def _tree(topic: str, given: dict[str, Any], sets: list[str], config: Path | Non
     if topic:
         tree["topic"] = {"name": topic}
     for text in sets:
-        tree = merged(tree, setting(text))
-    return merged(read_settings(config), tree) if config else tree
+        tree = merge_trees(tree, parse_setting(text))
+    return merge_trees(read_settings(config), tree) if config else tree
 
 
 def _check_genres(settings: Settings, wanted: Sequence[str]) -> None:
-    known = ["web", *genre_book(settings)]
+    known = ["web", *load_genre_definitions(settings)]
     for name in wanted:
         if name not in known:
-            raise ConfigError(f"--genre {name}: is unknown{nearest(name, known)}; known: {', '.join(known)}")
+            raise ConfigError(f"--genre {name}: is unknown{suggest_name(name, known)}; known: {', '.join(known)}")
 
 
-def _tell(found: Found, wish: Wish, json: bool) -> None:
+def _print_seeds(found: FoundSeeds, wish: SeedRequest, json: bool) -> None:
     if json:
         rows = [{**msgspec.to_builtins(seed), "votes": _votes(seed, found)} for seed in found.seeds]
         problems = [{"engine": p.engine, **msgspec.to_builtins(p.failure)} for p in found.problems]
@@ -95,7 +101,7 @@ def _tell(found: Found, wish: Wish, json: bool) -> None:
         print_text(f"{seed.priority}  {votes:>5}  {seed.url}  {', '.join(seed.sources)}{genre}")
 
 
-def _votes(seed: Seed, found: Found) -> int:
+def _votes(seed: Seed, found: FoundSeeds) -> int:
     return len(set(seed.sources) & set(found.voters))
 
 

@@ -1,10 +1,27 @@
-"""`opilio serve`: search page, live crawl page and API over collections."""
+"""`opilio serve`: search page, live crawl page and API over collections.
 
+`opilio doctor`: is everything here that a crawl needs, and what can it do?
+"""
+
+import importlib.util
+import platform
+import shutil
+import sqlite3
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import pycurl
 import typer
+
+from opilio import __version__
+from opilio.cli.options import JsonOption, print_json, print_text
+from opilio.core.errors import ConfigError
+from opilio.core.settings import strategy_names
+from opilio.engine.wiring.factories import SECTIONS
+from opilio.engine.wiring.seed_engines import ENGINES
+from opilio.engine.wiring.seeding import load_user_engines
+from opilio.engine.workers import available_cpus
 
 
 def serve(
@@ -23,7 +40,7 @@ def serve(
     read_only: Annotated[bool, typer.Option("--read-only", help="Only show: change nothing, start nothing.")] = False,
 ) -> int:
     """Serve collections: search, live crawls, why, topic, runs; as pages for people and as data for machines."""
-    from opilio.web.server import Serving
+    from opilio.web.server import UiServerConfig as Serving
     from opilio.web.server import serve as run
 
     def announce(address: str, needed: str) -> None:
@@ -33,6 +50,54 @@ def serve(
         sys.stderr.write("Ctrl-C ends it; crawls that were started from it go on\n")
         sys.stderr.flush()
 
-    serving = Serving(host=host, port=port, token=token, names=tuple(name or ()), home=home, read_only=read_only)
+    serving = Serving(host=host, port=port, token=token, host_names=tuple(name or ()), home=home, read_only=read_only)
     run(folders or [], serving, announce)
     return 0
+
+
+EXTRAS = {"lab": "matplotlib", "parquet": "pyarrow", "lemmas": "simplemma", "learn": "sklearn"}
+MIN_FREE_DISK_BYTES = 1 << 30
+
+
+def doctor(json: JsonOption = False) -> int:
+    """Check this machine and list what Opilio can do; exit 1 when something needed is missing."""
+    facts = _facts()
+    if json:
+        print_json(facts)
+    else:
+        for name, value in facts.items():
+            text = ", ".join(value) if isinstance(value, list) else str(value)
+            print_text(f"{name.replace('_', ' '):14}  {text or 'none'}")
+    return 1 if facts["problems"] else 0
+
+
+def _facts() -> dict[str, Any]:
+    free = shutil.disk_usage(Path.cwd()).free
+    problems = []
+    if free < MIN_FREE_DISK_BYTES:
+        problems.append(f"only {free >> 20} MiB free in {Path.cwd()}")
+    if "https" not in pycurl.version_info()[8]:
+        problems.append("libcurl was built without TLS: https pages can't be fetched")
+    return {
+        "opilio": __version__,
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+        "libcurl": pycurl.version_info()[1],
+        "cores": available_cpus(),
+        "free_disk": f"{free / (1 << 30):.1f} GiB",
+        "strategies": strategy_names(),
+        **{f"{section}_kinds": sorted(kinds) for section, kinds in SECTIONS.items()},
+        "seed_engine_kinds": sorted(ENGINES),
+        "seed_engines": _engines(problems),
+        "extras": [name for name, module in EXTRAS.items() if importlib.util.find_spec(module)],
+        "problems": problems,
+    }
+
+
+def _engines(problems: list[str]) -> list[str]:
+    """The search engines that the person has configured for all crawls."""
+    try:
+        return list(load_user_engines())
+    except ConfigError as error:
+        problems.append(str(error))
+        return []

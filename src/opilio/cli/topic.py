@@ -10,30 +10,40 @@ import msgspec
 import typer
 
 from opilio.cli.dewey import dewey as dewey_command
-from opilio.cli.options import AsJson, Folder, print_json, print_text
-from opilio.crawl.agentsview import cards_of
-from opilio.crawl.classes import with_classes
-from opilio.crawl.config import Settings, TopicSettings
-from opilio.crawl.examples import read_examples
-from opilio.crawl.fetching import fetcher_of
-from opilio.crawl.queries import read_log
-from opilio.crawl.topicbuild import LoggedQueries, Report, build, log_keywords, named, written
-from opilio.crawl.topicfile import accept, read_topic, suggestions, tables_of, told
-from opilio.crawl.topics import check_language
-from opilio.model.errors import TopicError, UsageError
-from opilio.store.collection import reading
-from opilio.text.guess import guessed
+from opilio.cli.options import CollectionArgument, JsonOption, print_json, print_text
+from opilio.core.errors import TopicError, UsageError
+from opilio.core.settings import Settings, TopicSettings
+from opilio.engine.wiring.fetcher import build_fetcher
+from opilio.engine.wiring.topic_files import read_examples, read_query_log
+from opilio.manage.agents import agent_cards
+from opilio.manage.topic_builder import (
+    QueryLogInput,
+    TopicReport,
+    accept_words,
+    build_table_from_pages,
+    example_path,
+    format_topic_file,
+    keywords_from_log,
+    read_topic_file,
+    suggest_words,
+    table_history,
+    table_to_dict,
+)
+from opilio.methods.dewey.target import add_dewey_classes
+from opilio.store.collection import open_readonly
+from opilio.text.language_id import guess_language
 from opilio.text.vocabulary import Vocabulary
-from opilio.topic.querylog import QueryLog
-from opilio.topic.table import WeightTable
-from opilio.topic.topic import Topic, topic_from
+from opilio.topic.query_log import QueryLogSmoothing
+from opilio.topic.setup import check_language
+from opilio.topic.topic import Topic, make_topic
+from opilio.topic.weights import WeightTable
 from opilio.topic.wordnet import WordNet
 
 app = typer.Typer(help="Make a topic, look at its table, ask a thesaurus.", no_args_is_help=True)
 app.command("dewey")(dewey_command)
 
-SHOWN = 12
-NAMED = 5  # words that name a topic nobody named
+MAX_WORDS_SHOWN = 12
+WORDS_IN_DEFAULT_NAME = 5  # words that name a topic nobody named
 WordNetFolder = Annotated[
     Path | None, typer.Option("--wordnet", help="Folder with WordNet's index.* and data.* files.")
 ]
@@ -66,45 +76,52 @@ def build_topic(
     wordnet: WordNetFolder = None,
     proxy: Annotated[str, typer.Option(help="Fetch --url through this proxy.")] = "",
     allow_private: Annotated[bool, typer.Option(help="Allow private and loopback addresses.")] = False,
-    json: AsJson = False,
+    json: JsonOption = False,
 ) -> int:
     """Make a topic file from a sentence, keywords, pages or a query log, and tell how good it is."""
     _check(out, language or "")
     words = _keywords(keyword or [])
-    log = LoggedQueries(read_log(query_log) if query_log else [], hours, tuple(phrase or ()))
+    log = QueryLogInput(read_query_log(query_log) if query_log else [], hours, tuple(phrase or ()))
     network = {"proxy": proxy, "allow_private": allow_private}
-    examples = asyncio.run(_texts([*map(str, (file or []) + (positive or [])), *(url or [])], "example", network))
-    others = asyncio.run(_texts([*map(str, negative or [])], "--negative", network))
-    language = _spoken(language, [sentence] if sentence else [*words, *(q.text for q in log.queries)] or [*examples])
+    examples = asyncio.run(
+        _read_example_texts([*map(str, (file or []) + (positive or [])), *(url or [])], "example", network)
+    )
+    others = asyncio.run(_read_example_texts([*map(str, negative or [])], "--negative", network))
+    language = _choose_language(
+        language, [sentence] if sentence else [*words, *(q.text for q in log.queries)] or [*examples]
+    )
     if query_log:
-        words = {**log_keywords(log, QueryLog(memory=memory, threshold=threshold), Vocabulary(language)), **words}
+        words = {
+            **keywords_from_log(log, QueryLogSmoothing(memory=memory, threshold=threshold), Vocabulary(language)),
+            **words,
+        }
     if not (sentence or words or examples or dewey):
         raise TopicError(
             'no topic: give a sentence, --keyword, --file, --url, --dewey or --query-log; see "opilio topic build -h"'
         )
-    topic = topic_from(sentence, words, positive=examples, negative=others, language=language)
-    topic = with_classes(topic, Settings(topic=TopicSettings(dewey=dewey or [])))
-    table, report = build(topic, size, _thesaurus(wordnet))
+    topic = make_topic(sentence, words, positive=examples, negative=others, language=language)
+    topic = add_dewey_classes(topic, Settings(topic=TopicSettings(dewey=dewey or [])))
+    table, report = build_table_from_pages(topic, size, _find_wordnet(wordnet))
     if not topic.name:
-        topic = msgspec.structs.replace(topic, name=" ".join(k.label for k in table.keywords[:NAMED]))
-    labelled = [named(p) for p in positive or []], [named(p) for p in negative or []]
-    _write(out, written(topic, table, *labelled))
-    _tell(out, topic, table, report, json)
+        topic = msgspec.structs.replace(topic, name=" ".join(k.label for k in table.keywords[:WORDS_IN_DEFAULT_NAME]))
+    labelled = [example_path(p) for p in positive or []], [example_path(p) for p in negative or []]
+    _write(out, format_topic_file(topic, table, *labelled))
+    _print_report(out, topic, table, report, json)
     return 0
 
 
 @app.command("show")
 def show(
-    folder: Folder,
+    folder: CollectionArgument,
     history: Annotated[bool, typer.Option("--history", help="Every version: when it came and what it added.")] = False,
-    json: AsJson = False,
+    json: JsonOption = False,
 ) -> int:
     """Print a collection's topic table as it is now, or with its history."""
-    versions = tables_of(folder)
+    versions = table_history(folder)
     at, table = versions[-1]
     if json:
-        past = {"history": [told(*version) for version in versions]} if history else {}
-        print_json({**told(at, table), **past})
+        past = {"history": [table_to_dict(*version) for version in versions]} if history else {}
+        print_json({**table_to_dict(at, table), **past})
         return 0
     if history:
         for made_at, version in versions:
@@ -113,8 +130,8 @@ def show(
     print_text(f"version {table.version}, {_words(table)}")
     for keyword in table.keywords:
         print_text(f"  {keyword.weight:.3f}  {keyword.label}")
-    with reading(folder) as collection:
-        if cards_of(collection):
+    with open_readonly(folder) as collection:
+        if agent_cards(collection):
             sys.stderr.write(f"its agents began with this; 'opilio agents {folder}' tells what each learnt\n")
     return 0
 
@@ -126,12 +143,12 @@ def expand(
         list[str] | None, typer.Option("--accept", help="Put this suggested word into the file.")
     ] = None,
     wordnet: WordNetFolder = None,
-    json: AsJson = False,
+    json: JsonOption = False,
 ) -> int:
     """Print words that WordNet suggests for a topic; those given with --accept join the topic file, no others."""
-    offered = suggestions(read_topic(file), WordNet.find(wordnet))
+    offered = suggest_words(read_topic_file(file), WordNet.find(wordnet))
     if accept_:
-        accept(file, accept_, offered)
+        accept_words(file, accept_, offered)
         sys.stderr.write(f"{', '.join(accept_)}: now in {file}\n")
     if json:
         print_json({"suggestions": msgspec.to_builtins(offered), "accepted": accept_ or []})
@@ -143,9 +160,9 @@ def expand(
     return 0
 
 
-def _spoken(language: str | None, told: list[str]) -> str:
+def _choose_language(language: str | None, told: list[str]) -> str:
     """The language a person gave, else the one that the words are plainly of."""
-    return language if language is not None else guessed(" ".join(told)) or TopicSettings().language
+    return language if language is not None else guess_language(" ".join(told)) or TopicSettings().language
 
 
 def _check(out: Path, language: str) -> None:
@@ -167,17 +184,17 @@ def _keywords(given: list[str]) -> dict[str, float]:
     return words
 
 
-async def _texts(places: list[str], option: str, network: dict[str, object]) -> tuple[str, ...]:
+async def _read_example_texts(places: list[str], option: str, network: dict[str, object]) -> tuple[str, ...]:
     settings = Settings()
     settings.fetch = msgspec.structs.replace(settings.fetch, **network)
-    fetcher = fetcher_of(settings)
+    fetcher = build_fetcher(settings)
     try:
         return await read_examples(places, fetcher, option)
     finally:
         await fetcher.close()
 
 
-def _thesaurus(folder: Path | None) -> WordNet | None:
+def _find_wordnet(folder: Path | None) -> WordNet | None:
     """WordNet where it is: without it nothing is said about senses."""
     if folder:
         return WordNet.find(folder)
@@ -194,12 +211,14 @@ def _write(out: Path, text: str) -> None:
         raise UsageError(f"--out {out}: can't be written: {error.strerror}") from error
 
 
-def _tell(out: Path, topic: Topic, table: WeightTable, report: Report, json: bool) -> None:
+def _print_report(out: Path, topic: Topic, table: WeightTable, report: TopicReport, json: bool) -> None:
     if json:
-        print_json({"out": str(out), "name": topic.name, **told(0.0, table), "report": msgspec.to_builtins(report)})
+        print_json(
+            {"out": str(out), "name": topic.name, **table_to_dict(0.0, table), "report": msgspec.to_builtins(report)}
+        )
         return
-    heaviest = ", ".join(f"{k.label} {k.weight:.2f}" for k in table.keywords[:SHOWN])
-    print_text(f"{out}: {_words(table)}: {heaviest}{' …' if len(table) > SHOWN else ''}")
+    heaviest = ", ".join(f"{k.label} {k.weight:.2f}" for k in table.keywords[:MAX_WORDS_SHOWN])
+    print_text(f"{out}: {_words(table)}: {heaviest}{' …' if len(table) > MAX_WORDS_SHOWN else ''}")
     if report.examples > 1:
         print_text(f"{report.found} of {report.examples} example pages are found by the words of the others")
     if report.counterexamples:

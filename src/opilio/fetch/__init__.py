@@ -1,1 +1,1 @@
-"""Asking the web: one request, one answer or typed failure, and the rules of robots.txt."""
+"""The HTTP client: one request, one response or one typed failure."""

@@ -23,12 +23,12 @@ def is_public(address: str) -> bool:
     except ValueError:
         return False
     if isinstance(ip, IPv6Address):
-        hidden = _hidden_ipv4(ip)
+        hidden = _embedded_ipv4(ip)
         return _is_public_v6(ip) if hidden is None else _is_public_v4(hidden)
     return _is_public_v4(ip)
 
 
-def leads_home(host: str) -> bool:
+def is_private_host(host: str) -> bool:
     """Does the name of a host itself say that it is private? Only where it is an address, or `localhost`.
 
     >>> leads_home("127.0.0.1"), leads_home("::1"), leads_home("localhost"), leads_home("birds.example")
@@ -49,7 +49,7 @@ def _is_public_v6(ip: IPv6Address) -> bool:
     return ip in _GLOBAL_UNICAST and ip.is_global
 
 
-def _hidden_ipv4(ip: IPv6Address) -> IPv4Address | None:
+def _embedded_ipv4(ip: IPv6Address) -> IPv4Address | None:
     """The IPv4 address that mapped (::ffff:0:0/96), 6to4 (2002::/16) and NAT64 addresses lead to."""
     if ip in _NAT64:
         return IPv4Address(int(ip) & 0xFFFFFFFF)

@@ -11,21 +11,26 @@ from collections.abc import Mapping
 import pycurl
 from msgspec.structs import replace
 
-from opilio.fetch.answers import location_of, retry_after, wants_pages
-from opilio.fetch.decoding import OFFERED
-from opilio.fetch.driver import CurlDriver, Ended
-from opilio.fetch.failures import failure_of
-from opilio.fetch.limits import Limits, Network
-from opilio.fetch.transfer import Transfer, Wanted
-from opilio.model.clock import Clock, SystemClock
-from opilio.model.records import Failure, Fetched
-from opilio.model.urls import host_of
+from opilio.core.clock import Clock, SystemClock
+from opilio.core.records import Failure, FetchResult
+from opilio.core.urls import host_of
+from opilio.fetch.curl_driver import CurlDriver, TransferEnd
+from opilio.fetch.curl_transfer import AcceptFilter, Transfer
+from opilio.fetch.decoding import ACCEPT_ENCODING
+from opilio.fetch.http import (
+    FetchLimits,
+    NetworkOptions,
+    accept_pages,
+    classify_curl_error,
+    parse_retry_after,
+    redirect_target,
+)
 
 _REQUEST_HEADERS = (
     "Accept: text/html,application/xhtml+xml,text/plain;q=0.8,*/*;q=0.1",
-    f"Accept-Encoding: {OFFERED}",
+    f"Accept-Encoding: {ACCEPT_ENCODING}",
 )
-_CONDITIONS = {
+_CONDITIONAL_HEADERS = {
     "etag": "If-None-Match",
     "if-none-match": "If-None-Match",
     "last-modified": "If-Modified-Since",
@@ -46,27 +51,27 @@ class CurlFetcher:
         self,
         user_agent: str,
         *,
-        limits: Limits | None = None,
-        network: Network | None = None,
-        wanted: Wanted = wants_pages,
+        limits: FetchLimits | None = None,
+        network: NetworkOptions | None = None,
+        wanted: AcceptFilter = accept_pages,
         clock: Clock | None = None,
     ) -> None:
         self._user_agent = user_agent
-        self._limits = limits or Limits()
-        self._network = network or Network()
-        self._wanted = wanted
+        self._limits = limits or FetchLimits()
+        self._network = network or NetworkOptions()
+        self._accept = wanted
         self._clock = clock or SystemClock()
-        self._places = asyncio.Semaphore(self._network.connections)
+        self._connection_slots = asyncio.Semaphore(self._network.connections)
         self._idle: list[pycurl.Curl] = []
         self._driver: CurlDriver | None = None
 
-    async def fetch(self, url: str, validators: Mapping[str, str] | None = None) -> Fetched:
+    async def fetch(self, url: str, validators: Mapping[str, str] | None = None) -> FetchResult:
         """Ask for one URL; `validators` (ETag, Last-Modified or the request headers for them) make it conditional."""
-        async with self._places:
+        async with self._connection_slots:
             driver = self._driver or self._start()
             handle = self._idle.pop() if self._idle else self._new_handle()
             try:
-                return await self._ask(driver, handle, url, validators)
+                return await self._perform(driver, handle, url, validators)
             finally:
                 self._idle.append(handle)
 
@@ -81,17 +86,17 @@ class CurlFetcher:
         self._driver = CurlDriver(asyncio.get_running_loop(), self._network.connections)
         return self._driver
 
-    async def _ask(
+    async def _perform(
         self, driver: CurlDriver, handle: pycurl.Curl, url: str, validators: Mapping[str, str] | None
-    ) -> Fetched:
-        transfer = Transfer(url, self._limits, self._wanted)
+    ) -> FetchResult:
+        transfer = Transfer(url, self._limits, self._accept)
         started_at = self._clock.now()
         try:
             self._prepare(handle, transfer, validators)
         except (pycurl.error, ValueError, TypeError) as problem:  # a URL libcurl can't even be told
-            return Fetched(url=url, started_at=started_at, failure=Failure("url", str(problem)[:200]))
+            return FetchResult(url=url, started_at=started_at, failure=Failure("url", str(problem)[:200]))
         ended = await driver.run(handle)
-        fetched = self._answer(handle, transfer, ended, started_at)
+        fetched = self._build_result(handle, transfer, ended, started_at)
         if fetched.status == _NOT_MODIFIED and not validators and fetched.failure is None:
             return replace(fetched, failure=Failure("protocol", "304 to a question without a condition"))
         return fetched
@@ -100,29 +105,31 @@ class CurlFetcher:
         if not transfer.url.startswith(("http://", "https://")):
             raise ValueError("not an http or https address")
         handle.setopt(pycurl.URL, transfer.url.encode("utf-8"))
-        handle.setopt(pycurl.HTTPHEADER, [*_REQUEST_HEADERS, *conditions(validators or {})])
+        handle.setopt(pycurl.HTTPHEADER, [*_REQUEST_HEADERS, *conditional_headers(validators or {})])
         handle.setopt(pycurl.HEADERFUNCTION, transfer.on_header)
         handle.setopt(pycurl.WRITEFUNCTION, transfer.on_body)
         if not (self._network.allow_private or self._network.proxy):
             handle.setopt(pycurl.OPENSOCKETFUNCTION, transfer.open_socket)
-        entry = connect_to(transfer.url, self._network.resolve) if self._network.resolve else ""
+        entry = connect_to_entry(transfer.url, self._network.resolve) if self._network.resolve else ""
         if entry:  # an entry names its host, so one left from an earlier request touches no other
             handle.setopt(pycurl.CONNECT_TO, [entry])
 
-    def _answer(self, handle: pycurl.Curl, transfer: Transfer, ended: Ended, started_at: float) -> Fetched:
+    def _build_result(
+        self, handle: pycurl.Curl, transfer: Transfer, ended: TransferEnd, started_at: float
+    ) -> FetchResult:
         code, message = ended
         if code == 0:
             transfer.failure = None  # an address may have been refused before a good one of the same host
         elif transfer.failure is None:
-            transfer.failure = failure_of(code, message, self._network.proxy)
+            transfer.failure = classify_curl_error(code, message, self._network.proxy)
         body = transfer.finish()
         status = transfer.status if handle.getinfo(pycurl.RESPONSE_CODE) else 0  # 0: nobody but a proxy spoke
         headers = transfer.headers if status else ()
-        found = Fetched(url=transfer.url, headers=headers)
-        location = location_of(status, found.header("location"), transfer.url)
+        found = FetchResult(url=transfer.url, headers=headers)
+        location = redirect_target(status, found.header("location"), transfer.url)
         if location == transfer.url:  # for a cookie, most often, or another spelling of the same address
             location, transfer.failure = "", Failure("redirect-loop", "it redirects to itself")
-        return Fetched(
+        return FetchResult(
             url=transfer.url,
             status=status,
             location=location,
@@ -132,7 +139,7 @@ class CurlFetcher:
             address=handle.getinfo(pycurl.PRIMARY_IP) or "",
             started_at=started_at,
             elapsed_s=handle.getinfo(pycurl.TOTAL_TIME),
-            retry_after_s=retry_after(found.header("retry-after"), self._clock.now(), self._limits.retry_after_s),
+            retry_after_s=parse_retry_after(found.header("retry-after"), self._clock.now(), self._limits.retry_after_s),
             failure=transfer.failure,
         )
 
@@ -157,7 +164,7 @@ class CurlFetcher:
         return handle
 
 
-def set_tls(handle: pycurl.Curl, network: Network) -> None:
+def set_tls(handle: pycurl.Curl, network: NetworkOptions) -> None:
     """Trust the system's certificates: pycurl's wheels bring a TLS library that does not know where they are."""
     has_http2 = pycurl.version_info()[4] & pycurl.VERSION_HTTP2
     handle.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS if has_http2 else pycurl.CURL_HTTP_VERSION_1_1)
@@ -172,20 +179,20 @@ def set_tls(handle: pycurl.Curl, network: Network) -> None:
         handle.setopt(pycurl.CAPATH, system.capath)
 
 
-def conditions(validators: Mapping[str, str]) -> list[str]:
+def conditional_headers(validators: Mapping[str, str]) -> list[str]:
     """Request header lines that make a request conditional; what is no validator, or would break a line, is left out.
 
     >>> conditions({"ETag": '"a1"', "Cookie": "x"})
     ['If-None-Match: "a1"']
     """
     return [
-        f"{_CONDITIONS[name.lower()]}: {value}"
+        f"{_CONDITIONAL_HEADERS[name.lower()]}: {value}"
         for name, value in validators.items()
-        if name.lower() in _CONDITIONS and value and value.isprintable() and value.isascii()
+        if name.lower() in _CONDITIONAL_HEADERS and value and value.isprintable() and value.isascii()
     ]
 
 
-def connect_to(url: str, addresses: Mapping[str, str]) -> str:
+def connect_to_entry(url: str, addresses: Mapping[str, str]) -> str:
     """libcurl's CONNECT_TO entry for one URL: connect elsewhere, and keep asking for the same host.
 
     >>> connect_to("http://birds.example/", {"birds.example": "127.0.0.1:8080"})

@@ -12,7 +12,7 @@ from typing import IO, Any, Protocol, cast
 import zstandard
 from isal import isal_zlib
 
-from opilio.model.errors import OpilioError
+from opilio.core.errors import OpilioError
 
 # Optional, and without it br is not offered to servers; untyped, hence not a plain import.
 brotli: Any = import_module("brotli") if find_spec("brotli") else None
@@ -20,23 +20,25 @@ brotli: Any = import_module("brotli") if find_spec("brotli") else None
 _INFLATE_ERROR = cast(type[Exception], isal_zlib.error)  # its stubs take the class for an instance
 _MAX_LAYERS = 2  # servers behind a careless proxy compress twice; nobody honest does it more often
 _ZSTD_WINDOW = 8 << 20  # RFC 9659: the largest window a server may ask for
-_PLAIN = frozenset(("", "identity", "none", "utf-8", "utf8", "binary", "8bit"))  # what servers write and do not mean
+_IDENTITY_ENCODINGS = frozenset(
+    ("", "identity", "none", "utf-8", "utf8", "binary", "8bit")
+)  # what servers write and do not mean
 
 
-class OverflowsError(OpilioError):
+class BodyTooLargeError(OpilioError):
     """More came out than the limit allows."""
 
 
-class UndecodableError(OpilioError):
+class DecodingError(OpilioError):
     """The bytes are not what their content encoding says."""
 
 
-class Layer(Protocol):
+class EncodingLayer(Protocol):
     """One encoding. `feed` gives at most `room` bytes and raises OverflowsError when there are more."""
 
     def feed(self, data: bytes, room: int) -> bytes: ...
 
-    def complete(self) -> bool: ...
+    def is_complete(self) -> bool: ...
 
 
 class _Inflate:
@@ -69,12 +71,12 @@ class _Inflate:
         try:
             out: bytes = self._stream.decompress(data, max_length=room + 1)
         except _INFLATE_ERROR as problem:
-            raise UndecodableError(str(problem)) from None
+            raise DecodingError(str(problem)) from None
         if len(out) > room:
-            raise OverflowsError("deflate")
+            raise BodyTooLargeError("deflate")
         return out
 
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         return self._stream is None or bool(self._stream.eof)
 
 
@@ -88,12 +90,12 @@ class _Brotli:
         try:
             out: bytes = self._stream.process(data, output_buffer_limit=room + 1)
         except brotli.error as problem:
-            raise UndecodableError(str(problem)) from None
+            raise DecodingError(str(problem)) from None
         if len(out) > room:
-            raise OverflowsError("br")
+            raise BodyTooLargeError("br")
         return out
 
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         return bool(self._stream.is_finished())
 
 
@@ -110,7 +112,7 @@ class _Zstd:
     def write(self, piece: bytes) -> int:
         self._room -= len(piece)
         if self._room < 0:
-            raise OverflowsError("zstd")
+            raise BodyTooLargeError("zstd")
         self._out.append(bytes(piece))
         return len(piece)
 
@@ -119,14 +121,14 @@ class _Zstd:
         try:
             self._stream.write(data)
         except zstandard.ZstdError as problem:
-            raise UndecodableError(str(problem)) from None
+            raise DecodingError(str(problem)) from None
         return b"".join(self._out)
 
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         return True  # the library does not tell; a cut transfer shows by its length
 
 
-_LAYERS: dict[str, Callable[[], Layer]] = {
+_LAYERS: dict[str, Callable[[], EncodingLayer]] = {
     **({"br": _Brotli} if brotli is not None else {}),
     "gzip": lambda: _Inflate(gzip=True),
     "x-gzip": lambda: _Inflate(gzip=True),
@@ -134,17 +136,17 @@ _LAYERS: dict[str, Callable[[], Layer]] = {
     "zstd": _Zstd,
 }
 
-OFFERED = ", ".join(name for name in ("gzip", "deflate", "br", "zstd") if name in _LAYERS)
+ACCEPT_ENCODING = ", ".join(name for name in ("gzip", "deflate", "br", "zstd") if name in _LAYERS)
 
 
 class Decoder:
     """Undoes the encodings of one answer; never holds more than `limit` bytes of output per layer."""
 
     def __init__(self, encodings: str, limit: int) -> None:
-        names = [n for n in (part.strip().lower() for part in encodings.split(",")) if n not in _PLAIN]
+        names = [n for n in (part.strip().lower() for part in encodings.split(",")) if n not in _IDENTITY_ENCODINGS]
         unknown = next((n for n in names if n not in _LAYERS), "")
         if unknown or len(names) > _MAX_LAYERS:
-            raise UndecodableError(f"content encoding {unknown[:40] or 'repeated'} not supported")
+            raise DecodingError(f"content encoding {unknown[:40] or 'repeated'} not supported")
         self._layers = [_LAYERS[n]() for n in reversed(names)]
         self._rooms = [limit] * len(names)
         self._fed = False
@@ -157,6 +159,6 @@ class Decoder:
             self._rooms[i] -= len(data)
         return data
 
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """True where every layer reached its own end (or nothing came at all)."""
-        return not self._fed or all(layer.complete() for layer in self._layers)
+        return not self._fed or all(layer.is_complete() for layer in self._layers)

@@ -1,1 +1,1 @@
-"""What is next: the queue of URLs, its orders, merge policies, limits, traps and politeness arithmetic."""
+"""The queue of URLs to fetch: order, host leases, URL-seen test."""

@@ -1,20 +1,275 @@
-"""Everything a frontier can be told: order, merging, limits, refusals. A record, no logic."""
+"""In which order queued URLs are asked for: pure policies that a frontier is given.
+
+An order turns a score into a *sort key* that stays valid while the entry waits, so that nothing is ever
+re-sorted, and optionally into a *timer* on which the frontier acts (aging saturates, expiry deletes). Ties are
+always broken by the order of discovery. It holds no entries, reads no clock and does no I/O.
+
+What becomes of a queued URL that is found again (X-15): pure.
+
+The first score never wins just by being first, unless the policy is `discard`.
+
+Everything a frontier can be told: order, merging, limits, refusals. A record, no logic.
+"""
 
 from collections.abc import Callable, Set
+from enum import StrEnum
+from math import ceil, isfinite
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
-from opilio.frontier.merge import Merge
-from opilio.frontier.order import BestFirst, Order
+from opilio.core.records import Lead
+
+AgingMode = Literal["paper", "base_tiebreak", "off"]
+
+# Added to the key of the URLs an N-best batch has chosen: above any score, small enough to keep its digits.
+BATCH_PRIORITY_OFFSET = float(1 << 20)
+# The key of URLs that are to be asked for again: above all others, so that who revives them sets the pace.
+REVISIT_PRIORITY = 2.0 * BATCH_PRIORITY_OFFSET
+
+
+class QueuePosition(NamedTuple):
+    """Where an entry stands: its sort key (higher is sooner) and when the frontier must look at it again."""
+
+    priority: float
+    timer: float | None = None
+
+
+class QueueTime(NamedTuple):
+    """When: how many URLs were ever inserted, and the time (None keeps an entry's time stamp)."""
+
+    inserted: int
+    now: float | None = None
+
+
+class Order(Protocol):
+    """A policy. `batch` > 0: N-best. `top` > 0: at most so many URLs a lease (S3-25). `drops`: a due timer deletes."""
+
+    @property
+    def batch_size(self) -> int: ...
+
+    @property
+    def max_per_lease(self) -> int: ...
+
+    @property
+    def drops_expired(self) -> bool: ...
+
+    def position(
+        self, score: float, seq: int, moment: QueueTime, previous: QueuePosition | None = None
+    ) -> QueuePosition: ...
+
+    def due_before(self, moment: QueueTime) -> float | None: ...
+
+    def display_priority(self, priority: float, inserted: int) -> float: ...
+
+
+def seed_score(priority: int, best_link: float = 4.0) -> float:
+    """The score of a seed: above every extracted link, in the order 1, 2, 3 (S0-E12).
+
+    `best_link` is the highest score a link can have: four components of at most 1 (S0-25).
+
+    >>> [seed_score(p) for p in (1, 2, 3)]
+    [7.0, 6.0, 5.0]
+    """
+    return best_link + (4 - min(max(priority, 1), 3))
+
+
+def finite_or_zero(score: float) -> float:
+    """A score that can be sorted: a model that went wrong (NaN, infinite) must not stop the crawl."""
+    return score if isfinite(score) else 0.0
+
+
+class BestFirst(msgspec.Struct, frozen=True, kw_only=True):
+    """The best score first."""
+
+    max_per_lease: int = 0
+
+    @property
+    def batch_size(self) -> int:
+        return 0
+
+    @property
+    def drops_expired(self) -> bool:
+        return False
+
+    def position(
+        self, score: float, seq: int, moment: QueueTime, previous: QueuePosition | None = None
+    ) -> QueuePosition:
+        return QueuePosition(score)
+
+    def due_before(self, moment: QueueTime) -> float | None:
+        return None
+
+    def display_priority(self, priority: float, inserted: int) -> float:
+        return priority
+
+
+class BreadthFirst(BestFirst, frozen=True, kw_only=True):
+    """The order of discovery, whatever the score."""
+
+    def position(
+        self, score: float, seq: int, moment: QueueTime, previous: QueuePosition | None = None
+    ) -> QueuePosition:
+        return QueuePosition(0.0)
+
+
+class NBest(BestFirst, frozen=True, kw_only=True):
+    """Take the N best, work through all of them, look again (S1-11).
+
+    The chosen ones carry CHOSEN in their key; a frontier leases only chosen ones while there are any.
+    """
+
+    n: int = 256
+
+    @property
+    def batch_size(self) -> int:
+        return self.n
+
+    def position(
+        self, score: float, seq: int, moment: QueueTime, previous: QueuePosition | None = None
+    ) -> QueuePosition:
+        chosen = previous is not None and previous.priority >= BATCH_PRIORITY_OFFSET / 2
+        return QueuePosition(score + BATCH_PRIORITY_OFFSET if chosen else score)
+
+    def display_priority(self, priority: float, inserted: int) -> float:
+        return round(priority - BATCH_PRIORITY_OFFSET, 9) if priority >= BATCH_PRIORITY_OFFSET / 2 else priority
+
+
+class Expiring(BestFirst, frozen=True, kw_only=True):
+    """Best first, but an entry that waited longer than its lifetime is deleted, never requested (S3-27, S3-28).
+
+    A better score found later is an update and renews the time stamp; learning (`now` None) does not.
+    """
+
+    lifetime_s: float = 3600.0
+
+    @property
+    def drops_expired(self) -> bool:
+        return True
+
+    def position(
+        self, score: float, seq: int, moment: QueueTime, previous: QueuePosition | None = None
+    ) -> QueuePosition:
+        if moment.now is None:
+            return QueuePosition(score, previous.timer if previous else None)
+        return QueuePosition(score, moment.now + self.lifetime_s)
+
+    def due_before(self, moment: QueueTime) -> float | None:
+        return moment.now
+
+
+class Aging(BestFirst, frozen=True, kw_only=True):
+    """Whoever waits rises: after every `every` insertions `factor` is added to each entry below 1 (S2-39).
+
+    Done lazily (S2-E5): all entries below 1 rise alike, so `base - factor * round of entry` orders them for good;
+    the timer is the round in which an entry reaches 1 and joins the others there, first come first served.
+    `base_tiebreak` orders equals by the score they came with; `off` is best-first.
+    """
+
+    factor: float = 0.05
+    every: int = 100
+    mode: AgingMode = "base_tiebreak"
+
+    def rounds_to_saturate(self, score: float) -> int:
+        """How many rounds lift a score to 1.
+
+        >>> Aging().rounds_to_saturate(0.01), Aging(factor=0.02).rounds_to_saturate(0.01)
+        (20, 50)
+        """
+        # A whole number of steps must not become one more by a rounding error of 1e-16.
+        return max(0, ceil((1.0 - score) / self.factor - 1e-9))
+
+    def position(
+        self, score: float, seq: int, moment: QueueTime, previous: QueuePosition | None = None
+    ) -> QueuePosition:
+        if self.mode == "off":
+            return QueuePosition(score)
+        entered = (seq - 1) // self.every
+        ripe = entered + self.rounds_to_saturate(score)
+        if moment.inserted // self.every >= ripe:
+            return QueuePosition(max(score, 1.0) + self._tiebreak(score))
+        return QueuePosition(round(score - self.factor * entered, 6) + self._tiebreak(score), float(ripe))
+
+    def _tiebreak(self, score: float) -> float:
+        # Below the sixth digit, to which keys are rounded: it decides between equals only.
+        return 1e-8 * score if self.mode == "base_tiebreak" else 0.0
+
+    def due_before(self, moment: QueueTime) -> float | None:
+        return None if self.mode == "off" else float(moment.inserted // self.every)
+
+    def display_priority(self, priority: float, inserted: int) -> float:
+        if self.mode == "off":
+            return priority
+        if priority >= 1.0:
+            return round(priority, 6)
+        return min(1.0, round(priority + self.factor * (inserted // self.every), 6))
+
+
+MAX_PARENTS = 5
+
+
+class MergePolicy(StrEnum):
+    """How the score of another link to the same URL counts."""
+
+    MAX = "max"  # the better one (default)
+    DISCARD = "discard"  # the first one (S0-07, S4-21)
+    SUM = "sum"  # added up over parents (S3-17)
+    NOISY_OR = "noisy-or"  # either of them may be right
+
+
+AGGREGATING_POLICIES = frozenset({MergePolicy.SUM, MergePolicy.NOISY_OR})  # every new parent changes the score
+
+
+class MergeState(NamedTuple):
+    """What is known of a queued URL as far as merging goes."""
+
+    score: float
+    depth: int
+    tunnel: int
+    parent: int
+    parents: tuple[int, ...]  # first finder first, at most MAX_PARENTS
+    better: bool = False  # the new link became the one whose features count
+
+
+def combine_scores(policy: MergePolicy, old: float, new: float) -> float:
+    """The score of a URL that has both.
+
+    >>> combined(Merge.MAX, 0.2, 0.5), combined(Merge.SUM, 0.25, 0.5), combined(Merge.NOISY_OR, 0.5, 0.5)
+    (0.5, 0.75, 0.75)
+    """
+    if policy is MergePolicy.DISCARD:
+        return old
+    if policy is MergePolicy.SUM:
+        return old + max(0.0, new)
+    if policy is MergePolicy.NOISY_OR and 0.0 <= old <= 1.0 and 0.0 <= new <= 1.0:
+        return 1.0 - (1.0 - old) * (1.0 - new)
+    return max(old, new)
+
+
+def merge_link(policy: MergePolicy, known: MergeState, lead: Lead) -> MergeState:
+    """What is known after another link. Sums count a parent once, and at most MAX_PARENTS of them."""
+    score = finite_or_zero(lead.score)
+    fresh = lead.parent != 0 and lead.parent not in known.parents and len(known.parents) < MAX_PARENTS
+    counts = fresh or policy not in AGGREGATING_POLICIES
+    total = combine_scores(policy, known.score, score) if counts else known.score
+    parents = (*known.parents, lead.parent) if fresh else known.parents
+    depth = min(known.depth, lead.depth)
+    better = policy is not MergePolicy.DISCARD and (
+        score > known.score or (score == known.score and lead.tunnel < known.tunnel)
+    )
+    if better:
+        return MergeState(total, depth, lead.tunnel, lead.parent, parents, True)
+    return MergeState(total, depth, known.tunnel, known.parent, parents)
+
 
 # Reasons recorded with dropped URLs.
-TAIL = "frontier full"
-HOST_TAIL = "host queue full"
-HOST_TOTAL = "host total reached"
+FRONTIER_FULL = "frontier full"
+HOST_QUEUE_FULL = "host queue full"
+HOST_TOTAL_REACHED = "host total reached"
 EXPIRED = "expired"
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class FrontierLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How much a frontier may hold; 0 means no limit. What is refused or dropped is recorded with its reason."""
 
     queued: int = 0  # the tail (lowest priority) is dropped above it, in lots
@@ -27,17 +282,17 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         return self.queued // 16
 
 
-def nothing(url: str) -> str:  # noqa: ARG001 the signature of a refusal
+def refuse_nothing(url: str) -> str:  # noqa: ARG001 the signature of a refusal
     """Refuse no URL."""
     return ""
 
 
-class Policy(msgspec.Struct, frozen=True, kw_only=True):
+class FrontierPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How a frontier decides. `refuse` says why a URL never seen before must not be queued (Traps.check), or ""."""
 
     order: Order = BestFirst()
-    merge: Merge = Merge.MAX
-    limits: Limits = Limits()
-    refuse: Callable[[str], str] = nothing
+    merge: MergePolicy = MergePolicy.MAX
+    limits: FrontierLimits = FrontierLimits()
+    refusal_reason: Callable[[str], str] = refuse_nothing
     boosted: Set[str] = frozenset()  # hosts a person wants first; it may change: every lease of the one on SQLite looks
     delay_s: float = 1.0  # between requests to a host that has no delay of its own

@@ -1,1 +1,1 @@
-"""Is a page on topic? One protocol, several ways; pure."""
+"""Judges decide whether a page is on topic."""

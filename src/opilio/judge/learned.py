@@ -12,36 +12,36 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.judge.coverage import CoverageJudge
-from opilio.learn.textmodel import Terms, TextModel, TextState
-from opilio.model.records import Outcome, Reading, Reason, Verdict
-from opilio.topic.topic import Example
+from opilio.core.records import Outcome, Reading, Reason, Verdict
+from opilio.judge.similarity import CoverageJudge
+from opilio.learn.text_model import TermIds, TextModel, TextModelState
+from opilio.topic.topic import ExamplePage
 
-PAGE_TERMS = 120  # the most telling terms of a page
-SURE_NOT = 0.6  # share of the middle below which coverage is sure that a page is not on the topic
-TEACHING = 10.0  # pages on the topic after which the model has half of its say
-REFIT_EVERY = 10  # new pages on the topic
-REFIT_SHARE = 0.1  # or this share of those it was taught: the more it knows, the less ten pages change
-REFIT_EVERY_OTHER = 500  # new pages not on it
-PERSON = 8.0  # how many pages a person's word weighs
-SHOWN = 6
-RECENT = 400  # pages whose coverage the line is drawn through
-FEW = 5
-UPWARDS = 0.6
-DOUBT = 40.0  # pages after which what was seen counts as much as the given middle
-LEAST, MOST = 0.12, 0.45
+MAX_PAGE_TERMS = 120  # the most telling terms of a page
+SURELY_IRRELEVANT_SHARE = 0.6  # share of the middle below which coverage is sure that a page is not on the topic
+PAGES_FOR_HALF_SHARE = 10.0  # pages on the topic after which the model has half of its say
+REFIT_RELEVANT_PAGES = 10  # new pages on the topic
+REFIT_RELEVANT_SHARE = 0.1  # or this share of those it was taught: the more it knows, the less ten pages change
+REFIT_IRRELEVANT_PAGES = 500  # new pages not on it
+LABEL_WEIGHT = 8.0  # how many pages a person's word weighs
+MODEL_REASONS = 6
+COVERAGE_WINDOW = 400  # pages whose coverage the line is drawn through
+MIN_CLUSTER_PAGES = 5
+SPLIT_POSITION = 0.6
+MIDDLE_PRIOR_PAGES = 40.0  # pages after which what was seen counts as much as the given middle
+MIN_MIDDLE, MAX_MIDDLE = 0.12, 0.45
 
 
-class _Told(msgspec.Struct, array_like=True):
+class _JudgeLesson(msgspec.Struct, array_like=True):
     """What is told of one page: its coverage, or a person's word (1 or 0) with its weight."""
 
     sample: bytes
     coverage: float
-    person: float = 0.0
+    label_weight: float = 0.0
 
 
-class _State(msgspec.Struct, array_like=True):
-    text: TextState
+class _JudgeState(msgspec.Struct, array_like=True):
+    text: TextModelState
     coverages: list[float] = []
 
 
@@ -56,17 +56,17 @@ class LearnedJudge:
         base: CoverageJudge,
         label_of: Callable[[int], str],
         share: float = 0.5,
-        examples: Sequence[tuple[Example, bool]] = (),
+        examples: Sequence[tuple[ExamplePage, bool]] = (),
     ) -> None:
         self.base = base
         self.share = share
         self._label_of = label_of
         # Only examples need the background: a crawl meets pages off its topic soon enough (docs/lab/committee.md).
-        self.model = TextModel(self._common if examples else None)
-        self._coverages: deque[float] = deque(maxlen=RECENT)
-        self._sampled: tuple[Reading, Terms] | None = None
+        self.model = TextModel(self._document_frequency if examples else None)
+        self._coverages: deque[float] = deque(maxlen=COVERAGE_WINDOW)
+        self._last_sample: tuple[Reading, TermIds] | None = None
         for page, positive in examples if share else ():
-            self.teach(self._most_telling(*base.words.counts_of(page)), positive)
+            self.add_page(self._distinctive_terms(*base.words.example_counts(page)), positive)
         if examples and share:
             self.model.fit(base.middle)
 
@@ -78,9 +78,9 @@ class LearnedJudge:
     @property
     def middle(self) -> float:
         """The coverage at which a page is as likely on the topic as not: the given one, moved by what was seen."""
-        return self.model.scale.split or self.base.middle
+        return self.model.scale.fitted_middle or self.base.middle
 
-    def _split(self) -> float:
+    def _fit_middle(self) -> float:
         """Between the pages that speak of the topic and the others: two means, nearer to the upper one.
 
         A topic whose own pages cover a third of its words needs another line than one whose pages cover two thirds.
@@ -89,11 +89,11 @@ class LearnedJudge:
         line = self.base.middle
         for _ in range(10):
             upper, lower = seen[seen >= line], seen[seen < line]
-            if len(upper) < FEW or len(lower) < FEW:
+            if len(upper) < MIN_CLUSTER_PAGES or len(lower) < MIN_CLUSTER_PAGES:
                 return self.middle
-            line = float(lower.mean() + UPWARDS * (upper.mean() - lower.mean()))
-        trust = len(seen) / (len(seen) + DOUBT)
-        return min(MOST, max(LEAST, (1.0 - trust) * self.base.middle + trust * line))
+            line = float(lower.mean() + SPLIT_POSITION * (upper.mean() - lower.mean()))
+        trust = len(seen) / (len(seen) + MIDDLE_PRIOR_PAGES)
+        return min(MAX_MIDDLE, max(MIN_MIDDLE, (1.0 - trust) * self.base.middle + trust * line))
 
     def judge(self, reading: Reading) -> Verdict:
         """See `Judge`."""
@@ -101,86 +101,94 @@ class LearnedJudge:
         coverage = verdict.reasons[0].value
         logit = min(4.0, max(-4.0, self.base.slope * (coverage - self.middle)))
         said, share, terms = 0.0, 0.0, np.zeros(0, dtype=np.int64)
-        if self.model.ready and self.share:
+        if self.model.is_ready and self.share:
             terms = self.sample(reading)
             said = self.model.logit(terms)
-            seen = self.model.scale.fitted
-            share = self.share * seen / (seen + TEACHING)
+            seen = self.model.scale.fitted_pages
+            share = self.share * seen / (seen + PAGES_FOR_HALF_SHARE)
         score = 1.0 / (1.0 + math.exp(-((1.0 - share) * logit + share * said)))
         words = tuple(
-            Reason(f"text model: {self._label_of(t) or t}", w, share) for t, w in self.model.telling(terms, SHOWN)
+            Reason(f"text model: {self._label_of(t) or t}", w, share)
+            for t, w in self.model.strongest_terms(terms, MODEL_REASONS)
         )
         summary = (verdict.reasons[0], Reason("text model", said, share))
         return Verdict(score=score, relevant=score >= 0.5, reasons=(*summary, *verdict.reasons[1:], *words))
 
-    def sample(self, reading: Reading) -> Terms:
+    def sample(self, reading: Reading) -> TermIds:
         """The most telling terms of a page: many times here, seldom elsewhere."""
-        if self._sampled is None or self._sampled[0] is not reading:  # asked for twice: by `judge`, and to be kept
-            self._sampled = reading, self._most_telling(*self.base.words.counts(reading))
-        return self._sampled[1]
+        if (
+            self._last_sample is None or self._last_sample[0] is not reading
+        ):  # asked for twice: by `judge`, and to be kept
+            self._last_sample = reading, self._distinctive_terms(*self.base.words.counts(reading))
+        return self._last_sample[1]
 
-    def _common(self, terms: Terms) -> NDArray[np.float64]:
+    def _document_frequency(self, terms: TermIds) -> NDArray[np.float64]:
         """On what share of all pages each term stands, by how rare it is in general English."""
         return 1.0 / np.expm1(self.base.words.idf(terms.astype(np.uint32)))
 
-    def _most_telling(self, terms: NDArray[np.uint32], counts: NDArray[np.float64]) -> Terms:
-        weights = self.base.words.weighed(terms, counts)
-        return terms[np.argsort(-weights, kind="stable")[:PAGE_TERMS]].astype(np.int64)
+    def _distinctive_terms(self, terms: NDArray[np.uint32], counts: NDArray[np.float64]) -> TermIds:
+        weights = self.base.words.weights_for(terms, counts)
+        return terms[np.argsort(-weights, kind="stable")[:MAX_PAGE_TERMS]].astype(np.int64)
 
     def learn(self, outcomes: Sequence[Outcome]) -> None:
         """Pages that coverage is sure about."""
-        self.study(self.lesson(outcomes))
+        self.apply_lesson(self.make_lesson(outcomes))
 
-    def lesson(self, outcomes: Sequence[Outcome]) -> bytes:
+    def make_lesson(self, outcomes: Sequence[Outcome]) -> bytes:
         """What is about to be learnt from these visits, for a journal; nothing where that is nothing."""
         if not self.share:
             return b""
         told = [
-            _Told(outcome.analysis.sample, outcome.analysis.verdict.reasons[0].value)
+            _JudgeLesson(outcome.analysis.sample_terms, outcome.analysis.verdict.reasons[0].value)
             for outcome in outcomes
-            if outcome.analysis and outcome.analysis.verdict and outcome.analysis.sample and not outcome.duplicate_of
+            if outcome.analysis
+            and outcome.analysis.verdict
+            and outcome.analysis.sample_terms
+            and not outcome.duplicate_of
         ]
         return msgspec.msgpack.encode(told) if told else b""
 
-    def label(self, sample: bytes, relevant: bool | None, before: bool | None = None) -> bytes:
+    def label_lesson(self, sample: bytes, relevant: bool | None, before: bool | None = None) -> bytes:
         """A person's word about a page as a lesson, or that there is none; `before` is what was said of it earlier."""
-        words = ((before, -PERSON), (relevant, PERSON))
-        told = [_Told(sample, float(word), weight) for word, weight in words if word is not None]
+        words = ((before, -LABEL_WEIGHT), (relevant, LABEL_WEIGHT))
+        told = [_JudgeLesson(sample, float(word), weight) for word, weight in words if word is not None]
         return msgspec.msgpack.encode(told)
 
-    def study(self, lesson: bytes) -> None:
+    def apply_lesson(self, lesson: bytes) -> None:
         """Learn from a lesson: the first time, or again from a journal."""
-        told = msgspec.msgpack.decode(lesson, type=list[_Told]) if lesson else []
+        told = msgspec.msgpack.decode(lesson, type=list[_JudgeLesson]) if lesson else []
         for page in told:
             terms = np.frombuffer(page.sample, dtype=np.uint32).astype(np.int64)
-            if page.person:
-                self.teach(terms, page.coverage > 0.5, page.person)
+            if page.label_weight:
+                self.add_page(terms, page.coverage > 0.5, page.label_weight)
                 continue
             self._coverages.append(page.coverage)
-            if page.coverage >= self.middle or page.coverage < SURE_NOT * self.middle:
-                self.teach(terms, page.coverage >= self.middle)
-        if self._is_due() or any(page.person for page in told):
-            self.model.fit(self._split())
+            if page.coverage >= self.middle or page.coverage < SURELY_IRRELEVANT_SHARE * self.middle:
+                self.add_page(terms, page.coverage >= self.middle)
+        if self._is_refit_due() or any(page.label_weight for page in told):
+            self.model.fit(self._fit_middle())
 
-    def _is_due(self) -> bool:
+    def _is_refit_due(self) -> bool:
         """Has enough come since the last fit? Where that lacked pages of one kind, pages of any kind count."""
-        no, yes = self.model.waiting
+        no, yes = self.model.pages_since_fit
         taught = self.model.pages[1]
-        unready = not self.model.ready and taught >= REFIT_EVERY and no + yes >= REFIT_EVERY
-        return yes >= max(REFIT_EVERY, REFIT_SHARE * taught) or no >= REFIT_EVERY_OTHER or unready
+        unready = not self.model.is_ready and taught >= REFIT_RELEVANT_PAGES and no + yes >= REFIT_RELEVANT_PAGES
+        return (
+            yes >= max(REFIT_RELEVANT_PAGES, REFIT_RELEVANT_SHARE * taught) or no >= REFIT_IRRELEVANT_PAGES or unready
+        )
 
-    def teach(self, terms: Terms, positive: bool, weight: float = 1.0) -> None:
+    def add_page(self, terms: TermIds, positive: bool, weight: float = 1.0) -> None:
         """One page whose kind is known."""
         self.model.add(terms, positive, weight)
 
     def snapshot(self) -> bytes:
-        return msgspec.msgpack.encode(_State(self.model.state(), list(self._coverages)))
+        return msgspec.msgpack.encode(_JudgeState(self.model.state(), list(self._coverages)))
 
-    def sight(self) -> bytes:
+    def worker_state(self) -> bytes:
         """What a worker needs to judge as this judge does, in the form of a snapshot: a tenth of one."""
-        return msgspec.msgpack.encode(_State(self.model.sight()))
+        return msgspec.msgpack.encode(_JudgeState(self.model.worker_state()))
 
     def restore(self, state: bytes) -> None:
-        kept = msgspec.msgpack.decode(state, type=_State)
+        kept = msgspec.msgpack.decode(state, type=_JudgeState)
         self.model.restore(kept.text)
-        self._coverages = deque(kept.coverages, RECENT)
+        self._coverages = deque(kept.coverages, COVERAGE_WINDOW)

@@ -2,13 +2,13 @@
 
 import msgspec
 
-from opilio.judge.pagewords import PageWords
-from opilio.model.errors import TopicError
-from opilio.model.protocols import Judge
-from opilio.model.records import Reading, Reason, Verdict
-from opilio.text.phrases import Phrases
-from opilio.topic.living import LivingTopic
-from opilio.topic.senses import OTHER_SENSE, ContextRule, SenseScale
+from opilio.core.errors import TopicError
+from opilio.core.protocols import Judge
+from opilio.core.records import Reading, Reason, Verdict
+from opilio.judge.page_terms import PageTerms
+from opilio.text.phrases import PhraseMatcher
+from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.senses import OTHER_SENSE, ContextRule, SenseWeights
 
 
 class ContextJudge:
@@ -20,9 +20,9 @@ class ContextJudge:
     def __init__(
         self,
         judge: Judge,
-        topic: LivingTopic,
+        topic: EvolvingTopic,
         contexts: tuple[str, ...],
-        words: PageWords,
+        words: PageTerms,
         rule: ContextRule | None = None,
     ) -> None:
         if not contexts:
@@ -30,27 +30,29 @@ class ContextJudge:
         self._judge = judge
         self._topic = topic
         self._contexts = tuple(c.lower() for c in contexts)
-        self._phrases = Phrases({tuple(words.terms(c)): at for at, c in enumerate(contexts)})
+        self._phrases = PhraseMatcher({tuple(words.terms(c)): at for at, c in enumerate(contexts)})
         self._words = words
         self._rule = rule or ContextRule()
 
     def judge(self, reading: Reading) -> Verdict:
         """See `Judge`."""
         verdict = self._judge.judge(reading)
-        terms = self._looked_at(reading)
-        hits = len(self._phrases.matches(terms)) if self._rule.whole_word else self._inside(reading)
-        topic_words = sum(1 for t in terms if t in self._topic.sight.vector)
+        terms = self._inspected_terms(reading)
+        hits = len(self._phrases.matches(terms)) if self._rule.whole_word else self._context_hits(reading)
+        topic_words = sum(1 for t in terms if t in self._topic.compiled.vector)
         if not self._rule.rejects(hits, topic_words):
             return verdict
-        return _aside(verdict, Reason(OTHER_SENSE, float(hits)), Reason("topic words beside", float(topic_words), 0.0))
+        return _rejected(
+            verdict, Reason(OTHER_SENSE, float(hits)), Reason("topic words beside", float(topic_words), 0.0)
+        )
 
-    def _looked_at(self, reading: Reading) -> list[int]:
+    def _inspected_terms(self, reading: Reading) -> list[int]:
         title = list(self._words.terms(reading.page.title))
         if self._rule.where == "page":
             return title + reading.terms
         return title + [t for start, end in reading.anchors for t in reading.terms[start:end]]
 
-    def _inside(self, reading: Reading) -> int:
+    def _context_hits(self, reading: Reading) -> int:
         page = reading.page
         text = page.text if self._rule.where == "page" else " ".join(link.anchor for link in page.links)
         text = f"{page.title} {text}".lower()
@@ -66,9 +68,9 @@ class SenseJudge:
     def __init__(
         self,
         judge: Judge,
-        topic: LivingTopic,
+        topic: EvolvingTopic,
         contexts: tuple[str, ...],
-        words: PageWords,
+        words: PageTerms,
         ambiguous: str = "",
         margin: float = 1.0,
     ) -> None:
@@ -84,15 +86,15 @@ class SenseJudge:
     def judge(self, reading: Reading) -> Verdict:
         """See `Judge`."""
         verdict = self._judge.judge(reading)
-        topic = self._topic.sight.vector
+        topic = self._topic.compiled.vector
         others = {t: w for t, w in self._others.items() if t not in topic}
-        scale = SenseScale(topic=topic, others=others, ambiguous=self._ambiguous, margin=self._margin)
+        scale = SenseWeights(topic=topic, others=others, ambiguous=self._ambiguous, margin=self._margin)
         ours, theirs = scale.weigh(reading.terms, self._words.idf)
         evidence = Reason("topic company", ours, 0.0), Reason("other company", theirs, 0.0)
         if scale.rejects(ours, theirs):
-            return _aside(verdict, Reason(OTHER_SENSE, theirs - ours), *evidence)
+            return _rejected(verdict, Reason(OTHER_SENSE, theirs - ours), *evidence)
         return msgspec.structs.replace(verdict, reasons=verdict.reasons + evidence)
 
 
-def _aside(verdict: Verdict, *why: Reason) -> Verdict:
+def _rejected(verdict: Verdict, *why: Reason) -> Verdict:
     return Verdict(score=0.0, relevant=False, reasons=(*why, *verdict.reasons))

@@ -1,1 +1,1 @@
-"""The lab: offline webs, replay, measures, experiments. The labels judge; no crawler sees them."""
+"""Experiments on offline webs with labels."""

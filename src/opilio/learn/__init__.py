@@ -1,1 +1,1 @@
-"""What learns: classifiers, the online link model, the committee. Knows no page, no socket, no file."""
+"""Models of links and pages that learn during a crawl."""

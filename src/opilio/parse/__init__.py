@@ -1,1 +1,1 @@
-"""Bytes to pages: encodings, the tree, text in blocks, links in their context. Pure: no I/O, no clock."""
+"""From bytes to a page: encoding, links, text blocks, metadata."""

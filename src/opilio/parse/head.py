@@ -1,6 +1,8 @@
 """What a page says about itself: title, description, keywords, language, robots, base, refresh, next and previous.
 
 Reads meta, link, base and title elements wherever they stand. Must not: look at the text.
+
+What a page asks of crawlers: the contents of its robots meta elements and its X-Robots-Tag headers.
 """
 
 import re
@@ -9,12 +11,19 @@ from collections.abc import Iterable
 import msgspec
 from turbohtml import Element
 
-from opilio.parse.blocks import tidy
+from opilio.parse.text_blocks import clean_text
 
 _REFRESH = re.compile(r"""^\s*[\d.]*\s*[;,\s]\s*(?:url\s*=\s*)?["']?([^"'>]+)""", re.IGNORECASE)
-_FEEDS = frozenset({"application/rss+xml", "application/atom+xml"})
+_FEED_TYPES = frozenset({"application/rss+xml", "application/atom+xml"})
 _FOLLOWED_RELS = ("next", "prev", "previous")
-_PUBLISHED = ("article:published_time", "date", "dc.date", "dcterms.created", "citation_publication_date", "pubdate")
+_DATE_META_NAMES = (
+    "article:published_time",
+    "date",
+    "dc.date",
+    "dcterms.created",
+    "citation_publication_date",
+    "pubdate",
+)
 
 
 class HeadLink(msgspec.Struct, frozen=True):
@@ -25,7 +34,7 @@ class HeadLink(msgspec.Struct, frozen=True):
     anchor: str = ""
 
 
-class Head(msgspec.Struct, kw_only=True):
+class PageHead(msgspec.Struct, kw_only=True):
     """What was found so far; the first of each wins."""
 
     title: str = ""
@@ -36,22 +45,22 @@ class Head(msgspec.Struct, kw_only=True):
     links: list[HeadLink] = msgspec.field(default_factory=list)
     feeds: list[str] = msgspec.field(default_factory=list)
 
-    def first(self, *names: str) -> str:
+    def first_value(self, *names: str) -> str:
         """The first of these meta values that is there."""
         return next((self.meta[name] for name in names if self.meta.get(name)), "")
 
-    def every(self, name: str) -> list[str]:
+    def all_values(self, name: str) -> list[str]:
         """All meta values of a name."""
         return [*([self.meta[name]] if name in self.meta else []), *(v for n, v in self.repeated if n == name)]
 
     @property
     def published(self) -> str:
-        return self.first(*_PUBLISHED)[:40]
+        return self.first_value(*_DATE_META_NAMES)[:40]
 
 
-def read_head(elements: Iterable[Element]) -> Head:
+def read_head(elements: Iterable[Element]) -> PageHead:
     """Gather what the title, meta, link and base elements say."""
-    head = Head()
+    head = PageHead()
     for element in elements:
         tag = element.tag
         if tag == "meta":
@@ -59,7 +68,7 @@ def read_head(elements: Iterable[Element]) -> Head:
         elif tag == "link":
             _read_link(head, element)
         elif tag == "title":
-            head.title = head.title or tidy(element.text)
+            head.title = head.title or clean_text(element.text)
         elif tag == "base":
             head.base = head.base or (element.attr("href") or "")
     refresh = _REFRESH.match(head.meta.get("refresh", ""))
@@ -68,28 +77,69 @@ def read_head(elements: Iterable[Element]) -> Head:
     return head
 
 
-def _read_meta(head: Head, element: Element) -> None:
+def _read_meta(head: PageHead, element: Element) -> None:
     name = element.attr("name") or element.attr("property") or element.attr("http-equiv")
     content = element.attr("content")
     if not name or not content:
         return
     name = name.strip().lower()
     if name in head.meta:
-        head.repeated.append((name, tidy(content)))
+        head.repeated.append((name, clean_text(content)))
     else:
-        head.meta[name] = tidy(content)
+        head.meta[name] = clean_text(content)
 
 
-def _read_link(head: Head, element: Element) -> None:
+def _read_link(head: PageHead, element: Element) -> None:
     rels = (element.attr("rel") or "").lower().split()
     href = element.attr("href")
     if not href:
         return
     if "canonical" in rels:
         head.canonical = head.canonical or href
-    if "alternate" in rels and (element.attr("type") or "").lower() in _FEEDS:
+    if "alternate" in rels and (element.attr("type") or "").lower() in _FEED_TYPES:
         head.feeds.append(href)
     for rel in _FOLLOWED_RELS:
         if rel in rels:
-            head.links.append(HeadLink(href, rel, tidy(element.attr("title") or "")))
+            head.links.append(HeadLink(href, rel, clean_text(element.attr("title") or "")))
             return
+
+
+_DIRECTIVES_WITH_VALUE = frozenset(
+    ("unavailable_after", "max-snippet", "max-image-preview", "max-video-preview", "charset")
+)
+
+
+class RobotsDirectives(msgspec.Struct, frozen=True):
+    """What a page asks for itself."""
+
+    noindex: bool = False
+    nofollow: bool = False
+
+
+def parse_directives(values: Iterable[str], agent: str) -> RobotsDirectives:
+    """What meta robots contents and X-Robots-Tag values ask of `agent`; the strictest wins.
+
+    >>> directives(["otherbot: noindex", "opilio: nofollow"], "opilio")
+    Directives(noindex=False, nofollow=True)
+    """
+    found: set[str] = set()
+    for value in values:
+        found |= _directives_for(value, agent.lower())
+    nothing = "none" in found
+    return RobotsDirectives(noindex=nothing or "noindex" in found, nofollow=nothing or "nofollow" in found)
+
+
+def _directives_for(value: str, agent: str) -> set[str]:
+    """The directives in one value; a name before a colon says whom the rest of the value is for."""
+    words: set[str] = set()
+    applies = True
+    for part in value.lower().split(","):
+        name, colon, rest = part.partition(":")
+        if colon and name.strip() in _DIRECTIVES_WITH_VALUE:
+            continue
+        if colon:
+            applies = name.strip() in (agent, "*", "robots")
+            part = rest
+        if applies:
+            words |= set(part.split())
+    return words

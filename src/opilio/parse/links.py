@@ -8,16 +8,16 @@ from collections.abc import Iterable
 
 from turbohtml import Element, Namespace, Node, Text
 
-from opilio.model.records import Link, key_of
-from opilio.model.urls import canonical_all
-from opilio.parse.blocks import tidy
+from opilio.core.records import Link, url_key
+from opilio.core.urls import canonicalize_urls
 from opilio.parse.head import HeadLink
+from opilio.parse.text_blocks import clean_text
 
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
-_SOURCES = {"a": "href", "area": "href", "iframe": "src", "frame": "src"}  # elements that lead on, and by what
-_WALKED = (*_SOURCES, *HEADINGS)
-PATH_STEPS = 8  # the innermost ones tell one template slot from another
-_STEP_LENGTH = 40
+_LINK_ATTRIBUTES = {"a": "href", "area": "href", "iframe": "src", "frame": "src"}  # elements that lead on, and by what
+_WALKED_ELEMENTS = (*_LINK_ATTRIBUTES, *HEADINGS)
+MAX_PATH_STEPS = 8  # the innermost ones tell one template slot from another
+_MAX_STEP_LENGTH = 40
 _NUMBERS = re.compile(r"\d+")
 
 Headings = tuple[str, str, str]
@@ -25,20 +25,20 @@ Headings = tuple[str, str, str]
 
 # A link as found in the tree: element, href as written (later: canonical address), headings above it.
 # A plain tuple: pages have hundreds, and a named one takes five times as long to make.
-Place = tuple[Element, str, Headings]
+LinkElement = tuple[Element, str, Headings]
 
 
-def places_of(body: Element, title: str) -> tuple[list[Place], list[tuple[int, str]]]:
+def find_links(body: Element, title: str) -> tuple[list[LinkElement], list[tuple[int, str]]]:
     """Links and headings in document order, each link with the headings above it."""
     first = body.find("h1")
     main = (first and _heading_text(first)) or title
-    places: list[Place] = []
+    places: list[LinkElement] = []
     headings: list[tuple[int, str]] = []
     above: Headings = ("", "", main)
     open_headings: list[tuple[int, str]] = []
-    for element in body.iter_elements(_WALKED):
+    for element in body.iter_elements(_WALKED_ELEMENTS):
         tag = element.tag
-        source = _SOURCES.get(tag)
+        source = _LINK_ATTRIBUTES.get(tag)
         if source:
             if tag == "iframe" and element.namespace is Namespace.HTML:
                 element.set_text("")  # what stands in it is for browsers without frames
@@ -54,17 +54,17 @@ def places_of(body: Element, title: str) -> tuple[list[Place], list[tuple[int, s
 
 
 def _heading_text(element: Element) -> str:
-    return tidy(element.text).rstrip("¶ ")  # the sign documentation tools put behind headings
+    return clean_text(element.text).rstrip("¶ ")  # the sign documentation tools put behind headings
 
 
-def resolve(places: list[Place], base: str, page_url: str, limit: int) -> tuple[list[Place], int]:
+def resolve_links(places: list[LinkElement], base: str, page_url: str, limit: int) -> tuple[list[LinkElement], int]:
     """The places that lead somewhere else, with canonical addresses, and how many were beyond the limit.
 
     All others are no links to us: mailto and the like, links to the page itself.
     """
     if base == page_url:  # the commonest of all: links within the page, told without looking further
         places = [place for place in places if place[1][:1] != "#"]
-    urls = canonical_all([href for _, href, _ in places], base)
+    urls = canonicalize_urls([href for _, href, _ in places], base)
     kept = [
         (element, url, above)
         for (element, _, above), url in zip(places, urls, strict=True)
@@ -73,7 +73,7 @@ def resolve(places: list[Place], base: str, page_url: str, limit: int) -> tuple[
     return kept[:limit], max(0, len(kept) - limit)
 
 
-def name_textless(places: Iterable[Place]) -> None:
+def fill_empty_anchors(places: Iterable[LinkElement]) -> None:
     """Give links without words the words of their picture or title; make frames and map areas plain links."""
     for element, _, _ in places:
         if element.tag != "a":
@@ -85,7 +85,7 @@ def name_textless(places: Iterable[Place]) -> None:
             picture = element.find("img")
             name = (picture.attr("alt") if picture is not None else "") or ""
             name = name or element.attr("title") or element.attr("aria-label") or ""
-        element.append(Text(f" {tidy(name)} "))  # spaces: a picture between words parts them
+        element.append(Text(f" {clean_text(name)} "))  # spaces: a picture between words parts them
 
 
 class TagPaths:
@@ -95,59 +95,59 @@ class TagPaths:
     """
 
     def __init__(self, body: Element) -> None:
-        self._known: dict[Node | None, tuple[int, str]] = {body: (0, "")}
+        self._cache: dict[Node | None, tuple[int, str]] = {body: (0, "")}
         self._steps: dict[tuple[str, str | None, str | None], str] = {}
 
-    def of(self, element: Element) -> str:
+    def path(self, element: Element) -> str:
         """The way to a link, as in `div#content>ul.menu>li>a`."""
         node = element.parent
-        found = self._known.get(node)
-        return (found if found is not None else self._climb(node))[1] + "a"
+        found = self._cache.get(node)
+        return (found if found is not None else self._path_to(node))[1] + "a"
 
-    def _climb(self, node: Node | None) -> tuple[int, str]:
+    def _path_to(self, node: Node | None) -> tuple[int, str]:
         climbed: list[Element] = []
-        while isinstance(node, Element) and node not in self._known:
+        while isinstance(node, Element) and node not in self._cache:
             climbed.append(node)
             node = node.parent
-        steps, path = self._known.get(node, (0, ""))
+        steps, path = self._cache.get(node, (0, ""))
         for node in reversed(climbed):
-            if steps == PATH_STEPS:
+            if steps == MAX_PATH_STEPS:
                 path = path[path.index(">") + 1 :]
             else:
                 steps += 1
             path += self._step(node)
-            self._known[node] = steps, path
+            self._cache[node] = steps, path
         return steps, path
 
     def _step(self, element: Element) -> str:
         looks = (element.tag, element.attr("id"), element.attr("class"))
         step = self._steps.get(looks)
         if step is None:
-            step = self._steps[looks] = _step(*looks)
+            step = self._steps[looks] = _format_step(*looks)
         return step
 
 
-def _step(tag: str, identity: str | None, classes: str | None) -> str:
+def _format_step(tag: str, identity: str | None, classes: str | None) -> str:
     step = f"{tag}#{identity}" if identity else tag
     if classes:
         step += "." + ".".join(classes.split()[:2])
-    return _NUMBERS.sub("0", step.replace(">", ""))[:_STEP_LENGTH] + ">"
+    return _NUMBERS.sub("0", step.replace(">", ""))[:_MAX_STEP_LENGTH] + ">"
 
 
-def paths_of(places: Iterable[Place], body: Element) -> list[str]:
+def tag_paths(places: Iterable[LinkElement], body: Element) -> list[str]:
     """The tag path of every link; must run before the tree is prepared for its text."""
     paths = TagPaths(body)
-    return [paths.of(element) for element, _, _ in places]
+    return [paths.path(element) for element, _, _ in places]
 
 
-def links_of(places: list[Place], paths: list[str], anchors: list[str]) -> list[Link]:
+def build_links(places: list[LinkElement], paths: list[str], anchors: list[str]) -> list[Link]:
     """The finished records, numbered as their marks are."""
     identities: dict[str, tuple[int, str]] = {}
     links: list[Link] = []
     for index, ((element, url, above), path, anchor) in enumerate(zip(places, paths, anchors, strict=True)):
         known = identities.get(url)
         if known is None:
-            known = identities[url] = (key_of(url), url.split("/", 3)[2])
+            known = identities[url] = (url_key(url), url.split("/", 3)[2])
         rel = element.attr("rel")
         links.append(
             Link(
@@ -164,14 +164,14 @@ def links_of(places: list[Place], paths: list[str], anchors: list[str]) -> list[
     return links
 
 
-def head_links(found: Iterable[HeadLink], base: str, page_url: str, start: int) -> list[Link]:
+def build_head_links(found: Iterable[HeadLink], base: str, page_url: str, start: int) -> list[Link]:
     """Links that stand in no text: refresh, next, previous. `start` is the number of their first mark."""
     listed = list(found)
-    urls = canonical_all([link.href for link in listed], base)
+    urls = canonicalize_urls([link.href for link in listed], base)
     links: list[Link] = []
     for link, url in zip(listed, urls, strict=True):
         if url is not None and url != page_url:
             index = start + len(links)
             host = url.split("/", 3)[2]
-            links.append(Link(url=url, key=key_of(url), host=host, anchor=link.anchor, rel=link.rel, index=index))
+            links.append(Link(url=url, key=url_key(url), host=host, anchor=link.anchor, rel=link.rel, index=index))
     return links

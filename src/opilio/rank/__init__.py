@@ -1,1 +1,1 @@
-"""How promising each link is. One protocol, several ways; pure."""
+"""Rankers score the links of a page."""

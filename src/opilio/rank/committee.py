@@ -2,36 +2,143 @@
 
 Runs in the workers and knows nothing of what was learnt: the score it gives is the cold start, the features are what
 `learn.committee` scores again whenever it has learnt something.
+
+The words at a link as indices of the committee's word model: of its URL, its anchor, around it, the heading above.
+
+What does not depend on the page is worked out once: the same addresses and headings stand on page after page.
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from struct import Struct
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.learn.linkfeatures import (
-    ANCHOR,
-    AROUND,
-    DENSE,
-    HEADING,
-    PACKED,
-    URL,
-    as_word,
-    prefixes_of,
-    text_hash,
+from opilio.core.records import Lead, Link, Reading, ScoredLink, Verdict
+from opilio.learn.scoring import CommitteeOptions
+from opilio.learn.word_model import (
+    ANCHOR_TEXT,
+    AROUND_TEXT,
+    DENSE_FIELDS,
+    HEADING_TEXT,
+    LINK_FEATURES_DTYPE,
+    PREFIX_COUNT,
+    URL_TEXT,
+    WORD_SLOTS,
+    hash_first_terms,
+    hash_terms,
+    hash_text,
+    hash_to_word,
+    url_prefixes,
 )
-from opilio.learn.scoring import Options
-from opilio.model.records import Lead, Ranked, Reading, Verdict
-from opilio.rank.hints import GraphHints
-from opilio.rank.linkwords import ADDRESS, LinkWords
-from opilio.rank.measure import LinkTexts
-from opilio.rank.scores import LinkScores, drop_all, out_of_reach, refused
-from opilio.topic.living import LivingTopic
+from opilio.methods.treasure.hints import GraphHints
+from opilio.rank.four_part_score import UrlTerms
+from opilio.rank.link_scores import LinkScores, LinkTexts, drop_all, refused_links, tunnel_drop_reason
+from opilio.text.vocabulary import Vocabulary
+from opilio.topic.evolving import EvolvingTopic
 
-KINDS = {URL: "in the URL", ANCHOR: "in the anchor", AROUND: "around it", HEADING: "in the heading above"}
+LinkWordIndices = NDArray[np.uint32]
+
+ADDRESS_DTYPE = np.dtype(
+    [
+        ("words", np.uint32, (WORD_SLOTS[URL_TEXT],)),
+        ("prefixes", np.uint32, (PREFIX_COUNT,)),
+        ("depth", np.float32),
+        ("query", "?"),
+    ]
+)
+_ADDRESS_CACHE_SIZE = 1 << 16
+_ADDRESS_STRUCT = Struct(f"={WORD_SLOTS[URL_TEXT]}I{PREFIX_COUNT}If?")
+_HEADING_STRUCT = Struct(f"={WORD_SLOTS[HEADING_TEXT]}I")
+_TEXT_KIND_COLUMNS = np.repeat(
+    np.array([ANCHOR_TEXT, AROUND_TEXT], dtype=np.uint64), (WORD_SLOTS[ANCHOR_TEXT], WORD_SLOTS[AROUND_TEXT])
+)
+_SLOT_RANGES = {kind: np.arange(slots) for kind, slots in WORD_SLOTS.items()}
 
 
-Member = Callable[[Reading, LinkTexts], NDArray[np.float64]]
+class AddressFeatures(NamedTuple):
+    """What an address says, whatever page links to it."""
+
+    terms: Sequence[int]
+    row: bytes  # of type ADDRESS
+
+
+class LinkWords:
+    """Finds and hashes the words at links."""
+
+    def __init__(self, vocabulary: Vocabulary, url_terms: UrlTerms) -> None:
+        self.vocabulary = vocabulary
+        self._url_terms = url_terms
+        self.address_features = lru_cache(_ADDRESS_CACHE_SIZE)(self._address)
+        self._heading = lru_cache(_ADDRESS_CACHE_SIZE)(self._hashed_heading)
+
+    def hash_words(self, links: Sequence[Link], texts: LinkTexts, addresses: NDArray[np.void]) -> LinkWordIndices:
+        """One row of indices per link, the kinds of text in the order of SLOTS; 0: no word."""
+        above = b"".join([self._heading(link.headings[0]) for link in links])
+        headings = np.frombuffer(above, dtype=np.uint32).reshape(-1, WORD_SLOTS[HEADING_TEXT])
+        return np.concatenate(
+            (addresses["words"], hash_terms(_TEXT_KIND_COLUMNS, _first_terms(texts)), headings), axis=1
+        )
+
+    def word_terms(self, link: Link, texts: LinkTexts, place: int) -> dict[int, tuple[int, int]]:
+        """The words of one link by their indices: the kind of text each stands in, and its term."""
+        said = _first_terms(texts)[place].tolist()
+        kinds = {
+            URL_TEXT: self.address_features(link.url).terms,
+            ANCHOR_TEXT: said[: WORD_SLOTS[ANCHOR_TEXT]],
+            AROUND_TEXT: said[WORD_SLOTS[ANCHOR_TEXT] :],
+            HEADING_TEXT: self.vocabulary.terms(link.headings[0]),
+        }
+        found: dict[int, tuple[int, int]] = {}
+        for kind, terms in kinds.items():
+            for index, term in zip(hash_first_terms(kind, terms, WORD_SLOTS[kind]), terms, strict=False):
+                if index:
+                    found.setdefault(index, (kind, term))
+        return found
+
+    def _address(self, url: str) -> AddressFeatures:
+        terms = self._url_terms([url])[0]
+        words, depth = hash_first_terms(URL_TEXT, terms, WORD_SLOTS[URL_TEXT]), min(url.count("/") - 3, 6) / 6.0
+        return AddressFeatures(terms, _ADDRESS_STRUCT.pack(*words, *url_prefixes(url), depth, "?" in url))
+
+    def _hashed_heading(self, heading: str) -> bytes:
+        return _HEADING_STRUCT.pack(
+            *hash_first_terms(HEADING_TEXT, self.vocabulary.terms(heading), WORD_SLOTS[HEADING_TEXT])
+        )
+
+
+def _first_terms(texts: LinkTexts) -> NDArray[np.int64]:
+    """The first words of each anchor and of the text around it, one row per link; 0 where there are no more.
+
+    One look-up finds all words of all links.
+    """
+    (anchor, anchor_end), (around, around_end) = texts.anchors.T, texts.arounds.T
+    before = np.maximum(around, anchor - WORD_SLOTS[AROUND_TEXT] // 2)  # a little before the anchor
+    at_anchor, at_around = anchor[:, None] + _SLOT_RANGES[ANCHOR_TEXT], before[:, None] + _SLOT_RANGES[AROUND_TEXT]
+    nowhere = len(texts.page_terms)
+    at = np.concatenate(
+        (
+            np.where(at_anchor < anchor_end[:, None], at_anchor, nowhere),
+            np.where(at_around < around_end[:, None], at_around, nowhere),
+        ),
+        axis=1,
+    )
+    said = np.zeros(nowhere + 1, dtype=np.int64)
+    said[:-1] = texts.page_terms
+    return said.take(at)
+
+
+TEXT_KIND_LABELS = {
+    URL_TEXT: "in the URL",
+    ANCHOR_TEXT: "in the anchor",
+    AROUND_TEXT: "around it",
+    HEADING_TEXT: "in the heading above",
+}
+
+
+CommitteeMember = Callable[[Reading, LinkTexts], NDArray[np.float64]]
 """Another opinion on the links of a page: one number from 0 to 1 for each."""
 
 
@@ -42,21 +149,21 @@ class CommitteeRanker:
     """
 
     def __init__(
-        self, topic: LivingTopic, words: LinkWords, tunnel_depth: int = -1, options: Options | None = None
+        self, topic: EvolvingTopic, words: LinkWords, tunnel_depth: int = -1, options: CommitteeOptions | None = None
     ) -> None:
         self.topic = topic
         self.words = words
         self.tunnel_depth = tunnel_depth
-        self.options = options or Options()
-        self.members: dict[str, Member] = {}
+        self.options = options or CommitteeOptions()
+        self.members: dict[str, CommitteeMember] = {}
         self.hints: GraphHints | None = None  # the members that begin with a graph
 
-    def heed(self, hints: GraphHints) -> None:
+    def use_hints(self, hints: GraphHints) -> None:
         """Let a T-Graph and a context graph be members."""
         self.hints = hints
         self.members |= {"tgraph": hints.tgraph, "osm": hints.osm, "layer": hints.layer}
 
-    def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[Ranked]:
+    def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[ScoredLink]:
         """See `Ranker`."""
         return self.score(reading, verdict, lead).ranked(reading.page.links)
 
@@ -64,48 +171,55 @@ class CommitteeRanker:
         """All links of the page at once."""
         page = reading.page
         links = page.links
-        addresses = [self.words.address(link.url) for link in links]
+        addresses = [self.words.address_features(link.url) for link in links]
         texts = LinkTexts(reading, [address.terms for address in addresses])
-        url, anchor, around = texts.score(self.topic.sight, "page")
+        url, anchor, around = texts.score(self.topic.compiled, "page")
         parent = np.full(len(links), verdict.score)
         parts = {"url": url, "anchor": anchor, "parent": parent, "around": around}
-        dropped = drop_all(refused(page), len(links), out_of_reach(verdict, lead, self.tunnel_depth))
-        rows = np.zeros(len(links), dtype=PACKED)
-        self._fill(rows, reading, texts, np.frombuffer(b"".join([a.row for a in addresses]), dtype=ADDRESS))
+        dropped = drop_all(refused_links(page), len(links), tunnel_drop_reason(verdict, lead, self.tunnel_depth))
+        rows = np.zeros(len(links), dtype=LINK_FEATURES_DTYPE)
+        self._fill_link_features(
+            rows, reading, texts, np.frombuffer(b"".join([a.row for a in addresses]), dtype=ADDRESS_DTYPE)
+        )
         known = parts | {name: member(reading, texts) for name, member in self.members.items()}
         for name, column in known.items():
-            rows["dense"][:, DENSE.index(name)] = column
-        return LinkScores((url + anchor + parent + around) / 4.0, parts, dropped, features=_cut(rows))
+            rows["dense"][:, DENSE_FIELDS.index(name)] = column
+        return LinkScores((url + anchor + parent + around) / 4.0, parts, dropped, features=_rows_as_bytes(rows))
 
-    def _fill(self, rows: NDArray[np.void], reading: Reading, texts: LinkTexts, addresses: NDArray[np.void]) -> None:
+    def _fill_link_features(
+        self, rows: NDArray[np.void], reading: Reading, texts: LinkTexts, addresses: NDArray[np.void]
+    ) -> None:
         """What the link itself shows."""
         links, dense = reading.page.links, rows["dense"]
-        rows["path"] = [text_hash(link.tag_path) for link in links]
+        rows["path"] = [hash_text(link.tag_path) for link in links]
         rows["prefixes"] = addresses["prefixes"]
-        words = self.words.of(links, texts, addresses)
+        words = self.words.hash_words(links, texts, addresses)
         rows["words"][:, :-2] = words
-        rows["words"][:, -2], rows["words"][:, -1] = as_word(rows["path"]), as_word(rows["prefixes"][:, -1])
+        rows["words"][:, -2], rows["words"][:, -1] = hash_to_word(rows["path"]), hash_to_word(rows["prefixes"][:, -1])
         here = reading.page.url.partition("://")[2].partition("/")[0]
-        dense[:, DENSE.index("same_host")] = [link.host == here for link in links]
-        dense[:, DENSE.index("textless")] = texts.anchors[:, 1] <= texts.anchors[:, 0]
-        dense[:, DENSE.index("path_depth")] = addresses["depth"]
-        dense[:, DENSE.index("query")] = addresses["query"]
+        dense[:, DENSE_FIELDS.index("same_host")] = [link.host == here for link in links]
+        dense[:, DENSE_FIELDS.index("textless")] = texts.anchors[:, 1] <= texts.anchors[:, 0]
+        dense[:, DENSE_FIELDS.index("path_depth")] = addresses["depth"]
+        dense[:, DENSE_FIELDS.index("query")] = addresses["query"]
 
-    def named(self, reading: Reading, place: int) -> dict[int, str]:
+    def word_labels(self, reading: Reading, place: int) -> dict[int, str]:
         """The words of one link of a page as a person reads them, by the index they are hashed to."""
         links, book = reading.page.links, self.words.vocabulary
-        texts = LinkTexts(reading, [self.words.address(link.url).terms for link in links])
-        found = self.words.named(links[place], texts, place)
-        names = {index: f"“{book.surface_of(term) or term}” {KINDS[kind]}" for index, (kind, term) in found.items()}
-        path, directory = text_hash(links[place].tag_path), prefixes_of(links[place].url)[-1]
+        texts = LinkTexts(reading, [self.words.address_features(link.url).terms for link in links])
+        found = self.words.word_terms(links[place], texts, place)
+        names = {
+            index: f"“{book.surface_of(term) or term}” {TEXT_KIND_LABELS[kind]}"
+            for index, (kind, term) in found.items()
+        }
+        path, directory = hash_text(links[place].tag_path), url_prefixes(links[place].url)[-1]
         for text, index in zip(
-            ("its place on the page", "its path"), as_word(np.array([path, directory])), strict=True
+            ("its place on the page", "its path"), hash_to_word(np.array([path, directory])), strict=True
         ):
             names.setdefault(int(index), text)
         return names
 
 
-def _cut(rows: NDArray[np.void]) -> list[bytes]:
+def _rows_as_bytes(rows: NDArray[np.void]) -> list[bytes]:
     """Each row as bytes of its own."""
     data = rows.tobytes()
-    return [data[i : i + PACKED.itemsize] for i in range(0, len(data), PACKED.itemsize)]
+    return [data[i : i + LINK_FEATURES_DTYPE.itemsize] for i in range(0, len(data), LINK_FEATURES_DTYPE.itemsize)]

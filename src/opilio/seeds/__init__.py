@@ -1,1 +1,1 @@
-"""Where to begin: search engines, lists and our own collections, asked politely and merged by their votes."""
+"""Where seeds come from: search engines, sitemaps, files."""

@@ -1,1 +1,1 @@
-"""The store stage: a collection on disk (SQLite beside WARC files), read and written."""
+"""A collection on disk: SQLite tables, WARC files, locks, the read model."""

@@ -2,27 +2,52 @@
 
 Invariant: what is in the database has happened, what is not has not. One process at a time may write
 (an advisory lock that the kernel releases when the process dies); any number may read.
+
+How a SQLite database is opened where its folder may be somebody else's. Opens nothing itself.
 """
 
 import errno
 import os
 import re
 import sqlite3
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from opilio.model.errors import CollectionError
-from opilio.model.sqlitefile import openable
-from opilio.store.locks import CRAWL, LOCK, PATIENCE_S, files_held
-from opilio.store.locks import lock as lock_of
-from opilio.store.schema import APPLICATION_ID, LATER, SCHEMA_VERSION, TABLES
+import msgspec
+
+from opilio.core.errors import CollectionError, ConfigError
+from opilio.core.settings import StopSettings, Tree
+from opilio.store.locks import CRAWL_COMMAND, LOCK_FILE, LOCK_TIMEOUT_S, hold_files
+from opilio.store.locks import acquire_write_lock as lock_of
+from opilio.store.schema import ADDED_TABLES, APPLICATION_ID, SCHEMA_VERSION, TABLES
+
+
+def sqlite_uri(database: Path) -> str:
+    """What to open, as a URI or a path (a path that begins with "/" is no URI). SQLite makes files beside a database
+    that is read too; where it can't, and none were left, the database is all there is and stays as it is."""
+    beside = database.with_name(f"{database.name}-wal")
+    if os.access(database.parent, os.W_OK) or beside.exists():
+        return str(database.absolute())
+    return f"{database.absolute().as_uri()}?immutable=1"
+
 
 DATABASE = "crawl.db"
 CONFIG = "crawl.toml"
-PART = "crawl.db.part"  # a database that is being made; the last step of making a collection gives it its name
-UNFINISHED = frozenset({LOCK, CONFIG, PART, f"{CONFIG}.part", *(f"{PART}-{end}" for end in ("journal", "wal", "shm"))})
+PARTIAL_DATABASE_FILE = (
+    "crawl.db.part"  # a database that is being made; the last step of making a collection gives it its name
+)
+PARTIAL_FILES = frozenset(
+    {
+        LOCK_FILE,
+        CONFIG,
+        PARTIAL_DATABASE_FILE,
+        f"{CONFIG}.part",
+        *(f"{PARTIAL_DATABASE_FILE}-{end}" for end in ("journal", "wal", "shm")),
+    }
+)
 
 _LATER_TABLE = re.compile(r"CREATE TABLE IF NOT EXISTS (\w+)")
 
@@ -46,14 +71,14 @@ class Collection:
         """
         try:
             if folder.exists():
-                _refuse_strangers(folder)
+                _check_folder_is_free(folder)
             folder.mkdir(parents=True, exist_ok=True)
             lock = lock_of(folder)
         except OSError as error:
             raise CollectionError(f"{folder}: can't make a collection here: {error.strerror or error}") from error
         try:
-            _refuse_strangers(folder)
-            _make(folder, config, parts)
+            _check_folder_is_free(folder)
+            _create_files(folder, config, parts)
             return cls(folder, _connect(folder / DATABASE), lock)
         except (OSError, sqlite3.Error) as error:
             lock.close()
@@ -63,7 +88,7 @@ class Collection:
             raise
 
     @property
-    def lasting(self) -> bool:
+    def persistent(self) -> bool:
         """Does it outlive this process?"""
         return self.folder != Path()
 
@@ -71,34 +96,36 @@ class Collection:
     def in_memory(cls) -> "Collection":
         """A collection without a folder: the same tables, nothing on disk. For the lab and for tests."""
         connection = sqlite3.connect(":memory:", isolation_level=None)
-        _run(connection, TABLES + LATER)
+        _run(connection, TABLES + ADDED_TABLES)
         return cls(Path(), connection)
 
     @classmethod
-    def open_for_writing(cls, folder: Path, work: str = CRAWL, patience_s: float = PATIENCE_S) -> "Collection":
+    def open_for_writing(
+        cls, folder: Path, work: str = CRAWL_COMMAND, patience_s: float = LOCK_TIMEOUT_S
+    ) -> "Collection":
         """`work`: the command that others are told of; `patience_s`: how long to wait for who writes now."""
-        check(folder)
+        check_collection(folder)
         try:
             lock = lock_of(folder, work, patience_s)
         except OSError as error:
             raise CollectionError(f"{folder}: can't be written: {error.strerror}") from error
         try:
-            return cls(folder, _open(folder, LATER), lock)
+            return cls(folder, _open(folder, ADDED_TABLES), lock)
         except BaseException:
             lock.close()
             raise
 
     @classmethod
-    def open_for_notes(cls, folder: Path) -> "Collection":
+    def open_for_append(cls, folder: Path) -> "Collection":
         """To leave a note for whoever crawls: no lock is taken, so only append to tables that a crawl looks into."""
-        check(folder)
-        return cls(folder, _open(folder, LATER))
+        check_collection(folder)
+        return cls(folder, _open(folder, ADDED_TABLES))
 
     @classmethod
     def open_for_reading(cls, folder: Path) -> "Collection":
-        check(folder)
+        check_collection(folder)
         connection = _open(folder)
-        _stand_in(connection)
+        _create_missing_temp_tables(connection)
         connection.execute("PRAGMA query_only = ON")
         return cls(folder, connection)
 
@@ -142,14 +169,14 @@ class Collection:
             self._lock = None
 
 
-def check(folder: Path) -> None:
+def check_collection(folder: Path) -> None:
     """Raise CollectionError unless the folder is a collection that this version can read."""
     database = folder / DATABASE
     if not database.is_file():
         taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
         hint = "name a folder that a crawl made" if taken else f"'opilio crawl TOPIC --into {folder}' makes one"
         raise CollectionError(f"{folder}: is no collection (no {DATABASE} in it); {hint}")
-    version, owner = _stamps(database)
+    version, owner = _read_header(database)
     if owner != APPLICATION_ID:
         raise CollectionError(f"{database}: was not made by Opilio; nothing was changed")
     if version > SCHEMA_VERSION:
@@ -158,7 +185,7 @@ def check(folder: Path) -> None:
         )
 
 
-def _stamps(database: Path) -> tuple[int, int]:
+def _read_header(database: Path) -> tuple[int, int]:
     """Version and owner as the file's header has them. Asked of SQLite: to open and close the file ourselves would let
     go of all locks this process holds on it (POSIX, fcntl), and readers beside it would see a database in pieces."""
     try:
@@ -166,7 +193,7 @@ def _stamps(database: Path) -> tuple[int, int]:
             raise sqlite3.DatabaseError("no SQLite header")
         if not os.access(database, os.R_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        connection = sqlite3.connect(openable(database), timeout=30.0, uri=True)
+        connection = sqlite3.connect(sqlite_uri(database), timeout=30.0, uri=True)
         try:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             (owner,) = connection.execute("PRAGMA application_id").fetchone()
@@ -179,24 +206,24 @@ def _stamps(database: Path) -> tuple[int, int]:
             told = "can't be opened in a folder that can't be written: a crawl was killed; copy the folder elsewhere"
             raise CollectionError(f"{database}: {told}") from error
         if not _is_damage(error):
-            raise damaged(database.parent, error) from error
+            raise database_error(database.parent, error) from error
         raise CollectionError(f"{database}: is damaged (no SQLite header); restore it from a copy") from error
     return int(version), int(owner)
 
 
 @contextmanager
-def reading(folder: Path) -> Iterator[Collection]:
+def open_readonly(folder: Path) -> Iterator[Collection]:
     """A collection to look at: one moment of it with its files, whoever writes meanwhile; damage becomes a
     CollectionError."""
-    with files_held(folder), closing(Collection.open_for_reading(folder)) as collection:
+    with hold_files(folder), closing(Collection.open_for_reading(folder)) as collection:
         try:
             collection.connection.execute("BEGIN")
             yield collection
         except sqlite3.Error as error:
-            raise damaged(folder, error) from error
+            raise database_error(folder, error) from error
 
 
-def damaged(folder: Path, error: sqlite3.Error) -> CollectionError:
+def database_error(folder: Path, error: sqlite3.Error) -> CollectionError:
     """What to tell when the database can't be used."""
     hint = "restore a copy of it" if _is_damage(error) else "is the disk full, or failing?"
     return CollectionError(f"{folder / DATABASE}: can't be used: {error}; {hint}")
@@ -207,21 +234,21 @@ def _is_damage(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 
 
-def unmake(folder: Path) -> None:
+def delete_new_collection(folder: Path) -> None:
     """Take a new collection back, with its folder; one that a crawl has begun with (it has a topic) stays."""
     collection = Collection.open_for_writing(folder)
     with closing(collection):
         if collection.meta("topic"):
             return
         collection.connection.close()
-        for name in ("pages-*.warc.gz", f"{DATABASE}*", CONFIG, LOCK):  # the database before what it is known by
+        for name in ("pages-*.warc.gz", f"{DATABASE}*", CONFIG, LOCK_FILE):  # the database before what it is known by
             for path in folder.glob(name):
                 path.unlink()
     with suppress(OSError):  # something of somebody else is in it
         folder.rmdir()
 
 
-def exists(folder: Path) -> bool:
+def collection_exists(folder: Path) -> bool:
     """Is there a collection in this folder (readable or not)?"""
     return (folder / DATABASE).exists()
 
@@ -237,16 +264,16 @@ def _open(folder: Path, tables: str = "") -> sqlite3.Connection:
                 if connection.execute("PRAGMA user_version").fetchone()[0] != SCHEMA_VERSION:  # setting it writes
                     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     except sqlite3.Error as error:
-        raise damaged(folder, error) from error
+        raise database_error(folder, error) from error
     return connection
 
 
-def _stand_in(connection: sqlite3.Connection) -> None:
+def _create_missing_temp_tables(connection: sqlite3.Connection) -> None:
     """Empty tables, in memory, for those that an older collection lacks: readers need not know how old it is."""
     if connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION:
         return
     there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    for statement in LATER.split(";\n"):
+    for statement in ADDED_TABLES.split(";\n"):
         found = _LATER_TABLE.search(statement)
         if found and found[1] not in there:
             connection.execute(f"CREATE TEMP TABLE {found[1]}{statement[found.end() :]}")
@@ -254,7 +281,7 @@ def _stand_in(connection: sqlite3.Connection) -> None:
 
 def _connect(path: Path) -> sqlite3.Connection:
     # By URI others can be attached only to be read.
-    connection = sqlite3.connect(openable(path), isolation_level=None, timeout=30.0, uri=True)
+    connection = sqlite3.connect(sqlite_uri(path), isolation_level=None, timeout=30.0, uri=True)
     # NORMAL: a killed process loses nothing; after a power cut the last commits may be gone, never half there.
     connection.executescript(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -65536;"
@@ -282,22 +309,22 @@ def _one_transaction(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def _refuse_strangers(folder: Path) -> None:
+def _check_folder_is_free(folder: Path) -> None:
     """Only an empty folder, or what a killed `create` left (its lock tells), may become a collection."""
     if not folder.is_dir():
         raise CollectionError(f"{folder}: is a file; choose a folder with --into")
     names = {path.name for path in folder.iterdir()}
-    if names and not (LOCK in names and names <= UNFINISHED):
+    if names and not (LOCK_FILE in names and names <= PARTIAL_FILES):
         raise CollectionError(f"{folder}: is not empty and is no collection; choose another folder with --into")
 
 
-def _make(folder: Path, config: str, parts: Sequence[CreateTables]) -> None:
-    for name in UNFINISHED - {LOCK}:
+def _create_files(folder: Path, config: str, parts: Sequence[CreateTables]) -> None:
+    for name in PARTIAL_FILES - {LOCK_FILE}:
         (folder / name).unlink(missing_ok=True)
-    connection = sqlite3.connect(folder / PART, isolation_level=None)
+    connection = sqlite3.connect(folder / PARTIAL_DATABASE_FILE, isolation_level=None)
     try:
         with _one_transaction(connection):
-            _run(connection, TABLES + LATER)
+            _run(connection, TABLES + ADDED_TABLES)
             for create_tables in parts:
                 create_tables(connection)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -307,4 +334,20 @@ def _make(folder: Path, config: str, parts: Sequence[CreateTables]) -> None:
         connection.close()
     (folder / f"{CONFIG}.part").write_text(config, encoding="utf-8")
     (folder / f"{CONFIG}.part").replace(folder / CONFIG)
-    (folder / PART).replace(folder / DATABASE)
+    (folder / PARTIAL_DATABASE_FILE).replace(folder / DATABASE)
+
+
+def load_settings(collection: Collection) -> Tree:
+    """The settings a collection was begun with."""
+    try:
+        return tomllib.loads(collection.config)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{collection.folder / 'crawl.toml'}: is not valid TOML: {error}") from error
+
+
+def stored_stop_settings(collection: Collection) -> StopSettings:
+    """When its last run ends or ended; a resumed one may have rules of its own."""
+    stored = collection.meta("stop")
+    if stored:
+        return msgspec.json.decode(stored, type=StopSettings)
+    return msgspec.convert(load_settings(collection).get("stop", {}), StopSettings)

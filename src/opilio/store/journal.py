@@ -8,33 +8,33 @@ from collections.abc import Iterator
 
 from opilio.store.collection import Collection
 
-OFTEN = 1_000  # lessons between two saved states, at least
-BYTES_PER_LESSON = 1_000  # of a state: saving adds about so much to the cost of a lesson
+SNAPSHOT_MIN_LESSONS = 1_000  # lessons between two saved states, at least
+STATE_BYTES_PER_LESSON = 1_000  # of a state: saving adds about so much to the cost of a lesson
 
 
-class Journal:
+class LearnerJournal:
     """The journal of one learner. Writes inside `collection.unit_of_work()`."""
 
     def __init__(self, collection: Collection, name: str) -> None:
         self._connection = collection.connection
-        self._lasting = collection.lasting  # nobody goes on from what is in memory alone
+        self._persistent = collection.persistent  # nobody goes on from what is in memory alone
         self.name = name
-        self.waiting = 0  # lessons since the last saved state, as far as this process knows
-        self._enough = OFTEN
+        self.pending_lessons = 0  # lessons since the last saved state, as far as this process knows
+        self._snapshot_after = SNAPSHOT_MIN_LESSONS
 
     @property
-    def long(self) -> bool:
+    def snapshot_due(self) -> bool:
         """Is it time to save the whole state?"""
-        return self.waiting >= self._enough
+        return self.pending_lessons >= self._snapshot_after
 
     def add(self, lesson: bytes, lessons: int = 1) -> None:
         """Write a lesson down; `lessons` is how many visits are in it."""
-        if not self._lasting:
+        if not self._persistent:
             return
         self._connection.execute("INSERT INTO lesson (name, data) VALUES (?, ?)", (self.name, lesson))
-        self.waiting += lessons
+        self.pending_lessons += lessons
 
-    def state(self) -> bytes | None:
+    def load_snapshot(self) -> bytes | None:
         """The state that was saved last."""
         row = self._connection.execute(
             "SELECT state FROM snapshot WHERE name = ? ORDER BY version DESC LIMIT 1", (self.name,)
@@ -44,13 +44,13 @@ class Journal:
     def lessons(self) -> Iterator[bytes]:
         """The lessons behind that state, in their order."""
         for (lesson,) in self._connection.execute("SELECT data FROM lesson WHERE name = ? ORDER BY id", (self.name,)):
-            self.waiting += 1
+            self.pending_lessons += 1
             yield bytes(lesson)
 
-    def save(self, version: int, at: float, state: bytes) -> None:
+    def save_snapshot(self, version: int, at: float, state: bytes) -> None:
         """Keep a state in the place of the last one and of the lessons behind it."""
         self._connection.execute("DELETE FROM snapshot WHERE name = ?", (self.name,))
         self._connection.execute("INSERT INTO snapshot VALUES (?, ?, ?, ?)", (self.name, version, at, state))
         self._connection.execute("DELETE FROM lesson WHERE name = ?", (self.name,))
-        self.waiting = 0
-        self._enough = max(OFTEN, len(state) // BYTES_PER_LESSON)
+        self.pending_lessons = 0
+        self._snapshot_after = max(SNAPSHOT_MIN_LESSONS, len(state) // STATE_BYTES_PER_LESSON)

@@ -12,23 +12,23 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from opilio.model.errors import CollectionError
+from opilio.core.errors import CollectionError
 
-LOCK = "crawl.lock"
-CRAWL = "crawl"  # what a writer does that says nothing else
-TRY_S = 0.01
-PATIENCE_S = 0.2  # `writer_of` holds the lock for a moment when it looks
-SOON_S = 2.0  # by then most commands are done that are no crawl
+LOCK_FILE = "crawl.lock"
+CRAWL_COMMAND = "crawl"  # what a writer does that says nothing else
+RETRY_INTERVAL_S = 0.01
+LOCK_TIMEOUT_S = 0.2  # `writer_of` holds the lock for a moment when it looks
+COMMAND_LOCK_TIMEOUT_S = 2.0  # by then most commands are done that are no crawl
 
 
-def lock(folder: Path, work: str = CRAWL, patience_s: float = PATIENCE_S) -> IO[str]:
+def acquire_write_lock(folder: Path, work: str = CRAWL_COMMAND, patience_s: float = LOCK_TIMEOUT_S) -> IO[str]:
     """Become the one who writes; CollectionError tells who is it already. Closing the file lets go."""
-    held = (folder / LOCK).open("a", encoding="utf-8")
-    for _ in range(round(patience_s / TRY_S)):
+    held = (folder / LOCK_FILE).open("a", encoding="utf-8")
+    for _ in range(round(patience_s / RETRY_INTERVAL_S)):
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            time.sleep(TRY_S)
+            time.sleep(RETRY_INTERVAL_S)
         else:
             with suppress(OSError):  # a full disk: the lock holds without its word
                 held.truncate(0)
@@ -36,37 +36,37 @@ def lock(folder: Path, work: str = CRAWL, patience_s: float = PATIENCE_S) -> IO[
                 held.flush()
             return held
     held.close()
-    other = writer_of(folder)
-    who = "another crawl" if other in (CRAWL, "") else f"'opilio {other}'"
+    other = current_writer(folder)
+    who = "another crawl" if other in (CRAWL_COMMAND, "") else f"'opilio {other}'"
     raise CollectionError(f"{folder}: {who} is writing to this collection; wait for it or stop it")
 
 
-def writer_of(folder: Path) -> str:
+def current_writer(folder: Path) -> str:
     """What the process does that writes to a collection at this moment: the name of a command; nothing: none does."""
     try:
-        held = (folder / LOCK).open("r", encoding="utf-8", errors="replace")
+        held = (folder / LOCK_FILE).open("r", encoding="utf-8", errors="replace")
     except OSError:
         return ""
     with held:
         try:
             fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
-            return held.read(100) or CRAWL
+            return held.read(100) or CRAWL_COMMAND
     return ""
 
 
-def being_written(folder: Path) -> bool:
+def has_writer(folder: Path) -> bool:
     """Does a process hold this collection for writing at this moment?"""
-    return writer_of(folder) != ""
+    return current_writer(folder) != ""
 
 
-def being_crawled(folder: Path) -> bool:
+def is_crawl_running(folder: Path) -> bool:
     """The same of a crawl, which hears what it is asked meanwhile; other commands don't."""
-    return writer_of(folder) == CRAWL
+    return current_writer(folder) == CRAWL_COMMAND
 
 
 @contextmanager
-def files_held(folder: Path) -> Iterator[None]:
+def hold_files(folder: Path) -> Iterator[None]:
     """Files that are there now stay until the block ends, also where `compact` no longer needs them."""
     try:
         place = os.open(folder, os.O_RDONLY)
@@ -82,16 +82,16 @@ def files_held(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def nobody_reads(folder: Path) -> Iterator[bool]:
+def try_exclusive_lock(folder: Path) -> Iterator[bool]:
     """True: nobody holds files of this collection, and nobody begins to until the block ends."""
     place = os.open(folder, os.O_RDONLY)
     try:
-        yield _alone(place)
+        yield _try_flock_exclusive(place)
     finally:
         os.close(place)
 
 
-def _alone(place: int) -> bool:
+def _try_flock_exclusive(place: int) -> bool:
     try:
         fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -44,7 +44,7 @@ CREATE TABLE event (id INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL
 """
 
 # Tables that came later: a collection that was made without them gets them when it is next written to.
-LATER = f"""
+ADDED_TABLES = f"""
 -- What learners were taught since their last snapshot: with it, a killed crawl goes on with the same models.
 CREATE TABLE IF NOT EXISTS lesson (id INTEGER PRIMARY KEY, name TEXT NOT NULL, data BLOB NOT NULL);
 

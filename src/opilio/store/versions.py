@@ -2,31 +2,34 @@
 
 Only reads. A watermark is the number of an answer (`answer.seq`): what an index has taken in up to it stays true until
 `changed_since` or `removed_since` say otherwise.
+
+How a page becomes history: its row moves from `page` to `version` as it is (S2-F6). Decides nothing.
 """
 
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from opilio.model.records import Fetched, Reason
+from opilio.core.records import FetchResult, Reason
 from opilio.store.collection import Collection
 from opilio.store.warc import read_record
 
-CURRENT = ""  # the cause of an end that has not come
-_SHARED = (
+NOT_ENDED = ""  # the cause of an end that has not come
+_COLUMNS = (
     "key, seq, url, host, title, description, language, genre, words, score, relevant, duplicate_of, noindex,"
     " fetched_at, warc, offset, length, reasons"
 )
-_NAMES = tuple(name.strip() for name in _SHARED.split(","))
-_NOW = f"SELECT {_SHARED}, 9e999, '' FROM page"
-_PAST = f"SELECT {_SHARED}, until, cause FROM version"
+_NAMES = tuple(name.strip() for name in _COLUMNS.split(","))
+_SELECT_CURRENT = f"SELECT {_COLUMNS}, 9e999, '' FROM page"
+_SELECT_PAST = f"SELECT {_COLUMNS}, until, cause FROM version"
 _reasons = msgspec.msgpack.Decoder(tuple[Reason, ...]).decode
 
 
-class Version(msgspec.Struct, frozen=True, kw_only=True):
+class PageVersion(msgspec.Struct, frozen=True, kw_only=True):
     """One version of a page: current from `fetched_at` to `until` (infinite while it is). `cause` says why it ended."""
 
     key: int
@@ -43,33 +46,33 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
     duplicate_of: int
     noindex: bool
     fetched_at: float
-    place: tuple[int, int, int]  # WARC file, offset, length; length 0: a copy, stored with its original
+    warc_position: tuple[int, int, int]  # WARC file, offset, length; length 0: a copy, stored with its original
     reasons: tuple[Reason, ...]
     until: float = inf
-    cause: str = CURRENT  # changed, gone, moved
+    cause: str = NOT_ENDED  # changed, gone, moved
 
     @property
-    def current(self) -> bool:
-        return self.cause == CURRENT
+    def is_current(self) -> bool:
+        return self.cause == NOT_ENDED
 
 
-def current(collection: Collection, key: int) -> Version | None:
+def current_version(collection: Collection, key: int) -> PageVersion | None:
     """The page as it is now; None where there is none, or none any more."""
-    row = collection.connection.execute(f"{_NOW} WHERE key = ?", (key,)).fetchone()
+    row = collection.connection.execute(f"{_SELECT_CURRENT} WHERE key = ?", (key,)).fetchone()
     return None if row is None else _version(row)
 
 
-def history(collection: Collection, key: int) -> list[Version]:
+def list_versions(collection: Collection, key: int) -> list[PageVersion]:
     """Every stored version, the oldest first, with those of addresses that now redirect here for good."""
-    found: list[Version] = []
-    for known in addresses(collection, key):
-        for table in (_PAST, _NOW):
+    found: list[PageVersion] = []
+    for known in page_keys(collection, key):
+        for table in (_SELECT_PAST, _SELECT_CURRENT):
             rows = collection.connection.execute(f"{table} WHERE key = ?", (known,))
             found += [_version(row) for row in rows]
     return sorted(found, key=lambda v: v.seq)  # a clock may have been set back: what came later has a higher number
 
 
-def addresses(collection: Collection, key: int) -> list[int]:
+def page_keys(collection: Collection, key: int) -> list[int]:
     """A page's key and those of its former addresses, however often it moved."""
     found = [key]
     for known in found:
@@ -78,7 +81,7 @@ def addresses(collection: Collection, key: int) -> list[int]:
     return found
 
 
-def moved_to(collection: Collection, key: int) -> int:
+def follow_moves(collection: Collection, key: int) -> int:
     """Where a page is now that has moved, perhaps more than once; its own key where it has not."""
     been = {key}
     while (
@@ -91,9 +94,9 @@ def moved_to(collection: Collection, key: int) -> int:
     return key
 
 
-def at(collection: Collection, key: int, when: float) -> Version | None:
+def version_at(collection: Collection, key: int, when: float) -> PageVersion | None:
     """The page as it stood at a time, as far as it was known then."""
-    for table, over in ((_NOW, ""), (_PAST, " AND until > :when")):
+    for table, over in ((_SELECT_CURRENT, ""), (_SELECT_PAST, " AND until > :when")):
         sql = f"{table} WHERE key = :key AND fetched_at <= :when{over} ORDER BY seq DESC LIMIT 1"
         row = collection.connection.execute(sql, {"key": key, "when": when}).fetchone()
         if row is not None:
@@ -101,10 +104,10 @@ def at(collection: Collection, key: int, when: float) -> Version | None:
     return None
 
 
-def pages_at(collection: Collection, when: float) -> Iterator[Version]:
+def versions_at(collection: Collection, when: float) -> Iterator[PageVersion]:
     """Every page as it stood at a time; a stream."""
-    now = collection.connection.execute(f"{_NOW} WHERE fetched_at <= ?", (when,))
-    past = collection.connection.execute(f"{_PAST} WHERE fetched_at <= ? AND until > ?", (when, when))
+    now = collection.connection.execute(f"{_SELECT_CURRENT} WHERE fetched_at <= ?", (when,))
+    past = collection.connection.execute(f"{_SELECT_PAST} WHERE fetched_at <= ? AND until > ?", (when, when))
     return map(_version, chain(now, past))
 
 
@@ -114,9 +117,9 @@ def watermark(collection: Collection) -> int:
     return int(row[0] or 0)
 
 
-def changed_since(collection: Collection, seq: int) -> Iterator[Version]:
+def changed_since(collection: Collection, seq: int) -> Iterator[PageVersion]:
     """Pages that are new or have a new version since a watermark, in the order they came."""
-    rows = collection.connection.execute(f"{_NOW} WHERE seq > ? ORDER BY seq", (seq,))
+    rows = collection.connection.execute(f"{_SELECT_CURRENT} WHERE seq > ? ORDER BY seq", (seq,))
     return map(_version, rows)
 
 
@@ -128,14 +131,52 @@ def removed_since(collection: Collection, seq: int) -> Iterator[int]:
     return (int(key) for (key,) in rows)
 
 
-def stored_answer(collection: Collection, version: Version) -> Fetched | None:
+def read_stored_response(collection: Collection, version: PageVersion) -> FetchResult | None:
     """The answer as it came; None for a copy, whose text is stored with its original."""
-    return read_record(collection.folder, *version.place) if version.place[2] else None
+    return read_record(collection.folder, *version.warc_position) if version.warc_position[2] else None
 
 
-def _version(row: tuple[Any, ...]) -> Version:
+def _version(row: tuple[Any, ...]) -> PageVersion:
     told = dict(zip(_NAMES, row, strict=False))
     place = (told.pop("warc"), told.pop("offset"), told.pop("length"))
     reasons = _reasons(told.pop("reasons"))
     told["relevant"], told["noindex"] = bool(told["relevant"]), bool(told["noindex"])
-    return Version(**told, place=place, reasons=reasons, until=row[-2], cause=row[-1])
+    return PageVersion(**told, warc_position=place, reasons=reasons, until=row[-2], cause=row[-1])
+
+
+_ARCHIVE_PAGE = "INSERT INTO version SELECT *, ?, ?, ? FROM page WHERE key = ?"
+
+
+class ArchivedPage(NamedTuple):
+    """What a page that is stored was counted as."""
+
+    relevant: bool
+    duplicate_of: int
+
+
+class VersionArchiver:
+    """The pages that a batch of visits is about, and what becomes of them. Writes inside a unit of work."""
+
+    def __init__(self, connection: sqlite3.Connection, keys: Sequence[int]) -> None:
+        self._connection = connection
+        marks = ", ".join("?" * len(keys))
+        rows = connection.execute(f"SELECT key, relevant, duplicate_of FROM page WHERE key IN ({marks})", keys)
+        self._current_pages = {key: ArchivedPage(bool(relevant), original) for key, relevant, original in rows}
+
+    def archive(self, key: int, at: float, seq: int, cause: str) -> ArchivedPage | None:
+        """The current version, if there is one, is past; returns what it was counted as."""
+        was = self._current_pages.pop(key, None)
+        if was is not None:
+            # A clock set back must not make a version end before it began.
+            since = self._connection.execute("SELECT fetched_at FROM page WHERE key = ?", (key,)).fetchone()[0]
+            self._connection.execute(_ARCHIVE_PAGE, (max(at, since), seq, cause, key))
+            self._connection.execute("DELETE FROM page WHERE key = ?", (key,))
+        return was
+
+    def update_validators(self, key: int, fetched: FetchResult) -> None:
+        """The same page as before, with the marks by which to ask next time."""
+        etag, last_modified = fetched.header("etag"), fetched.header("last-modified")
+        if etag or last_modified or fetched.status != 304:  # RFC 9110, 15.4.5: a 304 repeats what is new
+            self._connection.execute(
+                "UPDATE page SET etag = ?, last_modified = ? WHERE key = ?", (etag, last_modified, key)
+            )

@@ -16,8 +16,8 @@ import xxhash
 from isal import isal_zlib
 from isal.igzip_lib import IsalError
 
-from opilio.model.errors import CollectionError
-from opilio.model.records import Fetched
+from opilio.core.errors import CollectionError
+from opilio.core.records import FetchResult
 
 # Level 1 of ISA-L is some six times faster than zlib's level 6 and 15 % larger.
 _GZIP = 31
@@ -26,7 +26,7 @@ _LEVEL = 1
 _TRANSFER = frozenset({"content-encoding", "transfer-encoding", "content-length", "connection", "keep-alive"})
 
 
-def response_record(fetched: Fetched) -> bytes:
+def response_record(fetched: FetchResult) -> bytes:
     """One `response` record as a gzip member of its own."""
     http = _http_block(fetched)
     fields = [
@@ -55,7 +55,7 @@ def info_record(file_name: str, software: str, at: float) -> bytes:
     return _member(fields, body)
 
 
-def _http_block(fetched: Fetched) -> bytes:
+def _http_block(fetched: FetchResult) -> bytes:
     lines = [f"HTTP/1.1 {fetched.status} "]
     lines += [f"{k}: {v}" for k, v in fetched.headers if k.lower() not in _TRANSFER]
     lines.append(f"Content-Length: {len(fetched.body)}")
@@ -93,11 +93,11 @@ class WarcWriter:
         self._rotate_bytes = rotate_bytes
         self._file: BinaryIO | None = None
         self.position = (1, 0)
-        self.synced = (1, 0)  # up to here a power cut takes nothing
+        self.synced_position = (1, 0)  # up to here a power cut takes nothing
 
     def resume(self, number: int, offset: int) -> None:
         """Go on after the last committed record: what was written behind it has not happened."""
-        self.position = self.synced = (number, offset)
+        self.position = self.synced_position = (number, offset)
         path = self._folder / warc_name(number)
         try:
             size = path.stat().st_size if path.exists() else 0
@@ -135,15 +135,15 @@ class WarcWriter:
 
     def sync(self) -> None:
         """Have everything on the disk itself, where it survives a power cut; the folder too, for a new file's name."""
-        if self._file is None or self.synced == self.position:
+        if self._file is None or self.synced_position == self.position:
             return
         self._file.flush()
         os.fdatasync(self._file.fileno())
-        if self.synced[0] != self.position[0] or not self.synced[1]:
+        if self.synced_position[0] != self.position[0] or not self.synced_position[1]:
             place = os.open(self._folder, os.O_RDONLY)
             os.fsync(place)
             os.close(place)
-        self.synced = self.position
+        self.synced_position = self.position
 
     def close(self) -> None:
         """Let go of the file. What is committed was flushed before: the rest may be lost, on a full disk it is."""
@@ -172,21 +172,21 @@ def read_member(folder: Path, number: int, offset: int, length: int) -> bytes:
         raise CollectionError(f"{path}: {error.strerror}; run 'opilio verify'") from error
 
 
-def read_record(folder: Path, number: int, offset: int, length: int) -> Fetched:
+def read_record(folder: Path, number: int, offset: int, length: int) -> FetchResult:
     """The answer stored at one place, as it was fetched."""
     path, data = folder / warc_name(number), read_member(folder, number, offset, length)
     try:
-        return answer_in(data)
+        return parse_response(data)
     except ValueError as error:
         raise CollectionError(f"{path} at {offset}: {error}; run 'opilio verify'") from error
 
 
-def answer_in(member: bytes) -> Fetched:
+def parse_response(member: bytes) -> FetchResult:
     """The answer in one gzip member; ValueError for anything that is no whole record."""
-    return _answer(*opened(member))
+    return _response_from_block(*parse_member(member))
 
 
-def opened(member: bytes) -> tuple[dict[str, str], bytes]:
+def parse_member(member: bytes) -> tuple[dict[str, str], bytes]:
     """The fields and the block of one gzip member; ValueError for anything that is no whole record.
 
     Done by hand: the native reader ends the process on some damaged input, and a checker must survive it.
@@ -204,7 +204,7 @@ def opened(member: bytes) -> tuple[dict[str, str], bytes]:
     return fields, rest[: int(length)]
 
 
-def payload(block: bytes) -> tuple[bytes, bytes]:
+def split_http_block(block: bytes) -> tuple[bytes, bytes]:
     """The header and the body of an HTTP answer."""
     head, _, body = block.partition(b"\r\n\r\n")
     return head, body
@@ -215,12 +215,12 @@ def payload_digest(body: bytes) -> str:
     return "sha1:" + base64.b32encode(hashlib.sha1(body, usedforsecurity=False).digest()).decode()
 
 
-def _answer(fields: dict[str, str], block: bytes) -> Fetched:
-    head, body = payload(block)
+def _response_from_block(fields: dict[str, str], block: bytes) -> FetchResult:
+    head, body = split_http_block(block)
     first, *lines = head.decode("utf-8", "surrogateescape").split("\r\n")
     headers = tuple((name, value.strip()) for name, _, value in (line.partition(":") for line in lines))
     date = fields.get("WARC-Date", "")
-    return Fetched(
+    return FetchResult(
         url=fields.get("WARC-Target-URI", ""),
         status=int(first.split(" ")[1]),
         headers=headers,

@@ -1,1 +1,1 @@
-"""Words, terms, vectors and what is known of them. Pure: no I/O beyond the package's own data, no clock, no chance."""
+"""Words: tokens, stems, languages, phrases, document frequencies. No I/O beyond the data files it ships."""

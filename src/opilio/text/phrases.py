@@ -6,13 +6,13 @@ Only a lexicon makes phrases: a rule like "always adjacent" would make one term 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from opilio.text.tokens import words
-from opilio.text.vocabulary import Vocabulary, term_of
+from opilio.text.tokens import tokenize
+from opilio.text.vocabulary import Vocabulary, term_id
 
 T = TypeVar("T", bound=Hashable)
 
 
-class Phrases(Generic[T]):
+class PhraseMatcher(Generic[T]):
     """Finds sequences of tokens. `lexicon` gives for each sequence the token that stands for it."""
 
     def __init__(self, lexicon: Mapping[tuple[T, ...], T]) -> None:
@@ -54,16 +54,16 @@ class Phrases(Generic[T]):
         return None
 
 
-def word_phrases(lexicon: Iterable[str]) -> Phrases[str]:
+def word_phrases(lexicon: Iterable[str]) -> PhraseMatcher[str]:
     """Phrases over words; the phrase is its words with blanks between.
 
     >>> word_phrases(["lok sabha"]).join(["lok", "sabha", "polls", "2014"])
     ['lok sabha', 'polls', '2014']
     """
-    return Phrases({tuple(parts): " ".join(parts) for phrase in lexicon if len(parts := words(phrase)) > 1})
+    return PhraseMatcher({tuple(parts): " ".join(parts) for phrase in lexicon if len(parts := tokenize(phrase)) > 1})
 
 
-def term_phrases(lexicon: Iterable[str], vocabulary: Vocabulary) -> Phrases[int]:
+def term_phrases(lexicon: Iterable[str], vocabulary: Vocabulary) -> PhraseMatcher[int]:
     """Phrases over terms, so that inflected forms match too and stop words between do not matter."""
     by_terms = {tuple(terms): terms for phrase in lexicon if len(terms := vocabulary.terms(phrase)) > 1}
-    return Phrases({key: term_of(" ".join(map(vocabulary.stem_of, terms))) for key, terms in by_terms.items()})
+    return PhraseMatcher({key: term_id(" ".join(map(vocabulary.stem_of, terms))) for key, terms in by_terms.items()})

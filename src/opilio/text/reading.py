@@ -2,87 +2,216 @@
 
 The flow's marks pass the tokeniser as words of their own, so that all work after the one lookup per word is done
 at marks only, in whole arrays. Fingerprints and signatures are worked out elsewhere and only put in.
+
+The text around a link, cut in the ways the papers cut it (X-06). Pure array work on a page's marks.
+
+Each policy gets the layout of a page and gives the first and one past the last term for every link, its anchor
+included. Windows are counted in terms, that is without stop words, as S1 counts them.
 """
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from opilio.model.records import Page, Reading
-from opilio.text.around import Around, InBlock, Layout, Offsets
-from opilio.text.counting import TermList, Terms, array_of
-from opilio.text.languages import code_of
+from opilio.core.records import Link, Page, Reading
+from opilio.text.languages import language_code
+from opilio.text.term_arrays import Codes, TermEncoder, TermList, Terms, term_array
 from opilio.text.tokens import SENTENCE_END
-from opilio.text.vocabulary import BLOCK_ENDED, LINK_CLOSED, Vocabulary
-from opilio.text.wordcodes import Codes, WordCodes
+from opilio.text.vocabulary import BLOCK_END_CODE, LINK_END_CODE, LINK_START_CODE, Vocabulary
 
-_SENTENCE = re.compile("[.!?]+[\"')\\]\u201d\u2019\x03]*\\s|[\u3002\uff01\uff1f]")
-_OPENING = np.array([BLOCK_ENDED], dtype=np.int64)
-_CLOSING = np.array([LINK_CLOSED, BLOCK_ENDED], dtype=np.int64)
-
-Identify = Callable[[str], str]
+Offsets = NDArray[np.intp]
 
 
-class Reader:
+@dataclass(frozen=True, slots=True)
+class PageLayout:
+    """Where the marks of a page stand. `at[m]` is the number of terms before mark m.
+
+    A block's end is put before the first word, and a link's and a block's end behind the last: so every link has
+    a close and lies between two breaks, and no array has to be padded (half the time on a short page).
+    """
+
+    marks: Offsets
+    term_offsets: Offsets
+    links: tuple[Link, ...] = ()
+    breaks: Offsets = field(init=False)
+    opens: Offsets = field(init=False)
+    closes: Offsets = field(init=False)
+
+    def __post_init__(self) -> None:
+        marks = self.marks
+        ends_of_links = (marks > BLOCK_END_CODE).nonzero()[0]
+        opens = (marks == LINK_START_CODE).nonzero()[0]
+        object.__setattr__(self, "breaks", (marks == BLOCK_END_CODE).nonzero()[0])
+        object.__setattr__(self, "opens", opens)
+        # A link that is never closed ends where the next one opens.
+        object.__setattr__(self, "closes", ends_of_links[ends_of_links.searchsorted(opens) + 1])
+
+    @property
+    def total(self) -> int:
+        """The number of terms."""
+        return int(self.term_offsets[-1])
+
+    @property
+    def anchors(self) -> tuple[Offsets, Offsets]:
+        """First and one past the last term of every anchor."""
+        return self.term_offsets[self.opens], self.term_offsets[self.closes]
+
+    def slices_between(self, breaks: Offsets) -> tuple[Offsets, Offsets]:
+        """For every link, the terms between the break before it opens and the break after it closes."""
+        edges = self.term_offsets[breaks]
+        return edges[breaks.searchsorted(self.opens) - 1], edges[breaks.searchsorted(self.closes)]
+
+
+class LinkContext(Protocol):
+    """A way to cut the text around links. `reads_sentences`: the flow must have sentence ends marked."""
+
+    needs_sentences: ClassVar[bool]
+
+    def slices(self, layout: PageLayout) -> tuple[Offsets, Offsets]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class BlockContext:
+    """Ours: the link's block (paragraph, list item, cell), at most `window` terms on each side of the anchor."""
+
+    window: int = 20
+    needs_sentences: ClassVar[bool] = False
+
+    def slices(self, layout: PageLayout) -> tuple[Offsets, Offsets]:
+        starts, ends = layout.anchors
+        first, last = layout.slices_between(layout.breaks)
+        return np.maximum(first, starts - self.window), np.minimum(last, ends + self.window)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowContext:
+    """S1: so many non-stop words before and after the anchor, whatever block they are in."""
+
+    window: int = 20
+    needs_sentences: ClassVar[bool] = False
+
+    def slices(self, layout: PageLayout) -> tuple[Offsets, Offsets]:
+        starts, ends = layout.anchors
+        return np.maximum(0, starts - self.window), np.minimum(layout.total, ends + self.window)
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceContext:
+    """S3: the sentence or sentences the anchor stands in; a block's end ends a sentence."""
+
+    needs_sentences: ClassVar[bool] = True
+
+    def slices(self, layout: PageLayout) -> tuple[Offsets, Offsets]:
+        return layout.slices_between(np.flatnonzero(layout.marks <= BLOCK_END_CODE))
+
+
+@dataclass(frozen=True, slots=True)
+class ParagraphContext:
+    """S2: the whole paragraph, or for a list item the whole list.
+
+    The flow does not mark lists. Links that follow each other under the same headings with the same path of tags
+    down to their `li` are taken for one list, which then reaches from the first one's block to the last one's.
+    """
+
+    needs_sentences: ClassVar[bool] = False
+
+    def slices(self, layout: PageLayout) -> tuple[Offsets, Offsets]:
+        starts, ends = layout.slices_between(layout.breaks)
+        first = 0
+        lists = _list_ids(layout.links, len(starts))
+        for i in range(1, len(lists) + 1):
+            if i == len(lists) or lists[i] != lists[first] or not lists[i]:
+                starts[first:i] = starts[first]
+                ends[first:i] = ends[i - 1]
+                first = i
+        return starts, ends
+
+
+def _list_ids(links: tuple[Link, ...], n: int) -> list[str]:
+    """For each link mark a name of the list it is in; empty outside lists."""
+    names = [""] * n
+    for link in links:
+        steps = link.tag_path.replace("/", ">").split(">")
+        names_li = [i for i, step in enumerate(steps) if step.strip().startswith("li") and step.strip() != "link"]
+        if names_li and 0 <= link.index < n:
+            names[link.index] = ">".join(steps[: names_li[-1]]) + "|" + "|".join(link.headings)
+    return names
+
+
+_SENTENCE_BREAK = re.compile("[.!?]+[\"')\\]\u201d\u2019\x03]*\\s|[\u3002\uff01\uff1f]")
+_LEADING_MARKS = np.array([BLOCK_END_CODE], dtype=np.int64)
+_TRAILING_MARKS = np.array([LINK_END_CODE, BLOCK_END_CODE], dtype=np.int64)
+
+IdentifyLanguage = Callable[[str], str]
+
+
+class PageReader:
     """Reads pages with one vocabulary and one way to cut the text around links.
 
     `identify` names the language of a text; it is asked only for pages that declare none.
     """
 
-    def __init__(self, vocabulary: Vocabulary, around: Around | None = None, identify: Identify | None = None) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, around: LinkContext | None = None, identify: IdentifyLanguage | None = None
+    ) -> None:
         self.vocabulary = vocabulary
-        self._codes_of = WordCodes(vocabulary).of
-        self._around: Around = around or InBlock()
+        self._encode = TermEncoder(vocabulary).encode
+        self._link_context: LinkContext = around or BlockContext()
         self._identify = identify
 
     def read(self, page: Page, fingerprint: int = 0, simhash: int = 0) -> Reading:
         """The page's words as terms, with slices for link i at `anchors[i]` and `arounds[i]` (i is `Link.index`)."""
-        flow = _SENTENCE.sub(rf"\g<0>{SENTENCE_END}", page.flow) if self._around.reads_sentences else page.flow
-        terms, layout = _lay_out(flow, self._codes_of, page)
+        flow = (
+            _SENTENCE_BREAK.sub(rf"\g<0>{SENTENCE_END}", page.flow) if self._link_context.needs_sentences else page.flow
+        )
+        terms, layout = _build_layout(flow, self._encode, page)
         return Reading(
             page=page,
             terms=terms,
-            anchors=_pairs(layout.anchors),
-            arounds=_pairs(self._around.slices(layout)),
-            main=_main(layout, page.boilerplate),
-            language=self._language_of(page),
+            anchors=_slice_pairs(layout.anchors),
+            link_contexts=_slice_pairs(self._link_context.slices(layout)),
+            main_slices=_main_slices(layout, page.boilerplate),
+            language=self._detect_language(page),
             fingerprint=fingerprint,
             simhash=simhash,
         )
 
-    def _language_of(self, page: Page) -> str:
+    def _detect_language(self, page: Page) -> str:
         if page.language or self._identify is None:
-            return code_of(page.language)
+            return language_code(page.language)
         return self._identify(page.flow)
 
 
-def read(page: Page, vocabulary: Vocabulary, window: int = 20) -> Reading:
+def read_page(page: Page, vocabulary: Vocabulary, window: int = 20) -> Reading:
     """One page with the default policy: the link's block, at most `window` terms on each side of the anchor."""
-    return Reader(vocabulary, InBlock(window)).read(page)
+    return PageReader(vocabulary, BlockContext(window)).read(page)
 
 
 def main_terms(reading: Reading) -> Terms:
     """The terms of the main text; all where nothing else is left."""
-    terms = array_of(reading.terms)
-    texts = [terms[start:end] for start, end in reading.main if end > start]
+    terms = term_array(reading.terms)
+    texts = [terms[start:end] for start, end in reading.main_slices if end > start]
     if len(texts) > 1:
         return np.concatenate(texts)
     return texts[0] if texts else terms
 
 
-def _lay_out(flow: str, codes_of: Callable[[str], Codes], page: Page) -> tuple[TermList, Layout]:
+def _build_layout(flow: str, codes_of: Callable[[str], Codes], page: Page) -> tuple[TermList, PageLayout]:
     found = codes_of(flow)
-    codes = np.concatenate((_OPENING, found[found != 0], _CLOSING))
+    codes = np.concatenate((_LEADING_MARKS, found[found != 0], _TRAILING_MARKS))
     of_words = codes > 0
     marked = (~of_words).nonzero()[0]
-    layout = Layout(marks=codes[marked], at=marked - np.arange(len(marked)), links=page.links)
+    layout = PageLayout(marks=codes[marked], term_offsets=marked - np.arange(len(marked)), links=page.links)
     return TermList(codes[of_words].astype(np.uint32)), layout
 
 
-def _main(layout: Layout, boilerplate: tuple[bool, ...]) -> list[tuple[int, int]]:
+def _main_slices(layout: PageLayout, boilerplate: tuple[bool, ...]) -> list[tuple[int, int]]:
     """The slices of blocks that are not boiler-plate, neighbours joined; everything where nothing else is left."""
-    edges = layout.at[layout.breaks]
+    edges = layout.term_offsets[layout.breaks]
     judged = min(len(boilerplate), len(edges) - 1)
     left_out = np.ones(judged + 2, dtype=bool)
     left_out[1:-1] = boilerplate[:judged]
@@ -92,6 +221,6 @@ def _main(layout: Layout, boilerplate: tuple[bool, ...]) -> list[tuple[int, int]
     return kept or [(0, layout.total)]
 
 
-def _pairs(bounds: tuple[Offsets, Offsets]) -> list[tuple[int, int]]:
+def _slice_pairs(bounds: tuple[Offsets, Offsets]) -> list[tuple[int, int]]:
     starts, ends = bounds
     return list(zip(starts.tolist(), ends.tolist(), strict=True))

@@ -6,9 +6,9 @@ apostrophes, contracted words cut at theirs (`don't` is `don`).
 
 from functools import cache
 
-from opilio.text.languages import code_of
+from opilio.text.languages import language_code
 
-_LISTS = {
+_STOP_WORDS = {
     "ar": """
         أبدا أثناء أحد أحيانا أخرى أصبح أما أمام أن أنا أنت أنتم أنه أنها أو أول أولئك أي أيضا أين أيها إذا
         إلا إلى إما إن إنه إنها بأن بسبب بعد بعض بل بما به بها بهذا بين بينما تحت تكون تلك تم ثم جدا جميع
@@ -234,14 +234,14 @@ def stop_words(language: str) -> frozenset[str]:
     >>> "of" in stop_words("en"), "new" in stop_words("english")
     (True, False)
     """
-    return frozenset(_LISTS.get(code_of(language), "").split())
+    return frozenset(_STOP_WORDS.get(language_code(language), "").split())
 
 
 # Japanese is cut into pairs of characters, whatever the topic's language: those of its particles, endings and small
 # words say nothing. Kanji with a verb's or a noun's ending (飲み, 祭り) and whole words in kana (すし) stay.
 _PARTICLES = frozenset("のはがをにでともやかなへ")
 _PREFIXES = frozenset("おご")  # お茶, ご飯
-_SMALL = frozenset(
+_FUNCTION_BIGRAMS = frozenset(
     """
     です ます した して する され せる いる いた いて いう ある あり あっ った って てい てき てお れる
     れた れて られ なる なり なっ ない なく ので のに のは のが のを のも には にも では でも とは とも
@@ -254,7 +254,7 @@ _SMALL = frozenset(
 )
 
 
-def is_joint(word: str) -> bool:
+def is_function_bigram(word: str) -> bool:
     """Is a pair of characters of Japanese or Chinese nothing but what joins words?
 
     >>> [word for word in ("お茶", "茶の", "の種", "種類", "すし", "です") if not is_joint(word)]
@@ -264,10 +264,10 @@ def is_joint(word: str) -> bool:
     if len(word) > 2 or not any(kana):
         return len(word) == 2 and "的" in word
     if all(kana):
-        return len(word) == 1 or "を" in word or word in _SMALL
+        return len(word) == 1 or "を" in word or word in _FUNCTION_BIGRAMS
     return word[1] in _PARTICLES if kana[1] else word[0] not in _PREFIXES
 
 
-def languages() -> list[str]:
+def stop_word_languages() -> list[str]:
     """The codes of all languages that have stop words here."""
-    return list(_LISTS)
+    return list(_STOP_WORDS)

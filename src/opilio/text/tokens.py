@@ -16,46 +16,48 @@ from itertools import pairwise
 
 import numpy as np
 
-from opilio.model.records import BLOCK_BREAK, LINK_CLOSES, LINK_OPENS
+from opilio.core.records import BLOCK_BREAK, LINK_END, LINK_START
 
 SENTENCE_END = "\x05"
-MARKS = (LINK_OPENS, LINK_CLOSES, BLOCK_BREAK, SENTENCE_END)
+MARKS = (LINK_START, LINK_END, BLOCK_BREAK, SENTENCE_END)
 _MARK_BYTES = tuple(mark.encode() for mark in MARKS)
 
 _ASCII = bytes(range(128))
 _APOSTROPHES = "\u2019\u02bc\u2018\uff07\u201b`\u00b4"
 # Begins with a literal, so that the engine searches with memchr: it costs nothing where there is no apostrophe.
 # In folded text every byte beyond ASCII is part of a word, so that bytes need not be decoded to see where one ends.
-_ENDING = re.compile(rb"'(?:(?:s|t|d|m|ll|re|ve)(?![0-9a-z\x80-\xff]))?")
-UNSPACED = re.compile(
+_CONTRACTION = re.compile(rb"'(?:(?:s|t|d|m|ll|re|ve)(?![0-9a-z\x80-\xff]))?")
+UNSPACED_SCRIPTS = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
 FIRST_UNSPACED = "\u0e00"  # Thai; from here on a single character can be a word
-_FEW = 24  # more distinct characters to change than this: lower() first is cheaper than that many replaces (measured)
-_MANY = 500  # from here on a NumPy array finds distinct characters faster than a set of strings
+_MAX_REPLACED_CHARS = (
+    24  # more distinct characters to change than this: lower() first is cheaper than that many replaces (measured)
+)
+_MIN_CHARS_FOR_NUMPY = 500  # from here on a NumPy array finds distinct characters faster than a set of strings
 
 
-def _table(kept: str) -> bytes:
+def _translation_table(kept: str) -> bytes:
     """ASCII letters lower-cased, digits, `kept` and the bytes of UTF-8 sequences as they are, the rest blank."""
     lowered = (chr(b).lower().encode("latin-1") if chr(b).isalnum() or chr(b) in kept else b" " for b in range(128))
     return b"".join(lowered) + bytes(range(128, 256))
 
 
-_WORDS_ONLY = _table("'")
-_WORDS_AND_MARKS = _table("'" + "".join(MARKS))
+_WORDS_ONLY = _translation_table("'")
+_WORDS_AND_MARKS = _translation_table("'" + "".join(MARKS))
 
 
-def words(text: str) -> list[str]:
+def tokenize(text: str) -> list[str]:
     """The words of a text.
 
     >>> words("Don't miss Kejriwal's new e-mail: Ærø, 2014!")
     ['don', 'miss', 'kejriwal', 'new', 'e', 'mail', 'ærø', '2014']
     """
-    return word_bytes(text).decode().split()
+    return tokenize_bytes(text).decode().split()
 
 
-def written_words(text: str) -> list[str]:
+def tokenize_verbatim(text: str) -> list[str]:
     """The words of a text as they are written, for names and questions: nothing is folded, cut or paired.
 
     >>> written_words('title:Wren -"हिन्दी भाषा"')
@@ -64,65 +66,65 @@ def written_words(text: str) -> list[str]:
     return "".join(c if unicodedata.category(c)[0] in "LNM" else " " for c in text).split()
 
 
-def is_short(word: str, letters: int = 3) -> bool:
+def is_short_word(word: str, letters: int = 3) -> bool:
     """Too short to tell anything: a matter of letters, not of scripts whose pairs of characters are words."""
     return len(word) < letters and word < FIRST_UNSPACED
 
 
-def word_bytes(text: str) -> bytes:
+def tokenize_bytes(text: str) -> bytes:
     """The same as UTF-8 with blanks between words: for whoever needs no string per word."""
-    return _folded(text, _WORDS_ONLY)
+    return _fold(text, _WORDS_ONLY)
 
 
-def marked_words(flow: str) -> list[str]:
+def tokenize_marked(flow: str) -> list[str]:
     """The words of a page's flow, with its marks as words of their own.
 
     >>> marked_words("See \\x02the list\\x03.\\x04Next")
     ['see', '\\x02', 'the', 'list', '\\x03', '\\x04', 'next']
     """
-    return marked_bytes(flow).decode().split()
+    return tokenize_marked_bytes(flow).decode().split()
 
 
-def marked_bytes(flow: str) -> bytes:
+def tokenize_marked_bytes(flow: str) -> bytes:
     """The same as UTF-8, marks between blanks too."""
-    folded = _folded(flow, _WORDS_AND_MARKS)
+    folded = _fold(flow, _WORDS_AND_MARKS)
     for mark in _MARK_BYTES:
         if mark in folded:
             folded = folded.replace(mark, b" %b " % mark)
     return folded
 
 
-def _folded(text: str, table: bytes) -> bytes:
+def _fold(text: str, table: bytes) -> bytes:
     """The text in lower case, with blanks for everything that is neither part of a word nor kept by the table."""
     unspaced = False
     if not text.isascii():
         text, unspaced = _fold_non_ascii(text)
     folded = text.encode("utf-8", "replace").translate(table)
     if unspaced:
-        folded = UNSPACED.sub(_pairs, folded.decode()).encode()
-    return _ENDING.sub(b" ", folded) if b"'" in folded else folded
+        folded = UNSPACED_SCRIPTS.sub(_bigrams, folded.decode()).encode()
+    return _CONTRACTION.sub(b" ", folded) if b"'" in folded else folded
 
 
 def _fold_non_ascii(text: str) -> tuple[str, bool]:
     """Every character beyond ASCII as it should stand in a word, and whether some are written without spaces."""
-    distinct = _beyond_ascii(text)
+    distinct = _non_ascii_chars(text)
     if any(unicodedata.category(char) == "Mn" for char in distinct):
         text = unicodedata.normalize("NFKC", text)
-        distinct = _beyond_ascii(text)
-    changed = {char: plain for char in distinct if (plain := _plain(char)) != char}
-    if len(changed) > _FEW:
+        distinct = _non_ascii_chars(text)
+    changed = {char: plain for char in distinct if (plain := _fold_char(char)) != char}
+    if len(changed) > _MAX_REPLACED_CHARS:
         text = text.lower().replace("i\u0307", "i")  # capitals of another alphabet: one pass for all of them
         lowered = set("".join(distinct).lower())
-        changed = {char: plain for char in lowered if char > "\x7f" and (plain := _plain(char)) != char}
+        changed = {char: plain for char in lowered if char > "\x7f" and (plain := _fold_char(char)) != char}
     for char, plain in changed.items():
         text = text.replace(char, plain)
-    return text, UNSPACED.search("".join((*distinct, *changed.values()))) is not None
+    return text, UNSPACED_SCRIPTS.search("".join((*distinct, *changed.values()))) is not None
 
 
-def _beyond_ascii(text: str) -> set[str]:
+def _non_ascii_chars(text: str) -> set[str]:
     """The distinct characters beyond ASCII: by deleting the ASCII bytes first, and by an array when many are left."""
     beyond = text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass")
-    if len(beyond) < _MANY:
+    if len(beyond) < _MIN_CHARS_FOR_NUMPY:
         return set(beyond)
     codes = np.frombuffer(beyond.encode("utf-32-le", "surrogatepass"), np.uint32)
     present = np.zeros(int(codes.max()) + 1, dtype=bool)
@@ -131,7 +133,7 @@ def _beyond_ascii(text: str) -> set[str]:
 
 
 @lru_cache(maxsize=1 << 16)
-def _plain(char: str) -> str:
+def _fold_char(char: str) -> str:
     """What a character beyond ASCII becomes: lower case, compatibility form, a blank, or nothing."""
     if char in _APOSTROPHES:
         return "'"
@@ -141,7 +143,7 @@ def _plain(char: str) -> str:
     return "".join(c if unicodedata.category(c)[0] in "LNM" else " " for c in lowered)
 
 
-def _pairs(run: re.Match[str]) -> str:
+def _bigrams(run: re.Match[str]) -> str:
     chars = run.group()
     if len(chars) == 1:
         return f" {chars} "

@@ -1,1 +1,1 @@
-"""What a crawl is about: topics, their weight tables, how tables grow, genres and senses. Pure."""
+"""What a crawl is about: keywords with weights, how they grow, genres, senses, query logs."""

@@ -13,16 +13,15 @@ from importlib.resources import files
 
 import msgspec
 
-from opilio.model.errors import TopicError
-from opilio.model.records import Reading
-from opilio.text.languages import name_of
-from opilio.text.stems import is_known
-from opilio.topic.living import Sight
+from opilio.core.errors import TopicError
+from opilio.core.records import Reading
+from opilio.text.languages import is_known_language, language_name
+from opilio.topic.evolving import CompiledTable
 
 _URL_PART = re.compile(r"[a-z0-9]+")
-CODE = 2  # letters: of a language that only a dictionary of lemmas may know
-USUAL = 250  # words of a page, without stop words; on longer ones telling words stand by chance
-URL_HITS = 3  # a telling part of the address counts as much as this many telling words
+LANGUAGE_CODE_LENGTH = 2  # letters: of a language that only a dictionary of lemmas may know
+TYPICAL_PAGE_WORDS = 250  # words of a page, without stop words; on longer ones telling words stand by chance
+URL_MATCH_WEIGHT = 3  # a telling part of the address counts as much as this many telling words
 
 
 class GenreWords(msgspec.Struct, frozen=True):
@@ -33,7 +32,7 @@ class GenreWords(msgspec.Struct, frozen=True):
     words: dict[str, tuple[str, ...]]
 
 
-def read_genres(text: str, source: str) -> dict[str, GenreWords]:
+def parse_genres(text: str, source: str) -> dict[str, GenreWords]:
     """The genres of a TOML text; `source` names it in messages."""
     try:
         tree = tomllib.loads(text)
@@ -41,18 +40,18 @@ def read_genres(text: str, source: str) -> dict[str, GenreWords]:
         raise TopicError(f"{source}: is not valid TOML (a genre may stand once only): {error}") from error
     if not tree:
         raise TopicError(f"{source}: has no genre; write such as [news] and english = [...]")
-    return {name: _genre(name, table, source) for name, table in tree.items()}
+    return {name: _parse_genre(name, table, source) for name, table in tree.items()}
 
 
 @cache
 def default_genres() -> dict[str, GenreWords]:
     """The genres that come with Opilio; read once, never changed."""
     file = files("opilio.topic") / "genres.toml"
-    return read_genres(file.read_text(encoding="utf-8"), "genres.toml")
+    return parse_genres(file.read_text(encoding="utf-8"), "genres.toml")
 
 
-def _genre(name: str, table: object, source: str) -> GenreWords:
-    if not isinstance(table, dict) or not all(map(_is_list_of_words, table.values())):
+def _parse_genre(name: str, table: object, source: str) -> GenreWords:
+    if not isinstance(table, dict) or not all(map(_is_word_list, table.values())):
         raise TopicError(f"{source}: [{name}] must hold lists of words by language, such as english = [...]")
     words: dict[str, tuple[str, ...]] = {}
     for language, listed in table.items():
@@ -61,18 +60,18 @@ def _genre(name: str, table: object, source: str) -> GenreWords:
             raise TopicError(f'{source}: [{name}] {language} has "{twice[0]}" more than once; remove one')
         if language == "url":
             continue
-        if not is_known(language) and len(language) != CODE:
+        if not is_known_language(language) and len(language) != LANGUAGE_CODE_LENGTH:
             raise TopicError(f"{source}: [{name}] the language {language} is unknown; write such as german or de")
-        if words.setdefault(name_of(language), tuple(listed)) != tuple(listed):
+        if words.setdefault(language_name(language), tuple(listed)) != tuple(listed):
             raise TopicError(f"{source}: [{name}] the language {language} stands there twice; remove one")
     return GenreWords(name, frozenset(word.lower() for word in table.get("url", ())), words)
 
 
-def _is_list_of_words(given: object) -> bool:
+def _is_word_list(given: object) -> bool:
     return isinstance(given, list) and all(isinstance(word, str) for word in given)
 
 
-class Genres:
+class GenreDetector:
     """The chosen genres in the words of some languages, ready for matching."""
 
     def __init__(
@@ -84,7 +83,7 @@ class Genres:
         threshold: int = 4,
     ) -> None:
         self.threshold = threshold
-        self._sights: dict[str, Sight] = {}
+        self._compiled: dict[str, CompiledTable] = {}
         self._words: dict[str, frozenset[int]] = {}  # sets, because of two sets Python walks the smaller one
         self._urls: dict[str, frozenset[str]] = {}
         for name in names or book:
@@ -92,15 +91,15 @@ class Genres:
                 raise TopicError(f'genre "{name}" is unknown; known: {", ".join(book)}')
             words = [w for language in languages for w in book[name].words.get(language, ())]
             labels = {term: word for word in reversed(words) for term in terms_of(word)}
-            self._sights[name] = Sight(dict.fromkeys(labels, 1.0), labels, len(labels))
+            self._compiled[name] = CompiledTable(dict.fromkeys(labels, 1.0), labels, len(labels))
             self._words[name] = frozenset(labels)
             self._urls[name] = book[name].url
-        self._telling = frozenset(term for sight in self._sights.values() for term in sight.vector)
+        self._all_terms = frozenset(term for sight in self._compiled.values() for term in sight.vector)
 
     @property
-    def sights(self) -> Mapping[str, Sight]:
+    def compiled(self) -> Mapping[str, CompiledTable]:
         """Genre to its words, all of weight 1 (S3-16)."""
-        return self._sights
+        return self._compiled
 
     def detect(self, reading: Reading) -> str:
         """The page's genre, or "" where nothing is clear: distinct telling words, with the address counted in.
@@ -108,11 +107,11 @@ class Genres:
         `threshold` of them are enough on a page of usual length; more are asked of longer ones, by the square root:
         with one number for all, a third of an encyclopaedia's long articles were discussions, news and blogs.
         """
-        stretch = max(1.0, math.sqrt(len(reading.terms) / USUAL))
-        present = self._telling.intersection(reading.terms)  # few are left, whatever the length of the page
+        stretch = max(1.0, math.sqrt(len(reading.terms) / TYPICAL_PAGE_WORDS))
+        present = self._all_terms.intersection(reading.terms)  # few are left, whatever the length of the page
         parts = set(_URL_PART.findall(reading.page.url.lower()))
         scores = {
-            name: len(present & words) + (URL_HITS * stretch if parts & self._urls[name] else 0.0)
+            name: len(present & words) + (URL_MATCH_WEIGHT * stretch if parts & self._urls[name] else 0.0)
             for name, words in self._words.items()
         }
         best = max(scores, key=scores.__getitem__, default="")

@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.model.errors import TopicError
+from opilio.core.errors import TopicError
 
-Idf = Callable[[NDArray[np.uint32]], NDArray[np.float64]]
+IdfArray = Callable[[NDArray[np.uint32]], NDArray[np.float64]]
 OTHER_SENSE = "other sense"  # the reason by which rankers know that a page's links must not be followed (S3-09)
 
 
@@ -38,7 +38,7 @@ class ContextRule(msgspec.Struct, frozen=True, kw_only=True):
         return hits >= self.minimum and hits > self.ratio * topic_words
 
 
-class SenseScale(msgspec.Struct, frozen=True, kw_only=True):
+class SenseWeights(msgspec.Struct, frozen=True, kw_only=True):
     """The topic's words against the other senses' words, near the ambiguous word.
 
     `topic` and `others` weigh the words that keep the two kinds of company; `ambiguous` are the words both share
@@ -51,16 +51,16 @@ class SenseScale(msgspec.Struct, frozen=True, kw_only=True):
     window: int = 20
     margin: float = 1.0
 
-    def weigh(self, terms: Sequence[int], idf: Idf) -> tuple[float, float]:
+    def weigh(self, terms: Sequence[int], idf: IdfArray) -> tuple[float, float]:
         """Evidence for the topic and for the others: Σ weight · idf over the words near, each word once."""
-        near = self._near(terms) - self.ambiguous
+        near = self._nearby_terms(terms) - self.ambiguous
         return _evidence(near, self.topic, idf), _evidence(near, self.others, idf)
 
     def rejects(self, topic: float, others: float) -> bool:
         """True where the others win."""
         return others > self.margin * topic
 
-    def _near(self, terms: Sequence[int]) -> set[int]:
+    def _nearby_terms(self, terms: Sequence[int]) -> set[int]:
         """The words within the window of an ambiguous one; all words where the page has none of those."""
         at = [i for i, t in enumerate(terms) if t in self.ambiguous]
         if not at:
@@ -71,7 +71,7 @@ class SenseScale(msgspec.Struct, frozen=True, kw_only=True):
         return near
 
 
-def _evidence(near: Collection[int], weights: Mapping[int, float], idf: Idf) -> float:
+def _evidence(near: Collection[int], weights: Mapping[int, float], idf: IdfArray) -> float:
     found = sorted(weights.keys() & near)
     values = np.array([weights[t] for t in found])
     return float(values @ idf(np.array(found, dtype=np.uint32))) if found else 0.0

@@ -1,12 +1,23 @@
-"""What a person says a crawl is about, as one record. `build.py` makes a table of it."""
+"""What a person says a crawl is about, as one record. `build.py` makes a table of it.
 
-from collections.abc import Iterable, Mapping
+A table from all that a person gave: keywords, sentence, example pages, and pages that are not meant.
+
+Keywords keep a high weight because a person chose them; example pages add what the person did not think of.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
-from opilio.model.errors import TopicError
+from opilio.core.errors import TopicError
+from opilio.text.term_arrays import TermEncoder
+from opilio.text.vocabulary import Vocabulary, term_id
+from opilio.topic.query_log import QueryLogSmoothing, QueryLogWeights, stem_query
+from opilio.topic.weights import Counts, Idf, TfIdf, WeightScheme, WeightTable, collect_statistics, table_from_weights
 
-Example = str | dict[str, int]
+ExamplePage = str | dict[str, int]
 """An example page: its text, or the counts of its stems."""
 
 
@@ -16,8 +27,8 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     name: str
     description: str = ""
     keywords: dict[str, float] = {}  # words or phrases as given, with how much they matter
-    positive: tuple[Example, ...] = ()
-    negative: tuple[Example, ...] = ()
+    positive: tuple[ExamplePage, ...] = ()
+    negative: tuple[ExamplePage, ...] = ()
     contexts: tuple[str, ...] = ()  # words of senses that are not meant (S3-09)
     genres: tuple[str, ...] = ()
     dewey: tuple[str, ...] = ()
@@ -26,19 +37,19 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def __post_init__(self) -> None:
         for text in (self.name, self.description, *self.keywords, *self.contexts):
-            if not is_text(text):
+            if not is_valid_text(text):
                 raise TopicError(f"topic {text!a}: is not UTF-8 text; set your terminal to UTF-8")
         for word, weight in self.keywords.items():
             if not 0.0 < weight < float("inf"):
                 raise TopicError(f'topic "{self.name}": the weight of "{word}" must be above 0, not {weight}')
 
 
-def is_text(given: str) -> bool:
+def is_valid_text(given: str) -> bool:
     """False for what a terminal of another encoding sent: Python keeps such bytes as lone surrogates."""
     return not any("\ud800" <= char <= "\udfff" for char in given)
 
 
-def topic_from(sentence: str, keywords: Iterable[str] | Mapping[str, float] = (), **more: object) -> Topic:
+def make_topic(sentence: str, keywords: Iterable[str] | Mapping[str, float] = (), **more: object) -> Topic:
     """A topic from a sentence, keywords (all alike, or weighted), or both; `more` are the other fields.
 
     >>> topic_from("Birds of Europe", ["wren"]).keywords
@@ -46,3 +57,87 @@ def topic_from(sentence: str, keywords: Iterable[str] | Mapping[str, float] = ()
     """
     weighted = dict(keywords) if isinstance(keywords, Mapping) else dict.fromkeys(keywords, 1.0)
     return msgspec.convert({"name": sentence, "keywords": weighted, **more}, Topic)
+
+
+class SourceWeights(msgspec.Struct, frozen=True, kw_only=True):
+    """How much each source matters; every source is normalised to a largest weight of 1 first. Ours (X-10: size 50)."""
+
+    keywords: float = 1.0
+    sentence: float = 0.5
+    positive: float = 1.0
+    negative: float = 0.5
+    size: int = 50
+    weighing: WeightScheme = TfIdf()
+
+
+def build_topic_table(
+    topic: Topic, vocabulary: Vocabulary, background: Idf | None = None, mixture: SourceWeights | None = None
+) -> WeightTable:
+    """The table of a topic. Raises TopicError where nothing usable was given."""
+    mixture = mixture or SourceWeights()
+    stems = partial(count_stems, TermEncoder(vocabulary))
+    examples = partial(_example_weights, stems=stems, weighing=mixture.weighing, background=background)
+    # The background is English: `Tee` and `Art` are no rarer in German for what these words are there.
+    rarity = background if vocabulary.language == "english" else None
+    sources = (
+        (mixture.keywords, _keyword_weights(topic.keywords, stems)),
+        (mixture.sentence, _sentence_weights(f"{topic.name} {topic.description}", stems, rarity)),
+        (mixture.positive, examples(topic.positive)),
+        (-mixture.negative, examples(topic.negative)),
+    )
+    weights: dict[str, float] = {}
+    for share, source in sources:
+        for stem, weight in source.items():
+            weights[stem] = weights.get(stem, 0.0) + share * weight
+    shown = {stem: vocabulary.surface_of(term_id(stem)) for stem in weights}
+    table = table_from_weights(weights, mixture.size, shown)
+    if not table.keywords:
+        raise TopicError(f'topic "{topic.name}": has no usable words beside stop words; give keywords or example pages')
+    return table
+
+
+def build_query_table(
+    queries: Iterable[str], vocabulary: Vocabulary, log: QueryLogSmoothing | None = None, phrases: Iterable[str] = ()
+) -> WeightTable:
+    """The table of one interval of a query log (S4-06)."""
+    log = log or QueryLogSmoothing()
+    asked = [stem_query(q, make_stemmer(vocabulary), phrases) for q in queries]
+    table = log.table(log.update(QueryLogWeights(), asked))
+    if not table.keywords:
+        raise TopicError(f"query log: no word reaches the threshold {log.threshold}; lower it or give more queries")
+    return table
+
+
+def make_stemmer(vocabulary: Vocabulary) -> Callable[[str], str]:
+    """A function from a word to its stem, "" for stop words."""
+    return lambda word: " ".join(vocabulary.stem_of(t) for t in vocabulary.terms(word))
+
+
+def count_stems(codes: TermEncoder, text: str) -> Counter[str]:
+    """How often each stem stands in a text."""
+    terms, counts = codes.count_terms(text)
+    return Counter(dict(zip(map(codes.vocabulary.stem_of, terms.tolist()), counts.tolist(), strict=True)))
+
+
+CountStems = Callable[[str], Counter[str]]
+
+
+def _keyword_weights(given: Mapping[str, float], stems: CountStems) -> dict[str, float]:
+    """Stem to weight; each word of a phrase has the phrase's weight."""
+    weights: dict[str, float] = {}
+    for text, weight in given.items():
+        for stem in stems(text):
+            weights[stem] = max(weight, weights.get(stem, 0.0))
+    return table_from_weights(weights).weights
+
+
+def _sentence_weights(text: str, stems: CountStems, background: Idf | None) -> dict[str, float]:
+    """The sentence's words by how rare they are in the background."""
+    return table_from_weights({stem: background(stem) if background else 1.0 for stem in stems(text)}).weights
+
+
+def _example_weights(
+    pages: Sequence[ExamplePage], stems: CountStems, weighing: WeightScheme, background: Idf | None
+) -> dict[str, float]:
+    documents: list[Counts] = [stems(p) if isinstance(p, str) else p for p in pages]
+    return table_from_weights(weighing.weigh(collect_statistics(documents), background)).weights

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import msgspec
 
-from opilio.model.errors import TopicError
+from opilio.core.errors import TopicError
 
-PLACES = (Path("/usr/share/wordnet"), Path("/usr/share/wordnet/dict"), Path("/usr/local/share/wordnet/dict"))
-KINDS = ("noun", "verb", "adj", "adv")
-_LETTERS = {"n": "noun", "v": "verb", "a": "adj", "s": "adj", "r": "adv"}
+WORDNET_FOLDERS = (Path("/usr/share/wordnet"), Path("/usr/share/wordnet/dict"), Path("/usr/local/share/wordnet/dict"))
+PARTS_OF_SPEECH = ("noun", "verb", "adj", "adv")
+_PART_OF_SPEECH_CODES = {"n": "noun", "v": "verb", "a": "adj", "s": "adj", "r": "adv"}
 NARROWER, INSTANCE, BROADER, DERIVED, IN_DOMAIN = "~", "~i", "@", "+", "-c"
-HOW_TO_GET = (
+INSTALL_HINT = (
     "WordNet is not here: install it (Debian: apt install wordnet-base) or name a folder with its index.* and data.* "
     "files by --wordnet DIR"
 )
@@ -48,17 +48,17 @@ class WordNet:
     @classmethod
     def find(cls, folder: Path | None = None) -> "WordNet":
         """The database in the person's folder, or where packages put it; TopicError tells how to get it."""
-        for place in (folder,) if folder else PLACES:
+        for place in (folder,) if folder else WORDNET_FOLDERS:
             if (place / "index.noun").is_file() and (place / "data.noun").is_file():
                 return cls(place)
         if folder:
             raise TopicError(f"--wordnet {folder}: has no index.noun and data.noun; name the folder that holds them")
-        raise TopicError(HOW_TO_GET)
+        raise TopicError(INSTALL_HINT)
 
     def senses(self, word: str, kinds: Sequence[str] = ("noun",)) -> list[Synset]:
         """The senses of a word or phrase, the commonest first; of a plural those of its singular."""
-        for form in _forms(word):
-            found = [self._synset(kind, place) for kind in kinds for place in self._places(kind, form)]
+        for form in _base_forms(word):
+            found = [self._synset(kind, place) for kind in kinds for place in self._synset_offsets(kind, form)]
             if found:
                 return found
         return []
@@ -69,10 +69,10 @@ class WordNet:
         if not senses:
             return []
         beside = {w.lower() for text in company for w in text.split()} - {word.lower()}
-        chosen = max(senses, key=lambda s: len(beside & self._surroundings(s)))  # of equals the commonest
-        return list(self._near(word, chosen))
+        chosen = max(senses, key=lambda s: len(beside & self._context_words(s)))  # of equals the commonest
+        return list(self._related_words(word, chosen))
 
-    def _near(self, word: str, sense: Synset) -> Iterator[Suggestion]:
+    def _related_words(self, word: str, sense: Synset) -> Iterator[Suggestion]:
         said = {word.lower()}
         related = [("synonym", sense)]
         names = {NARROWER: "narrower", INSTANCE: "narrower", BROADER: "broader", IN_DOMAIN: "related"}
@@ -84,11 +84,11 @@ class WordNet:
                     said.add(other.lower())
                     yield Suggestion(other, relation, word, sense.gloss)
 
-    def _surroundings(self, sense: Synset) -> set[str]:
+    def _context_words(self, sense: Synset) -> set[str]:
         near = [sense, *(self._synset(kind, at) for how, kind, at in sense.pointers if how in (NARROWER, BROADER))]
         return {word.strip('.,;:()"').lower() for s in near for text in (s.gloss, *s.words) for word in text.split()}
 
-    def _places(self, kind: str, form: str) -> list[int]:
+    def _synset_offsets(self, kind: str, form: str) -> list[int]:
         """Where a word's synsets stand in the data file."""
         index = self._index(kind)
         start = index.find(f"\n{form} ".encode())
@@ -114,12 +114,12 @@ class WordNet:
         try:
             with path.open("rb") as file:
                 file.seek(place)
-                return synset_of(file.readline().decode("utf-8", "replace"))
+                return parse_synset(file.readline().decode("utf-8", "replace"))
         except (OSError, ValueError, LookupError) as error:
             raise TopicError(f"{path}: is damaged near byte {place}; install WordNet again") from error
 
 
-def synset_of(line: str) -> Synset:
+def parse_synset(line: str) -> Synset:
     """A line of a data file (wndb(5)); ValueError or LookupError for what is none.
 
     >>> synset_of("00000001 05 n 02 jaguar 0 Panthera_onca 0 001 @ 00000009 n 0000 | a large cat  ").words
@@ -131,11 +131,11 @@ def synset_of(line: str) -> Synset:
     words = tuple(fields[4 + 2 * i].replace("_", " ").partition("(")[0] for i in range(count))
     after = 4 + 2 * count
     starts = range(after + 1, after + 1 + 4 * int(fields[after]), 4)
-    pointers = tuple((fields[i], _LETTERS[fields[i + 2]], int(fields[i + 1])) for i in starts)
+    pointers = tuple((fields[i], _PART_OF_SPEECH_CODES[fields[i + 2]], int(fields[i + 1])) for i in starts)
     return Synset(words, gloss.strip(), pointers)
 
 
-def _forms(word: str) -> Iterator[str]:
+def _base_forms(word: str) -> Iterator[str]:
     """The word as the index writes it, then as a singular (morphy's rules for nouns)."""
     form = "_".join(word.lower().split())
     yield form

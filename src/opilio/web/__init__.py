@@ -1,1 +1,1 @@
-"""The pages: search, live crawl, why, topic, runs, over HTTP for people and machines. Reads from the store only."""
+"""The web interface of `opilio serve`."""

@@ -15,23 +15,21 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from opilio.model.errors import CollectionError, OpilioError, UsageError
-from opilio.web.buckets import TooManyError
-from opilio.web.desk import Action, Asked, Desk, Page, ReadOnlyError
-from opilio.web.exporting import export_route
-from opilio.web.graphpage import GEXF, gexf, graph
-from opilio.web.guard import COOKIE, Access, Guard, Guesses
+from opilio.core.errors import CollectionError, OpilioError, UsageError
+from opilio.web.auth import COOKIE, AccessMiddleware, AccessPolicy, TokenChecker, TooManyRequestsError
+from opilio.web.chart_files import MissingExtraError, curve_routes
+from opilio.web.collections import UnknownCollectionError
+from opilio.web.context import ActionRoute, AppContext, PageRequest, PageRoute, ReadOnlyError
+from opilio.web.downloads import export_route, metrics_route
 from opilio.web.live import live_route
-from opilio.web.metrics import metrics_route
-from opilio.web.openapi import description
-from opilio.web.pages import ACTIONS, PAGES
-from opilio.web.params import read
-from opilio.web.picture import MissingExtraError, curve_routes
-from opilio.web.rendering import Templates
-from opilio.web.shelf import UnknownCollectionError
-from opilio.web.view import View, csv_response, form_of, json_response
+from opilio.web.openapi import build_openapi
+from opilio.web.pages.graph import GEXF, gexf_response, show_graph
+from opilio.web.pages.registry import ACTIONS, PAGES
+from opilio.web.params import parse_params
+from opilio.web.templating import TemplateRenderer
+from opilio.web.views import PageView, csv_response, json_response, response_format
 
-MOST_BODY = 1_000_000
+MAX_BODY_BYTES = 1_000_000
 FORM = "application/x-www-form-urlencoded"
 JSON = "application/json"
 METHODS = ["GET", "HEAD"]
@@ -40,21 +38,21 @@ METHODS = ["GET", "HEAD"]
 class Application:
     """Serves pages and actions over a desk."""
 
-    def __init__(self, desk: Desk, access: Access) -> None:
-        self.desk = desk
+    def __init__(self, desk: AppContext, access: AccessPolicy) -> None:
+        self.context = desk
         self.access = msgspec.structs.replace(access, form_secret=access.form_secret or secrets.token_urlsafe(24))
-        self.templates = Templates(desk, self.access)
-        self._guesses = Guesses(self.access, desk.clock)
+        self.templates = TemplateRenderer(desk, self.access)
+        self._token_checker = TokenChecker(self.access, desk.clock)
 
     def asgi(self) -> Starlette:
         """The application, guarded."""
         routes: list[Route | Mount] = [r for page in PAGES for r in self._page_routes(page)]
-        routes += [Route(a.path, self._action(a), methods=["POST"], name=a.path) for a in ACTIONS]
+        routes += [Route(a.path, self._action_endpoint(a), methods=["POST"], name=a.path) for a in ACTIONS]
         routes += [
-            live_route(self.desk, self.templates),
-            metrics_route(self.desk),
-            export_route(self.desk),
-            *curve_routes(self.desk),
+            live_route(self.context, self.templates),
+            metrics_route(self.context),
+            export_route(self.context),
+            *curve_routes(self.context),
             Route(GEXF.path, self._gexf, methods=METHODS),
             Route("/openapi.json", self._openapi, methods=METHODS),
             Route("/login", self._login, methods=["GET", "POST"]),
@@ -62,55 +60,55 @@ class Application:
             Mount("/static", _static()),
         ]
         handlers: dict[Any, Any] = {
-            OpilioError: self._failed,
-            HTTPException: self._no_page,
-            msgspec.DecodeError: self._other_version,
+            OpilioError: self._handle_error,
+            HTTPException: self._handle_http_error,
+            msgspec.DecodeError: self._handle_decode_error,
         }
         app = Starlette(routes=routes, exception_handlers=handlers)
-        app.add_middleware(Guard, access=self.access, guesses=self._guesses)
+        app.add_middleware(AccessMiddleware, access=self.access, guesses=self._token_checker)
         return app
 
-    def _page_routes(self, page: Page) -> list[Route]:
+    def _page_routes(self, page: PageRoute) -> list[Route]:
         def endpoint(request: Request) -> Response:
-            asked = _asked(request, page.params, request.query_params.multi_items())
-            self._count(page, asked)
-            return self._told(request, page.show(self.desk, asked), asked)
+            asked = _parse_request(request, page.params, request.query_params.multi_items())
+            self._limit_rate(page, asked)
+            return self._render(request, page.show(self.context, asked), asked)
 
         base = page.path if page.path != "/" else "/index"
-        forms = [f"{base}.json", *([f"{base}.csv"] if page.table else [])]
+        forms = [f"{base}.json", *([f"{base}.csv"] if page.has_table else [])]
         return [Route(path, endpoint, methods=METHODS) for path in (*forms, page.path)]
 
-    def _count(self, page: Page, asked: Asked) -> None:
+    def _limit_rate(self, page: PageRoute, asked: PageRequest) -> None:
         if page.path == "/search":
-            self.desk.searches.take(asked.client, self.desk.clock.now())
+            self.context.search_limiter.acquire(asked.client, self.context.clock.now())
 
-    def _told(self, request: Request, view: View, asked: Asked) -> Response:
-        form = form_of(request)
+    def _render(self, request: Request, view: PageView, asked: PageRequest) -> Response:
+        form = response_format(request)
         headers = {"Vary": "Accept", **view.headers}
         if form != "html" and view.status >= 400:  # a page that shows a form again tells machines what was wrong
-            return self._problem(request, view.status, view.data["error"], headers)
+            return self._error_response(request, view.status, view.data["error"], headers)
         if form == "json":
             return json_response(view.data, view.status, headers)
-        if form == "csv" and view.rows:
-            return csv_response(view.data[view.rows], headers)
+        if form == "csv" and view.table_key:
+            return csv_response(view.data[view.table_key], headers)
         return self.templates.response(view, asked, headers)
 
-    def _action(self, action: Action) -> Callable[[Request], Awaitable[Response]]:
+    def _action_endpoint(self, action: ActionRoute) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
-            values = await self._body(request)
-            asked = _asked(request, action.params, values)
-            self.desk.writable()
-            done = await run_in_threadpool(action.act, self.desk, asked)
-            if isinstance(done, View):
-                return self._told(request, done, asked)
-            if form_of(request) == "json":
-                return json_response({"said": done.said, **done.data})
-            note = urlencode({"note": self.desk.notes.keep(done.said)})
-            return RedirectResponse(f"{done.back}{'&' if '?' in done.back else '?'}{note}", 303)
+            values = await self._read_values(request)
+            asked = _parse_request(request, action.params, values)
+            self.context.require_writable()
+            done = await run_in_threadpool(action.run, self.context, asked)
+            if isinstance(done, PageView):
+                return self._render(request, done, asked)
+            if response_format(request) == "json":
+                return json_response({"said": done.message, **done.data})
+            note = urlencode({"note": self.context.flash.add(done.message)})
+            return RedirectResponse(f"{done.redirect_to}{'&' if '?' in done.redirect_to else '?'}{note}", 303)
 
         return endpoint
 
-    async def _body(self, request: Request) -> list[tuple[str, str]]:
+    async def _read_values(self, request: Request) -> list[tuple[str, str]]:
         """The values of a form with our secret in it, or of a JSON object, which no other site's form can send."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         raw = await _raw_body(request)
@@ -125,47 +123,49 @@ class Application:
 
     async def _login(self, request: Request) -> Response:
         if request.method == "GET":
-            return self.templates.response(View(template="login.html", data={"wrong": False}), Asked(address="/login"))
+            return self.templates.response(
+                PageView(template="login.html", data={"wrong": False}), PageRequest(address="/login")
+            )
         raw = await _raw_body(request)
         token = dict(parse_qsl(raw.decode("utf-8", "replace"))).get("token", "") if len(raw) < 10_000 else ""
-        if not self._guesses.fits(token, request.client.host if request.client else ""):
-            view = View(template="login.html", data={"wrong": True}, status=403)
-            return self.templates.response(view, Asked(address="/login"))
+        if not self._token_checker.check(token, request.client.host if request.client else ""):
+            view = PageView(template="login.html", data={"wrong": True}, status=403)
+            return self.templates.response(view, PageRequest(address="/login"))
         answer = RedirectResponse("/", 303)
         answer.set_cookie(COOKIE, token, max_age=30 * 86400, httponly=True, samesite="strict")
         return answer
 
     def _gexf(self, request: Request) -> Response:
-        asked = _asked(request, GEXF.params, request.query_params.multi_items())
-        return gexf(graph(self.desk, asked))
+        asked = _parse_request(request, GEXF.params, request.query_params.multi_items())
+        return gexf_response(show_graph(self.context, asked))
 
     def _openapi(self, _request: Request) -> Response:
-        body = msgspec.json.encode(description(self.desk.shelf.names))
+        body = msgspec.json.encode(build_openapi(self.context.collections.names))
         return Response(body, media_type="application/json")
 
-    def _failed(self, request: Request, error: OpilioError) -> Response:
-        headers = error.headers if isinstance(error, TooManyError) else {}
-        return self._problem(request, _status(error), str(error), headers)
+    def _handle_error(self, request: Request, error: OpilioError) -> Response:
+        headers = error.headers if isinstance(error, TooManyRequestsError) else {}
+        return self._error_response(request, _status(error), str(error), headers)
 
-    def _no_page(self, request: Request, error: HTTPException) -> Response:
+    def _handle_http_error(self, request: Request, error: HTTPException) -> Response:
         message = (
             "no page has this address" if error.detail == "Not Found" else error.detail
         )  # the framework's own words
-        return self._problem(request, error.status_code, message, dict(error.headers or {}))
+        return self._error_response(request, error.status_code, message, dict(error.headers or {}))
 
-    def _other_version(self, request: Request, _error: msgspec.DecodeError) -> Response:
+    def _handle_decode_error(self, request: Request, _error: msgspec.DecodeError) -> Response:
         message = "what this collection has learnt was written by another version of Opilio; this one can't read it"
-        return self._problem(request, 503, message, {})
+        return self._error_response(request, 503, message, {})
 
-    def _problem(self, request: Request, status: int, message: str, headers: dict[str, str]) -> Response:
-        if form_of(request) != "html":
+    def _error_response(self, request: Request, status: int, message: str, headers: dict[str, str]) -> Response:
+        if response_format(request) != "html":
             return json_response({"error": message}, status, headers)
-        view = View(template="problem.html", data={"status": status, "message": message}, status=status)
-        return self.templates.response(view, Asked(address=request.url.path), headers)
+        view = PageView(template="problem.html", data={"status": status, "message": message}, status=status)
+        return self.templates.response(view, PageRequest(address=request.url.path), headers)
 
 
 def _status(error: OpilioError) -> int:
-    if isinstance(error, TooManyError):
+    if isinstance(error, TooManyRequestsError):
         return 429
     if isinstance(error, MissingExtraError):
         return 501
@@ -176,11 +176,11 @@ def _status(error: OpilioError) -> int:
     return 400 if isinstance(error, UsageError) else 503 if isinstance(error, CollectionError) else 500
 
 
-def _asked(request: Request, params: Sequence[Any], values: Sequence[tuple[str, str]]) -> Asked:
+def _parse_request(request: Request, params: Sequence[Any], values: Sequence[tuple[str, str]]) -> PageRequest:
     query = f"?{request.url.query}" if request.url.query else ""
-    return Asked(
+    return PageRequest(
         name=request.path_params.get("name", ""),
-        values=read(params, values),
+        values=parse_params(params, values),
         address=f"{request.url.path}{query}",
         client=request.client.host if request.client else "",
     )
@@ -190,8 +190,8 @@ async def _raw_body(request: Request) -> bytes:
     raw = bytearray()
     async for chunk in request.stream():
         raw += chunk
-        if len(raw) > MOST_BODY:
-            raise HTTPException(413, f"more than {MOST_BODY} bytes")
+        if len(raw) > MAX_BODY_BYTES:
+            raise HTTPException(413, f"more than {MAX_BODY_BYTES} bytes")
     return bytes(raw)
 
 

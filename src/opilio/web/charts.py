@@ -1,6 +1,8 @@
 """Charts as geometry: where lines, bars and ticks go in a picture that templates draw as SVG. Pure.
 
 Drawn by the server, a chart needs no script, takes its colours from the style sheet in light and dark, and prints.
+
+Harvest curves: how many of the pages so far were relevant, and how many of the last ones. Pure.
 """
 
 import math
@@ -9,18 +11,20 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 WIDTH, HEIGHT = 720.0, 260.0
 LEFT, RIGHT, TOP, BOTTOM = 44.0, 12.0, 12.0, 30.0
-LONGER = 500  # pages of the longer window: before that many it says what the line over all says
+LONG_WINDOW_PAGES = 500  # pages of the longer window: before that many it says what the line over all says
 
 
-class Tick(msgspec.Struct, frozen=True):
+class ChartTick(msgspec.Struct, frozen=True):
     at: float
     label: str
 
 
-class Line(msgspec.Struct, frozen=True):
+class ChartLine(msgspec.Struct, frozen=True):
     """One line of a chart; `kind` picks its colour, and its dashes: colour alone must not tell lines apart."""
 
     label: str
@@ -29,9 +33,9 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Chart(msgspec.Struct, frozen=True, kw_only=True):
-    lines: tuple[Line, ...]
-    x_ticks: tuple[Tick, ...]
-    y_ticks: tuple[Tick, ...]
+    lines: tuple[ChartLine, ...]
+    x_ticks: tuple[ChartTick, ...]
+    y_ticks: tuple[ChartTick, ...]
     width: float = WIDTH
     height: float = HEIGHT
     left: float = LEFT
@@ -43,16 +47,16 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
 Points = Sequence[tuple[float, float]]
 
 
-class _Axis(msgspec.Struct, frozen=True):
+class _ChartAxis(msgspec.Struct, frozen=True):
     """From a value to its place in the picture."""
 
-    least: float
-    most: float
+    minimum: float
+    maximum: float
     start: float  # where the least value is drawn
     end: float
 
-    def at(self, value: float) -> float:
-        return self.start + (value - self.least) * (self.end - self.start) / ((self.most - self.least) or 1.0)
+    def position(self, value: float) -> float:
+        return self.start + (value - self.minimum) * (self.end - self.start) / ((self.maximum - self.minimum) or 1.0)
 
 
 def line_chart(
@@ -61,19 +65,21 @@ def line_chart(
 ) -> Chart:  # fmt: skip
     """Lines over a common x axis, up between two values. `elapsed`: x is seconds."""
     most_x = max((x for _, _, points in series for x, _ in points), default=1.0) or 1.0
-    x_axis, y_axis = _Axis(least_x, most_x, LEFT, WIDTH - RIGHT), _Axis(*up, HEIGHT - BOTTOM, TOP)
-    lines = tuple(Line(label, kind, _path(points, x_axis, y_axis)) for label, kind, points in series)
-    x_ticks = tuple(Tick(round(x_axis.at(x), 1), _label(x, elapsed)) for x in steps(most_x, least=least_x))
-    y_ticks = tuple(Tick(round(y_axis.at(y), 1), f"{y:g}") for y in steps(up[1], 4, least=up[0]))
+    x_axis, y_axis = _ChartAxis(least_x, most_x, LEFT, WIDTH - RIGHT), _ChartAxis(*up, HEIGHT - BOTTOM, TOP)
+    lines = tuple(ChartLine(label, kind, _path(points, x_axis, y_axis)) for label, kind, points in series)
+    x_ticks = tuple(
+        ChartTick(round(x_axis.position(x), 1), _label(x, elapsed)) for x in tick_values(most_x, least=least_x)
+    )
+    y_ticks = tuple(ChartTick(round(y_axis.position(y), 1), f"{y:g}") for y in tick_values(up[1], 4, least=up[0]))
     return Chart(lines=lines, x_ticks=x_ticks, y_ticks=y_ticks)
 
 
-def _path(points: Points, x_axis: _Axis, y_axis: _Axis) -> str:
-    places = [f"{x_axis.at(x):.1f},{y_axis.at(y):.1f}" for x, y in points]
+def _path(points: Points, x_axis: _ChartAxis, y_axis: _ChartAxis) -> str:
+    places = [f"{x_axis.position(x):.1f},{y_axis.position(y):.1f}" for x, y in points]
     return "M" + " L".join(places) if places else ""
 
 
-def steps(most: float, about: int = 5, least: float = 0.0) -> list[float]:
+def tick_values(most: float, about: int = 5, least: float = 0.0) -> list[float]:
     """Round numbers from `least` to `most`.
 
     >>> steps(1.0, 4), steps(730.0), steps(730.0, least=610.0)
@@ -105,7 +111,7 @@ def harvest_series(
     """
     places = [p["at"] - curve[0]["at"] if x == "time" else p["pages"] for p in curve]
     kinds = [("last 100 pages", "b", "recent"), ("all pages so far", "a", "harvest")]
-    if curve and curve[-1]["pages"] > LONGER:
+    if curve and curve[-1]["pages"] > LONG_WINDOW_PAGES:
         kinds.insert(1, ("last 500 pages", "c", "longer"))
     series: list[tuple[str, str, Points]] = [
         (label, kind, [(place, p[name]) for place, p in zip(places, curve, strict=True)]) for label, kind, name in kinds
@@ -115,7 +121,7 @@ def harvest_series(
     return series
 
 
-def compared_chart(
+def comparison_chart(
     runs: Sequence[dict[str, Any]], x: str = "pages", y: str = "harvest", *, closer: bool = False
 ) -> Chart:
     """One line a run. `x`: pages or time since its `began`; `y`: harvest, recent, or relevant pages found. `closer`:
@@ -130,7 +136,7 @@ def compared_chart(
     return line_chart(series, up, elapsed=x == "time", least_x=least_x)
 
 
-def spark(curve: Sequence[dict[str, Any]], width: float = 240.0, height: float = 44.0) -> str:
+def sparkline_path(curve: Sequence[dict[str, Any]], width: float = 240.0, height: float = 44.0) -> str:
     """The harvest of the last pages as one small line.
 
     >>> spark([{"pages": 1, "recent": 1.0}, {"pages": 2, "recent": 0.5}])
@@ -141,13 +147,13 @@ def spark(curve: Sequence[dict[str, Any]], width: float = 240.0, height: float =
     return "M" + " L".join(points) if points else ""
 
 
-class Bar(msgspec.Struct, frozen=True):
+class HistogramBar(msgspec.Struct, frozen=True):
     label: str
     count: int
     share: float  # of the longest
 
 
-def histogram(values: Sequence[float], bins: int = 12) -> list[Bar]:
+def histogram(values: Sequence[float], bins: int = 12) -> list[HistogramBar]:
     """How often values fall between even bounds.
 
     >>> [(b.label, b.count) for b in histogram([0.1, 0.2, 0.9], 2)]
@@ -162,12 +168,12 @@ def histogram(values: Sequence[float], bins: int = 12) -> list[Bar]:
         counts[min(bins - 1, int((value - low) / width))] += 1
     most = max(counts)
     return [
-        Bar(f"{low + n * width:.2g} to {low + (n + 1) * width:.2g}", count, count / most)
+        HistogramBar(f"{low + n * width:.2g} to {low + (n + 1) * width:.2g}", count, count / most)
         for n, count in enumerate(counts)
     ]
 
 
-def moment(at: float | None) -> str:
+def format_time(at: float | None) -> str:
     """
     >>> moment(0.0)
     '1970-01-01 00:00:00'
@@ -175,3 +181,48 @@ def moment(at: float | None) -> str:
     if not at or at < 0 or at > 32503680000:
         return "–" if at != 0.0 else "1970-01-01 00:00:00"
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+POINTS = 160
+WINDOWS = (100, 500)
+
+
+def harvest_curve(
+    relevant: bytes | bytearray, times: Sequence[float], points: int = POINTS, first: int = 1, last: int = 0
+) -> list[dict[str, Any]]:
+    """At most `points` moments of a crawl, evenly over its pages, or over those from `first` to `last` (0: the end).
+
+    `harvest` is the share of relevant pages so far, `recent` that of the last hundred, `longer` of the last five
+    hundred.
+
+    >>> [moment["at"] for moment in harvest_curve(bytes(3), [2.0, 1.0, 3.0])]
+    [2.0, 2.0, 3.0]
+    >>> harvest_curve(bytes([1, 0, 1, 1]), [1.0, 2.0, 3.0, 4.0])[-1]
+    {'pages': 4, 'relevant': 3, 'harvest': 0.75, 'recent': 0.75, 'longer': 0.75, 'at': 4.0}
+    >>> [moment["pages"] for moment in harvest_curve(bytes(9), [1.0] * 9, first=3, last=5)]
+    [3, 4, 5]
+    """
+    flags: NDArray[np.int64] = np.frombuffer(bytes(relevant), dtype=np.uint8).astype(np.int64)
+    start, end = first - 1, min(last or len(flags), len(flags))
+    if start >= end:
+        return []
+    found = np.cumsum(flags)
+    reached = np.maximum.accumulate(np.array(times, dtype=np.float64))  # pages are committed a little out of turn
+    places = np.unique(np.linspace(start, end - 1, min(points, end - start)).round().astype(np.int64))
+    return [_curve_point(found, int(place), float(reached[place])) for place in places]
+
+
+def _curve_point(found: NDArray[np.int64], place: int, at: float) -> dict[str, Any]:
+    return {
+        "pages": place + 1,
+        "relevant": int(found[place]),
+        "harvest": round(float(found[place]) / (place + 1), 4),
+        "recent": round(_window(found, place, WINDOWS[0]), 4),
+        "longer": round(_window(found, place, WINDOWS[1]), 4),
+        "at": at,
+    }
+
+
+def _window(found: NDArray[np.int64], place: int, size: int) -> float:
+    before = int(found[place - size]) if place >= size else 0
+    return (int(found[place]) - before) / min(size, place + 1)

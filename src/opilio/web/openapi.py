@@ -5,16 +5,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from opilio import __version__
-from opilio.web.desk import Action, Page, Raw
-from opilio.web.exporting import EXPORT
-from opilio.web.graphpage import GEXF
+from opilio.web.chart_files import CURVE_ROUTES
+from opilio.web.context import ActionRoute, PageRoute, RawRoute
+from opilio.web.downloads import EXPORT, PROMETHEUS
 from opilio.web.live import LIVE
-from opilio.web.metrics import PROMETHEUS
-from opilio.web.pages import ACTIONS, PAGES
-from opilio.web.params import Param, schema_of
-from opilio.web.picture import CURVES
+from opilio.web.pages.graph import GEXF
+from opilio.web.pages.registry import ACTIONS, PAGES
+from opilio.web.params import Param, param_schema
 
-RAW = (PROMETHEUS, EXPORT, GEXF, LIVE, *CURVES)
+RAW = (PROMETHEUS, EXPORT, GEXF, LIVE, *CURVE_ROUTES)
 _OBJECT = {"type": "object", "required": ["schema"], "properties": {"schema": {"const": 1}}}
 _PROBLEM = {
     "type": "object",
@@ -34,18 +33,18 @@ _PROBLEMS = {
 }
 
 
-def description(names: Sequence[str]) -> dict[str, Any]:
+def build_openapi(names: Sequence[str]) -> dict[str, Any]:
     """The whole description. `names` are the collections that are served."""
     paths: dict[str, Any] = {}
     for page in PAGES:
         base = page.path if page.path != "/" else "/index"
         paths[f"{base}.json"] = {"get": _get(page, "application/json", _OBJECT)}
-        if page.table:
+        if page.has_table:
             paths[f"{base}.csv"] = {"get": _get(page, "text/csv", {"type": "string"})}
     for action in ACTIONS:
         paths.setdefault(action.path, {})["post"] = _post(action)
     for raw in RAW:
-        paths[raw.path] = {"get": _get(raw, raw.kind, {})}
+        paths[raw.path] = {"get": _get(raw, raw.media_type, {})}
     for path, methods in paths.items():
         for operation in methods.values():
             operation["parameters"] = [*_in_path(path, names), *operation.get("parameters", [])]
@@ -60,22 +59,22 @@ def description(names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _get(page: Page | Raw, kind: str, schema: dict[str, Any]) -> dict[str, Any]:
+def _get(page: PageRoute | RawRoute, kind: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {
         "summary": page.about,
-        "operationId": _name(page.path, kind),
+        "operationId": _operation_id(page.path, kind),
         "parameters": [_in_query(param) for param in page.params],
         "responses": _responses(kind, schema),
     }
 
 
-def _post(action: Action) -> dict[str, Any]:
-    properties = {param.name: {**schema_of(param), "description": param.about} for param in action.params}
+def _post(action: ActionRoute) -> dict[str, Any]:
+    properties = {param.name: {**param_schema(param), "description": param.about} for param in action.params}
     required = [param.name for param in action.params if param.required]
     schema = {"type": "object", "properties": properties, "required": required}
     return {
         "summary": action.about,
-        "operationId": _name(action.path, "post"),
+        "operationId": _operation_id(action.path, "post"),
         "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
         "responses": _responses("application/json", _OBJECT),
     }
@@ -98,7 +97,7 @@ def _in_path(path: str, names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _in_query(param: Param) -> dict[str, Any]:
-    schema = schema_of(param)
+    schema = param_schema(param)
     return {
         "name": param.name,
         "in": "query",
@@ -108,6 +107,6 @@ def _in_query(param: Param) -> dict[str, Any]:
     }
 
 
-def _name(path: str, kind: str) -> str:
+def _operation_id(path: str, kind: str) -> str:
     words: Sequence[str] = re.findall(r"[a-z]+", path) or ["home"]
     return "_".join([*words, *re.findall(r"[a-z]+", kind.rpartition("/")[2])])

@@ -5,10 +5,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from opilio.model.errors import UsageError
+from opilio.core.errors import UsageError
 
 Kind = Literal["text", "integer", "number", "choice", "flag", "list"]
-LONGEST = 2_000  # characters of one value: no address is longer
+MAX_VALUE_CHARS = 2_000  # characters of one value: no address is longer
 
 
 class Param(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,22 +19,24 @@ class Param(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind = "text"
     default: Any = ""
     choices: tuple[str, ...] = ()
-    least: int = 1
-    most: int = 1_000_000  # of a text: characters, where it may be longer than an address
+    minimum: int = 1
+    maximum: int = 1_000_000  # of a text: characters, where it may be longer than an address
     required: bool = False
 
 
-PAGE = Param(name="page", about="Which page of the table, from 1.", kind="integer", default=1, most=100_000)
-NOTE = Param(name="note", about="A note to show.")
-SIZE = Param(name="size", about="Rows of a page.", kind="integer", default=50, most=500)
+PAGE_PARAM = Param(name="page", about="Which page of the table, from 1.", kind="integer", default=1, maximum=100_000)
+NOTE_PARAM = Param(name="note", about="A note to show.")
+SIZE_PARAM = Param(name="size", about="Rows of a page.", kind="integer", default=50, maximum=500)
 
 
-def longest_of(param: Param) -> int:
+def max_length(param: Param) -> int:
     """How many characters a value may have."""
-    return param.most if param.kind == "text" and param.most != Param(name="", about="").most else LONGEST
+    return (
+        param.maximum if param.kind == "text" and param.maximum != Param(name="", about="").maximum else MAX_VALUE_CHARS
+    )
 
 
-def read(params: Sequence[Param], given: Sequence[tuple[str, str]]) -> dict[str, Any]:
+def parse_params(params: Sequence[Param], given: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """The values of an address, each of its kind; UsageError names the one that can't be used."""
     found: dict[str, list[str]] = {}
     for name, text in given:
@@ -43,7 +45,7 @@ def read(params: Sequence[Param], given: Sequence[tuple[str, str]]) -> dict[str,
 
 
 def _value(param: Param, texts: list[str]) -> object:
-    longest = longest_of(param)
+    longest = max_length(param)
     if any(len(text) > longest for text in texts):
         raise UsageError(f"{param.name}: is longer than {longest} characters")
     if any("\0" in text for text in texts):
@@ -55,12 +57,14 @@ def _value(param: Param, texts: list[str]) -> object:
         if param.required:
             raise UsageError(f"{param.name}: is missing ({param.about})")
         return param.default
-    return _READERS[param.kind](param, text)
+    return _PARSERS[param.kind](param, text)
 
 
 def _integer(param: Param, text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 12 and param.least <= int(text) <= param.most):
-        raise UsageError(f"{param.name} = '{text[:40]}': must be a whole number from {param.least} to {param.most}")
+    if not (text.isascii() and text.isdecimal() and len(text) < 12 and param.minimum <= int(text) <= param.maximum):
+        raise UsageError(
+            f"{param.name} = '{text[:40]}': must be a whole number from {param.minimum} to {param.maximum}"
+        )
     return int(text)
 
 
@@ -69,8 +73,8 @@ def _number(param: Param, text: str) -> float:
         number = float(text)
     except ValueError:
         number = -1.0
-    if not param.least <= number <= param.most:
-        raise UsageError(f"{param.name} = '{text[:40]}': must be a number from {param.least} to {param.most}")
+    if not param.minimum <= number <= param.maximum:
+        raise UsageError(f"{param.name} = '{text[:40]}': must be a number from {param.minimum} to {param.maximum}")
     return number
 
 
@@ -88,7 +92,7 @@ def _text(_param: Param, text: str) -> str:
     return text
 
 
-_READERS: dict[str, Callable[[Param, str], Any]] = {
+_PARSERS: dict[str, Callable[[Param, str], Any]] = {
     "text": _text,
     "integer": _integer,
     "number": _number,
@@ -97,16 +101,16 @@ _READERS: dict[str, Callable[[Param, str], Any]] = {
 }
 
 
-def schema_of(param: Param) -> dict[str, Any]:
+def param_schema(param: Param) -> dict[str, Any]:
     """The value's JSON schema, for the OpenAPI description."""
     if param.kind == "list":
         return {"type": "array", "items": {"type": "string"}}
     if param.kind == "integer":
-        return {"type": "integer", "minimum": param.least, "maximum": param.most, "default": param.default}
+        return {"type": "integer", "minimum": param.minimum, "maximum": param.maximum, "default": param.default}
     if param.kind == "number":
-        return {"type": "number", "minimum": param.least, "maximum": param.most}
+        return {"type": "number", "minimum": param.minimum, "maximum": param.maximum}
     if param.kind == "choice":
         return {"type": "string", "enum": list(param.choices), "default": param.default}
     if param.kind == "flag":
         return {"type": "string", "enum": ["1", "0", "yes", "no"]}
-    return {"type": "string", "maxLength": longest_of(param)}
+    return {"type": "string", "maxLength": max_length(param)}

@@ -10,37 +10,37 @@ from pathlib import Path
 import msgspec
 import uvicorn
 
-from opilio.model.clock import SystemClock
-from opilio.model.errors import UsageError
+from opilio.core.clock import SystemClock
+from opilio.core.errors import UsageError
 from opilio.web.app import Application
-from opilio.web.desk import Desk
-from opilio.web.guard import Access
-from opilio.web.shelf import Shelf
+from opilio.web.auth import AccessPolicy
+from opilio.web.collections import ServedCollections
+from opilio.web.context import AppContext
 
 PORT = 8750
 
 
-class Serving(msgspec.Struct, frozen=True, kw_only=True):
+class UiServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How collections are served."""
 
     host: str = "127.0.0.1"
     port: int = PORT  # 0: any free one
     token: str = ""
-    names: tuple[str, ...] = ()
+    host_names: tuple[str, ...] = ()
     home: Path = Path()
     read_only: bool = False
 
 
-def serve(folders: Sequence[Path], serving: Serving, announce: Callable[[str, str], None]) -> None:
+def serve(folders: Sequence[Path], serving: UiServerConfig, announce: Callable[[str, str], None]) -> None:
     """Serve collections until SIGINT or SIGTERM; `announce` is told the address and the token (empty: none needed)."""
     if not (serving.token.isascii() and serving.token.isprintable()) or serving.token != serving.token.strip():
         raise UsageError("--token: has characters that no request can send; write it in ASCII, no blanks around it")
-    shelf = Shelf(folders, serving.home)
+    shelf = ServedCollections(folders, serving.home)
     token = serving.token if is_loopback(serving.host) else serving.token or secrets.token_urlsafe(18)
-    desk = Desk(shelf, SystemClock(), read_only=serving.read_only)
-    app = Application(desk, Access(names=serving.names, token=token)).asgi()
-    listener = listener_of(serving)
-    threading.Thread(target=_take_in, args=(desk,), daemon=True).start()
+    desk = AppContext(shelf, SystemClock(), read_only=serving.read_only)
+    app = Application(desk, AccessPolicy(host_names=serving.host_names, token=token)).asgi()
+    listener = open_listener(serving)
+    threading.Thread(target=_refresh_indexes, args=(desk,), daemon=True).start()
     shown = f"[{serving.host}]" if ":" in serving.host else serving.host
     announce(f"http://{shown}:{listener.getsockname()[1]}/", token)
     config = uvicorn.Config(
@@ -50,9 +50,9 @@ def serve(folders: Sequence[Path], serving: Serving, announce: Callable[[str, st
         uvicorn.Server(config).run(sockets=[listener])
 
 
-def _take_in(desk: Desk) -> None:
+def _refresh_indexes(desk: AppContext) -> None:
     """Bring the indexes up to date before somebody searches; a collection that can't be read says so on its page."""
-    desk.library.freshen(desk.shelf.folders)
+    desk.searchers.refresh(desk.collections.folders)
 
 
 def is_loopback(host: str) -> bool:
@@ -68,7 +68,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def listener_of(serving: Serving) -> socket.socket:
+def open_listener(serving: UiServerConfig) -> socket.socket:
     """A socket that listens where it is wanted; UsageError where that can't be."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(

@@ -1,1 +1,1 @@
-"""Crawlers of others under our rules: each in an environment of its own, against the served web."""
+"""Other crawlers, run on the same webs."""

@@ -2,37 +2,76 @@
 
 The peer is told what ours is told: brief, seeds, budget. It is stopped when it has asked for as many addresses as the
 budget allows; what it asks for besides (robots.txt, the page that lists the seeds) is free.
+
+An environment of its own for each peer, made when an experiment first asks for it and kept in the cache folder.
 """
 
 import asyncio
 import json
 import resource
+import subprocess
+import sys
 import tempfile
 import time
+import venv
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from opilio.lab.accesslog import Attempt, fetch_attempts
-from opilio.lab.crawls import Fetch, Trace
-from opilio.lab.faults import Faults
-from opilio.lab.peers.environments import python_of
-from opilio.lab.server import WebServer
-from opilio.lab.source import Source
-from opilio.lab.topics import Brief
-from opilio.lab.warcfile import Answer
-from opilio.model.errors import WebError
+from opilio.core.errors import ConfigError, OfflineWebError
+from opilio.core.settings import suggest_name
+from opilio.lab.experiments.replay import CrawlTrace, ReplayedFetch
+from opilio.lab.server.http import FetchAttempt, fetch_attempts
+from opilio.lab.server.server import LabWebServer
+from opilio.lab.synthetic.faults import Faults
+from opilio.lab.webs.cache import default_cache_folder
+from opilio.lab.webs.topics import TopicBrief
+from opilio.lab.webs.warc import RecordedResponse
+from opilio.lab.webs.web import ResponseSource
 
-START = "http://seeds.invalid/"
-LOOK_EVERY_S = 0.02
-SILENCE_S = 60.0  # a peer that asks for nothing so long is stuck
+PEERS = {"scrapy": "scrapy>=2.13", "crawl4ai": "crawl4ai>=0.9"}  # what pip is asked for
+READY_MARKER = "ready"
+PIP_TIMEOUT_S = 900
 
 
-class WithStart:
+def check_peer(name: str) -> None:
+    if name not in PEERS:
+        raise ConfigError(f"peer:{name}: is unknown{suggest_name(name, list(PEERS))}; known: {', '.join(PEERS)}")
+
+
+def ensure_peer_python(name: str, cache: Path | None = None) -> Path:
+    """The interpreter of a peer's environment; installs the peer by name when it is not there."""
+    check_peer(name)
+    folder = (cache or default_cache_folder()) / "peers" / f"{name}-py{sys.version_info.major}{sys.version_info.minor}"
+    python = folder / "bin" / "python"
+    if not (folder / READY_MARKER).exists():
+        venv.create(folder, with_pip=True, clear=True)
+        _install(python, PEERS[name])
+        (folder / READY_MARKER).touch()
+    return python
+
+
+def _install(python: Path, requirement: str) -> None:
+    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", requirement]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PIP_TIMEOUT_S, check=False)  # noqa: S603 - our own command
+    except subprocess.TimeoutExpired as error:
+        raise OfflineWebError(f"pip install {requirement}: took more than {PIP_TIMEOUT_S} s") from error
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+        raise OfflineWebError(f"pip install {requirement}: {lines[-1] if lines else done.stderr[-200:]}")
+
+
+START_URL = "http://seeds.invalid/"
+POLL_INTERVAL_S = 0.02
+IDLE_TIMEOUT_S = 60.0  # a peer that asks for nothing so long is stuck
+
+
+class SourceWithStartPage:
     """A web with one page more: the one that links to the seeds."""
 
-    def __init__(self, source: Source, seeds: Sequence[str]) -> None:
+    def __init__(self, source: ResponseSource, seeds: Sequence[str]) -> None:
         self._source = source
         self.hosts = source.hosts
         items = "".join(f'<li><a href="{escape(url)}">{escape(url)}</a>' for url in seeds)
@@ -41,26 +80,32 @@ class WithStart:
             "<!doctype html><html><head><title>Where to begin</title></head><body><h1>Where to begin</h1>"
             f"<p>These are the pages that a person named to begin with.</p><ul>{items}</ul></body></html>"
         )
-        self._start = Answer(200, (("Content-Type", "text/html; charset=utf-8"),), page.encode())
+        self._start_page = RecordedResponse(200, (("Content-Type", "text/html; charset=utf-8"),), page.encode())
 
-    def find(self, url: str) -> Answer | None:
-        return self._start if url == START else self._source.find(url)
+    def find(self, url: str) -> RecordedResponse | None:
+        return self._start_page if url == START_URL else self._source.find(url)
 
 
-def crawl_by_peer(name: str, source: Source, brief: Brief, seeds: Sequence[str], budget: int, faults: Faults) -> Trace:
+def crawl_by_peer(
+    name: str, source: ResponseSource, brief: TopicBrief, seeds: Sequence[str], budget: int, faults: Faults
+) -> CrawlTrace:
     """One crawl by a peer, as a trace without verdicts."""
-    python = python_of(name)
-    job = {"seeds": list(seeds), "keywords": list(brief.keywords or (brief.name,)), "pages": budget, "start": START}
+    python = ensure_peer_python(name)
+    job = {"seeds": list(seeds), "keywords": list(brief.keywords or (brief.name,)), "pages": budget, "start": START_URL}
     began, before = time.perf_counter(), _children_cpu_s()
-    attempts, said = asyncio.run(_served(name, python, WebServer(WithStart(source, seeds), faults=faults), job))
+    attempts, said = asyncio.run(
+        _run_driver(name, python, LabWebServer(SourceWithStartPage(source, seeds), faults=faults), job)
+    )
     if not attempts:
-        raise WebError(f"peer:{name}: asked for no page of the web; it said: {said.strip()[-300:] or 'nothing'}")
-    fetches = [Fetch(a.url, 0.0, -1.0, False, a.status) for a in attempts[:budget]]
+        raise OfflineWebError(f"peer:{name}: asked for no page of the web; it said: {said.strip()[-300:] or 'nothing'}")
+    fetches = [ReplayedFetch(a.url, 0.0, -1.0, False, a.status) for a in attempts[:budget]]
     wall_s, cpu_s = time.perf_counter() - began, _children_cpu_s() - before
-    return Trace(fetches, wall_s=wall_s, cpu_s=cpu_s, judged=False)
+    return CrawlTrace(fetches, wall_s=wall_s, cpu_s=cpu_s, has_verdicts=False)
 
 
-async def _served(name: str, python: Path, server: WebServer, job: dict[str, object]) -> tuple[list[Attempt], str]:
+async def _run_driver(
+    name: str, python: Path, server: LabWebServer, job: dict[str, object]
+) -> tuple[list[FetchAttempt], str]:
     driver = files("opilio.lab.peers") / "drivers" / f"{name}_driver.py"
     budget = job["pages"]
     assert isinstance(budget, int)
@@ -78,25 +123,25 @@ async def _served(name: str, python: Path, server: WebServer, job: dict[str, obj
                     stderr=sink,
                     stdin=asyncio.subprocess.DEVNULL,
                 )
-                await _watched(peer, server, budget)
-            return counted(server), output.read_text("utf-8", "replace")
+                await _wait_for_peer(peer, server, budget)
+            return charged_attempts(server), output.read_text("utf-8", "replace")
 
 
-async def _watched(peer: asyncio.subprocess.Process, server: WebServer, budget: int) -> None:
+async def _wait_for_peer(peer: asyncio.subprocess.Process, server: LabWebServer, budget: int) -> None:
     """Wait until the peer ends, has spent its budget, or asks for nothing any more; then see that it is gone."""
     asked, since = 0, time.monotonic()
-    while peer.returncode is None and asked < budget and time.monotonic() - since < SILENCE_S:
-        await asyncio.sleep(LOOK_EVERY_S)
-        if len(server.log) > asked and (now := len(counted(server))) > asked:
+    while peer.returncode is None and asked < budget and time.monotonic() - since < IDLE_TIMEOUT_S:
+        await asyncio.sleep(POLL_INTERVAL_S)
+        if len(server.log) > asked and (now := len(charged_attempts(server))) > asked:
             asked, since = now, time.monotonic()
     if peer.returncode is None:
         peer.kill()
     await peer.wait()
 
 
-def counted(server: WebServer) -> list[Attempt]:
+def charged_attempts(server: LabWebServer) -> list[FetchAttempt]:
     """What a peer is charged for."""
-    return [a for a in fetch_attempts(server.log) if a.url != START]
+    return [a for a in fetch_attempts(server.log) if a.url != START_URL]
 
 
 def _children_cpu_s() -> float:

@@ -1,1 +1,1 @@
-"""The engines: one module each, with its shapes of request and answer and its traps."""
+"""One module per search engine or URL index."""

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from opilio.model.records import Answer, Failure, Fetched, Hit
-from opilio.model.urls import origin_of
-from opilio.seeds.asking import EngineClient, Request, json_of, text
-from opilio.seeds.wording import by_words
+from opilio.core.records import EngineAnswer, EngineHit, Failure, FetchResult
+from opilio.core.urls import origin_of
+from opilio.seeds.api_client import ApiRequest, EngineClient, get_string, parse_json
+from opilio.seeds.queries import sort_by_query_words
 
-URL = "https://index.commoncrawl.org"
-NOTHING, LOW = 404, 3
-PER_PATTERN = 1000  # addresses looked at, of which those with words of the query come first
+COMMONCRAWL_URL = "https://index.commoncrawl.org"
+NOT_FOUND, LOW_PRIORITY = 404, 3
+MAX_URLS_PER_PATTERN = 1000  # addresses looked at, of which those with words of the query come first
 
 
 class CommonCrawlSource:
@@ -26,7 +26,7 @@ class CommonCrawlSource:
         name: str,
         client: EngineClient,
         patterns: Sequence[str],
-        url: str = URL,
+        url: str = COMMONCRAWL_URL,
         crawl: str = "",
         *,
         trusted: bool = False,
@@ -38,50 +38,50 @@ class CommonCrawlSource:
         self._index = f"{self._url}/{crawl}-index" if crawl else ""
         self._trusted = trusted
 
-    async def find(self, query: str, limit: int, genre: str = "") -> list[Answer]:  # noqa: ARG002 the protocol's signature
+    async def find(self, query: str, limit: int, genre: str = "") -> list[EngineAnswer]:  # noqa: ARG002 the protocol's signature
         """One answer, of the lowest priority: nobody says that these pages are on the topic."""
-        failure = await self._choose()
+        failure = await self._choose_crawl()
         found: dict[str, None] = {}
         for pattern in self._patterns if failure is None else ():
-            urls, failure = await self._listed(pattern)
+            urls, failure = await self._list_urls(pattern)
             found |= dict.fromkeys(urls)
             if failure is not None:
                 break
-        best = by_words(found, query)[:limit]
-        hits = tuple(Hit(url=url, rank=rank) for rank, url in enumerate(best, 1))
-        return [Answer(voter=self.name, hits=hits, failure=failure, given=LOW)]
+        best = sort_by_query_words(found, query)[:limit]
+        hits = tuple(EngineHit(url=url, rank=rank) for rank, url in enumerate(best, 1))
+        return [EngineAnswer(voter=self.name, hits=hits, failure=failure, fixed_priority=LOW_PRIORITY)]
 
-    async def _choose(self) -> Failure | None:
+    async def _choose_crawl(self) -> Failure | None:
         """Find the newest crawl, unless one was named."""
         if self._index:
             return None
-        tree = json_of(await self._client.ask(Request(url=f"{self._url}/collinfo.json", trusted=self._trusted)))
+        tree = parse_json(await self._client.send(ApiRequest(url=f"{self._url}/collinfo.json", trusted=self._trusted)))
         if isinstance(tree, Failure):
             return tree
-        newest = text(tree[0], "cdx-api") if isinstance(tree, list) and tree else ""
+        newest = get_string(tree[0], "cdx-api") if isinstance(tree, list) and tree else ""
         if not newest.startswith(("http://", "https://")):
             return Failure("answer", "its list of crawls has another shape")
         self._index = newest
         return None
 
-    async def _listed(self, pattern: str) -> tuple[list[str], Failure | None]:
+    async def _list_urls(self, pattern: str) -> tuple[list[str], Failure | None]:
         params = (
-            *(("url", pattern), ("output", "json"), ("fl", "url"), ("limit", str(PER_PATTERN))),
+            *(("url", pattern), ("output", "json"), ("fl", "url"), ("limit", str(MAX_URLS_PER_PATTERN))),
             *(("filter", "=status:200"), ("filter", "=mime-detected:text/html")),
         )
         trusted = self._trusted and origin_of(self._index) == origin_of(self._url)
-        fetched = await self._client.ask(Request(url=self._index, params=params, trusted=trusted))
-        if fetched.status == NOTHING:
+        fetched = await self._client.send(ApiRequest(url=self._index, params=params, trusted=trusted))
+        if fetched.status == NOT_FOUND:
             return [], None
-        return (lines_of(fetched), None) if fetched.failure is None else ([], fetched.failure)
+        return (parse_lines(fetched), None) if fetched.failure is None else ([], fetched.failure)
 
 
-def lines_of(fetched: Fetched) -> list[str]:
+def parse_lines(fetched: FetchResult) -> list[str]:
     """The addresses in lines of JSON; lines that are none are passed over."""
     found = []
     for line in fetched.body.splitlines():
         try:
-            found.append(text(msgspec.json.decode(line), "url"))
+            found.append(get_string(msgspec.json.decode(line), "url"))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
     return [url for url in found if url]

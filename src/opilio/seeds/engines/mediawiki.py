@@ -7,17 +7,26 @@ links may lack their scheme, and come as `*` or, from newer servers, as `url`.
 from collections.abc import Sequence
 from urllib.parse import quote, urlsplit
 
-from opilio.model.records import Answer, Failure, Hit
-from opilio.seeds.asking import OTHER_SHAPE, EngineClient, Request, at, entries, json_of, listed, text
-from opilio.seeds.genres import worded
-from opilio.seeds.paging import Leaf, Want
-from opilio.seeds.wording import by_words
+from opilio.core.records import EngineAnswer, EngineHit, Failure
+from opilio.seeds.api_client import (
+    UNEXPECTED_JSON,
+    ApiRequest,
+    EngineClient,
+    get_objects,
+    get_objects_or_none,
+    get_path,
+    get_string,
+    parse_json,
+)
+from opilio.seeds.engines.paged import ResultPage, ResultPageRequest
+from opilio.seeds.queries import add_genre_words, sort_by_query_words
 
-URL = "https://en.wikipedia.org/w/api.php"
-SIZE = 50
+MEDIAWIKI_URL = "https://en.wikipedia.org/w/api.php"
+MEDIAWIKI_PAGE_SIZE = 50
 # Where citations lead that are no pages on the topic: archives, identifiers, catalogues.
 # fmt: off
-NO_SEEDS = ("archive.org", "archive.today", "archive.is", "doi.org", "worldcat.org", "isbnsearch.org", "jstor.org",
+EXCLUDED_DOMAINS = (
+    "archive.org", "archive.today", "archive.is", "doi.org", "worldcat.org", "isbnsearch.org", "jstor.org",
     "books.google.com", "wikidata.org", "wikimedia.org", "wikipedia.org", "viaf.org", "id.loc.gov", "d-nb.info",
     "semanticscholar.org", "ncbi.nlm.nih.gov")
 # fmt: on
@@ -26,99 +35,106 @@ NO_SEEDS = ("archive.org", "archive.today", "archive.is", "doi.org", "worldcat.o
 class MediaWiki:
     """Search: the addresses of the articles found."""
 
-    def __init__(self, url: str = URL, article: str = "/wiki/", *, trusted: bool = False) -> None:
+    def __init__(self, url: str = MEDIAWIKI_URL, article: str = "/wiki/", *, trusted: bool = False) -> None:
         self._url = url
         self._articles = f"{urlsplit(url).scheme}://{urlsplit(url).netloc}{article}"
         self._trusted = trusted
 
-    def request(self, want: Want) -> Request:
+    def build_request(self, want: ResultPageRequest) -> ApiRequest:
         params = (
             *(("action", "query"), ("list", "search"), ("format", "json"), ("maxlag", "5")),
-            *(("srsearch", worded(want.query, want.genre)), ("srlimit", str(min(SIZE, want.limit)))),
-            ("sroffset", str(want.page * min(SIZE, want.limit))),
+            *(
+                ("srsearch", add_genre_words(want.query, want.genre)),
+                ("srlimit", str(min(MEDIAWIKI_PAGE_SIZE, want.limit))),
+            ),
+            ("sroffset", str(want.page * min(MEDIAWIKI_PAGE_SIZE, want.limit))),
         )
-        return Request(url=self._url, params=params, trusted=self._trusted)
+        return ApiRequest(url=self._url, params=params, trusted=self._trusted)
 
-    def read(self, tree: object, want: Want) -> Leaf:  # noqa: ARG002 the shape's signature
-        if failure := search_error_of(tree):
-            return Leaf([], False, failure)
-        urls = [self._articles + quote(title.replace(" ", "_"), safe="/:(),'!*@") for title in titles_of(tree)]
-        return Leaf(urls, at(tree, "continue") is not None)
+    def parse_results(self, tree: object, want: ResultPageRequest) -> ResultPage:  # noqa: ARG002 the shape's signature
+        if failure := parse_search_error(tree):
+            return ResultPage([], False, failure)
+        urls = [self._articles + quote(title.replace(" ", "_"), safe="/:(),'!*@") for title in parse_titles(tree)]
+        return ResultPage(urls, get_path(tree, "continue") is not None)
 
-    def explain(self, failure: Failure, tree: object) -> Failure:
-        return error_of(tree) or failure
+    def explain_failure(self, failure: Failure, tree: object) -> Failure:
+        return parse_error(tree) or failure
 
 
 class MediaWikiLinks:
     """The external links of the articles found: picked by hand by whoever wrote them."""
 
-    def __init__(self, name: str, client: EngineClient, search: MediaWiki, url: str = URL, articles: int = 5) -> None:
+    def __init__(
+        self, name: str, client: EngineClient, search: MediaWiki, url: str = MEDIAWIKI_URL, articles: int = 5
+    ) -> None:
         self.name = name
         self._client = client
         self._search = search
         self._url = url
         self._articles = articles
 
-    async def find(self, query: str, limit: int, genre: str = "") -> list[Answer]:
+    async def find(self, query: str, limit: int, genre: str = "") -> list[EngineAnswer]:
         """One answer: links with words of the query in their address first, else in the order of the articles."""
-        asked = self._search.request(Want(query, genre, 0, self._articles))
-        tree = json_of(await self._client.ask(asked))
-        failure = tree if isinstance(tree, Failure) else search_error_of(tree)
-        titles = [] if failure else titles_of(tree)[: self._articles]
+        asked = self._search.build_request(ResultPageRequest(query, genre, 0, self._articles))
+        tree = parse_json(await self._client.send(asked))
+        failure = tree if isinstance(tree, Failure) else parse_search_error(tree)
+        titles = [] if failure else parse_titles(tree)[: self._articles]
         links: list[str] = []
         if titles:
             links, failure = await self._links(titles, asked.trusted)
-        best = by_words(dict.fromkeys(filter(_is_seed, links)), query)[:limit]
-        hits = tuple(Hit(url=url, rank=rank) for rank, url in enumerate(best, 1))
-        return [Answer(voter=self.name, hits=hits, failure=failure)]
+        best = sort_by_query_words(dict.fromkeys(filter(_is_seed, links)), query)[:limit]
+        hits = tuple(EngineHit(url=url, rank=rank) for rank, url in enumerate(best, 1))
+        return [EngineAnswer(voter=self.name, hits=hits, failure=failure)]
 
     async def _links(self, titles: Sequence[str], trusted: bool) -> tuple[list[str], Failure | None]:
         links: list[str] = []
         more: tuple[tuple[str, str], ...] = ()
-        for _ in range(self._client.terms.pages):
+        for _ in range(self._client.limits.pages):
             params = (
                 *(("action", "query"), ("prop", "extlinks"), ("format", "json"), ("formatversion", "2")),
                 *(("ellimit", "500"), ("maxlag", "5"), ("titles", "|".join(titles)), *more),
             )
-            tree = json_of(await self._client.ask(Request(url=self._url, params=params, trusted=trusted)))
-            failure = tree if isinstance(tree, Failure) else error_of(tree)
+            tree = parse_json(await self._client.send(ApiRequest(url=self._url, params=params, trusted=trusted)))
+            failure = tree if isinstance(tree, Failure) else parse_error(tree)
             if failure:
                 return links, failure
-            links += links_of(tree)
-            following = at(tree, "continue")
+            links += parse_links(tree)
+            following = get_path(tree, "continue")
             if not isinstance(following, dict):
                 break
             more = tuple((str(k), str(v)) for k, v in following.items())
         return links, None
 
 
-def titles_of(tree: object) -> list[str]:
+def parse_titles(tree: object) -> list[str]:
     """The titles that a search found."""
-    return [title for entry in entries(tree, "query", "search") if (title := text(entry, "title"))]
+    return [title for entry in get_objects(tree, "query", "search") if (title := get_string(entry, "title"))]
 
 
-def links_of(tree: object) -> list[str]:
+def parse_links(tree: object) -> list[str]:
     """The external links of all articles of an answer, in both shapes."""
-    pages = at(tree, "query", "pages")
+    pages = get_path(tree, "query", "pages")
     listed = list(pages.values()) if isinstance(pages, dict) else pages if isinstance(pages, list) else []
-    found = [text(link, "url") or text(link, "*") for page in listed for link in entries(page, "extlinks")]
+    found = [
+        get_string(link, "url") or get_string(link, "*") for page in listed for link in get_objects(page, "extlinks")
+    ]
     return [f"https:{url}" if url.startswith("//") else url for url in found]
 
 
-def error_of(tree: object) -> Failure | None:
+def parse_error(tree: object) -> Failure | None:
     """The error in an answer whose status says that all is well."""
-    code, told = text(tree, "error", "code"), text(tree, "error", "info")
+    code, told = get_string(tree, "error", "code"), get_string(tree, "error", "info")
     if not code:
         return None
     return Failure("limit" if code in ("maxlag", "ratelimited") else "answer", f"{code}: {told}"[:200])
 
 
-def search_error_of(tree: object) -> Failure | None:
+def parse_search_error(tree: object) -> Failure | None:
     """The same of a search, which also tells what it found."""
-    known = listed(tree, "query", "search", sign="batchcomplete") is not None
-    return error_of(tree) or (None if known else OTHER_SHAPE)
+    known = get_objects_or_none(tree, "query", "search", sign="batchcomplete") is not None
+    return parse_error(tree) or (None if known else UNEXPECTED_JSON)
 
 
 def _is_seed(url: str) -> bool:
     host = urlsplit(url).hostname if url.startswith(("http://", "https://")) else None
-    return bool(host) and not any(host == known or str(host).endswith(f".{known}") for known in NO_SEEDS)
+    return bool(host) and not any(host == known or str(host).endswith(f".{known}") for known in EXCLUDED_DOMAINS)

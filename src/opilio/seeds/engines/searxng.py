@@ -8,25 +8,25 @@ or, to an unknown format, an HTML page with status 200; an engine that is suspen
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from opilio.model.records import Answer, Failure, Hit
-from opilio.seeds.asking import (
-    OTHER_SHAPE,
-    TOLD,
+from opilio.core.records import EngineAnswer, EngineHit, Failure
+from opilio.seeds.api_client import (
+    MAX_MESSAGE_CHARS,
+    UNEXPECTED_JSON,
+    ApiRequest,
     EngineClient,
-    Request,
-    at,
-    entries,
-    json_of,
-    listed,
-    plain,
-    text,
-    texts,
+    get_objects,
+    get_objects_or_none,
+    get_path,
+    get_string,
+    get_strings,
+    parse_json,
+    sanitize_message,
 )
-from opilio.seeds.genres import worded
+from opilio.seeds.queries import add_genre_words
 
 CATEGORIES = {"news": "news"}  # genres it has a category for; others are asked for by words
-FAR = 100_000  # places from here on are no places
-_TIRED = ("too many", "suspended", "captcha", "rate", "access denied")
+MAX_RANK = 100_000  # places from here on are no places
+_RATE_LIMIT_WORDS = ("too many", "suspended", "captcha", "rate", "access denied")
 
 
 class SearxngSource:
@@ -48,92 +48,102 @@ class SearxngSource:
         self._categories = categories
         self._language = (("language", language),) if language else ()
 
-    async def find(self, query: str, limit: int, genre: str = "") -> list[Answer]:
+    async def find(self, query: str, limit: int, genre: str = "") -> list[EngineAnswer]:
         """One answer of each engine behind the server; where the server itself fails, one in its own name."""
-        ballot = _Ballot()
+        ballot = _VoteCollector()
         failure = None
-        for page in range(1, self._client.terms.pages + 1):
-            tree = json_of(await self._client.ask(self._request(query, genre, page)))
-            if isinstance(tree, Failure) or listed(tree, "results") is None:
-                failure = _explained(tree) if isinstance(tree, Failure) else OTHER_SHAPE
+        for page in range(1, self._client.limits.pages + 1):
+            tree = parse_json(await self._client.send(self._request(query, genre, page)))
+            if isinstance(tree, Failure) or get_objects_or_none(tree, "results") is None:
+                failure = _explain_failure(tree) if isinstance(tree, Failure) else UNEXPECTED_JSON
                 break
-            if not ballot.take(tree) or ballot.fullest >= limit:
+            if not ballot.add_page(tree) or ballot.max_hits >= limit:
                 break
-        own = [] if failure is None else [Answer(voter=self.name, failure=failure)]
-        asked = await self._asked(genre) if failure is None else []
+        own = [] if failure is None else [EngineAnswer(voter=self.name, failure=failure)]
+        asked = await self._queried_engines(genre) if failure is None else []
         return [*ballot.answers(limit, asked), *own]
 
-    def _request(self, query: str, genre: str, page: int) -> Request:
+    def _request(self, query: str, genre: str, page: int) -> ApiRequest:
         category = CATEGORIES.get(genre, self._categories)
-        said = query if genre in CATEGORIES else worded(query, genre)
+        said = query if genre in CATEGORIES else add_genre_words(query, genre)
         params = [("q", said), ("format", "json"), ("pageno", str(page)), *self._language]
         params.append(("engines", ",".join(self._engines)) if self._engines else ("categories", category))
-        return Request(url=f"{self._url}/search", params=tuple(params), trusted=True)
+        return ApiRequest(url=f"{self._url}/search", params=tuple(params), trusted=True)
 
-    async def _asked(self, genre: str) -> list[str]:
+    async def _queried_engines(self, genre: str) -> list[str]:
         """The engines that the server has asked, as far as it tells."""
         if self._engines:
             return list(self._engines)
-        tree = json_of(await self._client.ask(Request(url=f"{self._url}/config", trusted=True)))
+        tree = parse_json(await self._client.send(ApiRequest(url=f"{self._url}/config", trusted=True)))
         wanted = set(CATEGORIES.get(genre, self._categories).split(","))
-        listed = entries(tree, "engines")
-        return [text(e, "name") for e in listed if at(e, "enabled") is True and wanted & set(texts(e, "categories"))]
+        listed = get_objects(tree, "engines")
+        return [
+            get_string(e, "name")
+            for e in listed
+            if get_path(e, "enabled") is True and wanted & set(get_strings(e, "categories"))
+        ]
 
 
-class _Ballot:
+class _VoteCollector:
     """The votes in the answers of one server, page by page."""
 
     def __init__(self) -> None:
-        self.hits: dict[str, list[Hit]] = defaultdict(list)
+        self.hits: dict[str, list[EngineHit]] = defaultdict(list)
         self._failed: dict[str, str] = {}
         self._seen: set[str] = set()
 
     @property
-    def fullest(self) -> int:
+    def max_hits(self) -> int:
         """How many addresses the engine has named that named most."""
         return max(map(len, self.hits.values()), default=0)
 
-    def take(self, tree: object) -> bool:
+    def add_page(self, tree: object) -> bool:
         """One page; False: nothing new stands on it."""
         before = len(self._seen)
-        for index, entry in enumerate(entries(tree, "results"), 1):
-            url = text(entry, "url")
+        for index, entry in enumerate(get_objects(tree, "results"), 1):
+            url = get_string(entry, "url")
             if url and url not in self._seen:
                 self._seen.add(url)
-                place = min(_places(entry), default=index)
-                for voter in texts(entry, "engines") or [text(entry, "engine") or "searxng"]:
-                    self.hits[voter].append(Hit(url=url, rank=before + place))
-        for pair in _pairs(at(tree, "unresponsive_engines")):
+                place = min(_engine_ranks(entry), default=index)
+                for voter in get_strings(entry, "engines") or [get_string(entry, "engine") or "searxng"]:
+                    self.hits[voter].append(EngineHit(url=url, rank=before + place))
+        for pair in _pairs(get_path(tree, "unresponsive_engines")):
             self._failed.setdefault(*pair)
         return len(self._seen) > before
 
-    def answers(self, limit: int, asked: Iterable[str]) -> list[Answer]:
+    def answers(self, limit: int, asked: Iterable[str]) -> list[EngineAnswer]:
         """An answer of everybody who was asked, whether or not anything came of it."""
         voters = dict.fromkeys([*asked, *self.hits, *self._failed])
         return [self._answer(voter, limit) for voter in sorted(voters)]
 
-    def _answer(self, voter: str, limit: int) -> Answer:
+    def _answer(self, voter: str, limit: int) -> EngineAnswer:
         told = self._failed.get(voter)
-        failure = None if told is None else Failure("limit" if _is_tired(told) else "engine", told)
+        failure = None if told is None else Failure("limit" if _is_rate_limited(told) else "engine", told)
         hits = sorted(self.hits.get(voter, ()), key=lambda hit: hit.rank)[:limit]
-        return Answer(voter=voter, hits=tuple(hits), failure=failure)
+        return EngineAnswer(voter=voter, hits=tuple(hits), failure=failure)
 
 
-def _places(entry: object) -> list[int]:
-    found = at(entry, "positions")
-    return [place for place in found if isinstance(place, int) and 0 < place < FAR] if isinstance(found, list) else []
+def _engine_ranks(entry: object) -> list[int]:
+    found = get_path(entry, "positions")
+    return (
+        [place for place in found if isinstance(place, int) and 0 < place < MAX_RANK] if isinstance(found, list) else []
+    )
 
 
 def _pairs(found: object) -> list[tuple[str, str]]:
     listed = found if isinstance(found, list) else []
-    return [(plain(str(p[0])), plain(str(p[1]))[:TOLD]) for p in listed if isinstance(p, list) and len(p) > 1]
+    return [
+        (sanitize_message(str(p[0])), sanitize_message(str(p[1]))[:MAX_MESSAGE_CHARS])
+        for p in listed
+        if isinstance(p, list) and len(p) > 1
+    ]
 
 
-def _is_tired(told: str) -> bool:
-    return any(word in told.lower() for word in _TIRED)
+def _is_rate_limited(told: str) -> bool:
+    return any(word in told.lower() for word in _RATE_LIMIT_WORDS)
 
 
-def _explained(failure: Failure) -> Failure:
+def _explain_failure(failure: Failure) -> Failure:
     """What to change in the server's settings.yml."""
     if failure.kind == "key" or "web page" in failure.detail:
         return Failure("answer", f"{failure.detail}; put json into search.formats of its settings.yml")

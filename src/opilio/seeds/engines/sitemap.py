@@ -9,12 +9,12 @@ from collections import deque
 from collections.abc import Sequence
 from html import unescape
 
-from opilio.model.records import Answer, Failure, Hit
-from opilio.model.urls import canonical, origin_of
-from opilio.seeds.asking import EngineClient, Request
-from opilio.seeds.wording import by_words
+from opilio.core.records import EngineAnswer, EngineHit, Failure
+from opilio.core.urls import canonicalize_url, origin_of
+from opilio.seeds.api_client import ApiRequest, EngineClient
+from opilio.seeds.queries import sort_by_query_words
 
-MOST_FILES, MOST_BYTES, LOW = 20, 50_000_000, 3  # 50 MB: what sitemaps.org allows
+MAX_FILES, MAX_BYTES, LOW_PRIORITY = 20, 50_000_000, 3  # 50 MB: what sitemaps.org allows
 _LOCATION = re.compile(r"<(?:\w+:)?loc\s*>\s*(?:<!\[CDATA\[)?\s*([^<\]]+)")
 _INDEX = re.compile(r"<(?:\w+:)?sitemapindex\b")
 
@@ -27,61 +27,61 @@ class SitemapSource:
         self._client = client
         self._urls = urls
 
-    async def find(self, query: str, limit: int, genre: str = "") -> list[Answer]:  # noqa: ARG002 the protocol's signature
+    async def find(self, query: str, limit: int, genre: str = "") -> list[EngineAnswer]:  # noqa: ARG002 the protocol's signature
         """One answer, of the lowest priority."""
         waiting, read = deque(self._urls), set[str]()
         found: dict[str, None] = {}
         failure = None
-        while waiting and len(read) < MOST_FILES:
+        while waiting and len(read) < MAX_FILES:
             url = waiting.popleft()
             if url in read:
                 continue
             read.add(url)
             listed, failed = await self._read(url)
             failure = failure or failed
-            waiting.extend(listed.further)
+            waiting.extend(listed.sitemaps)
             found |= dict.fromkeys(listed.pages)
-        best = by_words(found, query)[:limit]
-        hits = tuple(Hit(url=url, rank=rank) for rank, url in enumerate(best, 1))
-        return [Answer(voter=self.name, hits=hits, failure=failure, given=LOW)]
+        best = sort_by_query_words(found, query)[:limit]
+        hits = tuple(EngineHit(url=url, rank=rank) for rank, url in enumerate(best, 1))
+        return [EngineAnswer(voter=self.name, hits=hits, failure=failure, fixed_priority=LOW_PRIORITY)]
 
-    async def _read(self, url: str) -> tuple["Listed", Failure | None]:
+    async def _read(self, url: str) -> tuple["SitemapFile", Failure | None]:
         named = {origin_of(given) for given in self._urls}  # what these servers name elsewhere is not trusted
-        fetched = await self._client.ask(Request(url=url, trusted=origin_of(url) in named))
+        fetched = await self._client.send(ApiRequest(url=url, trusted=origin_of(url) in named))
         if fetched.location:  # sites move their sitemaps about
-            return Listed(further=[fetched.location]), None
+            return SitemapFile(further=[fetched.location]), None
         if fetched.failure is not None:
-            return Listed(), Failure(fetched.failure.kind, f"{url}: {fetched.failure.detail}"[:200])
-        body = unpacked(fetched.body)
-        listed = listed_in(body.decode("utf-8", "replace"), url)
-        known = listed.pages or listed.further or b"<urlset" in body or b"<sitemapindex" in body
+            return SitemapFile(), Failure(fetched.failure.kind, f"{url}: {fetched.failure.detail}"[:200])
+        body = gunzip_bounded(fetched.body)
+        listed = parse_sitemap_urls(body.decode("utf-8", "replace"), url)
+        known = listed.pages or listed.sitemaps or b"<urlset" in body or b"<sitemapindex" in body
         return listed, None if known else Failure("answer", f"{url}: is no sitemap")
 
 
-class Listed:
+class SitemapFile:
     """What one file names: pages, or further sitemaps."""
 
     def __init__(self, pages: Sequence[str] = (), further: Sequence[str] = ()) -> None:
         self.pages = pages
-        self.further = further
+        self.sitemaps = further
 
 
-def listed_in(xml: str, url: str) -> Listed:
+def parse_sitemap_urls(xml: str, url: str) -> SitemapFile:
     """The addresses in a sitemap, or in an index of them.
 
     >>> listed_in("<urlset><url><loc> /a?b=1&amp;c=2 </loc></url></urlset>", "https://a.example/map.xml").pages
     ['https://a.example/a?b=1&c=2']
     """
-    named = [canonical(unescape(text.strip()), url) for text in _LOCATION.findall(xml)]
+    named = [canonicalize_url(unescape(text.strip()), url) for text in _LOCATION.findall(xml)]
     usable = [address for address in named if address is not None]
-    return Listed(further=usable) if _INDEX.search(xml) else Listed(pages=usable)
+    return SitemapFile(further=usable) if _INDEX.search(xml) else SitemapFile(pages=usable)
 
 
-def unpacked(body: bytes) -> bytes:
+def gunzip_bounded(body: bytes) -> bytes:
     """The body without gzip, never more than a sitemap may have; what is cut off or damaged is left out."""
     if not body.startswith(b"\x1f\x8b"):
         return body
     try:
-        return zlib.decompressobj(wbits=31).decompress(body, MOST_BYTES)
+        return zlib.decompressobj(wbits=31).decompress(body, MAX_BYTES)
     except zlib.error:
         return b""

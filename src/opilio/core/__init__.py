@@ -1,0 +1,1 @@
+"""Records, protocols, events, errors, settings and the clock. Imports no other package of Opilio."""

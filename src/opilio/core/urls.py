@@ -1,0 +1,252 @@
+"""The one canonical form of a web address. Every key, every seen test and every queue entry is made of it.
+
+Two spellings of one address must come out equal, and the canonical form of a canonical form is itself. The WHATWG
+rules (scheme and host in lower case, IDNA, default ports, dot segments, back-slashes, white space) are can_ada's;
+the rest is here: the fragment goes (S0-E7: it plays no part in dedup and fetching), percent-encoding gets one
+spelling, tracking and session parameters go, credentials go (a stranger's password is never sent), the host's final
+dot goes. Must not: touch the network, read files of ours, or know of pages.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+import can_ada
+from publicsuffixlist import PublicSuffixList
+
+MAX_URL_LENGTH = 2_000  # longer ones are traps or data, not addresses
+
+# Parameters that tell who clicked, not what is asked for; a final * stands for any ending.
+# fmt: off
+TRACKING_PARAMETERS = (
+    "gclid", "gclsrc", "dclid", "gbraid", "wbraid", "fbclid", "msclkid", "yclid", "ysclid", "igshid", "igsh",
+    "twclid", "ttclid", "li_fat_id", "mc_cid", "mc_eid", "_hsenc", "_hsmi", "hsctatracking", "mkt_tok",
+    "oly_anon_id", "oly_enc_id", "vero_id", "wickedid", "_openstat", "s_cid", "ml_subscriber", "ml_subscriber_hash",
+    "__s", "rb_clickid", "epik", "pk_campaign", "pk_kwd", "pk_source", "pk_medium", "_ga", "_gl", "cvid",
+    "jsessionid", "phpsessid", "cfid", "cftoken", "utm_*", "mtm_*", "piwik_*", "matomo_*", "aspsessionid*",
+)
+# fmt: on
+_TRACKING_NAMES = frozenset(n for n in TRACKING_PARAMETERS if not n.endswith("*"))
+_TRACKING_PREFIXES = tuple(n[:-1] for n in TRACKING_PARAMETERS if n.endswith("*"))
+
+_WHITESPACE = "".join(map(chr, range(0x21)))  # C0 controls and space, which WHATWG strips at both ends
+_LINE_BREAKS = str.maketrans("", "", "\t\n\r")
+_UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+# Reserved characters that mean the same raw or encoded in practice, so that Wren_%28bird%29 equals Wren_(bird).
+_UNESCAPED_IN_PATH = _UNRESERVED | frozenset("!$&'()*,:=@")
+_UNESCAPED_IN_QUERY = _UNRESERVED | frozenset("!$()*,:@/?")
+
+_SEGMENT = r"[A-Za-z0-9_~\-][A-Za-z0-9_.~\-,()!*@&=$']*"
+_PATH = rf"(?:{_SEGMENT}/)*(?:{_SEGMENT})?"
+_CLEAN_RELATIVE = re.compile(rf"((?:\.\./)+|/)?{_PATH}").fullmatch
+_SCHEME_PREFIX = (
+    r"(?:http://(?![^/]*:80(?:/|$))|https://(?![^/]*:443(?:/|$)))"  # a scheme, and not its own port behind it
+)
+_PORT = r"(?::[1-9][0-9]{0,3})?"
+_OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_HOST_NAME = rf"(?:(?:[a-z0-9][a-z0-9-]*\.)+[a-z]{{2,}}|{_OCTET}(?:\.{_OCTET}){{3}})"
+_CLEAN_ABSOLUTE = re.compile(rf"{_SCHEME_PREFIX}{_HOST_NAME}{_PORT}/{_PATH}").fullmatch
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):").match
+_CANONICAL_HOST = re.compile(rf"{_SCHEME_PREFIX}((?:[a-z0-9._\-]+|\[[0-9a-f:.]+\]){_PORT})(?:/|$)").match
+_ESCAPE_SITES = re.compile(r"%(?:[0-9A-Fa-f]{2})?|[\[\]^|{}`\\\"<> ]")
+_find_escape_site, _replace_escape_sites = _ESCAPE_SITES.search, _ESCAPE_SITES.sub
+
+
+def _escape_table(plain: frozenset[str]) -> dict[str, str]:
+    """The canonical spelling of each percent escape, lone percent sign and character that must be encoded."""
+    table = {c: f"%{ord(c):02X}" for c in '%[]^|{}`\\"<> '}
+    digits = "0123456789abcdefABCDEF"
+    for high in digits:
+        for low in digits:
+            char = chr(int(high + low, 16))
+            table[f"%{high}{low}"] = char if char in plain else f"%{high}{low}".upper()
+    return table
+
+
+_PATH_ESCAPES = _escape_table(_UNESCAPED_IN_PATH)
+_QUERY_ESCAPES = _escape_table(_UNESCAPED_IN_QUERY)
+
+
+_SESSION_IN_PATH = re.compile(r";jsessionid=[^/;]*", re.IGNORECASE)
+
+
+def canonicalize_url(url: str, base: str | None = None) -> str | None:
+    """The canonical form of an address, or None where it is no usable http or https address.
+
+    >>> canonical("../Wren_%28bird%29?utm_source=x#song", "HTTP://Example.org:80/a/b/c.html")
+    'http://example.org/a/Wren_(bird)'
+    >>> canonical("mailto:wren@example.org")
+    """
+    if base is not None:
+        return canonicalize_urls((url,), base)[0]
+    url = url.partition("#")[0].strip(_WHITESPACE)
+    return _canonicalize_absolute(url) if _SCHEME(url) else None
+
+
+def canonicalize_urls(hrefs: Sequence[str], base: str) -> list[str | None]:
+    """Each href of a page, made absolute against `base` and canonical; None for what can't be asked for.
+
+    A page names the same target often, so each spelling is worked out once.
+    """
+    root = canonicalize_url(base)
+    if root is None:
+        return [canonicalize_url(href) for href in hrefs]
+    origin = root[: _path_start(root)]
+    folder = root.partition("?")[0].rpartition("/")[0] + "/"
+    room = MAX_URL_LENGTH - len(folder)
+    known: dict[str, str | None] = {}
+    above: dict[str, str] = {}  # "../../" to the folder it means
+    out: list[str | None] = []
+    for href in hrefs:
+        href = href.partition("#")[0]
+        if href in known:
+            out.append(known[href])
+            continue
+        clean = _CLEAN_RELATIVE(href) if 0 < len(href) < room else None
+        if clean is None:
+            joined = _join(href, root, origin, folder)
+        elif not clean[1]:
+            joined = folder + href
+        elif clean[1] == "/":
+            joined = origin + href
+        else:
+            up = clean[1]
+            if up not in above:
+                above[up] = _ancestor_folder(folder, origin, len(up) // 3)
+            joined = above[up] + href[len(up) :]
+        known[href] = joined
+        out.append(joined)
+    return out
+
+
+def host_of(url: str) -> str:
+    """The host of an address in lower case, with the port where it is not the scheme's own; empty where there is none.
+
+    >>> host_of("https://example.org:8080/a")
+    'example.org:8080'
+    """
+    found = _CANONICAL_HOST(url)
+    return found[1] if found else origin_of(url).partition("//")[2]
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port: what robots.txt holds for. Empty where the address can't be used."""
+    found = _CANONICAL_HOST(url)
+    if found:
+        return url[: found.end(1)]
+    usable = canonicalize_url(url)
+    return usable[: _path_start(usable)] if usable else ""
+
+
+@lru_cache(maxsize=65_536)
+def registered_domain(host: str) -> str:
+    """The domain somebody registered: the public suffix and one label. Addresses and bare suffixes stay as they are.
+
+    >>> registered_domain("www.birds.example.co.uk:8080")
+    'example.co.uk'
+    """
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    name = host.partition(":")[0]
+    if not name.rpartition(".")[2].strip(
+        "0123456789"
+    ):  # WHATWG: a host whose last label is a number is an IPv4 address
+        return name
+    return _public_suffixes().privatesuffix(name) or name
+
+
+@lru_cache(maxsize=1)
+def _public_suffixes() -> PublicSuffixList:
+    return PublicSuffixList()
+
+
+def _ancestor_folder(folder: str, origin: str, levels: int) -> str:
+    """The folder some levels up; the root has no parent but itself (S0-29)."""
+    parts = folder[len(origin) :].split("/")
+    return origin + "/".join(parts[: max(1, len(parts) - 1 - levels)]) + "/"
+
+
+def _join(href: str, root: str, origin: str, folder: str) -> str | None:
+    """WHATWG's relative resolution as string joining: the parser then resolves dots, encodes and lower-cases."""
+    if href.startswith(("http://", "https://")):
+        return _canonicalize_absolute(href)
+    href = href.strip(_WHITESPACE)
+    if not href.isprintable():
+        href = href.translate(_LINE_BREAKS)
+    scheme = _SCHEME(href)
+    if scheme:
+        after = href[scheme.end() :]
+        same = root.startswith(scheme[1].lower() + "://")
+        if not same or (after[:1] in ("/", "\\") and after[1:2] in ("/", "\\")):
+            return _canonicalize_absolute(href)
+        href = after  # "http:page.html" on an http page is relative (WHATWG, special relative state)
+    if not href:
+        return root
+    if href[0] in "/\\":
+        if href[1:2] and href[1] in "/\\":
+            return _canonicalize_absolute(root.partition("//")[0] + href)
+        return _canonicalize_absolute(origin + href)
+    return _canonicalize_absolute(root.partition("?")[0] + href if href[0] == "?" else folder + href)
+
+
+def _canonicalize_absolute(url: str) -> str | None:
+    if len(url) > MAX_URL_LENGTH:
+        return None
+    if _CLEAN_ABSOLUTE(url) and "xn--" not in url:
+        return url
+    try:
+        parsed = str(can_ada.parse(url).href)
+    except (ValueError, TypeError):  # TypeError: lone surrogates, which are no text
+        return None
+    if not parsed.startswith(("http://", "https://")):
+        return None
+    start = parsed.index("/", 8)
+    origin = _clean_origin(parsed[:start])
+    return origin and _normalize_escapes(origin, parsed[start:])
+
+
+def _clean_origin(origin: str) -> str | None:
+    if "@" in origin:
+        origin = origin.partition("//")[0] + "//" + origin.rpartition("@")[2]
+    if ".." in origin or "//." in origin:
+        return None  # no name server knows an empty label
+    return origin.removesuffix(".").replace(".:", ":")
+
+
+def _normalize_escapes(origin: str, rest: str) -> str | None:
+    path, _, query = rest.partition("?")
+    if _find_escape_site(path):
+        path = _replace_escape_sites(lambda m: _PATH_ESCAPES[m[0]], path)
+    if ";" in path:
+        path = _SESSION_IN_PATH.sub("", path)
+    if "/." in path:
+        path = _remove_dot_segments(path)
+    if query:
+        if _find_escape_site(query):
+            query = _replace_escape_sites(lambda m: _QUERY_ESCAPES[m[0]], query)
+        query = "&".join([p for p in query.split("&") if not _is_tracking(p.partition("=")[0].lower())])
+    url = f"{origin}{path}?{query}" if query else origin + path
+    return url if len(url) <= MAX_URL_LENGTH else None
+
+
+def _remove_dot_segments(path: str) -> str:
+    """Dot segments resolved (RFC 3986, 5.2.4): can_ada 3.0 leaves them behind a segment like `.x`, and so may we."""
+    kept: list[str] = []
+    *folders, last = path.split("/")[1:]
+    for segment in (*folders, last):
+        if segment == "..":
+            del kept[-1:]
+        elif segment != ".":
+            kept.append(segment)
+    if last in (".", ".."):
+        kept.append("")
+    return "/" + "/".join(kept)
+
+
+def _is_tracking(name: str) -> bool:
+    return name in _TRACKING_NAMES or name.startswith(_TRACKING_PREFIXES)
+
+
+def _path_start(url: str) -> int:
+    """Where the path of a canonical address begins."""
+    return url.index("/", url.index("//") + 2)

@@ -1,1 +1,0 @@
-"""Drives the stages: configuration, wiring, one visit, the engine, stop rules."""

@@ -1,0 +1,1 @@
+"""The content-seen test: exact and near duplicates."""

@@ -1,0 +1,60 @@
+"""The content-seen set in memory: for tests, the lab and short crawls. Must not: outlive its process."""
+
+from collections import defaultdict
+
+from opilio.dedup.fingerprint import nearest_simhash, simhash_bands
+
+MAX_DISTANCE = 3
+MAX_CANDIDATES = 2_000  # a band that thousands share tells nothing; the bound keeps a test cheap
+
+
+class MemoryDuplicateDetector:
+    """Implements `ContentSeen` with dictionaries.
+
+    Invariant: the first key offered with a text is its original, and offering it again (a page fetched again) is no
+    duplicate of itself. Zero fingerprints and signatures match nothing and are not kept.
+    """
+
+    def __init__(self, near: bool = False, max_distance: int = MAX_DISTANCE) -> None:
+        self._near = near
+        self._max_distance = max_distance
+        self._exact: dict[int, int] = {}
+        self._signatures: dict[int, int] = {}
+        self._bands: defaultdict[int, list[int]] = defaultdict(list)
+
+    def find_original(self, key: int, fingerprint: int, simhash: int) -> tuple[int, bool] | None:
+        """The page whose text this one repeats and whether only nearly; None, and remembered, where it is new."""
+        if fingerprint:
+            original = self._exact.setdefault(fingerprint, key)
+            if original != key:
+                return original, False
+        if not self._near or not simhash:
+            return None
+        near = nearest_simhash(simhash, self._candidates(key, simhash), self._max_distance)
+        if near is not None:
+            return near, True
+        self._remember(key, simhash)
+        return None
+
+    def forget(self, key: int, fingerprint: int, *, gone: bool = False) -> None:
+        """The page has another text now, or is gone: whoever has its old text next is no copy of it."""
+        if self._exact.get(fingerprint) == key:
+            del self._exact[fingerprint]
+        signature = self._signatures.pop(key, None) if gone else None
+        if signature is not None:
+            for band in simhash_bands(signature):
+                self._bands[band].remove(key)
+
+    def _candidates(self, key: int, simhash: int) -> list[tuple[int, int]]:
+        found = dict.fromkeys(
+            k for band in simhash_bands(simhash) for k in self._bands[band][:MAX_CANDIDATES] if k != key
+        )
+        return [(k, self._signatures[k]) for k in found]
+
+    def _remember(self, key: int, simhash: int) -> None:
+        if key in self._signatures:
+            for band in simhash_bands(self._signatures[key]):
+                self._bands[band].remove(key)
+        self._signatures[key] = simhash
+        for band in simhash_bands(simhash):
+            self._bands[band].append(key)

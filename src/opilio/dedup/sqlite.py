@@ -1,0 +1,80 @@
+"""The content-seen set in the collection's database, so that it survives a restart (S4-15).
+
+Executes statements on the connection it is given and nothing more: transactions belong to the store, so a text is
+seen exactly when the visit that brought it is committed. Fingerprints are signed 64-bit integers, SQLite's own kind.
+"""
+
+import sqlite3
+
+from opilio.dedup.fingerprint import nearest_simhash, simhash_bands
+from opilio.dedup.memory import MAX_CANDIDATES, MAX_DISTANCE
+
+_TABLES_SQL = (
+    "CREATE TABLE IF NOT EXISTS texts (fingerprint INTEGER PRIMARY KEY, key INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS text_signatures (key INTEGER PRIMARY KEY, simhash INTEGER NOT NULL)",
+    """CREATE TABLE IF NOT EXISTS text_bands
+    (band INTEGER NOT NULL, key INTEGER NOT NULL, PRIMARY KEY (band, key)) WITHOUT ROWID""",
+)
+
+
+def create_dedup_tables(connection: sqlite3.Connection) -> None:
+    """Make the tables where they are missing."""
+    for statement in _TABLES_SQL:
+        connection.execute(statement)
+
+
+class SqliteDuplicateDetector:
+    """Implements `ContentSeen` on tables that `create_tables` made; the same invariants as in memory."""
+
+    def __init__(self, connection: sqlite3.Connection, near: bool = False, max_distance: int = MAX_DISTANCE) -> None:
+        self._connection = connection
+        self._near = near
+        self._max_distance = max_distance
+
+    def find_original(self, key: int, fingerprint: int, simhash: int) -> tuple[int, bool] | None:
+        """The page whose text this one repeats and whether only nearly; None, and remembered, where it is new."""
+        if fingerprint:
+            original = self._find_exact(fingerprint, key)
+            if original != key:
+                return original, False
+        if not self._near or not simhash:
+            return None
+        near = nearest_simhash(simhash, self._candidates(key, simhash), self._max_distance)
+        if near is not None:
+            return near, True
+        self._remember(key, simhash)
+        return None
+
+    def forget(self, key: int, fingerprint: int, *, gone: bool = False) -> None:
+        """The page has another text now, or is gone: whoever has its old text next is no copy of it."""
+        self._connection.execute("DELETE FROM texts WHERE fingerprint = ? AND key = ?", (fingerprint, key))
+        if not gone:
+            return
+        row = self._connection.execute("SELECT simhash FROM text_signatures WHERE key = ?", (key,)).fetchone()
+        if row is not None:
+            old = [(band, key) for band in simhash_bands(row[0])]
+            self._connection.executemany("DELETE FROM text_bands WHERE band = ? AND key = ?", old)
+            self._connection.execute("DELETE FROM text_signatures WHERE key = ?", (key,))
+
+    def _find_exact(self, fingerprint: int, key: int) -> int:
+        row = self._connection.execute("SELECT key FROM texts WHERE fingerprint = ?", (fingerprint,)).fetchone()
+        if row is not None:
+            return int(row[0])
+        self._connection.execute("INSERT INTO texts VALUES (?, ?)", (fingerprint, key))
+        return key
+
+    def _candidates(self, key: int, simhash: int) -> list[tuple[int, int]]:
+        query = (
+            "SELECT DISTINCT s.key, s.simhash FROM text_bands b JOIN text_signatures s ON s.key = b.key"
+            " WHERE b.band IN (?, ?, ?, ?) AND b.key <> ? LIMIT ?"
+        )
+        return self._connection.execute(query, (*simhash_bands(simhash), key, 4 * MAX_CANDIDATES)).fetchall()
+
+    def _remember(self, key: int, simhash: int) -> None:
+        forgotten = self._connection.execute("SELECT simhash FROM text_signatures WHERE key = ?", (key,)).fetchone()
+        if forgotten is not None:
+            old = [(band, key) for band in simhash_bands(forgotten[0])]
+            self._connection.executemany("DELETE FROM text_bands WHERE band = ? AND key = ?", old)
+        self._connection.execute("INSERT OR REPLACE INTO text_signatures VALUES (?, ?)", (key, simhash))
+        new = [(band, key) for band in simhash_bands(simhash)]
+        self._connection.executemany("INSERT INTO text_bands VALUES (?, ?)", new)

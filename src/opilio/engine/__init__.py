@@ -1,0 +1,1 @@
+"""The crawl loop: lease, fetch, analyze, commit, learn."""

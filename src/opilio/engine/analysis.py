@@ -1,0 +1,178 @@
+"""Everything between an answer and an outcome that needs no I/O: parse, read, judge, rank, make the record.
+
+Runs inline or in a worker process; holds a read-only snapshot of what the crawl has learnt.
+
+What is noted of a page beside its verdict: its genre, and the words by which it feeds the topic's table.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from operator import itemgetter
+from typing import NamedTuple
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from opilio.core.errors import ParseError
+from opilio.core.protocols import Judge, OnlineLearner, Parser, Ranker
+from opilio.core.records import SOFT_404, Analysis, Failure, FetchResult, Lead, Page, Reading, Verdict
+from opilio.engine.link_columns import pack
+from opilio.parse.page_state import soft_404_phrase
+from opilio.parse.sitemaps import parse_sitemap
+from opilio.store.warc import response_record
+from opilio.text.vocabulary import Vocabulary
+
+MAX_EXPANSION_TERMS = 200  # stems of a relevant page that are sent home to feed the topic table
+MAX_SURFACE_FORMS = 60  # the commonest of them go with the word as it was written: others hardly reach a table
+
+TermCounts = tuple[tuple[str, int], ...]
+
+
+class PageFeatures:
+    """`feeds`: the table grows by pages; where it does not, no words are sent."""
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        genre: Callable[[Reading], str],
+        feeds: bool = True,
+        telling: Callable[[Reading], NDArray[np.int64]] | None = None,
+    ) -> None:
+        self._vocabulary = vocabulary
+        self.genre = genre
+        self._feeds_topic = feeds
+        self._judge_terms = telling
+
+    def sample(self, reading: Reading) -> bytes:
+        """The terms that a learning judge is taught with; nothing where the judge does not learn."""
+        return b"" if self._judge_terms is None else self._judge_terms(reading).astype(np.uint32).tobytes()
+
+    def expansion_terms(self, reading: Reading) -> tuple[TermCounts, tuple[str, ...]]:
+        """The commonest stems of the main text (menus say nothing of the topic), and how the first are written."""
+        if not self._feeds_topic:
+            return (), ()
+        terms, book = reading.terms, self._vocabulary
+        said = Counter([t for start, end in reading.main_slices for t in terms[start:end]])
+        # Sorting all is a quarter of the time of most_common, whose heap runs in Python (measured); ties stay the same.
+        common = sorted(said.items(), key=itemgetter(1), reverse=True)[:MAX_EXPANSION_TERMS]
+        counts = tuple([(book.stem_of(term), n) for term, n in common])
+        return counts, tuple([book.surface_of(term) for term, _ in common[:MAX_SURFACE_FORMS]])
+
+
+class NofollowIgnoringParser:
+    """A parser whose pages ask for nothing: for a person who switched `politeness.nofollow` off."""
+
+    def __init__(self, parser: Parser) -> None:
+        self._parser = parser
+
+    def parse(self, fetched: FetchResult) -> Page:
+        page = self._parser.parse(fetched)
+        links = tuple(replace(link, rel="") if link.rel else link for link in page.links)
+        return replace(page, nofollow=False, links=links)
+
+
+class SharedParts(NamedTuple):
+    """What several minds share: the words they have seen, and how pages are parsed and read."""
+
+    vocabulary: Vocabulary
+    parser: Parser
+    read: Callable[[Page], Reading]
+    make_records: bool
+
+
+class PageAnalyzer:
+    """One page's worth of thinking at a time. `learners` are the parts that `restore` refreshes."""
+
+    def __init__(
+        self,
+        parser: Parser,
+        read: Callable[[Page], Reading],
+        judge: Judge,
+        ranker: Ranker,
+        notes: PageFeatures,
+        learners: Mapping[str, OnlineLearner],
+        *,
+        records: bool = True,
+    ) -> None:
+        self._parser = parser
+        self._read = read
+        self._judge = judge
+        self._ranker = ranker
+        self._features = notes
+        self.learners = learners
+        self.make_records = records
+
+    @property
+    def parts(self) -> tuple[Parser, Callable[[Page], Reading], Judge, Ranker, PageFeatures]:
+        """What it thinks with."""
+        return self._parser, self._read, self._judge, self._ranker, self._features
+
+    def restore(self, name: str, state: bytes) -> None:
+        """Swap in what the writing process has learnt since."""
+        self.learners[name].restore(state)
+
+    def sample(self, fetched: FetchResult) -> bytes:
+        """The words by which a learning judge knows a page; nothing where the judge does not learn."""
+        return self._features.sample(self.read(fetched))
+
+    def read(self, fetched: FetchResult) -> Reading:
+        """A stored answer, read as it was when it came."""
+        return self._read(self._parser.parse(fetched))
+
+    def verdict(self, fetched: FetchResult) -> Verdict:
+        """What the judge says of a stored answer now."""
+        return self._judge.judge(self.read(fetched))
+
+    def analyze(self, lead: Lead, fetched: FetchResult) -> Analysis:
+        told = parse_sitemap(fetched)
+        if told:
+            return Analysis(sitemap_entries=told)
+        try:
+            page = self._parser.parse(fetched)
+        except ParseError as error:
+            kind, _, detail = str(error).partition(": ")
+            return Analysis(failure=Failure(kind or "parse", detail))
+        reading = self._read(page)
+        missing = soft_404_phrase(page)
+        if missing:
+            return Analysis(failure=Failure(SOFT_404, missing), fingerprint=reading.fingerprint)
+        return self._analyze_reading(lead, fetched, reading)
+
+    def judge(self, reading: Reading) -> Verdict:
+        """What it thinks of a page that was read already."""
+        return self._judge.judge(reading)
+
+    def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> bytes:
+        """What it thinks of the page's links (LinkColumns, encoded)."""
+        return pack(self._ranker.score(reading, verdict, lead).columns(reading.page.links))
+
+    def expansion_terms(self, reading: Reading) -> tuple[TermCounts, tuple[str, ...]]:
+        """The words by which the page feeds a table."""
+        return self._features.expansion_terms(reading)
+
+    def _analyze_reading(self, lead: Lead, fetched: FetchResult, reading: Reading) -> Analysis:
+        page, verdict = reading.page, self.judge(reading)
+        counts, surfaces = self.expansion_terms(reading) if verdict.relevant else ((), ())
+        return Analysis(
+            title=page.title[:500],
+            heading=page.main_heading,
+            description=page.description[:1000],
+            keywords=page.keywords[:500],
+            canonical=page.canonical,
+            language=reading.language,
+            content_type=page.content_type,
+            encoding=page.encoding,
+            genre=self._features.genre(reading),
+            words=len(reading.terms),
+            fingerprint=reading.fingerprint,
+            simhash=reading.simhash,
+            noindex=page.noindex,
+            feeds=page.feeds,
+            verdict=verdict,
+            links=self.rank(reading, verdict, lead),
+            counts=counts,
+            surfaces=surfaces,
+            sample_terms=self._features.sample(reading),
+            warc_record=response_record(fetched) if self.make_records else b"",
+        )

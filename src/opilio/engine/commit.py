@@ -1,0 +1,223 @@
+"""The unit of work is one commit: what a batch of served leases changed, written in one transaction.
+
+What is in the database has happened; what is not has not: a kill at any moment loses no URL, stores no page twice.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from opilio.core.events import BatchCommitted, CrawlStopped, Event, HostBackedOff, RobotsRead
+from opilio.core.protocols import DuplicateDetector, Frontier
+from opilio.core.records import HostLease, Lead, Outcome, PageChange, url_key
+from opilio.core.urls import host_of
+from opilio.engine.labels import LabelInbox
+from opilio.engine.learning import LearnerGroup
+from opilio.engine.link_scoring import LinkScorer
+from opilio.engine.politeness.robots import RobotsRules
+from opilio.engine.politeness.traps import UrlFilter
+from opilio.engine.revisit.outcomes import RevisitOutcomes
+from opilio.engine.revisit.scheduler import RevisitScheduler
+from opilio.engine.visit import LeaseResult, VisitLimits
+from opilio.frontier.policy import seed_score
+from opilio.store.collection import Collection
+from opilio.store.writer import CollectionWriter
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTargets:
+    """What a commit writes to."""
+
+    collection: Collection
+    writer: CollectionWriter
+    frontier: Frontier
+    duplicate_detector: DuplicateDetector | None
+    url_filter: UrlFilter
+    revisit_outcomes: RevisitOutcomes
+    revisit_scheduler: RevisitScheduler | None = None  # where pages are to be looked at again
+
+
+class BatchCommitter:
+    """Commits served leases and tells what happened."""
+
+    def __init__(
+        self,
+        books: CommitTargets,
+        learning: LearnerGroup,
+        chooser: LinkScorer,
+        bounds: VisitLimits,
+        publish: Callable[[str, bytes], None],
+    ) -> None:
+        self._targets = books
+        self._learning = learning
+        self._link_scorer = chooser
+        self._labels = LabelInbox(books.collection, books.writer, books.frontier, learning, chooser)
+        self._limits = bounds
+        self._publish_state = publish
+        self._stored_figures: dict[str, float] = {}  # figures for whoever looks on, as they were written last
+        self._pending_events: list[Event] = []  # kept already, told with the next batch
+
+    def commit(self, batch: Sequence[LeaseResult], now: float) -> list[Event]:
+        """Write everything these visits changed, or nothing. A visit that lost its lease has not happened."""
+        books, events = self._targets, list[Event]()
+        with books.collection.unit_of_work():
+            known = books.revisit_outcomes.match(batch, now)
+            held = [served for served in batch if self._complete_lease(served, now, events)]
+            outcomes = [
+                books.revisit_outcomes.classify(self._mark_duplicate(o), known, now)
+                for served in held
+                for o in served.outcomes
+            ]
+            outcomes = self._labels.override_verdicts(outcomes, now)
+            books.writer.write_outcomes(outcomes)
+            new = [outcome for outcome in outcomes if outcome.change is PageChange.NEW] if known else outcomes
+            self._link_scorer.observe(new)
+            offers = self._outgoing_leads(outcomes)
+            events += books.revisit_outcomes.record(outcomes, offers, known, held, now)
+            added = books.frontier.add([lead for leads in offers for lead in leads], now)
+            if added.refused:
+                self._link_scorer.discard(added.refused)
+            if books.revisit_scheduler is not None:
+                books.revisit_scheduler.record_fetches(len(outcomes), len(outcomes) - len(new))
+                if books.revisit_scheduler.sitemaps is not None:
+                    books.frontier.add(books.revisit_scheduler.sitemaps.process(outcomes, now), now)
+            events += self._labels.apply_new(now)
+            books.frontier.rescore(self._link_scorer.rescored())
+            self._link_scorer.save(now)
+            self._learning.learn(new, now, events)
+            changed = self._learning.save_changed(now)
+            expected = self._estimate_remaining()
+            events += books.url_filter.take_events(now)
+            books.writer.write_events(events)
+            books.writer.sync(now)
+        for name, state in changed.items():
+            self._publish_state(name, state)
+        told, self._pending_events = [*self._pending_events, *events], []
+        queued = books.frontier.stats().queued
+        return [*told, BatchCommitted(at=now, outcomes=tuple(outcomes), queued=queued, expected=expected)]
+
+    def _estimate_remaining(self) -> float | None:
+        """How many relevant pages the queue still holds, where the ranker can tell: never more than wait, for it
+        reckons anew only now and then.
+
+        It is noted for whoever looks on, with how often the URL-seen test was spared the disk (S4-21).
+        """
+        expected, stats = self._link_scorer.expected_relevant, self._targets.frontier.stats()
+        figures = {"front_hit_rate": round(stats.cache_hit_rate, 2)}
+        if expected is not None:
+            expected = min(expected, float(stats.queued + stats.leased))
+            figures["expected_relevant"] = round(expected, 2)
+        if figures != self._stored_figures:
+            self._targets.collection.set_meta(**figures)
+            self._stored_figures = figures
+        return expected
+
+    def lease(self, now: float, hosts: int, per_host: int, ttl_s: float) -> list[HostLease]:
+        """Take the best hosts that may be asked now; on disk before anybody asks them."""
+        frontier, revisits = self._targets.frontier, self._targets.revisit_scheduler
+        with self._targets.collection.unit_of_work():
+            if revisits is None:
+                return frontier.lease(now, hosts, per_host, ttl_s)
+            revisits.enqueue_due(now, hosts * per_host)
+            return frontier.lease(now, hosts, per_host, ttl_s, above=revisits.min_lease_priority)
+
+    def next_due_at(self, now: float) -> float | None:
+        """When there may be something to ask for again: a host wakes, or a page is due to be looked at."""
+        revisits, wakes_at = self._targets.revisit_scheduler, self._targets.frontier.wakes_at()
+        due_at = revisits.next_due_at(now) if revisits is not None and revisits.continuous else None
+        if due_at is None:
+            return wakes_at
+        due_at = max(due_at, now + 1.0)  # what was due this moment has just been tried
+        return due_at if wakes_at is None else min(wakes_at, due_at)
+
+    @property
+    def continuous(self) -> bool:
+        """Does the crawl go on until somebody stops it?"""
+        return self._targets.revisit_scheduler is not None and self._targets.revisit_scheduler.continuous
+
+    def stop_reason(self, now: float) -> str:
+        """Why nobody will ask for more: no agent is left, or all that was due was looked at again; or nothing."""
+        revisits = self._targets.revisit_scheduler
+        return self._learning.finish_reason or (revisits.stop_reason(now) if revisits is not None else "")
+
+    def renew(self, leases: Sequence[HostLease], now: float, ttl_s: float) -> None:
+        """Hold hosts longer."""
+        with self._targets.collection.unit_of_work():
+            self._targets.frontier.renew(leases, now, ttl_s)
+
+    def store_robots(self, origin: str, rules: RobotsRules, delay_s: float, now: float) -> None:
+        """Write down what a robots.txt says, before any page is asked for by it."""
+        host = host_of(origin)
+        event = RobotsRead(at=now, host=host, delay_s=rules.delay_s, allowed=not rules.unreachable)
+        with self._targets.collection.unit_of_work():
+            self._targets.writer.write_robots(origin, rules.expires_at, msgspec.msgpack.encode(rules))
+            if self._targets.revisit_scheduler is not None and self._targets.revisit_scheduler.sitemaps is not None:
+                self._targets.revisit_scheduler.sitemaps.add(rules.sitemaps, host, "sitemap")
+            if rules.delay_s > 0:
+                self._targets.frontier.set_delay(host, delay_s)
+            self._targets.writer.write_events([event])
+        self._pending_events.append(event)
+
+    def finish(self, stopped: CrawlStopped) -> None:
+        """Write down why the crawl stopped, and everything learnt so far."""
+        with self._targets.collection.unit_of_work():
+            labelled = self._labels.apply_new(stopped.at)
+            self._targets.frontier.rescore(self._link_scorer.rescored())
+            self._learning.save_changed(stopped.at)
+            self._learning.save_all(stopped.at)
+            self._link_scorer.save(stopped.at, at_end=True)
+            self._estimate_remaining()
+            self._targets.frontier.recover(stopped.at)
+            self._targets.collection.set_meta(state="stopped", stop_reason=stopped.reason, stopped_at=stopped.at)
+            self._targets.writer.write_events([*labelled, stopped])
+            self._targets.writer.sync(stopped.at, at_once=True)
+
+    def _mark_duplicate(self, outcome: Outcome) -> Outcome:
+        """The content-seen test: after the fetch, before storing and before any link is followed (S0-E5)."""
+        analysis, seen = outcome.analysis, self._targets.duplicate_detector
+        if seen is None or analysis is None or not analysis.fingerprint or analysis.failure is not None:
+            return outcome
+        original = seen.find_original(outcome.lead.key, analysis.fingerprint, analysis.simhash)
+        if original is None:
+            return outcome
+        return msgspec.structs.replace(outcome, duplicate_of=original[0], near_duplicate=original[1])
+
+    def _outgoing_leads(self, outcomes: Sequence[Outcome]) -> list[list[Lead]]:
+        """What each outcome leads to: where it is now, or its links."""
+        elsewhere = [self._redirect_leads(outcome) for outcome in outcomes]
+        pages = [o for o, leads in zip(outcomes, elsewhere, strict=True) if leads is None]
+        found = iter(self._link_scorer.score_links(pages))
+        return [next(found) if leads is None else leads for leads in elsewhere]
+
+    def _redirect_leads(self, outcome: Outcome) -> list[Lead] | None:
+        """Where an answer that is no page, or none whose links are followed, leads; None for all others."""
+        page, bounds = outcome.lead, self._limits
+        target = outcome.fetched.location
+        if outcome.change is PageChange.MOVED:  # where it is now is asked for soon, also where it was known before
+            moved = msgspec.structs.replace(_redirect_lead(page, target), hops=1, score=seed_score(3))
+            return [moved, msgspec.structs.replace(moved, revisit_priority=1.0)]
+        if target:
+            return [_redirect_lead(page, target)] if page.hops < bounds.max_redirects else []
+        if outcome.duplicate_of or (bounds.max_depth and page.depth >= bounds.max_depth):
+            return []
+        return None
+
+    def _complete_lease(self, served: LeaseResult, now: float, events: list[Event]) -> bool:
+        """End the lease; False: somebody else holds the host by now."""
+        lease, frontier = served.lease, self._targets.frontier
+        if not frontier.complete(lease, served.url_results, served.wake_at):
+            return False
+        if served.delay_s != lease.delay_s:
+            frontier.set_delay(lease.host, served.delay_s)
+        if served.wait_reason:
+            events.append(HostBackedOff(at=now, host=lease.host, until=served.wake_at, reason=served.wait_reason))
+        events += served.errors
+        return True
+
+
+def _redirect_lead(page: Lead, target: str) -> Lead:
+    """Where a redirect points, as promising as the URL it answers for."""
+    return msgspec.structs.replace(
+        page, url=target, key=url_key(target), host=host_of(target), hops=page.hops + 1, retries=0
+    )

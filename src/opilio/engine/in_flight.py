@@ -1,0 +1,109 @@
+"""Visits under way and visits that have landed but are not committed yet. Knows tasks, not pages."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+
+from opilio.core.clock import Clock
+from opilio.core.records import HostLease
+from opilio.engine.visit import LeaseResult
+
+COMMIT_EVERY_S = 0.02  # measured: a commit costs 0.2 ms, and hosts wait for it to be leased again
+
+ServeLease = Callable[[LeaseResult], Coroutine[None, None, None]]
+
+
+class InFlight:
+    """Everything that was leased and not yet committed."""
+
+    def __init__(self, serve: ServeLease, clock: Clock) -> None:
+        self._serve = serve
+        self._clock = clock
+        self._running: dict[asyncio.Task[None], LeaseResult] = {}
+        self._finished: list[LeaseResult] = []
+        self._first_finished_at = 0.0  # the first of them
+        self._wake_event = asyncio.Event()
+        self._error: BaseException | None = None
+
+    def start(self, leases: Iterable[HostLease]) -> None:
+        for lease in leases:
+            served = LeaseResult(lease=lease, delay_s=lease.delay_s)
+            task = asyncio.create_task(self._serve(served))
+            self._running[task] = served
+            task.add_done_callback(self._on_done)
+
+    def _on_done(self, task: "asyncio.Task[None]") -> None:
+        """A visit that was cut short still brings what it has: the rest goes back to the queue, the host rests."""
+        served = self._running.pop(task)
+        if task.cancelled():
+            served.wake_at = max(served.wake_at, self._clock.now() + served.delay_s)
+        elif (error := task.exception()) is not None:
+            self._error = self._error or error
+        if not self._finished:
+            self._first_finished_at = self._clock.now()
+        self._finished.append(served)
+        self._wake_event.set()
+
+    @property
+    def running(self) -> int:
+        """How many visits are under way."""
+        return len(self._running)
+
+    @property
+    def finished(self) -> int:
+        """How many visits wait to be committed."""
+        return len(self._finished)
+
+    @property
+    def pending_urls(self) -> int:
+        """How many URLs may still turn into answers, or have and are not counted yet."""
+        flying = sum(len(served.lease.leads) for served in self._running.values())
+        return flying + sum(len(served.outcomes) for served in self._finished)
+
+    @property
+    def leases(self) -> list[HostLease]:
+        """What is held, committed or not."""
+        return [served.lease for served in (*self._running.values(), *self._finished)]
+
+    def commit_due(self, batch: int) -> bool:
+        """Is it time to commit? In batches, but no host and no page waits long."""
+        if not self._finished:
+            return False
+        enough = sum(len(served.outcomes) for served in self._finished) >= batch
+        starving = len(self._finished) * 4 >= len(self._running)
+        return enough or starving or self._clock.now() - self._first_finished_at >= COMMIT_EVERY_S
+
+    def take_finished(self) -> list[LeaseResult]:
+        """What has landed; raises what ended a visit that should not have ended."""
+        if self._error is not None:
+            raise self._error
+        batch, self._finished = self._finished, []
+        return batch
+
+    def wake(self) -> None:
+        """End a wait."""
+        self._wake_event.set()
+
+    async def wait(self, timeout_s: float) -> None:
+        """Until something lands, somebody nudges, or the time is over."""
+        timer = asyncio.get_running_loop().call_later(
+            timeout_s, self._wake_event.set
+        )  # wait_for would make a task each time
+        try:
+            await self._wake_event.wait()
+        finally:
+            timer.cancel()
+            self._wake_event.clear()
+
+    async def shut_down(self, grace_s: float) -> None:
+        """Land everything: who has asked may wait for the answer so long, who has not goes back at once."""
+        for task, served in list(self._running.items()):
+            served.closed = True
+            if not served.requesting or grace_s <= 0:
+                task.cancel()
+        if self._running:
+            await asyncio.wait(list(self._running), timeout=max(grace_s, 0.001))
+        for task in list(self._running):
+            task.cancel()
+        if self._running:
+            await asyncio.wait(list(self._running))
+            await asyncio.sleep(0)  # `_land` runs after the task

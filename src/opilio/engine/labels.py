@@ -1,0 +1,163 @@
+"""A person's words about pages, as the writing process takes them up: verdict, judge and ranker follow at once.
+
+Whoever labels appends rows to the table `label`; here they are found by their number, in the next unit of work.
+A word stands until it is taken back: also where the page has changed, was gone for a while, or has moved.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from opilio.core.events import Event, LabelRemoved, PageLabeled
+from opilio.core.protocols import Frontier, FrontierEntry
+from opilio.core.records import Outcome, PageChange, Reason, url_key
+from opilio.core.urls import host_of
+from opilio.engine.learning import LearnerGroup
+from opilio.engine.link_scoring import LinkScorer
+from opilio.store.collection import Collection
+from opilio.store.writer import CollectionWriter, override_verdict
+
+LABEL_REASON = "labelled by hand"
+REMOVED_LABEL = -1  # in the place of a word: what was said before no longer counts
+MAX_LABEL_ID = (1 << 63) - 1  # above every number of a label
+LAST_LABEL_META_KEY = "labels_taken"  # the number of the last one that was taken up
+
+# A page that moves takes the last word along, unless there is a page already that somebody spoke of.
+_MOVE_LABEL_SQL = """INSERT INTO label (key, relevant, at, sample) SELECT :target, relevant, :now, sample FROM label
+    WHERE key = :key AND NOT EXISTS (SELECT 1 FROM label AS l JOIN page AS p ON p.key = l.key WHERE l.key = :target)
+    ORDER BY id DESC LIMIT 1"""
+
+
+class LabelInbox:
+    """Takes up what people said since it last looked."""
+
+    def __init__(
+        self,
+        collection: Collection,
+        keeper: CollectionWriter,
+        frontier: Frontier,
+        learning: LearnerGroup,
+        chooser: LinkScorer,
+    ) -> None:
+        self._collection = collection
+        self._writer = keeper
+        self._frontier = frontier
+        self._learning = learning
+        self._link_scorer = chooser
+        self._last_applied_id = int(collection.meta(LAST_LABEL_META_KEY, "0"))
+
+    def apply_new(self, now: float) -> list[Event]:
+        """Apply new labels in their order, inside a unit of work. Where there are none it costs one look."""
+        rows = self._collection.connection.execute(
+            "SELECT id, key, relevant, sample FROM label WHERE id > ? ORDER BY id", (self._last_applied_id,)
+        ).fetchall()
+        events: list[Event] = []
+        before: dict[int, bool] = {}
+        for id_, key, relevant, sample in rows:
+            before.setdefault(key, self._is_relevant(key))
+            word = None if relevant == REMOVED_LABEL else bool(relevant)
+            events += self._apply(id_, key, word, bytes(sample), now)
+            self._last_applied_id = id_
+        if rows:
+            self._retrain(before)
+            self._collection.set_meta(**{LAST_LABEL_META_KEY: self._last_applied_id})
+        return events
+
+    def override_verdicts(self, outcomes: Sequence[Outcome], now: float) -> list[Outcome]:
+        """The outcomes with what a person said of their pages before in the place of what the judge says now."""
+        keys = [outcome.lead.key for outcome in outcomes]
+        marks = ", ".join("?" * len(keys))
+        rows = self._collection.connection.execute(f"SELECT DISTINCT key FROM label WHERE key IN ({marks})", keys)
+        spoken = {key for (key,) in rows}
+        return [self._override_verdict(one, now) if one.lead.key in spoken else one for one in outcomes]
+
+    def _override_verdict(self, outcome: Outcome, now: float) -> Outcome:
+        key, analysis = outcome.lead.key, outcome.analysis
+        if outcome.change is PageChange.MOVED:
+            target = url_key(outcome.fetched.location)
+            self._collection.connection.execute(_MOVE_LABEL_SQL, {"key": key, "target": target, "now": now})
+        said = current_label(self._collection, key, before=self._last_applied_id + 1)  # what is new is taken up after
+        if said is None or analysis is None or analysis.verdict is None or outcome.duplicate_of:
+            return outcome
+        verdict = override_verdict(analysis.verdict, said[0], _label_reason(said[0]))
+        return msgspec.structs.replace(outcome, analysis=msgspec.structs.replace(analysis, verdict=verdict))
+
+    def _apply(self, id_: int, key: int, relevant: bool | None, sample: bytes, now: float) -> list[Event]:
+        page = self._collection.connection.execute("SELECT url, host, score FROM page WHERE key = ?", (key,)).fetchone()
+        if page is None:
+            return []
+        url, host, score = page
+        before = self._previous_label(id_, key)
+        if relevant is None:
+            return self._remove_label(key, sample, before, LabelRemoved(at=now, url=url))
+        self._writer.set_label(key, relevant, _label_reason(relevant))
+        if before is not relevant:
+            self._learning.label(sample, relevant, before)
+            self._correct_link_score(host, key, score, float(relevant))
+        return [PageLabeled(at=now, url=url, relevant=relevant)]
+
+    def _remove_label(self, key: int, sample: bytes, before: bool | None, event: LabelRemoved) -> list[Event]:
+        """The judge's own verdict counts again; the judge forgets the word, the ranker is told better. Once for all."""
+        if before is None:
+            return []
+        self._learning.label(sample, None, before)
+        scores = self._writer.remove_label(key, LABEL_REASON)
+        if scores is not None:  # else the page came anew since, and was judged anew
+            self._correct_link_score(host_of(event.url), key, *scores)
+        return [event]
+
+    def _correct_link_score(self, host: str, key: int, before: float, after: float) -> None:
+        entry = self._frontier.entry(host, key)
+        if entry is not None:
+            self._link_scorer.correct(entry, before, after)
+
+    def _retrain(self, before: dict[int, bool]) -> None:
+        """Let a ranker that learns from verdicts hear of those that are others now, all at once: it fits anew."""
+        changed = {key: now for key, was in before.items() if (now := self._is_relevant(key)) != was}
+        found = ((self._entry(key), now) for key, now in changed.items())
+        self._learning.correct_verdicts([(entry.lead, now) for entry, now in found if entry is not None])
+
+    def _is_relevant(self, key: int) -> bool:
+        row = self._collection.connection.execute("SELECT relevant FROM page WHERE key = ?", (key,)).fetchone()
+        return bool(row and row[0])
+
+    def _entry(self, key: int) -> FrontierEntry | None:
+        row = self._collection.connection.execute("SELECT host FROM page WHERE key = ?", (key,)).fetchone()
+        return self._frontier.entry(row[0], key) if row else None
+
+    def _previous_label(self, id_: int, key: int) -> bool | None:
+        """What was said of the page before, and stands."""
+        said = current_label(self._collection, key, before=id_)
+        return None if said is None else said[0]
+
+
+def _label_reason(relevant: bool) -> Reason:
+    return Reason(LABEL_REASON, float(relevant))
+
+
+def reapply_labels(collection: Collection, keeper: CollectionWriter) -> None:
+    """Have every page say what a person said of it last; inside a unit of work. Nobody learns from it."""
+    keys = collection.connection.execute(
+        "SELECT DISTINCT l.key FROM label AS l JOIN page AS p ON p.key = l.key WHERE p.duplicate_of = 0"
+    ).fetchall()
+    for (key,) in keys:
+        said = current_label(collection, key)
+        if said is None:
+            keeper.remove_label(key, LABEL_REASON)
+        else:
+            keeper.set_label(key, said[0], _label_reason(said[0]))
+
+
+def current_label(collection: Collection, key: int, before: int = MAX_LABEL_ID) -> tuple[bool, bytes] | None:
+    """What a person said of a page last, unless it was taken back; with the words the page was known by then."""
+    row = collection.connection.execute(
+        "SELECT relevant, sample FROM label WHERE key = ? AND id < ? ORDER BY id DESC LIMIT 1", (key, before)
+    ).fetchone()
+    return None if row is None or row[0] == REMOVED_LABEL else (bool(row[0]), bytes(row[1]))
+
+
+def has_pending_label(collection: Collection, key: int) -> bool:
+    """Was something said of a page that nobody has taken up: a command was killed, or a crawl will do it?"""
+    taken = int(collection.meta(LAST_LABEL_META_KEY, "0"))
+    found = collection.connection.execute("SELECT 1 FROM label WHERE key = ? AND id > ? LIMIT 1", (key, taken))
+    return found.fetchone() is not None

@@ -1,0 +1,197 @@
+"""Everything that learns from outcomes in the writing process: topic table, judge, S1's ranker; how each is kept."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+from opilio.core.events import Event, GraphChanged, TopicChanged
+from opilio.core.protocols import OnlineLearner
+from opilio.core.records import Lead, Outcome
+from opilio.judge.learned import LearnedJudge
+from opilio.methods.attributes.ranker import AttributesRanker
+from opilio.methods.treasure.ranker import TreasureRanker
+from opilio.store.collection import Collection
+from opilio.store.journal import LearnerJournal
+from opilio.store.writer import CollectionWriter
+from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.weights import WeightTable
+
+SAVE_INTERVAL_S = 10.0  # what is learnt between two versions (words counted for the next growth) is kept so often
+JUDGE_STATE = "judge"
+RANK_STATE = "rank"
+TOPIC_STATE = "topic"  # of the topic's table
+
+
+@runtime_checkable
+class JournaledLearner(OnlineLearner, Protocol):
+    """A learner that can tell what it is about to learn: the judge, the rankers of S1 and S2."""
+
+    def make_lesson(self, outcomes: Sequence[Outcome]) -> bytes: ...
+
+    def apply_lesson(self, lesson: bytes) -> None: ...
+
+    def worker_state(self) -> bytes:
+        """What workers must know of it: less than a snapshot, taken up by `restore` too."""
+
+
+class LearnerGroup:
+    """Lets learners see what happened and keeps their states, inside a unit of work.
+
+    Some have a journal: killed at any moment, they go on as they were. What the others count between two versions
+    is kept every few seconds, what a table waits to be built from with every seed. `settled` tells at a time whether
+    the seeds were visited.
+    """
+
+    def __init__(
+        self,
+        learners: Mapping[str, OnlineLearner],
+        collection: Collection,
+        keeper: CollectionWriter,
+        agent: str = "",
+        settled: Callable[[float], bool] = lambda _: True,
+    ) -> None:
+        self._learners = learners
+        self._seeds_finished = settled
+        self._writer = keeper
+        self._agent = agent  # whose: agents learn each for itself, under names of their own
+        # Asked once: whether something fits a protocol takes as long as learning from a page.
+        self._journaled = {name: learner for name, learner in learners.items() if isinstance(learner, JournaledLearner)}
+        self._journals = {name: LearnerJournal(collection, self._state_name(name)) for name in self._journaled}
+        self._published_versions = {name: learner.version for name, learner in learners.items()}
+        self._saved_at = 0.0
+
+    def _state_name(self, learner: str) -> str:
+        """The name of its state in the collection."""
+        return state_name(self._agent, learner)
+
+    @property
+    def finish_reason(self) -> str:
+        """Why nobody will learn any more; one crawler goes on as long as it is let."""
+        return ""
+
+    @property
+    def judge(self) -> LearnedJudge | None:
+        """The judge, where it learns."""
+        judge = self._learners.get(JUDGE_STATE)
+        return judge if isinstance(judge, LearnedJudge) else None
+
+    def resume(self) -> dict[str, bytes]:
+        """Teach learners again what they learnt behind their last saved state; returns what the workers must know."""
+        changed: dict[str, bytes] = {}
+        for name, learner in self._journaled.items():
+            for lesson in self._journals[name].lessons():
+                learner.apply_lesson(lesson)
+            if learner.version != self._published_versions[name]:
+                changed[self._state_name(name)] = learner.worker_state()
+            self._published_versions[name] = learner.version
+            if isinstance(learner, TreasureRanker):
+                learner.take_updates()  # was told when it happened
+        return changed
+
+    def learn(
+        self, outcomes: Sequence[Outcome], now: float, events: list[Event], lessons: Sequence[Outcome] = ()
+    ) -> None:
+        """Let every learner see what happened; `lessons` are for all but the topic's table."""
+        for name, learner in self._learners.items():
+            if isinstance(learner, EvolvingTopic):
+                self._expand_topic(self._state_name(name), learner, outcomes, now, events)
+            elif name in self._journaled:
+                self._apply_lesson(name, self._journaled[name].make_lesson([*outcomes, *lessons]))
+            else:
+                learner.learn([*outcomes, *lessons])
+            if isinstance(learner, TreasureRanker):
+                events += [GraphChanged(at=now, **msgspec.structs.asdict(update)) for update in learner.take_updates()]
+
+    def label(self, sample: bytes, relevant: bool | None, before: bool | None) -> None:
+        """A person's word about a page, for the judge; None takes the one `before` back."""
+        if self.judge is not None and sample:
+            self._apply_lesson(JUDGE_STATE, self.judge.label_lesson(sample, relevant, before))
+
+    def correct_verdicts(self, links: Sequence[tuple[Lead, bool]]) -> None:
+        """Pages that a person made relevant or irrelevant, by their links: for a ranker that learns from verdicts."""
+        ranker = self._learners.get(RANK_STATE)
+        if isinstance(ranker, AttributesRanker) and links:
+            self._apply_lesson(RANK_STATE, ranker.correction_lesson(links))
+
+    @property
+    def learns_from_labels(self) -> bool:
+        """Does anything here learn what a person says?"""
+        return self.judge is not None or isinstance(self._learners.get(RANK_STATE), AttributesRanker)
+
+    def _apply_lesson(self, name: str, lesson: bytes) -> None:
+        if lesson:
+            self._journals[name].add(lesson)
+            self._journaled[name].apply_lesson(lesson)
+
+    def save_changed(self, now: float) -> dict[str, bytes]:
+        """Save what has changed; returns the new states, for the workers."""
+        changed: dict[str, bytes] = {}
+        for name, learner in self._learners.items():
+            is_new = learner.version != self._published_versions[name]
+            self._published_versions[name] = learner.version
+            if name in self._journaled:
+                if is_new:
+                    changed[self._state_name(name)] = self._journaled[name].worker_state()
+                # A graph that changed is kept at once, so that whoever looks sees what the event told of.
+                if self._journals[name].snapshot_due or (is_new and isinstance(learner, TreasureRanker)):
+                    self._save_state(name, learner, now, learner.snapshot())
+            elif is_new:
+                state = changed[self._state_name(name)] = learner.snapshot()
+                self._save_state(name, learner, now, state)
+        if now - self._saved_at >= SAVE_INTERVAL_S:  # what has no journal
+            self._save_states(self._learners.keys() - self._journals.keys(), now)
+        return changed
+
+    def save_all(self, now: float) -> None:
+        """Save everything: at the end, so that another crawl may begin with it."""
+        self._save_states(self._learners, now)
+
+    def _save_states(self, names: Iterable[str], now: float) -> None:
+        for name in names:
+            self._save_state(name, self._learners[name], now, self._learners[name].snapshot())
+        self._saved_at = now
+
+    def _save_state(self, name: str, learner: OnlineLearner, now: float, state: bytes) -> None:
+        if name in self._journals:
+            self._journals[name].save_snapshot(learner.version, now, state)
+        else:
+            only = not isinstance(learner, EvolvingTopic)
+            self._writer.write_snapshot(self._state_name(name), learner.version, now, state, only=only)
+
+    def _expand_topic(
+        self, name: str, topic: EvolvingTopic, outcomes: Sequence[Outcome], now: float, events: list[Event]
+    ) -> None:
+        """Let the topic learn visit by visit, so that every version of its table is kept and told of."""
+        for outcome in outcomes:
+            before = topic.table
+            topic.learn([outcome])
+            events += self._record_table_change(name, before, topic, now)
+        if not topic.expansion.waits_for_seeds:
+            return
+        if self._seeds_finished(now):
+            before = topic.table
+            topic.finish_seeding()
+            events += self._record_table_change(name, before, topic, now)
+        elif any(outcome.lead.depth == 0 for outcome in outcomes):  # a kill must not cost the words of a seed
+            self._writer.write_snapshot(name, topic.version, now, topic.snapshot())
+
+    def _record_table_change(self, name: str, before: WeightTable, topic: EvolvingTopic, now: float) -> list[Event]:
+        """Keep a table that is new, and tell of it."""
+        if topic.table is before:
+            return []
+        # Of a version that is past only the table matters: what was counted for the next one is large.
+        self._writer.replace_snapshot(name, before.version, now, EvolvingTopic(before).snapshot())
+        self._writer.write_snapshot(name, topic.version, now, EvolvingTopic(topic.table).snapshot())
+        known = {keyword.stem for keyword in before.keywords}
+        added = tuple(sorted(k.label for k in topic.table.keywords if k.stem not in known))
+        return [TopicChanged(at=now, version=topic.version, added=added, size=len(topic.table), agent=self._agent)]
+
+
+def state_name(agent: str, learner: str) -> str:
+    """The name under which an agent's learner is kept; without an agent, its own.
+
+    >>> named("", "topic"), named("agent-1", "topic")
+    ('topic', 'agent-1/topic')
+    """
+    return f"{agent}/{learner}" if agent else learner

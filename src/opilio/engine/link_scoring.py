@@ -1,0 +1,271 @@
+"""Who decides how promising the links of new pages are, in the writing process, between fetch and frontier.
+
+Queued links raised by what the links among pages say: around any other chooser, in the writing process.
+
+The structure is that of the pages of this run and, after a start, of those stored last; scores are in the frontier.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import numpy as np
+from msgspec.structs import replace
+
+from opilio.core.protocols import FrontierEntry
+from opilio.core.records import Lead, LinkColumns, Outcome, url_key
+from opilio.core.urls import host_of
+from opilio.engine.link_columns import build_leads, unpack
+from opilio.engine.link_memory import LinkModelStore
+from opilio.judge.learned import LearnedJudge
+from opilio.learn.committee import FoundLinks
+from opilio.learn.scoring import LinkVisit, SourcePage
+from opilio.learn.word_model import unpack_features
+from opilio.rank.link_graph import Boost, CrawledLinkGraph, NodeColumn
+from opilio.store.collection import Collection
+
+
+class LinkScorer(Protocol):
+    """Turns outcomes into leads, and says which queued URLs have a new score."""
+
+    def observe(self, outcomes: Sequence[Outcome]) -> None: ...
+
+    def score_links(self, outcomes: Sequence[Outcome]) -> list[list[Lead]]:
+        """The links of each page, as many as are worth following."""
+
+    def discard(self, keys: Sequence[int]) -> None: ...
+
+    def rescored(self) -> Iterable[tuple[str, int, float]]: ...
+
+    def correct(self, entry: FrontierEntry, before: float, after: float) -> None: ...
+
+    def save(self, now: float, *, at_end: bool = False) -> None: ...
+
+    @property
+    def expected_relevant(self) -> float | None: ...
+
+
+class StaticLinkScorer:
+    """The ranker's own score, once and for all."""
+
+    def observe(self, outcomes: Sequence[Outcome]) -> None:
+        pass
+
+    def score_links(self, outcomes: Sequence[Outcome]) -> list[list[Lead]]:
+        return [self._score_page_links(outcome) for outcome in outcomes]
+
+    def _score_page_links(self, outcome: Outcome) -> list[Lead]:
+        analysis = outcome.analysis
+        if analysis is None or not analysis.links:
+            return []
+        return build_leads(unpack(analysis.links), outcome.lead, _is_relevant(outcome))
+
+    def discard(self, keys: Sequence[int]) -> None:
+        """Links that the frontier refused: they will never be fetched."""
+
+    def rescored(self) -> Iterable[tuple[str, int, float]]:
+        return ()
+
+    def correct(self, entry: FrontierEntry, before: float, after: float) -> None:
+        """A person said that a fetched page is worth `after`, not `before`."""
+
+    def save(self, now: float, *, at_end: bool = False) -> None:
+        """Keep what was learnt, where anything learns here."""
+
+    @property
+    def expected_relevant(self) -> float | None:
+        """Relevant pages that still wait in the queue, where anybody can tell."""
+        return None
+
+
+class CommitteeLinkScorer(StaticLinkScorer):
+    """Lets the committee learn from every outcome and score every link; a judge that learns tells it of words."""
+
+    def __init__(self, memory: LinkModelStore, judge: LearnedJudge | None = None) -> None:
+        self._model_store = memory
+        self._committee = memory.committee
+        self._judge = judge
+        self._judge_version = 0
+
+    def observe(self, outcomes: Sequence[Outcome]) -> None:
+        self._update_word_values()
+        ended, passed = [], []
+        for outcome in outcomes:
+            fetched, lead = outcome.fetched, outcome.lead
+            if fetched.location:  # the link lives on in the address it leads to, which is still to be fetched
+                self._committee.redirect(lead.key, url_key(fetched.location), host_of(fetched.location))
+                passed.append(lead.key)
+            elif fetched.failure is None or not fetched.failure.retry:
+                ended.append(outcome)
+        self._model_store.learn([*(_discarded_visit(key) for key in passed), *map(_committee_visit, ended)])
+
+    def discard(self, keys: Sequence[int]) -> None:
+        self._model_store.learn([_discarded_visit(key) for key in keys])
+
+    def score_links(self, outcomes: Sequence[Outcome]) -> list[list[Lead]]:
+        every = [unpack(outcome.analysis.links if outcome.analysis else b"") for outcome in outcomes]
+        kept = [
+            _followed_positions(outcome.lead.key, columns) for outcome, columns in zip(outcomes, every, strict=True)
+        ]
+        found = [_committee_links(*page) for page in zip(outcomes, every, kept, strict=True)]
+        scored = self._committee.add_pages(found)
+        leads = []
+        for outcome, columns, places, scores in zip(outcomes, every, kept, scored, strict=True):
+            told = np.frombuffer(columns.scores, dtype=np.float32).astype(np.float64)
+            told[places] = scores
+            leads.append(build_leads(columns, outcome.lead, _is_relevant(outcome), told.tolist()))
+        return leads
+
+    def rescored(self) -> Iterable[tuple[str, int, float]]:
+        self._update_word_values()
+        return self._committee.rescored()
+
+    def correct(self, entry: FrontierEntry, before: float, after: float) -> None:
+        self._model_store.correct(entry, before, after)
+
+    def save(self, now: float, *, at_end: bool = False) -> None:
+        self._model_store.save(now, at_end=at_end)
+
+    @property
+    def expected_relevant(self) -> float | None:
+        return self._model_store.expected_relevant
+
+    def _update_word_values(self) -> None:
+        """Hear what words are worth since the judge learnt last."""
+        if self._judge is not None and self._judge.version != self._judge_version:
+            self._judge_version = self._judge.version
+            self._committee.update_word_values(*self._judge.model.term_weights)
+
+
+def _followed_positions(page: int, columns: LinkColumns) -> list[int]:
+    """The places of the links of a page that may be followed and lead elsewhere."""
+    keys = np.frombuffer(columns.keys, dtype=np.int64).tolist()
+    return [at for at, key in enumerate(keys) if at not in columns.dropped and key != page]
+
+
+def _committee_links(outcome: Outcome, columns: LinkColumns, places: list[int]) -> FoundLinks:
+    """Those links as the committee wants them."""
+    relevant = _is_relevant(outcome)
+    page = SourcePage(outcome.lead.key, relevant, 0 if relevant else outcome.lead.tunnel + 1)
+    keys, rows = np.frombuffer(columns.keys, dtype=np.int64), unpack_features(columns.features)
+    if len(places) == len(keys):
+        return FoundLinks(page, columns.hosts, keys, rows)
+    return FoundLinks(page, [columns.hosts[at] for at in places], keys[places], rows[places])
+
+
+def _is_relevant(outcome: Outcome) -> bool:
+    verdict = outcome.analysis.verdict if outcome.analysis else None
+    return verdict is not None and verdict.relevant
+
+
+def _discarded_visit(key: int) -> LinkVisit:
+    return LinkVisit(key, "", 0.0, is_page=False, discarded=True)
+
+
+def _committee_visit(outcome: Outcome) -> LinkVisit:
+    """A duplicate, a failure and a page that is none pay nothing."""
+    verdict = outcome.analysis.verdict if outcome.analysis else None
+    new = verdict is not None and not outcome.duplicate_of
+    reward = verdict.score if verdict is not None and new else 0.0
+    relevant = new and _is_relevant(outcome)
+    return LinkVisit(outcome.lead.key, outcome.lead.url, reward, verdict is not None, relevant)
+
+
+MAX_TRACKED_LINKS = 200_000  # queued links whose own score is remembered
+MAX_RESUMED_PAGES = 5_000  # pages that a resumed crawl reads back
+MIN_SCORE_CHANGE = 1e-3
+
+
+class BoostingLinkScorer:
+    """Lets another chooser score, then raises. Links leave its memory when they are fetched, the oldest when full."""
+
+    def __init__(self, inner: LinkScorer, boost: Boost, structure: CrawledLinkGraph | None = None) -> None:
+        self._inner = inner
+        self._boost = boost
+        self._structure = structure or CrawledLinkGraph()
+        self._own_scores: dict[int, tuple[str, float, float]] = {}  # key -> host, own score, score in the frontier
+        self._node_values: NodeColumn = np.zeros(0)
+        self._pages_since_update = 0
+
+    def observe(self, outcomes: Sequence[Outcome]) -> None:
+        for outcome in outcomes:
+            self._own_scores.pop(outcome.lead.key, None)
+        self._inner.observe(outcomes)
+
+    def score_links(self, outcomes: Sequence[Outcome]) -> list[list[Lead]]:
+        return [self._boost_leads(*page) for page in zip(outcomes, self._inner.score_links(outcomes), strict=True)]
+
+    def _boost_leads(self, outcome: Outcome, found: list[Lead]) -> list[Lead]:
+        verdict = outcome.analysis.verdict if outcome.analysis else None
+        relevance = verdict.score if verdict is not None else 0.0
+        self._structure.add(outcome.lead.key, outcome.lead.host, relevance, [(lead.key, lead.host) for lead in found])
+        self._pages_since_update += 1
+        scores = self._boosted_scores([lead.key for lead in found], [lead.score for lead in found])
+        for lead, score in zip(found, scores, strict=True):
+            known = self._own_scores.get(lead.key)
+            if known is None or lead.score > known[1]:
+                self._own_scores[lead.key] = (lead.host, lead.score, score)
+        while len(self._own_scores) > MAX_TRACKED_LINKS:
+            del self._own_scores[next(iter(self._own_scores))]
+        return [replace(lead, score=score) for lead, score in zip(found, scores, strict=True)]
+
+    def discard(self, keys: Sequence[int]) -> None:
+        for key in keys:
+            self._own_scores.pop(key, None)
+        self._inner.discard(keys)
+
+    def rescored(self) -> Iterable[tuple[str, int, float]]:
+        moved = list(self._inner.rescored())
+        raised = self._boosted_scores([key for _, key, _ in moved], [score for _, _, score in moved])
+        for (host, key, own), score in zip(moved, raised, strict=True):
+            self._own_scores[key] = (host, own, score)
+        told = [(host, key, score) for (host, key, _), score in zip(moved, raised, strict=True)]
+        return told if self._pages_since_update < self._boost.interval_pages else [*told, *self._rescore_all()]
+
+    def _rescore_all(self) -> list[tuple[str, int, float]]:
+        """All that wait, with what the structure says now."""
+        self._pages_since_update = 0
+        self._node_values = self._boost.node_values(self._structure)
+        keys = list(self._own_scores)
+        scores = self._boosted_scores(keys, [self._own_scores[key][1] for key in keys])
+        moved = []
+        for key, score in zip(keys, scores, strict=True):
+            host, own, told = self._own_scores[key]
+            if abs(score - told) > MIN_SCORE_CHANGE:
+                self._own_scores[key] = (host, own, score)
+                moved.append((host, key, score))
+        return moved
+
+    def _boosted_scores(self, keys: Sequence[int], own: Sequence[float]) -> list[float]:
+        place, known = self._structure.node_of, len(self._node_values)
+        at = np.array([place.get(key, known) for key in keys], dtype=np.int64)
+        values = np.append(self._node_values, 0.0)[
+            np.minimum(at, known)
+        ]  # what came after the last look counts nothing
+        return [float(score) for score in self._boost.combine(np.array(own, dtype=np.float64), values)]
+
+    def correct(self, entry: FrontierEntry, before: float, after: float) -> None:
+        self._inner.correct(entry, before, after)
+
+    def save(self, now: float, *, at_end: bool = False) -> None:
+        self._inner.save(now, at_end=at_end)
+
+    @property
+    def expected_relevant(self) -> float | None:
+        return self._inner.expected_relevant
+
+
+def with_boost(inner: LinkScorer, boost: Boost | None, collection: Collection) -> LinkScorer:
+    """A chooser that raises, where asked, with what the collection knows of links."""
+    if boost is None:
+        return inner
+    structure = CrawledLinkGraph()
+    rows = collection.connection.execute(
+        "SELECT key, host, score, columns FROM page JOIN links ON links.parent = key ORDER BY seq DESC LIMIT ?",
+        (MAX_RESUMED_PAGES,),
+    )
+    for key, host, score, blob in rows:
+        columns = unpack(bytes(blob))
+        keys = np.frombuffer(columns.keys, dtype=np.int64).tolist()
+        kept = [(k, h) for at, (k, h) in enumerate(zip(keys, columns.hosts, strict=True)) if at not in columns.dropped]
+        structure.add(int(key), str(host), float(score), kept)
+    return BoostingLinkScorer(inner, boost, structure)

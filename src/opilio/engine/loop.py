@@ -1,0 +1,259 @@
+"""The engine: leases hosts, serves them, commits in batches, stops for a reason.
+
+The same loop drives a live crawl and a replay. On a virtual clock it works in lock-step: time stands still until every
+visit that can go on has gone on and is committed, so a run is a function of its seed, whatever the number of workers.
+
+When a crawl ends. Pure: looks at counters and the time it is given.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from opilio.core.clock import Clock, VirtualClock
+from opilio.core.events import BatchCommitted, CrawlStopped, Event, EventListener
+from opilio.core.protocols import Frontier
+from opilio.core.records import Outcome, PageChange
+from opilio.core.settings import EngineSettings, StopSettings
+from opilio.engine.commit import BatchCommitter
+from opilio.engine.control import COMMAND_POLL_S, CommandInbox
+from opilio.engine.in_flight import COMMIT_EVERY_S, InFlight
+from opilio.engine.reseeding import Reseeding
+from opilio.engine.visit import Visitor
+from opilio.store.writer import CrawlCounts
+
+
+class StopRules:
+    """Says why to stop, or nothing. The reason is recorded in the collection."""
+
+    def __init__(self, settings: StopSettings, started_at: float) -> None:
+        self._settings = settings
+        self._started_at = started_at
+        self._recent: deque[bool] = deque(maxlen=settings.harvest_window)
+        self._expected: float | None = None
+
+    def record_page(self, relevant: bool) -> None:
+        """One more page was judged."""
+        self._recent.append(relevant)
+
+    def set_expected(self, relevant: float | None) -> None:
+        """So many relevant pages are still to be found, as far as anybody can tell."""
+        self._expected = relevant
+
+    @property
+    def max_wait_s(self) -> float:
+        """How long to wait when every host asks us to wait."""
+        return self._settings.patience_s
+
+    @property
+    def harvest(self) -> float:
+        """The share of relevant pages among the last ones."""
+        return sum(self._recent) / len(self._recent) if self._recent else 0.0
+
+    def stop_reason(self, now: float, counts: CrawlCounts) -> str:
+        """Why to stop now, or nothing."""
+        rules = self._settings
+        if rules.pages and counts.pages >= rules.pages:
+            return f"page limit reached ({rules.pages} pages)"
+        if rules.fetches and counts.fetched >= rules.fetches:
+            return f"fetch limit reached ({rules.fetches} fetches)"
+        if rules.relevant and counts.relevant >= rules.relevant:
+            return f"enough relevant pages ({rules.relevant})"
+        if rules.minutes and now - self._started_at >= rules.minutes * 60:
+            return f"time is up ({rules.minutes:g} minutes)"
+        return self._low_yield_reason()
+
+    def _low_yield_reason(self) -> str:
+        """Is it no longer worth going on?"""
+        rules = self._settings
+        full = len(self._recent) == rules.harvest_window
+        if rules.harvest_below and full and self.harvest < rules.harvest_below:
+            return f"harvest of the last {rules.harvest_window} pages fell below {rules.harvest_below:g}"
+        if rules.expected_below and self._expected is not None and self._expected < rules.expected_below:
+            return f"about {self._expected:.1f} relevant pages are left to find, fewer than {rules.expected_below:g}"
+        return ""
+
+    def remaining_urls(self, counts: CrawlCounts) -> int:
+        """How many more URLs may be asked for at once without passing a limit."""
+        rules = self._settings
+        pages = rules.pages - counts.pages if rules.pages else 1 << 30
+        fetches = rules.fetches - counts.fetched if rules.fetches else 1 << 30
+        return max(0, min(pages, fetches))
+
+
+LEASE_TTL_S = 300.0
+SHUTDOWN_GRACE_S = 10.0  # how long a clean stop waits for answers that are under way
+INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineParts:
+    """What the engine drives. A bundle without methods: nothing is handed more than it needs."""
+
+    frontier: Frontier
+    visitor: Visitor
+    committer: BatchCommitter
+    commands: CommandInbox
+    counts: CrawlCounts
+    clock: Clock
+    reseeder: Reseeding
+
+
+class Engine:
+    """Runs one crawl to its end. `stop()` may be called at any time, from a signal handler too."""
+
+    def __init__(self, stages: EngineParts, engine: EngineSettings, stop: StopSettings, per_host: int) -> None:
+        self._parts = stages
+        self._settings = engine
+        self._stop_rules = StopRules(stop, stages.clock.now())
+        self._urls_per_lease = per_host
+        self._in_flight = InFlight(stages.visitor.serve, stages.clock)
+        self._renew_at = stages.clock.now() + LEASE_TTL_S / 3
+        self._requested_stop = ""
+        self._listeners: list[EventListener] = []
+
+    def add_listener(self, listener: EventListener) -> None:
+        """Have every event told to `listener`, after it has been committed."""
+        self._listeners.append(listener)
+
+    @property
+    def stopping(self) -> bool:
+        """Was a stop asked for?"""
+        return self._requested_stop != ""
+
+    def stop(self, reason: str = INTERRUPTED) -> None:
+        """Ask for a clean stop."""
+        self._requested_stop = self._requested_stop or reason
+        self._in_flight.wake()
+
+    async def run(self) -> str:
+        """Crawl until a rule says stop; returns the reason."""
+        counts, clock = self._parts.counts, self._parts.clock
+        try:
+            while not (reason := self._check_stop()):
+                if not self._parts.commands.paused:
+                    self._lease()
+                if self._in_flight.running or self._in_flight.finished:
+                    await self._wait_for_progress()
+                    self._commit_if_due()
+                elif reason := await self._idle():
+                    break
+            await self._in_flight.shut_down(0.0 if isinstance(clock, VirtualClock) else SHUTDOWN_GRACE_S)
+            self._commit()
+        finally:
+            await self._in_flight.shut_down(0.0)
+        stopped = CrawlStopped(at=clock.now(), reason=reason, pages=counts.pages, relevant=counts.relevant)
+        self._parts.committer.finish(stopped)
+        self.publish([stopped])
+        return reason
+
+    def _check_stop(self) -> str:
+        """Why to stop now, or nothing; what people asked for since the last time is done first."""
+        wishes, now = self._parts.commands, self._parts.clock.now()
+        self.publish(wishes.poll(now))
+        asked = self._requested_stop or wishes.stop_reason
+        ended = asked or self._stop_rules.stop_reason(now - wishes.paused_s(now), self._parts.counts)
+        return ended or (
+            "" if self._in_flight.running or self._in_flight.finished else self._parts.committer.stop_reason(now)
+        )
+
+    def _remaining_urls(self) -> int:
+        """How many more URLs may be asked for."""
+        return self._stop_rules.remaining_urls(self._parts.counts) - self._in_flight.pending_urls
+
+    def _lease(self) -> None:
+        """Fill the free connections with the best hosts that may be asked now."""
+        stages, room, now = self._parts, self._remaining_urls(), self._parts.clock.now()
+        if now >= self._renew_at:  # who waits for a slow answer must not lose the host to another visit
+            stages.committer.renew(self._in_flight.leases, now, LEASE_TTL_S)
+            self._renew_at = now + LEASE_TTL_S / 3
+        free = min(self._settings.connections - self._in_flight.running, room)
+        if free > 0:
+            per_host = max(1, min(self._urls_per_lease, room // free))
+            self._in_flight.start(stages.committer.lease(now, free, per_host, LEASE_TTL_S))
+
+    async def _wait_for_progress(self) -> None:
+        """Wait until something finished, a host woke, or a commit is due."""
+        clock = self._parts.clock
+        if isinstance(clock, VirtualClock):
+            await self._advance_virtual_clock(clock)
+            return
+        timeout = COMMIT_EVERY_S if self._in_flight.finished else 1.0
+        if (
+            self._in_flight.running < self._settings.connections
+            and self._remaining_urls() > 0
+            and not self._parts.commands.paused
+        ):
+            wakes_at = self._parts.frontier.wakes_at()
+            if wakes_at is not None:
+                timeout = min(timeout, max(0.001, wakes_at - clock.now()))
+        await self._in_flight.wait(timeout)
+
+    async def _advance_virtual_clock(self, clock: VirtualClock) -> None:
+        """Lock-step: let every visit run until it is finished or asleep; only then may time pass."""
+        while self._in_flight.running > clock.sleeping:
+            await asyncio.sleep(0)
+        if not self._in_flight.finished:
+            clock.advance(until=self._renew_at)
+            await asyncio.sleep(0)
+
+    def _commit_if_due(self) -> None:
+        everything = not self._in_flight.running or isinstance(self._parts.clock, VirtualClock)
+        if self._in_flight.commit_due(0 if everything else self._settings.batch):
+            self._commit()
+
+    def _commit(self) -> None:
+        batch = self._in_flight.take_finished()
+        if isinstance(self._parts.clock, VirtualClock):  # the order must not hang on the number of workers
+            batch.sort(key=lambda served: served.lease.token)
+        if batch:
+            self.publish(self._parts.committer.commit(batch, self._parts.clock.now()))
+
+    def publish(self, events: Sequence[Event]) -> None:
+        """Have listeners hear of what is on disk."""
+        for event in events:
+            if isinstance(event, BatchCommitted):
+                self._stop_rules.set_expected(event.expected)
+                for outcome in event.outcomes:
+                    if outcome.analysis is not None and outcome.analysis.verdict is not None and _is_new(outcome):
+                        self._stop_rules.record_page(outcome.analysis.verdict.relevant and not outcome.duplicate_of)
+            for listener in self._listeners:
+                listener(event)
+
+    async def _idle(self) -> str:
+        """Nothing runs: wait for the next host to wake, or for a person; or say why to stop."""
+        clock = self._parts.clock
+        if self._parts.commands.paused:
+            await self._in_flight.wait(COMMAND_POLL_S)
+            return ""
+        wakes_at = self._parts.committer.next_due_at(clock.now())
+        if wakes_at is None:
+            return self._parts.committer.stop_reason(clock.now()) or await self._reseed()
+        wait_s = wakes_at - clock.now()
+        if wait_s > self._stop_rules.max_wait_s and not self._parts.committer.continuous:
+            return f"every host left has to wait {wait_s:.0f} s or more; run again later to go on"
+        if isinstance(clock, VirtualClock):
+            clock.advance(until=wakes_at)
+        else:
+            await self._in_flight.wait(
+                max(0.001, min(wait_s, COMMAND_POLL_S))
+            )  # a person must not wait as long as a host
+        return ""
+
+    async def _reseed(self) -> str:
+        """Nothing is queued. Engines may know more; whoever wants to stop need not wait for them."""
+        asking = asyncio.ensure_future(self._parts.reseeder.find_more_seeds(self._parts.clock.now()))
+        asking.add_done_callback(lambda _: self._in_flight.wake())
+        while not asking.done() and not self._requested_stop:
+            await self._in_flight.wait(COMMAND_POLL_S)
+        if not asking.done():
+            asking.cancel()
+            await asyncio.wait([asking])
+            return self._requested_stop
+        self.publish(asking.result())
+        return self._parts.reseeder.stop_reason
+
+
+def _is_new(outcome: Outcome) -> bool:
+    return outcome.change is PageChange.NEW

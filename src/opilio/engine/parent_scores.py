@@ -1,0 +1,70 @@
+"""Leads whose score counts all the pages they were found on (S3-17, X-11), in the writing process."""
+
+import sqlite3
+from collections.abc import Iterator
+
+import numpy as np
+
+from opilio.core.records import Lead, LinkColumns, Outcome
+from opilio.engine.link_columns import build_leads, unpack
+from opilio.engine.link_scoring import StaticLinkScorer
+from opilio.rank.topic_genre import KnownParents, TopicGenreOptions, aggregate_parents
+
+MAX_LINKS = 200_000  # whose parents are known: those found last
+
+ALL_PAGES_SQL = """SELECT p.key, p.score, l.columns FROM page p JOIN links l ON l.parent = p.key
+WHERE p.duplicate_of = 0 ORDER BY p.seq DESC"""
+AGENT_PAGES_SQL = """SELECT p.key, v.score, l.columns FROM verdict v JOIN page p ON p.key = v.page
+JOIN links l ON l.parent = p.key WHERE v.agent = ? AND (v.own OR v.relevant) AND p.duplicate_of = 0
+ORDER BY p.seq DESC"""
+
+
+class ParentLinkScorer(StaticLinkScorer):
+    """Puts the relevance of all known parents in the place of the one page's own."""
+
+    def __init__(self, options: TopicGenreOptions) -> None:
+        self._options = options
+        self._parents = KnownParents(limit=MAX_LINKS, per_link=options.parents or MAX_LINKS)
+
+    def resume(self, connection: sqlite3.Connection, agent: int = 0) -> None:
+        """Know again what the collection's pages say (those of an agent): the newest, so far as there is room."""
+        newest: list[tuple[int, float, list[int]]] = []
+        links = 0
+        for page in _pages_with_links(connection, agent):
+            newest.append(page)
+            links += len(page[2])
+            if links >= MAX_LINKS:
+                break
+        for key, relevance, found in reversed(newest):
+            self._parents.add(key, relevance, found)
+
+    def _score_page_links(self, outcome: Outcome) -> list[Lead]:
+        analysis = outcome.analysis
+        if analysis is None or analysis.verdict is None or not analysis.links:
+            return []
+        columns, verdict = unpack(analysis.links), analysis.verdict
+        scores = self._parent_scores(columns, outcome.lead.key, verdict.score)
+        return build_leads(columns, outcome.lead, verdict.relevant, scores)
+
+    def _parent_scores(self, columns: LinkColumns, page: int, relevance: float) -> list[float]:
+        keys = np.frombuffer(columns.keys, dtype=np.int64).tolist()
+        known, how = self._parents, self._options.parent_agg
+        alone = np.frombuffer(columns.scores, dtype=np.float32).astype(np.float64)
+        together = np.array([aggregate_parents([*known.relevances(key, page), relevance], how) for key in keys])
+        known.add(page, relevance, _followed_keys(columns))
+        # By rank, the parents' part has no size of its own: the page's share stays as the ranker found it.
+        lifted = alone if self._options.scale == "rank" else alone + self._options.topic * (together - relevance)
+        return list(map(float, lifted))
+
+
+def _followed_keys(columns: LinkColumns) -> list[int]:
+    """The keys of the links that are followed, each once."""
+    keys = np.frombuffer(columns.keys, dtype=np.int64).tolist()
+    return list(dict.fromkeys(key for at, key in enumerate(keys) if at not in columns.dropped))
+
+
+def _pages_with_links(connection: sqlite3.Connection, agent: int) -> Iterator[tuple[int, float, list[int]]]:
+    """Every page with its relevance and the links it told of, the newest first."""
+    rows = connection.execute(AGENT_PAGES_SQL, (agent,)) if agent else connection.execute(ALL_PAGES_SQL)
+    for key, score, blob in rows:
+        yield key, score, _followed_keys(unpack(blob))

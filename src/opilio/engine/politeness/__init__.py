@@ -1,0 +1,1 @@
+"""robots.txt, delays, per-host throttling, crawler traps."""

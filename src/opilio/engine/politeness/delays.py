@@ -1,0 +1,112 @@
+"""How long to wait before asking a host again: pure arithmetic. It holds no clock and draws from the rng it is given.
+
+Who waits is the frontier (a host's `wake_at`); what to wait for is decided here.
+"""
+
+import random
+
+MAX_BACKOFF_S = 3600.0  # of the pauses that we choose ourselves
+# A Retry-After is heeded up to this, as long as the fetcher lets it be: it is written by strangers, but RFC 9110 knows
+# no bound, and whoever says two hours is not to be asked after one.
+MAX_RETRY_AFTER_S = 86_400.0
+MIN_RETRY_AFTER_S = 1.0  # and who asks for less than this gets a second all the same
+MAX_TRUSTED_RETRY_AFTERS = (
+    3  # overloaded answers in a row; whoever says "in a second" more often than this is left alone for longer
+)
+OVERLOAD_STATUSES = frozenset({429, 503})
+
+
+def effective_delay_s(
+    configured_s: float,
+    crawl_delay_s: float = 0.0,
+    *,
+    cap_s: float = 30.0,
+    elapsed_s: float = 0.0,
+    adaptive: float = 0.0,
+) -> float:
+    """The pause between two requests to a host: the longest of what we, the host and its speed ask for.
+
+    `crawl_delay_s` is the host's Crawl-delay, heeded up to `cap_s`. `adaptive` > 0 waits that many times as long
+    as the last answer took, so that a slow server is asked less.
+
+    >>> delay_in_force(1.0, 5.0), delay_in_force(1.0, 900.0), delay_in_force(1.0, elapsed_s=0.5, adaptive=4)
+    (5.0, 30.0, 2.0)
+    """
+    wanted = max(min(crawl_delay_s, cap_s), min(adaptive * elapsed_s, cap_s))
+    return max(configured_s, wanted)
+
+
+def backoff_delay_s(failures: int, rng: random.Random, *, first_s: float = 5.0, cap_s: float = MAX_BACKOFF_S) -> float:
+    """The pause after so many failures in a row: doubling, with the upper half left to chance.
+
+    Jitter keeps hosts that failed together (one server, one network) from coming back together.
+    """
+    whole = min(cap_s, first_s * 2.0 ** min(max(failures - 1, 0), 60))
+    return whole * rng.uniform(0.5, 1.0)
+
+
+def delay_after_response_s(
+    status: int, delay_s: float, failures: int, retry_after_s: float, rng: random.Random
+) -> float:
+    """The pause after an answer: the delay in force, or longer where the server says it is overloaded (429, 503).
+
+    `failures` counts such answers in a row, this one included. Retry-After (RFC 9110 10.2.3) is heeded as it is given,
+    from a second to a day; where there is none, or it has not helped, the pause doubles.
+    """
+    asked = min(max(retry_after_s, 0.0), MAX_RETRY_AFTER_S)
+    if status not in OVERLOAD_STATUSES:
+        return max(delay_s, asked)
+    if asked and failures <= MAX_TRUSTED_RETRY_AFTERS:
+        return max(delay_s, asked, MIN_RETRY_AFTER_S)
+    return max(delay_s, asked, backoff_delay_s(failures, rng))
+
+
+def retry_delay_s(
+    retries: int, retry_after_s: float, rng: random.Random, *, most: int = 3, first_s: float = 30.0
+) -> float | None:
+    """Seconds until a URL that failed is tried again after so many retries; None: give it up.
+
+    As soon as the server allows it, where it said when.
+
+    >>> next_try(3, 0.0, random.Random(1)) is None
+    True
+    """
+    if retries >= most:
+        return None
+    if retry_after_s > 0.0:
+        return min(max(retry_after_s, MIN_RETRY_AFTER_S), MAX_RETRY_AFTER_S)
+    return backoff_delay_s(retries + 1, rng, first_s=first_s)
+
+
+class AddressThrottle:
+    """Hosts that share an IP address share the pause.
+
+    Invariant: two starts given for one address are at least as far apart as the longer of their two delays.
+    `floor`: no start before it (after a restart a request may have left just before). Addresses not used for
+    `keep_s` are forgotten once there are more than `limit`.
+    """
+
+    def __init__(self, floor: float = 0.0, *, limit: int = 100_000, keep_s: float = MAX_BACKOFF_S) -> None:
+        self._not_before = floor
+        self._limit = limit
+        self._keep_s = keep_s
+        self._last_request: dict[str, tuple[float, float]] = {}  # start and delay of the last request
+
+    def reserve(self, address: str, now: float, delay_s: float) -> float:
+        """The time at which a request to that address may start; it is taken from now on."""
+        last = self._last_request.pop(address, None)
+        start = max(now, self._not_before)
+        if last is not None:
+            start = max(start, last[0] + max(last[1], delay_s))
+        self._last_request[address] = (start, delay_s)
+        if len(self._last_request) > self._limit:
+            self._evict_expired(now)
+        return start
+
+    def _evict_expired(self, now: float) -> None:
+        """Drop what is long past from the front: whoever was used last is at the end, so this costs O(1) a call."""
+        while self._last_request:
+            address, (start, _) = next(iter(self._last_request.items()))
+            if start + self._keep_s > now:
+                return
+            del self._last_request[address]

@@ -1,0 +1,270 @@
+"""Manners: may we ask this host for this URL, and when? robots.txt first, then the delay, then the address.
+
+Everything here survives concurrency because a host is asked by one at a time, and survives a restart because the rules
+of a host are in the collection before the first of its pages is asked for.
+
+Whose turn it is: one request at a time per host, a pause after each, and one pause for all hosts of an address.
+
+A lease keeps two visits of a host apart already. This holds too for requests that no lease stands behind (a robots.txt
+that redirects to another host), and it counts from when requests really leave: a start that was promised may be late.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from opilio.core.clock import Clock
+from opilio.core.protocols import Fetcher
+from opilio.core.records import FetchResult
+from opilio.core.settings import PolitenessSettings
+from opilio.core.urls import host_of, origin_of
+from opilio.engine.politeness.delays import AddressThrottle, effective_delay_s
+from opilio.engine.politeness.robots import PRIVATE_ADDRESS, RobotsRules, rules_from_response
+from opilio.fetch.http import follow_redirects
+
+MAX_THROTTLED_HOSTS = 50_000  # hosts and addresses; more than can be asked within a pause
+POLL_S = 0.02
+V = TypeVar("V")
+
+
+class HostThrottle:
+    """Invariant: between the end of a request to a host and the start of the next lies the pause of the former.
+
+    `floor`: no request before it; after a restart somebody may have been asked just before the end.
+    """
+
+    def __init__(self, clock: Clock, addresses: "AddressResolver | None" = None, floor: float = 0.0) -> None:
+        self._clock = clock
+        self._addresses = addresses
+        self._address_throttle = AddressThrottle(floor)
+        self._not_before = floor
+        self._busy_hosts: set[str] = set()
+        self._free_at: dict[str, float] = {}
+        self._last_request: dict[str, tuple[float, float]] = {}  # by address: when a request last left, and its pause
+        self._reserved_start: dict[str, float] = {}  # by host: a start at its address that was given but not yet used
+        self.host_delays_s: Mapping[str, float] = {}  # by host: what a person asked for
+
+    async def acquire(self, host: str, ready_at: float, delay_s: float, patience_s: float) -> float:
+        """Wait for the host's turn and take it (0.0); or say when to come again, if that is too long to wait."""
+        address = await self._addresses.resolve(host) if self._addresses is not None and delay_s > 0 else ""
+        start = max(
+            ready_at,
+            self._not_before,
+            self._reserved_start.pop(host, 0.0) or self._reserve_address(address, ready_at, delay_s),
+        )
+        if start - self._clock.now() > patience_s:
+            if address:
+                _put_bounded(self._reserved_start, host, start)
+            return start
+        await self._clock.sleep(start - self._clock.now())
+        while (wait_s := self._wait_s(host, address, delay_s)) > 0:
+            await self._clock.sleep(wait_s)
+        self._busy_hosts.add(host)
+        if address:
+            _put_bounded(self._last_request, address, (self._clock.now(), delay_s))
+        return 0.0
+
+    def release(self, host: str, delay_s: float) -> None:
+        """The request has ended."""
+        self._busy_hosts.discard(host)
+        if delay_s > 0:
+            _put_bounded(self._free_at, host, self._clock.now() + delay_s)
+
+    def _reserve_address(self, address: str, ready_at: float, delay_s: float) -> float:
+        return self._address_throttle.reserve(address, max(ready_at, self._clock.now()), delay_s) if address else 0.0
+
+    def _wait_s(self, host: str, address: str, delay_s: float) -> float:
+        if host in self._busy_hosts:
+            return POLL_S
+        free_at = self._free_at.get(host, 0.0)
+        left = self._last_request.get(address)
+        if left is not None:
+            free_at = max(free_at, left[0] + max(left[1], delay_s))
+        return free_at - self._clock.now()
+
+
+class AddressResolver:
+    """The addresses of hosts, looked up once. `given` names some of them (`fetch.resolve`), as the fetcher takes it."""
+
+    def __init__(self, given: Mapping[str, str] | None = None) -> None:
+        self._overrides = given or {}
+        self._cache: dict[str, str] = {}
+
+    async def resolve(self, host: str) -> str:
+        """The first address of a host, or nothing when it has none: the fetcher will say so itself."""
+        if host not in self._cache:
+            _put_bounded(self._cache, host, await self._lookup(host))
+        return self._cache[host]
+
+    async def _lookup(self, host: str) -> str:
+        name, port = _split_port(host)
+        given = self._overrides.get(host) or self._overrides.get(name) or self._overrides.get("*")
+        if given:
+            return _split_port(given)[0]
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(name, port or 80, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError):  # UnicodeError: a label too long for IDNA
+            return ""
+        return str(found[0][4][0]) if found else ""
+
+
+def _split_port(host: str) -> tuple[str, str]:
+    """Name and port.
+
+    >>> _split("a.example:8080"), _split("[::1]:80"), _split("[::1]")
+    (('a.example', '8080'), ('::1', '80'), ('::1', ''))
+    """
+    if host.startswith("["):
+        name, _, port = host[1:].partition("]")
+        return name, port.removeprefix(":")
+    name, _, port = host.partition(":")
+    return name, port
+
+
+def _put_bounded(kept: dict[str, V], key: str, value: V) -> None:
+    """Keep a bounded memory: whoever was used longest ago goes first."""
+    kept.pop(key, None)
+    if len(kept) >= MAX_THROTTLED_HOSTS:
+        del kept[next(iter(kept))]
+    kept[key] = value
+
+
+MAX_CACHED_ROBOTS = 20_000  # robots rules kept in memory; older ones are read from the collection again
+MAX_THROTTLE_WAIT_S = 0.5  # who would wait longer gives its connection to others and comes again
+PRIVATE_ADDRESS_REASON = f"{PRIVATE_ADDRESS}: only --allow-private lets it be asked"
+ALL_ALLOWED = RobotsRules(expires_at=float("inf"))
+
+LoadRobots = Callable[[str], bytes | None]  # the kept rules of an origin
+StoreRobots = Callable[
+    [str, RobotsRules, float], None
+]  # keep the rules of an origin, and the delay its host gets by them
+
+
+class Permit(msgspec.Struct, frozen=True, kw_only=True):
+    """Go ahead now and keep `delay_s`; or not: `until` says when to ask again, `refused` why it may not be asked."""
+
+    delay_s: float
+    retry_at: float = 0.0
+    refusal: str = ""
+
+
+class HostGate:
+    """The one place that knows what hosts want of us. Whoever got a permit says `asked` when the request has ended."""
+
+    def __init__(
+        self,
+        settings: PolitenessSettings,
+        fetcher: Fetcher,
+        clock: Clock,
+        turns: HostThrottle,
+        stored: LoadRobots,
+        keep: StoreRobots,
+    ) -> None:
+        self._settings = settings
+        self._fetcher = fetcher
+        self._clock = clock
+        self._throttle = turns
+        self._load_robots = stored
+        self._store_robots = keep
+        self._rules: dict[str, RobotsRules] = {}
+
+    async def acquire(self, url: str, ready_at: float) -> Permit:
+        """Reads robots.txt when it must, then says whether this URL may be asked for, and waits for its turn."""
+        origin = origin_of(url)
+        rules = self._cached_rules(origin)
+        if rules is None:
+            until = await self._throttle.acquire(
+                host_of(url), ready_at, self._host_delay_s(origin), MAX_THROTTLE_WAIT_S
+            )
+            if until:
+                return Permit(delay_s=self._host_delay_s(origin), retry_at=until)
+            rules = await self._fetch_robots(origin)
+            ready_at = self._clock.now() + self._host_delay_s(origin)
+        delay_s = self._host_delay_s(origin)
+        if rules.unreachable:
+            return _refuse_unreachable(rules, delay_s)
+        if not rules.allows(url):
+            return Permit(delay_s=delay_s, refusal="robots.txt disallows it")
+        return Permit(
+            delay_s=delay_s, retry_at=await self._throttle.acquire(host_of(url), ready_at, delay_s, MAX_THROTTLE_WAIT_S)
+        )
+
+    def release(self, url: str, delay_s: float) -> None:
+        """The request that was permitted has ended."""
+        self._throttle.release(host_of(url), delay_s)
+
+    def _host_delay_s(self, origin: str) -> float:
+        """The pause of the host: the longest that is asked for over http or https."""
+        wanted = max((self._rules[o].delay_s for o in _both_schemes(origin) if o in self._rules), default=0.0)
+        given = effective_delay_s(self._settings.delay_s, wanted, cap_s=self._settings.max_crawl_delay_s)
+        return max(given, self._throttle.host_delays_s.get(host_of(origin), 0.0))
+
+    def _cached_rules(self, origin: str) -> RobotsRules | None:
+        if not self._settings.robots:
+            return ALL_ALLOWED
+        if origin not in self._rules:
+            for one in _both_schemes(origin):  # the pause is that of both
+                self._load_stored_rules(one)
+        rules = self._rules.get(origin)
+        return rules if rules is not None and rules.expires_at > self._clock.now() else None
+
+    def _load_stored_rules(self, origin: str) -> None:
+        """Take up what an earlier run kept: the rules for its own name, which under another one say nothing."""
+        if (blob := self._load_robots(origin)) is not None:
+            rules = msgspec.msgpack.decode(blob, type=RobotsRules)
+            if rules.agent == self._settings.agent:
+                self._cache_rules(origin, rules)
+
+    async def _fetch_robots(self, origin: str) -> RobotsRules:
+        """Ask for the file (the host's turn is ours) and have its rules kept before any page is asked for."""
+        polite = _ThrottledFetcher(self._fetcher, self._throttle, self._host_delay_s(origin), host_of(origin))
+        answer = await follow_redirects(polite, f"{origin}/robots.txt", hops=5)
+        rules = rules_from_response(answer, self._settings.agent, self._clock.now(), self._rules.get(origin))
+        self._cache_rules(origin, rules)
+        self._store_robots(origin, rules, self._host_delay_s(origin))
+        return rules
+
+    def _cache_rules(self, origin: str, rules: RobotsRules) -> None:
+        if len(self._rules) >= MAX_CACHED_ROBOTS and origin not in self._rules:
+            self._rules.pop(next(iter(self._rules)))
+        self._rules[origin] = rules
+
+
+def _both_schemes(origin: str) -> tuple[str, str]:
+    """An origin, and that of the same host under the other scheme."""
+    scheme, _, host = origin.partition("://")
+    return origin, f"{'http' if scheme == 'https' else 'https'}://{host}"
+
+
+def _refuse_unreachable(rules: RobotsRules, delay_s: float) -> Permit:
+    """No rules, no pages: later perhaps, but never where the host is in our own network."""
+    if rules.why == PRIVATE_ADDRESS:
+        return Permit(delay_s=delay_s, refusal=PRIVATE_ADDRESS_REASON)
+    reason = f" ({rules.why})" if rules.why else ""
+    return Permit(delay_s=delay_s, retry_at=rules.expires_at, refusal=f"robots.txt can't be read{reason}")
+
+
+class _ThrottledFetcher:
+    """Fetches robots.txt wherever redirects lead, each hop in the turn of its host; the first turn is `held`."""
+
+    def __init__(self, fetcher: Fetcher, turns: HostThrottle, delay_s: float, held: str) -> None:
+        self._fetcher = fetcher
+        self._throttle = turns
+        self._delay_s = delay_s
+        self._held_host = held
+
+    async def fetch(self, url: str, validators: Mapping[str, str] | None = None) -> FetchResult:
+        host = host_of(url)
+        if host != self._held_host:
+            await self._throttle.acquire(host, 0.0, self._delay_s, float("inf"))
+        self._held_host = ""
+        try:
+            return await self._fetcher.fetch(url, validators)
+        finally:
+            self._throttle.release(host, self._delay_s)
+
+    async def close(self) -> None:
+        """The fetcher belongs to somebody else."""

@@ -1,0 +1,157 @@
+"""What a site asks of crawlers: robots.txt (RFC 9309), meta robots and X-Robots-Tag. Pure: answers and time come in.
+
+The matching is protego's (linear, no regular expressions, so no rule can make it slow); here are the parts it leaves to
+its user: which answers mean what, exact product tokens, the size limit, the life time, a form that survives a restart.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import cached_property
+
+import msgspec
+from msgspec.structs import replace
+from protego import Protego
+
+from opilio.core.records import FetchResult
+
+MAX_PARSED_BYTES = 500 << 10  # RFC 9309, 2.5: at least this much is parsed
+CACHE_TTL_S = 86_400.0  # RFC 9309, 2.4: not cached for longer than 24 hours
+FIRST_RETRY_S = 300.0
+MAX_STALE_S = 30 * 86_400.0  # RFC 9309, 2.3.1.4: old rules stand in for an unreachable file, but not for ever
+
+_PRODUCT_TOKEN = re.compile(r"[A-Za-z_-]+").match  # RFC 9309, 2.2.1
+# The usual misspellings are honoured: who writes "dissallow" means it.
+_FIELD_SPELLINGS = {
+    **dict.fromkeys(("user-agent", "useragent", "user agent"), "user-agent"),
+    **dict.fromkeys(("disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw"), "disallow"),
+    **dict.fromkeys(("crawl-delay", "crawl delay"), "crawl-delay"),
+    **dict.fromkeys(("sitemap", "sitemaps", "site-map"), "sitemap"),
+    "allow": "allow",
+}
+_LINE = re.compile(r"\s*([^:\s]+(?: [^:\s]+)?)\s*:\s*(.*)|\s*(\S+)\s+(.*)").match
+_replace_encoded_slash = re.compile("%2f", re.IGNORECASE).sub
+_TOO_MANY_REQUESTS = 429
+PRIVATE_ADDRESS = "private-address"
+_LOCAL_FAILURES = frozenset(("dns", "proxy", PRIVATE_ADDRESS))  # failures of which a host knows nothing
+
+
+class RobotsRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """What one origin allows, until `expires_at`. The default allows everything.
+
+    `text` holds only the groups that apply to `agent`: what other crawlers may do is nobody's business here.
+    """
+
+    expires_at: float
+    agent: str = "opilio"
+    text: str = ""
+    delay_s: float = 0.0
+    sitemaps: tuple[str, ...] = ()
+    unreachable: bool = False  # nothing is allowed, for now
+    asked: bool = True  # the host heard of us
+    failures: int = 0  # attempts in a row that could not read the file
+    why: str = ""  # what the last of them met: the kind of a failure, or a status
+    read_at: float = 0.0  # when the file was last read
+
+    @cached_property
+    def _parser(self) -> Protego:
+        return Protego.parse(self.text)
+
+    def allows(self, url: str) -> bool:
+        """May `agent` ask for this URL?"""
+        if self.unreachable:
+            return False
+        return not self.text or bool(self._parser.can_fetch(url, self.agent))
+
+
+def rules_from_response(
+    fetched: FetchResult, agent: str, now: float, previous: RobotsRules | None = None
+) -> RobotsRules:
+    """The rules that follow from the answer for robots.txt, redirects already followed (at most five).
+
+    2xx: the file. Other 3xx and 4xx, also a chain of redirects without end: no rules (2.3.1.2, 2.3.1.3). 5xx, 429 and
+    no answer: stay away (2.3.1.4), with `previous` rules kept where there are any, and ask again after a growing time.
+    """
+    failure = fetched.failure
+    if failure is not None and failure.kind == "redirect-loop":
+        return RobotsRules(agent=agent, expires_at=now + CACHE_TTL_S, read_at=now)
+    if failure is not None or fetched.status >= 500 or fetched.status in (0, _TOO_MANY_REQUESTS):
+        return _unreachable_rules(fetched, agent, now, previous)
+    if not 200 <= fetched.status < 300:
+        return RobotsRules(agent=agent, expires_at=now + CACHE_TTL_S, read_at=now)
+    return _parse_rules(fetched.body, agent, now)
+
+
+def _unreachable_rules(fetched: FetchResult, agent: str, now: float, previous: RobotsRules | None) -> RobotsRules:
+    failures = previous.failures + 1 if previous else 1
+    wait_s = min(CACHE_TTL_S, max(fetched.retry_after_s, FIRST_RETRY_S * 2.0 ** min(failures - 1, 20)))
+    if previous and not previous.unreachable and now - previous.read_at < MAX_STALE_S:
+        return replace(previous, expires_at=now + wait_s, failures=failures)
+    failure = fetched.failure
+    why = f"status {fetched.status}" if failure is None else failure.detail if failure.kind == "proxy" else failure.kind
+    asked = failure is None or failure.kind not in _LOCAL_FAILURES
+    return RobotsRules(agent=agent, expires_at=now + wait_s, unreachable=True, asked=asked, failures=failures, why=why)
+
+
+def _parse_rules(body: bytes, agent: str, now: float) -> RobotsRules:
+    text = body[:MAX_PARSED_BYTES].removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
+    own, sitemaps = _matching_groups(text, agent)
+    parsed = Protego.parse(own)
+    delay = parsed.crawl_delay(agent)
+    if delay is None:  # a group of our own without a delay: what everybody is asked for is the careful guess
+        delay = parsed.crawl_delay("*")
+    return RobotsRules(
+        agent=agent,
+        text=own,
+        delay_s=delay or 0.0,
+        sitemaps=tuple(sitemaps),
+        expires_at=now + CACHE_TTL_S,
+        read_at=now,
+    )
+
+
+def _matching_groups(text: str, agent: str) -> tuple[str, list[str]]:
+    """The groups for `agent` and for everybody, their agent lines reduced to exact product tokens; and the sitemaps.
+
+    protego would let a group for `op` apply to `opilio`; RFC 9309 (2.2.1) matches whole tokens.
+    """
+    kept: list[str] = []
+    sitemaps: list[str] = []
+    ours = naming_agents = False
+    for field, value in _parse_lines(text):
+        if field == "sitemap":
+            sitemaps.append(value)
+        elif field == "user-agent":
+            token = _matching_token(value, agent)
+            ours = bool(token) or (ours and naming_agents)
+            # The question mark, which no token looks like, ends the group before.
+            kept.append(f"user-agent: {token or '?'}")
+            naming_agents = True
+        else:
+            naming_agents = False
+            if ours:
+                kept.append(f"{field}: {_normalize_rule(value)}")
+    return "\n".join(kept), [s for s in sitemaps if s]
+
+
+def _normalize_rule(value: str) -> str:
+    """A rule in the spelling of the addresses we ask for: in their queries a slash is one, encoded or not."""
+    path, mark, query = value.partition("?")
+    return path + mark + _replace_encoded_slash("/", query)
+
+
+def _parse_lines(text: str) -> Iterator[tuple[str, str]]:
+    """The lines that mean something. All others must not interfere, not even by ending a group (2.2.4)."""
+    for line in text.splitlines():
+        found = _LINE(line.partition("#")[0])
+        if found:
+            field = _FIELD_SPELLINGS.get((found[1] or found[3]).lower())
+            if field:
+                yield field, (found[2] or found[4] or "").strip()
+
+
+def _matching_token(value: str, agent: str) -> str:
+    """The agent itself, `*`, or nothing, according to whom an agent line names."""
+    if value.startswith("*"):
+        return "*"
+    token = _PRODUCT_TOKEN(value)
+    return agent if token and token[0].lower() == agent.lower() else ""

@@ -1,0 +1,255 @@
+"""Recognises spider traps by URL: endless paths, calendars, queries that multiply, session ids, sorted listings. Pure.
+
+It is asked once for every URL that is new to the frontier, so counting calls counts distinct URLs. It must let
+honest size pass: a directory of 50,000 pages, a forum of `?id=N`, the dated archive of a newspaper are no traps.
+
+Traps as the crawl sees them: refuses what looks like one, and tells once for every host and kind.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from opilio.core.events import TrapFound
+from opilio.core.settings import Settings
+from opilio.core.urls import host_of
+from opilio.frontier.policy import refuse_nothing
+from opilio.frontier.sqlite.schema import DROPPED
+from opilio.store.collection import Collection
+
+EXCLUDED_REASON = "excluded by hand"
+
+
+class HostRules:
+    """Hosts and patterns of addresses that a person does not want or wants first, and the pauses given to hosts."""
+
+    def __init__(self) -> None:
+        self.banned_hosts: set[str] = set()
+        self._excluded_patterns: list[str] = []
+        self.host_delays_s: dict[str, float] = {}
+        self.boosted_hosts: set[str] = set()
+
+    def apply(self, word: str, target: str, data: bytes = b"") -> None:
+        """Take up a wish: `ban` a host, `exclude` a pattern, give a host a longer `delay`, or have it first or not."""
+        if word == "ban":
+            self.banned_hosts.add(target)
+        elif word == "boost_host":
+            self.boosted_hosts.add(target)
+        elif word == "unboost_host":
+            self.boosted_hosts.discard(target)
+        elif word == "exclude":
+            self._excluded_patterns.append(target)
+        else:
+            self.host_delays_s[target] = float(data)
+
+    def refusal_reason(self, url: str) -> str:
+        """Why this URL is not wanted, or nothing."""
+        if not self.banned_hosts and not self._excluded_patterns:
+            return ""
+        unwanted = host_of(url) in self.banned_hosts or any(
+            fnmatchcase(url, pattern) for pattern in self._excluded_patterns
+        )
+        return EXCLUDED_REASON if unwanted else ""
+
+
+# One to four path segments three times in a row (the first with a letter), or one segment of any kind five times.
+_REPEATED = re.compile(r"/(?=[^/]*[A-Za-z])((?:[^/]+/){1,4}?)\1\1|/([^/]+/)\2\2\2\2")
+_SESSION = re.compile(
+    r"(?:[;?&](?:jsessionid|phpsessid|aspsessionid\w*|cfid|cftoken|sessionid|session_id|sess_id)=|\(S\()([^&;/?)]+)"
+    r"|[?&](?:sid|s|session)=((?=[^&]*\d)[0-9A-Za-z]{16,})(?=&|$)",
+    re.IGNORECASE,
+)
+_CALENDAR = re.compile(
+    r"calend|event|agenda|kalender|schedule|ical|/(?:day|week|month)s?/|[?&](?:date|day|month|week)=", re.IGNORECASE
+)
+_DATE = re.compile(r"(?<![0-9])(\d{4})[-/](?:0?[1-9]|1[0-2])(?![0-9])|[?&]y(?:ear|r)?=(\d{4})(?![0-9])")
+# Nothing but a date at the end: an empty day of a calendar. An article in a dated archive has words after it.
+_BARE_DATE = re.compile(r"\d{4}[-/]\d{1,2}(?:[-/]\d{1,2})?/?$|[?&](?:date|day|month|week)=[-\d]+")
+# The headings of Apache's directory listings: the same files eight times over (mod_autoindex; before 2.0 ?N=D).
+_SORTED = re.compile(r"C=[NMSD][;&]O=[AD]|[NMSD]=[AD]").fullmatch
+_DIGITS = re.compile(r"\d+")
+
+
+class TrapLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Where honest sites end. `year` is the present one; dates beyond the next are a calendar that never ends."""
+
+    max_url_length: int = 2_000
+    max_path_depth: int = 20
+    max_parameters: int = 16  # in one query
+    max_query_shapes: int = 64  # different sets of parameter names at one path
+    max_combinations: Sequence[int] = (0, 0, 0, 20_000, 2_000)  # queries at one path by number of parameters; 0: any
+    max_sessions: int = 2  # different session ids at one host
+    current_year: int = 2_100
+    first_year: int = 1_600
+    max_calendar_days: int = 1_000  # dates in one calendar
+    max_hosts: int = 10_000  # remembered
+    max_paths: int = 1_000  # remembered per host
+
+
+class _HostHistory:
+    """What was seen of one host."""
+
+    __slots__ = ("calendars", "queries", "sessions", "shapes")
+
+    def __init__(self) -> None:
+        self.sessions: set[str] = set()
+        self.shapes: dict[str, set[str]] = {}  # path: sets of parameter names
+        self.queries: dict[str, int] = {}  # path: queries with many parameters
+        self.calendars: dict[str, int] = {}  # pattern: dates
+
+
+class TrapDetector:
+    """Says why a URL looks like a trap. What it remembers is bounded; the longest known is forgotten first."""
+
+    def __init__(self, limits: TrapLimits | None = None) -> None:
+        self._limits = limits or TrapLimits()
+        self._hosts: dict[str, _HostHistory] = {}
+
+    def check(self, url: str) -> str:
+        """The reason not to follow a canonical URL, or an empty string.
+
+        >>> Traps().check("http://a.example/x/y/x/y/x/y/")
+        'repeating path'
+        """
+        limits = self._limits
+        if len(url) > limits.max_url_length:
+            return "too long"
+        _, _, host, *rest = url.split("/", 3)
+        path, mark, query = (rest[0] if rest else "").partition("?")
+        if path.count("/") >= limits.max_path_depth:
+            return "too deep"
+        if _REPEATED.search(f"/{path}/"):
+            return "repeating path"
+        return (
+            self._check_session(host, url)
+            or (self._check_query(host, path, query) if mark else "")
+            or self._check_calendar(host, url)
+        )
+
+    def _check_session(self, host: str, url: str) -> str:
+        """The first session at a host is a way through it; every further one is the same site again."""
+        if not (found := _SESSION.search(url)):
+            return ""
+        sessions = self._host_history(host).sessions
+        value = found[1] or found[2]
+        if value not in sessions and len(sessions) >= self._limits.max_sessions:
+            return "session id"
+        sessions.add(value)
+        return ""
+
+    def _check_query(self, host: str, path: str, query: str) -> str:
+        """Values may be many (`?id=N`); ways to combine parameters may not (facets, sort orders, filters)."""
+        limits = self._limits
+        if _SORTED(query) and (not path or path.endswith("/")):
+            return "sorted listing"
+        names = sorted(part.partition("=")[0] for part in query.split("&"))
+        if len(names) > limits.max_parameters:
+            return "too many parameters"
+        site = self._host_history(host)
+        shapes = site.shapes.get(path)
+        if shapes is None:
+            _evict_oldest(site.shapes, limits.max_paths)
+            shapes = site.shapes[path] = set()
+        shape = "&".join(names)
+        if shape not in shapes and len(shapes) >= limits.max_query_shapes:
+            return "query explosion"
+        shapes.add(shape)
+        most = limits.max_combinations[min(len(names), len(limits.max_combinations) - 1)]
+        return "query explosion" if most and _add_bounded(site.queries, path, limits.max_paths) > most else ""
+
+    def _check_calendar(self, host: str, url: str) -> str:
+        """Dates that nobody has lived yet, or more of them than a calendar needs."""
+        limits = self._limits
+        found = _DATE.search(url)
+        calendar = _CALENDAR.search(url) is not None
+        if found is not None:
+            year = int(found[1] or found[2])
+            if limits.current_year + 1 < year < 3_000 or (
+                calendar and not limits.first_year <= year <= limits.current_year + 1
+            ):
+                return "calendar"
+        if calendar and _BARE_DATE.search(url):
+            pattern = _DIGITS.sub("#", url)
+            return (
+                "calendar"
+                if _add_bounded(self._host_history(host).calendars, pattern, limits.max_paths)
+                > limits.max_calendar_days
+                else ""
+            )
+        return ""
+
+    def _host_history(self, host: str) -> _HostHistory:
+        site = self._hosts.get(host)
+        if site is None:
+            _evict_oldest(self._hosts, self._limits.max_hosts)
+            site = self._hosts[host] = _HostHistory()
+        return site
+
+
+def _evict_oldest(
+    kept: dict[str, object] | dict[str, _HostHistory] | dict[str, set[str]] | dict[str, int], limit: int
+) -> None:
+    if len(kept) >= limit:
+        del kept[next(iter(kept))]
+
+
+def _add_bounded(kept: dict[str, int], key: str, limit: int) -> int:
+    if key not in kept:
+        _evict_oldest(kept, limit)
+    kept[key] = kept.get(key, 0) + 1
+    return kept[key]
+
+
+MAX_REPORTED_TRAPS = 50_000
+
+
+class UrlFilter:
+    """Passes every new URL by `check` and remembers what was found until it is told. `excluded` is a person's word."""
+
+    def __init__(self, check: Callable[[str], str]) -> None:
+        self._detect_trap = check
+        self.host_rules = HostRules()
+        self._reported: set[tuple[str, str]] = set()
+        self._found: list[tuple[str, str, str]] = []
+
+    def replay(self, urls: Iterable[str]) -> None:
+        """Let it see again what an earlier run let pass: it counts."""
+        for url in urls:
+            self._detect_trap(url)
+
+    def refusal_reason(self, url: str) -> str:
+        """Why this URL must not be followed, or nothing."""
+        if unwanted := self.host_rules.refusal_reason(url):
+            return unwanted
+        reason = self._detect_trap(url)
+        if reason:
+            known = (host_of(url), reason)
+            if known not in self._reported and len(self._reported) < MAX_REPORTED_TRAPS:
+                self._reported.add(known)
+                self._found.append((*known, url))
+            return f"trap: {reason}"
+        return ""
+
+    def take_events(self, now: float) -> list[TrapFound]:
+        """What was found since the last time."""
+        found, self._found = self._found, []
+        return [TrapFound(at=now, host=host, pattern=url, reason=reason) for host, reason, url in found]
+
+
+def build_url_filter(settings: Settings, collection: Collection, resumed: bool, year: int | None = None) -> UrlFilter:
+    """What looks out for traps; on a resumed crawl it knows what was let pass before.
+
+    `year` is the present one; without it no date is too far ahead.
+    """
+    if not settings.frontier.traps:
+        return UrlFilter(refuse_nothing)
+    limits = TrapLimits() if year is None else TrapLimits(current_year=year)
+    watch = UrlFilter(TrapDetector(limits).check)
+    if resumed:  # only queries, sessions and dates are counted
+        rows = collection.connection.execute(
+            "SELECT url FROM frontier_url WHERE state <> ? AND url GLOB '*[?;(0-9]*'", (DROPPED,)
+        )
+        watch.replay(url for (url,) in rows)
+    return watch

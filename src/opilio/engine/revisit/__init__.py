@@ -1,0 +1,1 @@
+"""Fetching stored pages again: when, and what changed."""

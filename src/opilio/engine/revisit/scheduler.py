@@ -1,0 +1,162 @@
+"""When to look at which page again: a budget that fills with time, and a policy that spends it.
+
+The budget is so many looks a second that every page could have one each `revisit.interval_s`; whatever the policy, that
+is what it has. Chosen pages wait in the frontier before new URLs, so the same pauses and limits hold for them. While
+there are new URLs, at most `revisit.share` of the fetches are such looks.
+"""
+
+from math import inf
+
+from opilio.core.protocols import Frontier
+from opilio.core.records import Lead, url_key
+from opilio.core.settings import RevisitSettings
+from opilio.engine.revisit.candidates import MAX_MISSING_CHECKS, RevisitTable
+from opilio.engine.revisit.outcomes import RevisitOutcomes
+from opilio.engine.revisit.sitemaps import SitemapScheduler, probe_url
+from opilio.engine.revisit.tables import SitemapStore
+from opilio.frontier.policy import REVISIT_PRIORITY
+from opilio.store.collection import Collection
+
+BUDGET_META_KEY = "revisit_budget"  # in `meta`: looks to spend, and when that was reckoned
+MIN_PLAN_BATCH = (
+    32  # looks that are planned at once, at least; more where there are many pages, for each plan reads them all
+)
+ALL_REVISITED_REASON = "every page that was due was looked at again"
+
+
+class RevisitScheduler:
+    """Plans looks. `feed` runs inside a unit of work."""
+
+    def __init__(
+        self, collection: Collection, frontier: Frontier, again: RevisitOutcomes, settings: RevisitSettings
+    ) -> None:
+        self._collection = collection
+        self._frontier = frontier
+        self._outcomes = again
+        self._settings = settings
+        self._table = RevisitTable()
+        self._initial_pages = 0  # pages; a run that began with none is a crawl like any other
+        self._budget, self._budget_at = -1.0, 0.0  # the budget
+        self._fetch_counts = [0, 0]  # by this run: all, and of them looks
+        self._nothing_due_at = -inf  # last time that there was nothing to plan
+        self.sitemaps: SitemapScheduler | None = None
+
+    def load(self, now: float) -> None:
+        """Take up every page, and the budget as it was left."""
+        book = self._outcomes.store
+        for facts, looks in book.all_pages():
+            self._table.put(facts, looks)
+        for facts, looks in book.gone_pages(MAX_MISSING_CHECKS):
+            self._table.put(facts, looks, left=True)
+        self._table.clamp_times(now)
+        self._initial_pages = len(self._table)
+        self._outcomes.table = self._table
+        if self._settings.announcements:
+            notices = SitemapStore(self._collection.connection)
+            self.sitemaps = SitemapScheduler(notices, book, self._frontier, self._table)
+            with self._collection.unit_of_work():
+                self.sitemaps.load_from_robots(self._collection.connection)
+        stored = self._collection.meta(BUDGET_META_KEY)
+        if stored:
+            self._budget, self._budget_at = map(float, stored.split())
+        else:
+            self._budget, self._budget_at = self._table.due_visits(now, self._settings.interval_s), now
+
+    def record_fetches(self, fetched: int, looks: int) -> None:
+        """So many fetches were committed, so many of them looks."""
+        self._fetch_counts[0] += fetched
+        self._fetch_counts[1] += looks
+
+    def enqueue_due(self, now: float, room: int) -> None:
+        """Have the frontier hold as many looks as are due, and as there is room for."""
+        self._refill(now)
+        if self.sitemaps is not None:
+            self.sitemaps.enqueue_due(now, self._settings.interval_s)
+        busy = self._table.queued_count
+        for key, host in self._table.pages_to_confirm(now, self._settings.second_look_s):
+            self._queue_page(key, host, now, 2.0)
+        wanted = min(int(self._budget), self._allowed_visits(room, busy))
+        if wanted <= 0 or busy >= max(room, MIN_PLAN_BATCH) or now <= self._nothing_due_at:
+            return
+        portion = min(wanted, max(MIN_PLAN_BATCH, len(self._table) // 500))
+        chosen = self._table.top_candidates(self._settings, now, portion)
+        for key, host in chosen:
+            self._budget -= self._queue_page(key, host, now, 1.0)
+        if not chosen:
+            self._nothing_due_at = now
+        self._collection.set_meta(**{BUDGET_META_KEY: f"{self._budget!r} {self._budget_at!r}"})
+
+    def _refill(self, now: float) -> None:
+        """A clock set back gives nothing, and takes nothing."""
+        pages = len(self._table)
+        self._budget = min(
+            float(pages), self._budget + max(0.0, now - self._budget_at) * pages / self._settings.interval_s
+        )
+        self._budget_at = now
+
+    def _allowed_visits(self, room: int, busy: int) -> int:
+        """How many looks may be added, as far as new URLs have a right to the rest."""
+        stats = self._frontier.stats()
+        if stats.queued + stats.leased <= busy:
+            return room
+        fetched, looks = self._fetch_counts
+        return int(self._settings.share * (fetched + room) + 0.5) - looks - busy
+
+    def _queue_page(self, key: int, host: str, now: float, urgency: float) -> int:
+        """Have the frontier hold a page; 0: it can't."""
+        looks = self._outcomes.store.record(key)
+        if self._settings.probe:
+            self._queue_probe(key, host, now)
+        added = self._frontier.add([Lead(url="", key=key, host=host, revisit_priority=urgency)], now)
+        looks.queued = int(added.promoted > 0)
+        looks.tried_at = looks.tried_at if looks.queued else now
+        self._outcomes.store.save([looks])
+        self._table.update(looks, left=looks.strikes > 1)
+        return looks.queued
+
+    def _queue_probe(self, key: int, host: str, now: float) -> None:
+        """Before the first look at a host: what does it say where it has nothing?"""
+        empty = self._outcomes.soft_404_texts
+        if not empty.was_probed(host):
+            empty.record_probe(host, now)
+            url = probe_url(self._outcomes.store.url_of(key))
+            self._frontier.add([Lead(url=url, key=url_key(url), host=host)], now)
+            self._frontier.add([Lead(url=url, key=url_key(url), host=host, revisit_priority=3.0)], now)
+
+    @property
+    def continuous(self) -> bool:
+        """Does the run wait for what becomes due?"""
+        return self._settings.continuous
+
+    @property
+    def min_lease_priority(self) -> float:
+        """The lowest key that may be leased: all the budget for looks means none for new URLs."""
+        return REVISIT_PRIORITY if self._settings.share >= 1.0 else -inf
+
+    def stop_reason(self, now: float) -> str:
+        """Why a run that is not to go on for ever has done its part; or nothing."""
+        if self._settings.continuous or not self._initial_pages or self._outcomes.store.queued_keys():
+            return ""
+        wakes_at = self.next_due_at(now)
+        due = wakes_at is not None and wakes_at <= now
+        return "" if due or self._new_urls_owed() else ALL_REVISITED_REASON
+
+    def _new_urls_owed(self) -> bool:
+        """Have new URLs had less than their part? A run's budget is its looks and as much more as the share says."""
+        fetched, looks = self._fetch_counts
+        stats = self._frontier.stats()
+        return (
+            stats.queued + stats.leased > 0 and (fetched - looks) * self._settings.share < looks * self._new_url_share
+        )
+
+    @property
+    def _new_url_share(self) -> float:
+        return 1.0 - self._settings.share
+
+    def next_due_at(self, now: float) -> float | None:
+        """When the next look is due; None: no page is left to look at."""
+        free_at, second_at = self._table.next_due_times(self._settings.least_s, self._settings.second_look_s)
+        missing = max(0.0, 1.0 - self._budget)
+        paid_at = self._budget_at + missing * self._settings.interval_s / max(1, len(self._table))
+        next_at = min(max(free_at, paid_at), second_at)
+        return None if next_at == inf else max(next_at, now)

@@ -1,0 +1,114 @@
+"""What sitemaps and feeds say of pages, and what a host says where it has none: cheap knowledge before any look.
+
+A page that they call unchanged needs no look, one that they call changed comes first, one that nobody knew is a lead.
+Inside the ledger's unit of work; only where pages are looked at again.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+import xxhash
+
+from opilio.core.protocols import Frontier
+from opilio.core.records import Lead, Outcome, SitemapEntry, url_key
+from opilio.core.urls import host_of, origin_of
+from opilio.engine.politeness.robots import RobotsRules
+from opilio.engine.revisit.candidates import RevisitTable
+from opilio.engine.revisit.change_rate import visit_log_likelihood
+from opilio.engine.revisit.tables import RevisitStore, SitemapStore
+
+SITEMAP_INTERVAL_SHARE = 0.125  # of the interval between two looks at a page: sitemaps and feeds are asked for as often
+MAX_SITEMAPS_PER_HOST = 20
+SITEMAP_LEAD_SCORE = 0.3  # of a page that only a sitemap or feed tells of
+PROBE_PATH_PREFIX = "opilio-looks-for-no-page-"
+
+
+class SitemapScheduler:
+    """Asks for sitemaps and feeds, and takes in what they say."""
+
+    def __init__(self, notices: SitemapStore, book: RevisitStore, frontier: Frontier, shelf: RevisitTable) -> None:
+        self._sitemap_store = notices
+        self._revisit_store = book
+        self._frontier = frontier
+        self._table = shelf
+
+    def add(self, urls: Sequence[str], host: str, kind: str) -> None:
+        """There is a sitemap or feed; of a host's own only, and not too many."""
+        own = [url for url in urls if host_of(url) == host]
+        self._sitemap_store.add(own, host, kind, MAX_SITEMAPS_PER_HOST)
+
+    def load_from_robots(self, connection: sqlite3.Connection) -> None:
+        """Sitemaps that were named in robots.txt when nobody asked for them."""
+        for origin, rules in connection.execute("SELECT origin, rules FROM robots").fetchall():
+            self.add(msgspec.msgpack.decode(rules, type=RobotsRules).sitemaps, host_of(origin), "sitemap")
+
+    def enqueue_due(self, now: float, interval_s: float) -> None:
+        """Queue those that are due."""
+        for url, key, host in self._sitemap_store.due(now - SITEMAP_INTERVAL_SHARE * interval_s):
+            lead = Lead(url=url, key=key, host=host, score=SITEMAP_LEAD_SCORE, depth=1)
+            self._frontier.add([lead], now)
+            self._frontier.add([Lead(url=url, key=key, host=host, revisit_priority=1.0)], now)
+            self._sitemap_store.mark_requested(key, now)
+            looks = self._revisit_store.record(key)
+            looks.queued = 1  # the run is not over before it came
+            self._revisit_store.save([looks])
+
+    def process(self, outcomes: Sequence[Outcome], now: float) -> list[Lead]:
+        """What came; returns leads to pages that nobody knew."""
+        leads: list[Lead] = []
+        for outcome in outcomes:
+            told = outcome.analysis.sitemap_entries if outcome.analysis else ()
+            feeds = outcome.analysis.feeds if outcome.analysis else ()
+            if feeds:
+                self.add(feeds, outcome.lead.host, "feed")
+            if told:
+                fetched = outcome.fetched
+                marks = fetched.header("etag"), fetched.header("last-modified")
+                self._sitemap_store.mark_received(outcome.lead.key, marks, len(told))
+                self.add([one.url for one in told if one.is_sitemap], outcome.lead.host, "sitemap")
+                leads += self._process_entries([one for one in told if not one.is_sitemap], outcome.lead, now)
+        return leads
+
+    def _process_entries(self, pages: Sequence[SitemapEntry], source: Lead, now: float) -> list[Lead]:
+        leads = []
+        for one in pages:
+            key, host = url_key(one.url), host_of(one.url)
+            if key in self._table:
+                if one.modified_at > 0:
+                    self._apply_change_date(key, one.modified_at, now)
+            elif host == source.host:  # a sitemap speaks for its own host only
+                leads.append(
+                    Lead(url=one.url, key=key, host=host, score=SITEMAP_LEAD_SCORE, depth=1, parent=source.key)
+                )
+        return leads
+
+    def _apply_change_date(self, key: int, changed_at: float, now: float) -> None:
+        """A page was last changed at that time, it is said."""
+        looks, checked_at = self._revisit_store.record(key), self._table.checked_at(key)
+        if changed_at > checked_at:
+            if looks.hinted_at >= changed_at:
+                return
+            looks.hinted_at = changed_at
+        elif now > checked_at:
+            rates = self._table.rate_evidence(key).astype(np.float64) + visit_log_likelihood(
+                now - checked_at, changed=False
+            )
+            looks.rates, looks.checked_at = rates.astype(np.float32).tobytes(), now
+        self._revisit_store.save([looks])
+        self._table.update(looks, left=looks.strikes > 1)
+
+
+def probe_url(url: str) -> str:
+    """An address of the same host that can't be there; the same one each time.
+
+    >>> is_probe(probe_url("http://a.example/wren.html")), is_probe("http://a.example/wren.html")
+    (True, False)
+    """
+    origin = origin_of(url)
+    return f"{origin}/{PROBE_PATH_PREFIX}{xxhash.xxh3_64_hexdigest(origin.encode())[:8]}.html"
+
+
+def is_probe(url: str) -> bool:
+    return f"/{PROBE_PATH_PREFIX}" in url

@@ -1,0 +1,201 @@
+"""What looking again at pages has shown, as it is kept: the tables `revisit`, `tip` and `empty_text`. Decides nothing.
+
+Executes statements on the connection it is given; transactions belong to the collection.
+
+The table `notice`: sitemaps and feeds, and when each was last asked for. Decides nothing.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from opilio.core.records import url_key
+
+
+class RevisitRecord(msgspec.Struct, kw_only=True):
+    """One row of `revisit`."""
+
+    key: int
+    checks: int = 0
+    changes: int = 0
+    checked_at: float = 0.0  # last known to be as it is stored
+    changed_at: float = 0.0
+    tried_at: float = 0.0
+    strikes: int = 0
+    struck_at: float = 0.0
+    rates: bytes = b""
+    found: int = 0
+    brought: int = 0
+    hinted_at: float = 0.0
+    queued: int = 0
+
+
+class StoredPageInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a visit of a page that is stored is compared with. `page` is False for one that has left."""
+
+    key: int
+    is_current: bool = True
+    url: str = ""
+    host: str = ""
+    title: str = ""
+    words: int = 0
+    fingerprint: int = 0
+    duplicate_of: int = 0
+    fetched_at: float = 0.0
+    warc_location: tuple[int, int, int] = (0, 0, 0)  # of its WARC record
+
+
+_FIELD_NAMES = tuple(field.name for field in msgspec.structs.fields(RevisitRecord))
+_COLUMNS = ", ".join(_FIELD_NAMES)
+_STORED_PAGE_COLUMNS = "key, url, host, title, words, fingerprint, duplicate_of, fetched_at, warc, offset, length"
+_SAVE_SQL = f"INSERT OR REPLACE INTO revisit ({_COLUMNS}) VALUES ({', '.join('?' * len(_FIELD_NAMES))})"
+_PAGE_COLUMNS = "p.key, p.url, p.host, p.genre, p.score, p.relevant, p.duplicate_of, p.fetched_at, p.last_modified"
+
+
+class RevisitStore:
+    """Reads and writes them."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._db = connection
+
+    def stored_pages(self, keys: Sequence[int]) -> dict[int, StoredPageInfo]:
+        """Those of the keys that are pages, or were and are being looked for again."""
+        marks = ", ".join("?" * len(keys))
+        rows = self._db.execute(f"SELECT {_STORED_PAGE_COLUMNS} FROM page WHERE key IN ({marks})", keys)
+        found = {row[0]: _stored_page_from_row(row) for row in rows}
+        left = self._db.execute(f"SELECT key FROM revisit WHERE queued AND key IN ({marks})", keys)
+        return {**{key: StoredPageInfo(key=key, is_current=False) for (key,) in left}, **found}
+
+    def record(self, key: int) -> RevisitRecord:
+        """What was seen of a page so far."""
+        row = self._db.execute(f"SELECT {_COLUMNS} FROM revisit WHERE key = ?", (key,)).fetchone()
+        return RevisitRecord(key=key) if row is None else _record_from_row(row)
+
+    def save(self, looks: Iterable[RevisitRecord]) -> None:
+        self._db.executemany(_SAVE_SQL, [msgspec.structs.astuple(one) for one in looks])
+
+    def all_pages(self) -> Iterator[tuple[tuple[Any, ...], RevisitRecord | None]]:
+        """Every page with what was seen of it: (key, url, host, genre, score, relevant, duplicate of, …), looks."""
+        columns = ", ".join(f"r.{name}" for name in _FIELD_NAMES)
+        rows = self._db.execute(
+            f"SELECT {_PAGE_COLUMNS}, {columns} FROM page AS p LEFT JOIN revisit AS r ON r.key = p.key"
+        )
+        for row in rows:
+            yield row[:9], None if row[9] is None else _record_from_row(row[9:])
+
+    def gone_pages(self, strikes: int, key: int | None = None) -> Iterator[tuple[tuple[Any, ...], RevisitRecord]]:
+        """Pages that have left and were not looked for too often, or one of them; the same columns."""
+        columns = ", ".join(f"r.{name}" for name in _FIELD_NAMES)
+        rows = self._db.execute(
+            f"SELECT {_PAGE_COLUMNS}, {columns} FROM revisit AS r JOIN version AS p ON p.key = r.key AND p.seq ="
+            " (SELECT max(seq) FROM version WHERE key = r.key) WHERE r.strikes BETWEEN 2 AND ?"
+            " AND r.key NOT IN (SELECT key FROM page) AND r.key NOT IN (SELECT key FROM move)"
+            f"{'' if key is None else ' AND r.key = ?'}",
+            (strikes - 1,) if key is None else (strikes - 1, key),
+        )
+        return ((row[:9], _record_from_row(row[9:])) for row in rows)
+
+    def url_of(self, key: int) -> str:
+        """The address of a page, one that has left too."""
+        sql = "SELECT url FROM page WHERE key = :key UNION ALL SELECT url FROM version WHERE key = :key LIMIT 1"
+        return str(self._db.execute(sql, {"key": key}).fetchone()[0])
+
+    def queued_keys(self) -> list[int]:
+        """Pages that wait in the frontier to be looked at again."""
+        return [key for (key,) in self._db.execute("SELECT key FROM revisit WHERE queued")]
+
+    def duplicates_of(self, key: int) -> list[tuple[int, str]]:
+        """(key, host) of pages that repeat the text of this one."""
+        return self._db.execute("SELECT key, host FROM page WHERE duplicate_of = ?", (key,)).fetchall()
+
+    def record_move(self, key: int, target: int, at: float) -> None:
+        """A page redirects for good."""
+        self._db.execute("INSERT OR REPLACE INTO move VALUES (?, ?, ?)", (key, target, at))
+
+    def mark_present(self, keys: Sequence[int]) -> None:
+        """There are pages at these addresses (again)."""
+        self._db.execute(f"DELETE FROM move WHERE key IN ({', '.join('?' * len(keys))})", keys)
+
+    def record_new_links(self, page: int, keys: Iterable[int]) -> None:
+        """Links that were new on a page when it was looked at again."""
+        self._db.executemany("INSERT OR IGNORE INTO tip VALUES (?, ?)", [(key, page) for key in keys])
+
+    def take_link_sources(self, keys: Sequence[int]) -> dict[int, int]:
+        """The pages that told of these links, by link; they are asked for once."""
+        marks = ", ".join("?" * len(keys))
+        found: dict[int, int] = dict(self._db.execute(f"SELECT key, page FROM tip WHERE key IN ({marks})", keys))
+        self._db.executemany("DELETE FROM tip WHERE key = ?", [(key,) for key in found])
+        return found
+
+
+def _stored_page_from_row(row: tuple[Any, ...]) -> StoredPageInfo:
+    key, url, host, title, words, fingerprint, duplicate_of, fetched_at, *place = row
+    return StoredPageInfo(
+        key=key,
+        url=url,
+        host=host,
+        title=title,
+        words=words,
+        fingerprint=fingerprint,
+        duplicate_of=duplicate_of,
+        fetched_at=fetched_at,
+        warc_location=(place[0], place[1], place[2]),
+    )
+
+
+def _record_from_row(row: tuple[Any, ...]) -> RevisitRecord:
+    return RevisitRecord(**dict(zip(_FIELD_NAMES, row, strict=True)))
+
+
+class Soft404Texts:
+    """What hosts show where they have nothing (soft 404)."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._db = connection
+
+    def __contains__(self, place: tuple[str, int]) -> bool:
+        sql = "SELECT 1 FROM empty_text WHERE host = ? AND fingerprint = ?"
+        return place[1] != 0 and self._db.execute(sql, place).fetchone() is not None
+
+    def add(self, host: str, fingerprint: int, at: float) -> None:
+        """Remember such a text; one that is too short to have a fingerprint tells nothing."""
+        if fingerprint:
+            self._db.execute("INSERT OR IGNORE INTO empty_text VALUES (?, ?, ?)", (host, fingerprint, at))
+
+    def was_probed(self, host: str) -> bool:
+        """Was this host asked for a page that can't be there?"""
+        row = self._db.execute("SELECT 1 FROM empty_text WHERE host = ? AND fingerprint = 0", (host,)).fetchone()
+        return row is not None
+
+    def record_probe(self, host: str, at: float) -> None:
+        self._db.execute("INSERT OR IGNORE INTO empty_text VALUES (?, 0, ?)", (host, at))
+
+
+class SitemapStore:
+    """Reads and writes it; transactions belong to the collection."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._db = connection
+
+    def add(self, urls: Sequence[str], host: str, kind: str, most: int) -> None:
+        """Remember these, as far as the host has no more than so many."""
+        known = self._db.execute("SELECT count(*) FROM notice WHERE host = ?", (host,)).fetchone()[0]
+        self._db.executemany(
+            "INSERT OR IGNORE INTO notice VALUES (?, ?, ?, ?, 0, '', '', 0)",
+            [(url_key(url), url, host, kind) for url in dict.fromkeys(urls)][: max(0, most - known)],
+        )
+
+    def due(self, before: float) -> list[tuple[str, int, str]]:
+        """(url, key, host) of those that were last asked for before that time."""
+        return self._db.execute("SELECT url, key, host FROM notice WHERE asked_at <= ? LIMIT 100", (before,)).fetchall()
+
+    def mark_requested(self, key: int, now: float) -> None:
+        self._db.execute("UPDATE notice SET asked_at = ? WHERE key = ?", (now, key))
+
+    def mark_received(self, key: int, marks: tuple[str, str], entries: int) -> None:
+        """Keep by what marks to ask next time, and how many pages it told of."""
+        self._db.execute(
+            "UPDATE notice SET etag = ?, last_modified = ?, entries = ? WHERE key = ?", (*marks, entries, key)
+        )

@@ -1,0 +1,204 @@
+"""One URL through all stages: manners, fetch, parse, read, judge, rank. Commits nothing."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from opilio.core.clock import Clock
+from opilio.core.errors import CollectionError
+from opilio.core.events import VisitFailed
+from opilio.core.protocols import Fetcher
+from opilio.core.records import Analysis, Failure, FetchResult, HostLease, Lead, Outcome, UrlResult, UrlState
+from opilio.engine.politeness.delays import OVERLOAD_STATUSES, backoff_delay_s, delay_after_response_s, retry_delay_s
+from opilio.engine.politeness.host_gate import HostGate, Permit
+from opilio.engine.workers import AnalysisPool, WorkerStartError
+
+INTERNAL_ERROR = "internal"
+FATAL_ERRORS = (CollectionError, WorkerStartError)  # not this page's fault: no page can be kept or read any more
+HOST_FAILURE_KINDS = frozenset(
+    {"dns", "connect", "proxy", "timeout", "tls"}
+)  # without an answer: the host's, not the page's
+MAX_TRACKED_FAILURES = 20_000
+
+
+class LeaseResult(msgspec.Struct, kw_only=True):
+    """What became of a lease, to be committed together. URLs that have not landed go back to the queue as they were."""
+
+    lease: HostLease
+    outcomes: list[Outcome] = []
+    url_results: list[UrlResult] = []
+    errors: list[VisitFailed] = []
+    wake_at: float = 0.0
+    delay_s: float = 0.0
+    wait_reason: str = ""  # why the host has to wait, when it asked us to
+    requesting: bool = False  # a request is under way, or its answer is being read
+    closed: bool = False  # no further URL of this lease
+
+
+class VisitLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How far links are followed, and how often a URL is tried."""
+
+    max_depth: int = 0  # 0: no bound
+    max_redirects: int = 5
+    max_retries: int = 2
+
+
+class Visitor:
+    """Serves leases. The holder of a lease asks its host for one URL at a time."""
+
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        desk: AnalysisPool,
+        manners: HostGate,
+        clock: Clock,
+        bounds: VisitLimits,
+        rng: random.Random,
+    ) -> None:
+        self._fetcher = fetcher
+        self._pool = desk
+        self._host_gate = manners
+        self._clock = clock
+        self._limits = bounds
+        self._rng = rng
+        self._host_failures: Counter[str] = Counter()  # by host: answers in a row that said it is in trouble
+
+    async def serve(self, served: LeaseResult) -> None:
+        """Visit the lease's URLs in turn, as long as the host may be asked again at once.
+
+        While one answer is read the next is asked for. Cut short, it brings what was read until then.
+        """
+        served.wake_at, served.delay_s = self._clock.now(), served.lease.delay_s
+        readings: list[asyncio.Task[None]] = []
+        leads = served.lease.leads
+        try:
+            for number, lead in enumerate(leads, 1):
+                fetched = await self._fetch_if_allowed(lead, served)
+                over = number == len(leads) or served.closed or served.wake_at > self._clock.now()
+                if fetched is not None:
+                    reading = self._process_response(lead, fetched, served)
+                    if over or self._pool.is_saturated:
+                        await reading
+                    else:
+                        readings.append(asyncio.create_task(reading))
+                served.requesting = bool(readings)
+                if over:
+                    break
+            if readings:
+                await asyncio.wait(readings)
+                order = {lead.key: number for number, lead in enumerate(leads)}
+                served.outcomes.sort(key=lambda outcome: order[outcome.lead.key])  # whoever read faster
+            for task in readings:
+                task.result()  # raises what must end the crawl
+        finally:
+            for task in readings:
+                task.cancel()
+            served.requesting = False
+
+    async def _fetch_if_allowed(self, lead: Lead, served: LeaseResult) -> FetchResult | None:
+        """Ask for one URL; nothing where the host does not permit that."""
+        with self._record_errors(lead, served):
+            permit = await self._host_gate.acquire(lead.url, served.wake_at)
+            served.delay_s = permit.delay_s
+            if permit.retry_at:
+                served.wake_at, served.wait_reason, served.closed = permit.retry_at, permit.refusal, True
+            elif permit.refusal:
+                served.url_results.append(_make_url_result(lead, UrlState.DROPPED, permit.refusal))
+            else:
+                return await self._fetch(lead, permit, served)
+        return None
+
+    async def _process_response(self, lead: Lead, fetched: FetchResult, served: LeaseResult) -> None:
+        with self._record_errors(lead, served):
+            outcome = await self._analyze(lead, fetched, served)
+            landing = self._url_result(outcome)
+            served.outcomes.append(outcome)
+            served.url_results.append(landing)
+
+    @contextmanager
+    def _record_errors(self, lead: Lead, served: LeaseResult) -> Iterator[None]:
+        """The per-URL guard: an error of ours is recorded with its URL and the crawl goes on."""
+        try:
+            yield
+        except FATAL_ERRORS:
+            raise
+        except Exception as error:  # noqa: BLE001 - the one place where a bug must not end the crawl
+            now = self._clock.now()
+            detail = f"{type(error).__name__}: {error}"[:300]
+            served.errors.append(VisitFailed(at=now, url=lead.url, error=detail))
+            served.url_results.append(_make_url_result(lead, UrlState.FAILED, f"{INTERNAL_ERROR} {detail}"))
+            served.wake_at = max(served.wake_at, now + served.delay_s)
+
+    async def _fetch(self, lead: Lead, permit: Permit, served: LeaseResult) -> FetchResult:
+        served.requesting = True
+        try:
+            fetched = await self._fetcher.fetch(lead.url)
+        finally:  # also when it was cut short: the request may have left
+            self._host_gate.release(lead.url, permit.delay_s)
+            served.wake_at = self._clock.now() + permit.delay_s
+        served.wake_at = self._clock.now() + self._host_delay_s(lead.host, fetched, permit.delay_s)
+        if served.wake_at > self._clock.now() + permit.delay_s:
+            failure = fetched.failure
+            served.wait_reason = failure.kind if failure else f"answered {fetched.status}"
+        return fetched
+
+    def _host_delay_s(self, host: str, fetched: FetchResult, delay_s: float) -> float:
+        """How long the host rests after this answer."""
+        failure = fetched.failure
+        unanswered = failure is not None and not fetched.status and failure.kind in HOST_FAILURE_KINDS
+        if not unanswered and fetched.status not in OVERLOAD_STATUSES:
+            self._host_failures.pop(host, None)
+            return delay_after_response_s(fetched.status, delay_s, 0, fetched.retry_after_s, self._rng)
+        if len(self._host_failures) >= MAX_TRACKED_FAILURES:
+            self._host_failures.clear()
+        self._host_failures[host] += 1
+        if unanswered:
+            return max(delay_s, backoff_delay_s(self._host_failures[host], self._rng))
+        return delay_after_response_s(
+            fetched.status, delay_s, self._host_failures[host], fetched.retry_after_s, self._rng
+        )
+
+    async def _analyze(self, lead: Lead, fetched: FetchResult, served: LeaseResult) -> Outcome:
+        analysis = None
+        if fetched.failure is None and 200 <= fetched.status < 300:
+            try:
+                analysis = await self._pool.analyze(lead, fetched)
+            except FATAL_ERRORS:
+                raise
+            except Exception as error:  # noqa: BLE001 - the same guard; here the answer is known and is kept
+                detail = f"{type(error).__name__}: {error}"[:300]
+                served.errors.append(VisitFailed(at=self._clock.now(), url=lead.url, error=detail))
+                analysis = Analysis(failure=Failure(INTERNAL_ERROR, detail))
+        light = msgspec.structs.replace(fetched, body=b"", size_bytes=len(fetched.body))
+        return Outcome(lead=lead, fetched=light, analysis=analysis)
+
+    def _url_result(self, outcome: Outcome) -> UrlResult:
+        lead, fetched = outcome.lead, outcome.fetched
+        failure = fetched.failure or self._status_failure(lead, fetched)
+        if failure is None and outcome.analysis is not None:
+            failure = outcome.analysis.failure
+        if failure is None:
+            return _make_url_result(lead, UrlState.DONE, f"redirects to {fetched.location}" if fetched.location else "")
+        reason = f"{failure.kind} {failure.detail}".strip()
+        if failure.retry:
+            wait_s = retry_delay_s(lead.retries, fetched.retry_after_s, self._rng, most=self._limits.max_retries)
+            if wait_s is not None:
+                retry_at = self._clock.now() + wait_s
+                return UrlResult(key=lead.key, host=lead.host, state=UrlState.QUEUED, reason=reason, retry_at=retry_at)
+        return _make_url_result(lead, UrlState.DROPPED if failure.kind == "content-type" else UrlState.FAILED, reason)
+
+    def _status_failure(self, lead: Lead, fetched: FetchResult) -> Failure | None:
+        status = fetched.status
+        if fetched.location and lead.hops >= self._limits.max_redirects:
+            return Failure("redirect-loop", f"{lead.hops} redirects in a row, the next to {fetched.location}")
+        if 200 <= status < 300 or (300 <= status < 400 and fetched.location) or status == 304:
+            return None
+        return Failure("status", str(status), retry=status in OVERLOAD_STATUSES or status >= 500)
+
+
+def _make_url_result(lead: Lead, state: UrlState, reason: str) -> UrlResult:
+    return UrlResult(key=lead.key, host=lead.host, state=state, reason=reason)

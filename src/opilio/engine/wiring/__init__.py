@@ -1,0 +1,1 @@
+"""The composition root: builds a crawl from its settings."""

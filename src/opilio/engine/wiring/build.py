@@ -1,0 +1,416 @@
+"""Puts together what judges visits of stored pages and what plans them; refuses settings that can't be.
+
+Which chooser belongs to a ranker: who scores links in the writing process.
+
+The only module that knows every class: puts a crawl together from its settings.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+
+import msgspec
+from msgspec.structs import replace
+
+from opilio.core.clock import Clock
+from opilio.core.errors import ConfigError
+from opilio.core.protocols import (
+    DuplicateDetector,
+    Fetcher,
+    Frontier,
+    FrontierEntry,
+    Judge,
+    OnlineLearner,
+    Parser,
+    Ranker,
+    SeedSource,
+)
+from opilio.core.records import Page, Reading, lead_owner, without_owner
+from opilio.core.settings import KIND_SECTIONS, Settings
+from opilio.dedup.fingerprint import fingerprint_terms, simhash64
+from opilio.dedup.sqlite import SqliteDuplicateDetector
+from opilio.engine.analysis import NofollowIgnoringParser, PageAnalyzer, PageFeatures, SharedParts
+from opilio.engine.commit import BatchCommitter, CommitTargets
+from opilio.engine.control import CommandInbox
+from opilio.engine.learning import JUDGE_STATE, TOPIC_STATE, LearnerGroup
+from opilio.engine.link_memory import LinkModelStore, Owner
+from opilio.engine.link_scoring import CommitteeLinkScorer, LinkScorer, StaticLinkScorer, with_boost
+from opilio.engine.loop import Engine, EngineParts
+from opilio.engine.parent_scores import ParentLinkScorer
+from opilio.engine.politeness.host_gate import AddressResolver, HostGate, HostThrottle
+from opilio.engine.politeness.robots import RobotsRules
+from opilio.engine.politeness.traps import UrlFilter, build_url_filter
+from opilio.engine.reseeding import ReseedTargets, build_reseeder, seeds_finished_check
+from opilio.engine.revisit.conditional import with_conditional_requests
+from opilio.engine.revisit.outcomes import RevisitOutcomes
+from opilio.engine.revisit.policies import POLICIES
+from opilio.engine.revisit.scheduler import RevisitScheduler
+from opilio.engine.visit import VisitLimits, Visitor
+from opilio.engine.wiring.factories import BuildContext, build_component, complete_section
+from opilio.engine.wiring.seed_engines import complete_engine
+from opilio.engine.wiring.topic import build_initial_topic, build_query_log_reader, check_topic_settings
+from opilio.engine.workers import AnalysisPool, InlinePool, WorkerPool
+from opilio.frontier.policy import FrontierLimits, FrontierPolicy, MergePolicy, refuse_nothing
+from opilio.frontier.sqlite.urls import best_urls
+from opilio.judge.learned import LearnedJudge
+from opilio.judge.page_terms import CachedIdf, PageTerms
+from opilio.learn.committee import Committee
+from opilio.methods.agents.frontier import ClaimableFrontier
+from opilio.methods.agents.plugin import AgentParts, agent_states, build_team, build_team_analyzer, team_learners
+from opilio.methods.agents.profiles import AgentProfile, agent_profiles, check_agent_settings, uses_agents
+from opilio.methods.attributes.link_scoring import MAX_QUEUED_LINKS, AttributesLinkScorer
+from opilio.methods.attributes.ranker import AttributesRanker, load_initial_model
+from opilio.methods.dewey.target import add_dewey_classes, build_dewey_target
+from opilio.methods.treasure.plugin import HINTS_STATE
+from opilio.parse.html import HtmlParser
+from opilio.rank.committee import CommitteeRanker
+from opilio.rank.topic_genre import TopicGenreRanker
+from opilio.store.collection import Collection
+from opilio.store.writer import CollectionWriter, stored_robots
+from opilio.text.reading import PageReader
+from opilio.text.term_arrays import term_array
+from opilio.text.url_words import UrlTerms
+from opilio.text.vocabulary import Vocabulary
+from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.setup import background_frequencies, background_idf, build_genres, build_reader, build_vocabulary
+from opilio.topic.topic import Topic, make_topic
+from opilio.topic.weights import WeightTable
+
+
+def check_revisits(settings: Settings) -> None:
+    """ConfigError for a policy that is unknown."""
+    policy = settings.revisit.policy
+    if policy not in POLICIES:
+        raise ConfigError(f"revisit.policy = '{policy}': is unknown; known: {', '.join(POLICIES)}")
+
+
+def build_revisits(
+    settings: Settings, collection: Collection, frontier: Frontier, seen: DuplicateDetector | None, now: float
+) -> tuple[RevisitOutcomes, RevisitScheduler | None]:
+    """What every crawl needs, and what one needs that looks again."""
+    again = RevisitOutcomes(collection, frontier, seen, settings.revisit.second_look_s)
+    if not settings.revisit.on or settings.revisit.share <= 0:
+        return again, None
+    revisits = RevisitScheduler(collection, frontier, again, settings.revisit)
+    revisits.load(now)
+    return again, revisits
+
+
+def build_link_scorer(
+    ranker: Ranker, judge: OnlineLearner | None, collection: Collection, agent: AgentProfile | None = None
+) -> LinkScorer:
+    """Who scores links in the writing process, with what the collection says was learnt (by this agent).
+
+    `judge` is the one that learns beside it, where one does.
+    """
+    if isinstance(ranker, CommitteeRanker) and ranker.options.learn:
+        whose = Owner(agent.name, agent.number) if agent else Owner()
+        memory = LinkModelStore(Committee(ranker.options), collection, whose)
+        memory.resume()
+        return CommitteeLinkScorer(memory, judge if isinstance(judge, LearnedJudge) else None)
+    if isinstance(ranker, TopicGenreRanker):
+        parents = ParentLinkScorer(ranker.options)
+        parents.resume(collection.connection, agent.number if agent else 0)
+        return parents
+    if isinstance(ranker, AttributesRanker):
+        chooser = AttributesLinkScorer(ranker)
+        waiting = best_urls(collection.connection, MAX_QUEUED_LINKS)
+        mine = (
+            waiting
+            if agent is None
+            else (_untag_entry(entry) for entry in waiting if lead_owner(entry.lead) == agent.number)
+        )
+        chooser.resume(mine, collection.connection, agent.number if agent else 0)
+        return chooser
+    return StaticLinkScorer()
+
+
+def _untag_entry(entry: FrontierEntry) -> FrontierEntry:
+    return replace(entry, lead=without_owner(entry.lead))
+
+
+TOPIC_SNAPSHOT = TOPIC_STATE
+RANKERS_WITHOUT_TAG_PATHS = frozenset(
+    {"breadth", "parent", "linkscore", "tswt", "shark", "fish"}
+)  # rankers blind to tag paths
+LEASE_URLS_WITHOUT_DELAY = 4  # URLs per lease where a host asks for no pause: enough to keep its connection busy
+
+
+def complete_settings(settings: Settings) -> Settings:
+    """Settings with every option of every kind written out and checked."""
+    sections = {name: complete_section(name, getattr(settings, name)) for name in KIND_SECTIONS}
+    try:
+        MergePolicy(settings.frontier.merge)
+    except ValueError as error:
+        known = ", ".join(MergePolicy)
+        raise ConfigError(f"frontier.merge = '{settings.frontier.merge}': is unknown; known: {known}") from error
+    engines = {name: complete_engine(name, tree) for name, tree in settings.seeds.engines.items()}
+    seeds = msgspec.structs.replace(settings.seeds, engines=engines)
+    whole: Settings = msgspec.structs.replace(settings, seeds=seeds, **sections)
+    check_agent_settings(whole)
+    check_revisits(whole)
+    return whole
+
+
+@dataclass(frozen=True, slots=True)
+class AnalysisParts:
+    """What thinks: the analyst and the parts of it that learn. `crew`: the minds of agents, first to last."""
+
+    analyzer: PageAnalyzer
+    learners: dict[str, OnlineLearner]
+    ranker: Ranker
+    agents: "tuple[AnalysisParts, ...]" = ()
+
+    @property
+    def evolving_topic(self) -> EvolvingTopic:
+        """The topic's table."""
+        return self.topics[TOPIC_SNAPSHOT]
+
+    @property
+    def topics(self) -> dict[str, EvolvingTopic]:
+        """The same with those of agents, by the names of their states."""
+        return {name: learner for name, learner in self.learners.items() if isinstance(learner, EvolvingTopic)}
+
+
+def build_topic(settings: Settings, positive: tuple[str, ...] = (), negative: tuple[str, ...] = ()) -> Topic:
+    """The topic a person described, with the texts of example pages."""
+    s = settings.topic
+    topic = make_topic(
+        s.name,
+        s.keywords,
+        description=s.description,
+        positive=positive,
+        negative=negative,
+        contexts=tuple(s.contexts),
+        genres=tuple(s.genres),
+        language=s.language,
+    )
+    topic = add_dewey_classes(topic, settings)
+    check_topic_settings(settings, topic)
+    return topic
+
+
+def initial_topic_state(settings: Settings, topic: Topic) -> bytes:
+    """The topic's table before the first page, as a snapshot to begin from."""
+    return build_initial_topic(settings, topic).snapshot()
+
+
+def build_analysis_parts(
+    settings: Settings,
+    topic: Topic,
+    states: Mapping[str, bytes],
+    parser: Parser | None = None,
+    *,
+    records: bool = True,
+    reads: "PageReaderFactory | None" = None,
+) -> AnalysisParts:
+    """Everything between an answer and an outcome, with what was learnt so far.
+
+    `records`: make WARC records; `reads`: who reads words instead of our own reader (the lab looks them up).
+    """
+    vocabulary = build_vocabulary(settings)
+    reads_paths = settings.rank["kind"] not in RANKERS_WITHOUT_TAG_PATHS or settings.topic.around == "paragraph"
+    parser = parser or HtmlParser(settings.politeness.agent, paths=reads_paths)
+    if not settings.politeness.nofollow:
+        parser = NofollowIgnoringParser(parser)
+    means = SharedParts(vocabulary, parser, (reads or build_page_reader)(settings, vocabulary), records)
+    return (
+        _build_agent_parts(means, settings, topic, states)
+        if uses_agents(settings)
+        else _build_parts(means, settings, topic, states)
+    )
+
+
+def _build_agent_parts(
+    means: SharedParts, settings: Settings, topic: Topic, states: Mapping[str, bytes]
+) -> AnalysisParts:
+    """A mind for each agent, and one analyst who asks them."""
+    minds = []
+    for told in agent_profiles(settings):
+        about = topic if told.settings.topic == settings.topic else build_topic(told.settings)
+        first = {TOPIC_SNAPSHOT: initial_topic_state(told.settings, about)}
+        minds.append(_build_parts(means, told.settings, about, first | agent_states(told, states)))
+    learners = team_learners(settings, [mind.learners for mind in minds], states)
+    analyst = build_team_analyzer(settings, [mind.analyzer for mind in minds], learners)
+    return AnalysisParts(analyst, learners, minds[0].ranker, tuple(minds))
+
+
+def _build_parts(means: SharedParts, settings: Settings, topic: Topic, states: Mapping[str, bytes]) -> AnalysisParts:
+    vocabulary = means.vocabulary
+    banned = frozenset(vocabulary.stem_of(term) for text in topic.contexts for term in vocabulary.terms(text))
+    living = EvolvingTopic(WeightTable(), None, background_idf, build_query_log_reader(settings, vocabulary), banned)
+    words = PageTerms(vocabulary.terms, CachedIdf(background_frequencies().__getitem__))
+    genres = build_genres(settings, vocabulary, topic.genres)
+    target = cache(partial(build_dewey_target, settings, topic, vocabulary))
+    tools = BuildContext(topic, living, vocabulary, words, UrlTerms(vocabulary), genres, target)
+    first: Judge = build_component("judge", settings.judge, tools)
+    judge: Judge = build_component("senses", settings.senses, first, tools)
+    ranker = build_component("rank", settings.rank, tools)
+    learners: dict[str, OnlineLearner] = {TOPIC_SNAPSHOT: living}
+    if isinstance(first, LearnedJudge):
+        learners[JUDGE_STATE] = first
+    if hasattr(ranker, "learn"):
+        learners["rank"] = ranker
+    if getattr(ranker, "hints", None) is not None:
+        learners[HINTS_STATE] = ranker.hints
+    if isinstance(ranker, AttributesRanker) and "rank" not in states:
+        load_initial_model(ranker, settings.rank)
+    for name, state in states.items():
+        if name in learners:  # a run with other options may have left more
+            learners[name].restore(state)
+    feeds = settings.expansion["kind"] not in ("none", "query-log")
+    sample = first.sample if isinstance(first, LearnedJudge) else None
+    notes = PageFeatures(vocabulary, build_genres(settings, vocabulary, ()).detect, feeds, sample)
+    analyst = PageAnalyzer(means.parser, means.read, judge, ranker, notes, learners, records=means.make_records)
+    return AnalysisParts(analyst, learners, ranker)
+
+
+def build_worker_analyzer(settings: bytes, topic: bytes, states: Mapping[str, bytes]) -> PageAnalyzer:
+    """The same in a worker process, from what can be sent there."""
+    decoded = msgspec.msgpack.decode(settings, type=Settings)
+    return build_analysis_parts(decoded, msgspec.msgpack.decode(topic, type=Topic), states).analyzer
+
+
+PageReaderFactory = Callable[[Settings, Vocabulary], Callable[[Page], Reading]]
+
+
+def build_page_reader(settings: Settings, vocabulary: Vocabulary) -> Callable[[Page], Reading]:
+    """From a page to its words, with its fingerprints."""
+    return partial(_read_page, build_reader(settings, vocabulary), settings.seen.near)
+
+
+def _read_page(reader: PageReader, near: bool, page: Page) -> Reading:
+    reading = reader.read(page)
+    # Of all words, navigation too: by its main text alone, every page of a long list would be the copy of the first.
+    said = term_array(reading.terms)
+    return msgspec.structs.replace(reading, fingerprint=fingerprint_terms(said), simhash=simhash64(said) if near else 0)
+
+
+class Environment:
+    """The outside a crawl runs in: a live one, or the lab's."""
+
+    def __init__(
+        self,
+        collection: Collection,
+        keeper: CollectionWriter,
+        frontier: Frontier,
+        fetcher: Fetcher,
+        clock: Clock,
+        traps: UrlFilter | None = None,
+    ) -> None:
+        self.collection = collection
+        self.writer = keeper
+        self.frontier = frontier
+        self.fetcher = fetcher
+        self.clock = clock
+        self.url_filter = traps or UrlFilter(refuse_nothing)
+
+
+def build_frontier(settings: Settings, collection: Collection, traps: UrlFilter | None = None) -> ClaimableFrontier:
+    return ClaimableFrontier(collection.connection, build_frontier_policy(settings, collection, traps))
+
+
+def build_frontier_policy(settings: Settings, collection: Collection, traps: UrlFilter | None = None) -> FrontierPolicy:
+    """How any frontier orders, merges, bounds and refuses."""
+    limits = FrontierLimits(queued=settings.frontier.max_queued, host_total=settings.frontier.max_per_host)
+    watch = traps or build_url_filter(settings, collection, resumed=False)
+    return FrontierPolicy(
+        order=build_component("order", settings.order),
+        merge=MergePolicy(settings.frontier.merge),
+        limits=limits,
+        refusal_reason=watch.refusal_reason,
+        boosted=watch.host_rules.boosted_hosts,
+        delay_s=settings.politeness.delay_s,
+    )
+
+
+def build_analysis_pool(
+    settings: Settings, topic: Topic, mind: AnalysisParts, states: Mapping[str, bytes]
+) -> AnalysisPool:
+    """Where analysis happens. `WorkerDesk` still has to be started."""
+    if settings.engine.workers == 0:
+        return InlinePool(mind.analyzer)
+    encode = msgspec.msgpack.encode
+    make = partial(build_worker_analyzer, encode(settings), encode(topic), dict(states))
+    return WorkerPool(make, settings.engine.workers)
+
+
+def build_engine(
+    settings: Settings,
+    world: Environment,
+    mind: AnalysisParts,
+    desk: AnalysisPool,
+    resumed: bool,
+    sources: Sequence[SeedSource] = (),
+) -> Engine:
+    """The engine over a world; `sources` are asked for more seeds when nothing is left to fetch."""
+    collection, clock = world.collection, world.clock
+    bounds = VisitLimits(
+        max_depth=settings.frontier.max_depth, max_redirects=settings.fetch.hops, max_retries=settings.fetch.retries
+    )
+    seen = SqliteDuplicateDetector(collection.connection, settings.seen.near, settings.seen.distance)
+    frontier, learning, chooser = build_writers(settings, collection, world.writer, world.frontier, mind, clock.now())
+    content = seen if settings.seen.content else None
+    looks = build_revisits(settings, collection, frontier, content, clock.now())
+    books = CommitTargets(collection, world.writer, frontier, content, world.url_filter, *looks)
+    for name, state in learning.resume().items():
+        desk.update_state(name, state)
+    ledger = BatchCommitter(books, learning, chooser, bounds, desk.update_state)
+    manners = _build_host_gate(settings, world, ledger, resumed)
+    rng = random.Random(settings.engine.random_seed)
+    fetcher = with_conditional_requests(settings, world.fetcher, collection.connection)
+    visitor = Visitor(fetcher, desk, manners, clock, bounds, rng)
+    wishes = CommandInbox(collection, world.writer, frontier, world.url_filter.host_rules, mind.topics)
+    wishes.apply_stored(clock.now())
+    shelves = ReseedTargets(collection, world.writer, frontier, mind.evolving_topic)
+    scout = build_reseeder(settings, shelves, sources, build_vocabulary(settings))
+    stages = EngineParts(frontier, visitor, ledger, wishes, world.writer.counts, clock, scout)
+    per_host = settings.frontier.per_host or (1 if settings.politeness.delay_s > 0 else LEASE_URLS_WITHOUT_DELAY)
+    return Engine(stages, settings.engine, settings.stop, per_host)
+
+
+def build_writers(
+    settings: Settings,
+    collection: Collection,
+    keeper: CollectionWriter,
+    store: Frontier,
+    mind: AnalysisParts,
+    now: float,
+) -> tuple[Frontier, LearnerGroup, LinkScorer]:
+    """What the ledger writes through: of one crawler, or of a crew."""
+    if not mind.agents:
+        learning = LearnerGroup(
+            mind.learners, collection, keeper, settled=seeds_finished_check(settings, store, collection)
+        )
+        return store, learning, _build_boosted_scorer(settings, collection, mind)
+    assert isinstance(store, ClaimableFrontier)
+    wits = [
+        AgentParts(one.evolving_topic, one.learners, _build_boosted_scorer(settings, collection, one, told))
+        for one, told in zip(mind.agents, agent_profiles(settings), strict=True)
+    ]
+    return build_team(settings, collection, keeper, store, wits, now)
+
+
+def _build_boosted_scorer(
+    settings: Settings, collection: Collection, mind: AnalysisParts, agent: AgentProfile | None = None
+) -> LinkScorer:
+    chooser = build_link_scorer(mind.ranker, mind.learners.get(JUDGE_STATE), collection, agent)
+    return with_boost(chooser, build_component("boost", settings.boost), collection)
+
+
+def _build_host_gate(settings: Settings, world: Environment, ledger: BatchCommitter, resumed: bool) -> HostGate:
+    polite, clock, connection = settings.politeness, world.clock, world.collection.connection
+    shares = polite.share_address and not settings.fetch.proxy  # behind a proxy, only it knows addresses
+    floor = 0.0
+    if resumed:
+        # Whoever was asked just before the end has a neighbour at its address, or was a hop of somebody's robots.txt.
+        row = connection.execute("SELECT max(delay_s) FROM frontier_host WHERE wake_at > ?", (clock.now(),)).fetchone()
+        floor = clock.now() + max(polite.delay_s, row[0] or 0.0)
+    turns = HostThrottle(clock, AddressResolver(settings.fetch.resolve) if shares else None, floor)
+    turns.host_delays_s = world.url_filter.host_rules.host_delays_s
+
+    def keep(origin: str, rules: RobotsRules, delay_s: float) -> None:
+        ledger.store_robots(origin, rules, delay_s, clock.now())
+
+    return HostGate(polite, world.fetcher, clock, turns, partial(stored_robots, connection), keep)

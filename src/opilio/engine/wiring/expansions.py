@@ -1,0 +1,83 @@
+"""The ways a topic's table can grow, by name, with their options: part of `kinds.py`, which see."""
+
+from collections.abc import Callable
+from typing import Literal
+
+from opilio.core.settings import Amount, Count, Positive, Share
+from opilio.topic.expansion import (
+    Expansion,
+    ExpansionStart,
+    FrozenExpansion,
+    PagewiseExpansion,
+    PeriodicExpansion,
+    QueryLogExpansion,
+)
+from opilio.topic.query_log import QueryLogSmoothing
+from opilio.topic.weights import NoiseFilter, TfDf, TfIdf, WeightScheme
+
+
+def _none(_: ExpansionStart) -> Expansion:
+    return FrozenExpansion()
+
+
+def _periodic(
+    start: ExpansionStart, *, period: Positive = 50, added: Count = 10, size: Count = 100, trust: Share = 0.5
+) -> Expansion:
+    return PeriodicExpansion(base=dict(start.weights), period=period, added=added, size=size, trust=trust)
+
+
+def _pagewise(
+    start: ExpansionStart,
+    *,
+    threshold: Share = 0.6,
+    share: Share = 0.5,
+    keywords: Positive = 10,
+    size: Count = 200,
+    period: Positive = 10,
+    from_seeds: bool = False,
+    built: Count = 50,
+    trust: Share = 0.5,
+    weighing: Literal["tf-idf", "tf-df"] = "tf-idf",
+) -> Expansion:
+    noise = NoiseFilter(min_documents=1)
+    by: WeightScheme = TfDf(noise=noise) if weighing == "tf-df" else TfIdf(noise=noise)
+    return PagewiseExpansion(
+        base=dict(start.weights),
+        threshold=threshold,
+        share=share,
+        keywords=keywords,
+        size=size,
+        period=period,
+        awaited=start.seed_count if from_seeds else 0,
+        built=built,
+        trust=trust,
+        weighing=by,
+    )
+
+
+_QUERY_LOG_DEFAULTS = QueryLogSmoothing()
+
+
+def _query_log(
+    _: ExpansionStart,
+    *,
+    log: str = "",
+    interval: Positive = 100,
+    memory: float = _QUERY_LOG_DEFAULTS.memory,
+    threshold: Amount = _QUERY_LOG_DEFAULTS.threshold,
+    relative: bool = _QUERY_LOG_DEFAULTS.relative,
+    size: Positive = 50,
+    per_interval: Count = 0,
+) -> Expansion:
+    del log, per_interval  # read by crawl.topics: an expansion touches no file
+    return QueryLogExpansion(
+        log=QueryLogSmoothing(memory=memory, threshold=threshold, relative=relative), interval=interval, size=size
+    )
+
+
+EXPANSIONS: dict[str, Callable[..., Expansion]] = {
+    "none": _none,
+    "periodic": _periodic,
+    "pagewise": _pagewise,
+    "query-log": _query_log,
+}

@@ -1,0 +1,218 @@
+"""Every kind of engine that a configuration can name for seeds, with its options (S0-10).
+
+As in `kinds.py`, a factory's keyword arguments are the options and the schema. Options that all kinds share are those
+of `Terms`. A server counts as trusted, so that it may have a private address, only where the person set its `url`.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from opilio.core.clock import Clock
+from opilio.core.errors import ConfigError
+from opilio.core.protocols import SeedSource
+from opilio.core.settings import Positive, Tree, describe_validation_error
+from opilio.core.urls import canonicalize_url
+from opilio.engine.wiring.factories import ComponentFactory, complete_options
+from opilio.seeds.api_client import ApiTransport, EngineClient, Quota, RequestLimits, check_key_reference, read_key
+from opilio.seeds.engines import commoncrawl, mediawiki, paged
+from opilio.seeds.engines.paged import EngineAdapter, PagedSource
+from opilio.seeds.engines.searxng import SearxngSource
+from opilio.seeds.engines.sitemap import SitemapSource
+from opilio.seeds.local import FileSource, SearchSource
+from opilio.seeds.queries import plain_query
+
+OptionValue = TypeVar("OptionValue", str, tuple[str, ...])
+MAX_RESULTS_PER_PAGE = 100  # hits that our own search gives at once
+
+
+@dataclass(frozen=True, slots=True)
+class EngineContext:
+    """What an engine is made with."""
+
+    name: str
+    client: EngineClient
+    environment: Mapping[str, str] = field(repr=False)
+
+    def api_key(self, reference: str) -> str:
+        """The person's key."""
+        return read_key(reference, f"{_option_path(self.name)}.key", self.environment)
+
+    def paged_engine(self, shape: EngineAdapter) -> SeedSource:
+        return PagedSource(self.name, shape, self.client)
+
+
+def _searxng(
+    bench: EngineContext,
+    *,
+    url: str = "",
+    engines: tuple[str, ...] = (),
+    categories: str = "general",
+    language: str = "",
+) -> SeedSource:
+    return SearxngSource(bench.name, bench.client, _require_option(bench, "url", url), engines, categories, language)
+
+
+def _brave(
+    bench: EngineContext,
+    *,
+    key: str = "env:BRAVE_API_KEY",
+    url: str = paged.BRAVE_URL,
+    country: str = "",
+    language: str = "",
+) -> SeedSource:
+    shape = paged.Brave(bench.api_key(key), url, country, language, trusted=url != paged.BRAVE_URL)
+    return bench.paged_engine(shape)
+
+
+def _kagi(bench: EngineContext, *, key: str = "env:KAGI_API_KEY", url: str = paged.KAGI_URL) -> SeedSource:
+    return bench.paged_engine(paged.Kagi(bench.api_key(key), url, trusted=url != paged.KAGI_URL))
+
+
+def _mojeek(
+    bench: EngineContext, *, key: str = "env:MOJEEK_API_KEY", url: str = paged.MOJEEK_URL, language: str = ""
+) -> SeedSource:
+    return bench.paged_engine(paged.Mojeek(bench.api_key(key), url, language, trusted=url != paged.MOJEEK_URL))
+
+
+def _marginalia(
+    bench: EngineContext,
+    *,
+    key: str = "env:MARGINALIA_API_KEY",
+    url: str = paged.MARGINALIA_URL,
+    per_domain: Positive = 2,
+) -> SeedSource:
+    shape = paged.Marginalia(bench.api_key(key), url, per_domain, trusted=url != paged.MARGINALIA_URL)
+    return bench.paged_engine(shape)
+
+
+def _google(
+    bench: EngineContext,
+    *,
+    key: str = "env:GOOGLE_API_KEY",
+    cx: str = "",
+    url: str = paged.GOOGLE_URL,
+    language: str = "",
+) -> SeedSource:
+    engine = _require_option(bench, "cx", cx)
+    shape = paged.Google(bench.api_key(key), engine, url, language, trusted=url != paged.GOOGLE_URL)
+    return bench.paged_engine(shape)
+
+
+def _mediawiki(bench: EngineContext, *, url: str = mediawiki.MEDIAWIKI_URL, article: str = "/wiki/") -> SeedSource:
+    return bench.paged_engine(mediawiki.MediaWiki(url, article, trusted=url != mediawiki.MEDIAWIKI_URL))
+
+
+def _mediawiki_links(bench: EngineContext, *, url: str = mediawiki.MEDIAWIKI_URL, articles: Positive = 5) -> SeedSource:
+    search = mediawiki.MediaWiki(url, trusted=url != mediawiki.MEDIAWIKI_URL)
+    return mediawiki.MediaWikiLinks(bench.name, bench.client, search, url, articles)
+
+
+def _common_crawl(
+    bench: EngineContext, *, patterns: tuple[str, ...] = (), url: str = commoncrawl.COMMONCRAWL_URL, crawl: str = ""
+) -> SeedSource:
+    wanted = _require_option(bench, "patterns", patterns)
+    trusted = url != commoncrawl.COMMONCRAWL_URL
+    return commoncrawl.CommonCrawlSource(bench.name, bench.client, wanted, url, crawl, trusted=trusted)
+
+
+def _sitemap(bench: EngineContext, *, urls: tuple[str, ...] = ()) -> SeedSource:
+    return SitemapSource(bench.name, bench.client, _require_option(bench, "urls", urls))
+
+
+def _file(bench: EngineContext, *, path: str = "") -> SeedSource:
+    return FileSource(bench.name, Path(_require_option(bench, "path", path)).expanduser())
+
+
+def _collection(bench: EngineContext, *, folders: tuple[str, ...] = (), relevant: bool = True) -> SeedSource:
+    places = [Path(folder).expanduser() for folder in _require_option(bench, "folders", folders)]
+    return SearchSource(bench.name, partial(search_folders, places, relevant))
+
+
+def search_folders(folders: Sequence[Path], relevant: bool, query: str, limit: int) -> list[str]:
+    """Addresses of the pages that collections have on a query, best first."""
+    from opilio.search.results import SearchFilters as Filters
+    from opilio.search.searcher import Searcher  # an index is opened only where one is asked
+
+    searcher = Searcher(folders)
+    searcher.update_indexes()
+    found = searcher.search(
+        plain_query(query), Filters(relevant=True if relevant else None), size=min(limit, MAX_RESULTS_PER_PAGE)
+    )
+    return [hit.url for hit in found.hits]
+
+
+ENGINES: dict[str, ComponentFactory] = {
+    "searxng": _searxng,
+    "brave": _brave,
+    "kagi": _kagi,
+    "mojeek": _mojeek,
+    "marginalia": _marginalia,
+    "google": _google,
+    "mediawiki": _mediawiki,
+    "mediawiki-links": _mediawiki_links,
+    "common-crawl": _common_crawl,
+    "sitemap": _sitemap,
+    "file": _file,
+    "collection": _collection,
+}
+REQUEST_LIMIT_OPTIONS = tuple(field.name for field in msgspec.structs.fields(RequestLimits))
+
+
+def complete_engine(name: str, given: Tree) -> Tree:
+    """An engine's table with every option written out; ConfigError for what does not exist or does not fit."""
+    if "kind" not in given:
+        if name not in ENGINES:
+            raise ConfigError(f"{_option_path(name)} needs a kind: one of {', '.join(ENGINES)}")
+        given = {"kind": name, **given}
+    own = {key: value for key, value in given.items() if key not in REQUEST_LIMIT_OPTIONS}
+    shared = {key: value for key, value in given.items() if key in REQUEST_LIMIT_OPTIONS}
+    try:
+        terms = msgspec.convert({**msgspec.structs.asdict(RequestLimits()), **shared}, RequestLimits)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{_option_path(name)}.{describe_validation_error(error)}") from error
+    filled = complete_options(ENGINES, _option_path(name), own)
+    _check_no_secrets(name, filled)
+    return {**filled, **msgspec.structs.asdict(terms)}
+
+
+def build_source(name: str, tree: Tree, asker: ApiTransport, clock: Clock, tally: Quota) -> SeedSource:
+    """The source that a filled table names; ConfigError where its key can't be had."""
+    terms = msgspec.convert({key: tree[key] for key in REQUEST_LIMIT_OPTIONS}, RequestLimits)
+    bench = EngineContext(name, EngineClient(asker, clock, terms, tally), os.environ)
+    options: dict[str, Any] = {key: value for key, value in tree.items() if key not in (*REQUEST_LIMIT_OPTIONS, "kind")}
+    source: SeedSource = ENGINES[tree["kind"]](bench, **options)
+    return source
+
+
+def _option_path(name: str) -> str:
+    return f"seeds.engines.{name}"
+
+
+def _require_option(bench: EngineContext, option: str, value: OptionValue) -> OptionValue:
+    if not value:
+        raise ConfigError(f"{_option_path(bench.name)}.{option}: is missing; this kind of engine can't do without it")
+    return value
+
+
+def _check_no_secrets(name: str, filled: Tree) -> None:
+    """Nothing secret may stand in a table: it is kept with the collection. Addresses must be such."""
+    if "key" in filled:
+        check_key_reference(filled["key"], f"{_option_path(name)}.key")
+    for option in ("url", "urls"):
+        given = filled.get(option, ())
+        for url in (given,) if isinstance(given, str) else given:
+            server = url.partition("://")[2].partition("/")[0]
+            if "@" in server:
+                raise ConfigError(
+                    f"{_option_path(name)}.{option}: holds a password, which would be stored; leave it out"
+                )
+            if url and canonicalize_url(url) is None:
+                raise ConfigError(
+                    f"{_option_path(name)}.{option} '{url}': is no http or https URL; write https://host/path"
+                )

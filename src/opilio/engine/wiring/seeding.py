@@ -1,0 +1,202 @@
+"""From a configuration to seeds: which engines are configured, made, asked. What is told when there are none."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import msgspec
+from platformdirs import user_cache_path, user_config_path
+
+from opilio.core.clock import Clock, SystemClock
+from opilio.core.errors import ConfigError, SeedError
+from opilio.core.protocols import SeedSource
+from opilio.core.records import Seed
+from opilio.core.settings import Settings, Tree, read_toml
+from opilio.engine.reseeding import build_seed_request, is_allowed_seed
+from opilio.engine.wiring.fetcher import user_agent
+from opilio.engine.wiring.seed_engines import ENGINES, build_source, complete_engine
+from opilio.fetch.api_client import ApiClient
+from opilio.fetch.http import FetchLimits, NetworkOptions
+from opilio.methods.agents.profiles import agent_profiles
+from opilio.seeds.cache import CachedSource, DailyCache, DailyQuota
+from opilio.seeds.finder import FoundSeeds, SeedRequest, find_irrelevant_seeds, find_seeds, join_found
+from opilio.seeds.local import FailingSource
+from opilio.seeds.queries import off_topic_queries
+
+MAX_API_RESPONSE_BYTES = 50 << 20  # bytes of an answer: a sitemap may have 50 MB
+OFF_TOPIC = "off topic"
+EXAMPLE_ENGINE_KINDS = (
+    "brave",
+    "kagi",
+    "mojeek",
+    "marginalia",
+    "mediawiki",
+)  # kinds that answer a query, to name as examples
+
+
+def engines_file() -> Path:
+    """Where a person names engines once for all crawls: one table each, as in `seeds.engines`."""
+    return user_config_path("opilio") / "engines.toml"
+
+
+def no_seeds_error() -> ConfigError:
+    """What to do, in three lines."""
+    given = "no seeds: give at least one with --seed URL, --seeds FILE or seeds.urls in --config FILE"
+    return ConfigError(f"{given},\n{engine_hint()}")
+
+
+def no_engines_error() -> ConfigError:
+    """What to do where engines alone can help, in two lines."""
+    return ConfigError(f"no search engine to ask: name one, {_engine_config_hint()}")
+
+
+def engine_hint() -> str:
+    """How a person has engines asked, in two lines."""
+    return f"or name a search engine that is asked for some, {_engine_config_hint()}"
+
+
+def _engine_config_hint() -> str:
+    return (
+        f"once for all crawls, by such a line in {engines_file()}\n"
+        f'mine = {{ kind = "searxng", url = "http://127.0.0.1:8888" }}  # or {", ".join(EXAMPLE_ENGINE_KINDS)}'
+    )
+
+
+def with_engines(settings: Settings, names: Sequence[str] = ()) -> Settings:
+    """Settings with their engines filled in and checked, or those of the person's own file; `names` chooses some."""
+    engines = settings.seeds.engines or load_user_engines()
+    if names:
+        engines = {name: _select_engine(name, engines) for name in names}
+    filled = {name: complete_engine(name, tree) for name, tree in engines.items()}
+    return with_seeds(settings, engines=filled)
+
+
+def with_seeds(settings: Settings, **changes: object) -> Settings:
+    """Settings with other [seeds]."""
+    return msgspec.structs.replace(settings, seeds=msgspec.structs.replace(settings.seeds, **changes))
+
+
+@asynccontextmanager
+async def open_seed_sources(
+    settings: Settings, clock: Clock, *, fresh: bool = False, lenient: bool = False
+) -> AsyncIterator[list[SeedSource]]:
+    """The engines of filled settings, ready to be asked.
+
+    `fresh`: today's earlier answers don't count. `lenient`: an engine that can't be made (its key is gone) is one that
+    fails when it is asked, which may never be.
+    """
+    network = NetworkOptions(proxy=settings.seeds.proxy, verify_tls=settings.fetch.verify_tls)
+    client = ApiClient(user_agent(settings), FetchLimits(body_bytes=MAX_API_RESPONSE_BYTES), network, clock)
+    book = DailyCache(user_cache_path("opilio") / "seeds", clock)
+    try:
+        made = partial(_build_cached_source, client=client, book=book, fresh=fresh)
+        make = partial(_build_or_fail_later, made) if lenient else made
+        yield [make(name, tree) for name, tree in settings.seeds.engines.items()]
+    finally:
+        await client.close()
+
+
+async def find_configured_seeds(settings: Settings, wish: SeedRequest, *, fresh: bool = False) -> FoundSeeds:
+    """Ask the configured engines."""
+    async with open_seed_sources(settings, SystemClock(), fresh=fresh) as sources:
+        return await find_seeds(sources, wish)
+
+
+async def find_configured_irrelevant_seeds(
+    settings: Settings, wish: SeedRequest, queries: Sequence[str] = (), *, fresh: bool = False
+) -> FoundSeeds:
+    """Ask them for pages off the topic, by these queries or by some of our own (S1-16)."""
+    topic = settings.topic
+    own = off_topic_queries([topic.name, topic.description, *topic.keywords], topic.contexts)
+    async with open_seed_sources(settings, SystemClock(), fresh=fresh) as sources:
+        return await find_irrelevant_seeds(sources, wish, queries or own)
+
+
+async def with_found_seeds(settings: Settings) -> tuple[Settings, FoundSeeds]:
+    """Settings with the seeds that engines bring, for a crawl that was given none."""
+    if settings.seeds.urls:
+        return settings, FoundSeeds()
+    settings = with_engines(settings)
+    if not settings.seeds.engines:
+        raise no_seeds_error()
+    wish = build_seed_request(settings)
+    settings, found = await _find_for_all_agents(settings)
+    if not found.seeds:
+        raise SeedError(no_results_message(found, wish))
+    if settings.seeds.irrelevant:
+        others = await find_configured_irrelevant_seeds(settings, wish)
+        kept = [_mark_off_topic(seed) for seed in others.seeds[: settings.seeds.irrelevant]]
+        found = msgspec.structs.replace(found, seeds=(*found.seeds, *kept))
+    urls = {seed.url: seed.priority for seed in found.seeds}
+    return with_seeds(settings, urls=urls), found
+
+
+async def _find_for_all_agents(settings: Settings) -> tuple[Settings, FoundSeeds]:
+    """Seeds on the crawl's topic, and for each agent that has a topic or genres of its own (S3-01, S3-02)."""
+    each, found = list(settings.agents.each), list[FoundSeeds]()
+    for number, profile in enumerate(agent_profiles(settings)[: len(each)] if each else ()):
+        if each[number].topic:
+            own = await _find_allowed_seeds(settings, build_seed_request(profile.settings))
+            each[number] = msgspec.structs.replace(each[number], seeds=[seed.url for seed in own.seeds])
+            found.append(own)
+    if len(found) < max(1, len(each), settings.agents.count):
+        found.append(await _find_allowed_seeds(settings, build_seed_request(settings)))
+    agents = msgspec.structs.replace(settings.agents, each=each)
+    return msgspec.structs.replace(settings, agents=agents), join_found(found)
+
+
+async def _find_allowed_seeds(settings: Settings, wish: SeedRequest) -> FoundSeeds:
+    found = await find_configured_seeds(settings, wish)
+    return msgspec.structs.replace(found, seeds=tuple(seed for seed in found.seeds if is_allowed_seed(settings, seed)))
+
+
+def no_results_message(found: FoundSeeds, wish: SeedRequest) -> str:
+    """Why there are no seeds, in one line."""
+    failed = "; ".join(map(str, found.problems))
+    if not found.voters:
+        return f"no engine brought a seed: {failed or 'none has anything on this topic'}"
+    among = {"any": "", "two": " that two of them name", "all": " that all of them name"}[wish.agree]
+    hint = "" if wish.agree == "any" else "; --set seeds.agree=any takes what one names"
+    also = f" ({failed})" if failed else ""
+    return f'{", ".join(found.voters)} found nothing on "{wish.query}"{among}{hint}{also}'
+
+
+def _build_cached_source(name: str, tree: Tree, client: ApiClient, book: DailyCache, fresh: bool) -> SeedSource:
+    source = build_source(name, tree, client, SystemClock(), DailyQuota(book, name))
+    options = msgspec.json.encode(tree, order="sorted")
+    return source if fresh or tree["kind"] in ("file", "collection") else CachedSource(source, book, options)
+
+
+def _build_or_fail_later(make: Callable[[str, Tree], SeedSource], name: str, tree: Tree) -> SeedSource:
+    try:
+        return make(name, tree)
+    except ConfigError as error:
+        return FailingSource(name, str(error))
+
+
+def load_user_engines() -> dict[str, Tree]:
+    """The engines of the person's own file."""
+    path = engines_file()
+    if not path.is_file():
+        return {}
+    tree = read_toml(path)
+    for name, table in tree.items():
+        if not isinstance(table, dict):
+            raise ConfigError(f"{path}: '{name}' must be a table with a kind, for example [{name}] kind = \"searxng\"")
+    return tree
+
+
+def _select_engine(name: str, engines: dict[str, Tree]) -> Tree:
+    """A configured engine, or a kind that works as it is."""
+    if name in engines:
+        return engines[name]
+    if name in ENGINES:
+        return {"kind": name}
+    known = ", ".join(dict.fromkeys([*engines, *ENGINES]))
+    raise ConfigError(f"--engine {name}: is neither configured nor a kind of engine; known: {known}")
+
+
+def _mark_off_topic(seed: Seed) -> Seed:
+    sources = tuple(f"{name} ({OFF_TOPIC})" for name in seed.sources)
+    return msgspec.structs.replace(seed, priority=3, sources=sources)

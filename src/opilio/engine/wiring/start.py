@@ -1,0 +1,108 @@
+"""What a crawl knows when it begins: its topic with the texts of example pages, and everything learnt so far.
+
+Made once and kept in the collection; every later run reads it back.
+
+`--start-from DIR`: a new crawl begins with what another one learnt about links, and about pages of the same topic.
+
+What paid in general goes over: the weights of features and words. What was there does not: queue, hosts, pages.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from opilio.core.errors import CollectionError, ConfigError
+from opilio.core.protocols import Fetcher
+from opilio.core.settings import Settings, read_toml
+from opilio.engine.learning import JUDGE_STATE
+from opilio.engine.link_memory import COMMITTEE, LinkModelStore
+from opilio.engine.wiring.build import TOPIC_SNAPSHOT, build_topic, initial_topic_state
+from opilio.engine.wiring.factories import DEFAULT_KINDS
+from opilio.engine.wiring.topic_files import read_examples
+from opilio.learn.committee import Committee
+from opilio.methods.attributes.ranker import find_learner, trained_learner
+from opilio.methods.treasure.plugin import initial_graph_states
+from opilio.store.collection import CONFIG, Collection, open_readonly
+from opilio.store.journal import LearnerJournal
+from opilio.store.writer import CollectionWriter
+from opilio.topic.topic import Topic
+
+LEARNING_RANKERS = ("committee", "attributes")  # kinds of rankers that can begin with a model
+
+
+def check_start_model(settings: Settings) -> None:
+    """ConfigError where a ranker that can't learn is given a model."""
+    kind = settings.rank.get("kind", DEFAULT_KINDS["rank"])
+    if settings.rank.get("model") and kind not in LEARNING_RANKERS:
+        raise ConfigError(
+            f"--start-from {settings.rank['model']}: strategy '{settings.strategy}' does not learn;"
+            " choose --strategy opilio"
+        )
+
+
+def load_start_states(settings: Settings) -> dict[str, bytes]:
+    """First states of what learns, from the collection that `rank.model` names; none where it names none."""
+    if settings.rank["kind"] == "attributes":
+        trained_learner(settings.rank)  # S1's ranker reads it itself; here it is found out whether it can be read
+    if settings.rank.get("trained"):
+        find_learner(str(settings.rank["trained"]))  # the same for the committee's member
+    name = str(settings.rank.get("model", ""))
+    if not name or settings.rank["kind"] != "committee":
+        return {}
+    try:
+        with open_readonly(Path(name)) as collection:
+            return _transferable_states(collection, settings)
+    except CollectionError as error:
+        raise ConfigError(f"--start-from {error}") from error
+
+
+def _transferable_states(collection: Collection, settings: Settings) -> dict[str, bytes]:
+    other = read_toml(collection.folder / CONFIG)
+    kind = other.get("rank", {}).get("kind", "")
+    if kind != "committee":
+        raise ConfigError(
+            f"--start-from {collection.folder}: was crawled by strategy '{other.get('strategy', '')}',"
+            " which leaves no model of links; one that 'opilio' crawled does"
+        )
+    memory = LinkModelStore(Committee(), collection)
+    if not memory.restore():
+        raise ConfigError(f"--start-from {collection.folder}: has learnt nothing yet; let it crawl first")
+    states = {COMMITTEE: memory.transferable_state()}
+    judge = LearnerJournal(collection, JUDGE_STATE).load_snapshot()
+    same = other.get("topic", {}).get("name", "") == settings.topic.name
+    if judge is not None and same and settings.judge["kind"] == other.get("judge", {}).get("kind"):
+        states[JUDGE_STATE] = judge
+    return states
+
+
+async def load_topic_and_states(
+    collection: Collection, settings: Settings, fetcher: Fetcher, now: float
+) -> tuple[Topic, dict[str, bytes]]:
+    """The topic with its examples and what was learnt; made on the first run, read back on the others."""
+    stored = collection.meta("topic")
+    if stored:
+        return msgspec.json.decode(stored, type=Topic), latest_snapshots(collection)
+    positive = await read_examples(settings.topic.examples, fetcher, "topic.examples")
+    negative = await read_examples(settings.topic.counterexamples, fetcher, "topic.counterexamples")
+    topic = build_topic(settings, positive, negative)
+    states = {
+        TOPIC_SNAPSHOT: initial_topic_state(settings, topic),
+        **load_start_states(settings),
+        **initial_graph_states(settings),
+    }
+    keeper = CollectionWriter(collection, None)
+    with collection.unit_of_work():
+        collection.set_meta(topic=msgspec.json.encode(topic).decode())
+        for name, first in states.items():
+            keeper.write_snapshot(name, 0, now, first)
+    return topic, latest_snapshots(collection)
+
+
+def latest_snapshots(collection: Collection) -> dict[str, bytes]:
+    """The newest state of everything that workers know too."""
+    rows = collection.connection.execute(
+        "SELECT name, state FROM snapshot AS s WHERE name <> ? AND name NOT LIKE '%/' || ?"
+        " AND version = (SELECT max(version) FROM snapshot WHERE name = s.name)",
+        (COMMITTEE, COMMITTEE),  # which no worker needs: its memory takes it up
+    )
+    return {str(name): bytes(state) for name, state in rows}

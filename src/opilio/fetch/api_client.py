@@ -1,0 +1,134 @@
+"""Requests to the APIs a person configured (search engines): headers and bodies of our choice, any kind of answer.
+
+Follows no redirect, keeps no cookie, retries nothing. Private addresses are refused as everywhere, except on a server
+that the caller says the person has named. Not for crawling: no robots.txt, no pauses.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+
+import msgspec
+import pycurl
+
+from opilio.core.clock import Clock, SystemClock
+from opilio.core.records import Failure, FetchResult
+from opilio.core.urls import host_of
+from opilio.fetch.curl import set_tls
+from opilio.fetch.curl_driver import CurlDriver
+from opilio.fetch.curl_transfer import Transfer
+from opilio.fetch.decoding import ACCEPT_ENCODING
+from opilio.fetch.http import FetchLimits, NetworkOptions, classify_curl_error, parse_retry_after, redirect_target
+
+_ACCEPT_HEADERS = ("Accept: application/json, */*;q=0.5", f"Accept-Encoding: {ACCEPT_ENCODING}")
+MAX_CONNECTIONS = 16
+
+
+class ApiClient:
+    """Asks with libcurl; belongs to the loop of its first request."""
+
+    def __init__(
+        self,
+        user_agent: str,
+        limits: FetchLimits | None = None,
+        network: NetworkOptions | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._user_agent = user_agent
+        self._limits = limits or FetchLimits(body_bytes=50 << 20)
+        self._network = network or NetworkOptions()
+        self._clock = clock or SystemClock()
+        self._driver: CurlDriver | None = None
+        self._host_locks: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def request(
+        self,
+        url: str,
+        headers: Sequence[tuple[str, str]] = (),
+        body: bytes = b"",
+        *,
+        timeout_s: float = 10.0,
+        trusted: bool = False,
+    ) -> FetchResult:
+        """One request, a POST of JSON where there is a body; a server is asked one thing at a time."""
+        async with self._host_locks[host_of(url)]:
+            return await self._perform(url, headers, body, timeout_s, trusted)
+
+    async def _perform(
+        self, url: str, headers: Sequence[tuple[str, str]], body: bytes, timeout_s: float, trusted: bool
+    ) -> FetchResult:
+        if self._driver is None:
+            self._driver = CurlDriver(asyncio.get_running_loop(), MAX_CONNECTIONS)
+        transfer = Transfer(url, self._limits, _accept_all)
+        handle = pycurl.Curl()
+        started_at = self._clock.now()
+        try:
+            self._prepare(handle, transfer, timeout_s)
+            handle.setopt(pycurl.HTTPHEADER, header_lines(headers, body))
+            if body:
+                handle.setopt(pycurl.POSTFIELDS, body)
+            if not (trusted or self._network.allow_private or self._network.proxy):
+                handle.setopt(pycurl.OPENSOCKETFUNCTION, transfer.open_socket)
+            code, message = await self._driver.run(handle)
+            if code == 0:
+                transfer.failure = None
+            elif transfer.failure is None:
+                transfer.failure = classify_curl_error(code, message, self._network.proxy)
+            return self._build_result(handle, transfer, started_at)
+        except (pycurl.error, ValueError, TypeError) as problem:  # an address libcurl can't even be told
+            return FetchResult(url=url, started_at=started_at, failure=Failure("url", str(problem)[:200]))
+        finally:
+            handle.close()
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._driver is not None:
+            self._driver.close()
+            self._driver = None
+
+    def _prepare(self, handle: pycurl.Curl, transfer: Transfer, timeout_s: float) -> None:
+        if not transfer.url.startswith(("http://", "https://")):
+            raise ValueError("not an http or https address")
+        for option, value in (
+            (pycurl.URL, transfer.url.encode("utf-8")),
+            (pycurl.USERAGENT, self._user_agent.encode("utf-8")),
+            (pycurl.NOSIGNAL, 1),
+            (pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS),
+            (pycurl.FOLLOWLOCATION, 0),
+            (pycurl.TIMEOUT_MS, round(timeout_s * 1000)),
+            (pycurl.CONNECTTIMEOUT_MS, round(min(timeout_s, self._limits.connect_s) * 1000)),
+            (pycurl.PROXY, self._network.proxy),  # also when empty: see CurlFetcher
+            (pycurl.NOPROXY, ""),
+            (pycurl.HEADERFUNCTION, transfer.on_header),
+            (pycurl.WRITEFUNCTION, transfer.on_body),
+        ):
+            handle.setopt(option, value)
+        set_tls(handle, self._network)
+
+    def _build_result(self, handle: pycurl.Curl, transfer: Transfer, started_at: float) -> FetchResult:
+        body = transfer.finish()
+        found = FetchResult(url=transfer.url, headers=transfer.headers)
+        cap_s = self._limits.retry_after_s
+        return msgspec.structs.replace(
+            found,
+            status=transfer.status,
+            location=redirect_target(transfer.status, found.header("location"), transfer.url),
+            body=body,
+            size_bytes=len(body),
+            started_at=started_at,
+            elapsed_s=handle.getinfo(pycurl.TOTAL_TIME),
+            retry_after_s=parse_retry_after(found.header("retry-after"), self._clock.now(), cap_s),
+            failure=transfer.failure,
+        )
+
+
+def header_lines(headers: Sequence[tuple[str, str]], body: bytes) -> list[str]:
+    """The lines of the request's head; ValueError for a value that would make two of one."""
+    lines = [f"{name}: {value}" for name, value in headers]
+    if any("\r" in line or "\n" in line for line in lines):
+        raise ValueError("a header with a line break")
+    return [*_ACCEPT_HEADERS, *(["Content-Type: application/json"] if body else []), *lines]
+
+
+def _accept_all(_url: str, _content_type: str) -> bool:
+    return True

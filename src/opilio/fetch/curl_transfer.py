@@ -1,0 +1,172 @@
+"""One request under way: what libcurl's callbacks do with headers, bytes and sockets.
+
+Invariant: a callback never raises. It returns what makes libcurl stop (not the number of bytes it got) and leaves the
+reason in `failure`. Nothing here waits, and what it holds is bounded by `Limits`.
+"""
+
+import socket
+from collections.abc import Callable
+from typing import Protocol
+
+import pycurl
+
+from opilio.core.records import Failure
+from opilio.fetch.addresses import is_public
+from opilio.fetch.decoding import BodyTooLargeError, Decoder, DecodingError
+from opilio.fetch.http import FetchLimits, parse_content_length, parse_headers, parse_status_line
+
+AcceptFilter = Callable[[str, str], bool]  # (url, content type) -> is the body worth having?
+_ABORT = -1
+_BOMB_RATIO = 50  # text compresses 3 to 20 times; what grows more than this was made to hurt
+
+
+class SocketTarget(Protocol):
+    """What libcurl wants to connect to: a resolved address."""
+
+    family: int
+    socktype: int
+    protocol: int
+    addr: object  # (address, port, ...), or bytes for a Unix socket
+
+
+class Transfer:
+    """Collects one answer."""
+
+    def __init__(self, url: str, limits: FetchLimits, wanted: AcceptFilter) -> None:
+        self.url = url
+        self.status = 0
+        self.headers: tuple[tuple[str, str], ...] = ()
+        self.failure: Failure | None = None
+        self._limits = limits
+        self._accept = wanted
+        self._head = _ResponseHead()
+        self._body = _ResponseBody(limits.body_bytes)
+
+    def on_header(self, line: bytes) -> int | None:
+        """One header line; the empty one ends the head. A new status line begins the answer again (1xx, CONNECT)."""
+        head = self._head
+        head.size += len(line)
+        head.count += 1
+        if head.size > self._limits.header_bytes or head.count > self._limits.header_count:
+            return self._abort(Failure("headers", f"more than {head.count - 1} header lines or {head.size} bytes"))
+        if line in (b"\r\n", b"\n"):
+            return self._on_head_end()
+        if line.startswith(b"HTTP/"):
+            head.lines.clear()
+            self.status = parse_status_line(line)
+        elif not self._body.received:  # trailers after the body are nobody's business
+            head.lines.append(line)
+        return None
+
+    def _on_head_end(self) -> int | None:
+        if self.status < 200 or self._body.received:
+            return None
+        self._head.ended = True
+        self.headers = parse_headers(self._head.lines)
+        values = {name.lower(): value for name, value in self.headers}
+        if 300 <= self.status < 400 and values.get("location"):
+            self._head.moved = True
+            return None
+        if self.status < 300 and not self._accept(self.url, kind := values.get("content-type", "")):
+            return self._abort(Failure("content-type", kind[:100]))
+        size = parse_content_length(values.get("content-length", ""))
+        if size > self._limits.body_bytes and self.status != 304:
+            return self._abort(Failure("too-large", f"{size} bytes announced"))
+        try:
+            self._body.decode_with(values.get("content-encoding", ""))
+        except DecodingError as problem:
+            return self._abort(Failure("decode", str(problem)))
+        return None
+
+    def on_body(self, data: bytes) -> int | None:
+        """Some bytes of the body, decoded at once so that no bomb grows; those of a redirect are let go of."""
+        if self._head.moved:
+            self._body.received += len(data)
+            return None if self._body.received <= self._limits.body_bytes else _ABORT
+        try:
+            self._body.add(data)
+        except BodyTooLargeError:
+            return self._abort(self._body.overflow())
+        except DecodingError as problem:
+            return self._abort(Failure("decode", str(problem)[:200]))
+        return None
+
+    def open_socket(self, _purpose: int, target: SocketTarget) -> socket.socket | int:
+        """The address guard: it sees the address libcurl is about to connect to, after every DNS answer."""
+        address = target.addr[0] if isinstance(target.addr, tuple) else ""
+        address = address.decode("ascii", "replace") if isinstance(address, bytes) else address
+        if not is_public(address):
+            self.failure = Failure("private-address", address)
+            return int(pycurl.SOCKET_BAD)
+        try:
+            return socket.socket(target.family, target.socktype, target.protocol)
+        except OSError as problem:  # no more files may be open, or a family that this machine does not speak
+            self.failure = Failure("connect", str(problem), retry=True)
+            return int(pycurl.SOCKET_BAD)
+
+    def finish(self) -> bytes:
+        """The whole decoded body, handed over: it is not kept here. Sets `failure` where something is missing.
+
+        Of a redirect the head is enough, as it is for browsers, however broken its body may be.
+        libcurl calls an answer well whose head was cut off, or whose status is a number beyond its understanding.
+        """
+        whole, complete = self._body.take()
+        if self._head.moved:
+            self.failure = None
+        if self.failure is None and not self._head.ended:
+            cut = self.status >= 100
+            self.failure = Failure("truncated" if cut else "protocol", "no complete answer head", cut)
+        if self.failure is None and not complete:
+            self.failure = Failure("decode", "the encoded body ends too early", True)
+        return b"" if self.failure else whole
+
+    def _abort(self, failure: Failure) -> int:
+        self.failure = failure
+        return _ABORT
+
+
+class _ResponseHead:
+    """The header lines so far. The counts include every 1xx answer before the real one."""
+
+    __slots__ = ("count", "ended", "lines", "moved", "size")
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+        self.size = 0
+        self.count = 0
+        self.ended = False  # the head of the final answer is whole
+        self.moved = False  # and it names another place
+
+
+class _ResponseBody:
+    """The decoded bytes so far, never more than `limit`."""
+
+    __slots__ = ("_decoder", "_limit", "_pieces", "_room", "received")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._room = limit
+        self._pieces: list[bytes] = []
+        self._decoder: Decoder | None = None
+        self.received = 0
+
+    def decode_with(self, encodings: str) -> None:
+        self._decoder = Decoder(encodings, self._limit) if encodings else None
+
+    def add(self, data: bytes) -> None:
+        self.received += len(data)
+        if self._decoder is not None:
+            data = self._decoder.feed(data)
+        self._room -= len(data)
+        if self._room < 0:
+            raise BodyTooLargeError("body")
+        self._pieces.append(data)
+
+    def overflow(self) -> Failure:
+        bomb = self._decoder is not None and self._limit > _BOMB_RATIO * self.received
+        return Failure("bomb" if bomb else "too-large", f"more than {self._limit} bytes from {self.received}")
+
+    def take(self) -> tuple[bytes, bool]:
+        whole = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._pieces = []
+        return whole, self._decoder is None or self._decoder.is_complete()

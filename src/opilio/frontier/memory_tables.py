@@ -1,0 +1,181 @@
+"""The shelves of the in-memory frontier: URLs, hosts, queues and heaps, and the moves between them. No policy.
+
+Heaps are cleaned lazily: an entry counts only while it says what its host or URL says.
+"""
+
+import heapq
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from opilio.core.records import Lead, UrlState
+from opilio.frontier.policy import QueuePosition
+
+SortKey = tuple[float, int, int]  # (-priority, seq, key): ascending is best first
+
+
+class UrlEntry:
+    """One URL. It stays in its host's queue while it is leased; a retry that waits is not in it."""
+
+    __slots__ = ("lead", "parents", "position", "reason", "retry_at", "seq", "state", "times_found")
+
+    def __init__(self, lead: Lead, seq: int, place: QueuePosition) -> None:
+        self.lead = lead
+        self.seq = seq
+        self.position = place
+        self.state = UrlState.QUEUED
+        self.reason = ""
+        self.parents: tuple[int, ...] = (lead.parent,) if lead.parent else ()
+        self.times_found = 1
+        self.retry_at: float | None = None
+
+    @property
+    def sort_key(self) -> SortKey:
+        return (-self.position.priority, self.seq, self.lead.key)
+
+
+class HostQueue(msgspec.Struct):
+    """One host: its URLs, its queue and its timer."""
+
+    name: str
+    urls: dict[int, UrlEntry] = {}
+    queue: list[SortKey] = []
+    waiting: int = 0
+    total: int = 0
+    wake_at: float = 0.0
+    ready: bool = False
+    token: int = 0
+    leased: frozenset[int] = frozenset()
+    delay_s: float | None = None
+
+    def iter_sorted(self) -> Iterator[tuple[SortKey, UrlEntry]]:
+        """Its queue, best first."""
+        return ((rank, self.urls[rank[2]]) for rank in self.queue)
+
+
+class MemoryTables:
+    """Every host and URL, and where they stand."""
+
+    def __init__(self, *, bounded: bool) -> None:
+        self.hosts: dict[str, HostQueue] = {}
+        self.ready: list[tuple[float, int, str]] = []
+        self.sleeping: list[tuple[float, str]] = []
+        self.retries: list[tuple[float, str, int]] = []
+        self.timers: list[tuple[float, int, str, int]] = []
+        self.worst_first: list[tuple[float, int, str, int]] | None = [] if bounded else None  # queued URLs, worst first
+        self.count: Counter[str] = Counter()
+
+    def host(self, name: str) -> HostQueue:
+        """The host of that name, made when it is new."""
+        host = self.hosts.get(name)
+        if host is None:
+            host = self.hosts[name] = HostQueue(name)
+        return host
+
+    def enqueue(self, host: HostQueue, url: UrlEntry) -> None:
+        """Into the queue of its host."""
+        self._set_timer(url)
+        insort(host.queue, url.sort_key)
+        if self.worst_first is not None:
+            insort(self.worst_first, (url.position.priority, -url.seq, host.name, url.lead.key))
+
+    def dequeue(self, host: HostQueue, url: UrlEntry) -> None:
+        """Out of the queue of its host."""
+        del host.queue[bisect_left(host.queue, url.sort_key)]
+        if self.worst_first is not None:
+            del self.worst_first[
+                bisect_left(self.worst_first, (url.position.priority, -url.seq, host.name, url.lead.key))
+            ]
+
+    def move(self, host: HostQueue, url: UrlEntry, place: QueuePosition) -> None:
+        """Another place in the queue."""
+        queued = url.retry_at is None
+        if queued:
+            self.dequeue(host, url)
+        url.position = place
+        if queued:
+            self.enqueue(host, url)
+        else:
+            self._set_timer(url)
+
+    def _set_timer(self, url: UrlEntry) -> None:
+        """Set the timer its order wants."""
+        if url.position.timer is not None:
+            heapq.heappush(self.timers, (url.position.timer, url.seq, url.lead.host, url.lead.key))
+
+    def reschedule(self, host: HostQueue, now: float | None = None) -> None:
+        """The host's queue or timer changed: put it where it belongs."""
+        if not host.queue:
+            host.ready = False
+            return
+        host.ready = host.ready or (now is not None and host.wake_at <= now)
+        if host.ready:
+            heapq.heappush(self.ready, (*host.queue[0][:2], host.name))
+        else:
+            heapq.heappush(self.sleeping, (host.wake_at, host.name))
+
+    def next_ready(self, floor: float) -> HostQueue | None:
+        """The ready host with the best URL, if that is above the floor; it stays on top of the heap."""
+        while self.ready:
+            best, seq, name = self.ready[0]
+            host = self.hosts[name]
+            if host.ready and host.queue and host.queue[0][:2] == (best, seq):
+                return host if -best >= floor else None
+            heapq.heappop(self.ready)
+        return None
+
+    def release(self, host: HostQueue) -> None:
+        """Whatever is still leased at a host is queued."""
+        for key in host.leased:
+            url = host.urls[key]
+            if url.state is UrlState.LEASED:
+                url.state = UrlState.QUEUED
+                self.count["leased"] -= 1
+                self.count["queued"] += 1
+        host.leased = frozenset()
+
+    def finish(self, host: HostQueue, url: UrlEntry, state: UrlState, reason: str) -> None:
+        """A URL that was queued or leased is settled."""
+        if url.retry_at is None:
+            self.dequeue(host, url)
+        else:
+            host.waiting -= 1
+        self.count[url.state.value] -= 1
+        self.count[state.value] += 1
+        url.state, url.reason, url.retry_at = state, reason, None
+
+    def drop(self, urls: Iterable[UrlEntry], reason: str) -> int:
+        """Drop queued URLs, but for those in flight."""
+        dropped = [url for url in urls if url.state is UrlState.QUEUED]
+        for url in dropped:
+            self.finish(self.hosts[url.lead.host], url, UrlState.DROPPED, reason)
+        for name in {url.lead.host for url in dropped}:
+            self.reschedule(self.hosts[name])
+        return len(dropped)
+
+    def iter_best_first(self) -> Iterator[UrlEntry]:
+        """Every queued URL that does not wait, best first."""
+        # Ranks differ in `seq`, so the URLs beside them are never compared.
+        ranked = heapq.merge(*(host.iter_sorted() for host in self.hosts.values()))
+        return (url for _, url in ranked if url.state is UrlState.QUEUED)
+
+    def next_retry(self) -> float | None:
+        """When the first retry is due."""
+        while self.retries:
+            at, name, key = self.retries[0]
+            if self.hosts[name].urls[key].retry_at == at:
+                return at
+            heapq.heappop(self.retries)
+        return None
+
+    def next_wake(self) -> float | None:
+        """When the first sleeping host that has something queued wakes."""
+        while self.sleeping:
+            at, name = self.sleeping[0]
+            host = self.hosts[name]
+            if not host.ready and host.queue and host.wake_at == at:
+                return at
+            heapq.heappop(self.sleeping)
+        return None

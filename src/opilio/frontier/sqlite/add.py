@@ -1,0 +1,223 @@
+"""How links enter the SQLite frontier: the seen test, merging, admission, limits.
+
+A page brings about a hundred links, most of them known. Those cost a dict look-up; only new URLs, better scores
+and new parents reach the database, each kind in one batch.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from opilio.core.protocols import AddResult
+from opilio.core.records import Lead
+from opilio.frontier.policy import (
+    AGGREGATING_POLICIES,
+    FRONTIER_FULL,
+    HOST_QUEUE_FULL,
+    HOST_TOTAL_REACHED,
+    MAX_PARENTS,
+    FrontierPolicy,
+    MergeState,
+    QueuePosition,
+    QueueTime,
+    finite_or_zero,
+    merge_link,
+)
+from opilio.frontier.sqlite.hosts import HostRow, HostTable
+from opilio.frontier.sqlite.leases import FrontierCounters, LeaseTable
+from opilio.frontier.sqlite.schema import DROPPED, QUEUED, pack_keys
+from opilio.frontier.sqlite.url_cache import CachedUrl, UrlCache
+from opilio.frontier.sqlite.urls import InsertRow, QueueReader, UrlTable
+
+
+class FrontierTables(NamedTuple):
+    """What the frontier keeps on disk, and what it remembers of it."""
+
+    urls: UrlTable
+    queue: QueueReader
+    hosts: HostTable
+    leases: LeaseTable
+    cache: UrlCache
+    counters: FrontierCounters
+
+    def drop(self, pairs: Iterable[tuple[int, int]], reason: str) -> int:
+        """Drop queued (host id, key) pairs, but for those in flight."""
+        rows = [
+            (DROPPED, reason, *self.cache.evict(key), host_id, key)
+            for host_id, key in pairs
+            if key not in self.leases.leased_keys(host_id)
+        ]
+        self.urls.finish(rows)
+        self.cache.mark_finished(row[5] for row in rows)
+        self.hosts.refresh_best(Counter(row[4] for row in rows).items())
+        self.counters.queued -= len(rows)
+        self.counters.dropped += len(rows)
+        return len(rows)
+
+
+class BatchAdder:
+    """One batch of links on its way in."""
+
+    def __init__(self, tables: FrontierTables, policy: FrontierPolicy, now: float) -> None:
+        self._tables = tables
+        self._policy = policy
+        self._now = now
+        self._aggregates = policy.merge in AGGREGATING_POLICIES
+        self._sources: dict[int, Lead] = {}  # the link whose features count
+        self._new: dict[int, CachedUrl] = {}
+        self._promoted: dict[int, CachedUrl] = {}
+        self._refused: list[InsertRow] = []
+
+    def add(self, leads: Sequence[Lead]) -> AddResult:
+        """Let them in, write what changed, keep the limits."""
+        tables = self._tables
+        hosts = {name: tables.hosts.find(name) for name in {lead.host for lead in leads}}
+        seen = self._lookup(leads, hosts)
+        leased = tables.leases.by_host
+        new, raised = 0, 0
+        for lead in leads:
+            key = lead.key
+            if key not in seen:
+                seen[key] = known = self._admit(lead, self._get_or_create_host(lead.host, hosts))
+                new += known is not None
+                continue
+            known = seen[key]
+            # Settled, or in flight: neither queued nor scored again (S3-26).
+            if known is None or (known.host_id in leased and key in leased[known.host_id].keys):
+                continue
+            known.pending += 1
+            if lead.score > known.score or lead.depth < known.depth or lead.tunnel < known.tunnel:
+                raised += self._merge(lead, known, hosts)
+            elif len(known.parents) < MAX_PARENTS and lead.parent not in known.parents and lead.parent:
+                if self._aggregates:
+                    raised += self._merge(lead, known, hosts)
+                else:  # the commonest news by far: only another parent
+                    known.parents = (*known.parents, lead.parent)
+        self._write(hosts)
+        refused = tuple(key for _, key, *_ in self._refused)
+        known_before = len(leads) - new - raised - len(refused)
+        dropped = len(refused) + self._enforce_limits(hosts)
+        return AddResult(new=new, promoted=raised, known=known_before, dropped=dropped, refused=refused)
+
+    def _lookup(self, leads: Sequence[Lead], hosts: dict[str, HostRow | None]) -> dict[int, CachedUrl | None]:
+        """The URL-seen test: the front, and the rows of what it does not hold."""
+        seen = self._tables.cache.lookup({lead.key for lead in leads})
+        missing = [
+            (host.id, lead.key) for lead in leads if lead.key not in seen and (host := hosts[lead.host]) is not None
+        ]
+        seen.update(self._tables.urls.load(missing))
+        return seen
+
+    def _admit(self, lead: Lead, host: HostRow) -> CachedUrl | None:
+        """A URL never seen before."""
+        limit = self._policy.limits.host_total
+        reason = self._policy.refusal_reason(lead.url) or (HOST_TOTAL_REACHED if limit and host.total >= limit else "")
+        ledger = self._tables.counters
+        parents = (lead.parent,) if lead.parent else ()
+        known = CachedUrl(host.id, 0, finite_or_zero(lead.score), lead.depth, lead.tunnel, lead.parent, parents)
+        if reason:
+            ledger.dropped += 1
+            self._refused.append(_insert_row(lead, known, DROPPED, reason))
+            return None
+        ledger.inserted += 1
+        ledger.queued += 1
+        known.seq = ledger.inserted
+        known.priority, known.timer = self._place(known, None)
+        host.queued += 1
+        host.total += 1
+        host.raise_best(known.priority, known.seq)
+        self._new[lead.key] = known
+        self._sources[lead.key] = lead
+        return known
+
+    def _get_or_create_host(self, name: str, hosts: dict[str, HostRow | None]) -> HostRow:
+        host = hosts[name]
+        if host is None:
+            host = hosts[name] = self._tables.hosts.insert(name)
+            self._tables.counters.hosts += 1
+        return host
+
+    def _merge(self, lead: Lead, known: CachedUrl, hosts: dict[str, HostRow | None]) -> bool:
+        """Take over what the link adds; has the URL risen?"""
+        before = MergeState(known.score, known.depth, known.tunnel, known.parent, known.parents)
+        after = merge_link(self._policy.merge, before, lead)
+        known.score, known.depth, known.tunnel, known.parent, known.parents, better = after
+        if better:
+            self._sources[lead.key] = lead
+        if lead.key not in self._new and (better or after.score != before.score or after.depth != before.depth):
+            self._promoted[lead.key] = known
+        if after.score == before.score:
+            return False
+        old = known.priority
+        known.priority, known.timer = self._place(known, QueuePosition(old, known.timer))
+        host = hosts[lead.host]
+        if host is not None and not known.waiting:
+            host.raise_best(known.priority, known.seq)
+        return known.priority > old
+
+    def _place(self, known: CachedUrl, previous: QueuePosition | None) -> QueuePosition:
+        moment = QueueTime(self._tables.counters.inserted, self._now)
+        return self._policy.order.position(known.score, known.seq, moment, previous)
+
+    def _write(self, hosts: dict[str, HostRow | None]) -> None:
+        """Everything that changed, kind by kind."""
+        tables = self._tables
+        tables.urls.insert([_insert_row(self._sources[key], known) for key, known in self._new.items()] + self._refused)
+        tables.urls.promote(_promoted_row(key, known, self._sources.get(key)) for key, known in self._promoted.items())
+        touched = {known.host_id for known in self._new.values()} | {known.host_id for known in self._promoted.values()}
+        tables.hosts.save([h for h in hosts.values() if h is not None and h.id in touched])
+
+    def _enforce_limits(self, hosts: dict[str, HostRow | None]) -> int:
+        """Drop the tails that are over the limits; how many URLs that were."""
+        tables, limits = self._tables, self._policy.limits
+        dropped = 0
+        if limits.host_queued:
+            for host in hosts.values():
+                excess = 0 if host is None else host.queued - limits.host_queued
+                if host is not None and excess > 0:
+                    flying = tables.leases.leased_keys(host.id)
+                    tail = [p for p in tables.queue.worst(excess + len(flying), host.id) if p[1] not in flying]
+                    dropped += tables.drop(tail[:excess], HOST_QUEUE_FULL)
+        excess = tables.counters.queued - limits.queued
+        if limits.queued and excess > limits.slack:
+            tail = tables.queue.worst(excess + tables.counters.leased)
+            tail = [(id_, key) for id_, key in tail if key not in tables.leases.leased_keys(id_)]
+            dropped += tables.drop(tail[:excess], FRONTIER_FULL)
+        return dropped
+
+
+def _promoted_row(key: int, known: CachedUrl, source: Lead | None) -> tuple[object, ...]:
+    return (
+        known.score,
+        known.priority,
+        known.timer,
+        known.depth,
+        known.tunnel,
+        known.parent,
+        *known.take_pending(),
+        None if source is None else source.features or None,
+        known.host_id,
+        key,
+    )
+
+
+def _insert_row(lead: Lead, known: CachedUrl, state: int = QUEUED, reason: str | None = None) -> InsertRow:
+    return (
+        known.host_id,
+        lead.key,
+        state,
+        known.seq,
+        known.priority,
+        known.score,
+        known.depth,
+        known.tunnel,
+        known.parent,
+        lead.hops,
+        lead.retries,
+        1 + known.take_pending()[0],
+        lead.url,
+        None if known.parents in ((), (known.parent,)) else pack_keys(known.parents),
+        lead.features or None,
+        reason,
+        known.timer,
+    )

@@ -1,0 +1,365 @@
+"""The frontier on SQLite: the one a crawl uses. Everything is found by an index; nothing is ever scanned.
+
+It executes statements on a connection it is given and never begins or commits: the store does, so that one visit is
+one transaction. If that is rolled back, the frontier notices at its next call and forgets what it had in memory.
+"""
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from opilio.core.protocols import AddResult, FrontierEntry, FrontierStats
+from opilio.core.records import HostLease, Lead, UrlResult, UrlState
+from opilio.frontier.policy import (
+    BATCH_PRIORITY_OFFSET,
+    EXPIRED,
+    REVISIT_PRIORITY,
+    FrontierPolicy,
+    QueuePosition,
+    QueueTime,
+    finite_or_zero,
+)
+from opilio.frontier.sqlite.add import BatchAdder, FrontierTables
+from opilio.frontier.sqlite.hosts import HostTable
+from opilio.frontier.sqlite.leases import FrontierCounters, LeaseTable
+from opilio.frontier.sqlite.schema import DONE, FAILED, FINAL_STATE_CODES, QUEUED, WAITING
+from opilio.frontier.sqlite.url_cache import UrlCache
+from opilio.frontier.sqlite.urls import QueueReader, UrlTable
+
+MIN_PRIORITY = float("-inf")
+
+
+class SqliteFrontier:
+    """Invariants of the protocol, kept on disk. The tables must exist (`schema.create_tables`).
+
+    `front_size` bounds the URLs remembered in memory (about 400 bytes each), `host_cache` the hosts.
+    """
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        policy: FrontierPolicy | None = None,
+        *,
+        front_size: int = 200_000,
+        host_cache: int = 200_000,
+    ) -> None:
+        self._policy = policy or FrontierPolicy()
+        self._order = self._policy.order
+        self._tables = FrontierTables(
+            UrlTable(connection),
+            QueueReader(connection),
+            HostTable(connection, host_cache),
+            LeaseTable(connection),
+            UrlCache(front_size),
+            FrontierCounters(connection),
+        )
+
+    def add(self, leads: Sequence[Lead], now: float) -> AddResult:
+        """Offer links. Known ones are merged, new ones queued, refused ones recorded with the reason."""
+        tables = self._current_tables()
+        again = [lead for lead in leads if lead.revisit_priority]
+        if again:
+            leads = [lead for lead in leads if not lead.revisit_priority]
+        added = BatchAdder(tables, self._policy, now).add(leads)
+        if again:
+            revived = self._requeue(again)
+            added = msgspec.structs.replace(
+                added, promoted=added.promoted + revived, known=added.known + len(again) - revived
+            )
+        tables.urls.write_pending(tables.cache.rotate())
+        tables.counters.write()
+        return added
+
+    def lease(
+        self, now: float, max_hosts: int, per_host: int, ttl_s: float, *, above: float = MIN_PRIORITY
+    ) -> list[HostLease]:
+        """The hosts that may be asked now, the one with the best URL first, each with its best URLs."""
+        tables = self._current_tables()
+        self._advance_time(now)
+        floor = max(above, self._min_priority())
+        room = self._order.max_per_lease or max_hosts * per_host
+        token = tables.counters.generation + 1  # grows with every change, so no token is given twice
+        leases: list[HostLease] = []
+        grants = []
+        for id_, name, delay_s, lowest in self._ready_hosts(now, max_hosts + len(tables.leases.by_host), above, floor):
+            if tables.leases.is_leased(id_, now):
+                continue
+            leads = tables.queue.best_of_host(id_, name, min(per_host, room), lowest)
+            room -= len(leads)
+            tables.counters.move_to_leased(len(leads) - len(tables.leases.leased_keys(id_)))
+            grants.append((id_, token, now + ttl_s, [lead.key for lead in leads]))
+            pause_s = self._policy.delay_s if delay_s is None else delay_s
+            leases.append(
+                HostLease(host=name, token=token, expires_at=now + ttl_s, leads=tuple(leads), delay_s=pause_s)
+            )
+            if room <= 0 or len(leases) == max_hosts:
+                break
+        tables.leases.grant(grants)
+        tables.counters.write()
+        return leases
+
+    def _ready_hosts(
+        self, now: float, limit: int, above: float, floor: float
+    ) -> Iterator[tuple[int, str, float | None, float]]:
+        """Hosts that may be asked now, each with the lowest sort key that may be; boosted ones first, in any batch."""
+        ready, boosted = self._tables.hosts.ready, self._policy.boosted
+        if boosted:
+            yield from ((*host, above) for host in ready(now, limit, above, tuple(boosted)))
+        for host in ready(now, limit + len(boosted), floor):
+            if host[1] not in boosted:
+                yield (*host, floor)
+
+    def renew(self, leases: Sequence[HostLease], now: float, ttl_s: float) -> set[str]:
+        """Hold hosts longer; returns those that are still the caller's."""
+        tables = self._current_tables()
+        kept = set()
+        for lease in leases:
+            id_ = self._held_host_id(lease)
+            if id_ is not None and tables.leases.is_leased(id_, now):
+                tables.leases.renew(id_, now + ttl_s)
+                kept.add(lease.host)
+        tables.counters.write()
+        return kept
+
+    def _held_host_id(self, lease: HostLease) -> int | None:
+        """The id of the leased host if the lease is still the last one."""
+        host = self._tables.hosts.find(lease.host)
+        held = None if host is None else self._tables.leases.by_host.get(host.id)
+        return host.id if host is not None and held is not None and held.token == lease.token else None
+
+    def complete(self, lease: HostLease, landings: Sequence[UrlResult], wake_at: float) -> bool:
+        """End a lease. URLs of it that have not landed are queued as before. False: it was no longer held."""
+        tables = self._current_tables()
+        id_ = self._held_host_id(lease)
+        if id_ is None:
+            return False
+        flying = tables.leases.leased_keys(id_)
+        landed = {landing.key: landing for landing in reversed(landings) if landing.key in flying}
+        settled = [landing for landing in landed.values() if landing.state in FINAL_STATE_CODES]
+        again = [landing for landing in landed.values() if landing.state is UrlState.QUEUED]
+        self._finish(id_, settled)
+        if again:
+            self._retry(id_, again, wake_at)
+        tables.hosts.sleep(id_, len(settled), wake_at)
+        tables.leases.release(id_)
+        tables.counters.move_to_leased(-len(flying))
+        tables.counters.queued -= len(settled)
+        tables.counters.write()
+        return True
+
+    def _finish(self, host_id: int, landings: list[UrlResult]) -> None:
+        tables, ledger = self._tables, self._tables.counters
+        tables.urls.finish(
+            [
+                (FINAL_STATE_CODES[x.state], x.reason or None, *tables.cache.evict(x.key), host_id, x.key)
+                for x in landings
+            ]
+        )
+        tables.cache.mark_finished(x.key for x in landings)
+        for landing in landings:
+            name = landing.state.value
+            setattr(ledger, name, getattr(ledger, name) + 1)
+
+    def _retry(self, host_id: int, landings: list[UrlResult], wake_at: float) -> None:
+        """A retry that is due before the host wakes needs no timer of its own."""
+        tables = self._tables
+        rows = []
+        for x in landings:
+            later = x.retry_at > wake_at
+            state, not_before = (WAITING, x.retry_at) if later else (QUEUED, None)
+            rows.append((state, x.reason or None, not_before, *tables.cache.evict(x.key), host_id, x.key))
+        tables.urls.retry(rows)
+
+    def set_delay(self, host: str, delay_s: float) -> None:
+        """The pause a host asks for (Crawl-delay, back-off): handed out with its leases, used by `recover`."""
+        tables = self._current_tables()
+        row = tables.hosts.find(host)
+        if row is None:
+            row = tables.hosts.insert(host)
+            tables.counters.hosts += 1
+        tables.hosts.set_delay(row.id, delay_s)
+        tables.counters.write()
+
+    def drop_host(self, host: str, reason: str, pattern: str = "*") -> int:
+        """Drop what is queued at a host with an address like `pattern`, but for what is in flight."""
+        tables = self._current_tables()
+        row = tables.hosts.find(host)
+        if row is None:
+            return 0
+        dropped = tables.drop(tables.urls.unfinished(row.id, pattern), reason)
+        tables.counters.write()
+        return dropped
+
+    def rescore(self, scores: Iterable[tuple[str, int, float]]) -> int:
+        """New scores, higher or lower, for URLs that are queued and not in flight; how many changed."""
+        tables = self._current_tables()
+        moment = QueueTime(tables.counters.inserted)
+        wanted = {}
+        for name, key, score in scores:
+            host = tables.hosts.find(name)
+            if host is not None and key not in tables.leases.leased_keys(host.id):
+                wanted[host.id, key] = finite_or_zero(score)
+        held = [(key, tables.cache.find(key)) for _, key in wanted]
+        missing = [pair for pair, (_, known) in zip(wanted, held, strict=True) if known is None]
+        rows = []
+        for key, known in (*held, *tables.urls.load(missing)):
+            if known is not None and known.score != wanted[known.host_id, key]:
+                score = wanted[known.host_id, key]
+                place = self._order.position(score, known.seq, moment, QueuePosition(known.priority, known.timer))
+                rows.append((score, place.priority, place.timer, known.host_id, key))
+        self._move(rows)
+        return len(rows)
+
+    def _requeue(self, leads: Sequence[Lead]) -> int:
+        """Have URLs wait in front of all others, those that are done or failed once more; how many do."""
+        tables = self._tables
+        found = [
+            (host.id, x.key, REVISIT_PRIORITY + x.revisit_priority)
+            for x in leads
+            if (host := tables.hosts.find(x.host)) is not None and x.key not in tables.leases.leased_keys(host.id)
+        ]
+        revived = tables.urls.requeue(found)
+        for _, key, _ in revived:
+            tables.cache.evict(key)
+        was = Counter(state for *_, state in revived)
+        came = Counter({id_: 0 for id_, *_ in revived})
+        came.update(id_ for id_, _, state in revived if state != QUEUED)
+        tables.hosts.refresh_best((id_, -count) for id_, count in came.items())
+        tables.counters.done -= was[DONE]
+        tables.counters.failed -= was[FAILED]
+        tables.counters.queued += was[DONE] + was[FAILED]
+        return len(revived)
+
+    def _move(self, rows: list[tuple[float, float, float | None, int, int]]) -> None:
+        """Write new places of entries, and what follows for their hosts."""
+        tables = self._tables
+        if not rows:
+            return
+        for score, priority, timer, _, key in rows:
+            if (known := tables.cache.find(key)) is not None:
+                known.score, known.priority, known.timer = score, priority, timer
+        tables.urls.reposition(rows)
+        tables.hosts.refresh_best((id_, 0) for id_ in {row[3] for row in rows})
+        tables.counters.write()
+
+    def best(self, limit: int) -> list[FrontierEntry]:
+        """The best queued URLs that may be asked for as soon as their hosts may."""
+        self._current_tables()
+        return [self._with_current_values(entry) for _, entry in self._best(limit)]
+
+    def wakes_at(self) -> float | None:
+        """When `lease` may give something again: 0 for now, None when nothing is queued."""
+        tables = self._current_tables()
+        now = tables.hosts.sleeping.latest_time
+        if self._order.batch_size and (chosen := tables.hosts.hosts_above(BATCH_PRIORITY_OFFSET / 2)):
+            asleep = min((at for id_, at in chosen if not tables.leases.is_leased(id_, now)), default=None)
+        elif any(
+            not tables.leases.is_leased(x[0], now)
+            for x in tables.hosts.ready(now, 1 + tables.counters.leased, MIN_PRIORITY)
+        ):
+            asleep = 0.0
+        else:
+            asleep = tables.hosts.sleeping.next_wake(tables.leases.by_host)
+        times = (asleep, tables.leases.next_expiry, tables.queue.next_retry())
+        return min((t for t in times if t is not None), default=None)
+
+    def entry(self, host: str, key: int) -> FrontierEntry | None:
+        """Everything known of one URL."""
+        tables = self._current_tables()
+        row = tables.hosts.find(host)
+        if row is None:
+            return None
+        found = tables.queue.entry(row.id, host, key, tables.leases.leased_keys(row.id))
+        return None if found is None else self._with_current_values(found)
+
+    def stats(self) -> FrontierStats:
+        """Counters; nothing is counted for it."""
+        tables = self._current_tables()
+        n = tables.counters
+        return FrontierStats(
+            queued=n.queued,
+            leased=n.leased,
+            done=n.done,
+            failed=n.failed,
+            dropped=n.dropped,
+            hosts=n.hosts,
+            cache_hit_rate=tables.cache.hit_rate,
+        )
+
+    def recover(self, now: float) -> int:
+        """On start and at a clean end: what was in flight is queued again, and its hosts rest as if just asked.
+
+        It also writes what the front alone knew: parents after the first, and how often a link was found.
+        """
+        tables = self._current_tables()
+        tables.urls.write_pending(tables.cache.pending_updates())
+        returned = tables.counters.leased
+        tables.hosts.sleep_all(tables.leases.release_all(), now, self._policy.delay_s)
+        tables.counters.move_to_leased(-returned)
+        tables.counters.write()
+        return returned
+
+    def _current_tables(self) -> FrontierTables:
+        """The tables, with nothing remembered that is not on disk."""
+        if self._tables.counters.reload():
+            self._tables.cache.clear()
+            self._tables.hosts.reset()
+            self._tables.leases.reload()
+        return self._tables
+
+    def _with_current_values(self, entry: FrontierEntry) -> FrontierEntry:
+        """An entry as it is now: the priority of this moment, and what the front knows beyond the row."""
+        known = self._tables.cache.find(entry.lead.key)
+        return msgspec.structs.replace(
+            entry,
+            priority=self._order.display_priority(entry.priority, self._tables.counters.inserted),
+            times_found=entry.times_found + (known.pending if known else 0),
+            parents=known.parents if known else entry.parents,
+        )
+
+    def _advance_time(self, now: float) -> None:
+        """Do what time has made due: retries, the order's timers, sleeping hosts."""
+        tables = self._tables
+        due = tables.urls.wake_retries(now)
+        if due:
+            tables.urls.write_pending(
+                [(*tables.cache.evict(key), id_, key) for id_, key in due if tables.cache.find(key)]
+            )
+            tables.hosts.refresh_best((id_, 0) for id_ in {id_ for id_, _ in due})
+        tick = self._order.due_before(QueueTime(tables.counters.inserted, now))
+        if tick is not None:
+            self._run_timers(tick)
+        tables.hosts.wake_due(now)
+
+    def _run_timers(self, tick: float) -> None:
+        """Delete what has expired (S3-28), or move what has aged enough (S2-E5)."""
+        due = self._tables.urls.timers_due(tick)
+        if self._order.drops_expired:
+            self._tables.drop([(id_, key) for id_, key, *_ in due], EXPIRED)
+            return
+        moment = QueueTime(self._tables.counters.inserted)
+        rows = []
+        for id_, key, seq, score, place in due:
+            priority, timer = self._order.position(score, seq, moment, place)
+            rows.append((score, priority, timer, id_, key))
+        self._move(rows)
+
+    def _best(self, limit: int) -> list[tuple[int, FrontierEntry]]:
+        tables = self._tables
+        hosts = tables.hosts.best(limit + len(tables.leases.by_host))
+        return list(tables.queue.best(hosts, limit, tables.leases.leased_keys))
+
+    def _min_priority(self) -> float:
+        """The lowest sort key that may be leased: an N-best batch is finished before the next is chosen."""
+        if not self._order.batch_size:
+            return MIN_PRIORITY
+        if not self._tables.hosts.hosts_above(BATCH_PRIORITY_OFFSET / 2):
+            self._move(
+                [
+                    (e.lead.score, e.priority + BATCH_PRIORITY_OFFSET, None, id_, e.lead.key)
+                    for id_, e in self._best(self._order.batch_size)
+                ]
+            )
+        return BATCH_PRIORITY_OFFSET / 2

@@ -1,0 +1,206 @@
+"""Host rows of the SQLite frontier: their order, their sleep, and a bounded cache of what `add` needs of them.
+
+It executes statements only; transactions belong to the store.
+"""
+
+import heapq
+import sqlite3
+from collections.abc import Collection, Container, Iterable
+
+# A host that sleeps longer is parked. Those that sleep less are passed over by `ready`: at most as many as were
+# asked within this time.
+MIN_PARK_S = 10.0
+MIN_PARKED_HOSTS = 10_000  # parked hosts that `best` looks at, at least
+
+_ACTIVE_SQL = "parked = 0 AND best IS NOT NULL"
+_BEST_URL_SQL = (
+    "SELECT priority, seq FROM frontier_url WHERE host_id = ? AND state = 0 ORDER BY priority DESC, seq LIMIT 1"
+)
+
+
+class HostRow:
+    """What `add` must know of a host. Written through: the row on disk says the same."""
+
+    __slots__ = ("best", "best_seq", "id", "queued", "total")
+
+    def __init__(self, id_: int, best: float | None, best_seq: int, queued: int, total: int) -> None:
+        self.id = id_
+        self.best = best
+        self.best_seq = best_seq
+        self.queued = queued
+        self.total = total
+
+    def raise_best(self, priority: float, seq: int) -> None:
+        """A URL came into the queue, or rose."""
+        if self.best is None or priority > self.best or (priority == self.best and seq < self.best_seq):
+            self.best = priority
+            self.best_seq = seq
+
+
+class SleepingHosts:
+    """Hosts that sleep and are not parked, by the time they wake. `clock` is the latest time it was told."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._db = connection
+        self._heap: list[tuple[float, int]] = []
+        self.latest_time = 0.0
+
+    def reset(self) -> None:
+        """Read who may be asleep (the one scan: on start, and after a roll back)."""
+        self._heap = self._db.execute(
+            "SELECT wake_at, id FROM frontier_host WHERE parked = 0 AND wake_at > ?", (self.latest_time,)
+        ).fetchall()
+        heapq.heapify(self._heap)
+
+    def push(self, wake_at: float, id_: int) -> None:
+        """A host falls asleep."""
+        if wake_at > self.latest_time:
+            heapq.heappush(self._heap, (wake_at, id_))
+
+    def advance(self, now: float) -> None:
+        """Take the time: who has slept out is forgotten."""
+        self.latest_time = max(self.latest_time, now)
+        while self._heap and self._heap[0][0] <= self.latest_time:
+            heapq.heappop(self._heap)
+
+    def next_wake(self, busy: Container[int]) -> float | None:
+        """When the next host that sleeps and has something queued wakes, parked ones included."""
+        parked = "SELECT min(wake_at) FROM frontier_host WHERE parked = 1 AND best IS NOT NULL"
+        found = self._db.execute(parked).fetchone()[0]
+        kept = set()
+        while self._heap and (found is None or self._heap[0][0] < found):
+            wake_at, id_ = heapq.heappop(self._heap)
+            sql = "SELECT best FROM frontier_host WHERE id = ? AND wake_at = ? AND parked = 0"
+            row = self._db.execute(sql, (id_, wake_at)).fetchone() if wake_at > self.latest_time else None
+            if row is not None:  # it does sleep until then; with an empty queue it is of no use, but stays
+                kept.add((wake_at, id_))
+                if row[0] is not None and id_ not in busy:
+                    found = wake_at
+        for entry in kept:
+            heapq.heappush(self._heap, entry)
+        return None if found is None else float(found)
+
+
+class HostTable:
+    """The host table."""
+
+    def __init__(self, connection: sqlite3.Connection, cached: int = 200_000) -> None:
+        self._db = connection
+        self._cache_size = cached
+        self._ids: dict[str, int] = {}
+        self._rows: dict[int, HostRow] = {}
+        self.sleeping = SleepingHosts(connection)
+
+    def reset(self) -> None:
+        """Forget the cache, and read who may be asleep."""
+        self._ids.clear()
+        self._rows.clear()
+        self.sleeping.reset()
+
+    def find(self, name: str) -> HostRow | None:
+        """The host of that name, if there is one."""
+        id_ = self._ids.get(name)
+        if id_ is not None:
+            return self._rows[id_]
+        row = self._db.execute(
+            "SELECT id, best, best_seq, queued, total FROM frontier_host WHERE name = ?", (name,)
+        ).fetchone()
+        return None if row is None else self._cache(name, HostRow(*row))
+
+    def insert(self, name: str) -> HostRow:
+        """A host seen for the first time."""
+        cursor = self._db.execute("INSERT INTO frontier_host (name) VALUES (?)", (name,))
+        assert cursor.lastrowid is not None
+        return self._cache(name, HostRow(cursor.lastrowid, None, 0, 0, 0))
+
+    def _cache(self, name: str, row: HostRow) -> HostRow:
+        if len(self._rows) >= self._cache_size:
+            self._ids.clear()
+            self._rows.clear()
+        self._ids[name] = row.id
+        self._rows[row.id] = row
+        return row
+
+    def save(self, rows: Iterable[HostRow]) -> None:
+        """Write rows that `add` changed."""
+        self._db.executemany(
+            "UPDATE frontier_host SET best = ?, best_seq = ?, queued = ?, total = ? WHERE id = ?",
+            [(r.best, r.best_seq, r.queued, r.total, r.id) for r in rows],
+        )
+
+    def refresh_best(self, removed: Iterable[tuple[int, int]]) -> None:
+        """Find the best URL again at hosts whose queue changed, so many rows having left it."""
+        self._db.executemany(
+            "UPDATE frontier_host SET best = ?, best_seq = ?, queued = queued - ? WHERE id = ?",
+            [(*self._find_best(id_, count), count, id_) for id_, count in removed],
+        )
+
+    def sleep(self, id_: int, removed: int, wake_at: float) -> None:
+        """After a visit, by which so many rows left the queue: sleep."""
+        parked = wake_at > self.sleeping.latest_time + MIN_PARK_S
+        best, seq = self._find_best(id_, removed)
+        self._db.execute(
+            "UPDATE frontier_host SET best = ?, best_seq = ?, queued = queued - ?, wake_at = ?, parked = ?"
+            " WHERE id = ?",
+            (best, seq, removed, wake_at, parked, id_),
+        )
+        if not parked:
+            self.sleeping.push(wake_at, id_)
+
+    def _find_best(self, id_: int, removed: int) -> tuple[float | None, int]:
+        best, seq = self._db.execute(_BEST_URL_SQL, (id_,)).fetchone() or (None, 0)
+        row = self._rows.get(id_)
+        if row is not None:
+            row.best, row.best_seq, row.queued = best, seq, row.queued - removed
+        return best, seq
+
+    def wake_due(self, now: float) -> None:
+        """Take the time; long sleepers whose time has come are looked at again."""
+        self.sleeping.advance(now)
+        self._db.execute(
+            "UPDATE frontier_host SET parked = 0 WHERE parked = 1 AND best IS NOT NULL AND wake_at <= ?", (now,)
+        )
+
+    def ready(
+        self, now: float, limit: int, floor: float, names: Collection[str] | None = None
+    ) -> list[tuple[int, str, float | None]]:
+        """(id, name, delay) of hosts that are awake, the one with the best URL first; of all, or of these."""
+        among = "" if names is None else f" AND name IN ({', '.join('?' * len(names))})"
+        rows = self._db.execute(
+            "SELECT id, name, delay_s, best, best_seq, queued, total FROM frontier_host"
+            f" WHERE {_ACTIVE_SQL} AND best >= ? AND wake_at <= ?{among} ORDER BY best DESC, best_seq LIMIT ?",
+            (floor, now, *(names or ()), limit),
+        ).fetchall()
+        for id_, name, _, *rest in rows:  # `complete` will ask for them
+            if id_ not in self._rows:
+                self._cache(name, HostRow(id_, *rest))
+        return [row[:3] for row in rows]
+
+    def best(self, limit: int) -> list[tuple[int, str, float, int]]:
+        """(id, name, best, seq) of the hosts with the best URLs; of the parked, those that wake next."""
+        columns = "SELECT id, name, best, best_seq FROM frontier_host WHERE"
+        order = f"{columns} {_ACTIVE_SQL} ORDER BY best DESC, best_seq LIMIT ?"
+        parked = f"{columns} parked = 1 AND best IS NOT NULL ORDER BY wake_at LIMIT ?"
+        found: list[tuple[int, str, float, int]] = self._db.execute(order, (limit,)).fetchall()
+        return found + self._db.execute(parked, (max(limit, MIN_PARKED_HOSTS),)).fetchall()
+
+    def hosts_above(self, floor: float) -> list[tuple[int, float]]:
+        """(id, wake time) of hosts, asleep or awake, with a URL above the floor: at most N in an N-best batch."""
+        columns = "SELECT id, wake_at FROM frontier_host WHERE"
+        found: list[tuple[int, float]] = self._db.execute(f"{columns} {_ACTIVE_SQL} AND best >= ?", (floor,)).fetchall()
+        parked = f"{columns} parked = 1 AND best IS NOT NULL AND best >= ? ORDER BY wake_at LIMIT ?"
+        return found + self._db.execute(parked, (floor, MIN_PARKED_HOSTS)).fetchall()
+
+    def set_delay(self, host_id: int, delay_s: float) -> None:
+        """The pause this host wants between requests."""
+        self._db.execute("UPDATE frontier_host SET delay_s = ? WHERE id = ?", (delay_s, host_id))
+
+    def sleep_all(self, ids: Iterable[int], now: float, delay_s: float) -> None:
+        """As if each had been asked just now."""
+        self.sleeping.advance(now)
+        self._db.executemany(
+            "UPDATE frontier_host SET wake_at = ? + coalesce(delay_s, ?), parked = coalesce(delay_s, ?) > ?"
+            " WHERE id = ?",
+            [(now, delay_s, delay_s, MIN_PARK_S, id_) for id_ in ids],
+        )
+        self.reset()

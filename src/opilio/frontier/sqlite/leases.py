@@ -1,0 +1,118 @@
+"""Who holds which host: a small table on disk and its mirror in memory. It executes statements only.
+
+The counters of the SQLite frontier, kept in one row so that nobody ever counts rows.
+
+The row also carries a generation. When the one in memory and the one on disk differ, a transaction was rolled
+back (or somebody else wrote), and what is remembered in memory must be forgotten.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from opilio.frontier.sqlite.schema import pack_keys, unpack_keys
+
+
+class HeldLease(NamedTuple):
+    """A host that is handed out."""
+
+    token: int
+    expires_at: float
+    keys: frozenset[int]
+
+
+NO_KEYS: frozenset[int] = frozenset()
+
+
+class LeaseTable:
+    """Invariant: `by_host` is what the table says. A lapsed lease stays until the host is leased again."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._db = connection
+        self.by_host: dict[int, HeldLease] = {}
+
+    def reload(self) -> None:
+        """Read the table."""
+        rows = self._db.execute("SELECT host_id, token, expires_at, keys FROM frontier_lease")
+        self.by_host = {id_: HeldLease(token, until, frozenset(unpack_keys(keys))) for id_, token, until, keys in rows}
+
+    def leased_keys(self, host_id: int) -> frozenset[int]:
+        """What is in flight at a host."""
+        held = self.by_host.get(host_id)
+        return NO_KEYS if held is None else held.keys
+
+    def is_leased(self, host_id: int, now: float) -> bool:
+        """Is the host somebody's?"""
+        held = self.by_host.get(host_id)
+        return held is not None and held.expires_at > now
+
+    def grant(self, grants: Sequence[tuple[int, int, float, list[int]]]) -> None:
+        """(host id, token, until, keys): hand them out."""
+        self._db.executemany(
+            "INSERT OR REPLACE INTO frontier_lease VALUES (?, ?, ?, ?)",
+            [(id_, token, until, pack_keys(keys)) for id_, token, until, keys in grants],
+        )
+        for id_, token, until, keys in grants:
+            self.by_host[id_] = HeldLease(token, until, frozenset(keys))
+
+    def renew(self, host_id: int, until: float) -> None:
+        """Hold a host longer."""
+        self.by_host[host_id] = self.by_host[host_id]._replace(expires_at=until)
+        self._db.execute("UPDATE frontier_lease SET expires_at = ? WHERE host_id = ?", (until, host_id))
+
+    def release(self, host_id: int) -> None:
+        """The host is free."""
+        del self.by_host[host_id]
+        self._db.execute("DELETE FROM frontier_lease WHERE host_id = ?", (host_id,))
+
+    def release_all(self) -> list[int]:
+        """Every host is free; which were not."""
+        hosts = list(self.by_host)
+        self.by_host.clear()
+        self._db.execute("DELETE FROM frontier_lease")
+        return hosts
+
+    @property
+    def next_expiry(self) -> float | None:
+        """When the first lease runs out."""
+        return min((held.expires_at for held in self.by_host.values()), default=None)
+
+
+_COUNTERS = ("generation", "inserted", "queued", "leased", "done", "failed", "dropped", "hosts")
+_SELECT_SQL = f"SELECT {', '.join(_COUNTERS)} FROM frontier_count"
+_UPDATE_SQL = f"UPDATE frontier_count SET {', '.join(f'{n} = ?' for n in _COUNTERS)} WHERE id = 1"
+
+
+class FrontierCounters(msgspec.Struct):
+    """How many URLs are in which state."""
+
+    connection: sqlite3.Connection
+    generation: int = -1
+    inserted: int = 0
+    queued: int = 0
+    leased: int = 0
+    done: int = 0
+    failed: int = 0
+    dropped: int = 0
+    hosts: int = 0
+
+    def reload(self) -> bool:
+        """Take the counters from disk; True when they are not those of our last change."""
+        row = self.connection.execute(_SELECT_SQL).fetchone()
+        if row[0] == self.generation:
+            return False
+        for name, value in zip(_COUNTERS, row, strict=True):
+            setattr(self, name, value)
+        return True
+
+    def move_to_leased(self, count: int) -> None:
+        """So many queued URLs are handed out; negative: given back."""
+        self.leased += count
+        self.queued -= count
+
+    def write(self) -> None:
+        """Record a change."""
+        self.generation += 1
+        self.connection.execute(_UPDATE_SQL, [getattr(self, name) for name in _COUNTERS])

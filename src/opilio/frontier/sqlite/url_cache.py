@@ -1,0 +1,111 @@
+"""The part of the URL-seen test that is in memory (S4-21). A cache: nothing is lost when it is emptied.
+
+Two generations instead of a linked list: a hit in the old one moves to the young one, and when the young one
+is full the old one is thrown away as a whole. Every step is one dict operation.
+"""
+
+from collections.abc import Iterable, Iterator
+from operator import itemgetter
+
+import msgspec
+
+from opilio.frontier.sqlite.schema import pack_keys
+
+PendingUpdate = tuple[int, bytes | None]  # links found since the row was written, parents if there are new ones
+NO_UPDATE: PendingUpdate = (0, None)
+
+
+class CachedUrl(msgspec.Struct, gc=False):
+    """A queued URL as the front remembers it (no container of others, so the collector need not visit it).
+
+    `pending` counts links seen since its row was written. They and the parents after the first are written with
+    the row's next change, or when it leaves the front: writing each at once made `add` half as dear again (measured).
+    """
+
+    host_id: int
+    seq: int
+    score: float
+    depth: int
+    tunnel: int
+    parent: int
+    parents: tuple[int, ...] = ()  # first finder first, at most MAX_PARENTS
+    priority: float = 0.0
+    timer: float | None = None
+    waiting: bool = False
+    pending: int = 0
+
+    def take_pending(self) -> PendingUpdate:
+        """What the row does not say yet; it is being written now."""
+        pending, self.pending = self.pending, 0
+        return (pending, pack_keys(self.parents)) if pending else NO_UPDATE
+
+
+class UrlCache:
+    """Keys of recently seen URLs; None stands for a URL that is settled (done, failed, dropped).
+
+    Invariant: what it says of a key is what the row says, but for `pending`. Whoever changes a row otherwise
+    calls `settle` or `forget`.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._half = max(1, size // 2)
+        self._young: dict[int, CachedUrl | None] = {}
+        self._old: dict[int, CachedUrl | None] = {}
+        self._hits = 0
+        self._misses = 0
+
+    def lookup(self, keys: set[int]) -> dict[int, CachedUrl | None]:
+        """The young generation, into which those of the keys that are known have moved."""
+        young, old = self._young, self._old
+        missing = [key for key in keys if key not in young]  # not a set difference: that walks the whole dict
+        moved = [key for key in missing if key in old]
+        for key in moved:
+            young[key] = old.pop(key)
+        self._misses += len(missing) - len(moved)
+        self._hits += len(keys) - len(missing) + len(moved)
+        return young
+
+    def find(self, key: int) -> CachedUrl | None:
+        """What is remembered of a queued URL, if anything."""
+        known = self._young.get(key)
+        return known if known is not None else self._old.get(key)
+
+    def mark_finished(self, keys: Iterator[int]) -> None:
+        """These are no longer queued."""
+        for key in keys:
+            self._old.pop(key, None)
+            self._young[key] = None
+
+    def evict(self, key: int) -> PendingUpdate:
+        """Its row changes otherwise; returns what was only known here."""
+        known = self.find(key)
+        self._young.pop(key, None)
+        self._old.pop(key, None)
+        return known.take_pending() if known else NO_UPDATE
+
+    def rotate(self) -> list[tuple[int, bytes | None, int, int]]:
+        """Throw the old generation away if it is time: the news of what went, with host id and key."""
+        if len(self._young) < self._half:
+            return []
+        gone, self._old, self._young = self._old, self._young, {}
+        return _pending_rows(gone.items())
+
+    def pending_updates(self) -> list[tuple[int, bytes | None, int, int]]:
+        """The news of everything, with host id and key."""
+        return _pending_rows(self._old.items()) + _pending_rows(self._young.items())
+
+    def clear(self) -> None:
+        """Forget everything (the rows may have changed behind it)."""
+        self._young.clear()
+        self._old.clear()
+
+    @property
+    def hit_rate(self) -> float:
+        """Share of URL-seen tests answered from memory."""
+        return self._hits / max(1, self._hits + self._misses)
+
+
+def _pending_rows(items: Iterable[tuple[int, CachedUrl | None]]) -> list[tuple[int, bytes | None, int, int]]:
+    # Sorted by host, so that a page of the table is written once.
+    rows = [(*known.take_pending(), known.host_id, key) for key, known in items if known is not None and known.pending]
+    return sorted(rows, key=itemgetter(2, 3))

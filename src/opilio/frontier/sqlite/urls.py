@@ -1,0 +1,276 @@
+"""URL rows of the SQLite frontier: every statement on them, each found by an index, in batches.
+
+It executes statements only; transactions belong to the store, decisions to the frontier.
+
+The queue of the SQLite frontier, as it is read: best and worst URLs of a host or of all, each by an index.
+
+Looks through the queue of a SQLite frontier without taking part in it: for whoever wants to know what waits.
+"""
+
+import heapq
+import sqlite3
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Any
+
+from opilio.core.protocols import FrontierEntry
+from opilio.core.records import Lead, UrlState
+from opilio.frontier.policy import QueuePosition
+from opilio.frontier.sqlite.schema import STATE_BY_CODE, unpack_keys
+from opilio.frontier.sqlite.url_cache import CachedUrl
+
+_CACHE_COLUMNS = (
+    "u.host_id, u.key, u.state, u.seq, u.priority, u.score, u.depth, u.tunnel, u.parent, u.parents, u.timer"
+)
+_PENDING_SQL = "found = found + ?, parents = coalesce(?, parents)"
+_ROWS_PER_QUERY = 128
+
+InsertRow = tuple[Any, ...]  # the columns of `insert`, in that order
+
+
+@cache
+def _load_sql(count: int) -> str:
+    pairs = ", ".join(["(?, ?)"] * count)
+    return (
+        f"WITH k (h, k) AS (VALUES {pairs}) SELECT {_CACHE_COLUMNS} FROM k"
+        " CROSS JOIN frontier_url u ON u.host_id = k.h AND u.key = k.k"
+    )
+
+
+def _row_to_cached(row: Sequence[Any]) -> CachedUrl | None:
+    """A row of `load` as the front remembers it."""
+    host_id, _, state, seq, priority, score, depth, tunnel, parent, parents, timer = row
+    if state > 1:
+        return None
+    return CachedUrl(
+        host_id, seq, score, depth, tunnel, parent, unpack_parents(parents, parent), priority, timer, state == 1
+    )
+
+
+def unpack_parents(blob: bytes | None, parent: int) -> tuple[int, ...]:
+    """The list is written when there is a second parent; until then the row's own column says it."""
+    return unpack_keys(blob) if blob else (parent,) if parent else ()
+
+
+class UrlTable:
+    """The URL table."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._db = connection
+
+    def load(self, pairs: list[tuple[int, int]]) -> Iterator[tuple[int, CachedUrl | None]]:
+        """(key, what is known) of those (host id, key) pairs that have a row; None: it is settled."""
+        start = 0
+        while start < len(pairs):
+            # Few statement lengths, so that SQLite's prepared ones are used again.
+            count = next(n for n in (1, 4, 16, 64, _ROWS_PER_QUERY) if n >= min(len(pairs) - start, _ROWS_PER_QUERY))
+            chunk = pairs[start : start + count]
+            flat = [v for pair in chunk for v in pair] + [0, 0] * (count - len(chunk))
+            for row in self._db.execute(_load_sql(count), flat):
+                yield row[1], _row_to_cached(row)
+            start += count
+
+    def retry_state(self, host_id: int, key: int) -> tuple[int, int, float | None] | None:
+        """State, tries so far, and when a retry is due."""
+        row: tuple[int, int, float | None] | None = self._db.execute(
+            "SELECT state, retries, not_before FROM frontier_url WHERE host_id = ? AND key = ?", (host_id, key)
+        ).fetchone()
+        return row
+
+    def insert(self, rows: Iterable[InsertRow]) -> None:
+        """New rows."""
+        self._db.executemany(
+            "INSERT INTO frontier_url (host_id, key, state, seq, priority, score, depth, tunnel, parent, hops,"
+            " retries, found, url, parents, features, reason, timer)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            rows,
+        )
+
+    def promote(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        """A better context: score, priority, timer, depth, tunnel, parent, news, features, host id, key."""
+        self._db.executemany(
+            "UPDATE frontier_url SET score = ?, priority = ?, timer = ?, depth = ?, tunnel = ?, parent = ?,"
+            f" {_PENDING_SQL}, features = coalesce(?, features) WHERE host_id = ? AND key = ?",
+            rows,
+        )
+
+    def write_pending(self, rows: Iterable[tuple[int, bytes | None, int, int]]) -> None:
+        """What the front knew alone: news, host id, key. Touches no index."""
+        self._db.executemany(f"UPDATE frontier_url SET {_PENDING_SQL} WHERE host_id = ? AND key = ?", rows)
+
+    def finish(self, rows: Iterable[tuple[int, str | None, int, bytes | None, int, int]]) -> None:
+        """No longer queued: state, reason, news, host id, key."""
+        self._db.executemany(
+            f"UPDATE frontier_url SET state = ?, reason = ?, {_PENDING_SQL} WHERE host_id = ? AND key = ?", rows
+        )
+
+    def retry(self, rows: Iterable[tuple[int, str | None, float | None, int, bytes | None, int, int]]) -> None:
+        """Back in the queue: state, reason, not before, news, host id, key."""
+        self._db.executemany(
+            f"UPDATE frontier_url SET state = ?, reason = ?, not_before = ?, {_PENDING_SQL}, retries = retries + 1"
+            " WHERE host_id = ? AND key = ?",
+            rows,
+        )
+
+    def requeue(self, rows: Iterable[tuple[int, int, float]]) -> list[tuple[int, int, int]]:
+        """(host id, key, priority): done, failed and queued rows wait in front; (host id, key, what they were)."""
+        found = []
+        for host_id, key, priority in rows:
+            row = self._db.execute(
+                "SELECT state FROM frontier_url WHERE host_id = ? AND key = ? AND state IN (0, 2, 3)", (host_id, key)
+            ).fetchone()
+            if row is not None:
+                found.append((host_id, key, row[0]))
+                self._db.execute(
+                    "UPDATE frontier_url SET state = 0, reason = NULL, priority = ?, timer = NULL, retries = 0"
+                    " WHERE host_id = ? AND key = ?",
+                    (priority, host_id, key),
+                )
+        return found
+
+    def reposition(self, rows: Iterable[tuple[float, float, float | None, int, int]]) -> None:
+        """Another place for an entry: score, priority, timer, host id, key."""
+        self._db.executemany(
+            "UPDATE frontier_url SET score = ?, priority = ?, timer = ? WHERE host_id = ? AND key = ?", rows
+        )
+
+    def wake_retries(self, now: float) -> list[tuple[int, int]]:
+        """Retries whose time has come are queued again: (host id, key)."""
+        due = self._db.execute(
+            "SELECT host_id, key FROM frontier_url WHERE state = 1 AND not_before <= ?", (now,)
+        ).fetchall()
+        self._db.executemany("UPDATE frontier_url SET state = 0, not_before = NULL WHERE host_id = ? AND key = ?", due)
+        return due
+
+    def timers_due(self, tick: float) -> list[tuple[int, int, int, float, QueuePosition]]:
+        """Entries whose timer has run: (host id, key, seq, score, place)."""
+        rows = self._db.execute(
+            "SELECT host_id, key, seq, score, priority, timer FROM frontier_url"
+            " WHERE timer IS NOT NULL AND state < 2 AND timer <= ?",
+            (tick,),
+        ).fetchall()
+        return [(host_id, key, seq, score, QueuePosition(p, t)) for host_id, key, seq, score, p, t in rows]
+
+    def unfinished(self, host_id: int, pattern: str = "*") -> list[tuple[int, int]]:
+        """(host id, key) of what is queued, waiting or in flight at a host, with an address like `pattern`."""
+        rows = self._db.execute("SELECT key, url FROM frontier_url WHERE host_id = ? AND state < 2", (host_id,))
+        return [(host_id, key) for key, url in rows.fetchall() if fnmatchcase(url, pattern)]
+
+
+_LEAD_COLUMNS = "key, url, score, depth, tunnel, parent, hops, retries, features"
+_ENTRY_COLUMNS = f"{_LEAD_COLUMNS}, state, priority, reason, parents, found, seq"
+_QUEUED_SQL = "FROM frontier_url WHERE host_id = ? AND state = 0"
+
+
+class QueueReader:
+    """Queued URLs in order."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._db = connection
+
+    def best_of_host(self, host_id: int, host: str, limit: int, floor: float) -> list[Lead]:
+        """The best queued URLs of a host."""
+        rows = self._db.execute(
+            f"SELECT {_LEAD_COLUMNS} {_QUEUED_SQL} AND priority >= ? ORDER BY priority DESC, seq LIMIT ?",
+            (host_id, floor, limit),
+        )
+        return [_row_to_lead(row, host) for row in rows.fetchall()]
+
+    def worst(self, limit: int, host_id: int | None = None) -> list[tuple[int, int]]:
+        """(host id, key) of the worst queued URLs, of one host or of all (needs the tail index)."""
+        where, values = ("state = 0", (limit,)) if host_id is None else ("host_id = ? AND state = 0", (host_id, limit))
+        return self._db.execute(
+            f"SELECT host_id, key FROM frontier_url WHERE {where} ORDER BY priority ASC, seq DESC LIMIT ?", values
+        ).fetchall()
+
+    def next_retry(self) -> float | None:
+        """When the first retry is due."""
+        row = self._db.execute("SELECT min(not_before) FROM frontier_url WHERE state = 1").fetchone()
+        return None if row[0] is None else float(row[0])
+
+    def entry(self, host_id: int, host: str, key: int, leased: frozenset[int]) -> FrontierEntry | None:
+        """Everything the row says."""
+        row = self._db.execute(
+            f"SELECT {_ENTRY_COLUMNS} FROM frontier_url WHERE host_id = ? AND key = ?", (host_id, key)
+        ).fetchone()
+        return None if row is None else _row_to_entry(row, host, leased)
+
+    def best(
+        self, hosts: list[tuple[int, str, float, int]], limit: int, flying: Callable[[int], frozenset[int]]
+    ) -> Iterator[tuple[int, FrontierEntry]]:
+        """The best queued URLs of these hosts with their host ids: a merge of their queues."""
+        heap = [(-best, seq, id_, name, self._iter_host(id_)) for id_, name, best, seq in hosts]
+        heapq.heapify(heap)
+        rows: dict[int, tuple[Any, ...]] = {}
+        while heap and limit > 0:
+            _, _, id_, name, queue = heap[0]
+            row = rows.pop(id_, None) or next(queue)  # a host's queue is opened when its turn comes
+            if row[0] not in flying(id_):
+                limit -= 1
+                yield id_, _row_to_entry(row, name, frozenset())
+            follower = next(queue, None)
+            if follower is None:
+                heapq.heappop(heap)
+            else:
+                rows[id_] = follower
+                heapq.heapreplace(heap, (-follower[10], follower[14], id_, name, queue))
+
+    def _iter_host(self, host_id: int) -> Iterator[tuple[Any, ...]]:
+        """The queued rows of a host, best first, in growing portions."""
+        size, start = 8, 0
+        sql = f"SELECT {_ENTRY_COLUMNS} {_QUEUED_SQL} ORDER BY priority DESC, seq LIMIT ? OFFSET ?"
+        while rows := self._db.execute(sql, (host_id, size, start)).fetchall():
+            yield from rows
+            start, size = start + size, size * 2
+
+
+def _row_to_lead(row: Sequence[Any], host: str) -> Lead:
+    key, url, score, depth, tunnel, parent, hops, retries, features = row[:9]
+    return Lead(
+        url=url,
+        key=key,
+        host=host,
+        score=score,
+        depth=depth,
+        tunnel=tunnel,
+        parent=parent,
+        hops=hops,
+        retries=retries,
+        features=features or b"",
+    )
+
+
+def _row_to_entry(row: Sequence[Any], host: str, leased: frozenset[int]) -> FrontierEntry:
+    state, priority, reason, parents, found, seq = row[9:]
+    return FrontierEntry(
+        lead=_row_to_lead(row, host),
+        state=UrlState.LEASED if row[0] in leased else STATE_BY_CODE[state],
+        priority=priority,
+        reason=reason or "",
+        parents=unpack_parents(parents, row[5]),
+        times_found=found,
+        seq=seq,
+    )
+
+
+def upcoming_urls(connection: sqlite3.Connection, limit: int, boosted: Collection[str]) -> Iterator[FrontierEntry]:
+    """Queued URLs as they will be asked for: those of boosted hosts, then the others, each from the best on."""
+    if boosted:
+        yield from best_urls(connection, limit, boosted)
+    yield from (entry for entry in best_urls(connection, limit) if entry.lead.host not in boosted)
+
+
+def best_urls(
+    connection: sqlite3.Connection, limit: int, names: Collection[str] | None = None
+) -> Iterator[FrontierEntry]:
+    """Queued URLs from the best on, as they stand on disk, of all hosts or of these; host by host from the index,
+    settled URLs cost nothing."""
+    among = "" if names is None else f" AND name IN ({', '.join('?' * len(names))})"
+    hosts = connection.execute(
+        f"SELECT id, name, best, best_seq FROM frontier_host WHERE best IS NOT NULL{among}"
+        " ORDER BY best DESC, best_seq LIMIT ?",
+        (*(names or ()), limit),
+    ).fetchall()
+    for _, entry in QueueReader(connection).best(hosts, limit, lambda _: frozenset()):
+        yield entry

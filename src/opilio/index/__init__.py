@@ -1,1 +1,0 @@
-"""Full-text search over collections: derived data, made from the store and thrown away without loss."""

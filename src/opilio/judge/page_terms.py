@@ -1,0 +1,118 @@
+"""A page as weighted words: its main text, with title and description counted in.
+
+The papers weigh a page's words by tf·idf (X-03, X-14): "tfidf"; the count is enough where they have tf, since cosine
+does not see a factor common to all words. Ours, "damped", is ln(1 + count), which keeps a page that repeats one word
+from being all about it, and leaves idf to the topic's table, which has it already. Measured on 13 topics
+of a school encyclopaedia, each with all its on-topic seed sets (tables from keywords, sentence and three seed pages),
+mean average precision: count·idf .66, count .69, ln·idf .74, ln .76. One web, and the one it was chosen on.
+All in arrays: half the time of dictionaries.
+
+The idf of many terms at once, from a function that knows it term by term.
+
+A cache with one place per slot in front of the function: the 650 distinct words of an average page
+cost 18 µs once warm, against 80 with a dictionary lookup each, and the answers are the function's own.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opilio.core.records import Reading
+from opilio.text.reading import main_terms
+from opilio.text.term_arrays import Terms, count_distinct, term_array
+from opilio.text.vocabulary import term_id
+from opilio.topic.topic import ExamplePage
+
+Values = NDArray[np.float64]
+TermsOf = Callable[[str], Sequence[int]]
+Idf = Callable[[Terms], Values]
+TermWeighting = Literal["damped", "tfidf"]
+
+
+def flat_idf(terms: Terms) -> Values:
+    """Every word weighs the same: where there is no background corpus."""
+    return np.ones(terms.shape)
+
+
+class PageTerms:
+    """Counts and weighs the words of pages. `title` and `description` say how often a word there counts."""
+
+    def __init__(
+        self,
+        terms_of: TermsOf,
+        idf: Idf = flat_idf,
+        title: int = 3,
+        description: int = 1,
+        weights: TermWeighting = "damped",
+    ) -> None:
+        self.idf = idf
+        self.weights = weights
+        self._terms_of = terms_of
+        self._title = title
+        self._description = description
+        self._last_counts: tuple[Reading, Terms, Values] | None = None
+
+    def with_weighting(self, weights: TermWeighting) -> "PageTerms":
+        """The same with other weights."""
+        return PageTerms(self._terms_of, self.idf, self._title, self._description, weights)
+
+    def terms(self, text: str) -> Sequence[int]:
+        """The terms of a text."""
+        return self._terms_of(text)
+
+    def counts(self, reading: Reading) -> tuple[Terms, Values]:
+        """The distinct terms of main text (all text where nothing else is left), title and description, with counts."""
+        if self._last_counts is None or self._last_counts[0] is not reading:  # several judges ask for the same page
+            self._last_counts = reading, *self._count(reading)
+        return self._last_counts[1:]
+
+    def example_counts(self, example: ExamplePage) -> tuple[Terms, Values]:
+        """The same of an example page."""
+        if isinstance(example, str):
+            distinct, counts = count_distinct(term_array(self._terms_of(example)))
+        else:
+            distinct, counts = term_array([*map(term_id, example)]), np.array([*example.values()])
+        return distinct, counts.astype(np.float64)
+
+    def _count(self, reading: Reading) -> tuple[Terms, Values]:
+        page = reading.page
+        texts = [main_terms(reading)]
+        for text, times in ((page.title, self._title), (page.description, self._description)):
+            if text and times:
+                texts += [term_array(self._terms_of(text))] * times
+        distinct, counts = count_distinct(np.concatenate(texts))
+        return distinct, counts.astype(np.float64)
+
+    def weighted_terms(self, reading: Reading) -> tuple[Terms, Values]:
+        """The distinct terms with their weights."""
+        terms, counts = self.counts(reading)
+        return terms, self.weights_for(terms, counts)
+
+    def weights_for(self, terms: Terms, counts: Values) -> Values:
+        """What terms that stand so often on a page weigh there."""
+        return np.log1p(counts) if self.weights == "damped" else counts * self.idf(terms)
+
+
+class CachedIdf:
+    """Looks terms up in arrays; those whose slot holds another term are asked for and take the slot over."""
+
+    def __init__(self, idf: Callable[[int], float], slots: int = 1 << 18) -> None:
+        if slots < 1 or slots & (slots - 1):
+            raise ValueError(f"slots must be a power of two, not {slots}")
+        self._idf = idf
+        self._mask = np.uint32(slots - 1)
+        self._terms = np.zeros(slots, dtype=np.uint32)  # 0 is no term
+        self._values = np.zeros(slots)
+
+    def __call__(self, terms: NDArray[np.uint32]) -> NDArray[np.float64]:
+        """The idf of each term."""
+        slots = terms & self._mask
+        values: NDArray[np.float64] = self._values.take(slots)
+        missed = (self._terms.take(slots) != terms).nonzero()[0]
+        if missed.size:
+            values[missed] = [self._idf(term) for term in terms[missed].tolist()]
+            self._terms[slots[missed]] = terms[missed]
+            self._values[slots[missed]] = values[missed]
+        return values

@@ -1,0 +1,1 @@
+"""Metrics, oracle, statistics."""

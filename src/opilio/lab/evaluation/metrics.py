@@ -1,0 +1,222 @@
+"""What a crawl was worth, from the order of its fetches and the truth about them. Pure.
+
+Every measure counts *fetch attempts*: a 404, a redirect and a duplicate cost one like any page, for every
+crawler and for the oracle (literature.md §4, fairness rule 1). Only robots.txt is free, for all. A crawl that
+stops early keeps what it has: its curve is flat up to the budget.
+
+How good the ranker's priorities and the judge's verdicts were, apart from the crawl they steered. Pure.
+
+S2-49 asks that the relevance calculator and the prioritiser be compared separately: here are their measures.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from math import log2
+
+import msgspec
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Counts = NDArray[np.int64]
+Rates = NDArray[np.float64]
+
+
+def found_curve(hits: ArrayLike, budget: int | None = None) -> Counts:
+    """Relevant pages found after 1, 2, … fetches, cut or held flat at the budget.
+
+    >>> found_curve([True, False, True], budget=5).tolist()
+    [1, 1, 2, 2, 2]
+    """
+    curve = np.cumsum(np.asarray(hits, dtype=bool), dtype=np.int64)
+    if budget is None:
+        return curve
+    if len(curve) >= budget:
+        return curve[:budget]
+    last = int(curve[-1]) if len(curve) else 0
+    return np.concatenate([curve, np.full(budget - len(curve), last, dtype=np.int64)])
+
+
+def area_under_found(hits: ArrayLike, budget: int) -> int:
+    """Area under relevant-found over fetches 1..budget."""
+    return int(found_curve(hits, budget).sum())
+
+
+def auc_vs_oracle(hits: ArrayLike, oracle_hits: ArrayLike, budget: int) -> float:
+    """Area of the crawl divided by the oracle's with the same budget; 0 when the oracle finds nothing."""
+    best = area_under_found(oracle_hits, budget)
+    return area_under_found(hits, budget) / best if best else 0.0
+
+
+def harvest_curve(hits: ArrayLike) -> Rates:
+    """Relevant share of the first n fetches, for each n (precision rate of S0-30)."""
+    curve = found_curve(hits)
+    return curve / np.arange(1, len(curve) + 1, dtype=np.float64)
+
+
+def harvest(hits: ArrayLike, after: int | None = None) -> float:
+    """Relevant share of the first `after` fetches (all when not given); 0 for none."""
+    cut = np.asarray(hits, dtype=bool)[:after]
+    return float(cut.mean()) if len(cut) else 0.0
+
+
+def windowed_harvest(hits: ArrayLike, window: int) -> Rates:
+    """Relevant share of each block of `window` fetches (S2-43); the last block may be shorter."""
+    if window < 1:
+        raise ValueError("window must be at least 1")
+    flags = np.asarray(hits, dtype=np.float64)
+    blocks = range(0, len(flags), window)
+    return np.array([flags[start : start + window].mean() for start in blocks], dtype=np.float64)
+
+
+def recall(hits: ArrayLike, relevant: int) -> float:
+    """Share found of all relevant pages that can be reached."""
+    return float(np.count_nonzero(hits)) / relevant if relevant else 0.0
+
+
+def bounded_recall(hits: ArrayLike, relevant: int) -> float:
+    """Recall against what the number of fetches allows at most: min(fetches, relevant)."""
+    most = min(len(np.asarray(hits)), relevant)
+    return float(np.count_nonzero(hits)) / most if most else 0.0
+
+
+def target_recall(fetched: Iterable[object], targets: Collection[object]) -> float:
+    """Share of a fixed set of target pages among what was fetched."""
+    return len(set(targets) & set(fetched)) / len(set(targets)) if targets else 0.0
+
+
+def fetches_to_recall(hits: ArrayLike, share: float, relevant: int) -> int | None:
+    """Fetches until `share` of the relevant pages are found; None when that never happens.
+
+    >>> fetches_to([True, False, True, True], 0.5, relevant=4)
+    3
+    """
+    wanted = int(np.ceil(share * relevant - 1e-9))
+    if wanted <= 0:
+        return 0
+    place = int(np.searchsorted(found_curve(hits), wanted))
+    return place + 1 if place < len(np.asarray(hits)) else None
+
+
+class HostSpread(msgspec.Struct, frozen=True):
+    """Over how many hosts the relevant pages lie, and how evenly (entropy in bits)."""
+
+    hosts: int
+    entropy: float
+
+
+def host_spread(hosts: Sequence[str]) -> HostSpread:
+    """The spread of relevant pages, given the host of each.
+
+    >>> host_spread(["a", "a", "b", "b"])
+    Spread(hosts=2, entropy=1.0)
+    """
+    if not hosts:
+        return HostSpread(0, 0.0)
+    counts: dict[str, int] = {}
+    for host in hosts:
+        counts[host] = counts.get(host, 0) + 1
+    shares = [n / len(hosts) for n in counts.values()]
+    return HostSpread(len(counts), -sum(p * log2(p) for p in shares) + 0.0)
+
+
+def harvest_at_checkpoints(hits: ArrayLike, at: Sequence[int]) -> list[tuple[int, float]]:
+    """Harvest after given numbers of fetches, those the crawl reached (tables of S0-32 and S4-24)."""
+    rates = harvest_curve(hits)
+    return [(n, float(rates[n - 1])) for n in at if 0 < n <= len(rates)]
+
+
+def curve_points(hits: ArrayLike, most: int = 1000) -> list[tuple[int, int]]:
+    """The found curve as (fetched, found) pairs for a file: every step, or evenly thinned to `most` and the last."""
+    curve = found_curve(hits)
+    step = max(1, -(-len(curve) // most))
+    picked = list(range(step - 1, len(curve), step))
+    if len(curve) and (not picked or picked[-1] != len(curve) - 1):
+        picked.append(len(curve) - 1)
+    return [(i + 1, int(curve[i])) for i in picked]
+
+
+def rank_auc(scores: ArrayLike, outcomes: ArrayLike) -> float | None:
+    """Chance that a link which paid was scored above one that did not (ties half); None without both kinds.
+
+    >>> rank_auc([0.9, 0.1, 0.5], [True, False, False])
+    1.0
+    """
+    values, paid = _as_arrays(scores, outcomes)
+    positives = int(paid.sum())
+    negatives = len(paid) - positives
+    if not positives or not negatives:
+        return None
+    ranks = mid_ranks(values)
+    return float((ranks[paid].sum() - positives * (positives + 1) / 2) / (positives * negatives))
+
+
+def mid_ranks(values: ArrayLike) -> NDArray[np.float64]:
+    """Ranks from 1, equal values sharing the middle of theirs.
+
+    >>> mid_ranks([3, 1, 3]).tolist()
+    [2.5, 1.0, 2.5]
+    """
+    _, group, sizes = np.unique(np.asarray(values, dtype=np.float64), return_inverse=True, return_counts=True)
+    ends = np.cumsum(sizes)
+    middles: NDArray[np.float64] = ends - (sizes - 1) / 2.0
+    return middles[group]
+
+
+def average_precision(scores: ArrayLike, outcomes: ArrayLike) -> float | None:
+    """Mean precision at each paying link, best score first; links of one score count as one step."""
+    values, paid = _as_arrays(scores, outcomes)
+    if not paid.any():
+        return None
+    order = np.argsort(-values, kind="stable")
+    ends = np.flatnonzero(np.append(np.diff(values[order]) != 0, True))
+    gained = np.cumsum(paid[order])[ends]
+    steps = np.diff(gained, prepend=0)
+    return float((steps * gained / (ends + 1)).sum() / gained[-1])
+
+
+class CalibrationBin(msgspec.Struct, frozen=True):
+    """One bar of a reliability diagram: what was promised and what came."""
+
+    predicted: float
+    observed: float
+    links: int
+
+
+def reliability_bins(scores: ArrayLike, outcomes: ArrayLike, bins: int = 10) -> list[CalibrationBin]:
+    """Links grouped by promised chance (scores in 0..1), empty groups left out."""
+    values, paid = _as_arrays(scores, outcomes)
+    group = np.clip((values * bins).astype(np.int64), 0, bins - 1)
+    members = [np.flatnonzero(group == b) for b in range(bins)]
+    return [CalibrationBin(float(values[m].mean()), float(paid[m].mean()), len(m)) for m in members if len(m)]
+
+
+def calibration_error(scores: ArrayLike, outcomes: ArrayLike, bins: int = 10) -> float:
+    """Mean distance between promised and paid over the groups, weighted by their size."""
+    table = reliability_bins(scores, outcomes, bins)
+    links = sum(b.links for b in table)
+    return sum(b.links * abs(b.predicted - b.observed) for b in table) / links if links else 0.0
+
+
+class JudgeQuality(msgspec.Struct, frozen=True):
+    """The page judge against the labels; pages that no label judges are left out before."""
+
+    precision: float
+    recall: float
+    f1: float
+    pages: int
+
+
+def judge_quality(said: ArrayLike, truth: ArrayLike) -> JudgeQuality:
+    """Precision, recall and F1 of verdicts (said relevant) against the truth."""
+    claims, facts = np.asarray(said, dtype=bool), np.asarray(truth, dtype=bool)
+    right = int((claims & facts).sum())
+    precision = right / int(claims.sum()) if claims.any() else 0.0
+    found = right / int(facts.sum()) if facts.any() else 0.0
+    f1 = 2 * precision * found / (precision + found) if right else 0.0
+    return JudgeQuality(precision, found, f1, len(facts))
+
+
+def _as_arrays(scores: ArrayLike, outcomes: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    values, paid = np.asarray(scores, dtype=np.float64), np.asarray(outcomes, dtype=bool)
+    if values.shape != paid.shape:
+        raise ValueError("scores and outcomes differ in length")
+    return values, paid

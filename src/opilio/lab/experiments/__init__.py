@@ -1,0 +1,1 @@
+"""Experiments: declarations, replays, results."""

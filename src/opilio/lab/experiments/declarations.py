@@ -1,0 +1,189 @@
+"""Experiments as data: each is one TOML file in `experiments/`, or any file a person names.
+
+A declaration says which variants run (a strategy and what is changed in it), over which topics and seed sets, with
+what budget, and how the report is laid out. It must not run anything. docs/lab/README.md explains the format.
+
+The tables of the papers, as data.
+"""
+
+import tomllib
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from opilio.core.errors import ConfigError, OfflineWebError
+from opilio.core.settings import describe_validation_error, strategy_names, suggest_name
+
+
+class PaperTable(msgspec.Struct, frozen=True):
+    """One table: what each strategy reached after given numbers of pages."""
+
+    id: str
+    caption: str
+    at: tuple[int, ...]
+    values: dict[str, tuple[float, ...]]
+
+
+class _PaperTablesFile(msgspec.Struct):
+    table: tuple[PaperTable, ...]
+
+
+def paper_tables() -> dict[str, PaperTable]:
+    """Every table by its id in the specification."""
+    text = (files("opilio.lab.experiments") / "papers.toml").read_text("utf-8")
+    return {t.id: t for t in msgspec.convert(tomllib.loads(text), _PaperTablesFile).table}
+
+
+def paper_table(name: str) -> PaperTable:
+    """One table, or a message that lists what there is."""
+    tables = paper_tables()
+    if name not in tables:
+        raise OfflineWebError(f"no paper table {name!r}; there are: {', '.join(tables)}")
+    return tables[name]
+
+
+PEER_PREFIX = "peer:"
+BOUND_STRATEGIES = ("random", "oracle")
+MAX_DELAY_S = 3600.0  # that an answer may take: a clock that is asked to wait for ever never ends a run
+Positive = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=0)]
+PLOT_KINDS = ("harvest", "recall", "auc-vs-oracle", "blocks", "cumulative")
+
+
+class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One crawler of an experiment. `strategy` is one of ours, `random`, `oracle` or `peer:NAME`."""
+
+    name: str
+    strategy: str = ""  # the name, when left out
+    set: dict[str, Any] = {}  # like --set, as a table: laid over the strategy
+    paper: str = ""  # its column in the paper's table; the name, when left out
+    graph: bool = True  # begin with a T-Graph, where the strategy takes one and the experiment has targets
+
+    @property
+    def kind(self) -> str:
+        return self.strategy or self.name
+
+    @property
+    def paper_column(self) -> str:
+        return self.paper or self.name
+
+
+class Plot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One more figure of some variants; `file` lies beside the report and has no ending."""
+
+    file: str
+    kind: str = "harvest"
+    variants: tuple[str, ...] = ()
+
+
+class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a declaration says."""
+
+    name: str
+    title: str
+    about: str = ""
+    reference: str = ""  # the variant that the others are tested against; the last one, when left out
+    budget: Positive = 1000
+    seed_kinds: tuple[str, ...] = ("on-topic", "generic")
+    seed_sets: Positive = 2  # the first so many of each kind
+    topics: Count = 0  # 0: all; else so many, those with the most relevant pages
+    bounds: tuple[str, ...] = ("random",)
+    paper: str = ""  # a table of papers.toml
+    checkpoints: tuple[Positive, ...] = ()  # the paper's, when left out
+    latency_s: Annotated[float, Meta(ge=0, le=MAX_DELAY_S)] = (
+        0.0  # mean time that an answer takes, on the virtual clock
+    )
+    window: Count = 0  # fetches a block, for the section "windows"
+    targets: str = ""  # the seed set whose pages are the targets of T-Graphs; nobody begins from it
+    classes: dict[str, tuple[str, ...]] = {}  # topic -> its Dewey classes, where a person would give them
+    by_seeds: bool = False  # a variant is two: T… from on-topic seeds, G… from generic ones (S2-40)
+    also: tuple[str, ...] = ()  # more variants that the others are tested against
+    sections: tuple[str, ...] = ("strategies", "pairs", "topics", "seeds", "self-judged", "parts")
+    variant: tuple[Variant, ...] = ()  # none: every strategy there is
+    plot: tuple[Plot, ...] = ()
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        return self.variant or tuple(Variant(name=name) for name in strategy_names())
+
+
+def experiment_names() -> list[str]:
+    """The names of the experiments that ship."""
+    folder = files("opilio.lab.experiments") / "declared"
+    return sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml"))
+
+
+def load_experiment(name: str) -> Experiment:
+    """An experiment by its name, or by the path of a TOML file."""
+    if name.endswith(".toml"):
+        return _parse_experiment(name, _read_text(Path(name)))
+    if name not in experiment_names():
+        known = ", ".join(experiment_names())
+        raise ConfigError(f"experiment {name}: is unknown{suggest_name(name, experiment_names())}; known: {known}")
+    return _parse_experiment(name, (files("opilio.lab.experiments") / "declared" / f"{name}.toml").read_text("utf-8"))
+
+
+def select_variants(experiment: Experiment, names: Sequence[str]) -> tuple[Variant, ...]:
+    """The variants of these names; a strategy that the experiment does not declare joins as it is."""
+    declared = {v.name: v for v in experiment.variants}
+    picked = tuple(declared.get(name) or Variant(name=name) for name in dict.fromkeys(names)) or experiment.variants
+    for variant in picked:
+        _check_strategy(variant, [v.name for v in experiment.variant])
+    return picked
+
+
+def _check_strategy(variant: Variant, declared: list[str]) -> None:
+    kind = variant.kind
+    known = [*strategy_names(), *BOUND_STRATEGIES]
+    if kind.startswith(PEER_PREFIX) or kind in known:
+        return
+    if variant.name in declared:
+        what = f"variant '{variant.name}': strategy '{kind}'"
+    else:
+        what, known = f"--strategy {kind}", [*declared, *known]
+    raise ConfigError(f"{what}: is unknown{suggest_name(kind, known)}; known: {', '.join(known)}, {PEER_PREFIX}NAME")
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"experiment {path}: can't be read: {error}") from error
+
+
+def _parse_experiment(name: str, text: str) -> Experiment:
+    try:
+        found = msgspec.convert(tomllib.loads(text), Experiment)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"experiment {name}: {error}") from error
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"experiment {name}: {describe_validation_error(error)}") from error
+    names = [v.name for v in found.variant]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"experiment {name}: two variants have one name")
+    for plot in found.plot:
+        if Path(plot.file).name != plot.file:
+            raise ConfigError(f"experiment {name}: plot.file '{plot.file}': must be a name, without a folder")
+    for key, word, known in _referenced_names(found):
+        if word not in known:
+            hint = f"{suggest_name(word, list(known))}; known: {', '.join(known)}"
+            raise ConfigError(f"experiment {name}: {key} '{word}': is unknown{hint}")
+    return found
+
+
+def _referenced_names(declared: Experiment) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """Key, name and what is known: all that would be found to be wrong when the runs are done, and lost."""
+    yield from (("bounds", name, BOUND_STRATEGIES) for name in declared.bounds)
+    yield from (("plot.kind", plot.kind, PLOT_KINDS) for plot in declared.plot)
+    crawlers = list(dict.fromkeys([*(v.name for v in declared.variants), *strategy_names()]))
+    if declared.by_seeds:
+        crawlers += [letter + v.name for letter in "TG" for v in declared.variants]
+    yield from (("reference", name, crawlers) for name in [declared.reference] if name)
+    yield from (("also", name, crawlers) for name in declared.also)
+    yield from (("plot.variants", name, crawlers) for plot in declared.plot for name in plot.variants)
+    if declared.paper:
+        yield "paper", declared.paper, list(paper_tables())

@@ -1,0 +1,259 @@
+"""Runs the engine over an offline web: the same visits, ledger and frontier as a live crawl, on a virtual clock.
+
+Nothing here knows a label: what is returned is the order of fetches and what the crawler thought of them.
+
+The replay fetcher: a web behind the engine's own seam, on a virtual clock. No socket, no waiting, no chance.
+
+Latency is drawn from the address and a seed, so the same run takes the same virtual time everywhere. It sees what
+a server would answer and nothing of the labels.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from opilio.core.clock import Clock, VirtualClock
+from opilio.core.events import BatchCommitted, Event, VisitFailed
+from opilio.core.protocols import Frontier, SeedSource
+from opilio.core.records import Failure, FetchResult, Lead, url_key
+from opilio.core.settings import Settings, Tree, merge_trees
+from opilio.core.urls import host_of
+from opilio.dedup.sqlite import create_dedup_tables as create_seen
+from opilio.engine.wiring.build import (
+    TOPIC_SNAPSHOT,
+    Environment,
+    build_analysis_parts,
+    build_analysis_pool,
+    build_engine,
+    build_frontier,
+    build_frontier_policy,
+    build_topic,
+    complete_settings,
+    initial_topic_state,
+)
+from opilio.engine.workers import WorkerPool
+from opilio.fetch.http import parse_retry_after, redirect_target
+from opilio.frontier.memory import MemoryFrontier
+from opilio.frontier.policy import seed_score
+from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
+from opilio.lab.synthetic.faults import (
+    SERVICE_UNAVAILABLE,
+    TOO_MANY_REQUESTS,
+    FaultInjector,
+    Faults,
+    hash_fraction,
+    load_faults,
+)
+from opilio.lab.webs.pages import CachedParser, ParsedPages
+from opilio.lab.webs.readings import Readings, reading_version
+from opilio.lab.webs.topics import TopicBrief
+from opilio.lab.webs.warc import RecordedResponse
+from opilio.lab.webs.web import ResponseSource, WarcWeb
+from opilio.methods.treasure.plugin import initial_graph_states
+from opilio.parse.html import HtmlParser
+from opilio.store.collection import Collection
+from opilio.store.writer import CollectionWriter
+from opilio.topic.setup import resolve_settings
+
+_MAX_RETRY_AFTER_S = 86_400.0
+_NOT_FOUND_RESPONSE = RecordedResponse(404, (("Content-Type", "text/plain"),), b"")
+_FAULT_RESPONSES = {
+    SERVICE_UNAVAILABLE: RecordedResponse(SERVICE_UNAVAILABLE, (("Content-Type", "text/plain"),), b""),
+    TOO_MANY_REQUESTS: RecordedResponse(TOO_MANY_REQUESTS, (("Content-Type", "text/plain"), ("Retry-After", "1")), b""),
+}
+
+
+class ReplayFetcher:
+    """Answers from a web. `latency_s` is the mean; each address has its own between half and one and a half of it."""
+
+    def __init__(
+        self,
+        source: ResponseSource,
+        clock: Clock,
+        latency_s: float = 0.1,
+        seed: int = 0,
+        faults: Faults | None = None,
+    ) -> None:
+        self._source = source
+        self._clock = clock
+        self._latency_s = latency_s
+        self._seed = seed
+        self._fault_injector = FaultInjector(faults or {})
+
+    async def fetch(self, url: str, validators: Mapping[str, str] | None = None) -> FetchResult:
+        """One request, answered after its latency has passed on the clock."""
+        started_at = self._clock.now()
+        host, _, path = url.partition("://")[2].partition("/")
+        status, delay_s = self._fault_injector.next_fault(host, f"/{path}", started_at)
+        latency_s = self._latency_s * (0.5 + hash_fraction(url, self._seed)) + delay_s
+        await self._clock.sleep(latency_s)
+        answer = _FAULT_RESPONSES[status] if status else self._source.find(url) or _NOT_FOUND_RESPONSE
+        etag = answer.header("etag")
+        if validators and etag and etag == validators.get("If-None-Match"):
+            answer = RecordedResponse(304, answer.headers, b"")
+        return _to_fetched(url, answer, started_at, latency_s)
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+
+def _to_fetched(url: str, answer: RecordedResponse, started_at: float, elapsed_s: float) -> FetchResult:
+    failure = None if answer.status else Failure("headers", "the recorded answer has no status")
+    return FetchResult(
+        url=url,
+        status=answer.status,
+        location=redirect_target(answer.status, answer.header("location"), url),
+        headers=answer.headers,
+        body=answer.body,
+        address="127.0.0.1",
+        started_at=started_at,
+        elapsed_s=elapsed_s,
+        retry_after_s=parse_retry_after(answer.header("retry-after"), started_at, _MAX_RETRY_AFTER_S),
+        failure=failure,
+    )
+
+
+NO_DELAY_S = 0.0
+
+
+class ReplayedFetch(msgspec.Struct, frozen=True, array_like=True):
+    """One attempt of a replayed crawl, as the crawler saw it."""
+
+    url: str
+    score: float  # how promising the frontier held it
+    judge_score: float  # what the crawler's own judge said of the page; -1 where there was none
+    relevant: bool
+    status: int
+
+
+@dataclass(slots=True)
+class CrawlTrace:
+    """What a replayed crawl did."""
+
+    fetches: list[ReplayedFetch]
+    stop_reason: str = ""
+    virtual_s: float = 0.0
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+    has_verdicts: bool = True  # whether the crawler told what it thought of its pages
+    errors: list[str] = field(default_factory=list)  # visits that an error of ours ended: they brought nothing
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineWeb:
+    """A web opened for many runs: its answers, its pages already parsed, their words already read."""
+
+    web: WarcWeb
+    pages: ParsedPages
+    readings_by_version: dict[str, Readings] = field(default_factory=dict)
+    ignore_faults: bool = False  # nothing goes wrong on its hosts, whatever is declared
+
+    def faults(self) -> Faults:
+        """What goes wrong on its hosts, for every crawler alike."""
+        return {} if self.ignore_faults else load_faults(self.web.folder)
+
+    def readings(self, settings: Settings, processes: int = 2) -> Readings:
+        """The words of all pages under these settings, opened once."""
+        name = reading_version(settings)
+        if name not in self.readings_by_version:
+            self.readings_by_version[name] = Readings.open(self.web, self.pages, settings, processes)
+        return self.readings_by_version[name]
+
+
+def lab_settings(
+    strategy: str, brief: TopicBrief, seeds: Sequence[str], budget: int, more: Tree | None = None
+) -> Settings:
+    """What every strategy gets in the lab: the same brief, seeds and budget; one request at a time, no delay."""
+    tree: dict[str, Any] = {
+        "strategy": strategy,
+        "topic": {
+            "name": brief.name,
+            "description": brief.description,
+            "keywords": list(brief.keywords),
+            "contexts": list(brief.contexts),
+        },
+        "seeds": {"urls": list(seeds)},
+        "politeness": {"delay_s": NO_DELAY_S, "robots": False},
+        "fetch": {"retries": 0},
+        "stop": {"pages": 0, "fetches": budget, "patience_s": 1e9},
+        "engine": {"workers": 0, "connections": 1, "batch": 1},
+        "frontier": {"per_host": 1},
+    }
+    return complete_settings(resolve_settings(merge_trees(tree, more or {}), "lab"))
+
+
+def replay_crawl(
+    offline: OfflineWeb,
+    settings: Settings,
+    latency_s: float = 0.0,
+    begin: Mapping[str, bytes] | None = None,
+    sources: Sequence[SeedSource] = (),
+) -> CrawlTrace:
+    """One crawl of an offline web; `begin`: states that something which learns begins with; `sources`: who is asked
+    for more seeds when nothing is left to fetch."""
+    return asyncio.run(_replay_crawl(offline, settings, latency_s, begin or {}, sources))
+
+
+async def _replay_crawl(
+    offline: OfflineWeb,
+    settings: Settings,
+    latency_s: float,
+    begin: Mapping[str, bytes],
+    sources: Sequence[SeedSource],
+) -> CrawlTrace:
+    began = time.perf_counter(), time.process_time()
+    clock = VirtualClock()
+    collection = Collection.in_memory()
+    create_frontier(collection.connection)
+    create_seen(collection.connection)
+    topic = build_topic(settings)
+    states = {TOPIC_SNAPSHOT: initial_topic_state(settings, topic), **initial_graph_states(settings), **begin}
+    parser = CachedParser(offline.web, offline.pages, HtmlParser())
+    mind = build_analysis_parts(settings, topic, states, parser, records=False, reads=offline.readings(settings).reader)
+    desk = build_analysis_pool(settings, topic, mind, states)
+    if isinstance(desk, WorkerPool):
+        await desk.start()
+    # The one in memory gives the same order in less time; agents share one, which only the other can.
+    frontier: Frontier = (
+        build_frontier(settings, collection)
+        if mind.agents
+        else MemoryFrontier(build_frontier_policy(settings, collection))
+    )
+    frontier.add([_seed_lead(url) for url in settings.seeds.urls], clock.now())
+    fetcher = ReplayFetcher(offline.web, clock, latency_s, settings.engine.random_seed, offline.faults())
+    world = Environment(collection, CollectionWriter(collection, None), frontier, fetcher, clock)
+    engine = build_engine(settings, world, mind, desk, resumed=False, sources=sources)
+    trace = CrawlTrace([])
+    engine.add_listener(lambda event: _record_event(trace, event))
+    try:
+        trace.stop_reason = await engine.run()
+    finally:
+        await desk.close()
+        collection.close()
+    trace.virtual_s = clock.now()
+    trace.wall_s, trace.cpu_s = time.perf_counter() - began[0], time.process_time() - began[1]
+    return trace
+
+
+def _record_event(trace: CrawlTrace, event: Event) -> None:
+    if isinstance(event, VisitFailed):
+        trace.errors.append(f"{event.url}: {event.error}")
+    for outcome in event.outcomes if isinstance(event, BatchCommitted) else ():
+        verdict = outcome.analysis.verdict if outcome.analysis else None
+        trace.fetches.append(
+            ReplayedFetch(
+                outcome.lead.url,
+                outcome.lead.score,
+                verdict.score if verdict else -1.0,
+                bool(verdict and verdict.relevant and not outcome.duplicate_of),
+                outcome.fetched.status,
+            )
+        )
+
+
+def _seed_lead(url: str) -> Lead:
+    return Lead(url=url, key=url_key(url), host=host_of(url), score=seed_score(1))

@@ -1,0 +1,134 @@
+"""The record of an experiment: `results.json`, the schema of the command line's contract (design §8)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from opilio.core.errors import OfflineWebError
+from opilio.lab.evaluation.referee import CrawlScore
+from opilio.lab.experiments.search_engine import SearchComparison
+
+
+class SelfJudged(msgspec.Struct, frozen=True, kw_only=True):
+    """What the crawler's own judge says: printed beside the labels, never instead."""
+
+    relevant: int
+    harvest: float
+    precision: float | None = None  # of the crawler's verdicts against the labels
+    recall: float | None = None
+    curve: tuple[tuple[int, int], ...] = ()
+
+    def harvest_at(self, fetches: int) -> float:
+        """Self-judged harvest after so many fetches: exact at the points of the curve."""
+        return found_at(self.curve, fetches) / fetches
+
+
+class LinkQuality(msgspec.Struct, frozen=True, kw_only=True):
+    """The ranker apart from the crawl: its scores against what the links turned out to be."""
+
+    auc: float | None = None
+    average_precision: float | None = None
+    calibration_error: float | None = None
+
+
+class RunResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
+    """One crawl of an experiment. `curve` holds (fetched, relevant found) pairs."""
+
+    experiment: str
+    web: str
+    topic: str
+    strategy: str
+    seed_set: str
+    random_seed: int
+    budget: int
+    fetched: int
+    relevant_found: int
+    relevant_reachable: int
+    harvest: float
+    recall: float
+    auc_vs_oracle: float
+    curve: tuple[tuple[int, int], ...]
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+    to_half: int | None = None
+    to_ninety: int | None = None
+    relevant_hosts: int = 0
+    host_entropy: float = 0.0
+    failures: int = 0
+    repeats: int = 0
+    duplicates: int = 0
+    target_recall: float | None = None
+    self_judged: SelfJudged | None = None
+    links: LinkQuality | None = None
+    hosts: int = 0  # that gave a page, relevant or not
+    places: int = 0  # directories with relevant pages
+    virtual_s: float = 0.0  # time on the crawl's clock
+    error: str = ""  # how many visits an error of ours ended, and the first of them: the run found less than it should
+    beyond: SearchComparison | None = None  # beside a search engine, where the crawl began at its results
+
+    @property
+    def found_curve(self) -> NDArray[np.float64]:
+        """Relevant pages found after 1, 2, … budget fetches: exact at the points of the curve."""
+        if not self.curve:
+            return np.zeros(self.budget)
+        x, y = zip(*self.curve, strict=True)
+        return np.asarray(np.interp(np.arange(1, self.budget + 1), [0, *x], [0, *y]))
+
+
+def found_at(curve: Sequence[tuple[int, int]], fetches: int) -> float:
+    """How many were found after so many fetches."""
+    x, y = zip((0, 0), *curve, strict=True)
+    return float(np.interp(fetches, x, y))
+
+
+class ExperimentResults(msgspec.Struct, frozen=True, kw_only=True):
+    schema: int = 1
+    runs: tuple[RunResult, ...] = ()
+    bounds: tuple[RunResult, ...] = ()  # what no crawler is: a random order, the oracle
+
+
+class RunId(msgspec.Struct, frozen=True, kw_only=True):
+    """What tells one run from another."""
+
+    experiment: str
+    web: str
+    topic: str
+    strategy: str
+    seed_set: str
+    random_seed: int = 0
+
+
+def build_run_result(
+    name: RunId,
+    score: CrawlScore,
+    cpu_s: float = 0.0,
+    wall_s: float = 0.0,
+    self_judged: SelfJudged | None = None,
+    links: LinkQuality | None = None,
+) -> RunResult:
+    """A run from its name, the labels' score and its cost."""
+    facts = msgspec.structs.asdict(name) | msgspec.structs.asdict(score)
+    return RunResult(**facts, cpu_s=cpu_s, wall_s=wall_s, self_judged=self_judged, links=links)
+
+
+def write_results(runs: Sequence[RunResult], folder: Path, bounds: Sequence[RunResult] = ()) -> Path:
+    """Write `results.json`; runs in a fixed order, so that equal experiments give equal files but for times."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "results.json"
+    path.write_bytes(msgspec.json.encode(ExperimentResults(runs=_sort_runs(runs), bounds=_sort_runs(bounds))) + b"\n")
+    return path
+
+
+def _sort_runs(runs: Sequence[RunResult]) -> tuple[RunResult, ...]:
+    return tuple(sorted(runs, key=lambda r: (r.experiment, r.web, r.topic, r.seed_set, r.random_seed, r.strategy)))
+
+
+def read_results(path: Path) -> list[RunResult]:
+    """The runs in a `results.json`."""
+    try:
+        return list(msgspec.json.decode(path.read_bytes(), type=ExperimentResults).runs)
+    except (OSError, msgspec.DecodeError) as error:
+        raise OfflineWebError(f"{path}: no results: {error}") from error

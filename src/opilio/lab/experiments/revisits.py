@@ -1,0 +1,238 @@
+"""Runs of the revisit experiment: a collection is made of a web at one moment and kept while the web moves.
+
+Every policy begins with a copy of the same collection, gets the same budget, and sees the same web with the same
+faults. The engine is that of a live crawl, on a virtual clock; the crawler's own judge says what is relevant to it, the
+labels judge the outcome.
+
+How true a collection was while it was kept: freshness and age of its relevant pages over time. Reads what is stored.
+
+A page is fresh while the stored version is the one the web has. Its age is the time since the web first had another
+(Cho and Garcia-Molina 2000). A page that has vanished and is still in the collection is stale since it vanished.
+"""
+
+import asyncio
+import shutil
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from opilio.core.clock import VirtualClock
+from opilio.core.records import Lead, url_key
+from opilio.core.settings import Settings, Tree
+from opilio.core.urls import host_of
+from opilio.dedup.sqlite import create_dedup_tables as create_seen
+from opilio.engine.wiring.build import (
+    TOPIC_SNAPSHOT,
+    Environment,
+    build_analysis_parts,
+    build_analysis_pool,
+    build_engine,
+    build_frontier,
+    build_topic,
+    initial_topic_state,
+)
+from opilio.engine.wiring.start import latest_snapshots
+from opilio.frontier.policy import seed_score
+from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
+from opilio.lab.experiments.replay import ReplayFetcher, lab_settings, replay_crawl
+from opilio.lab.experiments.runs import ExperimentRunner
+from opilio.lab.synthetic.changing import DAY_S, ChangingWeb, Churn, PageLifetime, build_lifetimes
+from opilio.lab.webs.topics import LabTopic, SeedSet, select_topics
+from opilio.store.collection import Collection
+from opilio.store.warc import WarcWriter
+from opilio.store.writer import CollectionWriter
+
+Array = NDArray[np.float64]
+
+
+class VersionInterval(msgspec.Struct, frozen=True):
+    """One stored version: from when until when it was current."""
+
+    url: str
+    fetched_at: float
+    replaced_at: float
+
+
+class FreshnessMeasures(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run is judged by, at each of `times`."""
+
+    times: tuple[float, ...]
+    fresh: tuple[float, ...]  # share of the relevant pages that are as stored
+    age_days: tuple[float, ...]  # mean over them, 0 for fresh ones
+    fetches: int
+    looks: int
+    new_relevant: int  # relevant pages that appeared and were found
+    born_relevant: int  # that appeared
+
+
+def load_versions(collection: Collection) -> list[VersionInterval]:
+    """Every version that was ever current."""
+    now = collection.connection.execute("SELECT url, fetched_at, 9e999 FROM page")
+    past = collection.connection.execute("SELECT url, fetched_at, until FROM version")
+    return [VersionInterval(*row) for row in chain(now, past)]
+
+
+def measure_freshness(
+    collection: Collection, web: ChangingWeb, relevant: set[str], times: Sequence[float]
+) -> FreshnessMeasures:
+    """Measure a collection against the web it was kept of."""
+    kept = [k for k in load_versions(collection) if web.original_url(k.url) in relevant]
+    fresh, age = np.zeros(len(times)), np.zeros(len(times))
+    for place, at in enumerate(times):
+        ages = np.array([_staleness_s(web, k, at) for k in kept if k.fetched_at <= at < k.replaced_at])
+        fresh[place] = float((ages == 0).mean()) if len(ages) else 0.0
+        age[place] = float(ages.mean()) / DAY_S if len(ages) else 0.0
+    begin = times[0]
+    rows = collection.connection.execute("SELECT count(*), min(at) FROM answer WHERE at >= ?", (begin,)).fetchone()
+    looks = collection.connection.execute("SELECT coalesce(sum(checks), 0) FROM revisit").fetchone()[0]
+    born = {url for url in relevant if web.created_at(url) > begin}
+    found = {web.original_url(k.url) for k in kept} & born
+    return FreshnessMeasures(
+        times=tuple(times),
+        fresh=tuple(fresh.tolist()),
+        age_days=tuple(age.tolist()),
+        fetches=rows[0],
+        looks=looks,
+        new_relevant=len(found),
+        born_relevant=len(born),
+    )
+
+
+def _staleness_s(web: ChangingWeb, kept: VersionInterval, at: float) -> float:
+    """Seconds for which the stored version has been untrue; 0 while it is true."""
+    ended = web.disappears_at(kept.url)
+    edits = web.edit_times(kept.url)
+    after = bisect_right(edits, kept.fetched_at)
+    stale_at = min(edits[after] if after < len(edits) else float("inf"), ended)
+    return max(0.0, at - stale_at)
+
+
+START_TIME_S = 1_700_000_000.0
+STRATEGY = "best-first"
+SAMPLE_COUNT = 81
+
+
+class RevisitCase(msgspec.Struct, frozen=True, kw_only=True):
+    """What tells one case from another."""
+
+    topic: str
+    seed_set: str
+    pages: int = 500
+    interval_days: float = 8.0
+    churn: Churn = Churn()
+
+
+class RevisitStudy:
+    """One web, one topic, one schedule: a collection to begin with, and any number of runs from it."""
+
+    def __init__(self, arena: ExperimentRunner, keeping: RevisitCase, place: Path) -> None:
+        self._runner = arena
+        self._case = keeping
+        self._folder = place
+        self._topic: LabTopic = arena.topics[keeping.topic]
+        self._seeds: SeedSet = next(s for s in self._topic.seed_sets if s.name == keeping.seed_set)
+        self._page_urls = self._crawl_page_urls()
+        self._lifetimes: dict[str, PageLifetime] = build_lifetimes(
+            self._page_urls, keeping.churn, START_TIME_S, self._seeds.urls
+        )
+
+    def _crawl_page_urls(self) -> list[str]:
+        """The pages that a crawl of the standing web finds first; beyond them there is nothing."""
+        standing = replace(self._runner.offline, ignore_faults=True)
+        trace = replay_crawl(standing, self._settings({}, self._case.pages))
+        return list(dict.fromkeys(f.url for f in trace.fetches if f.judge_score >= 0))
+
+    def _settings(self, more: Tree, budget: int = 0) -> Settings:
+        """Failures are asked again, as by a live crawl: looks are counted here, not requests."""
+        return lab_settings(STRATEGY, self._topic.brief, self._seeds.urls, budget, {"fetch": {"retries": 2}, **more})
+
+    @property
+    def relevant(self) -> set[str]:
+        """By the labels; no crawler sees them."""
+        urls, wanted = self._runner.offline.web.urls, self._runner.labels.relevant(self._topic)
+        return {urls[int(n)] for n in np.flatnonzero(wanted)} & set(self._page_urls)
+
+    def build_collection(self) -> None:
+        """The collection as it is at the beginning."""
+        asyncio.run(self._crawl(self._folder / "start", START_TIME_S - DAY_S, self._settings({})))
+
+    def run_policy(self, name: str, revisit: Tree) -> FreshnessMeasures:
+        """Let one policy keep it for the whole time."""
+        folder, days = self._folder / name, self._case.churn.days
+        shutil.copytree(self._folder / "start", folder)
+        wanted = {"on": True, "continuous": True, "interval_s": self._case.interval_days * DAY_S, **revisit}
+        more: Tree = {"revisit": wanted, "stop": {"minutes": days * 1440.0}}
+        web = asyncio.run(self._crawl(folder, START_TIME_S, self._settings(more)))
+        times = (START_TIME_S + np.linspace(0.0, days * DAY_S, SAMPLE_COUNT)).tolist()
+        collection = Collection.open_for_reading(folder)
+        try:
+            return measure_freshness(collection, web, self.relevant, times)
+        finally:
+            collection.close()
+            shutil.rmtree(folder)
+
+    async def _crawl(self, folder: Path, start: float, settings: Settings) -> ChangingWeb:
+        clock = VirtualClock(start)
+        web = ChangingWeb(self._runner.offline.web, self._lifetimes, self._case.churn, clock)
+        resumed = folder.exists()
+        opened = Collection.open_for_writing(folder) if resumed else Collection.create(folder, "", _TABLE_CREATORS)
+        keeper = CollectionWriter(opened, WarcWriter(folder, "lab"))
+        keeper.resume()
+        try:
+            await self._run(opened, keeper, web, clock, settings)
+        finally:
+            keeper.close()
+            opened.close()
+        return web
+
+    async def _run(
+        self,
+        collection: Collection,
+        keeper: CollectionWriter,
+        web: ChangingWeb,
+        clock: VirtualClock,
+        settings: Settings,
+    ) -> None:
+        topic = build_topic(settings)
+        states = latest_snapshots(collection) or {TOPIC_SNAPSHOT: initial_topic_state(settings, topic)}
+        mind = build_analysis_parts(settings, topic, states)
+        desk = build_analysis_pool(settings, topic, mind, states)
+        frontier = build_frontier(settings, collection)
+        with collection.unit_of_work():
+            frontier.recover(clock.now())
+            frontier.add([_seed_lead(url) for url in self._seeds.urls], clock.now())
+        fetcher = ReplayFetcher(web, clock, 0.0, faults=self._runner.offline.faults())
+        world = Environment(collection, keeper, frontier, fetcher, clock)
+        await build_engine(settings, world, mind, desk, resumed=False).run()
+
+
+_TABLE_CREATORS = (create_frontier, create_seen)
+
+
+def _seed_lead(url: str) -> Lead:
+    return Lead(url=url, key=url_key(url), host=host_of(url), score=seed_score(1))
+
+
+def revisit_cases(
+    arena: ExperimentRunner, topics: int, pages: int, interval_days: float, churns: Sequence[Churn]
+) -> list[RevisitCase]:
+    """One case for every schedule of the first so many topics, from on-topic seeds where there are any."""
+    known = select_topics(list(arena.topics.values()), (), arena.offline.web.folder)
+    return [
+        RevisitCase(
+            topic=topic.name, seed_set=_default_seed_set(topic), pages=pages, interval_days=interval_days, churn=churn
+        )
+        for topic in known[:topics]
+        for churn in churns
+    ]
+
+
+def _default_seed_set(topic: LabTopic) -> str:
+    names = [seeds.name for seeds in topic.seed_sets]
+    return next((name for name in names if name.startswith("on-topic")), names[0])

@@ -1,0 +1,305 @@
+"""The back-links of an offline web or a collection: who links to a page, and T-Graphs built from that (S2-27).
+
+On the live web a search service would be asked; here the link graph is known. No label is read.
+
+The T-Graphs that rankers begin with in experiments: built once for each set of targets, from the web's own links.
+
+Whoever begins with one knows the back-links of a few relevant pages beforehand, as S2 and the context graph ask: the
+report of an experiment says so. No label is read.
+
+One run of an experiment: a variant crawls a web for a topic from a seed set, then the labels judge it.
+
+The crawl is handed brief and seeds; the labels are opened by whoever scores, after the crawl has ended. A run is a
+function of its job: which process does it, and after which other job, changes nothing but its times.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from opilio.core.errors import UsageError
+from opilio.core.records import Page
+from opilio.core.settings import Settings, merge_trees
+from opilio.core.urls import canonicalize_url, host_of
+from opilio.lab.evaluation import metrics
+from opilio.lab.evaluation.oracle import oracle_order, random_order
+from opilio.lab.evaluation.referee import Referee
+from opilio.lab.experiments.declarations import BOUND_STRATEGIES, PEER_PREFIX, Variant
+from opilio.lab.experiments.replay import CrawlTrace, OfflineWeb, ReplayedFetch, lab_settings, replay_crawl
+from opilio.lab.experiments.results import LinkQuality, RunId, RunResult, SelfJudged, build_run_result
+from opilio.lab.experiments.search_engine import (
+    COMPARED_RESULTS,
+    OfflineSearchEngine,
+    OfflineSeedSource,
+    SearchComparison,
+    deeper_host_shares,
+    search_result_count,
+)
+from opilio.lab.peers.adapter import crawl_by_peer
+from opilio.lab.server.http import FetchAttempt
+from opilio.lab.webs.labels import GroundTruthLabels, load_labels
+from opilio.lab.webs.pages import ParsedPages
+from opilio.lab.webs.readings import reading_version
+from opilio.lab.webs.topics import LabTopic, SeedSet, load_topics
+from opilio.lab.webs.web import LabProblem, WarcWeb
+from opilio.methods.treasure.build import GraphLimits, bottom_up, top_down
+from opilio.methods.treasure.graph import TGraph
+from opilio.methods.treasure.plugin import GraphBuilder, build_graph_builder, encode_graph_state, graph_state_name
+
+
+class WebLinks:
+    """Pages of a web by address, with the links between them both ways."""
+
+    def __init__(self, web: WarcWeb, pages: ParsedPages) -> None:
+        self._web = web
+        self._pages = pages
+
+    def page(self, url: str) -> Page | None:
+        number = self._web.number_of(url)
+        return None if number is None else self._pages.page(number)
+
+    def parents_of(self, url: str) -> list[str]:
+        """The pages that link to a page."""
+        number = self._web.number_of(url)
+        return [] if number is None else [self._web.urls[p] for p in self._sources_of(number)]
+
+    def links_of(self, url: str) -> list[str]:
+        """The pages of the web that a page links to."""
+        number = self._web.number_of(url)
+        found = [] if number is None else self._pages.graph.out_links(number).tolist()
+        return [self._web.urls[n] for n in found if n < len(self._web)]
+
+    def _sources_of(self, number: int) -> list[int]:
+        order, starts, sources = self._reverse
+        return [int(source) for source in sources[order[starts[number] : starts[number + 1]]]]
+
+    @cached_property
+    def _reverse(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        graph = self._pages.graph
+        order = np.argsort(graph.targets, kind="stable")
+        starts = np.searchsorted(graph.targets[order], np.arange(graph.nodes + 1))
+        return order, starts, np.repeat(np.arange(graph.pages), np.diff(graph.starts))
+
+
+def resolve_targets(targets: Sequence[str], links: WebLinks) -> tuple[list[str], list[str]]:
+    """Targets as canonical addresses, and those that are not there. UsageError where none is."""
+    found, missing = [], []
+    for target in targets:
+        url = canonicalize_url(target) if "://" in target else None
+        if url is not None and links.page(url) is not None:
+            found.append(url)
+        else:
+            missing.append(target)
+    if not found:
+        raise UsageError(f"--target {missing[0]}: is not among the pages; give the address of a page that is there")
+    return list(dict.fromkeys(found)), missing
+
+
+def build_tgraph(
+    links: WebLinks, maker: GraphBuilder, targets: Sequence[str], bounds: GraphLimits, portals: Sequence[str] = ()
+) -> TGraph:
+    """Bottom-up from the targets, or top-down where portals are given."""
+    worth = maker.similarity_to(targets)
+    if portals:
+        layers = top_down(portals, targets, links.links_of, bounds, worth)
+    else:
+        layers = bottom_up(targets, links.parents_of, bounds, worth)
+    return maker.build(layers, bounds)
+
+
+class TGraphCache:
+    """Makes first states; the same targets read the same way are built once."""
+
+    def __init__(self, offline: OfflineWeb) -> None:
+        self._offline = offline
+        self._known: dict[tuple[object, ...], bytes] = {}
+
+    def initial_state(self, settings: Settings, targets: Sequence[str]) -> Mapping[str, bytes]:
+        """The first state of a ranker that wants a graph; nothing for others, and where there are no targets."""
+        learner = graph_state_name(settings)
+        if not targets or not learner or settings.rank.get("graph"):
+            return {}
+        key = (tuple(targets), reading_version(settings))
+        if key not in self._known:
+            read = self._offline.readings(settings).reader
+            maker = build_graph_builder(settings, self._links.page, read)
+            wanted, _ = resolve_targets(targets, self._links)
+            self._known[key] = encode_graph_state(build_tgraph(self._links, maker, wanted, GraphLimits()))
+        return {learner: self._known[key]}
+
+    @cached_property
+    def _links(self) -> WebLinks:
+        return WebLinks(self._offline.web, self._offline.pages)
+
+
+SELF_JUDGED_CURVE_POINTS = 200  # of the self-judged curve
+
+
+class ExperimentJob(msgspec.Struct, frozen=True, kw_only=True):
+    """What tells one run from another, and all that it needs."""
+
+    experiment: str
+    folder: str = ""
+    web: str = ""  # its name in results; the folder's, when left out
+    topic: str
+    seed_set: str
+    variant: Variant
+    budget: int
+    random_seed: int = 0
+    overrides: dict[str, Any] = {}  # laid over every variant
+    latency_s: float = 0.0
+    targets: str = ""  # the seed set whose pages are the targets of a T-Graph
+
+
+class ExperimentRunner:
+    """A web opened for many runs, with its judge of record."""
+
+    def __init__(
+        self,
+        offline: OfflineWeb,
+        labels: GroundTruthLabels,
+        topics: Sequence[LabTopic],
+        problems: Sequence[LabProblem] = (),
+    ) -> None:
+        self.offline = offline
+        self.labels = labels
+        self.topics = {t.name: t for t in topics}
+        self.topic_problems = list(problems)
+        self.referee = Referee(offline.web, offline.pages, labels)
+        self.search = OfflineSearchEngine(offline)
+        self._tgraph_cache = TGraphCache(offline)
+
+    @classmethod
+    def open(cls, folder: Path, cache: Path | None = None, processes: int = 2) -> "ExperimentRunner":
+        web = WarcWeb.open(folder, cache)
+        labels, (topics, problems) = load_labels(web), load_topics(web.folder)
+        return cls(OfflineWeb(web, ParsedPages.open(web, cache, processes)), labels, topics, problems)
+
+    def run(self, job: ExperimentJob) -> RunResult:
+        """Crawl, then judge."""
+        topic = self.topics[job.topic]
+        seeds = self.seed_set(topic, job.seed_set)
+        trace = self._crawl(job, topic, seeds)
+        attempts = [FetchAttempt(f.url, f.status) for f in trace.fetches]
+        score = self.referee.score(topic, seeds, attempts, job.budget)
+        name = RunId(
+            experiment=job.experiment,
+            web=job.web or self.offline.web.name,
+            topic=job.topic,
+            strategy=job.variant.name,
+            seed_set=job.seed_set,
+            random_seed=job.random_seed,
+        )
+        own = trace.has_verdicts
+        said = self._self_judged(topic, trace.fetches[: job.budget]) if own else None
+        links = self._link_quality(topic, seeds, trace.fetches[: job.budget]) if own else None
+        beyond = (
+            self._compare_with_search(topic, trace.fetches[: job.budget]) if search_result_count(job.seed_set) else None
+        )
+        run = build_run_result(name, score, trace.cpu_s, trace.wall_s, said, links)
+        return msgspec.structs.replace(
+            run, virtual_s=trace.virtual_s, beyond=beyond, error=_summarize_errors(trace.errors)
+        )
+
+    def seed_set(self, topic: LabTopic, name: str) -> SeedSet:
+        """A seed set by its name: one of the topic's, or the first results of a search."""
+        results = search_result_count(name)
+        if results:
+            return SeedSet(name=name, urls=tuple(self.search.search(topic.brief, results)))
+        return next(s for s in topic.seed_sets if s.name == name)
+
+    def _compare_with_search(self, topic: LabTopic, fetches: Sequence[ReplayedFetch]) -> SearchComparison:
+        """The crawl beside the engine's first results (S3-34)."""
+        results = self.search.search(topic.brief, COMPARED_RESULTS)
+        relevant = self.labels.relevant(topic)
+        listed = {n for url in results if (n := self.offline.web.number_of(url)) is not None}
+        got = [n for n, f in zip(self._numbers(fetches), fetches, strict=True) if n is not None and f.status == 200]
+        theirs = Counter(map(host_of, results))
+        urls = self.offline.web.urls
+        return SearchComparison(
+            results=len(results),
+            results_relevant=int(sum(bool(relevant[n]) for n in listed)),
+            new_relevant=len({n for n in got if relevant[n]} - listed),
+            common_hosts=len(theirs.keys() & {host_of(urls[n]) for n in got}),
+            deeper=tuple(deeper_host_shares(theirs, [host_of(urls[n]) for n in got])),
+        )
+
+    def _crawl(self, job: ExperimentJob, topic: LabTopic, seeds: SeedSet) -> CrawlTrace:
+        kind = job.variant.kind
+        if kind in BOUND_STRATEGIES:
+            return self._bound_trace(kind, topic, seeds, job)
+        if kind.startswith(PEER_PREFIX):
+            peer, faults = kind.removeprefix(PEER_PREFIX), self.offline.faults()
+            return crawl_by_peer(peer, self.offline.web, topic.brief, seeds.urls, job.budget, faults)
+        more = merge_trees(merge_trees(job.variant.set, job.overrides), {"engine": {"random_seed": job.random_seed}})
+        settings = lab_settings(kind, topic.brief, seeds.urls, job.budget, more)
+        targets = next((s.urls for s in topic.seed_sets if s.name == job.targets), ())
+        sources = [OfflineSeedSource(name, self.search) for name in settings.seeds.engines]
+        return replay_crawl(
+            self.offline, settings, job.latency_s, self._tgraph_cache.initial_state(settings, targets), sources
+        )
+
+    def _bound_trace(self, kind: str, topic: LabTopic, seeds: SeedSet, job: ExperimentJob) -> CrawlTrace:
+        graph, known = self.offline.pages.graph, self.referee.seeds(seeds)
+        if kind == "oracle":
+            order = oracle_order(graph, self.labels.relevant(topic), known, job.budget)
+        else:
+            rng = random.Random(f"{job.random_seed} {topic.name} {seeds.name}")
+            order = random_order(graph, known, job.budget, rng)
+        web = self.offline.web
+        live = [(web.urls[n], web.status(n)) if n < len(web) else (f"http://nowhere.invalid/{n}", 404) for n in order]
+        return CrawlTrace([ReplayedFetch(url, 0.0, -1.0, False, status) for url, status in live], has_verdicts=False)
+
+    def _self_judged(self, topic: LabTopic, fetches: Sequence[ReplayedFetch]) -> SelfJudged:
+        """The crawler's own verdicts, and their quality on the fetched pages that a label judges."""
+        said = np.array([f.relevant for f in fetches], dtype=bool)
+        numbers = self._numbers(fetches)
+        known = np.array([n is not None and self._labeled_pages[n] for n in numbers], dtype=bool) & _fetched_page_mask(
+            fetches
+        )
+        quality = metrics.judge_quality(said[known], self._relevance(topic, numbers)[known])
+        return SelfJudged(
+            relevant=int(said.sum()),
+            harvest=metrics.harvest(said),
+            precision=quality.precision if said[known].any() else None,
+            recall=quality.recall if self._relevance(topic, numbers)[known].any() else None,
+            curve=tuple(metrics.curve_points(said, SELF_JUDGED_CURVE_POINTS)),
+        )
+
+    def _link_quality(self, topic: LabTopic, seeds: SeedSet, fetches: Sequence[ReplayedFetch]) -> LinkQuality:
+        """The frontier's scores of what was fetched, seeds left out, against what the labels say of it."""
+        begun = set(seeds.urls)
+        chosen = [f for f in fetches if f.url not in begun]
+        scores, paid = [f.score for f in chosen], self._relevance(topic, self._numbers(chosen))
+        chances = bool(scores) and min(scores) >= 0.0 and max(scores) <= 1.0
+        return LinkQuality(
+            auc=metrics.rank_auc(scores, paid),
+            average_precision=metrics.average_precision(scores, paid),
+            calibration_error=metrics.calibration_error(scores, paid) if chances else None,
+        )
+
+    @property
+    def _labeled_pages(self) -> NDArray[np.bool_]:
+        return self.labels.labeled_pages
+
+    def _numbers(self, fetches: Sequence[ReplayedFetch]) -> list[int | None]:
+        return [self.offline.web.number_of(f.url) for f in fetches]
+
+    def _relevance(self, topic: LabTopic, numbers: Sequence[int | None]) -> NDArray[np.bool_]:
+        relevant = self.labels.relevant(topic)
+        return np.array([n is not None and bool(relevant[n]) for n in numbers], dtype=bool)
+
+
+def _summarize_errors(errors: Sequence[str]) -> str:
+    return f"an error of ours ended {len(errors)} visits, the first {errors[0]}" if errors else ""
+
+
+def _fetched_page_mask(fetches: Sequence[ReplayedFetch]) -> NDArray[np.bool_]:
+    return np.array([f.judge_score >= 0 for f in fetches], dtype=bool)

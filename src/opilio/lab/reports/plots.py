@@ -1,0 +1,269 @@
+"""Plots of an experiment as SVG and PNG: readable in print, in grey, and without seeing red and green.
+
+Each strategy has its own colour (Okabe and Ito's palette), line style and marker, and is named at the end of its
+line. Where there are many, only the best and the yardstick stand out; the others are thin, grey and named too. A
+strategy looks the same in every plot of an experiment. Must not compute anything that the report does not print.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opilio.lab.experiments.declarations import PLOT_KINDS, Plot
+from opilio.lab.experiments.results import RunResult
+from opilio.lab.reports.tables import group_by_strategy, measure_interval, run_indices_by_case
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+# Okabe and Ito (2008), without yellow, which is too light on paper.
+_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00", "#7F7F7F")
+_DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (3, 1, 1, 1)), (0, (1, 2)))
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_GRAY = "#8C8C8C"
+_MAX_DISTINCT_STRATEGIES = 6  # strategies that one figure can tell apart
+_HIGHLIGHTED_STRATEGIES = 4  # that stand out where there are more, beside the yardstick
+_BASELINE_STRATEGY = "breadth"
+_BLOCK_COUNT = 10
+_GRID_POINTS = 200  # along the horizontal axis
+_SKIPPED_START_DIVISOR = 50  # the first 1/50 of the fetches: the seeds decide there, and would flatten all the rest
+_STYLE: Any = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "svg.hashsalt": "opilio",
+    "svg.fonttype": "none",
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "text.parse_math": False,  # names are not formulas, whatever is in them
+}
+
+Curves = NDArray[np.float64]
+
+
+class LineStyle(NamedTuple):
+    """How a strategy is drawn."""
+
+    color: str
+    dashes: Any
+    marker: str
+    emphasized: bool = True  # thick, with its band
+
+
+LineStyles = dict[str, LineStyle]
+Draw = Callable[["Axes", Sequence[RunResult], LineStyles, int], None]
+
+
+def draw_plots(runs: Sequence[RunResult], folder: Path, extra: Sequence[Plot] = (), seed: int = 0) -> list[str]:
+    """The three plots of a comparison and those that an experiment adds, as SVG and PNG; returns their names."""
+    drawn: list[str] = []
+    looks = assign_line_styles(runs)
+    for plot in (*(Plot(file=kind, kind=kind) for kind in DEFAULT_PLOTS), *extra):
+        mine = [run for run in runs if not plot.variants or run.strategy in plot.variants]
+        if mine:
+            own = (
+                assign_line_styles(mine) if plot.variants and len(looks) > _MAX_DISTINCT_STRATEGIES else looks
+            )  # nobody asks for grey lines
+            with _figure(mine) as (figure, axes):
+                DRAW_FUNCTIONS[plot.kind](axes, mine, own, seed)
+                _save_figure(figure, folder, plot.file)
+            drawn.append(plot.file)
+    return drawn
+
+
+def assign_line_styles(runs: Sequence[RunResult]) -> LineStyles:
+    """A look for every strategy; where there are many, most are grey."""
+    groups = group_by_strategy(runs)
+    strong = list(groups)
+    if len(groups) > _MAX_DISTINCT_STRATEGIES:
+        means = {name: float(np.mean([run.auc_vs_oracle for run in mine])) for name, mine in groups.items()}
+        best = sorted(groups, key=lambda name: -means[name])[:_HIGHLIGHTED_STRATEGIES]
+        strong = [name for name in groups if name in best or name == _BASELINE_STRATEGY]
+    own = {
+        name: LineStyle(_COLORS[n % len(_COLORS)], _DASHES[n % len(_DASHES)], _MARKERS[n % len(_MARKERS)])
+        for n, name in enumerate(strong)
+    }
+    return {name: own.get(name, LineStyle(_GRAY, "-", "", emphasized=False)) for name in groups}
+
+
+@contextmanager
+def _figure(runs: Sequence[RunResult]) -> "Iterator[tuple[Figure, Axes]]":
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(_STYLE):
+        height = max(3.6, 1.4 + 0.3 * len(group_by_strategy(runs)))
+        figure = Figure(figsize=(6.4, height), layout="constrained")
+        FigureCanvasAgg(figure)
+        yield figure, figure.add_subplot()
+
+
+def _save_figure(figure: "Figure", folder: Path, name: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.savefig(folder / f"{name}.svg", metadata={"Date": None})  # no date: the same runs give the same file
+    figure.savefig(folder / f"{name}.png", dpi=200)
+
+
+def _draw_harvest(axes: "Axes", runs: Sequence[RunResult], looks: LineStyles, seed: int) -> None:
+    def rates(run: RunResult) -> Curves:
+        return np.asarray(run.found_curve / np.arange(1, run.budget + 1))
+
+    _draw_curves(axes, runs, rates, looks, seed)
+    axes.set(xlabel="fetches", ylabel="harvest (relevant share)", title=_title("Harvest against pages", runs))
+
+
+def _draw_recall(axes: "Axes", runs: Sequence[RunResult], looks: LineStyles, seed: int) -> None:
+    def shares(run: RunResult) -> Curves:
+        return np.asarray(run.found_curve / max(1, run.relevant_reachable))
+
+    _draw_curves(axes, runs, shares, looks, seed)
+    axes.set(xlabel="fetches", ylabel="recall of the reachable", title=_title("Recall against pages", runs))
+
+
+def _draw_curves(
+    axes: "Axes",
+    runs: Sequence[RunResult],
+    curve: Callable[[RunResult], Curves],
+    looks: LineStyles,
+    seed: int,
+    *,
+    shares: bool = True,
+) -> None:
+    """Mean curve of each strategy with its 95 % band over topics, named at its end. `shares`: none is above 1."""
+    budget = min(r.budget for r in runs)
+    grid = np.unique(np.linspace(1 + budget // _SKIPPED_START_DIVISOR, budget, min(_GRID_POINTS, budget)).astype(int))
+    ends: list[tuple[float, str]] = []
+    top = 0.0
+    for place, (name, mine) in enumerate(group_by_strategy(runs).items()):
+        curves = np.array([curve(run)[grid - 1] for run in mine])
+        mean = curves.mean(axis=0)
+        _draw_line(axes, grid, mean, looks[name], place)
+        if looks[name].emphasized:
+            low, high = _confidence_band(_by_topic(curves, mine), np.random.default_rng(seed))
+            axes.fill_between(grid, low, high, color=looks[name].color, alpha=0.14, linewidth=0)
+            top = max(top, float(high[len(grid) // 10 :].max()))  # a wide band at the beginning may be cut off
+        ends.append((float(mean[-1]), name))
+        top = max(top, float(mean.max()))
+    top = 1.05 * top or 1.0
+    top = min(1.02, top) if shares else top
+    axes.set_xlim(0, budget)
+    axes.set_ylim(0, top)
+    axes.grid(axis="y", color="#dddddd", linewidth=0.6)
+    _label_line_ends(axes, budget, ends, looks, top)
+
+
+def _draw_line(axes: "Axes", grid: NDArray[np.int_], mean: Curves, look: LineStyle, place: int) -> None:
+    if look.emphasized:
+        marks = (len(grid) // 16 * (place % 5), max(1, len(grid) // 4))  # staggered, so that equal lines stay visible
+        drawn: Any = {"linewidth": 1.8, "marker": look.marker, "markevery": marks, "markersize": 5, "zorder": 3}
+    else:
+        drawn = {"linewidth": 0.9, "zorder": 2}
+    axes.plot(grid, mean, color=look.color, linestyle=look.dashes, **drawn)
+
+
+def _by_topic(curves: Curves, runs: Sequence[RunResult]) -> Curves:
+    """One curve a topic, since runs of one topic are not independent; one a case where there is but one topic."""
+    topics = [(run.web, run.topic) for run in runs]
+    names = list(dict.fromkeys(topics))
+    if len(names) == 1:
+        return np.array([curves[places].mean(axis=0) for places in run_indices_by_case(runs).values()])
+    return np.array([curves[[t == name for t in topics]].mean(axis=0) for name in names])
+
+
+def _confidence_band(curves: Curves, rng: np.random.Generator, resamples: int = 400) -> tuple[Curves, Curves]:
+    picks = rng.integers(0, len(curves), (resamples, len(curves)))
+    means = curves[picks].mean(axis=1)
+    low, high = np.quantile(means, [0.025, 0.975], axis=0)
+    return low, high
+
+
+def _label_line_ends(axes: "Axes", budget: int, ends: list[tuple[float, str]], looks: LineStyles, top: float) -> None:
+    """Names beside the ends of the lines, pushed apart where lines end close together."""
+    ordered = sorted(ends)
+    heights = spread_labels([value for value, _ in ordered], 0.055 * top, top)
+    for (value, name), height in zip(ordered, heights, strict=True):
+        look = looks[name]
+        axes.plot([budget * 1.005, budget * 1.04], [value, height], color=look.color, linewidth=0.5, clip_on=False)
+        colour = look.color if look.emphasized else "#6A6A6A"  # thin letters need more contrast than lines
+        weight = "bold" if look.emphasized and len(looks) > _MAX_DISTINCT_STRATEGIES else "normal"
+        axes.text(budget * 1.05, height, name, color=colour, fontweight=weight, va="center")
+
+
+def spread_labels(heights: Sequence[float], gap: float, top: float) -> list[float]:
+    """Rising heights moved as little as needed to be `gap` apart and, if they fit, between 0 and `top`.
+
+    >>> spread_out([0.0, 0.5, 0.5], 0.25, 1.0)
+    [0.0, 0.375, 0.625]
+    """
+    groups: list[list[float]] = []  # names that touch move together, by the mean of where they want to be
+    for place, height in enumerate(heights):
+        groups.append([height - place * gap])
+        while len(groups) > 1 and np.mean(groups[-2]) >= np.mean(groups[-1]):
+            last = groups.pop()
+            groups[-1] += last
+    levels = [float(np.mean(group)) for group in groups for _ in group]
+    room = top - gap * (len(levels) - 1)  # above it the last name would leave the figure
+    return [max(0.0, min(level, room)) + place * gap for place, level in enumerate(levels)]
+
+
+def _draw_auc_bars(axes: "Axes", runs: Sequence[RunResult], looks: LineStyles, seed: int) -> None:
+    """Mean auc_vs_oracle of each strategy with its interval, named on the left, in figures on the right."""
+    groups = group_by_strategy(runs)
+    found = {
+        name: measure_interval(mine, "auc_vs_oracle", np.random.default_rng(seed)) for name, mine in groups.items()
+    }
+    if len(groups) > _MAX_DISTINCT_STRATEGIES:
+        found = dict(sorted(found.items(), key=lambda item: -item[1].mean))
+    for place, (name, mean) in enumerate(found.items()):
+        error = [[mean.mean - mean.low], [mean.high - mean.mean]]
+        axes.barh(place, mean.mean, color=looks[name].color, height=0.62, alpha=0.6)
+        axes.errorbar(mean.mean, place, xerr=error, color="#222222", capsize=3, linewidth=1.2)
+        axes.text(1.04, place, f"{mean.mean:.2f}", va="center")
+    axes.set_yticks(range(len(groups)), list(found))
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(groups) - 0.4, -0.6)
+    axes.set_xlim(0, 1.12)
+    axes.set_xticks(np.linspace(0, 1, 6))
+    axes.axvline(1.0, color="#555555", linewidth=0.8, linestyle=":")
+    axes.set(
+        xlabel="auc_vs_oracle (1 = oracle); 95 % interval over topics", title=_title("Area against the oracle", runs)
+    )
+
+
+def _title(what: str, runs: Sequence[RunResult]) -> str:
+    """What is drawn, and of how much; on two lines where there are several webs."""
+    webs = list(dict.fromkeys(r.web for r in runs))
+    topics = len({(r.web, r.topic) for r in runs})
+    scope = f"{', '.join(webs)} · {topics} topic{'s' if topics > 1 else ''}"
+    return f"{what}\n{scope}" if len(webs) > 1 else f"{what} · {scope}"
+
+
+def _draw_blocks(axes: "Axes", runs: Sequence[RunResult], looks: LineStyles, seed: int) -> None:
+    """Relevant pages in each of ten blocks of fetches (S2-43, Figs 5 and 6)."""
+    size = max(1, min(r.budget for r in runs) // _BLOCK_COUNT)
+
+    def in_blocks(run: RunResult) -> Curves:
+        found = np.concatenate(([0.0], run.found_curve))
+        ends = np.minimum((np.arange(run.budget) // size + 1) * size, run.budget)
+        return np.asarray(found[ends] - found[np.maximum(ends - size, 0)])
+
+    _draw_curves(axes, runs, in_blocks, looks, seed, shares=False)
+    axes.set(xlabel="fetches", ylabel=f"relevant in {size} fetches", title=_title("Relevant pages by block", runs))
+
+
+def _draw_cumulative(axes: "Axes", runs: Sequence[RunResult], looks: LineStyles, seed: int) -> None:
+    _draw_curves(axes, runs, lambda run: np.asarray(run.found_curve), looks, seed, shares=False)
+    axes.set(xlabel="fetches", ylabel="relevant pages found", title=_title("Relevant pages found", runs))
+
+
+DEFAULT_PLOTS = ("harvest", "recall", "auc-vs-oracle")
+DRAW_FUNCTIONS: dict[str, Draw] = dict(
+    zip(PLOT_KINDS, (_draw_harvest, _draw_recall, _draw_auc_bars, _draw_blocks, _draw_cumulative), strict=True)
+)

@@ -1,0 +1,191 @@
+"""`report.md`: the sections that an experiment declares, in its order, with the paper's numbers beside ours. Pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from opilio.core.errors import ConfigError
+from opilio.lab.experiments.declarations import Experiment, PaperTable, paper_table
+from opilio.lab.experiments.results import RunResult, found_at
+from opilio.lab.reports.tables import (
+    comparison_table,
+    diversity_table,
+    group_by_strategy,
+    markdown_table,
+    paired_comparisons,
+    parts_table,
+    run_indices_by_case,
+    search_comparison_table,
+    seed_table,
+    self_judged_table,
+    strategy_table,
+    time_table,
+    topic_table,
+)
+from opilio.lab.webs.web import LabProblem
+
+DATA_DIFFER_NOTICE = "The data differ: compare the shape of the columns, not their values."
+MAX_SHOWN_PROBLEMS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class ReportInput:
+    """What a report is made of."""
+
+    experiment: Experiment
+    runs: Sequence[RunResult]
+    bounds: Sequence[RunResult] = ()
+    problems: Sequence[LabProblem] = ()
+    columns: Mapping[str, str] | None = None  # variant -> its column in the paper's table
+
+    @property
+    def reference(self) -> str:
+        """The one that was declared; the last one where that was not run."""
+        ran = group_by_strategy(self.runs)
+        return self.experiment.reference if self.experiment.reference in ran else next(reversed(ran))
+
+    @property
+    def paper(self) -> PaperTable | None:
+        return paper_table(self.experiment.paper) if self.experiment.paper else None
+
+    @property
+    def checkpoints(self) -> tuple[int, ...]:
+        budget = min(r.budget for r in self.runs)
+        wanted = self.experiment.checkpoints or (self.paper.at if self.paper else ())
+        return tuple(n for n in wanted if n <= budget)
+
+
+def write_report(material: ReportInput, plots: Sequence[str] = ()) -> str:
+    """The whole report as Markdown."""
+    experiment, runs = material.experiment, material.runs
+    parts = [f"# {experiment.title}", *([experiment.about.strip()] if experiment.about else []), _scope(runs)]
+    for name in experiment.sections:
+        heading, write = find_section(name)
+        text = write(material)
+        if text:
+            parts += [f"## {heading}", text]
+    if plots:
+        parts += ["## Plots", *(f"![{name}]({name}.svg)" for name in plots)]
+    if material.problems:
+        parts += ["## What was skipped", format_problems(material.problems)]
+    parts += ["## How it was measured", _METHOD]
+    return "\n\n".join(parts) + "\n"
+
+
+def find_section(name: str) -> tuple[str, Callable[[ReportInput], str]]:
+    if name not in SECTIONS:
+        raise ConfigError(f"section {name}: is unknown; known: {', '.join(SECTIONS)}")
+    return SECTIONS[name]
+
+
+def _scope(runs: Sequence[RunResult]) -> str:
+    webs = ", ".join(dict.fromkeys(r.web for r in runs))
+    topics = len({(r.web, r.topic) for r in runs})
+    cases, draws = len(run_indices_by_case(runs)), len({r.random_seed for r in runs})
+    budgets = ", ".join(dict.fromkeys(f"{r.budget:,}" for r in runs))
+    scope = f"{topics} topics, {cases} cases (topic × seed set)" + (f", {draws} random seeds each" if draws > 1 else "")
+    return f"Web: {webs}. {scope}, {len(runs)} runs of {budgets} fetches."
+
+
+def _strategies(material: ReportInput) -> str:
+    table = strategy_table([*material.runs, *material.bounds])
+    named = ", ".join(f"`{name}`" for name in group_by_strategy(material.bounds))
+    return table + (f"\n\nNo crawler, but a bound: {named}; the oracle is 1 by definition." if named else "")
+
+
+def _pairs(material: ReportInput) -> str:
+    tables = [paired_comparisons(material.runs, name) for name in (material.reference, *material.experiment.also)]
+    return "\n\n".join(comparison_table(found) for found in tables if found)
+
+
+def _self_judged(material: ReportInput) -> str:
+    return self_judged_table(material.runs) if any(r.self_judged for r in material.runs) else ""
+
+
+def _paper(material: ReportInput) -> str:
+    """The paper's layout: harvest after n fetches, by label, self-judged, and the paper's own number."""
+    paper = material.paper
+    return (
+        f"{paper.id}: {paper.caption}. {DATA_DIFFER_NOTICE}\n\n{paper_comparison_table(material, material.runs)}"
+        if paper
+        else ""
+    )
+
+
+def _paper_by_topic(material: ReportInput) -> str:
+    topics = dict.fromkeys((r.web, r.topic) for r in material.runs)
+    parts = []
+    for web, topic in topics:
+        mine = [r for r in material.runs if (r.web, r.topic) == (web, topic)]
+        parts += [f"### {topic}", paper_comparison_table(material, mine)]
+    return "\n\n".join(parts)
+
+
+def paper_comparison_table(material: ReportInput, runs: Sequence[RunResult]) -> str:
+    """One line a checkpoint; for each variant ours by label, self-judged, and the paper's number where it has one."""
+    paper, columns = material.paper, material.columns or {}
+    head, rows = ["pages"], [[f"{n:,}"] for n in material.checkpoints]
+    for name, mine in group_by_strategy(runs).items():
+        theirs = dict(zip(paper.at, paper.values.get(columns.get(name, name), ()), strict=False)) if paper else {}
+        judged = [r.self_judged for r in mine if r.self_judged is not None]
+        head += [f"{name}: label", *(["self"] if judged else []), *(["paper"] if theirs else [])]
+        for row, n in zip(rows, material.checkpoints, strict=True):
+            row.append(f"{np.mean([found_at(r.curve, n) / n for r in mine]):.2f}")
+            if judged:
+                row.append(f"{np.mean([j.harvest_at(n) for j in judged]):.2f}")
+            if theirs:
+                row.append(f"{theirs[n]:.2f}" if n in theirs else "–")
+    return markdown_table(head, rows)
+
+
+def _windows(material: ReportInput) -> str:
+    """Relevant pages in each block of `window` fetches (S2-43)."""
+    size = material.experiment.window
+    budget = min(r.budget for r in material.runs)
+    blocks = range(size, budget + 1, size) if size else range(0)
+    groups = group_by_strategy(material.runs)
+    rows = [
+        [f"{end - size + 1:,}–{end:,}", *(_block(mine, end - size, end) for mine in groups.values())] for end in blocks
+    ]
+    return markdown_table(["fetches", *groups], rows) if rows else ""
+
+
+def _block(runs: Sequence[RunResult], begin: int, end: int) -> str:
+    return f"{np.mean([found_at(r.curve, end) - found_at(r.curve, begin) for r in runs]):.1f}"
+
+
+def format_problems(problems: Sequence[LabProblem]) -> str:
+    """The first few, and how many more there are of each kind."""
+    shown = [f"- {problem}" for problem in problems[:MAX_SHOWN_PROBLEMS]]
+    rest = problems[MAX_SHOWN_PROBLEMS:]
+    kinds = {p.kind: sum(q.kind == p.kind for q in rest) for p in rest}
+    return "\n".join([*shown, *(f"- and {n} more ({kind})" for kind, n in kinds.items())])
+
+
+SECTIONS: dict[str, tuple[str, Callable[[ReportInput], str]]] = {
+    "strategies": ("Strategies", _strategies),
+    "pairs": ("Paired comparison", _pairs),
+    "topics": ("Topics: auc_vs_oracle", lambda m: topic_table(m.runs)),
+    "seeds": ("Kinds of seeds: auc_vs_oracle", lambda m: seed_table(m.runs)),
+    "self-judged": ("Self-judged, beside the labels", _self_judged),
+    "parts": ("Ranker and costs", lambda m: parts_table(m.runs)),
+    "paper": ("The paper's table", _paper),
+    "paper-by-topic": ("The paper's table, by topic", _paper_by_topic),
+    "time": ("Time and precision", lambda m: time_table(m.runs)),
+    "diversity": ("Diversity and time", lambda m: diversity_table(m.runs)),
+    "beyond": ("Beyond the search engine", lambda m: search_comparison_table(m.runs)),
+    "windows": ("Relevant pages by block", _windows),
+}
+
+_METHOD = (
+    "The labels of the web judge; no crawler sees them. Every fetch attempt costs one for everybody (404s and "
+    "redirects too; robots.txt is free). `auc_vs_oracle` is the area under relevant-found over fetches, divided by "
+    "that of a greedy oracle which knows every label and link, with the same budget. Intervals are 95 % percentile "
+    "bootstrap over topics, then cases within them; the paired test is Wilcoxon's signed-rank over the same cases, "
+    "corrected after Holm. Repeats of a case with other random seeds are averaged first. Self-judged is what a "
+    "crawler's own judge said of all pages it fetched; its precision and recall are over those that have a label. "
+    "Link AUC is the chance that, of two fetched links, the one that "
+    "led to a relevant page had the higher score; calibration is given where scores are chances. Target recall is the "
+    "share met of the relevant seeds of the topic's other seed sets."
+)

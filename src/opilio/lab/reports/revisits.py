@@ -1,0 +1,139 @@
+"""What the revisit experiment found, as results, a report and a plot. Pure but for the plot's files."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from opilio.lab.evaluation.statistics import ConfidenceInterval, bootstrap_mean
+from opilio.lab.experiments.revisits import FreshnessMeasures
+from opilio.lab.reports.tables import markdown_table
+
+Array = NDArray[np.float64]
+_STYLE: Any = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "opilio"}
+_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#999999")
+
+
+class RevisitRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One run: who kept which web for which topic under which schedule, and how true it stayed."""
+
+    web: str
+    topic: str
+    schedule: int
+    policy: str
+    truth: FreshnessMeasures
+
+    @property
+    def fresh(self) -> float:
+        return float(np.mean(self.truth.fresh))
+
+    @property
+    def age_days(self) -> float:
+        return float(np.mean(self.truth.age_days))
+
+    @property
+    def found_per_fetch(self) -> float:
+        return self.truth.new_relevant / max(1, self.truth.fetches)
+
+    @property
+    def found_share(self) -> float:
+        return self.truth.new_relevant / max(1, self.truth.born_relevant)
+
+    @property
+    def case(self) -> tuple[str, str, int]:
+        return self.web, self.topic, self.schedule
+
+
+MEASURES = {
+    "freshness": "fresh",
+    "age, days": "age_days",
+    "new relevant pages found": "found_share",
+    "new relevant pages per 100 fetches": "found_per_fetch",
+}
+
+
+def format_revisit_report(runs: Sequence[RevisitRun], reference: str, seed: int = 0) -> str:
+    """The tables as Markdown; where the reference did not run, the last policy is it."""
+    policies = list(dict.fromkeys(run.policy for run in runs))
+    reference = reference if reference in policies else policies[-1]
+    others = [name for name in policies if name != reference]
+    fields = list(MEASURES.values())
+    means = [
+        [f"`{name}`", *(_format_measure(_mean_interval(runs, name, f, seed), f) for f in fields)] for name in policies
+    ]
+    pairs = [
+        [
+            f"`{reference}` − `{name}`",
+            *(_format_measure(_difference_interval(runs, (reference, name), f, seed), f) for f in fields[:2]),
+        ]
+        for name in others
+    ]
+    by_web = [
+        [web, *(f"{np.mean([r.fresh for r in runs if (r.web, r.policy) == (web, p)]):.3f}" for p in policies)]
+        for web in dict.fromkeys(run.web for run in runs)
+    ]
+    spent = [[f"`{p}`", *_cost_cells([run.truth for run in runs if run.policy == p])] for p in policies]
+    parts = ["## Means over cases", markdown_table(["policy", *MEASURES], means)]
+    parts += ["## Paired differences", markdown_table(["pair", *list(MEASURES)[:2]], pairs)] if pairs else []
+    parts += ["## Freshness by web", markdown_table(["web", *policies], by_web)]
+    parts += ["## What was spent", markdown_table(["policy", "fetches a run", "looks that saw the page"], spent)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _cost_cells(truths: Sequence[FreshnessMeasures]) -> list[str]:
+    return [f"{np.mean([truth.fetches for truth in truths]):.0f}", f"{np.mean([truth.looks for truth in truths]):.0f}"]
+
+
+def _mean_interval(runs: Sequence[RevisitRun], policy: str, field: str, seed: int) -> ConfidenceInterval:
+    mine = [run for run in runs if run.policy == policy]
+    groups = [(run.web, run.topic) for run in mine]
+    return bootstrap_mean([getattr(run, field) for run in mine], np.random.default_rng(seed), groups)
+
+
+def _difference_interval(
+    runs: Sequence[RevisitRun], pair: tuple[str, str], field: str, seed: int
+) -> ConfidenceInterval:
+    one, other = pair
+    by_case = {(run.case, run.policy): getattr(run, field) for run in runs}
+    cases = [case for case, policy in by_case if policy == one and (case, other) in by_case]
+    values = [by_case[case, one] - by_case[case, other] for case in cases]
+    return bootstrap_mean(values, np.random.default_rng(seed), [case[:2] for case in cases])
+
+
+def _format_measure(found: ConfidenceInterval, field: str) -> str:
+    scale = 100.0 if field == "found_per_fetch" else 1.0
+    if found.n < 2:  # a single case says nothing about how others would come out
+        return f"{scale * found.mean:.3f}"
+    return f"{scale * found.mean:.3f} ({scale * found.low:.3f} … {scale * found.high:.3f})"
+
+
+def draw_revisit_plot(runs: Sequence[RevisitRun], folder: Path) -> list[Path]:
+    """Freshness and age over time, a line a policy, the mean over cases."""
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(8.0, 3.4), layout="constrained")
+        FigureCanvasAgg(figure)
+        for place, (field, label) in enumerate((("fresh", "freshness"), ("age_days", "age, days"))):
+            axes = figure.add_subplot(1, 2, place + 1)
+            for number, policy in enumerate(dict.fromkeys(run.policy for run in runs)):
+                mine = [run.truth for run in runs if run.policy == policy]
+                days = (np.array(mine[0].times) - mine[0].times[0]) / 86_400.0
+                curve: Array = np.mean([getattr(truth, field) for truth in mine], axis=0)
+                axes.plot(days, curve, color=_COLORS[number % len(_COLORS)], label=policy, linewidth=1.6)
+            axes.set(xlabel="days", ylabel=label)
+            axes.set_ylim(bottom=0)
+            axes.grid(axis="y", color="#dddddd", linewidth=0.6)
+        figure.axes[0].legend(frameon=False, loc="lower left")
+        written = []
+        for kind in ("svg", "png"):
+            path = folder / f"freshness.{kind}"
+            figure.savefig(path, dpi=160, metadata={"Date": None} if kind == "svg" else {})
+            written.append(path)
+    return written

@@ -1,0 +1,1 @@
+"""Serves an offline web over HTTP."""

@@ -1,0 +1,74 @@
+"""The shape of a synthetic web: every property that makes focused crawling hard, as a number one can set."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from opilio.core.errors import OfflineWebError
+from opilio.lab.synthetic.prose import load_word_lists
+
+TRAPS = ("calendar", "facets", "session")
+Share = Annotated[float, Meta(ge=0, le=1)]
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+LinkCount = Annotated[int, Meta(ge=0, le=1000)]
+MAX_PAGES = 5_000_000  # a bound, so that a slip of the keyboard is told and does not run for ever
+
+
+class WebShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Deterministic from `seed`: the same shape gives the same bytes on every machine."""
+
+    seed: int = 1
+    pages: Positive = 3000  # articles; hubs, home pages, mirrors, redirects and traps come on top
+    hosts: Positive = 40
+    topics: Positive = 6
+    topical_share: Share = 0.4  # of the articles, over all topics
+    locality: Share = 0.75  # chance that a link of an article leads to its own subject
+    host_focus: Share = 0.7  # chance that an article is about its host's own subject
+    links: tuple[LinkCount, LinkCount] = (4, 22)  # content links of an article
+    hubs: Count = 2  # pages per topic that list much of it
+    hub_links: Count = 40
+    tunnels: Count = 2  # parts of each topic that are reached only through irrelevant pages
+    tunnel_length: Count = 2  # irrelevant pages on the way
+    tunnel_share: Share = 0.15  # of a topic's articles behind each tunnel
+    navigation: Count = 6  # boiler-plate links on every page
+    mirrors: Share = 0.02
+    near_mirrors: Share = 0.02
+    dead_links: Share = 0.04
+    redirects: Share = 0.02
+    uninformative: Share = 0.15  # anchors such as "read more"
+    ambiguous: Share = 0.06  # articles about the other sense of a topic's word
+    traps: tuple[str, ...] = TRAPS
+    trap_pages: Count = 40  # of each trap, in the written form; served, they never end
+    slow_hosts: Count = 2
+    failing_hosts: Count = 2
+    seed_sets: Annotated[int, Meta(ge=1, le=1000)] = 3  # on-topic and generic ones, each
+
+    def __post_init__(self) -> None:
+        most = len(load_word_lists().subjects)
+        if not 1 <= self.topics <= most:
+            raise OfflineWebError(f"shape.topics: {self.topics} is not in 1..{most}")
+        if self.hosts < 2 or self.pages < 10 * self.topics:
+            raise OfflineWebError("shape: needs at least 2 hosts and 10 pages per topic")
+        if self.hosts > self.pages:
+            raise OfflineWebError(f"shape.hosts: {self.hosts} hosts need as many pages or more; there are {self.pages}")
+        if self.links[0] > self.links[1]:
+            raise OfflineWebError(f"shape.links: from {self.links[0]} to {self.links[1]} is no range")
+        self._check_size()
+        unknown = set(self.traps) - set(TRAPS)
+        if unknown:
+            raise OfflineWebError(f"shape.traps: no trap {min(unknown)!r}; there are: {', '.join(TRAPS)}")
+        if self.tunnels * self.tunnel_share >= 0.9:
+            raise OfflineWebError(
+                "shape: tunnels × tunnel_share must leave something of a topic in front of the tunnels"
+            )
+
+    def _check_size(self) -> None:
+        per_topic = self.hubs + self.tunnels * self.tunnel_length
+        whole = self.pages + self.topics * per_topic + len(self.traps) * self.trap_pages
+        if whole > MAX_PAGES:
+            raise OfflineWebError(
+                f"shape: {whole:,} pages are too many, {MAX_PAGES:,} can be made; lower pages, hubs, tunnels, "
+                "tunnel_length or trap_pages"
+            )

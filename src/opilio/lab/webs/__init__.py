@@ -1,0 +1,1 @@
+"""Offline webs: pages, labels, link graph."""

@@ -1,0 +1,216 @@
+"""The pages of a web, parsed once and kept in the user's cache folder, with the links between them as a graph.
+
+Many runs over one web then cost a look-up a page instead of a parse. What is kept is found by the content of
+the web and the code of the parser: change either and it is worked out again. The first time uses several processes.
+"""
+
+import mmap
+from array import array
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import xxhash
+import zstandard
+from numpy.typing import NDArray
+
+from opilio.core.errors import OfflineWebError, ParseError
+from opilio.core.protocols import Parser
+from opilio.core.records import FetchResult, Page
+from opilio.fetch.http import redirect_target
+from opilio.lab.experiments.processes import map_ordered
+from opilio.lab.webs.cache import default_cache_folder, is_complete, load_cached, prune, save_cached, write_atomically
+from opilio.lab.webs.link_graph import WebLinkGraph
+from opilio.lab.webs.warc import RecordedResponse
+from opilio.lab.webs.web import WarcWeb
+from opilio.parse.html import HtmlParser
+
+_FORMAT_VERSION = 2
+_MAX_CACHED_VERSIONS = 3  # of one web, made by different code, that are kept
+_CHUNK_PAGES = 250  # pages a process takes at once
+_MIN_PAGES_FOR_POOL = 400  # starting processes costs more than parsing so few pages
+
+
+class _ParsedChunk(msgspec.Struct):
+    """What parsing some pages gave: packed pages end to end, and where each leads."""
+
+    packed: bytes
+    sizes: list[int]
+    hashes: list[int]  # of the bodies, to be sure that a page is asked for with the bytes that were parsed
+    live: list[list[int]]  # numbers of pages of the web
+    dead: list[list[str]]  # addresses that the web does not hold
+
+
+class _ParsedPagesIndex(msgspec.Struct):
+    offsets: bytes
+    hashes: bytes
+    starts: bytes
+    targets: bytes
+    nodes: int
+
+
+class ParsedPages:
+    """Every page of a web as the parser reads it. A page that can't be parsed has an empty entry."""
+
+    def __init__(self, folder: Path, kept: _ParsedPagesIndex, packed: mmap.mmap) -> None:
+        self.folder = folder  # where they are kept; what else is worked out from them is kept there too
+        self._offsets = memoryview(kept.offsets).cast("q")
+        self._hashes = memoryview(kept.hashes).cast("Q")
+        self._index = kept
+        self._packed = packed
+
+    @classmethod
+    def open(cls, web: WarcWeb, cache: Path | None = None, processes: int = 2) -> "ParsedPages":
+        """The parsed pages of a web, from the cache or by parsing all of them."""
+        folder = (cache or default_cache_folder()) / f"pages-{web.digest[:16]}-{parser_version()}"
+        kept = load_cached(folder / "index", _ParsedPagesIndex)
+        if kept is None or not is_complete(folder / "packed", memoryview(kept.offsets).cast("q")[-1] + 1):
+            _parse_all(web, folder, cache, processes)
+        parsed = cls.load(folder)
+        prune(folder, f"pages-{web.digest[:16]}-*", _MAX_CACHED_VERSIONS)
+        return parsed
+
+    @classmethod
+    def load(cls, folder: Path) -> "ParsedPages":
+        """What was kept in a folder."""
+        kept = load_cached(folder / "index", _ParsedPagesIndex)
+        if kept is None:
+            raise OfflineWebError(f"{folder}: the parsed pages can't be kept or read there; is the disk full?")
+        with (folder / "packed").open("rb") as file:
+            return cls(folder, kept, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    @property
+    def body_hashes(self) -> Sequence[int]:
+        """A number for the body of each page: equal ones have the same."""
+        return self._hashes
+
+    @cached_property
+    def graph(self) -> WebLinkGraph:
+        starts: NDArray[np.int64] = np.frombuffer(self._index.starts, dtype=np.int64)
+        return WebLinkGraph(starts, np.frombuffer(self._index.targets, dtype=np.int32), self._index.nodes)
+
+    def page(self, number: int) -> Page | None:
+        """A page by its number, None where the parser found none in the answer."""
+        begin, end = self._offsets[number], self._offsets[number + 1]
+        return _decode_page(self._packed[begin:end]) if end > begin else None
+
+    def page_if_same_body(self, number: int, body: bytes) -> Page | None:
+        """The same, but only when it was parsed from this body."""
+        return self.page(number) if self._hashes[number] == xxhash.xxh3_64_intdigest(body) else None
+
+
+class CachedParser:
+    """A parser that looks up the pages of one web and parses everything else: the same pages, sooner."""
+
+    def __init__(self, web: WarcWeb, pages: ParsedPages, parser: Parser) -> None:
+        self._web = web
+        self._pages = pages
+        self._parser = parser
+
+    def parse(self, fetched: FetchResult) -> Page:
+        number = self._web.number_of(fetched.url)
+        page = None if number is None else self._pages.page_if_same_body(number, fetched.body)
+        return self._parser.parse(fetched) if page is None else page
+
+
+def parser_version() -> str:
+    """Names the parser's code: its own files, what unpacks recorded answers, the address rules, the records, and the
+    library underneath."""
+    root = files("opilio")
+    digest = xxhash.xxh3_64(f"{_FORMAT_VERSION} {version('turbohtml')} {version('msgspec')}".encode())
+    parse_files = [f for f in root.joinpath("parse").iterdir() if f.name.endswith(".py")]
+    more = ("core/urls.py", "core/records.py", "lab/webs/warc.py", "fetch/decoding.py")
+    for file in [*sorted(parse_files, key=lambda f: f.name), *(root.joinpath(*name.split("/")) for name in more)]:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def to_fetched(url: str, answer: RecordedResponse) -> FetchResult:
+    """A recorded answer in the form the parser takes."""
+    return FetchResult(url=url, status=answer.status, headers=answer.headers, body=answer.body)
+
+
+def _parse_all(web: WarcWeb, folder: Path, cache: Path | None, processes: int) -> None:
+    offsets, hashes = array("q", [0]), array("Q")
+    rows: list[list[int]] = []
+    names: dict[str, int] = {}  # dead addresses get the numbers behind the pages
+    with write_atomically(folder / "packed") as file:
+        for chunk in _parse_chunks(web, cache, processes):
+            file.write(chunk.packed)
+            hashes.extend(chunk.hashes)
+            for size, live, dead in zip(chunk.sizes, chunk.live, chunk.dead, strict=True):
+                offsets.append(offsets[-1] + size)
+                rows.append(live + [names.setdefault(url, len(web) + len(names)) for url in dead])
+        file.write(b"\0")  # an empty file can't be mapped
+    graph = WebLinkGraph.from_rows(rows)
+    kept = _ParsedPagesIndex(
+        offsets.tobytes(), hashes.tobytes(), graph.starts.tobytes(), graph.targets.tobytes(), max(graph.nodes, len(web))
+    )
+    save_cached(folder / "index", kept)
+
+
+def _parse_chunks(web: WarcWeb, cache: Path | None, processes: int) -> Iterator[_ParsedChunk]:
+    ranges = [range(start, min(start + _CHUNK_PAGES, len(web))) for start in range(0, len(web), _CHUNK_PAGES)]
+    if processes < 2 or len(web) < _MIN_PAGES_FOR_POOL:
+        yield from (_parse_chunk(web, numbers) for numbers in ranges)
+        return
+    yield from map_ordered(_parse_in_process, [(web.folder, cache, numbers) for numbers in ranges], processes)
+
+
+def _parse_in_process(job: tuple[Path, Path | None, range]) -> _ParsedChunk:
+    folder, cache, numbers = job
+    return _parse_chunk(WarcWeb.open(folder, cache), numbers)
+
+
+def _parse_chunk(web: WarcWeb, wanted: Sequence[int]) -> _ParsedChunk:
+    parser = HtmlParser()
+    out = _ParsedChunk(b"", [], [], [], [])
+    packed: list[bytes] = []
+    for number in wanted:
+        url, answer = web.urls[number], web.response(number)
+        page = _parse_page(parser, url, answer)
+        packed.append(b"" if page is None else _encode_page(page))
+        out.sizes.append(len(packed[-1]))
+        out.hashes.append(xxhash.xxh3_64_intdigest(answer.body))
+        targets = _targets(url, answer, page)
+        numbers = [(web.number_of(target), target) for target in targets]
+        out.live.append([n for n, _ in numbers if n is not None])
+        out.dead.append([target for n, target in numbers if n is None])
+    out.packed = b"".join(packed)
+    return out
+
+
+def _parse_page(parser: Parser, url: str, answer: RecordedResponse) -> Page | None:
+    if answer.status != 200:
+        return None
+    try:
+        return parser.parse(to_fetched(url, answer))
+    except ParseError:
+        return None
+
+
+def _targets(url: str, answer: RecordedResponse, page: Page | None) -> list[str]:
+    """Where a page leads, itself left out. Links a polite crawler would not follow are in: the oracle knows all."""
+    found = (
+        [link.url for link in page.links] if page else [redirect_target(answer.status, answer.header("location"), url)]
+    )
+    return [target for target in dict.fromkeys(found) if target and target != url]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Page)
+
+
+def _encode_page(page: Page) -> bytes:
+    return zstandard.ZstdCompressor(level=1).compress(_encoder.encode(page))
+
+
+def _decode_page(data: bytes) -> Page:
+    return _decoder.decode(zstandard.ZstdDecompressor().decompress(data))

@@ -1,0 +1,119 @@
+"""Topics of an offline web: the brief and the seed sets a crawler may see, and which labels count as relevant."""
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from opilio.core.errors import OfflineWebError
+from opilio.core.settings import describe_validation_error
+from opilio.core.urls import canonicalize_url
+from opilio.lab.webs.web import LabProblem
+
+
+class TopicBrief(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person would tell the crawler of the topic: all it gets beside the seeds."""
+
+    name: str
+    description: str = ""
+    keywords: tuple[str, ...] = ()
+    contexts: tuple[str, ...] = ()  # words of senses that are not meant (S3-09)
+
+
+class SeedSet(msgspec.Struct, frozen=True, kw_only=True):
+    """A place to begin: `on-topic-N` (relevant pages) or `generic-N` (irrelevant ones)."""
+
+    name: str
+    urls: tuple[str, ...]
+    reaches: int | None = None  # as stated in the file; the lab counts for itself
+
+
+class LabTopic(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic with its truth. Only `brief` and `seed_sets` may be handed to a crawler."""
+
+    brief: TopicBrief
+    relevant: tuple[str, ...]
+    seed_sets: tuple[SeedSet, ...]
+
+    @property
+    def name(self) -> str:
+        return self.brief.name
+
+    def is_relevant(self, labels: Sequence[str]) -> bool:
+        """Is a page with these labels relevant? One equals a relevant label or begins with it and a dot.
+
+        >>> birds = LabTopic(brief=Brief(name="birds"), relevant=("Science.Birds",), seed_sets=())
+        >>> birds.makes_relevant(["Science.Birds.Wrens"]), birds.makes_relevant(["Science.Birdsong"])
+        (True, False)
+        """
+        return any(has == r or has.startswith(r + ".") for has in labels for r in self.relevant)
+
+
+class _SeedTable(msgspec.Struct, forbid_unknown_fields=True):
+    urls: tuple[str, ...]
+    name: str = ""
+    reaches: int | None = None
+
+
+class _TopicTable(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    relevant: tuple[str, ...] = ()
+    description: str = ""
+    keywords: tuple[str, ...] = ()
+    contexts: tuple[str, ...] = ()
+    seeds: tuple[_SeedTable, ...] = ()
+
+
+class _TopicsFile(msgspec.Struct, forbid_unknown_fields=True):
+    topic: tuple[_TopicTable, ...] = ()
+
+
+def load_topics(folder: Path) -> tuple[list[LabTopic], list[LabProblem]]:
+    """The topics in `topics.toml` that can be used, and what is wrong with the others; none when there is no file."""
+    path = folder / "topics.toml"
+    if not path.exists():
+        return [], []
+    try:
+        tables = msgspec.convert(tomllib.loads(path.read_text("utf-8-sig")), _TopicsFile).topic
+    except msgspec.ValidationError as error:
+        raise OfflineWebError(f"{path}: {describe_validation_error(error)}") from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise OfflineWebError(f"{path}: {error}") from error
+    topics: list[LabTopic] = []
+    problems: list[LabProblem] = []
+    for table in tables:
+        topic = _build_topic(table, problems)
+        if not topic.seed_sets:
+            problems.append(LabProblem("topic", table.name, "topic without a usable seed; skipped"))
+        elif any(t.name == topic.name for t in topics):
+            problems.append(LabProblem("topic", table.name, "second topic of this name; skipped"))
+        else:
+            topics.append(topic)
+    return topics, problems
+
+
+def select_topics(topics: Sequence[LabTopic], names: Sequence[str], folder: Path) -> list[LabTopic]:
+    """The topics of these names (all without a name), or a message that lists what there is."""
+    known = {t.name: t for t in topics}
+    if not known:
+        raise OfflineWebError(f"{folder}: no usable topic in topics.toml; an experiment needs at least one")
+    unknown = [n for n in names if n not in known]
+    if unknown:
+        raise OfflineWebError(f"{folder}: no topic {unknown[0]!r}; there are: {', '.join(known)}")
+    return [known[n] for n in dict.fromkeys(names)] if names else list(topics)
+
+
+def _build_topic(table: _TopicTable, problems: list[LabProblem]) -> LabTopic:
+    sets: list[SeedSet] = []
+    for number, seeds in enumerate(table.seeds, start=1):
+        name = seeds.name or f"seeds-{number}"
+        usable = [u for u in map(canonicalize_url, seeds.urls) if u is not None]
+        if len(usable) < len(seeds.urls):
+            problems.append(LabProblem("seed", f"{table.name}/{name}", "holds an address that is not http or https"))
+        if any(name == known.name for known in sets):
+            problems.append(LabProblem("seed", f"{table.name}/{name}", "second seed set of this name; skipped"))
+        elif usable:
+            sets.append(SeedSet(name=name, urls=tuple(dict.fromkeys(usable)), reaches=seeds.reaches))
+    brief = TopicBrief(name=table.name, description=table.description, keywords=table.keywords, contexts=table.contexts)
+    return LabTopic(brief=brief, relevant=table.relevant, seed_sets=tuple(sets))

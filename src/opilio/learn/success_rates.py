@@ -1,0 +1,157 @@
+"""How often did links of a kind pay off? Counts in hashed tables: constant memory, whatever the crawl meets.
+
+Delayed credit: a page whose links paid was worth fetching, whatever it said itself. This is how hubs are learnt.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+HashArray = NDArray[np.uint32]
+RateArray = NDArray[np.float64]
+
+
+class _SuccessState(msgspec.Struct, array_like=True):
+    used: bytes
+    counts: bytes
+
+
+class SuccessRates:
+    """Sums of rewards and numbers of tries, by hash. Two kinds that share a bucket share their fate: rare, harmless."""
+
+    def __init__(self, bits: int) -> None:
+        self._mask = np.uint32((1 << bits) - 1)
+        # Side by side, so that looking a kind up touches one cache line and not two.
+        self._counts: NDArray[np.float32] = np.zeros((1 << bits, 2), dtype=np.float32)
+
+    def add(self, hashes: HashArray, rewards: NDArray[np.floating]) -> None:
+        """Tries, one per row: of each of its hashes, once where one is repeated; hash 0 is no kind."""
+        mask = int(self._mask)
+        buckets = [{one & mask for one in row if one} for row in hashes.tolist()]  # of a few this beats sorting
+        at = np.array([bucket for row in buckets for bucket in row], dtype=np.intp)
+        new = np.ones((len(at), 2), dtype=np.float32)
+        new[:, 0] = np.repeat(rewards, [len(row) for row in buckets])
+        np.add.at(self._counts, at, new)
+
+    def correct(self, hashes: HashArray, change: float) -> None:
+        """A reward that was added before is now known to be larger or smaller by `change`."""
+        at = np.unique(hashes & self._mask)
+        rewards, tries = self._counts[at].T
+        self._counts[at, 0] = np.clip(rewards + np.float32(change), 0.0, tries)
+
+    def rate(self, hashes: HashArray, prior: NDArray[np.floating] | float, strength: float) -> RateArray:
+        """The mean reward, shrunk towards `prior` as if that had been seen `strength` times."""
+        found = self._counts.take(hashes & self._mask, axis=0)
+        result: RateArray = (found[..., 0] + strength * np.asarray(prior, dtype=np.float64)) / (
+            found[..., 1] + strength
+        )
+        return result
+
+    def pooled_rate(self, hashes: HashArray, prior: float, strength: float) -> RateArray:
+        """The mean reward of several kinds taken together, those of one row each; hash 0 is no kind.
+
+        Not the best of them: among many that is the luckiest.
+        """
+        found = self._counts.take(hashes & self._mask, axis=0) * (hashes > 0)[..., None]
+        rewards, tries = found.sum(axis=1, dtype=np.float64).T
+        result: RateArray = (rewards + strength * prior) / (tries + strength)
+        return result
+
+    def nested_rate(self, chain: HashArray, prior: float, strength: float) -> RateArray:
+        """For chains of kinds, each within the one before it (host, directory, …), one per row: the rate of the
+        innermost, shrunk towards that of the one around it, and so on outwards to `prior`. A kind that is repeated
+        counts once."""
+        found = self._counts.take(chain & self._mask, axis=0).astype(np.float64)
+        rewards, tries = found[..., 0], found[..., 1] + strength
+        rate: RateArray = (rewards[:, 0] + strength * prior) / tries[:, 0]
+        for level in range(1, chain.shape[1]):
+            deeper = chain[:, level] != chain[:, level - 1]
+            rate = np.where(deeper, (rewards[:, level] + strength * rate) / tries[:, level], rate)
+        return rate
+
+    def tries(self, hashes: HashArray) -> RateArray:
+        """How often links of these kinds were tried."""
+        return np.asarray(self._counts[hashes & self._mask, 1], dtype=np.float64)
+
+    def snapshot(self) -> bytes:
+        used = np.flatnonzero(self._counts[:, 1]).astype(np.uint32)
+        return msgspec.msgpack.encode(_SuccessState(used.tobytes(), self._counts[used].tobytes()))
+
+    def restore(self, state: bytes) -> None:
+        kept = msgspec.msgpack.decode(state, type=_SuccessState)
+        used = np.frombuffer(kept.used, dtype=np.uint32)
+        self._counts[:] = 0.0
+        self._counts[used] = np.frombuffer(kept.counts, dtype=np.float32).reshape(-1, 2)
+
+
+MAX_CREDIT_VISITS = 4_096  # visits whose features are remembered
+MIN_FETCHED_CHILDREN = 3  # links of a page that must have been fetched before it gets its credit
+
+
+class LinkExample(NamedTuple):
+    """Something to learn from: the features a link had when it was fetched, and what it was worth."""
+
+    words: NDArray[np.uint32]
+    dense: NDArray[np.float64]
+    label: float
+
+
+class _CreditedVisit(msgspec.Struct, array_like=True):
+    page: int
+    words: bytes
+    dense: bytes
+    label: float
+    children: list[float]
+
+
+class DelayedCredit:
+    """Remembers recent visits and tells, once enough of a page's links were fetched, what that page was worth."""
+
+    def __init__(self, gamma: float) -> None:
+        self._gamma = gamma
+        self._visits: dict[int, LinkExample] = {}
+        self._children: dict[int, list[float]] = {}
+
+    def add_visit(self, page: int, example: LinkExample) -> None:
+        """A page was fetched; `example.label` is what it said itself."""
+        if not self._gamma:
+            return
+        self._visits[page] = example
+        if len(self._visits) > MAX_CREDIT_VISITS:
+            oldest = next(iter(self._visits))
+            del self._visits[oldest]
+            self._children.pop(oldest, None)
+
+    def credit_parents(self, parents: list[int], reward: float) -> list[LinkExample]:
+        """A link of these pages turned out to be worth `reward`: what that teaches about the pages."""
+        lessons = []
+        for parent in parents if self._gamma else ():
+            visit = self._visits.get(parent)
+            if visit is None:
+                continue
+            rewards = self._children.setdefault(parent, [])
+            if len(rewards) == MIN_FETCHED_CHILDREN:  # it has had its credit
+                continue
+            rewards.append(reward)
+            if len(rewards) == MIN_FETCHED_CHILDREN:
+                label = min(1.0, visit.label + self._gamma * sum(rewards) / MIN_FETCHED_CHILDREN)
+                if label > visit.label + 0.1:
+                    lessons.append(visit._replace(label=label))
+        return lessons
+
+    def snapshot(self) -> bytes:
+        kept = [
+            _CreditedVisit(page, v.words.tobytes(), v.dense.tobytes(), v.label, self._children.get(page, []))
+            for page, v in self._visits.items()
+        ]
+        return msgspec.msgpack.encode(kept)
+
+    def restore(self, state: bytes) -> None:
+        kept = msgspec.msgpack.decode(state, type=list[_CreditedVisit])
+        self._visits = {
+            v.page: LinkExample(np.frombuffer(v.words, np.uint32), np.frombuffer(v.dense, np.float64), v.label)
+            for v in kept
+        }
+        self._children = {v.page: v.children for v in kept if v.children}

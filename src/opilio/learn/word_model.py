@@ -1,0 +1,205 @@
+"""What words say about links: an online logistic model over hashed features. Constant memory, one pass, deterministic.
+
+AdaGrad steps with bounded weights, so that no sequence of labels, however contradictory, brings forth a NaN or a
+weight without bound.
+
+The features of one link as a packed row: made by the ranker, kept by the frontier, scored by the committee.
+
+What the words at a link are worth on pages: a page is read whole, so its words teach sooner than a few links do.
+
+A word that pages on the topic use and others don't speaks for a link that bears it, long before such a link was
+followed. The values are the judge's; how much they count at links is learnt like everything else.
+"""
+
+import zlib
+from collections.abc import Sequence
+from functools import lru_cache
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from opilio.text.term_arrays import zero_repeats
+
+WordIndices = NDArray[np.uint32]
+
+WORD_BUCKETS = 1 << 18
+MAX_WORD_WEIGHT = 6.0
+MAX_WORD_LOGIT = 12.0
+MIN_TRAINING_ERROR = (
+    0.01  # a smaller miss teaches nothing worth its time: most links of a long crawl are foretold so well
+)
+
+
+def sigmoid(x: NDArray[np.floating]) -> NDArray[np.float64]:
+    """The logistic function, without overflow."""
+    result: NDArray[np.float64] = 1.0 / (1.0 + np.exp(-np.clip(x, -MAX_WORD_LOGIT, MAX_WORD_LOGIT)))
+    return result
+
+
+class _WordModelState(msgspec.Struct, array_like=True):
+    used: bytes  # indices of weights that were ever moved
+    weights: bytes
+    squares: bytes
+
+
+class WordModel:
+    """logit = Σ of the words' weights / √(number of words). Index 0 is the empty slot and weighs nothing."""
+
+    def __init__(self, rate: float = 0.15) -> None:
+        self.rate = np.float32(rate)
+        self.weights: NDArray[np.float32] = np.zeros(WORD_BUCKETS, dtype=np.float32)
+        self._squares: NDArray[np.float32] = np.full(WORD_BUCKETS, 1e-2, dtype=np.float32)
+
+    def logits(self, indices: WordIndices) -> NDArray[np.float64]:
+        """One value per row of indices."""
+        total: NDArray[np.float64] = self.weights.take(indices).sum(axis=1, dtype=np.float64)
+        words: NDArray[np.int64] = np.count_nonzero(indices, axis=1)
+        result: NDArray[np.float64] = total / np.sqrt(np.maximum(words, 1))
+        return result
+
+    def learn(self, indices: WordIndices, labels: NDArray[np.floating], offsets: NDArray[np.floating]) -> None:
+        """Examples, one per row: the words, what became of each link (0..1), what other features already say of it.
+
+        All are foretold before any is learnt: a batch costs little more than one example.
+        """
+        words, counts = zero_repeats(indices)
+        scales = 1.0 / np.sqrt(np.maximum(counts, 1))
+        logits = offsets + self.weights.take(words).sum(axis=1, dtype=np.float64) * scales
+        misses = sigmoid(logits) - np.clip(labels, 0.0, 1.0)
+        taught = np.flatnonzero(np.abs(misses) >= MIN_TRAINING_ERROR)
+        words = words[taught]
+        used = words > 0
+        at = words[used]
+        steps = np.repeat((misses * scales)[taught].astype(np.float32), counts[taught])
+        np.add.at(self._squares, at, steps * steps)
+        np.subtract.at(self.weights, at, self.rate * steps / np.sqrt(self._squares[at]))
+        self.weights[at] = np.clip(self.weights[at], -MAX_WORD_WEIGHT, MAX_WORD_WEIGHT)
+
+    def snapshot(self) -> bytes:
+        """Everything learnt: only what was moved is written."""
+        # A tiny step moves a weight and leaves its sum of squares as it was.
+        moved = (self._squares > np.float32(1e-2)) | (self.weights != 0.0)
+        used = np.flatnonzero(moved).astype(np.uint32)
+        parts = (used, self.weights[used], self._squares[used])
+        return msgspec.msgpack.encode(_WordModelState(*(p.tobytes() for p in parts)))
+
+    def restore(self, state: bytes) -> None:
+        """Go on from a snapshot."""
+        kept = msgspec.msgpack.decode(state, type=_WordModelState)
+        used = np.frombuffer(kept.used, dtype=np.uint32)
+        self.weights = np.zeros(WORD_BUCKETS, dtype=np.float32)
+        self._squares = np.full(WORD_BUCKETS, 1e-2, dtype=np.float32)
+        self.weights[used] = np.frombuffer(kept.weights, dtype=np.float32)
+        self._squares[used] = np.frombuffer(kept.squares, dtype=np.float32)
+
+
+URL_TEXT, ANCHOR_TEXT, AROUND_TEXT, HEADING_TEXT = 1, 2, 3, 4
+WORD_SLOTS = {
+    URL_TEXT: 8,
+    ANCHOR_TEXT: 6,
+    AROUND_TEXT: 10,
+    HEADING_TEXT: 4,
+}  # the first so many words of each kind of text, in this order
+LINK_WORDS = slice(0, WORD_SLOTS[URL_TEXT] + WORD_SLOTS[ANCHOR_TEXT])
+CONTEXT_WORDS = slice(LINK_WORDS.stop, LINK_WORDS.stop + WORD_SLOTS[AROUND_TEXT] + WORD_SLOTS[HEADING_TEXT])
+WORD_COUNT = CONTEXT_WORDS.stop + 2  # tag path and directory count as words
+PREFIX_COUNT = 4  # host and up to three directories
+DENSE_FIELDS = (
+    *("url", "anchor", "parent", "around", "same_host", "textless", "path_depth", "query", "galaxy"),
+    *("tgraph", "osm", "layer", "tswt", "genre", "s1"),
+)
+LINK_FEATURES_DTYPE = np.dtype(
+    [
+        ("words", np.uint32, (WORD_COUNT,)),  # hashed words of URL, anchor, surroundings, heading; tag path; directory
+        ("path", np.uint32),  # tag path: where on its page the link stands
+        ("prefixes", np.uint32, (PREFIX_COUNT,)),  # host first; the last one is repeated
+        ("dense", np.float16, (len(DENSE_FIELDS),)),
+    ]
+)
+
+LinkFeatures = NDArray[np.void]
+_HASH_MULTIPLIER, _MASK_64 = 0x9E3779B97F4A7C15, (1 << 64) - 1
+
+
+def hash_terms(kinds: NDArray[np.uint64], terms: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """Terms as indices of the model, 0 for none; `kinds` says for each column which kind of text it is from: the same
+    word elsewhere is another feature."""
+    salted = (terms.astype(np.uint64) + (kinds << np.uint64(33))) * np.uint64(_HASH_MULTIPLIER)
+    mixed = salted >> np.uint64(40)
+    return np.where(terms > 0, mixed % np.uint64(WORD_BUCKETS - 1) + np.uint64(1), 0).astype(np.uint32)
+
+
+def hash_first_terms(kind: int, terms: Sequence[int], slots: int) -> list[int]:
+    """The same for the first terms of one text, filled up with 0: for a handful this is ten times as fast.
+
+    >>> kinds, terms = np.full(3, URL, dtype=np.uint64), [7, 4_000_000_000]
+    >>> hashed(kinds, np.array([*terms, 0])).tolist() == hashed_few(URL, terms, 3)
+    True
+    """
+    salt = kind << 33
+    found = [
+        (((t + salt) * _HASH_MULTIPLIER & _MASK_64) >> 40) % (WORD_BUCKETS - 1) + 1 if t > 0 else 0
+        for t in terms[:slots]
+    ]
+    return found + [0] * (slots - len(found))
+
+
+def hash_to_word(hashes: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Where on a page a link stands and where on its host it leads, as indices of the model like words."""
+    result: NDArray[np.uint32] = hashes % np.uint32(WORD_BUCKETS - 1) + np.uint32(1)
+    return result
+
+
+@lru_cache(maxsize=1 << 16)  # links of one list share their tag path
+def hash_text(text: str) -> int:
+    """32 bits of a text, the same everywhere."""
+    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
+
+
+def url_prefixes(url: str) -> tuple[int, ...]:
+    """Hashes of a URL's host and first directories, the deepest repeated to the end.
+
+    >>> a, b = prefixes_of("http://example.org/x/1.html"), prefixes_of("http://example.org/x/2.html")
+    >>> a == b, len(set(a)), len(set(prefixes_of("http://example.org/")))
+    (True, 2, 1)
+    """
+    return _directory_prefixes(url.partition("://")[2].partition("?")[0].rpartition("/")[0])
+
+
+@lru_cache(maxsize=1 << 16)  # links share their directories
+def _directory_prefixes(directory: str) -> tuple[int, ...]:
+    parts = directory.split("/")
+    hashes = [hash_text("/".join(parts[: n + 1])) for n in range(min(len(parts), PREFIX_COUNT))]
+    return tuple(hashes + hashes[-1:] * (PREFIX_COUNT - len(hashes)))
+
+
+def unpack_features(rows: list[bytes]) -> LinkFeatures:
+    """Packed rows as one array."""
+    result: LinkFeatures = np.frombuffer(b"".join(rows), dtype=LINK_FEATURES_DTYPE)
+    return result
+
+
+_TEXT_KINDS = np.array([[URL_TEXT], [ANCHOR_TEXT], [AROUND_TEXT], [HEADING_TEXT]], dtype=np.uint64)
+_VALUE_SCALE = 0.25  # log-odds of words reach 4 and more
+_MAX_VALUE = 1.5
+
+
+class WordValues:
+    """Values by the index that a word is hashed to, in any of the texts at a link. Nothing is known at first."""
+
+    def __init__(self) -> None:
+        self._values: NDArray[np.float32] = np.zeros(WORD_BUCKETS, dtype=np.float32)
+
+    def update(self, terms: NDArray[np.int64], values: NDArray[np.float64]) -> None:
+        """What words are worth from now on; words that are not among these are worth nothing."""
+        self._values[:] = 0.0
+        self._values[hash_terms(_TEXT_KINDS, terms[None, :])] = values
+        self._values[0] = 0.0
+
+    def row_values(self, indices: WordIndices) -> NDArray[np.float64]:
+        """One value per row: the sum over the root of the number of words, within bounds."""
+        total: NDArray[np.float64] = self._values.take(indices).sum(axis=1, dtype=np.float64)
+        words = np.sqrt(np.maximum(np.count_nonzero(indices, axis=1), 1))
+        bounded: NDArray[np.float64] = np.clip(_VALUE_SCALE * total / words, -_MAX_VALUE, _MAX_VALUE)
+        return bounded

@@ -1,0 +1,1 @@
+"""What users do with a collection: status, why, label, export, verify, merge."""

@@ -1,0 +1,92 @@
+"""What a collection knows of its agents: for `opilio agents`, `status` and pages. Reads only."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from opilio.core.errors import UsageError
+from opilio.engine.learning import state_name
+from opilio.methods.agents.agent import WORKING, AgentRecord
+from opilio.methods.agents.directory import RETIRE_COMMAND, read_agent_records
+from opilio.store.collection import Collection, open_readonly
+from opilio.store.locks import is_crawl_running
+from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.weights import WeightTable
+
+STOPPED = "stopped"  # with the crawl: it goes on when that does
+MAX_SHOWN_WORDS = 10  # of a table that are shown
+
+
+def list_agents(folder: Path) -> list[dict[str, Any]]:
+    """Every agent: how it stands, what it found, where, and what it learnt. UsageError where there are none."""
+    with open_readonly(folder) as collection:
+        cards = agent_cards(collection)
+        if not cards:
+            raise UsageError(
+                f"{folder}: was not crawled by agents; 'opilio crawl --strategy s3-agents' or --set agents.count=3 does"
+            )
+        return [_agent_to_dict(collection, card) for card in cards]
+
+
+def agent_cards(collection: Collection) -> list[AgentRecord]:
+    """The directory as it was saved last; empty where a collection has no agents, or is older than they are."""
+    there = collection.connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'agent'").fetchone()
+    cards = read_agent_records(collection.connection) if there else []
+    if not is_crawl_running(collection.folder):
+        for card in cards:
+            card.state = STOPPED if card.state == WORKING else card.state
+    return cards
+
+
+def retire_agent(folder: Path, name: str, now: float) -> bool:
+    """Ask that an agent goes home and others go on with its links; True: a crawl is running and will see to it."""
+    names = [agent["name"] for agent in list_agents(folder)]
+    if name not in names:
+        raise UsageError(f"--retire {name}: no such agent; there are: {', '.join(names)}")
+    notes = Collection.open_for_append(folder)
+    try:
+        with notes.unit_of_work():
+            notes.connection.execute(
+                "INSERT INTO wish (at, word, target, data) VALUES (?, ?, ?, ?)", (now, RETIRE_COMMAND, name, b"")
+            )
+    finally:
+        notes.close()
+    return is_crawl_running(folder)
+
+
+def _agent_to_dict(collection: Collection, card: AgentRecord) -> dict[str, Any]:
+    facts: dict[str, Any] = msgspec.structs.asdict(card)
+    facts["harvest"] = card.relevant / card.pages if card.pages else 0.0
+    facts["hosts"] = _hosts(collection, card.number)
+    tables = _tables(collection, card.name)
+    first, last = (tables[0], tables[-1]) if tables else (WeightTable(), WeightTable())
+    begun = {keyword.stem for keyword in first.keywords}
+    facts["table_size"] = len(last)
+    facts["words"] = {k.label: round(k.weight, 3) for k in last.keywords[:MAX_SHOWN_WORDS]}
+    facts["learnt"] = [k.label for k in last.keywords if k.stem not in begun][:MAX_SHOWN_WORDS]
+    return facts
+
+
+def _hosts(collection: Collection, number: int) -> int:
+    """On how many hosts it found relevant pages."""
+    (count,) = collection.connection.execute(
+        "SELECT count(DISTINCT p.host) FROM verdict AS v JOIN page AS p ON p.key = v.page"
+        " WHERE v.agent = ? AND v.own AND v.relevant",
+        (number,),
+    ).fetchone()
+    return int(count)
+
+
+def _tables(collection: Collection, name: str) -> list[WeightTable]:
+    """The first and the last version of an agent's table."""
+    found = []
+    for order in ("ASC", "DESC"):
+        row = collection.connection.execute(
+            f"SELECT state FROM snapshot WHERE name = ? ORDER BY version {order} LIMIT 1", (state_name(name, "topic"),)
+        ).fetchone()
+        if row is not None:
+            living = EvolvingTopic(WeightTable())
+            living.restore(bytes(row[0]))
+            found.append(living.table)
+    return found

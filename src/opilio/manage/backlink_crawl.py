@@ -1,0 +1,115 @@
+"""Back-crawling (S2-F7): pages that link to the targets, found by asking search engines, fetched into a collection.
+
+Engines are asked for `link:ADDRESS` level by level; what they name is fetched by the ordinary crawl, so robots.txt,
+pauses and limits hold, and only pages that really link are asked about next. The graph is then built from that
+collection like from any other: run again, what was fetched is not fetched twice.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from opilio.core.errors import UsageError
+from opilio.core.records import url_key
+from opilio.core.settings import Settings, Tree
+from opilio.core.urls import canonicalize_url
+from opilio.engine.link_columns import unpack
+from opilio.engine.wiring.seeding import find_configured_seeds
+from opilio.engine.wiring.session import CrawlSession, create_crawl, resume_crawl
+from opilio.methods.treasure.build import GraphLimits
+from opilio.seeds.finder import SeedProblem, SeedRequest
+from opilio.store.collection import collection_exists, open_readonly
+
+BACKLINK_QUERY = "link:{url}"
+MAX_QUERIED_PAGES = 20  # pages of one level that engines are asked about: their budgets are small
+ProgressCallback = Callable[[str], None]
+
+
+async def crawl_backlinks(
+    folder: Path,
+    settings: Settings,
+    targets: Sequence[str],
+    bounds: GraphLimits,
+    tell: ProgressCallback,
+    query: str = BACKLINK_QUERY,
+) -> None:
+    """Fetch the targets and, level by level, pages that link to them. UsageError where no target can be fetched."""
+    await _fetch(folder, settings, targets)
+    layer = [url for url in targets if url in _stored_urls(folder, targets)]
+    if not layer:
+        raise UsageError(f"--target {targets[0]}: can't be fetched; 'opilio why {folder} {targets[0]}' tells why")
+    known = set(layer)
+    for level in range(bounds.depth):
+        named = await _find_backlinks(settings, layer[:MAX_QUERIED_PAGES], bounds, tell, query)
+        fresh = [url for url in dict.fromkeys(url for found in named.values() for url in found) if url not in known]
+        await _fetch(folder, settings, fresh)
+        layer = _pages_linking_to(folder, fresh, layer)
+        known |= set(fresh)
+        tell(f"level {level + 1}: {len(layer)} of {len(fresh)} pages that engines named link to the level below")
+        if not layer:
+            break
+
+
+async def _find_backlinks(
+    settings: Settings, layer: Sequence[str], bounds: GraphLimits, tell: ProgressCallback, query: str
+) -> dict[str, list[str]]:
+    """What engines say links to each page of a layer; who fails is told once."""
+    named, problems = {}, dict[SeedProblem, None]()
+    for url in layer:
+        wish = SeedRequest(query=query.replace("{url}", url), limit=max(1, 2 * (bounds.parents_per_page or 50)))
+        found = await find_configured_seeds(settings, wish)
+        named[url] = [address for seed in found.seeds if (address := canonicalize_url(seed.url)) and address != url]
+        problems |= dict.fromkeys(found.problems)
+    for problem in problems:
+        tell(f"opilio: {problem}")
+    return named
+
+
+async def _fetch(folder: Path, settings: Settings, urls: Sequence[str]) -> None:
+    """Fetch so many addresses into the collection: best-first, seeds come before every link of what is there."""
+    missing = [url for url in urls if url not in _stored_urls(folder, urls)]
+    if not missing:
+        return
+    tree: Tree = msgspec.to_builtins(settings)
+    tree["seeds"] = {"urls": list(missing)}
+    tree["stop"] = {**tree["stop"], "pages": 0, "fetches": _count_fetches(folder) + len(missing)}
+    made = _open_crawl(folder, tree)
+    async with made as running:
+        await running.engine.run()
+
+
+def _open_crawl(folder: Path, tree: Tree) -> CrawlSession:
+    if collection_exists(folder):
+        return resume_crawl(folder, tree)
+    return create_crawl(folder, msgspec.convert(tree, Settings))
+
+
+def _stored_urls(folder: Path, urls: Iterable[str]) -> set[str]:
+    if not collection_exists(folder):
+        return set()
+    with open_readonly(folder) as collection:
+        look = "SELECT 1 FROM page WHERE key = ?"
+        return {url for url in urls if collection.connection.execute(look, (url_key(url),)).fetchone()}
+
+
+def _count_fetches(folder: Path) -> int:
+    if not collection_exists(folder):
+        return 0
+    with open_readonly(folder) as collection:
+        return int(collection.connection.execute("SELECT count(*) FROM answer").fetchone()[0])
+
+
+def _pages_linking_to(folder: Path, urls: Sequence[str], below: Sequence[str]) -> list[str]:
+    """Which of these pages link to one of those: engines also name pages that once did."""
+    wanted = np.array([url_key(url) for url in below], dtype=np.int64)
+    found = []
+    with open_readonly(folder) as collection:
+        for url in urls:
+            row = collection.connection.execute(
+                "SELECT columns FROM links WHERE parent = ?", (url_key(url),)
+            ).fetchone()
+            if row and np.isin(np.frombuffer(unpack(bytes(row[0])).keys, dtype=np.int64), wanted).any():
+                found.append(url)
+    return found

@@ -1,0 +1,256 @@
+"""`opilio label`: what a person says of pages, checked, stored, and taken up at once.
+
+A collection that nobody crawls learns here and now; a running crawl finds the labels in its next unit of work.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from opilio.core.errors import CollectionError, ParseError, UsageError
+from opilio.core.protocols import Frontier
+from opilio.core.records import Reason, url_key
+from opilio.core.settings import Settings
+from opilio.core.urls import canonicalize_url, host_of
+from opilio.engine.labels import LABEL_REASON, REMOVED_LABEL, LabelInbox, current_label, has_pending_label
+from opilio.engine.wiring.build import (
+    AnalysisParts,
+    build_analysis_parts,
+    build_frontier,
+    build_writers,
+    complete_settings,
+)
+from opilio.engine.wiring.start import latest_snapshots
+from opilio.frontier.sqlite.frontier import SqliteFrontier
+from opilio.store.collection import Collection, load_settings, open_readonly
+from opilio.store.locks import COMMAND_LOCK_TIMEOUT_S, current_writer, is_crawl_running
+from opilio.store.warc import read_record
+from opilio.store.writer import CollectionWriter, judge_verdict
+from opilio.topic.setup import resolve_settings
+from opilio.topic.topic import Topic
+
+LABEL_VALUES = {"relevant": True, "irrelevant": False}
+MAX_REPORTED_MOVES = 5  # movers that are told
+
+
+class LabelRequest(NamedTuple):
+    """One label as a person gave it, None to take the last one back; `source` says where, for a complaint."""
+
+    url: str
+    relevant: bool | None
+    source: str
+
+
+class PriorityChange(msgspec.Struct, frozen=True):
+    """A queued URL whose place changed."""
+
+    url: str
+    before: float
+    after: float
+
+
+@dataclass(slots=True)
+class LabelReport:
+    """What labels changed."""
+
+    labels: int = 0
+    verdicts_changed: int = 0
+    running: bool = False  # a crawl is writing: it takes the labels up itself
+    waits_for: str = ""  # another command that writes: the next crawl takes them up
+    learns: bool = True  # does anything of this strategy learn from labels?
+    moved: int = 0
+    top_moves: list[PriorityChange] = field(default_factory=list)
+
+
+class _LabelTarget(NamedTuple):
+    key: int
+    relevant: bool
+    warc_position: tuple[int, int, int]
+    judge_relevant: (
+        bool | None
+    )  # by the judge alone; None: a person's word stands, and what the judge said is not known
+
+
+def read_label_file(path: Path) -> tuple[list[LabelRequest], list[str]]:
+    """The labels in a file (url TAB relevant|irrelevant), and what is wrong with its other lines."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"--file {path}: can't be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--file {path}: is not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+    given, problems = [], []
+    for number, line in enumerate(text.splitlines(), start=1):
+        url, tab, word = line.strip().partition("\t")
+        if not line.strip() or line.startswith("#"):
+            continue
+        if not tab or word.strip() not in LABEL_VALUES:
+            problems.append(f"{path} line {number}: must be a URL, a tab, and 'relevant' or 'irrelevant'")
+        else:
+            given.append(LabelRequest(url.strip(), LABEL_VALUES[word.strip()], f"{path} line {number}"))
+    return given, problems
+
+
+def label_pages(
+    folder: Path, given: Sequence[LabelRequest], now: float, problems: Sequence[str] = ()
+) -> tuple[LabelReport, list[str]]:
+    """Store labels and let everything learn from them. With problems, these or new ones, nothing is changed."""
+    with open_readonly(folder) as collection:
+        pages, more = _find_pages(collection, given)
+        if problems or more or not given:
+            return LabelReport(), [*problems, *more]
+        settings, topic = _load_settings_and_topic(collection)
+        mind = build_analysis_parts(settings, topic, latest_snapshots(collection))
+        last = {page.key: (page, one) for page, one in zip(pages, given, strict=True)}  # what is said last counts
+        said = [(page, one, _sample(mind, collection, page, one)) for page, one in last.values()]
+    notes = Collection.open_for_append(folder)
+    try:
+        with notes.unit_of_work():
+            notes.connection.executemany(
+                "INSERT INTO label (key, relevant, at, sample) VALUES (?, ?, ?, ?)",
+                [(page.key, _stored_label_value(one), now, sample) for page, one, sample in said],
+            )
+    finally:
+        notes.close()
+    changed = sum(p.relevant != (p.judge_relevant if g.relevant is None else g.relevant) for p, g in last.values())
+    report = LabelReport(labels=len(last), verdicts_changed=changed)
+    _apply_labels(folder, settings, topic, now, report)
+    return report, []
+
+
+def _stored_label_value(given: LabelRequest) -> int:
+    return REMOVED_LABEL if given.relevant is None else int(given.relevant)
+
+
+def _find_pages(collection: Collection, given: Iterable[LabelRequest]) -> tuple[list[_LabelTarget], list[str]]:
+    pages, problems = [], []
+    for one in given:
+        found = _page(collection, one.url)
+        if one.relevant is None and not isinstance(found, str):
+            found = _check_removable(collection, one.url, found)
+        if isinstance(found, str):
+            problems.append(f"{one.source}: {found}")
+        else:
+            pages.append(found)
+    return pages, problems
+
+
+def _check_removable(collection: Collection, url: str, page: _LabelTarget) -> _LabelTarget | str:
+    """The page, where a person's word about it can be taken back; or why not."""
+    if current_label(collection, page.key) is None and not has_pending_label(collection, page.key):
+        return f"{url}: nobody labelled it, so there is nothing to take back"
+    if page.judge_relevant is None:
+        return f"{url}: was labelled before the judge's verdict was kept; label it --relevant or --irrelevant"
+    return page
+
+
+def _page(collection: Collection, given: str) -> _LabelTarget | str:
+    """The page of a URL, or why there is none."""
+    url = canonicalize_url(given) if "://" in given else None
+    if url is None:
+        return f"'{given}': is no http or https URL; write it whole, for example https://example.org/"
+    key = url_key(url)
+    row = collection.connection.execute(
+        "SELECT relevant, duplicate_of, warc, offset, length, reasons FROM page WHERE key = ?", (key,)
+    ).fetchone()
+    if row is None:
+        entry = SqliteFrontier(collection.connection).entry(host_of(url), key)
+        known = "is not in the collection" if entry is None else f"was not fetched ({entry.state.value})"
+        return f"{url}: {known}; only pages that were fetched can be labelled"
+    if row[1]:
+        same = collection.connection.execute("SELECT url FROM page WHERE key = ?", (row[1],)).fetchone()
+        return f"{url}: is a copy of {same[0] if same else 'another page'}; label that one"
+    relevant, reasons = bool(row[0]), msgspec.msgpack.decode(row[5], type=list[Reason])
+    alone = judge_verdict(reasons, LABEL_REASON)
+    unlabelled = relevant if not reasons or reasons[0].name != LABEL_REASON else None
+    return _LabelTarget(key, relevant, (row[2], row[3], row[4]), alone[0] if alone is not None else unlabelled)
+
+
+def _load_settings_and_topic(collection: Collection) -> tuple[Settings, Topic]:
+    settings = complete_settings(resolve_settings(load_settings(collection), str(collection.folder / "crawl.toml")))
+    return settings, msgspec.json.decode(collection.meta("topic"), type=Topic)
+
+
+def _sample(mind: AnalysisParts, collection: Collection, page: _LabelTarget, given: LabelRequest) -> bytes:
+    """The words the judge knows the page by, read again from its record; none where it no longer reads as a page.
+
+    A word is taken back with the words it was given with: the page may have changed since.
+    """
+    said = current_label(collection, page.key) if given.relevant is None else None
+    if said is not None:
+        return said[1]
+    if page.warc_position[2]:
+        with suppress(ParseError):
+            return mind.analyzer.sample(read_record(collection.folder, *page.warc_position))
+    return b""
+
+
+def _apply_labels(folder: Path, settings: Settings, topic: Topic, now: float, report: LabelReport) -> None:
+    """Learn here, unless a crawl that holds the collection will, or somebody else keeps us from it for long."""
+    report.running = is_crawl_running(folder)
+    if report.running:
+        return
+    try:
+        collection = Collection.open_for_writing(folder, "label", COMMAND_LOCK_TIMEOUT_S)
+    except CollectionError:
+        report.running, report.waits_for = is_crawl_running(folder), current_writer(folder)
+        if report.waits_for:
+            return
+        raise
+    try:
+        _learn_labels(collection, settings, topic, now, report)
+    finally:
+        collection.close()
+
+
+def _learn_labels(collection: Collection, settings: Settings, topic: Topic, now: float, report: LabelReport) -> None:
+    mind = build_analysis_parts(settings, topic, latest_snapshots(collection))
+    keeper = CollectionWriter(collection, None)
+    keeper.resume()
+    store = build_frontier(settings, collection)
+    frontier, learning, chooser = build_writers(settings, collection, keeper, store, mind, now)
+    learning.resume()
+    labels = LabelInbox(collection, keeper, frontier, learning, chooser)
+    ranks = settings.rank["kind"] == "committee" and settings.rank["learn"]
+    report.learns = learning.learns_from_labels or ranks
+    with collection.unit_of_work():
+        read_back = list(chooser.rescored())  # links from disk are scored anew: not the labels' doing
+        before = {mover.url: mover.before for mover in _priority_changes(frontier, read_back)}
+        frontier.rescore(read_back)
+        events = labels.apply_new(now)
+        moves = list(chooser.rescored())
+        movers = [
+            msgspec.structs.replace(m, before=before.get(m.url, m.before)) for m in _priority_changes(frontier, moves)
+        ]
+        report.moved = frontier.rescore(moves)
+        chooser.save(now, at_end=True)  # with a new estimate of what the queue holds
+        if chooser.expected_relevant is not None:
+            collection.set_meta(expected_relevant=round(chooser.expected_relevant, 2))
+        learning.save_changed(now)
+        keeper.write_events(events)
+    report.top_moves = sorted(movers, key=lambda m: -abs(m.after - m.before))[:MAX_REPORTED_MOVES]
+
+
+def _priority_changes(frontier: Frontier, moves: Iterable[tuple[str, int, float]]) -> Iterator[PriorityChange]:
+    for host, key, score in moves:
+        entry = frontier.entry(host, key)
+        if entry is not None:
+            yield PriorityChange(entry.lead.url, entry.lead.score, score)
+
+
+def label_report_to_dict(report: LabelReport) -> dict[str, Any]:
+    """A report for machines."""
+    movers = [msgspec.structs.asdict(mover) for mover in report.top_moves]
+    return {
+        "labels": report.labels,
+        "verdicts_changed": report.verdicts_changed,
+        "running": report.running,
+        "waits_for": report.waits_for,
+        "learns": report.learns,
+        "moved": report.moved,
+        "movers": movers,
+    }

@@ -1,0 +1,185 @@
+"""The statements by which collections are joined: `{s}` is run for every source, `{all: …}` joins a part over all.
+
+Numbers of answers are given anew in the order of time, so that a version with a higher number is a later one. Within
+a collection the order stays as it is, also where its clock was set back: nothing is earlier than what came before it.
+"""
+
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator
+
+from opilio.engine.control import HOST_RULE_COMMANDS, RUN_COMMANDS
+from opilio.store.schema import ADDED_TABLES, TABLES
+
+_TABLE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)\s*\((.*?)\)(?: WITHOUT ROWID)?(?:;\n|$)", re.DOTALL)
+_COLUMN = re.compile(r"(?:^|,)\s*(\w+) (?:INTEGER|TEXT|REAL|BLOB)\b")
+
+
+def _columns() -> dict[str, list[str]]:
+    script = re.sub(r"--[^\n]*", "", TABLES + ADDED_TABLES)
+    return {found[1]: _COLUMN.findall(found[2]) for found in _TABLE.finditer(script)}
+
+
+COLUMNS = _columns()
+_PAGE = ", ".join(name for name in COLUMNS["page"] if name not in ("key", "seq"))
+_ADDED_TABLE_NAMES = (
+    *("version", "move", "revisit", "tip", "empty_text", "notice", "label", "lesson"),
+    *("wish", "agent", "verdict", "enquiry"),
+)
+
+
+def source_views(connection: sqlite3.Connection, number: int) -> Iterator[str]:
+    """Views of the tables that came later: empty where a source is older than they are."""
+    there = {name for (name,) in connection.execute(f"SELECT name FROM s{number}.sqlite_master WHERE type = 'table'")}
+    for table in _ADDED_TABLE_NAMES:
+        columns = ", ".join(COLUMNS[table])
+        nothing = ", ".join(f"NULL AS {name}" for name in COLUMNS[table])
+        made = f"SELECT {columns} FROM s{number}.{table}" if table in there else f"SELECT {nothing} WHERE 0"
+        yield f"CREATE TEMP VIEW {table}_{number} AS {made}"
+
+
+_ANSWER = "key, at, status, failure, detail, elapsed_s, size_bytes, address, location"
+# Everybody's answers in the order of time, with new numbers; and every version with what tells it from others. Where
+# one collection was made of another (a copy, an earlier merge), both know of some answers: each is one answer.
+RENUMBER_ANSWERS = (
+    """CREATE TEMP TABLE renumbered AS SELECT dense_rank() OVER (ORDER BY first) AS new, src, old FROM (
+        SELECT min(place) OVER (PARTITION BY key, said, status, nth) AS first, src, old FROM (
+        SELECT row_number() OVER (ORDER BY at, src, seq) AS place, src, seq AS old, key, said, status, nth FROM (
+        {all:SELECT % AS src, seq, key, at AS said, status, max(at) OVER (ORDER BY seq) AS at,
+        row_number() OVER (PARTITION BY key, at, status ORDER BY seq) AS nth FROM s%.answer})))""",
+    "CREATE UNIQUE INDEX temp.renumbered_by_old ON renumbered (src, old)",
+    f"""INSERT OR IGNORE INTO main.answer (seq, {_ANSWER})
+        SELECT r.new, {", ".join(f"a.{n}" for n in _ANSWER.split(", "))}
+        FROM s{{s}}.answer AS a JOIN temp.renumbered AS r ON r.src = {{s}} AND r.old = a.seq ORDER BY r.new""",
+    """CREATE TEMP TABLE every AS {all:SELECT % AS src, 1 AS current, p.key, p.seq AS old, r.new AS seq, p.fetched_at,
+        p.fingerprint, 9e999 AS until, 0 AS ended, '' AS cause, p.warc, p.offset, p.length, p.duplicate_of, p.score,
+        p.relevant
+        FROM s%.page AS p JOIN temp.renumbered AS r ON r.src = % AND r.old = p.seq UNION ALL
+        SELECT %, 0, v.key, v.seq, r.new, v.fetched_at, v.fingerprint, v.until, e.new, v.cause, v.warc, v.offset,
+        v.length, v.duplicate_of, v.score, v.relevant FROM temp.version_% AS v
+        JOIN temp.renumbered AS r ON r.src = % AND r.old = v.seq
+        JOIN temp.renumbered AS e ON e.src = % AND e.old = v.ended}""",
+    "CREATE INDEX temp.every_by_key ON every (key)",
+)
+SELECT_VERSIONS = (
+    # What one answer brought is one version, and who knows how it ended tells of it first.
+    """CREATE TEMP TABLE once AS SELECT *, row_number() OVER (PARTITION BY key, seq ORDER BY ended = 0, ended) AS place,
+        max(CASE WHEN cause IN ('gone', 'moved') THEN ended ELSE 0 END) OVER (PARTITION BY key) AS left_seq,
+        first_value(cause) OVER (PARTITION BY key ORDER BY cause IN ('gone', 'moved') DESC, ended DESC) AS left_by,
+        max(seq) OVER (PARTITION BY key) AS last_seq FROM temp.every""",
+    # Of versions that follow each other with the same text the first is kept; a copy has no text of its own.
+    """CREATE TEMP TABLE told AS SELECT *, coalesce(fingerprint <> 0 AND length > 0
+        AND lag(fingerprint) OVER one = fingerprint AND lag(length) OVER one > 0
+        AND lag(cause) OVER one NOT IN ('gone', 'moved'), 0) AS repeats
+        FROM temp.once WHERE place = 1 WINDOW one AS (PARTITION BY key ORDER BY seq)""",
+    """CREATE TEMP TABLE kept AS SELECT src, key, old, seq, warc, offset, length,
+        next_seq IS NULL AND left_seq < last_seq AS current,
+        max(fetched_at, CASE WHEN cause IN ('gone', 'moved') THEN until WHEN next_seq IS NOT NULL THEN next_at
+            ELSE (SELECT a.at FROM main.answer AS a WHERE a.seq = left_seq) END) AS until,
+        CASE WHEN cause IN ('gone', 'moved') THEN ended WHEN next_seq IS NOT NULL THEN next_seq
+            ELSE left_seq END AS ended,
+        CASE WHEN cause IN ('gone', 'moved') THEN cause WHEN next_seq IS NOT NULL THEN 'changed' ELSE left_by
+            END AS cause
+        FROM (SELECT *, lead(seq) OVER one AS next_seq, lead(fetched_at) OVER one AS next_at FROM temp.told
+            WHERE NOT repeats WINDOW one AS (PARTITION BY key ORDER BY seq))""",
+    "CREATE INDEX temp.kept_by_key ON kept (key, current)",
+    # Collections may have had other topics, or judges that had learnt something else: who finds most in a text tells.
+    """CREATE TEMP TABLE best AS SELECT key, kept, src, old FROM (SELECT key, kept, src, old,
+        row_number() OVER (PARTITION BY key, kept ORDER BY relevant DESC, score DESC, seq) AS rank FROM (
+        SELECT *, max(CASE WHEN repeats THEN 0 ELSE seq END) OVER (PARTITION BY key ORDER BY seq) AS kept
+        FROM temp.told) WHERE current AND duplicate_of = 0) WHERE rank = 1""",
+    "CREATE UNIQUE INDEX temp.best_by ON best (key, kept)",
+)
+
+
+def _sql_list(words: Iterable[str]) -> str:
+    return ", ".join(f"'{word}'" for word in sorted(words))
+
+
+# What holds for good, of everybody. What changes the topic or the queue once is the first one's, if not done yet.
+_KEPT_COMMANDS = f"""word IN ({_sql_list(HOST_RULE_COMMANDS)})
+    OR (% = 0 AND word NOT IN ({_sql_list(RUN_COMMANDS)}) AND (
+    word NOT IN ('boost', 'topic') OR id > (SELECT coalesce(max(CAST(value AS INTEGER)), 0) FROM s0.meta
+    WHERE name = 'wishes_taken')))"""
+
+
+def _merge_by_time(table: str, columns: str, source: str) -> str:
+    """Everybody's rows of a table, in the order of time; one that several have is one."""
+    return f"""INSERT INTO main.{table} ({columns}) SELECT {columns} FROM (
+        {{all:SELECT {columns}, % AS src, id, max(at) OVER (ORDER BY id) AS moment FROM {source}}})
+        GROUP BY {columns} ORDER BY min(moment), min(src), min(id)"""
+
+
+_VERSION_COLUMNS = f"t.key, t.seq, {', '.join(f'o.{name.strip()}' for name in _PAGE.split(','))}"
+MERGE_TABLES = (
+    f"""INSERT INTO main.page (key, seq, {_PAGE}) SELECT {_VERSION_COLUMNS} FROM temp.kept AS t
+        JOIN s{{s}}.page AS o ON o.key = t.key AND o.seq = t.old WHERE t.src = {{s}} AND t.current""",
+    f"""INSERT INTO main.page (key, seq, {_PAGE}) SELECT {_VERSION_COLUMNS} FROM temp.kept AS t
+        JOIN temp.version_{{s}} AS o ON o.key = t.key AND o.seq = t.old WHERE t.src = {{s}} AND t.current""",
+    f"""INSERT INTO main.version (key, seq, {_PAGE}, until, ended, cause)
+        SELECT {_VERSION_COLUMNS}, t.until, t.ended, t.cause
+        FROM temp.kept AS t JOIN s{{s}}.page AS o ON o.key = t.key AND o.seq = t.old
+        WHERE t.src = {{s}} AND NOT t.current""",
+    f"""INSERT INTO main.version (key, seq, {_PAGE}, until, ended, cause)
+        SELECT {_VERSION_COLUMNS}, t.until, t.ended, t.cause
+        FROM temp.kept AS t JOIN temp.version_{{s}} AS o ON o.key = t.key AND o.seq = t.old
+        WHERE t.src = {{s}} AND NOT t.current""",
+    """UPDATE main.page SET (score, relevant, reasons) = (o.score, o.relevant, o.reasons)
+        FROM temp.best AS b JOIN s{s}.page AS o ON o.key = b.key AND o.seq = b.old
+        WHERE b.src = {s} AND b.key = page.key AND b.kept = page.seq AND page.duplicate_of = 0""",
+    # The same text at two addresses that no collection knew both of: the later page is a copy of the earlier.
+    """CREATE TEMP TABLE first_text AS SELECT fingerprint, key FROM (SELECT fingerprint, key,
+        row_number() OVER (PARTITION BY fingerprint ORDER BY seq) AS place FROM main.page
+        WHERE fingerprint <> 0 AND duplicate_of = 0) WHERE place = 1""",
+    "CREATE UNIQUE INDEX temp.first_text_by ON first_text (fingerprint)",
+    """UPDATE main.page SET duplicate_of = (SELECT f.key FROM temp.first_text AS f
+        WHERE f.fingerprint = page.fingerprint), relevant = 0, warc = 0, offset = 0, length = 0
+        WHERE fingerprint <> 0 AND duplicate_of = 0 AND key <> (SELECT f.key FROM temp.first_text AS f
+        WHERE f.fingerprint = page.fingerprint)""",
+    """UPDATE temp.kept SET length = 0 WHERE current AND key IN (SELECT key FROM main.page WHERE duplicate_of <> 0)""",
+    """INSERT OR IGNORE INTO main.links SELECT l.parent, l.columns FROM temp.kept AS k
+        JOIN s{s}.links AS l ON l.parent = k.key WHERE k.src = {s} AND k.current""",
+    "INSERT OR IGNORE INTO main.links SELECT parent, columns FROM s{s}.links",
+    """INSERT OR REPLACE INTO main.robots SELECT * FROM s{s}.robots AS r WHERE NOT EXISTS (
+        SELECT 1 FROM main.robots AS o WHERE o.origin = r.origin AND o.expires_at > r.expires_at)""",
+    "INSERT OR IGNORE INTO main.seed SELECT * FROM s{s}.seed",
+    _merge_by_time("event", "at, kind, data", "s%.event"),
+    _merge_by_time("label", "key, relevant, at, sample", "temp.label_%"),
+    _merge_by_time("wish", "at, word, target, data", f"temp.wish_% WHERE {_KEPT_COMMANDS}"),
+    _merge_by_time("enquiry", "at, query, further, keys", "temp.enquiry_%"),
+    # Agents are part of the settings: what others found is kept where the first collection has the same agent.
+    "INSERT INTO main.agent SELECT * FROM temp.agent_0",
+    """INSERT OR IGNORE INTO main.verdict SELECT v.page, o.number, v.own, v.score, v.relevant FROM temp.verdict_{s} AS v
+        JOIN temp.agent_{s} AS a ON a.number = v.agent JOIN main.agent AS o ON o.name = a.name AND o.topic = a.topic""",
+    "INSERT OR REPLACE INTO main.move SELECT * FROM temp.move_{s} AS m WHERE m.key NOT IN (SELECT key FROM main.page)",
+    "INSERT OR IGNORE INTO main.tip SELECT * FROM temp.tip_{s}",
+    "INSERT OR IGNORE INTO main.empty_text SELECT * FROM temp.empty_text_{s}",
+    "INSERT OR IGNORE INTO main.notice SELECT * FROM temp.notice_{s}",
+    # Models: the first collection's, for they can't be added up.
+    "INSERT INTO main.snapshot SELECT * FROM s0.snapshot",
+    "INSERT INTO main.lesson SELECT * FROM temp.lesson_0",
+    # No wish is taken up yet: what one collection bans may wait in the queue of another.
+    """INSERT OR REPLACE INTO main.meta SELECT * FROM s0.meta WHERE name NOT LIKE 'warc%'
+        AND name NOT IN ('revisit_budget', 'expected_relevant', 'front_hit_rate', 'wishes_taken', 'paused')""",
+    "UPDATE main.meta SET value = (SELECT coalesce(max(id), 0) FROM main.label) WHERE name = 'labels_taken'",
+)
+_URL = "tunnel, parent, hops, retries, url, parents, features, reason, not_before, timer"
+MERGE_FRONTIER = (
+    """INSERT INTO main.frontier_host (name, wake_at, delay_s) SELECT name, max(wake_at), max(delay_s) FROM (
+        {all:SELECT name, wake_at, delay_s FROM s%.frontier_host}) GROUP BY name""",
+    # A URL that one of them has fetched is done; else who waits goes before who failed or was dropped.
+    f"""CREATE TEMP TABLE address AS {{all:SELECT n.id AS host_id, u.key, u.state, u.seq, u.priority, u.score, u.depth,
+        u.found, {", ".join(f"u.{name} AS {name}" for name in _URL.split(", "))}
+        FROM s%.frontier_url AS u JOIN s%.frontier_host AS h ON h.id = u.host_id
+        JOIN main.frontier_host AS n ON n.name = h.name}}""",
+    "CREATE INDEX temp.address_by ON address (host_id, key)",
+    f"""INSERT INTO main.frontier_url (host_id, key, state, seq, priority, score, depth, found, {_URL})
+        SELECT host_id, key, CASE WHEN fetched THEN 2 ELSE state END, row_number() OVER (ORDER BY seq, key), priority,
+        best, nearest, times, {_URL} FROM (SELECT *, row_number() OVER (PARTITION BY host_id, key
+            ORDER BY CASE state WHEN 2 THEN 0 WHEN 0 THEN 1 WHEN 1 THEN 2 ELSE state END, score DESC) AS place,
+            max(score) OVER one AS best, min(depth) OVER one AS nearest, sum(found) OVER one AS times,
+            EXISTS (SELECT 1 FROM main.page AS p WHERE p.key = address.key) AS fetched
+            FROM temp.address WINDOW one AS (PARTITION BY host_id, key)) WHERE place = 1""",
+    "UPDATE main.frontier_host SET total = (SELECT count(*) FROM main.frontier_url WHERE host_id = id AND state <> 4)",
+    "UPDATE main.frontier_count SET inserted = (SELECT count(*) FROM main.frontier_url)",
+)

@@ -1,0 +1,179 @@
+"""A topic changed by a person: the table it would have, what it would say of pages that are known, and taking it up.
+
+A preview changes nothing. What is saved is a wish, so that a running crawl goes on with the new topic too; a
+collection that nobody crawls takes it up here.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from opilio.core.errors import CollectionError, ParseError, TopicError
+from opilio.core.records import url_key
+from opilio.core.settings import Settings
+from opilio.engine.control import CommandInbox, TopicReplacement, send_command
+from opilio.engine.politeness.traps import build_url_filter
+from opilio.engine.wiring.build import TOPIC_SNAPSHOT, build_analysis_parts, build_frontier, complete_settings
+from opilio.engine.wiring.start import latest_snapshots
+from opilio.engine.wiring.topic import build_initial_topic, check_topic_settings
+from opilio.methods.agents.plugin import load_topic_tables
+from opilio.methods.dewey.target import check_classes as checked_classes
+from opilio.methods.dewey.target import load_lexicon
+from opilio.store.collection import Collection, load_settings
+from opilio.store.locks import COMMAND_LOCK_TIMEOUT_S, CRAWL_COMMAND, current_writer, is_crawl_running
+from opilio.store.warc import read_record
+from opilio.store.writer import CollectionWriter
+from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.setup import load_genre_definitions, resolve_settings
+from opilio.topic.topic import Topic
+from opilio.topic.weights import WeightTable, table_from_weights
+
+MAX_PREVIEW_PAGES = 60  # known pages that a preview judges again: half sure ones, half doubtful ones
+
+
+class TopicPreview(msgspec.Struct, frozen=True, kw_only=True):
+    """What a new topic would change."""
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    pages: tuple[dict[str, Any], ...]  # url, title, before, after, relevant_before, relevant_after
+
+    @property
+    def changed(self) -> int:
+        return sum(page["relevant_before"] != page["relevant_after"] for page in self.pages)
+
+
+def stored_topic(collection: Collection) -> Topic:
+    """The topic as a person gave it, with every change since."""
+    text = collection.meta("topic")
+    if not text:
+        raise TopicError(f"{collection.folder}: has no topic yet: its crawl never began")
+    return msgspec.json.decode(text, type=Topic)
+
+
+def current_table(collection: Collection) -> WeightTable:
+    """The table as the crawl has it now."""
+    row = collection.connection.execute(
+        "SELECT state FROM snapshot WHERE name = ? ORDER BY version DESC LIMIT 1", (TOPIC_SNAPSHOT,)
+    ).fetchone()
+    living = EvolvingTopic(WeightTable())
+    if row is not None:
+        living.restore(bytes(row[0]))
+    return living.table
+
+
+def completed_settings(collection: Collection) -> Settings:
+    """The settings of a collection, completed."""
+    return complete_settings(resolve_settings(load_settings(collection), str(collection.folder / "crawl.toml")))
+
+
+def known_genres(collection: Collection) -> list[str]:
+    """The genres a topic may ask for."""
+    return sorted(load_genre_definitions(completed_settings(collection)))
+
+
+def learned_words(collection: Collection) -> dict[str, tuple[str, float]]:
+    """Stems that the crawl itself brought into the table: label and weight."""
+    own = build_initial_topic(completed_settings(collection), stored_topic(collection)).table.weights
+    return {k.stem: (k.label, k.weight) for k in current_table(collection).keywords if k.stem not in own}
+
+
+def page_text(collection: Collection, url: str) -> str:
+    """The text of a page of the collection, to serve as an example; TopicError where there is none."""
+    row = collection.connection.execute(
+        "SELECT warc, offset, length FROM page WHERE key = ?", (url_key(url),)
+    ).fetchone()
+    if row is None or not row[2]:
+        raise TopicError(f"example '{url[:200]}': is no page of this collection; paste its text instead")
+    settings, topic = completed_settings(collection), stored_topic(collection)
+    try:
+        page = build_analysis_parts(settings, topic, {}).analyzer.read(read_record(collection.folder, *row)).page
+    except ParseError as error:
+        raise TopicError(f"example '{url[:200]}': can't be read as a page: {error}") from error
+    return f"{page.title}\n{page.main_text}"
+
+
+def draft_topic(collection: Collection, topic: Topic, dropped: Iterable[str] = ()) -> TopicReplacement:
+    """A topic with its table; words that the crawl brought in stay, but for those that were dropped."""
+    settings = completed_settings(collection)
+    if topic.dewey:
+        topic = msgspec.structs.replace(topic, dewey=checked_classes(topic.dewey, load_lexicon(settings)))
+    check_topic_settings(settings, topic)
+    table = build_initial_topic(settings, topic).table
+    grown = {s: v for s, v in learned_words(collection).items() if s not in set(dropped) and s not in table.weights}
+    if not grown:
+        return TopicReplacement(topic, table)
+    shown = {k.stem: k.label for k in table.keywords} | {stem: label for stem, (label, _) in grown.items()}
+    weights = table.weights | {stem: weight for stem, (_, weight) in grown.items()}
+    return TopicReplacement(topic, table_from_weights(weights, None, shown))
+
+
+def preview_topic(collection: Collection, new: TopicReplacement) -> TopicPreview:
+    """Judge known pages by a new topic, with everything else as it was learnt."""
+    before = {k.stem: k.label for k in current_table(collection).keywords}
+    after = {k.stem: k.label for k in new.table.keywords}
+    settings, states = completed_settings(collection), latest_snapshots(collection)
+    tables = load_topic_tables(settings, states)
+    tables[TOPIC_SNAPSHOT].replace(new.table)
+    mind = build_analysis_parts(
+        settings, new.topic, states | {name: living.snapshot() for name, living in tables.items()}
+    )
+    pages = []
+    for url, title, score, relevant, *place in _known_pages(collection):
+        with suppress(ParseError, CollectionError):
+            verdict = mind.analyzer.verdict(read_record(collection.folder, *place))
+            now = {"after": round(verdict.score, 4), "relevant_after": verdict.relevant}
+            was = {"before": round(score, 4), "relevant_before": bool(relevant)}
+            pages.append({"url": url, "title": title, **was, **now})
+    pages.sort(key=lambda p: (p["relevant_before"] == p["relevant_after"], -abs(p["after"] - p["before"])))
+    return TopicPreview(
+        added=tuple(sorted(label for stem, label in after.items() if stem not in before)),
+        removed=tuple(sorted(label for stem, label in before.items() if stem not in after)),
+        pages=tuple(pages),
+    )
+
+
+def _known_pages(collection: Collection) -> list[tuple[Any, ...]]:
+    """The best pages of the collection, and those of which the judge is least sure."""
+    columns = "url, title, score, relevant, warc, offset, length"
+    usable = "duplicate_of = 0 AND length > 0"
+    doubtful = collection.connection.execute(
+        f"SELECT {columns} FROM page WHERE {usable} ORDER BY abs(score - 0.5) LIMIT ?", (MAX_PREVIEW_PAGES // 2,)
+    ).fetchall()
+    sure = collection.connection.execute(
+        f"SELECT {columns} FROM page WHERE {usable} ORDER BY score DESC LIMIT ?", (MAX_PREVIEW_PAGES // 2,)
+    ).fetchall()
+    return list({row[0]: row for row in [*doubtful, *sure]}.values())
+
+
+def save_topic(folder: Path, new: TopicReplacement, now: float) -> str:
+    """Have the new topic taken up; who keeps us from it, as `take_up` tells."""
+    send_command(folder, "topic", now, "", msgspec.msgpack.encode(new))
+    return apply_pending_commands(folder, now)
+
+
+def apply_pending_commands(folder: Path, now: float) -> str:
+    """Do what was asked of a collection that nobody writes to; else who does: a crawl sees to it itself, after any
+    other command the next crawl does."""
+    if is_crawl_running(folder):
+        return CRAWL_COMMAND
+    try:
+        collection = Collection.open_for_writing(folder, "serve", COMMAND_LOCK_TIMEOUT_S)
+    except CollectionError:
+        if writer := current_writer(folder):
+            return writer
+        raise
+    try:
+        settings = completed_settings(collection)
+        keeper = CollectionWriter(collection, None)
+        keeper.resume()
+        traps = build_url_filter(settings, collection, resumed=False)
+        frontier = build_frontier(settings, collection, traps)
+        tables = load_topic_tables(settings, latest_snapshots(collection))
+        CommandInbox(collection, keeper, frontier, traps.host_rules, tables).apply_stored(now)
+    finally:
+        collection.close()
+    return ""

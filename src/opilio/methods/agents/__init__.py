@@ -1,0 +1,1 @@
+"""S3: several agents crawl together."""

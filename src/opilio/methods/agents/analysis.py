@@ -1,0 +1,77 @@
+"""One page, several minds: parsed and read once, judged by whoever is concerned. Runs where an analyst runs."""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from opilio.core.protocols import OnlineLearner
+from opilio.core.records import AgentAnalysis, Analysis, FetchResult, Lead, Reading, Verdict, lead_owner, without_owner
+from opilio.engine.analysis import PageAnalyzer
+
+
+class TeamAnalyzer(PageAnalyzer):
+    """The agent that asked for a page analyses it; `listeners` of that agent say what they think of it too.
+
+    `ranks`: listeners rank the links of every page; else only of those they find relevant.
+    """
+
+    def __init__(
+        self,
+        analysts: Mapping[int, PageAnalyzer],
+        listeners: Mapping[int, Sequence[int]],
+        ranks: frozenset[int],
+        learners: Mapping[str, OnlineLearner],
+    ) -> None:
+        first = analysts[min(analysts)]
+        super().__init__(*first.parts, learners=learners, records=first.make_records)
+        self._analyzers = analysts
+        self._listeners = listeners
+        self._always_rank = ranks
+
+    def _analyze_reading(self, lead: Lead, fetched: FetchResult, reading: Reading) -> Analysis:
+        """What the asker thinks, with what the others say. Where its mind breaks, another thinks in its place."""
+        number = lead_owner(lead) if lead_owner(lead) in self._analyzers else min(self._analyzers)
+        own, broken = without_owner(lead), list[AgentAnalysis]()
+        for thinker in (number, *(n for n in self._analyzers if n != number)):
+            try:
+                analysis = self._analyzers[thinker]._analyze_reading(own, fetched, reading)
+            except Exception as error:  # noqa: BLE001 - an agent that fails must not cost the page; it is reported
+                if thinker == number:
+                    first = error
+                broken.append(_failed_opinion(thinker, error))
+                continue
+            return self._with_opinions(analysis, thinker, broken, reading, own)
+        raise first
+
+    def _with_opinions(
+        self, analysis: Analysis, thinker: int, broken: list[AgentAnalysis], reading: Reading, lead: Lead
+    ) -> Analysis:
+        asker = broken[0].agent if broken else thinker
+        silent = {opinion.agent for opinion in broken} | {thinker}
+        others = [self._opinion(n, reading, lead) for n in self._listeners[asker] if n not in silent]
+        if analysis.verdict is None or not (others or broken):
+            return analysis
+        mine = AgentAnalysis(agent=thinker, verdict=analysis.verdict, links=analysis.links)
+        said = [mine, *(opinion for opinion in others if not opinion.error)]
+        best = max(said, key=lambda o: (o.verdict.relevant, o.verdict.score)).verdict
+        counts, surfaces = analysis.counts, analysis.surfaces
+        if best.relevant and not counts:
+            counts, surfaces = self.expansion_terms(reading)
+        return replace(
+            analysis, verdict=best, agent_analyses=(mine, *others, *broken), counts=counts, surfaces=surfaces
+        )
+
+    def _opinion(self, number: int, reading: Reading, lead: Lead) -> AgentAnalysis:
+        analyst = self._analyzers[number]
+        try:
+            verdict = analyst.judge(reading)
+            ranks = verdict.relevant or number in self._always_rank
+            links = analyst.rank(reading, verdict, replace(lead, features=b"")) if ranks else b""
+        except Exception as error:  # noqa: BLE001 - the same: what one agent can't judge is the others' page still
+            return _failed_opinion(number, error)
+        return AgentAnalysis(agent=number, verdict=verdict, links=links)
+
+
+def _failed_opinion(number: int, error: Exception) -> AgentAnalysis:
+    said = f"{type(error).__name__}: {error}"[:300]
+    return AgentAnalysis(agent=number, verdict=Verdict(score=0.0, relevant=False), error=said)

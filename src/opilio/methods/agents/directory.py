@@ -1,0 +1,103 @@
+"""The directory service (S3-04): agents register, show that they live, and report the relevant URLs they find.
+
+It keeps cards and reports in the collection, inside whoever's unit of work, and knows agents by number only.
+An agent holds a lease on its place that every sign of life renews, on the crawl's clock; one that lapsed is missing.
+"""
+
+import sqlite3
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from opilio.methods.agents.agent import ACTIVE_STATES, MISSING, RETIRED, WORKING, AgentRecord
+
+RETIRE_COMMAND = "retire"  # the word of a wish: send an agent home
+NOT_IN_THIS_RUN = "not among the agents of this run"
+_RECORD_FIELDS = AgentRecord.__struct_fields__  # the columns of the table, in that order
+_SAVE_AGENT = "INSERT OR REPLACE INTO agent VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+class AgentReport(NamedTuple):
+    """What an agent found a page to be. `own`: it asked for the page itself."""
+
+    page: int
+    agent: int
+    own: bool
+    score: float
+    relevant: bool
+
+
+class AgentDirectory:
+    """Invariant: between two commits the rows say what the cards said at the last `save`."""
+
+    def __init__(self, connection: sqlite3.Connection, lease_s: float) -> None:
+        self._connection = connection
+        self._lease_s = lease_s
+        self._last_command_id = 0  # the last wish that was looked at
+        self._absent: list[AgentRecord] = []  # agents of an earlier run that had more of them
+        self.records: dict[int, AgentRecord] = {}
+
+    def register(self, cards: Iterable[AgentRecord], now: float) -> None:
+        """Take agents in. Who is known goes on with its counts: whoever died is alive again, unless it was retired."""
+        known = {card.number: card for card in read_agent_records(self._connection)}
+        for card in cards:
+            before = known.get(card.number)
+            if before is not None:
+                for name in ("fetched", "pages", "relevant", "shared", "received"):
+                    setattr(card, name, getattr(before, name))
+                if before.state == RETIRED:
+                    card.state, card.reason = before.state, before.reason
+            card.beat_at = now
+            self.records[card.number] = card
+        self._absent = [
+            card for number, card in known.items() if number not in self.records and card.state in ACTIVE_STATES
+        ]
+        for card in self._absent:
+            card.state, card.reason = MISSING, NOT_IN_THIS_RUN
+
+    def heartbeat(self, number: int, now: float) -> None:
+        """A sign of life."""
+        self.records[number].beat_at = now
+
+    def overdue(self, now: float) -> list[AgentRecord]:
+        """Who should have shown a sign of life by now."""
+        return [c for c in self.records.values() if c.state == WORKING and c.beat_at + self._lease_s <= now]
+
+    @property
+    def next_lease_expiry(self) -> float | None:
+        """When the next lease runs out."""
+        return min((c.beat_at + self._lease_s for c in self.records.values() if c.state == WORKING), default=None)
+
+    def set_state(self, number: int, state: str, reason: str) -> None:
+        """An agent's work has ended."""
+        self.records[number].state, self.records[number].reason = state, reason
+
+    def add_reports(self, reports: Iterable[AgentReport]) -> None:
+        """What agents found pages to be."""
+        self._connection.executemany("INSERT OR REPLACE INTO verdict VALUES (?, ?, ?, ?, ?)", reports)
+
+    def save(self) -> None:
+        """Write the cards down."""
+        cards = (*self.records.values(), *self._absent)
+        self._connection.executemany(_SAVE_AGENT, [msgspec.structs.astuple(card) for card in cards])
+
+    def new_retirements(self) -> list[int]:
+        """Agents that a person has sent home since it was last asked; unknown names are nobody."""
+        rows = self._connection.execute(
+            "SELECT id, target FROM wish WHERE id > ? AND word = ? ORDER BY id", (self._last_command_id, RETIRE_COMMAND)
+        ).fetchall()
+        numbers = {card.name: card.number for card in self.records.values()}
+        self._last_command_id = rows[-1][0] if rows else self._last_command_id
+        return [numbers[name] for _, name in rows if name in numbers]
+
+    @property
+    def lost_agents(self) -> list[AgentRecord]:
+        """Who is gone for good."""
+        return [card for card in self.records.values() if card.state in (MISSING, RETIRED)]
+
+
+def read_agent_records(connection: sqlite3.Connection) -> list[AgentRecord]:
+    """The cards as they were saved last."""
+    rows = connection.execute("SELECT * FROM agent ORDER BY number")
+    return [AgentRecord(**dict(zip(_RECORD_FIELDS, row, strict=True))) for row in rows]

@@ -1,0 +1,1 @@
+"""S1: link relevance learned from four attributes."""

@@ -1,0 +1,231 @@
+"""The link score of S1: the probability, by a learner, that a link with these four attributes leads to a relevant page.
+
+The learner is trained while crawling (S1-12): every fetched page is a row of its link's attributes and the verdict.
+Until both classes are known the score is the mean of the four attributes. A page is scored as its links' only parent;
+the writing process, which knows the first five, works the rows out again (`S1Chooser`).
+
+The ranker kind `attributes` (S1): its options, and the file with trained learners that it may begin from.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from opilio.core.errors import ConfigError
+from opilio.core.records import Lead, Outcome, Reading, ScoredLink, Verdict
+from opilio.judge.page_terms import PageTerms
+from opilio.methods.attributes.features import TABLE_SIZE, LinkRows, TermFunctions
+from opilio.methods.attributes.features import pack_evidence as packed_evidence
+from opilio.methods.attributes.learner import OnlineTrainer, RowLearner, require_sklearn
+from opilio.methods.attributes.models import make_learner
+from opilio.methods.attributes.rows import ATTRIBUTES, MAX_TRAINING_ROWS, Rows, stack_rows
+from opilio.methods.attributes.training import load_learner, read_models
+from opilio.rank.committee import CommitteeMember
+from opilio.rank.link_scores import LinkScores, LinkTexts, drop_all, refused_links, tunnel_drop_reason
+from opilio.text.url_words import UrlTerms
+from opilio.topic.evolving import EvolvingTopic, Terms
+from opilio.topic.weights import WeightTable, table_from_weights
+
+ROW_DTYPE = np.dtype([("values", "<f4", (4,)), ("missing", "?", (4,))])
+WeighPageTerms = Callable[[Reading], tuple[Terms, NDArray[np.float64]]]
+
+
+def pack_rows(rows: Rows) -> list[bytes]:
+    """Each row as it stands in a lesson."""
+    made = np.zeros(len(rows), dtype=ROW_DTYPE)
+    made["values"], made["missing"] = rows[:, :4], rows[:, 4:] >= 0.5
+    data, size = made.tobytes(), ROW_DTYPE.itemsize
+    return [data[at : at + size] for at in range(0, len(data), size)]
+
+
+def unpack_rows(rows: Sequence[bytes]) -> Rows:
+    """The rows again; those of another make are all missing."""
+    nothing = pack_rows(np.repeat([[0.0, 1.0]], 4, axis=1))[0]
+    data = b"".join(row if len(row) == ROW_DTYPE.itemsize else nothing for row in rows)
+    made = np.frombuffer(data, dtype=ROW_DTYPE)
+    return stack_rows(made["values"].astype(np.float64), made["missing"])
+
+
+class _RowLesson(msgspec.Struct, array_like=True, frozen=True):
+    """What is told of one page: the row of its link, what it is, its key; `corrects`: a person said so."""
+
+    row: bytes
+    relevant: bool
+    key: int = 0
+    corrects: bool = False
+
+
+class _AttributesRankerState(msgspec.Struct):
+    teacher: bytes = b""  # nothing in what was kept before tables were: then the whole is the teacher's
+    table: WeightTable = WeightTable()
+    told: dict[int, bytes] = {}
+
+
+class AttributesRanker:
+    """Scores links by a learner, and learns. A link's features are what its page says of it (`Evidence`).
+
+    `held` are the rows of pages that were just fetched, by key, until they are learnt. Those it was told it remembers
+    by key too, so that a person can correct them.
+    """
+
+    def __init__(self, links: LinkRows, teacher: OnlineTrainer, tunnel_depth: int = -1) -> None:
+        self.links = links
+        self.trainer = teacher
+        self.tunnel_depth = tunnel_depth
+        self.pending_rows: dict[int, bytes] = {}
+        self._learned_rows: dict[int, bytes] = {}
+
+    @property
+    def version(self) -> int:
+        """Grows with every fit."""
+        return self.trainer.version
+
+    def score(self, reading: Reading, verdict: Verdict, lead: Lead) -> LinkScores:
+        """All links of the page at once."""
+        page = reading.page
+        rows, found = self.links.rows_from_page(reading)
+        parts = dict(zip(ATTRIBUTES, rows[:, :4].T, strict=True))
+        dropped = drop_all(refused_links(page), len(page.links), tunnel_drop_reason(verdict, lead, self.tunnel_depth))
+        return LinkScores(self.probabilities(rows), parts, dropped, features=packed_evidence(found))
+
+    def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[ScoredLink]:
+        """See `Ranker`."""
+        return self.score(reading, verdict, lead).ranked(reading.page.links)
+
+    def member_scores(self, reading: Reading, _: LinkTexts) -> NDArray[np.float64]:
+        """The probability of each link: a member's opinion."""
+        return self.probabilities(self.links.rows_from_page(reading)[0])
+
+    def probabilities(self, rows: Rows) -> NDArray[np.float64]:
+        """The score of each row."""
+        if self.trainer.is_ready:
+            return self.trainer.probability(rows)
+        mean: NDArray[np.float64] = rows[:, :4].mean(axis=1)
+        return mean
+
+    def learn(self, outcomes: Sequence[Outcome]) -> None:
+        """Every new page is a row (S1-12)."""
+        self.apply_lesson(self.make_lesson(outcomes))
+
+    def make_lesson(self, outcomes: Sequence[Outcome]) -> bytes:
+        """The rows of these visits, for a journal; nothing where there are none."""
+        told: list[_RowLesson] = []
+        for outcome in outcomes:
+            verdict, lead = outcome.analysis.verdict if outcome.analysis else None, outcome.lead
+            if verdict is not None and not outcome.duplicate_of:
+                told.append(
+                    _RowLesson(self.pending_rows.get(lead.key) or self._packed_row(lead), verdict.relevant, lead.key)
+                )
+        self.pending_rows.clear()
+        return msgspec.msgpack.encode(told) if told else b""
+
+    def correction_lesson(self, links: Sequence[tuple[Lead, bool]]) -> bytes:
+        """The lesson of a person who says of pages whether they are relevant, otherwise than they were told."""
+        rows = (
+            (self._learned_rows.get(lead.key) or self._packed_row(lead), relevant, lead.key) for lead, relevant in links
+        )
+        return msgspec.msgpack.encode([_RowLesson(*row, corrects=True) for row in rows])
+
+    def _packed_row(self, lead: Lead) -> bytes:
+        return pack_rows(self.links.lead_row(lead))[0]
+
+    def apply_lesson(self, lesson: bytes) -> None:
+        """Learn from a lesson: the first time, or again from a journal."""
+        told = msgspec.msgpack.decode(lesson, type=list[_RowLesson]) if lesson else []
+        for corrects, teach in ((False, self.trainer.add), (True, self.trainer.correct)):
+            rows = [one for one in told if one.corrects is corrects]
+            if rows:
+                teach(unpack_rows([one.row for one in rows]), np.array([one.relevant for one in rows], dtype=np.bool_))
+        self._learned_rows |= {one.key: one.row for one in told if one.key}
+        while len(self._learned_rows) > MAX_TRAINING_ROWS:  # older rows are forgotten by the learner too
+            del self._learned_rows[next(iter(self._learned_rows))]
+
+    def snapshot(self) -> bytes:
+        """What was learnt, with the table it counts by."""
+        return msgspec.msgpack.encode(
+            _AttributesRankerState(self.trainer.snapshot(), self.links.fixed_table, self._learned_rows)
+        )
+
+    def worker_state(self) -> bytes:
+        """What workers must know: all but which page had which row."""
+        return msgspec.msgpack.encode(_AttributesRankerState(self.trainer.snapshot(), self.links.fixed_table))
+
+    def restore(self, state: bytes) -> None:
+        """Go on from a snapshot."""
+        kept = msgspec.msgpack.decode(state, type=_AttributesRankerState)
+        self.trainer.restore(kept.teacher or state)
+        self.links.fixed_table, self._learned_rows = kept.table, kept.told
+
+
+MODEL_FILE = "model.json"  # where `opilio train` leaves its learners in a collection
+
+
+class AttributesContext(Protocol):
+    """What the ranker is made from."""
+
+    @property
+    def evolving_topic(self) -> EvolvingTopic: ...
+
+    @property
+    def page_words(self) -> PageTerms: ...
+
+    @property
+    def url_terms(self) -> UrlTerms: ...
+
+
+def attributes_ranker(
+    tools: AttributesContext,
+    *,
+    learner: Literal["bayes", "tree", "neural"] = "bayes",
+    table: int = TABLE_SIZE,
+    every: int = 50,
+    model: str = "",
+    tunnel_depth: int = -1,
+) -> AttributesRanker:
+    """S1's ranker, before anything was learnt; `begin_with_model` reads the file that `model` names."""
+    del model
+    require_sklearn()
+    teacher = OnlineTrainer(make_learner(learner), every)
+    words = TermFunctions(
+        tools.url_terms.terms_batch, tools.page_words.with_weighting("tfidf").weighted_terms, tools.page_words.idf
+    )
+    return AttributesRanker(LinkRows(tools.evolving_topic, words, table), teacher, tunnel_depth)
+
+
+def load_initial_model(ranker: AttributesRanker, options: Mapping[str, Any]) -> None:
+    """Let a new crawl begin with what `opilio train` found, where a file is named."""
+    trained = trained_learner(options)
+    if trained is not None:
+        ranker.trainer.learner, ranker.links.fixed_table = trained
+
+
+def trained_learner(options: Mapping[str, Any]) -> tuple[RowLearner, WeightTable] | None:
+    """The learner in the file or collection that `model` names; ConfigError where it can't be used."""
+    require_sklearn()
+    name = str(options.get("model", ""))
+    return find_learner(name, str(options["learner"]), "rank.model") if name else None
+
+
+def trained_member(tools: AttributesContext, model: str) -> CommitteeMember:
+    """What the first learner of a file or collection says of links, for the committee."""
+    ranker = attributes_ranker(tools)
+    ranker.trainer.learner, ranker.links.fixed_table = find_learner(model)
+    return ranker.member_scores
+
+
+def find_learner(name: str, learner: str = "", option: str = "rank.trained") -> tuple[RowLearner, WeightTable]:
+    """A learner of a file or collection, the first where none is named, and the table its rows were counted with.
+
+    The table is empty where rows were given. ConfigError where the file can't be used.
+    """
+    path = Path(name) / MODEL_FILE if Path(name).is_dir() else Path(name)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{option} {path}: can't be read: {error.strerror}; 'opilio train' makes one") from error
+    file = read_models(data, f"{option} {path}")
+    return load_learner(file, learner, f"{option} {path}"), table_from_weights(file.table)

@@ -1,0 +1,218 @@
+"""S1's training set from a finished collection (S1-13, S1-16, S1-17): its pages, read again from the WARC files.
+
+Relevant and irrelevant rows are the pages judged so; the irrelevant ones are what a crawl meets on its way (S1-E1).
+Parents are those that the crawl itself knew when it fetched a page (S1-E6): pages that came later are the future.
+Words are counted here once; the attributes are worked out for a table as a crawl does it, and the table for a set of
+pages, so that a test can build it without the pages it asks about (S1-E7).
+
+Trained learners as a file: JSON with plain numbers, so that a stranger's file can hold nothing that runs.
+
+The rows they were trained on go with them: a crawl that begins with a model goes on with its training set (S1-12).
+Reads and writes no file itself.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from opilio.core.errors import ConfigError, ParseError, UsageError
+from opilio.core.records import Reading
+from opilio.judge.page_terms import PageTerms
+from opilio.methods.attributes.evaluation import RowPositions
+from opilio.methods.attributes.features import (
+    TABLE_SIZE,
+    add_parent_evidence,
+    attribute_rows,
+    gather_evidence,
+    pack_evidence,
+    page_evidence,
+)
+from opilio.methods.attributes.learner import RowLearner
+from opilio.methods.attributes.models import AnyModel, make_learner
+from opilio.methods.attributes.rows import ATTRIBUTES, Labels, Rows, TrainingRow
+from opilio.parse.html import HtmlParser
+from opilio.rank.link_scores import refused_links
+from opilio.store.collection import Collection, open_readonly
+from opilio.store.warc import read_record
+from opilio.text.reading import PageReader
+from opilio.text.url_words import UrlTerms
+from opilio.text.vocabulary import Vocabulary
+from opilio.topic.evolving import Terms, compile_table
+from opilio.topic.weights import NoiseFilter, WeightTable, table_from_weights
+
+MAX_TRAINING_PAGES = 20_000  # pages, the first ones: a few kilobytes each
+_PAGES_SQL = (
+    "SELECT key, url, host, relevant, warc, offset, length FROM page"
+    " WHERE duplicate_of = 0 AND length > 0 ORDER BY seq LIMIT ?"
+)
+TermWeightArray = NDArray[np.float64]
+TermIdf = Callable[[Terms], TermWeightArray]
+
+
+@dataclass(slots=True)
+class TrainingPage:
+    """A page with its words, and what its first parents said of it before it was fetched (evidence by key)."""
+
+    url: str
+    host: str
+    relevant: bool
+    terms: Terms = field(default_factory=lambda: np.zeros(0, dtype=np.uint32))
+    term_shares: TermWeightArray = field(default_factory=lambda: np.zeros(0))  # tf
+    evidence: dict[int, bytes] = field(default_factory=dict)
+
+
+class CollectionTrainingSet:
+    """A training set whose table is built when it is known which pages may be looked at (S1-E7)."""
+
+    def __init__(self, examples: Sequence[TrainingPage], vocabulary: Vocabulary) -> None:
+        self._examples = examples
+        self._vocabulary = vocabulary
+        self.labels: Labels = np.array([one.relevant for one in self._examples], dtype=np.bool_)
+        self.groups: Sequence[str] = [one.host for one in self._examples]
+        sizes = [len(one.terms) for one in self._examples]
+        self._page_of = np.repeat(np.arange(len(sizes)), sizes)
+        every = np.concatenate([one.terms for one in self._examples]) if sizes else np.zeros(0, dtype=np.uint32)
+        self._terms, self._number_of = np.unique(every, return_inverse=True)
+        self._shares = np.concatenate([one.term_shares for one in self._examples]) if sizes else np.zeros(0)
+
+    def __len__(self) -> int:
+        return len(self._examples)
+
+    def rows_for(self, known: RowPositions) -> Rows:
+        """Every row, by the table of the pages that may be known."""
+        return self._attribute_rows(self.table(known))
+
+    def rows(self, table: WeightTable) -> list[TrainingRow]:
+        """Every row, by a given table."""
+        return [_training_row(*of) for of in zip(self._examples, self._attribute_rows(table).tolist(), strict=True)]
+
+    def _attribute_rows(self, table: WeightTable) -> Rows:
+        urls = UrlTerms(self._vocabulary).terms_batch([one.url for one in self._examples])
+        return attribute_rows(
+            urls, *gather_evidence([one.evidence.values() for one in self._examples]), compile_table(table)
+        )
+
+    def table(self, known: RowPositions) -> WeightTable:
+        """The topic's seven words (S1-17…S1-19): mean tf in relevant pages · log(N/n) over all pages, normalised."""
+        chosen = np.zeros(len(self._examples), dtype=np.bool_)
+        chosen[known] = True
+        wanted = chosen & self.labels if (chosen & self.labels).any() else chosen
+        here, relevant = chosen[self._page_of], wanted[self._page_of]
+        size = len(self._terms)
+        containing = np.bincount(self._number_of[here], minlength=size)
+        told = np.bincount(self._number_of[relevant], minlength=size)
+        shares = np.bincount(self._number_of[relevant], self._shares[relevant], minlength=size)
+        documents = int(chosen.sum())
+        with np.errstate(divide="ignore", invalid="ignore"):
+            weights = np.where(told > 0, shares * np.log(documents / containing), 0.0)
+        return self._heaviest_terms(np.nan_to_num(weights), told, int(wanted.sum()))
+
+    def _heaviest_terms(self, weights: TermWeightArray, told: NDArray[np.int64], documents: int) -> WeightTable:
+        noise, kept, shown = NoiseFilter(), dict[str, float](), dict[str, str]()
+        for at in np.lexsort((self._terms, -weights)).tolist():
+            if len(kept) == TABLE_SIZE or weights[at] <= 0.0:
+                break
+            term = int(self._terms[at])
+            stem = self._vocabulary.stem_of(term)
+            if stem and noise.allows(stem, int(told[at]), documents):
+                kept[stem] = float(weights[at])
+                shown[stem] = self._vocabulary.surface_of(term)
+        return table_from_weights(kept, TABLE_SIZE, shown)
+
+
+def _training_row(one: TrainingPage, found: Sequence[float]) -> TrainingRow:
+    a, b, c, d, *missing = found
+    flags = missing[0] > 0, missing[1] > 0, missing[2] > 0, missing[3] > 0
+    return TrainingRow(url=one.url, group=one.host, values=(a, b, c, d), missing=flags, relevant=one.relevant)
+
+
+def load_training_set(folder: Path, vocabulary: Vocabulary, idf: TermIdf) -> CollectionTrainingSet:
+    """The training set of a collection; UsageError where it holds no page."""
+    with open_readonly(folder) as collection:
+        examples = _gather_pages(collection, PageTerms(vocabulary.terms, idf, weights="tfidf"), PageReader(vocabulary))
+    if not examples:
+        raise UsageError(f"{folder}: holds no pages to learn from; crawl first")
+    return CollectionTrainingSet(list(examples.values()), vocabulary)
+
+
+def _gather_pages(collection: Collection, words: PageTerms, reader: PageReader) -> dict[int, TrainingPage]:
+    rows = collection.connection.execute(_PAGES_SQL, (MAX_TRAINING_PAGES,)).fetchall()
+    examples = {key: TrainingPage(url, host, bool(relevant)) for key, url, host, relevant, *_ in rows}
+    later = dict(examples)
+    for key, read in _read_pages(collection, rows, reader):
+        later.pop(key)  # what is left was fetched after it
+        if read is not None:
+            terms, counts = words.counts(read)
+            examples[key].terms, examples[key].term_shares = terms, counts / max(1.0, counts.sum())
+            _add_link_evidence(key, read, words, later)
+    return examples
+
+
+def _read_pages(
+    collection: Collection, rows: Sequence[tuple[int, str, str, int, int, int, int]], reader: PageReader
+) -> Iterator[tuple[int, Reading | None]]:
+    """Each page again; nothing for one that no longer reads as a page: without words it teaches nothing."""
+    parser = HtmlParser()
+    for key, _, _, _, warc, offset, length in rows:
+        read = None
+        with suppress(ParseError):
+            read = reader.read(parser.parse(read_record(collection.folder, warc, offset, length)))
+        yield key, read
+
+
+def _add_link_evidence(parent: int, read: Reading, words: PageTerms, later: dict[int, TrainingPage]) -> None:
+    """Let every page that was fetched later know that this one links to it, and how."""
+    found = pack_evidence(page_evidence(read, words.weighted_terms(read), words.idf))
+    dropped = refused_links(read.page)
+    for at, (link, said) in enumerate(zip(read.page.links, found, strict=True)):
+        if link.key in later and at not in dropped:
+            add_parent_evidence(later[link.key].evidence, parent, said)
+
+
+class ModelFile(msgspec.Struct, kw_only=True):
+    """What a file holds."""
+
+    schema: int = 1
+    made_by: str = ""
+    topic: str = ""
+    table: dict[str, float] = {}  # the words that the attributes were counted with: a crawl counts with them too
+    attributes: tuple[str, ...] = ATTRIBUTES
+    rows: tuple[bytes, bytes] = (b"", b"")  # of irrelevant and relevant pages, float32
+    models: dict[str, AnyModel] = {}
+
+
+def write_models(learners: list[RowLearner], **about: object) -> bytes:
+    """The file of some learners that were trained on the same rows."""
+    models = {learner.name: learner.model for learner in learners}
+    file = ModelFile(rows=learners[0].pack_rows(), models=models, **about)  # type: ignore[arg-type]
+    return msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n"
+
+
+def read_models(data: bytes, source: str) -> ModelFile:
+    """A file read back; ConfigError names what is wrong with it."""
+    try:
+        file = msgspec.json.decode(data, type=ModelFile)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{source}: is no model file ({error}); 'opilio train' makes one") from error
+    if file.schema != 1 or file.attributes != ATTRIBUTES:
+        raise ConfigError(f"{source}: was made by another version of Opilio; train again with 'opilio train'")
+    return file
+
+
+def load_learner(file: ModelFile, name: str, source: str) -> RowLearner:
+    """The learner of that name, or the first one where none is named, ready to go on."""
+    name = name or next(iter(file.models), "")
+    if name not in file.models:
+        known = ", ".join(file.models) or "none"
+        raise ConfigError(f"{source}: has no learner '{name}' (it has: {known}); see 'opilio train --learner'")
+    learner = make_learner(name)
+    try:
+        learner.load(file.models[name], file.rows)
+    except ValueError as error:
+        raise ConfigError(f"{source}: is damaged: {error}") from error
+    return learner

@@ -1,0 +1,1 @@
+"""S2: topics as Dewey classes."""

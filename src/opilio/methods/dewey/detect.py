@@ -1,0 +1,285 @@
+"""Finds the lexicon's terms in words: phrases before words, the longest first, by stems (S2-20, S2-24).
+
+Works on the terms of a `Reading`, so a page is tokenised and stemmed once for everything. Keeps no state of a text.
+
+The galaxy: the densest area of a text's D-numbers (S2-19, S2-21, S2-22, S2-26, S2-E6).
+
+Every (word, D-number) is a dot at x = length of the number, y = the number. Dots add to the mass of every prefix of
+their number; a cell (three digits) also gains from its tens and its hundred; cells far below the best are outliers.
+Knows nothing of pages: the caller cuts the window at the break points (S2-23) and widens it where it is empty.
+
+The classes of a text, of a page and of its links: matcher and galaxy put together. Reads nothing itself.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from opilio.core.records import BLOCK_BREAK, Reading
+from opilio.methods.dewey.lexicon import Lexicon, digits_of, is_related, shorten
+from opilio.text.idf import BackgroundIdf
+from opilio.text.phrases import PhraseMatcher
+from opilio.text.tokens import tokenize_marked
+from opilio.text.vocabulary import BLOCK_END_CODE, Vocabulary
+
+
+class LexiconHit(NamedTuple):
+    """An index term found at terms[start:end]."""
+
+    start: int
+    end: int
+    word: str
+    numbers: tuple[str, ...]
+    rarity: float = 1.0  # 0..1: idf in general English over the highest there is
+
+
+class LexiconMatcher:
+    """A lexicon made ready for one vocabulary. With a background, hits tell how rare their words are."""
+
+    def __init__(self, lexicon: Lexicon, vocabulary: Vocabulary, background: BackgroundIdf | None = None) -> None:
+        self.lexicon = lexicon
+        self.vocabulary = vocabulary
+        spelled = lexicon.numbers
+        merged: dict[tuple[int, ...], tuple[str, tuple[str, ...]]] = {}
+        for word, key in zip(spelled, _phrase_terms(list(spelled), vocabulary), strict=True):
+            numbers = spelled[word]
+            if key in merged:  # `bird` and `birds` are one term: it has the numbers of both
+                word, before = merged[key]
+                numbers = tuple(sorted({*before, *numbers}))
+            if key:
+                merged[key] = (word, numbers)
+        rarities = map(_rarity(background), merged)
+        self._found = [(*found, rarity) for found, rarity in zip(merged.values(), rarities, strict=True)]
+        self._phrases = PhraseMatcher({key: index for index, key in enumerate(merged)})
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def hits(self, terms: Sequence[int]) -> list[LexiconHit]:
+        """Every index term, from left to right, without overlaps."""
+        return [LexiconHit(start, end, *self._found[index]) for start, end, index in self._phrases.matches(terms)]
+
+
+def _rarity(background: BackgroundIdf | None) -> Callable[[tuple[int, ...]], float]:
+    """How rare a term is: a phrase is as rare as its words together, at most 1."""
+    if background is None:
+        return lambda _: 1.0
+    highest = background.idf(-1)  # no word has this number: the idf of one never counted
+    return lambda key: min(1.0, sum(map(background.idf, key)) / highest)
+
+
+def _phrase_terms(spelled: list[str], vocabulary: Vocabulary) -> list[tuple[int, ...]]:
+    """The terms of each phrase. All are tokenised in one call: one call a phrase is four times as slow.
+
+    A phrase of which one word is left has no key: `t cell` is not `cell`, nor `the guardian` any guardian.
+    """
+    keys: list[tuple[int, ...]] = []
+    terms = list(map(vocabulary.__getitem__, tokenize_marked(BLOCK_BREAK.join(spelled) + BLOCK_BREAK)))
+    start = 0
+    for _ in spelled:
+        end = terms.index(BLOCK_END_CODE, start)
+        key = tuple(filter(None, terms[start:end]))
+        keys.append(key if len(key) > 1 or end - start == 1 else ())
+        start = end + 1
+    return keys
+
+
+_CELL_DIGITS = 3  # digits of a cell: the classes of the paper
+SCORE_DIGITS = 9  # scores alike in so many decimals are equal: the order in which weights were added is no reason
+
+
+class GalaxyRule(msgspec.Struct, frozen=True, kw_only=True):
+    """How dots are weighed. The defaults are the paper's (S2-37), open points as in S2-E6."""
+
+    max_length: int = 3  # digits of a D-number that are used
+    anchor_impact: float = 1.4  # S2-22; T3/G3 take 0.5 (S2-E7)
+    length_gain: float = 0.1  # λ: a longer number is a more precise topic
+    ambiguity: float = 0.0  # τ: a word with n numbers counts 1/n**τ for each
+    rarity: float = 0.0  # exponent of a word's rarity in general English: 1 makes `energy` count less than `muon`
+    repeats: float = 1.0  # the n-th power of a word's count: 1 every occurrence counts alike, 0.5 square root
+    tens_share: float = 0.5
+    hundreds_share: float = 0.25
+    outlier: float = 0.25  # cells below this share of the best are dropped
+    starts_at_link: bool = True  # of a link's block only what stands from its anchor on is plotted (S2-23)
+
+
+PAPER_RULE = GalaxyRule()
+RECOMMENDED_RULE = GalaxyRule(ambiguity=1.0, rarity=2.0, repeats=0.75, hundreds_share=0.1, starts_at_link=False)
+
+
+class Dot(NamedTuple):
+    """One word under one D-number; `among` is the count of numbers the word has."""
+
+    word: str
+    number: str
+    in_anchor: bool = False
+    among: int = 1
+    rarity: float = 1.0
+
+    @property
+    def x(self) -> int:
+        """Length of the number in digits (S2-19)."""
+        return len(digits_of(self.number))
+
+    @property
+    def y(self) -> float:
+        """The number itself (S2-19)."""
+        digits = digits_of(self.number).ljust(_CELL_DIGITS, "0")  # 61 of a shorter scheme stands where 610 does
+        return float(f"{digits[:_CELL_DIGITS]}.{digits[_CELL_DIGITS:]}")
+
+
+class ScoredClass(NamedTuple):
+    code: str
+    score: float
+
+
+class Galaxy(msgspec.Struct, frozen=True):
+    """The cells that are left, best first, and those dropped. Nothing in `ranked`: the topic is unknown."""
+
+    ranked: tuple[ScoredClass, ...] = ()
+    outliers: tuple[ScoredClass, ...] = ()
+
+    @property
+    def code(self) -> str:
+        """The D-number of the galaxy, or an empty string."""
+        return self.ranked[0].code if self.ranked else ""
+
+    def on_topic(self, topic: Iterable[str], top: int = 1) -> bool:
+        """Does one of the best `top` codes belong to a class of the topic, or the other way round?"""
+        wanted = list(topic)
+        return any(is_related(cell.code, code) for cell in self.ranked[:top] for code in wanted)
+
+    def closeness(self, topic: Sequence[str]) -> float:
+        """How near to a topic: t / (t + o) of its best cell t and the best other cell o.
+
+        0: no cell is of the topic; from 0.5 on the best one is; 1: all are. Outliers count: they make it small.
+        """
+        ours = theirs = 0.0
+        for code, score in (*self.ranked, *self.outliers):
+            if any(is_related(code, wanted) for wanted in topic):
+                ours = max(ours, score)
+            else:
+                theirs = max(theirs, score)
+        return ours / (ours + theirs) if ours else 0.0
+
+
+def dots_from_hits(hits: Iterable[LexiconHit], anchor: tuple[int, int] = (0, 0), max_length: int = 3) -> list[Dot]:
+    """One dot per (word, D-number) (S2-25); numbers equal after the cut are one. `anchor` is a slice of the terms."""
+    dots: list[Dot] = []
+    for hit in hits:
+        cut = _shorten_numbers(hit.numbers, max_length)
+        inside = anchor[0] <= hit.start and hit.end <= anchor[1]
+        dots += [Dot(hit.word, number, inside, len(cut), hit.rarity) for number in cut]
+    return dots
+
+
+@lru_cache(maxsize=1 << 15)  # a lexicon's terms share some thousand lists of numbers
+def _shorten_numbers(numbers: tuple[str, ...], max_length: int) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(shorten(number, max_length) for number in numbers))
+
+
+def find_galaxy(dots: Sequence[Dot], rule: GalaxyRule = PAPER_RULE) -> Galaxy:
+    """The galaxy of the dots: every cell scored, best first, ties by the lower number."""
+    mass = _prefix_masses(dots, rule)
+    cells = {digits_of(dot.number)[:_CELL_DIGITS] for dot in dots}
+    scored = [(round(_cell_score(cell, mass, rule), SCORE_DIGITS), cell) for cell in cells]
+    scored.sort(key=lambda pair: (-pair[0], pair[1]))
+    floor = rule.outlier * scored[0][0] if scored else 0.0
+    ranked = tuple(ScoredClass(_deepest_number(cell, mass, rule), score) for score, cell in scored if score >= floor)
+    return Galaxy(ranked, tuple(ScoredClass(cell, score) for score, cell in scored if score < floor))
+
+
+def first_galaxy(windows: Iterable[Sequence[Dot]], rule: GalaxyRule = PAPER_RULE) -> Galaxy:
+    """The galaxy of the first window that has dots: the link's own, its section, the title; unknown where none has."""
+    return next((find_galaxy(dots, rule) for dots in windows if dots), Galaxy())
+
+
+def _prefix_masses(dots: Sequence[Dot], rule: GalaxyRule) -> dict[str, float]:
+    """The mass of every prefix. Equal dots are counted first: a page repeats its words."""
+    mass: dict[str, float] = {}
+    for dot, count in Counter(dots).items():
+        digits = digits_of(shorten(dot.number, rule.max_length))
+        weight = rule.anchor_impact if dot.in_anchor else 1.0
+        weight *= 1.0 + rule.length_gain * (len(digits) - _CELL_DIGITS)
+        weight *= count**rule.repeats / dot.among**rule.ambiguity * dot.rarity**rule.rarity
+        for length in range(1, len(digits) + 1):
+            prefix = digits[:length]
+            mass[prefix] = mass.get(prefix, 0.0) + weight
+    return mass
+
+
+def _cell_score(cell: str, mass: dict[str, float], rule: GalaxyRule) -> float:
+    """Own mass, half of what the rest of the tens has, a quarter of what the rest of the hundred has."""
+    own, tens, hundred = mass[cell], mass[cell[:2]], mass[cell[:1]]
+    return own + rule.tens_share * (tens - own) + rule.hundreds_share * (hundred - tens)
+
+
+def _deepest_number(cell: str, mass: dict[str, float], rule: GalaxyRule) -> str:
+    """The longest number that still holds more than half of its parent's mass, written with its point."""
+    code = cell
+    while len(code) < rule.max_length:
+        best = max((code + digit for digit in "0123456789"), key=lambda child: mass.get(child, 0.0))
+        if mass.get(best, 0.0) <= mass[code] / 2:
+            break
+        code = best
+    return f"{code[:_CELL_DIGITS]}.{code[_CELL_DIGITS:]}" if len(code) > _CELL_DIGITS else code
+
+
+def classes_of(
+    text: str | Sequence[int], matcher: LexiconMatcher, top: int = 3, rule: GalaxyRule = RECOMMENDED_RULE
+) -> list[ScoredClass]:
+    """The best classes of a text (or of its terms), best first, with their scores."""
+    terms = matcher.vocabulary.terms(text) if isinstance(text, str) else text
+    return list(galaxy_of(terms, matcher, rule).ranked[:top])
+
+
+def galaxy_of(terms: Sequence[int], matcher: LexiconMatcher, rule: GalaxyRule = RECOMMENDED_RULE) -> Galaxy:
+    """The galaxy of a whole text."""
+    return find_galaxy(dots_from_hits(matcher.hits(terms), max_length=rule.max_length), rule)
+
+
+def main_galaxy(reading: Reading, matcher: LexiconMatcher, rule: GalaxyRule = RECOMMENDED_RULE) -> Galaxy:
+    """The galaxy of a page: its title and main text, else all its text."""
+    return galaxy_of(main_terms(reading, matcher), matcher, rule)
+
+
+def main_terms(reading: Reading, matcher: LexiconMatcher) -> list[int]:
+    """What a page is plotted by: the terms of its title and of its main text."""
+    title = matcher.vocabulary.terms(reading.page.title)
+    main = [term for start, end in reading.main_slices for term in reading.terms[start:end]]
+    return title + (main if reading.main_slices else reading.terms)
+
+
+def link_galaxies(reading: Reading, matcher: LexiconMatcher, rule: GalaxyRule = PAPER_RULE) -> list[Galaxy]:
+    """The galaxy of every link, from the words between its break points (S2-23).
+
+    An empty window is widened to the headings above the link, then to the title. The page is matched once.
+    """
+    hits = matcher.hits(reading.terms)
+    starts = [hit.start for hit in hits]
+    title: list[Dot] | None = None
+    galaxies = []
+    for link in reading.page.links:
+        anchor, around = reading.anchors[link.index], reading.link_contexts[link.index]
+        first = anchor[0] if rule.starts_at_link else around[0]
+        dots = dots_from_hits(hits_in_window(hits, starts, (first, around[1])), anchor, rule.max_length)
+        if not dots:
+            title = _dots(reading.page.title, matcher, rule) if title is None else title
+            galaxies.append(first_galaxy((_dots(" ".join(link.headings), matcher, rule), title), rule))
+        else:
+            galaxies.append(find_galaxy(dots, rule))
+    return galaxies
+
+
+def hits_in_window(hits: Sequence[LexiconHit], starts: Sequence[int], around: tuple[int, int]) -> list[LexiconHit]:
+    """The hits inside a slice of the terms; `starts` are the hits' beginnings, in order."""
+    first, last = bisect_left(starts, around[0]), bisect_left(starts, around[1])
+    return [hit for hit in hits[first:last] if hit.end <= around[1]]
+
+
+def _dots(text: str, matcher: LexiconMatcher, rule: GalaxyRule) -> list[Dot]:
+    return dots_from_hits(matcher.hits(matcher.vocabulary.terms(text)), max_length=rule.max_length)

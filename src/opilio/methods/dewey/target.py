@@ -1,0 +1,136 @@
+"""A topic as classes: given as numbers or found from its words, and the words that classes lend to a topic. Pure.
+
+Topics as classes of Dewey or another scheme: the lexicon a person chose, and what a topic gains by it.
+
+Reads the lexicon file that the settings name; what the classes mean is `topic/dewey`'s business.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from opilio.core.errors import TopicError
+from opilio.core.settings import Settings
+from opilio.methods.dewey.detect import Galaxy, LexiconMatcher, galaxy_of
+from opilio.methods.dewey.lexicon import (
+    DeweyClass,
+    Lexicon,
+    builtin_lexicon,
+    digits_of,
+    is_number,
+    is_prefix,
+    is_related,
+    read_lexicon,
+)
+from opilio.text.vocabulary import Vocabulary
+from opilio.topic.setup import background_frequencies, build_vocabulary
+from opilio.topic.topic import Topic
+
+MIN_CLASS_SHARE = 0.6  # share of the best cell's score from which a cell belongs to a topic told in words
+CELLS_FOR_TENS = (
+    3  # so many cells of one tens class stand for the whole of it: `astronomy` is 52, not five of its parts
+)
+MAX_CLASSES = 5
+TERM_WEIGHT_HALF_RANK = 10  # terms of a class stand in order of weight: the tenth counts half of the first
+
+
+class DeweyTarget(NamedTuple):
+    """What a crawl is after: the classes, and what finds them in a text."""
+
+    matcher: LexiconMatcher
+    classes: tuple[str, ...]
+
+
+def check_classes(classes: Iterable[str], lexicon: Lexicon) -> tuple[str, ...]:
+    """Classes a person gave, without spaces and doubles. A beginning such as `59` stands for all below it."""
+    found = tuple(dict.fromkeys(text.strip() for text in classes))
+    for code in found:
+        if not is_number(code, lexicon.dewey) and not is_prefix(code):
+            raise TopicError(f'topic.dewey "{code}": is no class; write it like "598", "598.8" or "59" for all of 59x')
+        if not any(is_related(code, known) for known in lexicon.classes):
+            raise TopicError(f'topic.dewey "{code}": the lexicon has no such class; give another or a lexicon_file')
+    return found
+
+
+def topic_classes(topic: Topic, matcher: LexiconMatcher) -> tuple[str, ...]:
+    """The classes of a topic: its own, else those that its name, description, keywords and examples speak of."""
+    if topic.dewey:
+        return topic.dewey
+    told = " ".join([topic.name, topic.description, *topic.keywords])
+    found = _top_classes(galaxy_of(matcher.vocabulary.terms(told), matcher))
+    if not found:
+        texts = " ".join(text for text in topic.positive if isinstance(text, str))
+        found = _top_classes(galaxy_of(matcher.vocabulary.terms(texts), matcher))
+    if not found:
+        raise TopicError(f'topic "{topic.name}": none of its words is in the lexicon; give classes as topic.dewey')
+    return found
+
+
+def _top_classes(galaxy: Galaxy) -> tuple[str, ...]:
+    near = [cell.code for cell in galaxy.ranked if cell.score >= MIN_CLASS_SHARE * galaxy.ranked[0].score]
+    tens = [digits_of(code)[:2] for code in near]
+    found = [ten if tens.count(ten) >= CELLS_FOR_TENS else code for code, ten in zip(near, tens, strict=True)]
+    return tuple(dict.fromkeys(found))[:MAX_CLASSES]
+
+
+def class_words(classes: Sequence[str], lexicon: Lexicon) -> dict[str, float]:
+    """Index terms of the classes and of all below them, as weighted keywords, heaviest first.
+
+    A term counts less the further back it stands, and less where it stands under several numbers.
+    """
+    weights: dict[str, float] = {}
+    for entry in _subclasses(classes, lexicon):
+        for place, term in enumerate(entry.terms):
+            weight = 1.0 / (1.0 + place / TERM_WEIGHT_HALF_RANK) / len(lexicon.numbers[term])
+            weights[term] = max(weight, weights.get(term, 0.0))
+    return dict(sorted(weights.items(), key=lambda pair: (-pair[1], pair[0])))
+
+
+def class_names(classes: Sequence[str], lexicon: Lexicon) -> str:
+    """What the classes are called, for a topic that nobody named."""
+    named = [lexicon.name_of(code) or next((c.name for c in _subclasses([code], lexicon)), code) for code in classes]
+    return "; ".join(dict.fromkeys(named))
+
+
+def _subclasses(classes: Sequence[str], lexicon: Lexicon) -> list[DeweyClass]:
+    """The classes themselves and their parts; the nearest one above a number that is none itself."""
+    wanted = [digits_of(code) for code in classes]
+    found = [c for number, c in lexicon.classes.items() if digits_of(number).startswith(tuple(wanted))]
+    above = [c for number, c in lexicon.classes.items() if any(w.startswith(digits_of(number)) for w in wanted)]
+    return found or above[-1:]
+
+
+def load_lexicon(settings: Settings) -> Lexicon:
+    """Ours, the person's own, or both."""
+    topic = settings.topic
+    if not topic.lexicon_file:
+        return builtin_lexicon()
+    try:
+        own = read_lexicon(Path(topic.lexicon_file), dewey=topic.lexicon_use != "other-scheme")
+    except TopicError as error:
+        raise TopicError(f"topic.lexicon_file {error}") from error
+    return builtin_lexicon().merged_with(own) if topic.lexicon_use == "add" else own
+
+
+def add_dewey_classes(topic: Topic, settings: Settings) -> Topic:
+    """A topic given as classes has their names and index terms where the person gave none, and the other way round."""
+    given = settings.topic
+    if not given.dewey:
+        waits = bool(given.examples) and not topic.positive  # example pages are not read yet
+        if settings.judge.get("kind") == "dewey" and not waits:
+            return replace(topic, dewey=build_dewey_target(settings, topic, build_vocabulary(settings)).classes)
+        if given.lexicon_file:
+            load_lexicon(settings)  # a file that can't be used is told before the crawl begins
+        return topic
+    lexicon = load_lexicon(settings)
+    classes = check_classes(given.dewey, lexicon)
+    name = topic.name or class_names(classes, lexicon)
+    return replace(topic, name=name, dewey=classes, keywords=topic.keywords or class_words(classes, lexicon))
+
+
+def build_dewey_target(settings: Settings, topic: Topic, vocabulary: Vocabulary) -> DeweyTarget:
+    """What finds the classes of a text, and those the crawl is after."""
+    matcher = LexiconMatcher(load_lexicon(settings), vocabulary, background_frequencies())
+    return DeweyTarget(matcher, topic_classes(topic, matcher))

@@ -1,0 +1,1 @@
+"""S2: the T-Graph and its rival, the context graph."""

@@ -1,0 +1,170 @@
+"""The context graph's classifier (Diligenti et al. 2000, S2-46): how many links a page is from a target. Pure.
+
+Documents of each layer are back-links of the targets. The vocabulary is that of the targets and of the first layer; a
+page is its forty words of highest tf·idf, of which those in the vocabulary count. One multinomial naive Bayes with a
+model per layer, equal priors: a layer's size says how many pages were found, not how likely it is.
+
+What begins from a given state and learns nothing more, in the shape of a learner: kept and sent like one.
+
+The context graph's order: links go into the queue of the layer that their page belongs to (Diligenti, S2-46).
+
+One queue per layer, the nearest first, each in the order of likelihood: as one number, so that any frontier can do it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from opilio.core.records import Lead, Outcome, Reading, ScoredLink, Verdict
+from opilio.methods.treasure.updater import GraphState
+from opilio.rank.link_scores import LinkScores, drop_all, refused_links, tunnel_drop_reason
+
+TermArray = NDArray[np.int64]
+ValueArray = NDArray[np.float64]
+CONTEXT_PAGE_TERMS = 40  # words that represent a page
+VOCABULARY_LAYERS = 2  # the targets and the first layer
+
+
+class LayeredDocument(NamedTuple):
+    """One document: its layer and its words with counts, most telling first."""
+
+    layer: int
+    words: Mapping[int, int]
+
+
+class LayerEstimate(NamedTuple):
+    """Where a page belongs: the winning layer and how sure that is. `layer` == number of layers: none of them."""
+
+    layer: int
+    likelihood: float
+
+
+class ContextGraphModel:
+    """Word probabilities per layer. Without documents every page belongs nowhere.
+
+    `least` is the likelihood below which a page belongs to no layer: the winning posterior times the share of the
+    page's words that the vocabulary knows. A page about something else shares few, whatever the posterior says.
+    """
+
+    def __init__(self, documents: Iterable[LayeredDocument] = (), least: float = 0.5) -> None:
+        kept = list(documents)
+        self.min_likelihood = least
+        self.layers = 1 + max((d.layer for d in kept), default=-1)
+        known = {term for d in kept if d.layer < VOCABULARY_LAYERS for term in d.words}
+        self._terms: TermArray = np.array(sorted(known), dtype=np.int64)
+        self._logs: ValueArray = np.log(self._probabilities(kept))
+
+    def _probabilities(self, documents: Sequence[LayeredDocument]) -> ValueArray:
+        """P(word | layer) with one count given to every word (Laplace)."""
+        counts = np.ones((self.layers, len(self._terms)))
+        place = {term: at for at, term in enumerate(self._terms.tolist())}
+        for document in documents:
+            said = [(place[term], count) for term, count in document.words.items() if term in place][
+                :CONTEXT_PAGE_TERMS
+            ]
+            for at, count in said:
+                counts[document.layer, at] += np.log1p(count)  # a word said fifty times is not fifty words
+        return np.asarray(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0))
+
+    def classify(self, terms: TermArray, counts: ValueArray) -> LayerEstimate:
+        """The layer of a page by its most telling words (already reduced)."""
+        if not self.layers or not len(terms) or not len(self._terms):
+            return LayerEstimate(self.layers, 0.0)
+        at = np.minimum(np.searchsorted(self._terms, terms), len(self._terms) - 1)
+        known = self._terms[at] == terms
+        weights = np.log1p(counts)
+        logs = self._logs[:, at[known]] @ weights[known]
+        chances = np.exp(logs - logs.max())
+        winner = int(chances.argmax())
+        likelihood = float(chances[winner] / chances.sum() * weights[known].sum() / weights.sum())
+        return LayerEstimate(winner if likelihood >= self.min_likelihood else self.layers, likelihood)
+
+
+def layered_documents(
+    documents: Iterable[tuple[int, Mapping[str, int]]], terms_of: Callable[[str], Sequence[int]]
+) -> list[LayeredDocument]:
+    """Documents whose words are written out, as terms."""
+    found = []
+    for layer, words in documents:
+        counted: dict[int, int] = {}
+        for word, count in words.items():
+            for term in terms_of(word):
+                counted[term] = counted.get(term, 0) + count
+        found.append(LayeredDocument(layer, counted))
+    return found
+
+
+class StaticLearner:
+    """Keeps the state that it was given; who inherits says in `restore` what to make of it."""
+
+    version = 0
+
+    def __init__(self) -> None:
+        self._state = b""
+
+    def learn(self, outcomes: Sequence[Outcome]) -> None:
+        """Nothing."""
+
+    def make_lesson(self, outcomes: Sequence[Outcome]) -> bytes:  # noqa: ARG002 nothing is learnt
+        """Nothing."""
+        return b""
+
+    def apply_lesson(self, lesson: bytes) -> None:
+        """Nothing."""
+
+    def worker_state(self) -> bytes:
+        """What it began from."""
+        return self._state
+
+    def snapshot(self) -> bytes:
+        """What it began from."""
+        return self._state
+
+
+TermsOf = Callable[[str], Sequence[int]]
+WeighPage = Callable[[Reading], tuple[TermArray, ValueArray, ValueArray]]  # terms, counts, tf·idf
+
+
+class ContextGraphRanker(StaticLearner):
+    """Scores the links of a page alike, by its layer. Begins from a graph's documents; learns nothing on the way."""
+
+    def __init__(self, terms_of: TermsOf, weigh: WeighPage, least: float = 0.5, tunnel_depth: int = -1) -> None:
+        super().__init__()
+        self.model = ContextGraphModel(least=least)
+        self.tunnel_depth = tunnel_depth
+        self._min_likelihood = least
+        self._terms_of = terms_of
+        self._weigh = weigh
+
+    def score(self, reading: Reading, verdict: Verdict, lead: Lead) -> LinkScores:
+        """The same for all links of the page."""
+        page = reading.page
+        place = self.classify(reading)
+        queues = self.model.layers + 1  # the last one: pages of no layer
+        within = place.likelihood if place.layer < self.model.layers else verdict.score
+        value = (self.model.layers - place.layer + min(within, 0.999)) / queues
+        count = len(page.links)
+        parts = {"layer": np.full(count, float(place.layer)), "likelihood": np.full(count, place.likelihood)}
+        dropped = drop_all(refused_links(page), count, tunnel_drop_reason(verdict, lead, self.tunnel_depth))
+        return LinkScores(np.full(count, value), parts, dropped)
+
+    def classify(self, reading: Reading) -> LayerEstimate:
+        """The layer of a page, by its forty most telling words."""
+        terms, counts, weights = self._weigh(reading)
+        best = np.argsort(-weights, kind="stable")[:CONTEXT_PAGE_TERMS]
+        return self.model.classify(terms[best].astype(np.int64), counts[best])
+
+    def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[ScoredLink]:
+        """See `Ranker`."""
+        return self.score(reading, verdict, lead).ranked(reading.page.links)
+
+    def restore(self, state: bytes) -> None:
+        """Train with the documents of a graph."""
+        self._state = state
+        documents = msgspec.msgpack.decode(state, type=GraphState).documents if state else []
+        self.model = ContextGraphModel(
+            layered_documents(((d.level, d.words) for d in documents), self._terms_of), self._min_likelihood
+        )

@@ -1,0 +1,245 @@
+"""The graph itself: nodes by id, the way of each to a target, and what makes a graph unusable.
+
+What a T-Graph is made of: a node is one link as it stood on a page, with where it led (S2-E1, S2-29).
+
+One URL may own several nodes. A target document has one node of level 0, filled from the page itself.
+
+A T-Graph as JSON, and back with everything checked. Text in, text out: reading files is the caller's business.
+
+The components of all links of a page, as terms, each text once: links share headings, and items share their list.
+"""
+
+from codecs import BOM_UTF8
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import Annotated, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from opilio.core.errors import ConfigError
+from opilio.core.records import Link, Reading
+
+NodeCount = Annotated[int, Meta(ge=0, le=1_000_000_000)]
+NODE_PARTS = ("ISH", "SH", "MH", "DC")  # the four that are compared (S2-31)
+
+
+class LinkDestination(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """DIC, the destination information component: where the link leads and what came of it. It is never compared."""
+
+    leads_to: tuple[str, ...] = ()  # ids of nodes that are nearer to a target
+    url: str = ""  # what the link points to
+    classes: tuple[str, ...] = ()  # D-numbers of the topic
+    hits: NodeCount = 0  # links that matched this node and paid
+    misses: NodeCount = 0
+    silent: bool = False  # it misled: no longer compared, kept as a step on the way of others
+
+    @property
+    def tries(self) -> int:
+        return self.hits + self.misses
+
+
+class GraphNode(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """ISH, SH and MH are the headings above the link, DC the text between its break points with the anchor (S2-23)."""
+
+    id: str
+    url: str
+    level: int
+    ish: str = msgspec.field(default="", name="ISH")
+    sh: str = msgspec.field(default="", name="SH")
+    mh: str = msgspec.field(default="", name="MH")
+    dc: str = msgspec.field(default="", name="DC")
+    dic: LinkDestination = msgspec.field(default_factory=LinkDestination, name="DIC")
+
+    @property
+    def parts(self) -> tuple[str, str, str, str]:
+        """The texts that are compared, in the order of PARTS."""
+        return self.ish, self.sh, self.mh, self.dc
+
+
+class GraphDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A page of one layer with its words: what a context graph is trained with (S2-46)."""
+
+    url: str
+    level: int
+    words: dict[str, NodeCount] = {}
+
+
+class TGraph:
+    """Nodes and, perhaps, the documents they were read from. Never changes: `plus` and `without` make new ones."""
+
+    def __init__(self, nodes: Iterable[GraphNode] = (), documents: Iterable[GraphDocument] = ()) -> None:
+        self.nodes = {node.id: node for node in nodes}
+        self.documents = tuple(documents)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    @property
+    def depth(self) -> int:
+        """The highest level."""
+        return max((node.level for node in self.nodes.values()), default=0)
+
+    @property
+    def edges(self) -> list[tuple[str, str]]:
+        return [(node.id, nearer) for node in self.nodes.values() for nearer in node.dic.leads_to]
+
+    def at_level(self, level: int) -> list[GraphNode]:
+        return [node for node in self.nodes.values() if node.level == level]
+
+    @cached_property
+    def distances(self) -> dict[str, int]:
+        """The least number of links from each node to level 0 (S2-32); nodes without a way are not in it."""
+        parents: dict[str, list[str]] = {}
+        for above, below in self.edges:
+            parents.setdefault(below, []).append(above)
+        found = {node.id: 0 for node in self.at_level(0)}
+        waiting = deque(found)
+        while waiting:
+            at = waiting.popleft()
+            for parent in parents.get(at, ()):
+                if parent not in found:
+                    found[parent] = found[at] + 1
+                    waiting.append(parent)
+        return found
+
+    def with_nodes(self, nodes: Iterable[GraphNode]) -> "TGraph":
+        """With these nodes in it; a node of a known id takes the place of the old one."""
+        return TGraph({**self.nodes, **{node.id: node for node in nodes}}.values(), self.documents)
+
+    def without_nodes(self, ids: set[str]) -> "TGraph":
+        """Without these nodes and without every node that has no way to a target any more (S2-30)."""
+        kept = TGraph((_without_links(node, ids) for node in self.nodes.values() if node.id not in ids), self.documents)
+        lost = kept.nodes.keys() - kept.distances.keys()
+        return kept.without_nodes(lost) if lost else kept
+
+
+def _without_links(node: GraphNode, gone: set[str]) -> GraphNode:
+    if not gone.intersection(node.dic.leads_to):
+        return node
+    left = tuple(nearer for nearer in node.dic.leads_to if nearer not in gone)
+    return replace(node, dic=replace(node.dic, leads_to=left))
+
+
+def check_graph(graph: TGraph, source: str) -> None:
+    """ConfigError that names the source and the node where a graph can't be used."""
+    levels = {node.level for node in graph.nodes.values()}
+    if not levels:
+        raise ConfigError(f"{source}: has no node; 'opilio tgraph build' makes a T-Graph")
+    for level in range(max(levels) + 1):
+        if level not in levels:
+            raise ConfigError(f"{source}: no node of level {level}, but one of level {max(levels)}; build it again")
+    for node in graph.nodes.values():
+        _check_node(graph, node, source)
+    for document in graph.documents:
+        if document.level not in levels:
+            raise ConfigError(f"{source}: document {document.url}: level {document.level}, of which there is no node")
+
+
+def _check_node(graph: TGraph, node: GraphNode, source: str) -> None:
+    if node.level < 0:
+        raise ConfigError(f"{source}: node {node.id}: level {node.level}; levels count from 0, the targets")
+    if node.level and not node.dic.leads_to:
+        raise ConfigError(f"{source}: node {node.id} of level {node.level} leads nowhere; name a nearer node in DIC")
+    for nearer in node.dic.leads_to:
+        if nearer not in graph.nodes:
+            raise ConfigError(f"{source}: node {node.id} leads to {nearer}, which is not there")
+        if graph.nodes[nearer].level >= node.level:
+            raise ConfigError(
+                f"{source}: node {node.id} (level {node.level}) leads to {nearer} (level {graph.nodes[nearer].level}):"
+                " a way must come nearer to the targets with every step, else it is a cycle"
+            )
+
+
+TGRAPH_SCHEMA = 1
+
+
+class _TGraphFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    schema: int
+    kind: Literal["t-graph"]
+    nodes: list[GraphNode]
+    documents: list[GraphDocument] = []
+
+
+def encode_graph(graph: TGraph) -> bytes:
+    """The graph as indented JSON: a person may read and change it."""
+    nodes = sorted(graph.nodes.values(), key=lambda node: (node.level, node.id))
+    file = _TGraphFile(schema=TGRAPH_SCHEMA, kind="t-graph", nodes=nodes, documents=list(graph.documents))
+    return msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n"
+
+
+def decode_graph(data: bytes, source: str) -> TGraph:
+    """A graph from JSON; ConfigError names the source, and the node where there is one."""
+    try:
+        file = msgspec.json.decode(data.removeprefix(BOM_UTF8), type=_TGraphFile)  # which some editors put there
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{source}: is no T-Graph: {error}; 'opilio tgraph build' makes one") from error
+    if file.schema > TGRAPH_SCHEMA:
+        raise ConfigError(f"{source}: was made by a newer Opilio (schema {file.schema}); update Opilio")
+    ids = [node.id for node in file.nodes]
+    if len(set(ids)) < len(ids):
+        twice = next(name for name in ids if ids.count(name) > 1)
+        raise ConfigError(f"{source}: two nodes have the id {twice}; give one of them another")
+    graph = TGraph(file.nodes, file.documents)
+    check_graph(graph, source)
+    return graph
+
+
+Indices = NDArray[np.int64]
+TermsOf = Callable[[str], Sequence[int]]
+Headings = tuple[str, str, str]
+Span = tuple[int, int]
+MAX_WINDOW_TERMS = 120  # terms of a window: a list of hundreds of items is cut into stretches, which items still share
+
+
+class LinkParts(NamedTuple):
+    """Distinct headings and windows of a page, and which of them each link has.
+
+    `heads` are (ISH, SH, MH) as terms; `windows` are the terms between the break points (DC).
+    """
+
+    heads: list[tuple[Sequence[int], Sequence[int], Sequence[int]]]
+    windows: list[Sequence[int]]
+    head_of: Indices
+    window_of: Indices
+
+    def of(self, link: int) -> tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]]:
+        """The four parts of one link, in the order of PARTS."""
+        return (*self.heads[self.head_of[link]], self.windows[self.window_of[link]])
+
+
+def link_parts(reading: Reading, terms_of: TermsOf) -> LinkParts:
+    """The components of every link of a page. MH is the main heading, else the title."""
+    page = reading.page
+    known: dict[str, Sequence[int]] = {}
+    heads: dict[Headings, int] = {}
+    windows: dict[tuple[int, int], int] = {}
+    head_of, window_at = [], []
+    for link in page.links:
+        head = (link.headings[0], link.headings[1], link.headings[2] or page.title)
+        window = window_of_link(reading, link)
+        head_of.append(heads.setdefault(head, len(heads)))
+        window_at.append(windows.setdefault(window, len(windows)))
+    for text in {text for head in heads for text in head}:
+        known[text] = terms_of(text) if text else ()
+    return LinkParts(
+        [(known[ish], known[sh], known[mh]) for ish, sh, mh in heads],
+        [reading.terms[start:end] for start, end in windows],
+        np.array(head_of, dtype=np.int64),
+        np.array(window_at, dtype=np.int64),
+    )
+
+
+def window_of_link(reading: Reading, link: Link) -> Span:
+    """The terms between the link's break points (S2-23), or the stretch of them that the anchor is in."""
+    if not 0 <= link.index < len(reading.link_contexts):
+        return 0, 0
+    (start, end), (anchor, _) = reading.link_contexts[link.index], reading.anchors[link.index]
+    if end - start <= MAX_WINDOW_TERMS:
+        return start, end
+    first = start + (min(anchor, end - 1) - start) // MAX_WINDOW_TERMS * MAX_WINDOW_TERMS
+    return first, min(end, first + MAX_WINDOW_TERMS)

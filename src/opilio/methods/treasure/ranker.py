@@ -1,0 +1,180 @@
+"""The link score of S2: how near a link is to a target, by the T-Graph nodes it resembles (steps 4 to 6 of the flow).
+
+Links of off-topic pages get the lowest priority and are not compared (S2-13, S2-E8); those of on-topic pages are, all
+at once, and get it too where nothing matches or their own topical focus is another (S2-38). The watchdog learns in the
+writing process (S2-14); workers hold its last snapshot. What a link was compared with comes back with its page.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from opilio.core.records import Lead, Outcome, Reading, ScoredLink, Verdict
+from opilio.methods.treasure.focus import LinkFocusDetector, LinkFocusScores
+from opilio.methods.treasure.graph import LinkParts, link_parts
+from opilio.methods.treasure.matching import LinkMatches, MatchingOptions, NodeIndex, match_links
+from opilio.methods.treasure.updater import GraphExperience, GraphUpdate, GraphUpdater
+from opilio.rank.link_scores import LinkScores, ScoreColumn, drop_all, refused_links, tunnel_drop_reason
+
+TermsOf = Callable[[str], Sequence[int]]
+TermsToText = Callable[[Sequence[int]], str]
+HEADING_TERMS, WINDOW_TERMS = 12, 40  # what is handed on of a link's texts, for the watchdog
+
+
+class TextFunctions(NamedTuple):
+    """Texts to terms, terms to words, and the terms by which nodes are found (with synonyms, S2-F3, where asked)."""
+
+    terms_of: TermsOf
+    text_of: TermsToText
+    node_terms_of: TermsOf | None = None
+
+
+class MatchedLink(msgspec.Struct, frozen=True, array_like=True):
+    """What a link hands on to its page: the node it matched, the similarities, its four texts."""
+
+    node: str
+    parts: tuple[float, ...]
+    link: tuple[str, str, str, str]
+
+
+class TreasureRanker:
+    """Scores links by a T-Graph. `focus` None: any topical focus will do. `fit`: weights follow experience (S2-F8)."""
+
+    def __init__(
+        self,
+        watchdog: GraphUpdater,
+        texts: TextFunctions,
+        how: MatchingOptions | None = None,
+        focus: LinkFocusDetector | None = None,
+        *,
+        fit: bool = False,
+        tunnel_depth: int = -1,
+    ) -> None:
+        self.updater = watchdog
+        self.matching = how or MatchingOptions()
+        self.focus = focus
+        self.fit_weights = fit
+        self.tunnel_depth = tunnel_depth
+        self._texts = texts
+        self._index: tuple[object, NodeIndex] | None = None
+
+    def score(self, reading: Reading, verdict: Verdict, lead: Lead) -> LinkScores:
+        """All links of the page at once."""
+        page = reading.page
+        count = len(page.links)
+        dropped = drop_all(refused_links(page), count, tunnel_drop_reason(verdict, lead, self.tunnel_depth))
+        if not verdict.relevant or not count:
+            lowest = np.full(count, self.matching.unrelated)
+            nothing = np.zeros(count)
+            return LinkScores(lowest, {"osm": nothing, "distance": nothing - 1.0, "focus": nothing}, dropped)
+        parts = link_parts(reading, self._texts.terms_of)
+        found, focus = match_links(self.index, parts, self._fitted_matching), self._focus(reading)
+        scores = np.where(focus.on_topic, found.priority, self.matching.unrelated)
+        columns = {"osm": found.osm, "distance": found.distance.astype(np.float64), "focus": focus.closeness}
+        features = self._matched_links(parts, found, scores) if self.updater.options.period else ()
+        return LinkScores(scores, columns, dropped, features=features)
+
+    def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[ScoredLink]:
+        """See `Ranker`."""
+        return self.score(reading, verdict, lead).ranked(reading.page.links)
+
+    @property
+    def index(self) -> NodeIndex:
+        """The nodes as they are now, ready for matching."""
+        graph = self.updater.graph
+        if self._index is None or self._index[0] is not graph:
+            self._index = graph, NodeIndex(graph, self._texts.node_terms_of or self._texts.terms_of)
+        return self._index[1]
+
+    @property
+    def _fitted_matching(self) -> MatchingOptions:
+        return (
+            msgspec.structs.replace(self.matching, weights=self.updater.weights) if self.fit_weights else self.matching
+        )
+
+    def _focus(self, reading: Reading) -> LinkFocusScores:
+        if self.focus is not None:
+            return self.focus.detect(reading)
+        count = len(reading.page.links)
+        return LinkFocusScores(np.ones(count, dtype=np.bool_), np.zeros(count))
+
+    def _matched_links(self, parts: LinkParts, found: LinkMatches, scores: ScoreColumn) -> list[bytes]:
+        """What each link hands on; links that share headings and window share the text."""
+        known: dict[tuple[int, int], tuple[str, str, str, str]] = {}
+        handed, encode = [], msgspec.msgpack.encode
+        matched = np.where(scores > self.matching.unrelated, found.node, -1).tolist()
+        for at, node in enumerate(matched):
+            place = int(parts.head_of[at]), int(parts.window_of[at])
+            if place not in known:
+                ish, sh, mh, dc = parts.of(at)
+                words = self._texts.text_of
+                said = [words(terms[:HEADING_TERMS]) for terms in (ish, sh, mh)]
+                known[place] = said[0], said[1], said[2], words(dc[:WINDOW_TERMS])
+            similar = self.index.part_similarities(node, parts.of(at)) if self.fit_weights and node >= 0 else ()
+            name = self.index.nodes[node].id if node >= 0 else ""
+            handed.append(encode(MatchedLink(name, similar, known[place])))
+        return handed
+
+    @property
+    def version(self) -> int:
+        """Grows with every round of the watchdog."""
+        return self.updater.version
+
+    def learn(self, outcomes: Sequence[Outcome]) -> None:
+        """What became of links."""
+        self.apply_lesson(self.make_lesson(outcomes))
+
+    def make_lesson(self, outcomes: Sequence[Outcome]) -> bytes:
+        """What is about to be learnt from these visits, for a journal; nothing where that is nothing."""
+        if not self.updater.options.period:
+            return b""
+        met = [one for outcome in outcomes if (one := _experience(outcome)) is not None]
+        return msgspec.msgpack.encode(met) if met else b""
+
+    def apply_lesson(self, lesson: bytes) -> None:
+        """Learn from a lesson: the first time, or again from a journal."""
+        if lesson:
+            self.updater.learn(msgspec.msgpack.decode(lesson, type=list[GraphExperience]))
+
+    def take_updates(self) -> list[GraphUpdate]:
+        """What the watchdog did since somebody last asked."""
+        told, self.updater.updates = self.updater.updates, []
+        return told
+
+    def worker_state(self) -> bytes:
+        """The graph and the weights: what workers must know."""
+        return self.updater.worker_state()
+
+    def snapshot(self) -> bytes:
+        """The graph and everything the watchdog remembers."""
+        return self.updater.snapshot()
+
+    def restore(self, state: bytes) -> None:
+        """Go on from a snapshot."""
+        self.updater.restore(state)
+
+
+def _experience(outcome: Outcome) -> GraphExperience | None:
+    """A visit as the watchdog sees it; duplicates and failures teach nothing about the topic."""
+    lead, analysis = outcome.lead, outcome.analysis
+    if analysis is None or analysis.verdict is None or outcome.duplicate_of:
+        return None
+    try:
+        handed = msgspec.msgpack.decode(lead.features, type=MatchedLink) if lead.features else None
+    except msgspec.DecodeError:
+        handed = None  # the features of another ranker
+    return GraphExperience(
+        lead.key,
+        lead.parent,
+        lead.url,
+        analysis.verdict.relevant,
+        analysis.verdict.score,
+        analysis.title,
+        f"{analysis.description} {analysis.keywords}".strip()[:400],
+        handed.node if handed else "",
+        handed.parts if handed else (),
+        handed.link if handed else None,
+        analysis.heading,
+    )

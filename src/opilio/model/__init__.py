@@ -1,1 +1,0 @@
-"""The nouns of the crawl: records, protocols, events, errors, clocks. Imports nothing of ours."""

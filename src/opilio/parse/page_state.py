@@ -1,0 +1,81 @@
+"""Is this the page a server shows where it has none? Many say so in words only, with status 200 (soft 404). Pure.
+
+Both must hold: the title or the first heading says it, and there is next to no other text. A page about the error, or a
+long one with such a title, is a page.
+
+What a page says, without what changes by itself: adverts, clocks, dates, counters. For comparing two versions. Pure.
+
+Costs two more parses of a page, so it is asked only where the fingerprints of two versions differ already.
+"""
+
+import re
+
+import turbohtml
+from msgspec.structs import replace
+
+from opilio.core.errors import ParseError
+from opilio.core.records import FetchResult, Page
+from opilio.parse.html import HtmlParser
+
+MAX_SOFT_404_WORDS = 120
+# As such pages put it in the commonest languages of the web; the number alone only where it is the whole title.
+_NOT_FOUND_PHRASES = re.compile(
+    r"\b(?:(?:page|file|document|article|url|resource|content|item)\b.{0,25}?\b(?:not found|not exist|no longer|missing"
+    r"|removed|deleted|unavailable)|not found(?=\s*(?:$|[|:.!–—-]))|error 404"
+    r"|404 (?:error|not found|page)|no such (?:page|file)"
+    r"|(?:cannot|can't|could not|couldn't) (?:be found|find)|seite (?:wurde )?nicht gefunden|nicht gefunden"
+    r"|page (?:introuvable|non trouvée)|página no encontrada|no encontrad[ao]|página não encontrada|não encontrad[ao]"
+    r"|pagina non trovata|pagina niet gevonden|страница не найдена|не найдена|页面不存在|找不到"
+    r"|ページが見つかりません)",
+    re.IGNORECASE,
+)
+_BARE_STATUS = re.compile(r"^\W*(?:error\s*)?(?:404|410)\W*(?:error)?\W*$", re.IGNORECASE)
+
+
+def soft_404_phrase(page: Page) -> str:
+    """The words by which a page says that it is none; nothing for any other page.
+
+    >>> says_missing(Page(url="http://a.example/x", title="Page not found | A", flow="Sorry."))
+    'Page not found'
+    """
+    told = [page.title, *(text for _, text in page.headings[:1])]
+    found = next((m for m in (_NOT_FOUND_PHRASES.search(t) or _BARE_STATUS.match(t) for t in told) if m), None)
+    if found is None or len(page.main_text.split()) > MAX_SOFT_404_WORDS:
+        return ""
+    return " ".join(found[0].split())[:80]
+
+
+# By the names that their makers and those who block them agree on.
+_AD_SELECTORS = (
+    "ins.adsbygoogle,iframe,[class~=ad],[class~=ads],[class~=advert],[class*=advertis],[class*=sponsor],[class~=banner],"
+    "[class~=promo],[id=ad],[id^=ad-],[id^=ads-],[id*=advert],[id^=google_ads],[data-ad-slot],[aria-label=advertisement]"
+)
+_HTML_HEADER = ("Content-Type", "text/html; charset=utf-8")
+_WORD = re.compile(r"[^\W\d_]{2,}")  # letters only: no figure is left, nor the "th" of a day
+_CALENDAR_WORDS = frozenset(
+    (
+        "january february march april may june july august september october november december jan feb mar apr jun jul"
+        " aug sep sept oct nov dec monday tuesday wednesday thursday friday saturday sunday mon tue wed thu fri sat sun"
+        " am pm gmt utc cet cest est edt pst pdt today yesterday ago second seconds minute minutes hour hours day days"
+        " st nd rd th"
+    ).split()
+)
+
+
+def stable_words(fetched: FetchResult) -> list[str] | None:
+    """The words of the main text that do not change by themselves; None where there is no page.
+
+    >>> one, other = (Fetched(url="http://a.example/", headers=(("Content-Type", "text/html"),), body=body) for body in
+    ...     (b"<p>A wren, at 10:15 on 3rd May", b"<p>A wren, at 23:59 on Monday<div class=ad>Boots!</div>"))
+    >>> stable_words(one) == stable_words(other) == ["wren", "at", "on"]
+    True
+    """
+    try:
+        if "html" in fetched.header("content-type"):
+            document = turbohtml.parse(fetched.body, detect_encoding=True, positions=False)
+            document.remove(_AD_SELECTORS)
+            fetched = replace(fetched, body=str(document.html).encode("utf-8", "replace"), headers=(_HTML_HEADER,))
+        text = HtmlParser(paths=False).parse(fetched).main_text
+    except ParseError:
+        return None
+    return [word for word in _WORD.findall(text.lower()) if word not in _CALENDAR_WORDS]

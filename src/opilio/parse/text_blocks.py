@@ -1,0 +1,144 @@
+"""The text of a page as one marked string (`Page.flow`), and which of its blocks are boiler-plate.
+
+Link marks are put into the tree as text, everything that should break the flow is made a plain block, and turbohtml
+writes the text out natively. Measured on 75 KB pages: 0.65 ms, against 1.1 ms for writing the tree as HTML and turning
+its tags into marks. Must not: know of addresses.
+"""
+
+import re
+from collections.abc import Sequence
+
+from turbohtml import Element, PlainText, Text
+
+from opilio.core.records import BLOCK_BREAK, LINK_END, LINK_START
+
+# Never text: scripts, styles, inert templates, drawings, the choices of forms, raw fall-backs for frames.
+# A noscript's content stays: we run no scripts, so it is what we are meant to see.
+HIDDEN_ELEMENTS = "script,style,template,svg,select,datalist,noembed,noframes,textarea"
+# What breaks the flow (S2-23) but would be laid out in another way: tables as grids, lists with numbers, literal text
+# with its line breaks, or nothing at all. (Paragraphs, headings, sections and the like are blocks of their own accord.)
+_BLOCK_ELEMENTS = (
+    *("li", "td", "th", "tr", "table", "caption", "ul", "ol", "menu", "dir", "pre", "xmp", "listing", "plaintext"),
+    *("blockquote", "center", "dialog", "fieldset", "form", "hgroup", "legend", "hr", "noscript", "frameset"),
+)
+# Elements around navigation and the like (HTML's own sectioning); a header inside an article is its title.
+_BOILERPLATE_ELEMENTS = ("nav", "header", "footer", "aside")
+_CONTENT_ELEMENTS = "article,main,section"
+
+_BOILERPLATE_START, _BOILERPLATE_END = "\x05", "\x06"
+_MARKS = (LINK_START, LINK_END, BLOCK_BREAK, _BOILERPLATE_START, _BOILERPLATE_END, "\x00")
+_STRIP_MARKS = str.maketrans(dict.fromkeys(_MARKS, ""))
+_TEXT_FORMAT = PlainText(bullet="")
+_LINK_TEXT = re.compile("\x02[^\x03]*\x03")
+_EMPTY_LINE = "\n\n"
+_NESTED_LINKS = re.compile("\x02[^\x03]*(?:[\x02\x05\x06]|\n\n)")
+_ACROSS_BLOCKS = re.compile("\x02[^\x03]*(?:[\x05\x06]|\n\n)[^\x03]*\x03")
+_BREAKS = re.compile("[\x05\x06\n ]+")
+_LINK_DENSE_SHARE = 0.4  # a block with less than this share of its text outside links is link-dense
+
+
+def clean_text(text: str) -> str:
+    """A text on one line, without our marks and with single spaces."""
+    if not text.isprintable():
+        text = text.translate(_STRIP_MARKS)
+    return " ".join(text.split())
+
+
+def extract_flow(body: Element, links: Sequence[Element]) -> tuple[str, list[bool]]:
+    """All visible text with link and block marks, and for every block whether it is boiler-plate.
+
+    Each of `links` (in document order) becomes one pair of link marks. Consumes the tree.
+    """
+    surroundings = [
+        e for e in body.iter_elements(_BOILERPLATE_ELEMENTS) if e.tag != "header" or not e.closest(_CONTENT_ELEMENTS)
+    ]
+    for element in body.iter_elements(_BLOCK_ELEMENTS, True):
+        element.tag = "div"
+    written = _render_text(body, links, surroundings)
+    expected = (len(links), len(links), 0, len(surroundings), len(surroundings), 0)
+    if tuple(map(written.count, _MARKS)) != expected:  # the page has such characters of its own
+        _remove_marks(body)
+        written = _render_text(body, links, surroundings)
+    return _flag_boilerplate(_separate_links(written) if _NESTED_LINKS.search(written) else written)
+
+
+def _render_text(body: Element, links: Sequence[Element], surroundings: Sequence[Element]) -> str:
+    """The text with the marks in it; blocks end with an empty line."""
+    for link in links:
+        if len(link) == 1 and isinstance(link[0], Text):  # most are: one call instead of four
+            link.set_text(f"{LINK_START}{link.text}{LINK_END}")
+        else:
+            link.insert(0, Text(LINK_START))
+            link.append(Text(LINK_END))
+    for element in surroundings:
+        element.insert(0, Text(_BOILERPLATE_START))
+        element.append(Text(_BOILERPLATE_END))
+    return str(body.to_text(_TEXT_FORMAT))
+
+
+def _remove_marks(body: Element) -> None:
+    for node in list(body.descendants):
+        if isinstance(node, Text) and any(mark in node.data for mark in _MARKS):
+            node.data = node.data.translate(_STRIP_MARKS)
+
+
+def _separate_links(written: str) -> str:
+    """Links neither nest nor reach over a break: those that do get a block of their own."""
+    written = re.sub("(\x02[^\x02\x03]*)(?=\x02)", "\\1\x03", written)
+    written = re.sub("(\x02[^\x02\x03]*\x03)|\x03", "\\1", written)
+    return _ACROSS_BLOCKS.sub(_as_own_block, written)
+
+
+def _as_own_block(link: re.Match[str]) -> str:
+    inside = _BREAKS.sub(" ", link[0][1:-1]).strip()
+    return f"{_EMPTY_LINE}{LINK_START}{inside}{LINK_END}{_EMPTY_LINE}"
+
+
+def _flag_boilerplate(written: str) -> tuple[str, list[bool]]:
+    blocks = list(filter(None, map(str.strip, _collapse_spaces(written).split(BLOCK_BREAK)))) or [""]
+    surrounded: list[bool] = []
+    if _BOILERPLATE_START in written or _BOILERPLATE_END in written:
+        blocks, surrounded = _split_boilerplate(blocks)
+    flow = BLOCK_BREAK.join(blocks)
+    dense = link_dense_blocks(blocks, _LINK_TEXT.sub("", flow).split(BLOCK_BREAK))
+    flags = [a or b for a, b in zip(surrounded, dense, strict=True)] if surrounded else dense
+    return flow, flags
+
+
+def _collapse_spaces(written: str) -> str:
+    """Empty lines as block marks, line breaks and hard spaces as single spaces. A few passes in C over the whole."""
+    text = written.replace(_EMPTY_LINE, BLOCK_BREAK).replace("\n", " ").replace("\xa0", " ")
+    while "  " in text:
+        text = text.replace("  ", " ")
+    return text
+
+
+def _split_boilerplate(marked_blocks: list[str]) -> tuple[list[str], list[bool]]:
+    blocks: list[str] = []
+    surrounded: list[bool] = []
+    depth = 0
+    for block in marked_blocks:
+        if _BOILERPLATE_START not in block and _BOILERPLATE_END not in block:
+            blocks.append(block)
+            surrounded.append(depth > 0)
+            continue
+        opened = depth + block.count(_BOILERPLATE_START)
+        text = block.replace(_BOILERPLATE_START, "").replace(_BOILERPLATE_END, "").strip()
+        if text:
+            blocks.append(text)
+            surrounded.append(opened > 0)
+        depth = max(0, opened - block.count(_BOILERPLATE_END))
+    return blocks or [""], surrounded or [False]
+
+
+def link_dense_blocks(blocks: list[str], outside: list[str]) -> list[bool]:
+    """Blocks that are mostly links and stand beside another such block: menus, not a heading that is a link.
+
+    `outside` holds the same blocks without what stands in links.
+    """
+    dense = [len(rest) < _LINK_DENSE_SHARE * len(block) for block, rest in zip(blocks, outside, strict=True)]
+    if not any(dense):
+        return dense
+    before = [False, *dense[:-1]]
+    after = [*dense[1:], False]
+    return [d and (b or a) for d, b, a in zip(dense, before, after, strict=True)]

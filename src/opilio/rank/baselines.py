@@ -1,0 +1,127 @@
+"""The two yardsticks: breadth-first and best-first (S1-11). They read no link text at all.
+
+Fish-Search and Shark-Search: searching as schools of agents that live on what they find (literature.md §2).
+"""
+
+import math
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+
+from opilio.core.records import Lead, Reading, ScoredLink, Verdict
+from opilio.rank.link_scores import LinkScores, LinkTexts, drop_all, refused_links, tunnel_drop_reason
+from opilio.topic.evolving import EvolvingTopic
+
+
+class BreadthRanker:
+    """First found, first fetched: the score only falls with depth, so ties keep the order of discovery."""
+
+    def score(self, reading: Reading, verdict: Verdict, lead: Lead) -> LinkScores:
+        """1 / (1 + depth of the link). Irrelevant pages have no end here, but one of another sense has (S3-09)."""
+        page = reading.page
+        scores = np.full(len(page.links), 1.0 / (2.0 + lead.depth))
+        dropped = drop_all(refused_links(page), len(page.links), tunnel_drop_reason(verdict, lead, tunnel_depth=-1))
+        return LinkScores(scores, {"depth": scores}, dropped)
+
+    def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[ScoredLink]:
+        """See `Ranker`."""
+        return self.score(reading, verdict, lead).ranked(reading.page.links)
+
+
+class ParentRanker:
+    """Best-first: a link is as promising as the page it stands on.
+
+    N-best-first (S1-11) is this ranker with a frontier that leases N at a time.
+    """
+
+    def __init__(self, tunnel_depth: int = -1) -> None:
+        self.tunnel_depth = tunnel_depth
+
+    def score(self, reading: Reading, verdict: Verdict, lead: Lead) -> LinkScores:
+        """The page's own score for every link."""
+        page = reading.page
+        scores = np.full(len(page.links), verdict.score)
+        dropped = drop_all(refused_links(page), len(page.links), tunnel_drop_reason(verdict, lead, self.tunnel_depth))
+        return LinkScores(scores, {"parent": scores}, dropped)
+
+    def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[ScoredLink]:
+        """See `Ranker`."""
+        return self.score(reading, verdict, lead).ranked(reading.page.links)
+
+
+_POTENTIAL_STRUCT = struct.Struct("<d")
+
+
+class FishRanker:
+    """A relevant page feeds its first a·w links (potential 1), an irrelevant one its first w (½), others starve (0).
+
+    `depth` irrelevant pages in a row end a path; the frontier keeps the better score of a URL found again.
+    """
+
+    def __init__(self, width: int = 10, bonus: float = 1.5, depth: int = 3) -> None:
+        self.width = width
+        self.bonus = bonus
+        self.depth = depth
+
+    def score(self, reading: Reading, verdict: Verdict, lead: Lead) -> LinkScores:
+        """Potential by place on the page."""
+        page = reading.page
+        fed = math.ceil(self.width * self.bonus) if verdict.relevant else self.width
+        potential = np.zeros(len(page.links))
+        potential[:fed] = 1.0 if verdict.relevant else 0.5
+        dropped = drop_all(refused_links(page), len(page.links), tunnel_drop_reason(verdict, lead, self.depth))
+        return LinkScores(potential, {"potential": potential}, dropped)
+
+    def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[ScoredLink]:
+        """See `Ranker`."""
+        return self.score(reading, verdict, lead).ranked(reading.page.links)
+
+
+class SharkRanker:
+    """potential = γ·inherited + (1−γ)·neighbourhood; the page's own inheritance comes back in `lead.features`.
+
+    inherited = δ·sim(page), or δ·inherited(page) where the page has nothing of the topic; neighbourhood =
+    β·anchor + (1−β)·context, context = 1 where the anchor has anything, else the text around.
+    """
+
+    def __init__(
+        self,
+        topic: EvolvingTopic,
+        gamma: float = 0.5,
+        delta: float = 0.5,
+        beta: float = 0.8,
+        depth: int = 3,
+    ) -> None:
+        self.topic = topic
+        self.gamma = gamma
+        self.delta = delta
+        self.beta = beta
+        self.depth = depth
+
+    def score(self, reading: Reading, verdict: Verdict, lead: Lead) -> LinkScores:
+        """All links of the page at once."""
+        page = reading.page
+        inherited = self.delta * (verdict.score if verdict.score > 0.0 else inherited_potential(lead))
+        _, anchor, around = LinkTexts(reading, [()] * len(page.links)).score(self.topic.compiled, "page")
+        context = np.where(anchor > 0.0, 1.0, around)
+        near = self.beta * anchor + (1.0 - self.beta) * context
+        parts = {"inherited": np.full(len(page.links), inherited), "anchor": anchor, "context": context}
+        scores = self.gamma * parts["inherited"] + (1.0 - self.gamma) * near
+        weights = {"inherited": self.gamma, "anchor": (1 - self.gamma) * self.beta}
+        weights["context"] = (1 - self.gamma) * (1 - self.beta)
+        dropped = drop_all(refused_links(page), len(page.links), tunnel_drop_reason(verdict, lead, self.depth))
+        handed_on = [_POTENTIAL_STRUCT.pack(inherited)] * len(page.links)
+        return LinkScores(scores, parts, dropped, weights, handed_on)
+
+    def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[ScoredLink]:
+        """See `Ranker`."""
+        return self.score(reading, verdict, lead).ranked(reading.page.links)
+
+
+def inherited_potential(lead: Lead) -> float:
+    """What a page inherited from the page it was found on; its own potential where that was not handed on."""
+    if len(lead.features) == _POTENTIAL_STRUCT.size:
+        inherited: float = _POTENTIAL_STRUCT.unpack(lead.features)[0]
+        return inherited
+    return min(1.0, max(0.0, lead.score))

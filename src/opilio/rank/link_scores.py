@@ -1,0 +1,226 @@
+"""The scores of all links of one page, column by column, as every ranker makes them.
+
+Rankers compute on columns (numpy) and this module turns them into records: `Ranked` one by one, or
+`LinkColumns` for the whole page without a Python object per link. It also holds what every ranker refuses.
+
+How much of a topic is in the URL, the anchor and the text around each link, for all links of a page at once.
+
+One sort over (text, term) pairs counts every word of every link text; no Python loop runs per link or per
+word. Words of link texts are weighed by their count alone: such texts are too short for more.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opilio.core.records import Lead, Link, LinkColumns, Page, Reading, Reason, ScoredLink, Verdict
+from opilio.text.term_arrays import count_distinct
+from opilio.topic.evolving import CompiledTable, Terms, term_array
+from opilio.topic.senses import OTHER_SENSE
+
+ScoreColumn = NDArray[np.float64]
+
+
+class LinkScores:
+    """Scores and their named parts, one row per link of the page."""
+
+    __slots__ = ("dropped", "features", "parts", "scores", "weights")
+
+    def __init__(
+        self,
+        scores: ScoreColumn,
+        parts: Mapping[str, ScoreColumn],
+        dropped: Mapping[int, str] | None = None,
+        weights: Mapping[str, float] | None = None,
+        features: Sequence[bytes] = (),
+    ) -> None:
+        self.scores = scores
+        self.parts = parts
+        self.dropped = dropped or {}
+        self.weights = weights or {}
+        self.features = features
+
+    def ranked(self, links: Sequence[Link]) -> list[ScoredLink]:
+        """One record per link."""
+        names = list(self.parts)
+        weights = [self.weights.get(name, 1.0) for name in names]
+        rows = zip(*(column.tolist() for column in self.parts.values()), strict=True) if names else ((),) * len(links)
+        return [
+            ScoredLink(
+                link=link,
+                score=score,
+                parts=tuple(map(Reason, names, row, weights)),
+                dropped=self.dropped.get(at, ""),
+                features=self.features[at] if self.features else b"",
+            )
+            for at, (link, score, row) in enumerate(zip(links, self.scores.tolist(), rows, strict=True))
+        ]
+
+    def columns(self, links: Sequence[Link]) -> LinkColumns:
+        """The whole page as one record: what `ranked` says, without an object per link and part."""
+        parts = np.column_stack(list(self.parts.values())) if self.parts else np.zeros((len(links), 0))
+        return LinkColumns(
+            urls=[link.url for link in links],
+            hosts=[link.host for link in links],
+            anchors=[link.anchor for link in links],
+            keys=np.array([link.key for link in links], dtype=np.int64).tobytes(),
+            scores=self.scores.astype(np.float32).tobytes(),
+            names=list(self.parts),
+            parts=parts.astype(np.float32).tobytes(),
+            dropped=dict(self.dropped),
+            features=list(self.features),
+        )
+
+
+# Endings of files that are no pages: asking for them costs a fetch, and nothing but text can be judged. Endings that
+# names of things have too (Node.js, Main.class) are not among them: there the answer's content type decides.
+NON_PAGE_EXTENSIONS = frozenset(
+    """
+    7z aac apk avi bmp bz2 deb dmg doc docx dvi eps epub exe flac flv gif gz gzip hqx ico iso jar jpeg jpg lzh
+    m4a m4v mid midi mkv mov mp3 mp4 mpeg mpg msi odp ods odt ogg ogv otf pdf png ppt pptx ps psd ram rar rpm
+    rtf svg swf tar tgz tif tiff ttf wav webm webp wma wmv woff woff2 xls xlsx xpm xz zip zst
+    """.split()
+)
+
+
+def refused_links(page: Page) -> dict[int, str]:
+    """The links no ranker follows: those their page asks not to (nofollow), and those to files that are no pages."""
+    if page.nofollow:
+        return dict.fromkeys(range(len(page.links)), "nofollow page")
+    dropped: dict[int, str] = {}
+    for at, link in enumerate(page.links):
+        if link.rel and "nofollow" in link.rel.lower():
+            dropped[at] = "nofollow"
+        elif (ending := file_extension(link.url)) in NON_PAGE_EXTENSIONS:
+            dropped[at] = f"no page: .{ending}"
+    return dropped
+
+
+@lru_cache(maxsize=1 << 16)  # the same addresses stand on page after page
+def file_extension(url: str) -> str:
+    """The file ending of a URL's path, in lower case, or nothing; a page about a file (`File:Wren.jpg`) has none.
+
+    >>> ending_of("http://example.org/wiki/File:Wren.jpg"), ending_of("http://example.org/Wren.jpg")
+    ('', 'jpg')
+    >>> ending_of("http://example.org/a/Paper.PS?x=1.html"), ending_of("http://example.ps/"), ending_of("http://x.org/a.b/c")
+    ('ps', '', '')
+    """
+    name = url.partition("?")[0].rpartition("/")[2]
+    is_title = ":" in name or "%3a" in name.lower()
+    return name.rpartition(".")[2].lower() if "." in name and not is_title and url.count("/") > 2 else ""
+
+
+def tunnel_drop_reason(verdict: Verdict, lead: Lead, tunnel_depth: int) -> str:
+    """Why the links of an irrelevant page are not followed (X-05), or "".
+
+    `tunnel_depth` is the number of irrelevant pages in a row that may be crossed: 0 is the hard focus of
+    S4-18, −1 has no bound (S0-28), anything else is bounded tunnelling (Pal et al.).
+    """
+    if verdict.reasons and verdict.reasons[0].name == OTHER_SENSE:
+        return OTHER_SENSE  # S3-09: ignored together with its child URLs
+    if verdict.relevant or tunnel_depth < 0 or lead.tunnel < tunnel_depth:
+        return ""
+    return "irrelevant page" if tunnel_depth == 0 else f"tunnel longer than {tunnel_depth}"
+
+
+def drop_all(dropped: dict[int, str], links: int, reason: str) -> dict[int, str]:
+    """Every link dropped for one reason; earlier reasons stay."""
+    return {**dict.fromkeys(range(links), reason), **dropped} if reason else dropped
+
+
+def below_threshold(scores: ScoreColumn, threshold: float, strict: bool) -> NDArray[np.intp]:
+    """Which scores fail the threshold: ≥ passes, or only > where strict (X-02)."""
+    return np.flatnonzero(scores <= threshold if strict else scores < threshold)
+
+
+LinkTextMeasure = Literal["page", "topic", "masked", "share", "mass"]
+"""How a text is scored against the table (X-01, X-09), always within 0..1:
+
+page    cosine, the text's norm over all its words (S4-17)
+topic   cosine, the text's norm over the topic's words in it (S0-23 as printed)
+masked  cosine of the table with its own masked copy, √(Σ matched w² / Σ w²) (S1-21)
+share   Σ matched w / table size (S3-18…S3-20)
+mass    Σ matched w / Σ w: the same without the dependence on size (S3-E3, Hati & Kumar)
+"""
+
+
+class LinkTexts:
+    """The words of the links' URLs, anchors and surroundings as one bag of (text, term) pairs.
+
+    Text number = kind · links + link, with kinds 0 URL, 1 anchor, 2 around. `said` are the words of the whole page,
+    `anchors` and `arounds` the (start, end) of each link's in them.
+    """
+
+    __slots__ = ("_matched", "anchors", "arounds", "counts", "links", "page_terms", "terms", "texts")
+
+    def __init__(self, reading: Reading, url_words: Sequence[Sequence[int]]) -> None:
+        self.links = len(reading.page.links)
+        self.page_terms = term_array(reading.terms)
+        index = np.array([link.index for link in reading.page.links], dtype=np.int64)
+        self.anchors, self.arounds = link_spans(reading.anchors, index), link_spans(reading.link_contexts, index)
+        said, in_text = flatten_slices(self.page_terms, np.concatenate((self.anchors, self.arounds)))
+        lengths = list(map(len, url_words))
+        urls = term_array([*chain.from_iterable(url_words)])
+        in_url = np.repeat(np.arange(self.links), lengths)
+        keys = np.concatenate((in_url, in_text + self.links)) << 32
+        keys |= np.concatenate((urls, said))
+        distinct, counts = count_distinct(keys)
+        self.counts: NDArray[np.float64] = counts.astype(np.float64)
+        self.terms: Terms = distinct.astype(np.uint32)  # the low half
+        self.texts: NDArray[np.int64] = distinct >> 32
+        self._matched: tuple[CompiledTable, NDArray[np.float64]] | None = None
+
+    @property
+    def lengths(self) -> NDArray[np.float64]:
+        """Number of words; rows URL, anchor, around; one column per link."""
+        return self._sum(self.texts, self.counts).reshape(3, self.links)
+
+    def score(self, sight: CompiledTable, form: LinkTextMeasure) -> NDArray[np.float64]:
+        """Rows URL, anchor, around; one column per link."""
+        if self._matched is None or self._matched[0] is not sight:  # one table is asked in several forms
+            self._matched = sight, sight.weigh(self.terms)
+        weights = self._matched[1]
+        if not sight.size or not sight.norm:
+            return np.zeros((3, self.links))  # S3-E9: a table of size 0 scores 0
+        hit = np.flatnonzero(weights)
+        weights, texts, counts = weights[hit], self.texts[hit], self.counts[hit]
+        if form == "share":
+            scores = self._sum(texts, weights) / sight.size
+        elif form == "mass":
+            scores = self._sum(texts, weights) / sight.total_weight
+        elif form == "masked":
+            scores = np.sqrt(self._sum(texts, weights * weights)) / sight.norm
+        else:
+            own = self._sum(self.texts, self.counts**2) if form == "page" else self._sum(texts, counts**2)
+            scores = self._sum(texts, weights * counts) / (np.sqrt(np.maximum(own, 1.0)) * sight.norm)
+        bounded: NDArray[np.float64] = np.minimum(scores, 1.0).reshape(3, self.links)  # rounding may pass 1
+        return bounded
+
+    def matched(self, sight: CompiledTable) -> list[tuple[int, int]]:
+        """The (text, term) pairs that hit the table."""
+        hit = np.flatnonzero(sight.weigh(self.terms))
+        return list(zip(self.texts[hit].tolist(), self.terms[hit].tolist(), strict=True))
+
+    def _sum(self, texts: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(np.bincount(texts, values, minlength=3 * self.links), dtype=np.float64)
+
+
+def link_spans(spans: Sequence[tuple[int, int]], index: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The (start, end) of each link by its `Link.index`; an empty slice for a link that stands nowhere in the flow."""
+    last = len(spans)
+    bounds = np.fromiter(chain.from_iterable(spans), np.int64, 2 * last).reshape(-1, 2)
+    bounds = np.concatenate((bounds, np.zeros((1, 2), dtype=np.int64)))
+    return bounds[np.where((index < 0) | (index > last), last, index)]
+
+
+def flatten_slices(words: Terms, bounds: NDArray[np.int64]) -> tuple[Terms, NDArray[np.int64]]:
+    """The words of many slices one after the other, with the number of the slice each is in."""
+    starts, lengths = bounds[:, 0], bounds[:, 1] - bounds[:, 0]
+    ends = np.cumsum(lengths)
+    owners = np.repeat(np.arange(len(lengths)), lengths)
+    at = np.arange(owners.size) + np.repeat(starts - ends + lengths, lengths)
+    return words[at], owners

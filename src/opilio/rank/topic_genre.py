@@ -1,0 +1,166 @@
+"""The link score of S3: topic (Eq. 6) and genre (Eq. 11), with the parents a URL is known from.
+
+What is known of a URL from the pages it was found on (S1-22, S3-17, X-11), bounded and forgetful.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from opilio.core.errors import ConfigError
+from opilio.core.records import Lead, Reading, ScoredLink, Verdict
+from opilio.rank.four_part_score import UrlTerms
+from opilio.rank.link_scores import (
+    LinkScores,
+    LinkTextMeasure,
+    LinkTexts,
+    ScoreColumn,
+    drop_all,
+    refused_links,
+    tunnel_drop_reason,
+)
+from opilio.topic.evolving import CompiledTable, EvolvingTopic, term_array
+from opilio.topic.genre import GenreDetector
+
+ParentAgg = Literal["sum", "mean", "max", "first"]
+
+
+def aggregate_parents(values: Sequence[float], how: ParentAgg) -> float:
+    """The parents' relevances as one number (S3-E3); nothing known is 0.
+
+    >>> aggregate([0.5, 1.0], "sum"), aggregate([0.5, 1.0], "mean"), aggregate([], "max")
+    (1.5, 0.75, 0.0)
+    """
+    if not values:
+        return 0.0
+    if how == "sum":
+        return sum(values)
+    if how == "mean":
+        return sum(values) / len(values)
+    return max(values) if how == "max" else values[0]
+
+
+class KnownParents(msgspec.Struct):
+    """Link key to (parent key, relevance) of the first `per_link` parents, first finder first.
+
+    When more than `limit` links are known the oldest are forgotten: most of them were fetched long ago.
+    """
+
+    limit: int = 50_000
+    per_link: int = 5
+    known: dict[int, list[tuple[int, float]]] = {}
+
+    def add(self, parent: int, relevance: float, links: Iterable[int]) -> None:
+        """A page of some relevance has these links."""
+        for key in links:
+            parents = self.known.setdefault(key, [])
+            if len(parents) < self.per_link and all(p != parent for p, _ in parents):
+                parents.append((parent, relevance))
+        while len(self.known) > self.limit:
+            del self.known[next(iter(self.known))]
+
+    def relevances(self, key: int, besides: int) -> list[float]:
+        """The relevances of a link's parents, without the page that is asking."""
+        return [relevance for parent, relevance in self.known.get(key, ()) if parent != besides]
+
+
+LinkTextKind = Literal["url", "anchor", "around"]
+
+
+class TopicGenreOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """FinalLS = topic·LS_T + genre·LS_G (S3-24): (1, 1) is the paper's simple sum.
+
+    (½, ½) gives the same order (S3-E2); `scale="rank"` makes the balance mean something, by replacing both scores
+    by their place among the page's links. `parents` is how many of a link's parents count, the first ones; the paper
+    sums over all (0), but then menus win (S3-E3): .24 against .34 of the oracle on Python's manual. `form="mass"`
+    divides by what can match instead of the table's size (S3-E3). `texts` are those that count beside the parents: all
+    in S3, the surrounding one alone for Hati & Kumar's division score (S0-35). `genre_text_only` scores genres on the
+    surrounding text alone (S3-E4). `tunnel_depth` as everywhere.
+    """
+
+    topic: float = 1.0
+    genre: float = 0.0
+    parent_agg: ParentAgg = "sum"
+    parents: int = 5
+    form: LinkTextMeasure = "share"
+    texts: tuple[LinkTextKind, ...] = ("url", "anchor", "around")
+    scale: Literal["none", "rank"] = "none"
+    genre_text_only: bool = False
+    tunnel_depth: int = -1
+
+
+class TopicGenreRanker:
+    """LS_T = anchor + URL + cohesive text + Σ relevance of the known parents (S3-17…S3-21).
+
+    The page at hand is the one parent known here, in the part named "parent"; `crawl.parents` puts all that are known
+    in its place, by `parent_agg` (X-11), where leads are made: a worker does not see what others found.
+    """
+
+    def __init__(
+        self,
+        topic: EvolvingTopic,
+        url_terms: UrlTerms,
+        genres: GenreDetector | None = None,
+        options: TopicGenreOptions | None = None,
+    ) -> None:
+        self.topic = topic
+        self.url_terms = url_terms
+        self.genres = genres
+        self.options = options or TopicGenreOptions()
+        if self.options.genre and genres is None:
+            raise ConfigError("rank.genre: a weight for genres needs topic.genres")
+
+    def score(self, reading: Reading, verdict: Verdict, lead: Lead) -> LinkScores:
+        """All links of the page at once."""
+        links, options = reading.page.links, self.options
+        texts = LinkTexts(reading, self.url_terms([link.url for link in links]))
+        own = zip(("url", "anchor", "around"), texts.score(self.topic.compiled, options.form), strict=True)
+        parts: dict[str, ScoreColumn] = {name: column for name, column in own if name in options.texts}
+        parts["parent"] = np.full(len(links), verdict.score)
+        topical = np.sum(list(parts.values()), axis=0)
+        weights = dict.fromkeys(parts, options.topic)
+        scores = options.topic * self._scaled(topical)
+        if options.genre:
+            parts["genre"] = self._genre_scores(reading, texts)
+            weights["genre"] = options.genre
+            scores = scores + options.genre * self._scaled(parts["genre"])
+        dropped = drop_all(
+            refused_links(reading.page), len(links), tunnel_drop_reason(verdict, lead, options.tunnel_depth)
+        )
+        return LinkScores(scores, parts, dropped, weights)
+
+    def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[ScoredLink]:
+        """See `Ranker`."""
+        return self.score(reading, verdict, lead).ranked(reading.page.links)
+
+    def topic_member_scores(self, _: Reading, texts: LinkTexts) -> ScoreColumn:
+        """What S3 says of each link without its parents, from 0 to 1: a member's opinion."""
+        return np.asarray(texts.score(self.topic.compiled, self.options.form).mean(axis=0))
+
+    def genre_member_scores(self, reading: Reading, texts: LinkTexts) -> ScoreColumn:
+        """How much of the wanted genres is at each link, from 0 to 1: a member's opinion."""
+        return np.minimum(self._genre_scores(reading, texts) / 4.0, 1.0)
+
+    def _genre_scores(self, reading: Reading, texts: LinkTexts) -> ScoreColumn:
+        """LS_G: the same construction with the genre's words, the best genre counts (S3-23)."""
+        best = np.zeros(len(reading.page.links))
+        for sight in self.genres.compiled.values() if self.genres else ():
+            url, anchor, around = texts.score(sight, self.options.form)
+            whole = around if self.options.genre_text_only else url + anchor + around + _cosine(reading, sight)
+            best = np.maximum(best, whole)
+        return best
+
+    def _scaled(self, column: ScoreColumn) -> ScoreColumn:
+        if self.options.scale == "none" or column.size < 2:
+            return column
+        places = np.searchsorted(np.sort(column), column)  # equal scores keep equal places
+        return places / (column.size - 1.0)
+
+
+def _cosine(reading: Reading, sight: CompiledTable) -> float:
+    """Cosine of the page's counts and a genre's words (S3-16)."""
+    terms, counts = np.unique(term_array(reading.terms), return_counts=True)
+    length = float(np.sqrt(np.sum(counts.astype(np.float64) ** 2))) * sight.norm
+    return float(sight.weigh(terms) @ counts) / length if length else 0.0

@@ -1,0 +1,284 @@
+"""Subtopics (S0-F1): relevant pages clustered by their words, and named by the words that set a cluster apart.
+
+Spherical k-means over tf·idf. Deterministic: the same pages give the same subtopics, whatever order they came in.
+Pure; nothing here reads a file.
+
+The words a page is clustered by: its most frequent telling stems, title and headings counted more. Pure.
+
+How much a word can tell of what sets pages of a collection apart: what subtopics are made of and named by.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import numpy as np
+import tantivy
+
+from opilio.search.results import IndexDocument, document_languages
+from opilio.search.schema import EXACT_FIELD, index_terms
+from opilio.text.idf import load_default_idf
+from opilio.text.languages import StemFunction, language_code, make_normalizer
+from opilio.text.stopwords import stop_words
+from opilio.text.tokens import is_short_word, tokenize
+from opilio.text.vocabulary import term_id
+
+MIN_PAGES = 12  # fewer have no parts worth naming
+MAX_SAMPLE_PAGES = 3_000  # pages that the centres are made of; all are assigned to them
+MAX_VOCABULARY = 3_000
+MAX_DOCUMENT_SHARE = 0.4  # a word that more of them have sets none apart
+MIN_CLUSTER_PAGES = 3  # pages; a smaller cluster joins its neighbours
+MAX_CENTROID_STEMS = 120
+MAX_CLUSTERS = 16
+RESTARTS, MAX_ITERATIONS = 4, 25
+MIN_SIMILARITY = 0.08  # cosine below which a page belongs to none
+
+Matrix = np.ndarray[Any, np.dtype[np.float32]]
+IntArray = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class StemCount(msgspec.Struct, frozen=True, array_like=True):
+    """A stem of a page: how it was written most often, and how often it stands there."""
+
+    stem: str
+    spelling: str
+    count: int
+
+
+class SubtopicCentroid(msgspec.Struct, frozen=True):
+    """A subtopic: its name, the words that tell it, and the weights of its stems."""
+
+    name: str
+    words: tuple[str, ...]
+    weights: dict[str, float]
+
+
+class SubtopicClassifier:
+    """Centres that pages are assigned to."""
+
+    def __init__(self, centres: Sequence[SubtopicCentroid]) -> None:
+        self.centroids = tuple(centres)
+        vocabulary = sorted({stem for centre in centres for stem in centre.weights})
+        self._row_by_stem = {stem: place for place, stem in enumerate(vocabulary)}
+        self._matrix = np.zeros((len(vocabulary), len(centres)), dtype=np.float32)
+        for number, centre in enumerate(centres):
+            for stem, weight in centre.weights.items():
+                self._matrix[self._row_by_stem[stem], number] = weight
+
+    def classify(self, words: Sequence[StemCount]) -> str:
+        """The name of the subtopic a page belongs to; empty where none is near."""
+        if not self.centroids:
+            return ""
+        known = [(self._row_by_stem[w.stem], _damped(w.count)) for w in words if w.stem in self._row_by_stem]
+        length = math.sqrt(sum(_damped(w.count) ** 2 for w in words))
+        if not known:
+            return ""
+        places, weights = zip(*known, strict=True)
+        near = np.array(weights, dtype=np.float32) @ self._matrix[list(places)]
+        best = int(near.argmax())
+        return self.centroids[best].name if near[best] >= MIN_SIMILARITY * length else ""
+
+
+def cluster_pages(
+    pages: Sequence[Sequence[StemCount]], telling: Callable[[str, str], float] = lambda *_: 1.0, seed: int = 1
+) -> list[SubtopicCentroid]:
+    """The subtopics of pages, which are given in an order of their own (by key): largest first.
+
+    `telling` weighs a stem, and how it is written most often, by how much it tells at all: words of every day stand
+    out by chance. Those without weight are left out.
+    """
+    if len(pages) < MIN_PAGES:
+        return []
+    step = max(1, len(pages) // MAX_SAMPLE_PAGES)
+    sample = pages[::step]
+    written = _spellings(sample)
+    stems, rarity = _vocabulary(sample, lambda stem: telling(stem, written[stem]))
+    if len(stems) < 2:
+        return []
+    matrix = _matrix(sample, stems, rarity)
+    centres = _best_means(matrix, _cluster_count(len(sample)), np.random.default_rng(seed))
+    assigned = (matrix @ centres.T).argmax(axis=1)
+    groups = [np.flatnonzero(assigned == number) for number in range(len(centres))]
+    kept = sorted((g for g in groups if len(g) >= MIN_CLUSTER_PAGES), key=lambda g: (-len(g), int(g[0])))
+    return _named(written, list(stems), rarity, matrix, kept)
+
+
+def _cluster_count(pages: int) -> int:
+    """
+    >>> [_how_many(n) for n in (12, 136, 1000)]
+    [2, 6, 16]
+    """
+    return max(2, min(MAX_CLUSTERS, round(math.sqrt(pages / 4))))
+
+
+def _damped(count: int) -> float:
+    return 1.0 + math.log(count)
+
+
+def _vocabulary(pages: Sequence[Sequence[StemCount]], telling: Callable[[str], float]) -> tuple[dict[str, int], Matrix]:
+    """The stems that some pages have and others have not, and how rare each is."""
+    frequency = Counter(word.stem for words in pages for word in words)
+    middling = {s: telling(s) for s, n in frequency.items() if 2 <= n <= MAX_DOCUMENT_SHARE * len(pages)}
+    chosen = sorted((s for s in middling if middling[s] > 0), key=lambda s: (-frequency[s], s))[:MAX_VOCABULARY]
+    rarity = np.array([math.log(len(pages) / frequency[s]) * middling[s] for s in chosen], dtype=np.float32)
+    return {stem: place for place, stem in enumerate(chosen)}, rarity
+
+
+def _matrix(pages: Sequence[Sequence[StemCount]], stems: Mapping[str, int], rarity: Matrix) -> Matrix:
+    matrix = np.zeros((len(pages), len(stems)), dtype=np.float32)
+    for row, words in enumerate(pages):
+        for word in words:
+            place = stems.get(word.stem)
+            if place is not None:
+                matrix[row, place] = _damped(word.count)
+    return _unit(matrix * rarity)
+
+
+def _unit(matrix: Matrix) -> Matrix:
+    lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
+    unit: Matrix = matrix / np.maximum(lengths, 1e-9)
+    return unit
+
+
+def _best_means(matrix: Matrix, count: int, rng: np.random.Generator) -> Matrix:
+    """The centres of the best of a few tries."""
+    tries = [_means(matrix, _initial_centroids(matrix, count, rng)) for _ in range(RESTARTS)]
+    return max(tries, key=lambda centres: float((matrix @ centres.T).max(axis=1).sum()))
+
+
+def _initial_centroids(matrix: Matrix, count: int, rng: np.random.Generator) -> Matrix:
+    """Pages far from each other to begin with (k-means++)."""
+    chosen = [int(rng.integers(len(matrix)))]
+    nearest = matrix @ matrix[chosen[0]]
+    while len(chosen) < count:
+        chances = np.maximum(1.0 - nearest, 0.0).astype(np.float64) ** 2
+        chosen.append(int(rng.choice(len(matrix), p=chances / chances.sum())) if chances.sum() > 0 else 0)
+        nearest = np.maximum(nearest, matrix @ matrix[chosen[-1]])
+    return matrix[chosen].copy()
+
+
+def _means(matrix: Matrix, centres: Matrix) -> Matrix:
+    assigned: IntArray = np.full(len(matrix), -1)
+    for _ in range(MAX_ITERATIONS):
+        now = (matrix @ centres.T).argmax(axis=1)
+        if (now == assigned).all():
+            break
+        assigned = now
+        sums = np.zeros_like(centres)
+        np.add.at(sums, assigned, matrix)
+        centres = np.where(sums.any(axis=1, keepdims=True), _unit(sums), centres)
+    return centres
+
+
+def _named(
+    written: Mapping[str, str], order: Sequence[str], rarity: Matrix, matrix: Matrix, groups: Sequence[IntArray]
+) -> list[SubtopicCentroid]:
+    """Each group with the words that stand out in it, no name twice. `order`: the stems, as in the matrix."""
+    means = _unit(np.array([matrix[group].mean(axis=0) for group in groups], dtype=np.float32))
+    centres, taken = list[SubtopicCentroid](), set[str]()
+    for number, mean in enumerate(means):
+        others = means[np.arange(len(means)) != number]
+        spread = np.sqrt((matrix[groups[number]] > 0).mean(axis=0))  # a word of many of its pages names it better
+        apart = (mean - (others.mean(axis=0) if len(others) else 0.0)) * spread
+        words = [written[order[place]] for place in np.argsort(-apart, kind="stable")[:12] if apart[place] > 0]
+        name = _name(words, taken)
+        taken.add(name)
+        heavy = np.argsort(-mean, kind="stable")[:MAX_CENTROID_STEMS]
+        weights = {order[place]: round(float(mean[place] * rarity[place]), 5) for place in heavy if mean[place] > 0}
+        centres.append(SubtopicCentroid(name, tuple(words), weights))
+    return centres
+
+
+def _name(words: Sequence[str], taken: Iterable[str]) -> str:
+    """Three telling words; more where that name is taken."""
+    for length in range(min(3, len(words)), len(words) + 1):
+        name = ", ".join(words[:length])
+        if name not in taken:
+            return name
+    return f"{', '.join(words[:3])} ({len(set(taken)) + 1})"
+
+
+def _spellings(pages: Sequence[Sequence[StemCount]]) -> dict[str, str]:
+    """How each stem is written most often."""
+    seen: dict[str, Counter[str]] = {}
+    for words in pages:
+        for word in words:
+            seen.setdefault(word.stem, Counter())[word.spelling] += word.count
+    return {stem: min(spelt, key=lambda w: (-spelt[w], len(w), w)) for stem, spelt in seen.items()}
+
+
+MAX_PAGE_STEMS = 60
+MAX_TEXT_CHARACTERS = 30_000  # characters of the text
+TITLE_WEIGHT, HEADINGS_WEIGHT = 5, 2  # how often their words are counted
+_FIGURE = re.compile(r"\d")
+_decode = msgspec.msgpack.Decoder(list[StemCount]).decode
+_encode = msgspec.msgpack.Encoder().encode
+
+
+@lru_cache(maxsize=64)
+def _stem(code: str) -> StemFunction:
+    return make_normalizer(code, "stem")
+
+
+def count_stems(page: IndexDocument) -> list[StemCount]:
+    """The words of a page, most frequent first."""
+    code = language_code(page.language)
+    counts = Counter(tokenize(page.body[:MAX_TEXT_CHARACTERS]))
+    for text, times in ((page.title, TITLE_WEIGHT), (page.headings[:MAX_TEXT_CHARACTERS], HEADINGS_WEIGHT)):
+        counts.update({word: times * n for word, n in Counter(tokenize(text[:MAX_TEXT_CHARACTERS])).items()})
+    stem, stop = _stem(code), stop_words(code)
+    by_stem: dict[str, tuple[str, int, int]] = {}  # stem: best spelling, its count, count of all
+    for word, count in counts.items():
+        if is_short_word(word) or word in stop or _FIGURE.search(word):  # isalpha() knows no vowel signs
+            continue
+        key = stem(word)
+        best, most, total = by_stem.get(key, (word, 0, 0))
+        by_stem[key] = (word, count, total + count) if count > most else (best, most, total + count)
+    ranked = sorted(by_stem.items(), key=lambda pair: (-pair[1][2], pair[0]))[:MAX_PAGE_STEMS]
+    return [StemCount(key, best, total) for key, (best, _, total) in ranked]
+
+
+def pack_stems(found: list[StemCount]) -> bytes:
+    """Words for keeping.
+
+    >>> unpack(pack([Word("wren", "wrens", 2)]))
+    [Word(stem='wren', written='wrens', count=2)]
+    """
+    return _encode(found)
+
+
+def unpack_stems(blob: bytes) -> list[StemCount]:
+    return _decode(blob) if blob else []
+
+
+UNKNOWN_TERM = -1  # a term that no table has
+
+
+class TermDistinctiveness:
+    """Weighs words from 0 to 1, for one collection."""
+
+    def __init__(self, searcher: tantivy.Searcher) -> None:
+        self._searcher = searcher
+        self._background = load_default_idf()
+        # Of all its languages: those of single pages are guessed, and the general table has no stop words at all, so
+        # one that gets past the guess would pass for a rare word.
+        self._stop_words = frozenset().union(*map(stop_words, ("en", *document_languages(searcher))))
+
+    def weight(self, stem: str, written: str) -> float:
+        """Of a stem that is written most often so: 0 for stop words and what is everywhere, else its general rarity."""
+        if stem in self._stop_words or written in self._stop_words or self._is_ubiquitous(written):
+            return 0.0
+        share: float = self._background.idf(term_id(stem)) / self._background.idf(UNKNOWN_TERM)
+        return math.pow(share, 1.5)
+
+    def _is_ubiquitous(self, written: str) -> bool:
+        """Counted over whole texts: a page is clustered by its most frequent words, among which the words of a footer
+        are on short pages only, and would make these a subtopic."""
+        return any(
+            self._searcher.doc_freq(EXACT_FIELD, t) > MAX_DOCUMENT_SHARE * self._searcher.num_docs
+            for t in index_terms(written)
+        )

@@ -1,0 +1,223 @@
+"""Stored pages as the index takes them: parsed again from their WARC records, with the texts of links that point to
+them. Only reads.
+
+In two steps, so that the database is let go before pages are parsed: whoever reads for long makes the log of a
+running crawl grow.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from isal import isal_zlib
+
+from opilio.core.errors import CollectionError, ParseError
+from opilio.core.records import Page
+from opilio.frontier.sqlite.schema import unpack_keys
+from opilio.parse.html import HtmlParser
+from opilio.search.results import FOREVER, IndexDocument
+from opilio.store.collection import Collection
+from opilio.store.record_check import DROPPED_VERSIONS_KEY
+from opilio.store.warc import read_record
+
+_FIELDS = (
+    "key, seq, url, host, title, description, language, genre, score, relevant, fetched_at, last_modified,"
+    " duplicate_of, noindex, warc, offset, length"
+)
+_EARLIEST = 631_152_000.0  # 1990: dates before that are somebody's mistake
+_DAY_S = 86_400.0
+LINK_CACHE_PAGES = 512  # pages whose links are kept at hand while documents are made
+
+
+class _LinkAnchors(msgspec.Struct, frozen=True):
+    """Of a page's `LinkColumns` only what is needed here."""
+
+    anchors: list[str]
+    keys: bytes
+
+
+_decode_links = msgspec.msgpack.Decoder(_LinkAnchors).decode
+
+
+class UnparsedDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A page as the database has it: a document that lacks its text, and where that is."""
+
+    document: IndexDocument
+    last_modified: str  # as its server said
+    warc_position: tuple[int, int, int]  # in the WARC files
+
+
+class CollectionChanges(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened to a collection between two answers."""
+
+    pages: list[UnparsedDocument]
+    removed: list[int]  # keys of pages that must not be found any more
+
+
+class DocumentReader:
+    """The pages of one collection, at the moment it was opened."""
+
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
+        self._links: Callable[[int], dict[int, str]] = lru_cache(LINK_CACHE_PAGES)(self._read_links)
+
+    def last_seq(self) -> int:
+        """The number of the last answer."""
+        row = self._collection.connection.execute("SELECT max(seq) FROM answer").fetchone()
+        return int(row[0] or 0)
+
+    def count_pages_after(self, after: int) -> int:
+        """Pages that came after an answer."""
+        row = self._collection.connection.execute("SELECT count(*) FROM page WHERE seq > ?", (after,)).fetchone()
+        return int(row[0])
+
+    def changes(self, after: int, upto: int) -> CollectionChanges:
+        """Pages that came, versions that ended and pages that went, from one answer (left out) to another."""
+        rows = self._rows("page", "seq > ? AND seq <= ?", (after, upto))
+        ended = self._collection.connection.execute(
+            f"SELECT {_FIELDS}, until FROM version WHERE ended > ? AND ended <= ?", (after, upto)
+        ).fetchall()
+        now = {row[0] for row in rows}
+        pages = [*self._indexable(rows), *(self._past(row) for row in ended if _is_indexable(row))]
+        removed = [row[0] for row in rows if not _is_indexable(row)]
+        removed += [row[0] for row in ended if row[0] not in now and not self._is_current(row[0])]
+        return CollectionChanges(pages=pages, removed=removed)
+
+    def pages(self, keys: Sequence[int]) -> list[UnparsedDocument]:
+        """Pages by their keys, in that order; those that must not be found are left out."""
+        rows = [row for key in keys for row in self._rows("page", "key = ?", (key,))]
+        return list(self._indexable(rows))
+
+    def labeled_since(self, after: int) -> tuple[list[int], int]:
+        """Keys of pages that a person judged since the label of this number, and the number of the last one."""
+        taken = self.last_label()
+        rows = self._collection.connection.execute(
+            "SELECT DISTINCT key FROM label WHERE id > ? AND id <= ? ORDER BY key", (after, taken)
+        )
+        return [key for (key,) in rows], max(after, taken)
+
+    def last_label(self) -> int:
+        """The number of the last label that was taken up."""
+        return int(self._collection.meta("labels_taken", "0"))
+
+    def dropped_versions(self) -> int:
+        """How many past versions were deleted so far."""
+        return int(self._collection.meta(DROPPED_VERSIONS_KEY, "0"))
+
+    def parents_of(self, host: str, key: int) -> tuple[int, ...]:
+        """Up to five pages that a link to this one was found on."""
+        row = self._collection.connection.execute(
+            "SELECT u.parents, u.parent FROM frontier_url AS u JOIN frontier_host AS h ON h.id = u.host_id"
+            " WHERE h.name = ? AND u.key = ?",
+            (host, key),
+        ).fetchone()
+        if row is None:
+            return ()
+        return unpack_keys(row[0]) or ((row[1],) if row[1] else ())
+
+    def parent_counts(self) -> Iterator[tuple[int, int]]:
+        """(key, how many pages with a link to it are known) of every page."""
+        yield from self._collection.connection.execute(
+            "SELECT p.key, coalesce(length(u.parents) / 8, u.parent <> 0) FROM page AS p"
+            " JOIN frontier_host AS h ON h.name = p.host JOIN frontier_url AS u ON u.host_id = h.id AND u.key = p.key"
+        )
+
+    def hosts(self) -> dict[int, str]:
+        """The host of every page."""
+        return dict(self._collection.connection.execute("SELECT key, host FROM page"))
+
+    def _rows(self, table: str, where: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        return self._collection.connection.execute(
+            f"SELECT {_FIELDS} FROM {table} WHERE {where} ORDER BY seq", values
+        ).fetchall()
+
+    def _is_current(self, key: int) -> bool:
+        return self._collection.connection.execute("SELECT 1 FROM page WHERE key = ?", (key,)).fetchone() is not None
+
+    def _indexable(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[UnparsedDocument]:
+        return (self._stored(row) for row in rows if _is_indexable(row))
+
+    def _past(self, row: tuple[Any, ...]) -> UnparsedDocument:
+        return self._stored(row[:-1], int(row[-1]))
+
+    def _stored(self, row: tuple[Any, ...], until: int = FOREVER) -> UnparsedDocument:
+        (key, seq, url, host, title, description, language, genre, score, relevant, at, modified, *place) = row
+        parents = self.parents_of(host, key)
+        targets = np.array(sorted(self._links(key)), dtype=np.int64)
+        document = IndexDocument(
+            key=key, seq=seq, url=url, host=host, title=title, description=description, language=language,
+            genre=genre, score=score, relevant=bool(relevant), fetched_at=at, until=until,
+            anchors=self._anchors(key, parents), parent_count=len(parents), target_keys=targets.tobytes(),
+        )  # fmt: skip
+        return UnparsedDocument(document=document, last_modified=modified, warc_position=(place[2], place[3], place[4]))
+
+    def _anchors(self, key: int, parents: Iterable[int]) -> tuple[str, ...]:
+        """What links to a page say, each wording once."""
+        texts = [self._links(parent).get(key, "").strip() for parent in parents]
+        return tuple(dict.fromkeys(text for text in texts if text))
+
+    def _read_links(self, key: int) -> dict[int, str]:
+        """Where a page links to, with the first anchor of each target."""
+        row = self._collection.connection.execute("SELECT columns FROM links WHERE parent = ?", (key,)).fetchone()
+        if row is None or not row[0]:
+            return {}
+        columns = _decode_links(isal_zlib.decompress(row[0]))
+        keys = np.frombuffer(columns.keys, dtype=np.int64).tolist()
+        return dict(zip(reversed(keys), reversed(columns.anchors), strict=True))
+
+
+def complete_document(folder: Path, stored: UnparsedDocument, parser: HtmlParser) -> IndexDocument:
+    """The whole document. Needs no database."""
+    page, known = _page(folder, stored.warc_position, parser), stored.document
+    return msgspec.structs.replace(
+        known,
+        date=page_date(page.published, stored.last_modified, known.fetched_at),
+        headings="\n".join(text for _, text in page.headings),
+        body=page.main_text,
+    )
+
+
+def _page(folder: Path, place: tuple[int, int, int], parser: HtmlParser) -> Page:
+    """The stored page, read again; an empty one where it is damaged or no longer reads as a page."""
+    if place[2]:
+        with suppress(ParseError, CollectionError):
+            return parser.parse(read_record(folder, *place))
+    return Page(url="")
+
+
+def _is_indexable(row: tuple[Any, ...]) -> bool:
+    """Copies of another page and pages that ask not to be indexed stay outside."""
+    duplicate_of, noindex = row[12], row[13]
+    return not duplicate_of and not noindex
+
+
+def page_date(published: str, modified: str, fetched_at: float) -> float:
+    """The page's own date where it tells one that can be true, else when it was fetched.
+
+    >>> date_of("2026-01-31T12:00:00Z", "", 2e9) == date_of("2026-01-31", "", 2e9)
+    True
+    >>> date_of("soon", "Sat, 31 Jan 2026 00:00:00 GMT", 2e9), date_of("2099-01-01", "", 5.0)
+    (1769817600.0, 5.0)
+    """
+    for told in (_iso(published), _http(modified)):
+        if told is not None and _EARLIEST <= told <= fetched_at + _DAY_S:
+            return told
+    return fetched_at
+
+
+def _iso(written: str) -> float | None:
+    with suppress(ValueError):
+        return datetime.fromisoformat(written.strip()[:10]).replace(tzinfo=UTC).timestamp()
+    return None
+
+
+def _http(written: str) -> float | None:
+    with suppress(ValueError, TypeError, OverflowError):
+        return parsedate_to_datetime(written).timestamp()
+    return None

@@ -1,0 +1,125 @@
+"""What the index has taken in, and what was worked out from it: `index/derived.db`, beside the engine's files.
+
+The mark tells up to which answer of the collection pages were taken in. It moves after the engine's own commit, so a
+process that is killed between the two takes the same pages in again, which changes nothing.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+import numpy as np
+
+from opilio.search.index import translate_index_errors
+from opilio.search.ranking import Float32Array, KeyArray
+from opilio.store.collection import sqlite_uri
+
+MANIFEST_FILE = "derived.db"
+
+MANIFEST_TABLES = """
+CREATE TABLE IF NOT EXISTS mark (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+-- One row per document that is current: the answer its page came with, how many pages with links to it were known,
+-- the pages it links to (int64), the words a relevant one is clustered by, and its subtopic as it stands in the index.
+CREATE TABLE IF NOT EXISTS entry (key INTEGER PRIMARY KEY, seq INTEGER NOT NULL, parents INTEGER NOT NULL,
+  relevant INTEGER NOT NULL, targets BLOB NOT NULL, words BLOB NOT NULL, subtopic TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS subtopic (name TEXT PRIMARY KEY, place INTEGER NOT NULL, words TEXT NOT NULL,
+  centre BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS authority (id INTEGER PRIMARY KEY CHECK (id = 1), keys BLOB NOT NULL, shares BLOB NOT NULL);
+"""
+_INIT_SCRIPT = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;" + MANIFEST_TABLES
+
+
+class ManifestEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a document."""
+
+    key: int
+    seq: int
+    parent_count: int
+    relevant: bool
+    target_keys: bytes
+    words: bytes
+    subtopic: str
+
+
+class IndexManifest:
+    """The database of one index. Whoever writes holds the lock of the index."""
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / MANIFEST_FILE
+        with translate_index_errors(folder):
+            if not path.exists():
+                _create_database(path)
+            self.connection = sqlite3.connect(
+                sqlite_uri(path), isolation_level=None, timeout=30.0, check_same_thread=False, uri=True
+            )
+            try:
+                self.connection.executescript(_INIT_SCRIPT)
+            except sqlite3.Error:
+                self.connection.close()
+                raise
+
+    def mark(self, name: str) -> int:
+        """A number that was noted; 0 where none was."""
+        row = self.connection.execute("SELECT value FROM mark WHERE name = ?", (name,)).fetchone()
+        return int(row[0]) if row else 0
+
+    def set_marks(self, **values: int) -> None:
+        self.connection.executemany(
+            "INSERT INTO mark VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value", values.items()
+        )
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Everything written inside is one commit, or nothing is."""
+        with self.connection:
+            self.connection.execute("BEGIN IMMEDIATE")
+            yield
+
+    def write_entries(self, entries: Iterable[ManifestEntry]) -> None:
+        self.connection.executemany(
+            "INSERT OR REPLACE INTO entry VALUES (?, ?, ?, ?, ?, ?, ?)", map(msgspec.structs.astuple, entries)
+        )
+
+    def delete_entries(self, keys: Iterable[int]) -> None:
+        self.connection.executemany("DELETE FROM entry WHERE key = ?", [(key,) for key in keys])
+
+    def count(self, *, relevant_only: bool = False) -> int:
+        found = self.connection.execute(f"SELECT count(*) FROM entry {'WHERE relevant' if relevant_only else ''}")
+        return int(found.fetchone()[0])
+
+    def authority(self) -> tuple[KeyArray, Float32Array]:
+        """Keys in order, and how much authority each has."""
+        row = self.connection.execute("SELECT keys, shares FROM authority").fetchone() or (b"", b"")
+        return np.frombuffer(row[0], dtype=np.int64), np.frombuffer(row[1], dtype=np.float32)
+
+    def write_authority(self, keys: KeyArray, shares: Float32Array) -> None:
+        self.connection.execute(
+            "INSERT OR REPLACE INTO authority VALUES (1, ?, ?)", (keys.tobytes(), shares.astype(np.float32).tobytes())
+        )
+
+    def subtopics(self) -> list[tuple[str, str, bytes]]:
+        """(name, words, centre) in the order they were made."""
+        return self.connection.execute("SELECT name, words, centre FROM subtopic ORDER BY place").fetchall()
+
+    def write_subtopics(self, rows: Sequence[tuple[str, str, bytes]]) -> None:
+        self.connection.execute("DELETE FROM subtopic")
+        self.connection.executemany(
+            "INSERT INTO subtopic VALUES (?, ?, ?, ?)",
+            [(name, place, words, centre) for place, (name, words, centre) in enumerate(rows)],
+        )
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+def _create_database(path: Path) -> None:
+    """It appears whole: of two who open a new database at once, one would keep the other from its write-ahead log."""
+    with suppress(OSError), TemporaryDirectory(dir=path.parent) as place:
+        made = Path(place) / MANIFEST_FILE
+        with closing(sqlite3.connect(made)) as connection:
+            connection.executescript(_INIT_SCRIPT)
+        os.link(made, path)  # unlike a renaming this leaves one that somebody else has made meanwhile

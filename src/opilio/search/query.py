@@ -1,0 +1,221 @@
+"""What a person typed, as a tree of what is wanted. Pure: knows no index. A query that can't be understood is a
+`QueryError` whose message teaches what to write instead.
+
+    wren song            pages with most of the words, best matches first
+    "wren song"          exactly these words beside each other; "wren song"~3 with up to three words between
+    +wren -toy           must have, must not have; also AND, OR, NOT and brackets
+    title:wren           only in this field
+    wre* colour~         words that begin so; words that are nearly so (~2: two letters may differ)
+    https://a.example/b  the page of this address, and pages that write it; also without https://
+    a.example            the pages of this host, and pages that write it
+"""
+
+import re
+from difflib import get_close_matches
+
+import msgspec
+
+from opilio.core.errors import QueryError
+from opilio.search.results import BANDS
+from opilio.search.schema import replace_surrogates
+
+MAX_QUERY_LENGTH, MAX_TERMS, MAX_NESTING = 1_000, 64, 20
+TEXT_FIELDS = {
+    **dict.fromkeys(("title", "intitle"), "title"),
+    **dict.fromkeys(("heading", "headings"), "headings"),
+    **dict.fromkeys(("text", "body", "intext"), "body"),
+    **dict.fromkeys(("anchor", "anchors", "inanchor"), "anchors"),
+    **dict.fromkeys(("url", "inurl"), "url_words"),
+}
+FILTER_FIELDS = {
+    **dict.fromkeys(("host", "site"), "host"),
+    **dict.fromkeys(("language", "lang"), "language"),
+    **{name: name for name in ("genre", "subtopic", "band", "year", "relevant")},
+}
+CLOSED_VALUES = {"band": tuple(name for name, _ in BANDS), "relevant": ("yes", "no")}  # facts with few values
+FIELDS = {**TEXT_FIELDS, **FILTER_FIELDS}
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<address>https?://(?:[^\s()"]|\([^\s()"]*\))+)
+    |(?P<bracket>[()])
+    |(?P<sign>[+\-](?=[^\s+\-]))
+    |(?:(?P<field>[A-Za-z_]+):(?=["\w]))?(?:"(?P<phrase>[^"]*)"(?P<slop>~\d*)?|(?P<word>[^\s()"]+)))""",
+    re.VERBOSE,
+)
+
+
+class QueryTerm(msgspec.Struct, frozen=True, kw_only=True):
+    """A word, a phrase, a beginning or a nearly spelt word, perhaps in one field only."""
+
+    text: str
+    kind: str = "word"  # word, phrase, prefix, fuzzy, address
+    field: str = ""
+    distance: int = 0  # of a phrase: words between; of a fuzzy word: letters that may differ
+
+
+class QueryGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """`some`: most of them; `all`; `any`. A part is (must, may or not, node)."""
+
+    kind: str
+    parts: tuple[tuple[str, "QueryNode"], ...]
+
+
+QueryNode = QueryTerm | QueryGroup
+
+
+def parse_query(query: str) -> QueryGroup:
+    """The tree of a query; no parts where nothing is asked for."""
+    if len(query) > MAX_QUERY_LENGTH:
+        raise QueryError(
+            f"the query has {len(query)} characters; {MAX_QUERY_LENGTH} are allowed, a few words find more"
+        )
+    parser = _QueryParser(replace_surrogates(query))
+    group = parser.parse_group(0)
+    if parser.has_more:
+        raise QueryError('there is a ")" that nothing opened; leave it out or add "(" before it')
+    return group
+
+
+def check_filter_value(field: str, value: str) -> None:
+    """Complain of a value that no page can have."""
+    known = CLOSED_VALUES.get(field)
+    if known and value not in known:
+        raise QueryError(f'{field} "{value[:40]}" is unknown; known: {", ".join(known)}')
+
+
+def positive_terms(node: QueryNode) -> list[QueryTerm]:
+    """All terms that hits should show, in their order."""
+    if isinstance(node, QueryTerm):
+        return [node]
+    return [term for occur, part in node.parts if occur != "not" for term in positive_terms(part)]
+
+
+class _QueryParser:
+    """One reading of one query. Juxtaposition binds loosest, then OR, then AND: a b OR c is a (b OR c)."""
+
+    def __init__(self, query: str) -> None:
+        self._tokens = _tokens(query)
+        self._at = 0
+
+    @property
+    def has_more(self) -> bool:
+        return self._at < len(self._tokens)
+
+    def _peek(self) -> str | QueryTerm:
+        return self._tokens[self._at] if self.has_more else ""
+
+    def parse_group(self, depth: int) -> QueryGroup:
+        if depth > MAX_NESTING:
+            raise QueryError(f"the brackets are nested more than {MAX_NESTING} deep; write the query flatter")
+        parts: list[tuple[str, QueryNode]] = []
+        while self.has_more and self._peek() != ")":
+            occur = self._occur()
+            parts.append((occur, self._chain("OR", depth)))
+        return QueryGroup(kind="some", parts=tuple(parts))
+
+    def _occur(self) -> str:
+        occur = {"+": "must", "-": "not", "NOT": "not"}.get(str(self._peek()), "may")
+        if occur != "may":
+            self._at += 1
+        return occur
+
+    def _chain(self, operator: str, depth: int) -> QueryNode:
+        """Operands joined by an operator; one alone is itself."""
+        negated: list[bool] = []
+        operands = [self._operand(operator, depth, negated)]
+        while self._peek() == operator:
+            self._at += 1
+            operands.append(self._operand(operator, depth, negated))
+        if len(operands) == 1 and not negated[0]:
+            return operands[0]
+        kind, plain = ("any", "may") if operator == "OR" else ("all", "must")
+        parts = tuple(("not" if no else plain, node) for no, node in zip(negated, operands, strict=True))
+        return QueryGroup(kind=kind, parts=parts)
+
+    def _operand(self, operator: str, depth: int, negated: list[bool]) -> QueryNode:
+        if operator == "OR":
+            negated.append(False)
+            return self._chain("AND", depth)
+        negated.append(self._occur() == "not")
+        return self._primary(depth)
+
+    def _primary(self, depth: int) -> QueryNode:
+        found = self._peek()
+        self._at += 1
+        if isinstance(found, QueryTerm):
+            return found
+        if found == "(":
+            group = self.parse_group(depth + 1)
+            if self._peek() != ")":
+                raise QueryError('a "(" is never closed; add ")" where the group ends')
+            self._at += 1
+            return group
+        if found in ("AND", "OR", "NOT"):
+            raise QueryError(f'{found} needs a word on each side; write "{found}" in quotes to look for it as a word')
+        raise QueryError("something is missing at the end; add a word, or leave the last operator out")
+
+
+def _tokens(query: str) -> list[str | QueryTerm]:
+    found: list[str | QueryTerm] = []
+    text = query.rstrip()
+    at = 0
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise QueryError(f'the quote at character {text.index(chr(34), at) + 1} is never closed; add " at its end')
+        at = match.end()
+        token = _token(match)
+        if token is not None:
+            found.append(token)
+    if sum(isinstance(token, QueryTerm) for token in found) > MAX_TERMS:
+        raise QueryError(f"the query has more than {MAX_TERMS} words; fewer find more")
+    return found
+
+
+def _token(match: re.Match[str]) -> str | QueryTerm | None:
+    if match["address"]:
+        return QueryTerm(text=match["address"], kind="address")
+    if operator := match["bracket"] or match["sign"]:
+        return operator
+    if match["word"] in ("AND", "OR", "NOT") and not match["field"]:
+        return match["word"]
+    field, prefix = _field(match["field"] or "")
+    if field in CLOSED_VALUES:
+        check_filter_value(field, (match["phrase"] or match["word"] or "").strip().lower())
+    if match["phrase"] is not None:
+        slop = match["slop"] or ""
+        return QueryTerm(text=prefix + match["phrase"], kind="phrase", field=field, distance=_number(slop, 3, 50))
+    return _word(prefix + match["word"], field)
+
+
+def _field(written: str) -> tuple[str, str]:
+    """The field that is meant; what is no field is a part of the text (http://, Re: and the like)."""
+    name = written.lower()
+    if not name or name in FIELDS:
+        return FIELDS.get(name, ""), ""
+    close = get_close_matches(name, FIELDS, 1, 0.75)
+    if close:
+        raise QueryError(f'"{written}:" is no field; did you mean "{close[0]}:"? Put it in quotes to look for it')
+    return "", f"{written} "
+
+
+def _word(word: str, field: str) -> QueryTerm | None:
+    if field in FILTER_FIELDS.values():
+        return QueryTerm(text=word, field=field)
+    fuzzy = re.fullmatch(r"(.*\w)~(\d*)", word)
+    if fuzzy:
+        return QueryTerm(text=fuzzy[1], kind="fuzzy", field=field, distance=_number(f"~{fuzzy[2]}", 1, 2))
+    if word.endswith("*") and len(stem := word.rstrip("*")) == 1:
+        raise QueryError(f'"{word}" would match too much; write at least two letters before the *')
+    if word.endswith("*") and stem:
+        return QueryTerm(text=stem, kind="prefix", field=field)
+    return QueryTerm(text=word, field=field) if any(map(str.isalnum, word)) else None
+
+
+def _number(written: str, default: int, most: int) -> int:
+    """
+    >>> _number("", 3, 50), _number("~", 3, 50), _number("~99", 3, 50)
+    (0, 3, 50)
+    """
+    if not written:
+        return 0
+    return min(int(written[1:6] or default), most)

@@ -1,0 +1,191 @@
+"""The fields of the index (S1-08: words with the field and the position they were found at), and pages as documents.
+
+Stemmed fields hold the terms of the page's own language; `exact` holds title, headings, text and address as they
+are written, for quoted phrases, prefixes, misspelt words and suggestions.
+
+Text to index terms: one analyser per language, and one that keeps words as they are written.
+
+Stemmed terms of all languages share the fields of the schema; a query is stemmed by each language that the
+collection holds. Scripts written without spaces become overlapping pairs of characters, as in `text.tokens`.
+Native code does the work: Python only picks the analyser.
+"""
+
+import re
+import unicodedata
+from datetime import UTC, datetime
+from functools import cache, lru_cache
+
+import tantivy
+
+from opilio.search.results import FOREVER, IndexDocument, score_band
+from opilio.text.languages import language_code, language_name
+from opilio.text.tokens import UNSPACED_SCRIPTS
+from opilio.text.url_words import url_words
+
+MAX_TERM_BYTES = 64  # bytes; longer runs are no words that anybody asks for
+STEMMED_LANGUAGES = frozenset("ar da nl en fi fr de el hu it no pt ro ru es sv ta tr".split())
+PLAIN_ANALYZER = "plain"  # name of the analyser of fields that keep words as written
+_UNWANTED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
+
+_WIDE = re.compile("[\uff00-\uffef]+")  # only these: NFKC of all else would make one word of "wren" and its ™ or note
+
+
+def clean_text(text: str, longest: int) -> str:
+    """Text that can be stored and shown: valid, cut, without control characters and direction overrides.
+
+    >>> clean("a\\u202eb\\x00c\\ud800d", 10)
+    'abc?d'
+    """
+    return _UNWANTED.sub("", replace_surrogates(text[: 2 * longest]))[:longest]
+
+
+def replace_surrogates(text: str) -> str:
+    """Text that can be encoded: half characters, as in a damaged argument of a command, become question marks."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def normalize_for_analysis(text: str) -> str:
+    """Text as analysers take it: accents joined to their letters, wide and narrow forms as the usual ones, and runs
+    without spaces as pairs of characters with spaces between.
+
+    >>> spaced("in 東京都 now"), spaced("u\u0308ber"), spaced("ＷＲＥＮ")
+    ('in  東京 京都  now', 'über', 'WREN')
+    """
+    if text.isascii():
+        return text
+    joined = _WIDE.sub(lambda run: unicodedata.normalize("NFKC", run[0]), unicodedata.normalize("NFC", text))
+    return UNSPACED_SCRIPTS.sub(lambda run: f" {_pairs(run[0])} ", joined)
+
+
+def _pairs(run: str) -> str:
+    return " ".join(run[i : i + 2] for i in range(max(1, len(run) - 1)))
+
+
+@cache
+def text_analyzer(language: str = "") -> tantivy.TextAnalyzer:
+    """The analyser of a language; of an unknown one, or none, the one that keeps words as written."""
+    builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
+    builder = builder.filter(tantivy.Filter.remove_long(MAX_TERM_BYTES)).filter(tantivy.Filter.lowercase())
+    if language in STEMMED_LANGUAGES:
+        builder = builder.filter(tantivy.Filter.stemmer(language_name(language)))
+    return builder.filter(tantivy.Filter.ascii_fold()).build()
+
+
+@lru_cache(maxsize=256)
+def analyzer_for_language(tag: str) -> tantivy.TextAnalyzer:
+    """The analyser for a page's language tag; languages without a stemmer share one."""
+    code = language_code(tag)
+    return text_analyzer(code if code in STEMMED_LANGUAGES else "")
+
+
+def index_terms(text: str, language: str = "") -> list[str]:
+    """The index terms of a short text.
+
+    >>> terms("Cafés in 東京都", "fr")
+    ['caf', 'in', '東京', '京都']
+    """
+    found: list[str] = analyzer_for_language(language).analyze(normalize_for_analysis(text))
+    return found
+
+
+INDEX_VERSION = 3  # an index of another version is thrown away and made again
+MAX_TITLE_LENGTH, MAX_HEADINGS_LENGTH, MAX_BODY_LENGTH, MAX_ANCHORS_LENGTH, MAX_URL_LENGTH = (
+    500,
+    10_000,
+    200_000,
+    4_000,
+    2_000,
+)
+MAX_NAME_LENGTH = 35  # of a language or genre
+STEMMED_FIELDS = ("title", "headings", "body", "anchors", "url_words")
+EXACT_FIELD = "exact"
+WHOLE_TITLE_FIELD = "whole"  # the whole title as one term: who types it means that page
+PRE_ANALYZED = "analysed"  # fields whose terms come ready, with blanks between
+STORED_TEXT_FIELD = "text"  # the stored text that snippets are made of
+
+
+def make_schema() -> tantivy.Schema:
+    builder = tantivy.SchemaBuilder()
+    builder.add_text_field("id", stored=True, tokenizer_name="raw", index_option="basic")
+    for name in STEMMED_FIELDS:
+        builder.add_text_field(name, tokenizer_name=PRE_ANALYZED)
+    builder.add_text_field(EXACT_FIELD, tokenizer_name=PLAIN_ANALYZER)
+    builder.add_text_field(WHOLE_TITLE_FIELD, tokenizer_name="raw", index_option="basic")
+    for name in ("url", "name", STORED_TEXT_FIELD):  # stored as they are shown, not indexed again
+        builder.add_bytes_field(name, stored=True)
+    for name in ("host", "language", "genre", "band", "subtopic", "year", "relevant"):
+        builder.add_text_field(name, stored=True, fast=True, tokenizer_name="raw", index_option="basic")
+    builder.add_integer_field("key", stored=True, fast=True, indexed=True)
+    for name in ("date", "since", "until"):
+        builder.add_integer_field(name, stored=True, fast=True, indexed=True)
+    builder.add_float_field("relevance", stored=True, fast=True)
+    return builder.build()
+
+
+def register_analyzers(index: tantivy.Index) -> None:
+    """Give the index the analysers its fields name."""
+    index.register_tokenizer(PLAIN_ANALYZER, text_analyzer())
+    index.register_tokenizer(PRE_ANALYZED, tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build())
+
+
+def document_id(document: IndexDocument) -> str:
+    """Under which name a document is replaced: one for the present version of a page, one for each older one."""
+    return f"{document.key:x}" if document.until == FOREVER else f"{document.key:x}@{document.seq}"
+
+
+def to_engine_document(page: IndexDocument, subtopic: str = "") -> tantivy.Document:
+    """A page as the engine takes it."""
+    title, body = clean_text(page.title, MAX_TITLE_LENGTH), clean_text(page.body, MAX_BODY_LENGTH)
+    headings, url = clean_text(page.headings, MAX_HEADINGS_LENGTH), clean_text(page.url, MAX_URL_LENGTH)
+    anchors = clean_text("\n".join(page.anchors), MAX_ANCHORS_LENGTH)
+    words = " ".join(url_words(url))
+    document = tantivy.Document()
+    document.add_text("id", document_id(page))
+    analyse = analyzer_for_language(page.language)
+    fields = zip(STEMMED_FIELDS, (title, headings, body, anchors, words), strict=True)
+    for name, text in fields:
+        # Half the cost of the engine's own form for analysed text (measured), and positions are the same.
+        document.add_text(name, " ".join(analyse.analyze(normalize_for_analysis(text))))
+    document.add_text(EXACT_FIELD, normalize_for_analysis("\n".join((title, headings, body, words))))
+    document.add_text(WHOLE_TITLE_FIELD, title_term(title))
+    shown = clean_text(page.description, MAX_TITLE_LENGTH)
+    for name, text in (("url", url), ("name", title), (STORED_TEXT_FIELD, f"{shown}\n{body}")):
+        document.add_bytes(name, text.encode())
+    _add_filter_fields(document, page, subtopic)
+    return document
+
+
+def title_term(title: str) -> str:
+    """A title as one term: its words, however they were written and divided.
+
+    >>> whole("Wrens: a Guide")
+    'wrens a guide'
+    """
+    return " ".join(index_terms(title))
+
+
+def _add_filter_fields(document: tantivy.Document, page: IndexDocument, subtopic: str) -> None:
+    document.add_text("host", clean_text(page.host, MAX_TITLE_LENGTH))
+    document.add_text("language", clean_text(page.language, MAX_NAME_LENGTH))
+    document.add_text("genre", clean_text(page.genre, MAX_NAME_LENGTH))
+    document.add_text("band", score_band(page.score))
+    document.add_text("subtopic", subtopic)
+    document.add_text("year", year_of(page.date))
+    document.add_text("relevant", "yes" if page.relevant else "no")
+    document.add_integer("key", page.key)
+    document.add_integer("date", int(page.date))
+    document.add_integer("since", int(page.fetched_at))
+    document.add_integer("until", page.until)
+    document.add_float("relevance", page.score)
+
+
+def year_of(at: float) -> str:
+    """The year of a moment; empty where it is none that a calendar has.
+
+    >>> year_of(0.0), year_of(1e18)
+    ('1970', '')
+    """
+    try:
+        return str(datetime.fromtimestamp(at, UTC).year)
+    except (OverflowError, ValueError, OSError):
+        return ""

@@ -1,0 +1,224 @@
+"""Search over collections: the one door for the command line and the pages.
+
+searcher = Searcher([Path("birds"), Path("trees")])
+searcher.catch_up()
+results = searcher.search("wren song", Filters(relevant=True), page=2)
+
+Pages like a page: asked for by its most telling words.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import tantivy
+
+from opilio.core.errors import UsageError
+from opilio.core.records import url_key
+from opilio.core.urls import canonicalize_url
+from opilio.search.index import (
+    INDEX_FOLDER,
+    DamagedIndexError,
+    FullTextIndex,
+    index_generation,
+    readable_index_folder,
+    translate_index_errors,
+)
+from opilio.search.indexer import count_unindexed, rebuild_index, update_index
+from opilio.search.manifest import IndexManifest
+from opilio.search.query_builder import FieldWeights, bm25_idf
+from opilio.search.ranking import OpenIndex, RankingWeights, Search, SearchCandidate, SearchRequest, build_hit
+from opilio.search.results import (
+    PAGE_SIZE,
+    IndexProgress,
+    SearchFilters,
+    SearchHit,
+    SearchResults,
+    Subtopic,
+    document_languages,
+)
+from opilio.search.schema import STORED_TEXT_FIELD, analyzer_for_language, normalize_for_analysis
+from opilio.search.snippet import Highlighter
+from opilio.store.collection import check_collection
+
+MAX_QUERY_TERMS = 25  # of the page, by how often it has them and how rare they are
+MAX_TEXT_CHARACTERS = 20_000  # characters of the page that are looked at
+_MIN_TERM_LENGTH = 3
+
+
+def find_similar(shelves: Sequence[OpenIndex], key: int, limit: int) -> tuple[SearchHit, ...] | None:
+    """Pages like the one of this key, best first; None where no index has it."""
+    for shelf in shelves:
+        stored = _stored(shelf, key)
+        if stored is not None:
+            break
+    else:
+        return None
+    text, language = bytes(stored[STORED_TEXT_FIELD][0]).decode()[:MAX_TEXT_CHARACTERS], str(stored["language"][0])
+    title = bytes(stored["name"][0]).decode()
+    counts = Counter(
+        t
+        for t in analyzer_for_language(language).analyze(normalize_for_analysis(f"{title} {title} {text}"))
+        if len(t) >= _MIN_TERM_LENGTH
+    )
+    found: dict[int, SearchCandidate] = {}
+    for shelf in shelves:
+        for one in _like(shelf, counts, (key, language), limit):
+            known = found.setdefault(one.key, one)
+            if known is not one:
+                known.collections.append(shelf.name)
+    best = sorted(found.values(), key=lambda f: (-f.score, f.key))[:limit]
+    marker = Highlighter((), "")
+    return tuple(build_hit(one.searcher.doc(one.address).to_dict(), marker, one) for one in best)
+
+
+def _stored(shelf: OpenIndex, key: int) -> dict[str, list[Any]] | None:
+    hits = shelf.searcher.search(tantivy.Query.term_query(shelf.schema, "id", f"{key:x}"), 1).hits
+    return shelf.searcher.doc(hits[0][1]).to_dict() if hits else None
+
+
+def _like(shelf: OpenIndex, counts: Counter[str], page: tuple[int, str], limit: int) -> list[SearchCandidate]:
+    searcher, schema = shelf.searcher, shelf.schema
+    weights = {
+        t: n * bm25_idf(searcher.num_docs, f) for t, n in counts.items() if (f := searcher.doc_freq("body", t)) > 1
+    }
+    telling = sorted(weights, key=lambda t: (-weights[t], t))[:MAX_QUERY_TERMS]
+    asked = [
+        (tantivy.Occur.Should, tantivy.Query.boost_query(tantivy.Query.term_query(schema, field, term), boost))
+        for term in telling
+        for field, boost in (("body", 1.0), ("title", 1.5))
+    ]
+    if not asked:
+        return []
+    key, language = page
+    itself = (tantivy.Occur.MustNot, tantivy.Query.term_query(schema, "id", f"{key:x}"))
+    spoken = tantivy.Query.const_score_query(tantivy.Query.term_query(schema, "language", language), 0.0)
+    like = (tantivy.Occur.Must, tantivy.Query.boolean_query(asked))
+    query = tantivy.Query.boolean_query([like, (tantivy.Occur.Must, spoken), itself])
+    hits = searcher.search(query, limit).hits
+    addresses = [address for _, address in hits]
+    keys = searcher.fast_field_values("key", addresses)
+    relevance = searcher.fast_field_values("relevance", addresses)
+    rows = zip(hits, keys, relevance, strict=True)
+    return [
+        SearchCandidate(searcher, address, int(k or 0), score, float(r or 0.0), 0.0, score, [shelf.name])
+        for (score, address), k, r in rows
+    ]
+
+
+class Searcher:
+    """Several collections searched as one (S2-F1). Safe to use from several threads; opens files, writes none but
+    an index that can't be read, which is made again."""
+
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        weights: FieldWeights | None = None,
+        mix: RankingWeights | None = None,
+        names: Sequence[str] | None = None,  # by which hits and filters tell the collections; the folders' own
+    ) -> None:
+        if not folders:
+            raise UsageError("no collection to search; name at least one folder")
+        for folder in folders:
+            check_collection(folder)
+        self._folders = tuple(folders)
+        self._names = dict(zip(folders, names or _names(folders), strict=True))
+        self._weights = weights or FieldWeights()
+        self._ranking = mix or RankingWeights()
+        self._indexes: dict[Path, tuple[tuple[int, ...], OpenIndex]] = {}  # with the moment each was read at
+
+    def search(
+        self, query: str, filters: SearchFilters | None = None, page: int = 1, size: int = PAGE_SIZE, sort: str = "best"
+    ) -> SearchResults:
+        """One page of hits. An empty query browses what the filters let through. QueryError says what to write."""
+        started = time.perf_counter()
+        asked = SearchRequest(query=query, filters=filters or SearchFilters(), page=page, size=size, sort=sort)
+        shelves = self._open()
+        with self._translate_errors():
+            results = Search(shelves, asked, self._weights, self._ranking).run()
+        return msgspec.structs.replace(results, took_s=time.perf_counter() - started)
+
+    def similar(self, url: str, limit: int = PAGE_SIZE) -> tuple[SearchHit, ...]:
+        """Pages that are like this one, which must be in a collection; UsageError where it is not."""
+        address = canonicalize_url(url)
+        shelves = self._open()
+        with self._translate_errors():
+            found = None if address is None else find_similar(shelves, url_key(address), limit)
+        if found is None:
+            raise UsageError(f"'{url[:200]}': is in no index of these collections; it must be a page that was fetched")
+        return found
+
+    def subtopics(self) -> tuple[Subtopic, ...]:
+        """The subtopics of all collections, largest first (S0-F1)."""
+        found = [subtopic for folder, name in self._names.items() for subtopic in _subtopics(folder, name)]
+        return tuple(sorted(found, key=lambda s: (-s.pages, s.name)))
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        return self._folders
+
+    def count_unindexed(self) -> int:
+        """How many pages wait to be taken in."""
+        return sum(map(count_unindexed, self._folders))
+
+    def update_indexes(self, most: int = 0) -> IndexProgress:
+        """Take in what the collections gained, at most so many pages of each (0: all). Cheap where nothing is new."""
+        return IndexProgress.combine([update_index(folder, most) for folder in self._folders])
+
+    def _translate_errors(self) -> AbstractContextManager[None]:
+        return translate_index_errors(*(folder / INDEX_FOLDER for folder in self._folders), engine=(ValueError,))
+
+    def _open(self) -> list[OpenIndex]:
+        """The indexes as they are now; one that has not changed since the last search is not read again."""
+        for folder in self._folders:
+            now = index_generation(folder)
+            known = self._indexes.get(folder)
+            if known is None or known[0] != now:
+                self._indexes[folder] = (now, _open_or_rebuild_index(folder, self._names[folder]))
+        return [self._indexes[folder][1] for folder in self._folders]
+
+
+def _names(folders: Sequence[Path]) -> list[str]:
+    """The last names of folders; whole paths of those that have one in common."""
+    names = [folder.resolve().name for folder in folders]
+    return [str(f) if names.count(name) > 1 else name for f, name in zip(folders, names, strict=True)]
+
+
+def _open_or_rebuild_index(folder: Path, name: str) -> OpenIndex:
+    """An index that can't be read is made again first."""
+    try:
+        return _open_index(folder, name)
+    except DamagedIndexError:
+        rebuild_index(folder)
+        return _open_index(folder, name)
+
+
+def _open_index(folder: Path, name: str) -> OpenIndex:
+    place = readable_index_folder(folder)
+    with translate_index_errors(place), closing(IndexManifest(place)) as manifest:
+        index = FullTextIndex(place)
+        searcher = index.searcher()
+        keys, authority = manifest.authority()
+        return OpenIndex(
+            name=name,
+            searcher=searcher,
+            schema=index.schema,
+            languages=document_languages(searcher),
+            has_past_versions=bool(manifest.mark("versions")),
+            keys=keys,
+            authority=authority,
+        )
+
+
+def _subtopics(folder: Path, collection: str) -> list[Subtopic]:
+    place = readable_index_folder(folder)
+    with translate_index_errors(place), closing(IndexManifest(place)) as manifest:
+        counts = dict(manifest.connection.execute("SELECT subtopic, count(*) FROM entry GROUP BY subtopic"))
+        return [
+            Subtopic(name=name, words=tuple(words.split("\n")), pages=counts.get(name, 0), collection=collection)
+            for name, words, _ in manifest.subtopics()
+        ]

@@ -1,0 +1,173 @@
+"""The piece of a text that shows why it was found, as segments. Pure; text in, text out, never markup."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from opilio.search.query import QueryTerm
+from opilio.search.results import TextSegment
+from opilio.search.schema import index_terms
+from opilio.text.tokens import UNSPACED_SCRIPTS
+
+SNIPPET_LENGTH, CONTEXT_BEFORE = 240, 60  # characters of a snippet, and how many of them stand before the first match
+MAX_SCANNED_CHARACTERS, MAX_MATCHES = 60_000, 400
+# Signs that stand between the letters of a word, which `re` takes for its end: accents of their own, points of Hebrew
+# and Arabic, vowels of the scripts of India and around (without their full stop).
+_SIGNS = (
+    "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed"
+    "\u0900-\u0963\u0966-\u0dff"
+)
+_REST = rf"[^\W_]*+(?:[{_SIGNS}]++[^\W_]*+)*+"  # possessive: never looked at twice
+_WORD = rf"[^\W_]{_REST}"
+_BLANKS = re.compile(r"\s+")
+
+TermMatch = tuple[int, int, int]  # start, end, number of the term
+
+
+class Highlighter:
+    """Finds the words of a query in texts of one language."""
+
+    def __init__(self, wanted: Sequence[QueryTerm], language: str) -> None:
+        self._language = language
+        self._numbers: dict[str, int] = {}  # term to the number of the query word it stands for
+        self._prefixes: list[tuple[str, int]] = []
+        self._fuzzy_terms: list[tuple[str, int, int]] = []
+        self._literals: dict[str, int] = {}
+        self._match_cache: dict[str, int] = {}  # word as written to the number it matches, or -1
+        for number, term in enumerate(wanted):
+            self._add_term(number, term)
+        self._pattern = self._build_pattern()
+
+    def _build_pattern(self) -> re.Pattern[str]:
+        """What words may match, told by the regular expression: looking at every word would take most of a search.
+
+        A stem begins with the letter its word begins with; a letter that is not ASCII may become any when folded.
+        """
+        initials = {term[0] for term in (*self._numbers, *(beginning for beginning, _ in self._prefixes))}
+        ascii_ones = "".join(sorted(re.escape(c) + re.escape(c.upper()) for c in initials if c.isascii()))
+        begun = rf"(?<![^\W_])(?<![{_SIGNS}])(?=[^\W_])[{ascii_ones}\x80-\U0010ffff]{_REST}"
+        word = _WORD if self._fuzzy_terms else begun
+        runs = "|".join(re.escape(run) for run in sorted(self._literals, key=lambda run: -len(run)))
+        return re.compile(f"{runs}|{UNSPACED_SCRIPTS.pattern[:-1]}|{word}" if runs else word)
+
+    def _add_term(self, number: int, term: QueryTerm) -> None:
+        self._literals |= dict.fromkeys(UNSPACED_SCRIPTS.findall(term.text), number)
+        plain, stems = index_terms(term.text), index_terms(term.text, self._language)
+        if term.kind == "prefix":
+            self._prefixes += [(word, number) for word in plain]
+        elif term.kind == "fuzzy":
+            self._fuzzy_terms += [(word, number, term.distance) for word in plain]
+        else:
+            self._numbers |= dict.fromkeys((*plain, *stems), number)
+
+    def matches(self, text: str) -> list[TermMatch]:
+        """Where the words stand, in order."""
+        found: list[TermMatch] = []
+        for match in self._pattern.finditer(text, 0, MAX_SCANNED_CHARACTERS):
+            word = match[0]
+            number = self._match_cache.get(word)
+            if number is None:
+                number = self._match_cache[word] = self._match_word(word)
+            if number >= 0:
+                found.append((match.start(), match.end(), number))
+                if len(found) == MAX_MATCHES:
+                    break
+        return found
+
+    def _match_word(self, word: str) -> int:
+        if word in self._literals:
+            return self._literals[word]
+        plain = index_terms(word)
+        for found in (
+            plain,
+            index_terms(word, self._language),
+        ):  # the engine cuts some words at signs: all pieces count
+            if found and all(term in self._numbers for term in found):
+                return self._numbers[found[0]]
+        for term in plain:
+            for beginning, number in self._prefixes:
+                if term.startswith(beginning):
+                    return number
+            for similar, number, most in self._fuzzy_terms:
+                if edit_distance(term, similar, most) <= most:
+                    return number
+        return -1
+
+
+def highlight(
+    text: str, matches: Iterable[TermMatch], start: int = 0, end: int | None = None
+) -> tuple[TextSegment, ...]:
+    """A piece of text cut at its matches."""
+    end = len(text) if end is None else end
+    pieces: list[TextSegment] = []
+    at = start
+    for first, last, _ in matches:
+        if first < at or last > end:
+            continue
+        pieces += [TextSegment(text[at:first]), TextSegment(text[first:last], True)]
+        at = last
+    pieces.append(TextSegment(text[at:end]))
+    return tuple(_collapse_whitespace(pieces))
+
+
+def build_snippet(text: str, marker: Highlighter, length: int = SNIPPET_LENGTH) -> tuple[TextSegment, ...]:
+    """The piece of the text with the most of the query's words; its beginning where there are none."""
+    matches = marker.matches(text)
+    start = _best_start(matches, length)
+    start, end = _snap_to_words(text, start, length)
+    inside = [m for m in matches if m[0] >= start]
+    segments = highlight(text, inside, start, end)
+    opened = (TextSegment("… "), *segments) if start > 0 and segments else segments
+    return (*opened, TextSegment(" …")) if end < len(text) and opened else opened
+
+
+def _best_start(matches: Sequence[TermMatch], length: int) -> int:
+    """Where a window begins that holds the most different words, then the most words, then comes first."""
+    best, best_start = (0, 0), 0
+    for i, (start, _, _) in enumerate(matches):
+        inside = [number for first, last, number in matches[i : i + 30] if last <= start + length - CONTEXT_BEFORE]
+        worth = (len(set(inside)), len(inside))
+        if worth > best:
+            best, best_start = worth, max(0, start - CONTEXT_BEFORE)
+    return best_start
+
+
+def _snap_to_words(text: str, start: int, length: int) -> tuple[int, int]:
+    """Move both ends to white space where some is near; a block that begins near is begun with."""
+    if start > 0:
+        line = text.rfind("\n", start, start + CONTEXT_BEFORE)
+        blank = text.find(" ", start, start + CONTEXT_BEFORE // 2)
+        start = line + 1 if line >= 0 else blank + 1 if blank >= 0 else start
+    end = min(len(text), start + length)
+    if end < len(text):
+        blank = max(text.rfind(" ", end - 40, end), text.rfind("\n", end - 40, end))
+        end = blank if blank > start else end
+    return start, end
+
+
+def _collapse_whitespace(pieces: Iterable[TextSegment]) -> Iterable[TextSegment]:
+    for piece in pieces:
+        text = _BLANKS.sub(" ", piece.text)
+        if text:
+            yield TextSegment(text, piece.marked)
+
+
+def edit_distance(a: str, b: str, most: int) -> int:
+    """Letters to add, drop, change or swap between two words; more than `most` where that is certain.
+
+    >>> distance("wren", "wern", 2), distance("wren", "robin", 1) > 1
+    (1, True)
+    """
+    if abs(len(a) - len(b)) > most:
+        return most + 1
+    before: list[int] = []
+    row = list(range(len(b) + 1))
+    for i, letter in enumerate(a, start=1):
+        older, before, row = before, row, [i]
+        for j, other in enumerate(b, start=1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != other))
+            if i > 1 and j > 1 and letter == b[j - 2] and a[i - 2] == other:
+                cost = min(cost, older[j - 2] + 1)
+            row.append(cost)
+        if min(row) > most:
+            return most + 1
+    return row[-1]

@@ -1,0 +1,304 @@
+"""Asking one engine: pauses, Retry-After, rate-limit headers, the day's budget, keys that nobody gets to see.
+
+Knows no engine's shapes. A failure is a value in `Fetched`. What an engine is asked goes through `Asker`, which the
+crawl provides: this folder opens no socket.
+
+Where an engine's key is: in the environment or in a file. The key itself is in no configuration and no message.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Protocol
+from urllib.parse import urlencode
+
+import msgspec
+from msgspec import Meta
+
+from opilio.core.clock import Clock
+from opilio.core.errors import ConfigError
+from opilio.core.records import Failure, FetchResult
+
+TOO_MANY_REQUESTS, SERVICE_UNAVAILABLE = 429, 503
+REFUSED_STATUSES = (401, 403)
+MAX_OPTION_S = 1e6
+MAX_QUOTA_S = 31 * 86400.0  # the longest allowance that an engine is known to have
+MIN_UNIX_TIME = 1_000_000_000  # a reset that is larger is a point in time: some engines send that instead of seconds
+MAX_DIGITS = 16
+MAX_MESSAGE_CHARS = 300  # characters of what an engine says
+_CONTROL_CHARS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+UNEXPECTED_JSON = Failure("answer", "sent JSON of another shape")
+HeaderPairs = Sequence[tuple[str, str]]
+
+
+class ApiTransport(Protocol):
+    """One request of an API; with a body it is a POST of JSON. `trusted`: the person named this very server."""
+
+    async def request(
+        self, url: str, headers: HeaderPairs = (), body: bytes = b"", *, timeout_s: float = 10.0, trusted: bool = False
+    ) -> FetchResult: ...
+
+
+class RequestLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """On what terms an engine is asked: options that every kind of engine has."""
+
+    timeout_s: Annotated[float, Meta(ge=0.001, le=MAX_OPTION_S)] = 10.0  # libcurl counts in ms, and 0 means endless
+    pause_s: Annotated[float, Meta(ge=0, le=MAX_OPTION_S)] = 1.0  # between two requests
+    patience_s: Annotated[float, Meta(ge=0, le=MAX_OPTION_S)] = 5.0  # an engine that asks to wait longer is left out
+    budget: Annotated[int, Meta(ge=0)] = 100  # requests a day; 0: no bound
+    pages: Annotated[int, Meta(ge=1)] = 5  # most pages of results for one query
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiRequest:
+    """What is asked. Keys stand apart from the rest, so that only the asker ever puts them together."""
+
+    url: str
+    params: tuple[tuple[str, str], ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+    secret_params: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    secret_headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    trusted: bool = False
+
+    def full_url(self) -> str:
+        """The whole address, with keys."""
+        query = urlencode([*self.params, *self.secret_params])
+        return self.url + ("&" if "?" in self.url else "?") * bool(query) + query
+
+    def redact(self, text: str) -> str:
+        """A text without the keys, should somebody have put them into it, in whatever mixture of percent-encoding."""
+        for _, secret in (*self.secret_params, *self.secret_headers):
+            key = secret.rpartition(" ")[2]  # `Bearer KEY`; a key is one word
+            spelled = "".join(f"(?:{re.escape(sign)}|%(?:25)*{ord(sign):02x})" for sign in key)
+            text = re.sub(spelled, "…", text, flags=re.IGNORECASE)
+        return text
+
+    def redact_failure(self, failure: Failure | None) -> Failure | None:
+        """What went wrong, told in one line without the keys."""
+        return failure and msgspec.structs.replace(
+            failure, detail=sanitize_message(self.redact(failure.detail))[:MAX_MESSAGE_CHARS]
+        )
+
+
+class Quota(Protocol):
+    """What is remembered of an engine beyond one run: requests of the day, and until when it wants to be left alone."""
+
+    def used_today(self) -> int: ...
+
+    def count_request(self) -> None: ...
+
+    def blocked_until(self) -> float: ...
+
+    def block_until(self, until: float) -> None: ...
+
+
+class MemoryQuota:
+    """Remembers for one run."""
+
+    def __init__(self) -> None:
+        self._used = 0
+        self._blocked_until = 0.0
+
+    def used_today(self) -> int:
+        return self._used
+
+    def count_request(self) -> None:
+        self._used += 1
+
+    def blocked_until(self) -> float:
+        return self._blocked_until
+
+    def block_until(self, until: float) -> None:
+        self._blocked_until = max(self._blocked_until, until)
+
+
+class EngineClient:
+    """Asks one engine, one request after the other."""
+
+    def __init__(self, asker: ApiTransport, clock: Clock, terms: RequestLimits, tally: Quota) -> None:
+        self._transport = asker
+        self._clock = clock
+        self.limits = terms
+        self._quota = tally
+        self._next_at = 0.0
+
+    async def send(self, request: ApiRequest) -> FetchResult:
+        """The answer, asked for once more where the engine wants a short pause; a status from 400 on is a failure."""
+        fetched = await self._send_once(request)
+        wait_s = self._requested_delay(fetched)
+        if fetched.failure is not None and fetched.failure.retry and 0 < wait_s <= self.limits.patience_s:
+            fetched = await self._send_once(request)
+            wait_s = self._requested_delay(fetched)
+        if wait_s > self.limits.patience_s:
+            self._quota.block_until(self._clock.now() + wait_s)
+        return fetched
+
+    def _requested_delay(self, fetched: FetchResult) -> float:
+        """How long the engine wants to be left alone; the next request waits for it."""
+        told_s = fetched.retry_after_s if fetched.status in (TOO_MANY_REQUESTS, SERVICE_UNAVAILABLE) else 0.0
+        wait_s = max(told_s, quota_reset_s(fetched, self._clock.now()))
+        self._next_at = max(self._next_at, self._clock.now() + wait_s)
+        return wait_s
+
+    async def _send_once(self, request: ApiRequest) -> FetchResult:
+        terms, now = self.limits, self._clock.now()
+        rest_s = max(self._quota.blocked_until(), self._next_at) - now
+        if rest_s > terms.patience_s:
+            return _failed_result(request, Failure("limit", f"asks to be left alone for {rest_s:.0f} s more"))
+        if terms.budget and self._quota.used_today() >= terms.budget:
+            return _failed_result(request, Failure("budget", f"the day's {terms.budget} requests are used up"))
+        await self._clock.sleep(rest_s)
+        self._quota.count_request()
+        headers = (*request.headers, *request.secret_headers)
+        fetched = await self._transport.request(
+            request.full_url(), headers, request.body, timeout_s=terms.timeout_s, trusted=request.trusted
+        )
+        self._next_at = self._clock.now() + terms.pause_s
+        failure = request.redact_failure(fetched.failure or status_failure(fetched))
+        return msgspec.structs.replace(fetched, url=request.url, failure=failure)
+
+
+def _failed_result(request: ApiRequest, failure: Failure) -> FetchResult:
+    return FetchResult(url=request.url, failure=failure)
+
+
+def status_failure(fetched: FetchResult) -> Failure | None:
+    """What a status means that is no success, the same for every engine."""
+    status = fetched.status
+    if 200 <= status < 300:
+        return None
+    if status in (TOO_MANY_REQUESTS, SERVICE_UNAVAILABLE):
+        wait_s = fetched.retry_after_s
+        told = f", asks to wait {wait_s:.0f} s" if wait_s else ""
+        return Failure("limit", f"too many requests (status {status}{told})", retry=True)
+    if fetched.location:
+        return Failure("status", f"moved to {fetched.location.partition('?')[0]}; set its url to that")
+    if status in REFUSED_STATUSES:
+        return Failure("key", f"refused us (status {status})")
+    return Failure("status", f"status {status}")
+
+
+def quota_reset_s(fetched: FetchResult, now: float) -> float:
+    """Seconds until the longest used-up allowance of X-RateLimit headers is new, at most a month; 0 where some is left.
+
+    Brave sends one number for each window (a second, a month), separated by commas.
+    """
+    left = _parse_numbers(fetched.header("x-ratelimit-remaining"))
+    new = _parse_numbers(fetched.header("x-ratelimit-reset"))
+    waits = [r - now if r > MIN_UNIX_TIME else float(r) for n, r in zip(left, new, strict=False) if n <= 0]
+    return min(max([0.0, *waits]), MAX_QUOTA_S)
+
+
+def _parse_numbers(value: str) -> list[int]:
+    parts = [part.strip() for part in value.split(",")]
+    are_numbers = all(part.isascii() and part.isdigit() and len(part) < MAX_DIGITS for part in parts)
+    return [int(part) for part in parts] if are_numbers else []
+
+
+def parse_json(fetched: FetchResult) -> object | Failure:
+    """The JSON of an answer, or why there is none."""
+    if fetched.failure is not None:
+        return fetched.failure
+    kind = fetched.header("content-type").partition(";")[0].strip().lower()
+    if kind in ("text/html", "application/xhtml+xml") or fetched.body.lstrip()[:1] == b"<":
+        return Failure("answer", "sent a web page instead of JSON")
+    try:
+        return msgspec.json.decode(fetched.body, type=object)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return Failure("answer", f"sent JSON that can't be read: {str(error)[:80]}")
+
+
+def get_path(tree: object, *path: str) -> object:
+    """What stands at a path of keys, or None: nothing that comes from outside is taken for granted."""
+    for key in path:
+        tree = tree.get(key) if isinstance(tree, Mapping) else None
+    return tree
+
+
+def get_objects(tree: object, *path: str) -> list[Mapping[str, object]]:
+    """The objects of a list at a path."""
+    found = get_path(tree, *path)
+    return [entry for entry in found if isinstance(entry, Mapping)] if isinstance(found, list) else []
+
+
+def get_objects_or_none(tree: object, *path: str, sign: str = "") -> list[Mapping[str, object]] | None:
+    """The objects of the list at a path, None where the JSON has another shape.
+
+    Engines leave out what they have nothing for: where the path ends early and `sign` is there, nothing was found.
+
+    >>> listed({"data": {}}, "data", "search", sign="data"), listed({"oops": 1}, "data", "search", sign="data")
+    ([], None)
+    """
+    here = tree
+    for key in path:
+        if not isinstance(here, Mapping):
+            return None
+        if here.get(key) is None:
+            return [] if get_path(tree, sign) is not None else None
+        here = here[key]
+    return get_objects(here) if isinstance(here, list) else None
+
+
+def get_strings(tree: object, *path: str) -> list[str]:
+    """The strings of a list at a path."""
+    found = get_path(tree, *path)
+    return [sanitize_message(text) for text in found if isinstance(text, str)] if isinstance(found, list) else []
+
+
+def get_string(tree: object, *path: str) -> str:
+    """The string at a path, or an empty one."""
+    found = get_path(tree, *path)
+    return sanitize_message(found) if isinstance(found, str) else ""
+
+
+def sanitize_message(said: str) -> str:
+    """What a stranger says as a part of a line: it can't end the line, nor tell a terminal what to do.
+
+    >>> plain("brave\\n\\x1b[31m")
+    'brave[31m'
+    """
+    return _CONTROL_CHARS.sub("", said)
+
+
+def get_int(tree: object, *path: str) -> int:
+    """The whole number at a path, or 0."""
+    found = get_path(tree, *path)
+    return found if isinstance(found, int) else 0
+
+
+ClientFactory = Callable[[str], EngineClient]
+
+
+def read_key(reference: str, option: str, environment: Mapping[str, str]) -> str:
+    """The key that `env:NAME` or `file:PATH` refers to; ConfigError says what to do where there is none."""
+    check_key_reference(reference, option)
+    kind, _, place = reference.partition(":")
+    if kind == "env":
+        key = environment.get(place, "").strip()
+        if not key:
+            raise ConfigError(f"{option}: the environment has no {place}; set it to the key of your account")
+    else:
+        key = _first_line(Path(place).expanduser(), option)
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise ConfigError(f"{option}: what {reference} holds is no key: it must be one word")
+    return key
+
+
+def check_key_reference(reference: str, option: str) -> None:
+    """ConfigError for what is no reference: perhaps it is the key itself, so it is not repeated."""
+    kind, _, place = reference.partition(":")
+    if kind not in ("env", "file") or not place:
+        raise ConfigError(f"{option}: must be env:NAME or file:PATH; a key itself has no place in a configuration")
+
+
+def _first_line(path: Path, option: str) -> str:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{option}: {path} can't be read: {getattr(error, 'strerror', '') or error}") from error
+    key = next((line.strip() for line in lines if line.strip()), "")
+    if not key:
+        raise ConfigError(f"{option}: {path} is empty; put the key on its first line")
+    return key

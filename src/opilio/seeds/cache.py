@@ -1,0 +1,146 @@
+"""What is remembered for a day, in the user's cache folder: answers, requests made, engines that want to be left alone.
+
+Losing it costs requests, never results. Keys are in none of it. Several processes may use it at once: a request adds
+one byte to a file, whose size is the count; everything else appears whole or not at all.
+"""
+
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+
+from opilio.core.clock import Clock
+from opilio.core.protocols import SeedSource
+from opilio.core.records import EngineAnswer
+
+_answers_decoder = msgspec.msgpack.Decoder(tuple[EngineAnswer, ...])
+BLOCKED_PREFIX = "until-"  # files that outlive the day: an engine may want a month
+
+
+class DailyCache:
+    """A folder with a folder for each day; days that are over are removed."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._folder = folder
+        self._clock = clock
+
+    def now(self) -> float:
+        """The time by which days are told."""
+        return self._clock.now()
+
+    def today_folder(self) -> Path:
+        """The folder of the day (UTC)."""
+        return self._folder / datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%d")
+
+    def lasting_file(self, name: str) -> Path:
+        """A file that is kept beyond the day."""
+        return self._folder / f"{BLOCKED_PREFIX}{_file_name(name)}"
+
+    def open_today(self) -> Path | None:
+        """The folder of the day, made where it is missing; None where nothing can be written."""
+        today = self.today_folder()
+        try:
+            if not today.is_dir():
+                today.mkdir(parents=True, exist_ok=True)
+                for old in self._folder.iterdir():
+                    if old.is_dir() and old.name < today.name:
+                        shutil.rmtree(old, ignore_errors=True)
+        except OSError:
+            return None
+        return today
+
+    def get(self, question: bytes) -> tuple[EngineAnswer, ...] | None:
+        """What was answered today."""
+        try:
+            return _answers_decoder.decode((self.today_folder() / _digest(question)).read_bytes())
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def put(self, question: bytes, answers: Sequence[EngineAnswer]) -> None:
+        """Keep what was answered; a folder that can't be written only means that nothing is remembered."""
+        today = self.open_today()
+        if today is not None:
+            _write(today / _digest(question), msgspec.msgpack.encode(tuple(answers)))
+
+
+class DailyQuota:
+    """How often an engine was asked today, by whichever process, and until when it rests."""
+
+    def __init__(self, book: DailyCache, engine: str) -> None:
+        self._cache = book
+        self._engine = engine
+
+    def used_today(self) -> int:
+        try:
+            return self._path(self._cache.today_folder()).stat().st_size
+        except OSError:
+            return 0
+
+    def count_request(self) -> None:
+        today = self._cache.open_today()
+        with suppress(OSError):
+            if today is not None:
+                with self._path(today).open("ab") as file:
+                    file.write(b".")
+
+    def blocked_until(self) -> float:
+        try:
+            return float(self._cache.lasting_file(self._engine).read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return 0.0
+
+    def block_until(self, until: float) -> None:
+        if self._cache.open_today() is not None:
+            _write(self._cache.lasting_file(self._engine), f"{until:.0f}".encode())
+
+    def _path(self, day: Path) -> Path:
+        return day / f"asked-{_file_name(self._engine)}"
+
+
+class CachedSource:
+    """A source that is asked the same thing once a day. `options` are those of the engine, without keys."""
+
+    def __init__(self, source: SeedSource, book: DailyCache, options: bytes) -> None:
+        self._source = source
+        self._cache = book
+        self._options = options
+
+    @property
+    def name(self) -> str:
+        """The engine's."""
+        return self._source.name
+
+    async def find(self, query: str, limit: int, genre: str = "") -> Sequence[EngineAnswer]:
+        """Today's answer, or a new one; what failed, even in part, is asked again next time."""
+        question = msgspec.msgpack.encode((self.name, self._options, query, limit, genre))
+        known = self._cache.get(question)
+        if known is not None:
+            return known
+        answers = await self._source.find(query, limit, genre)
+        if all(answer.failure is None for answer in answers):
+            self._cache.put(question, answers)
+        return answers
+
+
+def _digest(question: bytes) -> str:
+    return sha256(question).hexdigest()[:32]
+
+
+def _file_name(name: str) -> str:
+    """A name of a person's choice as a part of a file's."""
+    return sha256(name.encode()).hexdigest()[:16]
+
+
+def _write(path: Path, data: bytes) -> None:
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(data)
+        part.replace(path)
+    except OSError:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)

@@ -1,0 +1,116 @@
+"""Seed files: one address a line, perhaps with its priority and who named it, separated by tabs; # begins a comment.
+
+Seeds that are at hand: a file of addresses, and whatever our own collections know.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from opilio.core.errors import ConfigError, OpilioError
+from opilio.core.records import EngineAnswer, EngineHit, Failure, Seed
+from opilio.core.urls import canonicalize_url
+
+
+def read_seeds(path: Path, option: str) -> list[Seed]:
+    """The seeds of a file; ConfigError names file and line of what can't be used. Addresses are not checked here."""
+    return list(read_numbered_seeds(path, option).values())
+
+
+def read_numbered_seeds(path: Path, option: str) -> dict[int, Seed]:
+    """The same by the number of their line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{option} {path}: can't be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{option} {path}: is not UTF-8 text; save it as UTF-8") from error
+    lines = enumerate(text.removeprefix("\ufeff").splitlines(), 1)
+    kept = {n: line for n, line in lines if line.strip() and not line.startswith("#")}
+    return {n: _parse_line(line, f"{option} {path}, line {n}") for n, line in kept.items()}
+
+
+def _parse_line(line: str, where: str) -> Seed:
+    url, *more = (part.strip() for part in line.strip().split("\t"))
+    if not more or not more[0]:
+        return Seed(url=url, sources=("given",))
+    if more[0] not in ("1", "2", "3"):
+        raise ConfigError(f"{where}: priority '{more[0]}' must be 1, 2 or 3, after a tab")
+    sources = tuple(name for part in more[1:2] for name in part.split(", ") if name)
+    return Seed(url=url, priority=int(more[0]), sources=sources or ("given",))
+
+
+def format_seeds(seeds: Iterable[Seed], heading: str) -> str:
+    """The text of a seed file.
+
+    >>> written([Seed(url="https://a.example/", priority=2, sources=("brave", "kagi"))], "wrens")
+    '# wrens\\nhttps://a.example/\\t2\\tbrave, kagi\\n'
+    """
+    title = " ".join(heading.split())
+    rows = "".join(f"{seed.url}\t{seed.priority}\t{', '.join(seed.sources)}\n" for seed in seeds)
+    return f"# {title}\n{rows}"
+
+
+SearchFunction = Callable[[str, int], Sequence[str]]
+MAX_REPORTED_LINES = 5  # lines that are named
+
+
+class FileSource:
+    """Lists a seed file, whatever the query; what a person chose comes first, and all of it."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        self.name = name
+        self._path = path
+
+    async def find(self, query: str, limit: int, genre: str = "") -> list[EngineAnswer]:  # noqa: ARG002 the protocol's signature
+        """An answer for each priority in the file, and one that tells which lines are no addresses."""
+        try:
+            seeds = read_numbered_seeds(self._path, self.name)
+        except ConfigError as error:
+            return [self._failure_answer(str(error))]
+        wrong = {number: seed for number, seed in seeds.items() if canonicalize_url(seed.url) is None}
+        usable = [seed for number, seed in seeds.items() if number not in wrong]
+        by_priority: dict[int, list[EngineHit]] = {}
+        for rank, seed in enumerate(usable, 1):
+            by_priority.setdefault(seed.priority, []).append(EngineHit(url=seed.url, rank=rank))
+        answers = [
+            EngineAnswer(voter=self.name, hits=tuple(hits), fixed_priority=given) for given, hits in by_priority.items()
+        ]
+        return [*answers, self._failure_answer(_bad_lines_message(self._path, list(wrong)))] if wrong else answers
+
+    def _failure_answer(self, why: str) -> EngineAnswer:
+        return EngineAnswer(voter=self.name, failure=Failure("answer", why), fixed_priority=1)
+
+
+def _bad_lines_message(path: Path, wrong: Sequence[int]) -> str:
+    more = f" and {len(wrong) - MAX_REPORTED_LINES} more" if len(wrong) > MAX_REPORTED_LINES else ""
+    lines = f"line{'s' * (len(wrong) > 1)} {', '.join(map(str, wrong[:MAX_REPORTED_LINES]))}{more}"
+    return f"{path}, {lines}: no http or https URL, left out; write it whole, for example https://example.org/"
+
+
+class SearchSource:
+    """An engine that answers at once, by a function: our own index over a collection. It votes like any engine."""
+
+    def __init__(self, name: str, search: SearchFunction) -> None:
+        self.name = name
+        self._search = search
+
+    async def find(self, query: str, limit: int, genre: str = "") -> list[EngineAnswer]:  # noqa: ARG002 the protocol's signature
+        """One answer."""
+        try:
+            urls = dict.fromkeys(self._search(query, limit))
+        except OpilioError as error:
+            return [EngineAnswer(voter=self.name, failure=Failure("engine", str(error)))]
+        hits = tuple(EngineHit(url=url, rank=rank) for rank, url in enumerate(list(urls)[:limit], 1))
+        return [EngineAnswer(voter=self.name, hits=hits)]
+
+
+class FailingSource:
+    """An engine that can't be asked, and why."""
+
+    def __init__(self, name: str, why: str) -> None:
+        self.name = name
+        self._failure = Failure("engine", why)
+
+    async def find(self, query: str, limit: int, genre: str = "") -> list[EngineAnswer]:  # noqa: ARG002 the protocol's signature
+        """The reason."""
+        return [EngineAnswer(voter=self.name, failure=self._failure)]

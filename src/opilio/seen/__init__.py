@@ -1,1 +1,0 @@
-"""Has this text been seen before? Fingerprints and the sets that hold them."""

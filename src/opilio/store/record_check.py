@@ -1,0 +1,141 @@
+"""What is left after a power cut, or after damage: rows whose WARC record is not there, and how to let go of them.
+
+The record of a page is flushed before its commit, but only now and then forced onto the disk. A power cut may therefore
+keep the commit and lose the record. Nothing is guessed: a row without its record goes, and its URL is fetched again.
+
+The counters of a collection, as they follow from its rows: for whoever checks them, and to make them anew.
+
+A crawl adds up as it goes (`keeper`); nobody counts rows while it runs.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import attrgetter
+
+import msgspec
+
+from opilio.store.collection import Collection
+from opilio.store.warc import parse_member, payload_digest, read_member, split_http_block, warc_name
+from opilio.store.writer import CrawlCounts
+
+_SIZE = "SELECT a.size_bytes AS size FROM {table} AS p JOIN answer AS a ON a.seq = p.seq"
+COUNT_QUERIES = {
+    "fetched": "SELECT coalesce(max(seq), 0) FROM answer",
+    "pages": "SELECT count(*) FROM page",
+    "relevant": "SELECT count(*) FROM page WHERE relevant",
+    "duplicates": "SELECT count(*) FROM page WHERE duplicate_of <> 0",
+    "failed": "SELECT count(*) FROM answer WHERE failure <> '' OR status NOT BETWEEN 200 AND 399",
+    "size_bytes": f"""SELECT coalesce(sum(size), 0) FROM (
+        {_SIZE.format(table="page")} UNION ALL {_SIZE.format(table="version")})""",
+}
+
+
+def stored_counts(collection: Collection) -> CrawlCounts:
+    """What the counters say."""
+    stored = collection.meta("counts")
+    return msgspec.json.decode(stored, type=CrawlCounts) if stored else CrawlCounts()
+
+
+def count_rows(connection: sqlite3.Connection) -> CrawlCounts:
+    """What the rows say."""
+    return CrawlCounts(**{name: connection.execute(query).fetchone()[0] for name, query in COUNT_QUERIES.items()})
+
+
+def recount(collection: Collection) -> None:
+    """Make the counters anew; inside a unit of work."""
+    collection.set_meta(counts=msgspec.json.encode(count_rows(collection.connection)).decode())
+
+
+DROPPED_VERSIONS_KEY = "versions_dropped"  # in `meta`: past versions that were deleted so far
+WarcPosition = tuple[int, int]  # WARC file and offset
+
+
+class StoredRecord(msgspec.Struct, frozen=True):
+    """A row that has a record: a page, or a version that is past."""
+
+    warc: int
+    offset: int
+    length: int
+    key: int
+    seq: int
+    url: str
+    host: str
+    current: int  # 0: a version that is past
+
+    @property
+    def position(self) -> WarcPosition:
+        return self.warc, self.offset
+
+
+def stored_records(collection: Collection, since: WarcPosition = (0, 0)) -> Iterator[StoredRecord]:
+    """Every row that has a record from a place on, in the order of the files; a stream."""
+    columns = "warc, offset, length, key, seq, url, host"
+    where = "length > 0 AND (warc > :warc OR warc = :warc AND offset >= :offset)"
+    rows = collection.connection.execute(
+        f"SELECT {columns}, 1 FROM page WHERE {where} UNION ALL SELECT {columns}, 0 FROM version WHERE {where}"
+        " ORDER BY 1, 2",
+        {"warc": since[0], "offset": since[1]},
+    )
+    return (StoredRecord(*row) for row in rows)
+
+
+def record_problem(data: bytes, url: str = "") -> str:
+    """What is wrong with the record of a page, or of none; nothing where it is right."""
+    try:
+        fields, block = parse_member(data)
+    except ValueError as error:
+        return str(error)
+    if fields.get("WARC-Target-URI", "") != url:
+        return f"another page stands here: {fields.get('WARC-Target-URI')}"
+    if url and fields.get("WARC-Payload-Digest") != payload_digest(split_http_block(block)[1]):
+        return "the page was changed (its digest differs)"
+    return ""
+
+
+def find_first_lost(collection: Collection) -> WarcPosition | None:
+    """The first record behind the last sync that is not there as it should be; None where all are."""
+    number, offset = map(int, collection.meta("warc_synced", "1 0").split())
+    for row in stored_records(collection, (number, offset)):
+        path = collection.folder / warc_name(row.warc)
+        if not path.exists() or path.stat().st_size < row.offset + row.length:
+            return row.position
+        if record_problem(read_member(collection.folder, row.warc, row.offset, row.length), row.url):
+            return row.position
+    return None
+
+
+def truncate_at(collection: Collection, place: WarcPosition) -> list[tuple[str, int]]:
+    """Let go of every row from a place on, and end the WARC files there; (host, key) of the pages to fetch again."""
+    lost = delete_records(collection, list(stored_records(collection, place)))
+    number, offset = place
+    path = collection.folder / warc_name(number)
+    begun = path.exists() and path.stat().st_size >= offset
+    # A file that holds earlier pages and is too short for them is no power cut's doing: the writer will refuse it.
+    if not begun and next(stored_records(collection, (number, 0)), None) is None:
+        offset = 0
+    collection.set_meta(warc_number=number, warc_offset=offset)
+    return lost
+
+
+def add_dropped_versions(collection: Collection, versions: int) -> None:
+    """Note that past versions were deleted: the past is another one now, for whoever made something from it."""
+    collection.set_meta(**{DROPPED_VERSIONS_KEY: int(collection.meta(DROPPED_VERSIONS_KEY, "0")) + versions})
+
+
+def delete_records(collection: Collection, rows: Iterable[StoredRecord]) -> list[tuple[str, int]]:
+    """Delete these rows, with the links of pages and what was counted; (host, key) of the pages among them."""
+    connection = collection.connection
+    pages: list[tuple[str, int]] = []
+    for current, group in groupby(rows, key=attrgetter("current")):
+        if not current:
+            gone = [(row.key, row.seq) for row in group]
+            connection.executemany("DELETE FROM version WHERE key = ? AND seq = ?", gone)
+            add_dropped_versions(collection, len(gone))
+            continue
+        for row in group:
+            connection.execute("DELETE FROM page WHERE key = ?", (row.key,))
+            connection.execute("DELETE FROM links WHERE parent = ?", (row.key,))
+            pages.append((row.host, row.key))
+    recount(collection)
+    return pages

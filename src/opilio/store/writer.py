@@ -1,0 +1,236 @@
+"""Writes outcomes into a collection: page rows, answers, links, WARC records, counters. Reads nothing back."""
+
+import sqlite3
+from collections.abc import Sequence
+
+import msgspec
+
+from opilio.core.events import Event
+from opilio.core.records import Analysis, Outcome, PageChange, Reason, Seed, Verdict, url_key
+from opilio.store.collection import Collection
+from opilio.store.versions import ArchivedPage, VersionArchiver
+from opilio.store.warc import WarcWriter
+
+_PAGE = f"INSERT OR REPLACE INTO page VALUES ({', '.join('?' * 30)})"
+_ANSWER = "INSERT INTO answer VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+SYNC_INTERVAL_S = 5.0
+ENDING_CHANGES = frozenset({PageChange.GONE, PageChange.MOVED})
+_encode = msgspec.msgpack.Encoder().encode
+_reasons = msgspec.msgpack.Decoder(tuple[Reason, ...]).decode
+_JUDGE_VERDICTS = {"by the judge: not relevant": False, "by the judge: relevant": True}  # kept beside a person's word
+_JUDGE_VERDICT_NAMES = list(_JUDGE_VERDICTS)
+
+
+class CrawlCounts(msgspec.Struct):
+    """How far a crawl has come; kept in the database with every commit."""
+
+    fetched: int = 0  # fetch attempts that ended, of any kind
+    pages: int = 0  # stored pages
+    relevant: int = 0
+    duplicates: int = 0
+    failed: int = 0
+    size_bytes: int = 0
+
+
+class CollectionWriter:
+    """The writing half of a collection. All methods run inside `collection.unit_of_work()`."""
+
+    def __init__(self, collection: Collection, warc: WarcWriter | None) -> None:
+        self._collection = collection
+        self._warc = warc
+        self._synced_at = 0.0
+        self.counts = CrawlCounts()
+
+    def resume(self) -> None:
+        """Take up the counters and the end of the WARC file as they were committed last."""
+        stored = self._collection.meta("counts")
+        if stored:
+            self.counts = msgspec.json.decode(stored, type=CrawlCounts)
+        if self._warc is not None:
+            self._warc.resume(
+                int(self._collection.meta("warc_number", "1")), int(self._collection.meta("warc_offset", "0"))
+            )
+
+    def write_outcomes(self, outcomes: list[Outcome]) -> None:
+        """Store a batch of visits."""
+        pages: list[tuple[object, ...]] = []
+        answers: list[tuple[object, ...]] = []
+        links: list[tuple[int, bytes]] = []
+        past = VersionArchiver(self._collection.connection, [outcome.lead.key for outcome in outcomes])
+        for outcome in outcomes:
+            self.counts.fetched += 1
+            answers.append(self._answer(outcome))
+            key, analysis = outcome.lead.key, outcome.analysis
+            if outcome.change in ENDING_CHANGES:
+                self._uncount(past.archive(key, outcome.fetched.started_at, self.counts.fetched, outcome.change.value))
+            elif outcome.change is PageChange.UNCHANGED:
+                past.update_validators(key, outcome.fetched)
+            if (
+                analysis is None
+                or analysis.failure is not None
+                or analysis.sitemap_entries
+                or outcome.change in ENDING_CHANGES
+            ):
+                continue
+            if analysis.links:
+                links.append((key, analysis.links))
+            if outcome.change is not PageChange.UNCHANGED:
+                self._uncount(
+                    past.archive(key, outcome.fetched.started_at, self.counts.fetched, PageChange.CHANGED.value)
+                )
+                pages.append(self._page(outcome, analysis))
+        connection = self._collection.connection
+        connection.executemany(_ANSWER, answers)
+        connection.executemany(_PAGE, pages)
+        connection.executemany("INSERT OR REPLACE INTO links VALUES (?, ?)", links)
+        self._finish_batch()
+
+    def sync(self, now: float, *, at_once: bool = False) -> None:
+        """Now and then have the WARC file on the disk itself, and say up to where: a power cut takes only the rest.
+
+        Every five seconds, not with every commit: there are fifty of those a second, and each would wait for the disk.
+        """
+        if self._warc is not None and (at_once or not 0.0 <= now - self._synced_at < SYNC_INTERVAL_S):
+            self._synced_at = now
+            self._warc.sync()
+            self._collection.set_meta(warc_synced=" ".join(map(str, self._warc.synced_position)))
+
+    def _uncount(self, was: ArchivedPage | None) -> None:
+        """A page is no longer current: it is not counted any more."""
+        if was is not None:
+            self.counts.pages -= 1
+            self.counts.relevant -= was.relevant
+            self.counts.duplicates -= was.duplicate_of != 0
+
+    def _finish_batch(self) -> None:
+        values: dict[str, str | float] = {"counts": msgspec.json.encode(self.counts).decode()}
+        if self._warc is not None:
+            self._warc.flush()
+            values["warc_number"], values["warc_offset"] = self._warc.position
+        self._collection.set_meta(**values)
+
+    def _answer(self, outcome: Outcome) -> tuple[object, ...]:
+        fetched, analysis = outcome.fetched, outcome.analysis
+        failure = fetched.failure or (analysis.failure if analysis else None)
+        if failure is not None or not 200 <= fetched.status < 400:
+            self.counts.failed += 1
+        return (
+            self.counts.fetched, outcome.lead.key, fetched.started_at, fetched.status,
+            failure.kind if failure else "", failure.detail if failure else "",
+            fetched.elapsed_s, fetched.size_bytes, fetched.address, fetched.location,
+        )  # fmt: skip
+
+    def _page(self, outcome: Outcome, a: Analysis) -> tuple[object, ...]:
+        lead, fetched, verdict = outcome.lead, outcome.fetched, a.verdict
+        self.counts.pages += 1
+        self.counts.size_bytes += fetched.size_bytes
+        self.counts.duplicates += outcome.duplicate_of != 0
+        relevant = verdict is not None and verdict.relevant and not outcome.duplicate_of
+        self.counts.relevant += relevant
+        place = (0, 0, 0)
+        if self._warc is not None and a.warc_record and not outcome.duplicate_of:
+            place = self._warc.append(a.warc_record, fetched.started_at)
+        return (
+            lead.key, self.counts.fetched, lead.url, lead.host, fetched.status, a.content_type, a.encoding, a.language,
+            a.title, a.description, a.keywords, a.canonical, a.genre, a.words,
+            verdict.score if verdict else 0.0, relevant, _encode(verdict.reasons if verdict else ()),
+            a.fingerprint, a.simhash, outcome.duplicate_of, outcome.near_duplicate,
+            a.noindex, lead.depth, lead.parent, fetched.header("etag"), fetched.header("last-modified"),
+            fetched.started_at, *place,
+        )  # fmt: skip
+
+    def write_seeds(self, seeds: Sequence[Seed]) -> None:
+        write_seeds(self._collection.connection, seeds)
+
+    def write_robots(self, origin: str, expires_at: float, rules: bytes) -> None:
+        self._collection.connection.execute(
+            "INSERT OR REPLACE INTO robots VALUES (?, ?, ?)", (origin, expires_at, rules)
+        )
+
+    def set_label(self, key: int, relevant: bool, reason: Reason) -> None:
+        """A person knows better: put that in the place of the verdict; the judge's reasons stay behind it."""
+        was, score, reasons = self._verdict(key)
+        now = override_verdict(Verdict(score=score, relevant=was, reasons=reasons), relevant, reason)
+        self._write_verdict(key, was, (relevant, now.score, now.reasons))
+
+    def remove_label(self, key: int, by_hand: str) -> tuple[float, float] | None:
+        """Put the judge's own verdict back: the score until now, and the judge's; nothing where no word stands."""
+        was, score, reasons = self._verdict(key)
+        judged = judge_verdict(reasons, by_hand)
+        if judged is not None:
+            self._write_verdict(key, was, (*judged, reasons[2:]))
+        return judged and (score, judged[1])
+
+    def _verdict(self, key: int) -> tuple[bool, float, tuple[Reason, ...]]:
+        was, score, reasons = self._collection.connection.execute(
+            "SELECT relevant, score, reasons FROM page WHERE key = ?", (key,)
+        ).fetchone()
+        return bool(was), score, _reasons(reasons)
+
+    def _write_verdict(self, key: int, was: bool, verdict: tuple[bool, float, tuple[Reason, ...]]) -> None:
+        relevant, score, reasons = verdict
+        self._collection.connection.execute(
+            "UPDATE page SET relevant = ?, score = ?, reasons = ? WHERE key = ?",
+            (relevant, score, _encode(reasons), key),
+        )
+        self.counts.relevant += relevant - was
+        self._collection.set_meta(counts=msgspec.json.encode(self.counts).decode())
+
+    def write_snapshot(self, name: str, version: int, at: float, state: bytes, *, only: bool = False) -> None:
+        """Keep a version of something that learns; `only`: earlier versions are of no use and go."""
+        if only:
+            self._collection.connection.execute("DELETE FROM snapshot WHERE name = ?", (name,))
+        self._collection.connection.execute(
+            "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?)", (name, version, at, state)
+        )
+
+    def replace_snapshot(self, name: str, version: int, at: float, state: bytes) -> None:
+        """Put a smaller state in the place of one that nobody will go on from, or where none was kept yet."""
+        self._collection.connection.execute(
+            "INSERT INTO snapshot VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET state = excluded.state",
+            (name, version, at, state),
+        )
+
+    def write_events(self, events: list[Event]) -> None:
+        write_events(self._collection.connection, events)
+
+    def close(self) -> None:
+        if self._warc is not None:
+            self._warc.close()
+
+
+def override_verdict(verdict: Verdict, relevant: bool, reason: Reason) -> Verdict:
+    """A person's word in the place of a verdict; what the judge said, and why, stays behind it."""
+    score, reasons = verdict.score, verdict.reasons
+    first = not reasons or reasons[0].name != reason.name
+    earlier = (Reason(_JUDGE_VERDICT_NAMES[verdict.relevant], score), *reasons) if first else reasons[1:]
+    return Verdict(score=float(relevant), relevant=relevant, reasons=(reason, *earlier))
+
+
+def judge_verdict(reasons: Sequence[Reason], by_hand: str) -> tuple[bool, float] | None:
+    """What the judge said of a page before a person did: relevant, and the score; nothing where no word stands."""
+    if len(reasons) < 2 or reasons[0].name != by_hand or reasons[1].name not in _JUDGE_VERDICTS:
+        return None
+    return _JUDGE_VERDICTS[reasons[1].name], reasons[1].value
+
+
+def write_seeds(connection: sqlite3.Connection, seeds: Sequence[Seed]) -> None:
+    """Write down where a crawl begins and who named it; what is there already stays."""
+    connection.executemany(
+        "INSERT OR IGNORE INTO seed VALUES (?, ?, ?, ?)",
+        [(url_key(s.url), s.url, s.priority, ", ".join(s.sources)) for s in seeds],
+    )
+
+
+def write_events(connection: sqlite3.Connection, events: Sequence[Event]) -> None:
+    """Write down what happened."""
+    connection.executemany(
+        "INSERT INTO event (at, kind, data) VALUES (?, ?, ?)",
+        [(e.at, type(e).__name__, msgspec.json.encode(e)) for e in events],
+    )
+
+
+def stored_robots(connection: sqlite3.Connection, origin: str) -> bytes | None:
+    """The rules of an origin as `keep_robots` was given them."""
+    row = connection.execute("SELECT rules FROM robots WHERE origin = ?", (origin,)).fetchone()
+    return bytes(row[0]) if row else None

@@ -1,0 +1,182 @@
+"""The one table that judge and ranker share, and that may grow during the crawl.
+
+`LivingTopic` is the only thing here that changes: between visits, through `learn`, in the writing process.
+Workers get the same state by `restore`. It is the `Learns` of every judge and ranker that looks at it.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from opilio.core.records import Outcome
+from opilio.text import term_arrays
+from opilio.topic.expansion import Expansion, FrozenExpansion, QueryLogExpansion
+from opilio.topic.weights import Idf, Keyword, WeightTable, table_from_weights
+
+QueryLogReader = Callable[[int], tuple[list[list[str]], int, dict[str, str]]]
+"""Reads a query log on: from a position in it, the queries since (as stems), the new position, and the stems' words."""
+
+MAX_SURFACE_FORMS = 50_000  # stems whose surface form is remembered for showing
+
+Terms = term_arrays.Terms
+term_array = term_arrays.term_array
+
+
+class CompiledTable:
+    """A table made ready for matching: by term, as a mapping and as sorted arrays. `size` is s of S3-18."""
+
+    __slots__ = ("labels", "norm", "size", "terms", "total_weight", "vector", "weights")
+
+    def __init__(self, vector: dict[int, float], labels: dict[int, str], size: int) -> None:
+        self.vector = vector
+        self.labels = labels
+        self.size = size
+        self.total_weight = math.fsum(self.vector.values())
+        self.norm = math.sqrt(math.fsum(w * w for w in self.vector.values()))
+        order = sorted(self.vector)
+        self.terms: Terms = np.array(order, dtype=np.uint32)
+        self.weights: NDArray[np.float64] = np.array([self.vector[t] for t in order], dtype=np.float64)
+
+    def weigh(self, terms: Terms) -> NDArray[np.float64]:
+        """The weight of each term, 0 for those that are not in the table."""
+        if not self.terms.size:
+            return np.zeros(terms.shape)
+        at = np.minimum(np.searchsorted(self.terms, terms), self.terms.size - 1)
+        return np.where(self.terms[at] == terms, self.weights[at], 0.0)
+
+
+def compile_table(table: WeightTable) -> CompiledTable:
+    """A table made ready for matching."""
+    return CompiledTable(table.vector, table.labels, len(table))
+
+
+class _EvolvingTopicState(msgspec.Struct):
+    table: WeightTable
+    expansion: Expansion
+    refused: frozenset[str] = frozenset()  # stems that a person took out: nobody brings them back
+
+
+class EvolvingTopic:
+    """A topic's table as it is now, with how it grows. `queries` reads the log of a table that follows one.
+
+    `banned` are stems that pages never bring in: a page of another sense that slipped through must not teach the
+    table the very words by which the next one would be known (S3-09).
+    """
+
+    def __init__(
+        self,
+        table: WeightTable,
+        expansion: Expansion | None = None,
+        background: Idf | None = None,
+        queries: QueryLogReader | None = None,
+        banned: frozenset[str] = frozenset(),
+    ) -> None:
+        self._state = _EvolvingTopicState(table, expansion or FrozenExpansion())
+        self._background = background
+        self._queries = queries
+        self._banned = banned
+        self._compiled: CompiledTable | None = None
+        self._surface_forms: dict[str, str] = {}
+
+    @property
+    def table(self) -> WeightTable:
+        """The table as it is now."""
+        return self._state.table
+
+    @property
+    def expansion(self) -> Expansion:
+        """How it grows."""
+        return self._state.expansion
+
+    @property
+    def version(self) -> int:
+        """Grows with every change of the table."""
+        return self._state.table.version
+
+    @property
+    def compiled(self) -> CompiledTable:
+        """The table made ready for matching."""
+        if self._compiled is None:
+            self._compiled = compile_table(self._state.table)
+        return self._compiled
+
+    def learn(self, outcomes: Sequence[Outcome]) -> None:
+        """Be told of visits; only the words of new pages that were judged relevant count (S0-21)."""
+        for outcome in outcomes:
+            analysis = outcome.analysis
+            verdict = analysis.verdict if analysis and not outcome.duplicate_of else None
+            if verdict is not None:
+                self.expansion.record_visit()
+            if analysis and verdict and verdict.relevant and analysis.counts:
+                self._record_surfaces(analysis.counts, analysis.surfaces)
+                counts = {stem: n for stem, n in analysis.counts if self._is_allowed(stem)}
+                self.expansion.add_page(counts, verdict.score, self._background)
+            self.grow()
+
+    def grow(self) -> None:
+        """Take the next table where it is time for one."""
+        expansion = self.expansion
+        if isinstance(expansion, QueryLogExpansion) and expansion.is_due and self._queries:
+            asked, position, shown = self._queries(expansion.position)
+            expansion.add_queries(asked, position)
+            self._surface_forms |= shown
+        self._set_table(expansion.next_table(self.table, self._background))
+
+    def finish_seeding(self) -> None:
+        """The seeds were visited: a table that waits for them is built (S3-12)."""
+        self._set_table(self.expansion.after_seeding(self.table, self._background))
+
+    def replace(self, table: WeightTable, removed: Iterable[str] | None = None) -> None:
+        """Take a table that a person made as the next one and let it grow from there.
+
+        `removed`: the stems that the person took out, which stay out; where it is not told, those that are missing.
+        """
+        weights = table.weights
+        gone = frozenset(self.table.weights if removed is None else removed) - weights.keys()
+        self._state.refused = (self._state.refused | gone) - weights.keys()
+        self.expansion.rebase(weights, gone)
+        self._set_table(self.table.next_version(table))
+
+    def merge_words(self, said: WeightTable, most: int = 10) -> int:
+        """Take the heaviest new words of another's table over, at half their weight (S3-F3); how many that were."""
+        known = self.table.weights
+        heard = {k.stem: k.weight / 2 for k in said.keywords if k.stem not in known and self._is_allowed(k.stem)}
+        heard = dict(islice(heard.items(), most))
+        if heard:
+            self.expansion.merge_words(heard)
+            shown = {k.stem: k.shown for k in (*said.keywords, *self.table.keywords)}
+            self._set_table(self.table.next_version(table_from_weights(known | heard, shown=shown)))
+        return len(heard)
+
+    def snapshot(self) -> bytes:
+        """Table and expansion, to go on from later or elsewhere."""
+        return msgspec.msgpack.encode(self._state)
+
+    def restore(self, state: bytes) -> None:
+        """Go on from a snapshot."""
+        self._state = msgspec.msgpack.decode(state, type=_EvolvingTopicState)
+        self._compiled = None
+
+    def _is_allowed(self, stem: str) -> bool:
+        return stem not in self._banned and stem not in self._state.refused
+
+    def _record_surfaces(self, counts: Sequence[tuple[str, int]], surfaces: Sequence[str]) -> None:
+        """The surface forms of a page's stems, for those that join the table (S0-E4)."""
+        if len(self._surface_forms) > MAX_SURFACE_FORMS:
+            self._surface_forms.clear()
+        for (stem, _), word in zip(counts, surfaces, strict=False):
+            self._surface_forms[stem] = word
+
+    def _set_table(self, table: WeightTable) -> None:
+        if table is not self._state.table:
+            keywords = tuple(k if k.shown else Keyword(k.stem, k.weight, self._label(k.stem)) for k in table.keywords)
+            self._state.table = msgspec.structs.replace(table, keywords=keywords)
+            self._compiled = None
+
+    def _label(self, stem: str) -> str:
+        """Phrases are shown word by word."""
+        return " ".join(self._surface_forms.get(word, word) for word in stem.split())

@@ -1,0 +1,109 @@
+"""`/c/{name}/curve.svg` and `.png`: the harvest curve as a picture of its own, for reports and slides.
+
+Neither needs a style sheet; the PNG needs matplotlib, which comes with the extra `lab`.
+"""
+
+from collections.abc import Sequence
+from html import escape
+from io import BytesIO
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from opilio.core.errors import OpilioError
+from opilio.web.charts import Chart, ChartLine, Points, harvest_series, line_chart
+from opilio.web.context import AppContext, RawRoute
+from opilio.web.pages.crawl import live_data
+from opilio.web.params import Param, parse_params
+from opilio.web.views import attachment_header
+
+X_AXIS_PARAM = Param(name="x", about="Across.", kind="choice", choices=("pages", "time"), default="pages")
+CURVE_ROUTES = tuple(
+    RawRoute(
+        path=f"/c/{{name}}/curve.{form}",
+        about="The harvest curve as a picture.",
+        media_type=kind,
+        params=(X_AXIS_PARAM,),
+    )
+    for form, kind in (("svg", "image/svg+xml"), ("png", "image/png"))
+)
+LINE_STYLES = {"a": ("#0b6b57", "2.4", ""), "b": ("#b25e00", "1.6", ""), "c": ("#5a48b8", "1.4", "3 3")}
+LINE_STYLES |= {"t": ("#ab2319", "1.4", "5 4")}
+LEGEND = 24  # pixels under the chart
+
+
+class MissingExtraError(OpilioError):
+    """Something that was not installed with us is needed for this."""
+
+
+def curve_routes(desk: AppContext) -> list[Route]:
+    def picture(name: str, form: str, x: str) -> bytes:
+        data = live_data(desk, name, everything=False)
+        series = harvest_series(data["curve"], data["status"]["stops_below"], x)
+        if form == "png":
+            return render_png(series, x)
+        return render_svg(line_chart(series, elapsed=x == "time")).encode("utf-8", "replace")
+
+    def route(curve: RawRoute) -> Route:
+        form = curve.path.rpartition(".")[2]
+
+        async def endpoint(request: Request) -> Response:
+            name = request.path_params["name"]
+            x = parse_params(curve.params, request.query_params.multi_items())["x"]
+            content = await run_in_threadpool(picture, name, form, x)
+            return Response(content, media_type=curve.media_type, headers=attachment_header(f"{name}-harvest.{form}"))
+
+        return Route(curve.path, endpoint, methods=["GET", "HEAD"])
+
+    return [route(curve) for curve in CURVE_ROUTES]
+
+
+def render_png(series: Sequence[tuple[str, str, Points]], x: str) -> bytes:
+    """Lines as a PNG file."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtraError(
+            "curve.png: needs matplotlib; pip install 'opilio[lab]', or take curve.svg, which needs nothing"
+        ) from error
+    figure = Figure(figsize=(7.2, 3.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    for label, kind, points in series:
+        colour, width, dashes = LINE_STYLES[kind]
+        style: Any = (0, tuple(map(float, dashes.split()))) if dashes else "-"
+        across, up = zip(*points, strict=True) if points else ((), ())
+        axes.plot(across, up, label=label, color=colour, linewidth=float(width), linestyle=style)
+    axes.set(xlabel="seconds" if x == "time" else "pages", ylabel="harvest", ylim=(0.0, 1.03))
+    axes.grid(axis="y", color="#ddd")
+    axes.legend(fontsize=8)
+    file = BytesIO()
+    figure.savefig(file, format="png", dpi=200)
+    return file.getvalue()
+
+
+def render_svg(chart: Chart) -> str:
+    """A chart as a whole SVG file."""
+    across, up = f'x1="{chart.left}" x2="{chart.right}"', 'text-anchor="end"'
+    parts = [f'<rect width="{chart.width}" height="{chart.height + LEGEND}" fill="#fff"/>']
+    for tick in chart.y_ticks:
+        parts.append(f'<line {across} y1="{tick.at}" y2="{tick.at}" stroke="#ddd"/>')
+        parts.append(f'<text x="{chart.left - 6}" y="{tick.at + 4}" {up}>{escape(tick.label)}</text>')
+    below = f'y="{chart.bottom + 18}" text-anchor="middle"'
+    parts += [f'<text x="{tick.at}" {below}>{escape(tick.label)}</text>' for tick in chart.x_ticks]
+    for number, line in enumerate(chart.lines):
+        left, low = chart.left + number * 170, chart.height + 8
+        parts += [_path(line, line.path), _path(line, f"M{left},{low} L{left + 26},{low}")]
+        parts.append(f'<text x="{left + 32}" y="{low + 4}">{escape(line.label)}</text>')
+    size = f'width="{chart.width}" height="{chart.height + LEGEND}"'
+    style = 'font-family="sans-serif" font-size="12" fill="#1c2420"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>{"".join(parts)}</svg>'
+
+
+def _path(line: ChartLine, path: str) -> str:
+    colour, width, dashes = LINE_STYLES[line.kind]
+    return f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="{width}" stroke-dasharray="{dashes}"/>'

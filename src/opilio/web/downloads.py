@@ -1,0 +1,107 @@
+"""`/metrics`: the state of every served collection in the text format of Prometheus.
+
+A collection as a file to take away: JSON lines, CSV, Parquet or WARC, whole before it is sent.
+"""
+
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from opilio.core.errors import CollectionError
+from opilio.manage.export import FORMATS, export
+from opilio.web.context import AppContext, RawRoute
+from opilio.web.params import Param, parse_params
+from opilio.web.stats import crawl_stats
+from opilio.web.views import attachment_header
+
+KIND = "text/plain; version=0.0.4; charset=utf-8"
+PROMETHEUS = RawRoute(path="/metrics", about="Every collection's state for Prometheus.", media_type="text/plain")
+METRICS = (
+    ("opilio_pages", "pages", "Pages stored."),
+    ("opilio_relevant_pages", "relevant", "Pages judged relevant."),
+    ("opilio_fetches", "fetched", "Fetch attempts that ended."),
+    ("opilio_failures", "failed", "Fetch attempts that failed."),
+    ("opilio_duplicates", "duplicates", "Pages with a text seen before."),
+    ("opilio_body_bytes", "size_bytes", "Bytes of the pages stored."),
+    ("opilio_queued_urls", "queued", "URLs that wait."),
+    ("opilio_under_way_urls", "under_way", "URLs that are being fetched."),
+    ("opilio_hosts", "hosts", "Hosts known."),
+    ("opilio_harvest_ratio", "harvest", "Relevant pages per page."),
+    ("opilio_harvest_recent_ratio", "harvest_now", "The same over the last hundred pages."),
+    ("opilio_pages_per_second", "pages_per_s", "Pages a second over the last seconds."),
+)
+
+
+def metrics_route(desk: AppContext) -> Route:
+    def endpoint(_request: Request) -> Response:
+        return PlainTextResponse("\n".join(_lines(desk)) + "\n", media_type=KIND)
+
+    return Route(PROMETHEUS.path, endpoint, methods=["GET", "HEAD"])
+
+
+def _lines(desk: AppContext) -> Iterator[str]:
+    stands = {name: _read_stats(desk, name) for name in desk.collections.names}
+    yield from ("# HELP opilio_up Can the collection be read?", "# TYPE opilio_up gauge")
+    for name, stand in stands.items():
+        yield f'opilio_up{{collection="{_label(name)}"}} {int(stand is not None)}'
+    yield from ("# HELP opilio_running Does a crawl run?", "# TYPE opilio_running gauge")
+    for name, stand in stands.items():
+        yield f'opilio_running{{collection="{_label(name)}"}} {int(stand is not None and stand["state"] == "running")}'
+    for metric, field, about in METRICS:
+        yield from (f"# HELP {metric} {about}", f"# TYPE {metric} gauge")
+        for name, stand in stands.items():
+            if stand is not None:
+                yield f'{metric}{{collection="{_label(name)}"}} {stand[field]}'
+
+
+def _read_stats(desk: AppContext, name: str) -> dict[str, Any] | None:
+    try:
+        with desk.open(name) as collection:
+            return crawl_stats(collection, desk.stats(collection), desk.clock.now())
+    except CollectionError:
+        return None
+
+
+def _label(text: str) -> str:
+    return re.sub(r'(["\\])', r"\\\1", text).replace("\n", " ")
+
+
+SUFFIX = {"jsonl": "jsonl", "csv": "csv", "parquet": "parquet", "warc": "warc.gz"}
+EXPORT = RawRoute(
+    path="/c/{name}/export",
+    about="The pages as a file.",
+    media_type="application/octet-stream",
+    params=(
+        Param(name="format", about="The form of the file.", kind="choice", choices=FORMATS, default="jsonl"),
+        Param(name="relevant", about="yes: only relevant pages.", kind="flag", default=False),
+    ),
+)
+CHUNK = 1 << 16
+
+
+def export_route(desk: AppContext) -> Route:
+    def endpoint(request: Request) -> Response:
+        folder = desk.collections.folder(request.path_params["name"])
+        values = parse_params(EXPORT.params, request.query_params.multi_items())
+        file = tempfile.TemporaryFile()  # noqa: SIM115 closed when it has been sent
+        try:
+            export(folder, values["format"], values["relevant"], file)
+        except BaseException:
+            file.close()
+            raise
+        name = f"{request.path_params['name']}.{SUFFIX[values['format']]}"
+        return StreamingResponse(_read_chunks(file), media_type=EXPORT.media_type, headers=attachment_header(name))
+
+    return Route(EXPORT.path, endpoint, methods=["GET"])
+
+
+def _read_chunks(file: BinaryIO) -> Iterator[bytes]:
+    with file:
+        file.seek(0)
+        read_on: Callable[[], bytes] = lambda: file.read(CHUNK)  # noqa: E731 a name for iter()
+        yield from iter(read_on, b"")

@@ -1,0 +1,193 @@
+"""Start a crawl from the browser: topic, seeds, how far to go; anything else as TOML. Checked before it begins.
+
+Crawls that are started from a page: each a process of its own, that goes on when the server ends.
+
+The collection is made here, so that whatever is wrong is told before anything runs; the process then goes on with it.
+"""
+
+import asyncio
+import subprocess
+import sys
+import threading
+import tomllib
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from opilio.core.errors import CollectionError, ConfigError, SeedError, UsageError
+from opilio.core.settings import Settings, Tree, merge_trees, strategy_names
+from opilio.engine.wiring.seeding import engine_hint, load_user_engines, with_engines, with_found_seeds
+from opilio.engine.wiring.session import canonicalize_seeds, check_settings, prepare_collection
+from opilio.seeds.finder import FoundSeeds
+from opilio.topic.setup import resolve_settings
+from opilio.web.context import ActionResult, ActionRoute, AppContext, PageRequest, PageRoute
+from opilio.web.pages.topic import parse_keywords
+from opilio.web.params import NOTE_PARAM, Param
+from opilio.web.views import PageView
+
+LOG = "crawl.log"
+COMMAND = (sys.executable, "-m", "opilio", "crawl", "--quiet")
+LOG_TAIL_BYTES = 4_000
+
+
+async def create_and_launch(folder: Path, settings: Settings, found: FoundSeeds) -> None:
+    """Begin a collection with what engines found and crawl it. ConfigError or CollectionError say why that can't be."""
+    await prepare_collection(folder, settings, found)
+    launch_crawl(folder)
+
+
+def launch_crawl(folder: Path, pages: int = 0) -> None:
+    """Crawl a collection that is there, to so many pages in all (0: as it was set)."""
+    more = ["--pages", str(pages)] if pages else []
+    try:
+        with (folder / LOG).open("ab") as log:
+            process = subprocess.Popen(  # noqa: S603 our own command, no shell
+                [*COMMAND, "--into", str(folder.resolve()), *more],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+    except OSError as error:
+        raise CollectionError(f"{folder}: no crawl can be started: {error.strerror}") from error
+    threading.Thread(target=process.wait, daemon=True).start()  # lets go of it when it has ended
+
+
+def read_log_tail(folder: Path) -> str:
+    """The end of what a crawl wrote that was started here."""
+    try:
+        text = (folder / LOG).read_bytes()[-LOG_TAIL_BYTES:]
+    except OSError:
+        return ""
+    lines = text.decode("utf-8", "replace").strip().splitlines()
+    return "\n".join(lines[-3:])
+
+
+def show_new_crawl(desk: AppContext, asked: PageRequest) -> PageView:
+    desk.require_writable()
+    return _form(asked.values, "")
+
+
+def _form(values: dict[str, Any], problem: str, checked: str = "") -> PageView:
+    data = {"values": values, "strategies": strategy_names(), "engines": _engines(), "checked": checked}
+    data |= {"error": problem} if problem else {}
+    return PageView(template="new.html", data=data, title="New crawl", status=400 if problem else 200)
+
+
+def _engines() -> list[str]:
+    """The engines that are asked for seeds where none are given; what is wrong with their file is told on starting."""
+    with suppress(ConfigError):
+        return list(load_user_engines())
+    return []
+
+
+def start_crawl(desk: AppContext, asked: PageRequest) -> PageView | ActionResult:
+    """Check what was given; begin the collection and its crawl, or say what is wrong on the form."""
+    values = asked.values
+    try:
+        settings = _with_seed_sources(resolve_settings(_tree(values), "new crawl"))
+        check_settings(settings)
+        if values["do"] == "check":
+            return _form(values, "", checked=_describe_settings(settings))
+        settings, found = asyncio.run(with_found_seeds(settings))
+        folder = desk.collections.unused_folder(settings.topic.name)
+        asyncio.run(create_and_launch(folder, settings, found))
+    except (UsageError, CollectionError, SeedError) as error:
+        return _form(values, str(error))
+    name = desk.collections.add(folder)
+    said = f"The crawl has begun, in {folder}.{_describe_found_seeds(found)}"
+    return ActionResult(message=said, redirect_to=f"/c/{name}", data={"name": name, "seeds": len(settings.seeds.urls)})
+
+
+def _with_seed_sources(settings: Settings) -> Settings:
+    """The settings with addresses to begin at, or engines that can be asked for some."""
+    if settings.seeds.urls:
+        return canonicalize_seeds(settings)
+    settings = with_engines(settings)
+    if not settings.seeds.engines:
+        raise ConfigError(f"no seeds: give at least one address to begin at, one a line,\n{engine_hint()}")
+    return settings
+
+
+def _describe_settings(settings: Settings) -> str:
+    stop = f"{settings.stop.pages} pages" if settings.stop.pages else "no page limit"
+    number, engines = len(settings.seeds.urls), ", ".join(settings.seeds.engines)
+    seeds = f"{number} seeds" if number else f"seeds from {engines}"
+    return f"This can begin: strategy {settings.strategy}, {seeds}, {stop}."
+
+
+def _describe_found_seeds(found: FoundSeeds) -> str:
+    """What engines brought, and who of them failed."""
+    if not found.seeds:
+        return ""
+    failed = "".join(f" {problem}." for problem in found.problems)
+    return f" {len(found.seeds)} seeds from {', '.join(found.voters) or 'lists'}.{failed}"
+
+
+def _tree(values: dict[str, Any]) -> Tree:
+    try:
+        more = tomllib.loads(values["toml"])
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"more settings: is not valid TOML: {error}") from error
+    seeds = [line.strip() for line in values["seeds"].splitlines() if line.strip()]
+    tree: Tree = {
+        "strategy": values["strategy"],
+        "topic": {"name": values["topic"], "description": values["description"]},
+        "stop": {"pages": values["pages"], "minutes": values["minutes"], "relevant": values["relevant"]},
+        "politeness": {"delay_s": values["delay"]},
+    }
+    if keywords := parse_keywords(values["keywords"]):
+        tree["topic"]["keywords"] = keywords
+    if seeds:
+        tree["seeds"] = {"urls": seeds}
+    return merge_trees(tree, more)
+
+
+_PARAMS = (
+    Param(name="topic", about="The topic, as a sentence."),
+    Param(name="description", about="More words about it."),
+    Param(name="keywords", about="Words, one a line, perhaps weighted: wren = 0.8", maximum=200_000),
+    Param(name="seeds", about="Addresses to begin at, one a line; left empty, engines are asked.", maximum=200_000),
+    Param(name="strategy", about="How to crawl.", kind="choice", choices=tuple(strategy_names()), default="opilio"),
+    Param(
+        name="pages",
+        about="Stop after so many pages (0: no limit).",
+        kind="integer",
+        default=1000,
+        minimum=0,
+        maximum=10**9,
+    ),
+    Param(name="relevant", about="Stop after so many relevant pages (0: off).", kind="integer", default=0, minimum=0),
+    Param(name="minutes", about="Stop after so many minutes (0: off).", kind="number", default=0.0, minimum=0),
+    Param(
+        name="delay",
+        about="Seconds between two requests to a host.",
+        kind="number",
+        default=1.0,
+        minimum=0,
+        maximum=3600,
+    ),
+    Param(name="toml", about="Any other settings, as TOML.", maximum=200_000),
+)
+PAGES = (
+    PageRoute(
+        path="/new",
+        show=show_new_crawl,
+        about="The form for a new crawl.",
+        params=(*_PARAMS, NOTE_PARAM),
+        has_table=False,
+    ),
+)
+ACTIONS = (
+    ActionRoute(
+        path="/new",
+        run=start_crawl,
+        about="Start a crawl in a new collection.",
+        params=(
+            *_PARAMS,
+            Param(
+                name="do", about="Check it only, or start it.", kind="choice", choices=("check", "start"), required=True
+            ),
+        ),
+    ),
+)

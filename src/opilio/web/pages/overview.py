@@ -1,0 +1,232 @@
+"""The first page: a search box and every collection with its state; and the page about the interface itself.
+
+Runs compared: the harvest curves of several collections in one picture, and their figures beside each other.
+
+Plain lists of a collection: its pages, its seeds, what went wrong.
+"""
+
+from typing import Any
+
+from opilio.core.errors import CollectionError, UsageError
+from opilio.core.urls import host_of
+from opilio.frontier.sqlite.frontier import SqliteFrontier
+from opilio.manage.agents import agent_cards, list_agents
+from opilio.store.collection import Collection
+from opilio.web.charts import harvest_curve, sparkline_path
+from opilio.web.context import AppContext, PageRequest, PageRoute
+from opilio.web.pages.crawl import event_row
+from opilio.web.params import NOTE_PARAM, PAGE_PARAM, SIZE_PARAM, Param
+from opilio.web.stats import crawl_stats
+from opilio.web.views import PageView
+
+
+def show_home(desk: AppContext, _asked: PageRequest) -> PageView:
+    found = [_card(desk, name) for name in desk.collections.names]
+    return PageView(template="home.html", data={"collections": found}, table_key="collections")
+
+
+def _card(desk: AppContext, name: str) -> dict[str, Any]:
+    try:
+        with desk.open(name) as collection:
+            tally = desk.stats(collection)
+            with tally.lock:
+                line = sparkline_path(harvest_curve(tally.relevant, tally.times, 60))
+            return {"name": name, "problem": "", "_spark": line, **crawl_stats(collection, tally, desk.clock.now())}
+    except CollectionError as error:
+        return {"name": name, "problem": str(error)}
+
+
+def show_help(_desk: AppContext, _asked: PageRequest) -> PageView:
+    return PageView(template="help.html", data={}, title="Keys and API")
+
+
+MAX_COMPARED_RUNS = 6  # lines that can be told apart
+
+
+def show_runs(desk: AppContext, asked: PageRequest) -> PageView:
+    names = asked.values["with"] or desk.collections.names
+    folders, problems = desk.collections.readable_folders(names)
+    chosen = list(folders)[:MAX_COMPARED_RUNS]
+    first, last = asked.values["from"], asked.values["to"]
+    if last and last < first:
+        raise UsageError(f"to = {last}: must not be before from = {first}; 0 is the end")
+    found = [_run(desk, name, first, last) for name in chosen]
+    if found and first > 1 and not any(run["curve"] for run in found):
+        problems.append(f"No run has {first} pages.")
+    data = {"runs": found, "values": asked.values, "chosen": chosen, "rows": [_row(run) for run in found]}
+    data |= {"problems": problems, "closer": first > 1 or last > 0}
+    return PageView(template="runs.html", data=data, title="Runs compared", table_key="rows")
+
+
+def _run(desk: AppContext, name: str, first: int, last: int) -> dict[str, Any]:
+    """A run with the curve of its pages from the first to the last one, which is as fine as that of all."""
+    with desk.open(name) as collection:
+        tally = desk.stats(collection)
+        status = crawl_stats(collection, tally, desk.clock.now())
+        with tally.lock:
+            whole = harvest_curve(tally.relevant, tally.times)
+            curve = harvest_curve(tally.relevant, tally.times, first=first, last=last)
+    began = whole[0]["at"] if whole else 0.0
+    return {"name": name, "status": status, "curve": curve, "began": began, "_whole": whole}
+
+
+def _row(run: dict[str, Any]) -> dict[str, Any]:
+    status, curve = run["status"], run["_whole"]
+    fields = ("topic", "strategy", "state", "pages", "relevant", "harvest", "failed", "hosts", "queued")
+    seconds = curve[-1]["at"] - run["began"] if curve else 0.0
+    row = {"name": run["name"], **{field: status[field] for field in fields}}
+    return row | {"harvest": round(row["harvest"], 4), "seconds": round(seconds, 1)} | _milestones(curve)
+
+
+def _milestones(curve: list[dict[str, Any]]) -> dict[str, Any]:
+    """The harvest after the first hundred and thousand pages."""
+    found: dict[str, Any] = {}
+    for pages in (100, 1000):
+        later = [point for point in curve if point["pages"] >= pages]
+        found[f"harvest_at_{pages}"] = later[0]["harvest"] if later else None
+    return found
+
+
+_PAGE_COLUMNS = ("url", "host", "title", "score", "relevant", "genre", "language", "depth", "words", "fetched_at")
+_PAGE_SORTS = {"score": "score DESC, seq", "newest": "seq DESC", "oldest": "seq"}
+_STATES = ("queued", "waiting", "done", "failed", "dropped")
+MAX_LISTED_ROWS = 200
+
+
+def show_pages(desk: AppContext, asked: PageRequest) -> PageView:
+    wanted, page, size = asked.values, asked.values["page"], asked.values["size"]
+    where, values = ["duplicate_of = 0"], list[Any]()
+    if wanted["relevant"] != "all":
+        where.append("relevant = ?")
+        values.append(int(wanted["relevant"] == "yes"))
+    if wanted["text"]:
+        where.append("instr(lower(title || ' ' || url), ?) > 0")
+        values.append(wanted["text"].lower())
+    sql = (
+        f"SELECT {', '.join(_PAGE_COLUMNS)} FROM page WHERE {' AND '.join(where)}"
+        f" ORDER BY {_PAGE_SORTS[wanted['sort']]} LIMIT ? OFFSET ?"
+    )
+    with desk.open(asked.name) as collection:
+        rows = collection.connection.execute(sql, (*values, size + 1, (page - 1) * size)).fetchall()
+    found = [dict(zip(_PAGE_COLUMNS, row, strict=True)) | {"relevant": bool(row[4])} for row in rows]
+    data = {"pages": found[:size], "more": len(found) > size, "page": page, "values": wanted}
+    return PageView(template="pages.html", data=data, title="Pages", table_key="pages")
+
+
+def show_seeds(desk: AppContext, asked: PageRequest) -> PageView:
+    with desk.open(asked.name) as collection:
+        rows = collection.connection.execute(
+            "SELECT s.key, s.url, s.priority, s.sources, p.title, p.score, p.relevant FROM seed AS s"
+            " LEFT JOIN page AS p ON p.key = s.key ORDER BY s.priority, s.url LIMIT 1000"
+        ).fetchall()
+        data = {"seeds": [_seed(collection, row) for row in rows], "enquiries": _seed_queries(collection)}
+    return PageView(template="seeds.html", data=data, title="Seeds", table_key="seeds")
+
+
+def _seed_queries(collection: Collection) -> list[dict[str, Any]]:
+    """What engines were asked: the query, who answered, who did not and why; the newest first."""
+    rows = collection.connection.execute(
+        "SELECT id, at, kind, data FROM event WHERE kind = 'SeedsFound' ORDER BY id DESC LIMIT ?", (MAX_LISTED_ROWS,)
+    )
+    return [{"at": row[1], **event_row(*row)["data"]} for row in rows]
+
+
+def _seed(collection: Collection, row: tuple[Any, ...]) -> dict[str, Any]:
+    """A seed, who proposed it, and what became of it."""
+    key, url, priority, sources, title, score, relevant = row
+    entry = SqliteFrontier(collection.connection).entry(host_of(url), key)
+    return {
+        "url": url,
+        "priority": priority,
+        "sources": [s.strip() for s in sources.split(",") if s.strip()],
+        "title": title or "",
+        "score": score,
+        "relevant": None if relevant is None else bool(relevant),
+        "state": entry.state.value if entry else "unknown",
+        "reason": entry.reason if entry else "",
+    }
+
+
+def show_errors(desk: AppContext, asked: PageRequest) -> PageView:
+    """What went wrong, in groups, with examples."""
+    with desk.open(asked.name) as collection:
+        tally = desk.stats(collection)
+        with tally.lock:
+            groups = [{"kind": kind, "count": count} for kind, count in tally.failures.most_common()]
+            fetched = tally.fetched
+        rows = collection.connection.execute(
+            "SELECT url, state, coalesce(reason, '') FROM frontier_url WHERE state IN (3, 4) LIMIT ?",
+            (MAX_LISTED_ROWS,),
+        ).fetchall()
+    examples = [{"url": url, "state": _STATES[state], "reason": reason} for url, state, reason in rows]
+    examples.sort(key=lambda row: (row["state"] != "failed", row["reason"], row["url"]))
+    data = {"errors": groups, "examples": examples, "fetched": fetched}
+    return PageView(template="errors.html", data=data, title="Errors", table_key="examples")
+
+
+def show_agents(desk: AppContext, asked: PageRequest) -> PageView:
+    """The agents of a crawl by several, and how each stands; none where one crawler did it all."""
+    folder = desk.collections.folder(asked.name)
+    with desk.open(asked.name) as collection:
+        several = bool(agent_cards(collection))
+    data = {"agents": list_agents(folder) if several else []}
+    return PageView(template="agents.html", data=data, title="Agents", table_key="agents")
+
+
+PAGES = (
+    PageRoute(path="/", show=show_home, about="Every collection with its state.", params=(NOTE_PARAM,)),
+    PageRoute(
+        path="/help",
+        show=show_help,
+        about="Keys, addresses and forms of the data.",
+        params=(NOTE_PARAM,),
+        has_table=False,
+    ),
+    PageRoute(
+        path="/runs",
+        show=show_runs,
+        about="Harvest curves and figures of several collections.",
+        params=(
+            Param(name="with", about="The collections, by name; all if left out.", kind="list"),
+            Param(name="x", about="What goes across.", kind="choice", choices=("pages", "time"), default="pages"),
+            Param(
+                name="y",
+                about="What goes up.",
+                kind="choice",
+                choices=("harvest", "recent", "longer", "relevant"),
+                default="relevant",
+            ),
+            Param(name="from", about="The first page of the curves.", kind="integer", default=1),
+            Param(name="to", about="Their last page; 0: the end.", kind="integer", default=0, minimum=0),
+            NOTE_PARAM,
+        ),
+    ),
+    PageRoute(
+        path="/c/{name}/pages",
+        show=show_pages,
+        about="The pages of a collection.",
+        params=(
+            PAGE_PARAM,
+            SIZE_PARAM,
+            Param(name="relevant", about="Which pages.", kind="choice", choices=("yes", "no", "all"), default="yes"),
+            Param(name="sort", about="The order.", kind="choice", choices=tuple(_PAGE_SORTS), default="score"),
+            Param(name="text", about="Only pages with this in title or address."),
+            NOTE_PARAM,
+        ),
+    ),
+    PageRoute(
+        path="/c/{name}/seeds",
+        show=show_seeds,
+        about="Where the crawl began, and who proposed that.",
+        params=(NOTE_PARAM,),
+    ),
+    PageRoute(
+        path="/c/{name}/agents", show=show_agents, about="The agents of a crawl by several.", params=(NOTE_PARAM,)
+    ),
+    PageRoute(
+        path="/c/{name}/errors",
+        show=show_errors,
+        about="What went wrong, in groups, with examples.",
+        params=(NOTE_PARAM,),
+    ),
+)

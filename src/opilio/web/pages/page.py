@@ -1,0 +1,208 @@
+"""One page: what it says, why it was fetched and judged so, where it was found, and a person's word about it.
+
+Text in pieces: those that speak of the topic are marked, with how much they weigh. Pure but for one look.
+"""
+
+import re
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from opilio.core.errors import CollectionError, ParseError, TopicError, UsageError
+from opilio.core.records import url_key
+from opilio.engine.labels import current_label
+from opilio.engine.link_columns import unpack
+from opilio.engine.wiring.build import TOPIC_SNAPSHOT
+from opilio.manage.history import page_history
+from opilio.manage.label import LABEL_VALUES, LabelReport, LabelRequest, label_pages, label_report_to_dict
+from opilio.manage.why import why
+from opilio.parse.html import HtmlParser
+from opilio.store.collection import Collection
+from opilio.store.warc import read_record
+from opilio.text.vocabulary import Vocabulary, term_id
+from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.weights import WeightTable
+from opilio.web.collections import UnknownCollectionError
+from opilio.web.context import ActionResult, ActionRoute, AppContext, PageRequest, PageRoute
+from opilio.web.pages.search import similar_pages
+from opilio.web.params import NOTE_PARAM, Param
+from opilio.web.templating import url_with_query
+from opilio.web.views import PageView
+
+_WORD = re.compile(r"\w[\w'’-]*")
+
+
+def topic_stems(collection: Collection) -> dict[str, float]:
+    """The topic's stems with their weights, as they are now."""
+    row = collection.connection.execute(
+        "SELECT state FROM snapshot WHERE name = ? ORDER BY version DESC LIMIT 1", (TOPIC_SNAPSHOT,)
+    ).fetchone()
+    if row is None:
+        return {}
+    living = EvolvingTopic(WeightTable())
+    living.restore(bytes(row[0]))
+    return {word: k.weight for k in reversed(living.table.keywords) for word in k.stem.split()}
+
+
+def highlight_terms(text: str, stems: dict[str, float]) -> list[dict[str, Any]]:
+    """The text in pieces; `weight` above 0 where a word is one of the topic's.
+
+    >>> [p["text"] for p in marked("Two wrens sang", {"wren": 1.0}) if p["weight"]]
+    ['wrens']
+    """
+    if not stems:
+        return [{"text": text, "weight": 0.0}] if text else []
+    wanted = {term_id(stem): weight for stem, weight in stems.items()}
+    vocabulary, known = Vocabulary(), dict[str, float]()
+    pieces: list[dict[str, Any]] = []
+    start = 0
+    for found in _WORD.finditer(text):
+        word = found[0]
+        weight = known.get(word)
+        if weight is None:
+            weight = known[word] = max((wanted.get(term, 0.0) for term in vocabulary.terms(word)), default=0.0)
+        if weight:
+            if found.start() > start:
+                pieces.append({"text": text[start : found.start()], "weight": 0.0})
+            pieces.append({"text": word, "weight": round(weight, 4)})
+            start = found.end()
+    if start < len(text):
+        pieces.append({"text": text[start:], "weight": 0.0})
+    return pieces
+
+
+MAX_TEXT_CHARS = 20_000  # characters that are shown
+MAX_LINKS = 60
+_HTTP = ("status", "content_type", "encoding", "language", "words", "depth", "etag", "last_modified", "fetched_at")
+
+
+def show_page(desk: AppContext, asked: PageRequest) -> PageView:
+    folder = desk.collections.folder(asked.name)
+    facts = why(folder, asked.values["url"])
+    if not facts["found"]:
+        raise UnknownCollectionError(
+            f"{facts['url'][:300]}: was never seen: no fetched page links to it, and it is no seed"
+        )
+    with desk.open(asked.name) as collection:
+        key = url_key(facts["url"])
+        data = {"why": facts, "label": _label(collection, key), **_stored(collection, key)}
+    data["versions"] = page_history(folder, facts["url"])["versions"] if "page" in facts else []
+    data["similar"] = similar_pages(desk, asked.name, facts["url"]) if "page" in facts else []
+    title = facts.get("page", {}).get("title") or facts["url"]
+    return PageView(template="page.html", data=data, title=title, table_key="links")
+
+
+def _stored(collection: Collection, key: int) -> dict[str, Any]:
+    row = collection.connection.execute(
+        f"SELECT {', '.join(_HTTP)}, warc, offset, length, description FROM page WHERE key = ?",
+        (key,),
+    ).fetchone()
+    if row is None:
+        return {"http": {}, "text": [], "cut": False, "links": [], "copies": [], "description": ""}
+    text = _text(collection, row[len(_HTTP) : len(_HTTP) + 3])
+    copies = collection.connection.execute(
+        "SELECT url, near_duplicate FROM page WHERE duplicate_of = ? AND duplicate_of <> 0 LIMIT 50", (key,)
+    )
+    return {
+        "http": dict(zip(_HTTP, row, strict=False)),
+        "description": row[-1],
+        "text": highlight_terms(text[:MAX_TEXT_CHARS], topic_stems(collection)),
+        "cut": len(text) > MAX_TEXT_CHARS,
+        "links": _links(collection, key),
+        "copies": [{"url": url, "near": bool(near)} for url, near in copies],
+    }
+
+
+def _text(collection: Collection, place: tuple[int, int, int]) -> str:
+    if place[2]:
+        with suppress(ParseError, CollectionError):
+            return HtmlParser(paths=False).parse(read_record(collection.folder, *place)).main_text
+    return ""
+
+
+def _links(collection: Collection, key: int) -> list[dict[str, Any]]:
+    """Where it leads, the most promising first."""
+    row = collection.connection.execute("SELECT columns FROM links WHERE parent = ?", (key,)).fetchone()
+    if row is None:
+        return []
+    columns = unpack(row[0])
+    scores = np.frombuffer(columns.scores, dtype=np.float32)
+    best = np.argsort(-scores, kind="stable")[:MAX_LINKS]
+    return [
+        {
+            "url": columns.urls[at],
+            "anchor": columns.anchors[at],
+            "score": round(float(scores[at]), 4),
+            "not_followed": columns.dropped.get(int(at), ""),
+        }
+        for at in best
+    ]
+
+
+def _label(collection: Collection, key: int) -> str:
+    """What a person said of it last."""
+    if not collection.connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'label'").fetchone():
+        return ""
+    said = current_label(collection, key)
+    return "" if said is None else "relevant" if said[0] else "irrelevant"
+
+
+def label_pages_action(desk: AppContext, asked: PageRequest) -> ActionResult:
+    """A person's word about pages; judge, ranker and queue follow."""
+    folder, urls = desk.collections.folder(asked.name), asked.values["url"]
+    relevant = {**LABEL_VALUES, "undo": None}[asked.values["is"]]
+    if not urls:
+        raise UsageError("url: is missing (the page, or several of them)")
+    given = [LabelRequest(url, relevant, asked.name) for url in urls]
+    report, problems = label_pages(folder, given, desk.clock.now())
+    if problems:
+        raise TopicError("; ".join(problems))
+    data = {"is": asked.values["is"], **label_report_to_dict(report)}
+    return ActionResult(
+        message=describe_label_report(report, asked.values["is"]),
+        redirect_to=asked.redirect_target(url_with_query(f"/c/{asked.name}/page", url=urls[0])),
+        data=data,
+    )
+
+
+def describe_label_report(report: LabelReport, word: str) -> str:
+    """What a label changed, in one sentence."""
+    pages = "1 page" if report.labels == 1 else f"{report.labels} pages"
+    verdicts = "its verdict changed" if report.verdicts_changed == 1 else f"{report.verdicts_changed} verdicts changed"
+    done = f"Took back what was said of {pages}" if word == "undo" else f"Marked {pages} {word}"
+    first = f"{done}; " + (verdicts if report.verdicts_changed else "the verdict was the same")
+    if report.running:
+        return f"{first}. The crawl is running and learns from it with its next commit."
+    if report.waits_for:
+        return f"{first}. 'opilio {report.waits_for}' is writing to the collection: the next crawl learns from it."
+    if not report.learns:
+        return f"{first}. This strategy does not learn from labels, so the queue stays as it is."
+    moved = "no queued URL" if not report.moved else f"{report.moved} queued URL{'' if report.moved == 1 else 's'}"
+    movers = "".join(f" · {m.before:.2f} → {m.after:.2f} {m.url}" for m in report.top_moves[:3])
+    return f"{first}. It is learnt; {moved} changed place{movers}"
+
+
+PAGES = (
+    PageRoute(
+        path="/c/{name}/page",
+        show=show_page,
+        about="One page or URL: its text, why it was fetched and judged so, links in and out, versions, copies.",
+        params=(
+            Param(name="url", about="The address of the page.", required=True),
+            NOTE_PARAM,
+        ),
+    ),
+)
+ACTIONS = (
+    ActionRoute(
+        path="/c/{name}/label",
+        run=label_pages_action,
+        about="Say whether pages are on the topic; judge and ranker learn it, and the queue is scored again.",
+        params=(
+            Param(name="url", about="The page, or several.", kind="list", required=True),
+            Param(name="is", about="What it is.", kind="choice", choices=(*LABEL_VALUES, "undo"), required=True),
+            Param(name="back", about="The page a browser goes to next."),
+        ),
+    ),
+)

@@ -1,0 +1,151 @@
+"""Search over all collections: hits with what matched, facets, a better spelling; and the subtopics to browse."""
+
+from typing import Any
+
+import msgspec
+
+from opilio.core.errors import CollectionError, QueryError, UsageError
+from opilio.search.results import SORT_ORDERS, SearchFilters, SearchHit, SearchResults, TextSegment
+from opilio.web.context import AppContext, PageRequest, PageRoute
+from opilio.web.params import NOTE_PARAM, PAGE_PARAM, Param
+from opilio.web.templating import url_with_query
+from opilio.web.views import PageView
+
+FACETS = {"hosts": "host", "languages": "language", "genres": "genre", "bands": "band", "subtopics": "subtopic"}
+FACETS |= {"years": "year"}
+TITLES = {"bands": "Relevance", "hosts": "Host", "languages": "Language", "genres": "Genre", "years": "Year"}
+
+
+def show_search(desk: AppContext, asked: PageRequest) -> PageView:
+    values = asked.values
+    data: dict[str, Any] = {"query": values["q"], "values": values, "names": desk.collections.names}
+    if not desk.collections.folders:
+        return PageView(
+            template="search.html", data=data | {"results": None, "hits": []}, title="Search", table_key="hits"
+        )
+    folders, problems = desk.collections.readable_folders(desk.collections.names)
+    fresh = desk.searchers.refresh(folders)
+    problems += fresh.problems
+    if not fresh.collections:
+        raise CollectionError(problems[0])
+    searcher = desk.searchers.searcher_for(fresh.collections)
+    try:
+        results = searcher.search(values["q"], _filters(desk, values), values["page"], values["size"], values["sort"])
+    except QueryError as error:
+        data |= {"results": None, "hits": [], "error": str(error)}
+        return PageView(template="search.html", data=data, title="Search", table_key="hits", status=400)
+    data |= {
+        "total": results.total,
+        "page": results.page,
+        "pages": results.pages,
+        "took_s": round(results.took_s, 4),
+        "suggestion": results.suggestion,
+        "notes": [*results.notes, *problems],
+        "waiting": fresh.pages_behind,
+        "hits": [hit_data(hit) for hit in results.hits],
+        "facets": _facets(results, values),
+        "results": True,
+        "sorts": SORT_ORDERS,
+        "again": _search_url(values, page=1, q=results.suggestion) if results.suggestion else "",
+    }
+    return PageView(template="search.html", data=data, title=values["q"] or "Search", table_key="hits")
+
+
+def _filters(desk: AppContext, values: dict[str, Any]) -> SearchFilters:
+    chosen: dict[str, Any] = {name: tuple(values[param]) for name, param in FACETS.items()}
+    for name in values["in"]:
+        desk.collections.folder(name)  # one that is not served is told
+    relevant = {"yes": True, "no": False}.get(values["relevant"])
+    return SearchFilters(
+        **chosen, collections=tuple(values["in"]), relevant=relevant, after=values["after"], before=values["before"]
+    )
+
+
+def hit_data(hit: SearchHit) -> dict[str, Any]:
+    """A hit for people and machines; its pieces of text are for the page alone."""
+    told: dict[str, Any] = msgspec.to_builtins(hit)
+    told |= {"title": _plain(hit.title), "snippet": _plain(hit.snippet)}
+    told.pop("key")
+    return told | {"_title": hit.title, "_snippet": hit.snippet}
+
+
+def _plain(segments: tuple[TextSegment, ...]) -> str:
+    return "".join(segment.text for segment in segments)
+
+
+def _facets(results: SearchResults, values: dict[str, Any]) -> list[dict[str, Any]]:
+    """Each value with the address that switches it on or off."""
+    found = []
+    for facet in results.facets:
+        param = FACETS.get(facet.name)
+        if param is None:
+            continue
+        rows = []
+        for value in facet.values:
+            now = [v for v in values[param] if v != value.value]
+            address = _search_url(values, page=1, **{param: now if value.chosen else [*now, value.value]})
+            rows.append({"value": value.value, "count": value.count, "chosen": value.chosen, "address": address})
+        found.append({"name": facet.name, "title": TITLES.get(facet.name, facet.name.capitalize()), "values": rows})
+    return found
+
+
+def _search_url(values: dict[str, Any], **changes: object) -> str:
+    kept = {k: v for k, v in {**values, **changes}.items() if k != "note" and v != _DEFAULTS.get(k)}
+    return url_with_query("/search", **kept)
+
+
+def show_subtopics(desk: AppContext, asked: PageRequest) -> PageView:
+    """What the relevant pages of a collection are about, in groups (S0-F1)."""
+    fresh = desk.searchers.refresh({asked.name: desk.collections.folder(asked.name)})
+    if not fresh.collections:
+        raise CollectionError(fresh.problems[0])
+    searcher = desk.searchers.searcher_for(fresh.collections)
+    found = [
+        {"subtopic": s.name, "words": list(s.words), "pages": s.pages}
+        | {"address": url_with_query("/search", **{"subtopic": [s.name], "in": [asked.name]})}
+        for s in searcher.subtopics()
+        if s.pages
+    ]
+    data = {"subtopics": found, "waiting": fresh.pages_behind, "notes": fresh.problems}
+    return PageView(template="subtopics.html", data=data, title="Subtopics", table_key="subtopics")
+
+
+def similar_pages(desk: AppContext, name: str, url: str) -> list[dict[str, Any]]:
+    """Pages like this one, as far as the index knows; a page is shown without an index, too."""
+    try:
+        hits = desk.searchers.searcher_for({name: desk.collections.folder(name)}).similar(url, 6)
+    except (UsageError, CollectionError):
+        return []
+    return [{"url": hit.url, "title": _plain(hit.title), "relevant": hit.relevant} for hit in hits]
+
+
+_LISTS = (
+    ("in", "Only these collections."),
+    ("host", "Only these hosts."),
+    ("language", "Only these languages."),
+    ("genre", "Only these genres."),
+    ("band", "Only these bands of relevance."),
+    ("subtopic", "Only these subtopics."),
+    ("year", "Only these years."),
+)
+_PARAMS = (
+    Param(name="q", about='The query: words, "a phrase", title:word, host:example.org, -not, begin*, fuzzy~.'),
+    *(Param(name=name, about=about, kind="list", default=[]) for name, about in _LISTS),
+    Param(name="relevant", about="Which pages.", kind="choice", choices=("yes", "no", "all"), default="all"),
+    Param(name="after", about="Not older than this day (2026-01-31)."),
+    Param(name="before", about="Older than this day."),
+    Param(name="sort", about="The order.", kind="choice", choices=SORT_ORDERS, default="best"),
+    PAGE_PARAM,
+    Param(name="size", about="Hits of a page.", kind="integer", default=10, maximum=100),
+    NOTE_PARAM,
+)
+_DEFAULTS = {param.name: param.default for param in _PARAMS}
+PAGES = (
+    PageRoute(path="/search", show=show_search, about="Search over all collections.", params=_PARAMS),
+    PageRoute(
+        path="/c/{name}/subtopics",
+        show=show_subtopics,
+        about="What the relevant pages are about, in groups.",
+        params=(NOTE_PARAM,),
+    ),
+)

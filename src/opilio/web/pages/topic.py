@@ -1,0 +1,235 @@
+"""The topic editor: keywords, examples, contexts, genres, classes; a preview before anything changes; its history."""
+
+import tomllib
+from typing import Any
+
+import msgspec
+import tomli_w
+
+from opilio.core.errors import UsageError
+from opilio.core.urls import canonicalize_url
+from opilio.engine.control import TopicReplacement
+from opilio.manage.topic_builder import table_history, table_to_dict
+from opilio.manage.topic_editor import (
+    current_table,
+    draft_topic,
+    known_genres,
+    learned_words,
+    page_text,
+    preview_topic,
+    save_topic,
+    stored_topic,
+)
+from opilio.store.collection import Collection
+from opilio.store.locks import CRAWL_COMMAND
+from opilio.topic.topic import Topic
+from opilio.web.context import ActionResult, ActionRoute, AppContext, PageRequest, PageRoute
+from opilio.web.params import NOTE_PARAM, Param
+from opilio.web.views import PageView
+
+FIELDS = ("description", "keywords", "contexts", "genres", "dewey")
+EXCERPT = 120
+
+
+def show_topic(desk: AppContext, asked: PageRequest) -> PageView:
+    with desk.open(asked.name) as collection:
+        data = _data(collection, stored_topic(collection))
+    data["history"] = _history(desk, asked.name)
+    return PageView(template="topic.html", data=data, title="Topic", table_key="keywords")
+
+
+def _data(collection: Collection, shown: Topic) -> dict[str, Any]:
+    """What the editor shows. `shown` may be a draft."""
+    table = current_table(collection)
+    return {
+        "name": shown.name,
+        "description": shown.description,
+        "given": shown.keywords,
+        "contexts": list(shown.contexts),
+        "genres": list(shown.genres),
+        "known_genres": known_genres(collection),
+        "dewey": list(shown.dewey),
+        "language": shown.language,
+        "positive": _excerpts(shown.positive),
+        "negative": _excerpts(shown.negative),
+        "keywords": [{"word": k.label, "stem": k.stem, "weight": round(k.weight, 4)} for k in table.keywords],
+        "grown": [{"stem": s, "word": label} for s, (label, _) in learned_words(collection).items()],
+        "version": table.version,
+        "toml": topic_to_toml(shown),
+        "preview": None,
+        "_typed": _form_values(shown),
+    }
+
+
+def _form_values(shown: Topic) -> dict[str, Any]:
+    """A topic as it stands in the fields of the form."""
+    keywords = (word if weight == 1 else f"{word} = {weight:g}" for word, weight in shown.keywords.items())
+    lists = {"keywords": keywords, "contexts": shown.contexts, "dewey": shown.dewey}
+    texts = {name: "\n".join(lines) for name, lines in lists.items()}
+    return {**texts, "description": shown.description, "genres": shown.genres, "toml": topic_to_toml(shown)}
+
+
+def _excerpts(examples: tuple[Any, ...]) -> list[str]:
+    return [(e if isinstance(e, str) else " ".join(e))[:EXCERPT] for e in examples]
+
+
+def _history(desk: AppContext, name: str) -> list[dict[str, Any]]:
+    versions = [table_to_dict(at, table) for at, table in table_history(desk.collections.folder(name))]
+    return [{k: v[k] for k in ("version", "at", "size", "added")} for v in reversed(versions)]
+
+
+def topic_to_toml(shown: Topic) -> str:
+    """The editable part of a topic as TOML."""
+    tree = {field: msgspec.to_builtins(getattr(shown, field)) for field in FIELDS}
+    return tomli_w.dumps({"topic": tree})
+
+
+def edit_topic(desk: AppContext, asked: PageRequest) -> PageView | ActionResult:
+    """Show what a changed topic would do, or take it up."""
+    values = asked.values
+    with desk.open(asked.name) as collection:
+        try:
+            new = draft_topic(collection, _parse_topic(collection, values), _dropped_stems(collection, values))
+        except UsageError as error:
+            return _rejected_form(desk, asked, collection, str(error))
+        if values["do"] == "preview":
+            data = _data(collection, new.topic)
+            data["preview"] = msgspec.to_builtins(seen := preview_topic(collection, new)) | {"changed": seen.changed}
+            data["dropped"] = _dropped_stems(collection, values)
+            data["new_keywords"] = _words(new)
+            data["form"] = {name: value for name, value in values.items() if name != "do"}
+            data["history"] = _history(desk, asked.name)
+            return PageView(template="topic.html", data=data, title="Topic: preview", table_key="keywords")
+    writer = save_topic(desk.collections.folder(asked.name), new, desk.clock.now())
+    known = {"": "The collection has it now.", CRAWL_COMMAND: "The crawl takes it up with its next look."}
+    when = known.get(writer, "The next crawl takes it up.")
+    said = f"Saved: {len(new.table)} words. {when} Pages judged before keep their verdicts."
+    return ActionResult(
+        message=said,
+        redirect_to=f"/c/{asked.name}/topic",
+        data={"keywords": _words(new), "running": writer == CRAWL_COMMAND},
+    )
+
+
+def _rejected_form(desk: AppContext, asked: PageRequest, collection: Collection, problem: str) -> PageView:
+    """The form again, as it was filled in, with what is wrong."""
+    data = _data(collection, stored_topic(collection))
+    typed = {name: asked.values[name] for name in data["_typed"]}
+    data["_typed"] = data["_typed"] | {"toml": typed["toml"]} if typed["toml"] else typed | {"toml": data["toml"]}
+    data |= {"error": problem, "dropped": _dropped_stems(collection, asked.values), "form": asked.values}
+    data["history"] = _history(desk, asked.name)
+    return PageView(template="topic.html", data=data, title="Topic", table_key="keywords", status=400)
+
+
+def _words(new: TopicReplacement) -> list[dict[str, Any]]:
+    return [{"word": k.label, "stem": k.stem, "weight": round(k.weight, 4)} for k in new.table.keywords]
+
+
+def _dropped_stems(collection: Collection, values: dict[str, Any]) -> list[str]:
+    """Words of the crawl's own that were not ticked; a request that says nothing of them keeps all."""
+    return [s for s in learned_words(collection) if s not in values["keep"]] if values["keeps"] else []
+
+
+def _parse_topic(collection: Collection, values: dict[str, Any]) -> Topic:
+    now = stored_topic(collection)
+    fields = _from_toml(values["toml"]) if values["toml"] else _from_form(values)
+    positive = _examples(collection, now.positive, values, "positive")
+    negative = _examples(collection, now.negative, values, "negative")
+    try:
+        return msgspec.convert(
+            msgspec.structs.asdict(now) | fields | {"positive": positive, "negative": negative}, Topic
+        )
+    except msgspec.ValidationError as error:
+        raise UsageError(f"topic: {error}") from error
+
+
+def _from_form(values: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "description": values["description"],
+        "keywords": parse_keywords(values["keywords"]),
+        "contexts": _lines(values["contexts"]),
+        "genres": tuple(values["genres"]),
+        "dewey": _lines(values["dewey"]),
+    }
+
+
+def _from_toml(text: str) -> dict[str, Any]:
+    try:
+        tree: dict[str, Any] = tomllib.loads(text).get("topic", {})
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"TOML: {error}") from error
+    unknown = sorted(set(tree) - set(FIELDS))
+    if unknown:
+        raise UsageError(f"TOML: unknown key '{unknown[0]}'; known: {', '.join(FIELDS)}")
+    words = tree.get("keywords", {})
+    return tree | {"keywords": words if isinstance(words, dict) else dict.fromkeys(words, 1.0)}
+
+
+def parse_keywords(text: str) -> dict[str, float]:
+    """Keywords of a text area: one a line, perhaps with a weight.
+
+    >>> keywords_of("wren\\nsmall bird = 0.5\\n")
+    {'wren': 1.0, 'small bird': 0.5}
+    """
+    words = {}
+    for line in text.splitlines():
+        word, equals, weight = line.rpartition("=")
+        name = (word if equals else line).strip()
+        if not name:
+            continue
+        try:
+            words[name] = float(weight) if equals else 1.0
+        except ValueError as error:
+            raise UsageError(f"keyword '{line[:80]}': the weight must be a number, such as: wren = 0.8") from error
+    return words
+
+
+def _lines(text: str) -> tuple[str, ...]:
+    return tuple(line.strip() for line in text.splitlines() if line.strip())
+
+
+def _examples(collection: Collection, now: tuple[Any, ...], values: dict[str, Any], kind: str) -> list[Any]:
+    """Examples that stay, pages of the collection that join them, and a text that was pasted."""
+    gone = {int(n) for n in values[f"drop_{kind}"] if n.isascii() and n.isdecimal() and len(n) < 9}
+    kept = [example for number, example in enumerate(now) if number not in gone]
+    kept += [page_text(collection, canonicalize_url(url) or url) for url in _lines(values[f"add_{kind}"])]
+    pasted = values[f"text_{kind}"].strip()
+    return [*kept, pasted] if pasted else kept
+
+
+_MAX_TEXT_CHARS = 200_000
+PAGES = (
+    PageRoute(
+        path="/c/{name}/topic",
+        show=show_topic,
+        about="The topic: what a person gave, the table as it is now, and every version of it.",
+        params=(NOTE_PARAM,),
+    ),
+)
+ACTIONS = (
+    ActionRoute(
+        path="/c/{name}/topic",
+        run=edit_topic,
+        about="Preview a changed topic on known pages, or save it.",
+        params=(
+            Param(name="do", about="What to do.", kind="choice", choices=("preview", "save"), required=True),
+            Param(name="toml", about="The topic as TOML, instead of the fields.", maximum=_MAX_TEXT_CHARS),
+            Param(name="description", about="What the crawl is about, in sentences.", maximum=_MAX_TEXT_CHARS),
+            Param(name="keywords", about="Words, one a line, perhaps weighted: wren = 0.8", maximum=_MAX_TEXT_CHARS),
+            Param(name="contexts", about="Words of senses that are not meant, one a line.", maximum=_MAX_TEXT_CHARS),
+            Param(name="genres", about="Kinds of pages that are wanted.", kind="list"),
+            Param(name="dewey", about="Dewey classes, one a line.", maximum=_MAX_TEXT_CHARS),
+            Param(name="keeps", about="1: `keep` names the crawl's own words that stay.", kind="flag", default=False),
+            Param(name="keep", about="Stems the crawl brought in that stay.", kind="list"),
+            *(
+                param
+                for kind in ("positive", "negative")
+                for param in (
+                    Param(name=f"drop_{kind}", about="Numbers of examples to leave out.", kind="list"),
+                    Param(name=f"add_{kind}", about="Addresses of stored pages, one a line.", maximum=_MAX_TEXT_CHARS),
+                    Param(name=f"text_{kind}", about="A text that is an example.", maximum=_MAX_TEXT_CHARS),
+                )
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,189 @@
+"""Templates: everything they print is escaped, and cleaned of what can hide or turn text around."""
+
+import hashlib
+import re
+from functools import cache
+from importlib.resources import as_file, files
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.responses import HTMLResponse
+
+from opilio import __version__
+from opilio.web import charts
+from opilio.web.auth import AccessPolicy
+from opilio.web.context import AppContext, PageRequest
+from opilio.web.views import PageView
+
+# Control characters, and those that override or embed a writing direction or can't be seen (Unicode TR 36).
+INVISIBLE_CHARACTERS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
+)
+MAX_RENDERED_CHARS = 250_000  # characters of one value: more than any form takes
+
+
+class TemplateRenderer:
+    """Renders views."""
+
+    def __init__(self, desk: AppContext, access: AccessPolicy) -> None:
+        self._context = desk
+        self._access = access
+        with as_file(files("opilio.web") / "templates") as folder:
+            self._environment = Environment(
+                loader=FileSystemLoader(folder),
+                autoescape=True,
+                undefined=StrictUndefined,
+                finalize=strip_invisible,
+                trim_blocks=True,
+                lstrip_blocks=True,
+            )
+        self._environment.filters.update(_FILTERS)
+        self._environment.globals.update(_GLOBALS)
+
+    def render_part(self, template: str, **values: object) -> str:
+        """A part of a page."""
+        return self._environment.get_template(template).render(self._common_values(PageRequest()) | values)
+
+    def response(self, view: PageView, asked: PageRequest, headers: dict[str, str] | None = None) -> HTMLResponse:
+        values = self._common_values(asked) | view.data
+        values |= {"page_title": view.title, "has_table": bool(view.table_key)}
+        html = self._environment.get_template(view.template).render(values)
+        return HTMLResponse(html.encode("utf-8", "replace"), view.status, headers)
+
+    def _common_values(self, asked: PageRequest) -> dict[str, Any]:
+        desk = self._context
+        return {
+            "asked": asked,
+            "here": asked.name,
+            "names": desk.collections.names,
+            "secret": self._access.form_secret,
+            "note": desk.flash.get(str(asked.values.get("note", ""))) if asked.values else "",
+            "read_only": desk.read_only,
+            "now": desk.clock.now(),
+            "opilio_version": __version__,
+        }
+
+
+def strip_invisible(value: object) -> object:
+    """What a template prints, harmless to look at.
+
+    >>> clean("a\\u202eb"), clean(None)
+    ('ab', '')
+    """
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return "" if value is None else value
+    return (
+        INVISIBLE_CHARACTERS.sub("", value[:MAX_RENDERED_CHARS])
+        if len(value) > MAX_RENDERED_CHARS or INVISIBLE_CHARACTERS.search(value)
+        else value
+    )
+
+
+@cache
+def static(name: str) -> str:
+    """The address of a static file, which changes with its content."""
+    data = (files("opilio.web") / "static" / name).read_bytes()
+    return f"/static/{name}?v={hashlib.sha256(data).hexdigest()[:12]}"
+
+
+def cut(text: str, length: int = 120) -> str:
+    """
+    >>> cut("abcdef", 4)
+    'abc…'
+    """
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def number(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def pluralize(value: int, what: str) -> str:
+    """
+    >>> counted(1, "host"), counted(2_000, "fetch")
+    ('1 host', '2,000 fetches')
+    """
+    return f"{number(value)} {what}{'' if value == 1 else 'es' if what.endswith('ch') else 's'}"
+
+
+def format_ratio(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def size(value: float) -> str:
+    """
+    >>> size(1536)
+    '1.5 kB'
+    """
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000 or unit == "GB":
+            return f"{value:.1f} {unit}" if unit != "B" else f"{value:.0f} B"
+        value /= 1024
+    return ""
+
+
+def format_duration(seconds: float | None) -> str:
+    """A length of time in words.
+
+    >>> span(75), span(7300)
+    ('1 min 15 s', '2 h 1 min')
+    """
+    if seconds is None:
+        return "–"
+    whole = int(max(0.0, seconds))
+    if whole >= 86400:
+        return f"{whole // 86400} d {whole % 86400 // 3600} h"
+    if whole >= 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{whole} s"
+
+
+def http_url_or_empty(url: str) -> str:
+    """A stranger's address as a link of ours may name it: http and https only."""
+    return url if url.startswith(("http://", "https://")) else ""
+
+
+def url_with_query(address: str, **values: object) -> str:
+    """An address of ours with values in its query; empty ones are left out, lists are repeated."""
+    kept = {k: v for k, v in values.items() if v not in ("", None, [], False)}
+    return f"{address}?{urlencode(kept, doseq=True)}" if kept else address
+
+
+def url_of_page(address: str, number: int) -> str:
+    """The same table, turned to another page.
+
+    >>> on_page("/c/birds/hosts?size=5&page=2&note=x&text=a%26b", 3)
+    '/c/birds/hosts?size=5&text=a%26b&page=3'
+    """
+    path, _, query = address.partition("?")
+    kept = [(name, value) for name, value in parse_qsl(query) if name not in ("page", "note")]
+    return f"{path}?{urlencode([*kept, ('page', number)])}"
+
+
+def url_of_format(address: str, form: str) -> str:
+    """The same page as JSON or CSV."""
+    path, question, query = address.partition("?")
+    return f"{path if path != '/' else '/index'}.{form}{question}{query}"
+
+
+_FILTERS = {
+    "cut": cut,
+    "number": number,
+    "pluralize": pluralize,
+    "share": format_ratio,
+    "size": size,
+    "format_duration": format_duration,
+    "format_time": charts.format_time,
+    "http_url": http_url_or_empty,
+    "q": lambda text: quote(text, safe=""),
+}
+_GLOBALS = {
+    "static": static,
+    "link": url_with_query,
+    "url_of_page": url_of_page,
+    "url_of_format": url_of_format,
+    "harvest_chart": charts.harvest_chart,
+    "comparison_chart": charts.comparison_chart,
+}

@@ -1,0 +1,93 @@
+"""A page's data, and how it is told: as HTML, JSON or CSV, at the same address.
+
+The suffix decides (`/c/birds/hosts.csv`); without one, what the client says it accepts. HTML is made by templates that
+escape everything; CSV cells that a spreadsheet would take for a formula are made text (titles come from strangers).
+"""
+
+import csv
+import io
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from opilio.manage.export import escape_formula
+
+FORMS = ("html", "json", "csv")
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+class PageView(msgspec.Struct, kw_only=True):
+    """What a page shows. `rows` names the list in `data` that is its table."""
+
+    template: str
+    data: dict[str, Any]
+    title: str = ""
+    table_key: str = ""
+    status: int = 200
+    headers: dict[str, str] = {}
+
+
+def response_format(request: Request) -> str:
+    """html, json or csv: by the suffix of the path, else by what is accepted; who sends JSON gets JSON."""
+    path = request.url.path
+    for form in ("json", "csv"):
+        if path.endswith(f".{form}"):
+            return form
+    if request.headers.get("content-type", "").startswith("application/json"):
+        return "json"
+    accepted = request.headers.get("accept", "")
+    wanted = [part.partition(";")[0].strip() for part in accepted.split(",")]
+    for kind in wanted:
+        if kind in ("text/html", "application/xhtml+xml", "*/*"):
+            return "html"
+        if kind in ("application/json", "text/csv"):
+            return kind.rpartition("/")[2]
+    return "html"
+
+
+def json_response(values: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """One object with the version of its shape."""
+    body = values if isinstance(values, dict) else {"items": values}
+    return Response(_encode({"schema": 1, **_public_fields(body)}), status, headers, media_type="application/json")
+
+
+def _public_fields(value: Any) -> Any:  # noqa: ANN401 any JSON
+    """Without what is for the page alone, whose names begin with an underscore."""
+    if isinstance(value, dict):
+        return {k: _public_fields(v) for k, v in value.items() if not (isinstance(k, str) and k.startswith("_"))}
+    return [_public_fields(v) for v in value] if isinstance(value, list) else value
+
+
+def attachment_header(name: str) -> dict[str, str]:
+    """The header by which a browser keeps an answer as a file of this name (RFC 6266, 8187: in any script).
+
+    >>> as_file("鳥.csv")
+    {'Content-Disposition': "attachment; filename*=UTF-8''%E9%B3%A5.csv"}
+    """
+    return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
+
+
+def csv_response(rows: list[dict[str, Any]], headers: dict[str, str] | None = None) -> Response:
+    """A table; lists and objects in a cell are JSON."""
+    out = io.StringIO()
+    names = [n for n in dict.fromkeys(name for row in rows for name in row) if not n.startswith("_")]
+    writer = csv.writer(out)
+    writer.writerow(names)
+    writer.writerows([[_cell(row.get(name, "")) for name in names] for row in rows])
+    body = out.getvalue().encode("utf-8", "replace")
+    return Response(body, 200, headers, media_type="text/csv; charset=utf-8")
+
+
+def _cell(value: object) -> object:
+    """
+    >>> _cell("=1+1"), _cell(-1.5), _cell(["a"]), _cell(None)
+    ("'=1+1", -1.5, '["a"]', '')
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None or isinstance(value, int | float):
+        return "" if value is None else value
+    return escape_formula(value if isinstance(value, str) else _encode(value).decode())
