@@ -306,6 +306,6 @@ def test_crawl_of_german_examples_is_german_and_goes_by_what_they_tell(tmp_path:
         tree = settings_for(server, [site], topic={"name": "", "examples": examples}, strategy="opilio")
         (tmp_path / "c.toml").write_text(tomli_w.dumps(tree))
         done = opilio("crawl", "--config", tmp_path / "c.toml", "--into", tmp_path / "c")
-    assert (done.returncode, "the topic is read as german" in done.stderr) == (0, True), done
+    assert (done.returncode, "topic language: german" in done.stderr) == (0, True), done
     judged = dict(rows(tmp_path / "c", "SELECT url, relevant FROM page"))
     assert judged == {site: 0, f"{site}wren": 1, f"{site}train": 0}

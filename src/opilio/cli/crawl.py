@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,26 +12,14 @@ import typer
 from opilio.cli.options import JsonOption, pluralize, print_json, print_text
 from opilio.cli.progress import CrawlProgress
 from opilio.core.clock import SystemClock
-from opilio.core.errors import ConfigError, UsageError
-from opilio.core.settings import (
-    PolitenessSettings,
-    Settings,
-    TopicSettings,
-    Tree,
-    merge_trees,
-    parse_setting,
-    read_settings,
-)
+from opilio.core.errors import ConfigError
+from opilio.core.settings import Tree, merge_trees, parse_setting, read_settings
 from opilio.engine.loop import Engine
-from opilio.engine.wiring.seeding import with_found_seeds
-from opilio.engine.wiring.session import CrawlSession, check_settings, create_crawl, resume_crawl
-from opilio.engine.wiring.topic_files import detect_example_language
+from opilio.engine.wiring.launch import new_event_loop, open_crawl
 from opilio.manage.status import collection_status, first_seeds
 from opilio.manage.why import why
 from opilio.seeds.local import read_seeds
-from opilio.store.collection import collection_exists, delete_new_collection
 from opilio.text.tokens import tokenize_verbatim
-from opilio.topic.setup import resolve_settings
 
 MAX_SEEDS_EXPLAINED = 3
 MAX_FOLDER_NAME_BYTES = 200  # bytes of a folder that is named after its topic; file systems take 255
@@ -83,42 +70,30 @@ def crawl(
         given["stop"]["pages"] = 0  # the limit that made the collection what it is, is reached already
     tree, source = _merge_options(given, set_ or [], config)
     folder = into or Path(_folder_name(tree))
-    with asyncio.Runner(loop_factory=_event_loop_factory()) as runner:
-        reason = runner.run(_resume_or_begin(folder, tree, source, quiet))
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        reason = runner.run(_run_crawl(folder, tree, source, quiet))
     _print_summary(folder, reason, json)
     return 130 if reason == "interrupted" else 0
 
 
-async def _resume_or_begin(folder: Path, tree: Tree, source: str, quiet: bool) -> str:
-    """Go on with a collection, or make one; why the crawl ended."""
-    if collection_exists(folder):
-        return await _run_crawl(resume_crawl(folder, tree), quiet)
-    settings = resolve_settings(tree, source)
-    if "language" not in tree.get("topic", {}):
-        await _detect_language(settings, quiet)
-    made = await _begin(folder, settings, quiet)
-    try:
-        return await _run_crawl(made, quiet)
-    except UsageError:  # an example page that can't be had: whoever corrects it begins anew
-        delete_new_collection(folder)
-        raise
+async def _run_crawl(folder: Path, tree: Tree, source: str, quiet: bool) -> str:
+    """Resume a collection or create one, and crawl; returns why the crawl stopped."""
+    loop = asyncio.get_running_loop()
+    async with open_crawl(folder, tree, source, _ignore_line if quiet else _print_stderr, _print_stderr) as session:
+        counts = session.counts
+        with CrawlProgress(SystemClock(), counts.pages, counts.relevant, quiet) as progress:
+            session.engine.add_listener(progress)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, _handle_stop_signal, session.engine, progress)
+            return await session.engine.run()
 
 
-async def _detect_language(settings: Settings, quiet: bool) -> None:
-    """Nobody gave one: where the topic's words don't tell, its example pages may."""
-    topic, usual = settings.topic, TopicSettings().language
-    if topic.language == usual and topic.examples:
-        topic.language = await detect_example_language(settings) or usual
-    if topic.language != usual and not quiet:
-        sys.stderr.write(f"the topic is read as {topic.language}; --set topic.language=NAME says otherwise\n")
+def _print_stderr(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
 
 
-def _require_topic(folder: Path, settings: Settings) -> None:
-    """Most often --into is misspelt where a crawl should be resumed."""
-    topic = settings.topic
-    if not (topic.name or topic.description or topic.keywords or topic.examples or topic.dewey):
-        example = f'opilio crawl "sign languages" --into {folder} --seed URL'
-        raise ConfigError(f"--into {folder}: is no collection; give a topic to begin one, for example: {example}")
+def _ignore_line(_line: str) -> None:
+    """A quiet crawl prints no hints."""
 
 
 def _merge_options(given: dict[str, Any], assignments: list[str], config: Path | None) -> tuple[Tree, str]:
@@ -127,43 +102,6 @@ def _merge_options(given: dict[str, Any], assignments: list[str], config: Path |
     for text in assignments:
         tree = merge_trees(tree, parse_setting(text))
     return (merge_trees(read_settings(config), tree), str(config)) if config else (tree, "command line")
-
-
-def _event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where it is installed: the engine's process then works a tenth less (measured)."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    new_loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return new_loop
-
-
-async def _begin(folder: Path, settings: Settings, quiet: bool) -> CrawlSession:
-    """A new collection; engines are asked for seeds where none were given, before a folder is made."""
-    _require_topic(folder, settings)
-    check_settings(settings)
-    settings, found = await with_found_seeds(settings)
-    for problem in found.problems:
-        sys.stderr.write(f"{problem}\n")
-    if found.seeds and not quiet:
-        sys.stderr.write(f"{len(found.seeds)} seeds from {', '.join(found.voters) or 'lists'}\n")
-    made = create_crawl(folder, settings, found)
-    ours = settings.fetch.proxy or settings.fetch.allow_private
-    if not (quiet or ours) and settings.politeness.contact == PolitenessSettings().contact:
-        sys.stderr.write("whom may sites ask about this crawl? say it with --set politeness.contact=URL\n")
-    return made
-
-
-async def _run_crawl(made: CrawlSession, quiet: bool) -> str:
-    loop = asyncio.get_running_loop()
-    async with made as running:
-        counts = running.counts
-        with CrawlProgress(SystemClock(), counts.pages, counts.relevant, quiet) as progress:
-            running.engine.add_listener(progress)
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, _handle_stop_signal, running.engine, progress)
-            return await running.engine.run()
 
 
 def _handle_stop_signal(engine: Engine, progress: CrawlProgress) -> None:

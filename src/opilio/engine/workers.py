@@ -12,12 +12,14 @@ import os
 import signal
 import socket
 import struct
+import sys
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
+from types import ModuleType
 from typing import Protocol, cast
 
 import msgspec
@@ -263,9 +265,25 @@ def _start_with_signals_blocked(process: BaseProcess) -> None:
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     try:
-        process.start()
+        with without_main_module():
+            process.start()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def without_main_module() -> Iterator[None]:
+    """While this is entered, a spawned process does not import the script that the user runs.
+
+    multiprocessing imports it in every child, so a script that calls `opilio.crawl()` outside of
+    `if __name__ == "__main__":` would start the same crawl again in each worker. Workers need nothing from it.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def _run_worker(make: Callable[[], PageAnalyzer], channel: socket.socket) -> None:

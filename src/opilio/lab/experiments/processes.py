@@ -12,6 +12,7 @@ from threading import Thread, current_thread, main_thread
 from typing import Any, TypeVar
 
 from opilio.core.errors import OfflineWebError
+from opilio.engine.workers import without_main_module
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -23,7 +24,8 @@ def map_unordered(
     """What comes of each item, with its place, as it comes in. Items not begun when somebody leaves early never are."""
     came: SimpleQueue[Future[Result] | None] = SimpleQueue()  # None: somebody pressed Ctrl-C
     with _queue_interrupts(came), _process_pool(processes) as pool:
-        places = {pool.submit(work, item): place for place, item in enumerate(items)}
+        with without_main_module():  # submit() starts the processes
+            places = {pool.submit(work, item): place for place, item in enumerate(items)}
         for future in places:
             future.add_done_callback(came.put)
         for _ in items:
