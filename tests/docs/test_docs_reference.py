@@ -165,9 +165,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "opilio"
 def _failure_kinds() -> list[str]:
     """Every kind of failure that the code can record."""
     named = (re.findall(r'Failure\("([a-z-]+)"', path.read_text(encoding="utf-8")) for path in SOURCE.rglob("*.py"))
-    mapped = re.findall(
-        r'\("([a-z-]+)", (?:True|False)\)', (SOURCE / "fetch" / "failures.py").read_text(encoding="utf-8")
-    )
+    mapped = re.findall(r'\("([a-z-]+)", (?:True|False)\)', (SOURCE / "fetch" / "http.py").read_text(encoding="utf-8"))
     return sorted({kind for kinds in named for kind in kinds} | set(mapped))
 
 
@@ -178,7 +176,7 @@ def test_failure_is_documented(kind: str) -> None:
 
 
 def test_fields_of_status_are_documented() -> None:
-    fields = re.findall(r'^\s+"(\w+)":', (SOURCE / "crawl" / "status.py").read_text(encoding="utf-8"), re.MULTILINE)
+    fields = re.findall(r'^\s+"(\w+)":', (SOURCE / "manage" / "status.py").read_text(encoding="utf-8"), re.MULTILINE)
     section = _section("opilio status")
     assert "pages" in fields
     assert [name for name in fields if f"`{name}`" not in section] == []
