@@ -10,12 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from opilio.cli.options import JsonOption, pluralize, print_json, print_text
-from opilio.cli.progress import CrawlProgress
 from opilio.core.clock import SystemClock
 from opilio.core.errors import ConfigError
 from opilio.core.settings import Tree, merge_trees, parse_setting, read_settings
 from opilio.engine.loop import Engine
 from opilio.engine.wiring.launch import new_event_loop, open_crawl
+from opilio.manage.progress import CrawlProgress
 from opilio.manage.status import collection_status, first_seeds
 from opilio.manage.why import why
 from opilio.seeds.local import read_seeds

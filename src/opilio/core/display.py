@@ -1,0 +1,114 @@
+"""Results as rich renderables for terminals and as HTML for notebooks. Values come from the web: all are escaped."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+import msgspec
+
+MAX_CHARACTERS = 300  # of one value
+MAX_ROWS = 20  # of one table
+
+
+class Displayable:
+    """Gives a msgspec struct a rich and an HTML representation: one row per field."""
+
+    __slots__ = ()
+
+    def __rich__(self) -> Any:  # noqa: ANN401 - rich is imported where it is used
+        return rich_fields(msgspec.to_builtins(self))
+
+    def _repr_html_(self) -> str:
+        return html_fields(msgspec.to_builtins(self))
+
+
+def html_fields(values: Mapping[str, Any]) -> str:
+    """A mapping as an HTML table of names and values; nested mappings and lists become tables in cells.
+
+    >>> html_fields({"title": "<b>", "empty": []})
+    '<table><tr><th style="text-align:left">title</th><td style="text-align:left">&lt;b&gt;</td></tr></table>'
+    """
+    return _html_table([[_html_name(name), _html_value(value)] for name, value in values.items() if not _empty(value)])
+
+
+def html_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Rows as an HTML table with a header."""
+    head = "".join(f"<th>{escape(_label(name))}</th>" for name in columns)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(cell_text(v))}</td>' for v in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def rich_fields(values: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    """The same mapping for a terminal."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    for name, value in values.items():
+        if not _empty(value):
+            shown = rich_fields(value) if isinstance(value, Mapping) else Text(cell_text(value))
+            table.add_row(Text(_label(name), "dim"), shown)
+    return table
+
+
+def rich_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Any:  # noqa: ANN401
+    """Rows with a header for a terminal."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table()
+    for name in columns:
+        table.add_column(_label(name))
+    for row in rows:
+        table.add_row(*(Text(cell_text(value)) for value in row))
+    return table
+
+
+def cell_text(value: object) -> str:
+    """A value as a short line.
+
+    >>> cell_text(0.123456), cell_text(True), cell_text(["a", "b"]), cell_text({"a": 1})
+    ('0.123', 'yes', 'a, b', 'a 1')
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.3f}" if abs(value) < 1e6 else f"{value:.0f}"
+    if isinstance(value, Mapping):
+        text = ", ".join(f"{key} {cell_text(inner)}" for key, inner in value.items())
+    elif isinstance(value, list | tuple):
+        text = "\n".join(map(cell_text, value)) if any(map(_nested, value)) else ", ".join(map(cell_text, value))
+    else:
+        text = str(value)
+    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]} …"
+
+
+def _html_value(value: object) -> str:
+    if isinstance(value, Mapping):
+        return html_fields(value)
+    if isinstance(value, list | tuple) and any(map(_nested, value)):
+        more = [f"and {len(value) - MAX_ROWS} more"] if len(value) > MAX_ROWS else []
+        return "".join([*(_html_value(inner) for inner in value[:MAX_ROWS]), *more])
+    return escape(cell_text(value))
+
+
+def _html_name(name: str) -> str:
+    return escape(_label(name))
+
+
+def _html_table(rows: Iterable[Sequence[str]]) -> str:
+    left = 'style="text-align:left"'
+    body = "".join(f"<tr><th {left}>{name}</th><td {left}>{value}</td></tr>" for name, value in rows)
+    return f"<table>{body}</table>"
+
+
+def _label(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _nested(value: object) -> bool:
+    return isinstance(value, Mapping | list | tuple)
+
+
+def _empty(value: object) -> bool:
+    return value is None or value in ("", [], {}, ())
