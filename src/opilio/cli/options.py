@@ -50,7 +50,7 @@ def make_writable_folder(what: str, folder: Path) -> None:
 
 def pluralize(number: int, what: str) -> str:
     """
-    >>> counted(1, "page"), counted(0, "page")
+    >>> pluralize(1, "page"), pluralize(0, "page")
     ('1 page', '0 pages')
     """
     return f"{number} {what}{'' if number == 1 else 's'}"

@@ -11,7 +11,7 @@ OpilioError
 └── ParseError          bytes that are no page (a value of the web, recorded and skipped)
 
 An expected failure of the web (time-out, 404, refused address) is not here: it is a `Failure`
-value inside `Fetched`. Every message is one line that names the file, option or URL and says what to do.
+value inside `FetchResult`. Every message is one line that names the file, option or URL and says what to do.
 """
 
 

@@ -24,7 +24,7 @@ BLOCK_BREAK = "\x04"
 def url_key(url: str) -> int:
     """The stable 64-bit key of a canonical URL, signed so that SQLite stores it in eight bytes.
 
-    >>> key_of("http://example.org/") == key_of("http://example.org/")
+    >>> url_key("http://example.org/") == url_key("http://example.org/")
     True
     """
     return xxhash.xxh3_64_intdigest(url.encode("utf-8", "surrogatepass")) - (1 << 63)
@@ -345,7 +345,7 @@ NO_OWNER = 0
 def lead_owner(lead: Lead) -> int:
     """The number of the lead's agent.
 
-    >>> owner(Lead(url="", key=1, host=""))
+    >>> lead_owner(Lead(url="", key=1, host=""))
     0
     """
     return lead.features[0] if lead.features else NO_OWNER

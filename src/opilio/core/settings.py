@@ -217,7 +217,7 @@ _TOML_TYPE_NAMES["array"] = 'list such as ["one", "two"]'
 def describe_validation_error(error: msgspec.ValidationError) -> str:
     """What does not fit, the key first, in the words of TOML.
 
-    >>> in_words(msgspec.ValidationError("Expected `float`, got `str` - at `$.politeness.delay_s`"))
+    >>> describe_validation_error(msgspec.ValidationError("Expected `float`, got `str` - at `$.politeness.delay_s`"))
     'politeness.delay_s: expected number, got string'
     """
     what, _, at = str(error).partition(" - at ")

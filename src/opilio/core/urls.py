@@ -73,9 +73,9 @@ _SESSION_IN_PATH = re.compile(r";jsessionid=[^/;]*", re.IGNORECASE)
 def canonicalize_url(url: str, base: str | None = None) -> str | None:
     """The canonical form of an address, or None where it is no usable http or https address.
 
-    >>> canonical("../Wren_%28bird%29?utm_source=x#song", "HTTP://Example.org:80/a/b/c.html")
+    >>> canonicalize_url("../Wren_%28bird%29?utm_source=x#song", "HTTP://Example.org:80/a/b/c.html")
     'http://example.org/a/Wren_(bird)'
-    >>> canonical("mailto:wren@example.org")
+    >>> canonicalize_url("mailto:wren@example.org")
     """
     if base is not None:
         return canonicalize_urls((url,), base)[0]

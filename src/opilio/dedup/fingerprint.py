@@ -29,7 +29,7 @@ _SIGN = 1 << 63
 def fingerprint_text(text: str) -> int:
     """64 bits (signed) of the text in lower case with single spaces; 0, which never matches, for too little text.
 
-    >>> fingerprint("The wren is a small bird, and a loud one at that.") == fingerprint(
+    >>> fingerprint_text("The wren is a small bird, and a loud one at that.") == fingerprint_text(
     ...     "the WREN  is a small bird,\\nand a loud one at that. ")
     True
     """
@@ -63,7 +63,7 @@ def simhash64(terms: Terms) -> int:
 def hamming_distance(one: int, other: int) -> int:
     """In how many of 64 bits two signatures differ.
 
-    >>> hamming(0b1011, 0b0010)
+    >>> hamming_distance(0b1011, 0b0010)
     2
     """
     return ((one ^ other) & _MASK).bit_count()
@@ -106,7 +106,7 @@ _BAND_BITS = 16
 def simhash_bands(simhash: int) -> tuple[int, ...]:
     """The four bands, each with its number above it, so that one index serves them all.
 
-    >>> bands_of(0x0001_0002_0003_0004)
+    >>> simhash_bands(0x0001_0002_0003_0004)
     (4, 65539, 131074, 196609)
     """
     return tuple((band << _BAND_BITS) | (simhash >> (band * _BAND_BITS) & 0xFFFF) for band in range(BAND_COUNT))

@@ -9,7 +9,7 @@ MAX_CANDIDATES = 2_000  # a band that thousands share tells nothing; the bound k
 
 
 class MemoryDuplicateDetector:
-    """Implements `ContentSeen` with dictionaries.
+    """Implements `DuplicateDetector` with dictionaries.
 
     Invariant: the first key offered with a text is its original, and offering it again (a page fetched again) is no
     duplicate of itself. Zero fingerprints and signatures match nothing and are not kept.

@@ -24,7 +24,7 @@ def create_dedup_tables(connection: sqlite3.Connection) -> None:
 
 
 class SqliteDuplicateDetector:
-    """Implements `ContentSeen` on tables that `create_tables` made; the same invariants as in memory."""
+    """Implements `DuplicateDetector` on tables that `create_dedup_tables` made; the same invariants as in memory."""
 
     def __init__(self, connection: sqlite3.Connection, near: bool = False, max_distance: int = MAX_DISTANCE) -> None:
         self._connection = connection

@@ -191,7 +191,7 @@ class LearnerGroup:
 def state_name(agent: str, learner: str) -> str:
     """The name under which an agent's learner is kept; without an agent, its own.
 
-    >>> named("", "topic"), named("agent-1", "topic")
+    >>> state_name("", "topic"), state_name("agent-1", "topic")
     ('topic', 'agent-1/topic')
     """
     return f"{agent}/{learner}" if agent else learner

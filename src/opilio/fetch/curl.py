@@ -182,7 +182,7 @@ def set_tls(handle: pycurl.Curl, network: NetworkOptions) -> None:
 def conditional_headers(validators: Mapping[str, str]) -> list[str]:
     """Request header lines that make a request conditional; what is no validator, or would break a line, is left out.
 
-    >>> conditions({"ETag": '"a1"', "Cookie": "x"})
+    >>> conditional_headers({"ETag": '"a1"', "Cookie": "x"})
     ['If-None-Match: "a1"']
     """
     return [
@@ -195,7 +195,7 @@ def conditional_headers(validators: Mapping[str, str]) -> list[str]:
 def connect_to_entry(url: str, addresses: Mapping[str, str]) -> str:
     """libcurl's CONNECT_TO entry for one URL: connect elsewhere, and keep asking for the same host.
 
-    >>> connect_to("http://birds.example/", {"birds.example": "127.0.0.1:8080"})
+    >>> connect_to_entry("http://birds.example/", {"birds.example": "127.0.0.1:8080"})
     'birds.example::127.0.0.1:8080'
     """
     host = host_of(url)

@@ -60,7 +60,7 @@ FEED_TYPES = frozenset(("text/xml", "application/xml", "application/rss+xml", "a
 def accept_pages(url: str, content_type: str) -> bool:
     """The default answer to "is this body worth having?": pages and plain text, and robots.txt whatever its label.
 
-    >>> wants_pages("http://a.example/", "text/html; charset=utf-8"), wants_pages("http://a.example/", "image/png")
+    >>> accept_pages("http://a.example/", "text/html; charset=utf-8"), accept_pages("http://a.example/", "image/png")
     (True, False)
     """
     kind = content_type.partition(";")[0].strip().lower()
@@ -105,7 +105,7 @@ def _decode_header(line: bytes) -> str:
 def parse_retry_after(value: str, now: float, cap_s: float) -> float:
     """Seconds to wait according to a Retry-After header: a number or a date; 0 for what can't be read.
 
-    >>> retry_after("120", 0.0, 3600.0), retry_after("Thu, 01 Jan 1970 00:01:00 GMT", 0.0, 3600.0)
+    >>> parse_retry_after("120", 0.0, 3600.0), parse_retry_after("Thu, 01 Jan 1970 00:01:00 GMT", 0.0, 3600.0)
     (120.0, 60.0)
     """
     value = value.strip()

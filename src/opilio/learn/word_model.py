@@ -133,8 +133,8 @@ def hash_terms(kinds: NDArray[np.uint64], terms: NDArray[np.int64]) -> NDArray[n
 def hash_first_terms(kind: int, terms: Sequence[int], slots: int) -> list[int]:
     """The same for the first terms of one text, filled up with 0: for a handful this is ten times as fast.
 
-    >>> kinds, terms = np.full(3, URL, dtype=np.uint64), [7, 4_000_000_000]
-    >>> hashed(kinds, np.array([*terms, 0])).tolist() == hashed_few(URL, terms, 3)
+    >>> kinds, terms = np.full(3, URL_TEXT, dtype=np.uint64), [7, 4_000_000_000]
+    >>> hash_terms(kinds, np.array([*terms, 0])).tolist() == hash_first_terms(URL_TEXT, terms, 3)
     True
     """
     salt = kind << 33
@@ -160,8 +160,8 @@ def hash_text(text: str) -> int:
 def url_prefixes(url: str) -> tuple[int, ...]:
     """Hashes of a URL's host and first directories, the deepest repeated to the end.
 
-    >>> a, b = prefixes_of("http://example.org/x/1.html"), prefixes_of("http://example.org/x/2.html")
-    >>> a == b, len(set(a)), len(set(prefixes_of("http://example.org/")))
+    >>> a, b = url_prefixes("http://example.org/x/1.html"), url_prefixes("http://example.org/x/2.html")
+    >>> a == b, len(set(a)), len(set(url_prefixes("http://example.org/")))
     (True, 2, 1)
     """
     return _directory_prefixes(url.partition("://")[2].partition("?")[0].rpartition("/")[0])

@@ -107,7 +107,7 @@ class _Utf8Writer:
 def escape_formula(value: object) -> object:
     """A cell of CSV: what a spreadsheet would take for a formula is made text, for titles come from strangers.
 
-    >>> unarmed("=1+1"), unarmed(-1.5)
+    >>> escape_formula("=1+1"), escape_formula(-1.5)
     ("'=1+1", -1.5)
     """
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

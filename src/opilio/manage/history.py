@@ -65,7 +65,7 @@ def read_main_text(collection: Collection, version: PageVersion) -> str | None:
 def diff_blocks(before: str, after: str) -> Iterator[str]:
     """What left (`- `) and what came (`+ `), block by block, with a word on the rest where there is much.
 
-    >>> list(difference("a b\\nc d", "a b\\nc e\\nf"))
+    >>> list(diff_blocks("a b\\nc d", "a b\\nc e\\nf"))
     ['- c d', '+ c e', '+ f']
     """
     old, new = before.splitlines(), after.splitlines()
@@ -95,7 +95,7 @@ def _revisit_stats(collection: Collection, key: int) -> dict[str, Any]:
 
 def format_utc(at: float) -> str:
     """
-    >>> day(0.0)
+    >>> format_utc(0.0)
     '1970-01-01 00:00'
     """
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")

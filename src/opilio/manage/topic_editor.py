@@ -150,7 +150,7 @@ def _known_pages(collection: Collection) -> list[tuple[Any, ...]]:
 
 
 def save_topic(folder: Path, new: TopicReplacement, now: float) -> str:
-    """Have the new topic taken up; who keeps us from it, as `take_up` tells."""
+    """Have the new topic taken up; who keeps us from it, as `apply_pending_commands` tells."""
     send_command(folder, "topic", now, "", msgspec.msgpack.encode(new))
     return apply_pending_commands(folder, now)
 

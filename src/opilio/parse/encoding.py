@@ -55,7 +55,7 @@ def declared_encoding(content_type: str, body: bytes) -> str | None:
 def xml_encoding(body: bytes) -> str | None:
     """The encoding of an XML declaration, where no meta element says another (WHATWG: get an XML encoding).
 
-    >>> declared_in_xml(b"<?xml version='1.0' encoding='EUC-JP'?><html>")
+    >>> xml_encoding(b"<?xml version='1.0' encoding='EUC-JP'?><html>")
     'euc-jp'
     """
     start = body[:_DECLARATION_BYTES]
@@ -70,7 +70,7 @@ def xml_encoding(body: bytes) -> str | None:
 def encode_href(href: str, encoding: str) -> str:
     """An href as a browser would send it: its query goes in the page's own encoding, all else in UTF-8 (WHATWG URL).
 
-    >>> as_sent("/ж?q=ж", "windows-1251")
+    >>> encode_href("/ж?q=ж", "windows-1251")
     '/ж?q=%E6'
     """
     path, mark, rest = href.partition("?")
@@ -85,7 +85,7 @@ def encode_href(href: str, encoding: str) -> str:
 def decode_text(body: bytes, content_type: str) -> tuple[str, str]:
     """The text of a body that is not HTML, and the name of its encoding.
 
-    >>> decode(b"caf\\xe9", "text/plain; charset=latin1")
+    >>> decode_text(b"caf\\xe9", "text/plain; charset=latin1")
     ('café', 'latin1')
     """
     label = declared_encoding(content_type, body)

@@ -119,8 +119,8 @@ class RobotsDirectives(msgspec.Struct, frozen=True):
 def parse_directives(values: Iterable[str], agent: str) -> RobotsDirectives:
     """What meta robots contents and X-Robots-Tag values ask of `agent`; the strictest wins.
 
-    >>> directives(["otherbot: noindex", "opilio: nofollow"], "opilio")
-    Directives(noindex=False, nofollow=True)
+    >>> parse_directives(["otherbot: noindex", "opilio: nofollow"], "opilio")
+    RobotsDirectives(noindex=False, nofollow=True)
     """
     found: set[str] = set()
     for value in values:

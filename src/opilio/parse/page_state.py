@@ -35,7 +35,7 @@ _BARE_STATUS = re.compile(r"^\W*(?:error\s*)?(?:404|410)\W*(?:error)?\W*$", re.I
 def soft_404_phrase(page: Page) -> str:
     """The words by which a page says that it is none; nothing for any other page.
 
-    >>> says_missing(Page(url="http://a.example/x", title="Page not found | A", flow="Sorry."))
+    >>> soft_404_phrase(Page(url="http://a.example/x", title="Page not found | A", flow="Sorry."))
     'Page not found'
     """
     told = [page.title, *(text for _, text in page.headings[:1])]
@@ -65,7 +65,7 @@ _CALENDAR_WORDS = frozenset(
 def stable_words(fetched: FetchResult) -> list[str] | None:
     """The words of the main text that do not change by themselves; None where there is no page.
 
-    >>> one, other = (Fetched(url="http://a.example/", headers=(("Content-Type", "text/html"),), body=body) for body in
+    >>> one, other = (FetchResult(url="http://a.example/", headers=(("Content-Type", "text/html"),), body=body) for body in
     ...     (b"<p>A wren, at 10:15 on 3rd May", b"<p>A wren, at 23:59 on Monday<div class=ad>Boots!</div>"))
     >>> stable_words(one) == stable_words(other) == ["wren", "at", "on"]
     True

@@ -28,8 +28,8 @@ def parse_sitemap(fetched: FetchResult) -> tuple[SitemapEntry, ...]:
     """What a sitemap or feed tells of; nothing where the answer is neither.
 
     >>> body = b"<urlset><url><loc>/a?x=1&amp;y=2</loc><lastmod>1970-01-02</lastmod></url></urlset>"
-    >>> announced(Fetched(url="http://a.example/sitemap.xml", body=body, headers=(("Content-Type", "text/xml"),)))
-    (Announced(url='http://a.example/a?x=1&y=2', at=86400.0, index=False),)
+    >>> parse_sitemap(FetchResult(url="http://a.example/sitemap.xml", body=body, headers=(("Content-Type", "text/xml"),)))
+    (SitemapEntry(url='http://a.example/a?x=1&y=2', modified_at=86400.0, is_sitemap=False),)
     """
     kind = fetched.header("content-type").partition(";")[0].lower()
     if not any(word in kind for word in _FEED_KINDS) or not _ROOT_ELEMENT.search(fetched.body[:2_000]):
@@ -53,7 +53,7 @@ def _clean_xml_text(raw: str) -> str:
 def parse_date(text: str) -> float:
     """Seconds since 1970 of a W3C or an e-mail date; 0 for what is neither.
 
-    >>> date_of("1970-01-01T00:01:00Z"), date_of("Thu, 01 Jan 1970 00:00:30 GMT"), date_of("soon")
+    >>> parse_date("1970-01-01T00:01:00Z"), parse_date("Thu, 01 Jan 1970 00:00:30 GMT"), parse_date("soon")
     (60.0, 30.0, 0.0)
     """
     try:

@@ -143,7 +143,7 @@ CommitteeMember = Callable[[Reading, LinkTexts], NDArray[np.float64]]
 
 
 class CommitteeRanker:
-    """Features of links. `tunnel_depth` as in `out_of_reach`: by default irrelevant pages end no path.
+    """Features of links. `tunnel_depth` as in `tunnel_drop_reason`: by default irrelevant pages end no path.
 
     `members` are further opinions, by the names they have in DENSE; a feature without one is 0.
     """

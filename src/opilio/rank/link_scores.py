@@ -1,6 +1,6 @@
 """The scores of all links of one page, column by column, as every ranker makes them.
 
-Rankers compute on columns (numpy) and this module turns them into records: `Ranked` one by one, or
+Rankers compute on columns (numpy) and this module turns them into records: `ScoredLink` one by one, or
 `LinkColumns` for the whole page without a Python object per link. It also holds what every ranker refuses.
 
 How much of a topic is in the URL, the anchor and the text around each link, for all links of a page at once.
@@ -104,9 +104,9 @@ def refused_links(page: Page) -> dict[int, str]:
 def file_extension(url: str) -> str:
     """The file ending of a URL's path, in lower case, or nothing; a page about a file (`File:Wren.jpg`) has none.
 
-    >>> ending_of("http://example.org/wiki/File:Wren.jpg"), ending_of("http://example.org/Wren.jpg")
+    >>> file_extension("http://example.org/wiki/File:Wren.jpg"), file_extension("http://example.org/Wren.jpg")
     ('', 'jpg')
-    >>> ending_of("http://example.org/a/Paper.PS?x=1.html"), ending_of("http://example.ps/"), ending_of("http://x.org/a.b/c")
+    >>> file_extension("http://example.org/a/Paper.PS?x=1.html"), file_extension("http://example.ps/"), file_extension("http://x.org/a.b/c")
     ('ps', '', '')
     """
     name = url.partition("?")[0].rpartition("/")[2]

@@ -30,7 +30,7 @@ ParentAgg = Literal["sum", "mean", "max", "first"]
 def aggregate_parents(values: Sequence[float], how: ParentAgg) -> float:
     """The parents' relevances as one number (S3-E3); nothing known is 0.
 
-    >>> aggregate([0.5, 1.0], "sum"), aggregate([0.5, 1.0], "mean"), aggregate([], "max")
+    >>> aggregate_parents([0.5, 1.0], "sum"), aggregate_parents([0.5, 1.0], "mean"), aggregate_parents([], "max")
     (1.5, 0.75, 0.0)
     """
     if not values:

@@ -68,7 +68,7 @@ class BackgroundIndexer:
 def pause_duration_s(used_s: float) -> float:
     """How long to do nothing after so many seconds of processor time beside a crawl.
 
-    >>> rest_s(0.0), rest_s(0.03), rest_s(20.0)
+    >>> pause_duration_s(0.0), pause_duration_s(0.03), pause_duration_s(20.0)
     (0.0, 1.0, 30.0)
     """
     return min(used_s / CPU_SHARE, MAX_PAUSE_S)

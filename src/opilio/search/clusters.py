@@ -109,7 +109,7 @@ def cluster_pages(
 
 def _cluster_count(pages: int) -> int:
     """
-    >>> [_how_many(n) for n in (12, 136, 1000)]
+    >>> [_cluster_count(n) for n in (12, 136, 1000)]
     [2, 6, 16]
     """
     return max(2, min(MAX_CLUSTERS, round(math.sqrt(pages / 4))))
@@ -245,8 +245,8 @@ def count_stems(page: IndexDocument) -> list[StemCount]:
 def pack_stems(found: list[StemCount]) -> bytes:
     """Words for keeping.
 
-    >>> unpack(pack([Word("wren", "wrens", 2)]))
-    [Word(stem='wren', written='wrens', count=2)]
+    >>> unpack_stems(pack_stems([StemCount("wren", "wrens", 2)]))
+    [StemCount(stem='wren', spelling='wrens', count=2)]
     """
     return _encode(found)
 

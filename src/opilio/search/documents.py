@@ -200,9 +200,9 @@ def _is_indexable(row: tuple[Any, ...]) -> bool:
 def page_date(published: str, modified: str, fetched_at: float) -> float:
     """The page's own date where it tells one that can be true, else when it was fetched.
 
-    >>> date_of("2026-01-31T12:00:00Z", "", 2e9) == date_of("2026-01-31", "", 2e9)
+    >>> page_date("2026-01-31T12:00:00Z", "", 2e9) == page_date("2026-01-31", "", 2e9)
     True
-    >>> date_of("soon", "Sat, 31 Jan 2026 00:00:00 GMT", 2e9), date_of("2099-01-01", "", 5.0)
+    >>> page_date("soon", "Sat, 31 Jan 2026 00:00:00 GMT", 2e9), page_date("2099-01-01", "", 5.0)
     (1769817600.0, 5.0)
     """
     for told in (_iso(published), _http(modified)):

@@ -89,7 +89,7 @@ class FullTextIndex:
 
     @contextmanager
     def writer(self) -> Iterator["FullTextWriter"]:
-        """To change the index; only inside `writing`. Leaving it waits for merges, so files are whole."""
+        """To change the index; only inside `index_write_lock`. Leaving it waits for merges, so files are whole."""
         with _translate_write_errors(self.folder):
             engine = self._index.writer(HEAP_BYTES, 1)
         try:
@@ -158,7 +158,7 @@ def _copy_read_permission(folder: Path) -> None:
 def prepare_index_folder(collection: Path) -> Path:
     """The index folder of a collection, made where it is missing, emptied where another version made it.
 
-    Only inside `writing`.
+    Only inside `index_write_lock`.
     """
     folder = collection / INDEX_FOLDER
     try:

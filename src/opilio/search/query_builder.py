@@ -265,7 +265,7 @@ def bm25_idf(documents: int, with_term: int) -> float:
 def minimum_should_match(words: int) -> int:
     """How many of so many words a page must have: all of two, then three of four.
 
-    >>> [enough(n) for n in (1, 2, 3, 4, 8)]
+    >>> [minimum_should_match(n) for n in (1, 2, 3, 4, 8)]
     [1, 2, 2, 3, 6]
     """
     return words if words <= 2 else (3 * words) // 4

@@ -1,7 +1,7 @@
 """One search over several indexes (S2-F1): asked, ranked, merged, with facets and a better spelling.
 
 Ranking has two steps: the engine finds the best matches of the words; of these, the order is made by the words, the
-judge's score and the authority in the link graph together (`Mix`). Reads only.
+judge's score and the authority in the link graph together (`RankingWeights`). Reads only.
 
 Indexes that are searched, what was found in them, and hits as they are shown.
 """

@@ -1,6 +1,6 @@
 """What goes into an index and what a search gives back. Plain values: nothing here opens a file.
 
-Text of the web that is meant for showing comes as `Segment`s, cleaned of control characters and overrides of the
+Text of the web that is meant for showing comes as `TextSegment`s, cleaned of control characters and overrides of the
 writing direction, never as markup: whoever shows them escapes them.
 
 How the documents of a query divide: counted by the engine, added up over the indexes.
@@ -46,7 +46,7 @@ class SearchFilters(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[str, ...] = ()
     languages: tuple[str, ...] = ()
     genres: tuple[str, ...] = ()
-    bands: tuple[str, ...] = ()  # names of `BANDS`
+    bands: tuple[str, ...] = ()  # names of `BAND_COUNT`
     subtopics: tuple[str, ...] = ()  # by name
     years: tuple[str, ...] = ()
     collections: tuple[str, ...] = ()  # by the folder's name
@@ -92,7 +92,7 @@ class FacetValue(msgspec.Struct, frozen=True):
 
 
 class Facet(msgspec.Struct, frozen=True):
-    """How the hits divide by one property. `name` is the field of `Filters`."""
+    """How the hits divide by one property. `name` is the field of `SearchFilters`."""
 
     name: str
     values: tuple[FacetValue, ...]
@@ -150,13 +150,13 @@ BANDS = (("very high", 0.8), ("high", 0.6), ("medium", 0.4), ("low", 0.2), ("ver
 def score_band(score: float) -> str:
     """The name of a score's band.
 
-    >>> band_of(0.85), band_of(0.0)
+    >>> score_band(0.85), score_band(0.0)
     ('very high', 'very low')
     """
     return next((name for name, bound in BANDS if score >= bound), BANDS[-1][0])
 
 
-FACET_FIELDS = (  # field of `Filters`, field of the index, values that are told
+FACET_FIELDS = (  # field of `SearchFilters`, field of the index, values that are told
     ("hosts", "host", 12),
     ("languages", "language", 10),
     ("genres", "genre", 10),

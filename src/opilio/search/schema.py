@@ -33,7 +33,7 @@ _WIDE = re.compile("[\uff00-\uffef]+")  # only these: NFKC of all else would mak
 def clean_text(text: str, longest: int) -> str:
     """Text that can be stored and shown: valid, cut, without control characters and direction overrides.
 
-    >>> clean("a\\u202eb\\x00c\\ud800d", 10)
+    >>> clean_text("a\\u202eb\\x00c\\ud800d", 10)
     'abc?d'
     """
     return _UNWANTED.sub("", replace_surrogates(text[: 2 * longest]))[:longest]
@@ -48,7 +48,7 @@ def normalize_for_analysis(text: str) -> str:
     """Text as analysers take it: accents joined to their letters, wide and narrow forms as the usual ones, and runs
     without spaces as pairs of characters with spaces between.
 
-    >>> spaced("in 東京都 now"), spaced("u\u0308ber"), spaced("ＷＲＥＮ")
+    >>> normalize_for_analysis("in 東京都 now"), normalize_for_analysis("u\u0308ber"), normalize_for_analysis("ＷＲＥＮ")
     ('in  東京 京都  now', 'über', 'WREN')
     """
     if text.isascii():
@@ -81,7 +81,7 @@ def analyzer_for_language(tag: str) -> tantivy.TextAnalyzer:
 def index_terms(text: str, language: str = "") -> list[str]:
     """The index terms of a short text.
 
-    >>> terms("Cafés in 東京都", "fr")
+    >>> index_terms("Cafés in 東京都", "fr")
     ['caf', 'in', '東京', '京都']
     """
     found: list[str] = analyzer_for_language(language).analyze(normalize_for_analysis(text))
@@ -158,7 +158,7 @@ def to_engine_document(page: IndexDocument, subtopic: str = "") -> tantivy.Docum
 def title_term(title: str) -> str:
     """A title as one term: its words, however they were written and divided.
 
-    >>> whole("Wrens: a Guide")
+    >>> title_term("Wrens: a Guide")
     'wrens a guide'
     """
     return " ".join(index_terms(title))

@@ -154,7 +154,7 @@ def _collapse_whitespace(pieces: Iterable[TextSegment]) -> Iterable[TextSegment]
 def edit_distance(a: str, b: str, most: int) -> int:
     """Letters to add, drop, change or swap between two words; more than `most` where that is certain.
 
-    >>> distance("wren", "wern", 2), distance("wren", "robin", 1) > 1
+    >>> edit_distance("wren", "wern", 2), edit_distance("wren", "robin", 1) > 1
     (1, True)
     """
     if abs(len(a) - len(b)) > most:

@@ -84,7 +84,7 @@ def typo_likelihood(wrong: str, right: str) -> float:
     """How likely a slip is, roughly: letters doubled or not, and swapped, are more common than others, and the first
     letter is seldom the wrong one.
 
-    >>> likely("parot", "parrot") > likely("parot", "part") > likely("parot", "carrot")
+    >>> typo_likelihood("parot", "parrot") > typo_likelihood("parot", "part") > typo_likelihood("parot", "carrot")
     True
     """
     if _single(wrong) == _single(right):

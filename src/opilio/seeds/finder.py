@@ -51,7 +51,7 @@ def vote_priority(votes: int, answered: int) -> int:
 
     One engine alone agrees with nobody, so its addresses are of the lowest priority.
 
-    >>> [priority_of(votes, 3) for votes in (3, 2, 1)], [priority_of(votes, 2) for votes in (2, 1)]
+    >>> [vote_priority(votes, 3) for votes in (3, 2, 1)], [vote_priority(votes, 2) for votes in (2, 1)]
     ([1, 2, 3], [1, 3])
     """
     if votes < 2:
@@ -107,7 +107,7 @@ def _collect_candidates(answers: Sequence[EngineAnswer]) -> list[_SeedCandidate]
 def similarity_key(url: str) -> str:
     """What addresses that are nearly the same have in common: scheme, www., m., index.html and last slash don't count.
 
-    >>> likeness("http://www.example.org/a/index.html") == likeness("https://example.org/a")
+    >>> similarity_key("http://www.example.org/a/index.html") == similarity_key("https://example.org/a")
     True
     """
     host, _, rest = url.partition("://")[2].partition("/")

@@ -42,7 +42,7 @@ def _parse_line(line: str, where: str) -> Seed:
 def format_seeds(seeds: Iterable[Seed], heading: str) -> str:
     """The text of a seed file.
 
-    >>> written([Seed(url="https://a.example/", priority=2, sources=("brave", "kagi"))], "wrens")
+    >>> format_seeds([Seed(url="https://a.example/", priority=2, sources=("brave", "kagi"))], "wrens")
     '# wrens\\nhttps://a.example/\\t2\\tbrave, kagi\\n'
     """
     title = " ".join(heading.split())

@@ -38,7 +38,7 @@ class QueryYield(NamedTuple):
 def distinctive_words(relevant: Iterable[str], others: Iterable[str], is_word: IsWord, most: int = 30) -> list[str]:
     """Words by which the short texts (titles) of relevant pages differ from those of other pages, most telling first.
 
-    >>> telling_words(["wren song", "song of wrens", "wren nest"], ["car song"], str.isalpha)[:2]
+    >>> distinctive_words(["wren song", "song of wrens", "wren nest"], ["car song"], str.isalpha)[:2]
     ['wren', 'song']
     """
     good, bad = _count_word_pages(relevant, is_word), _count_word_pages(others, is_word)
@@ -55,7 +55,7 @@ def distinctive_words(relevant: Iterable[str], others: Iterable[str], is_word: I
 def candidate_queries(name: str, keywords: Sequence[str], telling: Sequence[str]) -> Iterator[str]:
     """Queries in the order they are worth asking; the topic's own name first.
 
-    >>> list(candidates("wrens", ["wren", "bird", "nest"], ["song"]))[:3]
+    >>> list(candidate_queries("wrens", ["wren", "bird", "nest"], ["song"]))[:3]
     ['wrens', 'wren bird nest', 'wren bird song']
     """
     core = list(keywords[:CORE_WORDS]) or tokenize(name)[:CORE_WORDS]
@@ -101,7 +101,7 @@ GENRE_QUERY_WORDS = {"news": "news", "discussions": "forum discussion", "blogs":
 def add_genre_words(query: str, genre: str) -> str:
     """The query with the words that stand for a genre.
 
-    >>> worded("audi quattro", "discussions"), worded("audi quattro", "")
+    >>> add_genre_words("audi quattro", "discussions"), add_genre_words("audi quattro", "")
     ('audi quattro forum discussion', 'audi quattro')
     """
     return f"{query} {GENRE_QUERY_WORDS.get(genre, genre)}".strip()
@@ -116,7 +116,7 @@ def shorten_query(query: str, words: int, characters: int) -> str:
 def plain_query(query: str) -> str:
     """A query in plain words, for a search that gives signs a meaning of their own.
 
-    >>> spoken('title:wren -"song thrush"')
+    >>> plain_query('title:wren -"song thrush"')
     'title wren song thrush'
     """
     return " ".join(tokenize_verbatim(query))
@@ -135,7 +135,7 @@ OFF_TOPIC_FIELDS = (
 def off_topic_queries(topic: Iterable[str], contexts: Sequence[str] = (), most: int = 5) -> list[str]:
     """Queries without a word of the topic: senses that are not meant first, as they teach most, then wide fields.
 
-    >>> off_topic(["garden", "plants", "medicine"], ["jungle cat"], most=3)
+    >>> off_topic_queries(["garden", "plants", "medicine"], ["jungle cat"], most=3)
     ['jungle cat', 'cooking recipes', 'football results']
     """
     own = {word for text in topic for word in tokenize(text) if not is_short_word(word)}
@@ -146,7 +146,7 @@ def off_topic_queries(topic: Iterable[str], contexts: Sequence[str] = (), most: 
 def sort_by_query_words(urls: Iterable[str], query: str) -> list[str]:
     """Those first whose path has most words of the query; equals stay in their order.
 
-    >>> by_words(["https://a.example/about", "https://a.example/songs/wren-song.html"], "songs of the wren")
+    >>> sort_by_query_words(["https://a.example/about", "https://a.example/songs/wren-song.html"], "songs of the wren")
     ['https://a.example/songs/wren-song.html', 'https://a.example/about']
     """
     wanted = {_strip_plural(word) for word in tokenize(query) if not is_short_word(word) and word != "the"}

@@ -17,7 +17,7 @@ from opilio.core.errors import CollectionError
 LOCK_FILE = "crawl.lock"
 CRAWL_COMMAND = "crawl"  # what a writer does that says nothing else
 RETRY_INTERVAL_S = 0.01
-LOCK_TIMEOUT_S = 0.2  # `writer_of` holds the lock for a moment when it looks
+LOCK_TIMEOUT_S = 0.2  # `current_writer` holds the lock for a moment when it looks
 COMMAND_LOCK_TIMEOUT_S = 2.0  # by then most commands are done that are no crawl
 
 

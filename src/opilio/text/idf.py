@@ -81,6 +81,6 @@ def idf_to_bytes(background: BackgroundIdf) -> bytes:
 
 
 def idf_from_bytes(data: bytes) -> BackgroundIdf:
-    """The table out of what `to_bytes` wrote."""
+    """The table out of what `idf_to_bytes` wrote."""
     with np.load(io.BytesIO(data), allow_pickle=False) as table:
         return BackgroundIdf(int(table["documents"]), table["terms"], table["frequencies"])

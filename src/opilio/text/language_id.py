@@ -1,6 +1,6 @@
 """The language of a few words, such as a topic's name: told only where it is plain.
 
-A sentence is too short for the statistics that `identify` goes by: they call many an English title Danish. So two
+A sentence is too short for the statistics that `identify_language` goes by: they call many an English title Danish. So two
 witnesses must agree, small words that English has not (`und`, `des`, `sobre`) and those statistics, or the script
 tells.
 
@@ -63,7 +63,7 @@ _SCRIPTS = {
 def guess_language(text: str) -> str:
     """The name of the language of a short text; empty where that is not plain, or where it is English.
 
-    >>> guessed("Tee: Anbau, Sorten und Zeremonie"), guessed("birds of Europe")
+    >>> guess_language("Tee: Anbau, Sorten und Zeremonie"), guess_language("birds of Europe")
     ('german', '')
     """
     script = _main_script(text)

@@ -64,7 +64,7 @@ _CODE_ALIASES = {"nb": "no", "nn": "no", "in": "id", "ji": "yi", "iw": "he"}  # 
 def language_code(language: str) -> str:
     """The two-letter code of a language tag or name, or the lower-cased primary part of an unknown one.
 
-    >>> code_of("de-AT"), code_of("English"), code_of("nb_NO"), code_of("")
+    >>> language_code("de-AT"), language_code("English"), language_code("nb_NO"), language_code("")
     ('de', 'en', 'no', '')
     """
     primary = language.strip().lower().replace("_", "-").partition("-")[0]
@@ -80,7 +80,7 @@ def language_names() -> list[str]:
 def language_name(language: str) -> str:
     """The English name of a language, as stemmers call it; of an unknown one its code.
 
-    >>> name_of("pt-BR"), name_of("xx")
+    >>> language_name("pt-BR"), language_name("xx")
     ('portuguese', 'xx')
     """
     code = language_code(language)
@@ -115,7 +115,7 @@ def stemmed_languages() -> list[str]:
 def is_known_language(language: str) -> bool:
     """Is this the name or code of a language? Some have neither stemmer nor stop words.
 
-    >>> is_known("de-AT"), is_known("klingon")
+    >>> is_known_language("de-AT"), is_known_language("klingon")
     (True, False)
     """
     return language_name(language) in language_names()

@@ -257,7 +257,7 @@ _FUNCTION_BIGRAMS = frozenset(
 def is_function_bigram(word: str) -> bool:
     """Is a pair of characters of Japanese or Chinese nothing but what joins words?
 
-    >>> [word for word in ("お茶", "茶の", "の種", "種類", "すし", "です") if not is_joint(word)]
+    >>> [word for word in ("お茶", "茶の", "の種", "種類", "すし", "です") if not is_function_bigram(word)]
     ['お茶', '種類', 'すし']
     """
     kana = ["\u3041" <= char <= "\u309f" for char in word]

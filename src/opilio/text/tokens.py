@@ -51,7 +51,7 @@ _WORDS_AND_MARKS = _translation_table("'" + "".join(MARKS))
 def tokenize(text: str) -> list[str]:
     """The words of a text.
 
-    >>> words("Don't miss Kejriwal's new e-mail: Ærø, 2014!")
+    >>> tokenize("Don't miss Kejriwal's new e-mail: Ærø, 2014!")
     ['don', 'miss', 'kejriwal', 'new', 'e', 'mail', 'ærø', '2014']
     """
     return tokenize_bytes(text).decode().split()
@@ -60,7 +60,7 @@ def tokenize(text: str) -> list[str]:
 def tokenize_verbatim(text: str) -> list[str]:
     """The words of a text as they are written, for names and questions: nothing is folded, cut or paired.
 
-    >>> written_words('title:Wren -"हिन्दी भाषा"')
+    >>> tokenize_verbatim('title:Wren -"हिन्दी भाषा"')
     ['title', 'Wren', 'हिन्दी', 'भाषा']
     """
     return "".join(c if unicodedata.category(c)[0] in "LNM" else " " for c in text).split()
@@ -79,7 +79,7 @@ def tokenize_bytes(text: str) -> bytes:
 def tokenize_marked(flow: str) -> list[str]:
     """The words of a page's flow, with its marks as words of their own.
 
-    >>> marked_words("See \\x02the list\\x03.\\x04Next")
+    >>> tokenize_marked("See \\x02the list\\x03.\\x04Next")
     ['see', '\\x02', 'the', 'list', '\\x03', '\\x04', 'next']
     """
     return tokenize_marked_bytes(flow).decode().split()

@@ -1,7 +1,7 @@
 """The one table that judge and ranker share, and that may grow during the crawl.
 
-`LivingTopic` is the only thing here that changes: between visits, through `learn`, in the writing process.
-Workers get the same state by `restore`. It is the `Learns` of every judge and ranker that looks at it.
+`EvolvingTopic` is the only thing here that changes: between visits, through `learn`, in the writing process.
+Workers get the same state by `restore`. It is the `OnlineLearner` of every judge and ranker that looks at it.
 """
 
 import math

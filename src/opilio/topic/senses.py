@@ -1,6 +1,6 @@
 """Which sense of an ambiguous word does a page mean? (S3-09, S3-E12, S3-F2, S2-F4, S4-F1)
 
-Two ways: `ContextRule` counts words of irrelevant contexts (the paper's, with switches), `SenseScale` weighs the
+Two ways: `ContextRule` counts words of irrelevant contexts (the paper's, with switches), `SenseWeights` weighs the
 company that the ambiguous word keeps: words of the topic against words of the other senses.
 """
 

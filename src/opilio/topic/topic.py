@@ -52,7 +52,7 @@ def is_valid_text(given: str) -> bool:
 def make_topic(sentence: str, keywords: Iterable[str] | Mapping[str, float] = (), **more: object) -> Topic:
     """A topic from a sentence, keywords (all alike, or weighted), or both; `more` are the other fields.
 
-    >>> topic_from("Birds of Europe", ["wren"]).keywords
+    >>> make_topic("Birds of Europe", ["wren"]).keywords
     {'wren': 1.0}
     """
     weighted = dict(keywords) if isinstance(keywords, Mapping) else dict.fromkeys(keywords, 1.0)

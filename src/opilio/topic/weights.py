@@ -88,7 +88,7 @@ def table_from_weights(
 ) -> WeightTable:
     """Sort, cut and normalise W = W_i / W_max (S0-18, S0-19, S4-02); weights of zero and less are left out.
 
-    >>> [(k.stem, k.weight) for k in table_of({"wing": 1, "wren": 4, "the": 0}).keywords]
+    >>> [(k.stem, k.weight) for k in table_from_weights({"wing": 1, "wren": 4, "the": 0}).keywords]
     [('wren', 1.0), ('wing', 0.25)]
     """
     shown = shown or {}
@@ -116,7 +116,7 @@ IdfSource = Literal["background", "smooth", "corpus"]
 def term_frequency(occurrences: int, words: int) -> float:
     """TF (S0-15): the share of a document's words.
 
-    >>> frequency(14, 100)
+    >>> term_frequency(14, 100)
     0.14
     """
     return occurrences / words if words else 0.0
@@ -125,7 +125,7 @@ def term_frequency(occurrences: int, words: int) -> float:
 def corpus_idf(documents: int, containing: int, log_base: float = math.e) -> float:
     """IDF (S0-16, S1-18). The base is free (S0-E2): it is a constant factor, which normalising cancels.
 
-    >>> round(inverse_frequency(1000, 100, 10), 6)
+    >>> round(corpus_idf(1000, 100, 10), 6)
     1.0
     """
     return math.log(documents / containing) / _log(log_base)

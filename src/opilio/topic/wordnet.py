@@ -122,7 +122,7 @@ class WordNet:
 def parse_synset(line: str) -> Synset:
     """A line of a data file (wndb(5)); ValueError or LookupError for what is none.
 
-    >>> synset_of("00000001 05 n 02 jaguar 0 Panthera_onca 0 001 @ 00000009 n 0000 | a large cat  ").words
+    >>> parse_synset("00000001 05 n 02 jaguar 0 Panthera_onca 0 001 @ 00000009 n 0000 | a large cat  ").words
     ('jaguar', 'Panthera onca')
     """
     facts, _, gloss = line.partition("|")

@@ -82,7 +82,7 @@ def _path(points: Points, x_axis: _ChartAxis, y_axis: _ChartAxis) -> str:
 def tick_values(most: float, about: int = 5, least: float = 0.0) -> list[float]:
     """Round numbers from `least` to `most`.
 
-    >>> steps(1.0, 4), steps(730.0), steps(730.0, least=610.0)
+    >>> tick_values(1.0, 4), tick_values(730.0), tick_values(730.0, least=610.0)
     ([0.0, 0.25, 0.5, 0.75, 1.0], [0.0, 200.0, 400.0, 600.0], [625.0, 650.0, 675.0, 700.0, 725.0])
     """
     rough = (most - least) / about
@@ -139,7 +139,7 @@ def comparison_chart(
 def sparkline_path(curve: Sequence[dict[str, Any]], width: float = 240.0, height: float = 44.0) -> str:
     """The harvest of the last pages as one small line.
 
-    >>> spark([{"pages": 1, "recent": 1.0}, {"pages": 2, "recent": 0.5}])
+    >>> sparkline_path([{"pages": 1, "recent": 1.0}, {"pages": 2, "recent": 0.5}])
     'M120.0,2.0 L240.0,22.0'
     """
     across, up = width / max(1, curve[-1]["pages"] if curve else 1), height - 4.0
@@ -175,7 +175,7 @@ def histogram(values: Sequence[float], bins: int = 12) -> list[HistogramBar]:
 
 def format_time(at: float | None) -> str:
     """
-    >>> moment(0.0)
+    >>> format_time(0.0)
     '1970-01-01 00:00:00'
     """
     if not at or at < 0 or at > 32503680000:

@@ -38,7 +38,7 @@ class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
 def is_local_address(address: str) -> bool:
     """Is this an address of ours, and of nobody else?
 
-    >>> [is_inside(a) for a in ("/c/birds", "//evil.example", "/\\\\evil.example", "https://evil.example", "")]
+    >>> [is_local_address(a) for a in ("/c/birds", "//evil.example", "/\\\\evil.example", "https://evil.example", "")]
     [True, False, False, False, False]
     """
     return address.startswith("/") and address[1:2] not in ("/", "\\") and address.isprintable()

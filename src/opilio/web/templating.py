@@ -69,7 +69,7 @@ class TemplateRenderer:
 def strip_invisible(value: object) -> object:
     """What a template prints, harmless to look at.
 
-    >>> clean("a\\u202eb"), clean(None)
+    >>> strip_invisible("a\\u202eb"), strip_invisible(None)
     ('ab', '')
     """
     if isinstance(value, Markup) or not isinstance(value, str):
@@ -102,7 +102,7 @@ def number(value: float) -> str:
 
 def pluralize(value: int, what: str) -> str:
     """
-    >>> counted(1, "host"), counted(2_000, "fetch")
+    >>> pluralize(1, "host"), pluralize(2_000, "fetch")
     ('1 host', '2,000 fetches')
     """
     return f"{number(value)} {what}{'' if value == 1 else 'es' if what.endswith('ch') else 's'}"
@@ -127,7 +127,7 @@ def size(value: float) -> str:
 def format_duration(seconds: float | None) -> str:
     """A length of time in words.
 
-    >>> span(75), span(7300)
+    >>> format_duration(75), format_duration(7300)
     ('1 min 15 s', '2 h 1 min')
     """
     if seconds is None:
@@ -154,7 +154,7 @@ def url_with_query(address: str, **values: object) -> str:
 def url_of_page(address: str, number: int) -> str:
     """The same table, turned to another page.
 
-    >>> on_page("/c/birds/hosts?size=5&page=2&note=x&text=a%26b", 3)
+    >>> url_of_page("/c/birds/hosts?size=5&page=2&note=x&text=a%26b", 3)
     '/c/birds/hosts?size=5&text=a%26b&page=3'
     """
     path, _, query = address.partition("?")

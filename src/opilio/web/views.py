@@ -64,7 +64,7 @@ def _public_fields(value: Any) -> Any:  # noqa: ANN401 any JSON
 def attachment_header(name: str) -> dict[str, str]:
     """The header by which a browser keeps an answer as a file of this name (RFC 6266, 8187: in any script).
 
-    >>> as_file("鳥.csv")
+    >>> attachment_header("鳥.csv")
     {'Content-Disposition': "attachment; filename*=UTF-8''%E9%B3%A5.csv"}
     """
     return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}

@@ -29,7 +29,7 @@ def effective_delay_s(
     `crawl_delay_s` is the host's Crawl-delay, heeded up to `cap_s`. `adaptive` > 0 waits that many times as long
     as the last answer took, so that a slow server is asked less.
 
-    >>> delay_in_force(1.0, 5.0), delay_in_force(1.0, 900.0), delay_in_force(1.0, elapsed_s=0.5, adaptive=4)
+    >>> effective_delay_s(1.0, 5.0), effective_delay_s(1.0, 900.0), effective_delay_s(1.0, elapsed_s=0.5, adaptive=4)
     (5.0, 30.0, 2.0)
     """
     wanted = max(min(crawl_delay_s, cap_s), min(adaptive * elapsed_s, cap_s))
@@ -68,7 +68,7 @@ def retry_delay_s(
 
     As soon as the server allows it, where it said when.
 
-    >>> next_try(3, 0.0, random.Random(1)) is None
+    >>> retry_delay_s(3, 0.0, random.Random(1)) is None
     True
     """
     if retries >= most:

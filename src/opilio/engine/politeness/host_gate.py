@@ -114,7 +114,7 @@ class AddressResolver:
 def _split_port(host: str) -> tuple[str, str]:
     """Name and port.
 
-    >>> _split("a.example:8080"), _split("[::1]:80"), _split("[::1]")
+    >>> _split_port("a.example:8080"), _split_port("[::1]:80"), _split_port("[::1]")
     (('a.example', '8080'), ('::1', '80'), ('::1', ''))
     """
     if host.startswith("["):

@@ -110,7 +110,7 @@ class TrapDetector:
     def check(self, url: str) -> str:
         """The reason not to follow a canonical URL, or an empty string.
 
-        >>> Traps().check("http://a.example/x/y/x/y/x/y/")
+        >>> TrapDetector().check("http://a.example/x/y/x/y/x/y/")
         'repeating path'
         """
         limits = self._limits

@@ -190,7 +190,7 @@ class RevisitTable:
 def rate_groups(url: str, host: str, genre: str) -> tuple[tuple[str, str], ...]:
     """The groups whose pages a page is like: its kind, its host, its directory.
 
-    >>> kin_of("http://a.example/news/2024/x.html", "a.example", "")
+    >>> rate_groups("http://a.example/news/2024/x.html", "a.example", "")
     (('kind', 'dated'), ('host', 'a.example'), ('directory', 'http://a.example/news/2024'))
     """
     path = "/" + url.split("/", 3)[-1] if url.count("/") >= 3 else "/"

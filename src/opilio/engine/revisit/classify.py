@@ -56,7 +56,7 @@ def _is_dead_redirect(known: StoredPageInfo, target: str) -> bool:
 def is_home_page(url: str) -> bool:
     """Is this the front page of a site? Sites that lose a page like to redirect there: it has not moved.
 
-    >>> home_of("https://a.example/"), home_of("https://a.example/new.html"), home_of("https://a.example/?p=2")
+    >>> is_home_page("https://a.example/"), is_home_page("https://a.example/new.html"), is_home_page("https://a.example/?p=2")
     (True, False, False)
     """
     parts = urlsplit(url)

@@ -328,7 +328,7 @@ def build_frontier_policy(settings: Settings, collection: Collection, traps: Url
 def build_analysis_pool(
     settings: Settings, topic: Topic, mind: AnalysisParts, states: Mapping[str, bytes]
 ) -> AnalysisPool:
-    """Where analysis happens. `WorkerDesk` still has to be started."""
+    """Where analysis happens. `WorkerPool` still has to be started."""
     if settings.engine.workers == 0:
         return InlinePool(mind.analyzer)
     encode = msgspec.msgpack.encode

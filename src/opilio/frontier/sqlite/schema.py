@@ -96,7 +96,7 @@ def pack_keys(keys: tuple[int, ...] | list[int]) -> bytes:
 def unpack_keys(blob: bytes | None) -> tuple[int, ...]:
     """The keys in such bytes.
 
-    >>> unpack(pack((1, -2)))
+    >>> unpack_keys(pack_keys((1, -2)))
     (1, -2)
     """
     return tuple(array("q", blob)) if blob else ()

@@ -86,7 +86,7 @@ def target_recall(fetched: Iterable[object], targets: Collection[object]) -> flo
 def fetches_to_recall(hits: ArrayLike, share: float, relevant: int) -> int | None:
     """Fetches until `share` of the relevant pages are found; None when that never happens.
 
-    >>> fetches_to([True, False, True, True], 0.5, relevant=4)
+    >>> fetches_to_recall([True, False, True, True], 0.5, relevant=4)
     3
     """
     wanted = int(np.ceil(share * relevant - 1e-9))
@@ -107,7 +107,7 @@ def host_spread(hosts: Sequence[str]) -> HostSpread:
     """The spread of relevant pages, given the host of each.
 
     >>> host_spread(["a", "a", "b", "b"])
-    Spread(hosts=2, entropy=1.0)
+    HostSpread(hosts=2, entropy=1.0)
     """
     if not hosts:
         return HostSpread(0, 0.0)

@@ -110,7 +110,7 @@ class OfflineSeedSource:
 def deeper_host_shares(listed: Mapping[str, int], hosts: Sequence[str]) -> list[float]:
     """After each tenth of a crawl: of the hosts both know, the share of which the crawl has more pages than the list.
 
-    >>> deeper({"a": 1, "b": 5}, ["a"] * 5 + ["b"] * 5)
+    >>> deeper_host_shares({"a": 1, "b": 5}, ["a"] * 5 + ["b"] * 5)
     [0.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.5, 0.5]
     """
     shares = []
@@ -124,7 +124,7 @@ def deeper_host_shares(listed: Mapping[str, int], hosts: Sequence[str]) -> list[
 def search_result_count(name: str) -> int:
     """How many results a seed set of this name stands for; 0: it is none of ours.
 
-    >>> asked_for("search-30"), asked_for("on-topic-1")
+    >>> search_result_count("search-30"), search_result_count("on-topic-1")
     (30, 0)
     """
     number = name.removeprefix(SEARCH_SEED_PREFIX)

@@ -199,7 +199,7 @@ def _label_line_ends(axes: "Axes", budget: int, ends: list[tuple[float, str]], l
 def spread_labels(heights: Sequence[float], gap: float, top: float) -> list[float]:
     """Rising heights moved as little as needed to be `gap` apart and, if they fit, between 0 and `top`.
 
-    >>> spread_out([0.0, 0.5, 0.5], 0.25, 1.0)
+    >>> spread_labels([0.0, 0.5, 0.5], 0.25, 1.0)
     [0.0, 0.375, 0.625]
     """
     groups: list[list[float]] = []  # names that touch move together, by the mean of where they want to be

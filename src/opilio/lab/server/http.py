@@ -127,7 +127,7 @@ def append_access_log(accesses: Iterable[AccessLogEntry], path: Path) -> None:
 
 
 def read_access_log(path: Path) -> list[AccessLogEntry]:
-    """The requests in a file that `write_log` wrote."""
+    """The requests in a file that `append_access_log` wrote."""
     try:
         return [msgspec.json.decode(line, type=AccessLogEntry) for line in path.read_bytes().splitlines() if line]
     except (OSError, msgspec.DecodeError) as error:

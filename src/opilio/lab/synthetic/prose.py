@@ -117,7 +117,7 @@ class ProseGenerator:
 
 def fix_articles(text: str) -> str:
     """
-    >>> with_articles("A owl with a egg near a nest")
+    >>> fix_articles("A owl with a egg near a nest")
     'An owl with an egg near a nest'
     """
     return _BEFORE_VOWEL.sub(r"\1n ", text)

@@ -43,8 +43,8 @@ class LabTopic(msgspec.Struct, frozen=True, kw_only=True):
     def is_relevant(self, labels: Sequence[str]) -> bool:
         """Is a page with these labels relevant? One equals a relevant label or begins with it and a dot.
 
-        >>> birds = LabTopic(brief=Brief(name="birds"), relevant=("Science.Birds",), seed_sets=())
-        >>> birds.makes_relevant(["Science.Birds.Wrens"]), birds.makes_relevant(["Science.Birdsong"])
+        >>> birds = LabTopic(brief=TopicBrief(name="birds"), relevant=("Science.Birds",), seed_sets=())
+        >>> birds.is_relevant(["Science.Birds.Wrens"]), birds.is_relevant(["Science.Birdsong"])
         (True, False)
         """
         return any(has == r or has.startswith(r + ".") for has in labels for r in self.relevant)

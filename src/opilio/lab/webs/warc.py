@@ -71,7 +71,7 @@ def scan_records(data: ByteBuffer) -> Iterator[ScannedWarcRecord]:
 
 
 def read_response(data: ByteBuffer, offset: int, length: int) -> RecordedResponse:
-    """The answer in the record at a place that `scan` gave."""
+    """The answer in the record at a place that `scan_records` gave."""
     member, _ = _inflate_member(data, offset, length)
     if member is None:
         raise OfflineWebError(f"the record at byte {offset} can't be read any more: the file has changed")

@@ -120,7 +120,7 @@ class Agent:
 def split_seeds(seeds: Sequence[str], agents: int, split: SeedSplit) -> list[list[str]]:
     """Seeds in equal parts: dealt like cards, or in consecutive blocks.
 
-    >>> segments(["a", "b", "c", "d", "e"], 2, "deal"), segments(["a", "b", "c", "d", "e"], 2, "blocks")
+    >>> split_seeds(["a", "b", "c", "d", "e"], 2, "deal"), split_seeds(["a", "b", "c", "d", "e"], 2, "blocks")
     ([['a', 'c', 'e'], ['b', 'd']], [['a', 'b', 'c'], ['d', 'e']])
     """
     if split == "deal":
@@ -135,7 +135,7 @@ def assign_seeds(seeds: Sequence[str], own: Sequence[Sequence[str]], split: Seed
 
     The others go to the agents that were given none; where all were given some, to all.
 
-    >>> dealt(["a", "b", "c"], [["x"], []], "deal")
+    >>> assign_seeds(["a", "b", "c"], [["x"], []], "deal")
     [['x'], ['a', 'b', 'c']]
     """
     named = {url for urls in own for url in urls}

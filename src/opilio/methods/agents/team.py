@@ -1,6 +1,6 @@
 """Agents at work in the writing process: each takes the answers to what it asked for, and learns for itself.
 
-`CrewChooser` and `CrewLearning` are to the ledger what one crawler's are. Between the two calls of a commit the crew
+`TeamLinkScorer` and `TeamLearning` are to the ledger what one crawler's are. Between the two calls of a commit the crew
 remembers who takes which outcome. A page is everybody's whose topic it is on; among agents of one topic it is the
 asker's alone, unless they exchange (S3-08, S3-F3).
 """
@@ -129,7 +129,7 @@ class AgentTeam:
 
 
 class TeamLinkScorer:
-    """See `Chooser`: each agent ranks for itself."""
+    """See `LinkScorer`: each agent ranks for itself."""
 
     def __init__(self, crew: AgentTeam) -> None:
         self._team = crew
@@ -169,7 +169,7 @@ class TeamLinkScorer:
 
 
 class TeamLearning(LearnerGroup):
-    """See `Learning`: each agent learns for itself; here they also report, show that they live, and exchange."""
+    """See `LearnerGroup`: each agent learns for itself; here they also report, show that they live, and exchange."""
 
     def __init__(self, crew: AgentTeam, keeper: CollectionWriter, now: float) -> None:
         self._team = crew

@@ -5,7 +5,7 @@ not known of a link (no anchor text, a seed without parents) is 0 with a flag th
 
 What a page says of the addresses it links to, as S1 wants it (S1-22…S1-24): small, and the same for every topic.
 
-It goes with a link into the queue and can be added up over the pages that link to one address; `attributes` makes
+It goes with a link into the queue and can be added up over the pages that link to one address; `attribute_rows` makes
 numbers of it. Training reads it from stored pages, a crawl from pages as they come: both by `page_evidence`.
 
 From links to the rows of S1: the words of addresses and of pages, counted by the table that is in force.

@@ -1,6 +1,6 @@
 """What a learner is (S1-27…S1-29), and how each of them fits, goes on and is kept.
 
-scikit-learn fits; what it found is kept as plain numbers (a `Model`), and probabilities are worked out from these.
+scikit-learn fits; what it found is kept as plain numbers (a `TrainedModel`), and probabilities are worked out from these.
 So a worker process never loads scikit-learn, and a snapshot from a stranger holds numbers, never code.
 
 When a learner learns (S1-12): rows come one by one during a crawl, and are fitted now and then.
@@ -143,16 +143,16 @@ class RowLearner:
 
     @property
     def is_ready(self) -> bool:
-        """See `Learner`."""
+        """See `AttributeLearner`."""
         return not isinstance(self.model, ConstantModel)
 
     def fit(self, rows: Rows, labels: Labels) -> None:
-        """See `Learner`."""
+        """See `AttributeLearner`."""
         self._rows = RowMemory(self._rows.capacity)
         self.update(rows, labels)
 
     def update(self, rows: Rows, labels: Labels) -> None:
-        """See `Learner`."""
+        """See `AttributeLearner`."""
         self._rows.add(rows, labels)
         known, truth = self._rows.arrays()
         if self._rows.smaller_class_size:
@@ -166,7 +166,7 @@ class RowLearner:
         return self._rows.relabel(row, label)
 
     def probability(self, rows: Rows) -> Probabilities:
-        """See `Learner`."""
+        """See `AttributeLearner`."""
         chances = self.model.probability(sanitize_rows(rows))
         return np.nan_to_num(chances, nan=0.0)  # a damaged model must not put a link nowhere
 

@@ -2,7 +2,7 @@
 
 The learner is trained while crawling (S1-12): every fetched page is a row of its link's attributes and the verdict.
 Until both classes are known the score is the mean of the four attributes. A page is scored as its links' only parent;
-the writing process, which knows the first five, works the rows out again (`S1Chooser`).
+the writing process, which knows the first five, works the rows out again (`AttributesLinkScorer`).
 
 The ranker kind `attributes` (S1): its options, and the file with trained learners that it may begin from.
 """
@@ -186,7 +186,7 @@ def attributes_ranker(
     model: str = "",
     tunnel_depth: int = -1,
 ) -> AttributesRanker:
-    """S1's ranker, before anything was learnt; `begin_with_model` reads the file that `model` names."""
+    """S1's ranker, before anything was learnt; `load_initial_model` reads the file that `model` names."""
     del model
     require_sklearn()
     teacher = OnlineTrainer(make_learner(learner), every)

@@ -32,7 +32,7 @@ def is_number(text: str, dewey: bool = True) -> bool:
 def is_prefix(text: str) -> bool:
     """One digit or two, which stand for all numbers that begin so.
 
-    >>> is_beginning("5"), is_beginning("59"), is_beginning("5984")
+    >>> is_prefix("5"), is_prefix("59"), is_prefix("5984")
     (True, True, False)
     """
     return len(text) < 3 and text.isdecimal()
@@ -66,7 +66,7 @@ def shorten(number: str, length: int) -> str:
 def is_related(code: str, other: str) -> bool:
     """Is one the beginning of the other? `4` is all of language, `598.8` a part of `598` (S2-E6).
 
-    >>> related("598.8", "598"), related("415", "4"), related("415", "416")
+    >>> is_related("598.8", "598"), is_related("415", "4"), is_related("415", "416")
     (True, True, False)
     """
     mine, theirs = digits_of(code), digits_of(other)

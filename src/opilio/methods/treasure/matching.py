@@ -283,7 +283,7 @@ class LinkMatches(NamedTuple):
 def inverse_distance(distance: int, next_step: bool = False) -> float:
     """The priority of a link so many links from a target.
 
-    >>> [round(inverse(d), 4) for d in (0, 1, 2, 3)], inverse(0, next_step=True)
+    >>> [round(inverse_distance(d), 4) for d in (0, 1, 2, 3)], inverse_distance(0, next_step=True)
     ([1.0, 1.0, 0.5, 0.3333], 1.0)
     """
     return 1.0 / (distance + 1) if next_step else 1.0 / max(1, distance)

@@ -2,7 +2,7 @@
 
 Every `period` on-topic pages it (1) counts for every node whether the links it spoke for paid, (2) lets the best pages
 become targets and the links that led there nodes, (3) gives targets that were met again the main heading they have now,
-(4) silences or drops nodes that misled. In between it only remembers. What changed is an `Update`, for the record.
+(4) silences or drops nodes that misled. In between it only remembers. What changed is an `GraphUpdate`, for the record.
 """
 
 from collections.abc import Sequence

@@ -19,7 +19,7 @@ _DESCENT_ROUNDS = 200
 def overall_similarity(parts: Sequence[float], weights: Sequence[float] = EQUAL_WEIGHTS) -> float:
     """The overall similarity measure: the mean of the four partial similarities (S2-31).
 
-    >>> round(osm((0.2, 0.1, 0.0, 0.3)), 9)
+    >>> round(overall_similarity((0.2, 0.1, 0.0, 0.3)), 9)
     0.15
     """
     return float(np.dot(parts, weights))

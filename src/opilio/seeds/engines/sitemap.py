@@ -69,7 +69,7 @@ class SitemapFile:
 def parse_sitemap_urls(xml: str, url: str) -> SitemapFile:
     """The addresses in a sitemap, or in an index of them.
 
-    >>> listed_in("<urlset><url><loc> /a?b=1&amp;c=2 </loc></url></urlset>", "https://a.example/map.xml").pages
+    >>> parse_sitemap_urls("<urlset><url><loc> /a?b=1&amp;c=2 </loc></url></urlset>", "https://a.example/map.xml").pages
     ['https://a.example/a?b=1&c=2']
     """
     named = [canonicalize_url(unescape(text.strip()), url) for text in _LOCATION.findall(xml)]

@@ -48,7 +48,7 @@ def topic_stems(collection: Collection) -> dict[str, float]:
 def highlight_terms(text: str, stems: dict[str, float]) -> list[dict[str, Any]]:
     """The text in pieces; `weight` above 0 where a word is one of the topic's.
 
-    >>> [p["text"] for p in marked("Two wrens sang", {"wren": 1.0}) if p["weight"]]
+    >>> [p["text"] for p in highlight_terms("Two wrens sang", {"wren": 1.0}) if p["weight"]]
     ['wrens']
     """
     if not stems:

@@ -168,7 +168,7 @@ def _from_toml(text: str) -> dict[str, Any]:
 def parse_keywords(text: str) -> dict[str, float]:
     """Keywords of a text area: one a line, perhaps with a weight.
 
-    >>> keywords_of("wren\\nsmall bird = 0.5\\n")
+    >>> parse_keywords("wren\\nsmall bird = 0.5\\n")
     {'wren': 1.0, 'small bird': 0.5}
     """
     words = {}
