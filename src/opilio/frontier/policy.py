@@ -234,7 +234,8 @@ class MergeState(NamedTuple):
 def combine_scores(policy: MergePolicy, old: float, new: float) -> float:
     """The score of a URL that has both.
 
-    >>> combine_scores(MergePolicy.MAX, 0.2, 0.5), combine_scores(MergePolicy.SUM, 0.25, 0.5), combine_scores(MergePolicy.NOISY_OR, 0.5, 0.5)
+    >>> (combine_scores(MergePolicy.MAX, 0.2, 0.5), combine_scores(MergePolicy.SUM, 0.25, 0.5),
+    ...  combine_scores(MergePolicy.NOISY_OR, 0.5, 0.5))
     (0.5, 0.75, 0.75)
     """
     if policy is MergePolicy.DISCARD:

@@ -1,7 +1,8 @@
 """A small Bayesian logistic regression over a few dense features, fitted again and again to the latest examples.
 
 The prior is a guess with a strength: weights begin at the papers' scores and move only as far as the evidence
-pushes them. Newton's method on at most `MAX_EXAMPLES` examples; a dozen features make that cheaper than thinking about it.
+pushes them. Newton's method on at most `MAX_EXAMPLES` examples; a dozen features make that cheaper than thinking
+about it.
 
 A dense model whose newcomers have to earn their seat: features that may help on one web and mislead on another.
 

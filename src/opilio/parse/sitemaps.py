@@ -28,7 +28,8 @@ def parse_sitemap(fetched: FetchResult) -> tuple[SitemapEntry, ...]:
     """What a sitemap or feed tells of; nothing where the answer is neither.
 
     >>> body = b"<urlset><url><loc>/a?x=1&amp;y=2</loc><lastmod>1970-01-02</lastmod></url></urlset>"
-    >>> parse_sitemap(FetchResult(url="http://a.example/sitemap.xml", body=body, headers=(("Content-Type", "text/xml"),)))
+    >>> parse_sitemap(FetchResult(url="http://a.example/sitemap.xml", body=body, headers=(("Content-Type",
+    ...     "text/xml"),)))
     (SitemapEntry(url='http://a.example/a?x=1&y=2', modified_at=86400.0, is_sitemap=False),)
     """
     kind = fetched.header("content-type").partition(";")[0].lower()

@@ -26,7 +26,8 @@ class LinkScoreRanker:
     """LinkScore = α + β + γ + ω, each part in [0, 1], so a score in [0, 4]; `weights` change the balance.
 
     A link passes at score ≥ threshold, or > where `strict` (X-02). The papers give no threshold (S0-26): ours is 0,
-    which follows every link in the order of its score. `tunnel_depth` as in `tunnel_drop_reason`: −1 is S0-28, 0 is S4-18.
+    which follows every link in the order of its score. `tunnel_depth` as in `tunnel_drop_reason`: −1 is S0-28, 0 is
+    S4-18.
     """
 
     def __init__(

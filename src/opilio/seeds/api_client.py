@@ -1,6 +1,7 @@
 """Asking one engine: pauses, Retry-After, rate-limit headers, the day's budget, keys that nobody gets to see.
 
-Knows no engine's shapes. A failure is a value in `FetchResult`. What an engine is asked goes through `ApiTransport`, which the
+Knows no engine's shapes. A failure is a value in `FetchResult`. What an engine is asked goes through `ApiTransport`,
+which the
 crawl provides: this folder opens no socket.
 
 Where an engine's key is: in the environment or in a file. The key itself is in no configuration and no message.
@@ -228,7 +229,8 @@ def get_objects_or_none(tree: object, *path: str, sign: str = "") -> list[Mappin
 
     Engines leave out what they have nothing for: where the path ends early and `sign` is there, nothing was found.
 
-    >>> get_objects_or_none({"data": {}}, "data", "search", sign="data"), get_objects_or_none({"oops": 1}, "data", "search", sign="data")
+    >>> (get_objects_or_none({"data": {}}, "data", "search", sign="data"),
+    ...  get_objects_or_none({"oops": 1}, "data", "search", sign="data"))
     ([], None)
     """
     here = tree

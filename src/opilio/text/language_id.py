@@ -1,6 +1,7 @@
 """The language of a few words, such as a topic's name: told only where it is plain.
 
-A sentence is too short for the statistics that `identify_language` goes by: they call many an English title Danish. So two
+A sentence is too short for the statistics that `identify_language` goes by: they call many an English title Danish.
+So two
 witnesses must agree, small words that English has not (`und`, `des`, `sobre`) and those statistics, or the script
 tells.
 

@@ -63,7 +63,8 @@ class RateLimiter:
         """Take a token: 0.0; or how long to wait for one.
 
         >>> buckets = RateLimiter(2.0, 1)
-        >>> [buckets.try_acquire("a", 10.0), buckets.try_acquire("a", 10.0), buckets.try_acquire("b", 10.0), buckets.try_acquire("a", 11.0)]
+        >>> [buckets.try_acquire("a", 10.0), buckets.try_acquire("a", 10.0), buckets.try_acquire("b", 10.0),
+        ...     buckets.try_acquire("a", 11.0)]
         [0.0, 0.5, 0.0, 0.0]
         """
         tokens, since = self._tokens.pop(client, (self._burst, now))
@@ -166,7 +167,8 @@ class AccessMiddleware:
 def is_allowed_host(host: str, names: Sequence[str]) -> bool:
     """May a request name this host?
 
-    >>> [is_allowed_host(h, ("box.example",)) for h in ("127.0.0.1:80", "localhost", "box.example:1", "evil.example", "")]
+    >>> [is_allowed_host(h, ("box.example",)) for h in ("127.0.0.1:80", "localhost", "box.example:1",
+    ...     "evil.example", "")]
     [True, True, True, False, False]
     """
     try:

@@ -26,7 +26,8 @@ _GROUP_PRIOR_WEIGHT = 2.0  # as many pages as host and kind count for, beside th
 def visit_log_likelihood(elapsed_s: float, changed: bool) -> Array:
     """What one look adds to the log-likelihood of each rate.
 
-    >>> bool(visit_log_likelihood(DAY_S, False)[0] > visit_log_likelihood(DAY_S, False)[-1]), bool(np.argmin(visit_log_likelihood(DAY_S, True)) == 0)
+    >>> (bool(visit_log_likelihood(DAY_S, False)[0] > visit_log_likelihood(DAY_S, False)[-1]),
+    ...  bool(np.argmin(visit_log_likelihood(DAY_S, True)) == 0))
     (True, True)
     """
     expected = RATES * max(elapsed_s, 1.0)

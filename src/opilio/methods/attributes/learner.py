@@ -1,6 +1,7 @@
 """What a learner is (S1-27…S1-29), and how each of them fits, goes on and is kept.
 
-scikit-learn fits; what it found is kept as plain numbers (a `TrainedModel`), and probabilities are worked out from these.
+scikit-learn fits; what it found is kept as plain numbers (a `TrainedModel`), and probabilities are worked out from
+these.
 So a worker process never loads scikit-learn, and a snapshot from a stranger holds numbers, never code.
 
 When a learner learns (S1-12): rows come one by one during a crawl, and are fitted now and then.
