@@ -46,7 +46,7 @@ def main() -> None:
         for name, strategy in (("birds-breadth", "breadth"), ("birds-agents", "s3-agents")):
             children.enter_context(_ending(_crawl(home, name, strategy, proxy, told))).wait()
         children.enter_context(_ending(_crawl(home, "birds", "opilio", proxy, told)))
-        while not collection_exists(home / "birds") or collection_status(home / "birds")["pages"] < 250:
+        while not collection_exists(home / "birds") or collection_status(home / "birds").pages < 250:
             time.sleep(0.2)
         served = [str(home / name) for name in ("birds", "birds-breadth", "birds-agents")]
         server = subprocess.Popen([*COMMAND, "serve", *served, "--port", "0"], stdout=subprocess.PIPE, text=True)

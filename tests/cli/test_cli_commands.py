@@ -82,9 +82,9 @@ def test_why_is_text_or_json_and_tells_when_it_knows_nothing(folder: Path) -> No
     text = opilio("why", folder, "http://h0.example/1.html")
     assert text.returncode == 0
     assert "found on http://h0.example/0.html" in text.stdout
-    assert "shortest known way from a seed:" in text.stdout
+    assert "shortest known path from a seed:" in text.stdout
     unknown = opilio("why", folder, "http://h0.example/never")
-    assert (unknown.returncode, "was never seen" in unknown.stdout) == (1, True)
+    assert (unknown.returncode, "never seen" in unknown.stdout) == (1, True)
 
 
 def test_text_of_strangers_reaches_no_terminal_as_a_command(tmp_path: Path) -> None:

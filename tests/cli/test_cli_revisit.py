@@ -47,14 +47,14 @@ def test_continuous_crawl_looks_again_and_again_until_it_is_stopped(tmp_path: Pa
     told = opilio("history", tmp_path / "c", "http://h0.example/3.html")
     assert told.returncode == 0
     assert "current: relevant" in told.stdout
-    assert "looked at again" in told.stdout
+    assert "revisited" in told.stdout
 
 
 def test_history_of_a_page_that_is_not_stored_is_told(tmp_path: Path) -> None:
     with served(SmallWeb(grid(1, 2))) as server:
         crawl(tmp_path / "c", settings_for(server, [SEED]))
     assert opilio("history", tmp_path / "c", "http://h0.example/none").returncode == 1
-    assert "is no http or https URL" in one_line(opilio("history", tmp_path / "c", "none"))
+    assert "not a valid http(s) URL" in one_line(opilio("history", tmp_path / "c", "none"))
 
 
 def test_unknown_policy_is_refused(tmp_path: Path) -> None:

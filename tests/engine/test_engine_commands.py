@@ -30,7 +30,7 @@ def running(folder: Path) -> Iterator[tuple["subprocess.Popen[str]", LabWebServe
     """A crawl that would go on for long, over slow hosts."""
     with served(SmallWeb(grid(4, 500)), slow={f"h{n}.example": 0.02 for n in range(4)}) as server:
         process = started("crawl", *flags(settings_for(server, [SEED])), "--into", folder, "--pages", 0)
-        until(lambda: collection_exists(folder) and collection_status(folder)["pages"] > 0, process)
+        until(lambda: collection_exists(folder) and collection_status(folder).pages > 0, process)
         try:
             yield process, server
         finally:
@@ -43,14 +43,14 @@ def test_crawl_rests_and_goes_on_when_asked(tmp_path: Path) -> None:
     with running(folder) as (process, server):
         send_command(folder, "pause", 1.0)
         send_command(folder, "pause", 1.5)  # asking twice changes nothing
-        until(lambda: collection_status(folder)["state"] == "paused", process)
-        asked, pages = len(server.log), collection_status(folder)["pages"]
+        until(lambda: collection_status(folder).state == "paused", process)
+        asked, pages = len(server.log), collection_status(folder).pages
         send_command(folder, "boost", 2.0, SEED)  # taken up while it rests: so it has looked again since
         until(lambda: len(events(folder, "CommandApplied")) == 3, process)
-        assert (len(server.log), collection_status(folder)["pages"]) == (asked, pages)
+        assert (len(server.log), collection_status(folder).pages) == (asked, pages)
         send_command(folder, "resume", 3.0)
-        until(lambda: collection_status(folder)["pages"] > pages, process)
-        assert collection_status(folder)["state"] == "running"
+        until(lambda: collection_status(folder).pages > pages, process)
+        assert collection_status(folder).state == "running"
 
 
 @pytest.mark.parametrize("rests", [False, True])
@@ -59,11 +59,11 @@ def test_crawl_stops_cleanly_when_asked(tmp_path: Path, rests: bool) -> None:
     with running(folder) as (process, _):
         if rests:
             send_command(folder, "pause", 1.0)
-            until(lambda: collection_status(folder)["state"] == "paused", process)
+            until(lambda: collection_status(folder).state == "paused", process)
         send_command(folder, "stop", 2.0, "enough")
         assert process.wait() == 0
     status = collection_status(folder)
-    assert (status["state"], status["stop_reason"]) == ("stopped", "enough")
+    assert (status.state, status.stop_reason) == ("stopped", "enough")
     assert verify(folder) == []
 
 

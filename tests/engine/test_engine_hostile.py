@@ -86,10 +86,10 @@ def test_page_is_bounded_and_recorded_when_it_is(crawled: Path, name: str) -> No
     kind = PAGES[name][1]
     url = f"http://{name}.example/{name}"
     facts = why(crawled, url)
-    (asked,) = facts["answers"]
-    assert asked["failure"] == kind or (kind == "" and asked["failure"] in ("", "empty", "parse", "binary")), facts
-    assert facts["state"] in (("failed",) if kind else ("done", "failed", "dropped"))
-    assert ("page" in facts) == (asked["failure"] == "")
+    (asked,) = facts.answers
+    assert asked.failure == kind or (kind == "" and asked.failure in ("", "empty", "parse", "binary")), facts
+    assert facts.state in (("failed",) if kind else ("done", "failed", "dropped"))
+    assert (facts.page is not None) == (asked.failure == "")
 
 
 def test_good_page_is_kept_and_everything_agrees_when_others_are_hostile(crawled: Path) -> None:
@@ -125,7 +125,7 @@ def test_redirect_is_refused_when_it_leads_to_a_private_address(tmp_path: Path, 
     fetcher = Outside({public: FetchResult(url=public, status=302, location=target)})
     run_engine(tmp_path / "c", plain_tree([public]), fetcher)
     facts = why(tmp_path / "c", target)
-    assert (facts["state"], facts["answers"][0]["failure"]) == ("failed", "private-address")
+    assert (facts.state, facts.answers[0].failure) == ("failed", "private-address")
 
 
 def test_link_is_dropped_when_the_rules_of_its_host_are_at_a_private_address(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_link_is_dropped_when_the_rules_of_its_host_are_at_a_private_address(tmp
     reason, _ = run_engine(tmp_path / "c", tree, Outside(answers))
     assert reason == "nothing left to fetch"
     facts = why(tmp_path / "c", target)
-    assert (facts["state"], facts["reason"].partition(":")[0]) == ("dropped", "private-address")
+    assert (facts.state, facts.reason.partition(":")[0]) == ("dropped", "private-address")
 
 
 def test_bodies_are_read_in_bounded_time_when_they_repeat_one_thing(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_crawl_starts_when_killed_before_its_first_commit(tmp_path: Path) -> Non
     with served(SmallWeb(grid(1, 3))) as server:
         tree = settings_for(server, [SEED])
         create_crawl(tmp_path / "c", resolve_settings(tree))._collection.close()  # made, and gone before anything ran
-        assert collection_status(tmp_path / "c")["state"] == "new"
+        assert collection_status(tmp_path / "c").state == "new"
         crawl(tmp_path / "c", tree)
     assert len(stored(tmp_path / "c")) == 3
 
@@ -101,9 +101,9 @@ def test_killed_crawl_is_told_as_crashed_until_it_is_resumed(tmp_path: Path) -> 
         until(lambda: len(server.log) >= 2, process)
         process.send_signal(signal.SIGKILL)
         process.communicate()
-        assert collection_status(tmp_path / "c")["state"] == "crashed"
+        assert collection_status(tmp_path / "c").state == "crashed"
         crawl(tmp_path / "c", {**tree, "stop": {"pages": 1}})
-    assert collection_status(tmp_path / "c")["state"] == "stopped"
+    assert collection_status(tmp_path / "c").state == "stopped"
 
 
 def test_workers_end_by_themselves_when_the_engine_is_killed(tmp_path: Path) -> None:

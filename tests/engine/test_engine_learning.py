@@ -208,7 +208,7 @@ def test_expectation_falls_towards_nothing_when_the_relevant_pages_are_found(tmp
         crawl(tmp_path / "c", tree, lambda event: told.append(e) if (e := getattr(event, "expected", None)) else None)
     assert max(told) > 5.0
     assert told[-1] < 0.2 * max(told)
-    assert collection_status(tmp_path / "c")["expected_relevant"] < 1.0
+    assert collection_status(tmp_path / "c").expected_relevant < 1.0
 
 
 def test_no_more_relevant_pages_are_told_of_than_wait(tmp_path: Path) -> None:
@@ -217,9 +217,7 @@ def test_no_more_relevant_pages_are_told_of_than_wait(tmp_path: Path) -> None:
     def look(event: Event) -> None:
         if isinstance(event, BatchCommitted) and event.expected is not None:
             status = collection_status(tmp_path / "c")
-            told.extend(
-                (expected, status["queued"]) for expected in (float(status["expected_relevant"]), event.expected)
-            )
+            told.extend((expected, status.queued) for expected in (float(status.expected_relevant), event.expected))
 
     with served(SmallWeb(mixed_web(30))) as server:
         crawl(tmp_path / "c", learning_tree(server, stop={"pages": 0}), look)
@@ -233,15 +231,15 @@ def test_crawl_stops_when_little_is_left_to_find(tmp_path: Path) -> None:
         reason = crawl(tmp_path / "c", tree)
     status = collection_status(tmp_path / "c")
     assert "relevant pages are left to find, fewer than 3" in reason
-    assert status["stop_reason"] == reason
-    assert status["queued"] > 0
-    assert status["relevant"] > 100
+    assert status.stop_reason == reason
+    assert status.queued > 0
+    assert status.relevant > 100
 
 
 def test_other_strategies_expect_nothing(tmp_path: Path) -> None:
     with served(SmallWeb(mixed_web(3))) as server:
         crawl(tmp_path / "c", learning_tree(server, strategy="breadth", stop={"pages": 5, "expected_below": 3.0}))
-    assert "expected_relevant" not in collection_status(tmp_path / "c")
+    assert collection_status(tmp_path / "c").expected_relevant is None
 
 
 def test_expected_below_is_a_setting() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from checks.engines import PageFetcher, decoded, html, plain_tree, run_engine, states
+from checks.explanations import explained_page
 from checks.small_webs import (
     BIRDS,
     TRAINS,
@@ -74,7 +75,7 @@ def test_exact_duplicate_is_recorded_and_its_links_are_not_followed(tmp_path: Pa
         (ROOT + "two", url_key(ROOT + "one"))
     ]
     assert set(states(tmp_path / "c")) == {"", "one", "two", "x"}
-    assert why(tmp_path / "c", ROOT + "two")["page"]["duplicate_of"] == ROOT + "one"
+    assert explained_page(tmp_path / "c", ROOT + "two").duplicate_of == ROOT + "one"
     assert rows(tmp_path / "c", "SELECT length FROM page WHERE duplicate_of <> 0") == [(0,)]
 
 
@@ -112,7 +113,7 @@ def test_redirect_becomes_a_lead_of_its_own(tmp_path: Path) -> None:
     web = {**site({"b": BIRDS}), ROOT + "a": moved("a", ROOT + "b")}
     run_engine(tmp_path / "c", plain_tree([ROOT + "a"]), PageFetcher(web))
     assert states(tmp_path / "c") == {"a": (DONE, f"redirects to {ROOT}b"), "b": (DONE, "")}
-    assert why(tmp_path / "c", ROOT + "a")["answers"][0]["location"] == ROOT + "b"
+    assert why(tmp_path / "c", ROOT + "a").answers[0].location == ROOT + "b"
 
 
 def test_redirects_end_when_they_turn_in_a_circle(tmp_path: Path) -> None:

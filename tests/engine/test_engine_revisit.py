@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from checks.explanations import explained_page
 from checks.killing import urls_in_warc
 from checks.small_webs import (
     BIRDS,
@@ -62,7 +63,7 @@ class Site:
         return sorted(url.removeprefix(ROOT) for (url,) in rows(self.folder, "SELECT url FROM page"))
 
     def versions(self, path: str) -> list[tuple[str, str]]:
-        return [(v["title"], v["ended"]) for v in page_history(self.folder, ROOT + path)["versions"]]
+        return [(v.title, v.ended) for v in page_history(self.folder, ROOT + path).versions]
 
     def looks(self, path: str, column: str) -> Any:
         found = rows(self.folder, f"SELECT {column} FROM revisit WHERE key = ?", url_key(ROOT + path))
@@ -103,10 +104,10 @@ def test_changed_page_keeps_its_older_version_s2_f6(site: Site) -> None:
     site.visit()
     site.web.answers[ROOT + "1"] = marked(article(1, f"The nest is new. {word(77)}"), ("ETag", '"b"'))
     site.visit(WEEK)
-    (old, new) = page_history(site.folder, ROOT + "1")["versions"]
-    assert (old["ended"], new["ended"], old["until"]) == ("changed", "", new["fetched_at"])
-    assert [line[:1] for line in new["difference"]] == ["-", "+"]
-    assert word(77) in new["difference"][1]
+    (old, new) = page_history(site.folder, ROOT + "1").versions
+    assert (old.ended, new.ended, old.until) == ("changed", "", new.fetched_at)
+    assert [line[:1] for line in new.difference] == ["-", "+"]
+    assert word(77) in new.difference[1]
     assert site.looks("1", "changes") == 1
 
 
@@ -134,8 +135,8 @@ def test_page_leaves_after_the_second_strike_only_s1_06(site: Site) -> None:
     assert ("/1", 404) in site.visit(DAY)
     assert site.pages() == ["", "2", "3"]
     assert site.versions("1") == [("Article 1", "gone")]
-    assert why(site.folder, ROOT + "1")["state"] == "failed"
-    assert why(site.folder, ROOT + "1")["found_on"][0]["page"] == ROOT
+    assert why(site.folder, ROOT + "1").state == "failed"
+    assert why(site.folder, ROOT + "1").found_on[0].page == ROOT
     assert len(events(site.folder, "PageRemoved")) == 1
 
 
@@ -146,7 +147,7 @@ def test_page_that_became_another_type_of_content_leaves_after_the_second_strike
     assert (site.looks("1", "strikes"), "1" in site.pages()) == (1, True)
     site.visit(DAY)
     assert site.versions("1") == [("Article 1", "gone")]
-    assert "content-type" in why(site.folder, ROOT + "1")["reason"]
+    assert "content-type" in why(site.folder, ROOT + "1").reason
 
 
 def test_flapping_page_stays_when_it_is_back_at_the_second_look(site: Site) -> None:
@@ -181,7 +182,7 @@ def test_moved_page_takes_its_history_along(site: Site) -> None:
     assert site.pages() == ["", "2", "3", "new/1"]
     assert site.versions("new/1") == [("Article 1", "moved"), ("Article 1", "")]
     facts = page_history(site.folder, ROOT + "1")
-    assert (facts["moved_to"], len(facts["versions"])) == (ROOT + "new/1", 2)
+    assert (facts.moved_to, len(facts.versions)) == (ROOT + "new/1", 2)
     site.web.answers[ROOT + "new/1"], site.web.answers[ROOT + "1"] = redirect("/1"), article(1)
     site.visit(WEEK)
     assert site.pages() == ["", "1", "2", "3"], "and back again"
@@ -225,8 +226,8 @@ def test_page_that_moved_by_way_of_another_address_takes_its_history_along(site:
     site.visit(WEEK)
     assert site.pages() == ["", "2", "3", "new"]
     assert site.versions("new") == [("Article 1", "moved"), ("Article 1", "")]
-    assert page_history(site.folder, ROOT + "1")["moved_to"] == ROOT + "new"
-    assert why(site.folder, ROOT + "new")["page"]["relevant"] is False, "as a person said of it"
+    assert page_history(site.folder, ROOT + "1").moved_to == ROOT + "new"
+    assert explained_page(site.folder, ROOT + "new").relevant is False, "as a person said of it"
 
 
 @pytest.mark.parametrize("nowhere", ["/lost", "/circle", "/closed", "/2"])
@@ -249,7 +250,7 @@ def test_soft_404_is_recognised_by_what_it_says(site: Site) -> None:
     site.web.answers[ROOT + "3"] = page("Sorry, try the search.", title="Page not found – A")
     site.visit()
     assert site.pages() == ["", "1", "2"]
-    assert why(site.folder, ROOT + "3")["answers"][0]["failure"] == "soft-404"
+    assert why(site.folder, ROOT + "3").answers[0].failure == "soft-404"
     site.web.answers[ROOT + "1"] = page("Sorry, try the search.", title="404")
     site.visit(WEEK)
     assert (site.looks("1", "strikes"), "1" in site.pages()) == (1, True)
@@ -275,7 +276,7 @@ def test_server_trouble_is_no_strike(site: Site) -> None:
     for _ in range(3):
         site.visit(WEEK)
     assert ("1" in site.pages(), site.looks("1", "strikes")) == (True, 0)
-    assert why(site.folder, ROOT + "1")["state"] == "done"
+    assert why(site.folder, ROOT + "1").state == "done"
 
 
 def test_copy_stands_for_itself_when_what_it_repeated_is_gone(site: Site) -> None:
@@ -298,7 +299,7 @@ def test_new_links_of_a_changed_page_are_followed_and_credited(site: Site) -> No
     assert "4" in site.pages()
     assert (site.looks("", "found"), site.looks("", "brought")) == (2, 1)
     assert rows(site.folder, "SELECT count(*) FROM tip") == [(0,)]
-    assert why(site.folder, ROOT)["looks"]["brought"] == 1
+    assert getattr(why(site.folder, ROOT).revisits, "brought", None) == 1
 
 
 def test_page_that_robots_txt_closes_stays_and_is_not_asked_for(site: Site) -> None:

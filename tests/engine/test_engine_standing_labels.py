@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from checks.explanations import explained_page
 from checks.small_webs import BIRDS, SmallWeb, crawl, page, redirect, rows, served, settings_for, word
 from opilio.lab.webs.warc import RecordedResponse
 from opilio.manage.label import LabelRequest, label_pages
@@ -39,8 +40,8 @@ class Site:
         return label_pages(self.folder, [LabelRequest(ROOT + path, relevant, "test")], self._later_s)[1]
 
     def verdict(self, path: str) -> tuple[bool, str]:
-        found = why(self.folder, ROOT + path)["page"]
-        return found["relevant"], found["reasons"][0]["name"] if found["score"] in (0.0, 1.0) else "judged"
+        found = explained_page(self.folder, ROOT + path)
+        return found.relevant, found.reasons[0].name if found.score in (0.0, 1.0) else "judged"
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
         yield made
     assert verify(made.folder) == []
     counted = rows(made.folder, "SELECT count(*) FROM page WHERE relevant AND duplicate_of = 0")
-    assert counted == [(collection_status(made.folder)["relevant"],)]
+    assert counted == [(collection_status(made.folder).relevant,)]
 
 
 BY_HAND = (False, "labelled by hand")
@@ -72,7 +73,7 @@ def test_word_stands_when_the_page_was_gone_for_a_while(site: Site) -> None:
     there = site.answers.pop(ROOT + "1")
     site.visit(WEEK)
     site.visit(2 * DAY)
-    assert "page" not in why(site.folder, ROOT + "1")
+    assert why(site.folder, ROOT + "1").page is None
     site.answers[ROOT + "1"] = there
     site.visit(5 * WEEK)
     assert site.verdict("1") == BY_HAND

@@ -50,12 +50,12 @@ def test_stop_has_its_reason_when_a_rule_holds(tmp_path: Path, reason: str) -> N
         tree = settings_for(server, [SEED], stop=RULES[reason], strategy="best-first", engine={"connections": 64})
         assert crawl(tmp_path / "c", tree) == reason
     status = collection_status(tmp_path / "c")
-    assert (status["state"], status["stop_reason"]) == ("stopped", reason)
+    assert (status.state, status.stop_reason) == ("stopped", reason)
     assert reason.encode() in events(tmp_path / "c", "CrawlStopped")[-1]
     if "7 pages" in reason:
-        assert status["pages"] == 7  # never one more, with 64 connections
+        assert status.pages == 7  # never one more, with 64 connections
     if "5 fetches" in reason:
-        assert status["fetched"] == len([a for a in server.log if a.target != "/robots.txt"]) == 5
+        assert status.fetched == len([a for a in server.log if a.target != "/robots.txt"]) == 5
 
 
 def test_stop_comes_in_time_when_minutes_are_over(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_signal_stops_cleanly_and_the_next_run_goes_on(tmp_path: Path, number: s
         out, err = process.communicate()
         assert process.returncode == 130, err
         assert "stopped: interrupted" in out
-        assert collection_status(tmp_path / "c")["stop_reason"] == "interrupted"
+        assert collection_status(tmp_path / "c").stop_reason == "interrupted"
         assert 0 < len(stored(tmp_path / "c")) < len(web)
         assert verify(tmp_path / "c") == []
         crawl(tmp_path / "c", tree | {"engine": {"workers": 0}, "politeness": {"delay_s": 0.0}})
@@ -133,7 +133,7 @@ def test_second_signal_ends_at_once_when_answers_are_slow(tmp_path: Path) -> Non
         process.send_signal(signal.SIGINT)
         process.communicate()
         assert process.returncode == 130
-    assert collection_status(tmp_path / "c")["state"] == "crashed"  # after the ten seconds of a clean stop: "stopped"
+    assert collection_status(tmp_path / "c").state == "crashed"  # after the ten seconds of a clean stop: "stopped"
     with served(SmallWeb(web)) as server:
         crawl(tmp_path / "c", settings_for(server, [SEED]))
     assert stored(tmp_path / "c") == tree_of(web)

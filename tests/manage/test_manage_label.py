@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from checks.explanations import explained_page
 from checks.learning_webs import HUB, learning_tree, mixed_web, restored
 from checks.small_webs import PATIENCE_S, SmallWeb, crawl, one_line, opilio, rows, served
 from opilio.core.errors import UsageError
@@ -13,7 +14,6 @@ from opilio.core.events import BatchCommitted, Event
 from opilio.manage.label import LabelRequest, label_pages, read_label_file
 from opilio.manage.status import collection_status
 from opilio.manage.verify import verify
-from opilio.manage.why import why
 
 TRAIN = "http://trains.example/"
 BIRD = "http://birds.example/birds-1.html"
@@ -42,9 +42,9 @@ def test_label_changes_verdict_counters_judge_and_queue(folder: Path) -> None:
     assert all(score > scores[url] for url, score in rows(folder, queued))
     assert len(report.top_moves) == 5
     after = collection_status(folder)
-    assert (after["relevant"], after["pages"]) == (before["relevant"] + 1, before["pages"])
-    page = why(folder, TRAIN)["page"]
-    assert (page["relevant"], page["score"], page["reasons"][0]["name"]) == (True, 1.0, "labelled by hand")
+    assert (after.relevant, after.pages) == (before.relevant + 1, before.pages)
+    page = explained_page(folder, TRAIN)
+    assert (page.relevant, page.score, page.reasons[0].name) == (True, 1.0, "labelled by hand")
     assert restored(folder).committee.snapshot() != model
     assert rows(folder, "SELECT key, relevant, at, length(sample) > 0 FROM label")[0][1:] == (1, 5.0, 1)
     assert rows(folder, "SELECT count(*) FROM event WHERE kind = 'PageLabeled'") == [(1,)]
@@ -55,9 +55,9 @@ def test_estimate_of_what_is_left_follows_a_label(tmp_path: Path) -> None:
     folder = tmp_path / "c"
     with served(SmallWeb(mixed_web())) as server:
         crawl(folder, learning_tree(server, stop={"pages": 40}, engine={"connections": 2, "batch": 1}))
-    before = collection_status(folder)["expected_relevant"]
+    before = collection_status(folder).expected_relevant
     label_pages(folder, [given(TRAIN, True)], 5.0)
-    after = collection_status(folder)["expected_relevant"]
+    after = collection_status(folder).expected_relevant
     assert (after > before, after) == (True, round(restored(folder).yield_estimate.expected or 0.0, 2))
 
 
@@ -73,10 +73,10 @@ def test_movers_are_told_as_they_stood_in_the_queue(folder: Path) -> None:
 
 def test_last_label_wins_when_labels_contradict(folder: Path) -> None:
     report, _ = label_pages(folder, [given(BIRD, False), given(BIRD, True), given(BIRD, False)], 5.0)
-    assert not why(folder, BIRD)["page"]["relevant"]
+    assert not explained_page(folder, BIRD).relevant
     assert (report.labels, rows(folder, "SELECT count(*) FROM label")) == (1, [(1,)])
     label_pages(folder, [given(BIRD, True)], 6.0)
-    assert why(folder, BIRD)["page"]["relevant"]
+    assert explained_page(folder, BIRD).relevant
     assert verify(folder) == []
 
 
@@ -89,7 +89,7 @@ def test_same_label_again_teaches_nothing_new(folder: Path) -> None:
 
 
 def test_word_taken_back_leaves_the_judges_verdict_and_model(folder: Path) -> None:
-    before, counts = why(folder, TRAIN)["page"], collection_status(folder)["relevant"]
+    before, counts = explained_page(folder, TRAIN), collection_status(folder).relevant
     label_pages(folder, [given(TRAIN, True)], 5.0)
     label_pages(folder, [given(TRAIN, False)], 6.0)
     label_pages(folder, [given(TRAIN, True)], 7.0)
@@ -97,8 +97,8 @@ def test_word_taken_back_leaves_the_judges_verdict_and_model(folder: Path) -> No
     report, problems = label_pages(folder, [given(TRAIN, None)], 8.0)
     assert (problems, report.labels, report.verdicts_changed) == ([], 1, 1)
     assert report.moved > 0
-    assert why(folder, TRAIN)["page"] == before
-    assert collection_status(folder)["relevant"] == counts
+    assert explained_page(folder, TRAIN) == before
+    assert collection_status(folder).relevant == counts
     assert restored(folder).committee.snapshot() != taught
     assert rows(folder, "SELECT count(*) FROM event WHERE kind = 'LabelRemoved'") == [(1,)]
     assert "nobody labelled it" in label_pages(folder, [given(TRAIN, None)], 9.0)[1][0]
@@ -110,14 +110,14 @@ def test_word_is_taken_back_once_when_two_people_ask(folder: Path) -> None:
     label_pages(folder, [given(TRAIN, True)], 5.0)
     label_pages(folder, [given(TRAIN, None), given(TRAIN, None)], 6.0)
     assert rows(folder, "SELECT count(*) FROM event WHERE kind = 'LabelRemoved'") == [(1,)]
-    assert not why(folder, TRAIN)["page"]["relevant"]
+    assert not explained_page(folder, TRAIN).relevant
 
 
 def test_labelled_crawl_goes_on_where_the_person_pointed(folder: Path) -> None:
     with served(SmallWeb(mixed_web())) as server:
         label_pages(folder, [given(TRAIN, True), given(HUB, False)], 5.0)
         crawl(folder, learning_tree(server, stop={"pages": 30}, engine={"connections": 2, "batch": 1}))
-    assert collection_status(folder)["pages"] == 30
+    assert collection_status(folder).pages == 30
     assert verify(folder) == []
 
 
@@ -147,7 +147,7 @@ def test_labels_are_taken_up_by_a_running_crawl(tmp_path: Path) -> None:
         crawl(folder, learning_tree(server, stop={"pages": 20}), listen)
     thread.join()
     assert results == [(True, 1, [])] * 4
-    assert not why(folder, HUB)["page"]["relevant"]
+    assert not explained_page(folder, HUB).relevant
     assert rows(folder, "SELECT count(*) FROM event WHERE kind = 'PageLabeled'") == [(3,)]
     assert rows(folder, "SELECT count(*) FROM event WHERE kind = 'LabelRemoved'") == [(1,)]
     assert verify(folder) == []
@@ -158,7 +158,7 @@ def test_label_of_a_strategy_that_does_not_learn_changes_the_verdict_only(tmp_pa
         crawl(tmp_path / "c", learning_tree(server, strategy="breadth", stop={"pages": 6}))
     report, _ = label_pages(tmp_path / "c", [given(HUB, False)], 5.0)
     assert (report.learns, report.moved) == (False, 0)
-    assert not why(tmp_path / "c", HUB)["page"]["relevant"]
+    assert not explained_page(tmp_path / "c", HUB).relevant
 
 
 def test_command_labels_from_arguments_and_files(folder: Path) -> None:
@@ -170,7 +170,7 @@ def test_command_labels_from_arguments_and_files(folder: Path) -> None:
     file.write_text(f"# mine\n\n{TRAIN}\tirrelevant\n{BIRD}\trelevant\n")
     facts = json.loads(opilio("label", folder, "--file", file, "--json").stdout)
     assert (facts["schema"], facts["labels"], facts["running"]) == (1, 2, False)
-    assert not why(folder, TRAIN)["page"]["relevant"]
+    assert not explained_page(folder, TRAIN).relevant
     assert "1 label taken back, 0 verdicts changed" in opilio("label", folder, BIRD, "--undo").stdout
 
 

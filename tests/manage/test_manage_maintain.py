@@ -184,7 +184,7 @@ def test_compaction_is_named_to_whoever_wants_to_write(place: Path) -> None:
     held = Collection.open_for_writing(folder, "compact")
     assert told in one_line(opilio("crawl", "--into", folder))
     assert told in one_line(opilio("compact", folder))
-    assert collection_status(folder)["state"] == "stopped"
+    assert collection_status(folder).state == "stopped"
     labelled = opilio("label", folder, ROOT, "--irrelevant")
     held.close()
     assert "'opilio compact' is writing to the collection: the next crawl learns from them" in labelled.stdout
@@ -206,13 +206,13 @@ def test_merge_holds_every_page_once_with_its_versions_in_order_s2_f1(place: Pat
     each = [rows(place / name, "SELECT url FROM page") for name in ("first", "second")]
     assert sorted(urls) == sorted({url for found in each for (url,) in found})
     assert merged.pages == len(urls) == 12
-    versions = page_history(place / "both", ROOT + "1")["versions"]
-    assert [(v["title"].split()[-1], v["ended"]) for v in versions] == [
+    versions = page_history(place / "both", ROOT + "1").versions
+    assert [(v.title.split()[-1], v.ended) for v in versions] == [
         ("1", "changed"),
         ("springtime", "changed"),
         ("wintertime", ""),
     ]
-    assert versions[0]["until"] == versions[1]["fetched_at"]
+    assert versions[0].until == versions[1].fetched_at
     assert known(place / "both").keys() == known(place / "first").keys() | known(place / "second").keys()
 
 
@@ -228,16 +228,15 @@ def test_merge_counts_what_all_of_them_did(place: Path) -> None:
     assert (both.fetched, both.failed) == (first.fetched + second.fetched, first.failed + second.failed)
     assert first.failed < both.failed
     assert max(first.size_bytes, second.size_bytes) < both.size_bytes <= first.size_bytes + second.size_bytes
-    assert collection_status(place / "both").keys().isdisjoint({"expected_relevant", "front_hit_rate"}), (
-        "of another queue"
-    )
+    merged = collection_status(place / "both")
+    assert (merged.expected_relevant, merged.front_hit_rate) == (None, None), "of another queue"
 
 
 def test_merge_finds_copies_that_neither_collection_could_know_of(place: Path) -> None:
     merge([place / "first", place / "second"], place / "both", NOW)
     facts = why(place / "both", "http://b.example/copy")
-    assert facts["page"]["duplicate_of"] == ROOT + "2"
-    assert facts["found_on"][0]["page"] == "http://b.example/"
+    assert facts.page.duplicate_of == ROOT + "2"
+    assert facts.found_on[0].page == "http://b.example/"
 
 
 def test_merged_collection_can_be_crawled_and_compacted(place: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from checks.explanations import explained_page
 from checks.small_webs import (
     BIRDS,
     TRAINS,
@@ -48,8 +49,8 @@ def noted(folder: Path, *statements: str) -> None:
 
 
 def verdict(folder: Path, url: str) -> dict[str, Any]:
-    found = why(folder, url)["page"]
-    return {name: found[name] for name in ("relevant", "score", "reasons")}
+    found = explained_page(folder, url)
+    return {name: getattr(found, name) for name in ("relevant", "score", "reasons")}
 
 
 def test_wishes_of_all_collections_hold_in_the_merged_one(tmp_path: Path) -> None:
@@ -147,9 +148,9 @@ def test_merge_and_history_keep_the_order_of_versions_when_a_clock_was_set_back(
         "UPDATE answer SET at = at - 37 * 86400 WHERE at > (SELECT min(at) + 86400 FROM answer)",
         "UPDATE page SET fetched_at = (SELECT at FROM answer AS a WHERE a.seq = page.seq)",
     )
-    assert [v["title"] for v in page_history(tmp_path / "a", SEED)["versions"]] == ["Day 0", "Day 7"]
+    assert [v.title for v in page_history(tmp_path / "a", SEED).versions] == ["Day 0", "Day 7"]
     merge([tmp_path / "a", tmp_path / "b"], tmp_path / "both", NOW)
-    assert [v["title"] for v in page_history(tmp_path / "both", SEED)["versions"]] == ["Day 0", "Day 7", "Day 1"]
+    assert [v.title for v in page_history(tmp_path / "both", SEED).versions] == ["Day 0", "Day 7", "Day 1"]
     assert verify(tmp_path / "both") == []
 
 
@@ -171,8 +172,8 @@ def test_what_a_collection_and_an_older_copy_of_it_both_know_is_there_once(
     merge([tmp_path / name for name in order], tmp_path / "both", NOW)
     for url in (seed, gone, moved):
         assert page_history(tmp_path / "both", url) == page_history(tmp_path / "grown", url)
-        assert why(tmp_path / "both", url)["answers"] == why(tmp_path / "grown", url)["answers"]
-    assert [v["ended"] for url in (gone, moved) for v in page_history(tmp_path / "both", url)["versions"]] == [
+        assert why(tmp_path / "both", url).answers == why(tmp_path / "grown", url).answers
+    assert [v.ended for url in (gone, moved) for v in page_history(tmp_path / "both", url).versions] == [
         *("gone", "moved", "")
     ]
     for counted in ("count(*) FROM event", "max(seq) FROM answer", "sum(checks) FROM revisit"):

@@ -14,6 +14,7 @@ from opilio.core.errors import CollectionError, UsageError
 from opilio.lab.webs.warc import RecordedResponse
 from opilio.lab.webs.web import WarcWeb
 from opilio.manage.export import FORMATS, export
+from opilio.manage.results import Explanation, SeedOrigin
 from opilio.manage.status import collection_status
 from opilio.manage.verify import verify
 from opilio.manage.why import why
@@ -120,24 +121,24 @@ def test_damage_is_found(folder: Path, damage: str) -> None:
 
 def test_why_tells_of_a_fetched_page(folder: Path) -> None:
     facts = why(folder, ROOT + "wren")
-    assert (facts["found"], facts["state"], facts["depth"]) == (True, "done", 1)
-    assert facts["path"] == [ROOT, ROOT + "wren"]
-    (context, *_) = facts["found_on"]
-    assert (context["page"], context["anchor"]) == (ROOT, "wren")
-    assert set(context["parts"]) == {"url", "anchor", "parent", "around"}
-    assert facts["page"]["relevant"]
-    assert facts["page"]["reasons"]
+    assert (facts.found, facts.state, facts.depth) == (True, "done", 1)
+    assert facts.path == [ROOT, ROOT + "wren"]
+    (context, *_) = facts.found_on
+    assert (context.page, context.anchor) == (ROOT, "wren")
+    assert set(context.parts) == {"url", "anchor", "parent", "around"}
+    assert facts.page.relevant
+    assert facts.page.reasons
 
 
 def test_why_tells_of_seeds_duplicates_dropped_failed_queued_and_unknown(folder: Path) -> None:
     facts = {path: why(folder, ROOT + path) for path in ("", "copy", "secret", "gone", "far", "nowhere")}
-    assert facts[""]["seed"] == {"priority": 1, "sources": "given"}
-    assert facts["copy"]["page"]["duplicate_of"] == ROOT + "wren"
-    assert (facts["secret"]["state"], facts["secret"]["reason"]) == ("dropped", "robots.txt disallows it")
-    assert (facts["gone"]["state"], facts["gone"]["answers"][0]["status"]) == ("failed", 404)
-    assert facts["nowhere"] == {"url": ROOT + "nowhere", "found": False, "answers": []}
-    assert (facts["far"]["state"], facts["far"]["times_found"]) == ("queued", 2)
-    assert why(folder, ROOT + "moved")["reason"] == f"redirects to {ROOT}wren"
+    assert facts[""].seed == SeedOrigin(1, "given")
+    assert facts["copy"].page.duplicate_of == ROOT + "wren"
+    assert (facts["secret"].state, facts["secret"].reason) == ("dropped", "robots.txt disallows it")
+    assert (facts["gone"].state, facts["gone"].answers[0].status) == ("failed", 404)
+    assert facts["nowhere"] == Explanation(url=ROOT + "nowhere", found=False, found_on=[], path=[], answers=[])
+    assert (facts["far"].state, facts["far"].times_found) == ("queued", 2)
+    assert why(folder, ROOT + "moved").reason == f"redirects to {ROOT}wren"
 
 
 def test_why_tells_of_the_redirects_that_led_to_a_page(tmp_path: Path) -> None:
@@ -147,9 +148,9 @@ def test_why_tells_of_the_redirects_that_led_to_a_page(tmp_path: Path) -> None:
     with served(SmallWeb({**web, last: page("wrens there", ["/on"]), f"{ROOT}on": page("wrens on")})) as server:
         crawl(tmp_path / "c", settings_for(server, [ROOT]))
     facts = why(tmp_path / "c", last)
-    assert facts["redirected_from"] == moved[::-1]
-    assert [context["page"] for context in facts["found_on"]] == [ROOT]
-    assert why(tmp_path / "c", f"{ROOT}on")["path"] == [ROOT, *moved, last, f"{ROOT}on"]
+    assert facts.redirected_from == moved[::-1]
+    assert [context.page for context in facts.found_on] == [ROOT]
+    assert why(tmp_path / "c", f"{ROOT}on").path == [ROOT, *moved, last, f"{ROOT}on"]
     told = opilio("why", tmp_path / "c", last).stdout
     assert f"redirected from {moved[1]}, redirected from {moved[0]}\n" in told
 
@@ -161,8 +162,8 @@ def test_why_tells_of_a_link_that_was_not_followed(tmp_path: Path) -> None:
     with served(SmallWeb(web)) as server:
         crawl(tmp_path / "c", settings_for(server, [ROOT]))
     facts = why(tmp_path / "c", ROOT + "ad")
-    assert (facts["found"], facts["state"], facts["reason"]) == (True, "skipped", "nofollow")
-    assert (facts["found_on"][0]["page"], facts["found_on"][0]["anchor"]) == (ROOT, "buy")
+    assert (facts.found, facts.state, facts.reason) == (True, "skipped", "nofollow")
+    assert (facts.found_on[0].page, facts.found_on[0].anchor) == (ROOT, "buy")
     told = opilio("why", tmp_path / "c", ROOT + "ad")
     assert (told.returncode, "skipped: nofollow" in told.stdout) == (0, True)
 
@@ -179,8 +180,8 @@ def test_why_tells_the_shortest_way_when_a_better_link_was_found_later(tmp_path:
         tree = settings_for(server, [ROOT], strategy="best-first", frontier={"per_host": 1})
         crawl(tmp_path / "c", tree)
     facts = why(tmp_path / "c", ROOT + "wren")
-    assert (facts["depth"], facts["times_found"], facts["path"]) == (1, 2, [ROOT, ROOT + "wren"])
-    assert why(tmp_path / "c", ROOT + "b")["path"] == [ROOT, ROOT + "a", ROOT + "b"]
+    assert (facts.depth, facts.times_found, facts.path) == (1, 2, [ROOT, ROOT + "wren"])
+    assert why(tmp_path / "c", ROOT + "b").path == [ROOT, ROOT + "a", ROOT + "b"]
     assert "1 link from a seed" in opilio("why", tmp_path / "c", ROOT + "wren").stdout
 
 
@@ -189,12 +190,12 @@ def test_why_tells_what_a_queued_url_waits_for(tmp_path: Path) -> None:
     with served(SmallWeb(web)) as server:
         crawl(tmp_path / "c", settings_for(server, [ROOT]))
     facts = why(tmp_path / "c", ROOT)
-    assert (facts["state"], facts["host_waits"]["reason"]) == ("queued", "robots.txt can't be read (status 500)")
+    assert (facts.state, facts.host_waits.reason) == ("queued", "robots.txt can't be read (status 500)")
     assert "its host waits until" in opilio("why", tmp_path / "c", ROOT).stdout
 
 
 def test_why_refuses_what_is_no_url(folder: Path) -> None:
-    with pytest.raises(UsageError, match="is no http or https URL"):
+    with pytest.raises(UsageError, match="not a valid http"):
         why(folder, "wren")
 
 
@@ -241,7 +242,7 @@ def test_export_of_relevant_pages_leaves_the_others_out(folder: Path) -> None:
     out = io.BytesIO()
     count = export(folder, "jsonl", relevant_only=True, out=out)
     rows = read_back("jsonl", out.getvalue())
-    assert 0 < count == collection_status(folder)["relevant"] == len(rows)
+    assert 0 < count == collection_status(folder).relevant == len(rows)
     assert all(row["relevant"] for row in rows)
 
 
@@ -266,10 +267,10 @@ def test_export_refuses_an_unknown_format(folder: Path) -> None:
 
 def test_status_tells_how_far_a_crawl_has_come(folder: Path) -> None:
     status = collection_status(folder)
-    assert (status["state"], status["stop_reason"]) == ("stopped", "fetch limit reached (5 fetches)")
-    assert (status["fetched"], status["pages"], status["duplicates"], status["hosts"]) == (5, 3, 1, 1)
-    assert status["harvest"] == status["relevant"] / status["pages"]
-    assert 0.0 < status["front_hit_rate"] < 1.0, "a URL found twice is known, one found first is not (S4-21)"
+    assert (status.state, status.stop_reason) == ("stopped", "fetch limit reached (5 fetches)")
+    assert (status.fetched, status.pages, status.duplicates, status.hosts) == (5, 3, 1, 1)
+    assert status.harvest == status.relevant / status.pages
+    assert 0.0 < status.front_hit_rate < 1.0, "a URL found twice is known, one found first is not (S4-21)"
     held = Collection.open_for_writing(folder)
-    assert collection_status(folder)["state"] == "running"
+    assert collection_status(folder).state == "running"
     held.close()

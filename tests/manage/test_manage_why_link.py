@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from checks.explanations import explained_ranking
 from checks.learning_webs import learning_tree, mixed_web
 from checks.small_webs import SmallWeb, crawl, opilio, rows, served
 from opilio.manage.why import why
@@ -25,23 +26,23 @@ def queued(folder: Path) -> list[str]:
 
 
 def test_why_names_features_words_and_siblings_of_a_queued_link(folder: Path) -> None:
-    ranker = why(folder, queued(folder)[0])["ranker"]  # the least promising: there words say more than the page
-    assert 0.0 <= ranker["score_now"] <= 1.0
-    assert ranker["learnt_from"] >= 30
-    told = [effect["what"] for effect in (*ranker["raised_by"], *ranker["lowered_by"])]
+    ranker = explained_ranking(folder, queued(folder)[0])  # the least promising: there words say more than the page
+    assert 0.0 <= ranker.score_now <= 1.0
+    assert ranker.learnt_from >= 30
+    told = [effect.what for effect in (*ranker.raised_by, *ranker.lowered_by)]
     assert any("the topic" in what or "pages of" in what for what in told)
     assert any("“" in what for what in told)  # a word as a person reads it
     assert not any("can't be read back" in what for what in told)
-    assert all(effect["effect"] > 0 for effect in ranker["raised_by"])
-    assert all(effect["effect"] < 0 for effect in ranker["lowered_by"])
+    assert all(effect.effect > 0 for effect in ranker.raised_by)
+    assert all(effect.effect < 0 for effect in ranker.lowered_by)
 
 
 def test_why_tells_how_the_same_list_turned_out(folder: Path) -> None:
-    ranker = why(folder, "http://birds.example/birds-1.html")["ranker"]
-    (siblings,) = ranker["siblings"]
-    assert siblings["page"] == "http://birds.example/"
-    assert siblings["fetched"] > 3
-    assert siblings["mean_reward"] > 0.5
+    ranker = explained_ranking(folder, "http://birds.example/birds-1.html")
+    (siblings,) = ranker.siblings
+    assert siblings.page == "http://birds.example/"
+    assert siblings.fetched > 3
+    assert siblings.mean_reward > 0.5
 
 
 def test_why_is_told_in_words_and_in_json(folder: Path) -> None:
@@ -55,10 +56,10 @@ def test_why_is_told_in_words_and_in_json(folder: Path) -> None:
 
 
 def test_seed_and_other_strategies_have_no_ranker_to_tell_of(folder: Path, tmp_path: Path) -> None:
-    assert "ranker" not in why(folder, "http://birds.example/")
+    assert why(folder, "http://birds.example/").ranker is None
     with served(SmallWeb(mixed_web(2))) as server:
         crawl(tmp_path / "c", learning_tree(server, strategy="breadth", stop={"pages": 4}))
-    assert "ranker" not in why(tmp_path / "c", "http://birds.example/birds-1.html")
+    assert why(tmp_path / "c", "http://birds.example/birds-1.html").ranker is None
 
 
 def test_why_still_answers_when_the_page_it_stands_on_is_gone(folder: Path, tmp_path: Path) -> None:
@@ -67,5 +68,5 @@ def test_why_still_answers_when_the_page_it_stands_on_is_gone(folder: Path, tmp_
     shutil.copytree(folder, copy)
     for file in copy.glob("*.warc.gz"):
         file.write_bytes(b"")
-    ranker = why(copy, "http://birds.example/birds-1.html")["ranker"]
-    assert ranker["raised_by"]
+    ranker = explained_ranking(copy, "http://birds.example/birds-1.html")
+    assert ranker.raised_by

@@ -79,7 +79,7 @@ def test_agents_of_a_stopped_crawl_do_not_work(tmp_path: Path) -> None:
     with served(SmallWeb(WEB)) as server:
         crawl(tmp_path / "c", by_agents(server, stop={"pages": 6}))
     assert {a["state"] for a in list_agents(tmp_path / "c")} == {"stopped"}
-    assert all(told.startswith("stopped, ") for told in collection_status(tmp_path / "c")["agents"].values())
+    assert all(told.startswith("stopped, ") for told in collection_status(tmp_path / "c").agents.values())
 
 
 def test_topic_changed_between_two_runs_changes_the_agents_tables(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_page_is_fetched_once_and_judged_for_every_topic(tmp_path: Path) -> None
     assert len(said) == 60
     numbers = {(int(url.rpartition("/")[2].removesuffix(".html")) % 2, name): relevant for url, name, relevant in said}
     assert numbers == {(1, "birds"): 1, (0, "birds"): 0, (1, "trains"): 0, (0, "trains"): 1}
-    assert collection_status(tmp_path / "c")["relevant"] == 30
+    assert collection_status(tmp_path / "c").relevant == 30
 
 
 @pytest.mark.parametrize("trains", [{"name": "railway locomotive"}, {"name": "steam", "dewey": ["385", "625"]}])
@@ -341,7 +341,7 @@ def test_crawl_says_so_when_every_agent_was_sent_home(tmp_path: Path, revisit: d
         first, again = (crawl(tmp_path / "c", {**tree, "stop": {"pages": 0}}) for _ in range(2))
         assert len(server.log) == fetched
     assert first == again == "no agent is left at work"
-    assert collection_status(tmp_path / "c")["queued"] > 0
+    assert collection_status(tmp_path / "c").queued > 0
 
 
 def test_agents_command_says_what_to_do_when_there_are_none(tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_crawl_is_told_a_topic_as_classes_and_keeps_to_them(tmp_path: Path) -> N
         other = opilio(*crawl, "--set", 'topic.dewey=["599"]', "--into", "dewey-598", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "1 relevant" in done.stdout
-    assert collection_status(tmp_path / "dewey-598")["topic"] == "Birds"
+    assert collection_status(tmp_path / "dewey-598").topic == "Birds"
     assert other.returncode == 2
     assert "topic.dewey ['599']: dewey-598 was begun with ['598']" in one_line(other)
 

@@ -38,7 +38,7 @@ def test_demo_ends_with_the_way_to_the_live_web(shown: tuple[str, Path]) -> None
 @pytest.mark.parametrize("strategy", [Settings().strategy, "breadth"])
 def test_demo_leaves_a_sound_collection(shown: tuple[str, Path], strategy: str) -> None:
     folder = shown[1] / strategy
-    assert collection_status(folder)["fetched"] == 100
+    assert collection_status(folder).fetched == 100
     assert verify(folder) == []
 
 

@@ -145,7 +145,7 @@ def test_label_is_learnt_and_told(own: Client, tmp_path: Path) -> None:
     assert told["said"].startswith("Took back what was said of 1 page; its verdict changed")
     page_ = own.get(f"/c/birds/page.json?url={SEED}").data
     assert (page_["why"]["page"]["relevant"], page_["label"]) == (True, "")
-    assert collection_status(tmp_path / "birds")["relevant"] == own.get("/c/birds.json").data["status"]["relevant"]
+    assert collection_status(tmp_path / "birds").relevant == own.get("/c/birds.json").data["status"]["relevant"]
 
 
 def test_several_pages_are_labelled_at_once(own: Client) -> None:

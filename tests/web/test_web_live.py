@@ -73,7 +73,7 @@ def test_person_starts_watches_pauses_resumes_and_stops_a_crawl(browser: Browser
         expect(page.locator(".by-pages svg.chart")).to_be_hidden()
         page.click("text=Pause")
         expect(chip).to_have_text("paused")
-        pages = collection_status(folder)["pages"]
+        pages = collection_status(folder).pages
         assert has_writer(folder)
         page.click("text=Resume")
         expect(chip).to_have_text("running")
@@ -83,8 +83,8 @@ def test_person_starts_watches_pauses_resumes_and_stops_a_crawl(browser: Browser
         page.click("text=Stop")
         expect(chip).to_have_text("stopped")
         assert one.problems == []
-    assert collection_status(folder)["stop_reason"] == "stopped from the browser"
-    assert collection_status(folder)["relevant"] > 0
+    assert collection_status(folder).stop_reason == "stopped from the browser"
+    assert collection_status(folder).relevant > 0
     assert verify(folder) == []
 
 
@@ -157,7 +157,7 @@ def test_engines_are_asked_where_no_seeds_are_given(
         page.goto(page.url.removesuffix("/seeds"))
         expect(page.locator(".controls .chip").first).to_have_text("stopped")
     (folder,) = home.iterdir()
-    assert collection_status(folder)["pages"] == 5
+    assert collection_status(folder).pages == 5
 
 
 def write_engine(config: Path, table: dict[str, object]) -> None:
@@ -180,7 +180,7 @@ def test_crawl_that_has_ended_goes_on_from_the_browser(browser: Browser, tmp_pat
             "() => Number(document.querySelector('[data-count=pages]')?.textContent) >= 20", timeout=WAIT_MS
         )
         expect(chip).to_have_text("stopped")
-    assert collection_status(tmp_path / name)["pages"] == 20
+    assert collection_status(tmp_path / name).pages == 20
 
 
 @contextmanager
@@ -230,7 +230,7 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with served(source, slow={f"h{n}.example": 0.02 for n in range(3)}) as server:
         tree = settings_for(server, ["http://h0.example/0.html"], strategy="opilio")
         process = started("crawl", *flags(tree), "--into", folder, "--pages", 0)
-        until(lambda: collection_exists(folder) and collection_status(folder)["pages"] > 20, process)
+        until(lambda: collection_exists(folder) and collection_status(folder).pages > 20, process)
         process.kill()
         process.communicate()
     return folder

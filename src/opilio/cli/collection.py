@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from opilio.cli.options import CollectionArgument, JsonOption, pluralize, print_json, print_text
@@ -20,22 +21,24 @@ from opilio.manage.agents import retire_agent as ask_to_retire
 from opilio.manage.export import FORMATS
 from opilio.manage.export import export as export_pages
 from opilio.manage.history import format_utc, page_history
+from opilio.manage.results import Explanation, LinkContext, PageExplanation, PageHistory, RankerExplanation
 from opilio.manage.status import collection_status
-from opilio.manage.why import why as all_reasons
+from opilio.manage.why import why as explain_url
 
 UrlArgument = Annotated[str, typer.Argument(metavar="URL", show_default=False, help="The page's address.")]
 
 
 def status(folder: CollectionArgument, json: JsonOption = False) -> int:
     """Show what a collection holds and how its crawl ended."""
-    values = collection_status(folder)
+    found = collection_status(folder)
     if json:
-        print_json(values)
+        print_json(found)
         return 0
-    values["harvest"] = f"{values['harvest']:.3f}"
-    values["genres"] = ", ".join(f"{genre} {count}" for genre, count in values["genres"].items()) or "none found"
-    if "agents" in values:
-        values["agents"] = "; ".join(f"{name}: {stand}" for name, stand in values["agents"].items())
+    values: dict[str, Any] = msgspec.to_builtins(found)
+    values["harvest"] = f"{found.harvest:.3f}"
+    values["genres"] = ", ".join(f"{genre} {count}" for genre, count in found.genres.items()) or "none found"
+    if found.agents is not None:
+        values["agents"] = "; ".join(f"{name}: {line}" for name, line in found.agents.items())
     width = max(map(len, values))
     for name, value in values.items():
         print_text(f"{name.replace('_', ' '):{width}}  {value}")
@@ -43,13 +46,13 @@ def status(folder: CollectionArgument, json: JsonOption = False) -> int:
 
 
 def why(folder: CollectionArgument, url: UrlArgument, json: JsonOption = False) -> int:
-    """Tell every reason why a URL was fetched, skipped or kept."""
-    facts = all_reasons(folder, url)
+    """Show every reason why a URL was fetched, skipped or kept."""
+    found = explain_url(folder, url)
     if json:
-        print_json(facts)
+        print_json(found)
     else:
-        print_text("\n".join(_format_why(facts)))
-    return 0 if facts["found"] else 1
+        print_text("\n".join(_format_why(found)))
+    return 0 if found.found else 1
 
 
 def export(
@@ -80,77 +83,71 @@ def export(
     return 0
 
 
-def _format_why(facts: dict[str, Any]) -> list[str]:
-    lines = [facts["url"]]
-    if not facts["found"]:
-        return [*lines, "  was never seen: no fetched page links to it, and it is no seed"]
-    state = f"  {facts['state']}" + (f": {facts['reason']}" if facts["reason"] else "")
-    lines.append(state)
-    if "score" in facts:
-        steps = "1 link" if facts["depth"] == 1 else f"{facts['depth']} links"
-        lines.append(f"  score {facts['score']:.3f}, {steps} from a seed, found {facts['times_found']}×")
-    if "host_waits" in facts:
-        lines.append(
-            f"  its host waits until {_format_time(facts['host_waits']['until'])}: {facts['host_waits']['reason']}"
-        )
-    if "seed" in facts:
-        lines.append(f"  a seed of priority {facts['seed']['priority']} ({facts['seed']['sources']})")
-    if "redirected_from" in facts:
-        lines.append(f"  redirected from {', redirected from '.join(facts['redirected_from'])}")
-    lines += _found_on(facts["found_on"])
-    if "ranker" in facts:
-        lines += _format_ranker(facts["ranker"])
-    for answer in facts["answers"]:
-        outcome = answer["failure"] or f"status {answer['status']}"
-        extra = answer["detail"] or answer["location"]
-        lines.append(f"  asked {_format_time(answer['at'])}: {outcome} {extra}".rstrip())
-    if "looks" in facts:
-        looks = facts["looks"]
-        found = f", {looks['found']} new links, {looks['brought']} of them relevant" if looks["found"] else ""
-        lines.append(f"  looked at again {looks['checks']}×, changed {looks['changes']}×{found}")
-    if "page" in facts:
-        lines += _page(facts["page"])
-    for said in facts.get("agents", ()):
-        how = "fetched it" if said["fetched"] else "looked at it"
-        verdict = "relevant" if said["relevant"] else "not relevant"
-        lines.append(f"  {said['agent']} {how}: {verdict}, score {said['score']:.3f}")
-    if len(facts.get("path", ())) > 1:
-        lines += ["  shortest known way from a seed:", *(f"    {url}" for url in facts["path"])]
+def _format_why(found: Explanation) -> list[str]:
+    lines = [found.url]
+    if not found.found:
+        return [*lines, "  never seen: no fetched page links to it, and it is not a seed"]
+    lines.append(f"  {found.state}" + (f": {found.reason}" if found.reason else ""))
+    if found.score is not None:
+        steps = "1 link" if found.depth == 1 else f"{found.depth} links"
+        lines.append(f"  score {found.score:.3f}, {steps} from a seed, found {found.times_found}×")
+    if wait := found.host_waits:
+        lines.append(f"  its host waits until {_format_time(wait.until)}: {wait.reason}")
+    if seed := found.seed:
+        lines.append(f"  a seed of priority {seed.priority} ({seed.sources})")
+    if found.redirected_from:
+        lines.append(f"  redirected from {', redirected from '.join(found.redirected_from)}")
+    lines += _format_contexts(found.found_on)
+    if found.ranker is not None:
+        lines += _format_ranker(found.ranker)
+    for answer in found.answers:
+        outcome = answer.failure or f"status {answer.status}"
+        lines.append(f"  fetched {_format_time(answer.at)}: {outcome} {answer.detail or answer.location}".rstrip())
+    if revisits := found.revisits:
+        new = f", {revisits.found} new links, {revisits.brought} of them relevant" if revisits.found else ""
+        lines.append(f"  revisited {revisits.checks}×, changed {revisits.changes}×{new}")
+    if found.page is not None:
+        lines += _format_page(found.page)
+    for verdict in found.agents or ():
+        how = "fetched it" if verdict.fetched else "judged it"
+        relevance = "relevant" if verdict.relevant else "not relevant"
+        lines.append(f"  {verdict.agent} {how}: {relevance}, score {verdict.score:.3f}")
+    if len(found.path) > 1:
+        lines += ["  shortest known path from a seed:", *(f"    {url}" for url in found.path)]
     return lines
 
 
-def _found_on(contexts: list[dict[str, Any]]) -> list[str]:
+def _format_contexts(contexts: list[LinkContext]) -> list[str]:
     lines = []
-    for c in contexts:
-        parts = ", ".join(f"{name} {value:.3f}" for name, value in c["parts"].items())
-        lines.append(f"  found on {c['page']}")
-        note = f"; not followed: {c['not_followed']}" if c["not_followed"] else ""
-        lines.append(f"    anchor “{c['anchor']}”: score {c['score']:.3f} = {parts}{note}")
+    for context in contexts:
+        parts = ", ".join(f"{name} {value:.3f}" for name, value in context.parts.items())
+        lines.append(f"  found on {context.page}")
+        note = f"; not followed: {context.not_followed}" if context.not_followed else ""
+        lines.append(f"    anchor “{context.anchor}”: score {context.score:.3f} = {parts}{note}")
     return lines
 
 
-def _format_ranker(ranker: dict[str, Any]) -> list[str]:
-    """What the committee thinks of a link, with what it has learnt by now."""
-    lines = [f"  the ranker gives it {ranker['score_now']:.3f} now, after {ranker['learnt_from']} fetches"]
-    for key in ("raised_by", "lowered_by"):
-        effects = ", ".join(f"{e['what']} ({e['effect']:+.2f})" for e in ranker[key])
+def _format_ranker(ranker: RankerExplanation) -> list[str]:
+    """The committee's score of a link with what it has learnt up to now."""
+    lines = [f"  the ranker gives it {ranker.score_now:.3f} now, after {ranker.learnt_from} fetches"]
+    for verb, effects in (("raised by", ranker.raised_by), ("lowered by", ranker.lowered_by)):
         if effects:
-            lines.append(f"    {key.replace('_', ' ')} {effects}")
-    for s in ranker["siblings"]:
-        told = f"links of the same list on {s['page']} that were fetched: {s['fetched']}"
-        lines.append(f"    {told}, mean reward {s['mean_reward']:.2f}")
+            lines.append(f"    {verb} " + ", ".join(f"{e.what} ({e.effect:+.2f})" for e in effects))
+    for sibling in ranker.siblings:
+        fetched = f"links of the same list on {sibling.page} that were fetched: {sibling.fetched}"
+        lines.append(f"    {fetched}, mean reward {sibling.mean_reward:.2f}")
     return lines
 
 
-def _page(page: dict[str, Any]) -> list[str]:
-    verdict = "relevant" if page["relevant"] else "not relevant"
-    lines = [f"  judged {verdict}, score {page['score']:.3f}: {page['title']}"]
-    if page["genre"]:
-        lines.append(f"  genre: {page['genre']}")
-    if page["duplicate_of"]:
-        kind = "nearly the same text as" if page["near_duplicate"] else "the same text as"
-        lines.append(f"  a duplicate: {kind} {page['duplicate_of']}")
-    lines += [f"    {r['name']} {r['value']:.3f}" for r in page["reasons"] if r["weight"]]
+def _format_page(page: PageExplanation) -> list[str]:
+    verdict = "relevant" if page.relevant else "not relevant"
+    lines = [f"  judged {verdict}, score {page.score:.3f}: {page.title}"]
+    if page.genre:
+        lines.append(f"  genre: {page.genre}")
+    if page.duplicate_of:
+        kind = "nearly the same text as" if page.near_duplicate else "the same text as"
+        lines.append(f"  a duplicate: {kind} {page.duplicate_of}")
+    lines += [f"    {reason.name} {reason.value:.3f}" for reason in page.reasons if reason.weight]
     return lines
 
 
@@ -160,34 +157,29 @@ def _format_time(at: float) -> str:
 
 def history(folder: CollectionArgument, url: UrlArgument, json: JsonOption = False) -> int:
     """List the stored versions of a page with dates, relevance and what changed in its main text."""
-    facts = page_history(folder, url)
+    found = page_history(folder, url)
     if json:
-        print_json(facts)
+        print_json(found)
     else:
-        print_text("\n".join(_format_history(facts)))
-    return 0 if facts["found"] else 1
+        print_text("\n".join(_format_history(found)))
+    return 0 if found.found else 1
 
 
-def _format_history(facts: dict[str, Any]) -> list[str]:
-    lines = [facts["url"]]
-    if not facts["found"]:
+def _format_history(found: PageHistory) -> list[str]:
+    lines = [found.url]
+    if not found.found:
         return [*lines, "  no version of it is stored"]
-    if "moved_to" in facts:
-        lines.append(f"  has moved to {facts['moved_to']}")
-    if "checks" in facts:
-        lines.append(f"  looked at again {facts['checks']}×, changed {facts['changes']}×")
-    for version in facts["versions"]:
-        end = (
-            f" until {format_utc(version['until'])} ({version['ended']})"
-            if version["until"] is not None
-            else ", current"
-        )
-        verdict = "relevant" if version["relevant"] else "not relevant"
-        lines.append(
-            f"  {format_utc(version['fetched_at'])}{end}: {verdict}, score {version['score']:.3f}: {version['title']}"
-        )
-        lines += [f"    at {version['url']}"] if version["url"] != facts["url"] else []
-        lines += [f"    {line}" for line in version["difference"]]
+    if found.moved_to is not None:
+        lines.append(f"  moved to {found.moved_to}")
+    if found.checks is not None:
+        lines.append(f"  revisited {found.checks}×, changed {found.changes}×")
+    for version in found.versions:
+        end = f" until {format_utc(version.until)} ({version.ended})" if version.until is not None else ", current"
+        verdict = "relevant" if version.relevant else "not relevant"
+        begin = format_utc(version.fetched_at)
+        lines.append(f"  {begin}{end}: {verdict}, score {version.score:.3f}: {version.title}")
+        lines += [f"    at {version.url}"] if version.url != found.url else []
+        lines += [f"    {line}" for line in version.difference]
     return lines
 
 

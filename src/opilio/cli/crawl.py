@@ -118,19 +118,19 @@ def _print_summary(folder: Path, reason: str, json: bool) -> None:
     if json:
         print_json(status)
         return
-    pages, relevant = pluralize(status["pages"], "page"), status["relevant"]
-    print_text(f"{folder}: {pages}, {relevant} relevant (harvest {status['harvest']:.2f})")
+    pages, relevant = pluralize(status.pages, "page"), status.relevant
+    print_text(f"{folder}: {pages}, {relevant} relevant (harvest {status.harvest:.2f})")
     print_text(f"stopped: {reason}")
-    if not status["pages"]:
+    if not status.pages:
         _explain_empty_crawl(folder)
 
 
 def _explain_empty_crawl(folder: Path) -> None:
     """A crawl without a page is most often a misspelt seed: say at once what became of the first ones."""
     for url in first_seeds(folder, MAX_SEEDS_EXPLAINED):
-        facts = why(folder, url)
-        waits = facts.get("host_waits", {}).get("reason", "")
-        sys.stderr.write(f"seed {url}: {facts['reason'] or waits or facts['state']}\n")
+        found = why(folder, url)
+        wait = found.host_waits.reason if found.host_waits is not None else ""
+        sys.stderr.write(f"seed {url}: {found.reason or wait or found.state}\n")
 
 
 def _folder_name(tree: Tree) -> str:

@@ -9,8 +9,9 @@ from opilio.cli.main import print_error
 from opilio.cli.options import CollectionArgument, JsonOption, pluralize, print_json, print_text
 from opilio.core.clock import SystemClock
 from opilio.core.errors import UsageError
-from opilio.manage.label import LabelReport, LabelRequest, label_report_to_dict, read_label_file
+from opilio.manage.label import LabelRequest, read_label_file
 from opilio.manage.label import label_pages as take_labels
+from opilio.manage.results import LabelReport
 
 MAX_PROBLEMS_SHOWN = 20  # wrong lines of a file: more than that have one reason, and nobody reads them
 
@@ -49,7 +50,7 @@ def label(
             )
         return 2
     if json:
-        print_json(label_report_to_dict(report))
+        print_json(report)
     else:
         print_text("\n".join(_lines(report, "taken back" if undo else "stored")))
     return 0

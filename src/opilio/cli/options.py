@@ -21,10 +21,11 @@ _CONTROL_CHARACTERS = dict.fromkeys(
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
 
-def print_json(values: dict[str, Any]) -> None:
+def print_json(values: dict[str, Any] | msgspec.Struct) -> None:
     """One object on stdout, with the version of its shape; in UTF-8 (RFC 8259), whatever a terminal would like."""
     sys.stdout.flush()
-    sys.stdout.buffer.write(msgspec.json.encode({"schema": 1, **values}) + b"\n")
+    fields: dict[str, Any] = msgspec.to_builtins(values)
+    sys.stdout.buffer.write(msgspec.json.encode({"schema": 1, **fields}) + b"\n")
 
 
 def print_text(text: str) -> None:

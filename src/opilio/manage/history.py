@@ -1,4 +1,4 @@
-"""The versions of a page with what changed between them, for a person and for machines. Only reads."""
+"""The stored versions of a page and what changed between them. Read-only."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -10,44 +10,48 @@ from typing import Any
 from opilio.core.errors import ParseError, UsageError
 from opilio.core.records import url_key
 from opilio.core.urls import canonicalize_url
+from opilio.manage.results import HistoryVersion, PageHistory
 from opilio.parse.html import HtmlParser
 from opilio.store.collection import Collection, open_readonly
 from opilio.store.versions import PageVersion, follow_moves, list_versions, read_stored_response
 
-MAX_COMPARED_BLOCKS = 3_000  # of one text that are compared: what compares takes the square of it at worst
-MAX_DIFF_LINES = 40  # lines of a difference
+# Comparing two texts takes quadratic time at worst: longer ones are not compared.
+MAX_COMPARED_BLOCKS = 3_000
+MAX_DIFF_LINES = 40
 
 
-def page_history(folder: Path, url: str) -> dict[str, Any]:
+def page_history(folder: Path, url: str) -> PageHistory:
     """Every version of a page, the oldest first, each with its difference from the one before."""
     address = canonicalize_url(url)
     if address is None:
-        raise UsageError(f"'{url}': is no http or https URL; write it whole, for example https://example.org/")
+        raise UsageError(f"'{url}': not a valid http(s) URL; include the scheme, for example https://example.org/")
     with open_readonly(folder) as collection:
         key = follow_moves(collection, url_key(address))
-        versions = list_versions(collection, key)
-        told = list(_describe_versions(collection, versions))
-        facts: dict[str, Any] = {"url": address, "found": bool(told), "versions": told}
-        if key != url_key(address):
-            facts["moved_to"] = _url_of(collection, key)
-        return facts | _revisit_stats(collection, key)
+        versions = list(_describe_versions(collection, list_versions(collection, key)))
+        return PageHistory(
+            url=address,
+            found=bool(versions),
+            versions=versions,
+            moved_to=_url_of(collection, key) if key != url_key(address) else None,
+            **_revisit_stats(collection, key),
+        )
 
 
-def _describe_versions(collection: Collection, versions: list[PageVersion]) -> Iterator[dict[str, Any]]:
+def _describe_versions(collection: Collection, versions: list[PageVersion]) -> Iterator[HistoryVersion]:
     before: str | None = None
     for version in versions:
         text = read_main_text(collection, version)
-        yield {
-            "url": version.url,
-            "fetched_at": version.fetched_at,
-            "until": version.until if isfinite(version.until) else None,
-            "ended": version.cause,
-            "title": version.title,
-            "score": version.score,
-            "relevant": version.relevant,
-            "words": version.words,
-            "difference": [] if before is None or text is None else list(diff_blocks(before, text)),
-        }
+        yield HistoryVersion(
+            url=version.url,
+            fetched_at=version.fetched_at,
+            until=version.until if isfinite(version.until) else None,
+            ended=version.cause,
+            title=version.title,
+            score=version.score,
+            relevant=version.relevant,
+            words=version.words,
+            difference=[] if before is None or text is None else list(diff_blocks(before, text)),
+        )
         before = text if text is not None else before
 
 
@@ -63,7 +67,7 @@ def read_main_text(collection: Collection, version: PageVersion) -> str | None:
 
 
 def diff_blocks(before: str, after: str) -> Iterator[str]:
-    """What left (`- `) and what came (`+ `), block by block, with a word on the rest where there is much.
+    """Removed (`- `) and added (`+ `) blocks, at most MAX_DIFF_LINES of them.
 
     >>> list(diff_blocks("a b\\nc d", "a b\\nc e\\nf"))
     ['- c d', '+ c e', '+ f']
@@ -73,8 +77,8 @@ def diff_blocks(before: str, after: str) -> Iterator[str]:
         yield f"  {len(old)} blocks before, {len(new)} now: too long to compare"
         return
     lines: list[str] = []
-    for what, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if what != "equal":
+    for tag, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag != "equal":
             lines += [f"- {line}" for line in old[a:b]] + [f"+ {line}" for line in new[c:d]]
     yield from lines[:MAX_DIFF_LINES]
     if len(lines) > MAX_DIFF_LINES:
@@ -87,7 +91,7 @@ def _url_of(collection: Collection, key: int) -> str:
 
 
 def _revisit_stats(collection: Collection, key: int) -> dict[str, Any]:
-    """How often it was looked at again, and what that has shown."""
+    """How often the page was revisited, and what changed."""
     names = ("checks", "changes", "checked_at", "strikes")
     row = collection.connection.execute(f"SELECT {', '.join(names)} FROM revisit WHERE key = ?", (key,)).fetchone()
     return dict(zip(names, row, strict=True)) if row else {}

@@ -5,9 +5,8 @@ A collection that nobody crawls learns here and now; a running crawl finds the l
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -26,6 +25,7 @@ from opilio.engine.wiring.build import (
 )
 from opilio.engine.wiring.start import latest_snapshots
 from opilio.frontier.sqlite.frontier import SqliteFrontier
+from opilio.manage.results import LabelReport, PriorityChange
 from opilio.store.collection import Collection, load_settings, open_readonly
 from opilio.store.locks import COMMAND_LOCK_TIMEOUT_S, current_writer, is_crawl_running
 from opilio.store.warc import read_record
@@ -43,27 +43,6 @@ class LabelRequest(NamedTuple):
     url: str
     relevant: bool | None
     source: str
-
-
-class PriorityChange(msgspec.Struct, frozen=True):
-    """A queued URL whose place changed."""
-
-    url: str
-    before: float
-    after: float
-
-
-@dataclass(slots=True)
-class LabelReport:
-    """What labels changed."""
-
-    labels: int = 0
-    verdicts_changed: int = 0
-    running: bool = False  # a crawl is writing: it takes the labels up itself
-    waits_for: str = ""  # another command that writes: the next crawl takes them up
-    learns: bool = True  # does anything of this strategy learn from labels?
-    moved: int = 0
-    top_moves: list[PriorityChange] = field(default_factory=list)
 
 
 class _LabelTarget(NamedTuple):
@@ -240,17 +219,3 @@ def _priority_changes(frontier: Frontier, moves: Iterable[tuple[str, int, float]
         entry = frontier.entry(host, key)
         if entry is not None:
             yield PriorityChange(entry.lead.url, entry.lead.score, score)
-
-
-def label_report_to_dict(report: LabelReport) -> dict[str, Any]:
-    """A report for machines."""
-    movers = [msgspec.structs.asdict(mover) for mover in report.top_moves]
-    return {
-        "labels": report.labels,
-        "verdicts_changed": report.verdicts_changed,
-        "running": report.running,
-        "waits_for": report.waits_for,
-        "learns": report.learns,
-        "moved": report.moved,
-        "movers": movers,
-    }

@@ -7,6 +7,7 @@ import re
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from opilio.core.errors import CollectionError, ParseError, TopicError, UsageError
@@ -15,7 +16,8 @@ from opilio.engine.labels import current_label
 from opilio.engine.link_columns import unpack
 from opilio.engine.wiring.build import TOPIC_SNAPSHOT
 from opilio.manage.history import page_history
-from opilio.manage.label import LABEL_VALUES, LabelReport, LabelRequest, label_pages, label_report_to_dict
+from opilio.manage.label import LABEL_VALUES, LabelRequest, label_pages
+from opilio.manage.results import LabelReport
 from opilio.manage.why import why
 from opilio.parse.html import HtmlParser
 from opilio.store.collection import Collection
@@ -79,17 +81,17 @@ _HTTP = ("status", "content_type", "encoding", "language", "words", "depth", "et
 
 def show_page(desk: AppContext, asked: PageRequest) -> PageView:
     folder = desk.collections.folder(asked.name)
-    facts = why(folder, asked.values["url"])
-    if not facts["found"]:
-        raise UnknownCollectionError(
-            f"{facts['url'][:300]}: was never seen: no fetched page links to it, and it is no seed"
-        )
+    found = why(folder, asked.values["url"])
+    if not found.found:
+        raise UnknownCollectionError(f"{found.url[:300]}: never seen: no fetched page links to it, and it is no seed")
     with desk.open(asked.name) as collection:
-        key = url_key(facts["url"])
-        data = {"why": facts, "label": _label(collection, key), **_stored(collection, key)}
-    data["versions"] = page_history(folder, facts["url"])["versions"] if "page" in facts else []
-    data["similar"] = similar_pages(desk, asked.name, facts["url"]) if "page" in facts else []
-    title = facts.get("page", {}).get("title") or facts["url"]
+        key = url_key(found.url)
+        data = {"why": msgspec.to_builtins(found), "label": _label(collection, key), **_stored(collection, key)}
+    data["versions"], data["similar"], title = [], [], found.url
+    if found.page is not None:
+        data["versions"] = msgspec.to_builtins(page_history(folder, found.url).versions)
+        data["similar"] = similar_pages(desk, asked.name, found.url)
+        title = found.page.title or found.url
     return PageView(template="page.html", data=data, title=title, table_key="links")
 
 
@@ -158,7 +160,7 @@ def label_pages_action(desk: AppContext, asked: PageRequest) -> ActionResult:
     report, problems = label_pages(folder, given, desk.clock.now())
     if problems:
         raise TopicError("; ".join(problems))
-    data = {"is": asked.values["is"], **label_report_to_dict(report)}
+    data = {"is": asked.values["is"], **msgspec.to_builtins(report)}
     return ActionResult(
         message=describe_label_report(report, asked.values["is"]),
         redirect_to=asked.redirect_target(url_with_query(f"/c/{asked.name}/page", url=urls[0])),

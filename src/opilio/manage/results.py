@@ -1,0 +1,207 @@
+"""Typed results of the commands that inspect or label a collection.
+
+The CLI (`--json`), the web pages and the Python API share them. `msgspec.to_builtins(result)` gives the JSON form:
+a field that does not apply is None here and absent there.
+"""
+
+import msgspec
+
+from opilio.core.records import Reason
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a collection holds and how its last crawl ended."""
+
+    collection: str
+    state: str
+    stop_reason: str
+    strategy: str
+    topic: str
+    pages: int
+    relevant: int
+    harvest: float
+    fetched: int
+    duplicates: int
+    size_bytes: int
+    queued: int
+    done: int
+    failed: int
+    dropped: int
+    hosts: int
+    genres: dict[str, int]
+    # Share of URL-seen tests that needed no disk access (S4-21).
+    front_hit_rate: float | None = None
+    # The ranker's estimate of the relevant pages that are still in the queue.
+    expected_relevant: float | None = None
+    # One line for each agent by name; None for a crawl without agents.
+    agents: dict[str, str] | None = None
+
+
+class LinkContext(msgspec.Struct, frozen=True, kw_only=True):
+    """A link to the explained URL: the page it is on, its anchor, and the parts of its score."""
+
+    page: str
+    title: str
+    anchor: str
+    score: float
+    parts: dict[str, float]
+    not_followed: str
+
+
+class ScoreEffect(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A feature or word that raises (above 0) or lowers a link's score; a word has no value."""
+
+    what: str
+    effect: float
+    value: float | None = None
+
+
+class SiblingResult(msgspec.Struct, frozen=True):
+    """How links of the same list turned out: how many were fetched, with which mean reward."""
+
+    page: str
+    fetched: int
+    mean_reward: float
+
+
+class RankerExplanation(msgspec.Struct, frozen=True, kw_only=True):
+    """How the committee scores a link with what it has learnt up to now."""
+
+    score_now: float
+    learnt_from: int
+    raised_by: list[ScoreEffect]
+    lowered_by: list[ScoreEffect]
+    siblings: list[SiblingResult]
+
+
+class HostWait(msgspec.Struct, frozen=True):
+    """Why the host of a queued URL is not asked before a time."""
+
+    until: float
+    reason: str
+
+
+class SeedOrigin(msgspec.Struct, frozen=True):
+    """The priority of a seed and what named it."""
+
+    priority: int
+    sources: str
+
+
+class FetchAttempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One request for the URL and its outcome."""
+
+    at: float
+    status: int
+    failure: str
+    detail: str
+    location: str
+
+
+class PageExplanation(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict on a stored page and the reasons for it; `duplicate_of` is a URL, empty for an original."""
+
+    title: str
+    score: float
+    relevant: bool
+    reasons: tuple[Reason, ...]
+    duplicate_of: str
+    near_duplicate: bool
+    fetched_at: float
+    language: str
+    genre: str
+
+
+class RevisitStats(msgspec.Struct, frozen=True, kw_only=True):
+    """What the revisits of a page have shown."""
+
+    checks: int
+    changes: int
+    checked_at: float
+    changed_at: float
+    strikes: int
+    found: int
+    brought: int
+
+
+class AgentVerdict(msgspec.Struct, frozen=True):
+    """One agent's verdict on a page; `fetched`: it leased the URL itself."""
+
+    agent: str
+    fetched: bool
+    score: float
+    relevant: bool
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a URL was fetched, skipped or kept. `found` is False for a URL that was never seen."""
+
+    url: str
+    found: bool
+    state: str | None = None
+    reason: str | None = None
+    score: float | None = None
+    priority: float | None = None
+    depth: int | None = None
+    tunnel: int | None = None
+    times_found: int | None = None
+    redirected_from: list[str] | None = None
+    found_on: list[LinkContext]
+    path: list[str]
+    host_waits: HostWait | None = None
+    ranker: RankerExplanation | None = None
+    seed: SeedOrigin | None = None
+    answers: list[FetchAttempt]
+    page: PageExplanation | None = None
+    revisits: RevisitStats | None = msgspec.field(default=None, name="looks")
+    agents: list[AgentVerdict] | None = None
+
+
+class HistoryVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored version of a page. `until` is None while it is current; `ended`: changed, gone or moved."""
+
+    url: str
+    fetched_at: float
+    until: float | None
+    ended: str
+    title: str
+    score: float
+    relevant: bool
+    words: int
+    difference: list[str]
+
+
+class PageHistory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Every stored version of a page, oldest first, and how often it was revisited."""
+
+    url: str
+    found: bool
+    versions: list[HistoryVersion]
+    moved_to: str | None = None
+    checks: int | None = None
+    changes: int | None = None
+    checked_at: float | None = None
+    strikes: int | None = None
+
+
+class PriorityChange(msgspec.Struct, frozen=True):
+    """A queued URL whose score changed."""
+
+    url: str
+    before: float
+    after: float
+
+
+class LabelReport(msgspec.Struct, kw_only=True):
+    """What labels changed."""
+
+    labels: int = 0
+    verdicts_changed: int = 0
+    # A crawl is running: it applies the labels itself.
+    running: bool = False
+    # Another command holds the write lock: the next crawl applies the labels.
+    waits_for: str = ""
+    # Does any part of this strategy learn from labels?
+    learns: bool = True
+    moved: int = 0
+    top_moves: list[PriorityChange] = msgspec.field(default_factory=list, name="movers")

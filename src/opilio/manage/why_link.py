@@ -1,0 +1,142 @@
+"""Why the committee scores a link as it does: features, words, and how links of the same list turned out.
+
+The explanation uses what the committee has learnt up to now. It stores words as hashes only, so the words are read
+again from the page that holds the link.
+"""
+
+from contextlib import suppress
+
+import msgspec
+
+from opilio.core.errors import CollectionError, ParseError
+from opilio.core.protocols import FrontierEntry
+from opilio.core.records import lead_owner, without_owner
+from opilio.engine.learning import JUDGE_STATE
+from opilio.engine.link_memory import NO_AGENT, LinkModelStore, Owner
+from opilio.engine.wiring.build import AnalysisParts, build_analysis_parts, complete_settings
+from opilio.engine.wiring.start import latest_snapshots
+from opilio.judge.learned import LearnedJudge
+from opilio.learn.committee import Committee
+from opilio.learn.explain import LinkExplanation, explain_link
+from opilio.manage.results import RankerExplanation, ScoreEffect, SiblingResult
+from opilio.methods.agents.profiles import agent_profiles, uses_agents
+from opilio.rank.committee import CommitteeRanker
+from opilio.store.collection import Collection, load_settings
+from opilio.store.warc import read_record
+from opilio.topic.setup import resolve_settings
+from opilio.topic.topic import Topic
+
+# Strongest features and words that are reported, in either direction.
+MAX_EFFECTS = 8
+MIN_EFFECT = 0.005
+FEATURE_DESCRIPTIONS = {
+    "parent": "how far the page it stands on is on the topic",
+    "anchor": "the topic's words in the anchor",
+    "around": "the topic's words around it",
+    "url": "the topic's words in the URL",
+    "same host": "it stays on its host",
+    "textless": "it has no anchor text",
+    "path depth": "how deep its path is",
+    "query": "its URL has a query",
+    "words at it": "what its words are worth on pages",
+    "words around": "what the words around it are worth on pages",
+    "found": "how many pages link to it",
+    "relevant parents": "how many relevant pages link to it",
+    "tunnel": "irrelevant pages on the way to it",
+    "tag path": "links at the same place of other pages",
+    "directory": "pages of its directory",
+    "host": "pages of its host",
+    "list": "other links of the same list",
+    "page": "other links of the same page",
+    "genre": "the wanted genres' words at it",
+    "S1": "what the learner trained before says",
+    "S3": "its topic score by S3",
+    "galaxy": "the Dewey classes that the words at it speak of",
+    "T-Graph": "how near to a target the T-Graph holds it",
+    "similarity": "how like a node of the T-Graph it is",
+    "layer": "how near to a target the context graph holds its page",
+}
+
+
+def explain_link_score(collection: Collection, entry: FrontierEntry) -> RankerExplanation | None:
+    """How the ranker scores a link; None where the ranker is not a committee or has not seen the link."""
+    settings = load_settings(collection)
+    if settings.get("rank", {}).get("kind") != "committee" or not entry.lead.features or not _has_journal(collection):
+        return None
+    resolved = complete_settings(resolve_settings(settings, str(collection.folder / "crawl.toml")))
+    topic = msgspec.json.decode(collection.meta("topic"), type=Topic)
+    parts = build_analysis_parts(resolved, topic, latest_snapshots(collection))
+    if not isinstance(parts.ranker, CommitteeRanker):
+        return None
+    owner, judge = NO_AGENT, parts.learners.get(JUDGE_STATE)
+    if uses_agents(resolved):
+        for profile, agent in zip(agent_profiles(resolved), parts.agents, strict=True):
+            if profile.number == lead_owner(entry.lead):
+                owner, judge = Owner(profile.name, profile.number), agent.learners.get(JUDGE_STATE)
+        entry = msgspec.structs.replace(entry, lead=without_owner(entry.lead))
+    memory = LinkModelStore(Committee(parts.ranker.options), collection, owner)
+    memory.restore()
+    if isinstance(judge, LearnedJudge):
+        memory.committee.update_word_values(*judge.model.term_weights)
+    row = memory.load_link(entry)
+    if row is None:
+        return None
+    return _ranker_explanation(
+        explain_link(memory.committee, row),
+        _words_by_hash(collection, parts, entry),
+        _parent_urls(collection, entry),
+    )
+
+
+def _has_journal(collection: Collection) -> bool:
+    """Is there a learning journal? Collections of early versions have none."""
+    found = collection.connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'lesson'").fetchone()
+    return found is not None
+
+
+def _parent_urls(collection: Collection, entry: FrontierEntry) -> list[str]:
+    urls = []
+    for parent in entry.parents:
+        row = collection.connection.execute("SELECT url FROM page WHERE key = ?", (parent,)).fetchone()
+        urls.append(row[0] if row else "")
+    return urls
+
+
+def _words_by_hash(collection: Collection, parts: AnalysisParts, entry: FrontierEntry) -> dict[int, str]:
+    """The link's words by their hash index, read from the parent page."""
+    row = collection.connection.execute(
+        "SELECT warc, offset, length FROM page WHERE key = ?", (entry.lead.parent,)
+    ).fetchone()
+    if row is None or not row[2] or not isinstance(parts.ranker, CommitteeRanker):
+        return {}
+    with suppress(ParseError, CollectionError):
+        reading = parts.analyzer.read(read_record(collection.folder, *row))
+        for place, link in enumerate(reading.page.links):
+            if link.key == entry.lead.key:
+                return parts.ranker.word_labels(reading, place)
+    return {}
+
+
+def _ranker_explanation(why: LinkExplanation, words: dict[int, str], pages: list[str]) -> RankerExplanation:
+    effects = [
+        ScoreEffect(FEATURE_DESCRIPTIONS.get(p.name, p.name), round(p.effect, 3), round(p.value, 3))
+        for p in why.parts
+        if p.name != "bias"
+    ]
+    by_word: dict[str, float] = {}
+    for index, effect in why.words:
+        name = words.get(index, "words that can't be read back")
+        by_word[name] = by_word.get(name, 0.0) + effect
+    effects += [ScoreEffect(name, round(effect, 3)) for name, effect in by_word.items()]
+    effects = sorted((e for e in effects if abs(e.effect) >= MIN_EFFECT), key=lambda e: -abs(e.effect))
+    return RankerExplanation(
+        score_now=round(why.score, 4),
+        learnt_from=why.fetched,
+        raised_by=[e for e in effects if e.effect > 0][:MAX_EFFECTS],
+        lowered_by=[e for e in effects if e.effect < 0][:MAX_EFFECTS],
+        siblings=[
+            SiblingResult(pages[s.context], s.fetched, round(s.mean_reward, 3))
+            for s in why.siblings
+            if s.context < len(pages)
+        ],
+    )
