@@ -374,12 +374,12 @@ def test_missing_warc_file_is_told(folder: Path) -> None:
 def test_export_overwrites_nothing(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.jsonl").write_text("mine")
     done = opilio("export", folder, "--out", tmp_path / "mine.jsonl")
-    assert (done.returncode, "is there already" in one_line(done)) == (2, True)
+    assert (done.returncode, "the file exists" in one_line(done)) == (2, True)
     assert (tmp_path / "mine.jsonl").read_text() == "mine"
     done = opilio("export", folder, "--out", tmp_path / "no" / "x.jsonl")
     assert (done.returncode, "can't be written: No such file or directory" in one_line(done)) == (2, True)
     done = opilio("export", folder, "--format", "xml")
-    assert (done.returncode, "--format xml: is unknown" in one_line(done)) == (2, True)
+    assert (done.returncode, "--format xml: unknown" in one_line(done)) == (2, True)
 
 
 LIMITED = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)),) * 2); "

@@ -20,7 +20,7 @@ from opilio.dedup import sqlite as seen
 from opilio.engine.wiring.factories import DEFAULT_KINDS, SECTIONS, factory_options, kind_options
 from opilio.engine.wiring.seed_engines import ENGINES
 from opilio.frontier.sqlite.schema import TABLES_SQL as FRONTIER_TABLES
-from opilio.manage.export import EXPORT_FIELDS
+from opilio.manage.export import EXPORT_COLUMNS
 from opilio.seeds.api_client import RequestLimits
 from opilio.store.schema import TABLES as STORE_TABLES
 
@@ -184,7 +184,7 @@ def test_fields_of_status_are_documented() -> None:
 
 def test_columns_of_export_are_documented() -> None:
     section = _section("opilio export")
-    assert [name for name in (*EXPORT_FIELDS, "text") if f"`{name}`" not in section] == []
+    assert [name for name in EXPORT_COLUMNS if f"`{name}`" not in section] == []
 
 
 def test_ranker_of_the_strategies_page_passes_the_checks() -> None:

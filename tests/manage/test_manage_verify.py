@@ -19,6 +19,7 @@ from opilio.manage.status import collection_status
 from opilio.manage.verify import verify
 from opilio.manage.why import why
 from opilio.store.collection import Collection
+from opilio.store.page_selection import PageFilter
 from opilio.store.warc import warc_name
 
 ROOT = "http://a.example/"
@@ -202,7 +203,7 @@ def test_why_refuses_what_is_no_url(folder: Path) -> None:
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
 def test_export_gives_every_page_with_its_text(folder: Path, form: str) -> None:
     out = io.BytesIO()
-    count = export(folder, form, relevant_only=False, out=out)
+    count = export(folder, form, PageFilter(), out)
     found = {row["url"]: row for row in read_back(form, out.getvalue())}
     assert count == len(found) == len([u for u in stored(folder) if u != ROOT + "copy"])
     assert found[ROOT + "wren"]["title"] == "Wren, “small”"
@@ -213,7 +214,7 @@ def test_export_gives_every_page_with_its_text(folder: Path, form: str) -> None:
 def test_export_as_csv_holds_no_formula(folder: Path) -> None:
     changed(folder, f"UPDATE page SET title = '=1+1' WHERE url = '{ROOT}'")
     out = io.BytesIO()
-    export(folder, "csv", relevant_only=False, out=out)
+    export(folder, "csv", PageFilter(), out)
     assert {row["url"]: row["title"] for row in read_back("csv", out.getvalue())}[ROOT] == "'=1+1"
 
 
@@ -230,7 +231,7 @@ def read_back(form: str, data: bytes) -> list[dict[str, str]]:
 def test_export_as_warc_is_a_web_again(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "web").mkdir()
     with (tmp_path / "web" / "birds.warc.gz").open("wb") as file:
-        count = export(folder, "warc", relevant_only=False, out=file)
+        count = export(folder, "warc", PageFilter(), file)
     web = WarcWeb.open(tmp_path / "web", tmp_path / "cache")
     assert len(web) == count
     answer = web.find(ROOT + "wren")
@@ -240,7 +241,7 @@ def test_export_as_warc_is_a_web_again(folder: Path, tmp_path: Path) -> None:
 
 def test_export_of_relevant_pages_leaves_the_others_out(folder: Path) -> None:
     out = io.BytesIO()
-    count = export(folder, "jsonl", relevant_only=True, out=out)
+    count = export(folder, "jsonl", PageFilter(relevant=True), out)
     rows = read_back("jsonl", out.getvalue())
     assert 0 < count == collection_status(folder).relevant == len(rows)
     assert all(row["relevant"] for row in rows)
@@ -250,19 +251,19 @@ def test_export_of_relevant_pages_leaves_the_others_out(folder: Path) -> None:
 def test_export_tells_when_a_file_is_missing(folder: Path, form: str) -> None:
     (folder / warc_name(1)).unlink()
     with pytest.raises(CollectionError, match="run 'opilio verify'"):
-        export(folder, form, relevant_only=False, out=io.BytesIO())
+        export(folder, form, PageFilter(), io.BytesIO())
 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_export_tells_when_a_record_is_damaged(folder: Path, form: str) -> None:
     flip(folder)
     with pytest.raises(CollectionError, match=r"unreadable record .*; run 'opilio verify'"):
-        export(folder, form, relevant_only=False, out=io.BytesIO())
+        export(folder, form, PageFilter(), io.BytesIO())
 
 
 def test_export_refuses_an_unknown_format(folder: Path) -> None:
-    with pytest.raises(UsageError, match="--format xml: is unknown"):
-        export(folder, "xml", relevant_only=False, out=io.BytesIO())
+    with pytest.raises(UsageError, match="--format xml: unknown"):
+        export(folder, "xml", PageFilter(), io.BytesIO())
 
 
 def test_status_tells_how_far_a_crawl_has_come(folder: Path) -> None:

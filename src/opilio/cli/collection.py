@@ -15,15 +15,15 @@ import msgspec
 import typer
 
 from opilio.cli.options import CollectionArgument, JsonOption, pluralize, print_json, print_text
-from opilio.core.errors import UsageError
 from opilio.manage.agents import list_agents
 from opilio.manage.agents import retire_agent as ask_to_retire
-from opilio.manage.export import FORMATS
+from opilio.manage.export import FORMATS, export_to_file
 from opilio.manage.export import export as export_pages
 from opilio.manage.history import format_utc, page_history
 from opilio.manage.results import Explanation, LinkContext, PageExplanation, PageHistory, RankerExplanation
 from opilio.manage.status import collection_status
 from opilio.manage.why import why as explain_url
+from opilio.store.page_selection import PageFilter
 
 UrlArgument = Annotated[str, typer.Argument(metavar="URL", show_default=False, help="The page's address.")]
 
@@ -65,20 +65,11 @@ def export(
     out: Annotated[Path | None, typer.Option(help="Write to this file instead of stdout.")] = None,
 ) -> int:
     """Write the pages for other programs to read."""
+    wanted = PageFilter(relevant=relevant or None, topic=topic)
     if out is None:
-        export_pages(folder, form, relevant, sys.stdout.buffer, topic)
+        export_pages(folder, form, wanted, sys.stdout.buffer)
         return 0
-    if out.exists():
-        raise UsageError(f"--out {out}: is there already; choose another name")
-    part = out.with_name(f"{out.name}.part")  # a name that appears stands for a whole file
-    try:
-        with part.open("wb") as file:
-            count = export_pages(folder, form, relevant, file, topic)
-        part.replace(out)
-    except OSError as error:
-        raise UsageError(f"--out {out}: can't be written: {error.strerror}") from error
-    finally:
-        part.unlink(missing_ok=True)
+    count = export_to_file(folder, out, form, wanted)
     sys.stderr.write(f"{pluralize(count, 'page')} written to {out}\n")
     return 0
 

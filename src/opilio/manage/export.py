@@ -1,94 +1,78 @@
-"""A collection as files for other programs: JSON lines, CSV, Parquet, WARC. Streams; never holds it all."""
+"""Export the pages of a collection as JSON lines, CSV, Parquet or WARC. Streams: memory use does not grow."""
 
 import csv
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple, get_args
+from typing import BinaryIO, Literal, get_args
 
 import msgspec
 
-from opilio.core.errors import CollectionError, ParseError, UsageError
+from opilio.core.errors import CollectionError, UsageError
 from opilio.manage.agents import agent_cards
-from opilio.parse.html import HtmlParser
-from opilio.store.collection import Collection, open_readonly
+from opilio.manage.pages import PAGE_COLUMNS, TEXT_COLUMN, PageTable, arrow_schema, import_pyarrow
+from opilio.store.collection import open_readonly
+from opilio.store.page_selection import PageFilter, select_pages
 from opilio.store.record_check import record_problem
-from opilio.store.warc import read_member, read_record, warc_name
+from opilio.store.warc import read_member, warc_name
 
 ExportFormat = Literal["jsonl", "csv", "parquet", "warc"]
 FORMATS: tuple[str, ...] = get_args(ExportFormat)
-EXPORT_FIELDS = (
-    "url",
-    "host",
-    "title",
-    "description",
-    "language",
-    "genre",
-    "score",
-    "relevant",
-    "depth",
-    "fetched_at",
-    "status",
-)
-_BATCH = 500
+SUFFIXES = {"jsonl": ".jsonl", "csv": ".csv", "parquet": ".parquet", "warc": ".warc.gz"}
+EXPORT_COLUMNS = (*PAGE_COLUMNS, TEXT_COLUMN)
+_BATCH = 500  # pages per Parquet row group
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-class ExportFilter(NamedTuple):
-    """Which pages: only relevant ones; only those that an agent of this topic found relevant."""
-
-    relevant_only: bool = False
-    topic: str = ""
-
-    @property
-    def where_clause(self) -> str:
-        clauses = ["AND relevant = 1"] if self.relevant_only else []
-        if self.topic:
-            clauses.append(
-                "AND key IN (SELECT v.page FROM verdict AS v JOIN agent AS a ON a.number = v.agent"
-                " WHERE v.relevant AND a.topic = ?)"
-            )
-        return " ".join(clauses)
-
-
-def export(folder: Path, form: str, relevant_only: bool, out: BinaryIO, topic: str = "") -> int:
-    """Write the collection's pages (duplicates left out) to `out`; returns how many."""
+def export(folder: Path, form: str, wanted: PageFilter, out: BinaryIO) -> int:
+    """Write the selected pages to `out`; returns how many."""
     if form not in FORMATS:
-        raise UsageError(f"--format {form}: is unknown; known: {', '.join(FORMATS)}")
+        raise UsageError(f"--format {form}: unknown; known: {', '.join(FORMATS)}")
+    if wanted.topic:
+        _check_agent_topic(folder, wanted.topic)
+    return _WRITERS[form](folder, wanted, out)
+
+
+def export_to_file(folder: Path, path: Path, form: str, wanted: PageFilter) -> int:
+    """Write the selected pages to a new file, which appears when it is complete; returns how many."""
+    if path.exists():
+        raise UsageError(f"{path}: the file exists; choose another name")
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with part.open("wb") as file:
+            count = export(folder, form, wanted, file)
+        part.replace(path)
+    except OSError as error:
+        raise UsageError(f"{path}: can't be written: {error.strerror}") from error
+    finally:
+        part.unlink(missing_ok=True)
+    return count
+
+
+def format_of(path: Path) -> str:
+    """The format that a file name stands for.
+
+    >>> format_of(Path("birds.warc.gz")), format_of(Path("birds.csv"))
+    ('warc', 'csv')
+    """
+    for form, suffix in SUFFIXES.items():
+        if path.name.endswith(suffix):
+            return form
+    raise UsageError(f"{path}: give a format or a name that ends in {', '.join(SUFFIXES.values())}")
+
+
+def _check_agent_topic(folder: Path, topic: str) -> None:
     with open_readonly(folder) as collection:
         topics = sorted({card.topic for card in agent_cards(collection)})
-        if topic and topic not in topics:
-            known = ", ".join(topics) or "none; the crawl had no agents, leave --topic out"
-            raise UsageError(f"--topic {topic}: no agent of this collection has it; topics: {known}")
-        return _WRITERS[form](collection, ExportFilter(relevant_only, topic), out)
+    if topic not in topics:
+        known = ", ".join(topics) or "none; the crawl had no agents, leave --topic out"
+        raise UsageError(f"--topic {topic}: no agent of this collection has it; topics: {known}")
 
 
-def _select_pages(collection: Collection, wanted: ExportFilter) -> Iterator[tuple[Any, ...]]:
-    columns = f"{', '.join(EXPORT_FIELDS)}, warc, offset, length"
-    yield from collection.connection.execute(
-        f"SELECT {columns} FROM page WHERE duplicate_of = 0 {wanted.where_clause} ORDER BY seq",
-        (wanted.topic,) if wanted.topic else (),
-    )
-
-
-def _pages(collection: Collection, wanted: ExportFilter) -> Iterator[dict[str, Any]]:
-    """Rows with the main text, read back from the WARC files."""
-    parser = HtmlParser()
-    for *values, warc, offset, length in _select_pages(collection, wanted):
-        row = dict(zip(EXPORT_FIELDS, values, strict=True))
-        row["relevant"] = bool(row["relevant"])
-        row["text"] = ""
-        if length:
-            # It was a page when it was fetched; an empty text says that it no longer reads as one.
-            with suppress(ParseError):
-                row["text"] = parser.parse(read_record(collection.folder, warc, offset, length)).main_text
-        yield row
-
-
-def _jsonl(collection: Collection, wanted: ExportFilter, out: BinaryIO) -> int:
+def _jsonl(folder: Path, wanted: PageFilter, out: BinaryIO) -> int:
     encode = msgspec.json.Encoder().encode
     count = 0
-    for row in _pages(collection, wanted):
+    for row in PageTable(folder, wanted, EXPORT_COLUMNS).rows():
         out.write(encode(row) + b"\n")
         count += 1
     return count
@@ -105,7 +89,7 @@ class _Utf8Writer:
 
 
 def escape_formula(value: object) -> object:
-    """A cell of CSV: what a spreadsheet would take for a formula is made text, for titles come from strangers.
+    """A cell of CSV. Titles come from the web: text that a spreadsheet would run as a formula gets a quote.
 
     >>> escape_formula("=1+1"), escape_formula(-1.5)
     ("'=1+1", -1.5)
@@ -113,52 +97,49 @@ def escape_formula(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
-def _csv(collection: Collection, wanted: ExportFilter, out: BinaryIO) -> int:
-    writer = csv.DictWriter(_Utf8Writer(out), (*EXPORT_FIELDS, "text"))
+def _csv(folder: Path, wanted: PageFilter, out: BinaryIO) -> int:
+    writer = csv.DictWriter(_Utf8Writer(out), EXPORT_COLUMNS)
     writer.writeheader()
     count = 0
-    for row in _pages(collection, wanted):
+    for row in PageTable(folder, wanted, EXPORT_COLUMNS).rows():
         writer.writerow({name: escape_formula(value) for name, value in row.items()})
         count += 1
     return count
 
 
-def _parquet(collection: Collection, wanted: ExportFilter, out: BinaryIO) -> int:
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ImportError as error:
-        raise UsageError("--format parquet: needs pyarrow; pip install 'opilio[parquet]'") from error
-    text, number = pa.string(), pa.float64()
-    kinds = {"score": number, "fetched_at": number, "relevant": pa.bool_(), "depth": pa.int32()}
-    kinds["status"] = pa.int32()
-    schema = pa.schema([(name, kinds.get(name, text)) for name in (*EXPORT_FIELDS, "text")])
+def _parquet(folder: Path, wanted: PageFilter, out: BinaryIO) -> int:
+    pa = import_pyarrow("--format parquet")
+    from pyarrow import parquet
+
+    schema = arrow_schema(EXPORT_COLUMNS)
+    rows = PageTable(folder, wanted, EXPORT_COLUMNS).rows()
     count = 0
-    rows: list[dict[str, Any]] = []
     with parquet.ParquetWriter(out, schema, compression="zstd") as writer:
-        for row in _pages(collection, wanted):
-            rows.append(row)
-            count += 1
-            if len(rows) == _BATCH:
-                writer.write_table(pa.Table.from_pylist(rows, schema))
-                rows = []
-        writer.write_table(pa.Table.from_pylist(rows, schema))
+        while batch := list(islice(rows, _BATCH)):
+            writer.write_table(pa.Table.from_pylist(batch, schema))
+            count += len(batch)
     return count
 
 
-def _warc(collection: Collection, wanted: ExportFilter, out: BinaryIO) -> int:
-    """The records as they are: gzip members can be put one after another. A damaged one would spoil the file."""
+def _warc(folder: Path, wanted: PageFilter, out: BinaryIO) -> int:
+    """The records as they are: gzip members can be concatenated. A damaged record would spoil the whole file."""
     count = 0
-    for url, *_, warc, offset, length in _select_pages(collection, wanted):
-        if length:
-            member = read_member(collection.folder, warc, offset, length)
-            if problem := record_problem(member, url):
-                raise CollectionError(
-                    f"{collection.folder / warc_name(warc)} at {offset}: {problem}; run 'opilio verify'"
-                )
-            out.write(member)
-            count += 1
+    with open_readonly(folder) as collection:
+        for page in select_pages(collection, wanted):
+            if page.length:
+                member = read_member(folder, page.warc, page.offset, page.length)
+                if problem := record_problem(member, page.url):
+                    raise CollectionError(
+                        f"{folder / warc_name(page.warc)} at {page.offset}: {problem}; run 'opilio verify'"
+                    )
+                out.write(member)
+                count += 1
     return count
 
 
-_WRITERS = {"jsonl": _jsonl, "csv": _csv, "parquet": _parquet, "warc": _warc}
+_WRITERS: dict[str, Callable[[Path, PageFilter, BinaryIO], int]] = {
+    "jsonl": _jsonl,
+    "csv": _csv,
+    "parquet": _parquet,
+    "warc": _warc,
+}

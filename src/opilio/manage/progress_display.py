@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any, Protocol
 
 from rich.console import Console
@@ -94,9 +95,8 @@ class NotebookDisplay:
         self._handle: Any = None
 
     def open(self) -> None:
-        from IPython.display import display
-
-        self._handle = display(_mime_bundle([("pages", "0")]), raw=True, display_id=True)
+        ipython: Any = import_module("IPython.display")
+        self._handle = ipython.display(_mime_bundle([("pages", "0")]), raw=True, display_id=True)
 
     def show(self, figures: Figures) -> None:
         if self._clock.now() - self._shown_at >= NOTEBOOK_INTERVAL_S:

@@ -13,7 +13,8 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from opilio.core.errors import CollectionError
-from opilio.manage.export import FORMATS, export
+from opilio.manage.export import FORMATS, SUFFIXES, export
+from opilio.store.page_selection import PageFilter
 from opilio.web.context import AppContext, RawRoute
 from opilio.web.params import Param, parse_params
 from opilio.web.stats import crawl_stats
@@ -71,7 +72,6 @@ def _label(text: str) -> str:
     return re.sub(r'(["\\])', r"\\\1", text).replace("\n", " ")
 
 
-SUFFIX = {"jsonl": "jsonl", "csv": "csv", "parquet": "parquet", "warc": "warc.gz"}
 EXPORT = RawRoute(
     path="/c/{name}/export",
     about="The pages as a file.",
@@ -90,11 +90,11 @@ def export_route(desk: AppContext) -> Route:
         values = parse_params(EXPORT.params, request.query_params.multi_items())
         file = tempfile.TemporaryFile()  # noqa: SIM115 closed when it has been sent
         try:
-            export(folder, values["format"], values["relevant"], file)
+            export(folder, values["format"], PageFilter(relevant=values["relevant"] or None), file)
         except BaseException:
             file.close()
             raise
-        name = f"{request.path_params['name']}.{SUFFIX[values['format']]}"
+        name = f"{request.path_params['name']}{SUFFIXES[values['format']]}"
         return StreamingResponse(_read_chunks(file), media_type=EXPORT.media_type, headers=attachment_header(name))
 
     return Route(EXPORT.path, endpoint, methods=["GET"])

@@ -1,0 +1,161 @@
+"""The pages of a collection as typed values and as tables. Lazy: pages are read when they are iterated over."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from opilio.core.display import html_table, rich_table
+from opilio.core.errors import ParseError, UsageError
+from opilio.core.settings import suggest_name
+from opilio.parse.html import HtmlParser
+from opilio.store.collection import open_readonly
+from opilio.store.page_selection import PageFilter, SelectedPage, count_pages, select_pages
+from opilio.store.warc import read_record
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+# Columns of a table of pages; `text`, the main text, is read from the WARC files and takes longer than all others.
+PAGE_COLUMNS = (
+    "url",
+    "host",
+    "title",
+    "description",
+    "language",
+    "genre",
+    "score",
+    "relevant",
+    "depth",
+    "fetched_at",
+    "status",
+)
+TEXT_COLUMN = "text"
+SHOWN_PAGES = 10  # rows of a table that is displayed
+SHOWN_COLUMNS = ("url", "title", "score", "relevant")
+
+
+class RecordPlace(NamedTuple):
+    """Where the WARC record of a page is; a length of 0 means that there is none."""
+
+    folder: Path
+    warc: int
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPage:
+    """A page of a collection with its verdict."""
+
+    url: str
+    host: str
+    title: str
+    description: str
+    language: str
+    genre: str
+    score: float
+    relevant: bool
+    depth: int
+    fetched_at: float
+    status: int
+    place: RecordPlace = field(repr=False, compare=False)
+
+    @property
+    def text(self) -> str:
+        """The main text, read from the WARC file at each access; empty if the record does not parse as a page."""
+        if self.place.length:
+            with suppress(ParseError):
+                return HtmlParser().parse(read_record(*self.place)).main_text
+        return ""
+
+    @classmethod
+    def from_row(cls, folder: Path, row: SelectedPage) -> "StoredPage":
+        values: dict[str, Any] = {name: getattr(row, name) for name in PAGE_COLUMNS}
+        values["relevant"] = bool(row.relevant)
+        return cls(**values, place=RecordPlace(folder, row.warc, row.offset, row.length))
+
+
+class PageTable:
+    """The pages that a filter selects. Iterate over it for `StoredPage` values, or convert it."""
+
+    def __init__(self, folder: Path, wanted: PageFilter, columns: Sequence[str] | None = None) -> None:
+        self._folder = folder
+        self._wanted = wanted
+        self.columns = check_columns(columns)
+
+    def __iter__(self) -> Iterator[StoredPage]:
+        with open_readonly(self._folder) as collection:
+            for row in select_pages(collection, self._wanted):
+                yield StoredPage.from_row(self._folder, row)
+
+    def __len__(self) -> int:
+        with open_readonly(self._folder) as collection:
+            return count_pages(collection, self._wanted)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The columns of each page as a mapping."""
+        for page in self:
+            yield {name: getattr(page, name) for name in self.columns}
+
+    def to_list(self) -> list[dict[str, Any]]:
+        """All rows."""
+        return list(self.rows())
+
+    def to_arrow(self) -> "pa.Table":
+        """A pyarrow table; needs `pip install 'opilio[parquet]'`."""
+        pa = import_pyarrow("to_arrow()")
+        return pa.Table.from_pylist(self.to_list(), arrow_schema(self.columns))
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """A pandas data frame; needs pandas."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise UsageError("to_pandas(): pandas is not installed; pip install pandas") from error
+        return pd.DataFrame(self.to_list(), columns=list(self.columns))
+
+    def __repr__(self) -> str:
+        return f"<PageTable of {self._folder}: {len(self)} pages, columns {', '.join(self.columns)}>"
+
+    def __rich__(self) -> Any:  # noqa: ANN401 - rich is imported where it is used
+        return rich_table(*self._shown())
+
+    def _repr_html_(self) -> str:
+        total = len(self)
+        note = f"<p>{total} pages, the first {SHOWN_PAGES} shown</p>" if total > SHOWN_PAGES else ""
+        return html_table(*self._shown()) + note
+
+    def _shown(self) -> tuple[Sequence[str], list[list[object]]]:
+        """The first rows; only a few columns unless the user chose which."""
+        columns = SHOWN_COLUMNS if self.columns == PAGE_COLUMNS else self.columns
+        return columns, [[getattr(page, name) for name in columns] for page in islice(self, SHOWN_PAGES)]
+
+
+def check_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
+    """The names of columns; all but the text by default. UsageError for an unknown one."""
+    known = [*PAGE_COLUMNS, TEXT_COLUMN]
+    for name in columns or ():
+        if name not in known:
+            raise UsageError(f"column {name!r}: unknown{suggest_name(name, known)}; columns: {', '.join(known)}")
+    return PAGE_COLUMNS if columns is None else tuple(columns)
+
+
+def import_pyarrow(needed_by: str) -> Any:  # noqa: ANN401 - an optional library
+    """pyarrow; UsageError if it is not installed."""
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise UsageError(f"{needed_by}: pyarrow is not installed; pip install 'opilio[parquet]'") from error
+    return pa
+
+
+def arrow_schema(columns: Sequence[str]) -> Any:  # noqa: ANN401
+    """The types of columns, for tables and Parquet files."""
+    pa = import_pyarrow("Arrow tables")
+    types = {"score": pa.float64(), "fetched_at": pa.float64(), "relevant": pa.bool_(), "depth": pa.int32()}
+    types["status"] = pa.int32()
+    return pa.schema([(name, types.get(name, pa.string())) for name in columns])
