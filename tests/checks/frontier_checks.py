@@ -12,7 +12,6 @@ from opilio.core.records import HostLease, Lead, UrlResult, UrlState, url_key
 from opilio.frontier.policy import (
     EXPIRED,
     FRONTIER_FULL,
-    HOST_QUEUE_FULL,
     HOST_TOTAL_REACHED,
     Aging,
     BreadthFirst,
@@ -293,15 +292,6 @@ class FrontierChecks:
         assert entry is not None
         assert (entry.state, entry.reason) == (UrlState.DROPPED, FRONTIER_FULL)
         assert crawl_order(frontier) == [f"{i}" for i in range(39, 5, -1)]
-
-    def test_host_queue_limit_drops_the_hosts_own_tail(self, make: Make) -> None:
-        frontier = make(FrontierPolicy(limits=FrontierLimits(host_queued=2)))
-        added = frontier.add([lead("x", 0.1), lead("y", 0.5), lead("z", 0.9), lead("o", 0.0, "b.example")], 0.0)
-        assert added == AddResult(new=4, dropped=1)
-        entry = frontier.entry("a.example", lead("x").key)
-        assert entry is not None
-        assert (entry.state, entry.reason) == (UrlState.DROPPED, HOST_QUEUE_FULL)
-        assert crawl_order(frontier) == ["z", "y", "o"]
 
     def test_host_total_limit_refuses_what_comes_later(self, make: Make) -> None:
         frontier = queued(make(FrontierPolicy(limits=FrontierLimits(host_total=2))), lead("x"), lead("y"))

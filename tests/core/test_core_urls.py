@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from opilio.core.urls import MAX_URL_LENGTH, canonicalize_url, canonicalize_urls, host_of, origin_of, registered_domain
+from opilio.core.urls import MAX_URL_LENGTH, canonicalize_url, canonicalize_urls, host_of, origin_of
 
 BASE = "http://www.csepedia.com/terms/data.html"
 
@@ -219,22 +219,6 @@ def test_canonical_all_equals_one_by_one(many: list[str]) -> None:
 )
 def test_host_and_origin_of_address(url: str, host: str, origin: str) -> None:
     assert (host_of(url), origin_of(url)) == (host, origin)
-
-
-@pytest.mark.parametrize(
-    ("host", "domain"),
-    [
-        ("www.example.co.uk", "example.co.uk"),
-        ("example.org:8080", "example.org"),
-        ("127.0.0.1:80", "127.0.0.1"),
-        ("[::1]:80", "[::1]"),
-        ("localhost", "localhost"),
-        ("co.uk", "co.uk"),
-        ("www.xn--mnchen-3ya.de", "xn--mnchen-3ya.de"),
-    ],
-)
-def test_registered_domain_of_host(host: str, domain: str) -> None:
-    assert registered_domain(host) == domain
 
 
 octets = st.sampled_from(["0", "1", "9", "10", "99", "100", "199", "249", "255", "256", "01", "x"])

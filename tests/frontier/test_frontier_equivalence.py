@@ -47,7 +47,6 @@ limits = st.sampled_from(
     [
         FrontierLimits(),
         FrontierLimits(queued=8),
-        FrontierLimits(host_queued=4),
         FrontierLimits(host_total=7),
         FrontierLimits(queued=16),
     ]

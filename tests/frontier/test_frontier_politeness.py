@@ -18,13 +18,12 @@ from opilio.fetch.http import FetchLimits
 seconds = st.floats(0, 1e5)
 
 
-def test_longest_wish_is_the_delay_in_force_and_crawl_delay_is_capped() -> None:
+def test_delay_is_the_longer_of_ours_and_the_hosts_up_to_a_cap() -> None:
     assert effective_delay_s(1.0) == 1.0
     assert effective_delay_s(2.0, 1.0) == 2.0
     assert effective_delay_s(1.0, 10.0) == 10.0
     assert effective_delay_s(1.0, 86_400.0, cap_s=60.0) == 60.0
     assert effective_delay_s(90.0, 0.0, cap_s=60.0) == 90.0
-    assert effective_delay_s(0.0, elapsed_s=2.0, adaptive=3.0) == 6.0
 
 
 @pytest.mark.parametrize("failures", range(1, 12))

@@ -24,14 +24,6 @@ def test_harvest_stays_between_zero_and_one(hits: list[bool]) -> None:
     assert metrics.harvest(hits) == pytest.approx(sum(hits) / len(hits) if hits else 0)
 
 
-@given(hits_lists, st.integers(1, 9))
-def test_windowed_harvest_adds_up_to_all_hits(hits: list[bool], window: int) -> None:
-    """S2-43: on-topic pages per block."""
-    rates = metrics.windowed_harvest(hits, window)
-    sizes = [min(window, len(hits) - start) for start in range(0, len(hits), window)]
-    assert sum(r * s for r, s in zip(rates, sizes, strict=True)) == pytest.approx(sum(hits))
-
-
 @given(hits_lists, st.integers(1, 60))
 def test_auc_vs_oracle_is_at_most_one_when_the_oracle_has_all_hits_first(hits: list[bool], budget: int) -> None:
     best = sorted(hits, reverse=True)
@@ -51,21 +43,15 @@ def test_fetches_to_half_is_none_when_never_reached() -> None:
     assert metrics.fetches_to_recall(hits, 0.9, relevant=0) == 0
 
 
-def test_recall_when_bounded_by_the_number_of_fetches() -> None:
+def test_recall_is_the_share_of_what_can_be_found() -> None:
     assert metrics.recall([True, True], relevant=4) == 0.5
-    assert metrics.bounded_recall([True, True], relevant=4) == 1.0
-    assert metrics.recall([], relevant=0) == metrics.bounded_recall([], relevant=0) == 0.0
+    assert metrics.recall([], relevant=0) == 0.0
     assert metrics.target_recall(["a", "b"], {"b", "c"}) == 0.5
 
 
 def test_host_spread_is_zero_bits_on_one_host() -> None:
     assert metrics.host_spread(["a", "a"]) == metrics.HostSpread(1, 0.0)
     assert metrics.host_spread([]) == metrics.HostSpread(0, 0.0)
-
-
-def test_checkpoints_keep_only_what_was_reached() -> None:
-    """S0-32: harvest after 100, 500, … pages."""
-    assert metrics.harvest_at_checkpoints([True, False], at=(1, 2, 100)) == [(1, 1.0), (2, 0.5)]
 
 
 @given(hits_lists, st.integers(1, 10))
@@ -106,5 +92,3 @@ def test_judge_quality_when_half_the_claims_are_right() -> None:
 def test_measures_refuse_lists_of_different_length() -> None:
     with pytest.raises(ValueError, match="length"):
         metrics.rank_auc([0.1], [True, False])
-    with pytest.raises(ValueError, match="window"):
-        metrics.windowed_harvest([True], 0)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from s1_collection import BIRDS, TAXES, bird, pages, tax, write_collection
 
+from checks.tables import NO_NOISE_FILTER, table_from_documents
 from opilio.cli.train import train as command
 from opilio.core.errors import UsageError
 from opilio.manage.train_attributes import train
@@ -16,7 +17,7 @@ from opilio.methods.attributes.ranker import MODEL_FILE
 from opilio.methods.attributes.rows import HEADER, MAX_TRAINING_ROWS, TrainingRow, read_rows
 from opilio.methods.attributes.training import CollectionTrainingSet, load_training_set, read_models
 from opilio.text.vocabulary import Vocabulary
-from opilio.topic.weights import NO_NOISE_FILTER, TfIdf, corpus_idf, table_from_documents
+from opilio.topic.weights import TfIdf, corpus_idf
 
 pytest.importorskip("sklearn")
 HEAD = ",".join(HEADER)

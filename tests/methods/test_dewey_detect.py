@@ -3,7 +3,16 @@
 import pytest
 
 from opilio.core.records import Link, Page, Reading
-from opilio.methods.dewey.detect import PAPER_RULE, LexiconMatcher, classes_of, galaxy_of, link_galaxies, main_galaxy
+from opilio.methods.dewey.detect import (
+    PAPER_RULE,
+    RECOMMENDED_RULE,
+    GalaxyRule,
+    LexiconMatcher,
+    ScoredClass,
+    galaxy_of,
+    link_galaxies,
+    main_galaxy,
+)
 from opilio.methods.dewey.lexicon import builtin_lexicon, parse_lexicon
 from opilio.text.idf import build_idf
 from opilio.text.vocabulary import Vocabulary
@@ -15,6 +24,14 @@ SMALL = """
 571 | Cells | cell
 616.9 | Infections | t cell; white blood cell
 """
+
+
+def classes_of(
+    text: str | list[int], matcher: LexiconMatcher, rule: GalaxyRule = RECOMMENDED_RULE
+) -> list[ScoredClass]:
+    """The three best classes of a text, or of its terms."""
+    terms = matcher.vocabulary.terms(text) if isinstance(text, str) else text
+    return list(galaxy_of(terms, matcher, rule).ranked[:3])
 
 
 @pytest.fixture(scope="module")

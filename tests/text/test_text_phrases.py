@@ -1,15 +1,24 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.text.phrases import PhraseMatcher, term_phrases, word_phrases
+from opilio.text.phrases import PhraseMatcher
 from opilio.text.tokens import tokenize
-from opilio.text.vocabulary import Vocabulary
+from opilio.text.vocabulary import Vocabulary, term_id
 
 QUERIES = [  # S4-09
     "Kejriwal new manifesto for lok sabha polls 2014.",
     "Manifesto of BJP for lok sabha polls 2014.",
     "lok sabha polls 2014 dates",
 ]
+
+
+def word_phrases(lexicon: list[str]) -> PhraseMatcher[str]:
+    return PhraseMatcher({tuple(words): " ".join(words) for phrase in lexicon if len(words := tokenize(phrase)) > 1})
+
+
+def term_phrases(lexicon: list[str], vocabulary: Vocabulary) -> PhraseMatcher[int]:
+    by_terms = {tuple(terms): terms for phrase in lexicon if len(terms := vocabulary.terms(phrase)) > 1}
+    return PhraseMatcher({key: term_id(" ".join(map(vocabulary.stem_of, terms))) for key, terms in by_terms.items()})
 
 
 def test_s4_e1_lexicon_makes_one_term_of_lok_sabha() -> None:

@@ -8,8 +8,8 @@ import pytest
 from opilio.core.errors import TopicError
 from opilio.text.term_arrays import TermEncoder
 from opilio.text.vocabulary import Vocabulary
-from opilio.topic.query_log import QueryLogSmoothing
-from opilio.topic.topic import SourceWeights, Topic, build_query_table, build_topic_table, count_stems, make_topic
+from opilio.topic.query_log import QueryLogSmoothing, QueryLogWeights, stem_query
+from opilio.topic.topic import SourceWeights, Topic, build_topic_table, count_stems, make_stemmer, make_topic
 
 COMMON = {"speci": 1.0, "place": 0.5, "lake": 2.0}
 PAGE = "The heron is a wading bird. Herons nest near lakes. A heron eats fish in shallow water."
@@ -88,10 +88,7 @@ def test_topic_record_survives_the_wire_and_refuses_unknown_fields() -> None:
 def test_query_log_gives_a_table_through_the_vocabulary_s4_11() -> None:
     queries = ["Kejriwal new manifesto for lok sabha polls 2014.", "Manifesto of BJP for lok sabha polls 2014."]
     queries.append("lok sabha polls 2014 dates")
-    table = build_query_table(queries, Vocabulary(), QueryLogSmoothing(threshold=1.0), ("lok sabha",))
+    asked = [stem_query(query, make_stemmer(Vocabulary()), ("lok sabha",)) for query in queries]
+    log = QueryLogSmoothing(threshold=1.0)
+    table = log.table(log.update(QueryLogWeights(), asked))
     assert table.weights.keys() == {"lok sabha", "poll", "manifesto", "2014"}
-
-
-def test_query_log_below_its_threshold_is_refused() -> None:
-    with pytest.raises(TopicError, match="threshold"):
-        build_query_table(["wren"], Vocabulary())

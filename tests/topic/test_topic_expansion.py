@@ -3,13 +3,14 @@
 import msgspec
 import pytest
 
+from checks.tables import NO_NOISE_FILTER
 from opilio.core.errors import TopicError
 from opilio.core.records import Analysis, FetchResult, Lead, Outcome, Verdict
 from opilio.text.vocabulary import term_id
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.expansion import Expansion, FrozenExpansion, PagewiseExpansion, PeriodicExpansion, QueryLogExpansion
 from opilio.topic.query_log import QueryLogSmoothing
-from opilio.topic.weights import NO_NOISE_FILTER, TfIdf, WeightTable, table_from_weights
+from opilio.topic.weights import TfIdf, WeightTable, table_from_weights
 
 BASE = table_from_weights({"wren": 1.0, "nest": 0.5})
 PAGE = {"wren": 4, "song": 3, "perch": 1, "hedge": 2}

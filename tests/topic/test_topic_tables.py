@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from checks.tables import NO_NOISE_FILTER, table_from_documents
 from opilio.core.errors import TopicError
 from opilio.text.vocabulary import term_id
 from opilio.topic.weights import (
-    NO_NOISE_FILTER,
     NoiseFilter,
     TermStatistics,
     TfDf,
@@ -18,9 +18,7 @@ from opilio.topic.weights import (
     collect_statistics,
     corpus_idf,
     smooth_idf,
-    table_from_documents,
     table_from_weights,
-    term_frequency,
 )
 
 S0_TABLE_2 = {"int": 1, "code": 0.92, "algorithm": 0.87, "program": 0.81, "database": 0.78, "internet": 0.76}
@@ -33,8 +31,10 @@ documents = st.lists(st.dictionaries(stems, st.integers(1, 9), max_size=8), max_
 
 
 def test_tf_and_weight_match_the_papers_product_s0_20() -> None:
-    assert term_frequency(14, 100) == 0.14
-    assert term_frequency(14, 100) * 2 == pytest.approx(0.28)
+    statistics = collect_statistics([{"wren": 14, "nest": 86}, {"nest": 1}])
+    assert collect_statistics([{"wren": 14, "nest": 86}]).shares["wren"] == pytest.approx(0.14)
+    weights = TfIdf(noise=NO_NOISE_FILTER).weigh(statistics, lambda _: 4.0)
+    assert weights["wren"] == pytest.approx(0.28)
 
 
 def test_weight_is_tf_times_idf_and_the_heaviest_come_first_s0_16_s0_17_s0_18_x_03() -> None:

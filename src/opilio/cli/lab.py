@@ -36,7 +36,6 @@ app.command()(revisit)
 
 SHOWN_PROBLEMS = 10
 PROGRESS_INTERVAL_S = 10.0
-WebFolder = Annotated[Path, typer.Argument(metavar="WEB", help="A web: a folder with *.warc.gz.", show_default=False)]
 ShapeOption = Annotated[
     list[str] | None,
     typer.Option("--shape", metavar="KEY=VALUE", help="A property of the synthetic web; may be repeated."),

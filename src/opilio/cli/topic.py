@@ -47,7 +47,6 @@ WORDS_IN_DEFAULT_NAME = 5  # words that name a topic nobody named
 WordNetFolder = Annotated[
     Path | None, typer.Option("--wordnet", help="Folder with WordNet's index.* and data.* files.")
 ]
-Files = list[Path] | None
 
 
 @app.command("build")

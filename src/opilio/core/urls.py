@@ -9,10 +9,8 @@ dot goes. Must not: touch the network, read files of ours, or know of pages.
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 
 import can_ada
-from publicsuffixlist import PublicSuffixList
 
 MAX_URL_LENGTH = 2_000  # longer ones are traps or data, not addresses
 
@@ -136,28 +134,6 @@ def origin_of(url: str) -> str:
         return url[: found.end(1)]
     usable = canonicalize_url(url)
     return usable[: _path_start(usable)] if usable else ""
-
-
-@lru_cache(maxsize=65_536)
-def registered_domain(host: str) -> str:
-    """The domain somebody registered: the public suffix and one label. Addresses and bare suffixes stay as they are.
-
-    >>> registered_domain("www.birds.example.co.uk:8080")
-    'example.co.uk'
-    """
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    name = host.partition(":")[0]
-    if not name.rpartition(".")[2].strip(
-        "0123456789"
-    ):  # WHATWG: a host whose last label is a number is an IPv4 address
-        return name
-    return _public_suffixes().privatesuffix(name) or name
-
-
-@lru_cache(maxsize=1)
-def _public_suffixes() -> PublicSuffixList:
-    return PublicSuffixList()
 
 
 def _ancestor_folder(folder: str, origin: str, levels: int) -> str:

@@ -18,25 +18,9 @@ import xxhash
 from numpy.typing import NDArray
 
 Terms = Sequence[int] | NDArray[np.uint32]
-
-MIN_TEXT_LENGTH = 40  # characters; "404", "Untitled" and the like are no text to compare by
 MIN_TERMS = 8
-_SHINGLE_TERMS = 3
 _MASK = (1 << 64) - 1
 _SIGN = 1 << 63
-
-
-def fingerprint_text(text: str) -> int:
-    """64 bits (signed) of the text in lower case with single spaces; 0, which never matches, for too little text.
-
-    >>> fingerprint_text("The wren is a small bird, and a loud one at that.") == fingerprint_text(
-    ...     "the WREN  is a small bird,\\nand a loud one at that. ")
-    True
-    """
-    normal = " ".join(text.lower().split())
-    if len(normal) < MIN_TEXT_LENGTH:
-        return 0
-    return _to_signed(xxhash.xxh3_64_intdigest(normal.encode("utf-8", "surrogatepass")))
 
 
 def fingerprint_terms(terms: Terms) -> int:

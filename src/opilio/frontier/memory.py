@@ -19,7 +19,6 @@ from opilio.frontier.policy import (
     BATCH_PRIORITY_OFFSET,
     EXPIRED,
     FRONTIER_FULL,
-    HOST_QUEUE_FULL,
     HOST_TOTAL_REACHED,
     REVISIT_PRIORITY,
     FrontierPolicy,
@@ -65,7 +64,7 @@ class MemoryFrontier:
                 result["known"] += 1
         for host in touched.values():
             self._tables.reschedule(host, now)
-        result["dropped"] += self._enforce_limits(touched.values())
+        result["dropped"] += self._enforce_limits()
         return AddResult(**result, refused=tuple(refused))
 
     def _admit(self, host: HostQueue, lead: Lead, now: float) -> bool:
@@ -109,20 +108,14 @@ class MemoryFrontier:
             self._tables.move(host, url, self._policy.order.position(after.score, url.seq, moment, url.position))
         return url.position.priority > before
 
-    def _enforce_limits(self, hosts: Iterable[HostQueue]) -> int:
+    def _enforce_limits(self) -> int:
         limits = self._policy.limits
-        dropped = 0
-        if limits.host_queued:
-            for host in hosts:
-                excess = max(0, len(host.queue) + host.waiting - limits.host_queued)
-                victims = (host.urls[rank[2]] for rank in reversed(host.queue) if rank[2] not in host.leased)
-                dropped += self._tables.drop(list(islice(victims, excess)), HOST_QUEUE_FULL)
         excess = self._tables.count["queued"] - limits.queued
-        if limits.queued and excess > limits.slack:
-            every = (self._tables.hosts[name].urls[key] for _, _, name, key in self._tables.worst_first or ())
-            victims = (url for url in every if url.state is UrlState.QUEUED)
-            dropped += self._tables.drop(list(islice(victims, excess)), FRONTIER_FULL)
-        return dropped
+        if not limits.queued or excess <= limits.slack:
+            return 0
+        every = (self._tables.hosts[name].urls[key] for _, _, name, key in self._tables.worst_first or ())
+        queued = (url for url in every if url.state is UrlState.QUEUED)
+        return self._tables.drop(list(islice(queued, excess)), FRONTIER_FULL)
 
     def lease(
         self, now: float, max_hosts: int, per_host: int, ttl_s: float, *, above: float = MIN_PRIORITY

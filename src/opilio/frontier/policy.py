@@ -265,7 +265,6 @@ def merge_link(policy: MergePolicy, known: MergeState, lead: Lead) -> MergeState
 
 # Reasons recorded with dropped URLs.
 FRONTIER_FULL = "frontier full"
-HOST_QUEUE_FULL = "host queue full"
 HOST_TOTAL_REACHED = "host total reached"
 EXPIRED = "expired"
 
@@ -274,7 +273,6 @@ class FrontierLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How much a frontier may hold; 0 means no limit. What is refused or dropped is recorded with its reason."""
 
     queued: int = 0  # the tail (lowest priority) is dropped above it, in lots
-    host_queued: int = 0  # queued at one host: its own tail is dropped
     host_total: int = 0  # accepted from one host, ever
 
     @property

@@ -8,7 +8,7 @@ Where an engine's key is: in the environment or in a file. The key itself is in 
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Protocol
@@ -268,9 +268,6 @@ def get_int(tree: object, *path: str) -> int:
     """The whole number at a path, or 0."""
     found = get_path(tree, *path)
     return found if isinstance(found, int) else 0
-
-
-ClientFactory = Callable[[str], EngineClient]
 
 
 def read_key(reference: str, option: str, environment: Mapping[str, str]) -> str:

@@ -107,11 +107,6 @@ def make_normalizer(language: str, normaliser: str) -> StemFunction:
     return makers[normaliser]()
 
 
-def stemmed_languages() -> list[str]:
-    """The names of the languages that have a stemmer."""
-    return [name for name in Stemmer.algorithms() if "porter" not in name]
-
-
 def is_known_language(language: str) -> bool:
     """Is this the name or code of a language? Some have neither stemmer nor stop words.
 

@@ -3,11 +3,8 @@
 Only a lexicon makes phrases: a rule like "always adjacent" would make one term of `lok sabha polls 2014` (S4-E1).
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Generic, TypeVar
-
-from opilio.text.tokens import tokenize
-from opilio.text.vocabulary import Vocabulary, term_id
 
 T = TypeVar("T", bound=Hashable)
 
@@ -52,18 +49,3 @@ class PhraseMatcher(Generic[T]):
             if phrase is not None:
                 return start, start + len(parts), phrase
         return None
-
-
-def word_phrases(lexicon: Iterable[str]) -> PhraseMatcher[str]:
-    """Phrases over words; the phrase is its words with blanks between.
-
-    >>> word_phrases(["lok sabha"]).join(["lok", "sabha", "polls", "2014"])
-    ['lok sabha', 'polls', '2014']
-    """
-    return PhraseMatcher({tuple(parts): " ".join(parts) for phrase in lexicon if len(parts := tokenize(phrase)) > 1})
-
-
-def term_phrases(lexicon: Iterable[str], vocabulary: Vocabulary) -> PhraseMatcher[int]:
-    """Phrases over terms, so that inflected forms match too and stop words between do not matter."""
-    by_terms = {tuple(terms): terms for phrase in lexicon if len(terms := vocabulary.terms(phrase)) > 1}
-    return PhraseMatcher({key: term_id(" ".join(map(vocabulary.stem_of, terms))) for key, terms in by_terms.items()})

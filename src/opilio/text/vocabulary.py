@@ -64,11 +64,6 @@ class SurfaceForms:
         """Show a word the way it is written here: `BJP` for `bjp` (S4-E2)."""
         self._display_forms[word] = written
 
-    def any_form(self, term: int) -> str:
-        """Some word of the term, or an empty string."""
-        forms = self._forms.get(term)
-        return forms[0] if forms else ""
-
     def most_common_form(self, term: int) -> str:
         """The form seen most; of equally common ones the shortest, then the first in the alphabet."""
         forms = self._forms.get(term, ())

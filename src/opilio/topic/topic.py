@@ -14,7 +14,6 @@ import msgspec
 from opilio.core.errors import TopicError
 from opilio.text.term_arrays import TermEncoder
 from opilio.text.vocabulary import Vocabulary, term_id
-from opilio.topic.query_log import QueryLogSmoothing, QueryLogWeights, stem_query
 from opilio.topic.weights import Counts, Idf, TfIdf, WeightScheme, WeightTable, collect_statistics, table_from_weights
 
 ExamplePage = str | dict[str, int]
@@ -93,18 +92,6 @@ def build_topic_table(
     table = table_from_weights(weights, mixture.size, shown)
     if not table.keywords:
         raise TopicError(f'topic "{topic.name}": has no usable words beside stop words; give keywords or example pages')
-    return table
-
-
-def build_query_table(
-    queries: Iterable[str], vocabulary: Vocabulary, log: QueryLogSmoothing | None = None, phrases: Iterable[str] = ()
-) -> WeightTable:
-    """The table of one interval of a query log (S4-06)."""
-    log = log or QueryLogSmoothing()
-    asked = [stem_query(q, make_stemmer(vocabulary), phrases) for q in queries]
-    table = log.table(log.update(QueryLogWeights(), asked))
-    if not table.keywords:
-        raise TopicError(f"query log: no word reaches the threshold {log.threshold}; lower it or give more queries")
     return table
 
 

@@ -113,15 +113,6 @@ Idf = Callable[[str], float]
 IdfSource = Literal["background", "smooth", "corpus"]
 
 
-def term_frequency(occurrences: int, words: int) -> float:
-    """TF (S0-15): the share of a document's words.
-
-    >>> term_frequency(14, 100)
-    0.14
-    """
-    return occurrences / words if words else 0.0
-
-
 def corpus_idf(documents: int, containing: int, log_base: float = math.e) -> float:
     """IDF (S0-16, S1-18). The base is free (S0-E2): it is a constant factor, which normalising cancels.
 
@@ -163,9 +154,6 @@ class NoiseFilter(msgspec.Struct, frozen=True, kw_only=True):
 def _count_letters(stem: str) -> int:
     """How many letters a stem has; -1 for a number."""
     return -1 if stem.isdecimal() else sum(map(str.isalpha, stem))
-
-
-NO_NOISE_FILTER = NoiseFilter(min_documents=1, min_letters=0)
 
 
 class TermStatistics(msgspec.Struct):
@@ -254,14 +242,3 @@ class TfDf(msgspec.Struct, frozen=True, kw_only=True, tag="tf-df"):
 
 
 WeightScheme = TfIdf | TfDf
-
-
-def table_from_documents(
-    documents: Iterable[Counts],
-    size: int | None = 50,
-    weighing: WeightScheme | None = None,
-    background: Idf | None = None,
-) -> WeightTable:
-    """The table of some documents (S0-14…S0-19, S1-17 with size 7, S4-02)."""
-    weighing = weighing or TfIdf()
-    return table_from_weights(weighing.weigh(collect_statistics(documents), background), size)

@@ -12,7 +12,6 @@ import msgspec
 from opilio.core.errors import TopicError
 
 WORDNET_FOLDERS = (Path("/usr/share/wordnet"), Path("/usr/share/wordnet/dict"), Path("/usr/local/share/wordnet/dict"))
-PARTS_OF_SPEECH = ("noun", "verb", "adj", "adv")
 _PART_OF_SPEECH_CODES = {"n": "noun", "v": "verb", "a": "adj", "s": "adj", "r": "adv"}
 NARROWER, INSTANCE, BROADER, DERIVED, IN_DOMAIN = "~", "~i", "@", "+", "-c"
 INSTALL_HINT = (

@@ -15,7 +15,6 @@ from starlette.responses import Response
 
 from opilio.manage.export import escape_formula
 
-FORMS = ("html", "json", "csv")
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 

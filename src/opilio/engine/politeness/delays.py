@@ -16,24 +16,15 @@ MAX_TRUSTED_RETRY_AFTERS = (
 OVERLOAD_STATUSES = frozenset({429, 503})
 
 
-def effective_delay_s(
-    configured_s: float,
-    crawl_delay_s: float = 0.0,
-    *,
-    cap_s: float = 30.0,
-    elapsed_s: float = 0.0,
-    adaptive: float = 0.0,
-) -> float:
-    """The pause between two requests to a host: the longest of what we, the host and its speed ask for.
+def effective_delay_s(configured_s: float, crawl_delay_s: float = 0.0, *, cap_s: float = 30.0) -> float:
+    """The pause between two requests to a host: the configured delay, or the host's Crawl-delay if that is longer.
 
-    `crawl_delay_s` is the host's Crawl-delay, heeded up to `cap_s`. `adaptive` > 0 waits that many times as long
-    as the last answer took, so that a slow server is asked less.
+    Crawl-delay counts up to `cap_s`.
 
-    >>> effective_delay_s(1.0, 5.0), effective_delay_s(1.0, 900.0), effective_delay_s(1.0, elapsed_s=0.5, adaptive=4)
-    (5.0, 30.0, 2.0)
+    >>> effective_delay_s(1.0, 5.0), effective_delay_s(1.0, 900.0)
+    (5.0, 30.0)
     """
-    wanted = max(min(crawl_delay_s, cap_s), min(adaptive * elapsed_s, cap_s))
-    return max(configured_s, wanted)
+    return max(configured_s, min(crawl_delay_s, cap_s))
 
 
 def backoff_delay_s(failures: int, rng: random.Random, *, first_s: float = 5.0, cap_s: float = MAX_BACKOFF_S) -> float:

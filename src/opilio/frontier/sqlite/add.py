@@ -13,7 +13,6 @@ from opilio.core.records import Lead
 from opilio.frontier.policy import (
     AGGREGATING_POLICIES,
     FRONTIER_FULL,
-    HOST_QUEUE_FULL,
     HOST_TOTAL_REACHED,
     MAX_PARENTS,
     FrontierPolicy,
@@ -96,7 +95,7 @@ class BatchAdder:
         self._write(hosts)
         refused = tuple(key for _, key, *_ in self._refused)
         known_before = len(leads) - new - raised - len(refused)
-        dropped = len(refused) + self._enforce_limits(hosts)
+        dropped = len(refused) + self._enforce_limits()
         return AddResult(new=new, promoted=raised, known=known_before, dropped=dropped, refused=refused)
 
     def _lookup(self, leads: Sequence[Lead], hosts: dict[str, HostRow | None]) -> dict[int, CachedUrl | None]:
@@ -167,23 +166,15 @@ class BatchAdder:
         touched = {known.host_id for known in self._new.values()} | {known.host_id for known in self._promoted.values()}
         tables.hosts.save([h for h in hosts.values() if h is not None and h.id in touched])
 
-    def _enforce_limits(self, hosts: dict[str, HostRow | None]) -> int:
-        """Drop the tails that are over the limits; how many URLs that were."""
+    def _enforce_limits(self) -> int:
+        """Drop the tail that is over the limit; returns the number of URLs."""
         tables, limits = self._tables, self._policy.limits
-        dropped = 0
-        if limits.host_queued:
-            for host in hosts.values():
-                excess = 0 if host is None else host.queued - limits.host_queued
-                if host is not None and excess > 0:
-                    flying = tables.leases.leased_keys(host.id)
-                    tail = [p for p in tables.queue.worst(excess + len(flying), host.id) if p[1] not in flying]
-                    dropped += tables.drop(tail[:excess], HOST_QUEUE_FULL)
         excess = tables.counters.queued - limits.queued
-        if limits.queued and excess > limits.slack:
-            tail = tables.queue.worst(excess + tables.counters.leased)
-            tail = [(id_, key) for id_, key in tail if key not in tables.leases.leased_keys(id_)]
-            dropped += tables.drop(tail[:excess], FRONTIER_FULL)
-        return dropped
+        if not limits.queued or excess <= limits.slack:
+            return 0
+        tail = tables.queue.worst(excess + tables.counters.leased)
+        tail = [(id_, key) for id_, key in tail if key not in tables.leases.leased_keys(id_)]
+        return tables.drop(tail[:excess], FRONTIER_FULL)
 
 
 def _promoted_row(key: int, known: CachedUrl, source: Lead | None) -> tuple[object, ...]:

@@ -58,24 +58,9 @@ def harvest(hits: ArrayLike, after: int | None = None) -> float:
     return float(cut.mean()) if len(cut) else 0.0
 
 
-def windowed_harvest(hits: ArrayLike, window: int) -> Rates:
-    """Relevant share of each block of `window` fetches (S2-43); the last block may be shorter."""
-    if window < 1:
-        raise ValueError("window must be at least 1")
-    flags = np.asarray(hits, dtype=np.float64)
-    blocks = range(0, len(flags), window)
-    return np.array([flags[start : start + window].mean() for start in blocks], dtype=np.float64)
-
-
 def recall(hits: ArrayLike, relevant: int) -> float:
     """Share found of all relevant pages that can be reached."""
     return float(np.count_nonzero(hits)) / relevant if relevant else 0.0
-
-
-def bounded_recall(hits: ArrayLike, relevant: int) -> float:
-    """Recall against what the number of fetches allows at most: min(fetches, relevant)."""
-    most = min(len(np.asarray(hits)), relevant)
-    return float(np.count_nonzero(hits)) / most if most else 0.0
 
 
 def target_recall(fetched: Iterable[object], targets: Collection[object]) -> float:
@@ -116,12 +101,6 @@ def host_spread(hosts: Sequence[str]) -> HostSpread:
         counts[host] = counts.get(host, 0) + 1
     shares = [n / len(hosts) for n in counts.values()]
     return HostSpread(len(counts), -sum(p * log2(p) for p in shares) + 0.0)
-
-
-def harvest_at_checkpoints(hits: ArrayLike, at: Sequence[int]) -> list[tuple[int, float]]:
-    """Harvest after given numbers of fetches, those the crawl reached (tables of S0-32 and S4-24)."""
-    rates = harvest_curve(hits)
-    return [(n, float(rates[n - 1])) for n in at if 0 < n <= len(rates)]
 
 
 def curve_points(hits: ArrayLike, most: int = 1000) -> list[tuple[int, int]]:

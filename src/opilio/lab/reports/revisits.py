@@ -35,14 +35,6 @@ class RevisitRun(msgspec.Struct, frozen=True, kw_only=True):
         return float(np.mean(self.truth.age_days))
 
     @property
-    def found_per_fetch(self) -> float:
-        return self.truth.new_relevant / max(1, self.truth.fetches)
-
-    @property
-    def found_share(self) -> float:
-        return self.truth.new_relevant / max(1, self.truth.born_relevant)
-
-    @property
     def case(self) -> tuple[str, str, int]:
         return self.web, self.topic, self.schedule
 

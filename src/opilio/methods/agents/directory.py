@@ -91,11 +91,6 @@ class AgentDirectory:
         self._last_command_id = rows[-1][0] if rows else self._last_command_id
         return [numbers[name] for _, name in rows if name in numbers]
 
-    @property
-    def lost_agents(self) -> list[AgentRecord]:
-        """Who is gone for good."""
-        return [card for card in self.records.values() if card.state in (MISSING, RETIRED)]
-
 
 def read_agent_records(connection: sqlite3.Connection) -> list[AgentRecord]:
     """The cards as they were saved last."""

@@ -7,7 +7,7 @@ the writing process, which knows the first five, works the rows out again (`Attr
 The ranker kind `attributes` (S1): its options, and the file with trained learners that it may begin from.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -27,11 +27,10 @@ from opilio.methods.attributes.training import load_learner, read_models
 from opilio.rank.committee import CommitteeMember
 from opilio.rank.link_scores import LinkScores, LinkTexts, drop_all, refused_links, tunnel_drop_reason
 from opilio.text.url_words import UrlTerms
-from opilio.topic.evolving import EvolvingTopic, Terms
+from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.weights import WeightTable, table_from_weights
 
 ROW_DTYPE = np.dtype([("values", "<f4", (4,)), ("missing", "?", (4,))])
-WeighPageTerms = Callable[[Reading], tuple[Terms, NDArray[np.float64]]]
 
 
 def pack_rows(rows: Rows) -> list[bytes]:

@@ -229,14 +229,6 @@ def _deepest_number(cell: str, mass: dict[str, float], rule: GalaxyRule) -> str:
     return f"{code[:_CELL_DIGITS]}.{code[_CELL_DIGITS:]}" if len(code) > _CELL_DIGITS else code
 
 
-def classes_of(
-    text: str | Sequence[int], matcher: LexiconMatcher, top: int = 3, rule: GalaxyRule = RECOMMENDED_RULE
-) -> list[ScoredClass]:
-    """The best classes of a text (or of its terms), best first, with their scores."""
-    terms = matcher.vocabulary.terms(text) if isinstance(text, str) else text
-    return list(galaxy_of(terms, matcher, rule).ranked[:top])
-
-
 def galaxy_of(terms: Sequence[int], matcher: LexiconMatcher, rule: GalaxyRule = RECOMMENDED_RULE) -> Galaxy:
     """The galaxy of a whole text."""
     return find_galaxy(dots_from_hits(matcher.hits(terms), max_length=rule.max_length), rule)

@@ -16,15 +16,6 @@ MIN_FIT_LINKS = 40  # links of each kind (paid, did not) before a fit is believe
 _DESCENT_ROUNDS = 200
 
 
-def overall_similarity(parts: Sequence[float], weights: Sequence[float] = EQUAL_WEIGHTS) -> float:
-    """The overall similarity measure: the mean of the four partial similarities (S2-31).
-
-    >>> round(overall_similarity((0.2, 0.1, 0.0, 0.3)), 9)
-    0.15
-    """
-    return float(np.dot(parts, weights))
-
-
 class WeightEvidence(msgspec.Struct):
     """Sums over links whose outcome is known: all that a fit needs, however many there were."""
 
