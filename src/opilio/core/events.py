@@ -42,7 +42,8 @@ class BatchCommitted(Event, frozen=True):
 
     outcomes: tuple[Outcome, ...]
     queued: int
-    expected: float | None = None  # relevant pages still to be found in the queue, where the ranker can tell
+    # Relevant pages still to be found in the queue, where the ranker can tell
+    expected: float | None = None
 
 
 class RobotsRead(Event, frozen=True):

@@ -64,7 +64,8 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 class Failure(msgspec.Struct, frozen=True):
     """An expected failure of the web. `retry` says that asking again later may help."""
 
-    kind: str  # dns, connect, tls, timeout, too-large, headers, redirect-loop, private-address, robots, status, ...
+    # dns, connect, tls, timeout, too-large, headers, redirect-loop, private-address, robots, status, ...
+    kind: str
     detail: str = ""
     retry: bool = False
 
@@ -78,7 +79,8 @@ class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
 
     url: str
     status: int = 0
-    location: str = ""  # where a 3xx answer points, absolute and canonical; the engine queues it as a lead
+    # Where a 3xx answer points, absolute and canonical; the engine queues it as a lead
+    location: str = ""
     headers: tuple[tuple[str, str], ...] = ()  # as received
     body: bytes = b""  # decoded from its content encoding
     size_bytes: int = 0  # of the body, also when the body itself is no longer carried
@@ -91,7 +93,8 @@ class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
     def header(self, name: str) -> str:
         """The last value of a header, or an empty string."""
         wanted = name.lower()
-        for known, value in reversed(self.headers):  # a loop: asked eight times a page, a generator takes twice as long
+        # A loop: asked eight times a page, a generator takes twice as long
+        for known, value in reversed(self.headers):
             if known.lower() == wanted:
                 return value
         return ""
@@ -188,7 +191,8 @@ class ScoredLink(msgspec.Struct, frozen=True, kw_only=True):
     score: float
     parts: tuple[Reason, ...] = ()
     dropped: str = ""  # why the ranker would not follow it (below the threshold, nofollow, ...)
-    features: bytes = b""  # handed on to Lead.features: what the ranker wants back with the page itself
+    # Handed on to Lead.features: what the ranker wants back with the page itself
+    features: bytes = b""
 
 
 class Lead(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,9 +208,8 @@ class Lead(msgspec.Struct, frozen=True, kw_only=True):
     hops: int = 0  # redirects followed to get here
     retries: int = 0
     features: bytes = b""  # what a learning ranker needs to score it again; opaque to the frontier
-    revisit_priority: float = (
-        0.0  # above 0: ask for a known URL soon, once more if it is done or failed; the more, the sooner
-    )
+    # Above 0: ask for a known URL soon, once more if it is done or failed; the more, the sooner
+    revisit_priority: float = 0.0
 
 
 class HostLease(msgspec.Struct, frozen=True, kw_only=True):
@@ -242,7 +245,8 @@ class EngineAnswer(msgspec.Struct, frozen=True, kw_only=True):
     voter: str
     hits: tuple[EngineHit, ...] = ()
     failure: Failure | None = None
-    fixed_priority: int = 0  # above 0: a list, whose addresses have this priority and which has no vote
+    # Above 0: a list, whose addresses have this priority and which has no vote
+    fixed_priority: int = 0
 
     @property
     def has_answered(self) -> bool:
@@ -303,16 +307,17 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     noindex: bool = False
     verdict: Verdict | None = None
     links: bytes = b""  # LinkColumns, encoded: stored as it is
-    counts: tuple[tuple[str, int], ...] = ()  # stems of a relevant page with their counts: feeds table expansion
+    # Stems of a relevant page with their counts: feeds table expansion
+    counts: tuple[tuple[str, int], ...] = ()
     surfaces: tuple[str, ...] = ()  # how each of those stems was written, for showing (S0-E4)
-    sample_terms: bytes = b""  # the page's most telling terms (uint32): what a learning judge is taught with
+    # The page's most telling terms (uint32): what a learning judge is taught with
+    sample_terms: bytes = b""
     warc_record: bytes = b""  # the gzip member to append to the WARC file
     sitemap_entries: tuple[SitemapEntry, ...] = ()  # of a sitemap or feed, which is no page
     feeds: tuple[str, ...] = ()  # that the page names
     failure: Failure | None = None  # a typed failure of parsing, or a skipped content type
-    agent_analyses: tuple[
-        AgentAnalysis, ...
-    ] = ()  # of every agent that looked, where more than one did; `verdict` is the best
+    # Of every agent that looked, where more than one did; `verdict` is the best
+    agent_analyses: tuple[AgentAnalysis, ...] = ()
 
 
 class PageChange(StrEnum):
@@ -321,7 +326,8 @@ class PageChange(StrEnum):
     NEW = "new"
     UNCHANGED = "unchanged"
     CHANGED = "changed"  # another main text: the older version becomes history
-    MISSING_ONCE = "struck"  # not there, for the first time: looked at once more before it goes (S1-06)
+    # Not there, for the first time: looked at once more before it goes (S1-06)
+    MISSING_ONCE = "struck"
     GONE = "gone"  # not there, and has not been for a while
     MOVED = "moved"  # redirects for good
     UNKNOWN = "unknown"  # no answer that says anything

@@ -30,7 +30,8 @@ Count = Annotated[int, Meta(ge=0, le=10**15)]
 Amount = Annotated[float, Meta(ge=0, le=1e9)]  # not endless: a pause must be one that ends
 Share = Annotated[float, Meta(ge=0, le=1)]
 Seconds = Annotated[float, Meta(gt=0, le=1e9)]
-KIND_SECTIONS = ("judge", "senses", "rank", "boost", "expansion", "order")  # checked against their class by crawl.build
+# Checked against their class by crawl.build
+KIND_SECTIONS = ("judge", "senses", "rank", "boost", "expansion", "order")
 
 
 class TopicSettings(msgspec.Struct, kw_only=True):
@@ -50,10 +51,12 @@ class TopicSettings(msgspec.Struct, kw_only=True):
     language: str = "english"
     normaliser: Normalizer = "stem"  # X-07
     phrases: list[str] = []  # words of a query log that belong together (S4-E1)
-    around: Literal["block", "beside", "sentence", "paragraph"] = "block"  # the text around a link (X-06)
+    # The text around a link (X-06)
+    around: Literal["block", "beside", "sentence", "paragraph"] = "block"
     identify: bool = False  # find out the language of pages that declare none
     table_size: Positive = 50
-    weighing: Literal["tf-idf", "tf-df", "corpus"] = "tf-idf"  # of words in example pages (X-03, X-14)
+    # Of words in example pages (X-03, X-14)
+    weighing: Literal["tf-idf", "tf-df", "corpus"] = "tf-idf"
 
 
 class SeedSettings(msgspec.Struct, kw_only=True):
@@ -65,7 +68,8 @@ class SeedSettings(msgspec.Struct, kw_only=True):
     limit: Positive = 30  # addresses wanted of each engine (S0-10)
     irrelevant: Count = 0  # seeds off the topic, for training (S1-16)
     queries: Count = 20  # most further queries when nothing is left to fetch; 0: none
-    precision: Annotated[float, Meta(ge=0, le=1)] = 0.1  # of the pages they brought; below it, no further query
+    # Of the pages they brought; below it, no further query
+    precision: Annotated[float, Meta(ge=0, le=1)] = 0.1
     proxy: str = ""  # for asking engines
 
 
@@ -112,17 +116,20 @@ class RevisitSettings(msgspec.Struct, kw_only=True):
     continuous: bool = False  # go on until stopped, waiting for what becomes due
     policy: str = "adaptive"  # fixed, proportional, adaptive
     share: Annotated[float, Meta(ge=0, le=1)] = 0.5  # of the fetches, while there are new URLs too
-    interval_s: Annotated[float, Meta(gt=0)] = 7 * 86_400.0  # between two looks at a page, on average over all
+    # Between two looks at a page, on average over all
+    interval_s: Annotated[float, Meta(gt=0)] = 7 * 86_400.0
     relevant_only: bool = False  # leave irrelevant pages as they are
     least_s: Amount = 3600.0  # no page sooner than this
-    second_look_s: Amount = 86_400.0  # after which a page that was not there is looked for once more (S1-06)
+    # After which a page that was not there is looked for once more (S1-06)
+    second_look_s: Amount = 86_400.0
     announcements: bool = True  # heed sitemaps and feeds
     probe: bool = True  # ask each host once for a page that can't be there, to know its soft 404
 
 
 class StoreSettings(msgspec.Struct, kw_only=True):
     rotate_bytes: Positive = 1 << 30  # a WARC file that has grown to this is followed by a new one
-    check_every_s: Amount = 60.0  # the checker reads some records so often while a crawl runs; 0: never
+    # The checker reads some records so often while a crawl runs; 0: never
+    check_every_s: Amount = 60.0
 
 
 class StopSettings(msgspec.Struct, kw_only=True):
@@ -161,11 +168,14 @@ class AgentTeamSettings(msgspec.Struct, kw_only=True):
     requests: Positive = 4  # r: under way at once, for each agent (S3-07)
     split: SeedSplit = "deal"  # of the seeds: like cards, or in consecutive blocks
     relevant: Count = 0  # an agent's goal (S3-03); 0: as many as there are
-    patience: Annotated[float, Meta(ge=0, le=1)] = 0.0  # a link worth less than this share of a busy host's best waits
+    # A link worth less than this share of a busy host's best waits
+    patience: Annotated[float, Meta(ge=0, le=1)] = 0.0
     exchange_words: bool = False  # S3-F3: new words of a table to agents of the same topic
-    exchange_lessons: bool = False  # judge and ranker learn from the pages of agents of the same topic too
+    # Judge and ranker learn from the pages of agents of the same topic too
+    exchange_lessons: bool = False
     exchange_links: bool = False  # links that another agent finds promising go to it as well
-    lease_s: Annotated[float, Meta(gt=0)] = 300.0  # an agent that gives no sign of life for so long is missing
+    # An agent that gives no sign of life for so long is missing
+    lease_s: Annotated[float, Meta(gt=0)] = 300.0
     each: list[AgentSettings] = []
 
 
@@ -236,7 +246,8 @@ def _check_proxy(proxy: str, source: str) -> None:
 
 def _check_user_agent(polite: PolitenessSettings, source: str) -> None:
     """Both go into a header that every site reads; by the first its robots.txt must be able to name us."""
-    if not re.fullmatch(r"[A-Za-z_-]+", polite.agent):  # RFC 9309, 2.2.1
+    # RFC 9309, 2.2.1
+    if not re.fullmatch(r"[A-Za-z_-]+", polite.agent):
         raise ConfigError(
             f"{source}: politeness.agent '{polite.agent}': must be letters, - and _, as robots.txt has it"
         )

@@ -27,7 +27,8 @@ TRACKING_PARAMETERS = (
 _TRACKING_NAMES = frozenset(n for n in TRACKING_PARAMETERS if not n.endswith("*"))
 _TRACKING_PREFIXES = tuple(n[:-1] for n in TRACKING_PARAMETERS if n.endswith("*"))
 
-_WHITESPACE = "".join(map(chr, range(0x21)))  # C0 controls and space, which WHATWG strips at both ends
+# C0 controls and space, which WHATWG strips at both ends
+_WHITESPACE = "".join(map(chr, range(0x21)))
 _LINE_BREAKS = str.maketrans("", "", "\t\n\r")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 # Reserved characters that mean the same raw or encoded in practice, so that Wren_%28bird%29 equals Wren_(bird).
@@ -37,9 +38,8 @@ _UNESCAPED_IN_QUERY = _UNRESERVED | frozenset("!$()*,:@/?")
 _SEGMENT = r"[A-Za-z0-9_~\-][A-Za-z0-9_.~\-,()!*@&=$']*"
 _PATH = rf"(?:{_SEGMENT}/)*(?:{_SEGMENT})?"
 _CLEAN_RELATIVE = re.compile(rf"((?:\.\./)+|/)?{_PATH}").fullmatch
-_SCHEME_PREFIX = (
-    r"(?:http://(?![^/]*:80(?:/|$))|https://(?![^/]*:443(?:/|$)))"  # a scheme, and not its own port behind it
-)
+# A scheme, and not its own port behind it
+_SCHEME_PREFIX = r"(?:http://(?![^/]*:80(?:/|$))|https://(?![^/]*:443(?:/|$)))"
 _PORT = r"(?::[1-9][0-9]{0,3})?"
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _HOST_NAME = rf"(?:(?:[a-z0-9][a-z0-9-]*\.)+[a-z]{{2,}}|{_OCTET}(?:\.{_OCTET}){{3}})"
@@ -93,7 +93,8 @@ def canonicalize_urls(hrefs: Sequence[str], base: str) -> list[str | None]:
     folder = root.partition("?")[0].rpartition("/")[0] + "/"
     room = MAX_URL_LENGTH - len(folder)
     known: dict[str, str | None] = {}
-    above: dict[str, str] = {}  # "../../" to the folder it means
+    # "../../" to the folder it means
+    above: dict[str, str] = {}
     out: list[str | None] = []
     for href in hrefs:
         href = href.partition("#")[0]
@@ -136,6 +137,27 @@ def origin_of(url: str) -> str:
     return usable[: _path_start(usable)] if usable else ""
 
 
+@lru_cache(maxsize=65_536)
+def registered_domain(host: str) -> str:
+    """The domain somebody registered: the public suffix and one label. Addresses and bare suffixes stay as they are.
+
+    >>> registered_domain("www.birds.example.co.uk:8080")
+    'example.co.uk'
+    """
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    name = host.partition(":")[0]
+    # WHATWG: a host whose last label is a number is an IPv4 address
+    if not name.rpartition(".")[2].strip("0123456789"):
+        return name
+    return _public_suffixes().privatesuffix(name) or name
+
+
+@lru_cache(maxsize=1)
+def _public_suffixes() -> PublicSuffixList:
+    return PublicSuffixList()
+
+
 def _ancestor_folder(folder: str, origin: str, levels: int) -> str:
     """The folder some levels up; the root has no parent but itself (S0-29)."""
     parts = folder[len(origin) :].split("/")
@@ -155,7 +177,8 @@ def _join(href: str, root: str, origin: str, folder: str) -> str | None:
         same = root.startswith(scheme[1].lower() + "://")
         if not same or (after[:1] in ("/", "\\") and after[1:2] in ("/", "\\")):
             return _canonicalize_absolute(href)
-        href = after  # "http:page.html" on an http page is relative (WHATWG, special relative state)
+        # "http:page.html" on an http page is relative (WHATWG, special relative state)
+        href = after
     if not href:
         return root
     if href[0] in "/\\":
@@ -172,7 +195,8 @@ def _canonicalize_absolute(url: str) -> str | None:
         return url
     try:
         parsed = str(can_ada.parse(url).href)
-    except (ValueError, TypeError):  # TypeError: lone surrogates, which are no text
+    # TypeError: lone surrogates, which are no text
+    except (ValueError, TypeError):
         return None
     if not parsed.startswith(("http://", "https://")):
         return None
@@ -185,7 +209,8 @@ def _clean_origin(origin: str) -> str | None:
     if "@" in origin:
         origin = origin.partition("//")[0] + "//" + origin.rpartition("@")[2]
     if ".." in origin or "//." in origin:
-        return None  # no name server knows an empty label
+        # No name server knows an empty label
+        return None
     return origin.removesuffix(".").replace(".:", ":")
 
 

@@ -7,8 +7,10 @@ Must not resolve anything itself.
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 
-_GLOBAL_UNICAST = IPv6Network("2000::/3")  # all of IPv6 that is handed out to the public (RFC 4291, 2.4)
-_NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052; the local-use 64:ff9b:1::/48 of RFC 8215 stays refused
+# All of IPv6 that is handed out to the public (RFC 4291, 2.4)
+_GLOBAL_UNICAST = IPv6Network("2000::/3")
+# RFC 6052; the local-use 64:ff9b:1::/48 of RFC 8215 stays refused
+_NAT64 = IPv6Network("64:ff9b::/96")
 
 
 @lru_cache(maxsize=4096)

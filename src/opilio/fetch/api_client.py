@@ -75,7 +75,8 @@ class ApiClient:
             elif transfer.failure is None:
                 transfer.failure = classify_curl_error(code, message, self._network.proxy)
             return self._build_result(handle, transfer, started_at)
-        except (pycurl.error, ValueError, TypeError) as problem:  # an address libcurl can't even be told
+        # An address libcurl can't even be told
+        except (pycurl.error, ValueError, TypeError) as problem:
             return FetchResult(url=url, started_at=started_at, failure=Failure("url", str(problem)[:200]))
         finally:
             handle.close()
@@ -97,7 +98,8 @@ class ApiClient:
             (pycurl.FOLLOWLOCATION, 0),
             (pycurl.TIMEOUT_MS, round(timeout_s * 1000)),
             (pycurl.CONNECTTIMEOUT_MS, round(min(timeout_s, self._limits.connect_s) * 1000)),
-            (pycurl.PROXY, self._network.proxy),  # also when empty: see CurlFetcher
+            # Also when empty: see CurlFetcher
+            (pycurl.PROXY, self._network.proxy),
             (pycurl.NOPROXY, ""),
             (pycurl.HEADERFUNCTION, transfer.on_header),
             (pycurl.WRITEFUNCTION, transfer.on_body),

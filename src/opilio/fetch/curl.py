@@ -37,7 +37,8 @@ _CONDITIONAL_HEADERS = {
     "if-modified-since": "If-Modified-Since",
 }
 _NOT_MODIFIED = 304
-_BUFFER_BYTES = 64 << 10  # fewer callbacks than libcurl's 16 KiB: most pages then arrive in one or two
+# Fewer callbacks than libcurl's 16 KiB: most pages then arrive in one or two
+_BUFFER_BYTES = 64 << 10
 
 
 class CurlFetcher:
@@ -93,7 +94,8 @@ class CurlFetcher:
         started_at = self._clock.now()
         try:
             self._prepare(handle, transfer, validators)
-        except (pycurl.error, ValueError, TypeError) as problem:  # a URL libcurl can't even be told
+        # A URL libcurl can't even be told
+        except (pycurl.error, ValueError, TypeError) as problem:
             return FetchResult(url=url, started_at=started_at, failure=Failure("url", str(problem)[:200]))
         ended = await driver.run(handle)
         fetched = self._build_result(handle, transfer, ended, started_at)
@@ -111,7 +113,8 @@ class CurlFetcher:
         if not (self._network.allow_private or self._network.proxy):
             handle.setopt(pycurl.OPENSOCKETFUNCTION, transfer.open_socket)
         entry = connect_to_entry(transfer.url, self._network.resolve) if self._network.resolve else ""
-        if entry:  # an entry names its host, so one left from an earlier request touches no other
+        # An entry names its host, so one left from an earlier request touches no other
+        if entry:
             handle.setopt(pycurl.CONNECT_TO, [entry])
 
     def _build_result(
@@ -119,15 +122,18 @@ class CurlFetcher:
     ) -> FetchResult:
         code, message = ended
         if code == 0:
-            transfer.failure = None  # an address may have been refused before a good one of the same host
+            # An address may have been refused before a good one of the same host
+            transfer.failure = None
         elif transfer.failure is None:
             transfer.failure = classify_curl_error(code, message, self._network.proxy)
         body = transfer.finish()
-        status = transfer.status if handle.getinfo(pycurl.RESPONSE_CODE) else 0  # 0: nobody but a proxy spoke
+        # 0: nobody but a proxy spoke
+        status = transfer.status if handle.getinfo(pycurl.RESPONSE_CODE) else 0
         headers = transfer.headers if status else ()
         found = FetchResult(url=transfer.url, headers=headers)
         location = redirect_target(status, found.header("location"), transfer.url)
-        if location == transfer.url:  # for a cookie, most often, or another spelling of the same address
+        # For a cookie, most often, or another spelling of the same address
+        if location == transfer.url:
             location, transfer.failure = "", Failure("redirect-loop", "it redirects to itself")
         return FetchResult(
             url=transfer.url,

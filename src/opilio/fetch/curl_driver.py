@@ -23,7 +23,8 @@ class CurlDriver:
     def __init__(self, loop: asyncio.AbstractEventLoop, connections: int) -> None:
         self._loop = loop
         self._timer: asyncio.Handle | None = None
-        self._sockets: dict[int, int] = {}  # file descriptor: what libcurl waits for
+        # File descriptor: what libcurl waits for
+        self._sockets: dict[int, int] = {}
         self._running: dict[pycurl.Curl, asyncio.Future[TransferEnd]] = {}
         self._multi = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)

@@ -54,7 +54,8 @@ class Transfer:
         if line.startswith(b"HTTP/"):
             head.lines.clear()
             self.status = parse_status_line(line)
-        elif not self._body.received:  # trailers after the body are nobody's business
+        # Trailers after the body are nobody's business
+        elif not self._body.received:
             head.lines.append(line)
         return None
 
@@ -100,7 +101,8 @@ class Transfer:
             return int(pycurl.SOCKET_BAD)
         try:
             return socket.socket(target.family, target.socktype, target.protocol)
-        except OSError as problem:  # no more files may be open, or a family that this machine does not speak
+        # No more files may be open, or a family that this machine does not speak
+        except OSError as problem:
             self.failure = Failure("connect", str(problem), retry=True)
             return int(pycurl.SOCKET_BAD)
 
@@ -134,8 +136,10 @@ class _ResponseHead:
         self.lines: list[bytes] = []
         self.size = 0
         self.count = 0
-        self.ended = False  # the head of the final answer is whole
-        self.moved = False  # and it names another place
+        # The head of the final answer is whole
+        self.ended = False
+        # And it names another place
+        self.moved = False
 
 
 class _ResponseBody:

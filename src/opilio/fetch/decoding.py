@@ -20,9 +20,8 @@ brotli: Any = import_module("brotli") if find_spec("brotli") else None
 _INFLATE_ERROR = cast(type[Exception], isal_zlib.error)  # its stubs take the class for an instance
 _MAX_LAYERS = 2  # servers behind a careless proxy compress twice; nobody honest does it more often
 _ZSTD_WINDOW = 8 << 20  # RFC 9659: the largest window a server may ask for
-_IDENTITY_ENCODINGS = frozenset(
-    ("", "identity", "none", "utf-8", "utf8", "binary", "8bit")
-)  # what servers write and do not mean
+# What servers write and do not mean
+_IDENTITY_ENCODINGS = frozenset(("", "identity", "none", "utf-8", "utf8", "binary", "8bit"))
 
 
 class BodyTooLargeError(OpilioError):
@@ -67,7 +66,8 @@ class _Inflate:
     def _inflate(self, data: bytes, room: int) -> bytes:
         assert self._stream is not None
         if self._stream.eof:
-            return b""  # padding after the end is ignored, as browsers do
+            # Padding after the end is ignored, as browsers do
+            return b""
         try:
             out: bytes = self._stream.decompress(data, max_length=room + 1)
         except _INFLATE_ERROR as problem:
@@ -125,7 +125,8 @@ class _Zstd:
         return b"".join(self._out)
 
     def is_complete(self) -> bool:
-        return True  # the library does not tell; a cut transfer shows by its length
+        # The library does not tell; a cut transfer shows by its length
+        return True
 
 
 _LAYERS: dict[str, Callable[[], EncodingLayer]] = {

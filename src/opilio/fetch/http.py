@@ -24,7 +24,8 @@ from opilio.core.urls import canonicalize_url
 class FetchLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Nothing fetched is trusted: every answer has an end in bytes and in seconds."""
 
-    body_bytes: int = 8 << 20  # after decoding; a longer answer is a failure and nothing of it is kept
+    # After decoding; a longer answer is a failure and nothing of it is kept
+    body_bytes: int = 8 << 20
     header_bytes: int = 64 << 10
     header_count: int = 256
     total_s: float = 60.0
@@ -109,7 +110,8 @@ def parse_retry_after(value: str, now: float, cap_s: float) -> float:
     (120.0, 60.0)
     """
     value = value.strip()
-    if not value:  # nearly always: reading a date that is not there would cost more than the rest of the head
+    # Nearly always: reading a date that is not there would cost more than the rest of the head
+    if not value:
         return 0.0
     if value.isascii() and value.isdigit():
         return cap_s if len(value) > 9 else min(float(value), cap_s)
@@ -171,9 +173,11 @@ _MESSAGE_KINDS: tuple[tuple[str, tuple[str, bool]], ...] = (
 
 def classify_curl_error(code: int, message: str, proxy: str = "") -> Failure:
     """The failure a libcurl code stands for, where a proxy is asked or none."""
-    if proxy and code == pycurl.E_COULDNT_CONNECT:  # to hosts only the proxy connects, and tells in its own words
+    # To hosts only the proxy connects, and tells in its own words
+    if proxy and code == pycurl.E_COULDNT_CONNECT:
         scheme, _, place = proxy.rpartition("://")
-        named = f"{scheme or 'http'}://{place.rpartition('@')[2]}"  # without a password
+        # Without a password
+        named = f"{scheme or 'http'}://{place.rpartition('@')[2]}"
         return Failure("proxy", f"the proxy {named} can't be reached ({code})"[:200], retry=True)
     kind, retry = _CODE_KINDS.get(code, ("transfer", True))
     # One code stands for several troubles; only libcurl's words tell them apart.

@@ -28,7 +28,8 @@ class MemoryFetcher:
 def _is_unmodified(page: FetchResult, validators: Mapping[str, str]) -> bool:
     given = {name.lower(): value for name, value in validators.items()}
     tag = given.get("if-none-match") or given.get("etag")
-    if tag:  # RFC 9110, 13.1.3: the date counts only where there is no tag
+    # RFC 9110, 13.1.3: the date counts only where there is no tag
+    if tag:
         return tag == page.header("etag")
     date = given.get("if-modified-since") or given.get("last-modified")
     return bool(date) and date == page.header("last-modified")

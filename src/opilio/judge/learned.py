@@ -18,10 +18,12 @@ from opilio.learn.text_model import TermIds, TextModel, TextModelState
 from opilio.topic.topic import ExamplePage
 
 MAX_PAGE_TERMS = 120  # the most telling terms of a page
-SURELY_IRRELEVANT_SHARE = 0.6  # share of the middle below which coverage is sure that a page is not on the topic
+# Share of the middle below which coverage is sure that a page is not on the topic
+SURELY_IRRELEVANT_SHARE = 0.6
 PAGES_FOR_HALF_SHARE = 10.0  # pages on the topic after which the model has half of its say
 REFIT_RELEVANT_PAGES = 10  # new pages on the topic
-REFIT_RELEVANT_SHARE = 0.1  # or this share of those it was taught: the more it knows, the less ten pages change
+# Or this share of those it was taught: the more it knows, the less ten pages change
+REFIT_RELEVANT_SHARE = 0.1
 REFIT_IRRELEVANT_PAGES = 500  # new pages not on it
 LABEL_WEIGHT = 8.0  # how many pages a person's word weighs
 MODEL_REASONS = 6
@@ -116,9 +118,8 @@ class LearnedJudge:
 
     def sample(self, reading: Reading) -> TermIds:
         """The most telling terms of a page: many times here, seldom elsewhere."""
-        if (
-            self._last_sample is None or self._last_sample[0] is not reading
-        ):  # asked for twice: by `judge`, and to be kept
+        # Asked for twice: by `judge`, and to be kept
+        if self._last_sample is None or self._last_sample[0] is not reading:
             self._last_sample = reading, self._distinctive_terms(*self.base.words.counts(reading))
         return self._last_sample[1]
 

@@ -64,7 +64,8 @@ class PageTerms:
 
     def counts(self, reading: Reading) -> tuple[Terms, Values]:
         """The distinct terms of main text (all text where nothing else is left), title and description, with counts."""
-        if self._last_counts is None or self._last_counts[0] is not reading:  # several judges ask for the same page
+        # Several judges ask for the same page
+        if self._last_counts is None or self._last_counts[0] is not reading:
             self._last_counts = reading, *self._count(reading)
         return self._last_counts[1:]
 
@@ -103,7 +104,8 @@ class CachedIdf:
             raise ValueError(f"slots must be a power of two, not {slots}")
         self._idf = idf
         self._mask = np.uint32(slots - 1)
-        self._terms = np.zeros(slots, dtype=np.uint32)  # 0 is no term
+        # 0 is no term
+        self._terms = np.zeros(slots, dtype=np.uint32)
         self._values = np.zeros(slots)
 
     def __call__(self, terms: NDArray[np.uint32]) -> NDArray[np.float64]:

@@ -62,7 +62,8 @@ class CosineJudge:
         sight = self.topic.compiled
         terms, counts = self.words.counts(reading)
         topic = sight.weigh(terms)
-        if self.norm == "topic":  # the other words of the page count for nothing: they need no weight
+        # The other words of the page count for nothing: they need no weight
+        if self.norm == "topic":
             known = topic.nonzero()[0]
             terms, counts, topic = terms[known], counts[known], topic[known]
         page = self.words.weights_for(terms, counts)
@@ -133,7 +134,8 @@ class CoverageJudge:
         """See `Judge`."""
         coverage, reasons = self._word_coverage(reading)
         if self.classes:
-            told = self.classes.judge(reading)  # 0.5: as likely of the topic's classes as not
+            # 0.5: as likely of the topic's classes as not
+            told = self.classes.judge(reading)
             coverage, reasons = max(coverage, min(1.0, 2.0 * self.middle * told.score)), [*told.reasons, *reasons]
         score = 1.0 / (1.0 + math.exp(-self.slope * (coverage - self.middle)))
         return Verdict(score=score, relevant=score >= 0.5, reasons=(Reason("coverage", coverage), *reasons))

@@ -99,7 +99,8 @@ class Committee(CommitteeScoring):
         rewards = np.array([visit.reward for visit in visits])
         self._tables["prefix"].add(prefixes, rewards)
         self._tables["all"].add(GLOBAL_BUCKET.repeat(len(visits))[:, None], rewards)
-        places = prefixes[:, :1].copy()  # once more: counted once
+        # Once more: counted once
+        places = prefixes[:, :1].copy()
         held = {at: row for at, visit in enumerate(visits) if (row := self.pool.row_of.get(visit.key)) is not None}
         if held:
             places[list(held), 0] = path_bucket(self.pool.rows["path"][list(held.values())])
@@ -158,7 +159,8 @@ class Committee(CommitteeScoring):
 
     def _apply_correction(self, lesson: LinkLesson) -> None:
         """A person knows better what a page was worth: its places get what is due, its features are taught firmly."""
-        self._rescoring.reset()  # a person's word moves links far down too
+        # A person's word moves links far down too
+        self._rescoring.reset()
         visit, change = lesson.visit, lesson.visit.reward - lesson.old_reward
         prefixes = np.array(url_prefixes(visit.url), dtype=np.uint32)
         self._tables["prefix"].correct(prefixes, change)
@@ -198,7 +200,8 @@ class Committee(CommitteeScoring):
         """See the links of a page in another light: a person said what it is worth."""
         live, rows = self.pool.used_rows, self.pool.rows
         own = live[(rows["pages"][live] == np.uint32(_page_hash(page))).any(axis=1)]
-        if not relevant:  # what other pages say of a link still counts
+        # What other pages say of a link still counts
+        if not relevant:
             own = own[rows["contexts"][own] == 1]
         rows["dense"][own, FEATURE_INDEX["parent"]] = float(relevant)
         rows["dense"][own, FEATURE_INDEX["relevant parents"]] = 0.25 * relevant
@@ -243,7 +246,8 @@ class Committee(CommitteeScoring):
     def _rows_for(self, keys: Sequence[int], hosts: Sequence[str], met: LinkContexts) -> RowIndices:
         """The rows of links; those met for the first time get one."""
         queue, rows = self.pool, self.pool.rows
-        first: dict[int, int] = {}  # where each new link is mentioned first
+        # Where each new link is mentioned first
+        first: dict[int, int] = {}
         for place, key in enumerate(keys):
             if key not in queue.row_of:
                 first.setdefault(key, place)
@@ -272,9 +276,8 @@ class Committee(CommitteeScoring):
         each, rows = where[first], self.pool.rows
         dense = rows["dense"].take(each, axis=0)
         highest = np.fmax.reduceat(np.fmin(met.features["dense"].astype(np.float32), 1.0), first)
-        dense[:, LINK_FEATURE_SLICE] = np.fmax(
-            dense[:, LINK_FEATURE_SLICE], highest
-        )  # what is no number counts for nothing
+        # What is no number counts for nothing
+        dense[:, LINK_FEATURE_SLICE] = np.fmax(dense[:, LINK_FEATURE_SLICE], highest)
         dense[:, FEATURE_INDEX["tunnel"]] = np.minimum(
             dense[:, FEATURE_INDEX["tunnel"]], np.minimum.reduceat(met.tunnel_depths, first)
         )
@@ -282,8 +285,10 @@ class Committee(CommitteeScoring):
         dense[:, FEATURE_INDEX["relevant parents"]] = np.minimum(parents, 1.0)
         times = np.diff(first, append=len(where))
         before = rows["contexts"].take(each)
-        contexts = np.arange(len(where)) + np.repeat(before - first, times)  # how many each has before
-        slot = np.minimum(contexts, MAX_CONTEXTS - 1)  # the latest page takes the last one
+        # How many each has before
+        contexts = np.arange(len(where)) + np.repeat(before - first, times)
+        # The latest page takes the last one
+        slot = np.minimum(contexts, MAX_CONTEXTS - 1)
         rows["pages"][where, slot] = met.pages
         rows["groups"][where, slot] = ((met.features["path"] * np.uint32(0x9E3779B1)) ^ met.pages) | np.uint32(1)
         after = np.minimum(before + times, MAX_COUNTED_PARENTS)

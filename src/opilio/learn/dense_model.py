@@ -22,8 +22,10 @@ from numpy.typing import NDArray
 Matrix = NDArray[np.float64]
 MAX_EXAMPLES = 1_024
 NEWTON_STEPS = 4
-CONVERGENCE_TOLERANCE = 1e-3  # a step that moves no weight farther is the last one: mostly the second
-MAX_FIT_INTERVAL = 32  # examples between two fits, when there are many: by then one more changes little
+# A step that moves no weight farther is the last one: mostly the second
+CONVERGENCE_TOLERANCE = 1e-3
+# Examples between two fits, when there are many: by then one more changes little
+MAX_FIT_INTERVAL = 32
 MAX_DENSE_LOGIT = 12.0
 
 
@@ -163,7 +165,8 @@ class TrialModel:
             else _TrialModelState(state, b"", 0.0)
         )
         self.base.restore(kept.core, places)
-        self.base.reset_features(self._trial_features)  # an older version had them there
+        # An older version had them there
+        self.base.reset_features(self._trial_features)
         if self._trial_active:
             self.full.restore(kept.whole, places)
         self.lead = kept.lead
@@ -192,7 +195,8 @@ _LINK_PRIORS = {
     "textless": -0.3,
     "path depth": -0.3,
     "query": -0.2,
-    "galaxy": 1.0,  # how near the words at the link are to the topic's Dewey classes; 0 where nobody looks
+    # How near the words at the link are to the topic's Dewey classes; 0 where nobody looks
+    "galaxy": 1.0,
     "T-Graph": 0.5,  # how near to a target the T-Graph holds it (S2-32); 0 where there is none
     "similarity": 0.5,  # to the node it matches (OSM)
     "layer": 0.5,  # how near to a target a context graph holds its page

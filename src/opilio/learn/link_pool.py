@@ -19,12 +19,13 @@ from opilio.learn.word_model import PREFIX_COUNT, WORD_COUNT
 from opilio.text.term_arrays import distinct
 
 MAX_CONTEXTS = 5  # pages a link was found on that are remembered
+# Little by little; all else at once, by whoever takes a row
 _INCREMENTAL_COLUMNS = (
     "dense",
     "groups",
     "pages",
     "contexts",
-)  # little by little; all else at once, by whoever takes a row
+)
 
 
 class LinkPool:
@@ -40,16 +41,20 @@ class LinkPool:
             "key": np.zeros(capacity, dtype=np.int64),
             "words": np.zeros((capacity, WORD_COUNT), dtype=np.uint32),
             "dense": np.zeros((capacity, columns), dtype=np.float32),
-            "groups": np.zeros((capacity, MAX_CONTEXTS), dtype=np.uint32),  # page and place on it; 0: none
+            # Page and place on it; 0: none
+            "groups": np.zeros((capacity, MAX_CONTEXTS), dtype=np.uint32),
             "pages": np.zeros((capacity, MAX_CONTEXTS), dtype=np.uint32),
             "path": np.zeros(capacity, dtype=np.uint32),
             "prefixes": np.zeros((capacity, PREFIX_COUNT), dtype=np.uint32),
             "contexts": np.zeros(capacity, dtype=np.int16),
         }
-        self.scores: NDArray[np.float64] = np.full(capacity, -1.0)  # the score the frontier holds
-        self.word_logits: NDArray[np.float64] = np.zeros(capacity)  # when last weighed
+        # The score the frontier holds
+        self.scores: NDArray[np.float64] = np.full(capacity, -1.0)
+        # When last weighed
+        self.word_logits: NDArray[np.float64] = np.zeros(capacity)
         self.hosts: list[str] = [""] * capacity
-        self.used = 0  # rows ever used
+        # Rows ever used
+        self.used = 0
         self._free: list[int] = []
 
     def __len__(self) -> int:
@@ -146,10 +151,10 @@ class FetchedFilter:
 RowIndices = NDArray[np.int64]
 NO_ROWS: RowIndices = np.zeros(0, dtype=np.int64)
 
-RESCORE_ALL_VISITS = 16  # visits after which all links are scored again; sooner at first, when each visit teaches much
-RESCORED_LINKS_PER_VISIT = (
-    75  # links that a visit pays for: so scoring all again, spread over visits, costs the same for any number
-)
+# Visits after which all links are scored again; sooner at first, when each visit teaches much
+RESCORE_ALL_VISITS = 16
+# Links that a visit pays for: so scoring all again, spread over visits, costs the same for any number
+RESCORED_LINKS_PER_VISIT = 75
 FRONT_SIZE = 128  # best links, scored again in between
 RESCORE_FRONT_VISITS = 32  # visits; sooner at first
 _NEVER = -(1 << 40)
@@ -160,9 +165,8 @@ class RescoreSchedule:
 
     def __init__(self) -> None:
         self._front = NO_ROWS
-        self._recently_found: list[
-            RowIndices
-        ] = []  # found since the front was looked at: they were scored when they were found
+        # Found since the front was looked at: they were scored when they were found
+        self._recently_found: list[RowIndices] = []
         self._all_scored_at = self._front_scored_at = _NEVER
 
     @property

@@ -197,9 +197,8 @@ class LinkVisit(msgspec.Struct, frozen=True, array_like=True):
     reward: float
     is_page: bool
     relevant: bool = False
-    discarded: bool = (
-        False  # nothing was to be learnt: it was refused, or redirected and lives on under another address
-    )
+    # Nothing was to be learnt: it was refused, or redirected and lives on under another address
+    discarded: bool = False
 
 
 class LinkLesson(msgspec.Struct, frozen=True, array_like=True):

@@ -29,7 +29,8 @@ class SuccessRates:
     def add(self, hashes: HashArray, rewards: NDArray[np.floating]) -> None:
         """Tries, one per row: of each of its hashes, once where one is repeated; hash 0 is no kind."""
         mask = int(self._mask)
-        buckets = [{one & mask for one in row if one} for row in hashes.tolist()]  # of a few this beats sorting
+        # Of a few this beats sorting
+        buckets = [{one & mask for one in row if one} for row in hashes.tolist()]
         at = np.array([bucket for row in buckets for bucket in row], dtype=np.intp)
         new = np.ones((len(at), 2), dtype=np.float32)
         new[:, 0] = np.repeat(rewards, [len(row) for row in buckets])
@@ -132,7 +133,8 @@ class DelayedCredit:
             if visit is None:
                 continue
             rewards = self._children.setdefault(parent, [])
-            if len(rewards) == MIN_FETCHED_CHILDREN:  # it has had its credit
+            # It has had its credit
+            if len(rewards) == MIN_FETCHED_CHILDREN:
                 continue
             rewards.append(reward)
             if len(rewards) == MIN_FETCHED_CHILDREN:

@@ -21,7 +21,8 @@ MAX_BACKGROUND_PAGES = 10.0
 NEGATIVE, POSITIVE = 0, 1
 DocumentFrequency = Callable[[TermIds], NDArray[np.float64]]
 """On what share of all pages each term stands."""
-_TermCounts = tuple[TermIds, NDArray[np.float64]]  # terms in order; on how many pages of the two kinds each stands
+# Terms in order; on how many pages of the two kinds each stands
+_TermCounts = tuple[TermIds, NDArray[np.float64]]
 _NO_COUNTS: _TermCounts = (np.zeros(0, dtype=np.int64), np.zeros((0, 2)))
 
 
@@ -32,7 +33,8 @@ class TextScale(msgspec.Struct, array_like=True):
     factor: float = 0.0  # 0: not ready
     version: int = 0
     fitted_middle: float = 0.0  # the line its teacher drew when it was fitted last; 0: none yet
-    fitted_pages: float = 0.0  # pages on the topic it was fitted to: between two fits it says the same everywhere
+    # Pages on the topic it was fitted to: between two fits it says the same everywhere
+    fitted_pages: float = 0.0
 
 
 class TextModelState(msgspec.Struct, array_like=True):
@@ -40,7 +42,8 @@ class TextModelState(msgspec.Struct, array_like=True):
 
     scale: TextScale
     weights: tuple[bytes, bytes] = (b"", b"")  # terms in order, and what each weighs
-    counts: tuple[bytes, bytes] = (b"", b"")  # terms, and on how many pages of the two kinds each stands
+    # terms, and on how many pages of the two kinds each stands
+    counts: tuple[bytes, bytes] = (b"", b"")
     pages: tuple[float, float] = (0.0, 0.0)  # not on the topic, and on it
     recent: tuple[list[bytes], list[bytes]] = msgspec.field(default_factory=lambda: ([], []))
     waiting: tuple[int, int] = (0, 0)  # pages of these two kinds since the last fit
@@ -51,7 +54,8 @@ class _PageCounts:
     """Pages by kind: how many, which of late, and how many since the last fit."""
 
     pages: list[float] = field(default_factory=lambda: [0.0, 0.0])
-    recent: tuple[list[bytes], list[bytes]] = field(default_factory=lambda: ([], []))  # they give the scale
+    # They give the scale
+    recent: tuple[list[bytes], list[bytes]] = field(default_factory=lambda: ([], []))
     waiting: list[int] = field(default_factory=lambda: [0, 0])
 
 
@@ -62,9 +66,12 @@ class TextModel:
         self.scale = TextScale()
         self._document_frequency = common
         self._page_counts = _PageCounts()
-        self._counts = _NO_COUNTS  # of all terms met, as of the last fit
-        self._uncounted_pages: list[tuple[bytes, bool, float]] = []  # pages that are not in there yet
-        self._terms: TermIds = np.zeros(0, dtype=np.int64)  # those that weigh, in order
+        # Of all terms met, as of the last fit
+        self._counts = _NO_COUNTS
+        # Pages that are not in there yet
+        self._uncounted_pages: list[tuple[bytes, bool, float]] = []
+        # Those that weigh, in order
+        self._terms: TermIds = np.zeros(0, dtype=np.int64)
         self._weights = np.zeros(0)
 
     @property
@@ -102,7 +109,8 @@ class TextModel:
         scale.fitted_middle = split
         scale.version += 1
         seen.waiting = [0, 0]
-        self._merged_counts()  # pages don't pile up where the model never gets ready
+        # Pages don't pile up where the model never gets ready
+        self._merged_counts()
         if (
             min(seen.pages[POSITIVE], seen.pages[NEGATIVE] + self._background_pages) < MIN_CLASS_PAGES
             or not seen.recent[POSITIVE]
@@ -154,7 +162,8 @@ class TextModel:
         self._page_counts = _PageCounts(list(state.pages), state.recent, list(state.waiting))
         self._terms, self._weights = _decode_terms(state.weights[0]), np.frombuffer(state.weights[1])
         terms = _decode_terms(state.counts[0])
-        order = np.argsort(terms)  # an older version kept them as they came
+        # An older version kept them as they came
+        order = np.argsort(terms)
         self._counts = terms[order], np.frombuffer(state.counts[1]).reshape(-1, 2)[order]
         self._uncounted_pages = []
 

@@ -26,9 +26,8 @@ WordIndices = NDArray[np.uint32]
 WORD_BUCKETS = 1 << 18
 MAX_WORD_WEIGHT = 6.0
 MAX_WORD_LOGIT = 12.0
-MIN_TRAINING_ERROR = (
-    0.01  # a smaller miss teaches nothing worth its time: most links of a long crawl are foretold so well
-)
+# A smaller miss teaches nothing worth its time: most links of a long crawl are foretold so well
+MIN_TRAINING_ERROR = 0.01
 
 
 def sigmoid(x: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -95,12 +94,13 @@ class WordModel:
 
 
 URL_TEXT, ANCHOR_TEXT, AROUND_TEXT, HEADING_TEXT = 1, 2, 3, 4
+# The first so many words of each kind of text, in this order
 WORD_SLOTS = {
     URL_TEXT: 8,
     ANCHOR_TEXT: 6,
     AROUND_TEXT: 10,
     HEADING_TEXT: 4,
-}  # the first so many words of each kind of text, in this order
+}
 LINK_WORDS = slice(0, WORD_SLOTS[URL_TEXT] + WORD_SLOTS[ANCHOR_TEXT])
 CONTEXT_WORDS = slice(LINK_WORDS.stop, LINK_WORDS.stop + WORD_SLOTS[AROUND_TEXT] + WORD_SLOTS[HEADING_TEXT])
 WORD_COUNT = CONTEXT_WORDS.stop + 2  # tag path and directory count as words
@@ -111,9 +111,12 @@ DENSE_FIELDS = (
 )
 LINK_FEATURES_DTYPE = np.dtype(
     [
-        ("words", np.uint32, (WORD_COUNT,)),  # hashed words of URL, anchor, surroundings, heading; tag path; directory
-        ("path", np.uint32),  # tag path: where on its page the link stands
-        ("prefixes", np.uint32, (PREFIX_COUNT,)),  # host first; the last one is repeated
+        # Hashed words of URL, anchor, surroundings, heading; tag path; directory
+        ("words", np.uint32, (WORD_COUNT,)),
+        # Tag path: where on its page the link stands
+        ("path", np.uint32),
+        # Host first; the last one is repeated
+        ("prefixes", np.uint32, (PREFIX_COUNT,)),
         ("dense", np.float16, (len(DENSE_FIELDS),)),
     ]
 )
@@ -151,7 +154,8 @@ def hash_to_word(hashes: NDArray[np.uint32]) -> NDArray[np.uint32]:
     return result
 
 
-@lru_cache(maxsize=1 << 16)  # links of one list share their tag path
+# Links of one list share their tag path
+@lru_cache(maxsize=1 << 16)
 def hash_text(text: str) -> int:
     """32 bits of a text, the same everywhere."""
     return zlib.crc32(text.encode("utf-8", "surrogatepass"))
@@ -167,7 +171,8 @@ def url_prefixes(url: str) -> tuple[int, ...]:
     return _directory_prefixes(url.partition("://")[2].partition("?")[0].rpartition("/")[0])
 
 
-@lru_cache(maxsize=1 << 16)  # links share their directories
+# Links share their directories
+@lru_cache(maxsize=1 << 16)
 def _directory_prefixes(directory: str) -> tuple[int, ...]:
     parts = directory.split("/")
     hashes = [hash_text("/".join(parts[: n + 1])) for n in range(min(len(parts), PREFIX_COUNT))]

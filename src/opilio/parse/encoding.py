@@ -101,7 +101,8 @@ def decode_text(body: bytes, content_type: str) -> tuple[str, str]:
 def _known_encoding(label: str) -> bool:
     try:
         codecs.lookup(f"whatwg-{label}")
-    except (LookupError, ValueError):  # ValueError: a label with a NUL in it
+    # ValueError: a label with a NUL in it
+    except (LookupError, ValueError):
         return False
     return True
 

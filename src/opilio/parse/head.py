@@ -40,8 +40,10 @@ class PageHead(msgspec.Struct, kw_only=True):
     title: str = ""
     base: str = ""
     canonical: str = ""
-    meta: dict[str, str] = msgspec.field(default_factory=dict)  # by lower-case name, property or http-equiv
-    repeated: list[tuple[str, str]] = msgspec.field(default_factory=list)  # further values of names that were there
+    # By lower-case name, property or http-equiv
+    meta: dict[str, str] = msgspec.field(default_factory=dict)
+    # Further values of names that were there
+    repeated: list[tuple[str, str]] = msgspec.field(default_factory=list)
     links: list[HeadLink] = msgspec.field(default_factory=list)
     feeds: list[str] = msgspec.field(default_factory=list)
 

@@ -36,7 +36,8 @@ def parse_plain_text(url: str, text: str, encoding: str, limit: int) -> Page:
         nonlocal beyond
         address = found[0].rstrip(_TRAILING_PUNCTUATION)
         if found[0][len(address) :].startswith(")") and address.count("(") > address.count(")"):
-            address += ")"  # Wren_(bird): it was opened inside
+            # Wren_(bird): it was opened inside
+            address += ")"
         target = canonicalize_url(address)
         if target is None or target == url:
             return found[0]
@@ -145,7 +146,8 @@ def _read_document(document: turbohtml.Document, url: str, max_links: int, with_
     fill_empty_anchors(kept)
     flow, boilerplate = extract_flow(body, [element for element, _, _ in kept])
     anchors = _find_anchors(flow)
-    if len(anchors) != len(kept):  # can't be, by construction; a page with false contexts would be worse than none
+    # can't be, by construction; a page with false contexts would be worse than none
+    if len(anchors) != len(kept):
         raise ParseError(f"html: {len(kept)} links but {len(anchors)} link marks")
     links = build_links(kept, paths, anchors)
     unplaced = build_head_links(head.links[:MAX_HEAD_LINKS], base, url, len(links))

@@ -14,7 +14,8 @@ from opilio.parse.head import HeadLink
 from opilio.parse.text_blocks import clean_text
 
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
-_LINK_ATTRIBUTES = {"a": "href", "area": "href", "iframe": "src", "frame": "src"}  # elements that lead on, and by what
+# Elements that lead on, and by what
+_LINK_ATTRIBUTES = {"a": "href", "area": "href", "iframe": "src", "frame": "src"}
 _WALKED_ELEMENTS = (*_LINK_ATTRIBUTES, *HEADINGS)
 MAX_PATH_STEPS = 8  # the innermost ones tell one template slot from another
 _MAX_STEP_LENGTH = 40
@@ -41,7 +42,8 @@ def find_links(body: Element, title: str) -> tuple[list[LinkElement], list[tuple
         source = _LINK_ATTRIBUTES.get(tag)
         if source:
             if tag == "iframe" and element.namespace is Namespace.HTML:
-                element.set_text("")  # what stands in it is for browsers without frames
+                # What stands in it is for browsers without frames
+                element.set_text("")
             href = element.attr(source)
             if href is not None:
                 places.append((element, href, above))
@@ -54,7 +56,8 @@ def find_links(body: Element, title: str) -> tuple[list[LinkElement], list[tuple
 
 
 def _heading_text(element: Element) -> str:
-    return clean_text(element.text).rstrip("¶ ")  # the sign documentation tools put behind headings
+    # The sign documentation tools put behind headings
+    return clean_text(element.text).rstrip("¶ ")
 
 
 def resolve_links(places: list[LinkElement], base: str, page_url: str, limit: int) -> tuple[list[LinkElement], int]:
@@ -62,7 +65,8 @@ def resolve_links(places: list[LinkElement], base: str, page_url: str, limit: in
 
     All others are no links to us: mailto and the like, links to the page itself.
     """
-    if base == page_url:  # the commonest of all: links within the page, told without looking further
+    # The commonest of all: links within the page, told without looking further
+    if base == page_url:
         places = [place for place in places if place[1][:1] != "#"]
     urls = canonicalize_urls([href for _, href, _ in places], base)
     kept = [
@@ -78,14 +82,16 @@ def fill_empty_anchors(places: Iterable[LinkElement]) -> None:
     for element, _, _ in places:
         if element.tag != "a":
             name = element.attr("alt") or element.attr("title") or element.attr("name") or ""
-            element.tag = "a"  # an area could hold no text
+            # An area could hold no text
+            element.tag = "a"
         elif element.text.strip():
             continue
         else:
             picture = element.find("img")
             name = (picture.attr("alt") if picture is not None else "") or ""
             name = name or element.attr("title") or element.attr("aria-label") or ""
-        element.append(Text(f" {clean_text(name)} "))  # spaces: a picture between words parts them
+        # spaces: a picture between words parts them
+        element.append(Text(f" {clean_text(name)} "))
 
 
 class TagPaths:

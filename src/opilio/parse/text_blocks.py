@@ -56,7 +56,8 @@ def extract_flow(body: Element, links: Sequence[Element]) -> tuple[str, list[boo
         element.tag = "div"
     written = _render_text(body, links, surroundings)
     expected = (len(links), len(links), 0, len(surroundings), len(surroundings), 0)
-    if tuple(map(written.count, _MARKS)) != expected:  # the page has such characters of its own
+    # The page has such characters of its own
+    if tuple(map(written.count, _MARKS)) != expected:
         _remove_marks(body)
         written = _render_text(body, links, surroundings)
     return _flag_boilerplate(_separate_links(written) if _NESTED_LINKS.search(written) else written)
@@ -65,7 +66,8 @@ def extract_flow(body: Element, links: Sequence[Element]) -> tuple[str, list[boo
 def _render_text(body: Element, links: Sequence[Element], surroundings: Sequence[Element]) -> str:
     """The text with the marks in it; blocks end with an empty line."""
     for link in links:
-        if len(link) == 1 and isinstance(link[0], Text):  # most are: one call instead of four
+        # Most are: one call instead of four
+        if len(link) == 1 and isinstance(link[0], Text):
             link.set_text(f"{LINK_START}{link.text}{LINK_END}")
         else:
             link.insert(0, Text(LINK_START))

@@ -115,7 +115,8 @@ def _first_terms(texts: LinkTexts) -> NDArray[np.int64]:
     One look-up finds all words of all links.
     """
     (anchor, anchor_end), (around, around_end) = texts.anchors.T, texts.arounds.T
-    before = np.maximum(around, anchor - WORD_SLOTS[AROUND_TEXT] // 2)  # a little before the anchor
+    # A little before the anchor
+    before = np.maximum(around, anchor - WORD_SLOTS[AROUND_TEXT] // 2)
     at_anchor, at_around = anchor[:, None] + _SLOT_RANGES[ANCHOR_TEXT], before[:, None] + _SLOT_RANGES[AROUND_TEXT]
     nowhere = len(texts.page_terms)
     at = np.concatenate(
@@ -156,7 +157,8 @@ class CommitteeRanker:
         self.tunnel_depth = tunnel_depth
         self.options = options or CommitteeOptions()
         self.members: dict[str, CommitteeMember] = {}
-        self.hints: GraphHints | None = None  # the members that begin with a graph
+        # The members that begin with a graph
+        self.hints: GraphHints | None = None
 
     def use_hints(self, hints: GraphHints) -> None:
         """Let a T-Graph and a context graph be members."""

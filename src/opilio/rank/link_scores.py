@@ -100,7 +100,8 @@ def refused_links(page: Page) -> dict[int, str]:
     return dropped
 
 
-@lru_cache(maxsize=1 << 16)  # the same addresses stand on page after page
+# The same addresses stand on page after page
+@lru_cache(maxsize=1 << 16)
 def file_extension(url: str) -> str:
     """The file ending of a URL's path, in lower case, or nothing; a page about a file (`File:Wren.jpg`) has none.
 
@@ -121,7 +122,8 @@ def tunnel_drop_reason(verdict: Verdict, lead: Lead, tunnel_depth: int) -> str:
     S4-18, −1 has no bound (S0-28), anything else is bounded tunnelling (Pal et al.).
     """
     if verdict.reasons and verdict.reasons[0].name == OTHER_SENSE:
-        return OTHER_SENSE  # S3-09: ignored together with its child URLs
+        # S3-09: ignored together with its child URLs
+        return OTHER_SENSE
     if verdict.relevant or tunnel_depth < 0 or lead.tunnel < tunnel_depth:
         return ""
     return "irrelevant page" if tunnel_depth == 0 else f"tunnel longer than {tunnel_depth}"
@@ -170,7 +172,8 @@ class LinkTexts:
         keys |= np.concatenate((urls, said))
         distinct, counts = count_distinct(keys)
         self.counts: NDArray[np.float64] = counts.astype(np.float64)
-        self.terms: Terms = distinct.astype(np.uint32)  # the low half
+        # The low half
+        self.terms: Terms = distinct.astype(np.uint32)
         self.texts: NDArray[np.int64] = distinct >> 32
         self._matched: tuple[CompiledTable, NDArray[np.float64]] | None = None
 
@@ -181,11 +184,13 @@ class LinkTexts:
 
     def score(self, sight: CompiledTable, form: LinkTextMeasure) -> NDArray[np.float64]:
         """Rows URL, anchor, around; one column per link."""
-        if self._matched is None or self._matched[0] is not sight:  # one table is asked in several forms
+        # One table is asked in several forms
+        if self._matched is None or self._matched[0] is not sight:
             self._matched = sight, sight.weigh(self.terms)
         weights = self._matched[1]
         if not sight.size or not sight.norm:
-            return np.zeros((3, self.links))  # S3-E9: a table of size 0 scores 0
+            # S3-E9: a table of size 0 scores 0
+            return np.zeros((3, self.links))
         hit = np.flatnonzero(weights)
         weights, texts, counts = weights[hit], self.texts[hit], self.counts[hit]
         if form == "share":
@@ -197,7 +202,8 @@ class LinkTexts:
         else:
             own = self._sum(self.texts, self.counts**2) if form == "page" else self._sum(texts, counts**2)
             scores = self._sum(texts, weights * counts) / (np.sqrt(np.maximum(own, 1.0)) * sight.norm)
-        bounded: NDArray[np.float64] = np.minimum(scores, 1.0).reshape(3, self.links)  # rounding may pass 1
+        # Rounding may pass 1
+        bounded: NDArray[np.float64] = np.minimum(scores, 1.0).reshape(3, self.links)
         return bounded
 
     def matched(self, sight: CompiledTable) -> list[tuple[int, int]]:

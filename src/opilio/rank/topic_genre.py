@@ -155,7 +155,8 @@ class TopicGenreRanker:
     def _scaled(self, column: ScoreColumn) -> ScoreColumn:
         if self.options.scale == "none" or column.size < 2:
             return column
-        places = np.searchsorted(np.sort(column), column)  # equal scores keep equal places
+        # Equal scores keep equal places
+        places = np.searchsorted(np.sort(column), column)
         return places / (column.size - 1.0)
 
 

@@ -44,7 +44,8 @@ def _edges(keys: KeyArray, targets: Sequence[bytes]) -> tuple[IntArray, IntArray
 def _ranks(count: int, sources: IntArray, ends: IntArray, weights: ScoreArray) -> ScoreArray:
     going_out = np.bincount(sources, weights, count)
     shares = weights / np.maximum(going_out[sources], 1e-12)
-    without = going_out == 0  # pages without links pass their rank on to all
+    # Pages without links pass their rank on to all
+    without = going_out == 0
     rank = np.full(count, 1.0 / count)
     for _ in range(MAX_ITERATIONS):
         passed = np.bincount(ends, rank[sources] * shares, count) + rank[without].sum() / count

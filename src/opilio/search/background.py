@@ -23,17 +23,20 @@ from opilio.search.indexer import update_index
 from opilio.store.locks import has_writer
 
 POLL_INTERVAL_S = 2.0
-NICE = 5  # what it may use beside a crawl is bounded; without one it is to come to an end on a busy machine, too
+# What it may use beside a crawl is bounded; without one it is to come to an end on a busy machine, too
+NICE = 5
 BATCH_PAGES = 250  # pages between two looks at whether to stop
 CPU_SHARE = 0.03  # of one core, while somebody crawls: a fast crawl keeps all of them busy
-MAX_PAUSE_S = 30.0  # what is worked out from all pages is rare and long: new pages must not wait for its sake
+# What is worked out from all pages is rare and long: new pages must not wait for its sake
+MAX_PAUSE_S = 30.0
 
 
 class BackgroundIndexer:
     """The process and its end."""
 
     def __init__(self, folders: Sequence[Path], every_s: float = POLL_INTERVAL_S, *, until_quiet: bool = False) -> None:
-        context = get_context("spawn")  # a fork would share the sockets and the locks of whoever serves
+        # A fork would share the sockets and the locks of whoever serves
+        context = get_context("spawn")
         self._stop = context.Event()
         self._process = context.Process(
             target=_run_indexer,
@@ -85,10 +88,13 @@ class CpuBudget:
         every_s: float = POLL_INTERVAL_S,
     ) -> None:
         self._crawling = crawling
-        self._wait = wait  # for so many seconds; true where all is to end
+        # For so many seconds; true where all is to end
+        self._wait = wait
         self._used_s = used_s
-        self._every_s = every_s  # how often to ask whether somebody still crawls
-        self._accounted_s = 0.0  # processor time that was rested for
+        # How often to ask whether somebody still crawls
+        self._every_s = every_s
+        # Processor time that was rested for
+        self._accounted_s = 0.0
 
     def pause(self) -> None:
         """Wait for as long as the work since the last rest asks for, but not longer than somebody crawls."""
@@ -110,9 +116,11 @@ def _run_indexer(folders: Sequence[Path], every_s: float, until_quiet: bool, sto
     _lower_priority()
     rests = CpuBudget(crawling, stop.wait)
     while wanted():
-        quiet = not crawling()  # asked first: what is written meanwhile is seen the next time
+        # Asked first: what is written meanwhile is seen the next time
+        quiet = not crawling()
         for folder in folders:
-            with suppress(OpilioError):  # a collection that can't be read now may be readable the next time
+            # A collection that can't be read now may be readable the next time
+            with suppress(OpilioError):
                 while wanted() and update_index(folder, most=BATCH_PAGES).waiting:
                     rests.pause()
         if quiet and until_quiet:

@@ -182,7 +182,8 @@ def _named(
     centres, taken = list[SubtopicCentroid](), set[str]()
     for number, mean in enumerate(means):
         others = means[np.arange(len(means)) != number]
-        spread = np.sqrt((matrix[groups[number]] > 0).mean(axis=0))  # a word of many of its pages names it better
+        # A word of many of its pages names it better
+        spread = np.sqrt((matrix[groups[number]] > 0).mean(axis=0))
         apart = (mean - (others.mean(axis=0) if len(others) else 0.0)) * spread
         words = [written[order[place]] for place in np.argsort(-apart, kind="stable")[:12] if apart[place] > 0]
         name = _name(words, taken)
@@ -231,9 +232,11 @@ def count_stems(page: IndexDocument) -> list[StemCount]:
     for text, times in ((page.title, TITLE_WEIGHT), (page.headings[:MAX_TEXT_CHARACTERS], HEADINGS_WEIGHT)):
         counts.update({word: times * n for word, n in Counter(tokenize(text[:MAX_TEXT_CHARACTERS])).items()})
     stem, stop = _stem(code), stop_words(code)
-    by_stem: dict[str, tuple[str, int, int]] = {}  # stem: best spelling, its count, count of all
+    # stem: best spelling, its count, count of all
+    by_stem: dict[str, tuple[str, int, int]] = {}
     for word, count in counts.items():
-        if is_short_word(word) or word in stop or _FIGURE.search(word):  # isalpha() knows no vowel signs
+        # isalpha() knows no vowel signs
+        if is_short_word(word) or word in stop or _FIGURE.search(word):
             continue
         key = stem(word)
         best, most, total = by_stem.get(key, (word, 0, 0))

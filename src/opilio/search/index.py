@@ -21,7 +21,8 @@ from opilio.core.errors import CollectionError
 from opilio.search.schema import INDEX_VERSION, make_schema, register_analyzers
 
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-_PANIC = "PanicException"  # the engine's, on files it did not write; a BaseException that no module offers by name
+# The engine's, on files it did not write; a BaseException that no module offers by name
+_PANIC = "PanicException"
 
 
 class DamagedIndexError(CollectionError):
@@ -64,9 +65,11 @@ INDEX_LOCK_FILE = "index.lock"
 VERSION_FILE = "version"
 CHANGED_FILE = "changed"  # touched when what was worked out from all pages is new
 ENGINE_FOLDER = "terms"  # the engine's own folder
-ENGINE_META_FILE = f"{ENGINE_FOLDER}/meta.json"  # what the engine goes by: without it, it knows of no document
+# What the engine goes by: without it, it knows of no document
+ENGINE_META_FILE = f"{ENGINE_FOLDER}/meta.json"
 HEAP_BYTES = 64_000_000
-PRIVATE_FILES = ("meta.json", ".managed.json")  # files of the engine that it lets only its own user read
+# Files of the engine that it lets only its own user read
+PRIVATE_FILES = ("meta.json", ".managed.json")
 
 
 class FullTextIndex:
@@ -80,7 +83,8 @@ class FullTextIndex:
             _lockable_folder(folder / ENGINE_FOLDER) as place,
         ):
             self._index = tantivy.Index(self.schema, path=str(place))
-            self._index.config_reader("Manual")  # else a thread reads it all again whenever somebody commits
+            # Else a thread reads it all again whenever somebody commits
+            self._index.config_reader("Manual")
         register_analyzers(self._index)
 
     def searcher(self) -> tantivy.Searcher:
@@ -149,7 +153,8 @@ def _lockable_folder(terms: Path) -> Iterator[Path]:
 
 def _copy_read_permission(folder: Path) -> None:
     """Whoever may read the rest of the index may read all of it."""
-    with suppress(OSError):  # whoever took the index away meanwhile, or gave it to another user, knows better
+    # Whoever took the index away meanwhile, or gave it to another user, knows better
+    with suppress(OSError):
         mode = (folder / VERSION_FILE).stat().st_mode
         for name in PRIVATE_FILES:
             (folder / ENGINE_FOLDER / name).chmod(mode)
@@ -197,7 +202,8 @@ def index_generation(collection: Path) -> tuple[int, ...]:
 
 def touch_generation(folder: Path) -> None:
     """Something beside the engine's files has changed."""
-    with suppress(FileNotFoundError):  # whoever took the index away has told everything
+    # Whoever took the index away has told everything
+    with suppress(FileNotFoundError):
         (folder / CHANGED_FILE).touch()
 
 
@@ -224,7 +230,8 @@ def delete_index(collection: Path) -> None:
     for path in folder.iterdir() if folder.exists() else ():
         if path.name == INDEX_LOCK_FILE:
             continue
-        with suppress(FileNotFoundError):  # a reader's own, which is gone with it
+        # A reader's own, which is gone with it
+        with suppress(FileNotFoundError):
             if path.is_dir():
                 shutil.rmtree(path)
             else:

@@ -70,7 +70,8 @@ class DocumentIndexer:
             self._manifest.write_entries(entry for entry in entries if entry is not None)
             self._manifest.delete_entries(removed)
             if None in entries:
-                marks["versions"] = 1  # from now on a search must tell the present from the past
+                # From now on a search must tell the present from the past
+                marks["versions"] = 1
             self._manifest.set_marks(**marks)
 
     def _index_document(self, page: IndexDocument) -> ManifestEntry | None:
@@ -129,7 +130,8 @@ def stored_subtopics(manifest: IndexManifest) -> SubtopicClassifier:
 
 
 BATCH_ANSWERS = 250  # answers of one commit
-RECOMPUTE_GROWTH_FACTOR = 1.25  # times as many pages as last time: work out anew what depends on all of them
+# Times as many pages as last time: work out anew what depends on all of them
+RECOMPUTE_GROWTH_FACTOR = 1.25
 
 
 def update_index(folder: Path, most: int = 0) -> IndexProgress:
@@ -162,7 +164,8 @@ def _update_locked(folder: Path, most: int) -> IndexProgress:
             return IndexProgress()
         manifest = IndexManifest(place)
         try:
-            if stands is IndexState.DIVERGED:  # before anything is read: what is dropped from now on makes it so again
+            # Before anything is read: what is dropped from now on makes it so again
+            if stands is IndexState.DIVERGED:
                 manifest.set_marks(dropped=_dropped_versions(folder))
             return _IndexUpdate(folder, FullTextIndex(place), manifest).run(most)
         finally:
@@ -186,7 +189,8 @@ def _dropped_versions(folder: Path) -> int:
 def _index_state(folder: Path, place: Path) -> IndexState:
     """An index that has seen more than there is belongs to another past (the collection was put back from a copy,
     another one took its place, or old versions were dropped): nothing says which of its documents still hold."""
-    quiet = not has_writer(folder)  # asked first: what is settled now is settled for all that was written
+    # Asked first: what is settled now is settled for all that was written
+    quiet = not has_writer(folder)
     manifest = IndexManifest(place)
     try:
         with open_readonly(folder) as collection:

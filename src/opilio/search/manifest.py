@@ -122,4 +122,5 @@ def _create_database(path: Path) -> None:
         made = Path(place) / MANIFEST_FILE
         with closing(sqlite3.connect(made)) as connection:
             connection.executescript(_INIT_SCRIPT)
-        os.link(made, path)  # unlike a renaming this leaves one that somebody else has made meanwhile
+        # Unlike a renaming this leaves one that somebody else has made meanwhile
+        os.link(made, path)

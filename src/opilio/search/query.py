@@ -32,7 +32,8 @@ FILTER_FIELDS = {
     **dict.fromkeys(("language", "lang"), "language"),
     **{name: name for name in ("genre", "subtopic", "band", "year", "relevant")},
 }
-CLOSED_VALUES = {"band": tuple(name for name, _ in BANDS), "relevant": ("yes", "no")}  # facts with few values
+# Facts with few values
+CLOSED_VALUES = {"band": tuple(name for name, _ in BANDS), "relevant": ("yes", "no")}
 FIELDS = {**TEXT_FIELDS, **FILTER_FIELDS}
 _TOKEN = re.compile(
     r"""\s*(?:(?P<address>https?://(?:[^\s()"]|\([^\s()"]*\))+)

@@ -54,9 +54,8 @@ class FieldWeights(msgspec.Struct, frozen=True, kw_only=True):
     anchors: float = 0.2
     url_words: float = 0.2
     exact: float = 1.5  # the word as it is written, wherever
-    tie_breaker: float = (
-        0.0  # what the fields beside the best one of a word add: it cost who asked for words of the text
-    )
+    # What the fields beside the best one of a word add: it cost who asked for words of the text
+    tie_breaker: float = 0.0
     proximity: float = 2.5  # the words beside each other
     whole_title: float = 1.0  # the words as the whole title of a page
 
@@ -239,7 +238,8 @@ class QueryBuilder:
 
     def _weighted_term(self, field: str, term: str, weight: float) -> tantivy.Query:
         """A term with the weight it has by its rarity in all indexes."""
-        if UNSPACED_SCRIPTS.fullmatch(term) and len(term) == 1:  # the index has it in pairs with its neighbours only
+        # The index has it in pairs with its neighbours only
+        if UNSPACED_SCRIPTS.fullmatch(term) and len(term) == 1:
             pairs = tantivy.Query.regex_query(self._scope.schema, field, f".?{term}.?")
             return tantivy.Query.boost_query(pairs, weight)
         here, everywhere = self._local_and_global_idf(field, term)

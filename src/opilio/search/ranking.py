@@ -69,7 +69,8 @@ def merge_candidates(candidates: Iterable[SearchCandidate]) -> list[SearchCandid
             continue
         shelves, relevance = known.collections + one.collections, max(known.relevance, one.relevance)
         if one.score > known.score:
-            del found[one.key]  # its place among equal scores is that of the better one, too
+            # Its place among equal scores is that of the better one, too
+            del found[one.key]
             found[one.key] = known = one
         known.collections, known.relevance = shelves, relevance
     return sorted(found.values(), key=lambda f: -f.score)

@@ -156,7 +156,8 @@ def score_band(score: float) -> str:
     return next((name for name, bound in BANDS if score >= bound), BANDS[-1][0])
 
 
-FACET_FIELDS = (  # field of `SearchFilters`, field of the index, values that are told
+# Field of `Filters`, field of the index, values that are told
+FACET_FIELDS = (
     ("hosts", "host", 12),
     ("languages", "language", 10),
     ("genres", "genre", 10),
@@ -184,7 +185,8 @@ def count_facets(
         if chosen := getattr(filters, name):
             open_filters = msgspec.structs.replace(filters, **{name: ()})
             counts[name] |= _counts(searchers, queries_of(open_filters), [name])[name]
-            counts[name].update(dict.fromkeys(chosen, 0))  # what nothing has can be left out again, too
+            # What nothing has can be left out again, too
+            counts[name].update(dict.fromkeys(chosen, 0))
     made = [_facet(name, counts[name], size, getattr(filters, name)) for name, _, size in FACET_FIELDS]
     return tuple(facet for facet in made if facet.values)
 

@@ -27,7 +27,8 @@ STEMMED_LANGUAGES = frozenset("ar da nl en fi fr de el hu it no pt ro ru es sv t
 PLAIN_ANALYZER = "plain"  # name of the analyser of fields that keep words as written
 _UNWANTED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
 
-_WIDE = re.compile("[\uff00-\uffef]+")  # only these: NFKC of all else would make one word of "wren" and its ™ or note
+# Only these: NFKC of all else would make one word of "wren" and its ™ or note
+_WIDE = re.compile("[\uff00-\uffef]+")
 
 
 def clean_text(text: str, longest: int) -> str:
@@ -112,7 +113,8 @@ def make_schema() -> tantivy.Schema:
         builder.add_text_field(name, tokenizer_name=PRE_ANALYZED)
     builder.add_text_field(EXACT_FIELD, tokenizer_name=PLAIN_ANALYZER)
     builder.add_text_field(WHOLE_TITLE_FIELD, tokenizer_name="raw", index_option="basic")
-    for name in ("url", "name", STORED_TEXT_FIELD):  # stored as they are shown, not indexed again
+    # Stored as they are shown, not indexed again
+    for name in ("url", "name", STORED_TEXT_FIELD):
         builder.add_bytes_field(name, stored=True)
     for name in ("host", "language", "genre", "band", "subtopic", "year", "relevant"):
         builder.add_text_field(name, stored=True, fast=True, tokenizer_name="raw", index_option="basic")

@@ -119,7 +119,8 @@ class Searcher:
         folders: Sequence[Path],
         weights: FieldWeights | None = None,
         mix: RankingWeights | None = None,
-        names: Sequence[str] | None = None,  # by which hits and filters tell the collections; the folders' own
+        # By which hits and filters tell the collections; the folders' own
+        names: Sequence[str] | None = None,
     ) -> None:
         if not folders:
             raise UsageError("no collection to search; name at least one folder")
@@ -129,7 +130,8 @@ class Searcher:
         self._names = dict(zip(folders, names or _names(folders), strict=True))
         self._weights = weights or FieldWeights()
         self._ranking = mix or RankingWeights()
-        self._indexes: dict[Path, tuple[tuple[int, ...], OpenIndex]] = {}  # with the moment each was read at
+        # With the moment each was read at
+        self._indexes: dict[Path, tuple[tuple[int, ...], OpenIndex]] = {}
 
     def search(
         self, query: str, filters: SearchFilters | None = None, page: int = 1, size: int = PAGE_SIZE, sort: str = "best"

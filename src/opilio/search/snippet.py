@@ -8,7 +8,8 @@ from opilio.search.results import TextSegment
 from opilio.search.schema import index_terms
 from opilio.text.tokens import UNSPACED_SCRIPTS
 
-SNIPPET_LENGTH, CONTEXT_BEFORE = 240, 60  # characters of a snippet, and how many of them stand before the first match
+# Characters of a snippet, and how many of them stand before the first match
+SNIPPET_LENGTH, CONTEXT_BEFORE = 240, 60
 MAX_SCANNED_CHARACTERS, MAX_MATCHES = 60_000, 400
 # Signs that stand between the letters of a word, which `re` takes for its end: accents of their own, points of Hebrew
 # and Arabic, vowels of the scripts of India and around (without their full stop).
@@ -28,11 +29,13 @@ class Highlighter:
 
     def __init__(self, wanted: Sequence[QueryTerm], language: str) -> None:
         self._language = language
-        self._numbers: dict[str, int] = {}  # term to the number of the query word it stands for
+        # Term to the number of the query word it stands for
+        self._numbers: dict[str, int] = {}
         self._prefixes: list[tuple[str, int]] = []
         self._fuzzy_terms: list[tuple[str, int, int]] = []
         self._literals: dict[str, int] = {}
-        self._match_cache: dict[str, int] = {}  # word as written to the number it matches, or -1
+        # Word as written to the number it matches, or -1
+        self._match_cache: dict[str, int] = {}
         for number, term in enumerate(wanted):
             self._add_term(number, term)
         self._pattern = self._build_pattern()
@@ -77,10 +80,11 @@ class Highlighter:
         if word in self._literals:
             return self._literals[word]
         plain = index_terms(word)
+        # The engine cuts some words at signs: all pieces count
         for found in (
             plain,
             index_terms(word, self._language),
-        ):  # the engine cuts some words at signs: all pieces count
+        ):
             if found and all(term in self._numbers for term in found):
                 return self._numbers[found[0]]
         for term in plain:

@@ -25,7 +25,8 @@ TOO_MANY_REQUESTS, SERVICE_UNAVAILABLE = 429, 503
 REFUSED_STATUSES = (401, 403)
 MAX_OPTION_S = 1e6
 MAX_QUOTA_S = 31 * 86400.0  # the longest allowance that an engine is known to have
-MIN_UNIX_TIME = 1_000_000_000  # a reset that is larger is a point in time: some engines send that instead of seconds
+# A reset that is larger is a point in time: some engines send that instead of seconds
+MIN_UNIX_TIME = 1_000_000_000
 MAX_DIGITS = 16
 MAX_MESSAGE_CHARS = 300  # characters of what an engine says
 _CONTROL_CHARS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -44,9 +45,11 @@ class ApiTransport(Protocol):
 class RequestLimits(msgspec.Struct, frozen=True, kw_only=True):
     """On what terms an engine is asked: options that every kind of engine has."""
 
-    timeout_s: Annotated[float, Meta(ge=0.001, le=MAX_OPTION_S)] = 10.0  # libcurl counts in ms, and 0 means endless
+    # Libcurl counts in ms, and 0 means endless
+    timeout_s: Annotated[float, Meta(ge=0.001, le=MAX_OPTION_S)] = 10.0
     pause_s: Annotated[float, Meta(ge=0, le=MAX_OPTION_S)] = 1.0  # between two requests
-    patience_s: Annotated[float, Meta(ge=0, le=MAX_OPTION_S)] = 5.0  # an engine that asks to wait longer is left out
+    # An engine that asks to wait longer is left out
+    patience_s: Annotated[float, Meta(ge=0, le=MAX_OPTION_S)] = 5.0
     budget: Annotated[int, Meta(ge=0)] = 100  # requests a day; 0: no bound
     pages: Annotated[int, Meta(ge=1)] = 5  # most pages of results for one query
 
@@ -71,7 +74,8 @@ class ApiRequest:
     def redact(self, text: str) -> str:
         """A text without the keys, should somebody have put them into it, in whatever mixture of percent-encoding."""
         for _, secret in (*self.secret_params, *self.secret_headers):
-            key = secret.rpartition(" ")[2]  # `Bearer KEY`; a key is one word
+            # `Bearer KEY`; a key is one word
+            key = secret.rpartition(" ")[2]
             spelled = "".join(f"(?:{re.escape(sign)}|%(?:25)*{ord(sign):02x})" for sign in key)
             text = re.sub(spelled, "…", text, flags=re.IGNORECASE)
         return text

@@ -63,7 +63,8 @@ def candidate_queries(name: str, keywords: Sequence[str], telling: Sequence[str]
     further = [word for word in dict.fromkeys(turns) if word and word not in core]
     if name:
         yield name
-    for common in (core, core[:1]):  # when all were asked, the same again with less in common
+    # When all were asked, the same again with less in common
+    for common in (core, core[:1]):
         yield from (" ".join([*common, word]) for word in further)
 
 

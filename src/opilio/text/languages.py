@@ -58,7 +58,8 @@ _NAMES = {
     "yi": "yiddish",
 }
 _CODES = {name: code for code, name in _NAMES.items()}
-_CODE_ALIASES = {"nb": "no", "nn": "no", "in": "id", "ji": "yi", "iw": "he"}  # old codes and the two written Norwegians
+# Old codes and the two written Norwegians
+_CODE_ALIASES = {"nb": "no", "nn": "no", "in": "id", "ji": "yi", "iw": "he"}
 
 
 def language_code(language: str) -> str:

@@ -73,8 +73,10 @@ Codes = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 Offsets = NDArray[np.intp]
 
-_SLOT_BITS = 19  # some ten times the words of a crawl: fewer would share slots and be asked for again and again
-_CHUNK_BYTES = 1 << 16  # bytes worked on at once: bounds the tables of powers, and the arrays stay in the cache
+# Some ten times the words of a crawl: fewer would share slots and be asked for again and again
+_SLOT_BITS = 19
+# Bytes worked on at once: bounds the tables of powers, and the arrays stay in the cache
+_CHUNK_BYTES = 1 << 16
 _HASH_BASE = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2^64
 _HASH_MULTIPLIER = np.uint64(0xC2B2AE3D27D4EB4F)
 _HASH_SHIFT = np.uint64(64 - _SLOT_BITS)
@@ -113,18 +115,21 @@ class TermEncoder:
         return count_distinct(codes[codes > 0].astype(np.uint32))
 
     def _encode_bytes(self, data: bytes) -> Codes:
-        if len(self.vocabulary) < self._vocabulary_size:  # it has forgotten words, so their stems must be learnt again
+        # It has forgotten words, so their stems must be learnt again
+        if len(self.vocabulary) < self._vocabulary_size:
             self._hashes.fill(0)
         chunks = [self._encode_chunk(chunk) for chunk in _split_chunks(data)]
         self._vocabulary_size = len(self.vocabulary)
         return chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
 
     def _encode_chunk(self, chunk: bytes) -> Codes:
-        if len(chunk) > _CHUNK_BYTES:  # one endless word
+        # One endless word
+        if len(chunk) > _CHUNK_BYTES:
             return np.array([self.vocabulary[word] for word in chunk.decode().split()], dtype=np.int64)
         letters = np.frombuffer(chunk, dtype=np.uint8)
         inside = letters != _SPACE
-        edges = (inside[1:] != inside[:-1]).nonzero()[0]  # the first and the last byte are blank
+        # The first and the last byte are blank
+        edges = (inside[1:] != inside[:-1]).nonzero()[0]
         before, last = edges[::2], edges[1::2]
         sums = (letters * self._powers[: letters.size]).cumsum()
         hashes = (sums.take(last) - sums.take(before)) * self._inverses.take(before)
@@ -133,7 +138,8 @@ class TermEncoder:
 
     def _look_up(self, chunk: bytes, hashes: Hashes, before: Offsets, last: Offsets) -> Codes:
         slots = ((hashes * _HASH_MULTIPLIER) >> _HASH_SHIFT).view(np.intp)
-        codes: Codes = self._codes.take(slots)  # half the time of indexing with unsigned numbers (measured)
+        # Half the time of indexing with unsigned numbers (measured)
+        codes: Codes = self._codes.take(slots)
         missed = (self._hashes.take(slots) != hashes).nonzero()[0]
         if missed.size:
             spans = zip((before[missed] + 1).tolist(), (last[missed] + 1).tolist(), strict=True)

@@ -32,10 +32,10 @@ UNSPACED_SCRIPTS = re.compile(
     "\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
 FIRST_UNSPACED = "\u0e00"  # Thai; from here on a single character can be a word
-_MAX_REPLACED_CHARS = (
-    24  # more distinct characters to change than this: lower() first is cheaper than that many replaces (measured)
-)
-_MIN_CHARS_FOR_NUMPY = 500  # from here on a NumPy array finds distinct characters faster than a set of strings
+# More distinct characters to change than this: lower() first is cheaper than that many replaces (measured)
+_MAX_REPLACED_CHARS = 24
+# From here on a NumPy array finds distinct characters faster than a set of strings
+_MIN_CHARS_FOR_NUMPY = 500
 
 
 def _translation_table(kept: str) -> bytes:
@@ -113,7 +113,8 @@ def _fold_non_ascii(text: str) -> tuple[str, bool]:
         distinct = _non_ascii_chars(text)
     changed = {char: plain for char in distinct if (plain := _fold_char(char)) != char}
     if len(changed) > _MAX_REPLACED_CHARS:
-        text = text.lower().replace("i\u0307", "i")  # capitals of another alphabet: one pass for all of them
+        # Capitals of another alphabet: one pass for all of them
+        text = text.lower().replace("i\u0307", "i")
         lowered = set("".join(distinct).lower())
         changed = {char: plain for char in lowered if char > "\x7f" and (plain := _fold_char(char)) != char}
     for char, plain in changed.items():
@@ -137,7 +138,8 @@ def _fold_char(char: str) -> str:
     """What a character beyond ASCII becomes: lower case, compatibility form, a blank, or nothing."""
     if char in _APOSTROPHES:
         return "'"
-    if unicodedata.category(char) == "Cf":  # soft hyphen, joiners, byte order mark: invisible inside words
+    # Soft hyphen, joiners, byte order mark: invisible inside words
+    if unicodedata.category(char) == "Cf":
         return ""
     lowered = unicodedata.normalize("NFKC", char).lower().replace("i\u0307", "i")
     return "".join(c if unicodedata.category(c)[0] in "LNM" else " " for c in lowered)

@@ -12,9 +12,8 @@ from urllib.parse import unquote
 from opilio.text.tokens import tokenize
 from opilio.text.vocabulary import Vocabulary
 
-_WORD_BOUNDARY = re.compile(  # birdSong, HTMLPage, page12, 12page
-    r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])"
-)
+# birdSong, HTMLPage, page12, 12page
+_WORD_BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
 _EXTENSION = re.compile(
     r"\.(?:[sx]?html?|php\d?|phtml|aspx?|jspx?|cgi|pl|cfm|do|txt|xml|pdf|docx?|md)(?=$|[?;])", re.IGNORECASE
 )
@@ -94,7 +93,8 @@ def _split_url(url: str) -> tuple[str, list[str]]:
 def _host_words(host: str) -> list[str]:
     name = host.rpartition("@")[2].partition(":")[0]
     labels = name.split(".")
-    if not labels[-1].isdigit():  # an address has no suffix
+    # An address has no suffix
+    if not labels[-1].isdigit():
         labels = labels[:-1]
         labels = labels[:-1] if len(labels) > 1 and labels[-1] in _SECOND_LEVEL else labels
     return tokenize(_WORD_BOUNDARY.sub(" ", " ".join(label for label in labels if not _WWW_LABEL.match(label))))

@@ -122,7 +122,8 @@ class Vocabulary(dict[str, int]):
 
     def __missing__(self, word: str) -> int:
         if len(word) > _MAX_WORD_LENGTH:
-            return 0  # and not remembered: it may be a megabyte long
+            # And not remembered: it may be a megabyte long
+            return 0
         if len(self) >= self.capacity:
             self._evict_rare()
         stem = "" if self._is_noise(word) else self._stem(word)

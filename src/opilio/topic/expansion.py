@@ -33,7 +33,8 @@ class ExpansionStart:
 
 
 def _bounded_statistics() -> TermStatistics:
-    return TermStatistics(limit=5_000)  # kept with every snapshot: some 150 KB
+    # Kept with every snapshot: some 150 KB
+    return TermStatistics(limit=5_000)
 
 
 class _ExpansionBase(msgspec.Struct):
@@ -147,7 +148,8 @@ class PagewiseExpansion(_ExpansionBase, tag="pagewise", kw_only=True):
     pages: TermStatistics = msgspec.field(default_factory=_bounded_statistics)
     chosen: list[str] = []
     waiting: int = 0
-    awaited: int = 0  # seeds the table is to be built from; it waits for none where this is not above 0
+    # Seeds the table is to be built from; it waits for none where this is not above 0
+    awaited: int = 0
 
     def __post_init__(self) -> None:
         if not (0.0 <= self.threshold <= 1.0 and 0.0 <= self.share <= 1.0):

@@ -20,7 +20,8 @@ from opilio.topic.evolving import CompiledTable
 
 _URL_PART = re.compile(r"[a-z0-9]+")
 LANGUAGE_CODE_LENGTH = 2  # letters: of a language that only a dictionary of lemmas may know
-TYPICAL_PAGE_WORDS = 250  # words of a page, without stop words; on longer ones telling words stand by chance
+# Words of a page, without stop words; on longer ones telling words stand by chance
+TYPICAL_PAGE_WORDS = 250
 URL_MATCH_WEIGHT = 3  # a telling part of the address counts as much as this many telling words
 
 
@@ -84,7 +85,8 @@ class GenreDetector:
     ) -> None:
         self.threshold = threshold
         self._compiled: dict[str, CompiledTable] = {}
-        self._words: dict[str, frozenset[int]] = {}  # sets, because of two sets Python walks the smaller one
+        # sets, because of two sets Python walks the smaller one
+        self._words: dict[str, frozenset[int]] = {}
         self._urls: dict[str, frozenset[str]] = {}
         for name in names or book:
             if name not in book:
@@ -108,7 +110,8 @@ class GenreDetector:
         with one number for all, a third of an encyclopaedia's long articles were discussions, news and blogs.
         """
         stretch = max(1.0, math.sqrt(len(reading.terms) / TYPICAL_PAGE_WORDS))
-        present = self._all_terms.intersection(reading.terms)  # few are left, whatever the length of the page
+        # Few are left, whatever the length of the page
+        present = self._all_terms.intersection(reading.terms)
         parts = set(_URL_PART.findall(reading.page.url.lower()))
         scores = {
             name: len(present & words) + (URL_MATCH_WEIGHT * stretch if parts & self._urls[name] else 0.0)

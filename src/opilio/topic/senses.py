@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from opilio.core.errors import TopicError
 
 IdfArray = Callable[[NDArray[np.uint32]], NDArray[np.float64]]
-OTHER_SENSE = "other sense"  # the reason by which rankers know that a page's links must not be followed (S3-09)
+# The reason by which rankers know that a page's links must not be followed (S3-09)
+OTHER_SENSE = "other sense"
 
 
 class ContextRule(msgspec.Struct, frozen=True, kw_only=True):

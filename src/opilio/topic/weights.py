@@ -147,10 +147,12 @@ class NoiseFilter(msgspec.Struct, frozen=True, kw_only=True):
         letters = _count_letters(stem)
         if letters < 0:
             return self.numbers
-        return letters >= self.min_letters or (letters > 0 and stem >= FIRST_UNSPACED)  # pairs of characters are words
+        # Pairs of characters are words
+        return letters >= self.min_letters or (letters > 0 and stem >= FIRST_UNSPACED)
 
 
-@lru_cache(maxsize=1 << 16)  # every stem is asked for again whenever a table is weighed anew
+# Every stem is asked for again whenever a table is weighed anew
+@lru_cache(maxsize=1 << 16)
 def _count_letters(stem: str) -> int:
     """How many letters a stem has; -1 for a number."""
     return -1 if stem.isdecimal() else sum(map(str.isalpha, stem))

@@ -68,7 +68,8 @@ class WordNet:
         if not senses:
             return []
         beside = {w.lower() for text in company for w in text.split()} - {word.lower()}
-        chosen = max(senses, key=lambda s: len(beside & self._context_words(s)))  # of equals the commonest
+        # Of equals the commonest
+        chosen = max(senses, key=lambda s: len(beside & self._context_words(s)))
         return list(self._related_words(word, chosen))
 
     def _related_words(self, word: str, sense: Synset) -> Iterator[Suggestion]:

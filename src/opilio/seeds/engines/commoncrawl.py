@@ -15,7 +15,8 @@ from opilio.seeds.queries import sort_by_query_words
 
 COMMONCRAWL_URL = "https://index.commoncrawl.org"
 NOT_FOUND, LOW_PRIORITY = 404, 3
-MAX_URLS_PER_PATTERN = 1000  # addresses looked at, of which those with words of the query come first
+# Addresses looked at, of which those with words of the query come first
+MAX_URLS_PER_PATTERN = 1000
 
 
 class CommonCrawlSource:

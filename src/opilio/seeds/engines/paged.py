@@ -142,7 +142,8 @@ class Brave:
 
     def explain_failure(self, failure: Failure, tree: object) -> Failure:
         code, detail = get_string(tree, "error", "code"), get_string(tree, "error", "detail")
-        if "TOKEN" in code or "token" in detail.lower():  # Brave says 422 where the key is wrong
+        # Brave says 422 where the key is wrong
+        if "TOKEN" in code or "token" in detail.lower():
             return Failure("key", f"refused the key ({detail or code})")
         return Failure(failure.kind, f"{failure.detail}: {detail}", failure.retry) if detail else failure
 
@@ -241,7 +242,8 @@ class Marginalia:
         return ApiRequest(url=self._url, params=params, secret_headers=(("API-Key", self._key),), trusted=self._trusted)
 
     def parse_results(self, tree: object, want: ResultPageRequest) -> ResultPage:
-        pages = get_int(tree, "pages")  # not in every version
+        # Not in every version
+        pages = get_int(tree, "pages")
         return make_result_page(get_objects_or_none(tree, "results"), "url", not pages or want.page + 1 < pages)
 
     def explain_failure(self, failure: Failure, tree: object) -> Failure:

@@ -46,9 +46,11 @@ class SitemapSource:
         return [EngineAnswer(voter=self.name, hits=hits, failure=failure, fixed_priority=LOW_PRIORITY)]
 
     async def _read(self, url: str) -> tuple["SitemapFile", Failure | None]:
-        named = {origin_of(given) for given in self._urls}  # what these servers name elsewhere is not trusted
+        # What these servers name elsewhere is not trusted
+        named = {origin_of(given) for given in self._urls}
         fetched = await self._client.send(ApiRequest(url=url, trusted=origin_of(url) in named))
-        if fetched.location:  # sites move their sitemaps about
+        # Sites move their sitemaps about
+        if fetched.location:
             return SitemapFile(further=[fetched.location]), None
         if fetched.failure is not None:
             return SitemapFile(), Failure(fetched.failure.kind, f"{url}: {fetched.failure.detail}"[:200])
