@@ -4,18 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from opilio.core.records import (
-    AgentAnalysis,
-    Analysis,
-    FetchResult,
-    Lead,
-    LinkColumns,
-    Outcome,
-    Verdict,
-    lead_owner,
-    url_key,
-    with_owner,
-)
+from opilio.core.lead_owner import lead_owner, with_owner
+from opilio.core.records import AgentAnalysis, Analysis, FetchResult, Lead, LinkColumns, Outcome, Verdict, url_key
 from opilio.core.settings import AgentTeamSettings
 from opilio.engine.learning import LearnerGroup
 from opilio.engine.link_columns import pack

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from opilio.core.events import AgentFinished, AgentLost
-from opilio.core.records import Lead, lead_owner, transfer_lead, with_owner, without_owner
+from opilio.core.lead_owner import lead_owner, transfer_lead, with_owner, without_owner
+from opilio.core.records import Lead
 from opilio.methods.agents.agent import GOAL_REACHED, IDLE, MISSING, RETIRED, Agent, AgentRecord
 from opilio.methods.agents.directory import RETIRE_COMMAND, AgentDirectory, AgentReport, read_agent_records
 from opilio.methods.agents.link_queue import AgentLinkQueue

@@ -61,7 +61,7 @@ def test_links_within_a_host_make_no_hub_unless_told() -> None:
 
 
 def test_page_fetched_again_adds_no_links_twice_and_bounds_are_kept() -> None:
-    made = CrawledLinkGraph(most_links=2)
+    made = CrawledLinkGraph(max_links=2)
     for key in (1, 1, 2):
         made.add(key, "a", 0.5, [(10 + key, "b"), (20 + key, "b")])
     assert len(made) == 4  # 1 and its two links, and 2

@@ -56,7 +56,7 @@ def test_search_suggests_a_better_spelling(folder: Path) -> None:
         (["nowhere", "wren"], "is no collection"),
         (["BIRDS", '"wren'], "never closed"),
         (["BIRDS", "wren", "--sort", "x"], "is unknown; known: best"),
-        (["BIRDS", "wren", "--after", "x"], "is no date"),
+        (["BIRDS", "wren", "--after", "x"], "is not a date"),
         (["BIRDS", "wren", "--page", "5000"], "narrow the search"),
         (["BIRDS", "wren", "--band", "hihg"], "is unknown; known: very high, high, medium, low, very low"),
     ],

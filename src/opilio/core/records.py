@@ -10,7 +10,6 @@ from enum import StrEnum
 
 import msgspec
 import xxhash
-from msgspec.structs import replace
 
 SOFT_404 = "soft-404"
 
@@ -342,31 +341,3 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     duplicate_of: int = 0  # key of the page whose text this one repeats
     near_duplicate: bool = False
     change: PageChange = PageChange.NEW
-
-
-MAX_AGENTS = 255  # agents
-NO_OWNER = 0
-
-
-def lead_owner(lead: Lead) -> int:
-    """The number of the lead's agent.
-
-    >>> lead_owner(Lead(url="", key=1, host=""))
-    0
-    """
-    return lead.features[0] if lead.features else NO_OWNER
-
-
-def with_owner(lead: Lead, number: int) -> Lead:
-    """The lead as this agent's."""
-    return replace(lead, features=bytes([number]) + lead.features)
-
-
-def without_owner(lead: Lead) -> Lead:
-    """The lead as rankers know it."""
-    return replace(lead, features=lead.features[1:]) if lead.features else lead
-
-
-def transfer_lead(lead: Lead, number: int) -> Lead:
-    """The lead as another agent's. What its ranker kept with it stays behind: that is for its own eyes."""
-    return lead if lead_owner(lead) == number else replace(lead, features=bytes([number]))

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from opilio.core.errors import ConfigError
+from opilio.core.files import read_text
 
 Normalizer = Literal["stem", "porter", "lemma", "none"]
 
@@ -265,11 +266,7 @@ def read_settings(path: Path) -> Tree:
 def read_toml(path: Path) -> Tree:
     """A TOML file as a tree; the mark that some editors put before UTF-8 is passed over."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise ConfigError(f"{path}: can't be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+        return tomllib.loads(read_text(path))
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: is not valid TOML: {error}") from error
 

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 
 import can_ada
 
+from opilio.core.errors import OpilioError, UsageError
+
 MAX_URL_LENGTH = 2_000  # longer ones are traps or data, not addresses
 
 # Parameters that tell who clicked, not what is asked for; a final * stands for any ending.
@@ -116,6 +118,15 @@ def canonicalize_urls(hrefs: Sequence[str], base: str) -> list[str | None]:
         known[href] = joined
         out.append(joined)
     return out
+
+
+def require_url(url: str, option: str = "", error: type[OpilioError] = UsageError) -> str:
+    """The canonical form of a URL that a user gave; raises `error` if it is not an http or https URL."""
+    found = canonicalize_url(url)
+    if found is None:
+        source = f"{option} '{url}'".strip()
+        raise error(f"{source}: not a valid http(s) URL; include the scheme, for example https://example.org/")
+    return found
 
 
 def host_of(url: str) -> str:

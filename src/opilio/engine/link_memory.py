@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from opilio.core.lead_owner import lead_owner, without_owner
 from opilio.core.protocols import FrontierEntry
-from opilio.core.records import lead_owner, without_owner
 from opilio.engine.learning import state_name
 from opilio.frontier.policy import REVISIT_PRIORITY
 from opilio.frontier.sqlite.urls import best_urls

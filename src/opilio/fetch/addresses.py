@@ -33,9 +33,8 @@ def is_public(address: str) -> bool:
 def is_private_host(host: str) -> bool:
     """Does the name of a host itself say that it is private? Only where it is an address, or `localhost`.
 
-    >>> (is_private_host("127.0.0.1"), is_private_host("::1"), is_private_host("localhost"),
-    ...  is_private_host("birds.example"))
-    (True, True, True, False)
+    >>> [is_private_host(host) for host in ("127.0.0.1", "::1", "localhost", "birds.example")]
+    [True, True, True, False]
     """
     try:
         ip_address(host)

@@ -10,12 +10,12 @@ Following redirects for small jobs (robots.txt, example pages of a topic). A cra
 """
 
 from collections.abc import Mapping, Sequence
-from email.utils import parsedate_to_datetime
 
 import msgspec
 import pycurl
 from msgspec.structs import replace
 
+from opilio.core.dates import parse_http_date
 from opilio.core.protocols import Fetcher
 from opilio.core.records import Failure, FetchResult
 from opilio.core.urls import canonicalize_url
@@ -115,11 +115,8 @@ def parse_retry_after(value: str, now: float, cap_s: float) -> float:
         return 0.0
     if value.isascii() and value.isdigit():
         return cap_s if len(value) > 9 else min(float(value), cap_s)
-    try:
-        wait = parsedate_to_datetime(value).timestamp() - now
-    except (ValueError, TypeError, OverflowError, IndexError):
-        return 0.0
-    return min(max(0.0, wait), cap_s)
+    date = parse_http_date(value)
+    return 0.0 if date is None else min(max(0.0, date - now), cap_s)
 
 
 def redirect_target(status: int, location: str, url: str) -> str:

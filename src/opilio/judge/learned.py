@@ -4,7 +4,6 @@ The text model is taught by pages that coverage alone is sure about, by examples
 its own verdicts, so it can't talk itself into another topic.
 """
 
-import math
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from opilio.core.records import Outcome, Reading, Reason, Verdict
 from opilio.judge.similarity import CoverageJudge
+from opilio.learn.logistic import logistic
 from opilio.learn.text_model import TermIds, TextModel, TextModelState
 from opilio.topic.topic import ExamplePage
 
@@ -108,7 +108,7 @@ class LearnedJudge:
             said = self.model.logit(terms)
             seen = self.model.scale.fitted_pages
             share = self.share * seen / (seen + PAGES_FOR_HALF_SHARE)
-        score = 1.0 / (1.0 + math.exp(-((1.0 - share) * logit + share * said)))
+        score = logistic((1.0 - share) * logit + share * said)
         words = tuple(
             Reason(f"text model: {self._label_of(t) or t}", w, share)
             for t, w in self.model.strongest_terms(terms, MODEL_REASONS)

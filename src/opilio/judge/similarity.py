@@ -24,6 +24,7 @@ from opilio.core.errors import ConfigError, TopicError
 from opilio.core.protocols import Judge
 from opilio.core.records import Reading, Reason, Verdict
 from opilio.judge.page_terms import PageTerms
+from opilio.learn.logistic import logistic
 from opilio.topic.evolving import CompiledTable, EvolvingTopic
 
 CosineNorm = Literal["page", "topic", "whole"]
@@ -137,7 +138,7 @@ class CoverageJudge:
             # 0.5: as likely of the topic's classes as not
             told = self.classes.judge(reading)
             coverage, reasons = max(coverage, min(1.0, 2.0 * self.middle * told.score)), [*told.reasons, *reasons]
-        score = 1.0 / (1.0 + math.exp(-self.slope * (coverage - self.middle)))
+        score = logistic(self.slope * (coverage - self.middle))
         return Verdict(score=score, relevant=score >= 0.5, reasons=(Reason("coverage", coverage), *reasons))
 
     def _word_coverage(self, reading: Reading) -> tuple[float, list[Reason]]:

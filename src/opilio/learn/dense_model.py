@@ -19,6 +19,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from opilio.learn.logistic import MAX_LOGIT, sigmoid
+
 Matrix = NDArray[np.float64]
 MAX_EXAMPLES = 1_024
 NEWTON_STEPS = 4
@@ -26,7 +28,6 @@ NEWTON_STEPS = 4
 CONVERGENCE_TOLERANCE = 1e-3
 # Examples between two fits, when there are many: by then one more changes little
 MAX_FIT_INTERVAL = 32
-MAX_DENSE_LOGIT = 12.0
 
 
 class _DenseModelState(msgspec.Struct, array_like=True):
@@ -61,7 +62,7 @@ class DenseModel:
         at = np.arange(before, self.seen)[-MAX_EXAMPLES:] % MAX_EXAMPLES
         self._rows[at] = rows[-MAX_EXAMPLES:]
         self._labels[at] = np.clip(labels[-MAX_EXAMPLES:], 0.0, 1.0)
-        self._offsets[at] = np.clip(offsets[-MAX_EXAMPLES:], -MAX_DENSE_LOGIT, MAX_DENSE_LOGIT)
+        self._offsets[at] = np.clip(offsets[-MAX_EXAMPLES:], -MAX_LOGIT, MAX_LOGIT)
         apart = max(self.fit_every, min(MAX_FIT_INTERVAL, self.seen // MAX_FIT_INTERVAL))
         if self.seen < self.fit_every or self.seen // apart > before // apart:
             self._fit()
@@ -71,14 +72,14 @@ class DenseModel:
         rows, labels, offsets = self._rows[:used], self._labels[:used], self._offsets[:used]
         weights = self.weights
         for _ in range(NEWTON_STEPS):
-            chance = 1.0 / (1.0 + np.exp(-np.clip(rows @ weights + offsets, -MAX_DENSE_LOGIT, MAX_DENSE_LOGIT)))
+            chance = sigmoid(rows @ weights + offsets)
             slope = rows.T @ (labels - chance) - self.strength * (weights - self.prior)
             curve = (rows * (chance * (1.0 - chance))[:, None]).T @ rows + self.strength * np.eye(len(weights))
             step = np.clip(np.linalg.solve(curve, slope), -1.0, 1.0)
             weights = weights + step
             if np.abs(step).max() < CONVERGENCE_TOLERANCE:
                 break
-        self.weights = np.clip(weights, -MAX_DENSE_LOGIT, MAX_DENSE_LOGIT)
+        self.weights = np.clip(weights, -MAX_LOGIT, MAX_LOGIT)
 
     def snapshot(self) -> bytes:
         used = min(self.seen, MAX_EXAMPLES)
@@ -180,7 +181,7 @@ def _zero_features(rows: Matrix, places: NDArray[np.int64]) -> Matrix:
 
 def _log_losses(logits: Matrix, labels: Matrix) -> Matrix:
     """−log of the chances that were given to what came."""
-    bounded = np.clip(logits, -MAX_DENSE_LOGIT, MAX_DENSE_LOGIT)
+    bounded = np.clip(logits, -MAX_LOGIT, MAX_LOGIT)
     losses: Matrix = np.logaddexp(0.0, bounded) - np.clip(labels, 0.0, 1.0) * bounded
     return losses
 

@@ -22,8 +22,9 @@ from opilio.learn.dense_model import (
     TrialModel,
 )
 from opilio.learn.link_pool import FetchedFilter, LinkPool, RowIndices
+from opilio.learn.logistic import sigmoid
 from opilio.learn.success_rates import DelayedCredit, SuccessRates
-from opilio.learn.word_model import CONTEXT_WORDS, LINK_WORDS, WordModel, WordValues, sigmoid
+from opilio.learn.word_model import CONTEXT_WORDS, LINK_WORDS, WordModel, WordValues
 
 TABLE_BITS = 18
 

@@ -9,6 +9,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from opilio.core.caches import evict_oldest
+
 HashArray = NDArray[np.uint32]
 RateArray = NDArray[np.float64]
 
@@ -120,10 +122,8 @@ class DelayedCredit:
         if not self._gamma:
             return
         self._visits[page] = example
-        if len(self._visits) > MAX_CREDIT_VISITS:
-            oldest = next(iter(self._visits))
-            del self._visits[oldest]
-            self._children.pop(oldest, None)
+        for old in evict_oldest(self._visits, MAX_CREDIT_VISITS):
+            self._children.pop(old, None)
 
     def credit_parents(self, parents: list[int], reward: float) -> list[LinkExample]:
         """A link of these pages turned out to be worth `reward`: what that teaches about the pages."""

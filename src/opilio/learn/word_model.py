@@ -19,21 +19,15 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from opilio.learn.logistic import sigmoid
 from opilio.text.term_arrays import zero_repeats
 
 WordIndices = NDArray[np.uint32]
 
 WORD_BUCKETS = 1 << 18
 MAX_WORD_WEIGHT = 6.0
-MAX_WORD_LOGIT = 12.0
 # A smaller miss teaches nothing worth its time: most links of a long crawl are foretold so well
 MIN_TRAINING_ERROR = 0.01
-
-
-def sigmoid(x: NDArray[np.floating]) -> NDArray[np.float64]:
-    """The logistic function, without overflow."""
-    result: NDArray[np.float64] = 1.0 / (1.0 + np.exp(-np.clip(x, -MAX_WORD_LOGIT, MAX_WORD_LOGIT)))
-    return result
 
 
 class _WordModelState(msgspec.Struct, array_like=True):

@@ -20,6 +20,7 @@ from opilio.engine.wiring.build import TOPIC_SNAPSHOT
 from opilio.engine.wiring.topic_files import LoggedQuery, split_intervals
 from opilio.judge.page_terms import PageTerms
 from opilio.judge.similarity import CosineJudge
+from opilio.learn.logistic import roc_auc
 from opilio.store.collection import open_readonly
 from opilio.text.language_id import identify_language
 from opilio.text.languages import language_code, language_name
@@ -97,7 +98,7 @@ def build_table_from_pages(topic: Topic, size: int, wordnet: WordNet | None = No
         counterexamples=len(other),
         found=sum(relevant for _, relevant in page),
         mistaken=sum(relevant for _, relevant in other),
-        area=_auc([s for s, _ in page], [s for s, _ in other]),
+        area=roc_auc([s for s, _ in page], [s for s, _ in other]),
     )
     warnings = (
         *_example_warnings(topic, report),
@@ -155,14 +156,6 @@ def _verdict(judge: CosineJudge | None, vocabulary: Vocabulary, text: str) -> tu
         return 0.0, False
     verdict = judge.judge(PageReader(vocabulary).read(Page(url="", flow=text)))
     return verdict.score, verdict.relevant
-
-
-def _auc(positive: Sequence[float], negative: Sequence[float]) -> float | None:
-    """How often a random example scores above a random counter-example; ties count half."""
-    if not positive or not negative:
-        return None
-    wins = sum((p > n) + 0.5 * (p == n) for p in positive for n in negative)
-    return wins / (len(positive) * len(negative))
 
 
 def _example_warnings(topic: Topic, report: TopicReport) -> list[str]:

@@ -65,8 +65,8 @@ _CALENDAR_WORDS = frozenset(
 def stable_words(fetched: FetchResult) -> list[str] | None:
     """The words of the main text that do not change by themselves; None where there is no page.
 
-    >>> one, other = (FetchResult(url="http://a.example/", headers=(("Content-Type", "text/html"),),
-    ...     body=body) for body in
+    >>> html = (("Content-Type", "text/html"),)
+    >>> one, other = (FetchResult(url="http://a.example/", headers=html, body=body) for body in
     ...     (b"<p>A wren, at 10:15 on 3rd May", b"<p>A wren, at 23:59 on Monday<div class=ad>Boots!</div>"))
     >>> stable_words(one) == stable_words(other) == ["wren", "at", "on"]
     True

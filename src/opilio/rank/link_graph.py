@@ -1,14 +1,12 @@
-"""What the links among pages say, as far as a crawl knows them: PageRank, topical PageRank, hubs. Pure.
+"""Link analysis of the part of the web that a crawl has seen: PageRank, topical PageRank and hubs, as score boosts.
 
-PageRank of the partial graph orders a crawl (Cho et al. 1998; S2-F5); the topical form lets the surfer start again at
-relevant pages only (Haveliwala 2002). The distiller (Chakrabarti et al. 1999) is HITS with relevance on the edges.
-
-What may raise queued links beside their own score: nothing, PageRank, or the distiller's hubs.
+PageRank of the partial graph orders a crawl (Cho et al. 1998; S2-F5); the topical form restarts at relevant pages only
+(Haveliwala 2002). The distiller (Chakrabarti et al. 1999) is HITS with relevance on the edges.
 """
 
 from array import array
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,17 +15,44 @@ from opilio.core.errors import ConfigError
 
 NodeColumn = NDArray[np.float64]
 NodeIndices = NDArray[np.int64]
-MAX_GRAPH_LINKS = 2_000_000  # remembered; 16 MB. Links found later change nothing
+# 16 MB; links found later are ignored.
+MAX_GRAPH_LINKS = 2_000_000
 ITERATIONS = 30
 UNKNOWN_RELEVANCE = -1.0
 
 
-class CrawledLinkGraph:
-    """Pages and links by key. A page that was only linked to has no relevance yet."""
+class LinkEdges(NamedTuple):
+    """Links between nodes, one row each."""
 
-    def __init__(self, most_links: int = MAX_GRAPH_LINKS) -> None:
+    sources: NodeIndices
+    targets: NodeIndices
+    weights: NodeColumn
+
+
+def pagerank(
+    edges: LinkEdges, restart: NodeColumn, *, damping: float, iterations: int, tolerance: float = 0.0
+) -> NodeColumn:
+    """PageRank of every node, summing to 1. `restart` are the probabilities of a restart at each node.
+
+    The rank of nodes without links goes to the restart. Stops early when the ranks change by less than `tolerance`.
+    """
+    count = len(restart)
+    outgoing = np.maximum(np.bincount(edges.sources, edges.weights, count), 1e-12)
+    rank = restart
+    for _ in range(iterations):
+        flow = np.bincount(edges.targets, (rank / outgoing)[edges.sources] * edges.weights, minlength=count)
+        previous, rank = rank, damping * flow + (1.0 - damping * float(flow.sum())) * restart
+        if tolerance and float(np.abs(rank - previous).sum()) < tolerance:
+            break
+    return rank
+
+
+class CrawledLinkGraph:
+    """Pages and links by key. A page that was linked but not fetched has no relevance yet."""
+
+    def __init__(self, max_links: int = MAX_GRAPH_LINKS) -> None:
         self.node_of: dict[int, int] = {}
-        self._max_links = most_links
+        self._max_links = max_links
         self._sources, self._targets = array("i"), array("i")
         self._relevance, self._hosts = array("d"), array("i")
         self._host_numbers: dict[str, int] = {}
@@ -36,7 +61,7 @@ class CrawledLinkGraph:
         return len(self.node_of)
 
     def add(self, key: int, host: str, relevance: float, links: Iterable[tuple[int, str]]) -> None:
-        """A fetched page with its links; a page that is known already gets new relevance and no links twice."""
+        """Add a fetched page with its links; a page that was added before only gets its new relevance."""
         source = self._node(key, host)
         first = self._relevance[source] < 0.0
         self._relevance[source] = relevance
@@ -47,25 +72,21 @@ class CrawledLinkGraph:
                     self._targets.append(target)
 
     def pagerank(self, damping: float = 0.85, topical: bool = False) -> NodeColumn:
-        """PageRank of every node, the best 1. Where nothing leads on (not fetched yet) the surfer starts again."""
-        count = len(self.node_of)
-        if not count:
+        """PageRank of every node, scaled so that the highest is 1."""
+        if not self.node_of:
             return np.zeros(0)
-        restart = self._restart_weights(topical)
-        source, target, fan = self._edges()
-        rank = restart
-        for _ in range(ITERATIONS):
-            flow = np.bincount(target, (rank / np.maximum(fan, 1))[source], minlength=count)
-            rank = damping * flow + (1.0 - damping * float(flow.sum())) * restart
+        source, target = self._edges()
+        edges = LinkEdges(source, target, np.ones(len(source)))
+        rank = pagerank(edges, self._restart_weights(topical), damping=damping, iterations=ITERATIONS)
         return np.asarray(rank / rank.max())
 
     def hubs(self, same_host: bool = False) -> NodeColumn:
-        """How good a hub each fetched page is, the best 1; others 0.
+        """The hub score of each fetched page, scaled so that the highest is 1; 0 for pages that were not fetched.
 
-        a(v) = Σ R(v)·h(u), h(u) = Σ R(u)·a(v) over links between fetched pages, of different hosts unless told.
+        a(v) = Σ R(v)·h(u), h(u) = Σ R(u)·a(v) over links between fetched pages, of different hosts unless `same_host`.
         """
         count = len(self.node_of)
-        source, target, _ = self._edges()
+        source, target = self._edges()
         relevance = np.array(self._relevance)
         hosts = np.array(self._hosts)
         kept = (relevance[target] >= 0.0) & (same_host | (hosts[source] != hosts[target]))
@@ -78,8 +99,8 @@ class CrawledLinkGraph:
         return hub
 
     def best_parent_strength(self, strength: NodeColumn, top: int) -> NodeColumn:
-        """For every node the strength of the best of the `top` strongest pages that link to it."""
-        source, target, _ = self._edges()
+        """For every node, the highest strength of the pages that link to it, among the `top` strongest pages."""
+        source, target = self._edges()
         best = np.argsort(-strength, kind="stable")[:top]
         chosen = np.zeros(len(strength), dtype=np.bool_)
         chosen[best] = strength[best] > 0.0
@@ -96,10 +117,8 @@ class CrawledLinkGraph:
             self._hosts.append(self._host_numbers.setdefault(host, len(self._host_numbers)))
         return found
 
-    def _edges(self) -> tuple[NodeIndices, NodeIndices, NodeColumn]:
-        source = np.array(self._sources, dtype=np.int64)
-        target = np.array(self._targets, dtype=np.int64)
-        return source, target, np.bincount(source, minlength=len(self.node_of)).astype(np.float64)
+    def _edges(self) -> tuple[NodeIndices, NodeIndices]:
+        return np.array(self._sources, dtype=np.int64), np.array(self._targets, dtype=np.int64)
 
     def _restart_weights(self, topical: bool) -> NodeColumn:
         weights = np.maximum(np.array(self._relevance), 0.0) if topical else np.ones(len(self.node_of))
@@ -116,14 +135,14 @@ CombineScores = Callable[[NodeColumn, NodeColumn], NodeColumn]
 
 
 class Boost:
-    """When and how scores are raised: `values` of all nodes, and how one joins a link's own score."""
+    """A boost from the link graph: computes values of all nodes every `every` pages and combines them with scores."""
 
-    def __init__(self, every: int, values: Callable[[CrawledLinkGraph], NodeColumn], joined: CombineScores) -> None:
+    def __init__(self, every: int, values: Callable[[CrawledLinkGraph], NodeColumn], combine: CombineScores) -> None:
         if every < 1:
             raise ConfigError(f"boost.every: must be at least 1, not {every}")
         self.interval_pages = every
         self.node_values = values
-        self.combine = joined
+        self.combine = combine
 
 
 def _none() -> None:
@@ -134,20 +153,20 @@ def _pagerank(*, share: float = 0.5, topical: bool = True, damping: float = 0.85
     if not 0.0 <= share <= 1.0 or not 0.0 <= damping < 1.0:
         raise ConfigError("boost.share and boost.damping: must be between 0 and 1")
 
-    def joined(own: NodeColumn, value: NodeColumn) -> NodeColumn:
+    def combine(own: NodeColumn, value: NodeColumn) -> NodeColumn:
         return np.asarray((1.0 - share) * own + share * value)
 
-    return Boost(every, lambda structure: structure.pagerank(damping, topical), joined)
+    return Boost(every, lambda graph: graph.pagerank(damping, topical), combine)
 
 
 def _hubs(*, lift: float = 0.5, top: int = 20, same_host: bool = False, every: int = 25) -> Boost:
-    def values(structure: CrawledLinkGraph) -> NodeColumn:
-        return structure.best_parent_strength(structure.hubs(same_host), top)
+    def values(graph: CrawledLinkGraph) -> NodeColumn:
+        return graph.best_parent_strength(graph.hubs(same_host), top)
 
-    def joined(own: NodeColumn, value: NodeColumn) -> NodeColumn:
+    def combine(own: NodeColumn, value: NodeColumn) -> NodeColumn:
         return np.asarray(own + lift * value)
 
-    return Boost(every, values, joined)
+    return Boost(every, values, combine)
 
 
 BOOSTS: dict[str, Callable[..., Any]] = {"none": _none, "pagerank": _pagerank, "hubs": _hubs}

@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from opilio.core.caches import evict_oldest
 from opilio.core.errors import ConfigError
 from opilio.core.records import Lead, Reading, ScoredLink, Verdict
 from opilio.rank.four_part_score import UrlTerms
@@ -58,8 +59,7 @@ class KnownParents(msgspec.Struct):
             parents = self.known.setdefault(key, [])
             if len(parents) < self.per_link and all(p != parent for p, _ in parents):
                 parents.append((parent, relevance))
-        while len(self.known) > self.limit:
-            del self.known[next(iter(self.known))]
+        evict_oldest(self.known, self.limit)
 
     def relevances(self, key: int, besides: int) -> list[float]:
         """The relevances of a link's parents, without the page that is asking."""

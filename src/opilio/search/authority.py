@@ -1,6 +1,6 @@
-"""Authority in the link graph: PageRank over the pages of a collection. Pure; arrays in, arrays out.
+"""The authority of pages: PageRank over the links between the pages of a collection.
 
-Links between pages of one host count less: a site that links each of its pages from each other vouches for nothing.
+Links within a host count less: that a site links its own pages to each other is no recommendation.
 """
 
 from collections.abc import Sequence
@@ -8,53 +8,45 @@ from typing import Any
 
 import numpy as np
 
+from opilio.rank.link_graph import LinkEdges, pagerank
 from opilio.search.ranking import Float32Array, KeyArray, ScoreArray
 
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
 
 DAMPING = 0.85
 MAX_ITERATIONS = 40
-CONVERGENCE_TOLERANCE = 1e-6  # the sum of all changes of one round
-SAME_HOST_WEIGHT = 0.3  # weight of a link within a host
+CONVERGENCE_TOLERANCE = 1e-6
+SAME_HOST_WEIGHT = 0.3
 
 
 def compute_authority(keys: KeyArray, hosts: IntArray, targets: Sequence[bytes]) -> Float32Array:
-    """The authority of pages in 0..1, on a logarithmic scale: 0 for a page that nobody links.
+    """The authority of pages in 0..1, on a logarithmic scale: 0 for the least linked pages.
 
-    `keys` are sorted; `hosts` number the host of each page; `targets` are the keys each page links to, as bytes.
+    `keys` are sorted; `hosts` is the number of each page's host; `targets` are the keys each page links to, as int64.
     """
     count = len(keys)
     if not count:
         return np.zeros(0, dtype=np.float32)
     sources, ends = _edges(keys, targets)
     weights = np.where(hosts[sources] == hosts[ends], SAME_HOST_WEIGHT, 1.0)
-    return _scaled(_ranks(count, sources, ends, weights), count)
+    rank = pagerank(
+        LinkEdges(sources, ends, weights),
+        np.full(count, 1.0 / count),
+        damping=DAMPING,
+        iterations=MAX_ITERATIONS,
+        tolerance=CONVERGENCE_TOLERANCE,
+    )
+    return _scaled(rank, count)
 
 
 def _edges(keys: KeyArray, targets: Sequence[bytes]) -> tuple[IntArray, IntArray]:
-    """Links from page to page, as places in `keys`; links to pages outside and to oneself are left out."""
+    """Links between pages, as indices into `keys`, without links to other pages and to the page itself."""
     sizes = np.array([len(blob) // 8 for blob in targets], dtype=np.int64)
     named = np.frombuffer(b"".join(targets), dtype=np.int64)
     sources = np.repeat(np.arange(len(keys)), sizes)
     ends = np.searchsorted(keys, named).clip(max=len(keys) - 1)
     known = (keys[ends] == named) & (ends != sources)
     return sources[known], ends[known]
-
-
-def _ranks(count: int, sources: IntArray, ends: IntArray, weights: ScoreArray) -> ScoreArray:
-    going_out = np.bincount(sources, weights, count)
-    shares = weights / np.maximum(going_out[sources], 1e-12)
-    # Pages without links pass their rank on to all
-    without = going_out == 0
-    rank = np.full(count, 1.0 / count)
-    for _ in range(MAX_ITERATIONS):
-        passed = np.bincount(ends, rank[sources] * shares, count) + rank[without].sum() / count
-        after = (1.0 - DAMPING) / count + DAMPING * passed
-        change = float(np.abs(after - rank).sum())
-        rank = after
-        if change < CONVERGENCE_TOLERANCE:
-            break
-    return rank
 
 
 def _scaled(rank: ScoreArray, count: int) -> Float32Array:

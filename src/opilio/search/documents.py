@@ -7,8 +7,6 @@ running crawl grow.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ import msgspec
 import numpy as np
 from isal import isal_zlib
 
+from opilio.core.dates import parse_http_date, parse_iso_date
 from opilio.core.errors import CollectionError, ParseError
 from opilio.core.records import Page
 from opilio.frontier.sqlite.schema import unpack_keys
@@ -205,19 +204,8 @@ def page_date(published: str, modified: str, fetched_at: float) -> float:
     >>> page_date("soon", "Sat, 31 Jan 2026 00:00:00 GMT", 2e9), page_date("2099-01-01", "", 5.0)
     (1769817600.0, 5.0)
     """
-    for told in (_iso(published), _http(modified)):
-        if told is not None and _EARLIEST <= told <= fetched_at + _DAY_S:
-            return told
+    # Only the day counts: times of day on pages are often local times without a zone.
+    for date in (parse_iso_date(published.strip()[:10]), parse_http_date(modified)):
+        if date is not None and _EARLIEST <= date <= fetched_at + _DAY_S:
+            return date
     return fetched_at
-
-
-def _iso(written: str) -> float | None:
-    with suppress(ValueError):
-        return datetime.fromisoformat(written.strip()[:10]).replace(tzinfo=UTC).timestamp()
-    return None
-
-
-def _http(written: str) -> float | None:
-    with suppress(ValueError, TypeError, OverflowError):
-        return parsedate_to_datetime(written).timestamp()
-    return None

@@ -7,11 +7,11 @@ boosted by the ratio of the two weights, which makes scores of different indexes
 import math
 import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 
 import msgspec
 import tantivy
 
+from opilio.core.dates import parse_iso_date
 from opilio.core.errors import QueryError
 from opilio.core.records import url_key
 from opilio.core.urls import canonicalize_url
@@ -297,7 +297,7 @@ def parse_day(written: str, name: str) -> int | None:
     """An ISO date as seconds since 1970."""
     if not written:
         return None
-    try:
-        return int(datetime.fromisoformat(written).replace(tzinfo=UTC).timestamp())
-    except (ValueError, OverflowError) as error:
-        raise QueryError(f'{name}: "{written[:40]}" is no date; write it as 2026-01-31') from error
+    found = parse_iso_date(written)
+    if found is None:
+        raise QueryError(f'{name}: "{written[:40]}" is not a date; write it as 2026-01-31')
+    return int(found)

@@ -49,9 +49,8 @@ def normalize_for_analysis(text: str) -> str:
     """Text as analysers take it: accents joined to their letters, wide and narrow forms as the usual ones, and runs
     without spaces as pairs of characters with spaces between.
 
-    >>> (normalize_for_analysis("in 東京都 now"), normalize_for_analysis("u\u0308ber"),
-    ...  normalize_for_analysis("ＷＲＥＮ"))
-    ('in  東京 京都  now', 'über', 'WREN')
+    >>> [normalize_for_analysis(text) for text in ("in 東京都 now", "u\u0308ber", "ＷＲＥＮ")]
+    ['in  東京 京都  now', 'über', 'WREN']
     """
     if text.isascii():
         return text

@@ -19,6 +19,7 @@ from msgspec import Meta
 
 from opilio.core.clock import Clock
 from opilio.core.errors import ConfigError
+from opilio.core.files import read_text
 from opilio.core.records import Failure, FetchResult
 
 TOO_MANY_REQUESTS, SERVICE_UNAVAILABLE = 429, 503
@@ -233,9 +234,10 @@ def get_objects_or_none(tree: object, *path: str, sign: str = "") -> list[Mappin
 
     Engines leave out what they have nothing for: where the path ends early and `sign` is there, nothing was found.
 
-    >>> (get_objects_or_none({"data": {}}, "data", "search", sign="data"),
-    ...  get_objects_or_none({"oops": 1}, "data", "search", sign="data"))
-    ([], None)
+    >>> get_objects_or_none({"data": {}}, "data", "search", sign="data")
+    []
+    >>> get_objects_or_none({"oops": 1}, "data", "search", sign="data") is None
+    True
     """
     here = tree
     for key in path:
@@ -297,10 +299,7 @@ def check_key_reference(reference: str, option: str) -> None:
 
 
 def _first_line(path: Path, option: str) -> str:
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{option}: {path} can't be read: {getattr(error, 'strerror', '') or error}") from error
+    lines = read_text(path, f"{option}:").splitlines()
     key = next((line.strip() for line in lines if line.strip()), "")
     if not key:
         raise ConfigError(f"{option}: {path} is empty; put the key on its first line")

@@ -4,7 +4,6 @@ Losing it costs requests, never results. Keys are in none of it. Several process
 one byte to a file, whose size is the count; everything else appears whole or not at all.
 """
 
-import os
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
@@ -15,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from opilio.core.clock import Clock
+from opilio.core.files import write_atomically
 from opilio.core.protocols import SeedSource
 from opilio.core.records import EngineAnswer
 
@@ -137,10 +137,6 @@ def _file_name(name: str) -> str:
 
 
 def _write(path: Path, data: bytes) -> None:
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        part.write_bytes(data)
-        part.replace(path)
-    except OSError:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
+    # A cache folder without space or permission only means that nothing is cached.
+    with suppress(OSError):
+        write_atomically(path, data)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from opilio.core.errors import ConfigError, OpilioError
+from opilio.core.files import read_text
 from opilio.core.records import EngineAnswer, EngineHit, Failure, Seed
 from opilio.core.urls import canonicalize_url
 
@@ -18,13 +19,7 @@ def read_seeds(path: Path, option: str) -> list[Seed]:
 
 def read_numbered_seeds(path: Path, option: str) -> dict[int, Seed]:
     """The same by the number of their line."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{option} {path}: can't be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{option} {path}: is not UTF-8 text; save it as UTF-8") from error
-    lines = enumerate(text.removeprefix("\ufeff").splitlines(), 1)
+    lines = enumerate(read_text(path, option).splitlines(), 1)
     kept = {n: line for n, line in lines if line.strip() and not line.startswith("#")}
     return {n: _parse_line(line, f"{option} {path}, line {n}") for n, line in kept.items()}
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 
 from opilio.core.errors import ConfigError, TopicError
+from opilio.core.files import read_text
 from opilio.core.settings import Settings, Tree, _convert_settings, load_strategy, merge_trees, suggest_name
 from opilio.text.idf import BackgroundIdf, load_default_idf
 from opilio.text.language_id import guess_language, identify_language
@@ -48,14 +49,7 @@ def load_genre_definitions(settings: Settings) -> dict[str, GenreWords]:
     name = settings.topic.genre_file
     if not name:
         return default_genres()
-    try:
-        text = Path(name).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise TopicError(f"topic.genre_file {name}: can't be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise TopicError(
-            f"topic.genre_file {name}: is not UTF-8 text (byte {error.start}); save it as UTF-8"
-        ) from error
+    text = read_text(Path(name), "topic.genre_file", TopicError)
     return parse_genres(text, f"topic.genre_file {name}")
 
 

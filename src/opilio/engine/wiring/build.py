@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from opilio.core.clock import Clock
 from opilio.core.errors import ConfigError
+from opilio.core.lead_owner import lead_owner, without_owner
 from opilio.core.protocols import (
     DuplicateDetector,
     Fetcher,
@@ -26,7 +27,7 @@ from opilio.core.protocols import (
     Ranker,
     SeedSource,
 )
-from opilio.core.records import Page, Reading, lead_owner, without_owner
+from opilio.core.records import Page, Reading
 from opilio.core.settings import KIND_SECTIONS, Settings
 from opilio.dedup.fingerprint import fingerprint_terms, simhash64
 from opilio.dedup.sqlite import SqliteDuplicateDetector

@@ -16,6 +16,8 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from opilio.learn.logistic import roc_auc
+
 Counts = NDArray[np.int64]
 Rates = NDArray[np.float64]
 
@@ -120,12 +122,7 @@ def rank_auc(scores: ArrayLike, outcomes: ArrayLike) -> float | None:
     1.0
     """
     values, paid = _as_arrays(scores, outcomes)
-    positives = int(paid.sum())
-    negatives = len(paid) - positives
-    if not positives or not negatives:
-        return None
-    ranks = mid_ranks(values)
-    return float((ranks[paid].sum() - positives * (positives + 1) / 2) / (positives * negatives))
+    return roc_auc(values[paid], values[~paid])
 
 
 def mid_ranks(values: ArrayLike) -> NDArray[np.float64]:

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
+from opilio.core.lead_owner import lead_owner, without_owner
 from opilio.core.protocols import OnlineLearner
-from opilio.core.records import AgentAnalysis, Analysis, FetchResult, Lead, Reading, Verdict, lead_owner, without_owner
+from opilio.core.records import AgentAnalysis, Analysis, FetchResult, Lead, Reading, Verdict
 from opilio.engine.analysis import PageAnalyzer
 
 

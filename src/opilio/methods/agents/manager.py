@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from msgspec.structs import replace
 
 from opilio.core.events import AgentFinished, AgentLost, Event
+from opilio.core.lead_owner import NO_OWNER, lead_owner, transfer_lead, with_owner
 from opilio.core.protocols import FrontierEntry
-from opilio.core.records import NO_OWNER, Lead, lead_owner, transfer_lead, with_owner
+from opilio.core.records import Lead
 from opilio.frontier.policy import REVISIT_PRIORITY
 from opilio.methods.agents.agent import ACTIVE_STATES, GOAL_REACHED, IDLE, MISSING, RETIRED, WORKING, Agent
 from opilio.methods.agents.directory import AgentDirectory

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from opilio.core.events import AgentRegistered, AgentsExchanged, Event, VisitFailed
+from opilio.core.lead_owner import lead_owner, with_owner, without_owner
 from opilio.core.protocols import FrontierEntry
-from opilio.core.records import AgentAnalysis, Analysis, Lead, Outcome, Verdict, lead_owner, with_owner, without_owner
+from opilio.core.records import AgentAnalysis, Analysis, Lead, Outcome, Verdict
 from opilio.core.settings import AgentTeamSettings
 from opilio.engine.learning import LearnerGroup
 from opilio.engine.link_scoring import LinkScorer

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.core.errors import UsageError
+from opilio.learn.logistic import roc_auc
 from opilio.methods.attributes.learner import Probabilities, require_sklearn
 from opilio.methods.attributes.models import make_learner
 from opilio.methods.attributes.rows import Labels, Rows, TrainingRow, rows_to_arrays
@@ -154,12 +155,8 @@ def classification_scores(chances: Probabilities, truth: Labels) -> FoldScores:
 
 def auc(chances: Probabilities, truth: Labels) -> float:
     """The chance that a relevant row is placed above an irrelevant one; equal places count half."""
-    yes, no = chances[truth], chances[~truth]
-    if not len(yes) or not len(no):
-        return float("nan")
-    ordered = np.sort(no)
-    below, upto = np.searchsorted(ordered, yes, "left"), np.searchsorted(ordered, yes, "right")
-    return float((below + upto).sum() / (2.0 * len(yes) * len(no)))
+    found = roc_auc(chances[truth], chances[~truth])
+    return float("nan") if found is None else found
 
 
 def _ratio(part: float, whole: float) -> float:

@@ -1,26 +1,23 @@
-"""Sitemaps: the addresses a site lists itself. An index of sitemaps is followed, compressed ones are unpacked.
+"""Seeds from sitemaps: the URLs that a site lists itself. Sitemap indexes are followed, gzip files are unpacked."""
 
-Read by a pattern instead of an XML parser: entities of strangers are never expanded.
-"""
-
-import re
 import zlib
 from collections import deque
 from collections.abc import Sequence
-from html import unescape
 
 from opilio.core.records import EngineAnswer, EngineHit, Failure
-from opilio.core.urls import canonicalize_url, origin_of
+from opilio.core.urls import origin_of
+from opilio.parse.sitemaps import has_sitemap_root, sitemap_entries
 from opilio.seeds.api_client import ApiRequest, EngineClient
 from opilio.seeds.queries import sort_by_query_words
 
-MAX_FILES, MAX_BYTES, LOW_PRIORITY = 20, 50_000_000, 3  # 50 MB: what sitemaps.org allows
-_LOCATION = re.compile(r"<(?:\w+:)?loc\s*>\s*(?:<!\[CDATA\[)?\s*([^<\]]+)")
-_INDEX = re.compile(r"<(?:\w+:)?sitemapindex\b")
+MAX_FILES = 20
+# The largest sitemap that sitemaps.org allows.
+MAX_BYTES = 50_000_000
+LOW_PRIORITY = 3
 
 
 class SitemapSource:
-    """Lists what the sitemaps at `urls` name, addresses with words of the query first; it has no vote."""
+    """Lists the URLs in the sitemaps at `urls`, those with words of the query first. Its URLs do not count as votes."""
 
     def __init__(self, name: str, client: EngineClient, urls: Sequence[str]) -> None:
         self.name = name
@@ -46,41 +43,42 @@ class SitemapSource:
         return [EngineAnswer(voter=self.name, hits=hits, failure=failure, fixed_priority=LOW_PRIORITY)]
 
     async def _read(self, url: str) -> tuple["SitemapFile", Failure | None]:
-        # What these servers name elsewhere is not trusted
-        named = {origin_of(given) for given in self._urls}
-        fetched = await self._client.send(ApiRequest(url=url, trusted=origin_of(url) in named))
-        # Sites move their sitemaps about
+        # Only the servers that the user named may have private addresses, not those that their sitemaps name.
+        user_origins = {origin_of(given) for given in self._urls}
+        fetched = await self._client.send(ApiRequest(url=url, trusted=origin_of(url) in user_origins))
         if fetched.location:
-            return SitemapFile(further=[fetched.location]), None
+            return SitemapFile(sitemaps=[fetched.location]), None
         if fetched.failure is not None:
             return SitemapFile(), Failure(fetched.failure.kind, f"{url}: {fetched.failure.detail}"[:200])
         body = gunzip_bounded(fetched.body)
         listed = parse_sitemap_urls(body.decode("utf-8", "replace"), url)
-        known = listed.pages or listed.sitemaps or b"<urlset" in body or b"<sitemapindex" in body
-        return listed, None if known else Failure("answer", f"{url}: is no sitemap")
+        known = listed.pages or listed.sitemaps or has_sitemap_root(body)
+        return listed, None if known else Failure("answer", f"{url}: is not a sitemap")
 
 
 class SitemapFile:
-    """What one file names: pages, or further sitemaps."""
+    """The URLs in one file: pages and further sitemaps."""
 
-    def __init__(self, pages: Sequence[str] = (), further: Sequence[str] = ()) -> None:
+    def __init__(self, pages: Sequence[str] = (), sitemaps: Sequence[str] = ()) -> None:
         self.pages = pages
-        self.sitemaps = further
+        self.sitemaps = sitemaps
 
 
 def parse_sitemap_urls(xml: str, url: str) -> SitemapFile:
-    """The addresses in a sitemap, or in an index of them.
+    """The URLs in a sitemap or sitemap index.
 
     >>> parse_sitemap_urls("<urlset><url><loc> /a?b=1&amp;c=2 </loc></url></urlset>", "https://a.example/map.xml").pages
     ['https://a.example/a?b=1&c=2']
     """
-    named = [canonicalize_url(unescape(text.strip()), url) for text in _LOCATION.findall(xml)]
-    usable = [address for address in named if address is not None]
-    return SitemapFile(further=usable) if _INDEX.search(xml) else SitemapFile(pages=usable)
+    entries = list(sitemap_entries(xml, url))
+    return SitemapFile(
+        pages=[entry.url for entry in entries if not entry.is_sitemap],
+        sitemaps=[entry.url for entry in entries if entry.is_sitemap],
+    )
 
 
 def gunzip_bounded(body: bytes) -> bytes:
-    """The body without gzip, never more than a sitemap may have; what is cut off or damaged is left out."""
+    """The body without gzip, at most `MAX_BYTES`; truncated data is kept as far as it goes, damaged data is dropped."""
     if not body.startswith(b"\x1f\x8b"):
         return body
     try:
