@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from checks.link_visits import taught, visit
 from opilio.learn.committee import Committee
-from opilio.learn.dense_model import MAX_DENSE_LOGIT, MAX_EXAMPLES, DenseModel, TrialModel
+from opilio.learn.dense_model import MAX_EXAMPLES, DenseModel, TrialModel
 from opilio.learn.explain import CALIBRATION_WINDOW, MIN_CALIBRATION_OUTCOMES, YieldEstimate, explain_link
 from opilio.learn.link_pool import FetchedFilter, LinkPool
+from opilio.learn.logistic import MAX_LOGIT
 from opilio.learn.scoring import CommitteeOptions
 from opilio.learn.success_rates import MAX_CREDIT_VISITS, MIN_FETCHED_CHILDREN, DelayedCredit, LinkExample, SuccessRates
 from opilio.learn.word_model import MAX_WORD_WEIGHT, WORD_BUCKETS, WordModel, sigmoid
@@ -49,7 +50,7 @@ def test_dense_model_stays_bounded(examples: list[tuple[float, float, float]]) -
     for value, label, offset in examples:
         teach(model, [1.0, value], label, offset)
     assert np.isfinite(model.weights).all()
-    assert np.abs(model.weights).max() <= MAX_DENSE_LOGIT
+    assert np.abs(model.weights).max() <= MAX_LOGIT
 
 
 def test_firm_weight_moves_less_than_others() -> None:

@@ -36,12 +36,12 @@ def classes_of(
 
 @pytest.fixture(scope="module")
 def full() -> LexiconMatcher:
-    return LexiconMatcher(builtin_lexicon(), Vocabulary(normaliser="porter"))
+    return LexiconMatcher(builtin_lexicon(), Vocabulary(normalizer="porter"))
 
 
 @pytest.fixture(scope="module")
 def small() -> LexiconMatcher:
-    return LexiconMatcher(parse_lexicon(SMALL, "small"), Vocabulary(normaliser="porter"))
+    return LexiconMatcher(parse_lexicon(SMALL, "small"), Vocabulary(normalizer="porter"))
 
 
 def spotted(matcher: LexiconMatcher, text: str) -> list[str]:
@@ -63,14 +63,14 @@ def test_phrase_that_shrinks_to_one_word_is_not_that_word(small: LexiconMatcher)
 
 def test_terms_with_one_stem_share_their_numbers() -> None:
     matcher = LexiconMatcher(
-        parse_lexicon("598 | Birds | bird\n636 | Pets | birds\n", "two"), Vocabulary(normaliser="porter")
+        parse_lexicon("598 | Birds | bird\n636 | Pets | birds\n", "two"), Vocabulary(normalizer="porter")
     )
     assert len(matcher) == 1
     assert matcher.hits(matcher.vocabulary.terms("birds"))[0].numbers == ("598", "636")
 
 
 def test_common_words_count_less_with_a_background() -> None:
-    vocabulary = Vocabulary(normaliser="porter")
+    vocabulary = Vocabulary(normalizer="porter")
     bear, cell, blue, whale = vocabulary.terms("bear cell blue whale")
     matcher = LexiconMatcher(
         parse_lexicon(SMALL, "small"), vocabulary, build_idf([[bear, blue]] * 9 + [[cell, blue, whale]])

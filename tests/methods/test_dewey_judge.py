@@ -31,7 +31,7 @@ SITE = "http://a.example/"
 
 @cache
 def matcher() -> LexiconMatcher:
-    return LexiconMatcher(LEXICON, Vocabulary(normaliser="none"))
+    return LexiconMatcher(LEXICON, Vocabulary(normalizer="none"))
 
 
 def judge(*classes: str, threshold: float = 0.5) -> DeweyJudge:

@@ -19,7 +19,7 @@ from opilio.methods.treasure.updater import GraphUpdater, GraphUpdaterOptions
 from opilio.text.reading import PageReader, ParagraphContext
 from opilio.text.vocabulary import Vocabulary
 
-VOCABULARY = Vocabulary(normaliser="porter")
+VOCABULARY = Vocabulary(normalizer="porter")
 LEXICON = parse_lexicon(
     """
 415 | Grammar | grammar; verb; sentence

@@ -28,7 +28,7 @@ SITE = "http://a.example/"
 
 
 def ranker() -> CommitteeRanker:
-    return CommitteeRanker(TOPIC, LinkWords(Vocabulary(normaliser="none"), url_terms))
+    return CommitteeRanker(TOPIC, LinkWords(Vocabulary(normalizer="none"), url_terms))
 
 
 def test_committee_ranker_passes_the_checks() -> None:
@@ -63,7 +63,7 @@ def test_page_without_links_has_no_features() -> None:
 def test_galaxy_is_a_feature_where_it_is_asked_for_s2_02() -> None:
     lexicon = parse_lexicon("598 | Birds | wren; song\n346 | Law | court; tax\n", "small")
     one = ranker()
-    one.members["galaxy"] = GalaxyMember(LexiconMatcher(lexicon, Vocabulary(normaliser="none")), ("598",))
+    one.members["galaxy"] = GalaxyMember(LexiconMatcher(lexicon, Vocabulary(normalizer="none")), ("598",))
     page = reading_of("[wren song](http://a.example/1)\n[court](http://a.example/2)\n[zum](http://a.example/3)")
     rows = unpack_features([r.features for r in one.rank(page, verdict_of(0.7), lead_to())])
     assert rows["dense"][:, DENSE_FIELDS.index("galaxy")].tolist() == [1.0, 0.0, 0.0]

@@ -41,4 +41,4 @@ def test_shipped_table_knows_everyday_and_special_words() -> None:
     idf = {word: background.idf(vocabulary[word]) for word in ("use", "person", "computer", "planet", "wren", "qqzzx")}
     assert list(idf) == sorted(idf, key=idf.__getitem__)
     for normaliser in ("porter", "none"):
-        assert background.frequency(Vocabulary(normaliser=normaliser)["computers"]) > 0
+        assert background.frequency(Vocabulary(normalizer=normaliser)["computers"]) > 0

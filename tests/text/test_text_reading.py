@@ -22,7 +22,7 @@ POLICIES: list[LinkContext] = [BlockContext(), BlockContext(1), WindowContext(2)
 
 @pytest.fixture
 def vocabulary() -> Vocabulary:
-    return Vocabulary(normaliser="none")
+    return Vocabulary(normalizer="none")
 
 
 def shown(vocabulary: Vocabulary, reading: Reading, slices: list[tuple[int, int]]) -> list[str]:

@@ -2,7 +2,7 @@ from opilio.text.vocabulary import SurfaceForms
 
 
 def test_counting_turns_into_sampling_when_enough_was_seen() -> None:
-    surfaces = SurfaceForms(counted_whole=3)
+    surfaces = SurfaceForms(full_count_limit=3)
     for form in ("bird", "birds"):
         surfaces.add(7, form)
     surfaces.observe(["bird", "bird", "bird"])

@@ -14,18 +14,18 @@ def stems(vocabulary: Vocabulary, text: str) -> list[str]:
 
 def test_stop_words_are_dropped_before_stemming() -> None:
     """S0-E3: Porter would let thi, wa, doe, becaus and dure through."""
-    assert Vocabulary(normaliser="porter").terms("this was does because during") == []
+    assert Vocabulary(normalizer="porter").terms("this was does because during") == []
 
 
 def test_stemmed_stop_words_are_dropped_too() -> None:
     """S0-E3: the stems of stop words, met as words, are dropped as well."""
-    assert Vocabulary(normaliser="porter").terms("thi wa doe becaus dure") == []
+    assert Vocabulary(normalizer="porter").terms("thi wa doe becaus dure") == []
 
 
 @pytest.mark.parametrize("normaliser", ["stem", "porter"])
 def test_stems_are_porters_when_words_share_one(normaliser: Normalizer) -> None:
     """S0-E4, S4-E2."""
-    vocabulary = Vocabulary(normaliser=normaliser)
+    vocabulary = Vocabulary(normalizer=normaliser)
     assert stems(vocabulary, "compute computed computing computer") == ["comput"] * 4
     assert stems(vocabulary, "database software") == ["databas", "softwar"]
     assert stems(vocabulary, "polls dates kejriwal") == ["poll", "date", "kejriw"]
@@ -62,7 +62,7 @@ def test_endless_words_are_not_remembered() -> None:
 
 
 def test_terms_are_stable_across_copies() -> None:
-    vocabulary = Vocabulary("de", normaliser="stem", capacity=5000)
+    vocabulary = Vocabulary("de", normalizer="stem", capacity=5000)
     copy = pickle.loads(pickle.dumps(vocabulary))
     assert copy.terms("Häuser am See") == vocabulary.terms("Häuser am See")
     assert (copy.language, copy.capacity) == ("german", 5000)
@@ -77,7 +77,7 @@ def test_single_letters_are_noise_and_chinese_characters_are_not() -> None:
 
 def test_short_words_are_noise_when_asked() -> None:
     """S0-E11: words of length 3 or more, as an option."""
-    assert stems(Vocabulary(shortest=3), "go int 42 2014") == ["int", "2014"]
+    assert stems(Vocabulary(min_length=3), "go int 42 2014") == ["int", "2014"]
 
 
 def test_rare_words_go_when_full() -> None:
@@ -92,19 +92,19 @@ def test_rare_words_go_when_full() -> None:
 def test_lemmas_are_words_when_chosen() -> None:
     """S2-F2."""
     pytest.importorskip("simplemma")
-    assert stems(Vocabulary(normaliser="lemma"), "mice children cities") == ["mouse", "child", "city"]
+    assert stems(Vocabulary(normalizer="lemma"), "mice children cities") == ["mouse", "child", "city"]
 
 
 @pytest.mark.parametrize(("language", "normaliser"), [("english", "magic"), ("xx", "lemma")])
 def test_unknown_normaliser_is_refused(language: str, normaliser: Normalizer) -> None:
     with pytest.raises(ConfigError):
-        Vocabulary(language, normaliser=normaliser)
+        Vocabulary(language, normalizer=normaliser)
 
 
 def test_lemmas_without_their_package_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "simplemma", None)
     with pytest.raises(ConfigError, match="pip install"):
-        Vocabulary(normaliser="lemma")
+        Vocabulary(normalizer="lemma")
 
 
 def test_unknown_language_keeps_its_words() -> None:

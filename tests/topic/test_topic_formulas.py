@@ -61,7 +61,7 @@ def test_relevance_of_a_parent_is_the_cosine_with_the_table_s3_21_s4_e6() -> Non
 
 
 def test_cohesive_text_is_the_sentence_around_the_link_s3_22() -> None:
-    vocabulary = Vocabulary(normaliser="none")
+    vocabulary = Vocabulary(normalizer="none")
     flow = "Lakes are deep. The \x02wren\x03 sings loudly. Trains run."
     reading = PageReader(vocabulary, SentenceContext()).read(Page(url=HERE, flow=flow))
     start, end = reading.link_contexts[0]

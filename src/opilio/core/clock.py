@@ -1,4 +1,4 @@
-"""Time, passed in. Nothing that thinks reads the system clock by itself."""
+"""Clocks. Code that needs the time takes a `Clock`; only `SystemClock` reads the system's."""
 
 import asyncio
 import heapq
@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Seconds since the epoch, and waiting for them to pass."""
+    """The current time in seconds since 1970, and sleeping."""
 
     def now(self) -> float: ...
 
@@ -26,10 +26,10 @@ class SystemClock:
 
 
 class VirtualClock:
-    """A clock that stands still until somebody advances it, so that waiting costs nothing.
+    """A clock for tests: it moves only when `advance` is called, so sleeping takes no real time.
 
-    Invariant: sleepers wake in the order of their due time, ties in the order they fell asleep,
-    so a run that only ever waits on this clock is deterministic.
+    Invariant: sleepers wake in the order of their due time, ties in the order they started to sleep, so a run that only
+    waits on this clock is deterministic.
     """
 
     def __init__(self, start: float = 0.0) -> None:
@@ -49,11 +49,11 @@ class VirtualClock:
 
     @property
     def sleeping(self) -> int:
-        """How many are waiting."""
+        """The number of sleepers."""
         return len(self._sleepers)
 
     def advance(self, until: float | None = None) -> bool:
-        """Jump to the next due time (not beyond `until`) and wake whoever is due then."""
+        """Move to the next due time (not beyond `until`) and wake the sleepers that are due. False if there are none."""
         if not self._sleepers or (until is not None and self._sleepers[0][0] > until):
             if until is None:
                 return False

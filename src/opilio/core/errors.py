@@ -1,34 +1,34 @@
-"""The one exception tree.
+"""The exception hierarchy.
 
 OpilioError
-├── UsageError          bad input from a person: exit code 2
+├── UsageError          invalid input from the user: exit code 2
 │   ├── ConfigError     a file, key or option that can't be used
 │   ├── TopicError      a topic that can't be used
-│   └── QueryError      a search query that can't be understood
+│   ├── QueryError      a search query that can't be parsed
+│   └── OfflineWebError an offline web that can't be used
 ├── CollectionError     a collection that can't be opened or written: exit code 1
-├── SeedError           no engine brought a place to begin: exit code 1
-├── WebError            an offline web that can't be used: exit code 2
-└── ParseError          bytes that are no page (a value of the web, recorded and skipped)
+├── SeedError           no seed engine returned a URL: exit code 1
+└── ParseError          a response that is not a page (recorded and skipped)
 
-An expected failure of the web (time-out, 404, refused address) is not here: it is a `Failure`
-value inside `FetchResult`. Every message is one line that names the file, option or URL and says what to do.
+Expected failures of the web (time-out, 404, refused address) are not exceptions but `Failure` values in a
+`FetchResult`. Every message is one line that names the file, option or URL and says what to do.
 """
 
 
 class OpilioError(Exception):
-    """Anything Opilio raises on purpose."""
+    """Base class of all errors that Opilio raises itself."""
 
     exit_code = 1
 
 
 class UsageError(OpilioError):
-    """A person gave something that can't be used."""
+    """The user's input can't be used."""
 
     exit_code = 2
 
 
 class ConfigError(UsageError):
-    """A configuration file, key or option is wrong."""
+    """A configuration file, key or option is invalid."""
 
 
 class TopicError(UsageError):
@@ -36,7 +36,7 @@ class TopicError(UsageError):
 
 
 class QueryError(UsageError):
-    """A search query can't be understood; the message says what to write instead."""
+    """A search query can't be parsed; the message says what to write instead."""
 
 
 class CollectionError(OpilioError):
@@ -44,12 +44,12 @@ class CollectionError(OpilioError):
 
 
 class SeedError(OpilioError):
-    """Engines were asked, and there is still nowhere to begin."""
+    """The seed engines returned no URL to start from."""
 
 
 class OfflineWebError(UsageError):
-    """An offline web is damaged or lacks what was asked for."""
+    """An offline web is damaged or incomplete."""
 
 
 class ParseError(OpilioError):
-    """Bytes that can't be read as a page."""
+    """A response can't be parsed as a page."""

@@ -1,6 +1,6 @@
-"""What happened, as typed facts. Learning, logs, metrics, pages and progress listen; the pipeline does not know them.
+"""Events: what happened during a crawl, as typed records for logs, metrics, the web interface and learning.
 
-Every event is documented in docs/events.md (a test asks for it).
+Every event is documented in docs/events.md (checked by a test).
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from opilio.core.records import Outcome
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Something that happened at a time."""
+    """Base class; `at` is the time in seconds since 1970."""
 
     at: float
 
@@ -28,28 +28,28 @@ class CrawlStopped(Event, frozen=True):
 
 
 class SeedsFound(Event, frozen=True):
-    """Engines were asked for seeds: before a crawl, or when nothing was left to fetch."""
+    """Seed engines were queried: before a crawl, or when no URL was left to fetch."""
 
     query: str
     found: int
-    new: int  # that were not known before
-    voters: tuple[str, ...] = ()  # who answered
-    problems: tuple[str, ...] = ()  # who did not, and why
+    new: int  # URLs that were not known before
+    voters: tuple[str, ...] = ()  # engines that answered
+    problems: tuple[str, ...] = ()  # engines that failed, and why
 
 
 class BatchCommitted(Event, frozen=True):
-    """The visits in it have happened: they are on disk."""
+    """A batch of visits was written to disk."""
 
     outcomes: tuple[Outcome, ...]
     queued: int
-    # Relevant pages still to be found in the queue, where the ranker can tell
+    # Estimated relevant pages in the queue, if the ranker estimates them.
     expected: float | None = None
 
 
 class RobotsRead(Event, frozen=True):
     host: str
     delay_s: float
-    allowed: bool  # False: the whole host is off limits for now
+    allowed: bool  # False: the whole host is disallowed
 
 
 class HostBackedOff(Event, frozen=True):
@@ -68,11 +68,11 @@ class TopicChanged(Event, frozen=True):
     version: int
     added: tuple[str, ...]
     size: int
-    agent: str = ""  # whose table, where agents have their own
+    agent: str = ""  # the agent whose table changed, if agents have their own
 
 
 class GraphChanged(Event, frozen=True):
-    """The watchdog changed the T-Graph (S2-14)."""
+    """The T-Graph was updated (S2-14)."""
 
     version: int
     added: int
@@ -84,27 +84,27 @@ class GraphChanged(Event, frozen=True):
 
 
 class PageLabeled(Event, frozen=True):
-    """A person's word about a page was taken up."""
+    """A user's label was applied to a page."""
 
     url: str
     relevant: bool
 
 
 class LabelRemoved(Event, frozen=True):
-    """A person's word about a page no longer counts; the judge's own verdict does again."""
+    """A user's label was removed; the judge's own verdict applies again."""
 
     url: str
 
 
 class CommandApplied(Event, frozen=True):
-    """What a person asked of the crawl was done: pause, resume, stop, ban, exclude, delay, boost, and so on."""
+    """A user's command was applied: pause, resume, stop, ban, exclude, delay, boost and so on."""
 
     command: str
     target: str
 
 
 class PagesLost(Event, frozen=True):
-    """Pages whose WARC record never reached the disk (a power cut), or was damaged: they are fetched again."""
+    """Pages whose WARC record was not written (a power cut) or is damaged; they are fetched again."""
 
     pages: int
     detail: str
@@ -123,7 +123,7 @@ class AgentFinished(Event, frozen=True):
 
 
 class AgentLost(Event, frozen=True):
-    """An agent is gone; others go on with its links."""
+    """An agent stopped working; other agents take over its links."""
 
     agent: str
     reason: str
@@ -132,7 +132,7 @@ class AgentLost(Event, frozen=True):
 
 
 class AgentsExchanged(Event, frozen=True):
-    """An agent told another what it knows (S3-F3)."""
+    """An agent shared words or links with another agent (S3-F3)."""
 
     giver: str
     taker: str
@@ -141,13 +141,13 @@ class AgentsExchanged(Event, frozen=True):
 
 
 class ProblemsFound(Event, frozen=True):
-    """The checker that runs beside a crawl found that something does not agree."""
+    """The integrity check that runs beside a crawl found inconsistencies."""
 
     problems: tuple[str, ...]
 
 
 class PageRemoved(Event, frozen=True):
-    """A page is no longer part of the collection: gone at two looks, or moved. Its versions stay."""
+    """A page was removed from the collection: missing at two visits, or moved. Its versions stay."""
 
     url: str
     cause: str
@@ -155,7 +155,7 @@ class PageRemoved(Event, frozen=True):
 
 
 class VisitFailed(Event, frozen=True):
-    """The engine's per-URL guard caught an error of ours: a bug, recorded, and the crawl goes on."""
+    """The engine's per-URL guard caught an unexpected exception (a bug); the crawl continues."""
 
     url: str
     error: str

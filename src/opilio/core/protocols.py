@@ -1,4 +1,4 @@
-"""The seams. What thinks is synchronous and pure; what touches the world is asynchronous.
+"""The protocols between the stages of a crawl. Computation is synchronous; network access is asynchronous.
 
 Each protocol has a conformance suite in tests/checks/ that every implementation passes.
 """
@@ -25,19 +25,21 @@ from opilio.core.records import (
 
 
 class ScoredLinks(Protocol):
+    """The scores of a page's links, as columns."""
+
     def columns(self, links: "tuple[Link, ...]") -> LinkColumns: ...
 
 
 class Ranker(Protocol):
-    """A ranker as the analyst uses it: all links of a page at once, in columns."""
+    """Scores all links of a page at once."""
 
     def score(self, reading: Reading, verdict: Verdict, lead: Lead) -> ScoredLinks: ...
 
 
 class SeedSource(Protocol):
-    """Answers a query with addresses: one answer, or one of each engine it asks. Never raises for what the web does.
+    """Answers a query with URLs: one answer per engine it queries. Never raises for network errors.
 
-    `limit` is how many addresses are wanted of each engine; a list that a person wrote is given whole.
+    `limit` is the number of URLs wanted from each engine; a list written by the user is returned completely.
     `genre` is news, discussions, blogs, or empty (S3-02).
     """
 
@@ -48,7 +50,7 @@ class SeedSource(Protocol):
 
 
 class Fetcher(Protocol):
-    """One request, one answer or typed failure; never raises for what the web does."""
+    """One request, one response or typed failure; never raises for network errors."""
 
     async def fetch(self, url: str, validators: Mapping[str, str] | None = None) -> FetchResult: ...
 
@@ -56,22 +58,22 @@ class Fetcher(Protocol):
 
 
 class Parser(Protocol):
-    """Bytes to a page. Raises ParseError, and nothing else, when there is no page in them."""
+    """Turns a response into a page. Raises ParseError, and nothing else, if it contains no page."""
 
     def parse(self, fetched: FetchResult) -> Page: ...
 
 
 class Judge(Protocol):
-    """Is this page on topic?"""
+    """Decides whether a page is on topic."""
 
     def judge(self, reading: Reading) -> Verdict: ...
 
 
 class OnlineLearner(Protocol):
-    """A judge or ranker that changes during the crawl (optional beside Judge and Ranker).
+    """A judge or ranker that learns during the crawl (optional beside Judge and Ranker).
 
-    `learn` runs in the one writing process, between visits. `snapshot` freezes what was learnt; worker
-    processes `restore` it, and so does a resumed crawl. `version` grows with every change.
+    `learn` runs in the writing process, between visits. `snapshot` saves the state; worker processes and resumed crawls
+    `restore` it. `version` grows with every change.
     """
 
     @property
@@ -85,43 +87,45 @@ class OnlineLearner(Protocol):
 
 
 class AddResult(msgspec.Struct, frozen=True):
-    """What became of links offered to the frontier."""
+    """What the frontier did with the links it was given."""
 
     new: int = 0
-    promoted: int = 0  # known, and now better placed
+    promoted: int = 0  # known, and now with a higher priority
     known: int = 0  # known, unchanged
-    dropped: int = 0  # refused: bounded size, per-host cap, trap
+    dropped: int = 0  # rejected: queue size, per-host cap, trap
     refused: tuple[int, ...] = ()  # keys that were new and will never be queued
 
 
 class FrontierStats(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts of URLs by state."""
+
     queued: int = 0
     leased: int = 0
     done: int = 0
     failed: int = 0
     dropped: int = 0
     hosts: int = 0
-    cache_hit_rate: float = 0.0  # share of URL-seen tests answered from memory (S4-21)
+    cache_hit_rate: float = 0.0  # share of URL-seen tests answered by the cache (S4-21)
 
 
 class FrontierEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the frontier knows of one URL."""
+    """Everything the frontier stores about one URL."""
 
     lead: Lead
     state: UrlState
     priority: float
     reason: str = ""
     parents: tuple[int, ...] = ()  # up to five pages it was found on, first finder first
-    times_found: int = 1  # how often a link to it was seen
+    times_found: int = 1  # number of links to it
     seq: int = 0  # order of discovery
 
 
 class Frontier(Protocol):
-    """Decides what is next. Hosts are leased, not URLs; nothing ever scans.
+    """Decides which URLs to fetch next. Hosts are leased, not URLs; no operation scans the queue.
 
-    Invariants: a URL is in exactly one state; a host is leased to at most one holder; a lease is never
-    given before the host's `wake_at`; a URL that is leased, done, failed or dropped is not queued again by `add`.
-    Only a lead that says `again` queues a done or failed one once more. It goes before all others then.
+    Invariants: a URL is in exactly one state; a host is leased to at most one holder; a host is never leased before
+    its `wake_at`; `add` does not queue a URL again that is leased, done, failed or dropped. Only a lead with a
+    `revisit_priority` queues a done or failed URL again, before all others.
     """
 
     def add(self, leads: Sequence[Lead], now: float) -> AddResult: ...
@@ -152,7 +156,7 @@ class Frontier(Protocol):
 
 
 class DuplicateDetector(Protocol):
-    """Has this text been seen before? Exact by fingerprint, near by SimHash (where switched on)."""
+    """Has this text been seen before? Exact by fingerprint, near duplicates by SimHash (if enabled)."""
 
     def find_original(self, key: int, fingerprint: int, simhash: int) -> tuple[int, bool] | None: ...
 

@@ -1,10 +1,4 @@
-"""The records that pass between the stages: frozen, slotted, typed, encoded by msgspec at disk and wire.
-
-Whose URL it is: the first byte of a lead's features names its agent. Pure.
-
-Features are opaque to the frontier and follow the better link when two are merged, so a URL belongs to the agent that
-promises most for it, and neither frontier nor schema know of agents. No features at all: nobody's yet (a seed).
-"""
+"""Records that pass between the stages of a crawl: frozen and typed, encoded with msgspec on disk and on the wire."""
 
 from enum import StrEnum
 
@@ -14,14 +8,14 @@ import xxhash
 SOFT_404 = "soft-404"
 
 
-# Control characters that structure `Page.flow`; the parser removes them from the page's own text.
+# Control characters that structure `Page.flow`; the parser removes them from a page's own text.
 LINK_START = "\x02"
 LINK_END = "\x03"
 BLOCK_BREAK = "\x04"
 
 
 def url_key(url: str) -> int:
-    """The stable 64-bit key of a canonical URL, signed so that SQLite stores it in eight bytes.
+    """The stable 64-bit key of a canonical URL, signed so that SQLite stores it as an integer.
 
     >>> url_key("http://example.org/") == url_key("http://example.org/")
     True
@@ -30,7 +24,7 @@ def url_key(url: str) -> int:
 
 
 class UrlState(StrEnum):
-    """Where a URL stands. State and score are separate: a score never carries state."""
+    """The state of a URL in the frontier. It is independent of the URL's score."""
 
     QUEUED = "queued"
     LEASED = "leased"
@@ -40,7 +34,7 @@ class UrlState(StrEnum):
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """One named contribution to a score: what `why` and the pages show."""
+    """One named contribution to a score, as shown by `why` and in the web interface."""
 
     name: str
     value: float
@@ -48,11 +42,11 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
-    """One link as it stands on a page. `index` is its number among the link marks of `Page.flow`."""
+    """One link on a page. `index` is its number among the link marks of `Page.flow`."""
 
     url: str  # canonical, without fragment
     key: int
-    host: str  # host, with the port when it is not the scheme's own
+    host: str  # with the port unless it is the scheme's default
     anchor: str = ""
     headings: tuple[str, str, str] = ("", "", "")  # immediate, section, main (S2: ISH, SH, MH)
     tag_path: str = ""
@@ -61,7 +55,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """An expected failure of the web. `retry` says that asking again later may help."""
+    """An expected failure of the web. `retry` means that a later request may succeed."""
 
     # dns, connect, tls, timeout, too-large, headers, redirect-loop, private-address, robots, status, ...
     kind: str
@@ -70,20 +64,20 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came back for one request: an answer of the server or a typed failure.
+    """The result of one request: a response or a typed failure.
 
-    A redirect is an answer, not something the fetcher follows: its target becomes a lead of its own, so
-    that politeness, robots.txt, the address check and the seen test hold for every hop by construction.
+    Redirects are not followed: the target becomes a lead of its own, so that politeness, robots.txt, the address check
+    and the seen test apply to every hop.
     """
 
     url: str
     status: int = 0
-    # Where a 3xx answer points, absolute and canonical; the engine queues it as a lead
+    # The target of a 3xx response, absolute and canonical; the engine queues it as a lead.
     location: str = ""
     headers: tuple[tuple[str, str], ...] = ()  # as received
     body: bytes = b""  # decoded from its content encoding
-    size_bytes: int = 0  # of the body, also when the body itself is no longer carried
-    address: str = ""  # IP address that answered
+    size_bytes: int = 0  # of the body, also after the body was dropped
+    address: str = ""  # IP address of the server
     started_at: float = 0.0
     elapsed_s: float = 0.0
     retry_after_s: float = 0.0
@@ -92,7 +86,7 @@ class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
     def header(self, name: str) -> str:
         """The last value of a header, or an empty string."""
         wanted = name.lower()
-        # A loop: asked eight times a page, a generator takes twice as long
+        # A loop: this runs eight times per page, and a generator takes twice as long.
         for known, value in reversed(self.headers):
             if known.lower() == wanted:
                 return value
@@ -102,18 +96,17 @@ class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
 class Page(msgspec.Struct, frozen=True, kw_only=True):
     """A parsed page.
 
-    `flow` is all visible text in document order, with every link's anchor between LINK_OPENS and
-    LINK_CLOSES and BLOCK_BREAK between blocks (paragraph, list item, cell, heading). Words, anchors and
-    the text around links are then found in one pass over one string. `boilerplate` tells, block by block,
-    which blocks are navigation and the like; the main text is the rest.
+    `flow` is all visible text in document order, with every link's anchor between LINK_START and LINK_END and
+    BLOCK_BREAK between blocks (paragraph, list item, cell, heading), so that words, anchors and the text around links
+    are found in one pass. `boilerplate` flags the blocks that are navigation and the like; the rest is the main text.
     """
 
-    url: str  # canonical address it was got from
+    url: str  # canonical URL it was fetched from
     title: str = ""
     description: str = ""
     keywords: str = ""
-    canonical: str = ""  # rel=canonical, made absolute and canonical; empty when absent
-    language: str = ""  # as declared; the judge may detect
+    canonical: str = ""  # rel=canonical, absolute and canonical; empty if absent
+    language: str = ""  # as declared by the page
     headings: tuple[tuple[int, str], ...] = ()  # (rank 1..6, text)
     flow: str = ""
     boilerplate: tuple[bool, ...] = ()  # one per block of `flow`
@@ -123,8 +116,8 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     noindex: bool = False
     nofollow: bool = False
     published: str = ""
-    links_dropped: int = 0  # links beyond the parser's bound
-    feeds: tuple[str, ...] = ()  # addresses of its feeds
+    links_dropped: int = 0  # links beyond the parser's limit
+    feeds: tuple[str, ...] = ()  # URLs of its feeds
 
     @property
     def main_heading(self) -> str:
@@ -133,12 +126,12 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """All visible text, blocks on lines of their own."""
+        """All visible text, one block per line."""
         return _join_blocks(self.flow.split(BLOCK_BREAK))
 
     @property
     def main_text(self) -> str:
-        """The text without navigation and other boiler-plate; all of it where nothing else is left."""
+        """The text without boilerplate; all text if nothing else is left."""
         blocks = self.flow.split(BLOCK_BREAK)
         kept = [b for b, boiler in zip(blocks, self.boilerplate, strict=False) if not boiler]
         return _join_blocks(kept) or _join_blocks(blocks)
@@ -150,11 +143,11 @@ def _join_blocks(blocks: list[str]) -> str:
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """A page with its words as stable integers (terms), computed once and shared by every scorer.
+    """A page with its words as stable integers (terms), computed once and used by every scorer.
 
-    `terms` holds one term per word that is neither a stop word nor noise, in the order of `Page.flow`.
-    `anchors[i]` and `arounds[i]` are (start, end) slices of it for link i: the anchor's own words, and the
-    words between its break points (anchor included). `main` are the slices that are not boiler-plate.
+    `terms` holds one term per word that is neither a stop word nor noise, in the order of `Page.flow`. `anchors[i]` and
+    `link_contexts[i]` are (start, end) slices of it for link i: the anchor's words, and the words around the link
+    (anchor included). `main_slices` are the slices that are not boilerplate.
     """
 
     page: Page
@@ -168,7 +161,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SitemapEntry(msgspec.Struct, frozen=True):
-    """A page, or another sitemap (`index`), that a sitemap or feed tells of; `at`: its last change, 0: not said."""
+    """A page, or another sitemap, listed in a sitemap or feed; `modified_at` is 0 if unknown."""
 
     url: str
     modified_at: float = 0.0
@@ -176,7 +169,7 @@ class SitemapEntry(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """Is the page on topic?"""
+    """A judge's decision about a page."""
 
     score: float  # 0..1
     relevant: bool
@@ -184,35 +177,35 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScoredLink(msgspec.Struct, frozen=True, kw_only=True):
-    """A link with how promising it is, and the parts of that score by name."""
+    """A link with its score and the named parts of that score."""
 
     link: Link
     score: float
     parts: tuple[Reason, ...] = ()
-    dropped: str = ""  # why the ranker would not follow it (below the threshold, nofollow, ...)
-    # Handed on to Lead.features: what the ranker wants back with the page itself
+    dropped: str = ""  # why it is not followed (below the threshold, nofollow, ...)
+    # Stored in Lead.features, for scoring the link again and for learning from its page.
     features: bytes = b""
 
 
 class Lead(msgspec.Struct, frozen=True, kw_only=True):
-    """A URL worth asking for, as the frontier holds it."""
+    """A URL to fetch, as the frontier stores it."""
 
     url: str
     key: int
     host: str
     score: float = 0.0
     depth: int = 0  # links from the nearest seed
-    tunnel: int = 0  # irrelevant pages in a row on the way here
+    tunnel: int = 0  # consecutive irrelevant pages on the path to it
     parent: int = 0  # key of the page it was found on; 0 for a seed
     hops: int = 0  # redirects followed to get here
     retries: int = 0
-    features: bytes = b""  # what a learning ranker needs to score it again; opaque to the frontier
-    # Above 0: ask for a known URL soon, once more if it is done or failed; the more, the sooner
+    features: bytes = b""  # the ranker's data for scoring it again; opaque to the frontier
+    # Above 0: fetch a known URL soon, also one that is done or failed; the higher, the sooner.
     revisit_priority: float = 0.0
 
 
 class HostLease(msgspec.Struct, frozen=True, kw_only=True):
-    """The right to ask one host for some URLs, until it expires. `token` fences whoever wakes too late."""
+    """The right to fetch some URLs of one host until it expires. `token` rejects holders whose lease has expired."""
 
     host: str
     token: int
@@ -222,48 +215,48 @@ class HostLease(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UrlResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How one leased URL ended: done, failed, dropped, or back in the queue (a retry)."""
+    """The final state of a leased URL: done, failed, dropped, or queued again (a retry)."""
 
     key: int
     host: str
     state: UrlState
     reason: str = ""  # for failed and dropped
-    retry_at: float = 0.0  # with state QUEUED: not before this time
+    retry_at: float = 0.0  # with state QUEUED: earliest time of the retry
 
 
 class EngineHit(msgspec.Struct, frozen=True, kw_only=True):
-    """One address in an engine's answer to a query."""
+    """One URL in a seed engine's answer."""
 
     url: str
     rank: int = 1  # 1 is the first
 
 
 class EngineAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What one engine (or list) answered to a query. One that failed half-way has both hits and a failure."""
+    """The answer of one seed engine or list. An engine that failed half-way has both hits and a failure."""
 
     voter: str
     hits: tuple[EngineHit, ...] = ()
     failure: Failure | None = None
-    # Above 0: a list, whose addresses have this priority and which has no vote
+    # Above 0: a list, whose URLs have this priority and which has no vote.
     fixed_priority: int = 0
 
     @property
     def has_answered(self) -> bool:
-        """Does it count among those that answered? An empty list of hits is an answer."""
+        """True if the engine answered; an empty list of hits is an answer."""
         return self.failure is None or self.hits != ()
 
 
 class Seed(msgspec.Struct, frozen=True, kw_only=True):
-    """A place to begin: priority 1 is the highest (S0-11)."""
+    """A URL to start from; priority 1 is the highest (S0-11)."""
 
     url: str
     priority: int = 1
-    sources: tuple[str, ...] = ()  # who named it
-    genre: str = ""  # of the query that brought it (S3-02); empty for the web at large
+    sources: tuple[str, ...] = ()  # engines or lists that named it
+    genre: str = ""  # genre of the query that found it (S3-02); empty: any
 
 
 class LinkColumns(msgspec.Struct, frozen=True, kw_only=True):
-    """All ranked links of one page, column by column: cheap to send, to store and to search.
+    """All ranked links of one page as columns, which are cheap to send, store and search.
 
     `scores` is float32, `parts` float32 of shape (links, len(names)), `keys` int64, as raw bytes.
     """
@@ -275,24 +268,24 @@ class LinkColumns(msgspec.Struct, frozen=True, kw_only=True):
     scores: bytes
     names: list[str]
     parts: bytes
-    dropped: dict[int, str]  # index -> why it is not followed
+    dropped: dict[int, str]  # index of a link -> why it is not followed
     features: list[bytes] = []  # one per link when the ranker learns, else empty
 
 
 class AgentAnalysis(msgspec.Struct, frozen=True, kw_only=True):
-    """What one agent thinks of a page: its verdict, and its links as it ranks them (LinkColumns, encoded)."""
+    """One agent's verdict on a page, and the links as it ranks them (LinkColumns, encoded)."""
 
     agent: int
     verdict: Verdict
     links: bytes = b""
-    error: str = ""  # its mind broke: nothing else in here counts
+    error: str = ""  # the agent's analysis failed; the other fields are not valid
 
 
 class Analysis(msgspec.Struct, frozen=True, kw_only=True):
-    """What thinking about one answer produced: everything but the body, ready to cross a process boundary."""
+    """The result of analysing one response: everything except the body, ready to send to another process."""
 
     title: str = ""
-    heading: str = ""  # the main one, else the title
+    heading: str = ""  # the main heading, else the title
     description: str = ""
     keywords: str = ""
     canonical: str = ""
@@ -306,34 +299,34 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     noindex: bool = False
     verdict: Verdict | None = None
     links: bytes = b""  # LinkColumns, encoded: stored as it is
-    # Stems of a relevant page with their counts: feeds table expansion
+    # Stems of a relevant page with their counts, for expanding the topic's table.
     counts: tuple[tuple[str, int], ...] = ()
-    surfaces: tuple[str, ...] = ()  # how each of those stems was written, for showing (S0-E4)
-    # The page's most telling terms (uint32): what a learning judge is taught with
+    surfaces: tuple[str, ...] = ()  # the displayed form of each stem (S0-E4)
+    # The page's most distinctive terms (uint32), which train a learning judge.
     sample_terms: bytes = b""
     warc_record: bytes = b""  # the gzip member to append to the WARC file
-    sitemap_entries: tuple[SitemapEntry, ...] = ()  # of a sitemap or feed, which is no page
-    feeds: tuple[str, ...] = ()  # that the page names
+    sitemap_entries: tuple[SitemapEntry, ...] = ()  # of a sitemap or feed
+    feeds: tuple[str, ...] = ()  # feeds that the page links
     failure: Failure | None = None  # a typed failure of parsing, or a skipped content type
-    # Of every agent that looked, where more than one did; `verdict` is the best
+    # One per agent if several agents analysed the page; `verdict` is the best of them.
     agent_analyses: tuple[AgentAnalysis, ...] = ()
 
 
 class PageChange(StrEnum):
-    """What a visit means for a page that is stored already; NEW where none is."""
+    """What a visit means for a page that is stored already; NEW if it is not stored."""
 
     NEW = "new"
     UNCHANGED = "unchanged"
-    CHANGED = "changed"  # another main text: the older version becomes history
-    # Not there, for the first time: looked at once more before it goes (S1-06)
+    CHANGED = "changed"  # different main text: the stored version becomes a past version
+    # Missing for the first time: checked once more before the page is removed (S1-06).
     MISSING_ONCE = "struck"
-    GONE = "gone"  # not there, and has not been for a while
-    MOVED = "moved"  # redirects for good
-    UNKNOWN = "unknown"  # no answer that says anything
+    GONE = "gone"  # missing at two visits
+    MOVED = "moved"  # permanent redirect
+    UNKNOWN = "unknown"  # no usable response
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What one visit produced: the unit of work."""
+    """The result of one visit."""
 
     lead: Lead
     fetched: FetchResult  # without the body

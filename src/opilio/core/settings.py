@@ -1,8 +1,8 @@
-"""The configuration: one tree of records, read from TOML, flags and strategies. Decides nothing, builds nothing.
+"""The settings: one tree of records, merged from the defaults, the strategy, the user's file and the command line.
 
-Order, later wins: our defaults, the strategy's file, the person's file, flags and `--set`. An unknown key is an
-error that names the nearest known one. Sections with a `kind` (judge, senses, rank, boost, expansion, order) take the
-options of the named class: its constructor is the schema.
+Later sources win: defaults, strategy file, user's file, flags and `--set`. An unknown key is an error that suggests the
+nearest known one. Sections with a `kind` (judge, senses, rank, boost, expansion, order) take the options of the named
+component: its factory is the schema.
 """
 
 import difflib
@@ -26,12 +26,13 @@ SeedSplit = Literal["deal", "blocks"]
 
 
 Tree = dict[str, Any]
-Positive = Annotated[int, Meta(ge=1, le=10**15)]  # what the libraries below us can count to
+# The bounds keep numbers within what SQLite and libcurl accept, and delays finite.
+Positive = Annotated[int, Meta(ge=1, le=10**15)]
 Count = Annotated[int, Meta(ge=0, le=10**15)]
-Amount = Annotated[float, Meta(ge=0, le=1e9)]  # not endless: a pause must be one that ends
+Amount = Annotated[float, Meta(ge=0, le=1e9)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Seconds = Annotated[float, Meta(gt=0, le=1e9)]
-# Checked against their class by crawl.build
+# Their options are checked against the component's factory.
 KIND_SECTIONS = ("judge", "senses", "rank", "boost", "expansion", "order")
 
 
@@ -42,44 +43,44 @@ class TopicSettings(msgspec.Struct, kw_only=True):
     description: str = ""
     keywords: list[str] | dict[str, float] = []
     examples: list[str] = []  # files or URLs of pages on the topic
-    counterexamples: list[str] = []  # files or URLs of pages that are not
-    contexts: list[str] = []  # words of senses that are not meant (S3-09)
+    counterexamples: list[str] = []  # files or URLs of pages off the topic
+    contexts: list[str] = []  # words of other senses of the topic's words (S3-09)
     genres: list[str] = []
-    genre_file: str = ""  # genres of the person's own instead of ours
-    dewey: list[str] = []  # classes, also beginnings of numbers (S2-18)
-    lexicon_file: str = ""  # index terms of the person's own
-    lexicon_use: Literal["add", "instead", "other-scheme"] = "add"  # to ours, or instead of it
+    genre_file: str = ""  # the user's genres instead of the built-in ones
+    dewey: list[str] = []  # classes or prefixes of class numbers (S2-18)
+    lexicon_file: str = ""  # the user's index terms
+    lexicon_use: Literal["add", "instead", "other-scheme"] = "add"  # to the built-in lexicon, or instead of it
     language: str = "english"
     normaliser: Normalizer = "stem"  # X-07
-    phrases: list[str] = []  # words of a query log that belong together (S4-E1)
-    # The text around a link (X-06)
+    phrases: list[str] = []  # phrases in a query log that count as one term (S4-E1)
+    # Which text around a link counts (X-06).
     around: Literal["block", "beside", "sentence", "paragraph"] = "block"
-    identify: bool = False  # find out the language of pages that declare none
+    identify: bool = False  # detect the language of pages that declare none
     table_size: Positive = 50
-    # Of words in example pages (X-03, X-14)
+    # Weighting of the words in example pages (X-03, X-14).
     weighing: Literal["tf-idf", "tf-df", "corpus"] = "tf-idf"
 
 
 class SeedSettings(msgspec.Struct, kw_only=True):
-    """Where to begin: addresses, or engines that are asked for some."""
+    """URLs to start from, or engines that find some."""
 
-    urls: list[str] | dict[str, int] = []  # a table gives each its priority (S0-11)
+    urls: list[str] | dict[str, int] = []  # a table gives each URL its priority (S0-11)
     engines: dict[str, Tree] = {}  # by name; each has a `kind` and the options of that kind
     agree: Literal["any", "two", "all"] = "any"  # X-04
-    limit: Positive = 30  # addresses wanted of each engine (S0-10)
-    irrelevant: Count = 0  # seeds off the topic, for training (S1-16)
-    queries: Count = 20  # most further queries when nothing is left to fetch; 0: none
-    # Of the pages they brought; below it, no further query
+    limit: Positive = 30  # URLs requested from each engine (S0-10)
+    irrelevant: Count = 0  # off-topic seeds, for training (S1-16)
+    queries: Count = 20  # maximum of further queries when the queue is empty; 0: none
+    # Share of relevant pages among those that the last queries found; below it, no further query.
     precision: Annotated[float, Meta(ge=0, le=1)] = 0.1
-    proxy: str = ""  # for asking engines
+    proxy: str = ""  # for requests to engines
 
 
 class FrontierSettings(msgspec.Struct, kw_only=True):
-    merge: str = "max"  # max, discard, sum: what a second finding does to a queued URL (X-15)
-    max_queued: Count = 0  # 0: no bound; else the least promising are dropped above it
-    max_per_host: Count = 0  # 0: no cap
-    max_depth: Count = 0  # 0: no bound
-    per_host: Count = 0  # URLs per lease; 0: one, or a few when there is no delay
+    merge: str = "max"  # max, discard, sum: the score of a queued URL that is found again (X-15)
+    max_queued: Count = 0  # above it the lowest scores are dropped; 0: no limit
+    max_per_host: Count = 0  # 0: no limit
+    max_depth: Count = 0  # 0: no limit
+    per_host: Count = 0  # URLs per lease; 0: one, or a few without a delay
     traps: bool = True
 
 
@@ -96,7 +97,7 @@ class PolitenessSettings(msgspec.Struct, kw_only=True):
     agent: str = "Opilio"
     contact: str = "https://opilio.invalid/about"
     share_address: bool = True
-    nofollow: bool = True  # heed what pages and links say; robots.txt is heeded by `robots`
+    nofollow: bool = True  # obey nofollow on pages and links; `robots` is about robots.txt
 
 
 class FetchSettings(msgspec.Struct, kw_only=True):
@@ -111,39 +112,39 @@ class FetchSettings(msgspec.Struct, kw_only=True):
 
 
 class RevisitSettings(msgspec.Struct, kw_only=True):
-    """Looking again at pages that are stored."""
+    """Revisiting stored pages."""
 
     on: bool = False
-    continuous: bool = False  # go on until stopped, waiting for what becomes due
+    continuous: bool = False  # run until stopped, waiting for pages that become due
     policy: str = "adaptive"  # fixed, proportional, adaptive
-    share: Annotated[float, Meta(ge=0, le=1)] = 0.5  # of the fetches, while there are new URLs too
-    # Between two looks at a page, on average over all
+    share: Annotated[float, Meta(ge=0, le=1)] = 0.5  # of the fetches, while there are new URLs
+    # Between two visits of a page, on average over all pages.
     interval_s: Annotated[float, Meta(gt=0)] = 7 * 86_400.0
-    relevant_only: bool = False  # leave irrelevant pages as they are
-    least_s: Amount = 3600.0  # no page sooner than this
-    # After which a page that was not there is looked for once more (S1-06)
+    relevant_only: bool = False  # do not revisit irrelevant pages
+    least_s: Amount = 3600.0  # minimum time between two visits of a page
+    # Time after which a missing page is checked again (S1-06).
     second_look_s: Amount = 86_400.0
-    announcements: bool = True  # heed sitemaps and feeds
-    probe: bool = True  # ask each host once for a page that can't be there, to know its soft 404
+    announcements: bool = True  # use sitemaps and feeds
+    probe: bool = True  # fetch a nonexistent page of each host once, to detect soft 404s
 
 
 class StoreSettings(msgspec.Struct, kw_only=True):
-    rotate_bytes: Positive = 1 << 30  # a WARC file that has grown to this is followed by a new one
-    # The checker reads some records so often while a crawl runs; 0: never
+    rotate_bytes: Positive = 1 << 30  # size at which a new WARC file is started
+    # Interval of the integrity check during a crawl; 0: never.
     check_every_s: Amount = 60.0
 
 
 class StopSettings(msgspec.Struct, kw_only=True):
-    """When to stop; 0 switches a rule off."""
+    """When to stop; 0 disables a rule."""
 
     pages: Count = 1000
-    fetches: Count = 0  # attempts of any kind, also those that brought no page
+    fetches: Count = 0  # requests, also those without a page
     relevant: Count = 0
     minutes: Amount = 0.0
     harvest_below: Share = 0.0
     harvest_window: Positive = 500
-    expected_below: Amount = 0.0  # relevant pages still to be found, as the ranker estimates them
-    patience_s: Amount = 120.0  # how long to wait when every host asks us to wait
+    expected_below: Amount = 0.0  # estimated relevant pages left in the queue
+    patience_s: Amount = 120.0  # how long to wait when every host is throttled
 
 
 class EngineSettings(msgspec.Struct, kw_only=True):
@@ -154,34 +155,34 @@ class EngineSettings(msgspec.Struct, kw_only=True):
 
 
 class AgentSettings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """One agent with something of its own."""
+    """Options of one agent."""
 
-    name: str = ""  # agent-1, agent-2, … where left out
-    topic: Tree = {}  # laid over [topic]
+    name: str = ""  # default: agent-1, agent-2, …
+    topic: Tree = {}  # overrides [topic]
     seeds: list[str] = []
     requests: Count = 0  # 0: agents.requests
 
 
 class AgentTeamSettings(msgspec.Struct, kw_only=True):
-    """How many crawl side by side, each with knowledge of its own (S3); none: one crawler."""
+    """Several agents that crawl side by side, each with its own models (S3); count 0: one crawler."""
 
     count: Count = 0
-    requests: Positive = 4  # r: under way at once, for each agent (S3-07)
-    split: SeedSplit = "deal"  # of the seeds: like cards, or in consecutive blocks
-    relevant: Count = 0  # an agent's goal (S3-03); 0: as many as there are
-    # A link worth less than this share of a busy host's best waits
+    requests: Positive = 4  # r: requests in flight per agent (S3-07)
+    split: SeedSplit = "deal"  # of the seeds: round robin, or consecutive blocks
+    relevant: Count = 0  # an agent's goal (S3-03); 0: no goal
+    # A link with less than this share of the best score of a busy host waits.
     patience: Annotated[float, Meta(ge=0, le=1)] = 0.0
-    exchange_words: bool = False  # S3-F3: new words of a table to agents of the same topic
-    # Judge and ranker learn from the pages of agents of the same topic too
+    exchange_words: bool = False  # S3-F3: share new table words with agents of the same topic
+    # Judge and ranker also learn from the pages of other agents of the same topic.
     exchange_lessons: bool = False
-    exchange_links: bool = False  # links that another agent finds promising go to it as well
-    # An agent that gives no sign of life for so long is missing
+    exchange_links: bool = False  # share links with agents that score them high
+    # An agent that does nothing for this long is lost.
     lease_s: Annotated[float, Meta(gt=0)] = 300.0
     each: list[AgentSettings] = []
 
 
 class Settings(msgspec.Struct, kw_only=True):
-    """The whole configuration of one crawl, as `crawl.toml` holds it."""
+    """All settings of one crawl, as stored in `crawl.toml`."""
 
     strategy: str = "opilio"
     topic: TopicSettings = msgspec.field(default_factory=TopicSettings)
@@ -204,7 +205,7 @@ class Settings(msgspec.Struct, kw_only=True):
 
 
 def _convert_settings(tree: Tree, source: str) -> Settings:
-    """A tree as settings, whole or in part; what does not fit is told by the name of its source."""
+    """Convert a tree, complete or partial, to settings; errors name the source."""
     _reject_unknown(tree, Settings, source)
     try:
         settings = msgspec.convert(tree, Settings)
@@ -241,30 +242,27 @@ def _check_proxy(proxy: str, source: str) -> None:
     """A proxy that can't be one would fail every fetch, one by one."""
     if proxy and not re.fullmatch(r"(?i)(https?|socks(4a?|5h?))://[^/\s]+/?", proxy):
         raise ConfigError(
-            f"{source}: fetch.proxy '{proxy}': is no proxy; write it whole, for example http://127.0.0.1:8080"
+            f"{source}: fetch.proxy '{proxy}': not a valid proxy URL; include the scheme, for example http://127.0.0.1:8080"
         )
 
 
 def _check_user_agent(polite: PolitenessSettings, source: str) -> None:
-    """Both go into a header that every site reads; by the first its robots.txt must be able to name us."""
-    # RFC 9309, 2.2.1
+    """Check the User-Agent: sites read it, and robots.txt files name its product token (RFC 9309, 2.2.1)."""
     if not re.fullmatch(r"[A-Za-z_-]+", polite.agent):
-        raise ConfigError(
-            f"{source}: politeness.agent '{polite.agent}': must be letters, - and _, as robots.txt has it"
-        )
+        raise ConfigError(f"{source}: politeness.agent '{polite.agent}': must contain only letters, - and _ (RFC 9309)")
     if not (polite.contact.isascii() and polite.contact.isprintable()):
-        raise ConfigError(f"{source}: politeness.contact {polite.contact!r}: must be one line of plain characters")
+        raise ConfigError(f"{source}: politeness.contact {polite.contact!r}: must be one line of ASCII characters")
 
 
 def read_settings(path: Path) -> Tree:
-    """A person's file of settings. It is checked by itself: laid over others, it could not be named as the cause."""
+    """Read the user's settings file. It is checked before merging, so that errors name the file."""
     tree = read_toml(path)
     _convert_settings(tree, str(path))
     return tree
 
 
 def read_toml(path: Path) -> Tree:
-    """A TOML file as a tree; the mark that some editors put before UTF-8 is passed over."""
+    """Read a TOML file as a tree."""
     try:
         return tomllib.loads(read_text(path))
     except tomllib.TOMLDecodeError as error:
@@ -286,7 +284,7 @@ def load_strategy(name: str) -> Tree:
 
 
 def merge_trees(base: Mapping[str, Any], over: Mapping[str, Any]) -> Tree:
-    """`over` laid on `base`, section by section; an open section with another `kind` replaces the old one."""
+    """Merge `over` into `base`, section by section; a section with another `kind` replaces the old one."""
     result: Tree = dict(base)
     for key, value in over.items():
         old = result.get(key)
@@ -299,14 +297,14 @@ def merge_trees(base: Mapping[str, Any], over: Mapping[str, Any]) -> Tree:
 
 
 def parse_setting(text: str) -> Tree:
-    """What one `--set` gives, checked by itself as a file is."""
+    """The tree of one `--set`, checked by itself so that errors name the option."""
     tree = parse_assignment(text)
     _convert_settings(tree, f"--set {text}")
     return tree
 
 
 def parse_assignment(text: str, option: str = "--set", form: str = "section.key=value, such as stop.pages=99") -> Tree:
-    """`politeness.delay_s=0` as a tree: the form of `--set`."""
+    """The tree of an assignment such as `politeness.delay_s=0`."""
     path, equals, value = text.partition("=")
     if not equals or not path.strip():
         raise ConfigError(f"{option} {text}: must look like {form}")
@@ -317,7 +315,7 @@ def parse_assignment(text: str, option: str = "--set", form: str = "section.key=
 
 
 def _parse_value(text: str) -> object:
-    """A TOML value; what is none is a plain string, so that quotes may be left out on a command line."""
+    """Parse a TOML value; other text is a string, so that quotes can be omitted on the command line."""
     try:
         return tomllib.loads(f"v = {text}")["v"]
     except tomllib.TOMLDecodeError:
@@ -325,7 +323,7 @@ def _parse_value(text: str) -> object:
 
 
 def suggest_name(word: str, known: list[str]) -> str:
-    """A hint such as ` (did you mean 'delay_s'?)`, or nothing."""
+    """A hint such as ` (did you mean 'delay_s'?)`, or an empty string."""
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
     return f" (did you mean '{close[0]}'?)" if close else ""
 

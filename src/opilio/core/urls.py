@@ -1,10 +1,9 @@
-"""The one canonical form of a web address. Every key, every seen test and every queue entry is made of it.
+"""The canonical form of URLs. Every key, seen test and queue entry uses it.
 
-Two spellings of one address must come out equal, and the canonical form of a canonical form is itself. The WHATWG
-rules (scheme and host in lower case, IDNA, default ports, dot segments, back-slashes, white space) are can_ada's;
-the rest is here: the fragment goes (S0-E7: it plays no part in dedup and fetching), percent-encoding gets one
-spelling, tracking and session parameters go, credentials go (a stranger's password is never sent), the host's final
-dot goes. Must not: touch the network, read files of ours, or know of pages.
+Two spellings of one URL have the same canonical form, and the canonical form of a canonical form is itself. can_ada
+applies the WHATWG rules (scheme and host in lower case, IDNA, default ports, dot segments, backslashes, white space).
+This module also removes the fragment (S0-E7), tracking and session parameters, credentials and the host's final dot,
+and normalizes percent-encoding.
 """
 
 import re
@@ -14,9 +13,10 @@ import can_ada
 
 from opilio.core.errors import OpilioError, UsageError
 
-MAX_URL_LENGTH = 2_000  # longer ones are traps or data, not addresses
+# Longer URLs are traps or data.
+MAX_URL_LENGTH = 2_000
 
-# Parameters that tell who clicked, not what is asked for; a final * stands for any ending.
+# Parameters that identify the visitor, not the resource; a final * matches any suffix.
 # fmt: off
 TRACKING_PARAMETERS = (
     "gclid", "gclsrc", "dclid", "gbraid", "wbraid", "fbclid", "msclkid", "yclid", "ysclid", "igshid", "igsh",
@@ -29,18 +29,18 @@ TRACKING_PARAMETERS = (
 _TRACKING_NAMES = frozenset(n for n in TRACKING_PARAMETERS if not n.endswith("*"))
 _TRACKING_PREFIXES = tuple(n[:-1] for n in TRACKING_PARAMETERS if n.endswith("*"))
 
-# C0 controls and space, which WHATWG strips at both ends
+# C0 controls and space, which WHATWG strips at both ends.
 _WHITESPACE = "".join(map(chr, range(0x21)))
 _LINE_BREAKS = str.maketrans("", "", "\t\n\r")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
-# Reserved characters that mean the same raw or encoded in practice, so that Wren_%28bird%29 equals Wren_(bird).
+# Reserved characters that mean the same raw or encoded in practice: Wren_%28bird%29 equals Wren_(bird).
 _UNESCAPED_IN_PATH = _UNRESERVED | frozenset("!$&'()*,:=@")
 _UNESCAPED_IN_QUERY = _UNRESERVED | frozenset("!$()*,:@/?")
 
 _SEGMENT = r"[A-Za-z0-9_~\-][A-Za-z0-9_.~\-,()!*@&=$']*"
 _PATH = rf"(?:{_SEGMENT}/)*(?:{_SEGMENT})?"
 _CLEAN_RELATIVE = re.compile(rf"((?:\.\./)+|/)?{_PATH}").fullmatch
-# A scheme, and not its own port behind it
+# A scheme without its default port after the host.
 _SCHEME_PREFIX = r"(?:http://(?![^/]*:80(?:/|$))|https://(?![^/]*:443(?:/|$)))"
 _PORT = r"(?::[1-9][0-9]{0,3})?"
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
@@ -71,7 +71,7 @@ _SESSION_IN_PATH = re.compile(r";jsessionid=[^/;]*", re.IGNORECASE)
 
 
 def canonicalize_url(url: str, base: str | None = None) -> str | None:
-    """The canonical form of an address, or None where it is no usable http or https address.
+    """The canonical form of a URL, or None if it is not a valid http or https URL.
 
     >>> canonicalize_url("../Wren_%28bird%29?utm_source=x#song", "HTTP://Example.org:80/a/b/c.html")
     'http://example.org/a/Wren_(bird)'
@@ -84,9 +84,9 @@ def canonicalize_url(url: str, base: str | None = None) -> str | None:
 
 
 def canonicalize_urls(hrefs: Sequence[str], base: str) -> list[str | None]:
-    """Each href of a page, made absolute against `base` and canonical; None for what can't be asked for.
+    """Each href of a page, made absolute against `base` and canonical; None if it is not a valid http or https URL.
 
-    A page names the same target often, so each spelling is worked out once.
+    Each spelling is processed once, because pages link the same target often.
     """
     root = canonicalize_url(base)
     if root is None:
@@ -95,7 +95,7 @@ def canonicalize_urls(hrefs: Sequence[str], base: str) -> list[str | None]:
     folder = root.partition("?")[0].rpartition("/")[0] + "/"
     room = MAX_URL_LENGTH - len(folder)
     known: dict[str, str | None] = {}
-    # "../../" to the folder it means
+    # "../../" -> the folder it refers to.
     above: dict[str, str] = {}
     out: list[str | None] = []
     for href in hrefs:
@@ -130,7 +130,7 @@ def require_url(url: str, option: str = "", error: type[OpilioError] = UsageErro
 
 
 def host_of(url: str) -> str:
-    """The host of an address in lower case, with the port where it is not the scheme's own; empty where there is none.
+    """The host of a URL in lower case, with the port unless it is the default; empty if there is no host.
 
     >>> host_of("https://example.org:8080/a")
     'example.org:8080'
@@ -140,7 +140,7 @@ def host_of(url: str) -> str:
 
 
 def origin_of(url: str) -> str:
-    """Scheme, host and port: what robots.txt holds for. Empty where the address can't be used."""
+    """Scheme, host and port, the scope of a robots.txt; empty for an invalid URL."""
     found = _CANONICAL_HOST(url)
     if found:
         return url[: found.end(1)]
@@ -150,7 +150,7 @@ def origin_of(url: str) -> str:
 
 @lru_cache(maxsize=65_536)
 def registered_domain(host: str) -> str:
-    """The domain somebody registered: the public suffix and one label. Addresses and bare suffixes stay as they are.
+    """The registered domain: the public suffix and one label. IP addresses and bare suffixes are returned unchanged.
 
     >>> registered_domain("www.birds.example.co.uk:8080")
     'example.co.uk'
@@ -158,7 +158,7 @@ def registered_domain(host: str) -> str:
     if host.startswith("["):
         return host.partition("]")[0] + "]"
     name = host.partition(":")[0]
-    # WHATWG: a host whose last label is a number is an IPv4 address
+    # WHATWG: a host whose last label is a number is an IPv4 address.
     if not name.rpartition(".")[2].strip("0123456789"):
         return name
     return _public_suffixes().privatesuffix(name) or name
@@ -170,13 +170,13 @@ def _public_suffixes() -> PublicSuffixList:
 
 
 def _ancestor_folder(folder: str, origin: str, levels: int) -> str:
-    """The folder some levels up; the root has no parent but itself (S0-29)."""
+    """The folder some levels up; the parent of the root is the root (S0-29)."""
     parts = folder[len(origin) :].split("/")
     return origin + "/".join(parts[: max(1, len(parts) - 1 - levels)]) + "/"
 
 
 def _join(href: str, root: str, origin: str, folder: str) -> str | None:
-    """WHATWG's relative resolution as string joining: the parser then resolves dots, encodes and lower-cases."""
+    """WHATWG's relative resolution by joining strings; the parser then resolves dots, encodes and lower-cases."""
     if href.startswith(("http://", "https://")):
         return _canonicalize_absolute(href)
     href = href.strip(_WHITESPACE)
@@ -188,7 +188,7 @@ def _join(href: str, root: str, origin: str, folder: str) -> str | None:
         same = root.startswith(scheme[1].lower() + "://")
         if not same or (after[:1] in ("/", "\\") and after[1:2] in ("/", "\\")):
             return _canonicalize_absolute(href)
-        # "http:page.html" on an http page is relative (WHATWG, special relative state)
+        # "http:page.html" on an http page is relative (WHATWG, special relative state).
         href = after
     if not href:
         return root
@@ -206,7 +206,7 @@ def _canonicalize_absolute(url: str) -> str | None:
         return url
     try:
         parsed = str(can_ada.parse(url).href)
-    # TypeError: lone surrogates, which are no text
+    # TypeError: lone surrogates.
     except (ValueError, TypeError):
         return None
     if not parsed.startswith(("http://", "https://")):
@@ -220,7 +220,7 @@ def _clean_origin(origin: str) -> str | None:
     if "@" in origin:
         origin = origin.partition("//")[0] + "//" + origin.rpartition("@")[2]
     if ".." in origin or "//." in origin:
-        # No name server knows an empty label
+        # DNS has no empty labels.
         return None
     return origin.removesuffix(".").replace(".:", ":")
 
@@ -242,7 +242,7 @@ def _normalize_escapes(origin: str, rest: str) -> str | None:
 
 
 def _remove_dot_segments(path: str) -> str:
-    """Dot segments resolved (RFC 3986, 5.2.4): can_ada 3.0 leaves them behind a segment like `.x`, and so may we."""
+    """Resolve dot segments (RFC 3986, 5.2.4): can_ada 3.0 and the removal of parameters leave some behind."""
     kept: list[str] = []
     *folders, last = path.split("/")[1:]
     for segment in (*folders, last):
@@ -260,5 +260,5 @@ def _is_tracking(name: str) -> bool:
 
 
 def _path_start(url: str) -> int:
-    """Where the path of a canonical address begins."""
+    """The index at which the path of a canonical URL begins."""
     return url.index("/", url.index("//") + 2)

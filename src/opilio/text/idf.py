@@ -1,7 +1,7 @@
-"""How common terms are in general English: the idf that does not vanish for a topic's own words (X-14, S0-E10).
+"""Inverse document frequencies from a background corpus of general English (X-14, S0-E10).
 
-Counting documents among pages that are all on topic gives the most topical words an idf of 0. So document
-frequencies come from a background table, shipped with the package and made by scripts/make_background.py.
+Among pages that are all on topic, the topic's own words would have an idf of 0. So document frequencies come from a
+background table that is shipped with the package and made by scripts/make_background.py.
 """
 
 import io
@@ -18,7 +18,7 @@ _CACHE_SIZE = 200_000
 
 
 class BackgroundIdf(dict[int, float]):
-    """term -> idf, worked out when first asked for; a term outside the table has the idf of one never counted.
+    """term -> idf, computed on first use; a term outside the table has a frequency of 0.
 
     idf = ln(1 + documents / (frequency + 1)): positive for every term once there is a document.
     """
@@ -40,7 +40,7 @@ class BackgroundIdf(dict[int, float]):
         return BackgroundIdf, (self.documents, self._terms, self._frequencies)
 
     def frequency(self, term: int) -> int:
-        """In how many documents the term was counted; 0 for one outside the table."""
+        """The number of documents that contain the term; 0 for a term outside the table."""
         if not 0 <= term < 1 << 32:
             return 0
         at = int(self._terms.searchsorted(np.uint32(term)))
@@ -56,20 +56,20 @@ class BackgroundIdf(dict[int, float]):
 
 
 def load_default_idf() -> BackgroundIdf:
-    """The table that comes with the package: the commonest stems and words of general English."""
+    """The table shipped with the package: the most common stems and words of general English."""
     return idf_from_bytes(files("opilio.text").joinpath(_DATA_FILE).read_bytes())
 
 
 def build_idf(documents: Iterable[Iterable[int]], limit: int | None = None) -> BackgroundIdf:
-    """A table counted from documents given as terms; at most `limit` terms, the commonest."""
+    """A table of documents given as terms, with the `limit` most common terms."""
     frequencies: Counter[int] = Counter()
     total = 0
     for document in documents:
         frequencies.update(set(document))
         total += 1
-    commonest = frequencies.most_common(limit)
-    terms = np.array([term for term, _ in commonest], dtype=np.uint32)
-    return BackgroundIdf(total, terms, np.array([n for _, n in commonest], dtype=np.uint32))
+    most_common = frequencies.most_common(limit)
+    terms = np.array([term for term, _ in most_common], dtype=np.uint32)
+    return BackgroundIdf(total, terms, np.array([n for _, n in most_common], dtype=np.uint32))
 
 
 def idf_to_bytes(background: BackgroundIdf) -> bytes:
@@ -81,6 +81,6 @@ def idf_to_bytes(background: BackgroundIdf) -> bytes:
 
 
 def idf_from_bytes(data: bytes) -> BackgroundIdf:
-    """The table out of what `idf_to_bytes` wrote."""
+    """The table from the bytes that `idf_to_bytes` returned."""
     with np.load(io.BytesIO(data), allow_pickle=False) as table:
         return BackgroundIdf(int(table["documents"]), table["terms"], table["frequencies"])

@@ -1,11 +1,8 @@
-"""The language of a few words, such as a topic's name: told only where it is plain.
+"""Language identification of pages, and of short texts such as a topic's name.
 
-A sentence is too short for the statistics that `identify_language` goes by: they call many an English title Danish.
-So two
-witnesses must agree, small words that English has not (`und`, `des`, `sobre`) and those statistics, or the script
-tells.
-
-Which language a text is in. The model takes half a second to load, so it is loaded with the first question.
+The statistics of `identify_language` fail on short texts: they call many English titles Danish. `guess_language`
+therefore needs two signs that agree, stop words that English does not have (`und`, `des`, `sobre`) and the statistics,
+or a script that only one language uses. The model takes half a second to load, so it is loaded on first use.
 """
 
 import unicodedata
@@ -16,37 +13,37 @@ from opilio.text.languages import language_name
 from opilio.text.stopwords import stop_word_languages, stop_words
 from opilio.text.tokens import tokenize
 
-_MIN_LETTERS = 20  # letters; below that the answer is a guess
+# With fewer letters the statistics are a guess.
+_MIN_LETTERS = 20
 _MARKS_TO_SPACES = str.maketrans(dict.fromkeys((LINK_START, LINK_END, BLOCK_BREAK), " "))
 
 
 def identify_language(text: str, sample: int = 1_000) -> str:
-    """The two-letter code of the language of a text; empty when it can't be told.
+    """The two-letter code of the language of a text; empty if it can't be determined.
 
-    Looks at `sample` characters a third into the text, past most menus: about 0.2 ms. Marks of a page's flow may
-    be in it.
+    Uses `sample` characters a third into the text, past most menus: about 0.2 ms. The text may contain flow marks.
     """
     start = max(0, (len(text) - sample) // 3)
-    shown = text[start : start + sample].translate(_MARKS_TO_SPACES)
-    if sum(map(str.isalpha, shown)) < _MIN_LETTERS:
+    excerpt = text[start : start + sample].translate(_MARKS_TO_SPACES)
+    if sum(map(str.isalpha, excerpt)) < _MIN_LETTERS:
         return ""
     import py3langid
 
-    code: str = py3langid.classify(shown)[0]
+    code: str = py3langid.classify(excerpt)[0]
     return code
 
 
 def language_log_odds(text: str) -> dict[str, float]:
-    """How likely a text is in each language that the model knows, as logarithms that are only comparable."""
+    """The log-likelihood of each language that the model knows, comparable only with each other."""
     import py3langid
 
     return {str(code): float(value) for code, value in py3langid.rank(text)}
 
 
-# So far ahead of English, as a logarithm. Of 5,464 titles of an English encyclopaedia six are above it, all of them
-# names such as Las Palmas de Gran Canaria; sentences of other languages have 22 to 70.
+# The minimum lead over English. Six of 5,464 titles of an English encyclopedia are above it, all of them names such as
+# Las Palmas de Gran Canaria; sentences in other languages have 22 to 70.
 _MIN_LOG_ODDS = 20.0
-# Scripts that (nearly) one language of ours is written in, and letters that only its neighbours have.
+# Scripts that mostly one supported language uses, and letters that only its neighbours use.
 _SCRIPTS = {
     "ARABIC": ("ar", "پچژگکیےٹڈڑںہھې"),
     "ARMENIAN": ("hy", ""),
@@ -62,7 +59,7 @@ _SCRIPTS = {
 
 
 def guess_language(text: str) -> str:
-    """The name of the language of a short text; empty where that is not plain, or where it is English.
+    """The name of the language of a short text; empty if uncertain or English.
 
     >>> guess_language("Tee: Anbau, Sorten und Zeremonie"), guess_language("birds of Europe")
     ('german', '')
@@ -71,22 +68,22 @@ def guess_language(text: str) -> str:
     if script and script != "LATIN":
         code, foreign = _SCRIPTS.get(script, ("", ""))
         return language_name(code) if not set(foreign) & set(text.lower()) else ""
-    said = {word for word in tokenize(text) if len(word) > 1}
-    english = said & stop_words("en")
-    able = [
+    words = {word for word in tokenize(text) if len(word) > 1}
+    english = words & stop_words("en")
+    candidates = [
         code
         for code in stop_word_languages()
-        if len(said & stop_words(code) - english) > len(english - stop_words(code))
+        if len(words & stop_words(code) - english) > len(english - stop_words(code))
     ]
-    if not able:
+    if not candidates:
         return ""
     odds = language_log_odds(text)
-    best = max(able, key=lambda code: odds.get(code, 0.0))
+    best = max(candidates, key=lambda code: odds.get(code, 0.0))
     return language_name(best) if odds.get(best, 0.0) - odds["en"] > _MIN_LOG_ODDS else ""
 
 
 def _main_script(text: str) -> str:
-    """The script that most letters are of; kana make any text Japanese."""
+    """The script of most letters; kana make a text Japanese."""
     scripts = Counter(unicodedata.name(char, "").partition(" ")[0] for char in text if char.isalpha())
     kana = scripts["HIRAGANA"] + scripts["KATAKANA"]
     if kana and kana + scripts["CJK"] > sum(scripts.values()) / 2:

@@ -1,6 +1,6 @@
-"""Names and codes of languages: `de`, `de-AT`, `German` and `german` are one language.
+"""Names and codes of languages, and stemmers and lemmatizers (X-07).
 
-Words to stems or lemmas (X-07): Snowball's algorithm of the language, Porter's first one, lemmas, or nothing.
+`de`, `de-AT`, `German` and `german` are the same language.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import Stemmer
 
 from opilio.core.errors import ConfigError
 
-# Those that Snowball stems, and some more, so that nobody has to know which: their words stay as they are.
+# Languages with a Snowball stemmer, and some without, whose words are used unchanged.
 _NAMES = {
     "bg": "bulgarian",
     "fa": "persian",
@@ -58,12 +58,12 @@ _NAMES = {
     "yi": "yiddish",
 }
 _CODES = {name: code for code, name in _NAMES.items()}
-# Old codes and the two written Norwegians
+# Old codes and the two written forms of Norwegian.
 _CODE_ALIASES = {"nb": "no", "nn": "no", "in": "id", "ji": "yi", "iw": "he"}
 
 
 def language_code(language: str) -> str:
-    """The two-letter code of a language tag or name, or the lower-cased primary part of an unknown one.
+    """The two-letter code of a language tag or name, or the primary subtag of an unknown one in lower case.
 
     >>> language_code("de-AT"), language_code("English"), language_code("nb_NO"), language_code("")
     ('de', 'en', 'no', '')
@@ -74,12 +74,12 @@ def language_code(language: str) -> str:
 
 
 def language_names() -> list[str]:
-    """The languages that have a name here."""
+    """The names of all known languages."""
     return list(_CODES)
 
 
 def language_name(language: str) -> str:
-    """The English name of a language, as stemmers call it; of an unknown one its code.
+    """The English name of a language, as stemmers call it; the code if it is unknown.
 
     >>> language_name("pt-BR"), language_name("xx")
     ('portuguese', 'xx')
@@ -92,10 +92,10 @@ StemFunction = Callable[[str], str]
 
 
 def make_normalizer(language: str, normaliser: str) -> StemFunction:
-    """The function that normalises one lower-case word; a language without a stemmer keeps its words.
+    """The function that normalizes a lower-case word; words of a language without a stemmer stay unchanged.
 
-    `stem` is Snowball (for English Porter's revised algorithm), `porter` the algorithm the papers name,
-    `lemma` a dictionary of lemmas (S2-F2), `none` leaves words alone.
+    `stem` is Snowball (for English Porter's revised algorithm), `porter` the algorithm that the papers name,
+    `lemma` a dictionary of lemmas (S2-F2), `none` changes nothing.
     """
     makers: dict[str, Callable[[], StemFunction]] = {
         "stem": lambda: _make_stemmer(language_name(language)),
@@ -104,12 +104,17 @@ def make_normalizer(language: str, normaliser: str) -> StemFunction:
         "none": lambda: str,
     }
     if normaliser not in makers:
-        raise ConfigError(f"normaliser {normaliser!r} is not known: use one of {', '.join(makers)}")
+        raise ConfigError(f"normaliser {normaliser!r}: unknown; use one of {', '.join(makers)}")
     return makers[normaliser]()
 
 
+def stemmed_languages() -> list[str]:
+    """The names of all languages with a stemmer."""
+    return [name for name in Stemmer.algorithms() if "porter" not in name]
+
+
 def is_known_language(language: str) -> bool:
-    """Is this the name or code of a language? Some have neither stemmer nor stop words.
+    """True for the name or code of a known language, with or without a stemmer and stop words.
 
     >>> is_known_language("de-AT"), is_known_language("klingon")
     (True, False)
@@ -120,7 +125,7 @@ def is_known_language(language: str) -> bool:
 def _make_stemmer(algorithm: str) -> StemFunction:
     if algorithm not in Stemmer.algorithms():
         return str
-    # The vocabulary is itself the cache: PyStemmer's own (second argument) would hold every word twice.
+    # The vocabulary caches stems already: PyStemmer's own cache (second argument) would hold every word twice.
     stem: StemFunction = Stemmer.Stemmer(algorithm, 0).stemWord
     return stem
 
@@ -129,9 +134,11 @@ def _make_lemmatizer(code: str) -> StemFunction:
     try:
         from simplemma import lemmatize
     except ImportError as missing:
-        raise ConfigError("normaliser 'lemma' needs the package simplemma: pip install 'opilio[lemmas]'") from missing
+        raise ConfigError(
+            "normaliser 'lemma': needs the package simplemma; run pip install 'opilio[lemmas]'"
+        ) from missing
     try:
         lemmatize("a", lang=code)
     except ValueError as unknown:
-        raise ConfigError(f"normaliser 'lemma' knows no language {code!r}") from unknown
+        raise ConfigError(f"normaliser 'lemma': no lemmas for the language {code!r}; use 'stem'") from unknown
     return lambda word: str(lemmatize(word, lang=code)).lower()

@@ -1,12 +1,8 @@
 """A page to its reading: one pass over the flow gives terms, anchors, the text around links and the main text.
 
-The flow's marks pass the tokeniser as words of their own, so that all work after the one lookup per word is done
-at marks only, in whole arrays. Fingerprints and signatures are worked out elsewhere and only put in.
-
-The text around a link, cut in the ways the papers cut it (X-06). Pure array work on a page's marks.
-
-Each policy gets the layout of a page and gives the first and one past the last term for every link, its anchor
-included. Windows are counted in terms, that is without stop words, as S1 counts them.
+The flow's marks pass the tokenizer as words, so that everything after the term lookup works on marks, as whole arrays.
+The text around a link is cut in the ways the papers do (X-06): each `LinkContext` returns the first and one past the
+last term of every link's text, anchor included. Windows are counted in terms, that is without stop words, as in S1.
 """
 
 import re
@@ -28,10 +24,10 @@ Offsets = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class PageLayout:
-    """Where the marks of a page stand. `at[m]` is the number of terms before mark m.
+    """The positions of a page's marks. `term_offsets[m]` is the number of terms before mark m.
 
-    A block's end is put before the first word, and a link's and a block's end behind the last: so every link has
-    a close and lies between two breaks, and no array has to be padded (half the time on a short page).
+    A block end is added before the first word, and a link end and a block end after the last, so that every link has
+    an end and lies between two breaks, and no array has to be padded.
     """
 
     marks: Offsets
@@ -47,7 +43,7 @@ class PageLayout:
         opens = (marks == LINK_START_CODE).nonzero()[0]
         object.__setattr__(self, "breaks", (marks == BLOCK_END_CODE).nonzero()[0])
         object.__setattr__(self, "opens", opens)
-        # A link that is never closed ends where the next one opens.
+        # A link without an end mark ends where the next one begins.
         object.__setattr__(self, "closes", ends_of_links[ends_of_links.searchsorted(opens) + 1])
 
     @property
@@ -57,17 +53,17 @@ class PageLayout:
 
     @property
     def anchors(self) -> tuple[Offsets, Offsets]:
-        """First and one past the last term of every anchor."""
+        """The first and one past the last term of every anchor."""
         return self.term_offsets[self.opens], self.term_offsets[self.closes]
 
     def slices_between(self, breaks: Offsets) -> tuple[Offsets, Offsets]:
-        """For every link, the terms between the break before it opens and the break after it closes."""
+        """For every link, the terms between the last break before it and the first break after it."""
         edges = self.term_offsets[breaks]
         return edges[breaks.searchsorted(self.opens) - 1], edges[breaks.searchsorted(self.closes)]
 
 
 class LinkContext(Protocol):
-    """A way to cut the text around links. `reads_sentences`: the flow must have sentence ends marked."""
+    """A way to cut the text around links. `needs_sentences`: the flow must contain sentence marks."""
 
     needs_sentences: ClassVar[bool]
 
@@ -76,7 +72,7 @@ class LinkContext(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BlockContext:
-    """Ours: the link's block (paragraph, list item, cell), at most `window` terms on each side of the anchor."""
+    """The link's block (paragraph, list item, cell), at most `window` terms on each side of the anchor. The default."""
 
     window: int = 20
     needs_sentences: ClassVar[bool] = False
@@ -89,7 +85,7 @@ class BlockContext:
 
 @dataclass(frozen=True, slots=True)
 class WindowContext:
-    """S1: so many non-stop words before and after the anchor, whatever block they are in."""
+    """S1: `window` terms before and after the anchor, across blocks."""
 
     window: int = 20
     needs_sentences: ClassVar[bool] = False
@@ -101,7 +97,7 @@ class WindowContext:
 
 @dataclass(frozen=True, slots=True)
 class SentenceContext:
-    """S3: the sentence or sentences the anchor stands in; a block's end ends a sentence."""
+    """S3: the sentences that contain the anchor; a block end also ends a sentence."""
 
     needs_sentences: ClassVar[bool] = True
 
@@ -113,8 +109,8 @@ class SentenceContext:
 class ParagraphContext:
     """S2: the whole paragraph, or for a list item the whole list.
 
-    The flow does not mark lists. Links that follow each other under the same headings with the same path of tags
-    down to their `li` are taken for one list, which then reaches from the first one's block to the last one's.
+    The flow does not mark lists. Consecutive links under the same headings with the same tag path down to their `li`
+    are taken for one list, which extends from the block of the first to the block of the last.
     """
 
     needs_sentences: ClassVar[bool] = False
@@ -132,7 +128,7 @@ class ParagraphContext:
 
 
 def _list_ids(links: tuple[Link, ...], n: int) -> list[str]:
-    """For each link mark a name of the list it is in; empty outside lists."""
+    """The list of each link mark, as a string; empty outside lists."""
     names = [""] * n
     for link in links:
         steps = link.tag_path.replace("/", ">").split(">")
@@ -150,21 +146,21 @@ IdentifyLanguage = Callable[[str], str]
 
 
 class PageReader:
-    """Reads pages with one vocabulary and one way to cut the text around links.
+    """Reads pages with one vocabulary and one `LinkContext`.
 
-    `identify` names the language of a text; it is asked only for pages that declare none.
+    `identify` detects the language of a text; it is called only for pages that declare none.
     """
 
     def __init__(
-        self, vocabulary: Vocabulary, around: LinkContext | None = None, identify: IdentifyLanguage | None = None
+        self, vocabulary: Vocabulary, link_context: LinkContext | None = None, identify: IdentifyLanguage | None = None
     ) -> None:
         self.vocabulary = vocabulary
         self._encode = TermEncoder(vocabulary).encode
-        self._link_context: LinkContext = around or BlockContext()
+        self._link_context: LinkContext = link_context or BlockContext()
         self._identify = identify
 
     def read(self, page: Page, fingerprint: int = 0, simhash: int = 0) -> Reading:
-        """The page's words as terms, with slices for link i at `anchors[i]` and `arounds[i]` (i is `Link.index`)."""
+        """The reading of a page; link i has its slices at `anchors[i]` and `link_contexts[i]` (i is `Link.index`)."""
         flow = (
             _SENTENCE_BREAK.sub(rf"\g<0>{SENTENCE_END}", page.flow) if self._link_context.needs_sentences else page.flow
         )
@@ -187,12 +183,12 @@ class PageReader:
 
 
 def read_page(page: Page, vocabulary: Vocabulary, window: int = 20) -> Reading:
-    """One page with the default policy: the link's block, at most `window` terms on each side of the anchor."""
+    """Read one page with the default context: the link's block, at most `window` terms on each side of the anchor."""
     return PageReader(vocabulary, BlockContext(window)).read(page)
 
 
 def main_terms(reading: Reading) -> Terms:
-    """The terms of the main text; all where nothing else is left."""
+    """The terms of the main text; all terms if nothing else is left."""
     terms = term_array(reading.terms)
     texts = [terms[start:end] for start, end in reading.main_slices if end > start]
     if len(texts) > 1:
@@ -200,23 +196,23 @@ def main_terms(reading: Reading) -> Terms:
     return texts[0] if texts else terms
 
 
-def _build_layout(flow: str, codes_of: Callable[[str], Codes], page: Page) -> tuple[TermList, PageLayout]:
-    found = codes_of(flow)
+def _build_layout(flow: str, encode: Callable[[str], Codes], page: Page) -> tuple[TermList, PageLayout]:
+    found = encode(flow)
     codes = np.concatenate((_LEADING_MARKS, found[found != 0], _TRAILING_MARKS))
-    of_words = codes > 0
-    marked = (~of_words).nonzero()[0]
+    is_word = codes > 0
+    marked = (~is_word).nonzero()[0]
     layout = PageLayout(marks=codes[marked], term_offsets=marked - np.arange(len(marked)), links=page.links)
-    return TermList(codes[of_words].astype(np.uint32)), layout
+    return TermList(codes[is_word].astype(np.uint32)), layout
 
 
 def _main_slices(layout: PageLayout, boilerplate: tuple[bool, ...]) -> list[tuple[int, int]]:
-    """The slices of blocks that are not boiler-plate, neighbours joined; everything where nothing else is left."""
+    """The slices of blocks that are not boilerplate, adjacent ones joined; everything if nothing else is left."""
     edges = layout.term_offsets[layout.breaks]
     judged = min(len(boilerplate), len(edges) - 1)
-    left_out = np.ones(judged + 2, dtype=bool)
-    left_out[1:-1] = boilerplate[:judged]
-    turns = np.flatnonzero(left_out[1:] != left_out[:-1])
-    starts, ends = edges[turns[::2]].tolist(), edges[turns[1::2]].tolist()
+    excluded = np.ones(judged + 2, dtype=bool)
+    excluded[1:-1] = boilerplate[:judged]
+    edges_at = np.flatnonzero(excluded[1:] != excluded[:-1])
+    starts, ends = edges[edges_at[::2]].tolist(), edges[edges_at[1::2]].tolist()
     kept = [(start, end) for start, end in zip(starts, ends, strict=True) if end > start]
     return kept or [(0, layout.total)]
 

@@ -1,10 +1,7 @@
-"""A page's flow to codes (terms, marks, 0 for what does not count) without a Python object per word.
+"""Text to arrays of terms, and counts of terms, without a Python object per word.
 
-Words are found, hashed and looked up in whole arrays; only words whose slot holds another one are cut out of the text
-and asked of the vocabulary, whose answers these are. Cheaper than split and one dictionary lookup per word
-(benchmarks/text). Must not: decide what a word is (the tokeniser does) or what it means (the vocabulary does).
-
-Terms as whole arrays, and how often each stands in a text: one sort, and the lengths of runs.
+Words are found, hashed and looked up as whole arrays; only words that are not in the table are cut out of the text and
+passed to the vocabulary. This is faster than `split` and a dictionary lookup per word (benchmarks/text).
 """
 
 from array import array
@@ -18,12 +15,13 @@ from opilio.text.tokens import tokenize_bytes, tokenize_marked_bytes
 from opilio.text.vocabulary import Vocabulary
 
 IntegerT = TypeVar("IntegerT", bound=np.integer)
-Terms = NDArray[np.uint32]  # terms are 32-bit hashes; half the width sorts twice as fast (measured)
+# Terms are 32-bit hashes; they sort twice as fast as 64-bit numbers (measured).
+Terms = NDArray[np.uint32]
 Counts = NDArray[np.intp]
 
 
 class TermList(list[int]):
-    """Terms as a list, with the array they came from: who computes on arrays need not convert back. Never changed."""
+    """A list of terms with the array it was made from, so that array code need not convert it back. Read-only."""
 
     __slots__ = ("array",)
 
@@ -33,12 +31,12 @@ class TermList(list[int]):
 
 
 def term_array(terms: Sequence[int]) -> Terms:
-    """Terms as an array, by way of a typed array of Python: half the time of numpy's own conversion (measured)."""
+    """Terms as an array. A typed Python array takes half the time of NumPy's own conversion (measured)."""
     return terms.array if isinstance(terms, TermList) else np.frombuffer(array("I", terms), dtype=np.uint32)
 
 
 def count_distinct(numbers: NDArray[IntegerT]) -> tuple[NDArray[IntegerT], Counts]:
-    """The distinct terms (or other numbers) in ascending order, and how often each stands there."""
+    """The distinct numbers in ascending order, and the count of each."""
     ordered, new = _sort_and_flag(numbers)
     first = np.flatnonzero(new)
     counts = np.empty_like(first)
@@ -48,20 +46,20 @@ def count_distinct(numbers: NDArray[IntegerT]) -> tuple[NDArray[IntegerT], Count
 
 
 def distinct(numbers: NDArray[IntegerT]) -> NDArray[IntegerT]:
-    """The distinct numbers in ascending order: a third of the time of numpy's own (2.4 hashes them first)."""
+    """The distinct numbers in ascending order, in a third of the time of NumPy's own function, which hashes first."""
     ordered, new = _sort_and_flag(numbers)
     return ordered[new]
 
 
 def zero_repeats(rows: NDArray[IntegerT]) -> tuple[NDArray[IntegerT], NDArray[np.intp]]:
-    """Rows of numbers in ascending order, with 0 in the place of repetitions; how many of each row are not 0."""
+    """The numbers of each row in ascending order, repetitions as 0, and the count of nonzero numbers per row."""
     ordered = np.sort(rows, axis=1)
     ordered[:, 1:][ordered[:, 1:] == ordered[:, :-1]] = 0
     return ordered, (ordered > 0).sum(axis=1)
 
 
 def _sort_and_flag(numbers: NDArray[IntegerT]) -> tuple[NDArray[IntegerT], NDArray[np.bool_]]:
-    """The numbers in order, and which are the first of their kind."""
+    """The sorted numbers, and a flag for the first of each value."""
     ordered = np.sort(numbers)
     new = np.empty(ordered.size, dtype=np.bool_)
     new[:1] = True
@@ -73,9 +71,9 @@ Codes = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 Offsets = NDArray[np.intp]
 
-# Some ten times the words of a crawl: fewer would share slots and be asked for again and again
+# Ten times the words of a typical crawl: with fewer slots, words would displace each other.
 _SLOT_BITS = 19
-# Bytes worked on at once: bounds the tables of powers, and the arrays stay in the cache
+# Bytes processed at once: bounds the tables of powers and keeps the arrays in the CPU cache.
 _CHUNK_BYTES = 1 << 16
 _HASH_BASE = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2^64
 _HASH_MULTIPLIER = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -91,10 +89,10 @@ def _powers(base: int) -> Hashes:
 
 
 class TermEncoder:
-    """Looks words up in a table with one place per slot, in front of a vocabulary.
+    """Encodes words with a direct-mapped hash table in front of a vocabulary.
 
-    A word's hash is Σ byte·base^position, so that the hashes of all words come out of one running sum. Two words of
-    one page that share all 64 bits would be taken for each other: never by chance.
+    A word's hash is Σ byte·base^position, so that one cumulative sum gives the hashes of all words. Two words with the
+    same 64-bit hash would be confused; this does not happen by chance.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -110,12 +108,12 @@ class TermEncoder:
         return self._encode_bytes(tokenize_marked_bytes(flow))
 
     def count_terms(self, text: str) -> tuple[Terms, Counts]:
-        """The distinct terms of a text, without stop words and noise, and how often each stands there."""
+        """The distinct terms of a text, without stop words and noise, and the count of each."""
         codes = self._encode_bytes(tokenize_bytes(text))
         return count_distinct(codes[codes > 0].astype(np.uint32))
 
     def _encode_bytes(self, data: bytes) -> Codes:
-        # It has forgotten words, so their stems must be learnt again
+        # The vocabulary evicted words, so their stems must be added again.
         if len(self.vocabulary) < self._vocabulary_size:
             self._hashes.fill(0)
         chunks = [self._encode_chunk(chunk) for chunk in _split_chunks(data)]
@@ -123,12 +121,12 @@ class TermEncoder:
         return chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
 
     def _encode_chunk(self, chunk: bytes) -> Codes:
-        # One endless word
+        # A single word that is longer than a chunk.
         if len(chunk) > _CHUNK_BYTES:
             return np.array([self.vocabulary[word] for word in chunk.decode().split()], dtype=np.int64)
         letters = np.frombuffer(chunk, dtype=np.uint8)
         inside = letters != _SPACE
-        # The first and the last byte are blank
+        # The first and the last byte are spaces.
         edges = (inside[1:] != inside[:-1]).nonzero()[0]
         before, last = edges[::2], edges[1::2]
         sums = (letters * self._powers[: letters.size]).cumsum()
@@ -138,7 +136,7 @@ class TermEncoder:
 
     def _look_up(self, chunk: bytes, hashes: Hashes, before: Offsets, last: Offsets) -> Codes:
         slots = ((hashes * _HASH_MULTIPLIER) >> _HASH_SHIFT).view(np.intp)
-        # Half the time of indexing with unsigned numbers (measured)
+        # Half the time of indexing with unsigned numbers (measured).
         codes: Codes = self._codes.take(slots)
         missed = (self._hashes.take(slots) != hashes).nonzero()[0]
         if missed.size:
@@ -149,14 +147,14 @@ class TermEncoder:
         return codes
 
     def _count_surfaces(self, chunk: bytes, starts: Offsets, ends: Offsets) -> None:
-        """Have some words counted as surface forms."""
+        """Count a sample of the words as surface forms."""
         wanted = self.vocabulary.sample(starts.size)
         spans = zip(starts[wanted].tolist(), ends[wanted].tolist(), strict=True)
         self.vocabulary.count([chunk[start:end].decode() for start, end in spans])
 
 
 def _split_chunks(data: bytes) -> list[bytes]:
-    """Pieces that begin and end with a blank, cut between words; longer than a chunk only where one word is."""
+    """Chunks that begin and end with a space, split between words; longer than a chunk only for a longer word."""
     if len(data) + 2 <= _CHUNK_BYTES:
         return [b" %b " % data]
     chunks: list[bytes] = []

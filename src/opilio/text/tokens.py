@@ -1,12 +1,12 @@
-"""The one tokeniser: text to lower-case words, for pages, anchors, topics, queries and URLs alike.
+"""The tokenizer: text to lower-case words, for pages, anchors, topics, queries and URLs.
 
-A word is a run of letters, digits and combining marks in any script. Numbers are words (S4-E4). Hyphens and
-underscores separate; possessive and contracted endings ('s, 't, 'll ...) go. Scripts written without spaces
-(Chinese, Japanese, Thai, Lao, Khmer, Burmese) give overlapping pairs of characters. Stems and stop words are
-the vocabulary's business, not this module's.
+A word is a run of letters, digits and combining marks in any script. Numbers are words (S4-E4). Hyphens and underscores
+separate words; possessive and contracted endings ('s, 't, 'll ...) are removed. Scripts written without spaces
+(Chinese, Japanese, Thai, Lao, Khmer, Burmese) give overlapping pairs of characters. The vocabulary does stemming and
+stop words.
 
-Measured: `bytes.translate` + `split` is eight times as fast as a regular expression, so all work on text that is
-not ASCII is done per distinct character, not per character.
+`bytes.translate` and `split` are eight times as fast as a regular expression (measured), so text that is not ASCII is
+processed per distinct character, not per character.
 """
 
 import re
@@ -24,8 +24,8 @@ _MARK_BYTES = tuple(mark.encode() for mark in MARKS)
 
 _ASCII = bytes(range(128))
 _APOSTROPHES = "\u2019\u02bc\u2018\uff07\u201b`\u00b4"
-# Begins with a literal, so that the engine searches with memchr: it costs nothing where there is no apostrophe.
-# In folded text every byte beyond ASCII is part of a word, so that bytes need not be decoded to see where one ends.
+# Begins with a literal, so that `re` searches with memchr: text without an apostrophe costs nothing.
+# In folded text every non-ASCII byte belongs to a word, so the end of a word is found without decoding.
 _CONTRACTION = re.compile(rb"'(?:(?:s|t|d|m|ll|re|ve)(?![0-9a-z\x80-\xff]))?")
 UNSPACED_SCRIPTS = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff"
@@ -39,7 +39,7 @@ _MIN_CHARS_FOR_NUMPY = 500
 
 
 def _translation_table(kept: str) -> bytes:
-    """ASCII letters lower-cased, digits, `kept` and the bytes of UTF-8 sequences as they are, the rest blank."""
+    """A table that lower-cases ASCII letters, keeps digits, `kept` and UTF-8 sequences, and blanks all else."""
     lowered = (chr(b).lower().encode("latin-1") if chr(b).isalnum() or chr(b) in kept else b" " for b in range(128))
     return b"".join(lowered) + bytes(range(128, 256))
 
@@ -58,7 +58,7 @@ def tokenize(text: str) -> list[str]:
 
 
 def tokenize_verbatim(text: str) -> list[str]:
-    """The words of a text as they are written, for names and questions: nothing is folded, cut or paired.
+    """The words of a text as written, for names and queries: no folding, no contractions, no pairs.
 
     >>> tokenize_verbatim('title:Wren -"हिन्दी भाषा"')
     ['title', 'Wren', 'हिन्दी', 'भाषा']
@@ -67,17 +67,17 @@ def tokenize_verbatim(text: str) -> list[str]:
 
 
 def is_short_word(word: str, letters: int = 3) -> bool:
-    """Too short to tell anything: a matter of letters, not of scripts whose pairs of characters are words."""
+    """True for a word that is too short to carry meaning. Scripts whose pairs of characters are words are exempt."""
     return len(word) < letters and word < FIRST_UNSPACED
 
 
 def tokenize_bytes(text: str) -> bytes:
-    """The same as UTF-8 with blanks between words: for whoever needs no string per word."""
+    """The words as UTF-8 separated by spaces, for callers that need no string per word."""
     return _fold(text, _WORDS_ONLY)
 
 
 def tokenize_marked(flow: str) -> list[str]:
-    """The words of a page's flow, with its marks as words of their own.
+    """The words of a page's flow; its marks are words too.
 
     >>> tokenize_marked("See \\x02the list\\x03.\\x04Next")
     ['see', '\\x02', 'the', 'list', '\\x03', '\\x04', 'next']
@@ -86,7 +86,7 @@ def tokenize_marked(flow: str) -> list[str]:
 
 
 def tokenize_marked_bytes(flow: str) -> bytes:
-    """The same as UTF-8, marks between blanks too."""
+    """The words and marks as UTF-8 separated by spaces."""
     folded = _fold(flow, _WORDS_AND_MARKS)
     for mark in _MARK_BYTES:
         if mark in folded:
@@ -95,7 +95,7 @@ def tokenize_marked_bytes(flow: str) -> bytes:
 
 
 def _fold(text: str, table: bytes) -> bytes:
-    """The text in lower case, with blanks for everything that is neither part of a word nor kept by the table."""
+    """The text in lower case, with spaces for everything that is neither part of a word nor kept by the table."""
     unspaced = False
     if not text.isascii():
         text, unspaced = _fold_non_ascii(text)
@@ -106,28 +106,28 @@ def _fold(text: str, table: bytes) -> bytes:
 
 
 def _fold_non_ascii(text: str) -> tuple[str, bool]:
-    """Every character beyond ASCII as it should stand in a word, and whether some are written without spaces."""
+    """Fold every non-ASCII character; also returns whether the text has characters written without spaces."""
     distinct = _non_ascii_chars(text)
     if any(unicodedata.category(char) == "Mn" for char in distinct):
         text = unicodedata.normalize("NFKC", text)
         distinct = _non_ascii_chars(text)
-    changed = {char: plain for char in distinct if (plain := _fold_char(char)) != char}
+    changed = {char: folded_char for char in distinct if (folded_char := _fold_char(char)) != char}
     if len(changed) > _MAX_REPLACED_CHARS:
         # Capitals of another alphabet: one pass for all of them
         text = text.lower().replace("i\u0307", "i")
         lowered = set("".join(distinct).lower())
-        changed = {char: plain for char in lowered if char > "\x7f" and (plain := _fold_char(char)) != char}
-    for char, plain in changed.items():
-        text = text.replace(char, plain)
+        changed = {char: folded_char for char in lowered if char > "\x7f" and (folded_char := _fold_char(char)) != char}
+    for char, folded_char in changed.items():
+        text = text.replace(char, folded_char)
     return text, UNSPACED_SCRIPTS.search("".join((*distinct, *changed.values()))) is not None
 
 
 def _non_ascii_chars(text: str) -> set[str]:
-    """The distinct characters beyond ASCII: by deleting the ASCII bytes first, and by an array when many are left."""
-    beyond = text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass")
-    if len(beyond) < _MIN_CHARS_FOR_NUMPY:
-        return set(beyond)
-    codes = np.frombuffer(beyond.encode("utf-32-le", "surrogatepass"), np.uint32)
+    """The distinct non-ASCII characters: ASCII bytes are deleted first, and an array is used if many are left."""
+    found = text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass")
+    if len(found) < _MIN_CHARS_FOR_NUMPY:
+        return set(found)
+    codes = np.frombuffer(found.encode("utf-32-le", "surrogatepass"), np.uint32)
     present = np.zeros(int(codes.max()) + 1, dtype=bool)
     present[codes] = True
     return set(map(chr, np.flatnonzero(present).tolist()))
@@ -135,7 +135,7 @@ def _non_ascii_chars(text: str) -> set[str]:
 
 @lru_cache(maxsize=1 << 16)
 def _fold_char(char: str) -> str:
-    """What a character beyond ASCII becomes: lower case, compatibility form, a blank, or nothing."""
+    """The folded form of a non-ASCII character: lower case, compatibility form, a space, or nothing."""
     if char in _APOSTROPHES:
         return "'"
     # Soft hyphen, joiners, byte order mark: invisible inside words

@@ -1,7 +1,7 @@
-"""The words of a URL (S1-21): host and path cut at every delimiter, at digits and at inner capitals.
+"""The words of a URL (S1-21): host and path split at delimiters, digits and inner capitals.
 
-Scheme, `www`, public suffix, file extension and `index` say nothing and are left out. The URL is taken as text:
-whether it is canonical or can be fetched is not asked here.
+Scheme, `www`, public suffix, file extension and `index` are left out. The URL is treated as text: it need not be
+canonical.
 """
 
 import re
@@ -23,7 +23,7 @@ _WWW_LABEL = re.compile(r"www\d*$")
 
 
 def url_words(url: str) -> list[str]:
-    """The telling words of a URL.
+    """The words of a URL that describe its content.
 
     >>> url_words("https://www.birds.example.co.uk/Song_Birds/wren12.html?lang=en")
     ['birds', 'example', 'song', 'birds', 'wren', '12', 'lang', 'en']
@@ -33,11 +33,11 @@ def url_words(url: str) -> list[str]:
 
 
 class _UrlTermCache(dict[str, tuple[int, ...]]):
-    """Answers worked out once; emptied when full, because pages in a row share their segments, far pages do not."""
+    """A cache that is emptied when full: consecutive pages share most of their segments, distant pages do not."""
 
-    def __init__(self, work_out: Callable[[str], tuple[int, ...]], capacity: int) -> None:
+    def __init__(self, compute: Callable[[str], tuple[int, ...]], capacity: int) -> None:
         super().__init__()
-        self._compute = work_out
+        self._compute = compute
         self._capacity = capacity
 
     def __missing__(self, text: str) -> tuple[int, ...]:
@@ -48,7 +48,7 @@ class _UrlTermCache(dict[str, tuple[int, ...]]):
 
 
 class UrlTerms:
-    """The terms of URLs. Hosts and path segments are worked out once: the links of a page share most of them."""
+    """The terms of URLs. Hosts and path segments are cached: the links of a page share most of them."""
 
     def __init__(self, vocabulary: Vocabulary, capacity: int = 50_000) -> None:
         self._vocabulary = vocabulary
@@ -57,7 +57,7 @@ class UrlTerms:
         self._segments = _UrlTermCache(self._segment_terms, capacity)
 
     def __reduce__(self) -> tuple[type["UrlTerms"], tuple[Vocabulary, int]]:
-        """What was worked out is not worth carrying to another process."""
+        """The cache is not sent to other processes."""
         return UrlTerms, (self._vocabulary, self._capacity)
 
     def terms(self, url: str) -> list[int]:
@@ -83,7 +83,7 @@ class UrlTerms:
 
 
 def _split_url(url: str) -> tuple[str, list[str]]:
-    """Host and path segments; the query stays with the last segment, so that it is cached with it."""
+    """Host and path segments; the query stays with the last segment, so that both are cached together."""
     pieces = url.split("/")
     if len(pieces) > 2 and not pieces[1] and pieces[0][-1:] == ":":
         return pieces[2], pieces[3:]
@@ -93,7 +93,7 @@ def _split_url(url: str) -> tuple[str, list[str]]:
 def _host_words(host: str) -> list[str]:
     name = host.rpartition("@")[2].partition(":")[0]
     labels = name.split(".")
-    # An address has no suffix
+    # An IP address has no public suffix.
     if not labels[-1].isdigit():
         labels = labels[:-1]
         labels = labels[:-1] if len(labels) > 1 and labels[-1] in _SECOND_LEVEL else labels
@@ -102,5 +102,5 @@ def _host_words(host: str) -> list[str]:
 
 def _segment_words(segment: str) -> list[str]:
     path, mark, query = _EXTENSION.sub("", segment).partition("?")
-    told = "" if path.lower() in _GENERIC_NAMES else path
-    return tokenize(_WORD_BOUNDARY.sub(" ", unquote(f"{told}{mark}{query}").replace("_", " ")))
+    name = "" if path.lower() in _GENERIC_NAMES else path
+    return tokenize(_WORD_BOUNDARY.sub(" ", unquote(f"{name}{mark}{query}").replace("_", " ")))
