@@ -207,7 +207,7 @@ CRAWLS = {
     "query log in another encoding": (["--strategy", "s4-dynamic", "--set", "expansion.log=latin.txt"], "not UTF-8"),
     "memory out of range": (["--strategy", "s4-dynamic", "--set", "expansion.memory=0.9"], "at most 0.5, not 0.9"),
     "genre file with duplicates": (["--set", "topic.genre_file=twice.toml"], '"press" more than once'),
-    "genre twice": (["--set", "topic.genre_file=double.toml"], "a genre may stand once only"),
+    "genre twice": (["--set", "topic.genre_file=double.toml"], "each genre may occur only once"),
     "unknown genre": (["--set", 'topic.genres=["poems"]'], 'genre "poems" is unknown'),
     "contexts without words": (["--set", "senses.kind=contexts"], "needs topic.contexts"),
     "unknown language": (["--set", "topic.language=klingon"], "topic.language = 'klingon': is unknown"),

@@ -25,13 +25,13 @@ def test_all_words_weigh_one_s3_16() -> None:
     ("text", "message"),
     [
         ('[news]\nenglish = ["press", "Press"]', 'english has "press" more than once'),
-        ('[news]\nenglish = []\n[news]\nenglish = ["a"]', "may stand once only"),
-        ("news = 3", "must hold lists"),
-        ('[news]\nenglish = "press"', "must hold lists"),
-        ('[news]\nenglish = [["press"]]', "must hold lists"),
+        ('[news]\nenglish = []\n[news]\nenglish = ["a"]', "may occur only once"),
+        ("news = 3", "must contain lists"),
+        ('[news]\nenglish = "press"', "must contain lists"),
+        ('[news]\nenglish = [["press"]]', "must contain lists"),
         ('[news]\nenglsh = ["press"]', "the language englsh is unknown"),
-        ('[news]\nde = ["Presse"]\ngerman = ["Bericht"]', "the language german stands there twice"),
-        ("", "has no genre"),
+        ('[news]\nde = ["Presse"]\ngerman = ["Bericht"]', "the language german occurs twice"),
+        ("", "contains no genre"),
     ],
 )
 def test_faulty_file_is_refused_by_name(text: str, message: str) -> None:

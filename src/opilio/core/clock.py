@@ -53,7 +53,7 @@ class VirtualClock:
         return len(self._sleepers)
 
     def advance(self, until: float | None = None) -> bool:
-        """Move to the next due time (not beyond `until`) and wake the sleepers that are due. False if there are none."""
+        """Move to the next due time (not beyond `until`) and wake the sleepers that are due; False if none is."""
         if not self._sleepers or (until is not None and self._sleepers[0][0] > until):
             if until is None:
                 return False

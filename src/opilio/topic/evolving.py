@@ -1,7 +1,7 @@
-"""The one table that judge and ranker share, and that may grow during the crawl.
+"""The topic's table during a crawl, shared by judge and ranker.
 
-`EvolvingTopic` is the only thing here that changes: between visits, through `learn`, in the writing process.
-Workers get the same state by `restore`. It is the `OnlineLearner` of every judge and ranker that looks at it.
+`EvolvingTopic` changes only between visits, through `learn`, in the writing process. Workers get the same state by
+`restore`. It implements `OnlineLearner` for every judge and ranker that uses the table.
 """
 
 import math
@@ -18,16 +18,17 @@ from opilio.topic.expansion import Expansion, FrozenExpansion, QueryLogExpansion
 from opilio.topic.weights import Idf, Keyword, WeightTable, table_from_weights
 
 QueryLogReader = Callable[[int], tuple[list[list[str]], int, dict[str, str]]]
-"""Reads a query log on: from a position in it, the queries since (as stems), the new position, and the stems' words."""
+"""Reads a query log from a position: the new queries as stems, the new position, and the words of the stems."""
 
-MAX_SURFACE_FORMS = 50_000  # stems whose surface form is remembered for showing
+# Stems whose surface form is kept for display.
+MAX_SURFACE_FORMS = 50_000
 
 Terms = term_arrays.Terms
 term_array = term_arrays.term_array
 
 
 class CompiledTable:
-    """A table made ready for matching: by term, as a mapping and as sorted arrays. `size` is s of S3-18."""
+    """A table prepared for matching: by term, as a mapping and as sorted arrays. `size` is s of S3-18."""
 
     __slots__ = ("labels", "norm", "size", "terms", "total_weight", "vector", "weights")
 
@@ -42,7 +43,7 @@ class CompiledTable:
         self.weights: NDArray[np.float64] = np.array([self.vector[t] for t in order], dtype=np.float64)
 
     def weigh(self, terms: Terms) -> NDArray[np.float64]:
-        """The weight of each term, 0 for those that are not in the table."""
+        """The weight of each term, 0 for terms outside the table."""
         if not self.terms.size:
             return np.zeros(terms.shape)
         at = np.minimum(np.searchsorted(self.terms, terms), self.terms.size - 1)
@@ -50,21 +51,21 @@ class CompiledTable:
 
 
 def compile_table(table: WeightTable) -> CompiledTable:
-    """A table made ready for matching."""
+    """Prepare a table for matching."""
     return CompiledTable(table.vector, table.labels, len(table))
 
 
 class _EvolvingTopicState(msgspec.Struct):
     table: WeightTable
     expansion: Expansion
-    refused: frozenset[str] = frozenset()  # stems that a person took out: nobody brings them back
+    refused: frozenset[str] = frozenset()  # stems that the user removed; they are not added again
 
 
 class EvolvingTopic:
-    """A topic's table as it is now, with how it grows. `queries` reads the log of a table that follows one.
+    """A topic's current table and its expansion. `queries` reads the query log of a table that follows one.
 
-    `banned` are stems that pages never bring in: a page of another sense that slipped through must not teach the
-    table the very words by which the next one would be known (S3-09).
+    `banned` are stems that pages never add: a page about another sense that is misjudged must not add the words that
+    would identify the next such page (S3-09).
     """
 
     def __init__(
@@ -84,12 +85,12 @@ class EvolvingTopic:
 
     @property
     def table(self) -> WeightTable:
-        """The table as it is now."""
+        """The current table."""
         return self._state.table
 
     @property
     def expansion(self) -> Expansion:
-        """How it grows."""
+        """How the table grows."""
         return self._state.expansion
 
     @property
@@ -99,13 +100,13 @@ class EvolvingTopic:
 
     @property
     def compiled(self) -> CompiledTable:
-        """The table made ready for matching."""
+        """The current table, prepared for matching."""
         if self._compiled is None:
             self._compiled = compile_table(self._state.table)
         return self._compiled
 
     def learn(self, outcomes: Sequence[Outcome]) -> None:
-        """Be told of visits; only the words of new pages that were judged relevant count (S0-21)."""
+        """Learn from visits; only the words of new relevant pages count (S0-21)."""
         for outcome in outcomes:
             analysis = outcome.analysis
             verdict = analysis.verdict if analysis and not outcome.duplicate_of else None
@@ -118,22 +119,22 @@ class EvolvingTopic:
             self.grow()
 
     def grow(self) -> None:
-        """Take the next table where it is time for one."""
+        """Switch to the next table if one is due."""
         expansion = self.expansion
         if isinstance(expansion, QueryLogExpansion) and expansion.is_due and self._queries:
-            asked, position, shown = self._queries(expansion.position)
-            expansion.add_queries(asked, position)
+            queries, position, shown = self._queries(expansion.position)
+            expansion.add_queries(queries, position)
             self._surface_forms |= shown
         self._set_table(expansion.next_table(self.table, self._background))
 
     def finish_seeding(self) -> None:
-        """The seeds were visited: a table that waits for them is built (S3-12)."""
+        """All seeds were visited: build a table that waits for them (S3-12)."""
         self._set_table(self.expansion.after_seeding(self.table, self._background))
 
     def replace(self, table: WeightTable, removed: Iterable[str] | None = None) -> None:
-        """Take a table that a person made as the next one and let it grow from there.
+        """Continue with a table that the user edited.
 
-        `removed`: the stems that the person took out, which stay out; where it is not told, those that are missing.
+        `removed` are the stems that the user removed, which stay out; by default those that the new table lacks.
         """
         weights = table.weights
         gone = frozenset(self.table.weights if removed is None else removed) - weights.keys()
@@ -141,23 +142,23 @@ class EvolvingTopic:
         self.expansion.rebase(weights, gone)
         self._set_table(self.table.next_version(table))
 
-    def merge_words(self, said: WeightTable, most: int = 10) -> int:
-        """Take the heaviest new words of another's table over, at half their weight (S3-F3); how many that were."""
+    def merge_words(self, other: WeightTable, limit: int = 10) -> int:
+        """Add the heaviest new words of another table at half their weight (S3-F3); returns their number."""
         known = self.table.weights
-        heard = {k.stem: k.weight / 2 for k in said.keywords if k.stem not in known and self._is_allowed(k.stem)}
-        heard = dict(islice(heard.items(), most))
-        if heard:
-            self.expansion.merge_words(heard)
-            shown = {k.stem: k.shown for k in (*said.keywords, *self.table.keywords)}
-            self._set_table(self.table.next_version(table_from_weights(known | heard, shown=shown)))
-        return len(heard)
+        new = {k.stem: k.weight / 2 for k in other.keywords if k.stem not in known and self._is_allowed(k.stem)}
+        new = dict(islice(new.items(), limit))
+        if new:
+            self.expansion.merge_words(new)
+            shown = {k.stem: k.shown for k in (*other.keywords, *self.table.keywords)}
+            self._set_table(self.table.next_version(table_from_weights(known | new, shown=shown)))
+        return len(new)
 
     def snapshot(self) -> bytes:
-        """Table and expansion, to go on from later or elsewhere."""
+        """The encoded table and expansion."""
         return msgspec.msgpack.encode(self._state)
 
     def restore(self, state: bytes) -> None:
-        """Go on from a snapshot."""
+        """Continue from a snapshot."""
         self._state = msgspec.msgpack.decode(state, type=_EvolvingTopicState)
         self._compiled = None
 
@@ -165,7 +166,7 @@ class EvolvingTopic:
         return stem not in self._banned and stem not in self._state.refused
 
     def _record_surfaces(self, counts: Sequence[tuple[str, int]], surfaces: Sequence[str]) -> None:
-        """The surface forms of a page's stems, for those that join the table (S0-E4)."""
+        """Store the surface forms of a page's stems, for display of those that join the table (S0-E4)."""
         if len(self._surface_forms) > MAX_SURFACE_FORMS:
             self._surface_forms.clear()
         for (stem, _), word in zip(counts, surfaces, strict=False):
@@ -178,5 +179,5 @@ class EvolvingTopic:
             self._compiled = None
 
     def _label(self, stem: str) -> str:
-        """Phrases are shown word by word."""
+        """The displayed form of a stem; phrases are displayed word by word."""
         return " ".join(self._surface_forms.get(word, word) for word in stem.split())

@@ -1,7 +1,7 @@
-"""How a table grows while crawling: S0-21 (periods), S3-15 (page by page), S4-05 (the query log).
+"""How the topic's table grows during a crawl: S0-21 (periods), S3-15 (page by page), S4-05 (the query log).
 
-Each way is a state that is told of every visit, fed with the stems of pages judged relevant, and asked for the next
-table. States are records, so they survive a restart. `living.py` sees to it that irrelevant pages never feed them.
+Each expansion is a state that records visits, receives the stems of relevant pages and computes the next table. States
+are msgspec records, so they survive a restart. `EvolvingTopic` makes sure that irrelevant pages never feed them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,60 +26,60 @@ from opilio.topic.weights import (
 
 @dataclass(frozen=True, slots=True)
 class ExpansionStart:
-    """What an expansion begins from: the weights of the first table, and the number of seeds."""
+    """The initial state of an expansion: the weights of the first table, and the number of seeds."""
 
     weights: Mapping[str, float]
     seed_count: int = 0
 
 
 def _bounded_statistics() -> TermStatistics:
-    # Kept with every snapshot: some 150 KB
+    # Stored with every snapshot: about 150 KB.
     return TermStatistics(limit=5_000)
 
 
 class _ExpansionBase(msgspec.Struct):
-    """What all ways share."""
+    """The default behaviour of all expansions."""
 
     @property
     def waits_for_seeds(self) -> bool:
-        """Is the table still to be built from the pages the crawl begins with?"""
+        """True if the table is still to be built from the seed pages."""
         return False
 
     def record_visit(self) -> None:
-        """A page was visited, relevant or not."""
+        """Record a visit, relevant or not."""
 
     def after_seeding(self, table: WeightTable, background: Idf | None = None) -> WeightTable:
-        """The table once the seeds were visited, as far as they could be."""
+        """The table after all reachable seeds were visited."""
         del background
         return table
 
     def merge_words(self, weights: Mapping[str, float]) -> None:
-        """Words that somebody else found, for the next table."""
+        """Add words that another agent found to the next table."""
         del weights
 
     def rebase(self, weights: Mapping[str, float], without: Iterable[str]) -> None:
-        """A person made another table: it grows from there, `without` what was taken out."""
+        """Continue from a table that the user edited, without the stems that the user removed."""
         del weights, without
 
 
 class FrozenExpansion(_ExpansionBase, tag="frozen"):
-    """The table stays as it is (the frozen-table switch of S0-21; S3-14; S4-26)."""
+    """The table never changes (the frozen-table switch of S0-21; S3-14; S4-26)."""
 
     def add_page(self, counts: Counts, score: float, background: Idf | None = None) -> None:
-        """Nothing is learnt."""
+        """Pages are ignored."""
         del counts, score, background
 
     def next_table(self, table: WeightTable, background: Idf | None = None) -> WeightTable:
-        """The table itself."""
+        """The same table."""
         del background
         return table
 
 
 class PeriodicExpansion(_ExpansionBase, tag="periodic", kw_only=True):
-    """After every `period` relevant pages add the `added` best new terms and weigh all anew (S0-21).
+    """After every `period` relevant pages, add the `added` best new terms and recompute all weights (S0-21).
 
-    Period and number are not in the paper: ours (S0-E8). `trust` is the part of a weight that comes from the
-    pages; the rest stays with the first table, so that a wrong page cannot pull the topic away for good.
+    The paper gives neither period nor number (S0-E8). `trust` is the part of a weight that comes from the pages; the
+    rest stays with the first table, so that a misjudged page can't shift the topic permanently.
     """
 
     base: dict[str, float]
@@ -98,23 +98,23 @@ class PeriodicExpansion(_ExpansionBase, tag="periodic", kw_only=True):
             raise TopicError(f"period must be at least 1 and trust within 0..1, not {self.period} and {self.trust}")
 
     def merge_words(self, weights: Mapping[str, float]) -> None:
-        """They join what the person gave."""
+        """Add them to the first table."""
         self.base = {**weights, **self.base}
 
     def rebase(self, weights: Mapping[str, float], without: Iterable[str]) -> None:
-        """They are what the person gives now."""
+        """Make them the first table."""
         self.base, self.chosen = dict(weights), []
         self.pages.forget(without)
 
     def add_page(self, counts: Counts, score: float, background: Idf | None = None) -> None:
-        """One relevant page."""
+        """Add one relevant page."""
         del background
         if score >= self.min_score:
             self.pages.add(counts)
             self.waiting += 1
 
     def next_table(self, table: WeightTable, background: Idf | None = None) -> WeightTable:
-        """The next table when a period is over."""
+        """The next table, if a period is complete."""
         if self.waiting < self.period:
             return table
         self.waiting = 0
@@ -128,12 +128,11 @@ class PeriodicExpansion(_ExpansionBase, tag="periodic", kw_only=True):
 class PagewiseExpansion(_ExpansionBase, tag="pagewise", kw_only=True):
     """Pages of relevance ≥ `threshold` (T_r) add the `share` of their heaviest keywords (S3-15).
 
-    A page's keywords are its `keywords` heaviest stems; weights are those of the online tf·idf over every page
-    taken so far (S3-11), blended with the first table by `trust`. Where seeds are `awaited` the table itself is first
-    built when they are settled (S3-12): the `built` heaviest stems of those judged relevant join what the person
-    gave. A share of 0 then is the static table (S3-14; with `TfDf` that of S4-02). Terms are chosen page by page;
-    weights are found anew after `period` pages taken (the paper: every page), because every new table has to reach
-    the disk and the workers.
+    A page's keywords are its `keywords` heaviest stems; weights are those of the online tf·idf over all pages so far
+    (S3-11), blended with the first table by `trust`. If seeds are `awaited`, the table is first built when they have
+    been visited (S3-12): the `built` heaviest stems of relevant seeds join the user's words. A share of 0 then is the
+    static table (S3-14; with `TfDf` that of S4-02). Terms are chosen page by page, but weights are recomputed only
+    every `period` pages (the paper: every page), because every new table is written to disk and sent to the workers.
     """
 
     base: dict[str, float]
@@ -148,7 +147,7 @@ class PagewiseExpansion(_ExpansionBase, tag="pagewise", kw_only=True):
     pages: TermStatistics = msgspec.field(default_factory=_bounded_statistics)
     chosen: list[str] = []
     waiting: int = 0
-    # Seeds the table is to be built from; it waits for none where this is not above 0
+    # Number of seeds that the table is built from; 0: it does not wait for seeds.
     awaited: int = 0
 
     def __post_init__(self) -> None:
@@ -157,20 +156,20 @@ class PagewiseExpansion(_ExpansionBase, tag="pagewise", kw_only=True):
 
     @property
     def waits_for_seeds(self) -> bool:
-        """Which of them are still to be visited is the frontier's to tell: what is counted here can get lost."""
+        """The frontier knows which seeds are still to be visited; a count here could get lost."""
         return self.awaited > 0
 
     def merge_words(self, weights: Mapping[str, float]) -> None:
-        """They join what the person gave."""
+        """Add them to the first table."""
         self.base = {**weights, **self.base}
 
     def rebase(self, weights: Mapping[str, float], without: Iterable[str]) -> None:
-        """They are what the person gives now."""
+        """Make them the first table."""
         self.base, self.chosen = dict(weights), []
         self.pages.forget(without)
 
     def add_page(self, counts: Counts, score: float, background: Idf | None = None) -> None:
-        """One relevant page; taken where it is relevant enough, or comes before the table is built."""
+        """Add one relevant page, if it is relevant enough or comes before the table is built."""
         if self.waits_for_seeds:
             self.pages.add(counts)
             return
@@ -186,7 +185,7 @@ class PagewiseExpansion(_ExpansionBase, tag="pagewise", kw_only=True):
         self.chosen.extend([s for s in top if s not in known][: max(0, room)])
 
     def next_table(self, table: WeightTable, background: Idf | None = None) -> WeightTable:
-        """The next table whenever enough pages were taken."""
+        """The next table, if enough pages were added."""
         if self.waits_for_seeds or self.waiting < self.period:
             return table
         self.waiting = 0
@@ -194,7 +193,7 @@ class PagewiseExpansion(_ExpansionBase, tag="pagewise", kw_only=True):
         return table.next_version(_keep_labels(table, blend_weights(self.base, fresh, self.chosen, self.trust)))
 
     def after_seeding(self, table: WeightTable, background: Idf | None = None) -> WeightTable:
-        """The table built from the seeds."""
+        """The table built from the seed pages."""
         if not self.waits_for_seeds:
             return table
         self.awaited = 0
@@ -205,10 +204,10 @@ class PagewiseExpansion(_ExpansionBase, tag="pagewise", kw_only=True):
 
 
 class QueryLogExpansion(_ExpansionBase, tag="query-log", kw_only=True):
-    """The table is rebuilt from the log after every `interval` visited pages (S4-05); queries move it (S4-26).
+    """The table is rebuilt from the query log after every `interval` visited pages (S4-05, S4-26).
 
-    `asked` are the queries of the running interval, as stems; `position` is how much of the log was read. A table
-    that a person made in between holds until the interval is over.
+    `asked` are the queries of the current interval, as stems; `position` is how far the log was read. A table that the
+    user edited is used until the end of the interval.
     """
 
     log: QueryLogSmoothing = QueryLogSmoothing()
@@ -225,24 +224,24 @@ class QueryLogExpansion(_ExpansionBase, tag="query-log", kw_only=True):
 
     @property
     def is_due(self) -> bool:
-        """True when the interval is over: the log may be read on."""
+        """True at the end of the interval, when the log may be read further."""
         return self.waiting >= self.interval
 
     def add_queries(self, queries: Iterable[Sequence[str]], position: int = 0) -> None:
-        """Queries that came in, each as its stems; `position` is how far the log was read."""
+        """Add queries, each as its stems; `position` is how far the log was read."""
         self.asked.extend(list(q) for q in queries)
         self.position = position
 
     def record_visit(self) -> None:
-        """Pages only tell the time here."""
+        """Visits only measure the interval."""
         self.waiting += 1
 
     def add_page(self, counts: Counts, score: float, background: Idf | None = None) -> None:
-        """What pages say does not matter."""
+        """Pages are ignored."""
         del counts, score, background
 
     def next_table(self, table: WeightTable, background: Idf | None = None) -> WeightTable:
-        """The next table when an interval is over. A log that empties the table leaves the old one in place."""
+        """The next table at the end of an interval. If the log gives an empty table, the old one stays."""
         del background
         if not self.is_due:
             return table

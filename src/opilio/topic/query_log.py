@@ -1,7 +1,7 @@
-"""The table from what people ask (S4-03…S4-11): query frequencies, smoothed from interval to interval.
+"""A topic table from a query log (S4-03…S4-11): query frequencies, smoothed from interval to interval.
 
-The smoothing constant is called `memory` here, because the paper's α is also its URL score (S4-E5).
-It sees queries as stems; reading and cutting the text is the caller's part.
+The smoothing constant is called `memory`, because the paper's α is also its URL score (S4-E5). Queries are given as
+stems; the caller reads the log.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -12,11 +12,12 @@ from opilio.core.errors import TopicError
 from opilio.text.tokens import tokenize
 from opilio.topic.weights import WeightTable, table_from_weights
 
-MIN_WEIGHT = 1e-3  # ε of S4-E8: a decayed weight below it is gone
+# ε of S4-E8: a decayed weight below it is removed.
+MIN_WEIGHT = 1e-3
 
 
 def stem_query(query: str, stem: Callable[[str], str], phrases: Iterable[str] = ()) -> list[str]:
-    """Steps 2–4 of S4-06. `stem` gives "" for a stop word; `phrases` stay whole, as stems with blanks (S4-E1)."""
+    """Steps 2–4 of S4-06. `stem` returns "" for a stop word; `phrases` become one stem with spaces (S4-E1)."""
     stems = [s for s in map(stem, tokenize(query)) if s]
     for phrase in phrases:
         stems = _join_phrase(stems, [s for s in map(stem, tokenize(phrase)) if s])
@@ -37,7 +38,7 @@ def _join_phrase(stems: list[str], phrase: list[str]) -> list[str]:
 
 
 def query_frequencies(queries: Iterable[Sequence[str]]) -> dict[str, int]:
-    """qf (S4-06): in how many queries a term is; twice in one query counts once (S4-07)."""
+    """qf (S4-06): the number of queries that contain a term; twice in one query counts once (S4-07)."""
     frequencies: dict[str, int] = {}
     for query in queries:
         for stem in set(query):
@@ -46,7 +47,7 @@ def query_frequencies(queries: Iterable[Sequence[str]]) -> dict[str, int]:
 
 
 class QueryLogWeights(msgspec.Struct, frozen=True):
-    """Weights after some intervals, in the log's own scale (S4-10); those below the threshold wait and fade (S4-E8)."""
+    """Weights after some intervals, in the log's scale (S4-10); those below the threshold decay (S4-E8)."""
 
     weights: dict[str, float] = {}
     intervals: int = 0
@@ -64,7 +65,7 @@ class QueryLogSmoothing(msgspec.Struct, frozen=True, kw_only=True):
             raise TopicError(f"memory (α of the query log) must be greater than 0 and at most 0.5, not {self.memory}")
 
     def update(self, old: QueryLogWeights, queries: Sequence[Sequence[str]]) -> QueryLogWeights:
-        """One more interval of queries; a term nobody asked for decays (S4-E8)."""
+        """Add one interval of queries; terms without a query decay (S4-E8)."""
         frequencies = query_frequencies(queries)
         scale = 1.0 / max(1, len(queries)) if self.relative else 1.0
         fresh = 1.0 - self.memory
@@ -75,9 +76,9 @@ class QueryLogSmoothing(msgspec.Struct, frozen=True, kw_only=True):
         return QueryLogWeights({s: w for s, w in weights.items() if w >= MIN_WEIGHT}, old.intervals + 1)
 
     def keywords(self, state: QueryLogWeights) -> dict[str, float]:
-        """The terms whose weight reaches the threshold (S4-08), in the log's own scale."""
+        """The terms whose weight reaches the threshold (S4-08), in the log's scale."""
         return {s: w for s, w in state.weights.items() if w >= self.threshold}
 
     def table(self, state: QueryLogWeights, size: int | None = None) -> WeightTable:
-        """The same as a table: cosine does not see the scale (S4-E9), so normalising changes no score."""
+        """The keywords as a table. Normalizing changes no score, because cosine is independent of the scale (S4-E9)."""
         return table_from_weights(self.keywords(state), size)

@@ -1,7 +1,7 @@
-"""Which sense of an ambiguous word does a page mean? (S3-09, S3-E12, S3-F2, S2-F4, S4-F1)
+"""Rules that detect pages about another sense of the topic's words (S3-09, S3-E12, S3-F2, S2-F4, S4-F1).
 
-Two ways: `ContextRule` counts words of irrelevant contexts (the paper's, with switches), `SenseWeights` weighs the
-company that the ambiguous word keeps: words of the topic against words of the other senses.
+`ContextRule` counts words of irrelevant contexts (the paper's rule, with options). `SenseWeights` compares the words
+near an ambiguous word: those of the topic against those of the other senses.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from opilio.core.errors import TopicError
 
 IdfArray = Callable[[NDArray[np.uint32]], NDArray[np.float64]]
-# The reason by which rankers know that a page's links must not be followed (S3-09)
+# The reason by which rankers recognize pages whose links must not be followed (S3-09).
 OTHER_SENSE = "other sense"
 
 
 class ContextRule(msgspec.Struct, frozen=True, kw_only=True):
     """When words of irrelevant contexts make a page irrelevant (S3-E12). The default is the paper's: any hit.
 
-    `ratio` asks for more than that many context words per topic word, on top of the minimum. `where` looks at the
-    whole page, or only at its title and the anchors on it. `whole_word` off finds context words inside others too.
+    `ratio` requires more than that many context words per topic word, besides the minimum. `where` is the whole page,
+    or only its title and anchors. With `whole_word` off, context words are also found inside other words.
     """
 
     minimum: int = 1
@@ -35,15 +35,15 @@ class ContextRule(msgspec.Struct, frozen=True, kw_only=True):
             raise TopicError(f"minimum must be at least 1 and ratio not below 0, not {self.minimum} and {self.ratio}")
 
     def rejects(self, hits: int, topic_words: int) -> bool:
-        """True where there are enough context words, alone and beside the topic's words."""
+        """True if there are enough context words, absolutely and relative to the topic's words."""
         return hits >= self.minimum and hits > self.ratio * topic_words
 
 
 class SenseWeights(msgspec.Struct, frozen=True, kw_only=True):
-    """The topic's words against the other senses' words, near the ambiguous word.
+    """The topic's words against the other senses' words, near the ambiguous words.
 
-    `topic` and `others` weigh the words that keep the two kinds of company; `ambiguous` are the words both share
-    and that decide nothing. A page is of another sense when the others outweigh the topic `margin` times.
+    `topic` and `others` are the weights of the words of both sides; `ambiguous` are the words that both share and that
+    do not count. A page is about another sense if the others outweigh the topic by a factor of `margin`.
     """
 
     topic: dict[int, float]
@@ -53,16 +53,16 @@ class SenseWeights(msgspec.Struct, frozen=True, kw_only=True):
     margin: float = 1.0
 
     def weigh(self, terms: Sequence[int], idf: IdfArray) -> tuple[float, float]:
-        """Evidence for the topic and for the others: Σ weight · idf over the words near, each word once."""
+        """Evidence for the topic and for the others: Σ weight · idf over the distinct words nearby."""
         near = self._nearby_terms(terms) - self.ambiguous
         return _evidence(near, self.topic, idf), _evidence(near, self.others, idf)
 
     def rejects(self, topic: float, others: float) -> bool:
-        """True where the others win."""
+        """True if the other senses outweigh the topic."""
         return others > self.margin * topic
 
     def _nearby_terms(self, terms: Sequence[int]) -> set[int]:
-        """The words within the window of an ambiguous one; all words where the page has none of those."""
+        """The words within the window of an ambiguous word; all words if the page has no ambiguous word."""
         at = [i for i, t in enumerate(terms) if t in self.ambiguous]
         if not at:
             return set(terms)

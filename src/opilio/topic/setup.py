@@ -1,3 +1,5 @@
+"""Builds the vocabulary, reader and genres from settings, and resolves settings from the user's input."""
+
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from pathlib import Path
@@ -23,29 +25,29 @@ LINK_CONTEXTS: dict[str, Callable[[], LinkContext]] = {
 
 
 def build_vocabulary(settings: Settings) -> Vocabulary:
-    """The words of the topic's language, normalised as asked."""
+    """The vocabulary for the topic's language and normalizer."""
     return Vocabulary(settings.topic.language, settings.topic.normaliser)
 
 
 def check_language(language: str, option: str = "topic.language") -> None:
-    """ConfigError for a name that is no language of ours: its words would silently be taken as they are."""
+    """Raise ConfigError for an unknown language: its words would silently not be stemmed."""
     if not language.strip() or is_known_language(language):
         return
     raise ConfigError(
-        f"{option} = '{language}': is unknown{suggest_name(language.strip().lower(), language_names())};"
-        " write such as 'german' or 'de', or nothing: words then stay as they are"
+        f"{option} = '{language}': unknown language{suggest_name(language.strip().lower(), language_names())};"
+        " write for example 'german' or 'de', or nothing to use words unchanged"
     )
 
 
 def build_reader(settings: Settings, vocabulary: Vocabulary) -> PageReader:
-    """How pages are read, with the text around links cut as asked (X-06)."""
+    """The page reader, with the text around links cut as configured (X-06)."""
     return PageReader(
         vocabulary, LINK_CONTEXTS[settings.topic.around](), identify_language if settings.topic.identify else None
     )
 
 
 def load_genre_definitions(settings: Settings) -> dict[str, GenreWords]:
-    """The genres that come with Opilio, or those of the person's file."""
+    """The built-in genres, or those of the user's file."""
     name = settings.topic.genre_file
     if not name:
         return default_genres()
@@ -53,46 +55,46 @@ def load_genre_definitions(settings: Settings) -> dict[str, GenreWords]:
     return parse_genres(text, f"topic.genre_file {name}")
 
 
-def build_genres(settings: Settings, vocabulary: Vocabulary, wanted: tuple[str, ...]) -> GenreDetector:
-    """Genres in the topic's language and in English; all of them where none are wanted."""
+def build_genres(settings: Settings, vocabulary: Vocabulary, names: tuple[str, ...]) -> GenreDetector:
+    """The genre detector for the topic's language and English; all genres if none are given."""
     languages = tuple(dict.fromkeys((vocabulary.language, "english")))
-    return GenreDetector(load_genre_definitions(settings), vocabulary.terms, wanted, languages)
+    return GenreDetector(load_genre_definitions(settings), vocabulary.terms, names, languages)
 
 
 @cache
 def background_frequencies() -> BackgroundIdf:
-    """The table of document frequencies that comes with Opilio; read once, never changed."""
+    """The built-in table of document frequencies, read once."""
     return load_default_idf()
 
 
 @lru_cache(maxsize=1 << 16)
 def background_idf(stem: str) -> float:
-    """How rare a stem is in general text (X-14)."""
+    """The idf of a stem in general text (X-14)."""
     return background_frequencies()[term_id(stem)]
 
 
-def resolve_settings(person: Tree, source: str = "configuration") -> Settings:
-    """Settings from what a person gave, over the strategy's file, over the defaults."""
-    name = str(person.get("strategy", Settings().strategy))
-    settings = _convert_settings(merge_trees(_without_agent_count(load_strategy(name), person), person), source)
-    if "language" not in person.get("topic", {}):
-        told = settings.topic
-        told.language = (
-            guess_language(f"{told.name} {told.description}".strip() or " ".join(told.keywords)) or told.language
+def resolve_settings(user: Tree, source: str = "configuration") -> Settings:
+    """Settings from the user's tree, merged over the strategy's file and the defaults."""
+    name = str(user.get("strategy", Settings().strategy))
+    settings = _convert_settings(merge_trees(_without_agent_count(load_strategy(name), user), user), source)
+    if "language" not in user.get("topic", {}):
+        topic = settings.topic
+        topic.language = (
+            guess_language(f"{topic.name} {topic.description}".strip() or " ".join(topic.keywords)) or topic.language
         )
     return _include_agent_seeds(settings)
 
 
-def _without_agent_count(strategy: Tree, person: Tree) -> Tree:
-    """The strategy without its number of agents, where the person named them and gave no number."""
-    own = person.get("agents")
+def _without_agent_count(strategy: Tree, user: Tree) -> Tree:
+    """The strategy without its number of agents, if the user named agents and gave no number."""
+    own = user.get("agents")
     if not isinstance(own, Mapping) or not own.get("each") or "count" in own:
         return strategy
     return {**strategy, "agents": {key: value for key, value in strategy.get("agents", {}).items() if key != "count"}}
 
 
 def _include_agent_seeds(settings: Settings) -> Settings:
-    """The seeds of agents are seeds of the crawl."""
+    """Add the seeds of agents to the seeds of the crawl."""
     own = [url for one in settings.agents.each for url in one.seeds]
     given = settings.seeds.urls
     urls = {**dict.fromkeys(own, 1), **given} if isinstance(given, dict) else list(dict.fromkeys((*given, *own)))

@@ -1,8 +1,6 @@
-"""What a person says a crawl is about, as one record. `build.py` makes a table of it.
+"""The topic as the user gives it, and the weight table built from its keywords, sentence and example pages.
 
-A table from all that a person gave: keywords, sentence, example pages, and pages that are not meant.
-
-Keywords keep a high weight because a person chose them; example pages add what the person did not think of.
+Keywords keep a high weight because the user chose them; example pages add further words.
 """
 
 from collections import Counter
@@ -21,14 +19,14 @@ ExamplePage = str | dict[str, int]
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A topic as given. Nothing in it changes during a crawl; what grows is the table (`living.py`)."""
+    """A topic as given. It does not change during a crawl; the table in `EvolvingTopic` does."""
 
     name: str
     description: str = ""
-    keywords: dict[str, float] = {}  # words or phrases as given, with how much they matter
+    keywords: dict[str, float] = {}  # words or phrases with their weights
     positive: tuple[ExamplePage, ...] = ()
     negative: tuple[ExamplePage, ...] = ()
-    contexts: tuple[str, ...] = ()  # words of senses that are not meant (S3-09)
+    contexts: tuple[str, ...] = ()  # words of other senses of the topic's words (S3-09)
     genres: tuple[str, ...] = ()
     dewey: tuple[str, ...] = ()
     language: str = "english"
@@ -44,12 +42,12 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def is_valid_text(given: str) -> bool:
-    """False for what a terminal of another encoding sent: Python keeps such bytes as lone surrogates."""
+    """False for text with lone surrogates: Python decodes arguments in another encoding to these."""
     return not any("\ud800" <= char <= "\udfff" for char in given)
 
 
 def make_topic(sentence: str, keywords: Iterable[str] | Mapping[str, float] = (), **more: object) -> Topic:
-    """A topic from a sentence, keywords (all alike, or weighted), or both; `more` are the other fields.
+    """A topic from a sentence, keywords (with or without weights), or both; `more` are the other fields.
 
     >>> make_topic("Birds of Europe", ["wren"]).keywords
     {'wren': 1.0}
@@ -59,7 +57,7 @@ def make_topic(sentence: str, keywords: Iterable[str] | Mapping[str, float] = ()
 
 
 class SourceWeights(msgspec.Struct, frozen=True, kw_only=True):
-    """How much each source matters; every source is normalised to a largest weight of 1 first. Ours (X-10: size 50)."""
+    """The weight of each source; every source is normalized to a largest weight of 1 first (X-10: size 50)."""
 
     keywords: float = 1.0
     sentence: float = 0.5
@@ -70,26 +68,26 @@ class SourceWeights(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build_topic_table(
-    topic: Topic, vocabulary: Vocabulary, background: Idf | None = None, mixture: SourceWeights | None = None
+    topic: Topic, vocabulary: Vocabulary, background: Idf | None = None, sources: SourceWeights | None = None
 ) -> WeightTable:
-    """The table of a topic. Raises TopicError where nothing usable was given."""
-    mixture = mixture or SourceWeights()
+    """The table of a topic. Raises TopicError if it contains no usable word."""
+    sources = sources or SourceWeights()
     stems = partial(count_stems, TermEncoder(vocabulary))
-    examples = partial(_example_weights, stems=stems, weighing=mixture.weighing, background=background)
-    # The background is English: `Tee` and `Art` are no rarer in German for what these words are there.
+    examples = partial(_example_weights, stems=stems, weighing=sources.weighing, background=background)
+    # The background frequencies are of English: they say nothing about `Tee` and `Art` in German.
     rarity = background if vocabulary.language == "english" else None
     sources = (
-        (mixture.keywords, _keyword_weights(topic.keywords, stems)),
-        (mixture.sentence, _sentence_weights(f"{topic.name} {topic.description}", stems, rarity)),
-        (mixture.positive, examples(topic.positive)),
-        (-mixture.negative, examples(topic.negative)),
+        (sources.keywords, _keyword_weights(topic.keywords, stems)),
+        (sources.sentence, _sentence_weights(f"{topic.name} {topic.description}", stems, rarity)),
+        (sources.positive, examples(topic.positive)),
+        (-sources.negative, examples(topic.negative)),
     )
     weights: dict[str, float] = {}
     for share, source in sources:
         for stem, weight in source.items():
             weights[stem] = weights.get(stem, 0.0) + share * weight
     shown = {stem: vocabulary.surface_of(term_id(stem)) for stem in weights}
-    table = table_from_weights(weights, mixture.size, shown)
+    table = table_from_weights(weights, sources.size, shown)
     if not table.keywords:
         raise TopicError(f'topic "{topic.name}": has no usable words beside stop words; give keywords or example pages')
     return table
@@ -110,7 +108,7 @@ CountStems = Callable[[str], Counter[str]]
 
 
 def _keyword_weights(given: Mapping[str, float], stems: CountStems) -> dict[str, float]:
-    """Stem to weight; each word of a phrase has the phrase's weight."""
+    """Stem -> weight; each word of a phrase has the phrase's weight."""
     weights: dict[str, float] = {}
     for text, weight in given.items():
         for stem in stems(text):
@@ -119,7 +117,7 @@ def _keyword_weights(given: Mapping[str, float], stems: CountStems) -> dict[str,
 
 
 def _sentence_weights(text: str, stems: CountStems, background: Idf | None) -> dict[str, float]:
-    """The sentence's words by how rare they are in the background."""
+    """The sentence's words weighted by their rarity in the background corpus."""
     return table_from_weights({stem: background(stem) if background else 1.0 for stem in stems(text)}).weights
 
 

@@ -1,12 +1,8 @@
-"""The topic keyword weight table: stems with weights in (0, 1], heaviest first (S0-18, S0-19, S4-01).
+"""Topic tables of weighted stems, and the weighting schemes tf·idf (S0, S1, S3) and tf·df (S4-02).
 
-A table never changes; every change makes a new one with the next version and says what was added.
-It knows nothing of how its weights were found: `tables.py` does.
-
-How weights are found in documents: tf·idf (S0, S1, S3) and tf·df (S4-02), all at once or one by one.
-
-Every table is a pure function of its documents. A document is a mapping of stems to counts; nothing here
-reads text. What differs between the papers is an option; which paper wants what is in X-03, X-10 and X-14.
+A table holds stems with weights in (0, 1], heaviest first (S0-18, S0-19, S4-01). It is immutable: a change makes a new
+table with the next version. Every table is a pure function of its documents, which are mappings of stems to counts.
+The papers' differences are options; X-03, X-10 and X-14 list which paper uses what.
 """
 
 import math
@@ -23,7 +19,7 @@ from opilio.text.vocabulary import term_id
 
 
 class Keyword(msgspec.Struct, frozen=True):
-    """One row: the stem that is counted, its weight, and the word that is shown (S0-E4, S4-E2)."""
+    """One row: the stem, its weight, and the displayed word (S0-E4, S4-E2)."""
 
     stem: str
     weight: float
@@ -31,7 +27,7 @@ class Keyword(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """What a person reads."""
+        """The displayed word."""
         return self.shown or self.stem
 
 
@@ -40,19 +36,19 @@ class WeightTable(msgspec.Struct, frozen=True):
 
     keywords: tuple[Keyword, ...] = ()
     version: int = 0
-    added: tuple[str, ...] = ()  # stems this version has and the one before had not
+    added: tuple[str, ...] = ()  # stems that the previous version did not have
 
     def __len__(self) -> int:
         return len(self.keywords)
 
     @property
     def weights(self) -> dict[str, float]:
-        """Stem to weight."""
+        """Stem -> weight."""
         return {k.stem: k.weight for k in self.keywords}
 
     @property
     def vector(self) -> dict[int, float]:
-        """Term to weight. A phrase lends its weight to each of its words: pages are counted word by word (S4-E1)."""
+        """Term -> weight. Each word of a phrase has the phrase's weight: pages are counted word by word (S4-E1)."""
         vector: dict[int, float] = {}
         for keyword in self.keywords:
             for word in keyword.stem.split():
@@ -62,7 +58,7 @@ class WeightTable(msgspec.Struct, frozen=True):
 
     @property
     def labels(self) -> dict[int, str]:
-        """Term to the word that is shown."""
+        """Term -> displayed word."""
         return {term_id(w): k.label for k in reversed(self.keywords) for w in k.stem.split()}
 
     @property
@@ -71,11 +67,11 @@ class WeightTable(msgspec.Struct, frozen=True):
         return math.sqrt(math.fsum(k.weight * k.weight for k in self.keywords))
 
     def top(self, size: int) -> "WeightTable":
-        """The heaviest `size` keywords as a table of their own."""
+        """A table of the heaviest `size` keywords."""
         return msgspec.structs.replace(self, keywords=self.keywords[:size])
 
     def next_version(self, other: "WeightTable") -> "WeightTable":
-        """`other` as the successor of this table; this very table where no stem and no weight differs."""
+        """`other` as the next version of this table; this table itself if no stem and no weight differs."""
         if other.keywords == self.keywords:
             return self
         known = self.weights.keys()
@@ -86,7 +82,7 @@ class WeightTable(msgspec.Struct, frozen=True):
 def table_from_weights(
     weights: Mapping[str, float], size: int | None = None, shown: Mapping[str, str] | None = None
 ) -> WeightTable:
-    """Sort, cut and normalise W = W_i / W_max (S0-18, S0-19, S4-02); weights of zero and less are left out.
+    """Sort, cut and normalize W = W_i / W_max (S0-18, S0-19, S4-02); weights of zero and less are dropped.
 
     >>> [(k.stem, k.weight) for k in table_from_weights({"wing": 1, "wren": 4, "the": 0}).keywords]
     [('wren', 1.0), ('wing', 0.25)]
@@ -96,15 +92,15 @@ def table_from_weights(
 
 
 def normalize_weights(weights: Mapping[str, float], size: int | None = None) -> dict[str, float]:
-    """The same as a mapping, heaviest first, without a record per stem: for weighing thousands of stems anew.
+    """The normalized weights as a mapping, heaviest first, without a record per stem.
 
-    Ties go by name, so that a table depends on nothing but its documents. Two sorts by C keys are faster than one by
-    a pair made in Python.
+    Ties are sorted by name, so that a table depends only on its documents. Two sorts with C keys are faster than one
+    with a Python key.
     """
     kept = sorted([row for row in weights.items() if row[1] > 0.0], key=itemgetter(0))
     kept.sort(key=itemgetter(1), reverse=True)
     largest = kept[0][1] if kept else 1.0
-    # A tiny weight over a huge one may come out as zero.
+    # A tiny weight divided by a huge one may be zero.
     return {stem: weight / largest for stem, weight in kept[:size] if weight / largest > 0.0}
 
 
@@ -123,7 +119,7 @@ def term_frequency(occurrences: int, words: int) -> float:
 
 
 def corpus_idf(documents: int, containing: int, log_base: float = math.e) -> float:
-    """IDF (S0-16, S1-18). The base is free (S0-E2): it is a constant factor, which normalising cancels.
+    """IDF (S0-16, S1-18). The base is a constant factor, which normalizing cancels (S0-E2).
 
     >>> round(corpus_idf(1000, 100, 10), 6)
     1.0
@@ -132,7 +128,7 @@ def corpus_idf(documents: int, containing: int, log_base: float = math.e) -> flo
 
 
 def smooth_idf(documents: int, containing: int, log_base: float = math.e) -> float:
-    """IDF that does not vanish for words of every document (X-14), for S0-E10 and S3-E8."""
+    """IDF that is above zero for words of every document (X-14), for S0-E10 and S3-E8."""
     return math.log(1.0 + documents / containing) / _log(log_base)
 
 
@@ -143,35 +139,34 @@ def _log(base: float) -> float:
 
 
 class NoiseFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which stems may be keywords (S0-E11, S3-E8). Ours; `NoiseFilter(min_documents=1, min_letters=1)` is off."""
+    """Which stems may be keywords (S0-E11, S3-E8). `NoiseFilter(min_documents=1, min_letters=1)` disables it."""
 
     min_documents: int = 2
     min_letters: int = 3
     numbers: bool = True
 
     def allows(self, stem: str, containing: int, documents: int) -> bool:
-        """True for a stem of enough documents (all of them where there are fewer) that looks like a word."""
+        """True for a stem that looks like a word and is in enough documents (all of them if there are fewer)."""
         if containing < min(self.min_documents, documents):
             return False
         letters = _count_letters(stem)
         if letters < 0:
             return self.numbers
-        # Pairs of characters are words
+        # In scripts without spaces, pairs of characters are words.
         return letters >= self.min_letters or (letters > 0 and stem >= FIRST_UNSPACED)
 
 
-# Every stem is asked for again whenever a table is weighed anew
+# Every stem is checked again whenever a table is recomputed.
 @lru_cache(maxsize=1 << 16)
 def _count_letters(stem: str) -> int:
-    """How many letters a stem has; -1 for a number."""
+    """The number of letters of a stem; -1 for a number."""
     return -1 if stem.isdecimal() else sum(map(str.isalpha, stem))
 
 
 class TermStatistics(msgspec.Struct):
-    """All a table needs to know of its documents (S3-11): how many, in how many each stem is, and Σ of its TF.
+    """The document statistics that a table needs (S3-11): documents, document frequencies and Σ TF of each stem.
 
-    Documents may come one by one. `limit` bounds memory: when twice as many stems are known, the
-    rarest are forgotten (they are far from any table).
+    Documents may be added one by one. `limit` bounds memory: at twice as many stems, the rarest are evicted.
     """
 
     documents: int = 0
@@ -180,7 +175,7 @@ class TermStatistics(msgspec.Struct):
     limit: int = 20_000
 
     def add(self, counts: Counts) -> None:
-        """One more document."""
+        """Add a document."""
         words = sum(counts.values())
         self.documents += 1
         containing, shares = self.containing, self.shares
@@ -192,7 +187,7 @@ class TermStatistics(msgspec.Struct):
             self._evict_rarest()
 
     def forget(self, stems: Iterable[str]) -> None:
-        """These stems were never met."""
+        """Remove stems from the statistics."""
         for stem in stems:
             self.containing.pop(stem, None)
             self.shares.pop(stem, None)
@@ -204,7 +199,7 @@ class TermStatistics(msgspec.Struct):
 
 
 def collect_statistics(documents: Iterable[Counts]) -> TermStatistics:
-    """The statistics of documents that are all there."""
+    """The statistics of a set of documents."""
     statistics = TermStatistics()
     for counts in documents:
         statistics.add(counts)
@@ -219,7 +214,7 @@ class TfIdf(msgspec.Struct, frozen=True, kw_only=True, tag="tf-idf"):
     noise: NoiseFilter = NoiseFilter()
 
     def weigh(self, statistics: TermStatistics, background: Idf | None = None) -> dict[str, float]:
-        """Stem to weight, not yet normalised."""
+        """Stem -> weight, not yet normalized."""
         idf = self._idf(statistics, background)
         total = statistics.documents or 1
         allows, containing = self.noise.allows, statistics.containing
@@ -237,12 +232,12 @@ class TfIdf(msgspec.Struct, frozen=True, kw_only=True, tag="tf-idf"):
 
 
 class TfDf(msgspec.Struct, frozen=True, kw_only=True, tag="tf-df"):
-    """w = TF · DF (S4-02, Pal et al.): what many of the first results say often."""
+    """w = TF · DF (S4-02, Pal et al.): words that are frequent in many of the first results."""
 
     noise: NoiseFilter = NoiseFilter()
 
     def weigh(self, statistics: TermStatistics, background: Idf | None = None) -> dict[str, float]:
-        """Stem to weight, not yet normalised."""
+        """Stem -> weight, not yet normalized."""
         del background
         allows, containing = self.noise.allows, statistics.containing
         return {

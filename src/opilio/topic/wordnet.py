@@ -1,7 +1,7 @@
-"""WordNet as a thesaurus (S2-F3): the senses of a word, and words that might join a topic. Suggests, never decides.
+"""WordNet as a thesaurus (S2-F3): the senses of a word, and related words to suggest for a topic.
 
-Reads the files of the database (index.* and data.*, as described in wndb(5)), where Debian's `wordnet-base` puts them
-or in a folder of the person's. Nothing else of the project touches those files.
+Reads the database files (index.* and data.*, see wndb(5)) from the folder of Debian's `wordnet-base` or from a folder
+of the user's.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,13 +15,13 @@ WORDNET_FOLDERS = (Path("/usr/share/wordnet"), Path("/usr/share/wordnet/dict"), 
 _PART_OF_SPEECH_CODES = {"n": "noun", "v": "verb", "a": "adj", "s": "adj", "r": "adv"}
 NARROWER, INSTANCE, BROADER, DERIVED, IN_DOMAIN = "~", "~i", "@", "+", "-c"
 INSTALL_HINT = (
-    "WordNet is not here: install it (Debian: apt install wordnet-base) or name a folder with its index.* and data.* "
-    "files by --wordnet DIR"
+    "WordNet was not found: install it (Debian: apt install wordnet-base) or give the folder of its index.* and data.* "
+    "files with --wordnet DIR"
 )
 
 
 class Synset(msgspec.Struct, frozen=True):
-    """One sense: the words that have it, what it means, and where it points (relation, kind, place)."""
+    """One sense: its words, its gloss, and its pointers (relation, part of speech, offset)."""
 
     words: tuple[str, ...]
     gloss: str
@@ -29,7 +29,7 @@ class Synset(msgspec.Struct, frozen=True):
 
 
 class Suggestion(msgspec.Struct, frozen=True):
-    """A word that might belong to the topic: how it is related to which word in which sense."""
+    """A word that may belong to the topic, and its relation to a word in one of its senses."""
 
     word: str
     relation: str  # synonym, narrower, broader, related
@@ -38,7 +38,7 @@ class Suggestion(msgspec.Struct, frozen=True):
 
 
 class WordNet:
-    """The database in a folder. Files are read when first asked for."""
+    """The database in a folder. Files are read on first use."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -46,42 +46,44 @@ class WordNet:
 
     @classmethod
     def find(cls, folder: Path | None = None) -> "WordNet":
-        """The database in the person's folder, or where packages put it; TopicError tells how to get it."""
+        """The database in the user's folder or in a default folder; TopicError says how to install it."""
         for place in (folder,) if folder else WORDNET_FOLDERS:
             if (place / "index.noun").is_file() and (place / "data.noun").is_file():
                 return cls(place)
         if folder:
-            raise TopicError(f"--wordnet {folder}: has no index.noun and data.noun; name the folder that holds them")
+            raise TopicError(
+                f"--wordnet {folder}: does not contain index.noun and data.noun; give the folder that does"
+            )
         raise TopicError(INSTALL_HINT)
 
     def senses(self, word: str, kinds: Sequence[str] = ("noun",)) -> list[Synset]:
-        """The senses of a word or phrase, the commonest first; of a plural those of its singular."""
+        """The senses of a word or phrase, the most common first; for a plural those of its singular."""
         for form in _base_forms(word):
             found = [self._synset(kind, place) for kind in kinds for place in self._synset_offsets(kind, form)]
             if found:
                 return found
         return []
 
-    def suggestions(self, word: str, company: Iterable[str] = ()) -> list[Suggestion]:
-        """Words near a word, in the sense that fits the company best (Lesk: the gloss shares most words with it)."""
+    def suggestions(self, word: str, context: Iterable[str] = ()) -> list[Suggestion]:
+        """Related words, in the sense that fits the context best (Lesk: the gloss shares most words with it)."""
         senses = self.senses(word)
         if not senses:
             return []
-        beside = {w.lower() for text in company for w in text.split()} - {word.lower()}
-        # Of equals the commonest
-        chosen = max(senses, key=lambda s: len(beside & self._context_words(s)))
+        context_words = {w.lower() for text in context for w in text.split()} - {word.lower()}
+        # Among equals `max` takes the first, the most common sense.
+        chosen = max(senses, key=lambda s: len(context_words & self._context_words(s)))
         return list(self._related_words(word, chosen))
 
     def _related_words(self, word: str, sense: Synset) -> Iterator[Suggestion]:
-        said = {word.lower()}
+        seen = {word.lower()}
         related = [("synonym", sense)]
         names = {NARROWER: "narrower", INSTANCE: "narrower", BROADER: "broader", IN_DOMAIN: "related"}
         names[DERIVED] = "related"
         related += [(names[how], self._synset(kind, at)) for how, kind, at in sense.pointers if how in names]
         for relation, synset in related:
             for other in synset.words:
-                if other.lower() not in said:
-                    said.add(other.lower())
+                if other.lower() not in seen:
+                    seen.add(other.lower())
                     yield Suggestion(other, relation, word, sense.gloss)
 
     def _context_words(self, sense: Synset) -> set[str]:
@@ -89,7 +91,7 @@ class WordNet:
         return {word.strip('.,;:()"').lower() for s in near for text in (s.gloss, *s.words) for word in text.split()}
 
     def _synset_offsets(self, kind: str, form: str) -> list[int]:
-        """Where a word's synsets stand in the data file."""
+        """The offsets of a word's synsets in the data file."""
         index = self._index(kind)
         start = index.find(f"\n{form} ".encode())
         if start < 0:
@@ -120,7 +122,7 @@ class WordNet:
 
 
 def parse_synset(line: str) -> Synset:
-    """A line of a data file (wndb(5)); ValueError or LookupError for what is none.
+    """Parse a line of a data file (wndb(5)); raises ValueError or LookupError for an invalid line.
 
     >>> parse_synset("00000001 05 n 02 jaguar 0 Panthera_onca 0 001 @ 00000009 n 0000 | a large cat  ").words
     ('jaguar', 'Panthera onca')
