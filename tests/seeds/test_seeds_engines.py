@@ -222,7 +222,7 @@ def test_sitemap_index_is_followed_and_unpacked(double: SearchDouble) -> None:
 def test_sitemap_that_is_none_is_told(double: SearchDouble) -> None:
     (answer,) = ask({"kind": "sitemap", "urls": [f"{double.url}/html/x?q=a"]})
     assert answer.failure is not None
-    assert "is no sitemap" in answer.failure.detail
+    assert "is not a sitemap" in answer.failure.detail
 
 
 def test_file_is_listed_with_its_priorities(tmp_path: Any) -> None:
@@ -319,7 +319,7 @@ WRONG = {
     "no pages": ("brave", {"pages": 0}, "seeds.engines.brave.pages: expected whole number >= 1"),
     "no articles": ("mediawiki-links", {"articles": 0}, "articles: expected whole number >= 1"),
     "no such variable": ("brave", {"key": "env:NO_SUCH_KEY"}, "the environment has no NO_SUCH_KEY"),
-    "no such file": ("brave", {"key": "file:/nowhere/key"}, "/nowhere/key can't be read"),
+    "no such file": ("brave", {"key": "file:/nowhere/key"}, "/nowhere/key: can't be read"),
 }
 
 

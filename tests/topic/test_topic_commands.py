@@ -183,7 +183,7 @@ BAD = {
     "file that is there": (["wrens", "--out", "log.txt"], "is there already"),
     "language that is none": (
         ["wrens", "--language", "germna"],
-        "--language = 'germna': is unknown (did you mean 'german'?)",
+        "--language = 'germna': unknown language (did you mean 'german'?)",
     ),
     "wordnet that is not there": (["wrens", "--wordnet", "nowhere"], "has no index.noun"),
 }
@@ -210,7 +210,7 @@ CRAWLS = {
     "genre twice": (["--set", "topic.genre_file=double.toml"], "each genre may occur only once"),
     "unknown genre": (["--set", 'topic.genres=["poems"]'], 'genre "poems" is unknown'),
     "contexts without words": (["--set", "senses.kind=contexts"], "needs topic.contexts"),
-    "unknown language": (["--set", "topic.language=klingon"], "topic.language = 'klingon': is unknown"),
+    "unknown language": (["--set", "topic.language=klingon"], "topic.language = 'klingon': unknown language"),
     "unknown normaliser": (["--set", "topic.normaliser=stems"], "topic.normaliser"),
 }
 

@@ -148,27 +148,6 @@ def origin_of(url: str) -> str:
     return usable[: _path_start(usable)] if usable else ""
 
 
-@lru_cache(maxsize=65_536)
-def registered_domain(host: str) -> str:
-    """The registered domain: the public suffix and one label. IP addresses and bare suffixes are returned unchanged.
-
-    >>> registered_domain("www.birds.example.co.uk:8080")
-    'example.co.uk'
-    """
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    name = host.partition(":")[0]
-    # WHATWG: a host whose last label is a number is an IPv4 address.
-    if not name.rpartition(".")[2].strip("0123456789"):
-        return name
-    return _public_suffixes().privatesuffix(name) or name
-
-
-@lru_cache(maxsize=1)
-def _public_suffixes() -> PublicSuffixList:
-    return PublicSuffixList()
-
-
 def _ancestor_folder(folder: str, origin: str, levels: int) -> str:
     """The folder some levels up; the parent of the root is the root (S0-29)."""
     parts = folder[len(origin) :].split("/")

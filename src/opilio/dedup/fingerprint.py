@@ -23,19 +23,6 @@ _MASK = (1 << 64) - 1
 _SIGN = 1 << 63
 
 
-def fingerprint_text(text: str) -> int:
-    """64 bits (signed) of the text in lower case with single spaces; 0, which never matches, for too little text.
-
-    >>> fingerprint_text("The wren is a small bird, and a loud one at that.") == fingerprint_text(
-    ...     "the WREN  is a small bird,\\nand a loud one at that. ")
-    True
-    """
-    normal = " ".join(text.lower().split())
-    if len(normal) < MIN_TEXT_LENGTH:
-        return 0
-    return _to_signed(xxhash.xxh3_64_intdigest(normal.encode("utf-8", "surrogatepass")))
-
-
 def fingerprint_terms(terms: Terms) -> int:
     """The same of a text's terms: blind to case, punctuation, stop words and inflection, and cheaper by far."""
     if len(terms) < MIN_TERMS:

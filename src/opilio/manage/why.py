@@ -9,8 +9,7 @@ import msgspec
 import numpy as np
 from isal import isal_zlib
 
-from opilio.core.errors import CollectionError, ParseError, UsageError
-from opilio.core.lead_owner import lead_owner, without_owner
+from opilio.core.errors import UsageError
 from opilio.core.protocols import FrontierEntry
 from opilio.core.records import Reason, UrlState, url_key
 from opilio.core.urls import canonicalize_url, host_of

@@ -9,8 +9,8 @@ from contextlib import suppress
 import msgspec
 
 from opilio.core.errors import CollectionError, ParseError
+from opilio.core.lead_owner import lead_owner, without_owner
 from opilio.core.protocols import FrontierEntry
-from opilio.core.records import lead_owner, without_owner
 from opilio.engine.learning import JUDGE_STATE
 from opilio.engine.link_memory import NO_AGENT, LinkModelStore, Owner
 from opilio.engine.wiring.build import AnalysisParts, build_analysis_parts, complete_settings

@@ -108,11 +108,6 @@ def make_normalizer(language: str, normaliser: str) -> StemFunction:
     return makers[normaliser]()
 
 
-def stemmed_languages() -> list[str]:
-    """The names of all languages with a stemmer."""
-    return [name for name in Stemmer.algorithms() if "porter" not in name]
-
-
 def is_known_language(language: str) -> bool:
     """True for the name or code of a known language, with or without a stemmer and stop words.
 

@@ -49,18 +49,3 @@ class PhraseMatcher(Generic[T]):
             if phrase is not None:
                 return start, start + len(parts), phrase
         return None
-
-
-def word_phrases(lexicon: Iterable[str]) -> PhraseMatcher[str]:
-    """A matcher for words; a phrase is its words joined with spaces.
-
-    >>> word_phrases(["lok sabha"]).join(["lok", "sabha", "polls", "2014"])
-    ['lok sabha', 'polls', '2014']
-    """
-    return PhraseMatcher({tuple(parts): " ".join(parts) for phrase in lexicon if len(parts := tokenize(phrase)) > 1})
-
-
-def term_phrases(lexicon: Iterable[str], vocabulary: Vocabulary) -> PhraseMatcher[int]:
-    """A matcher for terms, so that inflected forms match and stop words between do not matter."""
-    by_terms = {tuple(terms): terms for phrase in lexicon if len(terms := vocabulary.terms(phrase)) > 1}
-    return PhraseMatcher({key: term_id(" ".join(map(vocabulary.stem_of, terms))) for key, terms in by_terms.items()})

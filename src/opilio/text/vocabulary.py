@@ -64,11 +64,6 @@ class SurfaceForms:
         """Set the displayed form of a word: `BJP` for `bjp` (S4-E2)."""
         self._display_forms[word] = written
 
-    def any_form(self, term: int) -> str:
-        """Any word of the term, or an empty string."""
-        forms = self._forms.get(term)
-        return forms[0] if forms else ""
-
     def most_common_form(self, term: int) -> str:
         """The most common form; among equals the min_length, then the first in alphabetical order."""
         forms = self._forms.get(term, ())

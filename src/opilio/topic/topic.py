@@ -68,26 +68,26 @@ class SourceWeights(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build_topic_table(
-    topic: Topic, vocabulary: Vocabulary, background: Idf | None = None, sources: SourceWeights | None = None
+    topic: Topic, vocabulary: Vocabulary, background: Idf | None = None, source_weights: SourceWeights | None = None
 ) -> WeightTable:
     """The table of a topic. Raises TopicError if it contains no usable word."""
-    sources = sources or SourceWeights()
+    shares = source_weights or SourceWeights()
     stems = partial(count_stems, TermEncoder(vocabulary))
-    examples = partial(_example_weights, stems=stems, weighing=sources.weighing, background=background)
+    examples = partial(_example_weights, stems=stems, weighing=shares.weighing, background=background)
     # The background frequencies are of English: they say nothing about `Tee` and `Art` in German.
     rarity = background if vocabulary.language == "english" else None
     sources = (
-        (sources.keywords, _keyword_weights(topic.keywords, stems)),
-        (sources.sentence, _sentence_weights(f"{topic.name} {topic.description}", stems, rarity)),
-        (sources.positive, examples(topic.positive)),
-        (-sources.negative, examples(topic.negative)),
+        (shares.keywords, _keyword_weights(topic.keywords, stems)),
+        (shares.sentence, _sentence_weights(f"{topic.name} {topic.description}", stems, rarity)),
+        (shares.positive, examples(topic.positive)),
+        (-shares.negative, examples(topic.negative)),
     )
     weights: dict[str, float] = {}
     for share, source in sources:
         for stem, weight in source.items():
             weights[stem] = weights.get(stem, 0.0) + share * weight
     shown = {stem: vocabulary.surface_of(term_id(stem)) for stem in weights}
-    table = table_from_weights(weights, sources.size, shown)
+    table = table_from_weights(weights, shares.size, shown)
     if not table.keywords:
         raise TopicError(f'topic "{topic.name}": has no usable words beside stop words; give keywords or example pages')
     return table

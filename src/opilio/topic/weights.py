@@ -109,15 +109,6 @@ Idf = Callable[[str], float]
 IdfSource = Literal["background", "smooth", "corpus"]
 
 
-def term_frequency(occurrences: int, words: int) -> float:
-    """TF (S0-15): the share of a document's words.
-
-    >>> term_frequency(14, 100)
-    0.14
-    """
-    return occurrences / words if words else 0.0
-
-
 def corpus_idf(documents: int, containing: int, log_base: float = math.e) -> float:
     """IDF (S0-16, S1-18). The base is a constant factor, which normalizing cancels (S0-E2).
 
