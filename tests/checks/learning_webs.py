@@ -8,11 +8,13 @@ from typing import Any
 
 from checks.small_webs import BIRDS, TRAINS, page, settings_for, word
 from opilio.core.events import BatchCommitted, Event
+from opilio.core.learner import JUDGE_STATE
 from opilio.core.settings import Tree
 from opilio.engine.commit import BatchCommitter
 from opilio.engine.link_memory import LinkModelStore
 from opilio.engine.link_scoring import CommitteeLinkScorer
 from opilio.engine.wiring.session import create_crawl, resume_crawl
+from opilio.judge.learned import LearnedJudge
 from opilio.lab.server.server import LabWebServer
 from opilio.lab.webs.warc import RecordedResponse
 from opilio.learn.committee import Committee
@@ -91,6 +93,12 @@ def memory_of(ledger: BatchCommitter) -> LinkModelStore:
     chooser = ledger._link_scorer
     assert isinstance(chooser, CommitteeLinkScorer)
     return chooser._model_store
+
+
+def judge_of(ledger: BatchCommitter) -> LearnedJudge:
+    judge = ledger._learning._learners[JUDGE_STATE]
+    assert isinstance(judge, LearnedJudge)
+    return judge
 
 
 def crawl_and_tell(folder: Path, tree: Tree, log: str) -> None:

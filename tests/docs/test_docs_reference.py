@@ -15,10 +15,17 @@ from typer.main import get_command
 from checks.ranker_checks import check_ranker
 from opilio.cli import register
 from opilio.core import events
+from opilio.core.registry import (
+    DEFAULT_KINDS,
+    SECTION_GROUPS,
+    SEED_ENGINES,
+    factory_options,
+    kind_options,
+    load_plugin,
+    plugin_names,
+)
 from opilio.core.settings import Settings, load_strategy, strategy_names
 from opilio.dedup import sqlite as seen
-from opilio.engine.wiring.factories import DEFAULT_KINDS, SECTIONS, factory_options, kind_options
-from opilio.engine.wiring.seed_engines import ENGINES
 from opilio.frontier.sqlite.schema import TABLES_SQL as FRONTIER_TABLES
 from opilio.manage.export import EXPORT_COLUMNS
 from opilio.manage.results import Status
@@ -50,7 +57,7 @@ def _keys() -> list[tuple[str, str]]:
     return found
 
 
-KINDS = [(section, kind) for section, kinds in SECTIONS.items() for kind in kinds]
+KINDS = [(section, kind) for section, group in SECTION_GROUPS.items() for kind in plugin_names(group)]
 
 
 @pytest.mark.parametrize(("key", "default"), _keys())
@@ -85,12 +92,12 @@ def test_default_kind_is_documented(section: str, kind: str) -> None:
     assert line in _page("configuration.md"), f"docs/configuration.md lacks {line}"
 
 
-@pytest.mark.parametrize("kind", ENGINES)
+@pytest.mark.parametrize("kind", plugin_names(SEED_ENGINES))
 def test_engine_is_documented_with_its_options(kind: str) -> None:
     _, found, rest = _page("configuration.md").partition(f'### `kind = "{kind}"`')
     assert found, f"docs/configuration.md lacks the engine {kind}"
     told = dict(ROW.findall(re.split(r"^#{2,4} ", rest, flags=re.MULTILINE)[0]))
-    assert told == {name: _written(o.default) for name, o in factory_options(ENGINES[kind]).items()}
+    assert told == {name: _written(o.default) for name, o in factory_options(load_plugin(SEED_ENGINES, kind)).items()}
 
 
 def test_terms_of_engines_are_documented() -> None:

@@ -13,6 +13,7 @@ from checks.learning_webs import (
     crawl_and_stop_dead,
     crawl_and_tell,
     digest,
+    judge_of,
     learning_tree,
     memory_of,
     mixed_web,
@@ -42,7 +43,7 @@ from opilio.topic.setup import resolve_settings
 def test_model_on_disk_is_the_one_in_memory_when_a_crawl_ends_without_a_word(
     tmp_path: Path, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal, "OFTEN", 10)
+    monkeypatch.setattr(journal, "SNAPSHOT_MIN_LESSONS", 10)
     with served(SmallWeb(mixed_web())) as server:
         ledger = crawl_and_stop_dead(tmp_path / "c", learning_tree(server), after)
     memory = memory_of(ledger)
@@ -58,8 +59,8 @@ def test_nothing_is_learnt_where_learning_is_off(tmp_path: Path) -> None:
         tree = learning_tree(server)
         ledger = crawl_and_stop_dead(tmp_path / "c", tree | {"rank": {"learn": False}, "judge": {"share": 0.0}}, 23)
     assert not isinstance(ledger._link_scorer, CommitteeLinkScorer)
-    judge = ledger._learning.judge
-    assert judge is not None and judge.version == 0
+    judge = judge_of(ledger)
+    assert judge.version == 0
     assert rows(tmp_path / "c", "SELECT count(*) FROM lesson") == [(0,)]
     assert len(stored(tmp_path / "c")) >= 23
 
@@ -81,9 +82,8 @@ def test_s1_goes_on_with_its_rows_and_its_queue_when_a_crawl_ends_without_a_word
 def test_judge_on_disk_is_the_one_in_memory_when_a_crawl_ends_without_a_word(tmp_path: Path, after: int) -> None:
     with served(SmallWeb(mixed_web())) as server:
         tree = learning_tree(server)
-        before = crawl_and_stop_dead(tmp_path / "c", tree, after)._learning.judge
-        again = crawl_and_stop_dead(tmp_path / "c", tree, 0)._learning.judge
-    assert before is not None
+        before = judge_of(crawl_and_stop_dead(tmp_path / "c", tree, after))
+        again = judge_of(crawl_and_stop_dead(tmp_path / "c", tree, 0))
     assert again is not None
     assert again.snapshot() == before.snapshot()
     assert again.model._weights.tolist() == before.model._weights.tolist()

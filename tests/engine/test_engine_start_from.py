@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from checks.learning_webs import crawl_and_stop_dead, learning_tree, memory_of, mixed_web, restored
+from checks.learning_webs import crawl_and_stop_dead, judge_of, learning_tree, memory_of, mixed_web, restored
 from checks.small_webs import SmallWeb, crawl, flags, one_line, opilio, rows, served
 from opilio.core.errors import ConfigError
 from opilio.engine.wiring.session import create_crawl
@@ -29,16 +29,14 @@ def test_weights_go_over_and_places_do_not(learnt: Path, tmp_path: Path) -> None
     assert np.abs(begun.words.weights).max() > 0.0
     assert begun.visits_learned == 0
     assert len(begun.pool) == 0
-    assert ledger._learning.judge is not None
-    assert ledger._learning.judge.version > 0  # the topic has the same name
+    assert judge_of(ledger).version > 0  # the topic has the same name
 
 
 def test_judge_stays_behind_when_the_topic_is_another(learnt: Path, tmp_path: Path) -> None:
     with served(SmallWeb(mixed_web())) as server:
         tree = learning_tree(server, rank={"model": str(learnt)}, topic={"name": "steam railways"})
         ledger = crawl_and_stop_dead(tmp_path / "c", tree, 0)
-    assert ledger._learning.judge is not None
-    assert ledger._learning.judge.version == 0
+    assert judge_of(ledger).version == 0
     assert np.abs(memory_of(ledger).committee.words.weights).max() > 0.0
 
 

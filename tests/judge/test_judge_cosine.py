@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from checks.judge_checks import check_judge
 from checks.readings import reading_of, terms_of
 from opilio.core.errors import ConfigError, TopicError
-from opilio.judge.page_terms import PageTerms
 from opilio.judge.similarity import BlendJudge, ContainsJudge, CosineJudge
 from opilio.text.vocabulary import term_id
 from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.page_terms import PageTerms
 from opilio.topic.weights import table_from_weights
 
 WORDS = PageTerms(terms_of)

@@ -13,10 +13,10 @@ from checks.judge_checks import check_judge
 from checks.readings import lead_to, reading_of, terms_of
 from opilio.core.records import Analysis, FetchResult, Outcome
 from opilio.judge.learned import LearnedJudge
-from opilio.judge.page_terms import PageTerms
 from opilio.judge.similarity import CoverageJudge
 from opilio.learn.text_model import MAX_TERMS, TextModel
 from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.page_terms import PageTerms
 from opilio.topic.weights import table_from_weights
 
 BIRDS = table_from_weights({"wren": 1.0, "nest": 0.5, "song": 0.25})

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.judge.page_terms import CachedIdf
+from opilio.topic.page_terms import CachedIdf
 
 PAGES = st.lists(st.lists(st.integers(1, 2**32 - 1) | st.integers(1, 40), max_size=30), max_size=6)
 

@@ -5,10 +5,10 @@ import pytest
 from checks.judge_checks import check_judge
 from checks.readings import reading_of, terms_of
 from opilio.core.errors import TopicError
-from opilio.judge.page_terms import PageTerms
 from opilio.judge.senses import ContextJudge, SenseJudge
 from opilio.judge.similarity import CosineJudge
 from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.page_terms import PageTerms
 from opilio.topic.senses import OTHER_SENSE, ContextRule
 from opilio.topic.weights import table_from_weights
 

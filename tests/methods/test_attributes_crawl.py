@@ -15,7 +15,6 @@ from opilio.core.settings import Settings
 from opilio.engine.link_columns import pack
 from opilio.engine.wiring.build import build_analysis_parts, build_topic, complete_settings, initial_topic_state
 from opilio.engine.wiring.session import create_crawl
-from opilio.judge.page_terms import flat_idf
 from opilio.learn.word_model import DENSE_FIELDS, unpack_features
 from opilio.methods.attributes.features import LinkRows, TermFunctions, pack_evidence, page_evidence
 from opilio.methods.attributes.learner import OnlineTrainer
@@ -25,6 +24,7 @@ from opilio.methods.attributes.ranker import MODEL_FILE, AttributesRanker
 from opilio.methods.attributes.ranker import unpack_rows as rows_in
 from opilio.methods.attributes.training import write_models
 from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.page_terms import flat_idf
 from opilio.topic.setup import resolve_settings
 from opilio.topic.weights import table_from_weights
 

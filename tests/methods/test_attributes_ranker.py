@@ -6,12 +6,12 @@ import pytest
 from checks.ranker_checks import check_ranker
 from checks.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
 from opilio.core.records import Analysis, FetchResult, Outcome, Reading
-from opilio.judge.page_terms import flat_idf
 from opilio.methods.attributes.features import LinkRows, TermFunctions
 from opilio.methods.attributes.learner import OnlineTrainer
 from opilio.methods.attributes.models import LEARNER_NAMES, make_learner
 from opilio.methods.attributes.ranker import AttributesRanker, pack_rows, unpack_rows
 from opilio.topic.evolving import EvolvingTopic, Terms, term_array
+from opilio.topic.page_terms import flat_idf
 from opilio.topic.weights import table_from_weights
 
 pytest.importorskip("sklearn")

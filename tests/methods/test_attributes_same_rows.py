@@ -10,13 +10,13 @@ from checks.learning_webs import crawl_and_stop_dead, learning_tree
 from checks.small_webs import SmallWeb, rows, served
 from opilio.engine.commit import BatchCommitter
 from opilio.engine.wiring.build import build_analysis_parts, build_topic, complete_settings, initial_topic_state
-from opilio.judge.page_terms import CachedIdf
 from opilio.manage.train_attributes import train
 from opilio.methods.attributes.link_scoring import AttributesLinkScorer
 from opilio.methods.attributes.ranker import MODEL_FILE, AttributesRanker, unpack_rows
 from opilio.methods.attributes.rows import rows_to_arrays
 from opilio.methods.attributes.training import load_training_set
 from opilio.text.vocabulary import Vocabulary
+from opilio.topic.page_terms import CachedIdf
 from opilio.topic.setup import background_frequencies, resolve_settings
 
 pytest.importorskip("sklearn")

@@ -202,8 +202,8 @@ def test_what_a_link_hands_on_teaches_the_watchdog_s2_14() -> None:
     grown = next(n for n in made.updater.graph.at_level(1) if n.id != "near")
     assert [*map(VOCABULARY.terms, (grown.ish, grown.mh))] == [*map(VOCABULARY.terms, ("Words", "Language"))]
     assert "dictionary" in grown.dc
-    assert [update.added for update in made.take_updates()] == [2]
-    assert made.take_updates() == []
+    assert [event.added for event in made.take_events(1.0)] == [2]
+    assert made.take_events(2.0) == []
 
 
 def test_snapshot_gives_another_process_the_same_scores() -> None:

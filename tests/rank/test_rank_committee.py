@@ -15,7 +15,7 @@ from opilio.learn.word_model import DENSE_FIELDS, LINK_FEATURES_DTYPE, unpack_fe
 from opilio.methods.dewey.detect import LexiconMatcher
 from opilio.methods.dewey.lexicon import parse_lexicon
 from opilio.methods.treasure.focus import GalaxyMember
-from opilio.rank.committee import CommitteeRanker, LinkWords
+from opilio.rank.committee import CommitteeMember, CommitteeRanker, LinkWords
 from opilio.rank.topic_genre import TopicGenreRanker
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.evolving import EvolvingTopic
@@ -63,7 +63,8 @@ def test_page_without_links_has_no_features() -> None:
 def test_galaxy_is_a_feature_where_it_is_asked_for_s2_02() -> None:
     lexicon = parse_lexicon("598 | Birds | wren; song\n346 | Law | court; tax\n", "small")
     one = ranker()
-    one.members["galaxy"] = GalaxyMember(LexiconMatcher(lexicon, Vocabulary(normalizer="none")), ("598",))
+    galaxy = GalaxyMember(LexiconMatcher(lexicon, Vocabulary(normalizer="none")), ("598",))
+    one.add_member(CommitteeMember({"galaxy": galaxy}))
     page = reading_of("[wren song](http://a.example/1)\n[court](http://a.example/2)\n[zum](http://a.example/3)")
     rows = unpack_features([r.features for r in one.rank(page, verdict_of(0.7), lead_to())])
     assert rows["dense"][:, DENSE_FIELDS.index("galaxy")].tolist() == [1.0, 0.0, 0.0]
@@ -81,7 +82,7 @@ def dense(name: str, rows: list[bytes]) -> list[float]:
 def test_scores_of_s3_are_members_s3_17_s3_23() -> None:
     genres = GenreDetector({"news": GenreWords("news", frozenset(), {"english": ("headline",)})}, terms_of)
     s3, one = TopicGenreRanker(TOPIC, url_terms, genres), ranker()
-    one.members |= {"tswt": s3.topic_member_scores, "genre": s3.genre_member_scores}
+    one.add_member(CommitteeMember({"tswt": s3.topic_member_scores, "genre": s3.genre_member_scores}))
     page = reading_of("[wren song](http://a.example/1)\n[headline](http://a.example/2)\n[zum](http://a.example/3)")
     rows = [r.features for r in one.rank(page, verdict_of(0.7), lead_to())]
     topical, generic = dense("tswt", rows), dense("genre", rows)

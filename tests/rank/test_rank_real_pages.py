@@ -2,7 +2,6 @@
 
 from checks.readings import lead_to
 from opilio.core.records import FetchResult, ScoredLink, Verdict
-from opilio.judge.page_terms import CachedIdf, PageTerms
 from opilio.judge.similarity import CosineJudge
 from opilio.parse.html import HtmlParser
 from opilio.rank.four_part_score import LinkScoreRanker
@@ -11,6 +10,7 @@ from opilio.text.reading import read_page
 from opilio.text.url_words import UrlTerms
 from opilio.text.vocabulary import Vocabulary, term_id
 from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.page_terms import CachedIdf, PageTerms
 from opilio.topic.topic import build_topic_table, make_topic
 
 BIRDS = b"""<html><head><title>Wrens</title></head><body>

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from checks.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
 from opilio.core.errors import ConfigError
 from opilio.core.settings import load_strategy
-from opilio.judge.page_terms import flat_idf
 from opilio.methods.attributes.features import (
     EVIDENCE_DTYPE,
     add_parent_evidence,
@@ -24,6 +23,7 @@ from opilio.methods.attributes.features import (
 from opilio.rank.topic_genre import KnownParents, TopicGenreOptions, TopicGenreRanker, aggregate_parents
 from opilio.topic.evolving import EvolvingTopic, compile_table
 from opilio.topic.genre import GenreDetector, parse_genres
+from opilio.topic.page_terms import flat_idf
 from opilio.topic.weights import table_from_weights
 
 S1_TABLE_1 = {"dna": 1, "genetic": 0.9168, "family": 0.7084, "ancestor": 0.6668, "history": 0.3334}

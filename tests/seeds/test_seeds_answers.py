@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from opilio.core.clock import VirtualClock
 from opilio.core.records import EngineAnswer, EngineHit, FetchResult
-from opilio.engine.wiring.seed_engines import ENGINES, build_source, complete_engine
+from opilio.core.registry import SEED_ENGINES, plugin_names
+from opilio.engine.wiring.seed_engines import build_source, complete_engine
 from opilio.seeds.api_client import MemoryQuota, quota_reset_s
 from opilio.seeds.engines.commoncrawl import parse_lines
 
 CONTROL = set(map(chr, range(32)))
-KINDS = sorted(ENGINES.keys() - {"file", "collection"})
+KINDS = sorted(set(plugin_names(SEED_ENGINES)) - {"file", "collection"})
 OPTIONS = {
     "searxng": {"url": "https://s.example/"},
     "google": {"cx": "1"},

@@ -12,7 +12,8 @@ from checks.small_webs import BIRDS, SmallWeb, crawl, page, served, settings_for
 from checks.source_checks import KNOWN, Ask, SourceChecks
 from opilio.core.clock import SystemClock
 from opilio.core.records import EngineAnswer
-from opilio.engine.wiring.seed_engines import ENGINES, build_source, complete_engine
+from opilio.core.registry import SEED_ENGINES, plugin_names
+from opilio.engine.wiring.seed_engines import build_source, complete_engine
 from opilio.fetch.api_client import ApiClient
 from opilio.seeds.api_client import MemoryQuota
 from opilio.seeds.cache import CachedSource, DailyCache
@@ -34,7 +35,7 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(params=sorted(ENGINES.keys() - {"mediawiki"}))  # which knows articles, not addresses
+@pytest.fixture(params=sorted(set(plugin_names(SEED_ENGINES)) - {"mediawiki"}))  # which knows articles, not addresses
 def tree(request: pytest.FixtureRequest, double: SearchDouble, collection: Path, tmp_path: Path) -> dict[str, Any]:
     (tmp_path / "seeds.txt").write_text("\n".join(KNOWN), encoding="utf-8")
     own = {

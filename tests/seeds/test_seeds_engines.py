@@ -11,8 +11,9 @@ from checks.small_webs import SmallWeb, crawl, grid, page, served, settings_for
 from opilio.core.clock import SystemClock
 from opilio.core.errors import ConfigError
 from opilio.core.records import EngineAnswer
+from opilio.core.registry import SEED_ENGINES, plugin_names
 from opilio.engine.wiring.build import complete_settings
-from opilio.engine.wiring.seed_engines import ENGINES, build_source, complete_engine
+from opilio.engine.wiring.seed_engines import build_source, complete_engine
 from opilio.fetch.api_client import ApiClient
 from opilio.seeds.api_client import MemoryQuota, Quota
 from opilio.topic.setup import resolve_settings
@@ -108,7 +109,7 @@ def test_what_is_no_json_is_told(double: SearchDouble, kind: str, fault: str, to
     assert told in answer.failure.detail
 
 
-@pytest.mark.parametrize("kind", sorted(ENGINES.keys() - {"file", "sitemap", "collection"}))
+@pytest.mark.parametrize("kind", sorted(set(plugin_names(SEED_ENGINES)) - {"file", "sitemap", "collection"}))
 @pytest.mark.parametrize(("fault", "failure"), [("429", "limit"), ("500", "status"), ("moved", "status")])
 def test_refusal_is_a_failure_of_that_engine(double: SearchDouble, kind: str, fault: str, failure: str) -> None:
     double.faults[kind.removesuffix("-links")] = fault
@@ -306,9 +307,9 @@ WRONG = {
     "no kind": ("mine", {"url": "http://a.example/"}, "seeds.engines.mine needs a kind"),
     "unknown kind": ("mine", {"kind": "gogle"}, "did you mean 'google'?"),
     "unknown option": ("mine", {"kind": "searxng", "ulr": "x"}, "did you mean 'url'?"),
-    "no url": ("mine", {"kind": "searxng"}, "seeds.engines.mine.url: is missing"),
-    "no web address": ("mine", {"kind": "searxng", "url": "localhost"}, "is no http or https URL"),
-    "no patterns": ("mine", {"kind": "common-crawl"}, "seeds.engines.mine.patterns: is missing"),
+    "no url": ("mine", {"kind": "searxng"}, "seeds.engines.mine.url: missing"),
+    "no web address": ("mine", {"kind": "searxng", "url": "localhost"}, "not a valid http(s) URL"),
+    "no patterns": ("mine", {"kind": "common-crawl"}, "seeds.engines.mine.patterns: missing"),
     "wrong type": ("mine", {"kind": "searxng", "url": "http://a.example/", "budget": "many"}, "budget"),
     "no time": ("brave", {"timeout_s": 0}, "seeds.engines.brave.timeout_s: expected number >= 0.001"),
     "endless": ("brave", {"timeout_s": float("inf")}, "timeout_s"),

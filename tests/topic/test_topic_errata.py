@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from checks.engines import PageFetcher, html, plain_tree, run_engine, states
 from checks.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
-from opilio.engine.wiring.factories import kind_options
-from opilio.judge.page_terms import PageTerms
+from opilio.core.registry import kind_options
 from opilio.judge.similarity import ContainsJudge
 from opilio.rank.four_part_score import LinkScoreRanker
 from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.page_terms import PageTerms
 from opilio.topic.query_log import QueryLogSmoothing, QueryLogWeights
 from opilio.topic.weights import table_from_weights
 

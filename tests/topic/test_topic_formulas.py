@@ -10,11 +10,10 @@ from checks.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
 from checks.small_webs import rows
 from opilio.core.clock import VirtualClock
 from opilio.core.records import Lead, Page
+from opilio.core.registry import kind_options
 from opilio.core.settings import load_strategy
-from opilio.engine.wiring.factories import kind_options
 from opilio.frontier.memory import MemoryFrontier
 from opilio.frontier.policy import BestFirst, FrontierPolicy
-from opilio.judge.page_terms import PageTerms
 from opilio.judge.similarity import CosineJudge
 from opilio.lab.evaluation.metrics import harvest
 from opilio.lab.experiments.declarations import load_experiment, paper_tables
@@ -23,6 +22,7 @@ from opilio.rank.four_part_score import LinkScoreRanker
 from opilio.text.reading import PageReader, SentenceContext
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.page_terms import PageTerms
 from opilio.topic.weights import Keyword, NoiseFilter, TfIdf, collect_statistics, table_from_weights
 
 HERE = "http://a.example/"

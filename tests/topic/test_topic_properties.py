@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from checks.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
 from opilio.core.records import Analysis, FetchResult, Lead, Outcome, UrlResult, UrlState, Verdict, url_key
-from opilio.engine.wiring.expansions import EXPANSIONS
+from opilio.core.registry import build_component, complete_section, section_kinds
 from opilio.frontier.memory import MemoryFrontier
 from opilio.frontier.policy import Expiring, FrontierPolicy
-from opilio.judge.page_terms import PageTerms, TermWeighting
 from opilio.judge.similarity import CosineJudge, CosineNorm
 from opilio.rank.four_part_score import LinkScoreRanker
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.expansion import ExpansionStart
+from opilio.topic.page_terms import PageTerms, TermWeighting
 from opilio.topic.weights import table_from_weights
 
 BASE = table_from_weights({"wren": 1.0, "nest": 0.5})
@@ -28,12 +28,18 @@ def outcome(stems: dict[str, int], score: float, relevant: bool, duplicate_of: i
     return Outcome(lead=lead, fetched=FetchResult(url=lead.url), analysis=analysis, duplicate_of=duplicate_of)
 
 
-@pytest.mark.parametrize("kind", sorted(EXPANSIONS.keys() - {"query-log"}))
+@pytest.mark.parametrize("kind", [kind for kind in section_kinds("expansion") if kind != "query-log"])
 @given(st.lists(st.tuples(counts, st.floats(0, 1), st.booleans(), st.integers(0, 1)), max_size=20))
 def test_table_depends_on_relevant_pages_alone_s0_21_s3_15(
     kind: str, visits: list[tuple[dict[str, int], float, bool, int]]
 ) -> None:
-    every, relevant = (EvolvingTopic(BASE, EXPANSIONS[kind](ExpansionStart(BASE.weights))) for _ in range(2))
+    every, relevant = (
+        EvolvingTopic(
+            BASE,
+            build_component("expansion", complete_section("expansion", {"kind": kind}), ExpansionStart(BASE.weights)),
+        )
+        for _ in range(2)
+    )
     every.learn([outcome(*visit) for visit in visits])
     relevant.learn([outcome(*visit) for visit in visits if visit[2] and not visit[3]])
     assert every.table == relevant.table

@@ -17,9 +17,8 @@ import typer
 from opilio import __version__
 from opilio.cli.options import JsonOption, print_json, print_text
 from opilio.core.errors import ConfigError
+from opilio.core.registry import SECTION_GROUPS, SEED_ENGINES, plugin_names
 from opilio.core.settings import strategy_names
-from opilio.engine.wiring.factories import SECTIONS
-from opilio.engine.wiring.seed_engines import ENGINES
 from opilio.engine.wiring.seeding import load_user_engines
 from opilio.engine.workers import available_cpus
 
@@ -86,8 +85,8 @@ def _facts() -> dict[str, Any]:
         "cores": available_cpus(),
         "free_disk": f"{free / (1 << 30):.1f} GiB",
         "strategies": strategy_names(),
-        **{f"{section}_kinds": sorted(kinds) for section, kinds in SECTIONS.items()},
-        "seed_engine_kinds": sorted(ENGINES),
+        **{f"{section}_kinds": plugin_names(group) for section, group in SECTION_GROUPS.items()},
+        "seed_engine_kinds": plugin_names(SEED_ENGINES),
         "seed_engines": _engines(problems),
         "extras": [name for name, module in EXTRAS.items() if importlib.util.find_spec(module)],
         "problems": problems,

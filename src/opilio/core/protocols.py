@@ -4,10 +4,13 @@ Each protocol has a conformance suite in tests/checks/ that every implementation
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
+from opilio.core.events import Event
 from opilio.core.records import (
     EngineAnswer,
     FetchResult,
@@ -84,6 +87,58 @@ class OnlineLearner(Protocol):
     def snapshot(self) -> bytes: ...
 
     def restore(self, state: bytes) -> None: ...
+
+
+@runtime_checkable
+class Learns(OnlineLearner, Protocol):
+    """A learner with a journal: what it learns from a visit is a lesson, stored with the visit.
+
+    A crawl that was killed applies the lessons behind the last snapshot again. `core.learner.BaseLearner` has defaults
+    for all but the lessons and the state.
+    """
+
+    @property
+    def saves_every_version(self) -> bool: ...  # store a snapshot with every change, not only when it is due
+
+    @property
+    def learns_from_labels(self) -> bool: ...
+
+    def make_lesson(self, outcomes: Sequence[Outcome]) -> bytes: ...
+
+    def label_lesson(self, sample: bytes, relevant: bool | None, before: bool | None = None) -> bytes: ...
+
+    def correction_lesson(self, links: Sequence[tuple[Lead, bool]]) -> bytes: ...
+
+    def apply_lesson(self, lesson: bytes) -> None: ...
+
+    def take_events(self, now: float) -> Sequence[Event]: ...
+
+    def worker_state(self) -> bytes: ...  # what workers need: less than a snapshot, restored in the same way
+
+
+@runtime_checkable
+class HasLearners(Protocol):
+    """A judge or ranker that learns, or has parts that do: its learners by the names of their states."""
+
+    def learners(self) -> Mapping[str, OnlineLearner]: ...
+
+
+@runtime_checkable
+class SamplesPages(Protocol):
+    """A judge that learns from a sample of a page's terms."""
+
+    def sample(self, reading: Reading) -> "NDArray[np.int64]": ...
+
+
+@runtime_checkable
+class WeighsTerms(Protocol):
+    """A learner that knows what terms are worth."""
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def term_weights(self) -> "tuple[NDArray[np.int64], NDArray[np.float64]]": ...
 
 
 class AddResult(msgspec.Struct, frozen=True):

@@ -11,10 +11,10 @@ import msgspec
 
 from opilio.core.errors import UsageError
 from opilio.core.events import CommandApplied, Event, TopicChanged
+from opilio.core.learner import TOPIC_STATE
 from opilio.core.protocols import Frontier
 from opilio.core.records import url_key
 from opilio.core.urls import canonicalize_url, host_of
-from opilio.engine.learning import TOPIC_STATE
 from opilio.engine.politeness.traps import EXCLUDED_REASON, HostRules
 from opilio.store.collection import Collection
 from opilio.store.locks import is_crawl_running

@@ -1,16 +1,10 @@
-"""Everything that learns from outcomes in the writing process: topic table, judge, S1's ranker; how each is kept."""
+"""All that learns from outcomes in the writing process: topic table, judge and ranker; how their states are stored."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol, runtime_checkable
 
-import msgspec
-
-from opilio.core.events import Event, GraphChanged, TopicChanged
-from opilio.core.protocols import OnlineLearner
+from opilio.core.events import Event, TopicChanged
+from opilio.core.protocols import Learns, OnlineLearner
 from opilio.core.records import Lead, Outcome
-from opilio.judge.learned import LearnedJudge
-from opilio.methods.attributes.ranker import AttributesRanker
-from opilio.methods.treasure.ranker import TreasureRanker
 from opilio.store.collection import Collection
 from opilio.store.journal import LearnerJournal
 from opilio.store.writer import CollectionWriter
@@ -18,21 +12,6 @@ from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.weights import WeightTable
 
 SAVE_INTERVAL_S = 10.0  # what is learnt between two versions (words counted for the next growth) is kept so often
-JUDGE_STATE = "judge"
-RANK_STATE = "rank"
-TOPIC_STATE = "topic"  # of the topic's table
-
-
-@runtime_checkable
-class JournaledLearner(OnlineLearner, Protocol):
-    """A learner that can tell what it is about to learn: the judge, the rankers of S1 and S2."""
-
-    def make_lesson(self, outcomes: Sequence[Outcome]) -> bytes: ...
-
-    def apply_lesson(self, lesson: bytes) -> None: ...
-
-    def worker_state(self) -> bytes:
-        """What workers must know of it: less than a snapshot, taken up by `restore` too."""
 
 
 class LearnerGroup:
@@ -55,8 +34,8 @@ class LearnerGroup:
         self._seeds_finished = settled
         self._writer = keeper
         self._agent = agent  # whose: agents learn each for itself, under names of their own
-        # Asked once: whether something fits a protocol takes as long as learning from a page.
-        self._journaled = {name: learner for name, learner in learners.items() if isinstance(learner, JournaledLearner)}
+        # Checked once: a check against a protocol takes as long as learning from a page.
+        self._journaled = {name: learner for name, learner in learners.items() if isinstance(learner, Learns)}
         self._journals = {name: LearnerJournal(collection, self._state_name(name)) for name in self._journaled}
         self._published_versions = {name: learner.version for name, learner in learners.items()}
         self._saved_at = 0.0
@@ -70,12 +49,6 @@ class LearnerGroup:
         """Why nobody will learn any more; one crawler goes on as long as it is let."""
         return ""
 
-    @property
-    def judge(self) -> LearnedJudge | None:
-        """The judge, where it learns."""
-        judge = self._learners.get(JUDGE_STATE)
-        return judge if isinstance(judge, LearnedJudge) else None
-
     def resume(self) -> dict[str, bytes]:
         """Teach learners again what they learnt behind their last saved state; returns what the workers must know."""
         changed: dict[str, bytes] = {}
@@ -85,8 +58,7 @@ class LearnerGroup:
             if learner.version != self._published_versions[name]:
                 changed[self._state_name(name)] = learner.worker_state()
             self._published_versions[name] = learner.version
-            if isinstance(learner, TreasureRanker):
-                learner.take_updates()  # was told when it happened
+            learner.take_events(0.0)  # they were reported in the run that learnt the lessons
         return changed
 
     def learn(
@@ -98,26 +70,24 @@ class LearnerGroup:
                 self._expand_topic(self._state_name(name), learner, outcomes, now, events)
             elif name in self._journaled:
                 self._apply_lesson(name, self._journaled[name].make_lesson([*outcomes, *lessons]))
+                events += self._journaled[name].take_events(now)
             else:
                 learner.learn([*outcomes, *lessons])
-            if isinstance(learner, TreasureRanker):
-                events += [GraphChanged(at=now, **msgspec.structs.asdict(update)) for update in learner.take_updates()]
 
     def label(self, sample: bytes, relevant: bool | None, before: bool | None) -> None:
-        """A person's word about a page, for the judge; None takes the one `before` back."""
-        if self.judge is not None and sample:
-            self._apply_lesson(JUDGE_STATE, self.judge.label_lesson(sample, relevant, before))
+        """Learn from the label of a page; None removes the label `before`."""
+        for name, learner in self._journaled.items() if sample else ():
+            self._apply_lesson(name, learner.label_lesson(sample, relevant, before))
 
     def correct_verdicts(self, links: Sequence[tuple[Lead, bool]]) -> None:
-        """Pages that a person made relevant or irrelevant, by their links: for a ranker that learns from verdicts."""
-        ranker = self._learners.get(RANK_STATE)
-        if isinstance(ranker, AttributesRanker) and links:
-            self._apply_lesson(RANK_STATE, ranker.correction_lesson(links))
+        """Learn from pages that labels made relevant or irrelevant, by their links."""
+        for name, learner in self._journaled.items() if links else ():
+            self._apply_lesson(name, learner.correction_lesson(links))
 
     @property
     def learns_from_labels(self) -> bool:
-        """Does anything here learn what a person says?"""
-        return self.judge is not None or isinstance(self._learners.get(RANK_STATE), AttributesRanker)
+        """Whether any learner here learns from labels."""
+        return any(learner.learns_from_labels for learner in self._journaled.values())
 
     def _apply_lesson(self, name: str, lesson: bytes) -> None:
         if lesson:
@@ -133,8 +103,7 @@ class LearnerGroup:
             if name in self._journaled:
                 if is_new:
                     changed[self._state_name(name)] = self._journaled[name].worker_state()
-                # A graph that changed is kept at once, so that whoever looks sees what the event told of.
-                if self._journals[name].snapshot_due or (is_new and isinstance(learner, TreasureRanker)):
+                if self._journals[name].snapshot_due or (is_new and self._journaled[name].saves_every_version):
                     self._save_state(name, learner, now, learner.snapshot())
             elif is_new:
                 state = changed[self._state_name(name)] = learner.snapshot()

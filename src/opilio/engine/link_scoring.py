@@ -5,20 +5,24 @@ Queued links raised by what the links among pages say: around any other chooser,
 The structure is that of the pages of this run and, after a start, of those stored last; scores are in the frontier.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from msgspec.structs import replace
 
-from opilio.core.protocols import FrontierEntry
+from opilio.core.lead_owner import lead_owner, without_owner
+from opilio.core.learner import JUDGE_STATE
+from opilio.core.protocols import FrontierEntry, OnlineLearner, WeighsTerms
 from opilio.core.records import Lead, LinkColumns, Outcome, url_key
+from opilio.core.registry import LINK_SCORERS, has_plugin, load_plugin
 from opilio.core.urls import host_of
 from opilio.engine.link_columns import build_leads, unpack
-from opilio.engine.link_memory import LinkModelStore
-from opilio.judge.learned import LearnedJudge
-from opilio.learn.committee import FoundLinks
-from opilio.learn.scoring import LinkVisit, SourcePage
+from opilio.engine.link_memory import LinkModelStore, Owner
+from opilio.frontier.sqlite.urls import best_urls
+from opilio.learn.committee import Committee, FoundLinks
+from opilio.learn.scoring import CommitteeOptions, LinkVisit, SourcePage
 from opilio.learn.word_model import unpack_features
 from opilio.rank.link_graph import Boost, CrawledLinkGraph, NodeColumn
 from opilio.store.collection import Collection
@@ -42,6 +46,34 @@ class LinkScorer(Protocol):
 
     @property
     def expected_relevant(self) -> float | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LinkScorerContext:
+    """The argument of every factory of a link scorer: its ranker, and what the collection knows (of one agent)."""
+
+    ranker: Any
+    collection: Collection
+    learners: Mapping[str, OnlineLearner]
+    agent: str = ""
+    number: int = 0
+
+    def queued(self, limit: int) -> Iterator[FrontierEntry]:
+        """The queued URLs, best first."""
+        waiting = best_urls(self.collection.connection, limit)
+        if not self.number:
+            return waiting
+        return (
+            replace(entry, lead=without_owner(entry.lead)) for entry in waiting if lead_owner(entry.lead) == self.number
+        )
+
+
+def build_link_scorer(kind: str, context: LinkScorerContext) -> LinkScorer:
+    """The link scorer registered under the ranker's kind; the ranker's own scores where there is none."""
+    if not has_plugin(LINK_SCORERS, kind):
+        return StaticLinkScorer()
+    scorer: LinkScorer = load_plugin(LINK_SCORERS, kind)(context)
+    return scorer
 
 
 class StaticLinkScorer:
@@ -78,9 +110,9 @@ class StaticLinkScorer:
 
 
 class CommitteeLinkScorer(StaticLinkScorer):
-    """Lets the committee learn from every outcome and score every link; a judge that learns tells it of words."""
+    """The committee learns from every outcome and scores every link, by the judge's term weights too."""
 
-    def __init__(self, memory: LinkModelStore, judge: LearnedJudge | None = None) -> None:
+    def __init__(self, memory: LinkModelStore, judge: WeighsTerms | None = None) -> None:
         self._model_store = memory
         self._committee = memory.committee
         self._judge = judge
@@ -133,7 +165,18 @@ class CommitteeLinkScorer(StaticLinkScorer):
         """Hear what words are worth since the judge learnt last."""
         if self._judge is not None and self._judge.version != self._judge_version:
             self._judge_version = self._judge.version
-            self._committee.update_word_values(*self._judge.model.term_weights)
+            self._committee.update_word_values(*self._judge.term_weights)
+
+
+def committee_link_scorer(context: LinkScorerContext) -> LinkScorer:
+    """The committee's scorer with what it learnt before; static where the ranker does not learn."""
+    options: CommitteeOptions = context.ranker.options
+    if not options.learn:
+        return StaticLinkScorer()
+    store = LinkModelStore(Committee(options), context.collection, Owner(context.agent, context.number))
+    store.resume()
+    judge = context.learners.get(JUDGE_STATE)
+    return CommitteeLinkScorer(store, judge if isinstance(judge, WeighsTerms) else None)
 
 
 def _followed_positions(page: int, columns: LinkColumns) -> list[int]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from opilio.core.records import Lead, LinkColumns, Outcome
 from opilio.engine.link_columns import build_leads, unpack
-from opilio.engine.link_scoring import StaticLinkScorer
+from opilio.engine.link_scoring import LinkScorer, LinkScorerContext, StaticLinkScorer
 from opilio.rank.topic_genre import KnownParents, TopicGenreOptions, aggregate_parents
 
 MAX_LINKS = 200_000  # whose parents are known: those found last
@@ -55,6 +55,13 @@ class ParentLinkScorer(StaticLinkScorer):
         # By rank, the parents' part has no size of its own: the page's share stays as the ranker found it.
         lifted = alone if self._options.scale == "rank" else alone + self._options.topic * (together - relevance)
         return list(map(float, lifted))
+
+
+def parent_link_scorer(context: LinkScorerContext) -> LinkScorer:
+    """The scorer with the parents that the collection's pages have (those of one agent)."""
+    scorer = ParentLinkScorer(context.ranker.options)
+    scorer.resume(context.collection.connection, context.number)
+    return scorer
 
 
 def _followed_keys(columns: LinkColumns) -> list[int]:

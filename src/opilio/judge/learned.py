@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from opilio.core.learner import JUDGE_STATE, BaseLearner
 from opilio.core.records import Outcome, Reading, Reason, Verdict
 from opilio.judge.similarity import CoverageJudge
 from opilio.learn.logistic import logistic
@@ -47,11 +48,13 @@ class _JudgeState(msgspec.Struct, array_like=True):
     coverages: list[float] = []
 
 
-class LearnedJudge:
+class LearnedJudge(BaseLearner):
     """Verdict.score is a probability. `share` is the text model's say once it has seen enough; 0: nothing is learnt.
 
     `examples` are pages of which a person said whether they are on the topic: they teach it before anything is fetched.
     """
+
+    learns_from_labels = True
 
     def __init__(
         self,
@@ -72,10 +75,19 @@ class LearnedJudge:
         if examples and share:
             self.model.fit(base.middle)
 
+    def learners(self) -> dict[str, "LearnedJudge"]:
+        """See `HasLearners`."""
+        return {JUDGE_STATE: self}
+
     @property
     def version(self) -> int:
         """Grows whenever the text model is fitted."""
         return self.model.scale.version
+
+    @property
+    def term_weights(self) -> tuple[TermIds, NDArray[np.float64]]:
+        """See `WeighsTerms`."""
+        return self.model.term_weights
 
     @property
     def middle(self) -> float:
@@ -130,10 +142,6 @@ class LearnedJudge:
     def _distinctive_terms(self, terms: NDArray[np.uint32], counts: NDArray[np.float64]) -> TermIds:
         weights = self.base.words.weights_for(terms, counts)
         return terms[np.argsort(-weights, kind="stable")[:MAX_PAGE_TERMS]].astype(np.int64)
-
-    def learn(self, outcomes: Sequence[Outcome]) -> None:
-        """Pages that coverage is sure about."""
-        self.apply_lesson(self.make_lesson(outcomes))
 
     def make_lesson(self, outcomes: Sequence[Outcome]) -> bytes:
         """What is about to be learnt from these visits, for a journal; nothing where that is nothing."""

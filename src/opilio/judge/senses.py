@@ -5,9 +5,9 @@ import msgspec
 from opilio.core.errors import TopicError
 from opilio.core.protocols import Judge
 from opilio.core.records import Reading, Reason, Verdict
-from opilio.judge.page_terms import PageTerms
 from opilio.text.phrases import PhraseMatcher
 from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.page_terms import PageTerms
 from opilio.topic.senses import OTHER_SENSE, ContextRule, SenseWeights
 
 

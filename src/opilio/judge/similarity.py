@@ -23,9 +23,9 @@ import numpy as np
 from opilio.core.errors import ConfigError, TopicError
 from opilio.core.protocols import Judge
 from opilio.core.records import Reading, Reason, Verdict
-from opilio.judge.page_terms import PageTerms
 from opilio.learn.logistic import logistic
 from opilio.topic.evolving import CompiledTable, EvolvingTopic
+from opilio.topic.page_terms import PageTerms
 
 CosineNorm = Literal["page", "topic", "whole"]
 COSINE_REASONS = 10  # words named in a verdict

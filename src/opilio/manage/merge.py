@@ -17,10 +17,10 @@ import numpy as np
 
 from opilio import __version__
 from opilio.core.errors import CollectionError, ConfigError
+from opilio.core.registry import build_component, complete_section
 from opilio.dedup.fingerprint import simhash_bands
 from opilio.dedup.sqlite import create_dedup_tables as create_seen
 from opilio.engine.labels import reapply_labels
-from opilio.engine.wiring.factories import build_component, complete_section
 from opilio.frontier.policy import REVISIT_PRIORITY, Order, QueueTime
 from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
 from opilio.manage.merge_sql import (

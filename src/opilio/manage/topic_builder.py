@@ -18,7 +18,6 @@ from opilio.core.records import Page
 from opilio.core.settings import Settings, read_settings
 from opilio.engine.wiring.build import TOPIC_SNAPSHOT
 from opilio.engine.wiring.topic_files import LoggedQuery, split_intervals
-from opilio.judge.page_terms import PageTerms
 from opilio.judge.similarity import CosineJudge
 from opilio.learn.logistic import roc_auc
 from opilio.store.collection import open_readonly
@@ -27,6 +26,7 @@ from opilio.text.languages import language_code, language_name
 from opilio.text.reading import PageReader
 from opilio.text.vocabulary import Vocabulary, term_id
 from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.page_terms import PageTerms
 from opilio.topic.query_log import QueryLogSmoothing, QueryLogWeights, stem_query
 from opilio.topic.setup import background_idf
 from opilio.topic.topic import SourceWeights, Topic, build_topic_table, is_valid_text, make_stemmer, make_topic

@@ -9,13 +9,13 @@ import numpy as np
 
 from opilio import __version__
 from opilio.core.errors import UsageError
-from opilio.judge.page_terms import CachedIdf
 from opilio.methods.attributes.evaluation import FixedTrainingSet, LearnerComparison, compare_learners
 from opilio.methods.attributes.learner import RowLearner, require_sklearn
 from opilio.methods.attributes.models import make_learner
 from opilio.methods.attributes.rows import TrainingRow, read_rows, rows_to_arrays
 from opilio.methods.attributes.training import CollectionTrainingSet, load_training_set, write_models
 from opilio.store.collection import load_settings, open_readonly
+from opilio.topic.page_terms import CachedIdf
 from opilio.topic.setup import background_frequencies, build_vocabulary, resolve_settings
 from opilio.topic.weights import WeightTable
 

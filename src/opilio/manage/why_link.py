@@ -10,12 +10,11 @@ import msgspec
 
 from opilio.core.errors import CollectionError, ParseError
 from opilio.core.lead_owner import lead_owner, without_owner
-from opilio.core.protocols import FrontierEntry
-from opilio.engine.learning import JUDGE_STATE
+from opilio.core.learner import JUDGE_STATE
+from opilio.core.protocols import FrontierEntry, WeighsTerms
 from opilio.engine.link_memory import NO_AGENT, LinkModelStore, Owner
 from opilio.engine.wiring.build import AnalysisParts, build_analysis_parts, complete_settings
 from opilio.engine.wiring.start import latest_snapshots
-from opilio.judge.learned import LearnedJudge
 from opilio.learn.committee import Committee
 from opilio.learn.explain import LinkExplanation, explain_link
 from opilio.manage.results import RankerExplanation, ScoreEffect, SiblingResult
@@ -76,8 +75,8 @@ def explain_link_score(collection: Collection, entry: FrontierEntry) -> RankerEx
         entry = msgspec.structs.replace(entry, lead=without_owner(entry.lead))
     memory = LinkModelStore(Committee(parts.ranker.options), collection, owner)
     memory.restore()
-    if isinstance(judge, LearnedJudge):
-        memory.committee.update_word_values(*judge.model.term_weights)
+    if isinstance(judge, WeighsTerms):
+        memory.committee.update_word_values(*judge.term_weights)
     row = memory.load_link(entry)
     if row is None:
         return None

@@ -8,7 +8,8 @@ The words at a link as indices of the committee's word model: of its URL, its an
 What does not depend on the page is worked out once: the same addresses and headings stand on page after page.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
@@ -16,7 +17,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from opilio.core.protocols import OnlineLearner
 from opilio.core.records import Lead, Link, Reading, ScoredLink, Verdict
+from opilio.core.settings import Settings
 from opilio.learn.scoring import CommitteeOptions
 from opilio.learn.word_model import (
     ANCHOR_TEXT,
@@ -33,10 +36,10 @@ from opilio.learn.word_model import (
     hash_to_word,
     url_prefixes,
 )
-from opilio.methods.treasure.hints import GraphHints
 from opilio.rank.four_part_score import UrlTerms
 from opilio.rank.link_scores import LinkScores, LinkTexts, drop_all, refused_links, tunnel_drop_reason
 from opilio.text.vocabulary import Vocabulary
+from opilio.topic.build_context import BuildContext
 from opilio.topic.evolving import EvolvingTopic
 
 LinkWordIndices = NDArray[np.uint32]
@@ -139,14 +142,38 @@ TEXT_KIND_LABELS = {
 }
 
 
-CommitteeMember = Callable[[Reading, LinkTexts], NDArray[np.float64]]
+LinkOpinion = Callable[[Reading, LinkTexts], NDArray[np.float64]]
 """Another opinion on the links of a page: one number from 0 to 1 for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitteeMember:
+    """Opinions by the names they have in DENSE_FIELDS, and the learners behind them by the names of their states."""
+
+    opinions: Mapping[str, LinkOpinion]
+    learners: Mapping[str, OnlineLearner] = field(default_factory=dict)
+
+
+def no_start_states(_: Settings) -> dict[str, bytes]:
+    """For a member that starts without a file."""
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class MemberKind:
+    """A member that another package registers for the committee.
+
+    `start_states` reads the files that the settings name, before the crawl starts; ConfigError where one is invalid.
+    """
+
+    build: Callable[[BuildContext], CommitteeMember]
+    start_states: Callable[[Settings], dict[str, bytes]] = no_start_states
 
 
 class CommitteeRanker:
     """Features of links. `tunnel_depth` as in `tunnel_drop_reason`: by default irrelevant pages end no path.
 
-    `members` are further opinions, by the names they have in DENSE; a feature without one is 0.
+    `opinions` are those of further members, by the names they have in DENSE_FIELDS; a feature without one is 0.
     """
 
     def __init__(
@@ -156,14 +183,17 @@ class CommitteeRanker:
         self.words = words
         self.tunnel_depth = tunnel_depth
         self.options = options or CommitteeOptions()
-        self.members: dict[str, CommitteeMember] = {}
-        # The members that begin with a graph
-        self.hints: GraphHints | None = None
+        self.opinions: dict[str, LinkOpinion] = {}
+        self._learners: dict[str, OnlineLearner] = {}
 
-    def use_hints(self, hints: GraphHints) -> None:
-        """Let a T-Graph and a context graph be members."""
-        self.hints = hints
-        self.members |= {"tgraph": hints.tgraph, "osm": hints.osm, "layer": hints.layer}
+    def add_member(self, member: CommitteeMember) -> None:
+        """Add the opinions of a member."""
+        self.opinions |= member.opinions
+        self._learners |= member.learners
+
+    def learners(self) -> Mapping[str, OnlineLearner]:
+        """The learners of its members; the committee itself learns in the writing process."""
+        return self._learners
 
     def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[ScoredLink]:
         """See `Ranker`."""
@@ -183,7 +213,7 @@ class CommitteeRanker:
         self._fill_link_features(
             rows, reading, texts, np.frombuffer(b"".join([a.row for a in addresses]), dtype=ADDRESS_DTYPE)
         )
-        known = parts | {name: member(reading, texts) for name, member in self.members.items()}
+        known = parts | {name: member(reading, texts) for name, member in self.opinions.items()}
         for name, column in known.items():
             rows["dense"][:, DENSE_FIELDS.index(name)] = column
         return LinkScores((url + anchor + parent + around) / 4.0, parts, dropped, features=_rows_as_bytes(rows))

@@ -6,7 +6,7 @@ PageRank of the partial graph orders a crawl (Cho et al. 1998; S2-F5); the topic
 
 from array import array
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,11 +145,11 @@ class Boost:
         self.combine = combine
 
 
-def _none() -> None:
+def no_boost() -> None:
     return None
 
 
-def _pagerank(*, share: float = 0.5, topical: bool = True, damping: float = 0.85, every: int = 25) -> Boost:
+def pagerank_boost(*, share: float = 0.5, topical: bool = True, damping: float = 0.85, every: int = 25) -> Boost:
     if not 0.0 <= share <= 1.0 or not 0.0 <= damping < 1.0:
         raise ConfigError("boost.share and boost.damping: must be between 0 and 1")
 
@@ -159,7 +159,7 @@ def _pagerank(*, share: float = 0.5, topical: bool = True, damping: float = 0.85
     return Boost(every, lambda graph: graph.pagerank(damping, topical), combine)
 
 
-def _hubs(*, lift: float = 0.5, top: int = 20, same_host: bool = False, every: int = 25) -> Boost:
+def hubs_boost(*, lift: float = 0.5, top: int = 20, same_host: bool = False, every: int = 25) -> Boost:
     def values(graph: CrawledLinkGraph) -> NodeColumn:
         return graph.best_parent_strength(graph.hubs(same_host), top)
 
@@ -167,6 +167,3 @@ def _hubs(*, lift: float = 0.5, top: int = 20, same_host: bool = False, every: i
         return np.asarray(own + lift * value)
 
     return Boost(every, values, combine)
-
-
-BOOSTS: dict[str, Callable[..., Any]] = {"none": _none, "pagerank": _pagerank, "hubs": _hubs}

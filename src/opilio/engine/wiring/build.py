@@ -8,37 +8,36 @@ The only module that knows every class: puts a crawl together from its settings.
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 
 import msgspec
-from msgspec.structs import replace
 
 from opilio.core.clock import Clock
 from opilio.core.errors import ConfigError
-from opilio.core.lead_owner import lead_owner, without_owner
+from opilio.core.learner import TOPIC_STATE
 from opilio.core.protocols import (
     DuplicateDetector,
     Fetcher,
     Frontier,
-    FrontierEntry,
+    HasLearners,
     Judge,
     OnlineLearner,
     Parser,
     Ranker,
+    SamplesPages,
     SeedSource,
 )
 from opilio.core.records import Page, Reading
+from opilio.core.registry import TOPIC_EXTENSIONS, build_component, complete_section, load_plugin, plugin_names
 from opilio.core.settings import KIND_SECTIONS, Settings
 from opilio.dedup.fingerprint import fingerprint_terms, simhash64
 from opilio.dedup.sqlite import SqliteDuplicateDetector
 from opilio.engine.analysis import NofollowIgnoringParser, PageAnalyzer, PageFeatures, SharedParts
 from opilio.engine.commit import BatchCommitter, CommitTargets
 from opilio.engine.control import CommandInbox
-from opilio.engine.learning import JUDGE_STATE, TOPIC_STATE, LearnerGroup
-from opilio.engine.link_memory import LinkModelStore, Owner
-from opilio.engine.link_scoring import CommitteeLinkScorer, LinkScorer, StaticLinkScorer, with_boost
+from opilio.engine.learning import LearnerGroup
+from opilio.engine.link_scoring import LinkScorer, LinkScorerContext, build_link_scorer, with_boost
 from opilio.engine.loop import Engine, EngineParts
-from opilio.engine.parent_scores import ParentLinkScorer
 from opilio.engine.politeness.host_gate import AddressResolver, HostGate, HostThrottle
 from opilio.engine.politeness.robots import RobotsRules
 from opilio.engine.politeness.traps import UrlFilter, build_url_filter
@@ -48,32 +47,23 @@ from opilio.engine.revisit.outcomes import RevisitOutcomes
 from opilio.engine.revisit.policies import POLICIES
 from opilio.engine.revisit.scheduler import RevisitScheduler
 from opilio.engine.visit import VisitLimits, Visitor
-from opilio.engine.wiring.factories import BuildContext, build_component, complete_section
 from opilio.engine.wiring.seed_engines import complete_engine
 from opilio.engine.wiring.topic import build_initial_topic, build_query_log_reader, check_topic_settings
 from opilio.engine.workers import AnalysisPool, InlinePool, WorkerPool
 from opilio.frontier.policy import FrontierLimits, FrontierPolicy, MergePolicy, refuse_nothing
-from opilio.frontier.sqlite.urls import best_urls
-from opilio.judge.learned import LearnedJudge
-from opilio.judge.page_terms import CachedIdf, PageTerms
-from opilio.learn.committee import Committee
 from opilio.methods.agents.frontier import ClaimableFrontier
 from opilio.methods.agents.plugin import AgentParts, agent_states, build_team, build_team_analyzer, team_learners
 from opilio.methods.agents.profiles import AgentProfile, agent_profiles, check_agent_settings, uses_agents
-from opilio.methods.attributes.link_scoring import MAX_QUEUED_LINKS, AttributesLinkScorer
-from opilio.methods.attributes.ranker import AttributesRanker, load_initial_model
-from opilio.methods.dewey.target import add_dewey_classes, build_dewey_target
-from opilio.methods.treasure.plugin import HINTS_STATE
 from opilio.parse.html import HtmlParser
-from opilio.rank.committee import CommitteeRanker
-from opilio.rank.topic_genre import TopicGenreRanker
 from opilio.store.collection import Collection
 from opilio.store.writer import CollectionWriter, stored_robots
 from opilio.text.reading import PageReader
 from opilio.text.term_arrays import term_array
 from opilio.text.url_words import UrlTerms
 from opilio.text.vocabulary import Vocabulary
+from opilio.topic.build_context import BuildContext
 from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.page_terms import CachedIdf, PageTerms
 from opilio.topic.setup import background_frequencies, background_idf, build_genres, build_reader, build_vocabulary
 from opilio.topic.topic import Topic, make_topic
 from opilio.topic.weights import WeightTable
@@ -96,39 +86,6 @@ def build_revisits(
     revisits = RevisitScheduler(collection, frontier, again, settings.revisit)
     revisits.load(now)
     return again, revisits
-
-
-def build_link_scorer(
-    ranker: Ranker, judge: OnlineLearner | None, collection: Collection, agent: AgentProfile | None = None
-) -> LinkScorer:
-    """Who scores links in the writing process, with what the collection says was learnt (by this agent).
-
-    `judge` is the one that learns beside it, where one does.
-    """
-    if isinstance(ranker, CommitteeRanker) and ranker.options.learn:
-        whose = Owner(agent.name, agent.number) if agent else Owner()
-        memory = LinkModelStore(Committee(ranker.options), collection, whose)
-        memory.resume()
-        return CommitteeLinkScorer(memory, judge if isinstance(judge, LearnedJudge) else None)
-    if isinstance(ranker, TopicGenreRanker):
-        parents = ParentLinkScorer(ranker.options)
-        parents.resume(collection.connection, agent.number if agent else 0)
-        return parents
-    if isinstance(ranker, AttributesRanker):
-        chooser = AttributesLinkScorer(ranker)
-        waiting = best_urls(collection.connection, MAX_QUEUED_LINKS)
-        mine = (
-            waiting
-            if agent is None
-            else (_untag_entry(entry) for entry in waiting if lead_owner(entry.lead) == agent.number)
-        )
-        chooser.resume(mine, collection.connection, agent.number if agent else 0)
-        return chooser
-    return StaticLinkScorer()
-
-
-def _untag_entry(entry: FrontierEntry) -> FrontierEntry:
-    return replace(entry, lead=without_owner(entry.lead))
 
 
 TOPIC_SNAPSHOT = TOPIC_STATE
@@ -187,7 +144,8 @@ def build_topic(settings: Settings, positive: tuple[str, ...] = (), negative: tu
         genres=tuple(s.genres),
         language=s.language,
     )
-    topic = add_dewey_classes(topic, settings)
+    for name in plugin_names(TOPIC_EXTENSIONS):
+        topic = load_plugin(TOPIC_EXTENSIONS, name)(topic, settings)
     check_topic_settings(settings, topic)
     return topic
 
@@ -243,25 +201,19 @@ def _build_parts(means: SharedParts, settings: Settings, topic: Topic, states: M
     living = EvolvingTopic(WeightTable(), None, background_idf, build_query_log_reader(settings, vocabulary), banned)
     words = PageTerms(vocabulary.terms, CachedIdf(background_frequencies().__getitem__))
     genres = build_genres(settings, vocabulary, topic.genres)
-    target = cache(partial(build_dewey_target, settings, topic, vocabulary))
-    tools = BuildContext(topic, living, vocabulary, words, UrlTerms(vocabulary), genres, target)
-    first: Judge = build_component("judge", settings.judge, tools)
-    judge: Judge = build_component("senses", settings.senses, first, tools)
-    ranker = build_component("rank", settings.rank, tools)
+    context = BuildContext(settings, topic, living, vocabulary, words, UrlTerms(vocabulary), genres, states)
+    first: Judge = build_component("judge", settings.judge, context)
+    judge: Judge = build_component("senses", settings.senses, first, context)
+    ranker: Ranker = build_component("rank", settings.rank, context)
     learners: dict[str, OnlineLearner] = {TOPIC_SNAPSHOT: living}
-    if isinstance(first, LearnedJudge):
-        learners[JUDGE_STATE] = first
-    if hasattr(ranker, "learn"):
-        learners["rank"] = ranker
-    if getattr(ranker, "hints", None) is not None:
-        learners[HINTS_STATE] = ranker.hints
-    if isinstance(ranker, AttributesRanker) and "rank" not in states:
-        load_initial_model(ranker, settings.rank)
+    for part in (first, ranker):
+        if isinstance(part, HasLearners):
+            learners |= part.learners()
     for name, state in states.items():
         if name in learners:  # a run with other options may have left more
             learners[name].restore(state)
     feeds = settings.expansion["kind"] not in ("none", "query-log")
-    sample = first.sample if isinstance(first, LearnedJudge) else None
+    sample = first.sample if isinstance(first, SamplesPages) else None
     notes = PageFeatures(vocabulary, build_genres(settings, vocabulary, ()).detect, feeds, sample)
     analyst = PageAnalyzer(means.parser, means.read, judge, ranker, notes, learners, records=means.make_records)
     return AnalysisParts(analyst, learners, ranker)
@@ -396,7 +348,10 @@ def build_writers(
 def _build_boosted_scorer(
     settings: Settings, collection: Collection, mind: AnalysisParts, agent: AgentProfile | None = None
 ) -> LinkScorer:
-    chooser = build_link_scorer(mind.ranker, mind.learners.get(JUDGE_STATE), collection, agent)
+    whose = (agent.name, agent.number) if agent else ("", 0)
+    chooser = build_link_scorer(
+        settings.rank["kind"], LinkScorerContext(mind.ranker, collection, mind.learners, *whose)
+    )
     return with_boost(chooser, build_component("boost", settings.boost), collection)
 
 

@@ -1,7 +1,7 @@
-"""Every kind of engine that a configuration can name for seeds, with its options (S0-10).
+"""The kinds of seed engines that a configuration can name, with their options (S0-10).
 
-As in `kinds.py`, a factory's keyword arguments are the options and the schema. Options that all kinds share are those
-of `Terms`. A server counts as trusted, so that it may have a private address, only where the person set its `url`.
+The keyword arguments of a factory are the options of its kind; `RequestLimits` has those that all kinds share. A server
+is trusted, so that it may have a private address, only where the user set its `url`.
 """
 
 import os
@@ -16,9 +16,9 @@ import msgspec
 from opilio.core.clock import Clock
 from opilio.core.errors import ConfigError
 from opilio.core.protocols import SeedSource
+from opilio.core.registry import SEED_ENGINES, complete_options, has_plugin, load_plugin, plugin_names
 from opilio.core.settings import Positive, Tree, describe_validation_error
 from opilio.core.urls import canonicalize_url
-from opilio.engine.wiring.factories import ComponentFactory, complete_options
 from opilio.seeds.api_client import ApiTransport, EngineClient, Quota, RequestLimits, check_key_reference, read_key
 from opilio.seeds.engines import commoncrawl, mediawiki, paged
 from opilio.seeds.engines.paged import EngineAdapter, PagedSource
@@ -33,105 +33,111 @@ MAX_RESULTS_PER_PAGE = 100  # hits that our own search gives at once
 
 @dataclass(frozen=True, slots=True)
 class EngineContext:
-    """What an engine is made with."""
+    """The first argument of every factory of a seed engine."""
 
     name: str
     client: EngineClient
     environment: Mapping[str, str] = field(repr=False)
 
     def api_key(self, reference: str) -> str:
-        """The person's key."""
+        """The API key that a setting refers to."""
         return read_key(reference, f"{_option_path(self.name)}.key", self.environment)
 
-    def paged_engine(self, shape: EngineAdapter) -> SeedSource:
-        return PagedSource(self.name, shape, self.client)
+    def paged_engine(self, adapter: EngineAdapter) -> SeedSource:
+        return PagedSource(self.name, adapter, self.client)
 
 
-def _searxng(
-    bench: EngineContext,
+def searxng_engine(
+    context: EngineContext,
     *,
     url: str = "",
     engines: tuple[str, ...] = (),
     categories: str = "general",
     language: str = "",
 ) -> SeedSource:
-    return SearxngSource(bench.name, bench.client, _require_option(bench, "url", url), engines, categories, language)
+    return SearxngSource(
+        context.name, context.client, _require_option(context, "url", url), engines, categories, language
+    )
 
 
-def _brave(
-    bench: EngineContext,
+def brave_engine(
+    context: EngineContext,
     *,
     key: str = "env:BRAVE_API_KEY",
     url: str = paged.BRAVE_URL,
     country: str = "",
     language: str = "",
 ) -> SeedSource:
-    shape = paged.Brave(bench.api_key(key), url, country, language, trusted=url != paged.BRAVE_URL)
-    return bench.paged_engine(shape)
+    adapter = paged.Brave(context.api_key(key), url, country, language, trusted=url != paged.BRAVE_URL)
+    return context.paged_engine(adapter)
 
 
-def _kagi(bench: EngineContext, *, key: str = "env:KAGI_API_KEY", url: str = paged.KAGI_URL) -> SeedSource:
-    return bench.paged_engine(paged.Kagi(bench.api_key(key), url, trusted=url != paged.KAGI_URL))
+def kagi_engine(context: EngineContext, *, key: str = "env:KAGI_API_KEY", url: str = paged.KAGI_URL) -> SeedSource:
+    return context.paged_engine(paged.Kagi(context.api_key(key), url, trusted=url != paged.KAGI_URL))
 
 
-def _mojeek(
-    bench: EngineContext, *, key: str = "env:MOJEEK_API_KEY", url: str = paged.MOJEEK_URL, language: str = ""
+def mojeek_engine(
+    context: EngineContext, *, key: str = "env:MOJEEK_API_KEY", url: str = paged.MOJEEK_URL, language: str = ""
 ) -> SeedSource:
-    return bench.paged_engine(paged.Mojeek(bench.api_key(key), url, language, trusted=url != paged.MOJEEK_URL))
+    return context.paged_engine(paged.Mojeek(context.api_key(key), url, language, trusted=url != paged.MOJEEK_URL))
 
 
-def _marginalia(
-    bench: EngineContext,
+def marginalia_engine(
+    context: EngineContext,
     *,
     key: str = "env:MARGINALIA_API_KEY",
     url: str = paged.MARGINALIA_URL,
     per_domain: Positive = 2,
 ) -> SeedSource:
-    shape = paged.Marginalia(bench.api_key(key), url, per_domain, trusted=url != paged.MARGINALIA_URL)
-    return bench.paged_engine(shape)
+    adapter = paged.Marginalia(context.api_key(key), url, per_domain, trusted=url != paged.MARGINALIA_URL)
+    return context.paged_engine(adapter)
 
 
-def _google(
-    bench: EngineContext,
+def google_engine(
+    context: EngineContext,
     *,
     key: str = "env:GOOGLE_API_KEY",
     cx: str = "",
     url: str = paged.GOOGLE_URL,
     language: str = "",
 ) -> SeedSource:
-    engine = _require_option(bench, "cx", cx)
-    shape = paged.Google(bench.api_key(key), engine, url, language, trusted=url != paged.GOOGLE_URL)
-    return bench.paged_engine(shape)
+    engine = _require_option(context, "cx", cx)
+    adapter = paged.Google(context.api_key(key), engine, url, language, trusted=url != paged.GOOGLE_URL)
+    return context.paged_engine(adapter)
 
 
-def _mediawiki(bench: EngineContext, *, url: str = mediawiki.MEDIAWIKI_URL, article: str = "/wiki/") -> SeedSource:
-    return bench.paged_engine(mediawiki.MediaWiki(url, article, trusted=url != mediawiki.MEDIAWIKI_URL))
-
-
-def _mediawiki_links(bench: EngineContext, *, url: str = mediawiki.MEDIAWIKI_URL, articles: Positive = 5) -> SeedSource:
-    search = mediawiki.MediaWiki(url, trusted=url != mediawiki.MEDIAWIKI_URL)
-    return mediawiki.MediaWikiLinks(bench.name, bench.client, search, url, articles)
-
-
-def _common_crawl(
-    bench: EngineContext, *, patterns: tuple[str, ...] = (), url: str = commoncrawl.COMMONCRAWL_URL, crawl: str = ""
+def mediawiki_engine(
+    context: EngineContext, *, url: str = mediawiki.MEDIAWIKI_URL, article: str = "/wiki/"
 ) -> SeedSource:
-    wanted = _require_option(bench, "patterns", patterns)
+    return context.paged_engine(mediawiki.MediaWiki(url, article, trusted=url != mediawiki.MEDIAWIKI_URL))
+
+
+def mediawiki_links_engine(
+    context: EngineContext, *, url: str = mediawiki.MEDIAWIKI_URL, articles: Positive = 5
+) -> SeedSource:
+    search = mediawiki.MediaWiki(url, trusted=url != mediawiki.MEDIAWIKI_URL)
+    return mediawiki.MediaWikiLinks(context.name, context.client, search, url, articles)
+
+
+def common_crawl_engine(
+    context: EngineContext, *, patterns: tuple[str, ...] = (), url: str = commoncrawl.COMMONCRAWL_URL, crawl: str = ""
+) -> SeedSource:
+    wanted = _require_option(context, "patterns", patterns)
     trusted = url != commoncrawl.COMMONCRAWL_URL
-    return commoncrawl.CommonCrawlSource(bench.name, bench.client, wanted, url, crawl, trusted=trusted)
+    return commoncrawl.CommonCrawlSource(context.name, context.client, wanted, url, crawl, trusted=trusted)
 
 
-def _sitemap(bench: EngineContext, *, urls: tuple[str, ...] = ()) -> SeedSource:
-    return SitemapSource(bench.name, bench.client, _require_option(bench, "urls", urls))
+def sitemap_engine(context: EngineContext, *, urls: tuple[str, ...] = ()) -> SeedSource:
+    return SitemapSource(context.name, context.client, _require_option(context, "urls", urls))
 
 
-def _file(bench: EngineContext, *, path: str = "") -> SeedSource:
-    return FileSource(bench.name, Path(_require_option(bench, "path", path)).expanduser())
+def file_engine(context: EngineContext, *, path: str = "") -> SeedSource:
+    return FileSource(context.name, Path(_require_option(context, "path", path)).expanduser())
 
 
-def _collection(bench: EngineContext, *, folders: tuple[str, ...] = (), relevant: bool = True) -> SeedSource:
-    places = [Path(folder).expanduser() for folder in _require_option(bench, "folders", folders)]
-    return SearchSource(bench.name, partial(search_folders, places, relevant))
+def collection_engine(context: EngineContext, *, folders: tuple[str, ...] = (), relevant: bool = True) -> SeedSource:
+    places = [Path(folder).expanduser() for folder in _require_option(context, "folders", folders)]
+    return SearchSource(context.name, partial(search_folders, places, relevant))
 
 
 def search_folders(folders: Sequence[Path], relevant: bool, query: str, limit: int) -> list[str]:
@@ -147,28 +153,14 @@ def search_folders(folders: Sequence[Path], relevant: bool, query: str, limit: i
     return [hit.url for hit in found.hits]
 
 
-ENGINES: dict[str, ComponentFactory] = {
-    "searxng": _searxng,
-    "brave": _brave,
-    "kagi": _kagi,
-    "mojeek": _mojeek,
-    "marginalia": _marginalia,
-    "google": _google,
-    "mediawiki": _mediawiki,
-    "mediawiki-links": _mediawiki_links,
-    "common-crawl": _common_crawl,
-    "sitemap": _sitemap,
-    "file": _file,
-    "collection": _collection,
-}
 REQUEST_LIMIT_OPTIONS = tuple(field.name for field in msgspec.structs.fields(RequestLimits))
 
 
 def complete_engine(name: str, given: Tree) -> Tree:
     """An engine's table with every option written out; ConfigError for what does not exist or does not fit."""
     if "kind" not in given:
-        if name not in ENGINES:
-            raise ConfigError(f"{_option_path(name)} needs a kind: one of {', '.join(ENGINES)}")
+        if not has_plugin(SEED_ENGINES, name):
+            raise ConfigError(f"{_option_path(name)} needs a kind: one of {', '.join(plugin_names(SEED_ENGINES))}")
         given = {"kind": name, **given}
     own = {key: value for key, value in given.items() if key not in REQUEST_LIMIT_OPTIONS}
     shared = {key: value for key, value in given.items() if key in REQUEST_LIMIT_OPTIONS}
@@ -176,7 +168,7 @@ def complete_engine(name: str, given: Tree) -> Tree:
         terms = msgspec.convert({**msgspec.structs.asdict(RequestLimits()), **shared}, RequestLimits)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{_option_path(name)}.{describe_validation_error(error)}") from error
-    filled = complete_options(ENGINES, _option_path(name), own)
+    filled = complete_options(SEED_ENGINES, _option_path(name), own)
     _check_no_secrets(name, filled)
     return {**filled, **msgspec.structs.asdict(terms)}
 
@@ -184,9 +176,9 @@ def complete_engine(name: str, given: Tree) -> Tree:
 def build_source(name: str, tree: Tree, asker: ApiTransport, clock: Clock, tally: Quota) -> SeedSource:
     """The source that a filled table names; ConfigError where its key can't be had."""
     terms = msgspec.convert({key: tree[key] for key in REQUEST_LIMIT_OPTIONS}, RequestLimits)
-    bench = EngineContext(name, EngineClient(asker, clock, terms, tally), os.environ)
+    context = EngineContext(name, EngineClient(asker, clock, terms, tally), os.environ)
     options: dict[str, Any] = {key: value for key, value in tree.items() if key not in (*REQUEST_LIMIT_OPTIONS, "kind")}
-    source: SeedSource = ENGINES[tree["kind"]](bench, **options)
+    source: SeedSource = load_plugin(SEED_ENGINES, tree["kind"], f"{_option_path(name)}.kind")(context, **options)
     return source
 
 
@@ -194,9 +186,9 @@ def _option_path(name: str) -> str:
     return f"seeds.engines.{name}"
 
 
-def _require_option(bench: EngineContext, option: str, value: OptionValue) -> OptionValue:
+def _require_option(context: EngineContext, option: str, value: OptionValue) -> OptionValue:
     if not value:
-        raise ConfigError(f"{_option_path(bench.name)}.{option}: is missing; this kind of engine can't do without it")
+        raise ConfigError(f"{_option_path(context.name)}.{option}: missing; this kind of engine needs it")
     return value
 
 
@@ -214,5 +206,5 @@ def _check_no_secrets(name: str, filled: Tree) -> None:
                 )
             if url and canonicalize_url(url) is None:
                 raise ConfigError(
-                    f"{_option_path(name)}.{option} '{url}': is no http or https URL; write https://host/path"
+                    f"{_option_path(name)}.{option} '{url}': not a valid http(s) URL; write https://host/path"
                 )

@@ -12,10 +12,11 @@ from opilio.core.clock import Clock, SystemClock
 from opilio.core.errors import ConfigError, SeedError
 from opilio.core.protocols import SeedSource
 from opilio.core.records import Seed
+from opilio.core.registry import SEED_ENGINES, has_plugin, plugin_names
 from opilio.core.settings import Settings, Tree, read_toml
 from opilio.engine.reseeding import build_seed_request, is_allowed_seed
 from opilio.engine.wiring.fetcher import user_agent
-from opilio.engine.wiring.seed_engines import ENGINES, build_source, complete_engine
+from opilio.engine.wiring.seed_engines import build_source, complete_engine
 from opilio.fetch.api_client import ApiClient
 from opilio.fetch.http import FetchLimits, NetworkOptions
 from opilio.methods.agents.profiles import agent_profiles
@@ -191,9 +192,9 @@ def _select_engine(name: str, engines: dict[str, Tree]) -> Tree:
     """A configured engine, or a kind that works as it is."""
     if name in engines:
         return engines[name]
-    if name in ENGINES:
+    if has_plugin(SEED_ENGINES, name):
         return {"kind": name}
-    known = ", ".join(dict.fromkeys([*engines, *ENGINES]))
+    known = ", ".join(dict.fromkeys([*engines, *plugin_names(SEED_ENGINES)]))
     raise ConfigError(f"--engine {name}: is neither configured nor a kind of engine; known: {known}")
 
 

@@ -19,6 +19,7 @@ from opilio.core.clock import Clock, SystemClock
 from opilio.core.errors import ConfigError, UsageError
 from opilio.core.events import CrawlStarted, ProblemsFound, SeedsFound
 from opilio.core.records import Seed, url_key
+from opilio.core.registry import DEFAULT_KINDS
 from opilio.core.settings import Settings, TopicSettings, Tree, merge_trees
 from opilio.core.urls import canonicalize_url
 from opilio.dedup.sqlite import create_dedup_tables as create_seen
@@ -36,7 +37,6 @@ from opilio.engine.wiring.build import (
     complete_settings,
     initial_topic_state,
 )
-from opilio.engine.wiring.factories import DEFAULT_KINDS
 from opilio.engine.wiring.fetcher import build_fetcher
 from opilio.engine.wiring.seeding import no_seeds_error, open_seed_sources
 from opilio.engine.wiring.start import check_start_model, load_start_states, load_topic_and_states
@@ -47,7 +47,6 @@ from opilio.frontier.sqlite.schema import create_frontier_tables as create_front
 from opilio.manage.verify import IntegrityMonitor
 from opilio.methods.agents.frontier import ClaimableFrontier
 from opilio.methods.agents.profiles import agent_profiles, check_agents_unchanged
-from opilio.methods.treasure.plugin import initial_graph_states
 from opilio.seeds.finder import FoundSeeds
 from opilio.store.collection import Collection, database_error, delete_new_collection, load_settings
 from opilio.store.seed_queries import SeedQuery, write_seed_query
@@ -163,7 +162,6 @@ def check_settings(settings: Settings) -> Settings:
     check_example_files(settings.topic)
     settings = complete_settings(settings)
     load_start_states(settings)  # a model that can't be used must not leave a folder behind either
-    initial_graph_states(settings)
     others = [told.settings for told in agent_profiles(settings) if told.settings.topic != settings.topic]
     for one in (settings, *others):
         topic = build_topic(one)  # a topic that can't be used must not leave a folder behind

@@ -12,28 +12,33 @@ from pathlib import Path
 import msgspec
 
 from opilio.core.errors import CollectionError, ConfigError
+from opilio.core.learner import JUDGE_STATE
 from opilio.core.protocols import Fetcher
+from opilio.core.registry import (
+    COMMITTEE_MEMBERS,
+    DEFAULT_KINDS,
+    START_STATES,
+    has_plugin,
+    kind_options,
+    load_plugin,
+    plugin_names,
+)
 from opilio.core.settings import Settings, read_toml
-from opilio.engine.learning import JUDGE_STATE
 from opilio.engine.link_memory import COMMITTEE, LinkModelStore
 from opilio.engine.wiring.build import TOPIC_SNAPSHOT, build_topic, initial_topic_state
-from opilio.engine.wiring.factories import DEFAULT_KINDS
 from opilio.engine.wiring.topic_files import read_examples
 from opilio.learn.committee import Committee
-from opilio.methods.attributes.ranker import find_learner, trained_learner
-from opilio.methods.treasure.plugin import initial_graph_states
+from opilio.rank.committee import MemberKind
 from opilio.store.collection import CONFIG, Collection, open_readonly
 from opilio.store.journal import LearnerJournal
 from opilio.store.writer import CollectionWriter
 from opilio.topic.topic import Topic
 
-LEARNING_RANKERS = ("committee", "attributes")  # kinds of rankers that can begin with a model
-
 
 def check_start_model(settings: Settings) -> None:
-    """ConfigError where a ranker that can't learn is given a model."""
+    """ConfigError where a ranker that takes no model is given one."""
     kind = settings.rank.get("kind", DEFAULT_KINDS["rank"])
-    if settings.rank.get("model") and kind not in LEARNING_RANKERS:
+    if settings.rank.get("model") and "model" not in kind_options("rank", kind):
         raise ConfigError(
             f"--start-from {settings.rank['model']}: strategy '{settings.strategy}' does not learn;"
             " choose --strategy opilio"
@@ -41,17 +46,31 @@ def check_start_model(settings: Settings) -> None:
 
 
 def load_start_states(settings: Settings) -> dict[str, bytes]:
-    """First states of what learns, from the collection that `rank.model` names; none where it names none."""
-    if settings.rank["kind"] == "attributes":
-        trained_learner(settings.rank)  # S1's ranker reads it itself; here it is found out whether it can be read
-    if settings.rank.get("trained"):
-        find_learner(str(settings.rank["trained"]))  # the same for the committee's member
-    name = str(settings.rank.get("model", ""))
-    if not name or settings.rank["kind"] != "committee":
+    """The first states of the ranker's learners, from the files that its options name; ConfigError for invalid ones."""
+    kind = settings.rank["kind"]
+    if not has_plugin(START_STATES, kind):
         return {}
+    states: dict[str, bytes] = load_plugin(START_STATES, kind)(settings)
+    return states
+
+
+def committee_start_states(settings: Settings) -> dict[str, bytes]:
+    """Those of the committee: of the collection `rank.model`, and of its members."""
+    options, states = settings.rank, dict[str, bytes]()
+    if options.get("graph") and not options.get("hints"):
+        raise ConfigError(
+            f"rank.graph {options['graph']}: not used; set rank.hints=true, or choose --strategy s2-treasure"
+        )
+    for name in plugin_names(COMMITTEE_MEMBERS):
+        if options.get(name):
+            member: MemberKind = load_plugin(COMMITTEE_MEMBERS, name)
+            states |= member.start_states(settings)
+    model = str(options.get("model", ""))
+    if not model:
+        return states
     try:
-        with open_readonly(Path(name)) as collection:
-            return _transferable_states(collection, settings)
+        with open_readonly(Path(model)) as collection:
+            return _transferable_states(collection, settings) | states
     except CollectionError as error:
         raise ConfigError(f"--start-from {error}") from error
 
@@ -88,7 +107,6 @@ async def load_topic_and_states(
     states = {
         TOPIC_SNAPSHOT: initial_topic_state(settings, topic),
         **load_start_states(settings),
-        **initial_graph_states(settings),
     }
     keeper = CollectionWriter(collection, None)
     with collection.unit_of_work():

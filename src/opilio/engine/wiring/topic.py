@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from opilio.core.errors import TopicError
+from opilio.core.registry import build_component
 from opilio.core.settings import Settings
-from opilio.engine.wiring.factories import build_component
 from opilio.engine.wiring.topic_files import SIMULATED, SIMULATED_QUERIES_PER_INTERVAL, read_query_log, simulate_queries
 from opilio.text.tokens import tokenize
 from opilio.text.vocabulary import Vocabulary, term_id

@@ -35,6 +35,7 @@ from opilio.engine.wiring.build import (
     complete_settings,
     initial_topic_state,
 )
+from opilio.engine.wiring.start import load_start_states
 from opilio.engine.workers import WorkerPool
 from opilio.fetch.http import parse_retry_after, redirect_target
 from opilio.frontier.memory import MemoryFrontier
@@ -53,7 +54,6 @@ from opilio.lab.webs.readings import Readings, reading_version
 from opilio.lab.webs.topics import TopicBrief
 from opilio.lab.webs.warc import RecordedResponse
 from opilio.lab.webs.web import ResponseSource, WarcWeb
-from opilio.methods.treasure.plugin import initial_graph_states
 from opilio.parse.html import HtmlParser
 from opilio.store.collection import Collection
 from opilio.store.writer import CollectionWriter
@@ -211,7 +211,7 @@ async def _replay_crawl(
     create_frontier(collection.connection)
     create_seen(collection.connection)
     topic = build_topic(settings)
-    states = {TOPIC_SNAPSHOT: initial_topic_state(settings, topic), **initial_graph_states(settings), **begin}
+    states = {TOPIC_SNAPSHOT: initial_topic_state(settings, topic), **load_start_states(settings), **begin}
     parser = CachedParser(offline.web, offline.pages, HtmlParser())
     mind = build_analysis_parts(settings, topic, states, parser, records=False, reads=offline.readings(settings).reader)
     desk = build_analysis_pool(settings, topic, mind, states)

@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from opilio.core.learner import RANK_STATE, TOPIC_STATE
 from opilio.core.protocols import OnlineLearner
 from opilio.core.settings import Settings
 from opilio.engine.analysis import PageAnalyzer
-from opilio.engine.learning import TOPIC_STATE, LearnerGroup, state_name
+from opilio.engine.learning import LearnerGroup, state_name
 from opilio.engine.link_scoring import LinkScorer
 from opilio.engine.reseeding import seeds_finished_check
 from opilio.methods.agents.agent import Agent, AgentRecord
@@ -17,7 +18,7 @@ from opilio.methods.agents.link_queue import AgentLinkQueue, AgentQueueOptions
 from opilio.methods.agents.manager import AgentManager
 from opilio.methods.agents.profiles import AgentProfile, agent_profiles, seed_agents, uses_agents
 from opilio.methods.agents.team import AgentTeam, TeamLearning, TeamLinkScorer, TeamMember
-from opilio.methods.treasure.plugin import HINTS_STATE, RANK_STATE
+from opilio.methods.treasure.plugin import HINTS_STATE
 from opilio.store.collection import Collection
 from opilio.store.writer import CollectionWriter
 from opilio.topic.evolving import EvolvingTopic

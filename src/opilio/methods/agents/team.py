@@ -17,7 +17,6 @@ from opilio.core.records import AgentAnalysis, Analysis, Lead, Outcome, Verdict
 from opilio.core.settings import AgentTeamSettings
 from opilio.engine.learning import LearnerGroup
 from opilio.engine.link_scoring import LinkScorer
-from opilio.judge.learned import LearnedJudge
 from opilio.methods.agents.agent import Agent
 from opilio.methods.agents.directory import AgentReport
 from opilio.methods.agents.manager import AgentManager
@@ -185,10 +184,6 @@ class TeamLearning(LearnerGroup):
     def finish_reason(self) -> str:
         """Why no agent will move again (S3-03)."""
         return self._team.manager.roster.finish_reason
-
-    @property
-    def judge(self) -> LearnedJudge | None:
-        return self._members[0].learning.judge
 
     def resume(self) -> dict[str, bytes]:
         changed: dict[str, bytes] = {}

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from opilio.core.protocols import FrontierEntry
 from opilio.core.records import Lead, LinkColumns, Outcome
 from opilio.engine.link_columns import unpack
-from opilio.engine.link_scoring import StaticLinkScorer
+from opilio.engine.link_scoring import LinkScorer, LinkScorerContext, StaticLinkScorer
 from opilio.engine.parent_scores import AGENT_PAGES_SQL, ALL_PAGES_SQL, MAX_LINKS
 from opilio.methods.attributes.features import add_parent_evidence
 from opilio.methods.attributes.ranker import AttributesRanker, pack_rows, unpack_rows
@@ -108,6 +108,14 @@ class AttributesLinkScorer(StaticLinkScorer):
     def _scores(self, links: Iterable[_QueuedLink]) -> list[float]:
         rows = unpack_rows([link.row for link in links])
         return self._ranker.probabilities(rows).tolist() if len(rows) else []
+
+
+def attributes_link_scorer(context: LinkScorerContext) -> LinkScorer:
+    """S1's scorer with the queued links of a collection (of one agent)."""
+    scorer = AttributesLinkScorer(context.ranker)
+    waiting = context.queued(MAX_QUEUED_LINKS)
+    scorer.resume(waiting, context.collection.connection, context.number)
+    return scorer
 
 
 def _newest_pages(connection: sqlite3.Connection, agent: int) -> dict[int, LinkColumns]:

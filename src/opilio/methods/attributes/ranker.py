@@ -7,27 +7,27 @@ the writing process, which knows the first five, works the rows out again (`Attr
 The ranker kind `attributes` (S1): its options, and the file with trained learners that it may begin from.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from opilio.core.errors import ConfigError
+from opilio.core.learner import RANK_STATE, BaseLearner
 from opilio.core.records import Lead, Outcome, Reading, ScoredLink, Verdict
-from opilio.judge.page_terms import PageTerms
+from opilio.core.settings import Positive, Settings
 from opilio.methods.attributes.features import TABLE_SIZE, LinkRows, TermFunctions
 from opilio.methods.attributes.features import pack_evidence as packed_evidence
 from opilio.methods.attributes.learner import OnlineTrainer, RowLearner, require_sklearn
 from opilio.methods.attributes.models import make_learner
 from opilio.methods.attributes.rows import ATTRIBUTES, MAX_TRAINING_ROWS, Rows, stack_rows
 from opilio.methods.attributes.training import load_learner, read_models
-from opilio.rank.committee import CommitteeMember
+from opilio.rank.committee import CommitteeMember, MemberKind
 from opilio.rank.link_scores import LinkScores, LinkTexts, drop_all, refused_links, tunnel_drop_reason
-from opilio.text.url_words import UrlTerms
-from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.build_context import BuildContext
 from opilio.topic.weights import WeightTable, table_from_weights
 
 ROW_DTYPE = np.dtype([("values", "<f4", (4,)), ("missing", "?", (4,))])
@@ -64,12 +64,14 @@ class _AttributesRankerState(msgspec.Struct):
     told: dict[int, bytes] = {}
 
 
-class AttributesRanker:
+class AttributesRanker(BaseLearner):
     """Scores links by a learner, and learns. A link's features are what its page says of it (`Evidence`).
 
     `held` are the rows of pages that were just fetched, by key, until they are learnt. Those it was told it remembers
     by key too, so that a person can correct them.
     """
+
+    learns_from_labels = True
 
     def __init__(self, links: LinkRows, teacher: OnlineTrainer, tunnel_depth: int = -1) -> None:
         self.links = links
@@ -77,6 +79,10 @@ class AttributesRanker:
         self.tunnel_depth = tunnel_depth
         self.pending_rows: dict[int, bytes] = {}
         self._learned_rows: dict[int, bytes] = {}
+
+    def learners(self) -> dict[str, "AttributesRanker"]:
+        """See `HasLearners`."""
+        return {RANK_STATE: self}
 
     @property
     def version(self) -> int:
@@ -105,10 +111,6 @@ class AttributesRanker:
             return self.trainer.probability(rows)
         mean: NDArray[np.float64] = rows[:, :4].mean(axis=1)
         return mean
-
-    def learn(self, outcomes: Sequence[Outcome]) -> None:
-        """Every new page is a row (S1-12)."""
-        self.apply_lesson(self.make_lesson(outcomes))
 
     def make_lesson(self, outcomes: Sequence[Outcome]) -> bytes:
         """The rows of these visits, for a journal; nothing where there are none."""
@@ -163,57 +165,48 @@ class AttributesRanker:
 MODEL_FILE = "model.json"  # where `opilio train` leaves its learners in a collection
 
 
-class AttributesContext(Protocol):
-    """What the ranker is made from."""
-
-    @property
-    def evolving_topic(self) -> EvolvingTopic: ...
-
-    @property
-    def page_words(self) -> PageTerms: ...
-
-    @property
-    def url_terms(self) -> UrlTerms: ...
-
-
 def attributes_ranker(
-    tools: AttributesContext,
+    context: BuildContext,
     *,
     learner: Literal["bayes", "tree", "neural"] = "bayes",
-    table: int = TABLE_SIZE,
-    every: int = 50,
+    table: Positive = TABLE_SIZE,
+    every: Positive = 50,
     model: str = "",
     tunnel_depth: int = -1,
 ) -> AttributesRanker:
-    """S1's ranker, before anything was learnt; `load_initial_model` reads the file that `model` names."""
-    del model
+    """S1's ranker. A new crawl starts with the learner in the file or collection `model`, where one is named."""
     require_sklearn()
     teacher = OnlineTrainer(make_learner(learner), every)
     words = TermFunctions(
-        tools.url_terms.terms_batch, tools.page_words.with_weighting("tfidf").weighted_terms, tools.page_words.idf
+        context.url_terms.terms_batch, context.page_words.with_weighting("tfidf").weighted_terms, context.page_words.idf
     )
-    return AttributesRanker(LinkRows(tools.evolving_topic, words, table), teacher, tunnel_depth)
+    ranker = AttributesRanker(LinkRows(context.evolving_topic, words, table), teacher, tunnel_depth)
+    if model and RANK_STATE not in context.states:
+        ranker.trainer.learner, ranker.links.fixed_table = find_learner(model, learner, "rank.model")
+    return ranker
 
 
-def load_initial_model(ranker: AttributesRanker, options: Mapping[str, Any]) -> None:
-    """Let a new crawl begin with what `opilio train` found, where a file is named."""
-    trained = trained_learner(options)
-    if trained is not None:
-        ranker.trainer.learner, ranker.links.fixed_table = trained
-
-
-def trained_learner(options: Mapping[str, Any]) -> tuple[RowLearner, WeightTable] | None:
-    """The learner in the file or collection that `model` names; ConfigError where it can't be used."""
+def check_start_model(settings: Settings) -> dict[str, bytes]:
+    """ConfigError where the model that a crawl should start with can't be used. The ranker reads it itself."""
     require_sklearn()
-    name = str(options.get("model", ""))
-    return find_learner(name, str(options["learner"]), "rank.model") if name else None
+    if name := str(settings.rank.get("model", "")):
+        find_learner(name, str(settings.rank["learner"]), "rank.model")
+    return {}
 
 
-def trained_member(tools: AttributesContext, model: str) -> CommitteeMember:
-    """What the first learner of a file or collection says of links, for the committee."""
-    ranker = attributes_ranker(tools)
-    ranker.trainer.learner, ranker.links.fixed_table = find_learner(model)
-    return ranker.member_scores
+def _trained_member(context: BuildContext) -> CommitteeMember:
+    """The first learner of the file or collection `rank.trained`, for the committee."""
+    ranker = attributes_ranker(context)
+    ranker.trainer.learner, ranker.links.fixed_table = find_learner(str(context.settings.rank["trained"]))
+    return CommitteeMember({"s1": ranker.member_scores})
+
+
+def _check_trained(settings: Settings) -> dict[str, bytes]:
+    find_learner(str(settings.rank["trained"]))
+    return {}
+
+
+TRAINED_MEMBER = MemberKind(_trained_member, _check_trained)
 
 
 def find_learner(name: str, learner: str = "", option: str = "rank.trained") -> tuple[RowLearner, WeightTable]:

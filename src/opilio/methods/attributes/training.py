@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from opilio.core.errors import ConfigError, ParseError, UsageError
 from opilio.core.records import Reading
-from opilio.judge.page_terms import PageTerms
 from opilio.methods.attributes.evaluation import RowPositions
 from opilio.methods.attributes.features import (
     TABLE_SIZE,
@@ -43,6 +42,7 @@ from opilio.text.reading import PageReader
 from opilio.text.url_words import UrlTerms
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.evolving import Terms, compile_table
+from opilio.topic.page_terms import PageTerms
 from opilio.topic.weights import NoiseFilter, WeightTable, table_from_weights
 
 MAX_TRAINING_PAGES = 20_000  # pages, the first ones: a few kilobytes each

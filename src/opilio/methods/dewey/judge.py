@@ -3,16 +3,18 @@
 The judge of kind `dewey` with its options.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Literal, Protocol
+from collections.abc import Sequence
+from typing import Literal
 
 from msgspec.structs import replace
 
 from opilio.core.errors import ConfigError, TopicError
 from opilio.core.protocols import Judge
 from opilio.core.records import Reading, Reason, Verdict
+from opilio.core.settings import Positive, Share
 from opilio.methods.dewey.detect import PAPER_RULE, RECOMMENDED_RULE, Galaxy, GalaxyRule, LexiconMatcher, main_galaxy
-from opilio.methods.dewey.target import DeweyTarget
+from opilio.methods.dewey.target import dewey_target
+from opilio.topic.build_context import BuildContext
 
 DEWEY_REASONS = 5
 DEWEY_THRESHOLD = 0.5
@@ -59,20 +61,15 @@ DeweyWeighting = Literal["ours", "paper"]
 WEIGHTING_RULES: dict[DeweyWeighting, GalaxyRule] = {"ours": RECOMMENDED_RULE, "paper": PAPER_RULE}
 
 
-class DeweyContext(Protocol):
-    """What is asked of the tools."""
-
-    @property
-    def dewey_target(self) -> Callable[[], DeweyTarget]: ...
-
-
 def dewey_judge(
-    tools: DeweyContext, *, weighing: DeweyWeighting = "ours", max_length: int = 3, threshold: float = DEWEY_THRESHOLD
+    context: BuildContext,
+    *,
+    weighing: DeweyWeighting = "ours",
+    max_length: Positive = 3,
+    threshold: Share = DEWEY_THRESHOLD,
 ) -> Judge:
     """See `DeweyJudge`; `weighing` is how dots count: as in the paper, or less for common and ambiguous words."""
-    if max_length < 1:
-        raise ConfigError(f"judge.max_length: must be at least 1, not {max_length}")
-    target = tools.dewey_target()
+    target = context.shared(dewey_target)
     return DeweyJudge(
         target.matcher, target.classes, replace(WEIGHTING_RULES[weighing], max_length=max_length), threshold
     )

@@ -25,6 +25,7 @@ from opilio.methods.dewey.lexicon import (
     read_lexicon,
 )
 from opilio.text.vocabulary import Vocabulary
+from opilio.topic.build_context import BuildContext
 from opilio.topic.setup import background_frequencies, build_vocabulary
 from opilio.topic.topic import Topic
 
@@ -37,7 +38,7 @@ TERM_WEIGHT_HALF_RANK = 10  # terms of a class stand in order of weight: the ten
 
 
 class DeweyTarget(NamedTuple):
-    """What a crawl is after: the classes, and what finds them in a text."""
+    """The classes of a crawl's topic, and what finds classes in a text."""
 
     matcher: LexiconMatcher
     classes: tuple[str, ...]
@@ -128,6 +129,11 @@ def add_dewey_classes(topic: Topic, settings: Settings) -> Topic:
     classes = check_classes(given.dewey, lexicon)
     name = topic.name or class_names(classes, lexicon)
     return replace(topic, name=name, dewey=classes, keywords=topic.keywords or class_words(classes, lexicon))
+
+
+def dewey_target(context: BuildContext) -> DeweyTarget:
+    """What a crawl is after, as classes. Reads the lexicon (0.3 s, 20 MB): use it through `BuildContext.shared`."""
+    return build_dewey_target(context.settings, context.topic, context.vocabulary)
 
 
 def build_dewey_target(settings: Settings, topic: Topic, vocabulary: Vocabulary) -> DeweyTarget:

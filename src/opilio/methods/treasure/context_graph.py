@@ -18,7 +18,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.core.records import Lead, Outcome, Reading, ScoredLink, Verdict
+from opilio.core.learner import RANK_STATE, BaseLearner
+from opilio.core.records import Lead, Reading, ScoredLink, Verdict
 from opilio.methods.treasure.updater import GraphState
 from opilio.rank.link_scores import LinkScores, drop_all, refused_links, tunnel_drop_reason
 
@@ -97,23 +98,13 @@ def layered_documents(
     return found
 
 
-class StaticLearner:
-    """Keeps the state that it was given; who inherits says in `restore` what to make of it."""
+class StaticLearner(BaseLearner):
+    """Keeps the state that it was given and learns nothing; subclasses use the state in `restore`."""
 
     version = 0
 
     def __init__(self) -> None:
         self._state = b""
-
-    def learn(self, outcomes: Sequence[Outcome]) -> None:
-        """Nothing."""
-
-    def make_lesson(self, outcomes: Sequence[Outcome]) -> bytes:  # noqa: ARG002 nothing is learnt
-        """Nothing."""
-        return b""
-
-    def apply_lesson(self, lesson: bytes) -> None:
-        """Nothing."""
 
     def worker_state(self) -> bytes:
         """What it began from."""
@@ -138,6 +129,10 @@ class ContextGraphRanker(StaticLearner):
         self._min_likelihood = least
         self._terms_of = terms_of
         self._weigh = weigh
+
+    def learners(self) -> dict[str, "ContextGraphRanker"]:
+        """See `HasLearners`."""
+        return {RANK_STATE: self}
 
     def score(self, reading: Reading, verdict: Verdict, lead: Lead) -> LinkScores:
         """The same for all links of the page."""

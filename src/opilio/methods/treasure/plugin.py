@@ -10,53 +10,44 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from math import sqrt
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
 
 from opilio.core.errors import ConfigError, UsageError
+from opilio.core.learner import RANK_STATE
 from opilio.core.records import Page, Reading
-from opilio.core.settings import Amount, Settings, Tree
-from opilio.judge.page_terms import CachedIdf, PageTerms
+from opilio.core.settings import Amount, Count, Positive, Settings, Share, Tree
 from opilio.methods.dewey.judge import WEIGHTING_RULES, DeweyWeighting
-from opilio.methods.dewey.target import DeweyTarget
+from opilio.methods.dewey.target import dewey_target
 from opilio.methods.treasure.build import GraphLimits, Layers, build_graph
 from opilio.methods.treasure.context_graph import ContextGraphRanker, TermArray, ValueArray
-from opilio.methods.treasure.focus import LinkFocusDetector
+from opilio.methods.treasure.focus import GalaxyMember, LinkFocusDetector
 from opilio.methods.treasure.graph import TGraph, decode_graph
+from opilio.methods.treasure.hints import GraphHints
 from opilio.methods.treasure.matching import MatchingOptions, PriorityRule
 from opilio.methods.treasure.ranker import TextFunctions, TreasureRanker
 from opilio.methods.treasure.updater import GraphState, GraphUpdater, GraphUpdaterOptions
+from opilio.rank.committee import CommitteeMember, MemberKind
 from opilio.store.collection import open_readonly
 from opilio.text.vocabulary import Vocabulary
+from opilio.topic.build_context import BuildContext
+from opilio.topic.page_terms import CachedIdf, PageTerms
 from opilio.topic.setup import background_frequencies, build_reader, build_vocabulary
 from opilio.topic.wordnet import WordNet
 
 
-class TGraphContext(Protocol):
-    """What is asked of the tools."""
-
-    @property
-    def vocabulary(self) -> Vocabulary: ...
-
-    @property
-    def page_words(self) -> PageTerms: ...
-
-    @property
-    def dewey_target(self) -> Callable[[], DeweyTarget]: ...
-
-
 def tgraph_ranker(
-    tools: TGraphContext,
+    context: BuildContext,
     *,
     graph: str = "",
-    depth: int = 3,
-    threshold: float = 0.05,
-    unrelated: float = 0.01,
+    depth: Positive = 3,
+    threshold: Share = 0.05,
+    unrelated: Share = 0.01,
     anchor_impact: Amount = 1.4,
-    max_length: int = 3,
+    max_length: Positive = 3,
     focus: Literal["dewey", "any"] = "dewey",
     weighing: DeweyWeighting = "paper",
     priority: PriorityRule = "least",
@@ -64,20 +55,20 @@ def tgraph_ranker(
     skip_empty: bool = False,
     weights: Literal["equal", "fitted"] = "equal",
     thesaurus: bool = False,
-    watchdog: int = 20,
-    per_level: int = 500,
+    watchdog: Count = 20,
+    per_level: Positive = 500,
     tunnel_depth: int = -1,
 ) -> TreasureRanker:
-    """S2's ranker without a graph; `tgraphs.first_graph` reads the file that `graph` names."""
+    """S2's ranker, still without a graph: `tgraph_start_states` reads the file that `graph` names."""
     del graph
     rule = replace(WEIGHTING_RULES[weighing], anchor_impact=anchor_impact, max_length=max_length)
     how = MatchingOptions(
         threshold=threshold, unrelated=unrelated, rule=priority, next_step=next_step, skip_empty=skip_empty
     )
     dog = GraphUpdater(GraphUpdaterOptions(period=watchdog, depth=depth, per_level=per_level))
-    of_nodes = partial(_with_synonyms, tools.vocabulary, WordNet.find()) if thesaurus else None
-    texts = TextFunctions(tools.vocabulary.terms, tools.vocabulary.text_of, of_nodes)
-    focused = LinkFocusDetector(tools.dewey_target(), rule) if focus == "dewey" else None
+    of_nodes = partial(_with_synonyms, context.vocabulary, WordNet.find()) if thesaurus else None
+    texts = TextFunctions(context.vocabulary.terms, context.vocabulary.text_of, of_nodes)
+    focused = LinkFocusDetector(context.shared(dewey_target), rule) if focus == "dewey" else None
     return TreasureRanker(dog, texts, how, focused, fit=weights == "fitted", tunnel_depth=tunnel_depth)
 
 
@@ -89,21 +80,20 @@ def _with_synonyms(vocabulary: Vocabulary, wordnet: WordNet, text: str) -> list[
 
 
 def context_graph_ranker(
-    tools: TGraphContext, *, graph: str = "", least: float = 0.5, tunnel_depth: int = -1
+    context: BuildContext, *, graph: str = "", least: Share = 0.5, tunnel_depth: int = -1
 ) -> ContextGraphRanker:
-    """Diligenti's ranker without a graph; `tgraphs.first_graph` reads the file that `graph` names."""
+    """Diligenti's ranker, still without a graph: `context_graph_start_states` reads the file that `graph` names."""
     del graph
-    words = tools.page_words.with_weighting("tfidf")
+    words = context.page_words.with_weighting("tfidf")
 
     def weigh(reading: Reading) -> tuple[TermArray, ValueArray, ValueArray]:
         terms, counts = words.counts(reading)
         return terms.astype(np.int64), counts, counts * words.idf(terms)
 
-    return ContextGraphRanker(tools.vocabulary.terms, weigh, least, tunnel_depth)
+    return ContextGraphRanker(context.vocabulary.terms, weigh, least, tunnel_depth)
 
 
 MAX_DOCUMENT_WORDS = 100  # telling words kept of a page: the context graph (S2-46) takes forty that its vocabulary has
-RANK_STATE = "rank"  # the ranker's name among the snapshots
 HINTS_STATE = "hints"  # the committee's members that begin with a graph
 ReadPage = Callable[[Page], Reading]
 ReaderFactory = Callable[[Settings, Vocabulary], ReadPage]
@@ -120,42 +110,52 @@ def read_graph(path: Path, option: str = "") -> TGraph:
     return decode_graph(data, source)
 
 
-def initial_graph_states(settings: Settings) -> dict[str, bytes]:
-    """The first state of whatever begins with a T-Graph; none where the settings name no file."""
-    name, learner = str(settings.rank.get("graph", "")), graph_state_name(settings)
-    _check_options(settings.rank)
-    if name and not learner:
-        raise ConfigError(
-            f"rank.graph {name}: nobody looks at it; set rank.hints=true, or choose --strategy s2-treasure"
-        )
-    if not name:
-        return {}
-    graph = read_graph(Path(name), "rank.graph")
-    if settings.rank["kind"] == "context-graph" and not graph.documents:
-        raise ConfigError(f"rank.graph {name}: has no documents, by which pages are told apart; build it again")
-    return {learner: encode_graph_state(graph)}
+def tgraph_start_states(settings: Settings) -> dict[str, bytes]:
+    """The graph that S2's ranker starts with; ConfigError where the file or the options can't be used."""
+    options = settings.rank
+    if options.get("thesaurus"):
+        WordNet.find()
+    if options.get("weights") == "fitted" and not options["watchdog"]:
+        raise ConfigError('rank.weights = "fitted": with rank.watchdog = 0 nothing is learnt; set it to 1 or more')
+    return _graph_states(options, RANK_STATE)
+
+
+def context_graph_start_states(settings: Settings) -> dict[str, bytes]:
+    """The graph that the context graph's ranker starts with; ConfigError where the file can't be used."""
+    name = str(settings.rank.get("graph", ""))
+    if name and not read_graph(Path(name), "rank.graph").documents:
+        raise ConfigError(f"rank.graph {name}: has no documents to tell layers apart; build it again")
+    return _graph_states(settings.rank, RANK_STATE)
+
+
+def _hints_start_states(settings: Settings) -> dict[str, bytes]:
+    return _graph_states(settings.rank, HINTS_STATE)
+
+
+def _graph_states(options: Tree, state: str) -> dict[str, bytes]:
+    name = str(options.get("graph", ""))
+    return {state: encode_graph_state(read_graph(Path(name), "rank.graph"))} if name else {}
+
+
+def _hints_member(context: BuildContext) -> CommitteeMember:
+    hints = GraphHints(context.vocabulary.terms, context_graph_ranker(context))
+    return CommitteeMember({"tgraph": hints.tgraph, "osm": hints.osm, "layer": hints.layer}, {HINTS_STATE: hints})
+
+
+def _galaxy_member(context: BuildContext) -> CommitteeMember:
+    return CommitteeMember({"galaxy": GalaxyMember(*context.shared(dewey_target))})
+
+
+HINTS_MEMBER = MemberKind(_hints_member, _hints_start_states)
+GALAXY_MEMBER = MemberKind(_galaxy_member)
 
 
 def graph_state_name(settings: Settings) -> str:
-    """The name of what begins with a T-Graph: the ranker, members of the committee, or nobody."""
+    """The state that holds the T-Graph: of the ranker, of the committee's members, or none."""
     kind = settings.rank.get("kind")
     if kind in ("tgraph", "context-graph"):
         return RANK_STATE
     return HINTS_STATE if kind == "committee" and settings.rank.get("hints") else ""
-
-
-def _check_options(options: Tree) -> None:
-    """Find out what makes no sense before a folder is made."""
-    for key in ("threshold", "unrelated", "least"):
-        if not 0.0 <= options.get(key, 0.0) <= 1.0:
-            raise ConfigError(f"rank.{key}: must be between 0 and 1, not {options[key]}")
-    if options.get("thesaurus"):
-        WordNet.find()
-    for key, lowest in (("depth", 1), ("max_length", 1), ("per_level", 1), ("watchdog", 0)):
-        if options.get(key, lowest) < lowest:
-            raise ConfigError(f"rank.{key}: must be at least {lowest}, not {options[key]}")
-    if options.get("weights") == "fitted" and not options["watchdog"]:
-        raise ConfigError('rank.weights = "fitted": with rank.watchdog = 0 nothing is learnt; give it 1 or more')
 
 
 def encode_graph_state(graph: TGraph) -> bytes:

@@ -11,11 +11,13 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from opilio.core.events import GraphChanged
+from opilio.core.learner import RANK_STATE, BaseLearner
 from opilio.core.records import Lead, Outcome, Reading, ScoredLink, Verdict
 from opilio.methods.treasure.focus import LinkFocusDetector, LinkFocusScores
 from opilio.methods.treasure.graph import LinkParts, link_parts
 from opilio.methods.treasure.matching import LinkMatches, MatchingOptions, NodeIndex, match_links
-from opilio.methods.treasure.updater import GraphExperience, GraphUpdate, GraphUpdater
+from opilio.methods.treasure.updater import GraphExperience, GraphUpdater
 from opilio.rank.link_scores import LinkScores, ScoreColumn, drop_all, refused_links, tunnel_drop_reason
 
 TermsOf = Callable[[str], Sequence[int]]
@@ -39,8 +41,10 @@ class MatchedLink(msgspec.Struct, frozen=True, array_like=True):
     link: tuple[str, str, str, str]
 
 
-class TreasureRanker:
+class TreasureRanker(BaseLearner):
     """Scores links by a T-Graph. `focus` None: any topical focus will do. `fit`: weights follow experience (S2-F8)."""
+
+    saves_every_version = True  # a reader that sees the event GraphChanged can read the changed graph
 
     def __init__(
         self,
@@ -122,10 +126,6 @@ class TreasureRanker:
         """Grows with every round of the watchdog."""
         return self.updater.version
 
-    def learn(self, outcomes: Sequence[Outcome]) -> None:
-        """What became of links."""
-        self.apply_lesson(self.make_lesson(outcomes))
-
     def make_lesson(self, outcomes: Sequence[Outcome]) -> bytes:
         """What is about to be learnt from these visits, for a journal; nothing where that is nothing."""
         if not self.updater.options.period:
@@ -138,10 +138,14 @@ class TreasureRanker:
         if lesson:
             self.updater.learn(msgspec.msgpack.decode(lesson, type=list[GraphExperience]))
 
-    def take_updates(self) -> list[GraphUpdate]:
-        """What the watchdog did since somebody last asked."""
-        told, self.updater.updates = self.updater.updates, []
-        return told
+    def learners(self) -> dict[str, "TreasureRanker"]:
+        """See `HasLearners`."""
+        return {RANK_STATE: self}
+
+    def take_events(self, now: float) -> list[GraphChanged]:
+        """The updates of the graph since the last call."""
+        updates, self.updater.updates = self.updater.updates, []
+        return [GraphChanged(at=now, **msgspec.structs.asdict(update)) for update in updates]
 
     def worker_state(self) -> bytes:
         """The graph and the weights: what workers must know."""

@@ -1,6 +1,5 @@
-"""The ways a topic's table can grow, by name, with their options: part of `kinds.py`, which see."""
+"""The kinds of expansions that a configuration can name for the topic's table, with their options."""
 
-from collections.abc import Callable
 from typing import Literal
 
 from opilio.core.settings import Amount, Count, Positive, Share
@@ -16,17 +15,17 @@ from opilio.topic.query_log import QueryLogSmoothing
 from opilio.topic.weights import NoiseFilter, TfDf, TfIdf, WeightScheme
 
 
-def _none(_: ExpansionStart) -> Expansion:
+def no_expansion(_: ExpansionStart) -> Expansion:
     return FrozenExpansion()
 
 
-def _periodic(
+def periodic_expansion(
     start: ExpansionStart, *, period: Positive = 50, added: Count = 10, size: Count = 100, trust: Share = 0.5
 ) -> Expansion:
     return PeriodicExpansion(base=dict(start.weights), period=period, added=added, size=size, trust=trust)
 
 
-def _pagewise(
+def pagewise_expansion(
     start: ExpansionStart,
     *,
     threshold: Share = 0.6,
@@ -58,7 +57,7 @@ def _pagewise(
 _QUERY_LOG_DEFAULTS = QueryLogSmoothing()
 
 
-def _query_log(
+def query_log_expansion(
     _: ExpansionStart,
     *,
     log: str = "",
@@ -69,15 +68,7 @@ def _query_log(
     size: Positive = 50,
     per_interval: Count = 0,
 ) -> Expansion:
-    del log, per_interval  # read by crawl.topics: an expansion touches no file
+    del log, per_interval  # the query log is read by engine.wiring.topic: an expansion touches no file
     return QueryLogExpansion(
         log=QueryLogSmoothing(memory=memory, threshold=threshold, relative=relative), interval=interval, size=size
     )
-
-
-EXPANSIONS: dict[str, Callable[..., Expansion]] = {
-    "none": _none,
-    "periodic": _periodic,
-    "pagewise": _pagewise,
-    "query-log": _query_log,
-}
