@@ -1,24 +1,30 @@
-# Everything a person or a CI needs. Each target sets up what it uses; nothing has to be done first.
-#   make demo      a topical crawl of a web we serve ourselves, and what it found      (.venv is made on the way)
-#   make test      everything the tests need, the checks, all tests
-#   make install   only .venv, with the command .venv/bin/opilio
-#   make check     ruff, mypy, import-linter, sizes, docs (a part of `make test`)
+# Everything a developer or a CI needs. Each target sets up what it uses; nothing has to be done first.
+#   make demo      a topical crawl of a web served on this machine, and what it found (makes .venv)
+#   make quick     unit and engine tests, in about a minute: run it after every change
+#   make test      everything: what the tests need, the checks, coverage, all tests
+#   make check     ruff, mypy, import-linter, deptry, vulture, sizes, docs (a part of `make test`)
+#   make coverage  the quick tests with branch coverage, against the floors in pyproject.toml
+#   make install   only .venv, with the command .venv/bin/opilio and all optional features
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SEARXNG := .searxng
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-EXTRAS := lab,learn,parquet
-TEST_EXTRAS := $(EXTRAS),lemmas,test
+EXTRAS := lab,learn,parquet,lemmas
+TEST_EXTRAS := $(EXTRAS),test
 # On two cores; `make test JOBS=8` on a larger machine.
 JOBS ?= 2
 STATED := pyproject.toml constraints.txt
+# Tests with one of these marks are left out of `make quick`; see tests/checks/marking.py.
+QUICK := not (browser or process or kill or install or system or slow)
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --max-worker-restart=0 \
+	--ignore=tests/docs --ignore=tests/project
 SEARXNG_STATED := tests/seeds/searxng/needs.txt tests/seeds/searxng/server.txt
 
 export PYTHONDONTWRITEBYTECODE := 1
 .DEFAULT_GOAL := help
-.PHONY: help install install-test demo check test clean
+.PHONY: help install install-test demo quick check coverage test clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -30,23 +36,37 @@ $(BIN)/python:
 	@sh scripts/make_venv.sh "$(PYTHON)" "$(VENV)"
 
 # The editable install follows the source by itself: only a changed requirement installs again.
+$(VENV)/.installed-demo: $(STATED) | $(BIN)/python
+	$(PIP) install --quiet -c constraints.txt -e .
+	@touch $@
+
 $(VENV)/.installed: $(STATED) | $(BIN)/python
 	$(PIP) install --quiet -c constraints.txt -e '.[$(EXTRAS)]'
-	@touch $@
+	@touch $@ $(VENV)/.installed-demo
 
 $(VENV)/.installed-test: $(STATED) | $(BIN)/python
 	$(PIP) install --quiet -c constraints.txt -e '.[$(TEST_EXTRAS)]'
-	@touch $@ $(VENV)/.installed
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-demo
 
-demo: install
+# The demo needs no optional feature: numeric and plotting libraries are most of what there is to download.
+demo: $(VENV)/.installed-demo
 	@$(BIN)/opilio demo
+
+quick: install-test
+	$(PYTEST) --hypothesis-profile quick -m "$(QUICK)"
 
 check: install-test
 	$(BIN)/ruff check --quiet src tests benchmarks scripts
 	$(BIN)/ruff format --quiet --check src tests benchmarks scripts
 	$(BIN)/mypy --no-error-summary
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/deptry src
+	$(BIN)/vulture
 	$(BIN)/python -m pytest tests/project tests/docs
+
+coverage: install-test
+	$(PYTEST) -m "$(QUICK)" --cov --cov-report=
+	$(BIN)/python scripts/check_coverage.py
 
 # A real search server for the tests of seeds. Its requirements don't go together with ours.
 $(SEARXNG)/.installed: $(SEARXNG_STATED)
@@ -56,9 +76,10 @@ $(SEARXNG)/.installed: $(SEARXNG_STATED)
 		-r tests/seeds/searxng/server.txt
 	@touch $@
 
-test: check $(SEARXNG)/.installed
+# The quick tests run once, under coverage; the others run without, because it slows them most.
+test: check coverage $(SEARXNG)/.installed
 	@sh scripts/get_chromium.sh
-	OPILIO_SEARXNG=$(CURDIR)/$(SEARXNG)/bin/python $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --max-worker-restart=0 --ignore=tests/project --ignore=tests/docs
+	OPILIO_SEARXNG=$(CURDIR)/$(SEARXNG)/bin/python $(PYTEST) -m "not ($(QUICK))"
 
 clean:
-	rm -rf $(VENV) $(SEARXNG) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(SEARXNG) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

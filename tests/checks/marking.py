@@ -1,7 +1,8 @@
-"""Marks tests by what they use: `browser`, `process`, `kill`. A test that is only slow is marked where it is defined.
+"""Marks tests by what they use: `browser`, `process`, `kill`, `system`.
 
 The globals that a test, its fixtures and their helpers refer to are followed as long as they belong to the tests. A new
-test needs no mark of its own this way, and `make quick` stays quick.
+test needs no mark of its own this way, and `make quick` stays quick. Only `slow` and
+`install` are set where a test is defined.
 """
 
 import inspect
@@ -14,6 +15,7 @@ from types import CodeType, FunctionType
 import pytest
 
 TESTS = Path(__file__).parents[1]
+SYSTEM_FOLDERS = frozenset({"lab", "web"})
 # A name that is used anywhere on the way to the mark it stands for.
 MARKS = {
     "sync_playwright": "browser",
@@ -30,7 +32,8 @@ MARKS = {
 def marks_of(item: pytest.Function) -> set[str]:
     """The marks of one collected test."""
     fixtures = [definition.func for found in item._fixtureinfo.name2fixturedefs.values() for definition in found]
-    return {
+    system = {"system"} if SYSTEM_FOLDERS & set(item.path.relative_to(TESTS).parts[:-1]) else set()
+    return system | {
         MARKS[name]
         for start in (item.function, *fixtures)
         for function in _reached(inspect.unwrap(start))
