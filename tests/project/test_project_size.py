@@ -61,8 +61,8 @@ def _public_methods(node: ast.ClassDef) -> int:
 
 
 def _is_schema(path: Path) -> bool:
-    """Modules whose functions take what the user sets: the options of a command or of a kind."""
-    return path.parent == PACKAGE / "cli" or path.name in ("factories.py", "expansion_kinds.py")
+    """Modules whose functions take what the user sets: options of a command, of the Python API or of a kind."""
+    return path.parent in (PACKAGE / "cli", PACKAGE / "api") or path.name in ("factories.py", "expansion_kinds.py")
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: p.relative_to(PACKAGE).as_posix())

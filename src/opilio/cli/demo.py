@@ -4,12 +4,9 @@ It runs the same `crawl` a person runs. The truth about the pages is looked up a
 server's log of who asked for what: what a crawler thought of its own pages does not count.
 """
 
-import multiprocessing
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from multiprocessing.connection import Connection
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +20,7 @@ from opilio.core.errors import UsageError
 from opilio.core.settings import Settings
 from opilio.lab.evaluation.metrics import found_curve
 from opilio.lab.server.http import fetch_attempts, read_access_log
-from opilio.lab.server.server import LabServerConfig, LabWebServer, serve_synthetic_web
+from opilio.lab.server.process import WebServerProcess
 from opilio.lab.synthetic.shape import WebShape
 from opilio.lab.synthetic.web import SyntheticWeb, topic_tables
 
@@ -119,31 +116,12 @@ def _config(told: dict[str, Any], fetches: int, folder: Path) -> Path:
 def _run_crawl(config: Path, strategy: str, quiet: bool) -> tuple[int, list[str]]:
     """One crawl, and what the server was asked for, in order."""
     folder, log = config.parent / strategy, config.parent / f"{strategy}.log"
-    with _serving_web(log) as proxy:
-        _print_stderr(f"\n$ opilio crawl --config {config} --strategy {strategy} --into {folder} --proxy {proxy}")
-        code = crawl(config=config, strategy=strategy, into=folder, proxy=proxy, quiet=quiet)
+    with closing(WebServerProcess(SHAPE, log)) as server:
+        _print_stderr(
+            f"\n$ opilio crawl --config {config} --strategy {strategy} --into {folder} --proxy {server.proxy}"
+        )
+        code = crawl(config=config, strategy=strategy, into=folder, proxy=server.proxy, quiet=quiet)
     return code, [attempt.url for attempt in fetch_attempts(read_access_log(log))]
-
-
-@contextmanager
-def _serving_web(log: Path) -> Iterator[str]:
-    """The web on a loopback port, in a process of its own; the log is complete when this ends."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(log, theirs), daemon=True)
-    process.start()
-    try:
-        yield ours.recv()
-    finally:
-        process.terminate()
-        process.join(timeout=20)
-
-
-def _serve(log: Path, channel: Connection) -> None:
-    def announce(server: LabWebServer) -> None:
-        channel.send(server.proxy)
-
-    serve_synthetic_web(SHAPE, LabServerConfig(log_file=log), announce)
 
 
 def _relevant_urls(topic: str) -> set[str]:

@@ -7,14 +7,14 @@ from typing import Annotated
 import msgspec
 import typer
 from rich.console import Console
-from rich.text import Text
 
 from opilio.cli.options import CollectionArgument, JsonOption, pluralize, print_json, print_text
 from opilio.core.errors import CollectionError, UsageError
+from opilio.search.hit_display import rich_hit
 from opilio.search.index import is_read_only
 from opilio.search.indexer import rebuild_index as make_again
 from opilio.search.query_builder import parse_day
-from opilio.search.results import BANDS, SORT_ORDERS, SearchFilters, SearchHit, SearchResults, TextSegment
+from opilio.search.results import BANDS, SORT_ORDERS, SearchFilters, SearchResults
 from opilio.search.searcher import Searcher
 
 app = typer.Typer(help="The full-text index of a collection.", no_args_is_help=True)
@@ -83,7 +83,7 @@ def like(folder: CollectionArgument, url: UrlArgument, limit: Limit = 10, json: 
         return 0
     console = Console(highlight=False, soft_wrap=True)
     for number, hit in enumerate(hits, start=1):
-        console.print(_hit(number, hit))
+        console.print(rich_hit(number, hit))
     return 0
 
 
@@ -129,7 +129,7 @@ def _print_results(results: SearchResults) -> None:
     console = Console(highlight=False, soft_wrap=True)
     first = (results.page - 1) * results.size
     for number, hit in enumerate(results.hits, start=first + 1):
-        console.print(_hit(number, hit))
+        console.print(rich_hit(number, hit))
     for note in results.notes:
         sys.stderr.write(f"{note}\n")
     if results.suggestion:
@@ -143,18 +143,3 @@ def _summary_line(results: SearchResults, first: int) -> str:
     if results.total:
         return f"there is no page {results.page} of hits: --page goes up to {results.pages}"
     return "nothing found"
-
-
-def _hit(number: int, hit: SearchHit) -> Text:
-    text = Text(f"{number:>3}. ").append_text(_segments(hit.title, "bold"))
-    facts = [f"relevance {hit.relevance:.2f}", *(f for f in (hit.language, hit.genre, hit.subtopic) if f)]
-    text.append(f"\n     {hit.url}\n", "cyan")
-    text.append("     ").append_text(_segments(hit.snippet, "")).append(f"\n     {' · '.join(facts)}\n", "dim")
-    return text
-
-
-def _segments(segments: tuple[TextSegment, ...], style: str) -> Text:
-    text = Text()
-    for segment in segments:
-        text.append(segment.text, "bold yellow" if segment.marked else style)
-    return text

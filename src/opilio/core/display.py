@@ -1,6 +1,7 @@
 """Results as rich renderables for terminals and as HTML for notebooks. Values come from the web: all are escaped."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
@@ -28,7 +29,8 @@ def html_fields(values: Mapping[str, Any]) -> str:
     >>> html_fields({"title": "<b>", "empty": []})
     '<table><tr><th style="text-align:left">title</th><td style="text-align:left">&lt;b&gt;</td></tr></table>'
     """
-    return _html_table([[_html_name(name), _html_value(value)] for name, value in values.items() if not _empty(value)])
+    shown = {name: _readable(name, value) for name, value in values.items() if not _empty(value)}
+    return _html_table([[escape(_label(name)), _html_value(value)] for name, value in shown.items()])
 
 
 def html_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -46,7 +48,7 @@ def rich_fields(values: Mapping[str, Any]) -> Any:  # noqa: ANN401
     table = Table.grid(padding=(0, 2))
     for name, value in values.items():
         if not _empty(value):
-            shown = rich_fields(value) if isinstance(value, Mapping) else Text(cell_text(value))
+            shown = rich_fields(value) if isinstance(value, Mapping) else Text(cell_text(_readable(name, value)))
             table.add_row(Text(_label(name), "dim"), shown)
     return table
 
@@ -75,7 +77,8 @@ def cell_text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.3f}" if abs(value) < 1e6 else f"{value:.0f}"
     if isinstance(value, Mapping):
-        text = ", ".join(f"{key} {cell_text(inner)}" for key, inner in value.items())
+        shown = {name: _readable(name, inner) for name, inner in value.items() if not _empty(inner)}
+        text = ", ".join(f"{_label(name)} {cell_text(inner)}" for name, inner in shown.items())
     elif isinstance(value, list | tuple):
         text = "\n".join(map(cell_text, value)) if any(map(_nested, value)) else ", ".join(map(cell_text, value))
     else:
@@ -92,8 +95,11 @@ def _html_value(value: object) -> str:
     return escape(cell_text(value))
 
 
-def _html_name(name: str) -> str:
-    return escape(_label(name))
+def _readable(name: str, value: object) -> object:
+    """Times are stored as seconds since 1970; fields with a time are named `at`, `until` or `…_at`."""
+    if isinstance(value, float) and (name in ("at", "until") or name.endswith("_at")):
+        return datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return value
 
 
 def _html_table(rows: Iterable[Sequence[str]]) -> str:

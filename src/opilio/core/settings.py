@@ -254,6 +254,12 @@ def _check_user_agent(polite: PolitenessSettings, source: str) -> None:
         raise ConfigError(f"{source}: politeness.contact {polite.contact!r}: must be one line of ASCII characters")
 
 
+def validate_tree(tree: Tree, source: str) -> Tree:
+    """The tree, checked by itself so that an error names its source."""
+    _convert_settings(tree, source)
+    return tree
+
+
 def read_settings(path: Path) -> Tree:
     """Read the user's settings file. It is checked before merging, so that errors name the file."""
     tree = read_toml(path)

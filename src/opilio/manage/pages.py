@@ -115,7 +115,7 @@ class PageTable:
         try:
             import pandas as pd
         except ImportError as error:
-            raise UsageError("to_pandas(): pandas is not installed; pip install pandas") from error
+            raise UsageError("to_pandas(): pandas is not installed; pip install 'opilio[pandas]'") from error
         return pd.DataFrame(self.to_list(), columns=list(self.columns))
 
     def __repr__(self) -> str:

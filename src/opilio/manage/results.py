@@ -6,10 +6,11 @@ a field that does not apply is None here and absent there.
 
 import msgspec
 
+from opilio.core.display import Displayable
 from opilio.core.records import Reason
 
 
-class Status(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Status(Displayable, msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a collection holds and how its last crawl ended."""
 
     collection: str
@@ -133,7 +134,7 @@ class AgentVerdict(msgspec.Struct, frozen=True):
     relevant: bool
 
 
-class Explanation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Explanation(Displayable, msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why a URL was fetched, skipped or kept. `found` is False for a URL that was never seen."""
 
     url: str
@@ -171,7 +172,7 @@ class HistoryVersion(msgspec.Struct, frozen=True, kw_only=True):
     difference: list[str]
 
 
-class PageHistory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PageHistory(Displayable, msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Every stored version of a page, oldest first, and how often it was revisited."""
 
     url: str
@@ -192,7 +193,7 @@ class PriorityChange(msgspec.Struct, frozen=True):
     after: float
 
 
-class LabelReport(msgspec.Struct, kw_only=True):
+class LabelReport(Displayable, msgspec.Struct, kw_only=True):
     """What labels changed."""
 
     labels: int = 0

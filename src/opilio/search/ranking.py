@@ -19,7 +19,15 @@ import tantivy
 from opilio.core.errors import QueryError
 from opilio.search.query import QueryGroup, check_filter_value, parse_query, positive_terms
 from opilio.search.query_builder import FILTER_FIELD_NAMES, FieldWeights, QueryBuilder, QueryScope, filter_value
-from opilio.search.results import SORT_ORDERS, SearchFilters, SearchHit, SearchResults, TextSegment, count_facets
+from opilio.search.results import (
+    SORT_ORDERS,
+    MarkedText,
+    SearchFilters,
+    SearchHit,
+    SearchResults,
+    TextSegment,
+    count_facets,
+)
 from opilio.search.schema import STORED_TEXT_FIELD, replace_surrogates
 from opilio.search.snippet import Highlighter, build_snippet, highlight
 from opilio.search.spelling import SpellingSuggester
@@ -84,8 +92,8 @@ def build_hit(stored: dict[str, list[Any]], marker: Highlighter, found: SearchCa
         url=url,
         key=found.key,
         host=stored["host"][0],
-        title=highlight(title, marker.matches(title)) or (TextSegment(url),),
-        snippet=build_snippet(text, marker),
+        title=MarkedText(highlight(title, marker.matches(title)) or (TextSegment(url),)),
+        snippet=MarkedText(build_snippet(text, marker)),
         collections=tuple(found.collections),
         language=stored["language"][0],
         genre=stored["genre"][0],

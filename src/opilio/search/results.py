@@ -7,10 +7,13 @@ How the documents of a query divide: counted by the engine, added up over the in
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 import tantivy
+
+from opilio.search.hit_display import html_results, rich_results
 
 FOREVER = (1 << 62) - 1  # `until` of a page that is still what the web shows
 PAGE_SIZE = 10
@@ -63,8 +66,21 @@ class TextSegment(msgspec.Struct, frozen=True):
     marked: bool = False
 
 
+class MarkedText(tuple[TextSegment, ...]):
+    """Segments in order; `str()` gives the plain text.
+
+    >>> str(MarkedText([TextSegment("a "), TextSegment("wren", True)]))
+    'a wren'
+    """
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "".join(segment.text for segment in self)
+
+
 class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
-    """One page that was found."""
+    """One page that was found. `str()` of title and snippet gives their plain text."""
 
     url: str
     key: int
@@ -111,6 +127,18 @@ class SearchResults(msgspec.Struct, frozen=True, kw_only=True):
     suggestion: str = ""  # a better spelling of the whole query; empty where there is none
     notes: tuple[str, ...] = ()  # what a person should know of how the query was understood
     took_s: float = 0.0
+
+    def __iter__(self) -> Iterator[SearchHit]:
+        return iter(self.hits)
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def __rich__(self) -> Any:  # noqa: ANN401 - rich is imported where it is used
+        return rich_results(self)
+
+    def _repr_html_(self) -> str:
+        return html_results(self)
 
 
 class Subtopic(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from opilio.core.errors import CollectionError, QueryError, UsageError
-from opilio.search.results import SORT_ORDERS, SearchFilters, SearchHit, SearchResults, TextSegment
+from opilio.search.results import SORT_ORDERS, SearchFilters, SearchHit, SearchResults
 from opilio.web.context import AppContext, PageRequest, PageRoute
 from opilio.web.params import NOTE_PARAM, PAGE_PARAM, Param
 from opilio.web.templating import url_with_query
@@ -64,13 +64,9 @@ def _filters(desk: AppContext, values: dict[str, Any]) -> SearchFilters:
 def hit_data(hit: SearchHit) -> dict[str, Any]:
     """A hit for people and machines; its pieces of text are for the page alone."""
     told: dict[str, Any] = msgspec.to_builtins(hit)
-    told |= {"title": _plain(hit.title), "snippet": _plain(hit.snippet)}
+    told |= {"title": str(hit.title), "snippet": str(hit.snippet)}
     told.pop("key")
     return told | {"_title": hit.title, "_snippet": hit.snippet}
-
-
-def _plain(segments: tuple[TextSegment, ...]) -> str:
-    return "".join(segment.text for segment in segments)
 
 
 def _facets(results: SearchResults, values: dict[str, Any]) -> list[dict[str, Any]]:
@@ -116,7 +112,7 @@ def similar_pages(desk: AppContext, name: str, url: str) -> list[dict[str, Any]]
         hits = desk.searchers.searcher_for({name: desk.collections.folder(name)}).similar(url, 6)
     except (UsageError, CollectionError):
         return []
-    return [{"url": hit.url, "title": _plain(hit.title), "relevant": hit.relevant} for hit in hits]
+    return [{"url": hit.url, "title": str(hit.title), "relevant": hit.relevant} for hit in hits]
 
 
 _LISTS = (

@@ -1,0 +1,140 @@
+"""`opilio.open()`: a collection to query, label and export."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from opilio.core.clock import SystemClock
+from opilio.core.errors import CollectionError, UsageError
+from opilio.core.settings import describe_validation_error
+from opilio.manage.export import export_to_file, format_of
+from opilio.manage.history import page_history
+from opilio.manage.label import LabelRequest, label_pages
+from opilio.manage.pages import PageTable
+from opilio.manage.results import Explanation, LabelReport, PageHistory, Status
+from opilio.manage.status import collection_status
+from opilio.manage.why import why as explain_url
+from opilio.search.results import SearchFilters, SearchResults
+from opilio.search.searcher import Searcher
+from opilio.store.collection import check_collection
+from opilio.store.page_selection import PageFilter
+
+
+def open(path: str | Path) -> "CollectionView":  # noqa: A001 - opilio.open() reads like the built-in
+    """Open the collection in a folder. A crawl may write to it at the same time."""
+    return CollectionView(path)
+
+
+class CollectionView:
+    """A collection. Every call reads its current state, also while a crawl runs; only `label()` changes it."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        check_collection(self.path)
+        self._searcher: Searcher | None = None
+        self._closed = False
+
+    @property
+    def status(self) -> Status:
+        """What the collection holds and how its last crawl ended."""
+        return collection_status(self._folder)
+
+    def pages(
+        self,
+        *,
+        relevant: bool | None = None,
+        columns: Sequence[str] | None = None,
+        host: str = "",
+        language: str = "",
+        genre: str = "",
+        min_score: float | None = None,
+    ) -> PageTable:
+        """The stored pages, without duplicates, that meet all conditions; read when the table is used."""
+        wanted = PageFilter(relevant=relevant, host=host, language=language, genre=genre, min_score=min_score)
+        return PageTable(self._folder, wanted, columns)
+
+    def search(
+        self,
+        query: str = "",
+        *,
+        limit: int = 10,
+        page: int = 1,
+        sort: str = "best",
+        filters: SearchFilters | Mapping[str, Any] | None = None,
+    ) -> SearchResults:
+        """Full-text search. New pages are indexed first. `filters` has the fields of `opilio.SearchFilters`."""
+        if self._searcher is None:
+            self._searcher = Searcher([self._folder])
+        self._searcher.update_indexes()
+        return self._searcher.search(query, _to_filters(filters), page, limit, sort)
+
+    def why(self, url: str) -> Explanation:
+        """Why a URL was fetched, skipped or kept."""
+        return explain_url(self._folder, url)
+
+    def history(self, url: str) -> PageHistory:
+        """Every stored version of a page, oldest first."""
+        return page_history(self._folder, url)
+
+    def label(self, labels: Mapping[str, bool | None]) -> LabelReport:
+        """Label pages as relevant or not; None removes a label. Judge and ranker learn from it at once.
+
+        UsageError lists every URL that can't be labelled; then nothing is stored.
+        """
+        requests = [LabelRequest(url, relevant, "label()") for url, relevant in labels.items()]
+        report, problems = label_pages(self._folder, requests, SystemClock().now())
+        if problems:
+            raise UsageError("\n".join(problems))
+        return report
+
+    def export(
+        self,
+        path: str | Path,
+        *,
+        format: str | None = None,  # noqa: A002 - named as the command's option
+        relevant: bool | None = None,
+    ) -> int:
+        """Write the pages to a new file and return how many. The default format is that of the file's name."""
+        target = Path(path)
+        return export_to_file(self._folder, target, format or format_of(target), PageFilter(relevant=relevant))
+
+    def close(self) -> None:
+        """Release the index. Further calls raise CollectionError."""
+        self._searcher = None
+        self._closed = True
+
+    def __enter__(self) -> "CollectionView":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"opilio.open({str(self.path)!r})"
+
+    def __rich__(self) -> Any:  # noqa: ANN401 - rich is imported where it is used
+        return self.status.__rich__()
+
+    def _repr_html_(self) -> str:
+        return self.status._repr_html_()
+
+    @property
+    def _folder(self) -> Path:
+        if self._closed:
+            raise CollectionError(f"{self.path}: this object is closed; open the collection again")
+        return self.path
+
+
+def _to_filters(filters: SearchFilters | Mapping[str, Any] | None) -> SearchFilters:
+    if filters is None or isinstance(filters, SearchFilters):
+        return filters or SearchFilters()
+    known = [field.name for field in msgspec.structs.fields(SearchFilters)]
+    if unknown := sorted(set(filters) - set(known)):
+        raise UsageError(f"filters: unknown {', '.join(unknown)}; known: {', '.join(known)}")
+    try:
+        return msgspec.convert(dict(filters), SearchFilters)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"filters: {describe_validation_error(error)}") from error
