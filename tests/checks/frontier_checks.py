@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from opilio.core.protocols import AddResult, Frontier
-from opilio.core.records import HostLease, Lead, UrlResult, UrlState, url_key
+from opilio.core.records import HostLease, Lead, Tier, UrlResult, UrlState, url_key
 from opilio.frontier.policy import (
     EXPIRED,
     FRONTIER_FULL,
@@ -366,9 +366,9 @@ class FrontierChecks:
             (lease,) = frontier.lease(0.0, 1, 1, 60.0)
             frontier.complete(lease, landed(lease, state), 0.0)
         frontier.add([lead("new", seed_score(1)), lead("waits")], 0.0)
-        known = [lead(name, revisit_priority=1.0) for name in ("old", "failed", "waits", "never")]
-        assert frontier.add(known, 0.0) == AddResult(promoted=3, known=1)
-        assert frontier.add(known, 0.0) == AddResult(promoted=3, known=1)
+        known = [(one.host, one.key) for one in map(lead, ("old", "failed", "waits", "never"))]
+        assert frontier.revive(known) == 3
+        assert frontier.revive(known) == 3
         stats = frontier.stats()
         assert (stats.queued, stats.done, stats.failed) == (4, 0, 0)
         assert crawl_order(frontier) == ["old", "failed", "waits", "new"]
@@ -381,5 +381,35 @@ class FrontierChecks:
         (lease,) = frontier.lease(0.0, 1, 1, 60.0)
         frontier.complete(lease, landed(lease), 0.0)
         frontier.add([lead("b", 0.5), lead("c", 0.4)], 0.0)
-        frontier.add([lead("a", revisit_priority=1.0)], 0.0)
+        assert frontier.revive([("a.example", lead("a").key)]) == 1
         assert crawl_order(frontier) == ["a", "b", "c"]
+
+    def test_urgent_revisits_come_first_and_a_better_link_does_not_move_them(self, make: Make) -> None:
+        frontier = queued(make(PLAIN), lead("a", 0.9), lead("b", 0.8), lead("c", 0.7))
+        keys = {name: lead(name).key for name in "abc"}
+        assert frontier.revive([("a.example", keys["c"])], 1.0) == 1
+        assert frontier.revive([("a.example", keys["b"])], 2.0) == 1
+        frontier.add([lead("c", seed_score(1))], 0.0)
+        assert [entry.lead.tier for entry in frontier.best(3)] == [Tier.REVISIT, Tier.REVISIT, Tier.LINK]
+        (lease,) = frontier.lease(0.0, 1, 9, 60.0, min_tier=Tier.REVISIT)
+        assert [one.key for one in lease.leads] == [keys["b"], keys["c"]]
+
+    def test_a_boosted_url_goes_before_links_and_seeds_and_after_revisits(self, make: Make) -> None:
+        frontier = queued(make(PLAIN), lead("seed", seed_score(1)), lead("low", 0.1), lead("again", 0.2))
+        assert frontier.boost([("a.example", lead("low").key), ("a.example", lead("never").key)]) == 1
+        frontier.revive([("a.example", lead("again").key)])
+        # A score that a ranker learns later does not take the boost back.
+        frontier.rescore([("a.example", lead("low").key, 0.01)])
+        assert crawl_order(frontier) == ["again", "low", "seed"]
+
+    def test_a_url_belongs_to_the_agent_of_its_best_link(self, make: Make) -> None:
+        frontier = make(PLAIN)
+        frontier.add([lead("a", 0.5, agent=1, features=b"one")], 0.0)
+        frontier.add([lead("a", 0.4, agent=2, features=b"two")], 0.0)
+        entry = frontier.entry("a.example", lead("a").key)
+        assert entry is not None
+        assert (entry.lead.agent, entry.lead.features) == (1, b"one")
+        frontier.add([lead("a", 0.6, agent=2)], 0.0)
+        entry = frontier.entry("a.example", lead("a").key)
+        assert entry is not None
+        assert (entry.lead.agent, entry.lead.features) == (2, b"")

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.frontier_checks import landed, lead
+from opilio.core.records import Tier
 from opilio.frontier.memory import MemoryFrontier
 from opilio.frontier.policy import (
     Aging,
@@ -16,6 +17,7 @@ from opilio.frontier.policy import (
     QueuePosition,
     QueueTime,
     finite_or_zero,
+    reposition,
     seed_score,
 )
 
@@ -83,8 +85,8 @@ def test_expiry_renews_with_a_find_but_not_with_learning() -> None:
 
 def test_n_best_keeps_a_chosen_url_chosen_when_it_rises() -> None:
     order = NBest(n=3)
-    chosen = order.position(0.5, 1, QueueTime(1), QueuePosition(2.0**20 + 0.2))
-    assert chosen.priority > 2.0**20
+    chosen = reposition(order, 0.5, 1, QueueTime(1), QueuePosition(0.2, tier=Tier.BATCH))
+    assert chosen == QueuePosition(0.5, tier=Tier.BATCH)
     assert order.display_priority(chosen.priority, 1) == 0.5
     assert order.position(0.5, 1, QueueTime(1), QueuePosition(0.2)) == QueuePosition(0.5)
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from opilio.core.lead_owner import lead_owner, with_owner
 from opilio.core.records import AgentAnalysis, Analysis, FetchResult, Lead, LinkColumns, Outcome, Verdict, url_key
 from opilio.core.settings import AgentTeamSettings
 from opilio.engine.learning import LearnerGroup
@@ -59,7 +58,7 @@ def crew_of(topics: Sequence[str], settings: AgentTeamSettings) -> AgentTeam:
 
 def outcome(*opinions: AgentAnalysis) -> Outcome:
     url = "http://a.example/page"
-    lead = with_owner(Lead(url=url, key=url_key(url), host="a.example", depth=1), 1)
+    lead = Lead(url=url, key=url_key(url), host="a.example", depth=1, agent=1)
     best = opinions[0]
     analysis = Analysis(verdict=best.verdict, links=best.links, agent_analyses=opinions if len(opinions) > 1 else ())
     return Outcome(lead=lead, fetched=FetchResult(url=url, status=200), analysis=analysis)
@@ -67,7 +66,7 @@ def outcome(*opinions: AgentAnalysis) -> Outcome:
 
 def owners(crew: AgentTeam, page: Outcome) -> list[int]:
     crew.assign_outcomes([page])
-    return [lead_owner(lead) for lead in crew.score_links(page)]
+    return [lead.agent for lead in crew.score_links(page)]
 
 
 def test_page_is_its_askers_alone_when_agents_of_one_topic_are_silent() -> None:
@@ -140,6 +139,6 @@ def test_table_takes_the_heaviest_new_words_of_another_at_half_their_weight() ->
         EvolvingTopic(table_from_weights({"wren": 1.0})),
         table_from_weights({"robin": 1.0, "wren": 0.9, "nest": 0.5, "egg": 0.1}),
     )
-    assert mine.merge_words(theirs, most=2) == 2
+    assert mine.merge_words(theirs, limit=2) == 2
     assert mine.table.weights == {"wren": 1.0, "robin": 0.5, "nest": 0.25}
-    assert mine.merge_words(theirs, most=0) == 0
+    assert mine.merge_words(theirs, limit=0) == 0

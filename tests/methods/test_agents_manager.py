@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import pytest
 
 from opilio.core.events import AgentFinished, AgentLost
-from opilio.core.lead_owner import lead_owner, transfer_lead, with_owner, without_owner
 from opilio.core.records import Lead
 from opilio.methods.agents.agent import GOAL_REACHED, IDLE, MISSING, RETIRED, Agent, AgentRecord
 from opilio.methods.agents.directory import RETIRE_COMMAND, AgentDirectory, AgentReport, read_agent_records
@@ -18,8 +17,7 @@ LEASE_S = 60.0
 
 
 def lead(key: int, score: float = 0.5, agent: int = 0) -> Lead:
-    found = Lead(url=f"http://h{key}.example/", key=key, host=f"h{key}.example", score=score, depth=1)
-    return with_owner(found, agent) if agent else found
+    return Lead(url=f"http://h{key}.example/", key=key, host=f"h{key}.example", score=score, depth=1, agent=agent)
 
 
 @pytest.fixture
@@ -196,10 +194,4 @@ def test_agents_that_join_get_a_part_of_what_waits_for_their_topic(connection: s
     manager.roster.share_with_newcomers(0.0)
     assert [len(manager.agents[n].queue) for n in (1, 2, 3, 4, 5)] == [6, 6, 4, 4, 4]
     first = manager.agents[4].queue.peek()
-    assert first is not None and lead_owner(first) == 4
-
-
-def test_tag_names_the_agent_and_leaves_the_features(connection: sqlite3.Connection) -> None:
-    plain = Lead(url="http://a.example/", key=1, host="a.example", features=b"xyz")
-    mine = with_owner(plain, 7)
-    assert (lead_owner(mine), without_owner(mine), lead_owner(transfer_lead(mine, 9))) == (7, plain, 9)
+    assert first is not None and first.agent == 4

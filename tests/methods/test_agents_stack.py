@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opilio.core.records import Lead
+from opilio.frontier.policy import BreadthFirst, Expiring
 from opilio.methods.agents.link_queue import AgentLinkQueue, AgentQueueOptions
 
 
@@ -32,7 +33,7 @@ def test_stack_gives_the_best_first_whatever_came_when(found: list[tuple[int, fl
 
 def test_stack_forgets_what_waited_longer_than_its_lifetime() -> None:
     """S3-27, S3-28: expired entries are gone and produce no request (S3-E1), the others stay."""
-    stack = AgentLinkQueue(AgentQueueOptions(lifetime_s=10.0))
+    stack = AgentLinkQueue(AgentQueueOptions(order=Expiring(lifetime_s=10.0)))
     stack.put(lead(1, 0.9), 0.0)
     stack.put(lead(2, 0.1), 5.0)
     stack.advance_time(10.0)
@@ -40,7 +41,7 @@ def test_stack_forgets_what_waited_longer_than_its_lifetime() -> None:
 
 
 def test_stack_renews_the_time_stamp_when_a_better_score_comes() -> None:
-    stack = AgentLinkQueue(AgentQueueOptions(lifetime_s=10.0))
+    stack = AgentLinkQueue(AgentQueueOptions(order=Expiring(lifetime_s=10.0)))
     stack.put(lead(1, 0.1), 0.0)
     stack.put(lead(1, 0.2), 8.0)
     stack.advance_time(12.0)
@@ -85,7 +86,7 @@ def test_stack_keeps_the_best_when_it_is_full() -> None:
 
 
 def test_stack_follows_the_order_of_discovery_when_told_to() -> None:
-    stack = AgentLinkQueue(AgentQueueOptions(breadth_first=True))
+    stack = AgentLinkQueue(AgentQueueOptions(order=BreadthFirst()))
     for key, score in ((1, 0.1), (2, 0.9), (3, 0.5)):
         stack.put(lead(key, score), 0.0)
     assert emptied(stack) == [1, 2, 3]

@@ -1,6 +1,6 @@
 """Records that pass between the stages of a crawl: frozen and typed, encoded with msgspec on disk and on the wire."""
 
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
 import msgspec
 import xxhash
@@ -31,6 +31,15 @@ class UrlState(StrEnum):
     DONE = "done"
     FAILED = "failed"
     DROPPED = "dropped"
+
+
+class Tier(IntEnum):
+    """Groups of queued URLs: every URL of a higher tier is fetched before those of a lower one."""
+
+    LINK = 0  # links and seeds, by their score
+    BATCH = 1  # chosen by an N-best order: finished before the next batch is chosen
+    BOOSTED = 2  # moved to the front by the user
+    REVISIT = 3  # fetched before and requeued; its priority is the urgency of the revisit
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -187,6 +196,10 @@ class ScoredLink(msgspec.Struct, frozen=True, kw_only=True):
     features: bytes = b""
 
 
+NO_AGENT = 0  # a lead that no agent owns yet, for example a seed
+MAX_AGENTS = 255
+
+
 class Lead(msgspec.Struct, frozen=True, kw_only=True):
     """A URL to fetch, as the frontier stores it."""
 
@@ -200,8 +213,8 @@ class Lead(msgspec.Struct, frozen=True, kw_only=True):
     hops: int = 0  # redirects followed to get here
     retries: int = 0
     features: bytes = b""  # the ranker's data for scoring it again; opaque to the frontier
-    # Above 0: fetch a known URL soon, also one that is done or failed; the higher, the sooner.
-    revisit_priority: float = 0.0
+    agent: int = NO_AGENT  # number of the agent that owns it, where agents share the frontier (S3)
+    tier: int = Tier.LINK  # the tier it was queued in; set by the frontier
 
 
 class HostLease(msgspec.Struct, frozen=True, kw_only=True):

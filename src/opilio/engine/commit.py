@@ -76,6 +76,7 @@ class BatchCommitter:
             offers = self._outgoing_leads(outcomes)
             events += books.revisit_outcomes.record(outcomes, offers, known, held, now)
             added = books.frontier.add([lead for leads in offers for lead in leads], now)
+            books.frontier.revive(_moved_targets(outcomes))
             if added.refused:
                 self._link_scorer.discard(added.refused)
             if books.revisit_scheduler is not None:
@@ -120,7 +121,7 @@ class BatchCommitter:
             if revisits is None:
                 return frontier.lease(now, hosts, per_host, ttl_s)
             revisits.enqueue_due(now, hosts * per_host)
-            return frontier.lease(now, hosts, per_host, ttl_s, above=revisits.min_lease_priority)
+            return frontier.lease(now, hosts, per_host, ttl_s, min_tier=revisits.min_tier)
 
     def next_due_at(self, now: float) -> float | None:
         """When there may be something to ask for again: a host wakes, or a page is due to be looked at."""
@@ -195,8 +196,7 @@ class BatchCommitter:
         page, bounds = outcome.lead, self._limits
         target = outcome.fetched.location
         if outcome.change is PageChange.MOVED:  # where it is now is asked for soon, also where it was known before
-            moved = msgspec.structs.replace(_redirect_lead(page, target), hops=1, score=seed_score(3))
-            return [moved, msgspec.structs.replace(moved, revisit_priority=1.0)]
+            return [msgspec.structs.replace(_redirect_lead(page, target), hops=1, score=seed_score(3))]
         if target:
             return [_redirect_lead(page, target)] if page.hops < bounds.max_redirects else []
         if outcome.duplicate_of or (bounds.max_depth and page.depth >= bounds.max_depth):
@@ -214,6 +214,12 @@ class BatchCommitter:
             events.append(HostBackedOff(at=now, host=lease.host, until=served.wake_at, reason=served.wait_reason))
         events += served.errors
         return True
+
+
+def _moved_targets(outcomes: Sequence[Outcome]) -> list[tuple[str, int]]:
+    """(host, key) of the URLs that pages have moved to: fetched soon, also where they are known."""
+    targets = [outcome.fetched.location for outcome in outcomes if outcome.change is PageChange.MOVED]
+    return [(host_of(target), url_key(target)) for target in targets]
 
 
 def _redirect_lead(page: Lead, target: str) -> Lead:

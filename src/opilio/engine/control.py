@@ -25,7 +25,6 @@ from opilio.topic.weights import WeightTable
 
 COMMAND_POLL_S = 0.25
 LAST_COMMAND_META_KEY = "wishes_taken"  # the number of the last one that was taken up
-BOOSTED_SCORE = 8.0  # above every link and every seed (S0-E12)
 RUN_COMMANDS = frozenset({"pause", "resume", "stop"})
 HOST_RULE_COMMANDS = ("ban", "exclude", "delay", "boost_host", "unboost_host")  # by every later run too
 PERSISTENT_COMMANDS = frozenset({*HOST_RULE_COMMANDS, "boost", "topic"})
@@ -136,7 +135,7 @@ class CommandInbox:
         return []
 
     def _boost(self, url: str, _data: bytes, _now: float) -> list[Event]:
-        self._frontier.rescore([(host_of(url), url_key(url), BOOSTED_SCORE)])
+        self._frontier.boost([(host_of(url), url_key(url))])
         return []
 
     def _topic(self, _target: str, data: bytes, now: float) -> list[Event]:

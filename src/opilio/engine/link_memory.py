@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from opilio.core.lead_owner import lead_owner, without_owner
 from opilio.core.protocols import FrontierEntry
+from opilio.core.records import Tier
 from opilio.engine.learning import state_name
-from opilio.frontier.policy import REVISIT_PRIORITY
 from opilio.frontier.sqlite.urls import best_urls
 from opilio.learn.committee import Committee
 from opilio.learn.explain import YieldEstimate
@@ -37,7 +36,7 @@ class Owner(NamedTuple):
     number: int = 0
 
 
-NO_AGENT = Owner()
+NO_OWNER = Owner()
 
 
 class _LinkModelState(msgspec.Struct, array_like=True):
@@ -48,7 +47,7 @@ class _LinkModelState(msgspec.Struct, array_like=True):
 class LinkModelStore:
     """A committee with its journal. Writes inside `collection.unit_of_work()`."""
 
-    def __init__(self, committee: Committee, collection: Collection, whose: Owner = NO_AGENT) -> None:
+    def __init__(self, committee: Committee, collection: Collection, whose: Owner = NO_OWNER) -> None:
         self.committee = committee
         self.yield_estimate = YieldEstimate()
         self._collection = collection
@@ -127,11 +126,7 @@ class LinkModelStore:
         # Room is left, so that none of the best has to go for another of them.
         entries = best_urls(self._collection.connection, self.committee.options.capacity * 7 // 8)
         while portion := list(islice(entries, QUEUE_READ_BATCH)):
-            mine = (
-                portion
-                if not self._owner.number
-                else [_untag_owned_entry(e) for e in portion if _belongs_to(e, self._owner.number)]
-            )
+            mine = portion if not self._owner.number else [e for e in portion if e.lead.agent == self._owner.number]
             self._rediscover([entry for entry in mine if _has_features(entry)])
 
     def _rediscover(self, entries: Sequence[FrontierEntry]) -> None:
@@ -169,19 +164,11 @@ class LinkModelStore:
         return msgspec.msgpack.encode(_LinkModelState(self.committee.transferable_state()))
 
 
-def _belongs_to(entry: FrontierEntry, number: int) -> bool:
-    return lead_owner(entry.lead) == number
-
-
-def _untag_owned_entry(entry: FrontierEntry) -> FrontierEntry:
-    return msgspec.structs.replace(entry, lead=without_owner(entry.lead))
-
-
 def _has_features(entry: FrontierEntry) -> bool:
     """The target of a redirect carries the features of the link that led there, and was never ranked itself."""
-    again = entry.priority >= REVISIT_PRIORITY  # fetched before, and learnt from then
+    # A revisit was fetched, and learnt from, before.
     return (
-        not again
+        entry.lead.tier != Tier.REVISIT
         and bool(entry.parents)
         and not entry.lead.hops
         and len(entry.lead.features) == LINK_FEATURES_DTYPE.itemsize

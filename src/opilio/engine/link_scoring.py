@@ -12,7 +12,6 @@ from typing import Any, Protocol
 import numpy as np
 from msgspec.structs import replace
 
-from opilio.core.lead_owner import lead_owner, without_owner
 from opilio.core.learner import JUDGE_STATE
 from opilio.core.protocols import FrontierEntry, OnlineLearner, WeighsTerms
 from opilio.core.records import Lead, LinkColumns, Outcome, url_key
@@ -63,9 +62,7 @@ class LinkScorerContext:
         waiting = best_urls(self.collection.connection, limit)
         if not self.number:
             return waiting
-        return (
-            replace(entry, lead=without_owner(entry.lead)) for entry in waiting if lead_owner(entry.lead) == self.number
-        )
+        return (entry for entry in waiting if entry.lead.agent == self.number)
 
 
 def build_link_scorer(kind: str, context: LinkScorerContext) -> LinkScorer:

@@ -8,7 +8,6 @@ Whoever was asked and wants to be left alone is none of them.
 import msgspec
 
 from opilio.core.events import PagesLost
-from opilio.core.records import Lead
 from opilio.core.settings import FetchSettings
 from opilio.core.urls import host_of
 from opilio.engine.politeness.host_gate import PRIVATE_ADDRESS_REASON
@@ -63,9 +62,8 @@ def adjust_for_clock_change(collection: Collection, now: float) -> None:
 
 
 def requeue_pages(collection: Collection, pages: list[tuple[str, int]]) -> None:
-    """Have pages fetched once more. Those that are queued already (to be looked at again) stay so."""
-    leads = [Lead(url="", key=key, host=host, revisit_priority=1.0) for host, key in pages]
-    SqliteFrontier(collection.connection).add(leads, 0.0)
+    """Fetch (host, key) pages once more. Those that are queued already stay queued."""
+    SqliteFrontier(collection.connection).revive(pages)
 
 
 class _RobotsReachability(msgspec.Struct):

@@ -1,7 +1,7 @@
-"""The frontier in memory: what unit tests and the lab use. It behaves exactly like the one on SQLite, but for hosts
-that a person wants first: nobody looks on here.
+"""The frontier in memory, for unit tests and the lab. It behaves like the one on SQLite, but ignores boosted hosts:
+no user watches a replay. Nothing survives the process.
 
-Heaps are cleaned lazily: an entry counts only while it says what its host or URL says. Nothing survives the process.
+Heaps are cleaned lazily: an entry counts only while it agrees with its host or URL.
 """
 
 import heapq
@@ -13,23 +13,21 @@ from itertools import islice
 from msgspec.structs import replace
 
 from opilio.core.protocols import AddResult, FrontierEntry, FrontierStats
-from opilio.core.records import HostLease, Lead, UrlResult, UrlState
+from opilio.core.records import HostLease, Lead, Tier, UrlResult, UrlState
 from opilio.frontier.memory_tables import HostQueue, MemoryTables, UrlEntry
 from opilio.frontier.policy import (
-    BATCH_PRIORITY_OFFSET,
     EXPIRED,
     FRONTIER_FULL,
     HOST_TOTAL_REACHED,
-    REVISIT_PRIORITY,
     FrontierPolicy,
     MergeState,
     QueuePosition,
     QueueTime,
     finite_or_zero,
     merge_link,
+    reposition,
 )
 
-MIN_PRIORITY = float("-inf")
 OPEN_STATES = (UrlState.QUEUED, UrlState.LEASED)
 
 
@@ -49,11 +47,7 @@ class MemoryFrontier:
             host = self._tables.host(lead.host)
             touched[lead.host] = host
             url = host.urls.get(lead.key)
-            if lead.revisit_priority:
-                result[
-                    "promoted" if url is not None and self._requeue(host, url, lead.revisit_priority) else "known"
-                ] += 1
-            elif url is None:
+            if url is None:
                 admitted = self._admit(host, lead, now)
                 result["new" if admitted else "dropped"] += 1
                 if not admitted:
@@ -93,19 +87,20 @@ class MemoryFrontier:
         after = merge_link(self._policy.merge, known, lead)
         url.times_found += 1
         url.parents = after.parents
-        features = lead.features or old.features if after.better else old.features
+        better = lead if after.better and (lead.features or lead.agent) else old
         url.lead = replace(
             old,
             score=after.score,
             depth=after.depth,
             tunnel=after.tunnel,
             parent=after.parent,
-            features=features,
+            features=better.features,
+            agent=better.agent,
         )
         before = url.position.priority
         if after.score != old.score:
             moment = QueueTime(self._tables.count["inserted"], now)
-            self._tables.move(host, url, self._policy.order.position(after.score, url.seq, moment, url.position))
+            self._tables.move(host, url, reposition(self._policy.order, after.score, url.seq, moment, url.position))
         return url.position.priority > before
 
     def _enforce_limits(self) -> int:
@@ -113,16 +108,16 @@ class MemoryFrontier:
         excess = self._tables.count["queued"] - limits.queued
         if not limits.queued or excess <= limits.slack:
             return 0
-        every = (self._tables.hosts[name].urls[key] for _, _, name, key in self._tables.worst_first or ())
+        every = (self._tables.hosts[name].urls[key] for *_, name, key in self._tables.worst_first or ())
         queued = (url for url in every if url.state is UrlState.QUEUED)
         return self._tables.drop(list(islice(queued, excess)), FRONTIER_FULL)
 
     def lease(
-        self, now: float, max_hosts: int, per_host: int, ttl_s: float, *, above: float = MIN_PRIORITY
+        self, now: float, max_hosts: int, per_host: int, ttl_s: float, *, min_tier: int = Tier.LINK
     ) -> list[HostLease]:
-        """The hosts that may be asked now, the one with the best URL first, each with its best URLs."""
+        """The hosts that may be fetched from now, the one with the best URL first, each with its best URLs."""
         self._advance_time(now)
-        floor = max(above, self._min_priority(choose=True))
+        floor = max(min_tier, self._min_tier(choose=True))
         room = self._policy.order.max_per_lease or max_hosts * per_host
         leases: list[HostLease] = []
         while room > 0 and len(leases) < max_hosts and (host := self._tables.next_ready(floor)) is not None:
@@ -137,15 +132,15 @@ class MemoryFrontier:
             )
         return leases
 
-    def _lease_host(self, host: HostQueue, limit: int, floor: float) -> tuple[Lead, ...]:
+    def _lease_host(self, host: HostQueue, limit: int, floor: int) -> tuple[Lead, ...]:
         self._tables.release(host)
-        urls = [host.urls[key] for priority, _, key in host.queue[:limit] if -priority >= floor]
+        urls = [host.urls[key] for tier, _, _, key in host.queue[:limit] if -tier >= floor]
         for url in urls:
             url.state = UrlState.LEASED
         self._tables.count["leased"] += len(urls)
         self._tables.count["queued"] -= len(urls)
         host.leased = frozenset(url.lead.key for url in urls)
-        return tuple(url.lead for url in urls)
+        return tuple(replace(url.lead, tier=url.position.tier) if url.position.tier else url.lead for url in urls)
 
     def renew(self, leases: Sequence[HostLease], now: float, ttl_s: float) -> set[str]:
         """Hold hosts longer; returns those that are still the caller's."""
@@ -209,38 +204,64 @@ class MemoryFrontier:
             if host is None or url is None or url.state is not UrlState.QUEUED or url.lead.score == score:
                 continue
             url.lead = replace(url.lead, score=score)
-            self._tables.move(host, url, self._policy.order.position(score, url.seq, moment, url.position))
+            self._tables.move(host, url, reposition(self._policy.order, score, url.seq, moment, url.position))
             self._tables.reschedule(host)
             changed.add((name, key))
         return len(changed)
 
+    def revive(self, urls: Sequence[tuple[str, int]], urgency: float = 1.0) -> int:
+        """Queue known (host, key) URLs in front of all others, done and failed ones once more; how many are queued."""
+        revived = 0
+        for name, key in urls:
+            host = self._tables.hosts.get(name)
+            url = None if host is None else host.urls.get(key)
+            if host is not None and url is not None and self._requeue(host, url, urgency):
+                self._tables.reschedule(host)
+                revived += 1
+        return revived
+
     def _requeue(self, host: HostQueue, url: UrlEntry, urgency: float) -> bool:
-        """Have a URL wait in front of all others, once more where it is done or failed."""
+        place = QueuePosition(urgency, tier=Tier.REVISIT)
         if url.state is UrlState.QUEUED and url.retry_at is None:
-            self._tables.move(host, url, QueuePosition(REVISIT_PRIORITY + urgency))
+            self._tables.move(host, url, place)
             return True
         if url.state not in (UrlState.DONE, UrlState.FAILED):
             return False
         self._tables.count[url.state.value] -= 1
         self._tables.count["queued"] += 1
         url.state, url.reason, url.lead = UrlState.QUEUED, "", replace(url.lead, retries=0)
-        url.position = QueuePosition(REVISIT_PRIORITY + urgency)
+        url.position = place
         self._tables.enqueue(host, url)
         return True
+
+    def boost(self, urls: Sequence[tuple[str, int]]) -> int:
+        """Move queued (host, key) URLs in front of all but revisits; how many moved."""
+        boosted = 0
+        for name, key in urls:
+            host = self._tables.hosts.get(name)
+            url = None if host is None else host.urls.get(key)
+            if host is None or url is None or url.state is not UrlState.QUEUED or url.position.tier >= Tier.BOOSTED:
+                continue
+            timer = url.position.timer if self._policy.order.drops_expired else None
+            self._tables.move(host, url, QueuePosition(url.lead.score, timer, Tier.BOOSTED))
+            self._tables.reschedule(host)
+            boosted += 1
+        return boosted
 
     def best(self, limit: int) -> list[FrontierEntry]:
         """The best queued URLs that may be asked for as soon as their hosts may."""
         return [self._to_entry(url) for url in islice(self._tables.iter_best_first(), limit)]
 
     def wakes_at(self) -> float | None:
-        """When `lease` may give something again: 0 for now, None when nothing is queued."""
-        shelves, floor = self._tables, self._min_priority(choose=False)
-        if floor == MIN_PRIORITY:
-            asleep = 0.0 if shelves.next_ready(MIN_PRIORITY) else shelves.next_wake()
-        else:  # an N-best batch: only hosts that have something of it count
-            chosen = [host for host in shelves.hosts.values() if host.queue and -host.queue[0][0] >= floor]
+        """When `lease` may return something again: 0 for now, None when nothing is queued."""
+        tables, floor = self._tables, self._min_tier(choose=False)
+        if floor == Tier.LINK:
+            asleep = 0.0 if tables.next_ready(floor) else tables.next_wake()
+        else:
+            # An N-best batch: only hosts that have something of it count.
+            chosen = [host for host in tables.hosts.values() if host.queue and -host.queue[0][0] >= floor]
             asleep = min((0.0 if host.ready else host.wake_at for host in chosen), default=None)
-        return min((t for t in (asleep, shelves.next_retry()) if t is not None), default=None)
+        return min((t for t in (asleep, tables.next_retry()) if t is not None), default=None)
 
     def entry(self, host: str, key: int) -> FrontierEntry | None:
         """Everything known of one URL."""
@@ -250,7 +271,7 @@ class MemoryFrontier:
 
     def _to_entry(self, url: UrlEntry) -> FrontierEntry:
         return FrontierEntry(
-            lead=url.lead,
+            lead=replace(url.lead, tier=url.position.tier),
             state=url.state,
             priority=self._policy.order.display_priority(url.position.priority, self._tables.count["inserted"]),
             reason=url.reason,
@@ -302,7 +323,8 @@ class MemoryFrontier:
             if url.position.timer != timer or url.state not in OPEN_STATES:
                 continue
             if not self._policy.order.drops_expired:
-                self._tables.move(host, url, self._policy.order.position(url.lead.score, url.seq, moment, url.position))
+                place = reposition(self._policy.order, url.lead.score, url.seq, moment, url.position)
+                self._tables.move(host, url, place)
                 self._tables.reschedule(host)
             elif url.state is UrlState.LEASED:
                 flying.append((timer, seq, name, key))
@@ -311,17 +333,17 @@ class MemoryFrontier:
         for entry in flying:
             heapq.heappush(self._tables.timers, entry)
 
-    def _min_priority(self, *, choose: bool) -> float:
-        """The lowest sort key that may be leased: an N-best batch is finished before the next is chosen."""
+    def _min_tier(self, *, choose: bool) -> int:
+        """The lowest tier that may be leased: an N-best batch is finished before the next is chosen."""
         batch = self._policy.order.batch_size
         if not batch:
-            return MIN_PRIORITY
-        if any(host.queue and -host.queue[0][0] >= BATCH_PRIORITY_OFFSET / 2 for host in self._tables.hosts.values()):
-            return BATCH_PRIORITY_OFFSET / 2
+            return Tier.LINK
+        if any(host.queue and -host.queue[0][0] >= Tier.BATCH for host in self._tables.hosts.values()):
+            return Tier.BATCH
         if not choose:
-            return MIN_PRIORITY
+            return Tier.LINK
         for url in list(islice(self._tables.iter_best_first(), batch)):
             host = self._tables.hosts[url.lead.host]
-            self._tables.move(host, url, QueuePosition(url.position.priority + BATCH_PRIORITY_OFFSET))
+            self._tables.move(host, url, QueuePosition(url.position.priority, tier=Tier.BATCH))
             self._tables.reschedule(host)
-        return BATCH_PRIORITY_OFFSET / 2
+        return Tier.BATCH

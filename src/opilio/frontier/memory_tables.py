@@ -1,6 +1,6 @@
-"""The shelves of the in-memory frontier: URLs, hosts, queues and heaps, and the moves between them. No policy.
+"""The tables of the in-memory frontier: URLs, hosts, queues and heaps, and the moves between them. No policy.
 
-Heaps are cleaned lazily: an entry counts only while it says what its host or URL says.
+Heaps are cleaned lazily: an entry counts only while it agrees with its host or URL.
 """
 
 import heapq
@@ -13,7 +13,7 @@ import msgspec
 from opilio.core.records import Lead, UrlState
 from opilio.frontier.policy import QueuePosition
 
-SortKey = tuple[float, int, int]  # (-priority, seq, key): ascending is best first
+SortKey = tuple[int, float, int, int]  # (-tier, -priority, seq, key): ascending is best first
 
 
 class UrlEntry:
@@ -33,7 +33,12 @@ class UrlEntry:
 
     @property
     def sort_key(self) -> SortKey:
-        return (-self.position.priority, self.seq, self.lead.key)
+        return (-self.position.tier, -self.position.priority, self.seq, self.lead.key)
+
+    @property
+    def worst_key(self) -> tuple[int, float, int, str, int]:
+        """Ascending is worst first."""
+        return (self.position.tier, self.position.priority, -self.seq, self.lead.host, self.lead.key)
 
 
 class HostQueue(msgspec.Struct):
@@ -52,7 +57,7 @@ class HostQueue(msgspec.Struct):
 
     def iter_sorted(self) -> Iterator[tuple[SortKey, UrlEntry]]:
         """Its queue, best first."""
-        return ((rank, self.urls[rank[2]]) for rank in self.queue)
+        return ((rank, self.urls[rank[3]]) for rank in self.queue)
 
 
 class MemoryTables:
@@ -60,11 +65,11 @@ class MemoryTables:
 
     def __init__(self, *, bounded: bool) -> None:
         self.hosts: dict[str, HostQueue] = {}
-        self.ready: list[tuple[float, int, str]] = []
+        self.ready: list[tuple[int, float, int, str]] = []
         self.sleeping: list[tuple[float, str]] = []
         self.retries: list[tuple[float, str, int]] = []
         self.timers: list[tuple[float, int, str, int]] = []
-        self.worst_first: list[tuple[float, int, str, int]] | None = [] if bounded else None  # queued URLs, worst first
+        self.worst_first: list[tuple[int, float, int, str, int]] | None = [] if bounded else None
         self.count: Counter[str] = Counter()
 
     def host(self, name: str) -> HostQueue:
@@ -79,15 +84,13 @@ class MemoryTables:
         self._set_timer(url)
         insort(host.queue, url.sort_key)
         if self.worst_first is not None:
-            insort(self.worst_first, (url.position.priority, -url.seq, host.name, url.lead.key))
+            insort(self.worst_first, url.worst_key)
 
     def dequeue(self, host: HostQueue, url: UrlEntry) -> None:
         """Out of the queue of its host."""
         del host.queue[bisect_left(host.queue, url.sort_key)]
         if self.worst_first is not None:
-            del self.worst_first[
-                bisect_left(self.worst_first, (url.position.priority, -url.seq, host.name, url.lead.key))
-            ]
+            del self.worst_first[bisect_left(self.worst_first, url.worst_key)]
 
     def move(self, host: HostQueue, url: UrlEntry, place: QueuePosition) -> None:
         """Another place in the queue."""
@@ -112,17 +115,17 @@ class MemoryTables:
             return
         host.ready = host.ready or (now is not None and host.wake_at <= now)
         if host.ready:
-            heapq.heappush(self.ready, (*host.queue[0][:2], host.name))
+            heapq.heappush(self.ready, (*host.queue[0][:3], host.name))
         else:
             heapq.heappush(self.sleeping, (host.wake_at, host.name))
 
-    def next_ready(self, floor: float) -> HostQueue | None:
-        """The ready host with the best URL, if that is above the floor; it stays on top of the heap."""
+    def next_ready(self, min_tier: int) -> HostQueue | None:
+        """The ready host with the best URL, if that is in the tier or above; it stays on top of the heap."""
         while self.ready:
-            best, seq, name = self.ready[0]
+            tier, best, seq, name = self.ready[0]
             host = self.hosts[name]
-            if host.ready and host.queue and host.queue[0][:2] == (best, seq):
-                return host if -best >= floor else None
+            if host.ready and host.queue and host.queue[0][:3] == (tier, best, seq):
+                return host if -tier >= min_tier else None
             heapq.heappop(self.ready)
         return None
 

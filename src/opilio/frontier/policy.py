@@ -18,21 +18,17 @@ from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
-from opilio.core.records import Lead
+from opilio.core.records import Lead, Tier
 
 AgingMode = Literal["paper", "base_tiebreak", "off"]
 
-# Added to the key of the URLs an N-best batch has chosen: above any score, small enough to keep its digits.
-BATCH_PRIORITY_OFFSET = float(1 << 20)
-# The key of URLs that are to be asked for again: above all others, so that who revives them sets the pace.
-REVISIT_PRIORITY = 2.0 * BATCH_PRIORITY_OFFSET
-
 
 class QueuePosition(NamedTuple):
-    """Where an entry stands: its sort key (higher is sooner) and when the frontier must look at it again."""
+    """Where an entry stands: tier and sort key (higher is sooner), and when the frontier must reposition it."""
 
     priority: float
     timer: float | None = None
+    tier: int = Tier.LINK
 
 
 class QueueTime(NamedTuple):
@@ -72,6 +68,13 @@ def seed_score(priority: int, best_link: float = 4.0) -> float:
     [7.0, 6.0, 5.0]
     """
     return best_link + (4 - min(max(priority, 1), 3))
+
+
+def reposition(order: Order, score: float, seq: int, moment: QueueTime, previous: QueuePosition) -> QueuePosition:
+    """The position after a new score. It stays in its tier; in the tiers above the orders' own, also in its place."""
+    if previous.tier > Tier.BATCH:
+        return previous
+    return order.position(score, seq, moment, previous)._replace(tier=previous.tier)
 
 
 def finite_or_zero(score: float) -> float:
@@ -114,9 +117,9 @@ class BreadthFirst(BestFirst, frozen=True, kw_only=True):
 
 
 class NBest(BestFirst, frozen=True, kw_only=True):
-    """Take the N best, work through all of them, look again (S1-11).
+    """Choose the N best, fetch all of them, choose again (S1-11).
 
-    The chosen ones carry CHOSEN in their key; a frontier leases only chosen ones while there are any.
+    The frontier moves the chosen ones to `Tier.BATCH` and leases no lower tier while one of them is queued.
     """
 
     n: int = 256
@@ -124,15 +127,6 @@ class NBest(BestFirst, frozen=True, kw_only=True):
     @property
     def batch_size(self) -> int:
         return self.n
-
-    def position(
-        self, score: float, seq: int, moment: QueueTime, previous: QueuePosition | None = None
-    ) -> QueuePosition:
-        chosen = previous is not None and previous.priority >= BATCH_PRIORITY_OFFSET / 2
-        return QueuePosition(score + BATCH_PRIORITY_OFFSET if chosen else score)
-
-    def display_priority(self, priority: float, inserted: int) -> float:
-        return round(priority - BATCH_PRIORITY_OFFSET, 9) if priority >= BATCH_PRIORITY_OFFSET / 2 else priority
 
 
 class Expiring(BestFirst, frozen=True, kw_only=True):

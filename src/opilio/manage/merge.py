@@ -17,11 +17,12 @@ import numpy as np
 
 from opilio import __version__
 from opilio.core.errors import CollectionError, ConfigError
+from opilio.core.records import Tier
 from opilio.core.registry import build_component, complete_section
 from opilio.dedup.fingerprint import simhash_bands
 from opilio.dedup.sqlite import create_dedup_tables as create_seen
 from opilio.engine.labels import reapply_labels
-from opilio.frontier.policy import REVISIT_PRIORITY, Order, QueueTime
+from opilio.frontier.policy import Order, QueueTime
 from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
 from opilio.manage.merge_sql import (
     COLUMNS,
@@ -36,10 +37,10 @@ from opilio.store.collection import (
     CONFIG,
     DATABASE,
     Collection,
-    check_collection,
     collection_exists,
     database_error,
     load_settings,
+    upgrade_collection,
 )
 from opilio.store.locks import has_writer, hold_files
 from opilio.store.warc import WarcWriter, read_member, read_record, warc_name
@@ -98,7 +99,7 @@ def _check(sources: Sequence[Path], into: Path) -> None:
     if len(sources) < 2:
         raise ConfigError("merge: needs at least two collections")
     for place, folder in enumerate(sources):
-        check_collection(folder)
+        upgrade_collection(folder)
         twin = next((other for other in sources[:place] if other.resolve() == folder.resolve()), None)
         if twin is not None:
             raise ConfigError(f"merge: {folder} and {twin} are the same collection")
@@ -192,8 +193,8 @@ def _recompute_priorities(collection: Collection, now: float) -> None:
     connection.create_function("timed", 2, lambda score, seq: order.position(score, seq, moment).timer)
     connection.execute(
         "UPDATE main.frontier_url SET priority = placed(score, seq), timer = timed(score, seq)"
-        " WHERE state < 2 AND priority < ?",
-        (REVISIT_PRIORITY,),
+        " WHERE state < 2 AND tier < ?",
+        (Tier.BOOSTED,),
     )
 
 

@@ -163,7 +163,7 @@ MERGE_TABLES = (
         AND name NOT IN ('revisit_budget', 'expected_relevant', 'front_hit_rate', 'wishes_taken', 'paused')""",
     "UPDATE main.meta SET value = (SELECT coalesce(max(id), 0) FROM main.label) WHERE name = 'labels_taken'",
 )
-_URL = "tunnel, parent, hops, retries, url, parents, features, reason, not_before, timer"
+_URL = "tunnel, parent, hops, retries, url, parents, features, reason, not_before, timer, agent, tier"
 MERGE_FRONTIER = (
     """INSERT INTO main.frontier_host (name, wake_at, delay_s) SELECT name, max(wake_at), max(delay_s) FROM (
         {all:SELECT name, wake_at, delay_s FROM s%.frontier_host}) GROUP BY name""",

@@ -38,9 +38,9 @@ _REPAIR_STATEMENTS = (
         hosts = (SELECT count(*) FROM frontier_host)""",
     "DELETE FROM frontier_lease",
     """UPDATE frontier_host SET queued = (SELECT count(*) FROM frontier_url WHERE host_id = id AND state < 2),
-        best = (SELECT max(priority) FROM frontier_url WHERE host_id = id AND state = 0),
-        best_seq = coalesce((SELECT seq FROM frontier_url WHERE host_id = id AND state = 0
-            ORDER BY priority DESC, seq LIMIT 1), 0)""",
+        (best_tier, best, best_seq) = (SELECT coalesce(max(tier), 0), max(priority), coalesce(max(seq), 0) FROM (
+            SELECT tier, priority, seq FROM frontier_url WHERE host_id = id AND state = 0
+            ORDER BY tier DESC, priority DESC, seq LIMIT 1))""",
 )
 # A copy that stands for nothing is looked at soon.
 _REVISIT_ORPHANED_DUPLICATES = """INSERT INTO revisit (

@@ -9,10 +9,9 @@ from contextlib import suppress
 import msgspec
 
 from opilio.core.errors import CollectionError, ParseError
-from opilio.core.lead_owner import lead_owner, without_owner
 from opilio.core.learner import JUDGE_STATE
 from opilio.core.protocols import FrontierEntry, WeighsTerms
-from opilio.engine.link_memory import NO_AGENT, LinkModelStore, Owner
+from opilio.engine.link_memory import NO_OWNER, LinkModelStore, Owner
 from opilio.engine.wiring.build import AnalysisParts, build_analysis_parts, complete_settings
 from opilio.engine.wiring.start import latest_snapshots
 from opilio.learn.committee import Committee
@@ -67,12 +66,11 @@ def explain_link_score(collection: Collection, entry: FrontierEntry) -> RankerEx
     parts = build_analysis_parts(resolved, topic, latest_snapshots(collection))
     if not isinstance(parts.ranker, CommitteeRanker):
         return None
-    owner, judge = NO_AGENT, parts.learners.get(JUDGE_STATE)
+    owner, judge = NO_OWNER, parts.learners.get(JUDGE_STATE)
     if uses_agents(resolved):
         for profile, agent in zip(agent_profiles(resolved), parts.agents, strict=True):
-            if profile.number == lead_owner(entry.lead):
+            if profile.number == entry.lead.agent:
                 owner, judge = Owner(profile.name, profile.number), agent.learners.get(JUDGE_STATE)
-        entry = msgspec.structs.replace(entry, lead=without_owner(entry.lead))
     memory = LinkModelStore(Committee(parts.ranker.options), collection, owner)
     memory.restore()
     if isinstance(judge, WeighsTerms):

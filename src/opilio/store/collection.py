@@ -23,6 +23,7 @@ from opilio.core.settings import StopSettings, Tree
 from opilio.store.locks import CRAWL_COMMAND, LOCK_FILE, LOCK_TIMEOUT_S, hold_files
 from opilio.store.locks import acquire_write_lock as lock_of
 from opilio.store.schema import ADDED_TABLES, APPLICATION_ID, SCHEMA_VERSION, TABLES
+from opilio.store.upgrade import emulate, upgrade
 
 
 def sqlite_uri(database: Path) -> str:
@@ -185,6 +186,13 @@ def check_collection(folder: Path) -> None:
         )
 
 
+def upgrade_collection(folder: Path) -> None:
+    """Bring a collection of an older schema to the current one, where it is not; raises as `check_collection` does."""
+    check_collection(folder)
+    if _read_header(folder / DATABASE)[0] < SCHEMA_VERSION:
+        Collection.open_for_writing(folder).close()
+
+
 def _read_header(database: Path) -> tuple[int, int]:
     """Version and owner as the file's header has them. Asked of SQLite: to open and close the file ourselves would let
     go of all locks this process holds on it (POSIX, fcntl), and readers beside it would see a database in pieces."""
@@ -261,7 +269,9 @@ def _open(folder: Path, tables: str = "") -> sqlite3.Connection:
         if tables:
             with _one_transaction(connection):
                 _run(connection, tables)
-                if connection.execute("PRAGMA user_version").fetchone()[0] != SCHEMA_VERSION:  # setting it writes
+                # Setting the version writes, so only where it changes.
+                if connection.execute("PRAGMA user_version").fetchone()[0] != SCHEMA_VERSION:
+                    upgrade(connection)
                     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     except sqlite3.Error as error:
         raise database_error(folder, error) from error
@@ -269,7 +279,7 @@ def _open(folder: Path, tables: str = "") -> sqlite3.Connection:
 
 
 def _create_missing_temp_tables(connection: sqlite3.Connection) -> None:
-    """Empty tables, in memory, for those that an older collection lacks: readers need not know how old it is."""
+    """Empty tables and views, in memory, so that readers see an older collection as a current one."""
     if connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION:
         return
     there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -277,6 +287,7 @@ def _create_missing_temp_tables(connection: sqlite3.Connection) -> None:
         found = _LATER_TABLE.search(statement)
         if found and found[1] not in there:
             connection.execute(f"CREATE TEMP TABLE {found[1]}{statement[found.end() :]}")
+    emulate(connection)
 
 
 def _connect(path: Path) -> sqlite3.Connection:

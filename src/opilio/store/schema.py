@@ -1,7 +1,7 @@
 """The tables of `crawl.db` that the store itself owns. The frontier and the seen test bring theirs."""
 
 APPLICATION_ID = 0x6F70696C  # "opil": says whose file this is
-SCHEMA_VERSION = 2  # 2: versions, revisits
+SCHEMA_VERSION = 3  # 2: versions, revisits; 3: tier and agent of queued URLs, names of events
 
 _PAGE = """  seq INTEGER NOT NULL, url TEXT NOT NULL, host TEXT NOT NULL,
   status INTEGER NOT NULL, content_type TEXT NOT NULL, encoding TEXT NOT NULL, language TEXT NOT NULL,

@@ -8,19 +8,19 @@ there are new URLs, at most `revisit.share` of the fetches are such looks.
 from math import inf
 
 from opilio.core.protocols import Frontier
-from opilio.core.records import Lead, url_key
+from opilio.core.records import Lead, Tier, url_key
 from opilio.core.settings import RevisitSettings
 from opilio.engine.revisit.candidates import MAX_MISSING_CHECKS, RevisitTable
 from opilio.engine.revisit.outcomes import RevisitOutcomes
 from opilio.engine.revisit.sitemaps import SitemapScheduler, probe_url
 from opilio.engine.revisit.tables import SitemapStore
-from opilio.frontier.policy import REVISIT_PRIORITY
 from opilio.store.collection import Collection
 
 BUDGET_META_KEY = "revisit_budget"  # in `meta`: looks to spend, and when that was reckoned
 MIN_PLAN_BATCH = (
     32  # looks that are planned at once, at least; more where there are many pages, for each plan reads them all
 )
+PROBE_URGENCY = 3.0  # a host's probe goes before its revisits
 ALL_REVISITED_REASON = "every page that was due was looked at again"
 
 
@@ -107,8 +107,7 @@ class RevisitScheduler:
         looks = self._outcomes.store.record(key)
         if self._settings.probe:
             self._queue_probe(key, host, now)
-        added = self._frontier.add([Lead(url="", key=key, host=host, revisit_priority=urgency)], now)
-        looks.queued = int(added.promoted > 0)
+        looks.queued = self._frontier.revive([(host, key)], urgency)
         looks.tried_at = looks.tried_at if looks.queued else now
         self._outcomes.store.save([looks])
         self._table.update(looks, left=looks.strikes > 1)
@@ -121,7 +120,7 @@ class RevisitScheduler:
             empty.record_probe(host, now)
             url = probe_url(self._outcomes.store.url_of(key))
             self._frontier.add([Lead(url=url, key=url_key(url), host=host)], now)
-            self._frontier.add([Lead(url=url, key=url_key(url), host=host, revisit_priority=3.0)], now)
+            self._frontier.revive([(host, url_key(url))], PROBE_URGENCY)
 
     @property
     def continuous(self) -> bool:
@@ -129,9 +128,9 @@ class RevisitScheduler:
         return self._settings.continuous
 
     @property
-    def min_lease_priority(self) -> float:
-        """The lowest key that may be leased: all the budget for looks means none for new URLs."""
-        return REVISIT_PRIORITY if self._settings.share >= 1.0 else -inf
+    def min_tier(self) -> int:
+        """The lowest tier that may be leased: where revisits have the whole budget, new URLs are not fetched."""
+        return Tier.REVISIT if self._settings.share >= 1.0 else Tier.LINK
 
     def stop_reason(self, now: float) -> str:
         """Why a run that is not to go on for ever has done its part; or nothing."""

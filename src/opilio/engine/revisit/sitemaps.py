@@ -49,7 +49,7 @@ class SitemapScheduler:
         for url, key, host in self._sitemap_store.due(now - SITEMAP_INTERVAL_SHARE * interval_s):
             lead = Lead(url=url, key=key, host=host, score=SITEMAP_LEAD_SCORE, depth=1)
             self._frontier.add([lead], now)
-            self._frontier.add([Lead(url=url, key=key, host=host, revisit_priority=1.0)], now)
+            self._frontier.revive([(host, key)])
             self._sitemap_store.mark_requested(key, now)
             looks = self._revisit_store.record(key)
             looks.queued = 1  # the run is not over before it came

@@ -17,10 +17,10 @@ from opilio.frontier.policy import (
     MAX_PARENTS,
     FrontierPolicy,
     MergeState,
-    QueuePosition,
     QueueTime,
     finite_or_zero,
     merge_link,
+    reposition,
 )
 from opilio.frontier.sqlite.hosts import HostRow, HostTable
 from opilio.frontier.sqlite.leases import FrontierCounters, LeaseTable
@@ -52,6 +52,22 @@ class FrontierTables(NamedTuple):
         self.counters.queued -= len(rows)
         self.counters.dropped += len(rows)
         return len(rows)
+
+    def not_in_flight(self, urls: Sequence[tuple[str, int]]) -> list[tuple[int, int]]:
+        """(host id, key) of those (host, key) URLs whose host is known and that are not leased."""
+        found = [(self.hosts.find(name), key) for name, key in urls]
+        return [(host.id, key) for host, key in found if host and key not in self.leases.leased_keys(host.id)]
+
+    def move(self, rows: list[tuple[float, float, float | None, int, int, int]]) -> None:
+        """Write new places of entries (score, priority, timer, tier, host id, key) and their hosts."""
+        if not rows:
+            return
+        for score, priority, timer, tier, _, key in rows:
+            if (known := self.cache.find(key)) is not None:
+                known.score, known.priority, known.timer, known.tier = score, priority, timer, tier
+        self.urls.reposition(rows)
+        self.hosts.refresh_best((id_, 0) for id_ in {row[4] for row in rows})
+        self.counters.write()
 
 
 class BatchAdder:
@@ -121,10 +137,10 @@ class BatchAdder:
         ledger.inserted += 1
         ledger.queued += 1
         known.seq = ledger.inserted
-        known.priority, known.timer = self._place(known, None)
+        known.priority, known.timer, _ = self._policy.order.position(known.score, known.seq, self._moment())
         host.queued += 1
         host.total += 1
-        host.raise_best(known.priority, known.seq)
+        host.raise_best(known.tier, known.priority, known.seq)
         self._new[lead.key] = known
         self._sources[lead.key] = lead
         return known
@@ -148,15 +164,16 @@ class BatchAdder:
         if after.score == before.score:
             return False
         old = known.priority
-        known.priority, known.timer = self._place(known, QueuePosition(old, known.timer))
+        known.priority, known.timer, known.tier = reposition(
+            self._policy.order, known.score, known.seq, self._moment(), known.position
+        )
         host = hosts[lead.host]
         if host is not None and not known.waiting:
-            host.raise_best(known.priority, known.seq)
+            host.raise_best(known.tier, known.priority, known.seq)
         return known.priority > old
 
-    def _place(self, known: CachedUrl, previous: QueuePosition | None) -> QueuePosition:
-        moment = QueueTime(self._tables.counters.inserted, self._now)
-        return self._policy.order.position(known.score, known.seq, moment, previous)
+    def _moment(self) -> QueueTime:
+        return QueueTime(self._tables.counters.inserted, self._now)
 
     def _write(self, hosts: dict[str, HostRow | None]) -> None:
         """Everything that changed, kind by kind."""
@@ -178,6 +195,9 @@ class BatchAdder:
 
 
 def _promoted_row(key: int, known: CachedUrl, source: Lead | None) -> tuple[object, ...]:
+    # What the ranker stored with the link follows the better one; another agent's ranker stored something else.
+    agent = source.agent or None if source is not None else None
+    features = None if source is None else source.features or (b"" if agent else None)
     return (
         known.score,
         known.priority,
@@ -186,7 +206,8 @@ def _promoted_row(key: int, known: CachedUrl, source: Lead | None) -> tuple[obje
         known.tunnel,
         known.parent,
         *known.take_pending(),
-        None if source is None else source.features or None,
+        features,
+        agent,
         known.host_id,
         key,
     )
@@ -211,4 +232,5 @@ def _insert_row(lead: Lead, known: CachedUrl, state: int = QUEUED, reason: str |
         lead.features or None,
         reason,
         known.timer,
+        lead.agent,
     )

@@ -11,15 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from opilio.core.protocols import AddResult, FrontierEntry, FrontierStats
-from opilio.core.records import HostLease, Lead, UrlResult, UrlState
+from opilio.core.records import HostLease, Lead, Tier, UrlResult, UrlState
 from opilio.frontier.policy import (
-    BATCH_PRIORITY_OFFSET,
     EXPIRED,
-    REVISIT_PRIORITY,
     FrontierPolicy,
-    QueuePosition,
     QueueTime,
     finite_or_zero,
+    reposition,
 )
 from opilio.frontier.sqlite.add import BatchAdder, FrontierTables
 from opilio.frontier.sqlite.hosts import HostTable
@@ -27,8 +25,6 @@ from opilio.frontier.sqlite.leases import FrontierCounters, LeaseTable
 from opilio.frontier.sqlite.schema import DONE, FAILED, FINAL_STATE_CODES, QUEUED, WAITING
 from opilio.frontier.sqlite.url_cache import UrlCache
 from opilio.frontier.sqlite.urls import QueueReader, UrlTable
-
-MIN_PRIORITY = float("-inf")
 
 
 class SqliteFrontier:
@@ -59,31 +55,25 @@ class SqliteFrontier:
     def add(self, leads: Sequence[Lead], now: float) -> AddResult:
         """Offer links. Known ones are merged, new ones queued, refused ones recorded with the reason."""
         tables = self._current_tables()
-        again = [lead for lead in leads if lead.revisit_priority]
-        if again:
-            leads = [lead for lead in leads if not lead.revisit_priority]
         added = BatchAdder(tables, self._policy, now).add(leads)
-        if again:
-            revived = self._requeue(again)
-            added = msgspec.structs.replace(
-                added, promoted=added.promoted + revived, known=added.known + len(again) - revived
-            )
         tables.urls.write_pending(tables.cache.rotate())
         tables.counters.write()
         return added
 
     def lease(
-        self, now: float, max_hosts: int, per_host: int, ttl_s: float, *, above: float = MIN_PRIORITY
+        self, now: float, max_hosts: int, per_host: int, ttl_s: float, *, min_tier: int = Tier.LINK
     ) -> list[HostLease]:
-        """The hosts that may be asked now, the one with the best URL first, each with its best URLs."""
+        """The hosts that may be fetched from now, the one with the best URL first, each with its best URLs."""
         tables = self._current_tables()
         self._advance_time(now)
-        floor = max(above, self._min_priority())
+        batch_tier = max(min_tier, self._min_tier())
         room = self._order.max_per_lease or max_hosts * per_host
         token = tables.counters.generation + 1  # grows with every change, so no token is given twice
         leases: list[HostLease] = []
         grants = []
-        for id_, name, delay_s, lowest in self._ready_hosts(now, max_hosts + len(tables.leases.by_host), above, floor):
+        for id_, name, delay_s, lowest in self._ready_hosts(
+            now, max_hosts + len(tables.leases.by_host), min_tier, batch_tier
+        ):
             if tables.leases.is_leased(id_, now):
                 continue
             leads = tables.queue.best_of_host(id_, name, min(per_host, room), lowest)
@@ -101,15 +91,15 @@ class SqliteFrontier:
         return leases
 
     def _ready_hosts(
-        self, now: float, limit: int, above: float, floor: float
-    ) -> Iterator[tuple[int, str, float | None, float]]:
-        """Hosts that may be asked now, each with the lowest sort key that may be; boosted ones first, in any batch."""
+        self, now: float, limit: int, min_tier: int, batch_tier: int
+    ) -> Iterator[tuple[int, str, float | None, int]]:
+        """Hosts that are awake, each with the lowest tier to lease; boosted ones first, whatever batch is open."""
         ready, boosted = self._tables.hosts.ready, self._policy.boosted
         if boosted:
-            yield from ((*host, above) for host in ready(now, limit, above, tuple(boosted)))
-        for host in ready(now, limit + len(boosted), floor):
+            yield from ((*host, min_tier) for host in ready(now, limit, min_tier, tuple(boosted)))
+        for host in ready(now, limit + len(boosted), batch_tier):
             if host[1] not in boosted:
-                yield (*host, floor)
+                yield (*host, batch_tier)
 
     def renew(self, leases: Sequence[HostLease], now: float, ttl_s: float) -> set[str]:
         """Hold hosts longer; returns those that are still the caller's."""
@@ -207,20 +197,15 @@ class SqliteFrontier:
         for key, known in (*held, *tables.urls.load(missing)):
             if known is not None and known.score != wanted[known.host_id, key]:
                 score = wanted[known.host_id, key]
-                place = self._order.position(score, known.seq, moment, QueuePosition(known.priority, known.timer))
-                rows.append((score, place.priority, place.timer, known.host_id, key))
-        self._move(rows)
+                place = reposition(self._order, score, known.seq, moment, known.position)
+                rows.append((score, *place, known.host_id, key))
+        self._tables.move(rows)
         return len(rows)
 
-    def _requeue(self, leads: Sequence[Lead]) -> int:
-        """Have URLs wait in front of all others, those that are done or failed once more; how many do."""
-        tables = self._tables
-        found = [
-            (host.id, x.key, REVISIT_PRIORITY + x.revisit_priority)
-            for x in leads
-            if (host := tables.hosts.find(x.host)) is not None and x.key not in tables.leases.leased_keys(host.id)
-        ]
-        revived = tables.urls.requeue(found)
+    def revive(self, urls: Sequence[tuple[str, int]], urgency: float = 1.0) -> int:
+        """Queue known (host, key) URLs in front of all others, done and failed ones once more; how many are queued."""
+        tables = self._current_tables()
+        revived = tables.urls.requeue(tables.not_in_flight(urls), urgency, Tier.REVISIT)
         for _, key, _ in revived:
             tables.cache.evict(key)
         was = Counter(state for *_, state in revived)
@@ -230,19 +215,23 @@ class SqliteFrontier:
         tables.counters.done -= was[DONE]
         tables.counters.failed -= was[FAILED]
         tables.counters.queued += was[DONE] + was[FAILED]
+        tables.counters.write()
         return len(revived)
 
-    def _move(self, rows: list[tuple[float, float, float | None, int, int]]) -> None:
-        """Write new places of entries, and what follows for their hosts."""
-        tables = self._tables
-        if not rows:
-            return
-        for score, priority, timer, _, key in rows:
-            if (known := tables.cache.find(key)) is not None:
-                known.score, known.priority, known.timer = score, priority, timer
-        tables.urls.reposition(rows)
-        tables.hosts.refresh_best((id_, 0) for id_ in {row[3] for row in rows})
-        tables.counters.write()
+    def boost(self, urls: Sequence[tuple[str, int]]) -> int:
+        """Move queued (host, key) URLs in front of all but revisits; how many moved."""
+        return self.set_tier(urls, Tier.BOOSTED)
+
+    def set_tier(self, urls: Sequence[tuple[str, int]], tier: int) -> int:
+        """Move queued (host, key) URLs to a higher tier; how many moved."""
+        tables = self._current_tables()
+        rows: list[tuple[float, float, float | None, int, int, int]] = []
+        for key, known in tables.urls.load(tables.not_in_flight(urls)):
+            if known is not None and known.tier < tier:
+                timer = known.timer if self._order.drops_expired else None
+                rows.append((known.score, known.score, timer, tier, known.host_id, key))
+        self._tables.move(rows)
+        return len(rows)
 
     def best(self, limit: int) -> list[FrontierEntry]:
         """The best queued URLs that may be asked for as soon as their hosts may."""
@@ -253,11 +242,11 @@ class SqliteFrontier:
         """When `lease` may give something again: 0 for now, None when nothing is queued."""
         tables = self._current_tables()
         now = tables.hosts.sleeping.latest_time
-        if self._order.batch_size and (chosen := tables.hosts.hosts_above(BATCH_PRIORITY_OFFSET / 2)):
+        if self._order.batch_size and (chosen := tables.hosts.in_tier(Tier.BATCH)):
             asleep = min((at for id_, at in chosen if not tables.leases.is_leased(id_, now)), default=None)
         elif any(
             not tables.leases.is_leased(x[0], now)
-            for x in tables.hosts.ready(now, 1 + tables.counters.leased, MIN_PRIORITY)
+            for x in tables.hosts.ready(now, 1 + tables.counters.leased, Tier.LINK)
         ):
             asleep = 0.0
         else:
@@ -342,24 +331,19 @@ class SqliteFrontier:
         moment = QueueTime(self._tables.counters.inserted)
         rows = []
         for id_, key, seq, score, place in due:
-            priority, timer = self._order.position(score, seq, moment, place)
-            rows.append((score, priority, timer, id_, key))
-        self._move(rows)
+            rows.append((score, *reposition(self._order, score, seq, moment, place), id_, key))
+        self._tables.move(rows)
 
     def _best(self, limit: int) -> list[tuple[int, FrontierEntry]]:
         tables = self._tables
         hosts = tables.hosts.best(limit + len(tables.leases.by_host))
         return list(tables.queue.best(hosts, limit, tables.leases.leased_keys))
 
-    def _min_priority(self) -> float:
-        """The lowest sort key that may be leased: an N-best batch is finished before the next is chosen."""
+    def _min_tier(self) -> int:
+        """The lowest tier that may be leased: an N-best batch is finished before the next is chosen."""
         if not self._order.batch_size:
-            return MIN_PRIORITY
-        if not self._tables.hosts.hosts_above(BATCH_PRIORITY_OFFSET / 2):
-            self._move(
-                [
-                    (e.lead.score, e.priority + BATCH_PRIORITY_OFFSET, None, id_, e.lead.key)
-                    for id_, e in self._best(self._order.batch_size)
-                ]
-            )
-        return BATCH_PRIORITY_OFFSET / 2
+            return Tier.LINK
+        if not self._tables.hosts.in_tier(Tier.BATCH):
+            best = self._best(self._order.batch_size)
+            self._tables.move([(e.lead.score, e.priority, None, Tier.BATCH, id_, e.lead.key) for id_, e in best])
+        return Tier.BATCH

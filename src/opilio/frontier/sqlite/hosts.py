@@ -14,25 +14,28 @@ MIN_PARKED_HOSTS = 10_000  # parked hosts that `best` looks at, at least
 
 _ACTIVE_SQL = "parked = 0 AND best IS NOT NULL"
 _BEST_URL_SQL = (
-    "SELECT priority, seq FROM frontier_url WHERE host_id = ? AND state = 0 ORDER BY priority DESC, seq LIMIT 1"
+    "SELECT tier, priority, seq FROM frontier_url WHERE host_id = ? AND state = 0"
+    " ORDER BY tier DESC, priority DESC, seq LIMIT 1"
 )
 
 
 class HostRow:
     """What `add` must know of a host. Written through: the row on disk says the same."""
 
-    __slots__ = ("best", "best_seq", "id", "queued", "total")
+    __slots__ = ("best", "best_seq", "best_tier", "id", "queued", "total")
 
-    def __init__(self, id_: int, best: float | None, best_seq: int, queued: int, total: int) -> None:
+    def __init__(self, id_: int, best_tier: int, best: float | None, best_seq: int, queued: int, total: int) -> None:
         self.id = id_
+        self.best_tier = best_tier
         self.best = best
         self.best_seq = best_seq
         self.queued = queued
         self.total = total
 
-    def raise_best(self, priority: float, seq: int) -> None:
+    def raise_best(self, tier: int, priority: float, seq: int) -> None:
         """A URL came into the queue, or rose."""
-        if self.best is None or priority > self.best or (priority == self.best and seq < self.best_seq):
+        if self.best is None or (tier, priority, -seq) > (self.best_tier, self.best, -self.best_seq):
+            self.best_tier = tier
             self.best = priority
             self.best_seq = seq
 
@@ -103,7 +106,7 @@ class HostTable:
         if id_ is not None:
             return self._rows[id_]
         row = self._db.execute(
-            "SELECT id, best, best_seq, queued, total FROM frontier_host WHERE name = ?", (name,)
+            "SELECT id, best_tier, best, best_seq, queued, total FROM frontier_host WHERE name = ?", (name,)
         ).fetchone()
         return None if row is None else self._cache(name, HostRow(*row))
 
@@ -111,7 +114,7 @@ class HostTable:
         """A host seen for the first time."""
         cursor = self._db.execute("INSERT INTO frontier_host (name) VALUES (?)", (name,))
         assert cursor.lastrowid is not None
-        return self._cache(name, HostRow(cursor.lastrowid, None, 0, 0, 0))
+        return self._cache(name, HostRow(cursor.lastrowid, 0, None, 0, 0, 0))
 
     def _cache(self, name: str, row: HostRow) -> HostRow:
         if len(self._rows) >= self._cache_size:
@@ -124,35 +127,34 @@ class HostTable:
     def save(self, rows: Iterable[HostRow]) -> None:
         """Write rows that `add` changed."""
         self._db.executemany(
-            "UPDATE frontier_host SET best = ?, best_seq = ?, queued = ?, total = ? WHERE id = ?",
-            [(r.best, r.best_seq, r.queued, r.total, r.id) for r in rows],
+            "UPDATE frontier_host SET best_tier = ?, best = ?, best_seq = ?, queued = ?, total = ? WHERE id = ?",
+            [(r.best_tier, r.best, r.best_seq, r.queued, r.total, r.id) for r in rows],
         )
 
     def refresh_best(self, removed: Iterable[tuple[int, int]]) -> None:
         """Find the best URL again at hosts whose queue changed, so many rows having left it."""
         self._db.executemany(
-            "UPDATE frontier_host SET best = ?, best_seq = ?, queued = queued - ? WHERE id = ?",
+            "UPDATE frontier_host SET best_tier = ?, best = ?, best_seq = ?, queued = queued - ? WHERE id = ?",
             [(*self._find_best(id_, count), count, id_) for id_, count in removed],
         )
 
     def sleep(self, id_: int, removed: int, wake_at: float) -> None:
         """After a visit, by which so many rows left the queue: sleep."""
         parked = wake_at > self.sleeping.latest_time + MIN_PARK_S
-        best, seq = self._find_best(id_, removed)
         self._db.execute(
-            "UPDATE frontier_host SET best = ?, best_seq = ?, queued = queued - ?, wake_at = ?, parked = ?"
-            " WHERE id = ?",
-            (best, seq, removed, wake_at, parked, id_),
+            "UPDATE frontier_host SET best_tier = ?, best = ?, best_seq = ?, queued = queued - ?, wake_at = ?,"
+            " parked = ? WHERE id = ?",
+            (*self._find_best(id_, removed), removed, wake_at, parked, id_),
         )
         if not parked:
             self.sleeping.push(wake_at, id_)
 
-    def _find_best(self, id_: int, removed: int) -> tuple[float | None, int]:
-        best, seq = self._db.execute(_BEST_URL_SQL, (id_,)).fetchone() or (None, 0)
+    def _find_best(self, id_: int, removed: int) -> tuple[int, float | None, int]:
+        tier, best, seq = self._db.execute(_BEST_URL_SQL, (id_,)).fetchone() or (0, None, 0)
         row = self._rows.get(id_)
         if row is not None:
-            row.best, row.best_seq, row.queued = best, seq, row.queued - removed
-        return best, seq
+            row.best_tier, row.best, row.best_seq, row.queued = tier, best, seq, row.queued - removed
+        return tier, best, seq
 
     def wake_due(self, now: float) -> None:
         """Take the time; long sleepers whose time has come are looked at again."""
@@ -162,34 +164,36 @@ class HostTable:
         )
 
     def ready(
-        self, now: float, limit: int, floor: float, names: Collection[str] | None = None
+        self, now: float, limit: int, min_tier: int, names: Collection[str] | None = None
     ) -> list[tuple[int, str, float | None]]:
         """(id, name, delay) of hosts that are awake, the one with the best URL first; of all, or of these."""
         among = "" if names is None else f" AND name IN ({', '.join('?' * len(names))})"
         rows = self._db.execute(
-            "SELECT id, name, delay_s, best, best_seq, queued, total FROM frontier_host"
-            f" WHERE {_ACTIVE_SQL} AND best >= ? AND wake_at <= ?{among} ORDER BY best DESC, best_seq LIMIT ?",
-            (floor, now, *(names or ()), limit),
+            "SELECT id, name, delay_s, best_tier, best, best_seq, queued, total FROM frontier_host"
+            f" WHERE {_ACTIVE_SQL} AND best_tier >= ? AND wake_at <= ?{among}"
+            " ORDER BY best_tier DESC, best DESC, best_seq LIMIT ?",
+            (min_tier, now, *(names or ()), limit),
         ).fetchall()
         for id_, name, _, *rest in rows:  # `complete` will ask for them
             if id_ not in self._rows:
                 self._cache(name, HostRow(id_, *rest))
         return [row[:3] for row in rows]
 
-    def best(self, limit: int) -> list[tuple[int, str, float, int]]:
-        """(id, name, best, seq) of the hosts with the best URLs; of the parked, those that wake next."""
-        columns = "SELECT id, name, best, best_seq FROM frontier_host WHERE"
-        order = f"{columns} {_ACTIVE_SQL} ORDER BY best DESC, best_seq LIMIT ?"
+    def best(self, limit: int) -> list[tuple[int, str, int, float, int]]:
+        """(id, name, tier, best, seq) of the hosts with the best URLs; of the parked, those that wake next."""
+        columns = "SELECT id, name, best_tier, best, best_seq FROM frontier_host WHERE"
+        order = f"{columns} {_ACTIVE_SQL} ORDER BY best_tier DESC, best DESC, best_seq LIMIT ?"
         parked = f"{columns} parked = 1 AND best IS NOT NULL ORDER BY wake_at LIMIT ?"
-        found: list[tuple[int, str, float, int]] = self._db.execute(order, (limit,)).fetchall()
+        found: list[tuple[int, str, int, float, int]] = self._db.execute(order, (limit,)).fetchall()
         return found + self._db.execute(parked, (max(limit, MIN_PARKED_HOSTS),)).fetchall()
 
-    def hosts_above(self, floor: float) -> list[tuple[int, float]]:
-        """(id, wake time) of hosts, asleep or awake, with a URL above the floor: at most N in an N-best batch."""
+    def in_tier(self, tier: int) -> list[tuple[int, float]]:
+        """(id, wake time) of hosts, asleep or awake, with a URL in this tier or above: at most N in an N-best batch."""
         columns = "SELECT id, wake_at FROM frontier_host WHERE"
-        found: list[tuple[int, float]] = self._db.execute(f"{columns} {_ACTIVE_SQL} AND best >= ?", (floor,)).fetchall()
-        parked = f"{columns} parked = 1 AND best IS NOT NULL AND best >= ? ORDER BY wake_at LIMIT ?"
-        return found + self._db.execute(parked, (floor, MIN_PARKED_HOSTS)).fetchall()
+        active = f"{columns} {_ACTIVE_SQL} AND best_tier >= ?"
+        found: list[tuple[int, float]] = self._db.execute(active, (tier,)).fetchall()
+        parked = f"{columns} parked = 1 AND best IS NOT NULL AND best_tier >= ? ORDER BY wake_at LIMIT ?"
+        return found + self._db.execute(parked, (tier, MIN_PARKED_HOSTS)).fetchall()
 
     def set_delay(self, host_id: int, delay_s: float) -> None:
         """The pause this host wants between requests."""

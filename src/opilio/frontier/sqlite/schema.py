@@ -24,15 +24,16 @@ TABLES_SQL = """
 CREATE TABLE IF NOT EXISTS frontier_host (
   id INTEGER PRIMARY KEY,
   name TEXT NOT NULL UNIQUE,
-  best REAL,                            -- sort key of its best queued URL; NULL: nothing queued
+  best REAL,                            -- priority of its best queued URL; NULL: nothing queued
   best_seq INTEGER NOT NULL DEFAULT 0,
   wake_at REAL NOT NULL DEFAULT 0,      -- not to be asked before
   parked INTEGER NOT NULL DEFAULT 0,    -- 1: it sleeps long, and is not even looked at until it wakes
   delay_s REAL,                         -- NULL: the configured one
   queued INTEGER NOT NULL DEFAULT 0,    -- rows in state 0 or 1
-  total INTEGER NOT NULL DEFAULT 0      -- ever accepted
+  total INTEGER NOT NULL DEFAULT 0,     -- ever accepted
+  best_tier INTEGER NOT NULL DEFAULT 0  -- tier of its best queued URL
 );
-CREATE INDEX IF NOT EXISTS frontier_host_order ON frontier_host (best DESC, best_seq, wake_at)
+CREATE INDEX IF NOT EXISTS frontier_host_order ON frontier_host (best_tier DESC, best DESC, best_seq, wake_at)
   WHERE parked = 0 AND best IS NOT NULL;
 CREATE INDEX IF NOT EXISTS frontier_host_parked ON frontier_host (wake_at) WHERE parked = 1 AND best IS NOT NULL;
 CREATE TABLE IF NOT EXISTS frontier_lease (
@@ -59,10 +60,13 @@ CREATE TABLE IF NOT EXISTS frontier_url (
   features BLOB,
   reason TEXT,
   not_before REAL,
-  timer REAL,                           -- when the order wants to look at it again
+  timer REAL,                           -- when the order repositions or drops it
+  agent INTEGER NOT NULL DEFAULT 0,     -- number of the agent that owns it; 0: none
+  tier INTEGER NOT NULL DEFAULT 0,      -- 0 link, 1 N-best batch, 2 boosted, 3 revisit: higher tiers come first
   PRIMARY KEY (host_id, key)            -- this is the URL-seen test on disk (S0-07, S4-21)
 ) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS frontier_url_queue ON frontier_url (host_id, priority DESC, seq) WHERE state = 0;
+CREATE INDEX IF NOT EXISTS frontier_url_queue ON frontier_url (host_id, tier DESC, priority DESC, seq)
+  WHERE state = 0;
 CREATE INDEX IF NOT EXISTS frontier_url_retry ON frontier_url (not_before) WHERE state = 1;
 CREATE INDEX IF NOT EXISTS frontier_url_timer ON frontier_url (timer) WHERE timer IS NOT NULL AND state < 2;
 CREATE TABLE IF NOT EXISTS frontier_count (
@@ -76,7 +80,9 @@ INSERT OR IGNORE INTO frontier_count VALUES (1, 0, 0, 0, 0, 0, 0, 0, 0);
 """
 
 # Only a bounded frontier needs to find the worst URL of all, and only it pays for this index.
-WORST_INDEX_SQL = "CREATE INDEX IF NOT EXISTS frontier_url_tail ON frontier_url (priority, seq DESC) WHERE state = 0"
+WORST_INDEX_SQL = (
+    "CREATE INDEX IF NOT EXISTS frontier_url_tail ON frontier_url (tier, priority, seq DESC) WHERE state = 0"
+)
 
 
 def create_frontier_tables(connection: sqlite3.Connection, *, bounded: bool = False) -> None:

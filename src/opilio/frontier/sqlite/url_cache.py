@@ -9,6 +9,7 @@ from operator import itemgetter
 
 import msgspec
 
+from opilio.frontier.policy import QueuePosition
 from opilio.frontier.sqlite.schema import pack_keys
 
 PendingUpdate = tuple[int, bytes | None]  # links found since the row was written, parents if there are new ones
@@ -33,6 +34,11 @@ class CachedUrl(msgspec.Struct, gc=False):
     timer: float | None = None
     waiting: bool = False
     pending: int = 0
+    tier: int = 0
+
+    @property
+    def position(self) -> QueuePosition:
+        return QueuePosition(self.priority, self.timer, self.tier)
 
     def take_pending(self) -> PendingUpdate:
         """What the row does not say yet; it is being written now."""

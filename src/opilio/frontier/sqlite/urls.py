@@ -1,10 +1,7 @@
-"""URL rows of the SQLite frontier: every statement on them, each found by an index, in batches.
+"""URL rows of the SQLite frontier: every statement that writes or reads them, each by an index, in batches.
 
-It executes statements only; transactions belong to the store, decisions to the frontier.
-
-The queue of the SQLite frontier, as it is read: best and worst URLs of a host or of all, each by an index.
-
-Looks through the queue of a SQLite frontier without taking part in it: for whoever wants to know what waits.
+It executes statements only; transactions belong to the store, decisions to the frontier. `upcoming_urls` and
+`best_urls` read the queue without changing it.
 """
 
 import heapq
@@ -21,7 +18,7 @@ from opilio.frontier.sqlite.schema import STATE_BY_CODE, unpack_keys
 from opilio.frontier.sqlite.url_cache import CachedUrl
 
 _CACHE_COLUMNS = (
-    "u.host_id, u.key, u.state, u.seq, u.priority, u.score, u.depth, u.tunnel, u.parent, u.parents, u.timer"
+    "u.host_id, u.key, u.state, u.seq, u.priority, u.score, u.depth, u.tunnel, u.parent, u.parents, u.timer, u.tier"
 )
 _PENDING_SQL = "found = found + ?, parents = coalesce(?, parents)"
 _ROWS_PER_QUERY = 128
@@ -40,11 +37,12 @@ def _load_sql(count: int) -> str:
 
 def _row_to_cached(row: Sequence[Any]) -> CachedUrl | None:
     """A row of `load` as the front remembers it."""
-    host_id, _, state, seq, priority, score, depth, tunnel, parent, parents, timer = row
+    host_id, _, state, seq, priority, score, depth, tunnel, parent, parents, timer, tier = row
     if state > 1:
         return None
+    found_on = unpack_parents(parents, parent)
     return CachedUrl(
-        host_id, seq, score, depth, tunnel, parent, unpack_parents(parents, parent), priority, timer, state == 1
+        host_id, seq, score, depth, tunnel, parent, found_on, priority, timer, waiting=state == 1, tier=tier
     )
 
 
@@ -82,16 +80,17 @@ class UrlTable:
         """New rows."""
         self._db.executemany(
             "INSERT INTO frontier_url (host_id, key, state, seq, priority, score, depth, tunnel, parent, hops,"
-            " retries, found, url, parents, features, reason, timer)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " retries, found, url, parents, features, reason, timer, agent)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             rows,
         )
 
     def promote(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        """A better context: score, priority, timer, depth, tunnel, parent, news, features, host id, key."""
+        """A better link: score, priority, timer, depth, tunnel, parent, pending, features, agent, host id, key."""
         self._db.executemany(
             "UPDATE frontier_url SET score = ?, priority = ?, timer = ?, depth = ?, tunnel = ?, parent = ?,"
-            f" {_PENDING_SQL}, features = coalesce(?, features) WHERE host_id = ? AND key = ?",
+            f" {_PENDING_SQL}, features = coalesce(?, features), agent = coalesce(?, agent)"
+            " WHERE host_id = ? AND key = ?",
             rows,
         )
 
@@ -113,26 +112,26 @@ class UrlTable:
             rows,
         )
 
-    def requeue(self, rows: Iterable[tuple[int, int, float]]) -> list[tuple[int, int, int]]:
-        """(host id, key, priority): done, failed and queued rows wait in front; (host id, key, what they were)."""
+    def requeue(self, rows: Iterable[tuple[int, int]], priority: float, tier: int) -> list[tuple[int, int, int]]:
+        """Queue done, failed and queued rows (host id, key) in a tier; returns (host id, key, former state)."""
         found = []
-        for host_id, key, priority in rows:
+        for host_id, key in rows:
             row = self._db.execute(
                 "SELECT state FROM frontier_url WHERE host_id = ? AND key = ? AND state IN (0, 2, 3)", (host_id, key)
             ).fetchone()
             if row is not None:
                 found.append((host_id, key, row[0]))
                 self._db.execute(
-                    "UPDATE frontier_url SET state = 0, reason = NULL, priority = ?, timer = NULL, retries = 0"
-                    " WHERE host_id = ? AND key = ?",
-                    (priority, host_id, key),
+                    "UPDATE frontier_url SET state = 0, reason = NULL, retries = 0, timer = NULL,"
+                    " priority = ?, tier = ? WHERE host_id = ? AND key = ?",
+                    (priority, tier, host_id, key),
                 )
         return found
 
-    def reposition(self, rows: Iterable[tuple[float, float, float | None, int, int]]) -> None:
-        """Another place for an entry: score, priority, timer, host id, key."""
+    def reposition(self, rows: Iterable[tuple[float, float, float | None, int, int, int]]) -> None:
+        """Another place for an entry: score, priority, timer, tier, host id, key."""
         self._db.executemany(
-            "UPDATE frontier_url SET score = ?, priority = ?, timer = ? WHERE host_id = ? AND key = ?", rows
+            "UPDATE frontier_url SET score = ?, priority = ?, timer = ?, tier = ? WHERE host_id = ? AND key = ?", rows
         )
 
     def wake_retries(self, now: float) -> list[tuple[int, int]]:
@@ -146,11 +145,11 @@ class UrlTable:
     def timers_due(self, tick: float) -> list[tuple[int, int, int, float, QueuePosition]]:
         """Entries whose timer has run: (host id, key, seq, score, place)."""
         rows = self._db.execute(
-            "SELECT host_id, key, seq, score, priority, timer FROM frontier_url"
+            "SELECT host_id, key, seq, score, priority, timer, tier FROM frontier_url"
             " WHERE timer IS NOT NULL AND state < 2 AND timer <= ?",
             (tick,),
         ).fetchall()
-        return [(host_id, key, seq, score, QueuePosition(p, t)) for host_id, key, seq, score, p, t in rows]
+        return [(host_id, key, seq, score, QueuePosition(*place)) for host_id, key, seq, score, *place in rows]
 
     def unfinished(self, host_id: int, pattern: str = "*") -> list[tuple[int, int]]:
         """(host id, key) of what is queued, waiting or in flight at a host, with an address like `pattern`."""
@@ -158,7 +157,7 @@ class UrlTable:
         return [(host_id, key) for key, url in rows.fetchall() if fnmatchcase(url, pattern)]
 
 
-_LEAD_COLUMNS = "key, url, score, depth, tunnel, parent, hops, retries, features"
+_LEAD_COLUMNS = "key, url, score, depth, tunnel, parent, hops, retries, features, agent, tier"
 _ENTRY_COLUMNS = f"{_LEAD_COLUMNS}, state, priority, reason, parents, found, seq"
 _QUEUED_SQL = "FROM frontier_url WHERE host_id = ? AND state = 0"
 
@@ -169,11 +168,11 @@ class QueueReader:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
 
-    def best_of_host(self, host_id: int, host: str, limit: int, floor: float) -> list[Lead]:
+    def best_of_host(self, host_id: int, host: str, limit: int, min_tier: int) -> list[Lead]:
         """The best queued URLs of a host."""
         rows = self._db.execute(
-            f"SELECT {_LEAD_COLUMNS} {_QUEUED_SQL} AND priority >= ? ORDER BY priority DESC, seq LIMIT ?",
-            (host_id, floor, limit),
+            f"SELECT {_LEAD_COLUMNS} {_QUEUED_SQL} AND tier >= ? ORDER BY tier DESC, priority DESC, seq LIMIT ?",
+            (host_id, min_tier, limit),
         )
         return [_row_to_lead(row, host) for row in rows.fetchall()]
 
@@ -181,7 +180,7 @@ class QueueReader:
         """(host id, key) of the worst queued URLs, of one host or of all (needs the tail index)."""
         where, values = ("state = 0", (limit,)) if host_id is None else ("host_id = ? AND state = 0", (host_id, limit))
         return self._db.execute(
-            f"SELECT host_id, key FROM frontier_url WHERE {where} ORDER BY priority ASC, seq DESC LIMIT ?", values
+            f"SELECT host_id, key FROM frontier_url WHERE {where} ORDER BY tier, priority, seq DESC LIMIT ?", values
         ).fetchall()
 
     def next_retry(self) -> float | None:
@@ -197,15 +196,16 @@ class QueueReader:
         return None if row is None else _row_to_entry(row, host, leased)
 
     def best(
-        self, hosts: list[tuple[int, str, float, int]], limit: int, flying: Callable[[int], frozenset[int]]
+        self, hosts: list[tuple[int, str, int, float, int]], limit: int, flying: Callable[[int], frozenset[int]]
     ) -> Iterator[tuple[int, FrontierEntry]]:
         """The best queued URLs of these hosts with their host ids: a merge of their queues."""
-        heap = [(-best, seq, id_, name, self._iter_host(id_)) for id_, name, best, seq in hosts]
+        heap = [(-tier, -best, seq, id_, name, self._iter_host(id_)) for id_, name, tier, best, seq in hosts]
         heapq.heapify(heap)
         rows: dict[int, tuple[Any, ...]] = {}
         while heap and limit > 0:
-            _, _, id_, name, queue = heap[0]
-            row = rows.pop(id_, None) or next(queue)  # a host's queue is opened when its turn comes
+            *_, id_, name, queue = heap[0]
+            # A host's queue is read when its turn comes.
+            row = rows.pop(id_, None) or next(queue)
             if row[0] not in flying(id_):
                 limit -= 1
                 yield id_, _row_to_entry(row, name, frozenset())
@@ -214,19 +214,19 @@ class QueueReader:
                 heapq.heappop(heap)
             else:
                 rows[id_] = follower
-                heapq.heapreplace(heap, (-follower[10], follower[14], id_, name, queue))
+                heapq.heapreplace(heap, (-follower[10], -follower[12], follower[16], id_, name, queue))
 
     def _iter_host(self, host_id: int) -> Iterator[tuple[Any, ...]]:
         """The queued rows of a host, best first, in growing portions."""
         size, start = 8, 0
-        sql = f"SELECT {_ENTRY_COLUMNS} {_QUEUED_SQL} ORDER BY priority DESC, seq LIMIT ? OFFSET ?"
+        sql = f"SELECT {_ENTRY_COLUMNS} {_QUEUED_SQL} ORDER BY tier DESC, priority DESC, seq LIMIT ? OFFSET ?"
         while rows := self._db.execute(sql, (host_id, size, start)).fetchall():
             yield from rows
             start, size = start + size, size * 2
 
 
 def _row_to_lead(row: Sequence[Any], host: str) -> Lead:
-    key, url, score, depth, tunnel, parent, hops, retries, features = row[:9]
+    key, url, score, depth, tunnel, parent, hops, retries, features, agent, tier = row[:11]
     return Lead(
         url=url,
         key=key,
@@ -238,11 +238,13 @@ def _row_to_lead(row: Sequence[Any], host: str) -> Lead:
         hops=hops,
         retries=retries,
         features=features or b"",
+        agent=agent,
+        tier=tier,
     )
 
 
 def _row_to_entry(row: Sequence[Any], host: str, leased: frozenset[int]) -> FrontierEntry:
-    state, priority, reason, parents, found, seq = row[9:]
+    state, priority, reason, parents, found, seq = row[11:]
     return FrontierEntry(
         lead=_row_to_lead(row, host),
         state=UrlState.LEASED if row[0] in leased else STATE_BY_CODE[state],
@@ -255,7 +257,7 @@ def _row_to_entry(row: Sequence[Any], host: str, leased: frozenset[int]) -> Fron
 
 
 def upcoming_urls(connection: sqlite3.Connection, limit: int, boosted: Collection[str]) -> Iterator[FrontierEntry]:
-    """Queued URLs as they will be asked for: those of boosted hosts, then the others, each from the best on."""
+    """Queued URLs in the order they will be fetched: those of boosted hosts, then the others, each best first."""
     if boosted:
         yield from best_urls(connection, limit, boosted)
     yield from (entry for entry in best_urls(connection, limit) if entry.lead.host not in boosted)
@@ -264,12 +266,11 @@ def upcoming_urls(connection: sqlite3.Connection, limit: int, boosted: Collectio
 def best_urls(
     connection: sqlite3.Connection, limit: int, names: Collection[str] | None = None
 ) -> Iterator[FrontierEntry]:
-    """Queued URLs from the best on, as they stand on disk, of all hosts or of these; host by host from the index,
-    settled URLs cost nothing."""
+    """Queued URLs on disk, best first, of all hosts or of these. Read by index: finished URLs cost nothing."""
     among = "" if names is None else f" AND name IN ({', '.join('?' * len(names))})"
     hosts = connection.execute(
-        f"SELECT id, name, best, best_seq FROM frontier_host WHERE best IS NOT NULL{among}"
-        " ORDER BY best DESC, best_seq LIMIT ?",
+        f"SELECT id, name, best_tier, best, best_seq FROM frontier_host WHERE best IS NOT NULL{among}"
+        " ORDER BY best_tier DESC, best DESC, best_seq LIMIT ?",
         (*(names or ()), limit),
     ).fetchall()
     for _, entry in QueueReader(connection).best(hosts, limit, lambda _: frozenset()):

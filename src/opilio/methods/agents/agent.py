@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import msgspec
 
-from opilio.core.records import Lead
+from opilio.core.records import Lead, Tier
 from opilio.core.settings import SeedSplit
 from opilio.methods.agents.link_queue import AgentLinkQueue, QueuedItem
 
@@ -84,6 +84,11 @@ class Agent:
         """Is no move left?"""
         return not self.in_flight and not self.queue and not self.queue.evicted
 
+    @property
+    def needs_batch(self) -> bool:
+        """Is an N-best order to choose again: is all of the last batch fetched?"""
+        return self.queue.batch_size > 0 and not self.in_flight and not self.queue.has_batch
+
     def is_promising(self, lead: Lead) -> bool:
         """Would it rather ask for this than for what it asks for now?"""
         return lead.score > self.aspiration or not self.queue
@@ -95,14 +100,20 @@ class Agent:
         if (lifted := self.queue.peek(boosted)) is not None:
             return lifted
         best = self.queue.peek()
-        if best is None or not self.patience or best.score >= self.patience * self.queue.best_blocked_score:
+        if best is None or (self.queue.batch_size and best.tier < Tier.BATCH and not self.needs_batch):
+            return None
+        if not self.patience or best.score >= self.patience * self.queue.best_blocked_score:
             return best
         return None
 
-    def take_best(self, most: int, boosted: Iterable[str] = ()) -> list[QueuedItem]:
-        """PRIORITIZE (S3-25): its best links, all of one host, out of the stack."""
+    def take_best(self, most: int, boosted: Iterable[str] = (), min_tier: int = Tier.LINK) -> list[QueuedItem]:
+        """PRIORITIZE (S3-25): its best links, all of one host, out of the queue."""
         best = self.next_lead(boosted)
-        return [] if best is None else self.queue.pop_from_host(best.host, max(1, min(most, self.free_slots)))
+        if best is None:
+            return []
+        if self.queue.batch_size and best.host not in set(boosted):
+            min_tier = max(min_tier, Tier.BATCH)
+        return self.queue.pop_from_host(best.host, max(1, min(most, self.free_slots)), min_tier)
 
     def mark_requested(self, leads: tuple[Lead, ...]) -> None:
         """These requests are on their way (the locked stack, S3-26)."""

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from opilio.core.lead_owner import lead_owner, without_owner
 from opilio.core.protocols import OnlineLearner
 from opilio.core.records import AgentAnalysis, Analysis, FetchResult, Lead, Reading, Verdict
 from opilio.engine.analysis import PageAnalyzer
@@ -31,17 +30,17 @@ class TeamAnalyzer(PageAnalyzer):
 
     def _analyze_reading(self, lead: Lead, fetched: FetchResult, reading: Reading) -> Analysis:
         """What the asker thinks, with what the others say. Where its mind breaks, another thinks in its place."""
-        number = lead_owner(lead) if lead_owner(lead) in self._analyzers else min(self._analyzers)
-        own, broken = without_owner(lead), list[AgentAnalysis]()
+        number = lead.agent if lead.agent in self._analyzers else min(self._analyzers)
+        broken = list[AgentAnalysis]()
         for thinker in (number, *(n for n in self._analyzers if n != number)):
             try:
-                analysis = self._analyzers[thinker]._analyze_reading(own, fetched, reading)
+                analysis = self._analyzers[thinker]._analyze_reading(lead, fetched, reading)
             except Exception as error:  # noqa: BLE001 - an agent that fails must not cost the page; it is reported
                 if thinker == number:
                     first = error
                 broken.append(_failed_opinion(thinker, error))
                 continue
-            return self._with_opinions(analysis, thinker, broken, reading, own)
+            return self._with_opinions(analysis, thinker, broken, reading, lead)
         raise first
 
     def _with_opinions(

@@ -14,13 +14,13 @@ import msgspec
 from msgspec.structs import replace
 
 from opilio.core.protocols import AddResult, FrontierEntry, FrontierStats
-from opilio.core.records import HostLease, Lead, UrlResult, UrlState
-from opilio.frontier.policy import REVISIT_PRIORITY
+from opilio.core.records import HostLease, Lead, Tier, UrlResult, UrlState
+from opilio.frontier.policy import Order
 from opilio.frontier.sqlite.frontier import SqliteFrontier
 from opilio.frontier.sqlite.schema import DROPPED, QUEUED, WAITING
 from opilio.frontier.sqlite.urls import upcoming_urls
 from opilio.methods.agents.agent import Agent
-from opilio.methods.agents.link_queue import TOP_SEED_SCORE, QueuedItem
+from opilio.methods.agents.link_queue import QueuedItem
 from opilio.methods.agents.manager import AgentManager
 
 _HOST_TIMING_SQL = "SELECT wake_at, delay_s FROM frontier_host WHERE id = ?"
@@ -49,8 +49,13 @@ class ClaimableFrontier(SqliteFrontier):
         return self._policy.boosted
 
     @property
+    def order(self) -> Order:
+        """The order of its queue, which the agents' own queues follow."""
+        return self._policy.order
+
+    @property
     def latest_time(self) -> float:
-        """The latest time it was told."""
+        """The latest time that a call passed in."""
         return self._tables.hosts.sleeping.latest_time
 
     def advance_time(self, now: float) -> None:
@@ -111,7 +116,6 @@ class ClaimableFrontier(SqliteFrontier):
         return claim
 
 
-LOWEST_SCORE = float("-inf")
 ANALYSIS_ERROR = "internal"  # how a visit landed whose analysis went wrong: no sign of life of its agent
 URLS_LOADED_PER_AGENT = 20_000  # queued URLs that are read back for each agent
 
@@ -142,16 +146,32 @@ class SharedFrontier:
         owned = [self.manager.assign_owner(lead) for lead in leads]
         added = self._store.add(owned, now)
         for lead in owned:
-            if not lead.revisit_priority:
-                self.manager.offer(lead, now)
-            elif (entry := self._store.entry(lead.host, lead.key)) is not None and entry.state is UrlState.QUEUED:
-                self.manager.load([entry], now)
+            self.manager.offer(lead, now)
         return added
 
+    def revive(self, urls: Sequence[tuple[str, int]], urgency: float = 1.0) -> int:
+        revived = self._store.revive(urls, urgency)
+        self._reload_urls(urls)
+        return revived
+
+    def boost(self, urls: Sequence[tuple[str, int]]) -> int:
+        boosted = self._store.boost(urls)
+        for _, key in urls:
+            for agent in self.manager.agents.values():
+                agent.queue.set_tier(key, Tier.BOOSTED)
+        return boosted
+
+    def _reload_urls(self, urls: Sequence[tuple[str, int]]) -> None:
+        """Give URLs whose tier changed to their agents again."""
+        for host, key in urls:
+            entry = self._store.entry(host, key)
+            if entry is not None and entry.state is UrlState.QUEUED:
+                self.manager.load([entry], self._store.latest_time)
+
     def lease(
-        self, now: float, max_hosts: int, per_host: int, ttl_s: float, *, above: float = LOWEST_SCORE
+        self, now: float, max_hosts: int, per_host: int, ttl_s: float, *, min_tier: int = Tier.LINK
     ) -> list[HostLease]:
-        """The agents in turn, each its best URL whose host may be asked now; `above`: only what stands so high."""
+        """The agents in turn, each its best URL whose host may be fetched from now."""
         self._store.advance_time(now)
         self._return_leases((held for held in self._leases_out.values() if held.expires_at <= now), now)
         self.manager.advance_time(now)
@@ -159,12 +179,20 @@ class SharedFrontier:
             self._load(now)
         leases: list[HostLease] = []
         boosted = self._store.boosted
-        while len(leases) < max_hosts and (agent := self.manager.next_agent(above, boosted)) is not None:
-            items = agent.take_best(per_host, boosted)
-            claim = self._store.claim([lead for lead, _, _ in items], now, ttl_s)
+        for idle in self.manager.roster.active_agents if self._store.order.batch_size else ():
+            if idle.needs_batch:
+                self._store.set_tier(idle.queue.choose_batch(), Tier.BATCH)
+        room = self._store.order.max_per_lease or max_hosts * per_host
+        while len(leases) < max_hosts and room > 0:
+            agent = self.manager.next_agent(min_tier, boosted)
+            if agent is None:
+                break
+            items = agent.take_best(min(per_host, room), boosted, min_tier)
+            claim = self._store.claim([item.lead for item in items], now, ttl_s)
             lease = self._apply_claim(agent, items, claim)
             if lease is not None:
                 leases.append(lease)
+                room -= len(lease.leads)
                 self._leases_out[lease.host] = lease
         self.manager.roster.update_goals(now)
         return leases
@@ -188,10 +216,10 @@ class SharedFrontier:
         """Act on what the store said of an agent's wish."""
         if claim.host_wakes_at:
             agent.queue.put_back(items)
-            self.manager.block_host(items[0][0].host, claim.host_wakes_at)
+            self.manager.block_host(items[0].lead.host, claim.host_wakes_at)
             return None
         self.manager.mark_done(claim.unavailable)
-        for lead, _, _ in items:
+        for lead in (item.lead for item in items):
             if lead.key in claim.retry_times:
                 agent.queue.put_retry(lead, claim.retry_times[lead.key])
         if claim.lease is not None:
@@ -245,12 +273,12 @@ class SharedFrontier:
         return self._store.drop_host(host, reason, pattern)
 
     def rescore(self, scores: Iterable[tuple[str, int, float]]) -> int:
-        """Agents move the links of their own stacks themselves; what a person lifts above all rises in every stack."""
+        """Also moves the link in the queue of the agent that holds it; where several do, each has its own score."""
         moves = list(scores)
         for _, key, score in moves:
-            if score > TOP_SEED_SCORE:
-                for agent in self.manager.agents.values():
-                    agent.queue.rescore(key, score)
+            holders = [agent for agent in self.manager.agents.values() if key in agent.queue]
+            if len(holders) == 1:
+                holders[0].queue.rescore(key, score)
         return self._store.rescore(moves)
 
     def best(self, limit: int) -> list[FrontierEntry]:
@@ -269,5 +297,5 @@ class SharedFrontier:
 
 
 def _reset_revisit_score(lead: Lead) -> Lead:
-    """Its place is past; what it was held to be when it was first asked for is of no use any more."""
-    return replace(lead, score=0.0) if lead.score >= REVISIT_PRIORITY else lead
+    """While it was queued the urgency stood in the place of the score; the first score is out of date."""
+    return replace(lead, score=0.0) if lead.tier == Tier.REVISIT else lead

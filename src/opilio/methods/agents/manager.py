@@ -10,10 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from msgspec.structs import replace
 
 from opilio.core.events import AgentFinished, AgentLost, Event
-from opilio.core.lead_owner import NO_OWNER, lead_owner, transfer_lead, with_owner
 from opilio.core.protocols import FrontierEntry
-from opilio.core.records import Lead
-from opilio.frontier.policy import REVISIT_PRIORITY
+from opilio.core.records import NO_AGENT, Lead, Tier
 from opilio.methods.agents.agent import ACTIVE_STATES, GOAL_REACHED, IDLE, MISSING, RETIRED, WORKING, Agent
 from opilio.methods.agents.directory import AgentDirectory
 
@@ -108,7 +106,7 @@ class AgentRoster:
                 parts = [*[giver] * (len(crew) - len(new)), *new]  # the same number of links for everybody
                 for at, lead in enumerate(giver.queue.drain() if giver not in new else ()):
                     taker = parts[at % len(parts)]
-                    taker.queue.put(transfer_lead(lead, taker.number), now)
+                    taker.queue.put(_transfer(lead, taker.number), now)
 
     def _finish(self, agent: Agent, state: str, reason: str, now: float) -> None:
         self.directory.set_state(agent.number, state, reason)
@@ -123,7 +121,7 @@ class AgentRoster:
         links = agent.queue.drain() if heirs else []
         for at, lead in enumerate(links):
             heir = heirs[at % len(heirs)]
-            heir.queue.put(transfer_lead(lead, heir.number), now)
+            heir.queue.put(_transfer(lead, heir.number), now)
             self.reactivate(heir)
         for heir in heirs:
             heir.queue.evicted |= agent.queue.evicted
@@ -152,52 +150,52 @@ class AgentManager:
     def load(self, entries: Iterable[FrontierEntry], now: float) -> None:
         """Give every queued URL to its agent; in the order of discovery, so that seeds are dealt as they were named."""
         for entry in entries:
-            if entry.priority >= REVISIT_PRIORITY:
-                self.offer_revisit(replace(entry.lead, score=entry.priority), now)
+            if entry.lead.tier == Tier.REVISIT:
+                self.offer_revisit(entry, now)
             else:
                 self.offer(entry.lead, now)
 
     def assign_owner(self, lead: Lead) -> Lead:
         """A lead with an owner: a seed goes to its agent, what was found elsewhere to whoever has least to do."""
-        if lead_owner(lead) != NO_OWNER:
+        if lead.agent != NO_AGENT:
             return lead
-        number = self._seeds.get(lead.key, NO_OWNER)
+        number = self._seeds.get(lead.key, NO_AGENT)
         if number not in self.agents:
             free = self.roster.active_agents or list(self.agents.values())
             number = min(free, key=lambda agent: (len(agent.queue), agent.number)).number
-        return with_owner(lead, number)
+        return replace(lead, agent=number)
 
     def offer(self, lead: Lead, now: float) -> None:
         """A link for its agent, or for who took its place. A seed is its own agent's until that has asked for it."""
         lead = self.assign_owner(lead)
-        begins = self._seeds.get(lead.key, lead_owner(lead))
-        agent = self.roster.active_agent_for(lead_owner(lead))
-        if agent is None or lead.key in self._done or (begins != lead_owner(lead) and self._is_active(begins)):
+        begins = self._seeds.get(lead.key, lead.agent)
+        agent = self.roster.active_agent_for(lead.agent)
+        if agent is None or lead.key in self._done or (begins != lead.agent and self._is_active(begins)):
             return
-        agent.queue.put(transfer_lead(lead, agent.number), now)
+        agent.queue.put(_transfer(lead, agent.number), now)
         self.roster.reactivate(agent)
 
-    def offer_revisit(self, lead: Lead, now: float) -> None:
-        """A page that its agent is to look at once more."""
+    def offer_revisit(self, entry: FrontierEntry, now: float) -> None:
+        """A page that its agent is to revisit; among revisits the urgency takes the place of the score."""
+        lead = self.assign_owner(replace(entry.lead, score=entry.priority))
         self._done.discard(lead.key)
-        lead = self.assign_owner(lead)
-        agent = self.roster.active_agent_for(lead_owner(lead))
+        agent = self.roster.active_agent_for(lead.agent)
         if agent is not None and lead.key not in agent.in_flight:
-            agent.queue.put(transfer_lead(lead, agent.number), now)
+            agent.queue.put(_transfer(lead, agent.number), now, entry.seq)
             self.roster.reactivate(agent)
 
     def _is_active(self, number: int) -> bool:
         return number in self.agents and self.agents[number].is_active
 
-    def next_agent(self, above: float = float("-inf"), boosted: Set[str] = frozenset()) -> Agent | None:
-        """The next agent, in turn, that has room for a request and a link (not below that score) to ask for (S3-07);
-        who has one of a boosted host comes before all others."""
+    def next_agent(self, min_tier: int = Tier.LINK, boosted: Set[str] = frozenset()) -> Agent | None:
+        """The next agent, in turn, with a free slot and a link of the tier or above (S3-07); one that has a link of a
+        boosted host comes before all others."""
         numbers = sorted(self.agents)
         start = next((at for at, n in enumerate(numbers) if n > self._last_agent), 0)
         mover: Agent | None = None
         for number in numbers[start:] + numbers[:start]:
             best = self.agents[number].next_lead(boosted)
-            if best is None or best.score < above:
+            if best is None or best.tier < min_tier:
                 continue
             if mover is None or best.host in boosted:
                 mover = self.agents[number]
@@ -223,14 +221,14 @@ class AgentManager:
 
     def request_finished(self, lead: Lead, again_at: float | None, now: float) -> None:
         """A request has ended; `again_at`: it is queued again and due then."""
-        asker = self.agents.get(lead_owner(lead))
+        asker = self.agents.get(lead.agent)
         if asker is not None:
             asker.in_flight.discard(lead.key)
-        agent = self.roster.active_agent_for(lead_owner(lead)) if again_at is not None else None
+        agent = self.roster.active_agent_for(lead.agent) if again_at is not None else None
         if agent is None or again_at is None:
             return
         self._done.discard(lead.key)
-        lead = transfer_lead(lead, agent.number)
+        lead = _transfer(lead, agent.number)
         if again_at > now:
             agent.queue.put_retry(lead, again_at)
         else:
@@ -239,7 +237,7 @@ class AgentManager:
 
     def record_response(self, lead: Lead, now: float) -> None:
         """Whoever asked for this has taken the answer."""
-        if (asker := self.agents.get(lead_owner(lead))) is not None:
+        if (asker := self.agents.get(lead.agent)) is not None:
             self.roster.record_response(asker, now)
 
     def block_host(self, host: str, until: float) -> None:
@@ -252,3 +250,8 @@ class AgentManager:
         for agent in self.agents.values():
             agent.queue.advance_time(now)
         self.roster.check_liveness(now)
+
+
+def _transfer(lead: Lead, number: int) -> Lead:
+    """The lead as another agent's. The features stay behind: only its own ranker can read them."""
+    return lead if lead.agent == number else replace(lead, agent=number, features=b"")

@@ -10,6 +10,7 @@ from opilio.engine.analysis import PageAnalyzer
 from opilio.engine.learning import LearnerGroup, state_name
 from opilio.engine.link_scoring import LinkScorer
 from opilio.engine.reseeding import seeds_finished_check
+from opilio.frontier.policy import Order
 from opilio.methods.agents.agent import Agent, AgentRecord
 from opilio.methods.agents.analysis import TeamAnalyzer
 from opilio.methods.agents.directory import AgentDirectory
@@ -122,7 +123,7 @@ def build_team(
 ) -> TeamWriters:
     """The crew at work over a collection; those that were at work before go on."""
     told = agent_profiles(settings)
-    agents = [_build_agent(settings, profile) for profile in told]
+    agents = [_build_agent(settings, profile, store.order) for profile in told]
     directory = AgentDirectory(collection.connection, settings.agents.lease_s)
     manager = AgentManager(agents, directory, seed_agents(settings))
     members = [
@@ -138,7 +139,7 @@ def build_team(
     return TeamWriters(SharedFrontier(store, manager), TeamLearning(crew, keeper, now), TeamLinkScorer(crew))
 
 
-def _build_agent(settings: Settings, profile: AgentProfile) -> Agent:
+def _build_agent(settings: Settings, profile: AgentProfile, order: Order) -> Agent:
     topic = profile.settings.topic
     card = AgentRecord(
         number=profile.number,
@@ -147,10 +148,6 @@ def _build_agent(settings: Settings, profile: AgentProfile) -> Agent:
         genres=", ".join(topic.genres),
         seeds=len(profile.settings.seeds.urls),
     )
-    habits = AgentQueueOptions(
-        lifetime_s=float(settings.order.get("lifetime_s", 0.0)),
-        breadth_first=settings.order["kind"] == "breadth-first",
-        keep_first_score=settings.frontier.merge == "discard",
-    )
+    options = AgentQueueOptions(order=order, keep_first_score=settings.frontier.merge == "discard")
     agents = settings.agents
-    return Agent(card, AgentLinkQueue(habits), profile.requests, agents.relevant, agents.patience)
+    return Agent(card, AgentLinkQueue(options), profile.requests, agents.relevant, agents.patience)

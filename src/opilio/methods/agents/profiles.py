@@ -6,8 +6,7 @@ from pathlib import Path
 import msgspec
 
 from opilio.core.errors import ConfigError
-from opilio.core.lead_owner import MAX_AGENTS
-from opilio.core.records import url_key
+from opilio.core.records import MAX_AGENTS, url_key
 from opilio.core.settings import AgentSettings, AgentTeamSettings, Settings, TopicSettings, Tree, suggest_name
 from opilio.core.urls import canonicalize_url
 from opilio.methods.agents.agent import assign_seeds

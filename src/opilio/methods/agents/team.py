@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from opilio.core.events import AgentRegistered, AgentsExchanged, Event, VisitFailed
-from opilio.core.lead_owner import lead_owner, with_owner, without_owner
 from opilio.core.protocols import FrontierEntry
 from opilio.core.records import AgentAnalysis, Analysis, Lead, Outcome, Verdict
 from opilio.core.settings import AgentTeamSettings
@@ -69,7 +68,7 @@ class AgentTeam:
                 self._count_failures(outcome, opinion)
                 if opinion.error:
                     continue
-                if opinion.agent not in (lead_owner(outcome.lead), taker.agent.number):
+                if opinion.agent not in (outcome.lead.agent, taker.agent.number):
                     self._offer(outcome, opinion, taker)
 
     def _count_failures(self, outcome: Outcome, opinion: AgentAnalysis) -> None:
@@ -81,7 +80,7 @@ class AgentTeam:
 
     def _requester(self, outcome: Outcome) -> TeamMember:
         """Whoever asked, or stands in for it; where nobody is left, the dead: its links stay in the frontier."""
-        number = lead_owner(outcome.lead)
+        number = outcome.lead.agent
         agent = self.manager.roster.active_agent_for(number)
         return self.members[agent.number if agent is not None else number if number in self.members else 1]
 
@@ -117,14 +116,14 @@ class AgentTeam:
         asker = self._requester(outcome)
         alone = [(asker, outcome_for_agent(outcome, asker.agent.number))]  # a page that was looked at again
         for member, view in self._takers.get(outcome.lead.key, alone):
-            found += [with_owner(lead, member.agent.number) for lead in member.score_links(view)]
+            found += [replace(lead, agent=member.agent.number) for lead in member.score_links(view)]
         for member, view in self._offers.get(outcome.lead.key, ()):
             fit = [lead for lead in member.score_links(view) if member.agent.is_promising(lead)]
             member.agent.record.received += len(fit)
             pair = asker.agent.record.name, member.agent.record.name
             if fit:
                 self.exchanged_links[pair] = self.exchanged_links.get(pair, 0) + len(fit)
-            found += [with_owner(lead, member.agent.number) for lead in fit]
+            found += [replace(lead, agent=member.agent.number) for lead in fit]
         return found
 
 
@@ -153,9 +152,9 @@ class TeamLinkScorer:
                 yield host, key, score
 
     def correct(self, entry: FrontierEntry, before: float, after: float) -> None:
-        member = self._team.members.get(lead_owner(entry.lead))
+        member = self._team.members.get(entry.lead.agent)
         if member is not None:
-            member.link_scorer.correct(replace(entry, lead=without_owner(entry.lead)), before, after)
+            member.link_scorer.correct(entry, before, after)
 
     def save(self, now: float, *, at_end: bool = False) -> None:
         for member in self._team.members.values():
@@ -216,7 +215,7 @@ class TeamLearning(LearnerGroup):
 
     def _report(self, outcome: Outcome) -> None:
         """Tell the directory what a page is to whoever looked at it."""
-        asker = self._team.manager.agents.get(lead_owner(outcome.lead))
+        asker = self._team.manager.agents.get(outcome.lead.agent)
         reports = []
         for member in self._members:
             card = member.agent.record
@@ -255,9 +254,8 @@ class TeamLearning(LearnerGroup):
             member.learning.label(sample, relevant, before)
 
     def correct_verdicts(self, links: Sequence[tuple[Lead, bool]]) -> None:
-        known = [(without_owner(lead), word) for lead, word in links]
         for member in self._topic_members:
-            member.learning.correct_verdicts(known)
+            member.learning.correct_verdicts(links)
 
     @property
     def learns_from_labels(self) -> bool:
@@ -282,8 +280,7 @@ class TeamLearning(LearnerGroup):
 
 def outcome_for_agent(outcome: Outcome, number: int) -> Outcome:
     """An outcome as one agent sees it: with its own verdict and its own ranking where it has one."""
-    mine = lead_owner(outcome.lead) == number
-    lead = without_owner(outcome.lead) if mine else replace(outcome.lead, features=b"")
+    lead = outcome.lead if outcome.lead.agent == number else replace(outcome.lead, features=b"")
     analysis: Analysis | None = outcome.analysis
     if analysis is not None and analysis.agent_analyses:
         own = next(

@@ -1,0 +1,89 @@
+"""Collections made by the version before: opened, read, resumed. `collections/version2.tar.xz` was made by it."""
+
+import asyncio
+import sqlite3
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from opilio.core.records import Tier
+from opilio.engine.wiring.session import resume_crawl
+from opilio.frontier.sqlite.frontier import SqliteFrontier
+from opilio.frontier.sqlite.urls import best_urls
+from opilio.manage.merge import merge
+from opilio.manage.why import why
+from opilio.store.collection import Collection, open_readonly
+from opilio.store.schema import SCHEMA_VERSION
+
+ARCHIVE = Path(__file__).parent / "collections" / "version2.tar.xz"
+SITE = "http://127.0.0.1:8765"
+QUEUE = [("p5.html", Tier.REVISIT, 1.5), ("p4.html", Tier.BOOSTED, 8.0), ("p2.html", Tier.LINK, None)]
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path
+
+
+def queue(connection: sqlite3.Connection) -> list[tuple[str, int, float | None]]:
+    entries = list(best_urls(connection, 3))
+    known = [None if tier == Tier.LINK else priority for tier, priority in ((e.lead.tier, e.priority) for e in entries)]
+    return [(e.lead.url.rsplit("/", 1)[1], e.lead.tier, p) for e, p in zip(entries, known, strict=True)]
+
+
+def events(connection: sqlite3.Connection) -> set[str]:
+    return {kind for (kind,) in connection.execute("SELECT json_extract(data, '$.type') FROM event")}
+
+
+def test_older_collection_is_read_as_a_current_one_and_not_changed(old: Path) -> None:
+    before = (old / "plain" / "crawl.db").read_bytes()
+    with open_readonly(old / "plain") as collection:
+        assert queue(collection.connection) == QUEUE
+        assert {"CommandApplied", "PageRemoved", "PageLabeled"} <= events(collection.connection)
+        kinds = {kind for (kind,) in collection.connection.execute("SELECT kind FROM event")}
+        assert kinds == events(collection.connection)
+    assert (old / "plain" / "crawl.db").read_bytes() == before
+    assert why(old / "plain", f"{SITE}/p2.html")
+
+
+def test_older_collection_is_upgraded_when_it_is_opened_for_writing(old: Path) -> None:
+    collection = Collection.open_for_writing(old / "plain")
+    frontier = SqliteFrontier(collection.connection)
+    assert collection.connection.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
+    assert queue(collection.connection) == QUEUE
+    assert {"CommandApplied", "PageRemoved", "PageLabeled"} <= events(collection.connection)
+    with collection.unit_of_work():
+        leases = frontier.lease(1e12, 2, 3, 60.0)
+    assert [lead.url.rsplit("/", 1)[1] for lead in leases[0].leads] == ["p5.html", "p4.html", "p2.html"]
+    collection.close()
+
+
+def test_urls_of_older_agents_keep_their_agent(old: Path) -> None:
+    with open_readonly(old / "agents") as collection:
+        seen = {e.lead.url: (e.lead.agent, e.lead.features) for e in best_urls(collection.connection, 99)}
+    collection = Collection.open_for_writing(old / "agents")
+    upgraded = {e.lead.url: (e.lead.agent, e.lead.features) for e in best_urls(collection.connection, 99)}
+    names = dict(collection.connection.execute("SELECT number, name FROM agent").fetchall())
+    collection.close()
+    assert seen == upgraded
+    assert upgraded and all(agent in names for agent, _ in upgraded.values())
+
+
+@pytest.mark.parametrize("name", ["plain", "agents"])
+def test_older_crawl_goes_on(old: Path, name: str) -> None:
+    # No server answers at its site any more: the crawl starts, finds that out, and stops cleanly.
+    async def crawl() -> None:
+        async with resume_crawl(old / name, {"stop": {"pages": 9, "patience_s": 0.0}}) as session:
+            await session.engine.run()
+
+    asyncio.run(crawl())
+    with open_readonly(old / name) as collection:
+        assert collection.meta("state") == "stopped"
+
+
+def test_older_collections_can_be_merged(old: Path) -> None:
+    result = merge([old / "plain", old / "agents"], old / "both", 2e9)
+    assert result.pages >= 5
