@@ -99,16 +99,21 @@ def _crawl(home: Path, name: str, strategy: str, proxy: str, told: dict[str, Any
     return subprocess.Popen([*COMMAND, "crawl", "--config", str(path), "--into", str(home / name), "--quiet"])
 
 
+def _json(page: Page, url: str) -> dict[str, Any]:
+    answer = page.goto(url)
+    assert answer is not None, url
+    return dict(answer.json())
+
+
 def _take(base: str, out: Path) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
         page = browser.new_page()
-        while not page.goto(f"{base}/c/birds-breadth/subtopics.json").json()[
-            "subtopics"
-        ]:  # the index takes in what is there
+        # The index takes in what is there.
+        while not _json(page, f"{base}/c/birds-breadth/subtopics.json")["subtopics"]:
             page.wait_for_timeout(500)
-        url = page.goto(f"{base}/c/birds/pages.json?sort=newest").json()["pages"][5]["url"]
-        host = page.goto(f"{base}/c/birds/hosts.json").json()["hosts"][0]["host"]
+        url = _json(page, f"{base}/c/birds/pages.json?sort=newest")["pages"][5]["url"]
+        host = _json(page, f"{base}/c/birds/hosts.json")["hosts"][0]["host"]
         for mode, options in MODES.items():
             context = browser.new_context(**options)
             shown = context.new_page()

@@ -8,6 +8,7 @@ import multiprocessing
 import resource
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from opilio.lab.server.server import LabWebServer, run_event_loop
@@ -44,7 +45,7 @@ def ask(port: int, urls: list[str], connections: int) -> None:
         for number in range(connections):
             mine = [f"GET {u} HTTP/1.1\r\nHost: x\r\n\r\n".encode() for u in urls[number::connections]]
             waiting.append(done := asyncio.Event())
-            await loop.create_connection(lambda m=mine, d=done: Client(m, d), "127.0.0.1", port)
+            await loop.create_connection(partial(Client, mine, done), "127.0.0.1", port)
         await asyncio.gather(*(d.wait() for d in waiting))
         return 0
 

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -41,7 +42,7 @@ def main() -> None:
         topics, _ = load_topics(folder)
         referee = Referee(web, pages, load_labels(web))
         for topic in topics[:4]:
-            timed(f"oracle, {topic.name}, 1,000 fetches", 0, lambda t=topic: referee.oracle(t, t.seed_sets[0], 1000))
+            timed(f"oracle, {topic.name}, 1,000 fetches", 0, partial(referee.oracle, topic, topic.seed_sets[0], 1000))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from opilio.core.clock import VirtualClock
 from opilio.core.records import Lead, url_key
+from opilio.core.settings import Settings
 from opilio.core.urls import host_of
 from opilio.dedup.sqlite import create_dedup_tables as create_seen
 from opilio.engine.wiring.build import (
@@ -35,7 +36,7 @@ def collect(folder: Path, web: WarcWeb, topic: LabTopic, fetches: int) -> Path:
     return folder
 
 
-async def _crawl(folder: Path, web: WarcWeb, settings: object) -> None:
+async def _crawl(folder: Path, web: WarcWeb, settings: Settings) -> None:
     clock = VirtualClock()
     collection = Collection.create(folder, "", [create_frontier, create_seen])
     topic = build_topic(settings)

@@ -23,7 +23,7 @@ from collected import collect
 from opilio.core.records import url_key
 from opilio.lab.evaluation.statistics import bootstrap_mean, paired_test
 from opilio.lab.webs.labels import load_labels
-from opilio.lab.webs.topics import load_topics
+from opilio.lab.webs.topics import LabTopic, load_topics
 from opilio.lab.webs.web import WarcWeb
 from opilio.parse.html import HtmlParser
 from opilio.search.clusters import count_stems
@@ -49,9 +49,10 @@ class Asked(NamedTuple):
 
 
 Find = Callable[[Searcher, Asked], list[int]]
+Measurements = dict[tuple[str, str, str], list[tuple[str, float]]]
 
 
-def questions(folder: Path, topic: object, relevant: set[str]) -> Iterator[Asked]:
+def questions(folder: Path, topic: LabTopic, relevant: set[str]) -> Iterator[Asked]:
     """What people might ask of one collection: pages they know by title, by words, with a slip; and the topic."""
     rng = random.Random(f"{topic.name} 1")
     with open_readonly(folder) as collection:
@@ -108,7 +109,8 @@ def plain_bm25(searcher: Searcher, asked: Asked) -> list[int]:
     if not words:
         return []
     hits = shelf.searcher.search(tantivy.Query.boolean_query(words), DEPTH).hits
-    return shelf.searcher.fast_field_values("key", [address for _, address in hits])
+    values = shelf.searcher.fast_field_values("key", [address for _, address in hits])
+    return [value for value in values if isinstance(value, int)]
 
 
 def ours(weights: FieldWeights, mix: RankingWeights, *, respell: bool = False) -> Find:
@@ -116,7 +118,7 @@ def ours(weights: FieldWeights, mix: RankingWeights, *, respell: bool = False) -
 
     def find(searcher: Searcher, asked: Asked) -> list[int]:
         search = Search(searcher._open(), Question(query=asked.query), weights, mix)
-        total, found = search._candidates(search._queries(relaxed=False))
+        total, found = search._candidates(search._build_queries(search._group))
         if (
             respell
             and asked.kind == "slip"
@@ -125,7 +127,7 @@ def ours(weights: FieldWeights, mix: RankingWeights, *, respell: bool = False) -
         ):
             return ours(weights, mix)(searcher, asked._replace(query=better))
         if not total:
-            _, found = search._candidates(search._queries(relaxed=True))
+            _, found = search._candidates(search._build_queries(search._group, relaxed=True))
         return [one.key for one in found[:DEPTH]]
 
     return find
@@ -141,9 +143,9 @@ def measured(asked: Asked, found: Sequence[int]) -> dict[str, float]:
     return {"P@10": sum(right[:10]) / 10, "nDCG@10": gain / ideal if ideal else 0.0}
 
 
-def run(systems: dict[str, Find], sets: Sequence[tuple[Searcher, list[Asked]]]) -> dict:
+def run(systems: dict[str, Find], sets: Sequence[tuple[Searcher, list[Asked]]]) -> Measurements:
     """(system, kind, measure) to [(topic, value)]."""
-    values = defaultdict(list)
+    values: Measurements = defaultdict(list)
     for searcher, every in sets:
         for asked in every:
             for name, find in systems.items():
@@ -179,7 +181,7 @@ def tune(sets: Sequence[tuple[Searcher, list[Asked]]], tries: int) -> None:
         weights = FieldWeights(title=title, exact=exact, tie_breaker=tie, proximity=together)
         mix = RankingWeights(relevance=relevance, half_weight_matches=open_at)
         values = run({"x": ours(weights, mix)}, sets)
-        means = {key[1:]: np.mean([v for _, v in pairs]) for key, pairs in values.items()}
+        means = {(kind, measure): float(np.mean([v for _, v in pairs])) for (_, kind, measure), pairs in values.items()}
         parts = [means["title", "1/rank"], means["words", "1/rank"], means["label", "nDCG@10"]]
         tried.append((sum(parts), parts, (title, exact, tie, together, relevance, open_at)))
     for total, parts, chosen_values in sorted(tried)[-12:]:
@@ -209,7 +211,7 @@ def main() -> None:
         for topic in topics[: args.topics]:
             collection = collect(args.into / f"{web.name}-{topic.name}".replace(" ", "-"), web, topic, args.fetches)
             update_index(collection)
-            relevant = {web.urls[n] for n in np.flatnonzero(labels.relevant(topic))}
+            relevant = {web.urls[n] for n in np.flatnonzero(labels.relevant(topic)).tolist()}
             sets.append((Searcher([collection]), list(questions(collection, topic, relevant))))
             print(f"{collection.name}: {len(sets[-1][1])} questions", flush=True)
     if args.tune:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tomli_w
 
@@ -69,7 +69,7 @@ def _serve(shape: WebShape, channel: Connection) -> None:
 
 
 def _config(folder: Path, shape: WebShape, strategy: str) -> Path:
-    told = topic_tables(SyntheticWeb(shape).plan)[0]
+    told: Any = topic_tables(SyntheticWeb(shape).plan)[0]
     tree = {
         "strategy": strategy,
         "topic": {"name": told["name"], "keywords": told["keywords"]},

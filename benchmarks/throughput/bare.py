@@ -40,7 +40,8 @@ class BareLine:
             self._robots[origin] = rules = Protego.parse(_read(origin + "/robots.txt"))
         if not rules.can_fetch(url, "bare"):
             return
-        handle, pieces = self._free.pop(), []
+        handle = self._free.pop()
+        pieces: list[bytes] = []
         handle.setopt(pycurl.URL, url)
         handle.setopt(pycurl.PROXY, "")
         handle.setopt(pycurl.WRITEFUNCTION, pieces.append)
@@ -60,15 +61,16 @@ class BareLine:
 
     def _read_page(self, url: str, body: bytes) -> None:
         self.pages += 1
-        tree = turbohtml.parse(body)
+        root = turbohtml.parse(body).root
+        assert root is not None
         seen = self._seen
-        hrefs = {(a.attr("href") or "").partition("#")[0] for a in tree.root.iter_elements("a")}
+        hrefs = {(a.attr("href") or "").partition("#")[0] for a in root.iter_elements("a")}
         for href in hrefs - {""}:
             found = urljoin(url, href)
             if found not in seen and found.startswith("http"):
                 seen.add(found)
                 self._waiting.append(found)
-        self.characters += len(tree.root.text)
+        self.characters += len(root.text)
 
 
 def _read(url: str) -> str:

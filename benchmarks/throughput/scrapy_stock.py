@@ -25,7 +25,7 @@ SETTINGS = {
 }
 
 
-class Stock(Spider):
+class Stock(Spider):  # type: ignore[misc]
     name = "stock"
     pages = 0
 

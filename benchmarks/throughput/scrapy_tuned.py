@@ -15,7 +15,7 @@ from scrapy_stock import SETTINGS
 from selectolax.lexbor import LexborHTMLParser
 
 
-class Tuned(Spider):
+class Tuned(Spider):  # type: ignore[misc]
     name = "tuned"
 
     def __init__(self, text: str, seeds: list[str]) -> None:

@@ -52,8 +52,8 @@ class NearestClass:
         seen = Counter(term for words in said.values() for term in words)
         self._idf = {term: math.log(len(said) / count) for term, count in seen.items()}
         self._classes: dict[int, list[tuple[str, float]]] = {}
-        for code, words in said.items():
-            weights = self._weights(words)
+        for code, counted in said.items():
+            weights = self._weights(counted)
             norm = math.sqrt(sum(w * w for w in weights.values())) or 1.0
             for term, weight in weights.items():
                 self._classes.setdefault(term, []).append((code, weight / norm))

@@ -26,7 +26,7 @@ from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import tomli_w
 
@@ -96,7 +96,7 @@ def _serve_web(shape: WebShape, channel: Connection) -> None:
 
 
 def _config(folder: Path, shape: WebShape) -> Path:
-    told = topic_tables(SyntheticWeb(shape).plan)[0]
+    told: Any = topic_tables(SyntheticWeb(shape).plan)[0]
     tree = {
         "topic": {"name": told["name"], "keywords": told["keywords"]},
         "seeds": {"urls": told["seeds"][0]["urls"]},

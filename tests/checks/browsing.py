@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, sync_playwright
 
 WAIT_MS = 180_000  # CI machines are slow: conditions are waited for, and come much sooner
 PHONE = {"width": 390, "height": 844}
@@ -42,7 +42,11 @@ class Tab:
         page.set_default_timeout(WAIT_MS)
         page.on("pageerror", lambda error: self.problems.append(str(error)))
         page.on("console", self._heard)
-        page.on("dialog", lambda dialog: self.problems.append(f"dialog: {dialog.message}") or dialog.dismiss())
+        page.on("dialog", self._dismissed)
+
+    def _dismissed(self, dialog: Dialog) -> None:
+        self.problems.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
 
     def _heard(self, message: Any) -> None:
         if message.type in ("error", "warning"):

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -111,7 +112,7 @@ def _world(
     return Environment(collection, keeper, frontier, fetcher, clock, traps)
 
 
-def plain_tree(seeds: list[str], **more: Tree) -> Tree:
+def plain_tree(seeds: list[str], **more: Any) -> Tree:
     tree: Tree = {
         "strategy": "breadth",
         "topic": {"name": "wrens and other small birds"},
@@ -133,5 +134,5 @@ def states(folder: Path) -> dict[str, tuple[int, str]]:
     return {url.split("/", 3)[3]: (state, reason or "") for url, state, reason in found}
 
 
-def decoded(data: bytes) -> dict[str, object]:
+def decoded(data: bytes) -> dict[str, Any]:
     return dict(msgspec.json.decode(data))

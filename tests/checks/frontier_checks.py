@@ -233,7 +233,7 @@ class FrontierChecks:
     def test_recover_queues_what_was_in_flight_and_lets_the_host_rest(self, make: Make) -> None:
         frontier = queued(make(PLAIN), lead("x"), lead("y", 0.1, "b.example"))
         (lease,) = frontier.lease(0.0, 1, 1, 600.0)
-        assert frontier.recover(10.0) == 1  # type: ignore[attr-defined]
+        assert frontier.recover(10.0) == 1
         assert frontier.stats().leased == 0
         assert not frontier.complete(lease, landed(lease), 0.0)
         assert paths(frontier.lease(11.0, 9, 9, 60.0)) == ["y"]

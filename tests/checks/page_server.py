@@ -61,7 +61,7 @@ class Client:
                 return Answer(answer.status, answer.read().decode(), answer.headers)
         except urllib.error.HTTPError as error:
             with error:
-                return Answer(error.code, error.read().decode(), error.headers)
+                return Answer(error.code, error.read().decode(), dict(error.headers))
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):

@@ -53,8 +53,11 @@ class SearchDouble:
         url = f"{self.url}/{path.get(kind, f'{kind}/search')}"
         if kind == "common-crawl":
             url = f"{self.url}/common-crawl"
-        needed = {"google": {"cx": "engine-1"}, "common-crawl": {"patterns": ["*.example"]}}.get(kind, {})
-        return {"kind": kind, "url": url, "pause_s": 0.0, **keyed, **needed, **options}
+        tables: dict[str, dict[str, Any]] = {
+            "google": {"cx": "engine-1"},
+            "common-crawl": {"patterns": ["*.example"]},
+        }
+        return {"kind": kind, "url": url, "pause_s": 0.0, **keyed, **tables.get(kind, {}), **options}
 
 
 Answer = tuple[int, Any, dict[str, str]]
@@ -134,7 +137,7 @@ def _mediawiki(double: SearchDouble, asked: Asked) -> Answer:
         titles = double.found("mediawiki", q["srsearch"])
         start, size = int(q["sroffset"]), int(q["srlimit"])
         found = [{"ns": 0, "title": t, "pageid": i} for i, t in enumerate(titles)][start : start + size]
-        more = {"continue": {"sroffset": start + size}} if start + size < len(titles) else {}
+        more: dict[str, Any] = {"continue": {"sroffset": start + size}} if start + size < len(titles) else {}
         return 200, {**more, "query": {"searchinfo": {"totalhits": len(titles)}, "search": found}}, {}
     if q.get("prop") == "extlinks":
         links = double.lists.get("extlinks", [])

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from doc_blocks import blocks
 
+from docs.doc_blocks import blocks
 from opilio.lab.server.server import LabWebServer
 from opilio.lab.synthetic.shape import WebShape
 from opilio.lab.synthetic.web import SyntheticWeb, topic_tables

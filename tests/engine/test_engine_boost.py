@@ -1,6 +1,7 @@
 """Boosts around any ranker: what the best hubs link to comes sooner, PageRank orders, and nothing is lost."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ def web() -> dict[str, str]:
     return dict(made)
 
 
-def order(folder: Path, strategy: str, **more: object) -> list[str]:
+def order(folder: Path, strategy: str, **more: Any) -> list[str]:
     answers = {SITE + path: html(SITE + path, body) for path, body in web().items()}
     tree = plain_tree([SITE + "0"], strategy=strategy, engine={"workers": 0, "batch": 1, "connections": 1}, **more)
     run_engine(folder, tree, PageFetcher(answers))

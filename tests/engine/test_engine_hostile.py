@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from checks.engines import PageFetcher, plain_tree, run_engine, states
+from checks.hostile_site import Behaviour, answer, endless, raw, silent, site
 from checks.small_webs import PATIENCE_S, rows, stored
-from fetch.hostile_site import Behaviour, answer, endless, raw, silent, site
 from opilio.core.records import FetchResult
 from opilio.engine.wiring.session import create_crawl, resume_crawl
 from opilio.fetch.curl import CurlFetcher
@@ -140,7 +140,7 @@ def test_link_is_dropped_when_the_rules_of_its_host_are_at_a_private_address(tmp
     reason, _ = run_engine(tmp_path / "c", tree, Outside(answers))
     assert reason == "nothing left to fetch"
     facts = why(tmp_path / "c", target)
-    assert (facts.state, facts.reason.partition(":")[0]) == ("dropped", "private-address")
+    assert (facts.state, (facts.reason or "").partition(":")[0]) == ("dropped", "private-address")
 
 
 def test_bodies_are_read_in_bounded_time_when_they_repeat_one_thing(tmp_path: Path) -> None:

@@ -82,7 +82,8 @@ def test_records_that_had_been_on_the_disk_are_not_given_up(tmp_path: Path) -> N
         crawl(tmp_path / "c", {**tree, "stop": {"pages": 20}})
         (end,) = rows(tmp_path / "c", "SELECT value FROM meta WHERE name = 'warc_synced'")[0]
         assert end.split()[1] == str(last_file(tmp_path / "c").stat().st_size), "synced at a clean end"
-        as_if_power_failed(tmp_path / "c", tuple(map(int, end.split())))
+        file, offset = map(int, end.split())
+        as_if_power_failed(tmp_path / "c", (file, offset))
         cut_short(tmp_path / "c", 2000)
         with pytest.raises(OpilioError, match="bytes are missing at the end; 'opilio verify --repair'"):
             crawl(tmp_path / "c", {**tree, "stop": {"pages": 0}})

@@ -187,7 +187,7 @@ def test_trap_is_still_known_when_the_crawl_is_resumed(tmp_path: Path) -> None:
 def test_growth_of_the_topic_is_told_and_kept(tmp_path: Path) -> None:
     """S0-21: the table grows by relevant pages; each version is in the collection."""
     pages = {str(n): f"{BIRDS} plumage feather {word(n)} {links(str(n + 1))}" for n in range(8)}
-    tree = plain_tree([ROOT + "0"], strategy="s0", expansion={"kind": "periodic", "period": 3})  # type: ignore[arg-type]
+    tree = plain_tree([ROOT + "0"], strategy="s0", expansion={"kind": "periodic", "period": 3})
     _, told = run_engine(tmp_path / "c", tree, PageFetcher(site(pages)))
     changes = [e for e in told if isinstance(e, TopicChanged)]
     assert changes

@@ -147,7 +147,7 @@ def test_page_that_became_another_type_of_content_leaves_after_the_second_strike
     assert (site.looks("1", "strikes"), "1" in site.pages()) == (1, True)
     site.visit(DAY)
     assert site.versions("1") == [("Article 1", "gone")]
-    assert "content-type" in why(site.folder, ROOT + "1").reason
+    assert "content-type" in (why(site.folder, ROOT + "1").reason or "")
 
 
 def test_flapping_page_stays_when_it_is_back_at_the_second_look(site: Site) -> None:

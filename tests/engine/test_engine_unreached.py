@@ -32,7 +32,9 @@ def test_nobody_waits_for_hosts_that_were_never_asked(tmp_path: Path) -> None:
     with served(SmallWeb(WEB)) as server:
         tree = settings_for(server, [SEED])
         assert "has to wait" in crawl(tmp_path / "c", merge_trees(tree, {"fetch": {"proxy": NOWHERE}}))
-        assert "can't be read" in why(tmp_path / "c", SEED).host_waits.reason
+        waits = why(tmp_path / "c", SEED).host_waits
+        assert waits is not None
+        assert "can't be read" in waits.reason
         crawl(tmp_path / "c", merge_trees(tree, {"stop": {"pages": 1}}))
     facts = why(tmp_path / "c", "http://h0.example/1.html")
     assert (facts.state, facts.host_waits) == ("queued", None)  # it did, but no longer

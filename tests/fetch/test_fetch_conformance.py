@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import uvloop
-from hostile_site import Behaviour, Request, answer, site
 from msgspec.structs import replace
 
 from checks.fetcher_checks import SITE, FetcherChecks, Job
+from checks.hostile_site import Behaviour, Request, answer, site
 from opilio.core.records import FetchResult
 from opilio.fetch.curl import CurlFetcher
 from opilio.fetch.http import NetworkOptions

@@ -6,8 +6,8 @@ from typing import TypeVar
 
 import pytest
 import uvloop
-from hostile_site import Behaviour, Site, answer, raw, silent, site
 
+from checks.hostile_site import Behaviour, Site, answer, raw, silent, site
 from opilio.fetch.curl import CurlFetcher, conditional_headers, connect_to_entry
 from opilio.fetch.http import FetchLimits, NetworkOptions, follow_redirects
 

@@ -7,14 +7,14 @@ import ssl
 import subprocess
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-from hostile_site import Request, answer, site
 from hypothesis import given
 from hypothesis import strategies as st
 
+from checks.hostile_site import Request, answer, site
 from opilio.core.records import FetchResult
 from opilio.core.urls import canonicalize_url
 from opilio.engine.politeness.robots import rules_from_response
@@ -50,11 +50,12 @@ def test_mapped_address_is_as_public_as_what_it_hides(address: object) -> None:
     assert is_public(f"::ffff:{address}") == is_public(str(address))
 
 
-class Target(NamedTuple):
+@dataclass
+class Target:
     family: int
     socktype: int
     protocol: int
-    addr: tuple[str, int]
+    addr: object
 
 
 def test_failure_is_connect_when_no_socket_can_be_had() -> None:

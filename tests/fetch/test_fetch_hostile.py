@@ -8,8 +8,8 @@ from functools import cache
 
 import pytest
 import zstandard
-from hostile_site import Behaviour, answer, endless, raw, silent, site
 
+from checks.hostile_site import Behaviour, answer, endless, raw, silent, site
 from opilio.core.records import FetchResult
 from opilio.fetch.curl import CurlFetcher
 from opilio.fetch.decoding import ACCEPT_ENCODING

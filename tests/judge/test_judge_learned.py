@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -73,7 +74,8 @@ def test_judge_learns_words_that_the_topic_did_not_name() -> None:
 def test_examples_teach_before_anything_is_fetched() -> None:
     """Pages that share no word with the topic's table are told apart by the words of the examples."""
     on, off = [f"hedge moss twig w{n}" for n in range(4)], [f"court fee clerk w{n}" for n in range(4)]
-    examples = [(page, True) for page in (*on[:3], {"hedge": 2, "moss": 1, "twig": 1})]
+    counted = {"hedge": 2, "moss": 1, "twig": 1}
+    examples: list[tuple[str | dict[str, int], bool]] = [*((page, True) for page in on[:3]), (counted, True)]
     judge = LearnedJudge(coverage(), str, 0.5, [*examples, *((page, False) for page in off)])
     assert judge.model.is_ready
     like, unlike = judge.judge(reading_of("hedge moss twig")), judge.judge(reading_of("court fee clerk"))
@@ -149,7 +151,8 @@ def test_word_taken_back_is_forgotten() -> None:
 @settings(max_examples=12, deadline=None)
 def test_resumed_judge_is_the_same_wherever_it_was_killed(cut: int) -> None:
     texts = [f"{ON if n % 3 else OFF} x{n}" for n in range(36)]
-    judge, journal, state = learned(), [], b""
+    judge, state = learned(), b""
+    journal: list[Any] = []
     for number, text in enumerate(texts):
         if number <= cut:
             state, journal = judge.snapshot(), []

@@ -20,7 +20,12 @@ def test_cached_answers_are_the_functions_own(pages: list[list[int]]) -> None:
 
 def test_known_terms_are_not_asked_for_again() -> None:
     asked: list[int] = []
-    cached = CachedIdf(lambda term: float(asked.append(term) or 1))
+
+    def rarity(term: int) -> float:
+        asked.append(term)
+        return 1.0
+
+    cached = CachedIdf(rarity)
     for _ in range(3):
         cached(np.array([3, 5], dtype=np.uint32))
     assert asked == [3, 5]

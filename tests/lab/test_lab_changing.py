@@ -97,7 +97,7 @@ def test_faults_of_hosts_strike_who_keeps_a_collection(tmp_path: Path) -> None:
         arena, 1, 60, 2.0, [Churn(seed=3, days=4.0, vanish_share=0.0, move_share=0.0, appear_share=0.0)]
     )
     down = next(h for h in arena.offline.web.hosts if all(h not in u for u in _seeds(arena, keeping)))
-    truths = []
+    truths: list[set[str]] = []
     for faults in ("", f'[[host]]\nname = "{down}"\nerror_rate = 1.0\n'):
         (folder / "hosts.toml").write_text(faults)
         case = RevisitStudy(arena, keeping, tmp_path / f"place{len(truths)}")

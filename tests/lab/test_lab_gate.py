@@ -1,8 +1,8 @@
 """No change may lower what a strategy reaches without saying so (`lab_gate.py` pins the floors)."""
 
 import pytest
-from lab_gate import BUDGETS, corpus_hash, manual_folder, opened, pinned, reached
 
+from lab.lab_gate import BUDGETS, corpus_hash, manual_folder, opened, pinned, reached
 from opilio.core.settings import strategy_names
 from opilio.lab.experiments.runs import ExperimentRunner
 

@@ -24,7 +24,7 @@ class Pages:
 
     def find(self, url: str) -> RecordedResponse | None:
         page = SITE.get(url.removeprefix(ROOT))
-        return page and RecordedResponse(page.status, page.headers, page.body)
+        return RecordedResponse(page.status, page.headers, page.body) if page else None
 
 
 def on_virtual_time(clock: VirtualClock, job: Awaitable[Any]) -> Any:

@@ -89,7 +89,7 @@ def test_study_of_agents_is_carried_out_the_same_twice(small_folder: Path) -> No
 def test_crawl_that_runs_dry_asks_the_engine_and_is_the_same_again(arena: ExperimentRunner) -> None:
     """From a page whose links are not followed: only the engine leads on. Deterministic, as everything in a replay."""
     topic = next(iter(arena.topics.values()))
-    asking = {"seeds": {"limit": 5, "queries": 4, "engines": {"search": {"kind": "mediawiki"}}}}
+    asking: dict[str, object] = {"seeds": {"limit": 5, "queries": 4, "engines": {"search": {"kind": "mediawiki"}}}}
 
     def urls(more: dict[str, object]) -> list[str]:
         settings = lab_settings("breadth", topic.brief, topic.seed_sets[0].urls[:1], 60, more)

@@ -2,6 +2,7 @@
 
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -126,6 +127,6 @@ WRONG = [{"topics": 99}, {"hosts": 1}, {"pages": 5}, {"traps": ("maze",)}, {"tun
 
 
 @pytest.mark.parametrize("wrong", [*WRONG, {"links": (22, 4)}])
-def test_shape_is_refused_when_it_makes_no_sense(wrong: dict[str, object]) -> None:
+def test_shape_is_refused_when_it_makes_no_sense(wrong: dict[str, Any]) -> None:
     with pytest.raises(OfflineWebError, match="shape"):
         WebShape(**wrong)

@@ -1,10 +1,13 @@
 """The committee learns, is saved, taught again from a journal, and is bounded whatever it is told."""
 
+from typing import Any
+
 import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from checks.link_visits import features, found, taught, url_of, visit
 from opilio.learn.committee import Committee, FoundLinks
@@ -29,7 +32,7 @@ def fresh() -> Committee:
 
 def sane(committee: Committee) -> bool:
     scores = committee.scores(committee.pool.used_rows)
-    weights = [committee.dense.weights, committee.words.weights]
+    weights: list[NDArray[Any]] = [committee.dense.weights, committee.words.weights]
     return bool(np.isfinite(scores).all() and all(np.isfinite(w).all() and np.abs(w).max() <= 12.0 for w in weights))
 
 
@@ -116,7 +119,8 @@ def test_values_of_words_are_bounded_and_no_word_is_worth_nothing(heard: list[tu
 @given(st.integers(0, 39))
 @settings(max_examples=10, deadline=None)
 def test_journal_behind_a_snapshot_brings_back_the_model_wherever_it_was_cut(cut: int) -> None:
-    committee, journal, state = fresh(), [], b""
+    committee, state = fresh(), b""
+    journal: list[bytes] = []
     for step in range(40):
         if step == cut:
             state, journal = committee.snapshot(), []

@@ -13,10 +13,10 @@ from opilio.learn.committee import Committee
 from opilio.learn.dense_model import MAX_EXAMPLES, DenseModel, TrialModel
 from opilio.learn.explain import CALIBRATION_WINDOW, MIN_CALIBRATION_OUTCOMES, YieldEstimate, explain_link
 from opilio.learn.link_pool import FetchedFilter, LinkPool
-from opilio.learn.logistic import MAX_LOGIT
+from opilio.learn.logistic import MAX_LOGIT, sigmoid
 from opilio.learn.scoring import CommitteeOptions
 from opilio.learn.success_rates import MAX_CREDIT_VISITS, MIN_FETCHED_CHILDREN, DelayedCredit, LinkExample, SuccessRates
-from opilio.learn.word_model import MAX_WORD_WEIGHT, WORD_BUCKETS, WordModel, sigmoid
+from opilio.learn.word_model import MAX_WORD_WEIGHT, WORD_BUCKETS, WordModel
 
 labels = st.floats(0.0, 1.0)
 
@@ -255,7 +255,8 @@ def test_queue_drops_the_least_promising_when_it_is_full() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.booleans()), max_size=80))
 def test_queue_holds_exactly_what_was_taken_and_not_dropped(steps: list[tuple[int, bool]]) -> None:
-    queue, held = LinkPool(12, 2), set()
+    queue = LinkPool(12, 2)
+    held: set[int] = set()
     for key, take in steps:
         if take and key not in queue.row_of:
             queue.make_room(1)

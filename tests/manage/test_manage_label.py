@@ -58,6 +58,8 @@ def test_estimate_of_what_is_left_follows_a_label(tmp_path: Path) -> None:
     before = collection_status(folder).expected_relevant
     label_pages(folder, [given(TRAIN, True)], 5.0)
     after = collection_status(folder).expected_relevant
+    assert before is not None
+    assert after is not None
     assert (after > before, after) == (True, round(restored(folder).yield_estimate.expected or 0.0, 2))
 
 

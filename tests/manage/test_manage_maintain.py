@@ -3,7 +3,6 @@
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -77,7 +76,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def place(made: Path, tmp_path: Path) -> Iterator[Path]:
+def place(made: Path, tmp_path: Path) -> Path:
     shutil.copytree(made, tmp_path / "place")
     return tmp_path / "place"
 
@@ -235,6 +234,7 @@ def test_merge_counts_what_all_of_them_did(place: Path) -> None:
 def test_merge_finds_copies_that_neither_collection_could_know_of(place: Path) -> None:
     merge([place / "first", place / "second"], place / "both", NOW)
     facts = why(place / "both", "http://b.example/copy")
+    assert facts.page is not None
     assert facts.page.duplicate_of == ROOT + "2"
     assert facts.found_on[0].page == "http://b.example/"
 

@@ -127,6 +127,7 @@ def test_why_tells_of_a_fetched_page(folder: Path) -> None:
     (context, *_) = facts.found_on
     assert (context.page, context.anchor) == (ROOT, "wren")
     assert set(context.parts) == {"url", "anchor", "parent", "around"}
+    assert facts.page is not None
     assert facts.page.relevant
     assert facts.page.reasons
 
@@ -134,7 +135,9 @@ def test_why_tells_of_a_fetched_page(folder: Path) -> None:
 def test_why_tells_of_seeds_duplicates_dropped_failed_queued_and_unknown(folder: Path) -> None:
     facts = {path: why(folder, ROOT + path) for path in ("", "copy", "secret", "gone", "far", "nowhere")}
     assert facts[""].seed == SeedOrigin(1, "given")
-    assert facts["copy"].page.duplicate_of == ROOT + "wren"
+    copied = facts["copy"].page
+    assert copied is not None
+    assert copied.duplicate_of == ROOT + "wren"
     assert (facts["secret"].state, facts["secret"].reason) == ("dropped", "robots.txt disallows it")
     assert (facts["gone"].state, facts["gone"].answers[0].status) == ("failed", 404)
     assert facts["nowhere"] == Explanation(url=ROOT + "nowhere", found=False, found_on=[], path=[], answers=[])
@@ -191,6 +194,7 @@ def test_why_tells_what_a_queued_url_waits_for(tmp_path: Path) -> None:
     with served(SmallWeb(web)) as server:
         crawl(tmp_path / "c", settings_for(server, [ROOT]))
     facts = why(tmp_path / "c", ROOT)
+    assert facts.host_waits is not None
     assert (facts.state, facts.host_waits.reason) == ("queued", "robots.txt can't be read (status 500)")
     assert "its host waits until" in opilio("why", tmp_path / "c", ROOT).stdout
 
@@ -271,6 +275,7 @@ def test_status_tells_how_far_a_crawl_has_come(folder: Path) -> None:
     assert (status.state, status.stop_reason) == ("stopped", "fetch limit reached (5 fetches)")
     assert (status.fetched, status.pages, status.duplicates, status.hosts) == (5, 3, 1, 1)
     assert status.harvest == status.relevant / status.pages
+    assert status.front_hit_rate is not None
     assert 0.0 < status.front_hit_rate < 1.0, "a URL found twice is known, one found first is not (S4-21)"
     held = Collection.open_for_writing(folder)
     assert collection_status(folder).state == "running"

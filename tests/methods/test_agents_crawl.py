@@ -79,7 +79,9 @@ def test_agents_of_a_stopped_crawl_do_not_work(tmp_path: Path) -> None:
     with served(SmallWeb(WEB)) as server:
         crawl(tmp_path / "c", by_agents(server, stop={"pages": 6}))
     assert {a["state"] for a in list_agents(tmp_path / "c")} == {"stopped"}
-    assert all(told.startswith("stopped, ") for told in collection_status(tmp_path / "c").agents.values())
+    agents = collection_status(tmp_path / "c").agents
+    assert agents is not None
+    assert all(state.startswith("stopped, ") for state in agents.values())
 
 
 def test_topic_changed_between_two_runs_changes_the_agents_tables(tmp_path: Path) -> None:

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from s1_collection import crowded_web
 
+from checks.attribute_collections import crowded_web
 from checks.learning_webs import crawl_and_stop_dead, learning_tree
 from checks.small_webs import SmallWeb, crawl, rows, served
 from opilio.cli.label import _lines

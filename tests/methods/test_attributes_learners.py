@@ -142,7 +142,7 @@ def test_complexity_is_counted_in_parameters_s1_33() -> None:
     ],
 )
 def test_damaged_tree_is_refused(damage: dict[str, tuple[float, ...]]) -> None:
-    fine = {"left": (1, -1, -1), "right": (2, -1, -1), "column": (1, 0, 0)}
+    fine: dict[str, tuple[float, ...]] = {"left": (1, -1, -1), "right": (2, -1, -1), "column": (1, 0, 0)}
     fine |= {"threshold": (0.5, 0.0, 0.0), "chance": (0.5, 0.1, 0.9)}
     good = msgspec.convert({"type": "tree", **fine}, AnyModel)
     assert isinstance(good, TreeModel)

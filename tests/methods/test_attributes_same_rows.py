@@ -1,11 +1,12 @@
 """Training and crawling count alike: the rows of `opilio train` are those that a crawl learns by and scores (S1-13)."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
-from s1_collection import crowded_web
 
+from checks.attribute_collections import crowded_web
 from checks.learning_webs import crawl_and_stop_dead, learning_tree
 from checks.small_webs import SmallWeb, rows, served
 from opilio.engine.commit import BatchCommitter
@@ -53,7 +54,8 @@ def test_resumed_crawl_knows_what_each_parent_said_s1_22(crawled: tuple[Path, Ba
     )
     held = {key: (link.evidence, link.row, link.score) for key, link in again._link_scorer._queued.items()}
     known = before._link_scorer._queued
-    assert held == {key: (known[key].evidence, known[key].row, pytest.approx(known[key].score)) for key in held}
+    expected: Any = {key: (known[key].evidence, known[key].row, pytest.approx(known[key].score)) for key in held}
+    assert held == expected
     assert max(len(said) for said, *_ in held.values()) == 5
 
 

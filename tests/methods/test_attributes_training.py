@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from s1_collection import BIRDS, TAXES, bird, pages, tax, write_collection
 
+from checks.attribute_collections import BIRDS, TAXES, bird, pages, tax, write_collection
 from checks.tables import NO_NOISE_FILTER, table_from_documents
 from opilio.cli.train import train as command
 from opilio.core.errors import UsageError

@@ -1,7 +1,9 @@
 """OSM, thresholds and priorities (S2-31 to S2-33, S2-37, S2-38, S2-E4), and the batch against one pair at a time."""
 
 from collections import Counter
+from collections.abc import Sequence
 from math import sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,7 +44,9 @@ def graph_of(levels: list[int], components: list[tuple[str, str, str, str]]) -> 
 
 
 def links_of(*components: tuple[str, str, str, str]) -> LinkParts:
-    heads = [(terms_of(c[0]), terms_of(c[1]), terms_of(c[2])) for c in components]
+    heads: list[tuple[Sequence[int], Sequence[int], Sequence[int]]] = [
+        (terms_of(c[0]), terms_of(c[1]), terms_of(c[2])) for c in components
+    ]
     places = np.arange(len(components))
     return LinkParts(heads, [terms_of(c[3]) for c in components], places, places)
 
@@ -76,7 +80,7 @@ def test_priority_is_the_inverse_distance_s2_32_s2_e4() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), parts), min_size=1, max_size=6), st.lists(parts, min_size=1, max_size=4))
-def test_batch_is_what_one_pair_at_a_time_gives(nodes: list, links: list) -> None:
+def test_batch_is_what_one_pair_at_a_time_gives(nodes: list[Any], links: list[Any]) -> None:
     graph = graph_of([level for level, _ in nodes], [c for _, c in nodes])
     index = NodeIndex(graph, terms_of)
     found = match_links(index, links_of(*links), MatchingOptions())
@@ -93,7 +97,7 @@ def test_batch_is_what_one_pair_at_a_time_gives(nodes: list, links: list) -> Non
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), parts), min_size=1, max_size=6), st.lists(parts, min_size=1, max_size=4))
-def test_all_matching_nodes_are_those_of_one_pair_at_a_time_s2_f9_s2_f10(nodes: list, links: list) -> None:
+def test_all_matching_nodes_are_those_of_one_pair_at_a_time_s2_f9_s2_f10(nodes: list[Any], links: list[Any]) -> None:
     graph = graph_of([level for level, _ in nodes], [c for _, c in nodes])
     index = NodeIndex(graph, terms_of)
     every, soft = (match_links(index, links_of(*links), MatchingOptions(rule=rule)) for rule in ("all", "soft"))
@@ -182,7 +186,7 @@ def test_long_list_is_cut_into_stretches() -> None:
 
 
 @given(st.lists(st.tuples(st.tuples(*[st.floats(0, 1)] * 4), st.booleans()), min_size=100, max_size=140))
-def test_fitted_weights_lie_on_the_simplex_s2_f8(rows: list) -> None:
+def test_fitted_weights_lie_on_the_simplex_s2_f8(rows: list[Any]) -> None:
     evidence = WeightEvidence()
     for values, paid in rows:
         evidence.add(values, paid)

@@ -39,7 +39,8 @@ TARGET = DeweyTarget(LexiconMatcher(LEXICON, VOCABULARY), ("41",))
 
 def page_of(*blocks: str, title: str = "", url: str = "http://here.example/") -> Reading:
     """Blocks of text; `[words|/path]` is a link under the heading that stands before `#` in its block."""
-    flow, links = [], []
+    flow: list[str] = []
+    links: list[Link] = []
     for block in blocks:
         heading, _, text = block.rpartition("#")
         out = ""

@@ -50,7 +50,8 @@ def row_of(url: str = "", *, anchors: Sequence[str] = (), parents: Sequence[Tabl
             terms = np.array([terms_of(word)[0] for word in table], dtype=np.uint32)
             found[name], found[f"{name}_weights"] = heaviest_terms(owners, terms, np.array([*table.values()]), 1)
         add_parent_evidence(said, at, found.tobytes())
-    return attribute_rows([terms_of(url)], *gather_evidence([said.values()]), more.get("sight", DNA))[0].tolist()
+    rows = attribute_rows([terms_of(url)], *gather_evidence([said.values()]), more.get("sight", DNA))
+    return [float(value) for value in rows[0]]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,8 @@ def test_tables_of_several_parents_are_added_up_and_cut_again_s1_23_s1_24() -> N
     first = dict(zip("a b c d e f dna".split(), (7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0), strict=True))
     second = dict(zip("a b c d e f genetic".split(), (7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.5), strict=True))
     for name, at in (("parents", 2), ("arounds", 3)):
-        found = row_of(**{name: [first, second]})[at]  # "genetic" is the seventh word of both together
+        tables: dict[str, Any] = {name: [first, second]}
+        found = row_of(**tables)[at]  # "genetic" is the seventh word of both together
         assert found == pytest.approx(0.9168 / DNA.norm)
 
 
@@ -141,7 +143,8 @@ def test_division_score_is_the_share_of_the_table_in_the_links_block_and_its_par
     ranked = tswt(**options).rank(reading_of(PAGE), verdict_of(0.3), lead_to())
     assert [r.score for r in ranked] == pytest.approx([1.0 + 0.3, 1.0 / 1.5 + 0.3, 0.3])
     assert {p.name for p in ranked[0].parts} == {"around", "parent"}
-    assert (tree["kind"], aggregate_parents([0.3, 0.1], tree["parent_agg"])) == ("tswt", pytest.approx(0.2))
+    assert tree["kind"] == "tswt"
+    assert aggregate_parents([0.3, 0.1], tree["parent_agg"]) == pytest.approx(0.2)
 
 
 def test_best_genre_counts_s3_23_s3_e4() -> None:

@@ -73,7 +73,7 @@ def test_page_fetched_again_adds_no_links_twice_and_bounds_are_kept() -> None:
         st.integers(0, 9), st.tuples(st.sampled_from("abc"), st.floats(0, 1), st.lists(st.integers(0, 15))), max_size=10
     )
 )
-def test_values_are_shares_whatever_the_graph(web: dict) -> None:
+def test_values_are_shares_whatever_the_graph(web: dict[int, tuple[str, float, list[int]]]) -> None:
     made = structure(web)
     for values in (
         made.pagerank(),

@@ -77,7 +77,12 @@ def test_rest_ends_when_the_crawl_does() -> None:
 
 def test_rest_ends_when_all_is_to_end() -> None:
     asked: list[float] = []
-    CpuBudget(lambda: True, lambda seconds: asked.append(seconds) is None, lambda: 50.0).pause()
+
+    def wait(seconds: float) -> bool:
+        asked.append(seconds)
+        return True
+
+    CpuBudget(lambda: True, wait, lambda: 50.0).pause()
     assert asked == [2.0]
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,7 +19,7 @@ from opilio.seeds.engines.commoncrawl import parse_lines
 
 CONTROL = set(map(chr, range(32)))
 KINDS = sorted(set(plugin_names(SEED_ENGINES)) - {"file", "collection"})
-OPTIONS = {
+OPTIONS: dict[str, dict[str, Any]] = {
     "searxng": {"url": "https://s.example/"},
     "google": {"cx": "1"},
     "common-crawl": {"patterns": ["*.example"]},

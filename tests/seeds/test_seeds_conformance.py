@@ -38,7 +38,7 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(params=sorted(set(plugin_names(SEED_ENGINES)) - {"mediawiki"}))  # which knows articles, not addresses
 def tree(request: pytest.FixtureRequest, double: SearchDouble, collection: Path, tmp_path: Path) -> dict[str, Any]:
     (tmp_path / "seeds.txt").write_text("\n".join(KNOWN), encoding="utf-8")
-    own = {
+    own: dict[str, dict[str, Any]] = {
         "file": {"kind": "file", "path": str(tmp_path / "seeds.txt")},
         "collection": {"kind": "collection", "folders": [str(collection)]},
         "sitemap": {"kind": "sitemap", "urls": [f"{double.url}/sitemap/pages.xml"]},

@@ -303,7 +303,7 @@ def test_private_address_is_asked_only_where_the_person_named_it(double: SearchD
     assert answer.failure.kind == "private-address"
 
 
-WRONG = {
+WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "no kind": ("mine", {"url": "http://a.example/"}, "seeds.engines.mine needs a kind"),
     "unknown kind": ("mine", {"kind": "gogle"}, "did you mean 'google'?"),
     "unknown option": ("mine", {"kind": "searxng", "ulr": "x"}, "did you mean 'url'?"),

@@ -23,7 +23,7 @@ def test_looking_at_a_collection_lets_no_lock_go(tmp_path: Path) -> None:
     reader = Collection.open_for_reading(tmp_path / "c")
     reader.connection.execute("SELECT count(*) FROM meta").fetchone()
     check_collection(tmp_path / "c")
-    command = [sys.executable, "-c", ASK, tmp_path / "c" / DATABASE]
+    command = [sys.executable, "-c", ASK, str(tmp_path / "c" / DATABASE)]
     told = subprocess.run(command, capture_output=True, text=True, check=False)
     reader.close()
     assert told.stdout == "held\n"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import tomli_w
-from test_topic_wordnet import Writer
 
 from checks.small_webs import BIRDS, TRAINS, SmallWeb, crawl, events, one_line, opilio, page, rows, served, settings_for
+from checks.wordnet_files import WordNetWriter
 from opilio.topic.setup import resolve_settings
 
 WRENS = [f"{BIRDS} Wrens feed on {food} in the hedge." for food in ("spiders", "insects", "larvae", "seeds")]
@@ -63,7 +63,7 @@ def test_examples_that_are_alike_to_counterexamples_are_warned_of(place: Path) -
 
 
 def test_one_word_and_ambiguous_word_are_warned_of(place: Path) -> None:
-    small = Writer()
+    small = WordNetWriter()
     for number in range(3):
         small.add(f"s{number}", "mercury", f"meaning {number}")
     _, warnings = built(place, "mercury", "--wordnet", small.write(place))
@@ -130,7 +130,7 @@ def test_dynamic_table_follows_a_log_that_grows_while_crawling_s4_05_s4_26(place
 
 
 def test_suggestions_join_only_when_accepted_s2_f3(place: Path) -> None:
-    small = Writer()
+    small = WordNetWriter()
     small.add("wren", "wren jenny_wren", "a small bird", ("@", "bird"))
     small.add("bird", "bird", "an animal with feathers", ("~", "wren"))
     folder = small.write(place)
@@ -162,7 +162,7 @@ def test_example_whose_name_no_topic_file_can_hold_is_refused(place: Path) -> No
 )
 def test_topic_file_that_can_not_be_expanded_is_told_in_one_line(place: Path, text: str, told: str) -> None:
     (place / "t.toml").write_text(f'[topic]\nname = "wrens"\n{text}\n')
-    small = Writer()
+    small = WordNetWriter()
     small.add("wren", "wren", "a small bird")
     done = opilio("topic", "expand", "t.toml", "--wordnet", small.write(place), cwd=place)
     assert (done.returncode, told in one_line(done)) == (2, True), done
@@ -238,7 +238,7 @@ def test_topic_settings_are_refused_before_a_folder_is_made(place: Path, case: s
 def test_comments_of_topic_file_stay_when_word_is_accepted(place: Path, keywords: str, first: dict[str, float]) -> None:
     text = f'# my topic\n[topic] # one\nname = "wren" # birds\n{keywords}\n\n[stop] # five\npages = 7\n'
     (place / "t.toml").write_text(f"\ufeff{text}", encoding="utf-8")
-    small = Writer()
+    small = WordNetWriter()
     small.add("wren", "wren jenny_wren", "a small bird")
     done = opilio("topic", "expand", "t.toml", "--wordnet", small.write(place), "--accept", "jenny wren", cwd=place)
     assert done.returncode == 0, done

@@ -165,6 +165,7 @@ def test_table_grows_on_from_what_a_person_made_of_it(expansion: Expansion) -> N
 def test_words_that_join_are_shown_as_pages_write_them_s0_e4() -> None:
     topic = EvolvingTopic(BASE, periodic(period=1))
     page = outcome({"databas": 5})
+    assert page.analysis is not None
     analysis = msgspec.structs.replace(page.analysis, surfaces=("databases",))
     topic.learn([msgspec.structs.replace(page, analysis=analysis)])
     assert "databases" in {k.label for k in topic.table.keywords}

@@ -2,15 +2,14 @@
 
 from pathlib import Path
 
-from test_topic_wordnet import Writer
-
+from checks.wordnet_files import WordNetWriter
 from opilio.methods.treasure.plugin import _with_synonyms
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.wordnet import WordNet
 
 
 def test_synonyms_of_the_commonest_sense_join_s2_f3(tmp_path: Path) -> None:
-    words = Writer()
+    words = WordNetWriter()
     words.add("bird", "wren jenny_wren", "a small bird")
     words.add("man", "wren architect", "who built a church")
     vocabulary = Vocabulary()

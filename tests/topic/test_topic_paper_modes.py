@@ -82,7 +82,7 @@ def test_score_at_the_threshold_passes_only_where_the_test_is_not_strict_x_02(tm
 def test_page_behind_an_irrelevant_one_is_found_unless_focus_is_hard_x_05_s0_28_s1_10_s2_13(
     tmp_path: Path, mode: str
 ) -> None:
-    every_link = {"rank": {"threshold": 0.0}} if mode in S0 else {}  # s0-earlier keeps few of any page
+    every_link: dict[str, Any] = {"rank": {"threshold": 0.0}} if mode in S0 else {}  # s0-earlier keeps few of any page
     crawled(tmp_path / "c", mode, **every_link)
     assert not verdict(tmp_path / "c", "trains")[1]
     assert ("hidden" in states(tmp_path / "c")) is (mode not in S4)
@@ -120,7 +120,7 @@ def test_all_known_parents_count_in_s3_and_the_one_source_elsewhere_x_11_s3_17(t
 
 @pytest.mark.parametrize("mode", [*PAPERS, *OTHERS])
 def test_entry_that_waits_too_long_is_deleted_only_in_s3_x_13_s3_27(tmp_path: Path, mode: str) -> None:
-    lifetime = {"order": {"lifetime_s": 15.0}} if mode in S3 else {}
+    lifetime: dict[str, Any] = {"order": {"lifetime_s": 15.0}} if mode in S3 else {}
     crawled(tmp_path / "c", mode, takes_s=10.0, stop={"patience_s": 100.0}, **lifetime)
     found = states(tmp_path / "c")
     expired = {path for path, (_, reason) in found.items() if reason == "expired"}

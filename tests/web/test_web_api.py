@@ -5,6 +5,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
@@ -70,8 +71,8 @@ def test_server_keeps_its_word_whatever_is_asked(sandbox: Client, path: str, met
 
     @given(case=schema[path][method].as_strategy())
     @settings(max_examples=8, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
-    def ask(case: schemathesis.Case) -> None:
-        case.call_and_validate(checks=CHECKS)
+    def ask(case: "schemathesis.Case[Any]") -> None:
+        case.call_and_validate(checks=[*CHECKS])
 
     ask()
 
@@ -299,7 +300,7 @@ def test_guessing_the_token_is_slowed_down(birds: Path, tmp_path: Path) -> None:
 
 def test_agents_of_a_crawl_are_shown(tmp_path: Path) -> None:
     """S3: several crawlers side by side."""
-    more = {"agents": {"count": 2}, "order": {"kind": "best-first"}}
+    more: dict[str, Any] = {"agents": {"count": 2}, "order": {"kind": "best-first"}}
     with pages_of([crawled(tmp_path / "birds", "best-first", **more)], tmp_path) as client:
         assert len(client.get("/c/birds/agents.json").data["agents"]) == 2
         for part in ("", "/agents", "/topic", "/queue", "/hosts", "/page?url=http%3A%2F%2Fh0.example%2F0.html"):

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
-from test_web_forms import SEED, addresses
 
 from checks.browsing import MODES, WAIT_MS, chromium, tab
+from checks.page_addresses import SEED, addresses
 from checks.page_server import Client, crawled, pages_of
 from opilio.manage.topic_builder import table_history
 

@@ -5,6 +5,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tomli_w
@@ -34,7 +35,7 @@ def browser() -> Iterator[Browser]:
 
 
 @contextmanager
-def slow_web() -> Iterator[tuple[LabWebServer, dict[str, object]]]:
+def slow_web() -> Iterator[tuple[LabWebServer, dict[str, Any]]]:
     """A synthetic web of the lab that takes a minute, however slow the browser is, and what is told of its topic."""
     web = SyntheticWeb(SHAPE)
     with served(web, slow=dict.fromkeys(web.hosts, 0.2)) as server:
@@ -184,7 +185,7 @@ def test_crawl_that_has_ended_goes_on_from_the_browser(browser: Browser, tmp_pat
 
 
 @contextmanager
-def stream(client: Client, path: str, **headers: str) -> Iterator[Iterator[tuple[str, str, object]]]:
+def stream(client: Client, path: str, **headers: str) -> Iterator[Iterator[tuple[str, str, Any]]]:
     """Messages of a stream as (event, id, data)."""
     names = {name.replace("_", "-"): value for name, value in headers.items()}
     with urllib.request.urlopen(

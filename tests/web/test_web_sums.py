@@ -11,6 +11,7 @@ from checks.page_server import Client, crawled, mixed_web, pages_of
 from checks.small_webs import crawl, rows, served, settings_for
 from opilio.store.collection import Collection, open_readonly
 from opilio.web.charts import comparison_chart, harvest_curve, line_chart, tick_values
+from opilio.web.context import PageRoute
 from opilio.web.pages.graph import layout_graph
 from opilio.web.pages.queue import top_queue_rows
 from opilio.web.pages.registry import PAGES
@@ -114,6 +115,6 @@ def test_nodes_stay_in_the_picture_and_where_they_were(count: int, data: st.Data
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path)
-def test_page_is_documented(page: object, client: Client) -> None:
+def test_page_is_documented(page: PageRoute, client: Client) -> None:
     assert f"`{page.path.replace('{name}', 'NAME')}" in DOCS.read_text(encoding="utf-8")
     assert page.about.endswith(".")
