@@ -129,7 +129,7 @@ def _trace_crawl(source: Path, options: list[str]) -> set[str]:
             raise
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
     return called
 
 
