@@ -4,9 +4,8 @@ The names in `__all__` are the public Python API (docs/api.md). They are importe
 `import opilio` costs nothing.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+# Type checkers take this for True; importing `typing` would take ten times as long as everything else here.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from opilio.api.collection import CollectionView as CollectionView
     from opilio.api.collection import open as open
@@ -60,9 +59,11 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 __all__ = ["__version__", *sorted(_MODULE_OF)]  # noqa: PLE0604 - names that are imported lazily
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - any of the exported names
+def __getattr__(name: str) -> object:
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'opilio' has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(_MODULE_OF[name]), name)
 
 
