@@ -9,7 +9,7 @@ import pytest
 
 from checks.small_webs import COMMAND, SmallWeb, crawl, flags, grid, opilio, page, plain, served, settings_for
 from opilio import __version__
-from opilio.core.settings import strategy_names
+from opilio.core.strategies import strategy_names
 
 SEED = "http://h0.example/0.html"
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from checks.seen_checks import ContentSeenChecks
 from opilio.core.protocols import DuplicateDetector
 from opilio.dedup.memory import MemoryDuplicateDetector
 from opilio.dedup.sqlite import SqliteDuplicateDetector, create_dedup_tables
+from opilio.testing.content_seen import ContentSeenChecks
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import pytest
 import typer
 from typer.main import get_command
 
-from checks.ranker_checks import check_ranker
 from opilio.cli import register
 from opilio.core import events
 from opilio.core.registry import (
@@ -24,13 +23,15 @@ from opilio.core.registry import (
     load_plugin,
     plugin_names,
 )
-from opilio.core.settings import Settings, load_strategy, strategy_names
+from opilio.core.settings import Settings
+from opilio.core.strategies import load_strategy, strategy_names
 from opilio.dedup import sqlite as seen
 from opilio.frontier.sqlite.schema import TABLES_SQL as FRONTIER_TABLES
 from opilio.manage.export import EXPORT_COLUMNS
 from opilio.manage.results import Status
 from opilio.seeds.api_client import RequestLimits
 from opilio.store.schema import TABLES as STORE_TABLES
+from opilio.testing.ranker import check_ranker
 
 DOCS = Path(__file__).parents[2] / "docs"
 ROW = re.compile(r"^\| `([a-z_.]+)` \| `(.*?)` \| .+ \|$", re.MULTILINE)

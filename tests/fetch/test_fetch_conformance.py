@@ -8,12 +8,12 @@ import pytest
 import uvloop
 from msgspec.structs import replace
 
-from checks.fetcher_checks import SITE, FetcherChecks, Job
 from checks.hostile_site import Behaviour, Request, answer, site
 from opilio.core.records import FetchResult
 from opilio.fetch.curl import CurlFetcher
 from opilio.fetch.http import NetworkOptions
 from opilio.fetch.wrappers import MemoryFetcher
+from opilio.testing.fetcher import SITE, FetcherChecks, Job
 
 
 def serve(page: FetchResult) -> Behaviour:

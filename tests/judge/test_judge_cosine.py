@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.judge_checks import check_judge
-from checks.readings import reading_of, terms_of
 from opilio.core.errors import ConfigError, TopicError
 from opilio.judge.similarity import BlendJudge, ContainsJudge, CosineJudge
+from opilio.testing.judge import check_judge
+from opilio.testing.readings import reading_of, terms_of
 from opilio.text.vocabulary import term_id
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.page_terms import PageTerms

@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from checks.judge_checks import check_judge
-from checks.readings import lead_to, reading_of, terms_of
 from opilio.core.records import Analysis, FetchResult, Outcome
 from opilio.judge.learned import LearnedJudge
 from opilio.judge.similarity import CoverageJudge
 from opilio.learn.text_model import MAX_TERMS, TextModel
+from opilio.testing.judge import check_judge
+from opilio.testing.learner import check_learner
+from opilio.testing.readings import lead_to, reading_of, terms_of
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.page_terms import PageTerms
 from opilio.topic.weights import table_from_weights
@@ -50,6 +51,10 @@ def taught(texts: Sequence[str], judge: LearnedJudge | None = None) -> LearnedJu
 @pytest.mark.parametrize("make", [coverage, learned, lambda: taught(BOTH)])
 def test_our_judges_pass_the_checks(make: type[CoverageJudge]) -> None:
     check_judge(make)
+
+
+def test_learned_judge_is_a_learner() -> None:
+    check_learner(learned, [outcome(learned(), f"{text} w{number}") for number, text in enumerate(BOTH)])
 
 
 def test_coverage_grows_with_the_words_covered_and_is_finite() -> None:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from checks.judge_checks import check_judge
-from checks.readings import reading_of, terms_of
 from opilio.core.errors import TopicError
 from opilio.judge.senses import ContextJudge, SenseJudge
 from opilio.judge.similarity import CosineJudge
+from opilio.testing.judge import check_judge
+from opilio.testing.readings import reading_of, terms_of
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.page_terms import PageTerms
 from opilio.topic.senses import OTHER_SENSE, ContextRule

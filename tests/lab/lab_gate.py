@@ -14,7 +14,7 @@ import tomli_w
 import xxhash
 
 from opilio.core.records import FetchResult
-from opilio.core.settings import strategy_names
+from opilio.core.strategies import strategy_names
 from opilio.lab.experiments.declarations import Variant
 from opilio.lab.experiments.runs import ExperimentJob, ExperimentRunner
 from opilio.lab.synthetic.shape import WebShape

@@ -3,7 +3,7 @@
 import pytest
 
 from lab.lab_gate import BUDGETS, corpus_hash, manual_folder, opened, pinned, reached
-from opilio.core.settings import strategy_names
+from opilio.core.strategies import strategy_names
 from opilio.lab.experiments.runs import ExperimentRunner
 
 

@@ -6,13 +6,13 @@ from typing import Any, ClassVar
 
 import pytest
 
-from checks.fetcher_checks import SITE, FetcherChecks
 from opilio.core.clock import VirtualClock
 from opilio.core.records import FetchResult
 from opilio.lab.experiments.replay import ReplayFetcher
 from opilio.lab.synthetic.faults import HostFaults
 from opilio.lab.webs.warc import RecordedResponse
 from opilio.lab.webs.web import WarcWeb
+from opilio.testing.fetcher import SITE, FetcherChecks
 
 ROOT = "http://a.example"
 

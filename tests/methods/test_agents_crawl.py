@@ -30,7 +30,8 @@ from checks.small_webs import (
 from opilio.core.errors import ConfigError, TopicError
 from opilio.core.events import BatchCommitted, Event
 from opilio.core.records import Reading, Verdict
-from opilio.core.settings import Tree, strategy_names
+from opilio.core.settings import Tree
+from opilio.core.strategies import strategy_names
 from opilio.engine.wiring.build import build_topic, complete_settings
 from opilio.engine.wiring.session import create_crawl
 from opilio.engine.workers import InlinePool

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from checks.learner_checks import some_rows
-from checks.readings import lead_to, reading_of, verdict_of
+from checks.scored_links import scored_links
 from opilio.core.errors import ConfigError
 from opilio.core.records import Analysis, Failure, FetchResult, LinkColumns, Outcome, url_key
 from opilio.core.settings import Settings
@@ -23,6 +23,7 @@ from opilio.methods.attributes.models import LEARNER_NAMES, make_learner
 from opilio.methods.attributes.ranker import MODEL_FILE, AttributesRanker
 from opilio.methods.attributes.ranker import unpack_rows as rows_in
 from opilio.methods.attributes.training import write_models
+from opilio.testing.readings import lead_to, reading_of, verdict_of
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.page_terms import flat_idf
 from opilio.topic.setup import resolve_settings
@@ -183,7 +184,7 @@ def test_probability_of_a_trained_learner_is_a_member_of_the_committee(tmp_path:
     topic = build_topic(settings)
     mind = build_analysis_parts(settings, topic, {"topic": initial_topic_state(settings, topic)})
     page = reading_of("[wren](http://a.example/wren)\n\n\n[zum](http://a.example/zum)")
-    rows = unpack_features([r.features for r in mind.ranker.rank(page, verdict_of(0.7), lead_to())])
+    rows = unpack_features([r.features for r in scored_links(mind.ranker, page, verdict_of(0.7), lead_to())])
     chances = rows["dense"][:, DENSE_FIELDS.index("s1")].astype(float)
     assert chances.min() > 0.0 and chances[0] != chances[1]
 

@@ -3,13 +3,15 @@
 import numpy as np
 import pytest
 
-from checks.ranker_checks import check_ranker
-from checks.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
+from checks.scored_links import scored_links
 from opilio.core.records import Analysis, FetchResult, Outcome, Reading
 from opilio.methods.attributes.features import LinkRows, TermFunctions
 from opilio.methods.attributes.learner import OnlineTrainer
 from opilio.methods.attributes.models import LEARNER_NAMES, make_learner
 from opilio.methods.attributes.ranker import AttributesRanker, pack_rows, unpack_rows
+from opilio.testing.learner import check_learner
+from opilio.testing.ranker import check_ranker
+from opilio.testing.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
 from opilio.topic.evolving import EvolvingTopic, Terms, term_array
 from opilio.topic.page_terms import flat_idf
 from opilio.topic.weights import table_from_weights
@@ -42,7 +44,7 @@ def visited(url: str, relevant: bool, features: bytes) -> Outcome:
 def taught(name: str) -> AttributesRanker:
     """Links about wrens led to relevant pages, links about tax did not."""
     one = ranker(name)
-    good, bad = (r.features for r in one.rank(reading_of(PAGE), verdict_of(0.5), lead_to()))
+    good, bad = (r.features for r in scored_links(one, reading_of(PAGE), verdict_of(0.5), lead_to()))
     one.learn([visited(f"http://x.example/{at}", at % 2 == 0, bad if at % 2 else good) for at in range(20)])
     return one
 
@@ -53,8 +55,15 @@ def test_ranker_keeps_to_the_protocol(name: str) -> None:
     check_ranker(lambda: taught(name))
 
 
+@pytest.mark.parametrize("name", LEARNER_NAMES)
+def test_ranker_is_a_learner(name: str) -> None:
+    good, bad = (r.features for r in scored_links(ranker(name), reading_of(PAGE), verdict_of(0.5), lead_to()))
+    visits = [visited(f"http://x.example/{at}", at % 2 == 0, bad if at % 2 else good) for at in range(20)]
+    check_learner(lambda: ranker(name), visits)
+
+
 def test_before_both_classes_are_known_the_mean_counts() -> None:
-    first = ranker().rank(reading_of(PAGE), verdict_of(0.5), lead_to())[0]
+    first = scored_links(ranker(), reading_of(PAGE), verdict_of(0.5), lead_to())[0]
     assert [p.name for p in first.parts] == ["url", "anchor", "parent", "around"]
     assert first.score == pytest.approx(np.mean([p.value for p in first.parts]))
     assert first.score > 0.3
@@ -63,7 +72,7 @@ def test_before_both_classes_are_known_the_mean_counts() -> None:
 @pytest.mark.parametrize("name", LEARNER_NAMES)
 def test_priority_is_the_probability_once_taught_s1_14(name: str) -> None:
     one = taught(name)
-    wren, tax = one.rank(reading_of(PAGE), verdict_of(0.5), lead_to())
+    wren, tax = scored_links(one, reading_of(PAGE), verdict_of(0.5), lead_to())
     assert one.version > 0 and wren.score > 0.6 and tax.score < 0.4
 
 
@@ -82,7 +91,7 @@ def test_snapshot_gives_a_worker_the_same_scores(name: str) -> None:
     one, worker = taught(name), ranker(name)
     worker.restore(one.snapshot())
     page = reading_of(PAGE), verdict_of(0.5), lead_to()
-    assert worker.version == one.version and worker.rank(*page) == one.rank(*page)
+    assert worker.version == one.version and scored_links(worker, *page) == scored_links(one, *page)
     for learning in (one, worker):  # a resumed crawl goes on
         learning.learn([visited("http://x.example/more", True, b"")] * 8)
     assert worker.snapshot() == one.snapshot()
@@ -117,7 +126,7 @@ def test_features_survive_packing_and_strangers_are_all_missing() -> None:
 @pytest.mark.parametrize(("table", "tail"), [(7, False), (0, True)])
 def test_only_the_seven_heaviest_words_count_s1_17(table: int, tail: bool) -> None:
     page = reading_of("[tail](http://x.example/a)")
-    (link,) = ranker(table=table).rank(page, verdict_of(0.5), lead_to())
+    (link,) = scored_links(ranker(table=table), page, verdict_of(0.5), lead_to())
     assert (link.parts[1].value > 0.0) == tail
 
 

@@ -8,8 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.engines import PageFetcher, html, plain_tree, run_engine
-from checks.judge_checks import check_judge
-from checks.readings import reading_of
 from checks.small_webs import rows
 from opilio.core.clock import VirtualClock
 from opilio.core.errors import ConfigError, TopicError
@@ -19,6 +17,8 @@ from opilio.methods.dewey.detect import Galaxy, GalaxyRule, LexiconMatcher, Scor
 from opilio.methods.dewey.judge import DeweyJudge
 from opilio.methods.dewey.lexicon import builtin_lexicon, parse_lexicon
 from opilio.methods.dewey.target import check_classes, class_names, class_words, load_lexicon, topic_classes
+from opilio.testing.judge import check_judge
+from opilio.testing.readings import reading_of
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.setup import resolve_settings
 from opilio.topic.topic import make_topic

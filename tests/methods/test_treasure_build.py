@@ -2,10 +2,10 @@
 
 from collections import Counter
 
-from checks.readings import reading_of
 from opilio.core.records import Reading
 from opilio.methods.treasure.build import GraphLimits, bottom_up, build_graph, top_down
 from opilio.methods.treasure.graph import TGraph, decode_graph, encode_graph
+from opilio.testing.readings import reading_of
 
 # Table 1 (S2-29): 28 URLs with their number of nodes; the levels of those behind the targets are ours.
 TABLE = """

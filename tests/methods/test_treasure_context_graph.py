@@ -4,8 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from checks.ranker_checks import check_ranker
-from checks.readings import lead_to, reading_of, terms_of, verdict_of
+from checks.scored_links import scored_links
 from opilio.core.records import Reading
 from opilio.methods.treasure.context_graph import (
     CONTEXT_PAGE_TERMS,
@@ -16,6 +15,8 @@ from opilio.methods.treasure.context_graph import (
 )
 from opilio.methods.treasure.graph import GraphDocument
 from opilio.methods.treasure.updater import GraphState
+from opilio.testing.ranker import check_ranker
+from opilio.testing.readings import lead_to, reading_of, terms_of, verdict_of
 
 LAYERS = {0: "wren robin nest song", 1: "garden hedge bird wren", 2: "county map village garden"}
 DOCUMENTS = [
@@ -61,7 +62,8 @@ def test_nearer_layer_comes_first_whatever_the_likelihood_s2_46() -> None:
     made = ranker()
     pages = ["wren robin nest zum zam", "garden hedge bird", "locomotive boiler freight"]
     scores = [
-        made.rank(reading_of(f"{text} [x](http://a.example/)"), verdict_of(0.5), lead_to())[0].score for text in pages
+        scored_links(made, reading_of(f"{text} [x](http://a.example/)"), verdict_of(0.5), lead_to())[0].score
+        for text in pages
     ]
     assert scores == sorted(scores, reverse=True)
     assert len(set(scores)) == 3
@@ -71,7 +73,7 @@ def test_nearer_layer_comes_first_whatever_the_likelihood_s2_46() -> None:
 def test_within_a_layer_the_likelier_page_comes_first() -> None:
     made = ranker(least=0.0)
     sure, unsure = (
-        made.rank(reading_of(f"{text} [x](http://a.example/)"), verdict_of(0.5), lead_to())[0].score
+        scored_links(made, reading_of(f"{text} [x](http://a.example/)"), verdict_of(0.5), lead_to())[0].score
         for text in ("wren robin nest song", "robin zum zam zem")
     )
     assert sure > unsure
@@ -80,7 +82,7 @@ def test_within_a_layer_the_likelier_page_comes_first() -> None:
 def test_without_a_graph_the_links_of_better_pages_come_first() -> None:
     made = ContextGraphRanker(terms_of, weigh)
     reading = reading_of("wren [x](http://a.example/)")
-    good, bad = (made.rank(reading, verdict_of(score), lead_to())[0].score for score in (0.9, 0.1))
+    good, bad = (scored_links(made, reading, verdict_of(score), lead_to())[0].score for score in (0.9, 0.1))
     assert good > bad
 
 

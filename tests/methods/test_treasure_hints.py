@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from checks.learning_webs import mixed_web
-from checks.readings import reading_of, terms_of
 from checks.small_webs import TOPIC, SmallWeb, crawl, one_line, opilio, rows, served, settings_for
 from opilio.core.records import Reading
 from opilio.learn.word_model import DENSE_FIELDS, unpack_features
@@ -16,6 +15,7 @@ from opilio.methods.treasure.context_graph import ContextGraphRanker
 from opilio.methods.treasure.graph import GraphDocument, GraphNode, LinkDestination, TGraph, encode_graph
 from opilio.methods.treasure.hints import GraphHints
 from opilio.methods.treasure.updater import GraphState
+from opilio.testing.readings import reading_of, terms_of
 
 GRAPH = TGraph(
     [

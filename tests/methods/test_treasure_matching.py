@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.readings import reading_of, terms_of
 from opilio.methods.treasure.graph import MAX_WINDOW_TERMS, GraphNode, LinkDestination, LinkParts, TGraph, link_parts
 from opilio.methods.treasure.matching import MatchingOptions, NodeIndex, inverse_distance, match_links
 from opilio.methods.treasure.weights import EQUAL_WEIGHTS, WeightEvidence, fit_weights
+from opilio.testing.readings import reading_of, terms_of
 
 WORDS = ["grammar", "verb", "noun", "syntax", "train", "rail", "poem"]
 texts = st.lists(st.sampled_from(WORDS), max_size=5).map(" ".join)

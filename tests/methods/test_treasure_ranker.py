@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from checks.ranker_checks import check_ranker
-from checks.readings import lead_to, verdict_of
+from checks.scored_links import scored_links
 from opilio.core.records import BLOCK_BREAK, LINK_END, LINK_START, Link, Outcome, Page, Reading, Verdict, url_key
 from opilio.methods.dewey.detect import PAPER_RULE, RECOMMENDED_RULE, GalaxyRule, LexiconMatcher, link_galaxies
 from opilio.methods.dewey.lexicon import parse_lexicon
@@ -16,6 +15,9 @@ from opilio.methods.treasure.graph import MAX_WINDOW_TERMS, GraphNode, LinkDesti
 from opilio.methods.treasure.matching import MatchingOptions
 from opilio.methods.treasure.ranker import TextFunctions, TreasureRanker
 from opilio.methods.treasure.updater import GraphUpdater, GraphUpdaterOptions
+from opilio.testing.learner import check_learner
+from opilio.testing.ranker import check_ranker
+from opilio.testing.readings import lead_to, verdict_of
 from opilio.text.reading import PageReader, ParagraphContext
 from opilio.text.vocabulary import Vocabulary
 
@@ -90,7 +92,7 @@ PAGE = page_of(
 
 
 def scores(made: TreasureRanker, reading: Reading = PAGE, verdict: Verdict | None = None) -> list[float]:
-    return [round(r.score, 4) for r in made.rank(reading, verdict or verdict_of(0.9), lead_to())]
+    return [round(r.score, 4) for r in scored_links(made, reading, verdict or verdict_of(0.9), lead_to())]
 
 
 def test_priority_follows_the_nearest_matching_node_on_topic_s2_32_s2_38() -> None:
@@ -98,7 +100,7 @@ def test_priority_follows_the_nearest_matching_node_on_topic_s2_32_s2_38() -> No
 
 
 def test_links_of_off_topic_pages_are_kept_at_the_lowest_priority_s2_13_s2_e8() -> None:
-    ranked = ranker().rank(PAGE, verdict_of(0.2, relevant=False), lead_to())
+    ranked = scored_links(ranker(), PAGE, verdict_of(0.2, relevant=False), lead_to())
     assert [r.score for r in ranked] == [0.01] * 4
     assert [r.dropped for r in ranked] == [""] * 4
     assert [r.features for r in ranked] == [b""] * 4
@@ -186,13 +188,20 @@ def fetched(made: TreasureRanker, place: int, relevant: bool) -> Outcome:
     from opilio.core.records import Analysis
     from opilio.core.records import FetchResult as Fetched
 
-    ranked = made.rank(PAGE, verdict_of(0.9), lead_to())[place]
+    ranked = scored_links(made, PAGE, verdict_of(0.9), lead_to())[place]
     lead = lead_to(ranked.link.url, features=ranked.features, parent=url_key("http://here.example/"))
     return Outcome(
         lead=lead,
         fetched=Fetched(url=lead.url, status=200),
         analysis=Analysis(title="Deep syntax", verdict=verdict_of(0.9 if relevant else 0.1, relevant)),
     )
+
+
+def test_ranker_is_a_learner() -> None:
+    def make() -> TreasureRanker:
+        return ranker(watchdog=GraphUpdater(GraphUpdaterOptions(period=1), graph()))
+
+    check_learner(make, [fetched(make(), at, relevant=True) for at in (1, 2)])
 
 
 def test_what_a_link_hands_on_teaches_the_watchdog_s2_14() -> None:

@@ -1,8 +1,8 @@
 import pytest
 
-from checks.parser_checks import answer
 from opilio.parse.encoding import decode_text
 from opilio.parse.html import HtmlParser
+from opilio.testing.parser import answer
 
 RUSSIAN = "Крапивник — маленькая певчая птица. Он поёт очень громко, и его легко узнать по голосу. "
 

@@ -7,9 +7,9 @@ from functools import cache
 
 import pytest
 
-from checks.parser_checks import CONTENT_TYPES, answer, check_page
 from opilio.core.errors import ParseError
 from opilio.parse.html import HtmlParser
+from opilio.testing.parser import CONTENT_TYPES, answer, check_page
 
 PAGE = b"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>Eurasian wren &ndash; Birds</title>

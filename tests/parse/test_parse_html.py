@@ -1,10 +1,10 @@
 import pytest
 
-from checks.parser_checks import URL, ParserChecks, answer, check_page
 from opilio.core.errors import ParseError
 from opilio.core.protocols import Parser
 from opilio.core.records import BLOCK_BREAK, FetchResult, Page
 from opilio.parse.html import HtmlParser
+from opilio.testing.parser import URL, ParserChecks, answer, check_page
 
 
 @pytest.fixture

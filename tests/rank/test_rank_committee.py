@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from checks.engines import PageFetcher, html, plain_tree, run_engine
-from checks.ranker_checks import PAGE, check_ranker
-from checks.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
+from checks.scored_links import scored_links
 from checks.small_webs import rows as rows_of
 from opilio.core.clock import VirtualClock
 from opilio.core.records import url_key
@@ -17,6 +16,8 @@ from opilio.methods.dewey.lexicon import parse_lexicon
 from opilio.methods.treasure.focus import GalaxyMember
 from opilio.rank.committee import CommitteeMember, CommitteeRanker, LinkWords
 from opilio.rank.topic_genre import TopicGenreRanker
+from opilio.testing.ranker import PAGE, check_ranker
+from opilio.testing.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.genre import GenreDetector, GenreWords
@@ -37,7 +38,7 @@ def test_committee_ranker_passes_the_checks() -> None:
 
 def test_features_are_packed_for_every_link_and_finite() -> None:
     reading = reading_of(PAGE)
-    ranked = ranker().rank(reading, verdict_of(0.7), lead_to())
+    ranked = scored_links(ranker(), reading, verdict_of(0.7), lead_to())
     assert {len(r.features) for r in ranked} == {LINK_FEATURES_DTYPE.itemsize}
     rows = unpack_features([r.features for r in ranked])
     assert np.isfinite(rows["dense"].astype(np.float64)).all()
@@ -47,7 +48,7 @@ def test_features_are_packed_for_every_link_and_finite() -> None:
 def test_words_are_named_by_the_index_they_are_hashed_to() -> None:
     reading = reading_of(PAGE)
     place = next(i for i, link in enumerate(reading.page.links) if link.anchor == "wren songs")
-    rows = unpack_features([r.features for r in ranker().rank(reading, verdict_of(0.7), lead_to())])
+    rows = unpack_features([r.features for r in scored_links(ranker(), reading, verdict_of(0.7), lead_to())])
     one = ranker()
     one.words.vocabulary.terms("wren songs")  # a reader of real pages has met its words
     names = one.word_labels(reading, place)
@@ -57,7 +58,7 @@ def test_words_are_named_by_the_index_they_are_hashed_to() -> None:
 
 
 def test_page_without_links_has_no_features() -> None:
-    assert list(ranker().rank(reading_of("wren"), verdict_of(0.7), lead_to())) == []
+    assert list(scored_links(ranker(), reading_of("wren"), verdict_of(0.7), lead_to())) == []
 
 
 def test_galaxy_is_a_feature_where_it_is_asked_for_s2_02() -> None:
@@ -66,12 +67,12 @@ def test_galaxy_is_a_feature_where_it_is_asked_for_s2_02() -> None:
     galaxy = GalaxyMember(LexiconMatcher(lexicon, Vocabulary(normalizer="none")), ("598",))
     one.add_member(CommitteeMember({"galaxy": galaxy}))
     page = reading_of("[wren song](http://a.example/1)\n[court](http://a.example/2)\n[zum](http://a.example/3)")
-    rows = unpack_features([r.features for r in one.rank(page, verdict_of(0.7), lead_to())])
+    rows = unpack_features([r.features for r in scored_links(one, page, verdict_of(0.7), lead_to())])
     assert rows["dense"][:, DENSE_FIELDS.index("galaxy")].tolist() == [1.0, 0.0, 0.0]
 
 
 def test_feature_without_a_member_is_zero_and_changes_no_score() -> None:
-    rows = unpack_features([r.features for r in ranker().rank(reading_of(PAGE), verdict_of(0.7), lead_to())])
+    rows = unpack_features([r.features for r in scored_links(ranker(), reading_of(PAGE), verdict_of(0.7), lead_to())])
     assert not rows["dense"][:, DENSE_FIELDS.index("galaxy")].any()
 
 
@@ -84,7 +85,7 @@ def test_scores_of_s3_are_members_s3_17_s3_23() -> None:
     s3, one = TopicGenreRanker(TOPIC, url_terms, genres), ranker()
     one.add_member(CommitteeMember({"tswt": s3.topic_member_scores, "genre": s3.genre_member_scores}))
     page = reading_of("[wren song](http://a.example/1)\n[headline](http://a.example/2)\n[zum](http://a.example/3)")
-    rows = [r.features for r in one.rank(page, verdict_of(0.7), lead_to())]
+    rows = [r.features for r in scored_links(one, page, verdict_of(0.7), lead_to())]
     topical, generic = dense("tswt", rows), dense("genre", rows)
     assert topical[0] > topical[1] == topical[2] == 0.0
     assert generic[1] > generic[0] == generic[2]

@@ -1,10 +1,11 @@
 """Real parts together: HTML through parser, reader, judge and ranker."""
 
-from checks.readings import lead_to
-from opilio.core.records import FetchResult, ScoredLink, Verdict
+from checks.scored_links import ScoredLink, scored_links
+from opilio.core.records import FetchResult, Verdict
 from opilio.judge.similarity import CosineJudge
 from opilio.parse.html import HtmlParser
 from opilio.rank.four_part_score import LinkScoreRanker
+from opilio.testing.readings import lead_to
 from opilio.text.idf import load_default_idf
 from opilio.text.reading import read_page
 from opilio.text.url_words import UrlTerms
@@ -28,7 +29,7 @@ def crawl_step(body: bytes) -> tuple[Verdict, dict[str, ScoredLink]]:
     url = "http://birds.example/wren"
     reading = read_page(HtmlParser().parse(FetchResult(url=url, status=200, body=body)), vocabulary)
     verdict = CosineJudge(living, PageTerms(vocabulary.terms, CachedIdf(background.__getitem__))).judge(reading)
-    ranked = LinkScoreRanker(living, UrlTerms(vocabulary).terms_batch).rank(reading, verdict, lead_to(url))
+    ranked = scored_links(LinkScoreRanker(living, UrlTerms(vocabulary).terms_batch), reading, verdict, lead_to(url))
     return verdict, {r.link.url.removeprefix("http://birds.example/"): r for r in ranked}
 
 

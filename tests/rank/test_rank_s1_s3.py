@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
+from checks.scored_links import scored_links
 from opilio.core.errors import ConfigError
-from opilio.core.settings import load_strategy
+from opilio.core.strategies import load_strategy
 from opilio.methods.attributes.features import (
     EVIDENCE_DTYPE,
     add_parent_evidence,
@@ -21,6 +21,7 @@ from opilio.methods.attributes.features import (
     page_evidence,
 )
 from opilio.rank.topic_genre import KnownParents, TopicGenreOptions, TopicGenreRanker, aggregate_parents
+from opilio.testing.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
 from opilio.topic.evolving import EvolvingTopic, compile_table
 from opilio.topic.genre import GenreDetector, parse_genres
 from opilio.topic.page_terms import flat_idf
@@ -129,7 +130,7 @@ def tswt(**options: object) -> TopicGenreRanker:
 
 
 def test_topic_score_is_the_sum_of_its_parts_s3_17() -> None:
-    first = tswt().rank(reading_of(PAGE), verdict_of(0.3), lead_to())[0]
+    first = scored_links(tswt(), reading_of(PAGE), verdict_of(0.3), lead_to())[0]
     assert {p.name: p.value for p in first.parts} == pytest.approx(
         {"url": 0.5, "anchor": 0.75, "around": 0.75, "parent": 0.3}
     )
@@ -140,7 +141,7 @@ def test_division_score_is_the_share_of_the_table_in_the_links_block_and_its_par
     """Hati & Kumar: mean relevance of the parents + Σ of the table's weights in the division / Σ of all."""
     tree = load_strategy("division")["rank"]
     options = {name: tree[name] for name in ("form", "parent_agg", "parents")} | {"texts": tuple(tree["texts"])}
-    ranked = tswt(**options).rank(reading_of(PAGE), verdict_of(0.3), lead_to())
+    ranked = scored_links(tswt(**options), reading_of(PAGE), verdict_of(0.3), lead_to())
     assert [r.score for r in ranked] == pytest.approx([1.0 + 0.3, 1.0 / 1.5 + 0.3, 0.3])
     assert {p.name for p in ranked[0].parts} == {"around", "parent"}
     assert tree["kind"] == "tswt"
@@ -148,10 +149,10 @@ def test_division_score_is_the_share_of_the_table_in_the_links_block_and_its_par
 
 
 def test_best_genre_counts_s3_23_s3_e4() -> None:
-    ranked = tswt(genre=1.0).rank(reading_of(PAGE), verdict_of(0.0), lead_to())
+    ranked = scored_links(tswt(genre=1.0), reading_of(PAGE), verdict_of(0.0), lead_to())
     genre = [next(p.value for p in r.parts if p.name == "genre") for r in ranked]
     assert genre[1] > 2.0 > genre[0]  # both news words twice, over a blog's address
-    only = tswt(genre=1.0, genre_text_only=True).rank(reading_of(PAGE), verdict_of(0.0), lead_to())
+    only = scored_links(tswt(genre=1.0, genre_text_only=True), reading_of(PAGE), verdict_of(0.0), lead_to())
     assert next(p.value for p in only[1].parts if p.name == "genre") == pytest.approx(1.0)
 
 
@@ -160,14 +161,14 @@ def test_simple_sum_and_mean_give_the_same_order_s3_24_s3_e2(words: list[str]) -
     text = "\n".join(f"[{w}](http://x.example/{w}) {w}" for w in words)
     orders = []
     for weight in (1.0, 0.5):
-        ranked = tswt(topic=weight, genre=weight).rank(reading_of(text), verdict_of(0.5), lead_to())
+        ranked = scored_links(tswt(topic=weight, genre=weight), reading_of(text), verdict_of(0.5), lead_to())
         orders.append(sorted(range(len(words)), key=lambda i, r=ranked: (-r[i].score, i)))  # type: ignore[misc]
     assert orders[0] == orders[1]
 
 
 def test_ranked_scale_makes_the_balance_matter_s3_e2() -> None:
     page, verdict = reading_of(PAGE), verdict_of(0.5)
-    sweep = [tswt(topic=w, genre=1 - w, scale="rank").rank(page, verdict, lead_to()) for w in (0.9, 0.1)]
+    sweep = [scored_links(tswt(topic=w, genre=1 - w, scale="rank"), page, verdict, lead_to()) for w in (0.9, 0.1)]
     assert [max(r, key=lambda x: x.score).link.url[-4:] for r in sweep] == ["audi", "blog"]
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from checks.search_doubles import KEY, SearchDouble, search_double
 from checks.small_webs import BIRDS, SmallWeb, crawl, page, served, settings_for, word
-from checks.source_checks import KNOWN, Ask, SourceChecks
 from opilio.core.clock import SystemClock
 from opilio.core.records import EngineAnswer
 from opilio.core.registry import SEED_ENGINES, plugin_names
@@ -17,6 +16,7 @@ from opilio.engine.wiring.seed_engines import build_source, complete_engine
 from opilio.fetch.api_client import ApiClient
 from opilio.seeds.api_client import MemoryQuota
 from opilio.seeds.cache import CachedSource, DailyCache
+from opilio.testing.seed_source import KNOWN, Ask, SourceChecks
 
 
 @pytest.fixture(scope="module")

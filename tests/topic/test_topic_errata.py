@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.engines import PageFetcher, html, plain_tree, run_engine, states
-from checks.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
+from checks.scored_links import scored_links
 from opilio.core.registry import kind_options
 from opilio.judge.similarity import ContainsJudge
 from opilio.rank.four_part_score import LinkScoreRanker
+from opilio.testing.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.page_terms import PageTerms
 from opilio.topic.query_log import QueryLogSmoothing, QueryLogWeights
@@ -41,8 +42,11 @@ def test_weight_at_the_threshold_makes_a_keyword_s4_08() -> None:
 
 def test_smoothing_constant_and_url_score_have_names_of_their_own_s4_e5() -> None:
     assert {"memory", "threshold"} <= set(inspect.signature(QueryLogSmoothing).parameters)
-    ranked = LinkScoreRanker(EvolvingTopic(table_from_weights({"wren": 1.0})), url_terms).rank(
-        reading_of("[wren](http://b.example/wren)"), verdict_of(0.5), lead_to()
+    ranked = scored_links(
+        LinkScoreRanker(EvolvingTopic(table_from_weights({"wren": 1.0})), url_terms),
+        reading_of("[wren](http://b.example/wren)"),
+        verdict_of(0.5),
+        lead_to(),
     )
     assert [part.name for part in ranked[0].parts] == ["url", "anchor", "parent", "around"]
 

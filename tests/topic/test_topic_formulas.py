@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from checks.engines import PageFetcher, html, plain_tree, run_engine
-from checks.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
+from checks.scored_links import scored_links
 from checks.small_webs import rows
 from opilio.core.clock import VirtualClock
 from opilio.core.records import Lead, Page
 from opilio.core.registry import kind_options
-from opilio.core.settings import load_strategy
+from opilio.core.strategies import load_strategy
 from opilio.frontier.memory import MemoryFrontier
 from opilio.frontier.policy import BestFirst, FrontierPolicy
 from opilio.judge.similarity import CosineJudge
@@ -19,6 +19,7 @@ from opilio.lab.evaluation.metrics import harvest
 from opilio.lab.experiments.declarations import load_experiment, paper_tables
 from opilio.methods.attributes.rows import ATTRIBUTES
 from opilio.rank.four_part_score import LinkScoreRanker
+from opilio.testing.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
 from opilio.text.reading import PageReader, SentenceContext
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.evolving import EvolvingTopic
@@ -44,7 +45,7 @@ def test_topic_is_a_list_of_keywords_with_weights_heaviest_first_s0_18_s4_01() -
 
 def test_link_score_is_alpha_beta_gamma_omega_s4_19() -> None:
     page = reading_of("a [wren song](http://a.example/wren) in spring")
-    link = LinkScoreRanker(BIRDS, url_terms).rank(page, verdict_of(0.25), lead_to())[0]
+    link = scored_links(LinkScoreRanker(BIRDS, url_terms), page, verdict_of(0.25), lead_to())[0]
     parts = {part.name: part.value for part in link.parts}
     assert parts["parent"] == 0.25
     assert link.score == pytest.approx(parts["url"] + parts["anchor"] + parts["parent"] + parts["around"])

@@ -2,8 +2,8 @@
 
 import pytest
 
-from checks.readings import reading_of, terms_of
 from opilio.core.errors import TopicError
+from opilio.testing.readings import reading_of, terms_of
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.genre import GenreDetector, default_genres, parse_genres
 

@@ -4,13 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
+from checks.scored_links import scored_links
 from opilio.core.records import Analysis, FetchResult, Lead, Outcome, UrlResult, UrlState, Verdict, url_key
 from opilio.core.registry import build_component, complete_section, section_kinds
 from opilio.frontier.memory import MemoryFrontier
 from opilio.frontier.policy import Expiring, FrontierPolicy
 from opilio.judge.similarity import CosineJudge, CosineNorm
 from opilio.rank.four_part_score import LinkScoreRanker
+from opilio.testing.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.expansion import ExpansionStart
 from opilio.topic.page_terms import PageTerms, TermWeighting
@@ -59,7 +60,7 @@ def test_page_scores_stay_within_range_s0_23(norm: CosineNorm, weights: TermWeig
 @given(texts, st.floats(0, 1))
 def test_link_scores_stay_within_0_and_4_s0_25(text: str, relevance: float) -> None:
     page = reading_of(f"{text} [{text[:20]}](http://b.example/{text[:4].strip() or 'x'}) {text}")
-    for ranked in LinkScoreRanker(EvolvingTopic(BASE), url_terms).rank(page, verdict_of(relevance), lead_to()):
+    for ranked in scored_links(LinkScoreRanker(EvolvingTopic(BASE), url_terms), page, verdict_of(relevance), lead_to()):
         assert 0.0 <= ranked.score <= 4.0 + 1e-9
         assert all(0.0 <= part.value <= 1.0 for part in ranked.parts)
 

@@ -18,7 +18,7 @@ from opilio import __version__
 from opilio.cli.options import JsonOption, print_json, print_text
 from opilio.core.errors import ConfigError
 from opilio.core.registry import SECTION_GROUPS, SEED_ENGINES, plugin_names
-from opilio.core.settings import strategy_names
+from opilio.core.strategies import strategy_names
 from opilio.engine.wiring.seeding import load_user_engines
 from opilio.engine.workers import available_cpus
 

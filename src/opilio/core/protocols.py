@@ -1,6 +1,6 @@
 """The protocols between the stages of a crawl. Computation is synchronous; network access is asynchronous.
 
-Each protocol has a conformance suite in tests/checks/ that every implementation passes.
+Each protocol has a conformance suite in `opilio.testing` that every implementation passes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

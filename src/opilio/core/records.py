@@ -185,17 +185,6 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     reasons: tuple[Reason, ...] = ()
 
 
-class ScoredLink(msgspec.Struct, frozen=True, kw_only=True):
-    """A link with its score and the named parts of that score."""
-
-    link: Link
-    score: float
-    parts: tuple[Reason, ...] = ()
-    dropped: str = ""  # why it is not followed (below the threshold, nofollow, ...)
-    # Stored in Lead.features, for scoring the link again and for learning from its page.
-    features: bytes = b""
-
-
 NO_AGENT = 0  # a lead that no agent owns yet, for example a seed
 MAX_AGENTS = 255
 

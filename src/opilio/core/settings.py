@@ -9,7 +9,6 @@ import difflib
 import re
 import tomllib
 from collections.abc import Mapping
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -101,6 +100,8 @@ class PolitenessSettings(msgspec.Struct, kw_only=True):
 
 
 class FetchSettings(msgspec.Struct, kw_only=True):
+    # A name of the entry points `opilio.fetchers`.
+    client: str = "curl"
     timeout_s: Annotated[float, Meta(gt=0, le=1e9)] = 30.0
     max_bytes: Positive = 4_000_000
     retries: Count = 2
@@ -273,20 +274,6 @@ def read_toml(path: Path) -> Tree:
         return tomllib.loads(read_text(path))
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: is not valid TOML: {error}") from error
-
-
-def strategy_names() -> list[str]:
-    """The names of all strategies."""
-    folder = files("opilio.core") / "strategies"
-    return sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml"))
-
-
-def load_strategy(name: str) -> Tree:
-    if name not in strategy_names():
-        hint = suggest_name(name, strategy_names())
-        raise ConfigError(f"--strategy {name}: is unknown{hint}; known: {', '.join(strategy_names())}")
-    text = (files("opilio.core") / "strategies" / f"{name}.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
 
 
 def merge_trees(base: Mapping[str, Any], over: Mapping[str, Any]) -> Tree:

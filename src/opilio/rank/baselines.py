@@ -5,11 +5,10 @@ Fish-Search and Shark-Search: searching as schools of agents that live on what t
 
 import math
 import struct
-from collections.abc import Sequence
 
 import numpy as np
 
-from opilio.core.records import Lead, Reading, ScoredLink, Verdict
+from opilio.core.records import Lead, Reading, Verdict
 from opilio.rank.link_scores import LinkScores, LinkTexts, drop_all, refused_links, tunnel_drop_reason
 from opilio.topic.evolving import EvolvingTopic
 
@@ -23,10 +22,6 @@ class BreadthRanker:
         scores = np.full(len(page.links), 1.0 / (2.0 + lead.depth))
         dropped = drop_all(refused_links(page), len(page.links), tunnel_drop_reason(verdict, lead, tunnel_depth=-1))
         return LinkScores(scores, {"depth": scores}, dropped)
-
-    def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[ScoredLink]:
-        """See `Ranker`."""
-        return self.score(reading, verdict, lead).ranked(reading.page.links)
 
 
 class ParentRanker:
@@ -44,10 +39,6 @@ class ParentRanker:
         scores = np.full(len(page.links), verdict.score)
         dropped = drop_all(refused_links(page), len(page.links), tunnel_drop_reason(verdict, lead, self.tunnel_depth))
         return LinkScores(scores, {"parent": scores}, dropped)
-
-    def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[ScoredLink]:
-        """See `Ranker`."""
-        return self.score(reading, verdict, lead).ranked(reading.page.links)
 
 
 _POTENTIAL_STRUCT = struct.Struct("<d")
@@ -72,10 +63,6 @@ class FishRanker:
         potential[:fed] = 1.0 if verdict.relevant else 0.5
         dropped = drop_all(refused_links(page), len(page.links), tunnel_drop_reason(verdict, lead, self.depth))
         return LinkScores(potential, {"potential": potential}, dropped)
-
-    def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[ScoredLink]:
-        """See `Ranker`."""
-        return self.score(reading, verdict, lead).ranked(reading.page.links)
 
 
 class SharkRanker:
@@ -113,10 +100,6 @@ class SharkRanker:
         dropped = drop_all(refused_links(page), len(page.links), tunnel_drop_reason(verdict, lead, self.depth))
         handed_on = [_POTENTIAL_STRUCT.pack(inherited)] * len(page.links)
         return LinkScores(scores, parts, dropped, weights, handed_on)
-
-    def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[ScoredLink]:
-        """See `Ranker`."""
-        return self.score(reading, verdict, lead).ranked(reading.page.links)
 
 
 def inherited_potential(lead: Lead) -> float:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.core.protocols import OnlineLearner
-from opilio.core.records import Lead, Link, Reading, ScoredLink, Verdict
+from opilio.core.records import Lead, Link, Reading, Verdict
 from opilio.core.settings import Settings
 from opilio.learn.scoring import CommitteeOptions
 from opilio.learn.word_model import (
@@ -194,10 +194,6 @@ class CommitteeRanker:
     def learners(self) -> Mapping[str, OnlineLearner]:
         """The learners of its members; the committee itself learns in the writing process."""
         return self._learners
-
-    def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[ScoredLink]:
-        """See `Ranker`."""
-        return self.score(reading, verdict, lead).ranked(reading.page.links)
 
     def score(self, reading: Reading, verdict: Verdict, lead: Lead) -> LinkScores:
         """All links of the page at once."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from opilio.core.errors import ConfigError
-from opilio.core.records import Lead, Reading, ScoredLink, Verdict
+from opilio.core.records import Lead, Reading, Verdict
 from opilio.rank.link_scores import (
     LinkScores,
     LinkTextMeasure,
@@ -63,7 +63,3 @@ class LinkScoreRanker:
             dropped | refused_links(page), len(page.links), tunnel_drop_reason(verdict, lead, self.tunnel_depth)
         )
         return LinkScores(scores, parts, dropped, self.weights)
-
-    def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[ScoredLink]:
-        """See `Ranker`."""
-        return self.score(reading, verdict, lead).ranked(reading.page.links)

@@ -1,7 +1,7 @@
 """The scores of all links of one page, column by column, as every ranker makes them.
 
-Rankers compute on columns (numpy) and this module turns them into records: `ScoredLink` one by one, or
-`LinkColumns` for the whole page without a Python object per link. It also holds what every ranker refuses.
+Rankers compute on columns (numpy). `LinkColumns` is the record of a whole page, without a Python object per link. The
+links that every ranker refuses are found here too.
 
 How much of a topic is in the URL, the anchor and the text around each link, for all links of a page at once.
 
@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.core.records import Lead, Link, LinkColumns, Page, Reading, Reason, ScoredLink, Verdict
+from opilio.core.records import Lead, Link, LinkColumns, Page, Reading, Verdict
 from opilio.text.term_arrays import count_distinct
 from opilio.topic.evolving import CompiledTable, Terms, term_array
 from opilio.topic.senses import OTHER_SENSE
@@ -44,24 +44,8 @@ class LinkScores:
         self.weights = weights or {}
         self.features = features
 
-    def ranked(self, links: Sequence[Link]) -> list[ScoredLink]:
-        """One record per link."""
-        names = list(self.parts)
-        weights = [self.weights.get(name, 1.0) for name in names]
-        rows = zip(*(column.tolist() for column in self.parts.values()), strict=True) if names else ((),) * len(links)
-        return [
-            ScoredLink(
-                link=link,
-                score=score,
-                parts=tuple(map(Reason, names, row, weights)),
-                dropped=self.dropped.get(at, ""),
-                features=self.features[at] if self.features else b"",
-            )
-            for at, (link, score, row) in enumerate(zip(links, self.scores.tolist(), rows, strict=True))
-        ]
-
     def columns(self, links: Sequence[Link]) -> LinkColumns:
-        """The whole page as one record: what `ranked` says, without an object per link and part."""
+        """The whole page as one record."""
         parts = np.column_stack(list(self.parts.values())) if self.parts else np.zeros((len(links), 0))
         return LinkColumns(
             urls=[link.url for link in links],

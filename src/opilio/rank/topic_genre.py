@@ -11,7 +11,7 @@ import numpy as np
 
 from opilio.core.caches import evict_oldest
 from opilio.core.errors import ConfigError
-from opilio.core.records import Lead, Reading, ScoredLink, Verdict
+from opilio.core.records import Lead, Reading, Verdict
 from opilio.rank.four_part_score import UrlTerms
 from opilio.rank.link_scores import (
     LinkScores,
@@ -130,10 +130,6 @@ class TopicGenreRanker:
             refused_links(reading.page), len(links), tunnel_drop_reason(verdict, lead, options.tunnel_depth)
         )
         return LinkScores(scores, parts, dropped, weights)
-
-    def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[ScoredLink]:
-        """See `Ranker`."""
-        return self.score(reading, verdict, lead).ranked(reading.page.links)
 
     def topic_member_scores(self, _: Reading, texts: LinkTexts) -> ScoreColumn:
         """What S3 says of each link without its parents, from 0 to 1: a member's opinion."""

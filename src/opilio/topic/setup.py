@@ -8,7 +8,8 @@ import msgspec
 
 from opilio.core.errors import ConfigError, TopicError
 from opilio.core.files import read_text
-from opilio.core.settings import Settings, Tree, _convert_settings, load_strategy, merge_trees, suggest_name
+from opilio.core.settings import Settings, Tree, _convert_settings, merge_trees, suggest_name
+from opilio.core.strategies import load_strategy
 from opilio.text.idf import BackgroundIdf, load_default_idf
 from opilio.text.language_id import guess_language, identify_language
 from opilio.text.languages import is_known_language, language_names

@@ -1,14 +1,22 @@
-"""The fetcher for the live web, as settings want it."""
+"""The fetcher for the live web, built from the settings."""
 
 from opilio import __version__
 from opilio.core.clock import Clock
+from opilio.core.protocols import Fetcher
+from opilio.core.registry import FETCHERS, load_plugin
 from opilio.core.settings import Settings
 from opilio.fetch.curl import CurlFetcher
 from opilio.fetch.http import FetchLimits, NetworkOptions
 
 
-def build_fetcher(settings: Settings, clock: Clock | None = None) -> CurlFetcher:
-    """The fetcher for the live web."""
+def build_fetcher(settings: Settings, clock: Clock | None = None) -> Fetcher:
+    """The fetcher that `fetch.client` names."""
+    fetcher: Fetcher = load_plugin(FETCHERS, settings.fetch.client, "fetch.client")(settings, clock)
+    return fetcher
+
+
+def build_curl_fetcher(settings: Settings, clock: Clock | None = None) -> Fetcher:
+    """The fetcher on libcurl."""
     fetch = settings.fetch
     network = NetworkOptions(
         proxy=fetch.proxy,
@@ -22,6 +30,6 @@ def build_fetcher(settings: Settings, clock: Clock | None = None) -> CurlFetcher
 
 
 def user_agent(settings: Settings) -> str:
-    """An honest name with an address to write to."""
+    """The user agent: our name and version, with an address for complaints."""
     polite = settings.politeness
     return f"{polite.agent}/{__version__} (+{polite.contact})"

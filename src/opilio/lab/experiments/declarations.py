@@ -16,7 +16,8 @@ import msgspec
 from msgspec import Meta
 
 from opilio.core.errors import ConfigError, OfflineWebError
-from opilio.core.settings import describe_validation_error, strategy_names, suggest_name
+from opilio.core.settings import describe_validation_error, suggest_name
+from opilio.core.strategies import strategy_names
 
 
 class PaperTable(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from opilio.core.errors import ConfigError
 from opilio.core.learner import RANK_STATE, BaseLearner
-from opilio.core.records import Lead, Outcome, Reading, ScoredLink, Verdict
+from opilio.core.records import Lead, Outcome, Reading, Verdict
 from opilio.core.settings import Positive, Settings
 from opilio.methods.attributes.features import TABLE_SIZE, LinkRows, TermFunctions
 from opilio.methods.attributes.features import pack_evidence as packed_evidence
@@ -96,10 +96,6 @@ class AttributesRanker(BaseLearner):
         parts = dict(zip(ATTRIBUTES, rows[:, :4].T, strict=True))
         dropped = drop_all(refused_links(page), len(page.links), tunnel_drop_reason(verdict, lead, self.tunnel_depth))
         return LinkScores(self.probabilities(rows), parts, dropped, features=packed_evidence(found))
-
-    def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[ScoredLink]:
-        """See `Ranker`."""
-        return self.score(reading, verdict, lead).ranked(reading.page.links)
 
     def member_scores(self, reading: Reading, _: LinkTexts) -> NDArray[np.float64]:
         """The probability of each link: a member's opinion."""

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.core.learner import RANK_STATE, BaseLearner
-from opilio.core.records import Lead, Reading, ScoredLink, Verdict
+from opilio.core.records import Lead, Reading, Verdict
 from opilio.methods.treasure.updater import GraphState
 from opilio.rank.link_scores import LinkScores, drop_all, refused_links, tunnel_drop_reason
 
@@ -151,10 +151,6 @@ class ContextGraphRanker(StaticLearner):
         terms, counts, weights = self._weigh(reading)
         best = np.argsort(-weights, kind="stable")[:CONTEXT_PAGE_TERMS]
         return self.model.classify(terms[best].astype(np.int64), counts[best])
-
-    def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[ScoredLink]:
-        """See `Ranker`."""
-        return self.score(reading, verdict, lead).ranked(reading.page.links)
 
     def restore(self, state: bytes) -> None:
         """Train with the documents of a graph."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from opilio.core.events import GraphChanged
 from opilio.core.learner import RANK_STATE, BaseLearner
-from opilio.core.records import Lead, Outcome, Reading, ScoredLink, Verdict
+from opilio.core.records import Lead, Outcome, Reading, Verdict
 from opilio.methods.treasure.focus import LinkFocusDetector, LinkFocusScores
 from opilio.methods.treasure.graph import LinkParts, link_parts
 from opilio.methods.treasure.matching import LinkMatches, MatchingOptions, NodeIndex, match_links
@@ -79,10 +79,6 @@ class TreasureRanker(BaseLearner):
         columns = {"osm": found.osm, "distance": found.distance.astype(np.float64), "focus": focus.closeness}
         features = self._matched_links(parts, found, scores) if self.updater.options.period else ()
         return LinkScores(scores, columns, dropped, features=features)
-
-    def rank(self, reading: Reading, verdict: Verdict, lead: Lead) -> Sequence[ScoredLink]:
-        """See `Ranker`."""
-        return self.score(reading, verdict, lead).ranked(reading.page.links)
 
     @property
     def index(self) -> NodeIndex:

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from opilio.core.errors import CollectionError, ConfigError, SeedError, UsageError
-from opilio.core.settings import Settings, Tree, merge_trees, strategy_names
+from opilio.core.settings import Settings, Tree, merge_trees
+from opilio.core.strategies import strategy_names
 from opilio.engine.wiring.seeding import engine_hint, load_user_engines, with_engines, with_found_seeds
 from opilio.engine.wiring.session import canonicalize_seeds, check_settings, prepare_collection
 from opilio.seeds.finder import FoundSeeds

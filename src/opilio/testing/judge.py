@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from checks.readings import reading_of
 from opilio.core.protocols import Judge
+from opilio.testing.readings import reading_of
 
 PAGES = ("", "~ menu only", "wren nest song wren", "tax law court", "the wren\ncourt law", "wren " * 500)
 

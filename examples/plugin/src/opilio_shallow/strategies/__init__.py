@@ -1,0 +1,1 @@
+"""Strategies of this package: every TOML file here is one."""

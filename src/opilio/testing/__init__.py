@@ -1,0 +1,22 @@
+"""Conformance suites for parts that other packages write; see docs/plugins.md.
+
+`check_ranker`, `check_judge` and `check_learner` are functions. The suites of `fetcher`, `frontier`, `parser`,
+`content_seen` and `seed_source` are classes for pytest: subclass one and give it the fixture it asks for.
+They need pytest, and that of the parser also hypothesis.
+"""
+
+from opilio.testing.judge import check_judge
+from opilio.testing.learner import check_learner
+from opilio.testing.ranker import check_ranker
+from opilio.testing.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
+
+__all__ = [
+    "check_judge",
+    "check_learner",
+    "check_ranker",
+    "lead_to",
+    "reading_of",
+    "terms_of",
+    "url_terms",
+    "verdict_of",
+]
