@@ -3,6 +3,7 @@
 import json
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -104,7 +105,7 @@ def test_wrong_filters_are_named(folder: Path) -> None:
 def test_results_are_displayed_with_text_of_the_web_escaped(folder: Path) -> None:
     birds = opilio.open(folder)
     found = birds.search("wrens", filters={"hosts": ["hostile.example"]})
-    shown = [birds.pages(host="hostile.example"), found, birds.why(HOSTILE), birds.history(HOSTILE)]
+    shown: list[Any] = [birds.pages(host="hostile.example"), found, birds.why(HOSTILE), birds.history(HOSTILE)]
     out = StringIO()
     for result in [birds, *shown]:
         Console(width=200, file=out).print(result)

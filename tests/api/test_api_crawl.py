@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,7 @@ def test_crawl_creates_a_collection_and_resumes_it(tmp_path: Path) -> None:
 def test_crawl_works_inside_of_a_running_loop(tmp_path: Path) -> None:
     async def cell() -> tuple[int, int]:
         with served(SmallWeb(grid(1, 6))) as server:
-            options = {"seeds": SEED, "settings": quick(server), "progress": False}
+            options: dict[str, Any] = {"seeds": SEED, "settings": quick(server), "progress": False}
             awaited = await opilio.acrawl(TOPIC, into=tmp_path / "a", **options)
             called = opilio.crawl(TOPIC, into=tmp_path / "b", **options)
         return awaited.status.pages, called.status.pages
@@ -94,7 +95,7 @@ def test_cancelled_crawl_keeps_what_was_committed(tmp_path: Path) -> None:
     async def main() -> None:
         committed = asyncio.Event()
         with served(SmallWeb(grid(4, 40)), slow=dict.fromkeys((f"h{n}.example" for n in range(4)), 0.01)) as server:
-            options = {"settings": quick(server, **{"engine.batch": 1}), "progress": False}
+            options: dict[str, Any] = {"settings": quick(server, **{"engine.batch": 1}), "progress": False}
             run = asyncio.create_task(
                 opilio.acrawl(TOPIC, seeds=SEED, into=tmp_path / "c", on_event=lambda _: committed.set(), **options)
             )
@@ -134,9 +135,10 @@ def test_wrong_settings_are_named(tmp_path: Path, settings: dict[str, object], m
 
 
 def test_errors_of_the_crawl_come_back_to_the_caller(tmp_path: Path) -> None:
+    def fail(event: opilio.Event) -> None:
+        raise ZeroDivisionError(event.at)
+
     with pytest.raises(opilio.ConfigError, match="not a collection"):
         opilio.crawl(into=tmp_path / "missing")
     with served(SmallWeb({SEED: page()})) as server, pytest.raises(ZeroDivisionError):
-        opilio.crawl(
-            TOPIC, seeds=SEED, into=tmp_path / "c", settings=quick(server), on_event=lambda _: 1 // 0, progress=False
-        )
+        opilio.crawl(TOPIC, seeds=SEED, into=tmp_path / "c", settings=quick(server), on_event=fail, progress=False)

@@ -21,6 +21,7 @@ from opilio.lab.experiments.results import RunResult, write_results
 from opilio.lab.experiments.resume import RunCheckpoint
 from opilio.lab.experiments.runs import ExperimentJob
 from opilio.lab.experiments.study import Study, StudyOptions, run_errors, run_jobs
+from opilio.lab.reports.comparison import MEASURES, summarize_strategies
 from opilio.lab.reports.plots import draw_plots
 from opilio.lab.reports.report import ReportInput, find_section, write_report
 from opilio.lab.reports.tables import split_by_seed_kind, strategy_table
@@ -183,13 +184,7 @@ def _draw(runs: Sequence[RunResult], folder: Path, extra: tuple[Plot, ...]) -> l
 
 
 def _means(runs: list[RunResult]) -> dict[str, dict[str, float]]:
-    names = dict.fromkeys(r.strategy for r in runs)
-    measures = ("auc_vs_oracle", "harvest", "recall")
-    return {n: {m: _mean([float(getattr(r, m)) for r in runs if r.strategy == n]) for m in measures} for n in names}
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
+    return {s.strategy: {name: getattr(s, name).mean for name in MEASURES} for s in summarize_strategies(runs)}
 
 
 class _ExperimentProgress:

@@ -9,6 +9,7 @@ from typing import BinaryIO, Literal, get_args
 import msgspec
 
 from opilio.core.errors import CollectionError, UsageError
+from opilio.core.files import atomic_writer
 from opilio.manage.agents import agent_cards
 from opilio.manage.pages import PAGE_COLUMNS, TEXT_COLUMN, PageTable, arrow_schema, import_pyarrow
 from opilio.store.collection import open_readonly
@@ -37,16 +38,11 @@ def export_to_file(folder: Path, path: Path, form: str, wanted: PageFilter) -> i
     """Write the selected pages to a new file, which appears when it is complete; returns how many."""
     if path.exists():
         raise UsageError(f"{path}: the file exists; choose another name")
-    part = path.with_name(f"{path.name}.part")
     try:
-        with part.open("wb") as file:
-            count = export(folder, form, wanted, file)
-        part.replace(path)
+        with atomic_writer(path) as file:
+            return export(folder, form, wanted, file)
     except OSError as error:
         raise UsageError(f"{path}: can't be written: {error.strerror}") from error
-    finally:
-        part.unlink(missing_ok=True)
-    return count
 
 
 def format_of(path: Path) -> str:
