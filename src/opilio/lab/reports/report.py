@@ -91,7 +91,7 @@ def _scope(runs: Sequence[RunResult]) -> str:
 def _strategies(material: ReportInput) -> str:
     table = strategy_table([*material.runs, *material.bounds])
     named = ", ".join(f"`{name}`" for name in group_by_strategy(material.bounds))
-    return table + (f"\n\nNo crawler, but a bound: {named}; the oracle is 1 by definition." if named else "")
+    return table + (f"\n\nBounds, not crawlers: {named}; the oracle is 1 by definition." if named else "")
 
 
 def _pairs(material: ReportInput) -> str:
@@ -168,7 +168,7 @@ SECTIONS: dict[str, tuple[str, Callable[[ReportInput], str]]] = {
     "pairs": ("Paired comparison", _pairs),
     "topics": ("Topics: auc_vs_oracle", lambda m: topic_table(m.runs)),
     "seeds": ("Kinds of seeds: auc_vs_oracle", lambda m: seed_table(m.runs)),
-    "self-judged": ("Self-judged, beside the labels", _self_judged),
+    "self-judged": ("By the crawler's own judge", _self_judged),
     "parts": ("Ranker and costs", lambda m: parts_table(m.runs)),
     "paper": ("The paper's table", _paper),
     "paper-by-topic": ("The paper's table, by topic", _paper_by_topic),
@@ -179,13 +179,13 @@ SECTIONS: dict[str, tuple[str, Callable[[ReportInput], str]]] = {
 }
 
 _METHOD = (
-    "The labels of the web judge; no crawler sees them. Every fetch attempt costs one for everybody (404s and "
-    "redirects too; robots.txt is free). `auc_vs_oracle` is the area under relevant-found over fetches, divided by "
-    "that of a greedy oracle which knows every label and link, with the same budget. Intervals are 95 % percentile "
-    "bootstrap over topics, then cases within them; the paired test is Wilcoxon's signed-rank over the same cases, "
-    "corrected after Holm. Repeats of a case with other random seeds are averaged first. Self-judged is what a "
-    "crawler's own judge said of all pages it fetched; its precision and recall are over those that have a label. "
-    "Link AUC is the chance that, of two fetched links, the one that "
-    "led to a relevant page had the higher score; calibration is given where scores are chances. Target recall is the "
-    "share met of the relevant seeds of the topic's other seed sets."
+    "Crawls are scored by the labels of the web, which no crawler sees. Every fetch costs one, for all crawlers (404s "
+    "and redirects too; robots.txt is free). `auc_vs_oracle` is the area under the curve of relevant pages over "
+    "fetches, divided by that of a greedy oracle that knows every label and link, with the same budget. Intervals are "
+    "95 % percentile bootstrap over topics, then cases within them; the paired test is Wilcoxon's signed-rank over the "
+    "same cases, with Holm's correction. Repetitions of a case with other random seeds are averaged first. Self-judged "
+    "are the verdicts of a crawler's own judge on all pages it fetched; its precision and recall cover the labelled "
+    "pages. Link AUC is the probability that, of two fetched links, the one to a relevant page had the higher score; "
+    "calibration is given if scores are probabilities. Target recall is the share of the relevant seeds of the topic's "
+    "other seed sets that were found."
 )
