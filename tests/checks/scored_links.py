@@ -1,7 +1,8 @@
 """The links of a page with their scores, one by one: what a ranker returns in columns, with full precision."""
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from opilio.core.protocols import Ranker
 from opilio.core.records import Lead, Link, Reading, Reason, Verdict
 from opilio.rank.link_scores import LinkScores
 
@@ -14,12 +15,10 @@ class ScoredLink(NamedTuple):
     features: bytes
 
 
-class ColumnRanker(Protocol):
-    def score(self, reading: Reading, verdict: Verdict, lead: Lead) -> LinkScores: ...
-
-
-def scored_links(ranker: ColumnRanker, reading: Reading, verdict: Verdict, lead: Lead) -> list[ScoredLink]:
-    return links_of(ranker.score(reading, verdict, lead), reading.page.links)
+def scored_links(ranker: Ranker, reading: Reading, verdict: Verdict, lead: Lead) -> list[ScoredLink]:
+    scores = ranker.score(reading, verdict, lead)
+    assert isinstance(scores, LinkScores)
+    return links_of(scores, reading.page.links)
 
 
 def links_of(scores: LinkScores, links: tuple[Link, ...]) -> list[ScoredLink]:

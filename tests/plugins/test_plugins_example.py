@@ -1,0 +1,61 @@
+"""The example plug-in, installed by pip as a user would, and used in a crawl."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from checks.small_webs import SmallWeb, flags, grid, rows, served, settings_for
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that the plug-in is installed into."""
+    pytest.importorskip("hatchling")
+    folder = tmp_path_factory.mktemp("site")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index"]
+    options = ["--no-build-isolation", "--no-deps", "--target", str(folder), str(EXAMPLE)]
+    done = subprocess.run([*pip, *options], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def run(site: Path, *arguments: object) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+def test_ranker_and_strategy_are_used_in_a_crawl(site: Path, tmp_path: Path) -> None:
+    web = grid(2, 6)
+    with served(SmallWeb(web)) as server:
+        tree = settings_for(server, [next(iter(web))], strategy="shallow", engine={"workers": 1})
+        done = run(site, "-m", "opilio", "crawl", *flags(tree), "--pages", 6, "--into", tmp_path / "c", "-q")
+    assert done.returncode == 0, done.stderr
+    assert rows(tmp_path / "c", "SELECT count(*) FROM page") == [(6,)]
+    config = (tmp_path / "c" / "crawl.toml").read_text(encoding="utf-8")
+    assert 'kind = "shallow"' in config and "fade = 0.7" in config
+
+
+def test_options_of_the_plugin_are_checked(site: Path, tmp_path: Path) -> None:
+    options = ["--seed", "http://a.example/", "--strategy", "shallow", "--set", "rank.fade=2", "--into", tmp_path / "c"]
+    done = run(site, "-m", "opilio", "crawl", "birds", *options)
+    assert done.returncode == 2
+    assert "rank.fade: expected number <= 1.0" in done.stderr
+    assert not (tmp_path / "c").exists()
+
+
+def test_ranker_passes_the_conformance_suite(site: Path) -> None:
+    program = "from opilio.testing import check_ranker; from opilio_shallow.ranker import ShallowRanker"
+    done = run(site, "-c", f"{program}; check_ranker(lambda: ShallowRanker(0.8))")
+    assert done.returncode == 0, done.stderr
+
+
+def test_strategy_is_unknown_without_the_plugin(tmp_path: Path) -> None:
+    done = run(tmp_path, "-m", "opilio", "crawl", "birds", "--seed", "http://a.example/", "--strategy", "shallow")
+    assert done.returncode == 2
+    assert "--strategy shallow: unknown" in done.stderr
