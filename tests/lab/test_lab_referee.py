@@ -14,7 +14,7 @@ from opilio.lab.evaluation.referee import Referee
 from opilio.lab.experiments.declarations import paper_table
 from opilio.lab.experiments.results import RunId, RunResult, SelfJudged, build_run_result, read_results, write_results
 from opilio.lab.reports import plots, tables
-from opilio.lab.server.http import FetchAttempt
+from opilio.lab.server.http import LoggedFetch
 from opilio.lab.webs.labels import GroundTruthLabels, load_labels
 from opilio.lab.webs.pages import ParsedPages
 from opilio.lab.webs.topics import LabTopic, load_topics
@@ -38,10 +38,8 @@ def topic(small_folder: Path) -> LabTopic:
     return load_topics(small_folder)[0][0]
 
 
-def attempts(web: WarcWeb, order: list[int]) -> list[FetchAttempt]:
-    return [
-        FetchAttempt(web.urls[n], 200) if n < len(web) else FetchAttempt(f"http://x.example/{n}", 404) for n in order
-    ]
+def attempts(web: WarcWeb, order: list[int]) -> list[LoggedFetch]:
+    return [LoggedFetch(web.urls[n], 200) if n < len(web) else LoggedFetch(f"http://x.example/{n}", 404) for n in order]
 
 
 def make_runs() -> list[RunResult]:
@@ -83,14 +81,14 @@ def test_oracle_scores_one_and_random_less(
 
 def test_page_counts_once_and_only_when_it_came(referee: Referee, topic: LabTopic) -> None:
     """X-12: success is what an independent judge says; an attempt does not even carry the crawler's own verdict."""
-    assert FetchAttempt._fields == ("url", "status")
+    assert LoggedFetch._fields == ("url", "status")
     seed_set = topic.seed_sets[0]
     url = seed_set.urls[0]
     tries = [
-        FetchAttempt(url, 503),
-        FetchAttempt(url, 200),
-        FetchAttempt(url, 200),
-        FetchAttempt("http://x.example/", 404),
+        LoggedFetch(url, 503),
+        LoggedFetch(url, 200),
+        LoggedFetch(url, 200),
+        LoggedFetch("http://x.example/", 404),
     ]
     score = referee.score(topic, seed_set, tries, BUDGET)
     assert (score.relevant_found, score.fetched, score.failures, score.repeats) == (1, 4, 2, 2)
@@ -103,14 +101,14 @@ def test_copy_of_a_page_is_a_duplicate(referee: Referee, topic: LabTopic, small_
     for number, url in enumerate(small_web.urls):
         urls.setdefault(small_web.response(number).body, []).append(url)
     one, copy = next(same for body, same in urls.items() if len(same) == 2 and b"<html" in body)
-    tries = [FetchAttempt(one, 200), FetchAttempt(copy, 503), FetchAttempt(one, 200), FetchAttempt(copy, 200)]
+    tries = [LoggedFetch(one, 200), LoggedFetch(copy, 503), LoggedFetch(one, 200), LoggedFetch(copy, 200)]
     scores = [referee.score(topic, topic.seed_sets[0], tries[:n], BUDGET) for n in (3, 4)]
     assert [(s.duplicates, s.repeats) for s in scores] == [(0, 1), (1, 2)]
 
 
 def test_score_is_cut_at_the_budget(referee: Referee, topic: LabTopic) -> None:
     seed_set = topic.seed_sets[0]
-    tries = [FetchAttempt(url, 200) for url in seed_set.urls]
+    tries = [LoggedFetch(url, 200) for url in seed_set.urls]
     assert referee.score(topic, seed_set, tries, budget=2).fetched == 2
 
 
@@ -119,7 +117,7 @@ def test_reachable_agrees_with_the_topics_file(referee: Referee, topic: LabTopic
 
 
 def test_results_file_has_the_contract_of_the_command_line(referee: Referee, topic: LabTopic, tmp_path: Path) -> None:
-    score = referee.score(topic, topic.seed_sets[0], [FetchAttempt(topic.seed_sets[0].urls[0], 200)], BUDGET)
+    score = referee.score(topic, topic.seed_sets[0], [LoggedFetch(topic.seed_sets[0].urls[0], 200)], BUDGET)
     name = RunId(experiment="e", web="w", topic=topic.name, strategy="s", seed_set="on-topic-1", random_seed=3)
     run = build_run_result(name, score, cpu_s=0.5, wall_s=0.6)
     path = write_results([run], tmp_path)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from opilio.core.records import Link, Page, Reading
 from opilio.text.reading import (
     BlockContext,
-    LinkContext,
+    ContextPolicy,
     PageReader,
     ParagraphContext,
     SentenceContext,
@@ -17,7 +17,13 @@ from opilio.text.vocabulary import Vocabulary
 FLOW = "Menu top\x04Cats and \x02big dogs\x03 sleep. Birds sing.\x04\x02\x03 picture\x04last \x02open link"
 PAGE = Page(url="http://e.org/", flow=FLOW, boilerplate=(True, False, True, False), language="en-GB")
 FLOWS = st.lists(st.sampled_from(["\x02", "\x03", "\x04", "the", "wren.", "sings", "Ærø", " ", "!"]), max_size=40)
-POLICIES: list[LinkContext] = [BlockContext(), BlockContext(1), WindowContext(2), SentenceContext(), ParagraphContext()]
+POLICIES: list[ContextPolicy] = [
+    BlockContext(),
+    BlockContext(1),
+    WindowContext(2),
+    SentenceContext(),
+    ParagraphContext(),
+]
 
 
 @pytest.fixture
@@ -99,7 +105,7 @@ def test_fingerprints_are_put_in(vocabulary: Vocabulary) -> None:
 
 @given(FLOWS, st.lists(st.booleans(), max_size=6), st.sampled_from(POLICIES))
 def test_slices_are_in_order_and_inside_for_any_flow(
-    pieces: list[str], boilerplate: tuple[bool, ...], policy: LinkContext
+    pieces: list[str], boilerplate: tuple[bool, ...], policy: ContextPolicy
 ) -> None:
     vocabulary = Vocabulary()
     flow = " ".join(pieces)

@@ -1,7 +1,7 @@
 """A page to its reading: one pass over the flow gives terms, anchors, the text around links and the main text.
 
 The flow's marks pass the tokenizer as words, so that everything after the term lookup works on marks, as whole arrays.
-The text around a link is cut in the ways the papers do (X-06): each `LinkContext` returns the first and one past the
+The text around a link is cut in the ways the papers do (X-06): each `ContextPolicy` returns the first and one past the
 last term of every link's text, anchor included. Windows are counted in terms, that is without stop words, as in S1.
 """
 
@@ -62,7 +62,7 @@ class PageLayout:
         return edges[breaks.searchsorted(self.opens) - 1], edges[breaks.searchsorted(self.closes)]
 
 
-class LinkContext(Protocol):
+class ContextPolicy(Protocol):
     """A way to cut the text around links. `needs_sentences`: the flow must contain sentence marks."""
 
     needs_sentences: ClassVar[bool]
@@ -146,17 +146,20 @@ IdentifyLanguage = Callable[[str], str]
 
 
 class PageReader:
-    """Reads pages with one vocabulary and one `LinkContext`.
+    """Reads pages with one vocabulary and one `ContextPolicy`.
 
     `identify` detects the language of a text; it is called only for pages that declare none.
     """
 
     def __init__(
-        self, vocabulary: Vocabulary, link_context: LinkContext | None = None, identify: IdentifyLanguage | None = None
+        self,
+        vocabulary: Vocabulary,
+        link_context: ContextPolicy | None = None,
+        identify: IdentifyLanguage | None = None,
     ) -> None:
         self.vocabulary = vocabulary
         self._encode = TermEncoder(vocabulary).encode
-        self._link_context: LinkContext = link_context or BlockContext()
+        self._link_context: ContextPolicy = link_context or BlockContext()
         self._identify = identify
 
     def read(self, page: Page, fingerprint: int = 0, simhash: int = 0) -> Reading:

@@ -13,11 +13,18 @@ from opilio.core.strategies import load_strategy
 from opilio.text.idf import BackgroundIdf, load_default_idf
 from opilio.text.language_id import guess_language, identify_language
 from opilio.text.languages import is_known_language, language_names
-from opilio.text.reading import BlockContext, LinkContext, PageReader, ParagraphContext, SentenceContext, WindowContext
+from opilio.text.reading import (
+    BlockContext,
+    ContextPolicy,
+    PageReader,
+    ParagraphContext,
+    SentenceContext,
+    WindowContext,
+)
 from opilio.text.vocabulary import Vocabulary, term_id
 from opilio.topic.genre import GenreDetector, GenreWords, default_genres, parse_genres
 
-LINK_CONTEXTS: dict[str, Callable[[], LinkContext]] = {
+LINK_CONTEXTS: dict[str, Callable[[], ContextPolicy]] = {
     "block": BlockContext,
     "beside": WindowContext,
     "sentence": SentenceContext,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from opilio.core.urls import host_of
 from opilio.lab.evaluation import metrics
 from opilio.lab.evaluation.oracle import oracle_hits
-from opilio.lab.server.http import FetchAttempt
+from opilio.lab.server.http import LoggedFetch
 from opilio.lab.webs.labels import GroundTruthLabels
 from opilio.lab.webs.pages import ParsedPages
 from opilio.lab.webs.topics import LabTopic, SeedSet
@@ -70,7 +70,7 @@ class Referee:
         depths = self._graph.depths(self.seeds(seed_set))[: len(self._web)]
         return int((self._labels.relevant(topic) & (depths >= 0)).sum())
 
-    def hits(self, topic: LabTopic, attempts: Sequence[FetchAttempt]) -> NDArray[np.bool_]:
+    def hits(self, topic: LabTopic, attempts: Sequence[LoggedFetch]) -> NDArray[np.bool_]:
         """Which attempts brought a relevant page for the first time."""
         relevant = self._labels.relevant(topic)
         found: set[int] = set()
@@ -82,7 +82,7 @@ class Referee:
                 flags[place] = True
         return flags
 
-    def score(self, topic: LabTopic, seed_set: SeedSet, attempts: Sequence[FetchAttempt], budget: int) -> CrawlScore:
+    def score(self, topic: LabTopic, seed_set: SeedSet, attempts: Sequence[LoggedFetch], budget: int) -> CrawlScore:
         """Everything the labels say of a crawl, cut at the budget."""
         attempts = attempts[:budget]
         hits = self.hits(topic, attempts)
@@ -109,12 +109,12 @@ class Referee:
             places=len({a.url.rpartition("/")[0] for a, hit in zip(attempts, hits, strict=True) if hit}),
         )
 
-    def _duplicates(self, attempts: Sequence[FetchAttempt]) -> int:
+    def _duplicates(self, attempts: Sequence[LoggedFetch]) -> int:
         """By the bodies, not by what a crawler takes for a copy: the same for all."""
         came = {a.url: n for a in attempts if a.status == 200 and (n := self._web.number_of(a.url)) is not None}
         return len(came) - len({self._bodies[n] for n in came.values()})
 
-    def _target_recall(self, topic: LabTopic, seed_set: SeedSet, attempts: Sequence[FetchAttempt]) -> float | None:
+    def _target_recall(self, topic: LabTopic, seed_set: SeedSet, attempts: Sequence[LoggedFetch]) -> float | None:
         """Pages a person named for this topic and did not begin with: were they found? (literature.md §4)"""
         relevant, own = self._labels.relevant(topic), set(self.seeds(seed_set))
         named = {n for other in topic.seed_sets for n in self.seeds(other)} - own

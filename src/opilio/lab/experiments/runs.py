@@ -43,7 +43,7 @@ from opilio.lab.experiments.search_engine import (
     search_result_count,
 )
 from opilio.lab.peers.adapter import crawl_by_peer
-from opilio.lab.server.http import FetchAttempt
+from opilio.lab.server.http import LoggedFetch
 from opilio.lab.webs.labels import GroundTruthLabels, load_labels
 from opilio.lab.webs.pages import ParsedPages
 from opilio.lab.webs.readings import reading_version
@@ -187,7 +187,7 @@ class ExperimentRunner:
         topic = self.topics[job.topic]
         seeds = self.seed_set(topic, job.seed_set)
         trace = self._crawl(job, topic, seeds)
-        attempts = [FetchAttempt(f.url, f.status) for f in trace.fetches]
+        attempts = [LoggedFetch(f.url, f.status) for f in trace.fetches]
         score = self.referee.score(topic, seeds, attempts, job.budget)
         name = RunId(
             experiment=job.experiment,

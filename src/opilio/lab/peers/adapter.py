@@ -22,7 +22,7 @@ from pathlib import Path
 from opilio.core.errors import ConfigError, OfflineWebError
 from opilio.core.settings import suggest_name
 from opilio.lab.experiments.replay import CrawlTrace, ReplayedFetch
-from opilio.lab.server.http import FetchAttempt, fetch_attempts
+from opilio.lab.server.http import LoggedFetch, fetch_attempts
 from opilio.lab.server.server import LabWebServer
 from opilio.lab.synthetic.faults import Faults
 from opilio.lab.webs.cache import default_cache_folder
@@ -105,7 +105,7 @@ def crawl_by_peer(
 
 async def _run_driver(
     name: str, python: Path, server: LabWebServer, job: dict[str, object]
-) -> tuple[list[FetchAttempt], str]:
+) -> tuple[list[LoggedFetch], str]:
     driver = files("opilio.lab.peers") / "drivers" / f"{name}_driver.py"
     budget = job["pages"]
     assert isinstance(budget, int)
@@ -139,7 +139,7 @@ async def _wait_for_peer(peer: asyncio.subprocess.Process, server: LabWebServer,
     await peer.wait()
 
 
-def charged_attempts(server: LabWebServer) -> list[FetchAttempt]:
+def charged_attempts(server: LabWebServer) -> list[LoggedFetch]:
     """What a peer is charged for."""
     return [a for a in fetch_attempts(server.log) if a.url != START_URL]
 

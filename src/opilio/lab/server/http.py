@@ -91,8 +91,8 @@ def _reason_phrase(status: int) -> str:
         return "Unknown"
 
 
-class FetchAttempt(NamedTuple):
-    """One fetch attempt: robots.txt is none."""
+class LoggedFetch(NamedTuple):
+    """One fetch as the server logged it. Requests for robots.txt do not count as fetches."""
 
     url: str
     status: int
@@ -134,7 +134,7 @@ def read_access_log(path: Path) -> list[AccessLogEntry]:
         raise OfflineWebError(f"{path}: no access log: {error}") from error
 
 
-def fetch_attempts(accesses: Iterable[AccessLogEntry]) -> list[FetchAttempt]:
+def fetch_attempts(accesses: Iterable[AccessLogEntry]) -> list[LoggedFetch]:
     """What a crawl is charged for, in order: GETs, without robots.txt, which is free for everybody."""
     asked = ((a.url, a.status) for a in accesses if a.method == "GET")
-    return [FetchAttempt(url, status) for url, status in asked if url and not url.endswith("/robots.txt")]
+    return [LoggedFetch(url, status) for url, status in asked if url and not url.endswith("/robots.txt")]
