@@ -142,7 +142,7 @@ def test_nothing_is_held_or_expected_of_links_that_were_redirected_or_refused(tm
         again = crawl_and_stop_dead(tmp_path / "c", learning_tree(server), 0)
     committee = memory_of(ledger).committee
     assert len(committee.pool) == 0
-    assert committee.expected_relevant(anew=True) == 0.0
+    assert committee.expected_relevant(recompute=True) == 0.0
     assert digest(memory_of(again).committee) == digest(committee)
 
 

@@ -103,7 +103,7 @@ def test_trial_takes_up_what_an_older_version_learnt() -> None:
 
 
 def test_dense_memory_is_bounded() -> None:
-    model = DenseModel(np.array([-2.0, 1.0]), every=5000)
+    model = DenseModel(np.array([-2.0, 1.0]), fit_every=5000)
     for _ in range(3 * MAX_EXAMPLES):
         teach(model, [1.0, 0.5], 1.0)
     assert len(model.snapshot()) < MAX_EXAMPLES * 8 * 5

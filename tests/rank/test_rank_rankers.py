@@ -72,7 +72,7 @@ def test_link_score_is_the_sum_of_four_parts_s0_25() -> None:
 def test_parts_may_weigh_differently() -> None:
     only_parent = linkscore(weights={"url": 0, "anchor": 0, "around": 0})
     assert {r.score for r in scored_links(only_parent, reading_of(PAGE), verdict_of(0.5), lead_to())} == {0.5}
-    with pytest.raises(ConfigError, match="heading is unknown"):
+    with pytest.raises(ConfigError, match="heading: is unknown"):
         linkscore(weights={"heading": 1.0})
 
 

@@ -185,7 +185,7 @@ BAD = {
         ["wrens", "--language", "germna"],
         "--language = 'germna': unknown language (did you mean 'german'?)",
     ),
-    "wordnet that is not there": (["wrens", "--wordnet", "nowhere"], "has no index.noun"),
+    "wordnet that is not there": (["wrens", "--wordnet", "nowhere"], "does not contain index.noun"),
 }
 
 

@@ -24,7 +24,7 @@ def test_all_words_weigh_one_s3_16() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('[news]\nenglish = ["press", "Press"]', 'english has "press" more than once'),
+        ('[news]\nenglish = ["press", "Press"]', 'english contains "press" more than once'),
         ('[news]\nenglish = []\n[news]\nenglish = ["a"]', "may occur only once"),
         ("news = 3", "must contain lists"),
         ('[news]\nenglish = "press"', "must contain lists"),

@@ -1,13 +1,12 @@
-"""Short numbers that stand for a text: equal for equal texts, near for near ones. Pure.
+"""Fingerprints of texts: equal for equal texts (xxh3), similar for similar texts (SimHash).
 
-The papers compare MD5 signatures of the body (S0-07, S0-08) or 64-bit checksums of the document (S4-15). We take 64-bit
-xxh3 of the normalised text instead (X-08): a body differs at every fetch by a date or a session id while its text does
-not (S0-E6), eight bytes fit an integer column, xxh3 takes a fiftieth of the time of MD5, and nobody gains by
-forging a collision that only hides his own page. At ten million texts the chance of any false match is 3 in a million.
+The papers compare MD5 signatures of the body (S0-07, S0-08) or 64-bit checksums of the document (S4-15). Opilio uses
+64-bit xxh3 of the normalized text (X-08): bodies differ at every fetch by a date or session id while the text does not
+(S0-E6), eight bytes fit an integer column, and xxh3 takes a fiftieth of the time of MD5. A forged collision would only
+hide the forger's own page. With ten million texts the probability of any false match is 3 in a million.
 
-Near duplicates without comparing with everything: two signatures that differ in at most three bits agree in one
-of four bands of 16 bits (pigeon-hole; Manku, Jain and Das Sarma 2007). With a wider distance some pairs are missed.
-Must not: store anything.
+Near duplicates are found without comparing all pairs: two signatures that differ in at most three bits agree in one of
+four bands of 16 bits (pigeonhole principle; Manku, Jain and Das Sarma 2007). With a larger distance some are missed.
 """
 
 from array import array
@@ -24,16 +23,16 @@ _SIGN = 1 << 63
 
 
 def fingerprint_terms(terms: Terms) -> int:
-    """The same of a text's terms: blind to case, punctuation, stop words and inflection, and cheaper by far."""
+    """A 64-bit fingerprint of a text's terms, independent of case, punctuation, stop words and inflection."""
     if len(terms) < MIN_TERMS:
         return 0
     return _to_signed(xxhash.xxh3_64_intdigest(_to_uint64(terms).astype("<u4", copy=False).tobytes()))
 
 
 def simhash64(terms: Terms) -> int:
-    """Charikar's SimHash (64 bits, signed) over shingles of three terms: near texts differ in few bits; 0 for too few.
+    """Charikar's SimHash (64 bits, signed) over shingles of three terms; 0 for too few terms.
 
-    Every shingle is hashed once and votes on each of 64 bits.
+    Similar texts differ in few bits. Every shingle is hashed once and votes on each of 64 bits.
     """
     if len(terms) < MIN_TERMS:
         return 0
@@ -45,7 +44,7 @@ def simhash64(terms: Terms) -> int:
 
 
 def hamming_distance(one: int, other: int) -> int:
-    """In how many of 64 bits two signatures differ.
+    """The number of bits in which two signatures differ.
 
     >>> hamming_distance(0b1011, 0b0010)
     2
@@ -54,15 +53,15 @@ def hamming_distance(one: int, other: int) -> int:
 
 
 def _to_uint64(terms: Terms) -> NDArray[np.uint32]:
-    """Terms as numpy sees them; by way of array, which reads a list twice as fast as numpy does."""
+    """Terms as a NumPy array; a typed Python array converts a list twice as fast."""
     return terms if isinstance(terms, np.ndarray) else np.frombuffer(array("I", terms), dtype=np.uint32)
 
 
 def _bit_counts(shingles: NDArray[np.uint64]) -> NDArray[np.uint32]:
-    """How many shingles have each bit set.
+    """The number of shingles with each bit set.
 
-    Unpacked bits are bytes of 0 or 1. Eight of them are added at once as one 64-bit number, at most 255 rows at a
-    time so that no byte overflows: less than half the time of adding bytes.
+    Unpacked bits are bytes of 0 or 1. Eight of them are added at once as one 64-bit number, at most 255 rows at a time
+    so that no byte overflows: less than half the time of adding bytes.
     """
     bits = np.unpackbits(shingles.astype("<u8", copy=False).view(np.uint8), bitorder="little")
     rows = bits.view(np.uint64).reshape(-1, 8)
@@ -72,14 +71,14 @@ def _bit_counts(shingles: NDArray[np.uint64]) -> NDArray[np.uint32]:
 
 
 def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """MurmurHash3's finaliser: every input bit changes every output bit with chance one half."""
+    """MurmurHash3's finalizer: every input bit flips every output bit with probability ½."""
     values = (values ^ (values >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
     values = (values ^ (values >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
     return values ^ (values >> np.uint64(33))
 
 
 def _to_signed(value: int) -> int:
-    """The same 64 bits as SQLite stores them; a value of 0 would mean "no text", so it becomes 1."""
+    """The same 64 bits as a signed integer for SQLite; 0 would mean "no text", so it becomes 1."""
     return (value - (1 << 64) if value & _SIGN else value) or 1
 
 
@@ -88,7 +87,7 @@ _BAND_BITS = 16
 
 
 def simhash_bands(simhash: int) -> tuple[int, ...]:
-    """The four bands, each with its number above it, so that one index serves them all.
+    """The four bands, each with its number in the high bits, so that one index serves all.
 
     >>> simhash_bands(0x0001_0002_0003_0004)
     (4, 65539, 131074, 196609)
@@ -97,7 +96,7 @@ def simhash_bands(simhash: int) -> tuple[int, ...]:
 
 
 def nearest_simhash(simhash: int, candidates: Iterable[tuple[int, int]], max_distance: int) -> int | None:
-    """The key of the nearest of (key, simhash) within the distance; of equally near ones the smallest key."""
+    """The key of the nearest (key, simhash) within the distance; among equals the smallest key."""
     near = [(hamming_distance(simhash, other), key) for key, other in candidates]
     distance, key = min(near, default=(max_distance + 1, 0))
     return key if distance <= max_distance else None

@@ -1,18 +1,19 @@
-"""The content-seen set in memory: for tests, the lab and short crawls. Must not: outlive its process."""
+"""Duplicate detection in memory, for tests, the lab and short crawls."""
 
 from collections import defaultdict
 
 from opilio.dedup.fingerprint import nearest_simhash, simhash_bands
 
 MAX_DISTANCE = 3
-MAX_CANDIDATES = 2_000  # a band that thousands share tells nothing; the bound keeps a test cheap
+# A band that thousands of pages share is useless; the limit keeps a test cheap.
+MAX_CANDIDATES = 2_000
 
 
 class MemoryDuplicateDetector:
     """Implements `DuplicateDetector` with dictionaries.
 
-    Invariant: the first key offered with a text is its original, and offering it again (a page fetched again) is no
-    duplicate of itself. Zero fingerprints and signatures match nothing and are not kept.
+    Invariant: the first page with a text is its original, and a page is no duplicate of itself when it is fetched
+    again. Fingerprints and signatures of 0 match nothing and are not stored.
     """
 
     def __init__(self, near: bool = False, max_distance: int = MAX_DISTANCE) -> None:
@@ -23,7 +24,7 @@ class MemoryDuplicateDetector:
         self._bands: defaultdict[int, list[int]] = defaultdict(list)
 
     def find_original(self, key: int, fingerprint: int, simhash: int) -> tuple[int, bool] | None:
-        """The page whose text this one repeats and whether only nearly; None, and remembered, where it is new."""
+        """The original of this text and whether it is a near duplicate; None for a new text, which is stored."""
         if fingerprint:
             original = self._exact.setdefault(fingerprint, key)
             if original != key:
@@ -37,7 +38,7 @@ class MemoryDuplicateDetector:
         return None
 
     def forget(self, key: int, fingerprint: int, *, gone: bool = False) -> None:
-        """The page has another text now, or is gone: whoever has its old text next is no copy of it."""
+        """Remove the text of a page that changed or is gone, so that the next page with it is no duplicate."""
         if self._exact.get(fingerprint) == key:
             del self._exact[fingerprint]
         signature = self._signatures.pop(key, None) if gone else None

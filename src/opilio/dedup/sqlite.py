@@ -1,7 +1,7 @@
-"""The content-seen set in the collection's database, so that it survives a restart (S4-15).
+"""Duplicate detection in the collection's database, so that it survives a restart (S4-15).
 
-Executes statements on the connection it is given and nothing more: transactions belong to the store, so a text is
-seen exactly when the visit that brought it is committed. Fingerprints are signed 64-bit integers, SQLite's own kind.
+Executes statements on the given connection; the caller owns transactions, so that a text is seen exactly if the visit
+that found it is committed. Fingerprints are signed 64-bit integers, as in SQLite.
 """
 
 import sqlite3
@@ -18,7 +18,7 @@ _TABLES_SQL = (
 
 
 def create_dedup_tables(connection: sqlite3.Connection) -> None:
-    """Make the tables where they are missing."""
+    """Create the tables if they are missing."""
     for statement in _TABLES_SQL:
         connection.execute(statement)
 
@@ -32,7 +32,7 @@ class SqliteDuplicateDetector:
         self._max_distance = max_distance
 
     def find_original(self, key: int, fingerprint: int, simhash: int) -> tuple[int, bool] | None:
-        """The page whose text this one repeats and whether only nearly; None, and remembered, where it is new."""
+        """The original of this text and whether it is a near duplicate; None for a new text, which is stored."""
         if fingerprint:
             original = self._find_exact(fingerprint, key)
             if original != key:
@@ -46,7 +46,7 @@ class SqliteDuplicateDetector:
         return None
 
     def forget(self, key: int, fingerprint: int, *, gone: bool = False) -> None:
-        """The page has another text now, or is gone: whoever has its old text next is no copy of it."""
+        """Remove the text of a page that changed or is gone, so that the next page with it is no duplicate."""
         self._connection.execute("DELETE FROM texts WHERE fingerprint = ? AND key = ?", (fingerprint, key))
         if not gone:
             return
@@ -71,9 +71,9 @@ class SqliteDuplicateDetector:
         return self._connection.execute(query, (*simhash_bands(simhash), key, 4 * MAX_CANDIDATES)).fetchall()
 
     def _remember(self, key: int, simhash: int) -> None:
-        forgotten = self._connection.execute("SELECT simhash FROM text_signatures WHERE key = ?", (key,)).fetchone()
-        if forgotten is not None:
-            old = [(band, key) for band in simhash_bands(forgotten[0])]
+        known = self._connection.execute("SELECT simhash FROM text_signatures WHERE key = ?", (key,)).fetchone()
+        if known is not None:
+            old = [(band, key) for band in simhash_bands(known[0])]
             self._connection.executemany("DELETE FROM text_bands WHERE band = ? AND key = ?", old)
         self._connection.execute("INSERT OR REPLACE INTO text_signatures VALUES (?, ?)", (key, simhash))
         new = [(band, key) for band in simhash_bands(simhash)]

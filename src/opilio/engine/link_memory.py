@@ -92,7 +92,7 @@ class LinkModelStore:
         return self._expected_relevant
 
     def _update_estimate(self, *, anew: bool = False) -> None:
-        self.yield_estimate.predicted = self.committee.expected_relevant(anew=anew)
+        self.yield_estimate.predicted = self.committee.expected_relevant(recompute=anew)
         self._expected_relevant = self.yield_estimate.expected
         self._lessons_since_estimate = 0
 

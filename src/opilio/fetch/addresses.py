@@ -1,21 +1,20 @@
-"""Which IP addresses are somebody's public server, and which lead into our own network.
+"""Which IP addresses are public, and which belong to a private network.
 
-Works on addresses that were already resolved: a check of names could be undone by a second DNS answer (rebinding).
-Must not resolve anything itself.
+Works on resolved addresses: a check of host names could be bypassed by a second DNS answer (rebinding).
 """
 
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 
-# All of IPv6 that is handed out to the public (RFC 4291, 2.4)
+# All public unicast addresses of IPv6 (RFC 4291, 2.4).
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
-# RFC 6052; the local-use 64:ff9b:1::/48 of RFC 8215 stays refused
+# RFC 6052; the local-use 64:ff9b:1::/48 of RFC 8215 stays private.
 _NAT64 = IPv6Network("64:ff9b::/96")
 
 
 @lru_cache(maxsize=4096)
 def is_public(address: str) -> bool:
-    """True where the address belongs to the public internet, also when an IPv4 address hides in IPv6.
+    """True if the address is public, also for IPv4 addresses embedded in IPv6.
 
     >>> is_public("93.184.215.14"), is_public("100.64.0.1"), is_public("::ffff:127.0.0.1")
     (True, False, False)
@@ -31,7 +30,7 @@ def is_public(address: str) -> bool:
 
 
 def is_private_host(host: str) -> bool:
-    """Does the name of a host itself say that it is private? Only where it is an address, or `localhost`.
+    """True for a host that is a private IP address or `localhost`.
 
     >>> [is_private_host(host) for host in ("127.0.0.1", "::1", "localhost", "birds.example")]
     [True, True, True, False]
@@ -52,7 +51,7 @@ def _is_public_v6(ip: IPv6Address) -> bool:
 
 
 def _embedded_ipv4(ip: IPv6Address) -> IPv4Address | None:
-    """The IPv4 address that mapped (::ffff:0:0/96), 6to4 (2002::/16) and NAT64 addresses lead to."""
+    """The IPv4 address embedded in a mapped (::ffff:0:0/96), 6to4 (2002::/16) or NAT64 address."""
     if ip in _NAT64:
         return IPv4Address(int(ip) & 0xFFFFFFFF)
     return ip.ipv4_mapped or ip.sixtofour

@@ -1,7 +1,7 @@
-"""Requests to the APIs a person configured (search engines): headers and bodies of our choice, any kind of answer.
+"""Requests to APIs that the user configured (search engines): with headers and bodies, any type of response.
 
-Follows no redirect, keeps no cookie, retries nothing. Private addresses are refused as everywhere, except on a server
-that the caller says the person has named. Not for crawling: no robots.txt, no pauses.
+Follows no redirects, stores no cookies, retries nothing. Private addresses are refused, except for servers that the
+caller marks as trusted because the user named them. Not for crawling: it has no robots.txt and no delays.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ MAX_CONNECTIONS = 16
 
 
 class ApiClient:
-    """Asks with libcurl; belongs to the loop of its first request."""
+    """Sends requests with libcurl; belongs to the event loop of its first request."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class ApiClient:
         timeout_s: float = 10.0,
         trusted: bool = False,
     ) -> FetchResult:
-        """One request, a POST of JSON where there is a body; a server is asked one thing at a time."""
+        """Send one request, a POST of JSON if there is a body; requests to the same server run one after the other."""
         async with self._host_locks[host_of(url)]:
             return await self._perform(url, headers, body, timeout_s, trusted)
 
@@ -75,7 +75,7 @@ class ApiClient:
             elif transfer.failure is None:
                 transfer.failure = classify_curl_error(code, message, self._network.proxy)
             return self._build_result(handle, transfer, started_at)
-        # An address libcurl can't even be told
+        # A URL that libcurl rejects.
         except (pycurl.error, ValueError, TypeError) as problem:
             return FetchResult(url=url, started_at=started_at, failure=Failure("url", str(problem)[:200]))
         finally:
@@ -98,7 +98,7 @@ class ApiClient:
             (pycurl.FOLLOWLOCATION, 0),
             (pycurl.TIMEOUT_MS, round(timeout_s * 1000)),
             (pycurl.CONNECTTIMEOUT_MS, round(min(timeout_s, self._limits.connect_s) * 1000)),
-            # Also when empty: see CurlFetcher
+            # Set even if empty: see CurlFetcher.
             (pycurl.PROXY, self._network.proxy),
             (pycurl.NOPROXY, ""),
             (pycurl.HEADERFUNCTION, transfer.on_header),
@@ -125,7 +125,7 @@ class ApiClient:
 
 
 def header_lines(headers: Sequence[tuple[str, str]], body: bytes) -> list[str]:
-    """The lines of the request's head; ValueError for a value that would make two of one."""
+    """The header lines of the request; ValueError for a value with a line break."""
     lines = [f"{name}: {value}" for name, value in headers]
     if any("\r" in line or "\n" in line for line in lines):
         raise ValueError("a header with a line break")

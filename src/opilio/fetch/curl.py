@@ -1,7 +1,7 @@
 """The fetcher of real crawls: libcurl under asyncio.
 
-One request, one answer. It follows no redirect, keeps no cookie, retries nothing and knows nothing of robots.txt or
-delays: the engine decides, this asks. It speaks http and https only and refuses addresses of our own network.
+One request, one response. It follows no redirects, stores no cookies, retries nothing and knows neither robots.txt nor
+delays: the engine decides. It supports http and https only and refuses private addresses.
 """
 
 import asyncio
@@ -37,14 +37,14 @@ _CONDITIONAL_HEADERS = {
     "if-modified-since": "If-Modified-Since",
 }
 _NOT_MODIFIED = 304
-# Fewer callbacks than libcurl's 16 KiB: most pages then arrive in one or two
+# Larger than libcurl's 16 KiB, so that most pages arrive in one or two callbacks.
 _BUFFER_BYTES = 64 << 10
 
 
 class CurlFetcher:
-    """Fetches with libcurl. `user_agent` should name the crawler and a page that says whom to write to.
+    """Fetches with libcurl. `user_agent` should name the crawler and a page with a contact address.
 
-    Belongs to the loop of its first `fetch`. At most `network.connections` requests are under way; further ones wait,
+    Belongs to the event loop of its first `fetch`. At most `network.connections` requests are in flight; others wait,
     and their time limit starts when they stop waiting.
     """
 
@@ -54,20 +54,20 @@ class CurlFetcher:
         *,
         limits: FetchLimits | None = None,
         network: NetworkOptions | None = None,
-        wanted: AcceptFilter = accept_pages,
+        accept: AcceptFilter = accept_pages,
         clock: Clock | None = None,
     ) -> None:
         self._user_agent = user_agent
         self._limits = limits or FetchLimits()
         self._network = network or NetworkOptions()
-        self._accept = wanted
+        self._accept = accept
         self._clock = clock or SystemClock()
         self._connection_slots = asyncio.Semaphore(self._network.connections)
         self._idle: list[pycurl.Curl] = []
         self._driver: CurlDriver | None = None
 
     async def fetch(self, url: str, validators: Mapping[str, str] | None = None) -> FetchResult:
-        """Ask for one URL; `validators` (ETag, Last-Modified or the request headers for them) make it conditional."""
+        """Fetch one URL; `validators` (ETag, Last-Modified or the request headers for them) make it conditional."""
         async with self._connection_slots:
             driver = self._driver or self._start()
             handle = self._idle.pop() if self._idle else self._new_handle()
@@ -77,7 +77,7 @@ class CurlFetcher:
                 self._idle.append(handle)
 
     async def close(self) -> None:
-        """Close every connection; requests under way end with the failure `closed`."""
+        """Close every connection; requests in flight end with the failure `closed`."""
         if self._driver is not None:
             self._driver.close()
             self._driver = None
@@ -94,13 +94,13 @@ class CurlFetcher:
         started_at = self._clock.now()
         try:
             self._prepare(handle, transfer, validators)
-        # A URL libcurl can't even be told
+        # A URL that libcurl rejects.
         except (pycurl.error, ValueError, TypeError) as problem:
             return FetchResult(url=url, started_at=started_at, failure=Failure("url", str(problem)[:200]))
         ended = await driver.run(handle)
         fetched = self._build_result(handle, transfer, ended, started_at)
         if fetched.status == _NOT_MODIFIED and not validators and fetched.failure is None:
-            return replace(fetched, failure=Failure("protocol", "304 to a question without a condition"))
+            return replace(fetched, failure=Failure("protocol", "304 to an unconditional request"))
         return fetched
 
     def _prepare(self, handle: pycurl.Curl, transfer: Transfer, validators: Mapping[str, str] | None) -> None:
@@ -113,7 +113,7 @@ class CurlFetcher:
         if not (self._network.allow_private or self._network.proxy):
             handle.setopt(pycurl.OPENSOCKETFUNCTION, transfer.open_socket)
         entry = connect_to_entry(transfer.url, self._network.resolve) if self._network.resolve else ""
-        # An entry names its host, so one left from an earlier request touches no other
+        # An entry names its host, so one left from an earlier request affects no other host.
         if entry:
             handle.setopt(pycurl.CONNECT_TO, [entry])
 
@@ -122,19 +122,19 @@ class CurlFetcher:
     ) -> FetchResult:
         code, message = ended
         if code == 0:
-            # An address may have been refused before a good one of the same host
+            # An address may have been refused before a public one of the same host.
             transfer.failure = None
         elif transfer.failure is None:
             transfer.failure = classify_curl_error(code, message, self._network.proxy)
         body = transfer.finish()
-        # 0: nobody but a proxy spoke
+        # 0: only a proxy responded.
         status = transfer.status if handle.getinfo(pycurl.RESPONSE_CODE) else 0
         headers = transfer.headers if status else ()
         found = FetchResult(url=transfer.url, headers=headers)
         location = redirect_target(status, found.header("location"), transfer.url)
-        # For a cookie, most often, or another spelling of the same address
+        # Usually to set a cookie, or to another spelling of the same URL.
         if location == transfer.url:
-            location, transfer.failure = "", Failure("redirect-loop", "it redirects to itself")
+            location, transfer.failure = "", Failure("redirect-loop", "redirects to itself")
         return FetchResult(
             url=transfer.url,
             status=status,
@@ -162,8 +162,8 @@ class CurlFetcher:
         handle.setopt(pycurl.CONNECTTIMEOUT_MS, round(limits.connect_s * 1000))
         handle.setopt(pycurl.LOW_SPEED_LIMIT, limits.slow_bytes_per_s)
         handle.setopt(pycurl.LOW_SPEED_TIME, limits.slow_s)
-        # Set even when empty: libcurl would otherwise read http_proxy and no_proxy of the environment, and a direct
-        # connection that no_proxy allows would go round the address guard.
+        # Set even if empty: libcurl would otherwise read http_proxy and no_proxy of the environment, and a direct
+        # connection allowed by no_proxy would bypass the address guard.
         handle.setopt(pycurl.PROXY, network.proxy)
         handle.setopt(pycurl.NOPROXY, "")
         set_tls(handle, network)
@@ -171,7 +171,7 @@ class CurlFetcher:
 
 
 def set_tls(handle: pycurl.Curl, network: NetworkOptions) -> None:
-    """Trust the system's certificates: pycurl's wheels bring a TLS library that does not know where they are."""
+    """Trust the system's certificates: the TLS library in pycurl's wheels does not know where they are."""
     has_http2 = pycurl.version_info()[4] & pycurl.VERSION_HTTP2
     handle.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_2TLS if has_http2 else pycurl.CURL_HTTP_VERSION_1_1)
     if not network.verify_tls:
@@ -186,7 +186,7 @@ def set_tls(handle: pycurl.Curl, network: NetworkOptions) -> None:
 
 
 def conditional_headers(validators: Mapping[str, str]) -> list[str]:
-    """Request header lines that make a request conditional; what is no validator, or would break a line, is left out.
+    """Header lines that make a request conditional; other names, and values that would break a line, are ignored.
 
     >>> conditional_headers({"ETag": '"a1"', "Cookie": "x"})
     ['If-None-Match: "a1"']
@@ -199,7 +199,7 @@ def conditional_headers(validators: Mapping[str, str]) -> list[str]:
 
 
 def connect_to_entry(url: str, addresses: Mapping[str, str]) -> str:
-    """libcurl's CONNECT_TO entry for one URL: connect elsewhere, and keep asking for the same host.
+    """libcurl's CONNECT_TO entry for one URL: connect to another address, with the same Host header.
 
     >>> connect_to_entry("http://birds.example/", {"birds.example": "127.0.0.1:8080"})
     'birds.example::127.0.0.1:8080'

@@ -1,7 +1,7 @@
-"""libcurl's multi interface driven by the running asyncio loop (plain asyncio or uvloop).
+"""Drives libcurl's multi interface with the running asyncio loop (plain asyncio or uvloop).
 
-libcurl says which sockets and which timer it waits for; the loop waits for them; libcurl then does the work. Must not
-know what is fetched. libcurl forbids calling it from within its callbacks, so these only note what to do.
+libcurl reports the sockets and the timer it waits for; the loop waits for them; libcurl then does the work. libcurl
+must not be called from within its callbacks, so these only record what to do.
 """
 
 import asyncio
@@ -10,20 +10,20 @@ import pycurl
 
 from opilio.fetch.http import CLOSED_CODE
 
-TransferEnd = tuple[int, str]  # libcurl's code (0: well) and its words
+TransferEnd = tuple[int, str]  # libcurl's code (0: success) and its message
 
 
 class CurlDriver:
-    """Runs easy handles; each is under way at most once.
+    """Runs easy handles, each at most once at a time.
 
-    libcurl's limit per host is not used: measured, it alone took 0.14 of 0.22 ms a request, and hosts are leased to one
+    libcurl's limit per host is not used: it took 0.14 of 0.22 ms per request (measured), and hosts are leased to one
     holder at a time anyway.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, connections: int) -> None:
         self._loop = loop
         self._timer: asyncio.Handle | None = None
-        # File descriptor: what libcurl waits for
+        # File descriptor -> events that libcurl waits for.
         self._sockets: dict[int, int] = {}
         self._running: dict[pycurl.Curl, asyncio.Future[TransferEnd]] = {}
         self._multi = pycurl.CurlMulti()
@@ -34,11 +34,11 @@ class CurlDriver:
 
     @property
     def in_flight(self) -> int:
-        """How many requests have not ended."""
+        """The number of requests in flight."""
         return len(self._running)
 
     async def run(self, handle: pycurl.Curl) -> TransferEnd:
-        """Carry out the request a handle is set up for. Cancelling takes the handle out, ready to be used again."""
+        """Perform the request of a handle. Cancelling removes the handle, which can then be used again."""
         done: asyncio.Future[TransferEnd] = self._loop.create_future()
         self._running[handle] = done
         self._multi.add_handle(handle)
@@ -49,7 +49,7 @@ class CurlDriver:
                 self._multi.remove_handle(handle)
 
     def close(self) -> None:
-        """End everything under way and give back sockets and timer."""
+        """Abort all requests and release sockets and timer."""
         for handle, done in list(self._running.items()):
             self._multi.remove_handle(handle)
             del self._running[handle]
@@ -102,10 +102,10 @@ class CurlDriver:
     def _collect_finished(self) -> None:
         left = 1
         while left:
-            left, well, ill = self._multi.info_read()
-            for handle in well:
+            left, succeeded, failed = self._multi.info_read()
+            for handle in succeeded:
                 self._finish(handle, (0, ""))
-            for handle, code, message in ill:
+            for handle, code, message in failed:
                 self._finish(handle, (code, message))
 
     def _finish(self, handle: pycurl.Curl, ended: TransferEnd) -> None:

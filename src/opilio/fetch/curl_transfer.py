@@ -1,7 +1,7 @@
-"""One request under way: what libcurl's callbacks do with headers, bytes and sockets.
+"""One request in flight: libcurl's callbacks for headers, body bytes and sockets.
 
-Invariant: a callback never raises. It returns what makes libcurl stop (not the number of bytes it got) and leaves the
-reason in `failure`. Nothing here waits, and what it holds is bounded by `Limits`.
+Invariant: a callback never raises. To abort, it returns a value that makes libcurl stop and stores the reason in
+`failure`. Nothing here waits, and memory is bounded by `FetchLimits`.
 """
 
 import socket
@@ -15,13 +15,14 @@ from opilio.fetch.addresses import is_public
 from opilio.fetch.decoding import BodyTooLargeError, Decoder, DecodingError
 from opilio.fetch.http import FetchLimits, parse_content_length, parse_headers, parse_status_line
 
-AcceptFilter = Callable[[str, str], bool]  # (url, content type) -> is the body worth having?
+AcceptFilter = Callable[[str, str], bool]  # (url, content type) -> fetch the body?
 _ABORT = -1
-_BOMB_RATIO = 50  # text compresses 3 to 20 times; what grows more than this was made to hurt
+# Text compresses 3 to 20 times; a higher ratio is a decompression bomb.
+_BOMB_RATIO = 50
 
 
 class SocketTarget(Protocol):
-    """What libcurl wants to connect to: a resolved address."""
+    """The resolved address that libcurl is about to connect to."""
 
     family: int
     socktype: int
@@ -30,20 +31,20 @@ class SocketTarget(Protocol):
 
 
 class Transfer:
-    """Collects one answer."""
+    """Collects one response."""
 
-    def __init__(self, url: str, limits: FetchLimits, wanted: AcceptFilter) -> None:
+    def __init__(self, url: str, limits: FetchLimits, accept: AcceptFilter) -> None:
         self.url = url
         self.status = 0
         self.headers: tuple[tuple[str, str], ...] = ()
         self.failure: Failure | None = None
         self._limits = limits
-        self._accept = wanted
+        self._accept = accept
         self._head = _ResponseHead()
         self._body = _ResponseBody(limits.body_bytes)
 
     def on_header(self, line: bytes) -> int | None:
-        """One header line; the empty one ends the head. A new status line begins the answer again (1xx, CONNECT)."""
+        """Handle a header line; an empty one ends the head, a status line starts another response (1xx, CONNECT)."""
         head = self._head
         head.size += len(line)
         head.count += 1
@@ -54,7 +55,7 @@ class Transfer:
         if line.startswith(b"HTTP/"):
             head.lines.clear()
             self.status = parse_status_line(line)
-        # Trailers after the body are nobody's business
+        # Trailers after the body are ignored.
         elif not self._body.received:
             head.lines.append(line)
         return None
@@ -80,7 +81,7 @@ class Transfer:
         return None
 
     def on_body(self, data: bytes) -> int | None:
-        """Some bytes of the body, decoded at once so that no bomb grows; those of a redirect are let go of."""
+        """Handle bytes of the body, decoded immediately so that no bomb grows; bodies of redirects are dropped."""
         if self._head.moved:
             self._body.received += len(data)
             return None if self._body.received <= self._limits.body_bytes else _ABORT
@@ -93,7 +94,7 @@ class Transfer:
         return None
 
     def open_socket(self, _purpose: int, target: SocketTarget) -> socket.socket | int:
-        """The address guard: it sees the address libcurl is about to connect to, after every DNS answer."""
+        """The address guard: checks the address that libcurl connects to, after every DNS answer."""
         address = target.addr[0] if isinstance(target.addr, tuple) else ""
         address = address.decode("ascii", "replace") if isinstance(address, bytes) else address
         if not is_public(address):
@@ -101,26 +102,26 @@ class Transfer:
             return int(pycurl.SOCKET_BAD)
         try:
             return socket.socket(target.family, target.socktype, target.protocol)
-        # No more files may be open, or a family that this machine does not speak
+        # Too many open files, or an address family that this machine does not support.
         except OSError as problem:
             self.failure = Failure("connect", str(problem), retry=True)
             return int(pycurl.SOCKET_BAD)
 
     def finish(self) -> bytes:
-        """The whole decoded body, handed over: it is not kept here. Sets `failure` where something is missing.
+        """The decoded body, which is not kept here. Sets `failure` if the response is incomplete.
 
-        Of a redirect the head is enough, as it is for browsers, however broken its body may be.
-        libcurl calls an answer well whose head was cut off, or whose status is a number beyond its understanding.
+        Redirects need only a head, as in browsers, even if the body is broken. libcurl reports success for a response
+        whose head is truncated or whose status it does not know.
         """
-        whole, complete = self._body.take()
+        body, complete = self._body.take()
         if self._head.moved:
             self.failure = None
         if self.failure is None and not self._head.ended:
             cut = self.status >= 100
-            self.failure = Failure("truncated" if cut else "protocol", "no complete answer head", cut)
+            self.failure = Failure("truncated" if cut else "protocol", "incomplete response head", cut)
         if self.failure is None and not complete:
-            self.failure = Failure("decode", "the encoded body ends too early", True)
-        return b"" if self.failure else whole
+            self.failure = Failure("decode", "the encoded body is truncated", True)
+        return b"" if self.failure else body
 
     def _abort(self, failure: Failure) -> int:
         self.failure = failure
@@ -128,7 +129,7 @@ class Transfer:
 
 
 class _ResponseHead:
-    """The header lines so far. The counts include every 1xx answer before the real one."""
+    """The header lines so far. The counts include all 1xx responses before the final one."""
 
     __slots__ = ("count", "ended", "lines", "moved", "size")
 
@@ -136,9 +137,9 @@ class _ResponseHead:
         self.lines: list[bytes] = []
         self.size = 0
         self.count = 0
-        # The head of the final answer is whole
+        # The head of the final response is complete.
         self.ended = False
-        # And it names another place
+        # The response is a redirect.
         self.moved = False
 
 
@@ -171,6 +172,6 @@ class _ResponseBody:
         return Failure("bomb" if bomb else "too-large", f"more than {self._limit} bytes from {self.received}")
 
     def take(self) -> tuple[bytes, bool]:
-        whole = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         self._pieces = []
-        return whole, self._decoder is None or self._decoder.is_complete()
+        return body, self._decoder is None or self._decoder.is_complete()

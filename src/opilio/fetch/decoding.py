@@ -1,7 +1,7 @@
-"""Content encodings undone as the bytes arrive, with a bound on what comes out.
+"""Decodes content encodings as the bytes arrive, with a limit on the output.
 
-All of it happens here and none in libcurl: the libcurl of pycurl's wheels knows brotli but not zstd, and decodes either
-everything or nothing. One decoder also means one limit. Must not do I/O.
+libcurl does no decoding: the libcurl in pycurl's wheels supports brotli but not zstd, and decodes either everything or
+nothing. One decoder also means one limit.
 """
 
 from collections.abc import Callable
@@ -14,26 +14,28 @@ from isal import isal_zlib
 
 from opilio.core.errors import OpilioError
 
-# Optional, and without it br is not offered to servers; untyped, hence not a plain import.
+# Optional; without it br is not offered to servers. Untyped, hence not a plain import.
 brotli: Any = import_module("brotli") if find_spec("brotli") else None
 
-_INFLATE_ERROR = cast(type[Exception], isal_zlib.error)  # its stubs take the class for an instance
-_MAX_LAYERS = 2  # servers behind a careless proxy compress twice; nobody honest does it more often
+# isal's stubs declare the class as an instance.
+_INFLATE_ERROR = cast(type[Exception], isal_zlib.error)
+# Servers behind a misconfigured proxy compress twice; more layers are an attack.
+_MAX_LAYERS = 2
 _ZSTD_WINDOW = 8 << 20  # RFC 9659: the largest window a server may ask for
-# What servers write and do not mean
+# Values that some servers send for unencoded bodies.
 _IDENTITY_ENCODINGS = frozenset(("", "identity", "none", "utf-8", "utf8", "binary", "8bit"))
 
 
 class BodyTooLargeError(OpilioError):
-    """More came out than the limit allows."""
+    """The decoded body exceeds the limit."""
 
 
 class DecodingError(OpilioError):
-    """The bytes are not what their content encoding says."""
+    """The bytes do not match their content encoding."""
 
 
 class EncodingLayer(Protocol):
-    """One encoding. `feed` gives at most `room` bytes and raises OverflowsError when there are more."""
+    """One encoding. `feed` returns at most `room` bytes and raises BodyTooLargeError if there are more."""
 
     def feed(self, data: bytes, room: int) -> bytes: ...
 
@@ -41,7 +43,7 @@ class EncodingLayer(Protocol):
 
 
 class _Inflate:
-    """gzip (with any number of members) and deflate, with or without the zlib wrapper servers disagree about."""
+    """gzip (with any number of members), and deflate with or without the zlib wrapper, since servers send both."""
 
     def __init__(self, *, gzip: bool) -> None:
         self._gzip = gzip
@@ -66,7 +68,7 @@ class _Inflate:
     def _inflate(self, data: bytes, room: int) -> bytes:
         assert self._stream is not None
         if self._stream.eof:
-            # Padding after the end is ignored, as browsers do
+            # Padding after the end is ignored, as in browsers.
             return b""
         try:
             out: bytes = self._stream.decompress(data, max_length=room + 1)
@@ -100,7 +102,7 @@ class _Brotli:
 
 
 class _Zstd:
-    """Pushes through a writer, the one interface of zstandard that hands out its output piece by piece."""
+    """Uses a writer, the only interface of zstandard that returns its output in pieces."""
 
     def __init__(self) -> None:
         self._out: list[bytes] = []
@@ -125,7 +127,7 @@ class _Zstd:
         return b"".join(self._out)
 
     def is_complete(self) -> bool:
-        # The library does not tell; a cut transfer shows by its length
+        # The library does not report it; a truncated transfer is detected by its length.
         return True
 
 
@@ -141,7 +143,7 @@ ACCEPT_ENCODING = ", ".join(name for name in ("gzip", "deflate", "br", "zstd") i
 
 
 class Decoder:
-    """Undoes the encodings of one answer; never holds more than `limit` bytes of output per layer."""
+    """Decodes one response; never holds more than `limit` bytes of output per layer."""
 
     def __init__(self, encodings: str, limit: int) -> None:
         names = [n for n in (part.strip().lower() for part in encodings.split(",")) if n not in _IDENTITY_ENCODINGS]
@@ -153,7 +155,7 @@ class Decoder:
         self._fed = False
 
     def feed(self, data: bytes) -> bytes:
-        """The next decoded bytes. Raises OverflowsError or UndecodableError."""
+        """The next decoded bytes. Raises BodyTooLargeError or DecodingError."""
         self._fed = True
         for i, layer in enumerate(self._layers):
             data = layer.feed(data, self._rooms[i])
@@ -161,5 +163,5 @@ class Decoder:
         return data
 
     def is_complete(self) -> bool:
-        """True where every layer reached its own end (or nothing came at all)."""
+        """True if every layer reached its end, or nothing was received."""
         return not self._fed or all(layer.is_complete() for layer in self._layers)

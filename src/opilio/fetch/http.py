@@ -1,12 +1,7 @@
-"""What a fetcher will put up with, and how it reaches the network. Options only: no behaviour.
+"""HTTP without the network: options of fetchers, parsing of response heads, libcurl errors as failures, redirects.
 
-Reading the head of an HTTP answer. Pure: the time is passed in.
-
-Header lines come from strangers: every function takes any bytes and raises nothing.
-
-libcurl's error codes as the failures a crawl knows. Pure.
-
-Following redirects for small jobs (robots.txt, example pages of a topic). A crawl queues them instead.
+Header lines are untrusted: every parser accepts any bytes and raises nothing. A crawl queues redirects;
+`follow_redirects` is for single requests (robots.txt, example pages).
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,27 +17,27 @@ from opilio.core.urls import canonicalize_url
 
 
 class FetchLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Nothing fetched is trusted: every answer has an end in bytes and in seconds."""
+    """Limits on every response in bytes and in seconds."""
 
-    # After decoding; a longer answer is a failure and nothing of it is kept
+    # After decoding; a larger response is a failure and its body is dropped.
     body_bytes: int = 8 << 20
     header_bytes: int = 64 << 10
     header_count: int = 256
     total_s: float = 60.0
     connect_s: float = 10.0
-    slow_bytes_per_s: int = 200  # an answer slower than this for `slow_s` is given up
+    slow_bytes_per_s: int = 200  # a response slower than this for `slow_s` is aborted
     slow_s: int = 20
-    retry_after_s: float = 86_400.0  # a longer Retry-After is cut to this
+    retry_after_s: float = 86_400.0  # maximum of Retry-After
 
 
 class NetworkOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How to reach hosts.
 
-    `resolve` maps a host (as in the URL, with or without its port, or `*` for all) to an address with an optional
-    port. It only says where to connect: the address guard still holds for what it names.
+    `resolve` maps a host (as in the URL, with or without its port, or `*` for all) to an address with an optional port.
+    It only changes where to connect: the address guard still checks the address.
 
-    A `proxy` (http, https, socks4a, socks5h, ...) is trusted because the user named it: the address guard then does not
-    apply, as only the proxy sees where names lead. Proxy variables of the environment are never read.
+    A `proxy` (http, https, socks4a, socks5h, ...) is trusted because the user configured it: the address guard then
+    does not apply, as only the proxy resolves names. Proxy variables of the environment are never read.
     """
 
     proxy: str = ""
@@ -50,16 +45,16 @@ class NetworkOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     verify_tls: bool = True
     ca_file: str = ""  # certificates to trust; empty: the system's
     allow_private: bool = False
-    connections: int = 64  # open at once, and requests under way at once
+    connections: int = 64  # maximum of open connections and of requests in flight
 
 
 PAGE_TYPES = frozenset(("text/html", "application/xhtml+xml", "text/plain"))
-# Sitemaps and feeds: no pages, but they tell of many.
+# Sitemaps and feeds list pages.
 FEED_TYPES = frozenset(("text/xml", "application/xml", "application/rss+xml", "application/atom+xml"))
 
 
 def accept_pages(url: str, content_type: str) -> bool:
-    """The default answer to "is this body worth having?": pages and plain text, and robots.txt whatever its label.
+    """The default filter of responses: pages, plain text, sitemaps and feeds, and robots.txt of any type.
 
     >>> accept_pages("http://a.example/", "text/html; charset=utf-8"), accept_pages("http://a.example/", "image/png")
     (True, False)
@@ -69,7 +64,7 @@ def accept_pages(url: str, content_type: str) -> bool:
 
 
 def parse_status_line(line: bytes) -> int:
-    """The status code in a status line; 0 where there is none."""
+    """The status code in a status line; 0 if there is none."""
     parts = line.split(None, 2)
     code = parts[1] if len(parts) > 1 else b""
     return int(code) if code.isdigit() and len(code) <= 3 else 0
@@ -91,9 +86,9 @@ def parse_headers(lines: Sequence[bytes]) -> tuple[tuple[str, str], ...]:
 
 
 def _decode_header(line: bytes) -> str:
-    """Servers send UTF-8 in Location more often than the Latin-1 that HTTP once meant.
+    """Decode a header line as UTF-8, which servers use in Location more often than HTTP's Latin-1.
 
-    Other bytes in it are an address in an encoding of the server's own: escaped, they stay what they are.
+    Other bytes in Location are a URL in the server's own encoding and are percent-encoded.
     """
     try:
         return line.decode("utf-8")
@@ -104,13 +99,13 @@ def _decode_header(line: bytes) -> str:
 
 
 def parse_retry_after(value: str, now: float, cap_s: float) -> float:
-    """Seconds to wait according to a Retry-After header: a number or a date; 0 for what can't be read.
+    """Seconds to wait according to a Retry-After header, a number or a date; 0 if it can't be parsed.
 
     >>> parse_retry_after("120", 0.0, 3600.0), parse_retry_after("Thu, 01 Jan 1970 00:01:00 GMT", 0.0, 3600.0)
     (120.0, 60.0)
     """
     value = value.strip()
-    # Nearly always: reading a date that is not there would cost more than the rest of the head
+    # The common case.
     if not value:
         return 0.0
     if value.isascii() and value.isdigit():
@@ -120,23 +115,24 @@ def parse_retry_after(value: str, now: float, cap_s: float) -> float:
 
 
 def redirect_target(status: int, location: str, url: str) -> str:
-    """Where a redirect leads, canonical; empty where the answer is no redirect or leads nowhere we may go."""
+    """The canonical target of a redirect; empty if there is none or it is not a valid URL."""
     if not 300 <= status < 400 or status == 304 or not location:
         return ""
     return canonicalize_url(location, url) or ""
 
 
 def parse_content_length(value: str) -> int:
-    """The announced size; 0 where it is missing or nonsense."""
+    """The value of Content-Length; 0 if it is missing or invalid."""
     return int(value) if value.isascii() and value.isdigit() and len(value) < 20 else 0
 
 
-CLOSED_CODE = -1  # not libcurl's: the fetcher was closed while the request was under way
+# Not libcurl's: the fetcher was closed while the request was in flight.
+CLOSED_CODE = -1
 
-# code: (kind, whether asking again later may help)
+# code: (kind, whether a retry may succeed)
 _CODE_KINDS: dict[int, tuple[str, bool]] = {
     CLOSED_CODE: ("closed", True),
-    pycurl.E_UNSUPPORTED_PROTOCOL: ("protocol", False),  # also HTTP/0.9, that is: no status line
+    pycurl.E_UNSUPPORTED_PROTOCOL: ("protocol", False),  # also HTTP/0.9, without a status line
     pycurl.E_URL_MALFORMAT: ("url", False),
     pycurl.E_COULDNT_RESOLVE_PROXY: ("proxy", True),
     pycurl.E_COULDNT_RESOLVE_HOST: ("dns", True),
@@ -151,7 +147,7 @@ _CODE_KINDS: dict[int, tuple[str, bool]] = {
     pycurl.E_RECV_ERROR: ("reset", True),
     58: ("tls", False),
     59: ("tls", False),
-    60: ("tls", False),  # the certificate can't be trusted
+    60: ("tls", False),  # the certificate is not trusted
     61: ("decode", False),
     77: ("tls", False),
     83: ("tls", False),
@@ -169,15 +165,15 @@ _MESSAGE_KINDS: tuple[tuple[str, tuple[str, bool]], ...] = (
 
 
 def classify_curl_error(code: int, message: str, proxy: str = "") -> Failure:
-    """The failure a libcurl code stands for, where a proxy is asked or none."""
-    # To hosts only the proxy connects, and tells in its own words
+    """The failure for a libcurl error code."""
+    # With a proxy, only the connection to the proxy itself can fail in this way.
     if proxy and code == pycurl.E_COULDNT_CONNECT:
         scheme, _, place = proxy.rpartition("://")
-        # Without a password
+        # Without the password.
         named = f"{scheme or 'http'}://{place.rpartition('@')[2]}"
         return Failure("proxy", f"the proxy {named} can't be reached ({code})"[:200], retry=True)
     kind, retry = _CODE_KINDS.get(code, ("transfer", True))
-    # One code stands for several troubles; only libcurl's words tell them apart.
+    # One code stands for several problems; only libcurl's message distinguishes them.
     if code == pycurl.E_OPERATION_TIMEDOUT and "too slow" in message:
         kind = "slow"
     if code in (pycurl.E_RECV_ERROR, pycurl.E_COULDNT_CONNECT):
@@ -186,12 +182,12 @@ def classify_curl_error(code: int, message: str, proxy: str = "") -> Failure:
 
 
 async def follow_redirects(fetcher: Fetcher, url: str, hops: int = 5) -> FetchResult:
-    """The answer at the end of at most `hops` redirects; a failure `redirect-loop` where there is no end."""
-    been = {url}
+    """The response after at most `hops` redirects; the failure `redirect-loop` if there are more."""
+    visited = {url}
     found = await fetcher.fetch(url)
     while found.location and found.failure is None:
-        if len(been) > hops or found.location in been:
+        if len(visited) > hops or found.location in visited:
             return replace(found, failure=Failure("redirect-loop", f"gave up at {found.location}"[:200]))
-        been.add(found.location)
+        visited.add(found.location)
         found = await fetcher.fetch(found.location)
     return found

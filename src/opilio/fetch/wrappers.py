@@ -1,4 +1,4 @@
-"""A web in memory, for tests and small jobs. Same contract as every fetcher, no network, no clock."""
+"""A fetcher that serves pages from memory, for tests and small jobs. It has the contract of every fetcher."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from opilio.core.records import FetchResult
 
 
 class MemoryFetcher:
-    """Answers from a mapping of canonical URLs; 404 for everything else, 304 where a validator still holds."""
+    """Serves a mapping of canonical URLs; 404 for other URLs, 304 if a validator matches."""
 
     def __init__(self, pages: Mapping[str, FetchResult]) -> None:
         self._pages = pages
@@ -22,13 +22,13 @@ class MemoryFetcher:
         return replace(page, url=url)
 
     async def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing to close."""
 
 
 def _is_unmodified(page: FetchResult, validators: Mapping[str, str]) -> bool:
     given = {name.lower(): value for name, value in validators.items()}
     tag = given.get("if-none-match") or given.get("etag")
-    # RFC 9110, 13.1.3: the date counts only where there is no tag
+    # RFC 9110, 13.1.3: the date counts only without a tag.
     if tag:
         return tag == page.header("etag")
     date = given.get("if-modified-since") or given.get("last-modified")

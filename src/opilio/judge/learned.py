@@ -1,7 +1,7 @@
-"""The learned judge: coverage of the topic's words, and a text model that learns what else pages on the topic say.
+"""The learned judge: coverage of the topic's words, combined with a text model learned from pages.
 
-The text model is taught by pages that coverage alone is sure about, by examples and by a person's labels, never by
-its own verdicts, so it can't talk itself into another topic.
+The text model is trained by pages that coverage alone is certain about, by examples and by the user's labels, never by
+its own verdicts, so that it can't drift to another topic.
 """
 
 from collections import deque
@@ -18,25 +18,25 @@ from opilio.learn.logistic import logistic
 from opilio.learn.text_model import TermIds, TextModel, TextModelState
 from opilio.topic.topic import ExamplePage
 
-MAX_PAGE_TERMS = 120  # the most telling terms of a page
-# Share of the middle below which coverage is sure that a page is not on the topic
+MAX_PAGE_TERMS = 120  # the most distinctive terms of a page
+# Pages with a coverage below this share of the middle are certainly off topic.
 SURELY_IRRELEVANT_SHARE = 0.6
-PAGES_FOR_HALF_SHARE = 10.0  # pages on the topic after which the model has half of its say
-REFIT_RELEVANT_PAGES = 10  # new pages on the topic
-# Or this share of those it was taught: the more it knows, the less ten pages change
+PAGES_FOR_HALF_SHARE = 10.0  # on-topic pages after which the model has half of its share
+REFIT_RELEVANT_PAGES = 10  # new on-topic pages that trigger a refit
+# At least this share of the on-topic pages must be new: with many pages, ten more change little.
 REFIT_RELEVANT_SHARE = 0.1
-REFIT_IRRELEVANT_PAGES = 500  # new pages not on it
-LABEL_WEIGHT = 8.0  # how many pages a person's word weighs
+REFIT_IRRELEVANT_PAGES = 500  # new off-topic pages that trigger a refit
+LABEL_WEIGHT = 8.0  # weight of a user's label in pages
 MODEL_REASONS = 6
-COVERAGE_WINDOW = 400  # pages whose coverage the line is drawn through
+COVERAGE_WINDOW = 400  # recent pages whose coverage determines the middle
 MIN_CLUSTER_PAGES = 5
 SPLIT_POSITION = 0.6
-MIDDLE_PRIOR_PAGES = 40.0  # pages after which what was seen counts as much as the given middle
+MIDDLE_PRIOR_PAGES = 40.0  # pages after which the fitted middle counts as much as the given one
 MIN_MIDDLE, MAX_MIDDLE = 0.12, 0.45
 
 
 class _JudgeLesson(msgspec.Struct, array_like=True):
-    """What is told of one page: its coverage, or a person's word (1 or 0) with its weight."""
+    """One page to learn from: its coverage, or a user's label (1 or 0) with its weight."""
 
     sample: bytes
     coverage: float
@@ -49,9 +49,9 @@ class _JudgeState(msgspec.Struct, array_like=True):
 
 
 class LearnedJudge(BaseLearner):
-    """Verdict.score is a probability. `share` is the text model's say once it has seen enough; 0: nothing is learnt.
+    """Verdict.score is a probability. `share` is the text model's share in it after enough pages; 0 disables learning.
 
-    `examples` are pages of which a person said whether they are on the topic: they teach it before anything is fetched.
+    `examples` are pages that the user gave as on or off topic; they train the model before anything is fetched.
     """
 
     learns_from_labels = True
@@ -66,7 +66,7 @@ class LearnedJudge(BaseLearner):
         self.base = base
         self.share = share
         self._label_of = label_of
-        # Only examples need the background: a crawl meets pages off its topic soon enough (docs/lab/committee.md).
+        # Only examples need the background: a crawl soon finds off-topic pages (docs/lab/committee.md).
         self.model = TextModel(self._document_frequency if examples else None)
         self._coverages: deque[float] = deque(maxlen=COVERAGE_WINDOW)
         self._last_sample: tuple[Reading, TermIds] | None = None
@@ -81,7 +81,7 @@ class LearnedJudge(BaseLearner):
 
     @property
     def version(self) -> int:
-        """Grows whenever the text model is fitted."""
+        """Grows with every fit of the text model."""
         return self.model.scale.version
 
     @property
@@ -91,22 +91,22 @@ class LearnedJudge(BaseLearner):
 
     @property
     def middle(self) -> float:
-        """The coverage at which a page is as likely on the topic as not: the given one, moved by what was seen."""
+        """The coverage at which a page is as likely on topic as off: the given one, adjusted by a fit."""
         return self.model.scale.fitted_middle or self.base.middle
 
     def _fit_middle(self) -> float:
-        """Between the pages that speak of the topic and the others: two means, nearer to the upper one.
+        """The threshold between two clusters of coverages (two means), nearer to the upper one.
 
-        A topic whose own pages cover a third of its words needs another line than one whose pages cover two thirds.
+        A topic whose pages cover a third of its words needs another threshold than one whose pages cover two thirds.
         """
-        seen = np.array(self._coverages)
+        coverages = np.array(self._coverages)
         line = self.base.middle
         for _ in range(10):
-            upper, lower = seen[seen >= line], seen[seen < line]
+            upper, lower = coverages[coverages >= line], coverages[coverages < line]
             if len(upper) < MIN_CLUSTER_PAGES or len(lower) < MIN_CLUSTER_PAGES:
                 return self.middle
             line = float(lower.mean() + SPLIT_POSITION * (upper.mean() - lower.mean()))
-        trust = len(seen) / (len(seen) + MIDDLE_PRIOR_PAGES)
+        trust = len(coverages) / (len(coverages) + MIDDLE_PRIOR_PAGES)
         return min(MAX_MIDDLE, max(MIN_MIDDLE, (1.0 - trust) * self.base.middle + trust * line))
 
     def judge(self, reading: Reading) -> Verdict:
@@ -114,29 +114,29 @@ class LearnedJudge(BaseLearner):
         verdict = self.base.judge(reading)
         coverage = verdict.reasons[0].value
         logit = min(4.0, max(-4.0, self.base.slope * (coverage - self.middle)))
-        said, share, terms = 0.0, 0.0, np.zeros(0, dtype=np.int64)
+        text_logit, share, terms = 0.0, 0.0, np.zeros(0, dtype=np.int64)
         if self.model.is_ready and self.share:
             terms = self.sample(reading)
-            said = self.model.logit(terms)
-            seen = self.model.scale.fitted_pages
-            share = self.share * seen / (seen + PAGES_FOR_HALF_SHARE)
-        score = logistic((1.0 - share) * logit + share * said)
+            text_logit = self.model.logit(terms)
+            coverages = self.model.scale.fitted_pages
+            share = self.share * coverages / (coverages + PAGES_FOR_HALF_SHARE)
+        score = logistic((1.0 - share) * logit + share * text_logit)
         words = tuple(
             Reason(f"text model: {self._label_of(t) or t}", w, share)
             for t, w in self.model.strongest_terms(terms, MODEL_REASONS)
         )
-        summary = (verdict.reasons[0], Reason("text model", said, share))
+        summary = (verdict.reasons[0], Reason("text model", text_logit, share))
         return Verdict(score=score, relevant=score >= 0.5, reasons=(*summary, *verdict.reasons[1:], *words))
 
     def sample(self, reading: Reading) -> TermIds:
-        """The most telling terms of a page: many times here, seldom elsewhere."""
-        # Asked for twice: by `judge`, and to be kept
+        """The most distinctive terms of a page: frequent on it, rare in general."""
+        # Cached because it is needed twice per page: by `judge`, and to be stored.
         if self._last_sample is None or self._last_sample[0] is not reading:
             self._last_sample = reading, self._distinctive_terms(*self.base.words.counts(reading))
         return self._last_sample[1]
 
     def _document_frequency(self, terms: TermIds) -> NDArray[np.float64]:
-        """On what share of all pages each term stands, by how rare it is in general English."""
+        """The share of all pages that contain each term, by its idf in general English."""
         return 1.0 / np.expm1(self.base.words.idf(terms.astype(np.uint32)))
 
     def _distinctive_terms(self, terms: NDArray[np.uint32], counts: NDArray[np.float64]) -> TermIds:
@@ -144,10 +144,10 @@ class LearnedJudge(BaseLearner):
         return terms[np.argsort(-weights, kind="stable")[:MAX_PAGE_TERMS]].astype(np.int64)
 
     def make_lesson(self, outcomes: Sequence[Outcome]) -> bytes:
-        """What is about to be learnt from these visits, for a journal; nothing where that is nothing."""
+        """The lesson of these visits, for a journal; empty if there is nothing to learn."""
         if not self.share:
             return b""
-        told = [
+        lessons = [
             _JudgeLesson(outcome.analysis.sample_terms, outcome.analysis.verdict.reasons[0].value)
             for outcome in outcomes
             if outcome.analysis
@@ -155,18 +155,18 @@ class LearnedJudge(BaseLearner):
             and outcome.analysis.sample_terms
             and not outcome.duplicate_of
         ]
-        return msgspec.msgpack.encode(told) if told else b""
+        return msgspec.msgpack.encode(lessons) if lessons else b""
 
     def label_lesson(self, sample: bytes, relevant: bool | None, before: bool | None = None) -> bytes:
-        """A person's word about a page as a lesson, or that there is none; `before` is what was said of it earlier."""
-        words = ((before, -LABEL_WEIGHT), (relevant, LABEL_WEIGHT))
-        told = [_JudgeLesson(sample, float(word), weight) for word, weight in words if word is not None]
-        return msgspec.msgpack.encode(told)
+        """The lesson of a user's label, or of its removal (None); `before` is the previous label."""
+        labels = ((before, -LABEL_WEIGHT), (relevant, LABEL_WEIGHT))
+        lessons = [_JudgeLesson(sample, float(label), weight) for label, weight in labels if label is not None]
+        return msgspec.msgpack.encode(lessons)
 
     def apply_lesson(self, lesson: bytes) -> None:
-        """Learn from a lesson: the first time, or again from a journal."""
-        told = msgspec.msgpack.decode(lesson, type=list[_JudgeLesson]) if lesson else []
-        for page in told:
+        """Learn from a lesson, new or from a journal."""
+        pages = msgspec.msgpack.decode(lesson, type=list[_JudgeLesson]) if lesson else []
+        for page in pages:
             terms = np.frombuffer(page.sample, dtype=np.uint32).astype(np.int64)
             if page.label_weight:
                 self.add_page(terms, page.coverage > 0.5, page.label_weight)
@@ -174,27 +174,27 @@ class LearnedJudge(BaseLearner):
             self._coverages.append(page.coverage)
             if page.coverage >= self.middle or page.coverage < SURELY_IRRELEVANT_SHARE * self.middle:
                 self.add_page(terms, page.coverage >= self.middle)
-        if self._is_refit_due() or any(page.label_weight for page in told):
+        if self._is_refit_due() or any(page.label_weight for page in pages):
             self.model.fit(self._fit_middle())
 
     def _is_refit_due(self) -> bool:
-        """Has enough come since the last fit? Where that lacked pages of one kind, pages of any kind count."""
+        """True if enough pages were added since the last fit. Until the model is ready, pages of any class count."""
         no, yes = self.model.pages_since_fit
-        taught = self.model.pages[1]
-        unready = not self.model.is_ready and taught >= REFIT_RELEVANT_PAGES and no + yes >= REFIT_RELEVANT_PAGES
+        learned = self.model.pages[1]
+        unready = not self.model.is_ready and learned >= REFIT_RELEVANT_PAGES and no + yes >= REFIT_RELEVANT_PAGES
         return (
-            yes >= max(REFIT_RELEVANT_PAGES, REFIT_RELEVANT_SHARE * taught) or no >= REFIT_IRRELEVANT_PAGES or unready
+            yes >= max(REFIT_RELEVANT_PAGES, REFIT_RELEVANT_SHARE * learned) or no >= REFIT_IRRELEVANT_PAGES or unready
         )
 
     def add_page(self, terms: TermIds, positive: bool, weight: float = 1.0) -> None:
-        """One page whose kind is known."""
+        """Add a labelled page."""
         self.model.add(terms, positive, weight)
 
     def snapshot(self) -> bytes:
         return msgspec.msgpack.encode(_JudgeState(self.model.state(), list(self._coverages)))
 
     def worker_state(self) -> bytes:
-        """What a worker needs to judge as this judge does, in the form of a snapshot: a tenth of one."""
+        """The part of a snapshot that a worker needs to judge, a tenth of its size."""
         return msgspec.msgpack.encode(_JudgeState(self.model.worker_state()))
 
     def restore(self, state: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Judges that put another judge's verdict aside when the page means another sense of the topic's words."""
+"""Judges that reject pages about another sense of the topic's words."""
 
 import msgspec
 
@@ -12,9 +12,9 @@ from opilio.topic.senses import OTHER_SENSE, ContextRule, SenseWeights
 
 
 class ContextJudge:
-    """A page with words of irrelevant contexts is ignored, with its links (S3-09; the switches of S3-E12 in `rule`).
+    """Rejects pages with words of irrelevant contexts, and their links (S3-09; options of S3-E12 in `rule`).
 
-    A context of several words is met where they stand together: `jaguar cat` is no word against every jaguar.
+    A context of several words must occur as a phrase: `jaguar cat` does not reject every page with `jaguar`.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class ContextJudge:
         rule: ContextRule | None = None,
     ) -> None:
         if not contexts:
-            raise TopicError("topic.contexts: give the words of the senses that are not meant")
+            raise TopicError("topic.contexts: is empty; give words of the other senses")
         self._judge = judge
         self._topic = topic
         self._contexts = tuple(c.lower() for c in contexts)
@@ -60,9 +60,9 @@ class ContextJudge:
 
 
 class SenseJudge:
-    """The company of the ambiguous words decides: other senses outweigh the topic, the page is put aside.
+    """Rejects pages on which words of other senses outweigh the topic's near the ambiguous words.
 
-    `ambiguous` are the words that have several senses (the topic's name, as a rule); they decide nothing.
+    `ambiguous` are the words with several senses (usually the topic's name); they do not count.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class SenseJudge:
         self._words = words
         self._margin = margin
         if not self._others:
-            raise TopicError("topic.contexts: give the words of the senses that are not meant")
+            raise TopicError("topic.contexts: is empty; give words of the other senses")
 
     def judge(self, reading: Reading) -> Verdict:
         """See `Judge`."""
@@ -96,5 +96,5 @@ class SenseJudge:
         return msgspec.structs.replace(verdict, reasons=verdict.reasons + evidence)
 
 
-def _rejected(verdict: Verdict, *why: Reason) -> Verdict:
-    return Verdict(score=0.0, relevant=False, reasons=(*why, *verdict.reasons))
+def _rejected(verdict: Verdict, *reasons: Reason) -> Verdict:
+    return Verdict(score=0.0, relevant=False, reasons=(*reasons, *verdict.reasons))

@@ -1,17 +1,11 @@
-"""The cosine judge: how much of the page's words are the topic's (S0-23, S3-16, S4-17).
+"""Judges that compare a page with the topic's words: cosine, query words, coverage, and a blend of judges.
 
-Relevant = contains the query (S3-30). It counts every sense of a word (S3-E7): a measure to print beside others.
-
-The coverage judge, ours: how much of the topic does a page speak of?
-
-Each of the topic's words counts by its weight and rarity, saturating with its frequency and damped by the page's
-length (the shape of BM25), so that one word said often is worth less than several said at all. Unlike a cosine, the
-score means the same for long and short tables, so that one threshold serves many topics.
-
-A topic given as classes is spoken of in another way: their index terms are names of many things, of which no page has
-more than a few. There a page covers the topic as well as its own classes are the topic's.
-
-Several judges as one: the weighted mean of their scores.
+The cosine judge (S0-23, S3-16, S4-17) measures how much of the page is about the topic. `ContainsJudge` is the paper's
+relevance measure (S3-30), which ignores senses (S3-E7). The coverage judge measures how much of the topic a page
+covers: each topic word counts by weight and rarity, saturates with its frequency and is damped by the page's length (as
+in BM25), so that several words are worth more than one repeated word. Unlike a cosine, coverage is independent of the
+table's length, so that one threshold serves many topics. For a topic given as Dewey classes, whose index terms are many
+names, a page covers the topic as well as its own classes match.
 """
 
 import math
@@ -28,18 +22,18 @@ from opilio.topic.evolving import CompiledTable, EvolvingTopic
 from opilio.topic.page_terms import PageTerms
 
 CosineNorm = Literal["page", "topic", "whole"]
-COSINE_REASONS = 10  # words named in a verdict
+COSINE_REASONS = 10  # words in a verdict
 COSINE_THRESHOLD = 0.13
 
 
 class CosineJudge:
     """Score = cosine of the page and the topic's table.
 
-    `norm` is over what the page's length is taken (X-01): "page" all its words (S4-17; "whole" is S3's name for
-    the same), "topic" only the topic's words, as S0-23 is printed: one matching word is then enough for a high score.
-    A page passes at score ≥ threshold, or > where `strict` (X-02). The papers give no threshold (S0-E8). Ours is for
-    norm "page" and damped counts: between .10 (best F1 for tables from keywords alone) and .15 (with seed pages too)
-    on the web that `pagewords` names; norm "topic" needs about .5.
+    `norm` selects the words of the page's norm (X-01): "page" all its words (S4-17; "whole" is S3's name for it),
+    "topic" only the topic's words, as S0-23 is printed: then one matching word is enough for a high score. A page
+    passes at score ≥ threshold, or > if `strict` (X-02). The papers give no threshold (S0-E8). The default is for norm
+    "page" and damped counts: between .10 (best F1 for tables from keywords alone) and .15 (with seed pages) on the web
+    that `page_terms` mentions; norm "topic" needs about .5.
     """
 
     def __init__(
@@ -51,7 +45,7 @@ class CosineJudge:
         strict: bool = False,
     ) -> None:
         if norm not in ("page", "topic", "whole"):
-            raise ConfigError(f'judge.norm: "{norm}" is unknown; known: page, topic, whole')
+            raise ConfigError(f"judge.norm '{norm}': is unknown; known: page, topic, whole")
         self.topic = topic
         self.words = words
         self.threshold = threshold
@@ -60,10 +54,10 @@ class CosineJudge:
 
     def judge(self, reading: Reading) -> Verdict:
         """See `Judge`."""
-        sight = self.topic.compiled
+        table = self.topic.compiled
         terms, counts = self.words.counts(reading)
-        topic = sight.weigh(terms)
-        # The other words of the page count for nothing: they need no weight
+        topic = table.weigh(terms)
+        # The other words of the page do not count, so they need no weight.
         if self.norm == "topic":
             known = topic.nonzero()[0]
             terms, counts, topic = terms[known], counts[known], topic[known]
@@ -71,11 +65,11 @@ class CosineJudge:
         products = topic * page
         shared = products.nonzero()[0]
         own = page[shared] if self.norm == "topic" else page
-        length = math.sqrt(float(own @ own)) * sight.norm
+        length = math.sqrt(float(own @ own)) * table.norm
         score = min(1.0, float(products.sum()) / length) if length else 0.0
         best = shared[np.argsort(-products[shared], kind="stable")[:COSINE_REASONS]]
         named = zip(terms[best].tolist(), (products[best] / (length or 1.0)).tolist(), strict=True)
-        words = tuple(Reason(sight.labels[t], value, sight.vector[t]) for t, value in named)
+        words = tuple(Reason(table.labels[t], value, table.vector[t]) for t, value in named)
         summary = Reason("cosine", score), Reason("topic words", float(len(shared)), 0.0)
         return Verdict(score=score, relevant=self._passes(score), reasons=summary + words)
 
@@ -84,7 +78,7 @@ class CosineJudge:
 
 
 class ContainsJudge:
-    """Score = share of the query's words that the page has; relevant with all of them, or any."""
+    """Score = share of the query's words on the page; relevant with all of them, or any."""
 
     def __init__(self, query: str, words: PageTerms, need: Literal["all", "any"] = "all") -> None:
         self.query = query
@@ -92,12 +86,12 @@ class ContainsJudge:
         self.need = need
         self._terms = tuple(dict.fromkeys(words.terms(query)))
         if not self._terms:
-            raise TopicError(f'the query "{query}" has no words to look for; give it at least one that is no stop word')
+            raise TopicError(f'the query "{query}" contains only stop words; give at least one other word')
 
     def judge(self, reading: Reading) -> Verdict:
         """See `Judge`."""
-        said = set(self.words.counts(reading)[0].tolist())
-        hits = len(said.intersection(self._terms))
+        terms = set(self.words.counts(reading)[0].tolist())
+        hits = len(terms.intersection(self._terms))
         score = hits / len(self._terms)
         relevant = score == 1.0 if self.need == "all" else score > 0.0
         reasons = Reason("query words", score), Reason("query words found", float(hits), 0.0)
@@ -106,14 +100,15 @@ class ContainsJudge:
 
 COVERAGE_REASONS = 10
 MAX_IDF = 7.0
-HALF_SATURATION = 0.5  # occurrences at which a word has half of its effect on a page without length
+# Occurrences with half of the maximum effect on a page of length 0.
+HALF_SATURATION = 0.5
 SATURATION_PER_WORD = 0.003  # more occurrences are needed on longer pages
 
 
 class CoverageJudge:
-    """Verdict.score is a probability: the coverage pushed through a logistic curve around `middle`.
+    """Verdict.score is a probability: the logistic function of the coverage around `middle`.
 
-    `classes` judges by the topic's classes, where it was given as such.
+    `classes` judges by the topic's Dewey classes, if it has any.
     """
 
     def __init__(
@@ -135,33 +130,34 @@ class CoverageJudge:
         """See `Judge`."""
         coverage, reasons = self._word_coverage(reading)
         if self.classes:
-            # 0.5: as likely of the topic's classes as not
-            told = self.classes.judge(reading)
-            coverage, reasons = max(coverage, min(1.0, 2.0 * self.middle * told.score)), [*told.reasons, *reasons]
+            # A score of 0.5 corresponds to a coverage of `middle`.
+            by_class = self.classes.judge(reading)
+            coverage = max(coverage, min(1.0, 2.0 * self.middle * by_class.score))
+            reasons = [*by_class.reasons, *reasons]
         score = logistic(self.slope * (coverage - self.middle))
         return Verdict(score=score, relevant=score >= 0.5, reasons=(Reason("coverage", coverage), *reasons))
 
     def _word_coverage(self, reading: Reading) -> tuple[float, list[Reason]]:
-        sight = self.topic.compiled
+        table = self.topic.compiled
         terms, counts = self.words.counts(reading)
-        weights = sight.weigh(terms)
+        weights = table.weigh(terms)
         shared = np.flatnonzero(weights)
         rarity = np.minimum(self.words.idf(terms[shared]), MAX_IDF)
         worth = weights[shared] * rarity
         length = float(counts.sum())
         parts = worth * counts[shared] / (counts[shared] + HALF_SATURATION + SATURATION_PER_WORD * length)
-        whole = self._full_coverage(sight)
+        whole = self._full_coverage(table)
         coverage = min(1.0, float(parts.sum()) / whole) if whole else 0.0
         best = np.argsort(-parts, kind="stable")[:COVERAGE_REASONS]
         named = zip(terms[shared[best]].tolist(), (parts[best] / (whole or 1.0)).tolist(), strict=True)
-        return coverage, [Reason(sight.labels[term], value, sight.vector[term]) for term, value in named]
+        return coverage, [Reason(table.labels[term], value, table.vector[term]) for term, value in named]
 
-    def _full_coverage(self, sight: CompiledTable) -> float:
-        """What a page that speaks of all the topic's words would have; worked out once for a table."""
-        if self._full_coverage_cache is None or self._full_coverage_cache[0] is not sight:
+    def _full_coverage(self, table: CompiledTable) -> float:
+        """The coverage sum of a page with all topic words; cached per table."""
+        if self._full_coverage_cache is None or self._full_coverage_cache[0] is not table:
             self._full_coverage_cache = (
-                sight,
-                float((sight.weights * np.minimum(self.words.idf(sight.terms), MAX_IDF)).sum()),
+                table,
+                float((table.weights * np.minimum(self.words.idf(table.terms), MAX_IDF)).sum()),
             )
         return self._full_coverage_cache[1]
 

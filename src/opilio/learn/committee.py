@@ -1,8 +1,8 @@
-"""The committee: one online model over every member's score, trained by what fetched pages turned out to be.
+"""The committee: an online model over the scores of all members, trained by the outcomes of fetched pages.
 
-Hubs are found by sibling success: what the other links of the same page, and of the same list on that page, turned
-out to be. How much that counts is learnt like everything else: much on a web with index pages, little on others.
-Pure: no I/O, no clock, no chance: the same visits give the same scores.
+Hubs are found by sibling success: how the other links of the same page, and of the same list on it, turned out. How
+much this counts is learned too: much on sites with index pages, little on others. No I/O, clock or randomness: the same
+visits give the same scores.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,9 +26,9 @@ from opilio.learn.success_rates import LinkExample
 from opilio.learn.word_model import LinkFeatures, unpack_features, url_prefixes
 from opilio.text.term_arrays import distinct
 
-LABEL_REPEATS = 4  # times that a person's word is taught, against once for a judge's
-MAX_COUNTED_PARENTS = 32_000  # pages that link to one address: more are not counted
-MIN_SCORE_CHANGE = 4e-3  # a smaller change of score is not worth a write
+LABEL_REPEATS = 4  # a user's label is learned this many times, a judge's verdict once
+MAX_COUNTED_PARENTS = 32_000  # more pages that link to one URL are not counted
+MIN_SCORE_CHANGE = 4e-3  # a smaller change of a score is not written to the frontier
 
 
 class FoundLinks(NamedTuple):
@@ -41,10 +41,10 @@ class FoundLinks(NamedTuple):
 
 
 class LinkContexts(NamedTuple):
-    """Links of several pages with where each stands, one row per link."""
+    """The links of several pages with their source pages, one row per link."""
 
-    page_numbers: RowIndices  # of its page among these
-    pages: NDArray[np.uint32]  # that page's hash
+    page_numbers: RowIndices  # index of the link's page
+    pages: NDArray[np.uint32]  # hash of the link's page
     tunnel_depths: NDArray[np.int64]
     relevant: NDArray[np.int64]
     features: LinkFeatures
@@ -63,9 +63,9 @@ class LinkContexts(NamedTuple):
 
 
 class Committee(CommitteeScoring):
-    """Scores links, learns from visits, says which queued links changed their place.
+    """Scores links, learns from visits, and returns the queued links whose score changed.
 
-    For one batch: `learn` what was fetched, `discover` the links of the new pages, then ask for `changes`.
+    For each batch: `learn` from the visits, `add_pages` for the links of the new pages, then `rescored`.
     """
 
     def __init__(self, options: CommitteeOptions | None = None) -> None:
@@ -74,9 +74,9 @@ class Committee(CommitteeScoring):
         self._expected_relevant = 0.0
 
     def learn(self, visits: Sequence[LinkVisit]) -> None:
-        """What became of fetched links. Seeds were never queued here: they teach about their places only.
+        """Learn from fetched links. Seeds are not in the pool: they only update the rates of hosts and directories.
 
-        Those of one batch are looked at as they stood before it: one look for all is many times as fast.
+        All visits of a batch are scored with the model before the batch, which is many times as fast as one by one.
         """
         ended = [visit for visit in visits if not visit.discarded]
         held = self.pool.row_of
@@ -94,12 +94,12 @@ class Committee(CommitteeScoring):
             self.pool.drop(visit.key)
 
     def _learn_locations(self, visits: Sequence[LinkVisit]) -> None:
-        """What visits say of hosts, directories and places on pages."""
+        """Update the success rates of hosts, directories and tag paths."""
         prefixes = np.array([url_prefixes(visit.url) for visit in visits], dtype=np.uint32)
         rewards = np.array([visit.reward for visit in visits])
         self._tables["prefix"].add(prefixes, rewards)
         self._tables["all"].add(GLOBAL_BUCKET.repeat(len(visits))[:, None], rewards)
-        # Once more: counted once
+        # A visit without a queued link repeats the host's hash, which counts once.
         places = prefixes[:, :1].copy()
         held = {at: row for at, visit in enumerate(visits) if (row := self.pool.row_of.get(visit.key)) is not None}
         if held:
@@ -108,7 +108,7 @@ class Committee(CommitteeScoring):
         self._tables["alive"].add(np.hstack((prefixes, places)), alive)
 
     def _learn_links(self, visits: Sequence[LinkVisit], rows: RowIndices) -> None:
-        """What visits say of links as they stood in the queue."""
+        """Train the models with the features that the links had in the queue."""
         queue = self.pool.rows
         words, dense = queue["words"].take(rows, axis=0), self.dense_features(rows)
         pages = queue["pages"].take(rows, axis=0)
@@ -129,27 +129,27 @@ class Committee(CommitteeScoring):
         words = np.array([example.words for example in examples])
         dense = np.array([example.dense for example in examples])
         labels = np.array([example.label for example in examples])
-        said = np.zeros(len(examples))
+        offsets = np.zeros(len(examples))
         if self.options.words:
-            said = self.words.logits(words)
+            offsets = self.words.logits(words)
             self.words.learn(words, labels, self.dense.logits(dense))
-        self.dense.learn(dense, labels, said)
+        self.dense.learn(dense, labels, offsets)
 
     def redirect(self, key: int, new: int, host: str) -> None:
-        """A link turned out to lead to another address, and is held under that, unless it was fetched already."""
+        """Store a redirected link under its target, unless the target was fetched already."""
         if new not in self._fetched:
             self.pool.change_key(key, new, host)
 
     def make_lesson(self, visit: LinkVisit) -> LinkLesson:
-        """What is about to be learnt from a visit, for a journal."""
+        """The lesson of a visit, for a journal. Call it before `learn`."""
         if visit.discarded:
             return LinkLesson(visit)
         row = self.pool.row_of.get(visit.key)
-        said = -1.0 if row is None else float(self.pool.scores[row])
-        return LinkLesson(visit, self.pool.row_bytes(visit.key), said)
+        score = -1.0 if row is None else float(self.pool.scores[row])
+        return LinkLesson(visit, self.pool.row_bytes(visit.key), score)
 
     def apply_lessons(self, *lessons: LinkLesson) -> None:
-        """Learn from the lessons of one batch: the first time, or again from a journal."""
+        """Learn from the lessons of one batch, new or from a journal."""
         for lesson in lessons:
             if lesson.old_reward >= 0.0:
                 self._apply_correction(lesson)
@@ -158,8 +158,8 @@ class Committee(CommitteeScoring):
         self.learn([lesson.visit for lesson in lessons if lesson.old_reward < 0.0])
 
     def _apply_correction(self, lesson: LinkLesson) -> None:
-        """A person knows better what a page was worth: its places get what is due, its features are taught firmly."""
-        # A person's word moves links far down too
+        """Apply a user's label: correct the rates of the link's places, and train its features several times."""
+        # A label also changes the scores of links far down the queue.
         self._rescoring.reset()
         visit, change = lesson.visit, lesson.visit.reward - lesson.old_reward
         prefixes = np.array(url_prefixes(visit.url), dtype=np.uint32)
@@ -180,47 +180,47 @@ class Committee(CommitteeScoring):
             self._train([example])
 
     def load_link(self, key: int, host: str, features: bytes, pages: Sequence[SourcePage]) -> int:
-        """The row of a link from what the frontier kept of it: held as if it had just been found on these pages."""
+        """Load a link from its stored features, as if it had just been found on these pages; returns its row."""
         found = unpack_features([features])
         for page in pages:
-            met = LinkContexts.from_pages([FoundLinks(page, [host], np.array([key]), found)])
-            where = self._rows_for([key], [host], met)
-            self._merge_contexts(where, met)
-            self.refresh_word_logits(where)
+            new_contexts = LinkContexts.from_pages([FoundLinks(page, [host], np.array([key]), found)])
+            link_rows = self._rows_for([key], [host], new_contexts)
+            self._merge_contexts(link_rows, new_contexts)
+            self.refresh_word_logits(link_rows)
         return self.pool.row_of[key]
 
     def restore_counts(self, times: Mapping[int, int]) -> None:
-        """Links that were found so many times, of which a few are remembered."""
+        """Set the number of pages that link to each link, of which only a few are stored."""
         rows = np.array([self.pool.row_of[key] for key in times], dtype=np.int64)
         contexts = np.maximum(self.pool.rows["contexts"][rows], np.minimum(list(times.values()), MAX_COUNTED_PARENTS))
         self.pool.rows["contexts"][rows] = contexts
         self.pool.rows["dense"][rows, FEATURE_INDEX["found"]] = _parent_count_feature(contexts)
 
     def relabel_page(self, page: int, relevant: bool) -> None:
-        """See the links of a page in another light: a person said what it is worth."""
+        """Update the features of a page's links after the user labelled the page."""
         live, rows = self.pool.used_rows, self.pool.rows
         own = live[(rows["pages"][live] == np.uint32(_page_hash(page))).any(axis=1)]
-        # What other pages say of a link still counts
+        # A link that relevant pages may also contain keeps its features.
         if not relevant:
             own = own[rows["contexts"][own] == 1]
         rows["dense"][own, FEATURE_INDEX["parent"]] = float(relevant)
         rows["dense"][own, FEATURE_INDEX["relevant parents"]] = 0.25 * relevant
 
-    def expected_relevant(self, *, anew: bool = False) -> float:
-        """The sum of the chances of all links held, as of when all were scored last; or scored for this."""
-        if anew or not self._rescoring.all_scored:
+    def expected_relevant(self, *, recompute: bool = False) -> float:
+        """The sum of the probabilities of all links in the pool, as of the last full scoring unless `recompute`."""
+        if recompute or not self._rescoring.all_scored:
             self._expected_relevant = float(self.scores(self.pool.used_rows).sum()) if len(self.pool) else 0.0
         return self._expected_relevant
 
     def add_links(
         self, page: SourcePage, hosts: Sequence[str], keys: Sequence[int], found: LinkFeatures
     ) -> list[float]:
-        """The links of a fetched page: remembered, and scored."""
+        """Add and score the links of a fetched page."""
         (scores,) = self.add_pages([FoundLinks(page, hosts, np.array(keys, dtype=np.int64), found)])
         return list(map(float, scores))
 
     def add_pages(self, pages: Sequence[FoundLinks]) -> list[NDArray[np.float64]]:
-        """The same for several pages: scored together, when all are known."""
+        """Add and score the links of several pages. They are scored together after all were added."""
         links, half = sum(len(page.keys) for page in pages), len(pages) // 2
         if not links:
             return [np.zeros(0) for _ in pages]
@@ -229,24 +229,24 @@ class Committee(CommitteeScoring):
         self.pool.make_room(links)
         keys = np.concatenate([page.keys for page in pages])
         waiting = np.flatnonzero(~self._fetched.fetched_mask(keys))
-        met = LinkContexts.from_pages(pages).select(waiting)
+        new_contexts = LinkContexts.from_pages(pages).select(waiting)
         hosts = [host for page in pages for host in page.hosts]
-        where = self._rows_for(keys[waiting].tolist(), [hosts[at] for at in waiting.tolist()], met)
-        self._merge_contexts(where, met)
-        rows = distinct(where)
+        link_rows = self._rows_for(keys[waiting].tolist(), [hosts[at] for at in waiting.tolist()], new_contexts)
+        self._merge_contexts(link_rows, new_contexts)
+        rows = distinct(link_rows)
         self.refresh_word_logits(rows)
         chances, queue = self.scores(rows), self.pool
         new = queue.scores[rows] == 0.0
         queue.scores[rows[new]] = chances[new]
         self._rescoring.add_found(rows)
         scores = np.zeros(links)
-        scores[waiting] = chances[np.searchsorted(rows, where)]
+        scores[waiting] = chances[np.searchsorted(rows, link_rows)]
         return np.split(scores, np.cumsum([len(page.keys) for page in pages])[:-1])
 
-    def _rows_for(self, keys: Sequence[int], hosts: Sequence[str], met: LinkContexts) -> RowIndices:
-        """The rows of links; those met for the first time get one."""
+    def _rows_for(self, keys: Sequence[int], hosts: Sequence[str], new_contexts: LinkContexts) -> RowIndices:
+        """The rows of links; new links get one."""
         queue, rows = self.pool, self.pool.rows
-        # Where each new link is mentioned first
+        # New link -> index of its first occurrence.
         first: dict[int, int] = {}
         for place, key in enumerate(keys):
             if key not in queue.row_of:
@@ -255,49 +255,51 @@ class Committee(CommitteeScoring):
             places = list(first.values())
             taken = queue.allocate(list(first), [hosts[place] for place in places])
             for name in ("words", "path", "prefixes"):
-                rows[name][taken] = met.features[name][places]
+                rows[name][taken] = new_contexts.features[name][places]
             rows["dense"][taken, FEATURE_INDEX["bias"]] = 1.0
-            rows["dense"][taken, FEATURE_INDEX["tunnel"]] = met.tunnel_depths[places]
+            rows["dense"][taken, FEATURE_INDEX["tunnel"]] = new_contexts.tunnel_depths[places]
             self.refresh_word_values(np.array(taken))
         return np.array([queue.row_of[key] for key in keys], dtype=np.int64)
 
-    def _merge_contexts(self, where: RowIndices, met: LinkContexts) -> None:
-        """Merge new contexts into their rows: the best of every score, and one more group of siblings for each."""
-        if not len(where):
+    def _merge_contexts(self, link_rows: RowIndices, new_contexts: LinkContexts) -> None:
+        """Merge new contexts into their rows: the maximum of every score, and one sibling group per context."""
+        if not len(link_rows):
             return
-        # In the order of rows, and of pages for each. A URL that stands twice on a page is one context: its first
-        # mention counts.
-        order = np.lexsort((met.page_numbers, where))
-        where, met = where[order], met.select(order)
-        new = np.diff(where, prepend=-1) > 0
-        once = new | (np.diff(met.page_numbers, prepend=-1) != 0)
-        where, met, new = where[once], met.select(once), new[once]
+        # Sorted by row and page. A URL that occurs twice on a page is one context: its first
+        # occurrence counts.
+        order = np.lexsort((new_contexts.page_numbers, link_rows))
+        link_rows, new_contexts = link_rows[order], new_contexts.select(order)
+        new = np.diff(link_rows, prepend=-1) > 0
+        once = new | (np.diff(new_contexts.page_numbers, prepend=-1) != 0)
+        link_rows, new_contexts, new = link_rows[once], new_contexts.select(once), new[once]
         first = np.flatnonzero(new)
-        each, rows = where[first], self.pool.rows
+        each, rows = link_rows[first], self.pool.rows
         dense = rows["dense"].take(each, axis=0)
-        highest = np.fmax.reduceat(np.fmin(met.features["dense"].astype(np.float32), 1.0), first)
-        # What is no number counts for nothing
+        highest = np.fmax.reduceat(np.fmin(new_contexts.features["dense"].astype(np.float32), 1.0), first)
+        # fmax ignores NaN.
         dense[:, LINK_FEATURE_SLICE] = np.fmax(dense[:, LINK_FEATURE_SLICE], highest)
         dense[:, FEATURE_INDEX["tunnel"]] = np.minimum(
-            dense[:, FEATURE_INDEX["tunnel"]], np.minimum.reduceat(met.tunnel_depths, first)
+            dense[:, FEATURE_INDEX["tunnel"]], np.minimum.reduceat(new_contexts.tunnel_depths, first)
         )
-        parents = dense[:, FEATURE_INDEX["relevant parents"]] + 0.25 * np.add.reduceat(met.relevant, first)
+        parents = dense[:, FEATURE_INDEX["relevant parents"]] + 0.25 * np.add.reduceat(new_contexts.relevant, first)
         dense[:, FEATURE_INDEX["relevant parents"]] = np.minimum(parents, 1.0)
-        times = np.diff(first, append=len(where))
+        times = np.diff(first, append=len(link_rows))
         before = rows["contexts"].take(each)
-        # How many each has before
-        contexts = np.arange(len(where)) + np.repeat(before - first, times)
-        # The latest page takes the last one
+        # The number of contexts before this one.
+        contexts = np.arange(len(link_rows)) + np.repeat(before - first, times)
+        # When all slots are used, the latest page takes the last one.
         slot = np.minimum(contexts, MAX_CONTEXTS - 1)
-        rows["pages"][where, slot] = met.pages
-        rows["groups"][where, slot] = ((met.features["path"] * np.uint32(0x9E3779B1)) ^ met.pages) | np.uint32(1)
+        rows["pages"][link_rows, slot] = new_contexts.pages
+        rows["groups"][link_rows, slot] = (
+            (new_contexts.features["path"] * np.uint32(0x9E3779B1)) ^ new_contexts.pages
+        ) | np.uint32(1)
         after = np.minimum(before + times, MAX_COUNTED_PARENTS)
         rows["contexts"][each] = after
         dense[:, FEATURE_INDEX["found"]] = _parent_count_feature(after)
         rows["dense"][each] = dense
 
     def rescored(self) -> list[tuple[str, int, float]]:
-        """Queued links whose place changed enough to matter, as (host, key, new score)."""
+        """Queued links whose score changed enough to matter, as (host, key, new score)."""
         rescoring, visits, queue = self._rescoring, self.visits_learned, self.pool
         if not self.options.rescore:
             return []
@@ -313,7 +315,7 @@ class Committee(CommitteeScoring):
         return changes
 
     def _rescore_all(self, visits: int) -> tuple[NDArray[np.float64], RowIndices]:
-        """The scores of all rows in use, and where among them the best are."""
+        """The scores of all rows in use, and the indices of the best."""
         live = self.pool.used_rows
         scores = self.scores(live)
         top = top_indices(scores, self.options.top)
@@ -329,8 +331,8 @@ class Committee(CommitteeScoring):
         if not len(live):
             return []
         queue = self.pool
-        said = queue.scores[live]
-        moved = (np.abs(scores - said) > MIN_SCORE_CHANGE) & (np.maximum(scores, said) >= scores[top].min())
+        old = queue.scores[live]
+        moved = (np.abs(scores - old) > MIN_SCORE_CHANGE) & (np.maximum(scores, old) >= scores[top].min())
         rows = live[moved]
         queue.scores[rows] = scores[moved]
         keys = queue.rows["key"][rows].tolist()

@@ -1,16 +1,11 @@
-"""A small Bayesian logistic regression over a few dense features, fitted again and again to the latest examples.
+"""A Bayesian logistic regression over a few dense features, refitted to the latest examples.
 
-The prior is a guess with a strength: weights begin at the papers' scores and move only as far as the evidence
-pushes them. Newton's method on at most `MAX_EXAMPLES` examples; a dozen features make that cheaper than thinking
-about it.
+Weights start at the papers' scores with a prior strength and move as far as the evidence requires. Newton's method on
+at most `MAX_EXAMPLES` examples is cheap for a dozen features.
 
-A dense model whose newcomers have to earn their seat: features that may help on one web and mislead on another.
-
-Two models learn side by side, one without the features on trial. Before an example is learnt both foretell it; the
-whole one is asked only while it has been the better prophet. So a feature that tells nothing changes no score, and one
-that tells is heard after some dozens of visits. Pure: the same examples give the same answer.
-
-The dense features of a queued link: what they are called, where each stands, what it weighs at first.
+`TrialModel` tests features that help on one web and mislead on another: two models learn side by side, one without
+these features. Both predict each example before learning it, and the full model is used only while it predicts gain.
+So a useless feature changes no score, and a useful one is used after some dozens of visits.
 """
 
 from collections.abc import Sequence
@@ -24,9 +19,9 @@ from opilio.learn.logistic import MAX_LOGIT, sigmoid
 Matrix = NDArray[np.float64]
 MAX_EXAMPLES = 1_024
 NEWTON_STEPS = 4
-# A step that moves no weight farther is the last one: mostly the second
+# A smaller step ends the fit, mostly the second one.
 CONVERGENCE_TOLERANCE = 1e-3
-# Examples between two fits, when there are many: by then one more changes little
+# Maximum number of examples between two fits.
 MAX_FIT_INTERVAL = 32
 
 
@@ -39,13 +34,13 @@ class _DenseModelState(msgspec.Struct, array_like=True):
 
 
 class DenseModel:
-    """P(pays) = σ(offset + x·w), w ~ Normal(prior, 1/strength); one strength, or one for each weight."""
+    """P(relevant) = σ(offset + x·w), w ~ Normal(prior, 1/strength); one strength, or one per weight."""
 
-    def __init__(self, prior: NDArray[np.floating], strength: float | Matrix = 1.0, every: int = 8) -> None:
+    def __init__(self, prior: NDArray[np.floating], strength: float | Matrix = 1.0, fit_every: int = 8) -> None:
         self.prior: Matrix = np.array(prior, dtype=np.float64)
         self.weights = self.prior.copy()
         self.strength = strength
-        self.fit_every = every
+        self.fit_every = fit_every
         self.seen = 0
         self._rows: Matrix = np.zeros((MAX_EXAMPLES, len(self.prior)))
         self._labels: Matrix = np.zeros(MAX_EXAMPLES)
@@ -56,7 +51,7 @@ class DenseModel:
         return result
 
     def learn(self, rows: Matrix, labels: Matrix, offsets: Matrix) -> None:
-        """Remember examples; `offsets` are what another model already says of them. Fits when enough have come."""
+        """Add examples; `offsets` are the logits of another model. Refits when enough were added."""
         before = self.seen
         self.seen += len(rows)
         at = np.arange(before, self.seen)[-MAX_EXAMPLES:] % MAX_EXAMPLES
@@ -87,7 +82,7 @@ class DenseModel:
         return msgspec.msgpack.encode(_DenseModelState(rows, labels, offsets, self.weights.tobytes(), self.seen))
 
     def restore(self, state: bytes, places: Sequence[int] | None = None) -> None:
-        """Go on from a snapshot; `places` tells where each of its features stands now, -1: it is gone."""
+        """Continue from a snapshot; `places` are the current indices of its features, -1 for removed ones."""
         kept = msgspec.msgpack.decode(state, type=_DenseModelState)
         labels, weights = np.frombuffer(kept.labels), np.frombuffer(kept.weights)
         now = np.arange(len(weights)) if places is None else np.array(places, dtype=np.int64)
@@ -101,13 +96,13 @@ class DenseModel:
         self.seen = kept.seen
 
     def reset_features(self, places: NDArray[np.int64]) -> None:
-        """As if these features had never spoken."""
+        """Reset features to their prior."""
         self._rows[:, places] = 0.0
         self.weights[places] = self.prior[places]
 
 
-MIN_LEAD = 1.0  # nats by which the whole model must have foretold better
-LEAD_DECAY = 0.99  # of that lead at every example: about the last hundred count
+MIN_LEAD = 1.0  # nats by which the full model must have predicted gain
+LEAD_DECAY = 0.99  # per example: about the last hundred count
 _TRIAL_PREFIX = b"on trial\x00"
 
 
@@ -118,7 +113,7 @@ class _TrialModelState(msgspec.Struct, array_like=True):
 
 
 class TrialModel:
-    """As `DenseModel`; `on_trial` are places of features. While none of them ever spoke there is one model only."""
+    """A `DenseModel` with features on trial, given by index. While all of these are 0 there is only one model."""
 
     def __init__(self, prior: Matrix, strength: float | Matrix = 1.0, on_trial: Sequence[int] = ()) -> None:
         self._trial_features = np.array(on_trial, dtype=np.int64)
@@ -129,36 +124,36 @@ class TrialModel:
 
     @property
     def weights(self) -> Matrix:
-        """Of the model that is asked."""
+        """The weights of the model in use."""
         return self.full.weights if self.lead > MIN_LEAD else self.base.weights
 
     def logits(self, rows: NDArray[np.floating]) -> Matrix:
-        """Of one example or of many."""
+        """The logits of one or many examples."""
         result: Matrix = rows @ self.weights
         return result
 
     def learn(self, rows: Matrix, labels: Matrix, offsets: Matrix) -> None:
-        """Examples; `offsets` are what another model already says of them."""
+        """Learn examples; `offsets` are the logits of another model."""
         if not self._trial_active and rows[:, self._trial_features].any():
             self._trial_active = True
             self.full.restore(self.base.snapshot())
             self.full.weights[self._trial_features] = self.full.prior[self._trial_features]
         if self._trial_active:
             lost, kept = (_log_losses(rows @ m.weights + offsets, labels) for m in (self.base, self.full))
-            for better in (lost - kept).tolist():
-                self.lead = LEAD_DECAY * self.lead + better
+            for gain in (lost - kept).tolist():
+                self.lead = LEAD_DECAY * self.lead + gain
             self.full.learn(rows, labels, offsets)
         self.base.learn(_zero_features(rows, self._trial_features), labels, offsets)
 
     def snapshot(self) -> bytes:
-        """Everything learnt; that of the one model where there is one."""
+        """Everything learned; the state of the base model alone if there is no trial."""
         core = self.base.snapshot()
         if not self._trial_active:
             return core
         return _TRIAL_PREFIX + msgspec.msgpack.encode(_TrialModelState(core, self.full.snapshot(), self.lead))
 
     def restore(self, state: bytes, places: Sequence[int] | None = None) -> None:
-        """Go on from a snapshot; `places` tells where each of its features stands now, -1: it is gone."""
+        """Continue from a snapshot; `places` are the current indices of its features, -1 for removed ones."""
         self._trial_active = state.startswith(_TRIAL_PREFIX)
         kept = (
             msgspec.msgpack.decode(state[len(_TRIAL_PREFIX) :], type=_TrialModelState)
@@ -166,7 +161,7 @@ class TrialModel:
             else _TrialModelState(state, b"", 0.0)
         )
         self.base.restore(kept.core, places)
-        # An older version had them there
+        # An older version trained the base model with these features.
         self.base.reset_features(self._trial_features)
         if self._trial_active:
             self.full.restore(kept.whole, places)
@@ -180,50 +175,50 @@ def _zero_features(rows: Matrix, places: NDArray[np.int64]) -> Matrix:
 
 
 def _log_losses(logits: Matrix, labels: Matrix) -> Matrix:
-    """−log of the chances that were given to what came."""
+    """The log loss of each example."""
     bounded = np.clip(logits, -MAX_LOGIT, MAX_LOGIT)
     losses: Matrix = np.logaddexp(0.0, bounded) - np.clip(labels, 0.0, 1.0) * bounded
     return losses
 
 
-# What comes with the link itself, in the order of `linkfeatures.DENSE`; of several contexts the best counts.
+# Features of the link itself, in the order of `word_model.DENSE_FIELDS`; the maximum over several contexts counts.
 _LINK_PRIORS = {
     "url": 1.6,  # α
     "anchor": 2.5,  # β
-    "parent": 2.0,  # γ of the best page that links to it
+    "parent": 2.0,  # γ: score of the best page that links to it
     "around": 1.4,  # ω
     "same host": 0.0,
     "textless": -0.3,
     "path depth": -0.3,
     "query": -0.2,
-    # How near the words at the link are to the topic's Dewey classes; 0 where nobody looks
+    # Similarity of the link's words to the topic's Dewey classes; 0 if not computed.
     "galaxy": 1.0,
-    "T-Graph": 0.5,  # how near to a target the T-Graph holds it (S2-32); 0 where there is none
-    "similarity": 0.5,  # to the node it matches (OSM)
-    "layer": 0.5,  # how near to a target a context graph holds its page
-    "S3": 0.0,  # the topic score of S3-17 without the parents; 0 where nobody looks
-    "genre": 0.5,  # how much of a wanted genre is at the link (S3-23); 0 where none is wanted
-    "S1": 1.0,  # the probability by a learner that was trained before; 0 where there is none
+    "T-Graph": 0.5,  # closeness to a target in the T-Graph (S2-32); 0 without one
+    "similarity": 0.5,  # to the matching node (OSM)
+    "layer": 0.5,  # closeness of its page to a target in the context graph
+    "S3": 0.0,  # the topic score of S3-17 without the parents; 0 if not computed
+    "genre": 0.5,  # genre words at the link (S3-23); 0 if no genre is wanted
+    "S1": 1.0,  # the probability from a trained S1 learner; 0 without one
 }
-# What the crawl knows of it, and learns.
+# Features that the crawl learns.
 _CRAWL_PRIORS = {
-    "words at it": 0.5,  # what they are worth on pages: of its URL and anchor
-    "words around": 0.0,  # around it and in the heading above
+    "words at it": 0.5,  # word values of URL and anchor
+    "words around": 0.0,  # word values of the context and the heading above
     "found": 0.5,  # how many pages link to it
     "relevant parents": 0.5,
     "tunnel": -0.3,
-    "tag path": 1.5,  # success of links at the same place of other pages
+    "tag path": 1.5,  # success of links with the same tag path
     "directory": 1.5,
     "host": 1.0,
-    "list": 2.5,  # success of the other links of the same list, wherever it was found
+    "list": 2.5,  # success of the other links of the same list
     "page": 1.0,  # success of the other links of the same page
 }
-# With the weights they begin with: the papers' scores, before anything is learnt (cold start).
+# The prior weights are the papers' scores, used before anything is learned (cold start).
 PRIOR_WEIGHTS = {"bias": -2.2, **_LINK_PRIORS, **_CRAWL_PRIORS}
-# How many examples' worth of evidence it takes to move a weight; 1 where nothing is said. What a graph of few pages
-# says is much alike for all links: followed as freely as the rest it brought nothing, or harm (docs/lab/s2.md).
+# The strength of a prior in examples; 1 by default. Features of a graph of few pages are similar for
+# all links; with strength 1 they gained nothing or did harm (docs/lab/s2.md).
 PRIOR_STRENGTHS = {"T-Graph": 10.0, "similarity": 10.0, "layer": 10.0}
-# What helps on one web and misleads on another is heard once it has foretold better (`ontrial`).
+# These help on one web and mislead on another: see `TrialModel`.
 TRIAL_FEATURES = ("galaxy", "T-Graph", "similarity", "layer")
 FEATURE_NAMES = tuple(PRIOR_WEIGHTS)
 FEATURE_INDEX = {name: place for place, name in enumerate(FEATURE_NAMES)}

@@ -1,9 +1,8 @@
-"""Why a committee holds a link as promising as it does: what every feature and word adds, and what siblings did.
+"""Explains a committee's score of a link, and estimates how many relevant pages are left in the queue.
 
-How many relevant pages wait in the queue? The sum of the chances, corrected by how such chances came true of late.
-
-A ranker's scores order links well before they are good probabilities, so they are compared with what became of the
-last few hundred links. What is asked first is what looks best: the correction says most about links like those.
+The estimate is the sum of the probabilities of the queued links, calibrated by the outcomes of the last few hundred
+links: scores order links well before they are good probabilities. The best links are fetched first, so the calibration
+is most accurate for links like those.
 """
 
 from collections import deque
@@ -17,7 +16,7 @@ from opilio.learn.link_pool import MAX_CONTEXTS
 
 
 class FeatureEffect(msgspec.Struct, frozen=True):
-    """One feature: its value, the weight it has now, and their product, which is added to the logit."""
+    """One feature: its value, its current weight, and their product, which is added to the logit."""
 
     name: str
     value: float
@@ -26,7 +25,7 @@ class FeatureEffect(msgspec.Struct, frozen=True):
 
 
 class SiblingSuccess(msgspec.Struct, frozen=True):
-    """How the other links of one list on one page turned out; `page` is the number of that page among the contexts."""
+    """The outcomes of the other links of one list on one page; `context` is the index of that page."""
 
     context: int
     fetched: int
@@ -34,15 +33,15 @@ class SiblingSuccess(msgspec.Struct, frozen=True):
 
 
 class LinkExplanation(msgspec.Struct, frozen=True):
-    score: float  # what the committee gives the link now
+    score: float  # the current score
     parts: list[FeatureEffect]
-    words: list[tuple[int, float]]  # index of a hashed word, and what it adds
+    words: list[tuple[int, float]]  # index of a hashed word, and its effect
     siblings: list[SiblingSuccess]
-    fetched: int  # outcomes that the committee had learnt from
+    fetched: int  # outcomes that the committee has learned from
 
 
 def explain_link(committee: Committee, row: int) -> LinkExplanation:
-    """Everything that makes the score of a held link."""
+    """All contributions to the score of a link in the pool."""
     where = np.array([row])
     rows, weights = committee.pool.rows, committee.dense.weights
     dense = committee.dense_features(where)[0]
@@ -68,13 +67,13 @@ def _siblings(committee: Committee, row: int) -> list[SiblingSuccess]:
     groups = rows["groups"][row, :used]
     tries = committee._sibling_groups.tries(groups)
     means = committee._sibling_groups.rate(groups, 0.0, 1e-9)
-    told = zip(tries.tolist(), means.tolist(), strict=True)
-    return [SiblingSuccess(at, int(tried), mean) for at, (tried, mean) in enumerate(told) if tried]
+    outcomes = zip(tries.tolist(), means.tolist(), strict=True)
+    return [SiblingSuccess(at, int(tried), mean) for at, (tried, mean) in enumerate(outcomes) if tried]
 
 
 CALIBRATION_WINDOW = 300
-MIN_CALIBRATION_OUTCOMES = 30  # outcomes before anything is said
-CALIBRATION_PRIOR = 0.5  # relevant pages, promised and come, that are imagined beside the seen ones
+MIN_CALIBRATION_OUTCOMES = 30  # outcomes before an estimate is given
+CALIBRATION_PRIOR = 0.5  # pseudo-count of predicted and of actual relevant pages
 
 
 class _YieldState(msgspec.Struct, array_like=True):
@@ -83,26 +82,26 @@ class _YieldState(msgspec.Struct, array_like=True):
 
 
 class YieldEstimate:
-    """`promise` is the sum of the chances of what is queued, as the ranker last told it."""
+    """Estimates the relevant pages in the queue. `predicted` is the ranker's sum of the queued links' probabilities."""
 
     def __init__(self) -> None:
         self.predicted = 0.0
         self._recent: deque[tuple[float, bool]] = deque(maxlen=CALIBRATION_WINDOW)
 
     def record(self, predicted: float, relevant: bool) -> None:
-        """A link that was held this promising turned out to be relevant, or not."""
+        """Add the outcome of a link with its predicted probability."""
         self._recent.append((min(1.0, max(0.0, predicted)), relevant))
 
     @property
     def calibration(self) -> float:
-        """How many relevant pages came for each one promised."""
-        promised = sum(predicted for predicted, _ in self._recent)
-        came = sum(relevant for _, relevant in self._recent)
-        return (came + CALIBRATION_PRIOR) / (promised + CALIBRATION_PRIOR)
+        """The ratio of actual to predicted relevant pages."""
+        predicted_sum = sum(predicted for predicted, _ in self._recent)
+        actual = sum(relevant for _, relevant in self._recent)
+        return (actual + CALIBRATION_PRIOR) / (predicted_sum + CALIBRATION_PRIOR)
 
     @property
     def expected(self) -> float | None:
-        """Relevant pages still to be found in the queue; None while too little was seen to say."""
+        """The estimated number of relevant pages in the queue; None while there are too few outcomes."""
         if len(self._recent) < MIN_CALIBRATION_OUTCOMES:
             return None
         return self.predicted * self.calibration

@@ -1,11 +1,9 @@
-"""The queued links a committee can still learn about, in arrays of fixed size, so that all are scored at once.
+"""The queued links that a committee can still rescore, in arrays of fixed size, and the schedule of rescoring.
 
-When which queued links are scored again.
-
-All only now and then, in between those that stood best then and those found since: one visit changes little for links
-far down, and scoring all every time cost a sixth of a replay. How often hardly matters: the best ones after every
-visit, every 4th or every 32nd gave 0.569, 0.568 and 0.567 of the oracle over 18 runs, all of them twice as often 0.570
-instead of 0.571. All of them half as often: the same over 38 runs.
+All links are rescored only now and then; in between, only the best and the newly found ones: a visit changes little
+for links far down, and rescoring everything each time took a sixth of a replay. The interval hardly matters: rescoring
+the best after every visit, every 4th or every 32nd gave 0.569, 0.568 and 0.567 of the oracle over 18 runs, and
+rescoring everything twice as often 0.570 instead of 0.571. Half as often gave the same over 38 runs.
 """
 
 import zlib
@@ -18,8 +16,9 @@ from numpy.typing import NDArray
 from opilio.learn.word_model import PREFIX_COUNT, WORD_COUNT
 from opilio.text.term_arrays import distinct
 
-MAX_CONTEXTS = 5  # pages a link was found on that are remembered
-# Little by little; all else at once, by whoever takes a row
+# The number of source pages stored per link.
+MAX_CONTEXTS = 5
+# Columns that are updated while a link is queued; the others are filled by the caller of `allocate`.
 _INCREMENTAL_COLUMNS = (
     "dense",
     "groups",
@@ -29,31 +28,31 @@ _INCREMENTAL_COLUMNS = (
 
 
 class LinkPool:
-    """One row per link, found by key. Rows are reused; when it is full the least promising go.
+    """One row per link, found by key. Rows are reused; when the pool is full, the lowest scores are evicted.
 
-    Invariant: a row is in use exactly when `said` is not negative.
+    Invariant: a row is in use exactly if its score is not negative.
     """
 
     def __init__(self, capacity: int, columns: int) -> None:
         self.row_of: dict[int, int] = {}
-        # An array per column and not one of records: taking rows out is four times as fast.
+        # One array per column instead of one of records: selecting rows is four times as fast.
         self.rows: dict[str, NDArray[Any]] = {
             "key": np.zeros(capacity, dtype=np.int64),
             "words": np.zeros((capacity, WORD_COUNT), dtype=np.uint32),
             "dense": np.zeros((capacity, columns), dtype=np.float32),
-            # Page and place on it; 0: none
+            # Hash of source page and tag path; 0: none.
             "groups": np.zeros((capacity, MAX_CONTEXTS), dtype=np.uint32),
             "pages": np.zeros((capacity, MAX_CONTEXTS), dtype=np.uint32),
             "path": np.zeros(capacity, dtype=np.uint32),
             "prefixes": np.zeros((capacity, PREFIX_COUNT), dtype=np.uint32),
             "contexts": np.zeros(capacity, dtype=np.int16),
         }
-        # The score the frontier holds
+        # The score stored in the frontier.
         self.scores: NDArray[np.float64] = np.full(capacity, -1.0)
-        # When last weighed
+        # As of the last refresh.
         self.word_logits: NDArray[np.float64] = np.zeros(capacity)
         self.hosts: list[str] = [""] * capacity
-        # Rows ever used
+        # The number of rows ever used.
         self.used = 0
         self._free: list[int] = []
 
@@ -66,7 +65,7 @@ class LinkPool:
         return np.flatnonzero(self.scores[: self.used] >= 0.0)
 
     def allocate(self, keys: Sequence[int], hosts: Sequence[str]) -> list[int]:
-        """Rows for new links, with nothing in what grows; words, path and prefixes are the caller's to fill."""
+        """Rows for new links, with zeros in the incremental columns; the caller fills words, path and prefixes."""
         taken = []
         for key, host in zip(keys, hosts, strict=True):
             row = self._free.pop() if self._free else self.used
@@ -81,12 +80,12 @@ class LinkPool:
         return taken
 
     def row_bytes(self, key: int) -> bytes:
-        """A link's row as it is now; nothing for a link that is not held."""
+        """The current row of a link; empty for a link that is not in the pool."""
         row = self.row_of.get(key)
         return b"" if row is None else b"".join(column[row].tobytes() for column in self.rows.values())
 
     def load_row(self, key: int, host: str, data: bytes) -> None:
-        """Hold a link again as `row_bytes` gave it; bytes of another shape (another version's) are passed over."""
+        """Restore a link from `row_bytes`; bytes of another length (another version's) are ignored."""
         if key in self.row_of or len(data) != sum(column[:1].nbytes for column in self.rows.values()):
             return
         [row], at = self.allocate([key], [host]), 0
@@ -96,7 +95,7 @@ class LinkPool:
             at += size
 
     def change_key(self, key: int, new: int, host: str) -> None:
-        """A link turned out to lead to another address; where that is held itself both stay as they are."""
+        """Store a redirected link under its target; nothing changes if the target is in the pool."""
         if key in self.row_of and new not in self.row_of:
             row = self.row_of[new] = self.row_of.pop(key)
             self.rows["key"][row] = new
@@ -108,19 +107,19 @@ class LinkPool:
             self.scores[row] = -1.0
             self._free.append(row)
 
-    def make_room(self, wanted: int) -> None:
-        """Forget the least promising eighth when there is no room: the frontier keeps them at their last score."""
+    def make_room(self, new_links: int) -> None:
+        """Evict the lowest-scored eighth if the pool is full; the frontier keeps their last scores."""
         capacity = len(self.scores)
-        if len(self.row_of) + wanted <= capacity:
+        if len(self.row_of) + new_links <= capacity:
             return
         live = self.used_rows
-        worst = live[np.argsort(self.scores[live], kind="stable")[: max(wanted, capacity // 8)]]
+        worst = live[np.argsort(self.scores[live], kind="stable")[: max(new_links, capacity // 8)]]
         for key in self.rows["key"][worst].tolist():
             self.drop(key)
 
 
 class FetchedFilter:
-    """Which keys were fetched, in a bitmap of fixed size: now and then it says yes for one that was not."""
+    """The keys of fetched links in a Bloom filter of fixed size, with rare false positives."""
 
     BITS = 1 << 24
 
@@ -135,7 +134,7 @@ class FetchedFilter:
         return bool(self.fetched_mask(np.array([key]))[0])
 
     def fetched_mask(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of the keys were fetched."""
+        """A mask of the keys that were fetched."""
         bits, mask = np.frombuffer(self._bits, dtype=np.uint8), self.BITS - 1
         first, second = keys & mask, (keys >> 24) & mask
         set_: NDArray[np.int64] = (bits[first >> 3] >> (first & 7)) & (bits[second >> 3] >> (second & 7)) & 1
@@ -151,35 +150,35 @@ class FetchedFilter:
 RowIndices = NDArray[np.int64]
 NO_ROWS: RowIndices = np.zeros(0, dtype=np.int64)
 
-# Visits after which all links are scored again; sooner at first, when each visit teaches much
+# Visits between two rescorings of all links; fewer at first, when each visit teaches more.
 RESCORE_ALL_VISITS = 16
-# Links that a visit pays for: so scoring all again, spread over visits, costs the same for any number
+# Rescored links per visit, which keeps the cost per visit independent of the queue's size.
 RESCORED_LINKS_PER_VISIT = 75
-FRONT_SIZE = 128  # best links, scored again in between
-RESCORE_FRONT_VISITS = 32  # visits; sooner at first
+FRONT_SIZE = 128  # best links, rescored in between
+RESCORE_FRONT_VISITS = 32  # fewer at first
 _NEVER = -(1 << 40)
 
 
 class RescoreSchedule:
-    """Counts in visits. Rows are places in a queue of links."""
+    """Decides which rows of a pool to rescore, by the number of visits."""
 
     def __init__(self) -> None:
         self._front = NO_ROWS
-        # Found since the front was looked at: they were scored when they were found
+        # Links found since the front was scored; they were scored when found.
         self._recently_found: list[RowIndices] = []
         self._all_scored_at = self._front_scored_at = _NEVER
 
     @property
     def all_scored(self) -> bool:
-        """Have all been scored once, and does that still hold?"""
+        """True if all links were scored since the last reset."""
         return self._all_scored_at != _NEVER
 
     def reset(self) -> None:
-        """Links far down may have moved too: score all next time."""
+        """Rescore all links next time."""
         self._all_scored_at = _NEVER
 
     def add_found(self, rows: RowIndices) -> None:
-        """Links that were found, or found again."""
+        """Add rows of links that were found, also again."""
         self._recently_found.append(rows)
 
     def all_due(self, visits: int, links: int) -> bool:
@@ -190,22 +189,22 @@ class RescoreSchedule:
     def front_due(self, visits: int) -> bool:
         return visits >= self._front_scored_at + min(visits // 20, RESCORE_FRONT_VISITS)
 
-    def front(self, said: NDArray[np.float64]) -> RowIndices:
-        """The best links of last time that still wait; `said` is negative for rows that are not in use."""
-        return self._front[said[self._front] >= 0.0]
+    def front(self, scores: NDArray[np.float64]) -> RowIndices:
+        """The best links of last time that are still queued; scores are negative for unused rows."""
+        return self._front[scores[self._front] >= 0.0]
 
     def mark_all_scored(self, visits: int, rows: RowIndices, scores: NDArray[np.float64]) -> None:
-        """All were scored."""
+        """Record that all links were scored."""
         self._all_scored_at = self._front_scored_at = visits
         self._front, self._recently_found = rows[top_indices(scores, FRONT_SIZE)], []
 
-    def mark_front_scored(self, visits: int, front: RowIndices, said: NDArray[np.float64]) -> None:
-        """The front was scored: what was found since joins it."""
+    def mark_front_scored(self, visits: int, front: RowIndices, scores: NDArray[np.float64]) -> None:
+        """Record that the front was scored, and add the links found since."""
         rows = distinct(np.concatenate((front, *self._recently_found)))
         self._front_scored_at = visits
-        self._front, self._recently_found = rows[top_indices(said[rows], FRONT_SIZE)], []
+        self._front, self._recently_found = rows[top_indices(scores[rows], FRONT_SIZE)], []
 
 
-def top_indices(scores: NDArray[np.float64], most: int) -> RowIndices:
-    """Where the highest are, in no order."""
-    return np.argpartition(-scores, most - 1)[:most] if len(scores) > most else np.arange(len(scores))
+def top_indices(scores: NDArray[np.float64], count: int) -> RowIndices:
+    """The indices of the highest scores, unordered."""
+    return np.argpartition(-scores, count - 1)[:count] if len(scores) > count else np.arange(len(scores))

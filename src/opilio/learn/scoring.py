@@ -1,10 +1,7 @@
-"""How promising queued links are, by everything learnt so far. Learning itself is the committee's part.
+"""The committee's models and how they score queued links. `learn.committee` trains them.
 
-Everything a committee knows, in tables of fixed size, and how that is kept, restored and handed on.
-
-It decides nothing: what is scored how, and what is learnt from what, is the committee's part.
-
-What a committee is told: pages that links were found on, what became of links, and that as a lesson to keep.
+All tables have a fixed size. This module also defines the committee's input: pages that links were found on, the
+outcomes of links, and lessons, which a journal stores.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +37,7 @@ class _CommitteeState(msgspec.Struct, array_like=True):
 
 
 class CommitteeModels:
-    """`features` are the dense ones with their first weights, `tables` the kinds of places whose success is counted."""
+    """The models. `features` are the dense features with prior weights, `tables` the kinds of places with a rate."""
 
     def __init__(self, features: Mapping[str, float], tables: Sequence[str], credit: float) -> None:
         strengths = np.array([PRIOR_STRENGTHS.get(name, 1.0) for name in features])
@@ -54,7 +51,7 @@ class CommitteeModels:
         self._fetched = FetchedFilter()
 
     def snapshot(self) -> bytes:
-        """Everything learnt, without the links that are held: the frontier keeps those."""
+        """Everything learned, without the links in the pool: the frontier stores those."""
         tables = {name: table.snapshot() for name, table in self._tables.items()}
         rest = (part.snapshot() for part in (self._sibling_groups, self._credit, self._fetched))
         return msgspec.msgpack.encode(
@@ -62,11 +59,11 @@ class CommitteeModels:
         )
 
     def transferable_state(self) -> bytes:
-        """What another crawl can begin with: which features and words pay, and nothing of hosts and pages."""
+        """The part that another crawl can start from: weights of features and words, nothing about hosts and pages."""
         return msgspec.msgpack.encode(_CommitteeState(self._names, self.dense.snapshot(), self.words.snapshot()))
 
     def restore(self, state: bytes) -> None:
-        """Go on from a snapshot or an essence; features that it did not know begin at their first weights."""
+        """Continue from a snapshot or transferable state; new features start with their prior weights."""
         kept = msgspec.msgpack.decode(state, type=_CommitteeState)
         at = {name: place for place, name in enumerate(self._names)}
         self.dense.restore(kept.dense, [at.get(name, -1) for name in kept.names])
@@ -80,29 +77,30 @@ class CommitteeModels:
             self._credit.restore(kept.credit)
 
 
-GLOBAL_BUCKET = np.full(1, 1 << 31, dtype=np.uint32)  # the one place of the table "all"
-PRIOR_ALIVE_RATE = 0.9  # links that lead to a page, before anything is known
+# The only bucket of the table "all".
+GLOBAL_BUCKET = np.full(1, 1 << 31, dtype=np.uint32)
+PRIOR_ALIVE_RATE = 0.9  # prior share of links that lead to a page
 
 
 class CommitteeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be tuned, and what ablations switch off."""
+    """Options for tuning and ablations."""
 
     capacity: int = 100_000  # links kept in memory for rescoring
-    shrinkage: float = 2.0  # tries that what the rest of a list did must outweigh
+    shrinkage: float = 2.0  # pseudo-tries of the base rate in the rate of a list
     credit: float = 0.4  # γ of delayed credit; 0: off
-    explore: float = 0.0  # how much an unknown place is worth at first; 0: off
-    explore_for: float = 500.0  # fetches after which that has halved
+    explore: float = 0.0  # initial bonus of unknown hosts and directories; 0: off
+    explore_for: float = 500.0  # fetches after which the bonus is halved
     siblings: bool = True
     words: bool = True  # hashed words
-    without: tuple[str, ...] = ()  # dense features that are left out, by name
-    statistics: bool = True  # success of tag paths, directories and hosts
-    learn: bool = True  # false: a link keeps the score that its page's worker gave it
+    without: tuple[str, ...] = ()  # names of dense features to disable
+    statistics: bool = True  # success rates of tag paths, directories and hosts
+    learn: bool = True  # False: a link keeps its first score
     rescore: bool = True
-    top: int = 128  # best links that are scored to the digit at every turn
+    top: int = 128  # best links that are always scored exactly
 
 
 class CommitteeScoring(CommitteeModels):
-    """Holds links and scores them. Their rows are filled by whoever finds them."""
+    """Scores the links of a pool. The committee fills their rows."""
 
     def __init__(self, options: CommitteeOptions) -> None:
         self.options = options
@@ -113,102 +111,106 @@ class CommitteeScoring(CommitteeModels):
 
     @property
     def visits_learned(self) -> int:
-        """How many outcomes it has learnt from."""
+        """The number of outcomes learned."""
         return int(self._tables["all"].tries(GLOBAL_BUCKET)[0])
 
     @property
     def base_rate(self) -> float:
-        """The mean reward so far, with a cautious beginning."""
+        """The mean reward so far, with a prior of 0.2."""
         return float(self._tables["all"].rate(GLOBAL_BUCKET, 0.2, 5.0)[0])
 
-    def dense_features(self, where: RowIndices) -> NDArray[np.float64]:
-        """The dense features with what the success tables say now."""
-        dense = self._all_dense_features(where)
+    def dense_features(self, row_indices: RowIndices) -> NDArray[np.float64]:
+        """The dense features, with the current success rates."""
+        dense = self._all_dense_features(row_indices)
         if self._disabled_features:
             dense[:, self._disabled_features] = 0.0
         return dense
 
-    def _all_dense_features(self, where: RowIndices) -> NDArray[np.float64]:
+    def _all_dense_features(self, row_indices: RowIndices) -> NDArray[np.float64]:
         rows = self.pool.rows
-        dense = rows["dense"].take(where, axis=0).astype(np.float64)
+        dense = rows["dense"].take(row_indices, axis=0).astype(np.float64)
         dense[:, FEATURE_INDEX["tunnel"]] = np.minimum(dense[:, FEATURE_INDEX["tunnel"]], 4.0) * 0.25
         if not self.options.statistics:
             return dense
         base, tables = self.base_rate, self._tables
-        prefixes, pages = rows["prefixes"].take(where, axis=0), rows["pages"].take(where, axis=0)
+        prefixes, pages = rows["prefixes"].take(row_indices, axis=0), rows["pages"].take(row_indices, axis=0)
         dense[:, FEATURE_INDEX["tag path"]] = (
-            tables["tag path"].rate(rows["path"].take(where, axis=0), base, 1.0) - base
+            tables["tag path"].rate(rows["path"].take(row_indices, axis=0), base, 1.0) - base
         )
         dense[:, FEATURE_INDEX["host"]] = tables["prefix"].rate(prefixes[:, 0], base, 3.0) - base
         dense[:, FEATURE_INDEX["directory"]] = tables["prefix"].nested_rate(prefixes, base, 2.0) - base
         pays = tables["page"].rate(pages, base, 3.0)
         dense[:, FEATURE_INDEX["page"]] = np.where(pages > 0, pays, 0.0).max(axis=1) - base
         if self.options.siblings:
-            groups = rows["groups"].take(where, axis=0)
+            groups = rows["groups"].take(row_indices, axis=0)
             dense[:, FEATURE_INDEX["list"]] = (
                 self._sibling_groups.pooled_rate(groups, base, self.options.shrinkage) - base
             )
         return dense
 
     def update_word_values(self, terms: NDArray[np.int64], values: NDArray[np.float64]) -> None:
-        """What words are worth on pages, by all that is known now."""
+        """Update the values of words on pages."""
         self._word_values.update(terms, values)
         self.refresh_word_values(self.pool.used_rows)
 
-    def refresh_word_values(self, where: RowIndices) -> None:
-        """A row keeps these values, so that a lesson from a journal is the lesson that was learnt."""
-        words, dense = self.pool.rows["words"].take(where, axis=0), self.pool.rows["dense"]
-        dense[where, FEATURE_INDEX["words at it"]] = self._word_values.row_values(words[:, LINK_WORDS])
-        dense[where, FEATURE_INDEX["words around"]] = self._word_values.row_values(words[:, CONTEXT_WORDS])
+    def refresh_word_values(self, row_indices: RowIndices) -> None:
+        """Refresh the word values of rows. They are stored, so that a lesson from a journal is reproduced."""
+        words, dense = self.pool.rows["words"].take(row_indices, axis=0), self.pool.rows["dense"]
+        dense[row_indices, FEATURE_INDEX["words at it"]] = self._word_values.row_values(words[:, LINK_WORDS])
+        dense[row_indices, FEATURE_INDEX["words around"]] = self._word_values.row_values(words[:, CONTEXT_WORDS])
 
-    def refresh_word_logits(self, where: RowIndices) -> None:
+    def refresh_word_logits(self, row_indices: RowIndices) -> None:
         if self.options.words:
-            self.pool.word_logits[where] = self.words.logits(self.pool.rows["words"].take(where, axis=0))
+            self.pool.word_logits[row_indices] = self.words.logits(self.pool.rows["words"].take(row_indices, axis=0))
 
-    def scores(self, where: RowIndices) -> NDArray[np.float64]:
-        """The chance that each link pays: the models', where there is a page at all, plus a bonus for the unknown."""
+    def scores(self, row_indices: RowIndices) -> NDArray[np.float64]:
+        """The probability that each link leads to a relevant page, plus a bonus for unknown places."""
         rows, options = self.pool.rows, self.options
-        chance = sigmoid(self.pool.word_logits[where] + self.dense.logits(self.dense_features(where)))
+        chance = sigmoid(self.pool.word_logits[row_indices] + self.dense.logits(self.dense_features(row_indices)))
         if options.statistics:
-            chance = chance * self._alive_probability(where)
+            chance = chance * self._alive_probability(row_indices)
         if options.explore:
-            prefixes = self._tables["prefix"].tries(rows["prefixes"].take(where, axis=0))
+            prefixes = self._tables["prefix"].tries(rows["prefixes"].take(row_indices, axis=0))
             unknown = 1.0 / np.sqrt(1.0 + prefixes[:, 0]) + 1.0 / np.sqrt(1.0 + prefixes[:, -1])
             chance = chance * (1.0 + options.explore * 0.5 ** (self.visits_learned / options.explore_for) * unknown)
         return chance
 
-    def _alive_probability(self, where: RowIndices) -> NDArray[np.float64]:
-        """The chance that there is a page at all, by its address and by its place on the page that links to it."""
+    def _alive_probability(self, row_indices: RowIndices) -> NDArray[np.float64]:
+        """The probability that a link leads to a page at all, by its URL and by its tag path."""
         rows = self.pool.rows
-        by_address = self._tables["alive"].nested_rate(rows["prefixes"].take(where, axis=0), PRIOR_ALIVE_RATE, 2.0)
-        by_place = self._tables["alive"].rate(path_bucket(rows["path"].take(where, axis=0)), PRIOR_ALIVE_RATE, 2.0)
+        by_address = self._tables["alive"].nested_rate(
+            rows["prefixes"].take(row_indices, axis=0), PRIOR_ALIVE_RATE, 2.0
+        )
+        by_place = self._tables["alive"].rate(
+            path_bucket(rows["path"].take(row_indices, axis=0)), PRIOR_ALIVE_RATE, 2.0
+        )
         return np.minimum(by_address, by_place)
 
 
 def path_bucket(path: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """The hash of a tag path in a table that addresses share."""
+    """The hash of a tag path in a table that also contains URLs."""
     return path ^ np.uint32(0x5BD1E995)
 
 
 class LinkVisit(msgspec.Struct, frozen=True, array_like=True):
-    """What became of a fetched link: its reward (0..1), whether there was a page at all, and whether on the topic."""
+    """The outcome of a fetched link: its reward (0..1), whether it is a page, and whether that is relevant."""
 
     key: int
     url: str
     reward: float
     is_page: bool
     relevant: bool = False
-    # Nothing was to be learnt: it was refused, or redirected and lives on under another address
+    # Nothing to learn: the URL was rejected, or redirected and stored under its target.
     discarded: bool = False
 
 
 class LinkLesson(msgspec.Struct, frozen=True, array_like=True):
-    """Everything that one step of learning depends on beside the model: taught again, it does the same again."""
+    """Everything that one learning step depends on besides the model, so that repeating it has the same result."""
 
     visit: LinkVisit
     row: bytes = b""  # the link as it was queued
-    queued_score: float = -1.0  # how promising it was held; -1: it was not held
-    old_reward: float = -1.0  # the reward it was learnt with, where a person has corrected that
+    queued_score: float = -1.0  # its score in the queue; -1: it was not queued
+    old_reward: float = -1.0  # the reward learned before, if the user corrected it
 
 
 class SourcePage(msgspec.Struct, frozen=True):

@@ -1,6 +1,7 @@
-"""How often did links of a kind pay off? Counts in hashed tables: constant memory, whatever the crawl meets.
+"""Success rates of links by host, directory, tag path and page, and delayed credit for pages with good links.
 
-Delayed credit: a page whose links paid was worth fetching, whatever it said itself. This is how hubs are learnt.
+Counts are in hash tables of constant size. Delayed credit rewards a page whose links turned out well, whatever its own
+text: this is how hubs are learned.
 """
 
 from typing import NamedTuple
@@ -21,17 +22,17 @@ class _SuccessState(msgspec.Struct, array_like=True):
 
 
 class SuccessRates:
-    """Sums of rewards and numbers of tries, by hash. Two kinds that share a bucket share their fate: rare, harmless."""
+    """Sums of rewards and numbers of tries by hash. Places that share a bucket share counts: rare and harmless."""
 
     def __init__(self, bits: int) -> None:
         self._mask = np.uint32((1 << bits) - 1)
-        # Side by side, so that looking a kind up touches one cache line and not two.
+        # Side by side, so that a lookup touches one cache line instead of two.
         self._counts: NDArray[np.float32] = np.zeros((1 << bits, 2), dtype=np.float32)
 
     def add(self, hashes: HashArray, rewards: NDArray[np.floating]) -> None:
-        """Tries, one per row: of each of its hashes, once where one is repeated; hash 0 is no kind."""
+        """Add tries, one row each: every distinct nonzero hash of the row counts once."""
         mask = int(self._mask)
-        # Of a few this beats sorting
+        # Faster than sorting for a few hashes.
         buckets = [{one & mask for one in row if one} for row in hashes.tolist()]
         at = np.array([bucket for row in buckets for bucket in row], dtype=np.intp)
         new = np.ones((len(at), 2), dtype=np.float32)
@@ -39,13 +40,13 @@ class SuccessRates:
         np.add.at(self._counts, at, new)
 
     def correct(self, hashes: HashArray, change: float) -> None:
-        """A reward that was added before is now known to be larger or smaller by `change`."""
+        """Change a reward that was added before by `change`."""
         at = np.unique(hashes & self._mask)
         rewards, tries = self._counts[at].T
         self._counts[at, 0] = np.clip(rewards + np.float32(change), 0.0, tries)
 
     def rate(self, hashes: HashArray, prior: NDArray[np.floating] | float, strength: float) -> RateArray:
-        """The mean reward, shrunk towards `prior` as if that had been seen `strength` times."""
+        """The mean reward, shrunk towards `prior` with `strength` pseudo-tries."""
         found = self._counts.take(hashes & self._mask, axis=0)
         result: RateArray = (found[..., 0] + strength * np.asarray(prior, dtype=np.float64)) / (
             found[..., 1] + strength
@@ -53,9 +54,9 @@ class SuccessRates:
         return result
 
     def pooled_rate(self, hashes: HashArray, prior: float, strength: float) -> RateArray:
-        """The mean reward of several kinds taken together, those of one row each; hash 0 is no kind.
+        """The mean reward of all nonzero hashes of a row together.
 
-        Not the best of them: among many that is the luckiest.
+        Not the maximum: among many, that is the luckiest.
         """
         found = self._counts.take(hashes & self._mask, axis=0) * (hashes > 0)[..., None]
         rewards, tries = found.sum(axis=1, dtype=np.float64).T
@@ -63,9 +64,11 @@ class SuccessRates:
         return result
 
     def nested_rate(self, chain: HashArray, prior: float, strength: float) -> RateArray:
-        """For chains of kinds, each within the one before it (host, directory, …), one per row: the rate of the
-        innermost, shrunk towards that of the one around it, and so on outwards to `prior`. A kind that is repeated
-        counts once."""
+        """The rate of the innermost place of each chain (host, directory, …), one chain per row.
+
+        Each rate is shrunk towards that of the enclosing place, and the outermost towards `prior`. A repeated place
+        counts once.
+        """
         found = self._counts.take(chain & self._mask, axis=0).astype(np.float64)
         rewards, tries = found[..., 0], found[..., 1] + strength
         rate: RateArray = (rewards[:, 0] + strength * prior) / tries[:, 0]
@@ -75,7 +78,7 @@ class SuccessRates:
         return rate
 
     def tries(self, hashes: HashArray) -> RateArray:
-        """How often links of these kinds were tried."""
+        """The number of tries of each hash."""
         return np.asarray(self._counts[hashes & self._mask, 1], dtype=np.float64)
 
     def snapshot(self) -> bytes:
@@ -89,12 +92,12 @@ class SuccessRates:
         self._counts[used] = np.frombuffer(kept.counts, dtype=np.float32).reshape(-1, 2)
 
 
-MAX_CREDIT_VISITS = 4_096  # visits whose features are remembered
-MIN_FETCHED_CHILDREN = 3  # links of a page that must have been fetched before it gets its credit
+MAX_CREDIT_VISITS = 4_096  # visits whose features are kept
+MIN_FETCHED_CHILDREN = 3  # fetched links of a page before it gets credit
 
 
 class LinkExample(NamedTuple):
-    """Something to learn from: the features a link had when it was fetched, and what it was worth."""
+    """A training example: the features of a link when it was fetched, and its reward."""
 
     words: NDArray[np.uint32]
     dense: NDArray[np.float64]
@@ -110,7 +113,7 @@ class _CreditedVisit(msgspec.Struct, array_like=True):
 
 
 class DelayedCredit:
-    """Remembers recent visits and tells, once enough of a page's links were fetched, what that page was worth."""
+    """Keeps recent visits and, once enough links of a page were fetched, gives the page credit for them."""
 
     def __init__(self, gamma: float) -> None:
         self._gamma = gamma
@@ -118,7 +121,7 @@ class DelayedCredit:
         self._children: dict[int, list[float]] = {}
 
     def add_visit(self, page: int, example: LinkExample) -> None:
-        """A page was fetched; `example.label` is what it said itself."""
+        """Add a fetched page; `example.label` is its own reward."""
         if not self._gamma:
             return
         self._visits[page] = example
@@ -126,14 +129,14 @@ class DelayedCredit:
             self._children.pop(old, None)
 
     def credit_parents(self, parents: list[int], reward: float) -> list[LinkExample]:
-        """A link of these pages turned out to be worth `reward`: what that teaches about the pages."""
+        """Add the reward of a link to these pages; returns training examples for pages that get credit."""
         lessons = []
         for parent in parents if self._gamma else ():
             visit = self._visits.get(parent)
             if visit is None:
                 continue
             rewards = self._children.setdefault(parent, [])
-            # It has had its credit
+            # The page already got its credit.
             if len(rewards) == MIN_FETCHED_CHILDREN:
                 continue
             rewards.append(reward)

@@ -1,14 +1,9 @@
-"""What words say about links: an online logistic model over hashed features. Constant memory, one pass, deterministic.
+"""What words say about links: an online logistic model over hashed words, and the packed features of a link.
 
-AdaGrad steps with bounded weights, so that no sequence of labels, however contradictory, brings forth a NaN or a
-weight without bound.
-
-The features of one link as a packed row: made by the ranker, kept by the frontier, scored by the committee.
-
-What the words at a link are worth on pages: a page is read whole, so its words teach sooner than a few links do.
-
-A word that pages on the topic use and others don't speaks for a link that bears it, long before such a link was
-followed. The values are the judge's; how much they count at links is learnt like everything else.
+The model uses AdaGrad steps with bounded weights, so that contradictory labels produce neither NaN nor unbounded
+weights. `WordValues` adds what the judge learned about words on pages: a page has more words than its link, so these
+are known long before links with such words were followed. Packed features are made by the ranker, stored by the
+frontier and scored by the committee.
 """
 
 import zlib
@@ -26,18 +21,18 @@ WordIndices = NDArray[np.uint32]
 
 WORD_BUCKETS = 1 << 18
 MAX_WORD_WEIGHT = 6.0
-# A smaller miss teaches nothing worth its time: most links of a long crawl are foretold so well
+# Examples with a smaller error are skipped: most links of a long crawl are predicted this well.
 MIN_TRAINING_ERROR = 0.01
 
 
 class _WordModelState(msgspec.Struct, array_like=True):
-    used: bytes  # indices of weights that were ever moved
+    used: bytes  # indices of nonzero weights
     weights: bytes
     squares: bytes
 
 
 class WordModel:
-    """logit = Σ of the words' weights / √(number of words). Index 0 is the empty slot and weighs nothing."""
+    """logit = Σ of the words' weights / √(number of words). Index 0 is an empty slot with weight 0."""
 
     def __init__(self, rate: float = 0.15) -> None:
         self.rate = np.float32(rate)
@@ -52,33 +47,33 @@ class WordModel:
         return result
 
     def learn(self, indices: WordIndices, labels: NDArray[np.floating], offsets: NDArray[np.floating]) -> None:
-        """Examples, one per row: the words, what became of each link (0..1), what other features already say of it.
+        """Learn examples, one per row: words, labels (0..1), and the logits of the other features.
 
-        All are foretold before any is learnt: a batch costs little more than one example.
+        All are predicted before any is learned, so a batch costs little more than one example.
         """
         words, counts = zero_repeats(indices)
         scales = 1.0 / np.sqrt(np.maximum(counts, 1))
         logits = offsets + self.weights.take(words).sum(axis=1, dtype=np.float64) * scales
-        misses = sigmoid(logits) - np.clip(labels, 0.0, 1.0)
-        taught = np.flatnonzero(np.abs(misses) >= MIN_TRAINING_ERROR)
-        words = words[taught]
+        errors = sigmoid(logits) - np.clip(labels, 0.0, 1.0)
+        trained = np.flatnonzero(np.abs(errors) >= MIN_TRAINING_ERROR)
+        words = words[trained]
         used = words > 0
         at = words[used]
-        steps = np.repeat((misses * scales)[taught].astype(np.float32), counts[taught])
+        steps = np.repeat((errors * scales)[trained].astype(np.float32), counts[trained])
         np.add.at(self._squares, at, steps * steps)
         np.subtract.at(self.weights, at, self.rate * steps / np.sqrt(self._squares[at]))
         self.weights[at] = np.clip(self.weights[at], -MAX_WORD_WEIGHT, MAX_WORD_WEIGHT)
 
     def snapshot(self) -> bytes:
-        """Everything learnt: only what was moved is written."""
-        # A tiny step moves a weight and leaves its sum of squares as it was.
+        """Everything learned; only used weights are stored."""
+        # A tiny step changes a weight without changing its sum of squares.
         moved = (self._squares > np.float32(1e-2)) | (self.weights != 0.0)
         used = np.flatnonzero(moved).astype(np.uint32)
         parts = (used, self.weights[used], self._squares[used])
         return msgspec.msgpack.encode(_WordModelState(*(p.tobytes() for p in parts)))
 
     def restore(self, state: bytes) -> None:
-        """Go on from a snapshot."""
+        """Continue from a snapshot."""
         kept = msgspec.msgpack.decode(state, type=_WordModelState)
         used = np.frombuffer(kept.used, dtype=np.uint32)
         self.weights = np.zeros(WORD_BUCKETS, dtype=np.float32)
@@ -88,7 +83,7 @@ class WordModel:
 
 
 URL_TEXT, ANCHOR_TEXT, AROUND_TEXT, HEADING_TEXT = 1, 2, 3, 4
-# The first so many words of each kind of text, in this order
+# The number of words used of each kind of text, in this order.
 WORD_SLOTS = {
     URL_TEXT: 8,
     ANCHOR_TEXT: 6,
@@ -97,7 +92,7 @@ WORD_SLOTS = {
 }
 LINK_WORDS = slice(0, WORD_SLOTS[URL_TEXT] + WORD_SLOTS[ANCHOR_TEXT])
 CONTEXT_WORDS = slice(LINK_WORDS.stop, LINK_WORDS.stop + WORD_SLOTS[AROUND_TEXT] + WORD_SLOTS[HEADING_TEXT])
-WORD_COUNT = CONTEXT_WORDS.stop + 2  # tag path and directory count as words
+WORD_COUNT = CONTEXT_WORDS.stop + 2  # with tag path and directory as words
 PREFIX_COUNT = 4  # host and up to three directories
 DENSE_FIELDS = (
     *("url", "anchor", "parent", "around", "same_host", "textless", "path_depth", "query", "galaxy"),
@@ -105,11 +100,11 @@ DENSE_FIELDS = (
 )
 LINK_FEATURES_DTYPE = np.dtype(
     [
-        # Hashed words of URL, anchor, surroundings, heading; tag path; directory
+        # Hashed words of URL, anchor, context and heading, then tag path and directory.
         ("words", np.uint32, (WORD_COUNT,)),
-        # Tag path: where on its page the link stands
+        # Hash of the tag path.
         ("path", np.uint32),
-        # Host first; the last one is repeated
+        # Host first; the last one is repeated.
         ("prefixes", np.uint32, (PREFIX_COUNT,)),
         ("dense", np.float16, (len(DENSE_FIELDS),)),
     ]
@@ -120,15 +115,17 @@ _HASH_MULTIPLIER, _MASK_64 = 0x9E3779B97F4A7C15, (1 << 64) - 1
 
 
 def hash_terms(kinds: NDArray[np.uint64], terms: NDArray[np.int64]) -> NDArray[np.uint32]:
-    """Terms as indices of the model, 0 for none; `kinds` says for each column which kind of text it is from: the same
-    word elsewhere is another feature."""
+    """Terms as indices of the model, 0 for no term.
+
+    `kinds` is the kind of text of each column: the same word in another kind of text is another feature.
+    """
     salted = (terms.astype(np.uint64) + (kinds << np.uint64(33))) * np.uint64(_HASH_MULTIPLIER)
     mixed = salted >> np.uint64(40)
     return np.where(terms > 0, mixed % np.uint64(WORD_BUCKETS - 1) + np.uint64(1), 0).astype(np.uint32)
 
 
 def hash_first_terms(kind: int, terms: Sequence[int], slots: int) -> list[int]:
-    """The same for the first terms of one text, filled up with 0: for a handful this is ten times as fast.
+    """The indices of the first terms of one text, padded with 0. Ten times as fast for a few terms.
 
     >>> kinds, terms = np.full(3, URL_TEXT, dtype=np.uint64), [7, 4_000_000_000]
     >>> hash_terms(kinds, np.array([*terms, 0])).tolist() == hash_first_terms(URL_TEXT, terms, 3)
@@ -143,7 +140,7 @@ def hash_first_terms(kind: int, terms: Sequence[int], slots: int) -> list[int]:
 
 
 def hash_to_word(hashes: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Where on a page a link stands and where on its host it leads, as indices of the model like words."""
+    """Hashes of tag paths or directories as indices of the model, like words."""
     result: NDArray[np.uint32] = hashes % np.uint32(WORD_BUCKETS - 1) + np.uint32(1)
     return result
 
@@ -151,12 +148,12 @@ def hash_to_word(hashes: NDArray[np.uint32]) -> NDArray[np.uint32]:
 # Links of one list share their tag path
 @lru_cache(maxsize=1 << 16)
 def hash_text(text: str) -> int:
-    """32 bits of a text, the same everywhere."""
+    """A stable 32-bit hash of a text."""
     return zlib.crc32(text.encode("utf-8", "surrogatepass"))
 
 
 def url_prefixes(url: str) -> tuple[int, ...]:
-    """Hashes of a URL's host and first directories, the deepest repeated to the end.
+    """Hashes of a URL's host and first directories; the deepest is repeated up to `PREFIX_COUNT`.
 
     >>> a, b = url_prefixes("http://example.org/x/1.html"), url_prefixes("http://example.org/x/2.html")
     >>> a == b, len(set(a)), len(set(url_prefixes("http://example.org/")))
@@ -180,24 +177,24 @@ def unpack_features(rows: list[bytes]) -> LinkFeatures:
 
 
 _TEXT_KINDS = np.array([[URL_TEXT], [ANCHOR_TEXT], [AROUND_TEXT], [HEADING_TEXT]], dtype=np.uint64)
-_VALUE_SCALE = 0.25  # log-odds of words reach 4 and more
+_VALUE_SCALE = 0.25  # log-odds of words exceed 4
 _MAX_VALUE = 1.5
 
 
 class WordValues:
-    """Values by the index that a word is hashed to, in any of the texts at a link. Nothing is known at first."""
+    """Values of words by hashed index, for all kinds of text. All are 0 at first."""
 
     def __init__(self) -> None:
         self._values: NDArray[np.float32] = np.zeros(WORD_BUCKETS, dtype=np.float32)
 
     def update(self, terms: NDArray[np.int64], values: NDArray[np.float64]) -> None:
-        """What words are worth from now on; words that are not among these are worth nothing."""
+        """Replace all values; words that are not given have the value 0."""
         self._values[:] = 0.0
         self._values[hash_terms(_TEXT_KINDS, terms[None, :])] = values
         self._values[0] = 0.0
 
     def row_values(self, indices: WordIndices) -> NDArray[np.float64]:
-        """One value per row: the sum over the root of the number of words, within bounds."""
+        """One value per row: the sum divided by √(number of words), bounded."""
         total: NDArray[np.float64] = self._values.take(indices).sum(axis=1, dtype=np.float64)
         words = np.sqrt(np.maximum(np.count_nonzero(indices, axis=1), 1))
         bounded: NDArray[np.float64] = np.clip(_VALUE_SCALE * total / words, -_MAX_VALUE, _MAX_VALUE)

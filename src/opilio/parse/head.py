@@ -1,8 +1,6 @@
-"""What a page says about itself: title, description, keywords, language, robots, base, refresh, next and previous.
+"""Metadata of a page: title, description, keywords, language, base, canonical, feeds, and robots directives.
 
-Reads meta, link, base and title elements wherever they stand. Must not: look at the text.
-
-What a page asks of crawlers: the contents of its robots meta elements and its X-Robots-Tag headers.
+Reads meta, link, base and title elements wherever they are, and X-Robots-Tag headers.
 """
 
 import re
@@ -27,7 +25,7 @@ _DATE_META_NAMES = (
 
 
 class HeadLink(msgspec.Struct, frozen=True):
-    """A link that has no place in the text."""
+    """A link in the head of a page."""
 
     href: str
     rel: str
@@ -35,20 +33,20 @@ class HeadLink(msgspec.Struct, frozen=True):
 
 
 class PageHead(msgspec.Struct, kw_only=True):
-    """What was found so far; the first of each wins."""
+    """The metadata found so far; the first value of each wins."""
 
     title: str = ""
     base: str = ""
     canonical: str = ""
-    # By lower-case name, property or http-equiv
+    # By name, property or http-equiv in lower case.
     meta: dict[str, str] = msgspec.field(default_factory=dict)
-    # Further values of names that were there
+    # Further values of the same names.
     repeated: list[tuple[str, str]] = msgspec.field(default_factory=list)
     links: list[HeadLink] = msgspec.field(default_factory=list)
     feeds: list[str] = msgspec.field(default_factory=list)
 
     def first_value(self, *names: str) -> str:
-        """The first of these meta values that is there."""
+        """The first nonempty value of these names."""
         return next((self.meta[name] for name in names if self.meta.get(name)), "")
 
     def all_values(self, name: str) -> list[str]:
@@ -61,7 +59,7 @@ class PageHead(msgspec.Struct, kw_only=True):
 
 
 def read_head(elements: Iterable[Element]) -> PageHead:
-    """Gather what the title, meta, link and base elements say."""
+    """Read the title, meta, link and base elements."""
     head = PageHead()
     for element in elements:
         tag = element.tag
@@ -112,14 +110,14 @@ _DIRECTIVES_WITH_VALUE = frozenset(
 
 
 class RobotsDirectives(msgspec.Struct, frozen=True):
-    """What a page asks for itself."""
+    """The robots directives of a page."""
 
     noindex: bool = False
     nofollow: bool = False
 
 
 def parse_directives(values: Iterable[str], agent: str) -> RobotsDirectives:
-    """What meta robots contents and X-Robots-Tag values ask of `agent`; the strictest wins.
+    """The directives for `agent` in meta robots contents and X-Robots-Tag values; the strictest wins.
 
     >>> parse_directives(["otherbot: noindex", "opilio: nofollow"], "opilio")
     RobotsDirectives(noindex=False, nofollow=True)
@@ -132,7 +130,7 @@ def parse_directives(values: Iterable[str], agent: str) -> RobotsDirectives:
 
 
 def _directives_for(value: str, agent: str) -> set[str]:
-    """The directives in one value; a name before a colon says whom the rest of the value is for."""
+    """The directives in one value; a name before a colon is the agent that the rest applies to."""
     words: set[str] = set()
     applies = True
     for part in value.lower().split(","):

@@ -1,10 +1,8 @@
-"""The parser: an answer's bytes to a `Page`, whatever they are, or ParseError. Implements `protocols.Parser`.
+"""The parser: turns a response into a `Page`, or raises ParseError. Implements `protocols.Parser`.
 
-One parse, one walk over links and headings, one native writing of the text. turbohtml builds the same tree as a
-browser, survives 100,000 attributes and bounds the depth of nesting; it holds the GIL, so parallelism is by process.
-Must not: fetch, follow, or judge.
-
-Plain text as a page: blocks end at blank lines, bare addresses are links. Must not: read markup.
+One parse, one walk over links and headings, one native extraction of the text. turbohtml builds the same tree as a
+browser, handles 100,000 attributes and limits the depth of nesting; it holds the GIL, so parallel parsing needs
+processes. In plain text, blank lines separate blocks and URLs are links.
 """
 
 import re
@@ -26,9 +24,9 @@ _TRAILING_PUNCTUATION = ".,;:!?)]}*_~|"
 
 
 def parse_plain_text(url: str, text: str, encoding: str, limit: int) -> Page:
-    """A page of plain text; the caller adds what the headers say."""
-    unix = text.replace("\r\n", "\n").replace("\r", "\n")
-    blocks = [b for b in map(clean_text, _BLANK_LINES.split(unix)) if b]
+    """A page of plain text; the caller adds the header fields."""
+    normalized = text.replace("\r\n", "\n").replace("\r", "\n")
+    blocks = [b for b in map(clean_text, _BLANK_LINES.split(normalized)) if b]
     links: list[Link] = []
     beyond = 0
 
@@ -36,7 +34,7 @@ def parse_plain_text(url: str, text: str, encoding: str, limit: int) -> Page:
         nonlocal beyond
         address = found[0].rstrip(_TRAILING_PUNCTUATION)
         if found[0][len(address) :].startswith(")") and address.count("(") > address.count(")"):
-            # Wren_(bird): it was opened inside
+            # Wren_(bird): the parenthesis belongs to the URL.
             address += ")"
         target = canonicalize_url(address)
         if target is None or target == url:
@@ -55,24 +53,24 @@ def parse_plain_text(url: str, text: str, encoding: str, limit: int) -> Page:
 
 MAX_LINKS = 5_000
 MAX_FEEDS = 5
-MAX_HEAD_LINKS = 20  # links of the head: next, previous, refresh
+MAX_HEAD_LINKS = 20  # next, previous, refresh
 
 _HEAD_ELEMENTS = ("title", "meta", "link", "base")
 _find_anchors = re.compile("\x02([^\x03]*)\x03").findall
-# Unclosed formatting elements are opened again in every block that follows (WHATWG 13.2.4.3): 20 bytes of markup
-# become 60 KB of tree. They mean nothing to us, so pages with very many tags lose them before they are parsed.
+# Unclosed formatting elements are reopened in every following block (WHATWG 13.2.4.3): 20 bytes of markup become 60 KB
+# of tree. The text does not need them, so they are removed from pages with very many tags before parsing.
 _STRIP_FORMATTING_BYTES, _STRIP_FORMATTING_TAGS = 60_000, 10_000
 _FORMATTING = re.compile(
     rb"</?(?:b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)(?:[\s/][^<>]*)?>", re.IGNORECASE
 )
-# XHTML may close any element at once; HTML would leave these open to the end of the page.
+# XHTML may self-close any element; HTML would leave these open to the end of the page.
 _SELF_CLOSED = re.compile(rb"<(script|style|title|iframe|textarea|a|div|span|p|td|th|li|i|b|em|strong)(\s[^<>]*)?/>")
 
 
 class HtmlParser:
-    """HTML, XHTML and plain text to pages. `agent` is the product token that robots directives may name.
+    """Parses HTML, XHTML and plain text. `agent` is the product token that robots directives may name.
 
-    Without `paths` links have no tag path: they take a tenth of the time, and few rankers look at them.
+    Without `paths`, links have no tag path, which saves a tenth of the time.
     """
 
     def __init__(self, agent: str = "opilio", max_links: int = MAX_LINKS, *, paths: bool = True) -> None:
@@ -81,12 +79,12 @@ class HtmlParser:
         self._with_tag_paths = paths
 
     def parse(self, fetched: FetchResult) -> Page:
-        """The page in the answer; ParseError where there is none."""
+        """The page in the response; raises ParseError if there is none."""
         content_type = fetched.header("content-type")
         kind = detect_kind(content_type, fetched.body)
         url = canonicalize_url(fetched.url)
         if url is None:
-            raise ParseError(f"url: {fetched.url[:200]!r} is no http or https address")
+            raise ParseError(f"url: {fetched.url[:200]!r} is not an http or https URL")
         if kind is ContentKind.PLAIN:
             page, head = parse_plain_text(url, *decode_text(fetched.body, content_type), self._max_links), PageHead()
         else:
@@ -94,20 +92,20 @@ class HtmlParser:
                 _parse_tree(fetched.body, kind, content_type), url, self._max_links, self._with_tag_paths
             )
         tags = [value for name, value in fetched.headers if name.lower() == "x-robots-tag"]
-        asked = parse_directives(
+        directives = parse_directives(
             [*head.all_values("robots"), *head.all_values(self._agent.lower()), *tags], self._agent
         )
         return msgspec.structs.replace(
             page,
             content_type=content_type.partition(";")[0].strip().lower(),
             language=page.language or fetched.header("content-language").partition(",")[0].strip(),
-            noindex=asked.noindex,
-            nofollow=asked.nofollow,
+            noindex=directives.noindex,
+            nofollow=directives.nofollow,
         )
 
 
 def _strip_cdata(body: bytes) -> bytes:
-    """CDATA of XHTML, in which nothing is markup, as HTML writes it: there it is a comment up to the next bracket."""
+    """Convert CDATA sections of XHTML to escaped text: in HTML they are comments up to the next bracket."""
     first, *sections = body.split(b"<![CDATA[")
     parts = [first]
     for section in sections:
@@ -121,8 +119,8 @@ def _parse_tree(body: bytes, kind: ContentKind, content_type: str) -> turbohtml.
         body = _SELF_CLOSED.sub(rb"<\1\2></\1>", _strip_cdata(body))
     opened = body.rfind(b"<!--")
     if opened >= 0 and body.find(b"->", opened) < 0:
-        # A comment that never ends would swallow the rest of the page; who wrote it meant the browsers of 1996,
-        # which ended it at the next bracket.
+        # An unclosed comment would hide the rest of the page. Its author relied on old browsers, which ended it at
+        # the next bracket.
         body = body[:opened] + b"<!" + body[opened + 4 :]
     if len(body) > _STRIP_FORMATTING_BYTES and body.count(b"<") > _STRIP_FORMATTING_TAGS:
         body = _FORMATTING.sub(b"", body)
@@ -146,7 +144,7 @@ def _read_document(document: turbohtml.Document, url: str, max_links: int, with_
     fill_empty_anchors(kept)
     flow, boilerplate = extract_flow(body, [element for element, _, _ in kept])
     anchors = _find_anchors(flow)
-    # can't be, by construction; a page with false contexts would be worse than none
+    # Impossible by construction; wrong contexts would be worse than no page.
     if len(anchors) != len(kept):
         raise ParseError(f"html: {len(kept)} links but {len(anchors)} link marks")
     links = build_links(kept, paths, anchors)
@@ -171,5 +169,5 @@ def _read_document(document: turbohtml.Document, url: str, max_links: int, with_
 
 
 def _find_body(document: turbohtml.Document) -> turbohtml.Element | None:
-    """The body, or the frameset that stands in its place."""
+    """The body or frameset."""
     return document.find(["body", "frameset"])

@@ -1,6 +1,6 @@
 """The links of a page, each with its anchor, the headings above it (S2: ISH, SH, MH) and its tag path.
 
-Works on the tree before it is written out. Must not: fetch, or judge a link.
+Works on the parsed tree before its text is extracted.
 """
 
 import re
@@ -14,18 +14,19 @@ from opilio.parse.head import HeadLink
 from opilio.parse.text_blocks import clean_text
 
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
-# Elements that lead on, and by what
+# Elements that are links, and the attribute with the URL.
 _LINK_ATTRIBUTES = {"a": "href", "area": "href", "iframe": "src", "frame": "src"}
 _WALKED_ELEMENTS = (*_LINK_ATTRIBUTES, *HEADINGS)
-MAX_PATH_STEPS = 8  # the innermost ones tell one template slot from another
+# The innermost steps distinguish the slots of a template.
+MAX_PATH_STEPS = 8
 _MAX_STEP_LENGTH = 40
 _NUMBERS = re.compile(r"\d+")
 
 Headings = tuple[str, str, str]
 
 
-# A link as found in the tree: element, href as written (later: canonical address), headings above it.
-# A plain tuple: pages have hundreds, and a named one takes five times as long to make.
+# A link in the tree: element, href as written (later the canonical URL), headings above it.
+# A plain tuple, because a named one takes five times as long to create.
 LinkElement = tuple[Element, str, Headings]
 
 
@@ -42,7 +43,7 @@ def find_links(body: Element, title: str) -> tuple[list[LinkElement], list[tuple
         source = _LINK_ATTRIBUTES.get(tag)
         if source:
             if tag == "iframe" and element.namespace is Namespace.HTML:
-                # What stands in it is for browsers without frames
+                # Its content is a fallback for browsers without frames.
                 element.set_text("")
             href = element.attr(source)
             if href is not None:
@@ -56,16 +57,16 @@ def find_links(body: Element, title: str) -> tuple[list[LinkElement], list[tuple
 
 
 def _heading_text(element: Element) -> str:
-    # The sign documentation tools put behind headings
+    # Documentation tools add this sign to headings.
     return clean_text(element.text).rstrip("¶ ")
 
 
 def resolve_links(places: list[LinkElement], base: str, page_url: str, limit: int) -> tuple[list[LinkElement], int]:
-    """The places that lead somewhere else, with canonical addresses, and how many were beyond the limit.
+    """The links to other pages with canonical URLs, and the number of links beyond the limit.
 
-    All others are no links to us: mailto and the like, links to the page itself.
+    Links to the page itself and other schemes (mailto) are dropped.
     """
-    # The commonest of all: links within the page, told without looking further
+    # The common case: links within the page need no resolving.
     if base == page_url:
         places = [place for place in places if place[1][:1] != "#"]
     urls = canonicalize_urls([href for _, href, _ in places], base)
@@ -78,11 +79,11 @@ def resolve_links(places: list[LinkElement], base: str, page_url: str, limit: in
 
 
 def fill_empty_anchors(places: Iterable[LinkElement]) -> None:
-    """Give links without words the words of their picture or title; make frames and map areas plain links."""
+    """Give links without text the text of their image or title; turn frames and map areas into plain links."""
     for element, _, _ in places:
         if element.tag != "a":
             name = element.attr("alt") or element.attr("title") or element.attr("name") or ""
-            # An area could hold no text
+            # An area can't contain text.
             element.tag = "a"
         elif element.text.strip():
             continue
@@ -90,14 +91,14 @@ def fill_empty_anchors(places: Iterable[LinkElement]) -> None:
             picture = element.find("img")
             name = (picture.attr("alt") if picture is not None else "") or ""
             name = name or element.attr("title") or element.attr("aria-label") or ""
-        # spaces: a picture between words parts them
+        # With spaces, because an image separates words.
         element.append(Text(f" {clean_text(name)} "))
 
 
 class TagPaths:
-    """Tag paths, outermost to innermost, with classes and ids, remembered per element: siblings share their way up.
+    """Tag paths, outermost to innermost, with classes and ids, cached per element: siblings share their ancestors.
 
-    The tree builder bounds the depth of nesting at 512, so climbing is bounded too.
+    The tree builder limits the depth of nesting to 512, so climbing is bounded too.
     """
 
     def __init__(self, body: Element) -> None:
@@ -105,7 +106,7 @@ class TagPaths:
         self._steps: dict[tuple[str, str | None, str | None], str] = {}
 
     def path(self, element: Element) -> str:
-        """The way to a link, as in `div#content>ul.menu>li>a`."""
+        """The path of a link, such as `div#content>ul.menu>li>a`."""
         node = element.parent
         found = self._cache.get(node)
         return (found if found is not None else self._path_to(node))[1] + "a"
@@ -126,10 +127,10 @@ class TagPaths:
         return steps, path
 
     def _step(self, element: Element) -> str:
-        looks = (element.tag, element.attr("id"), element.attr("class"))
-        step = self._steps.get(looks)
+        attributes = (element.tag, element.attr("id"), element.attr("class"))
+        step = self._steps.get(attributes)
         if step is None:
-            step = self._steps[looks] = _format_step(*looks)
+            step = self._steps[attributes] = _format_step(*attributes)
         return step
 
 
@@ -141,13 +142,13 @@ def _format_step(tag: str, identity: str | None, classes: str | None) -> str:
 
 
 def tag_paths(places: Iterable[LinkElement], body: Element) -> list[str]:
-    """The tag path of every link; must run before the tree is prepared for its text."""
+    """The tag path of every link; must run before the text is extracted, which changes the tree."""
     paths = TagPaths(body)
     return [paths.path(element) for element, _, _ in places]
 
 
 def build_links(places: list[LinkElement], paths: list[str], anchors: list[str]) -> list[Link]:
-    """The finished records, numbered as their marks are."""
+    """The link records, numbered like their marks."""
     identities: dict[str, tuple[int, str]] = {}
     links: list[Link] = []
     for index, ((element, url, above), path, anchor) in enumerate(zip(places, paths, anchors, strict=True)):
@@ -171,7 +172,7 @@ def build_links(places: list[LinkElement], paths: list[str], anchors: list[str])
 
 
 def build_head_links(found: Iterable[HeadLink], base: str, page_url: str, start: int) -> list[Link]:
-    """Links that stand in no text: refresh, next, previous. `start` is the number of their first mark."""
+    """Links of the head: refresh, next, previous. `start` is the number of their first mark."""
     listed = list(found)
     urls = canonicalize_urls([link.href for link in listed], base)
     links: list[Link] = []

@@ -1,11 +1,9 @@
-"""Is this the page a server shows where it has none? Many say so in words only, with status 200 (soft 404). Pure.
+"""Soft 404 pages, and the words of a page that do not change by themselves.
 
-Both must hold: the title or the first heading says it, and there is next to no other text. A page about the error, or a
-long one with such a title, is a page.
-
-What a page says, without what changes by itself: adverts, clocks, dates, counters. For comparing two versions. Pure.
-
-Costs two more parses of a page, so it is asked only where the fingerprints of two versions differ already.
+Many servers report a missing page only in words, with status 200. A page is a soft 404 if its title or first heading
+says so and it has next to no other text, so that a page about the error is not one. `stable_words` removes ads, clocks,
+dates and counters to compare two versions of a page; it parses the page twice more, so it is used only if the
+fingerprints of the versions differ.
 """
 
 import re
@@ -18,7 +16,7 @@ from opilio.core.records import FetchResult, Page
 from opilio.parse.html import HtmlParser
 
 MAX_SOFT_404_WORDS = 120
-# As such pages put it in the commonest languages of the web; the number alone only where it is the whole title.
+# Phrases in the most common languages of the web; a bare number only as the whole title.
 _NOT_FOUND_PHRASES = re.compile(
     r"\b(?:(?:page|file|document|article|url|resource|content|item)\b.{0,25}?\b(?:not found|not exist|no longer|missing"
     r"|removed|deleted|unavailable)|not found(?=\s*(?:$|[|:.!–—-]))|error 404"
@@ -33,25 +31,26 @@ _BARE_STATUS = re.compile(r"^\W*(?:error\s*)?(?:404|410)\W*(?:error)?\W*$", re.I
 
 
 def soft_404_phrase(page: Page) -> str:
-    """The words by which a page says that it is none; nothing for any other page.
+    """The phrase that identifies a soft 404 page; empty for any other page.
 
     >>> soft_404_phrase(Page(url="http://a.example/x", title="Page not found | A", flow="Sorry."))
     'Page not found'
     """
-    told = [page.title, *(text for _, text in page.headings[:1])]
-    found = next((m for m in (_NOT_FOUND_PHRASES.search(t) or _BARE_STATUS.match(t) for t in told) if m), None)
+    texts = [page.title, *(text for _, text in page.headings[:1])]
+    found = next((m for m in (_NOT_FOUND_PHRASES.search(t) or _BARE_STATUS.match(t) for t in texts) if m), None)
     if found is None or len(page.main_text.split()) > MAX_SOFT_404_WORDS:
         return ""
     return " ".join(found[0].split())[:80]
 
 
-# By the names that their makers and those who block them agree on.
+# Class names and ids that ad networks use and ad blockers filter.
 _AD_SELECTORS = (
     "ins.adsbygoogle,iframe,[class~=ad],[class~=ads],[class~=advert],[class*=advertis],[class*=sponsor],[class~=banner],"
     "[class~=promo],[id=ad],[id^=ad-],[id^=ads-],[id*=advert],[id^=google_ads],[data-ad-slot],[aria-label=advertisement]"
 )
 _HTML_HEADER = ("Content-Type", "text/html; charset=utf-8")
-_WORD = re.compile(r"[^\W\d_]{2,}")  # letters only: no figure is left, nor the "th" of a day
+# Letters only, so that numbers are ignored.
+_WORD = re.compile(r"[^\W\d_]{2,}")
 _CALENDAR_WORDS = frozenset(
     (
         "january february march april may june july august september october november december jan feb mar apr jun jul"
@@ -63,7 +62,7 @@ _CALENDAR_WORDS = frozenset(
 
 
 def stable_words(fetched: FetchResult) -> list[str] | None:
-    """The words of the main text that do not change by themselves; None where there is no page.
+    """The words of the main text that do not change by themselves; None if there is no page.
 
     >>> html = (("Content-Type", "text/html"),)
     >>> one, other = (FetchResult(url="http://a.example/", headers=html, body=body) for body in

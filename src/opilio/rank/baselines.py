@@ -1,7 +1,4 @@
-"""The two yardsticks: breadth-first and best-first (S1-11). They read no link text at all.
-
-Fish-Search and Shark-Search: searching as schools of agents that live on what they find (literature.md §2).
-"""
+"""Baseline rankers: breadth-first, best-first (S1-11), Fish-Search and Shark-Search (literature.md §2)."""
 
 import math
 import struct
@@ -14,10 +11,10 @@ from opilio.topic.evolving import EvolvingTopic
 
 
 class BreadthRanker:
-    """First found, first fetched: the score only falls with depth, so ties keep the order of discovery."""
+    """Breadth-first: the score falls with depth, ties keep the order of discovery."""
 
     def score(self, reading: Reading, verdict: Verdict, lead: Lead) -> LinkScores:
-        """1 / (1 + depth of the link). Irrelevant pages have no end here, but one of another sense has (S3-09)."""
+        """1 / (1 + depth of the link). Links of irrelevant pages are followed, except for other senses (S3-09)."""
         page = reading.page
         scores = np.full(len(page.links), 1.0 / (2.0 + lead.depth))
         dropped = drop_all(refused_links(page), len(page.links), tunnel_drop_reason(verdict, lead, tunnel_depth=-1))
@@ -25,16 +22,16 @@ class BreadthRanker:
 
 
 class ParentRanker:
-    """Best-first: a link is as promising as the page it stands on.
+    """Best-first: a link has the score of its page.
 
-    N-best-first (S1-11) is this ranker with a frontier that leases N at a time.
+    N-best-first (S1-11) is this ranker with a frontier that leases N URLs at a time.
     """
 
     def __init__(self, tunnel_depth: int = -1) -> None:
         self.tunnel_depth = tunnel_depth
 
     def score(self, reading: Reading, verdict: Verdict, lead: Lead) -> LinkScores:
-        """The page's own score for every link."""
+        """The page's score for every link."""
         page = reading.page
         scores = np.full(len(page.links), verdict.score)
         dropped = drop_all(refused_links(page), len(page.links), tunnel_drop_reason(verdict, lead, self.tunnel_depth))
@@ -45,9 +42,9 @@ _POTENTIAL_STRUCT = struct.Struct("<d")
 
 
 class FishRanker:
-    """A relevant page feeds its first a·w links (potential 1), an irrelevant one its first w (½), others starve (0).
+    """The first a·w links of a relevant page have potential 1, the first w of an irrelevant one ½, others 0.
 
-    `depth` irrelevant pages in a row end a path; the frontier keeps the better score of a URL found again.
+    `depth` consecutive irrelevant pages end a path; the frontier keeps the better score of a URL that is found again.
     """
 
     def __init__(self, width: int = 10, bonus: float = 1.5, depth: int = 3) -> None:
@@ -56,7 +53,7 @@ class FishRanker:
         self.depth = depth
 
     def score(self, reading: Reading, verdict: Verdict, lead: Lead) -> LinkScores:
-        """Potential by place on the page."""
+        """The potential by position on the page."""
         page = reading.page
         fed = math.ceil(self.width * self.bonus) if verdict.relevant else self.width
         potential = np.zeros(len(page.links))
@@ -66,10 +63,10 @@ class FishRanker:
 
 
 class SharkRanker:
-    """potential = γ·inherited + (1−γ)·neighbourhood; the page's own inheritance comes back in `lead.features`.
+    """potential = γ·inherited + (1−γ)·neighbourhood; the page's own inheritance is stored in `lead.features`.
 
-    inherited = δ·sim(page), or δ·inherited(page) where the page has nothing of the topic; neighbourhood =
-    β·anchor + (1−β)·context, context = 1 where the anchor has anything, else the text around.
+    inherited = δ·sim(page), or δ·inherited(page) if the page has no topic words; neighbourhood =
+    β·anchor + (1−β)·context; context = 1 if the anchor has topic words, else the score of the text around.
     """
 
     def __init__(
@@ -103,7 +100,7 @@ class SharkRanker:
 
 
 def inherited_potential(lead: Lead) -> float:
-    """What a page inherited from the page it was found on; its own potential where that was not handed on."""
+    """The potential that a page inherited from its parent; its own score if none is stored."""
     if len(lead.features) == _POTENTIAL_STRUCT.size:
         inherited: float = _POTENTIAL_STRUCT.unpack(lead.features)[0]
         return inherited

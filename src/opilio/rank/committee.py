@@ -1,11 +1,8 @@
-"""The committee's eyes: every member's score and the words of every link of a page, packed for the learner.
+"""The committee's ranker: packs the members' scores and the words of every link of a page for the learner.
 
-Runs in the workers and knows nothing of what was learnt: the score it gives is the cold start, the features are what
-`learn.committee` scores again whenever it has learnt something.
-
-The words at a link as indices of the committee's word model: of its URL, its anchor, around it, the heading above.
-
-What does not depend on the page is worked out once: the same addresses and headings stand on page after page.
+Runs in the workers and does not learn: its score is the cold start, and `learn.committee` scores the packed features
+again as it learns. The words at a link (URL, anchor, context, heading above) become indices of the word model. What
+does not depend on the page is cached, because the same URLs and headings occur on many pages.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -62,10 +59,10 @@ _SLOT_RANGES = {kind: np.arange(slots) for kind, slots in WORD_SLOTS.items()}
 
 
 class AddressFeatures(NamedTuple):
-    """What an address says, whatever page links to it."""
+    """The features of a URL that do not depend on the linking page."""
 
     terms: Sequence[int]
-    row: bytes  # of type ADDRESS
+    row: bytes  # of ADDRESS_DTYPE
 
 
 class LinkWords:
@@ -78,7 +75,7 @@ class LinkWords:
         self._heading = lru_cache(_ADDRESS_CACHE_SIZE)(self._hashed_heading)
 
     def hash_words(self, links: Sequence[Link], texts: LinkTexts, addresses: NDArray[np.void]) -> LinkWordIndices:
-        """One row of indices per link, the kinds of text in the order of SLOTS; 0: no word."""
+        """One row of indices per link, the kinds of text in the order of WORD_SLOTS; 0: no word."""
         above = b"".join([self._heading(link.headings[0]) for link in links])
         headings = np.frombuffer(above, dtype=np.uint32).reshape(-1, WORD_SLOTS[HEADING_TEXT])
         return np.concatenate(
@@ -86,12 +83,12 @@ class LinkWords:
         )
 
     def word_terms(self, link: Link, texts: LinkTexts, place: int) -> dict[int, tuple[int, int]]:
-        """The words of one link by their indices: the kind of text each stands in, and its term."""
-        said = _first_terms(texts)[place].tolist()
+        """The words of one link by index: the kind of text and the term."""
+        near = _first_terms(texts)[place].tolist()
         kinds = {
             URL_TEXT: self.address_features(link.url).terms,
-            ANCHOR_TEXT: said[: WORD_SLOTS[ANCHOR_TEXT]],
-            AROUND_TEXT: said[WORD_SLOTS[ANCHOR_TEXT] :],
+            ANCHOR_TEXT: near[: WORD_SLOTS[ANCHOR_TEXT]],
+            AROUND_TEXT: near[WORD_SLOTS[ANCHOR_TEXT] :],
             HEADING_TEXT: self.vocabulary.terms(link.headings[0]),
         }
         found: dict[int, tuple[int, int]] = {}
@@ -113,12 +110,9 @@ class LinkWords:
 
 
 def _first_terms(texts: LinkTexts) -> NDArray[np.int64]:
-    """The first words of each anchor and of the text around it, one row per link; 0 where there are no more.
-
-    One look-up finds all words of all links.
-    """
+    """The first terms of each anchor and context, one row per link, padded with 0. One lookup finds all of them."""
     (anchor, anchor_end), (around, around_end) = texts.anchors.T, texts.arounds.T
-    # A little before the anchor
+    # Start a few terms before the anchor.
     before = np.maximum(around, anchor - WORD_SLOTS[AROUND_TEXT] // 2)
     at_anchor, at_around = anchor[:, None] + _SLOT_RANGES[ANCHOR_TEXT], before[:, None] + _SLOT_RANGES[AROUND_TEXT]
     nowhere = len(texts.page_terms)
@@ -129,9 +123,9 @@ def _first_terms(texts: LinkTexts) -> NDArray[np.int64]:
         ),
         axis=1,
     )
-    said = np.zeros(nowhere + 1, dtype=np.int64)
-    said[:-1] = texts.page_terms
-    return said.take(at)
+    terms = np.zeros(nowhere + 1, dtype=np.int64)
+    terms[:-1] = texts.page_terms
+    return terms.take(at)
 
 
 TEXT_KIND_LABELS = {
@@ -143,7 +137,7 @@ TEXT_KIND_LABELS = {
 
 
 LinkOpinion = Callable[[Reading, LinkTexts], NDArray[np.float64]]
-"""Another opinion on the links of a page: one number from 0 to 1 for each."""
+"""Scores the links of a page from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,9 +165,9 @@ class MemberKind:
 
 
 class CommitteeRanker:
-    """Features of links. `tunnel_depth` as in `tunnel_drop_reason`: by default irrelevant pages end no path.
+    """Computes the features of links. `tunnel_depth` as in `tunnel_drop_reason`; by default there is no limit.
 
-    `opinions` are those of further members, by the names they have in DENSE_FIELDS; a feature without one is 0.
+    `opinions` are further scores by their name in DENSE_FIELDS; a feature without one is 0.
     """
 
     def __init__(
@@ -217,7 +211,7 @@ class CommitteeRanker:
     def _fill_link_features(
         self, rows: NDArray[np.void], reading: Reading, texts: LinkTexts, addresses: NDArray[np.void]
     ) -> None:
-        """What the link itself shows."""
+        """Fill in the features of the link itself."""
         links, dense = reading.page.links, rows["dense"]
         rows["path"] = [hash_text(link.tag_path) for link in links]
         rows["prefixes"] = addresses["prefixes"]
@@ -231,7 +225,7 @@ class CommitteeRanker:
         dense[:, DENSE_FIELDS.index("query")] = addresses["query"]
 
     def word_labels(self, reading: Reading, place: int) -> dict[int, str]:
-        """The words of one link of a page as a person reads them, by the index they are hashed to."""
+        """The words of one link as displayed to users, by hashed index."""
         links, book = reading.page.links, self.words.vocabulary
         texts = LinkTexts(reading, [self.words.address_features(link.url).terms for link in links])
         found = self.words.word_terms(links[place], texts, place)
@@ -248,6 +242,6 @@ class CommitteeRanker:
 
 
 def _rows_as_bytes(rows: NDArray[np.void]) -> list[bytes]:
-    """Each row as bytes of its own."""
+    """The bytes of each row."""
     data = rows.tobytes()
     return [data[i : i + LINK_FEATURES_DTYPE.itemsize] for i in range(0, len(data), LINK_FEATURES_DTYPE.itemsize)]

@@ -25,8 +25,8 @@ LINK_SCORE_PARTS = ("url", "anchor", "parent", "around")
 class LinkScoreRanker:
     """LinkScore = α + β + γ + ω, each part in [0, 1], so a score in [0, 4]; `weights` change the balance.
 
-    A link passes at score ≥ threshold, or > where `strict` (X-02). The papers give no threshold (S0-26): ours is 0,
-    which follows every link in the order of its score. `tunnel_depth` as in `tunnel_drop_reason`: −1 is S0-28, 0 is
+    A link passes at score ≥ threshold, or > if `strict` (X-02). The papers give no threshold (S0-26); the default 0
+    follows every link in the order of its score. `tunnel_depth` as in `tunnel_drop_reason`: −1 is S0-28, 0 is S4-18.
     S4-18.
     """
 
@@ -41,7 +41,7 @@ class LinkScoreRanker:
         weights: Mapping[str, float] | None = None,
     ) -> None:
         if unknown := set(weights or ()) - set(LINK_SCORE_PARTS):
-            raise ConfigError(f"rank.weights: {min(unknown)} is unknown; known: {', '.join(LINK_SCORE_PARTS)}")
+            raise ConfigError(f"rank.weights.{min(unknown)}: is unknown; known: {', '.join(LINK_SCORE_PARTS)}")
         self.topic = topic
         self.url_terms = url_terms
         self.form: LinkTextMeasure = form

@@ -1,12 +1,8 @@
-"""The scores of all links of one page, column by column, as every ranker makes them.
+"""The scores of all links of a page as columns, and how much of the topic is in their URLs, anchors and contexts.
 
-Rankers compute on columns (numpy). `LinkColumns` is the record of a whole page, without a Python object per link. The
-links that every ranker refuses are found here too.
-
-How much of a topic is in the URL, the anchor and the text around each link, for all links of a page at once.
-
-One sort over (text, term) pairs counts every word of every link text; no Python loop runs per link or per
-word. Words of link texts are weighed by their count alone: such texts are too short for more.
+Rankers compute on NumPy columns. `LinkColumns` is the record of a whole page, without a Python object per link.
+`LinkTexts` counts the words of all link texts with one sort of (text, term) pairs; words of
+link texts are weighted by count alone, because the texts are short. Also here: the links that every ranker drops.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +41,7 @@ class LinkScores:
         self.features = features
 
     def columns(self, links: Sequence[Link]) -> LinkColumns:
-        """The whole page as one record."""
+        """All links as one record, without an object per link and part."""
         parts = np.column_stack(list(self.parts.values())) if self.parts else np.zeros((len(links), 0))
         return LinkColumns(
             urls=[link.url for link in links],
@@ -60,8 +56,8 @@ class LinkScores:
         )
 
 
-# Endings of files that are no pages: asking for them costs a fetch, and nothing but text can be judged. Endings that
-# names of things have too (Node.js, Main.class) are not among them: there the answer's content type decides.
+# Extensions of files that are not pages: a fetch would be wasted. Extensions that are also common in names of things
+# (Node.js, Main.class) are not listed: there the content type of the response decides.
 NON_PAGE_EXTENSIONS = frozenset(
     """
     7z aac apk avi bmp bz2 deb dmg doc docx dvi eps epub exe flac flv gif gz gzip hqx ico iso jar jpeg jpg lzh
@@ -72,22 +68,22 @@ NON_PAGE_EXTENSIONS = frozenset(
 
 
 def refused_links(page: Page) -> dict[int, str]:
-    """The links no ranker follows: those their page asks not to (nofollow), and those to files that are no pages."""
+    """The links that no ranker follows, with the reason: nofollow, and files that are not pages."""
     if page.nofollow:
         return dict.fromkeys(range(len(page.links)), "nofollow page")
     dropped: dict[int, str] = {}
     for at, link in enumerate(page.links):
         if link.rel and "nofollow" in link.rel.lower():
             dropped[at] = "nofollow"
-        elif (ending := file_extension(link.url)) in NON_PAGE_EXTENSIONS:
-            dropped[at] = f"no page: .{ending}"
+        elif (extension := file_extension(link.url)) in NON_PAGE_EXTENSIONS:
+            dropped[at] = f"not a page: .{extension}"
     return dropped
 
 
-# The same addresses stand on page after page
+# The same URLs occur on many pages.
 @lru_cache(maxsize=1 << 16)
 def file_extension(url: str) -> str:
-    """The file ending of a URL's path, in lower case, or nothing; a page about a file (`File:Wren.jpg`) has none.
+    """The file extension of a URL's path, in lower case, or nothing; a page about a file (`File:Wren.jpg`) has none.
 
     >>> file_extension("http://example.org/wiki/File:Wren.jpg"), file_extension("http://example.org/Wren.jpg")
     ('', 'jpg')
@@ -102,11 +98,11 @@ def file_extension(url: str) -> str:
 def tunnel_drop_reason(verdict: Verdict, lead: Lead, tunnel_depth: int) -> str:
     """Why the links of an irrelevant page are not followed (X-05), or "".
 
-    `tunnel_depth` is the number of irrelevant pages in a row that may be crossed: 0 is the hard focus of
-    S4-18, −1 has no bound (S0-28), anything else is bounded tunnelling (Pal et al.).
+    `tunnel_depth` is the number of consecutive irrelevant pages that may be crossed: 0 is the hard focus of S4-18, −1
+    is unlimited (S0-28), other values are bounded tunnelling (Pal et al.).
     """
     if verdict.reasons and verdict.reasons[0].name == OTHER_SENSE:
-        # S3-09: ignored together with its child URLs
+        # S3-09: the page is ignored together with its links.
         return OTHER_SENSE
     if verdict.relevant or tunnel_depth < 0 or lead.tunnel < tunnel_depth:
         return ""
@@ -114,12 +110,12 @@ def tunnel_drop_reason(verdict: Verdict, lead: Lead, tunnel_depth: int) -> str:
 
 
 def drop_all(dropped: dict[int, str], links: int, reason: str) -> dict[int, str]:
-    """Every link dropped for one reason; earlier reasons stay."""
+    """Drop all links for one reason; links dropped before keep their reason."""
     return {**dict.fromkeys(range(links), reason), **dropped} if reason else dropped
 
 
 def below_threshold(scores: ScoreColumn, threshold: float, strict: bool) -> NDArray[np.intp]:
-    """Which scores fail the threshold: ≥ passes, or only > where strict (X-02)."""
+    """The indices of scores below the threshold; if strict, also of those equal to it (X-02)."""
     return np.flatnonzero(scores <= threshold if strict else scores < threshold)
 
 
@@ -137,8 +133,8 @@ mass    Σ matched w / Σ w: the same without the dependence on size (S3-E3, Hat
 class LinkTexts:
     """The words of the links' URLs, anchors and surroundings as one bag of (text, term) pairs.
 
-    Text number = kind · links + link, with kinds 0 URL, 1 anchor, 2 around. `said` are the words of the whole page,
-    `anchors` and `arounds` the (start, end) of each link's in them.
+    Text number = kind · links + link, with kinds 0 URL, 1 anchor, 2 context. `page_terms` are the terms of the whole
+    page, `anchors` and `arounds` the (start, end) slices of each link in them.
     """
 
     __slots__ = ("_matched", "anchors", "arounds", "counts", "links", "page_terms", "terms", "texts")
@@ -148,51 +144,51 @@ class LinkTexts:
         self.page_terms = term_array(reading.terms)
         index = np.array([link.index for link in reading.page.links], dtype=np.int64)
         self.anchors, self.arounds = link_spans(reading.anchors, index), link_spans(reading.link_contexts, index)
-        said, in_text = flatten_slices(self.page_terms, np.concatenate((self.anchors, self.arounds)))
+        link_terms, in_text = flatten_slices(self.page_terms, np.concatenate((self.anchors, self.arounds)))
         lengths = list(map(len, url_words))
         urls = term_array([*chain.from_iterable(url_words)])
         in_url = np.repeat(np.arange(self.links), lengths)
         keys = np.concatenate((in_url, in_text + self.links)) << 32
-        keys |= np.concatenate((urls, said))
+        keys |= np.concatenate((urls, link_terms))
         distinct, counts = count_distinct(keys)
         self.counts: NDArray[np.float64] = counts.astype(np.float64)
-        # The low half
+        # The low half of each key.
         self.terms: Terms = distinct.astype(np.uint32)
         self.texts: NDArray[np.int64] = distinct >> 32
         self._matched: tuple[CompiledTable, NDArray[np.float64]] | None = None
 
     @property
     def lengths(self) -> NDArray[np.float64]:
-        """Number of words; rows URL, anchor, around; one column per link."""
+        """The number of words; rows URL, anchor, context; one column per link."""
         return self._sum(self.texts, self.counts).reshape(3, self.links)
 
-    def score(self, sight: CompiledTable, form: LinkTextMeasure) -> NDArray[np.float64]:
-        """Rows URL, anchor, around; one column per link."""
-        # One table is asked in several forms
-        if self._matched is None or self._matched[0] is not sight:
-            self._matched = sight, sight.weigh(self.terms)
+    def score(self, table: CompiledTable, form: LinkTextMeasure) -> NDArray[np.float64]:
+        """The scores against a table; rows URL, anchor, context; one column per link."""
+        # Cached because one table is used in several forms.
+        if self._matched is None or self._matched[0] is not table:
+            self._matched = table, table.weigh(self.terms)
         weights = self._matched[1]
-        if not sight.size or not sight.norm:
-            # S3-E9: a table of size 0 scores 0
+        if not table.size or not table.norm:
+            # S3-E9: the score with an empty table is 0.
             return np.zeros((3, self.links))
         hit = np.flatnonzero(weights)
         weights, texts, counts = weights[hit], self.texts[hit], self.counts[hit]
         if form == "share":
-            scores = self._sum(texts, weights) / sight.size
+            scores = self._sum(texts, weights) / table.size
         elif form == "mass":
-            scores = self._sum(texts, weights) / sight.total_weight
+            scores = self._sum(texts, weights) / table.total_weight
         elif form == "masked":
-            scores = np.sqrt(self._sum(texts, weights * weights)) / sight.norm
+            scores = np.sqrt(self._sum(texts, weights * weights)) / table.norm
         else:
             own = self._sum(self.texts, self.counts**2) if form == "page" else self._sum(texts, counts**2)
-            scores = self._sum(texts, weights * counts) / (np.sqrt(np.maximum(own, 1.0)) * sight.norm)
-        # Rounding may pass 1
+            scores = self._sum(texts, weights * counts) / (np.sqrt(np.maximum(own, 1.0)) * table.norm)
+        # Rounding may exceed 1.
         bounded: NDArray[np.float64] = np.minimum(scores, 1.0).reshape(3, self.links)
         return bounded
 
-    def matched(self, sight: CompiledTable) -> list[tuple[int, int]]:
-        """The (text, term) pairs that hit the table."""
-        hit = np.flatnonzero(sight.weigh(self.terms))
+    def matched(self, table: CompiledTable) -> list[tuple[int, int]]:
+        """The (text, term) pairs that are in the table."""
+        hit = np.flatnonzero(table.weigh(self.terms))
         return list(zip(self.texts[hit].tolist(), self.terms[hit].tolist(), strict=True))
 
     def _sum(self, texts: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -200,7 +196,7 @@ class LinkTexts:
 
 
 def link_spans(spans: Sequence[tuple[int, int]], index: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The (start, end) of each link by its `Link.index`; an empty slice for a link that stands nowhere in the flow."""
+    """The (start, end) of each link by its `Link.index`; an empty slice for a link that is not in the flow."""
     last = len(spans)
     bounds = np.fromiter(chain.from_iterable(spans), np.int64, 2 * last).reshape(-1, 2)
     bounds = np.concatenate((bounds, np.zeros((1, 2), dtype=np.int64)))
@@ -208,7 +204,7 @@ def link_spans(spans: Sequence[tuple[int, int]], index: NDArray[np.int64]) -> ND
 
 
 def flatten_slices(words: Terms, bounds: NDArray[np.int64]) -> tuple[Terms, NDArray[np.int64]]:
-    """The words of many slices one after the other, with the number of the slice each is in."""
+    """The concatenated words of many slices, with the number of the slice of each word."""
     starts, lengths = bounds[:, 0], bounds[:, 1] - bounds[:, 0]
     ends = np.cumsum(lengths)
     owners = np.repeat(np.arange(len(lengths)), lengths)
