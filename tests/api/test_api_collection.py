@@ -141,7 +141,11 @@ def test_labels_are_stored_and_removed(tmp_path: Path) -> None:
     report = birds.label({OTHER: True, SEED: True})
     assert (report.labels, report.verdicts_changed) == (2, 1)
     assert [p.url for p in birds.pages(relevant=False)] == []
-    assert birds.label({OTHER: None}).verdicts_changed == 1
+    removed = birds.label({OTHER: None})
+    printed = json.loads(command("label", tmp_path / "c", OTHER, "--relevant", "--json").stdout)
+    assert printed.keys() == {"schema", *msgspec.to_builtins(removed)}
+    assert (removed.verdicts_changed, printed["verdicts_changed"]) == (1, 1)
+    birds.label({OTHER: None})
     assert [p.url for p in birds.pages(relevant=False)] == [OTHER]
     with pytest.raises(opilio.UsageError, match=r"http://nowhere.example/: is not in the collection.*\n.*'wren'"):
         birds.label({"http://nowhere.example/": True, "wren": False, SEED: False})

@@ -2,7 +2,6 @@
 
 import csv
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Literal, get_args
 
@@ -21,7 +20,6 @@ ExportFormat = Literal["jsonl", "csv", "parquet", "warc"]
 FORMATS: tuple[str, ...] = get_args(ExportFormat)
 SUFFIXES = {"jsonl": ".jsonl", "csv": ".csv", "parquet": ".parquet", "warc": ".warc.gz"}
 EXPORT_COLUMNS = (*PAGE_COLUMNS, TEXT_COLUMN)
-_BATCH = 500  # pages per Parquet row group
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -104,16 +102,14 @@ def _csv(folder: Path, wanted: PageFilter, out: BinaryIO) -> int:
 
 
 def _parquet(folder: Path, wanted: PageFilter, out: BinaryIO) -> int:
-    pa = import_pyarrow("--format parquet")
+    import_pyarrow("--format parquet")
     from pyarrow import parquet
 
-    schema = arrow_schema(EXPORT_COLUMNS)
-    rows = PageTable(folder, wanted, EXPORT_COLUMNS).rows()
     count = 0
-    with parquet.ParquetWriter(out, schema, compression="zstd") as writer:
-        while batch := list(islice(rows, _BATCH)):
-            writer.write_table(pa.Table.from_pylist(batch, schema))
-            count += len(batch)
+    with parquet.ParquetWriter(out, arrow_schema(EXPORT_COLUMNS), compression="zstd") as writer:
+        for batch in PageTable(folder, wanted, EXPORT_COLUMNS).arrow_batches():
+            writer.write_batch(batch)
+            count += batch.num_rows
     return count
 
 

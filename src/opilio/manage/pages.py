@@ -34,6 +34,7 @@ PAGE_COLUMNS = (
     "status",
 )
 TEXT_COLUMN = "text"
+BATCH_ROWS = 500  # of an Arrow batch and of a Parquet row group
 SHOWN_PAGES = 10  # rows of a table that is displayed
 SHOWN_COLUMNS = ("url", "title", "score", "relevant")
 
@@ -107,8 +108,14 @@ class PageTable:
 
     def to_arrow(self) -> "pa.Table":
         """A pyarrow table; needs `pip install 'opilio[parquet]'`."""
-        pa = import_pyarrow("to_arrow()")
-        return pa.Table.from_pylist(self.to_list(), arrow_schema(self.columns))
+        return import_pyarrow("to_arrow()").Table.from_batches(self.arrow_batches(), arrow_schema(self.columns))
+
+    def arrow_batches(self) -> "Iterator[pa.RecordBatch]":
+        """The rows as pyarrow batches, for tables that do not fit in memory."""
+        batch_type, schema = import_pyarrow("arrow_batches()").RecordBatch, arrow_schema(self.columns)
+        rows = self.rows()
+        while batch := list(islice(rows, BATCH_ROWS)):
+            yield batch_type.from_pylist(batch, schema)
 
     def to_pandas(self) -> "pd.DataFrame":
         """A pandas data frame; needs pandas."""
