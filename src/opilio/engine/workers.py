@@ -9,17 +9,13 @@ import asyncio
 import gc
 import multiprocessing
 import os
-import signal
 import socket
 import struct
-import sys
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
-from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
-from types import ModuleType
 from typing import Protocol, cast
 
 import msgspec
@@ -28,6 +24,7 @@ from msgspec.structs import replace
 from opilio.core.errors import OpilioError
 from opilio.core.records import Analysis, FetchResult, Lead
 from opilio.engine.analysis import PageAnalyzer
+from opilio.engine.worker_process import die_with_parent, start_with_signals_blocked
 
 _REPLY_HEADER = struct.Struct("!I")  # of an answer: its length
 _MESSAGE_HEADER = struct.Struct("!II")  # of a message: its length, and that of the body behind it
@@ -154,8 +151,15 @@ class _WorkerConnection(asyncio.Protocol):
                 self.data_received(data)
         self._on_lost(self)
 
+    def kill(self) -> None:
+        """End the process at once, in whatever state it is."""
+        if self.process.pid is not None:
+            self.process.kill()
+            self.process.join()
+        self._channel.close()
+
     def close(self) -> None:
-        """Tell the process to end at once: a transport closes only when its loop runs again, and the desk joins now."""
+        """End the process now: a transport closes only when its loop runs again, and the pool joins before that."""
         with suppress(OSError):
             self._channel.shutdown(socket.SHUT_RDWR)
         if self._transport is not None:
@@ -182,15 +186,27 @@ class WorkerPool:
         for _ in range(self._count):
             self._workers.append(await self._spawn_worker())
 
+    @property
+    def processes(self) -> list[BaseProcess]:
+        """The worker processes."""
+        return [worker.process for worker in self._workers]
+
     async def _spawn_worker(self) -> _WorkerConnection:
         # Spawned, not forked: the parent has threads (name resolution) and sockets that a child must not share.
         context = multiprocessing.get_context("spawn")
         ours, theirs = socket.socketpair()
-        with theirs:
-            process = context.Process(target=_run_worker, args=(self._build_analyzer, theirs), daemon=True)
-            _start_with_signals_blocked(process)
+        arguments = (self._build_analyzer, theirs, os.getpid())
+        process = context.Process(target=_run_worker, args=arguments, daemon=True)
         worker = _WorkerConnection(process, ours.dup(), self._on_worker_lost)
-        await asyncio.get_running_loop().create_connection(partial(_existing_protocol, worker), sock=ours)
+        try:
+            with theirs:
+                start_with_signals_blocked(process)
+            await asyncio.get_running_loop().create_connection(partial(_existing_protocol, worker), sock=ours)
+        except BaseException:
+            # Interrupted: no other part knows this process yet.
+            worker.kill()
+            ours.close()
+            raise
         return worker
 
     async def analyze(self, lead: Lead, fetched: FetchResult) -> Analysis:
@@ -245,6 +261,9 @@ class WorkerPool:
             task.cancel()
         for worker in self._workers:
             worker.close()
+            # A worker that has not answered yet may still be importing: it does not read its channel.
+            if not worker.answered:
+                worker.process.kill()
         for worker in self._workers:
             worker.process.join(timeout=5)
             if worker.process.is_alive():
@@ -256,38 +275,9 @@ def _existing_protocol(worker: _WorkerConnection) -> _WorkerConnection:
     return worker
 
 
-def _start_with_signals_blocked(process: BaseProcess) -> None:
-    """Start a process that the signals for the engine do not reach: the engine decides when its workers stop.
-
-    A blocked signal stays blocked in the child, from its first instruction on. The resource tracker has to run before:
-    with the first process it starts too, and unblocks both signals when it has.
-    """
-    resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
-    try:
-        with without_main_module():
-            process.start()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def without_main_module() -> Iterator[None]:
-    """While this is entered, a spawned process does not import the script that the user runs.
-
-    multiprocessing imports it in every child, so a script that calls `opilio.crawl()` outside of
-    `if __name__ == "__main__":` would start the same crawl again in each worker. Workers need nothing from it.
-    """
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
-
-
-def _run_worker(make: Callable[[], PageAnalyzer], channel: socket.socket) -> None:
-    """A worker's whole life: read a frame, think, answer; end when the engine is gone."""
+def _run_worker(make: Callable[[], PageAnalyzer], channel: socket.socket, parent: int) -> None:
+    """Read a message, analyse the page, reply; end when the engine is gone."""
+    die_with_parent(parent)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     analyst = make()
     # What an analyst holds stays to the end, and a page makes thousands of objects but hardly a cycle: with Python's
