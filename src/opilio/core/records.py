@@ -336,3 +336,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     duplicate_of: int = 0  # key of the page whose text this one repeats
     near_duplicate: bool = False
     change: PageChange = PageChange.NEW
+
+    @property
+    def relevant(self) -> bool:
+        """Does it bring a relevant page? The text of a copy was counted before."""
+        verdict = self.analysis.verdict if self.analysis is not None else None
+        return verdict is not None and verdict.relevant and not self.duplicate_of

@@ -217,7 +217,7 @@ class Engine:
                 self._stop_rules.set_expected(event.expected)
                 for outcome in event.outcomes:
                     if outcome.analysis is not None and outcome.analysis.verdict is not None and _is_new(outcome):
-                        self._stop_rules.record_page(outcome.analysis.verdict.relevant and not outcome.duplicate_of)
+                        self._stop_rules.record_page(outcome.relevant)
             for listener in self._listeners:
                 listener(event)
 

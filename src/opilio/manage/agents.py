@@ -11,7 +11,9 @@ from opilio.methods.agents.agent import WORKING, AgentRecord
 from opilio.methods.agents.directory import RETIRE_COMMAND, read_agent_records
 from opilio.store.collection import Collection, open_readonly
 from opilio.store.locks import is_crawl_running
-from opilio.topic.evolving import EvolvingTopic
+from opilio.store.pages import relevant_host_count
+from opilio.store.run_tables import has_table, snapshots
+from opilio.topic.evolving import restored_table
 from opilio.topic.weights import WeightTable
 
 STOPPED = "stopped"  # with the crawl: it goes on when that does
@@ -31,8 +33,8 @@ def list_agents(folder: Path) -> list[dict[str, Any]]:
 
 def agent_cards(collection: Collection) -> list[AgentRecord]:
     """The directory as it was saved last; empty where a collection has no agents, or is older than they are."""
-    there = collection.connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'agent'").fetchone()
-    cards = read_agent_records(collection.connection) if there else []
+    db = collection.connection
+    cards = read_agent_records(db) if has_table(db, "agent") else []
     if not is_crawl_running(collection.folder):
         for card in cards:
             card.state = STOPPED if card.state == WORKING else card.state
@@ -58,7 +60,7 @@ def retire_agent(folder: Path, name: str, now: float) -> bool:
 def _agent_to_dict(collection: Collection, card: AgentRecord) -> dict[str, Any]:
     facts: dict[str, Any] = msgspec.structs.asdict(card)
     facts["harvest"] = card.relevant / card.pages if card.pages else 0.0
-    facts["hosts"] = _hosts(collection, card.number)
+    facts["hosts"] = relevant_host_count(collection.connection, card.number)
     tables = _tables(collection, card.name)
     first, last = (tables[0], tables[-1]) if tables else (WeightTable(), WeightTable())
     begun = {keyword.stem for keyword in first.keywords}
@@ -68,25 +70,7 @@ def _agent_to_dict(collection: Collection, card: AgentRecord) -> dict[str, Any]:
     return facts
 
 
-def _hosts(collection: Collection, number: int) -> int:
-    """On how many hosts it found relevant pages."""
-    (count,) = collection.connection.execute(
-        "SELECT count(DISTINCT p.host) FROM verdict AS v JOIN page AS p ON p.key = v.page"
-        " WHERE v.agent = ? AND v.own AND v.relevant",
-        (number,),
-    ).fetchone()
-    return int(count)
-
-
 def _tables(collection: Collection, name: str) -> list[WeightTable]:
     """The first and the last version of an agent's table."""
-    found = []
-    for order in ("ASC", "DESC"):
-        row = collection.connection.execute(
-            f"SELECT state FROM snapshot WHERE name = ? ORDER BY version {order} LIMIT 1", (state_name(name, "topic"),)
-        ).fetchone()
-        if row is not None:
-            living = EvolvingTopic(WeightTable())
-            living.restore(bytes(row[0]))
-            found.append(living.table)
-    return found
+    states = snapshots(collection.connection, state_name(name, "topic"))
+    return [restored_table(row.state) for row in (states[:1] + states[-1:])]

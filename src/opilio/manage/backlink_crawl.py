@@ -20,7 +20,9 @@ from opilio.engine.wiring.seeding import find_configured_seeds
 from opilio.engine.wiring.session import CrawlSession, create_crawl, resume_crawl
 from opilio.methods.treasure.build import GraphLimits
 from opilio.seeds.finder import SeedProblem, SeedRequest
+from opilio.store.answers import count_answers, links_of
 from opilio.store.collection import collection_exists, open_readonly
+from opilio.store.pages import has_page
 
 BACKLINK_QUERY = "link:{url}"
 MAX_QUERIED_PAGES = 20  # pages of one level that engines are asked about: their budgets are small
@@ -90,15 +92,14 @@ def _stored_urls(folder: Path, urls: Iterable[str]) -> set[str]:
     if not collection_exists(folder):
         return set()
     with open_readonly(folder) as collection:
-        look = "SELECT 1 FROM page WHERE key = ?"
-        return {url for url in urls if collection.connection.execute(look, (url_key(url),)).fetchone()}
+        return {url for url in urls if has_page(collection.connection, url_key(url))}
 
 
 def _count_fetches(folder: Path) -> int:
     if not collection_exists(folder):
         return 0
     with open_readonly(folder) as collection:
-        return int(collection.connection.execute("SELECT count(*) FROM answer").fetchone()[0])
+        return count_answers(collection.connection)
 
 
 def _pages_linking_to(folder: Path, urls: Sequence[str], below: Sequence[str]) -> list[str]:
@@ -107,9 +108,7 @@ def _pages_linking_to(folder: Path, urls: Sequence[str], below: Sequence[str]) -
     found = []
     with open_readonly(folder) as collection:
         for url in urls:
-            row = collection.connection.execute(
-                "SELECT columns FROM links WHERE parent = ?", (url_key(url),)
-            ).fetchone()
-            if row and np.isin(np.frombuffer(unpack(bytes(row[0])).keys, dtype=np.int64), wanted).any():
+            links = links_of(collection.connection, url_key(url))
+            if links and np.isin(np.frombuffer(unpack(links).keys, dtype=np.int64), wanted).any():
                 found.append(url)
     return found

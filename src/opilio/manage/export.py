@@ -118,12 +118,12 @@ def _warc(folder: Path, wanted: PageFilter, out: BinaryIO) -> int:
     count = 0
     with open_readonly(folder) as collection:
         for page in select_pages(collection, wanted):
-            if page.length:
-                member = read_member(folder, page.warc, page.offset, page.length)
-                if problem := record_problem(member, page.url):
-                    raise CollectionError(
-                        f"{folder / warc_name(page.warc)} at {page.offset}: {problem}; run 'opilio verify'"
-                    )
+            position = page.position
+            if position.length:
+                member = read_member(folder, *position)
+                if problem := record_problem(member, page.values["url"]):
+                    name = folder / warc_name(position.warc)
+                    raise CollectionError(f"{name} at {position.offset}: {problem}; run 'opilio verify'")
                 out.write(member)
                 count += 1
     return count

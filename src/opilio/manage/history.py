@@ -10,9 +10,11 @@ from typing import Any
 from opilio.core.errors import ParseError, UsageError
 from opilio.core.records import url_key
 from opilio.core.urls import canonicalize_url
+from opilio.frontier.sqlite.queries import url_of_key
 from opilio.manage.results import HistoryVersion, PageHistory
 from opilio.parse.html import HtmlParser
 from opilio.store.collection import Collection, open_readonly
+from opilio.store.revisits import RevisitStore
 from opilio.store.versions import PageVersion, follow_moves, list_versions, read_stored_response
 
 # Comparing two texts takes quadratic time at worst: longer ones are not compared.
@@ -32,7 +34,7 @@ def page_history(folder: Path, url: str) -> PageHistory:
             url=address,
             found=bool(versions),
             versions=versions,
-            moved_to=_url_of(collection, key) if key != url_key(address) else None,
+            moved_to=url_of_key(collection.connection, key) if key != url_key(address) else None,
             **_revisit_stats(collection, key),
         )
 
@@ -85,16 +87,12 @@ def diff_blocks(before: str, after: str) -> Iterator[str]:
         yield f"  and {len(lines) - MAX_DIFF_LINES} lines more"
 
 
-def _url_of(collection: Collection, key: int) -> str:
-    row = collection.connection.execute("SELECT url FROM frontier_url WHERE key = ? LIMIT 1", (key,)).fetchone()
-    return str(row[0]) if row else ""
-
-
 def _revisit_stats(collection: Collection, key: int) -> dict[str, Any]:
     """How often the page was revisited, and what changed."""
-    names = ("checks", "changes", "checked_at", "strikes")
-    row = collection.connection.execute(f"SELECT {', '.join(names)} FROM revisit WHERE key = ?", (key,)).fetchone()
-    return dict(zip(names, row, strict=True)) if row else {}
+    record = RevisitStore(collection.connection).stored_record(key)
+    if record is None:
+        return {}
+    return {name: getattr(record, name) for name in ("checks", "changes", "checked_at", "strikes")}
 
 
 def format_utc(at: float) -> str:

@@ -12,10 +12,10 @@ import msgspec
 
 from opilio.core.errors import CollectionError, ParseError, UsageError
 from opilio.core.protocols import Frontier
-from opilio.core.records import Reason, url_key
+from opilio.core.records import url_key
 from opilio.core.settings import Settings
 from opilio.core.urls import canonicalize_url, host_of
-from opilio.engine.labels import LABEL_REASON, REMOVED_LABEL, LabelInbox, current_label, has_pending_label
+from opilio.engine.labels import LABEL_REASON, LabelInbox, current_label, has_pending_label
 from opilio.engine.wiring.build import (
     AnalysisParts,
     build_analysis_parts,
@@ -27,8 +27,10 @@ from opilio.engine.wiring.start import latest_snapshots
 from opilio.frontier.sqlite.frontier import SqliteFrontier
 from opilio.manage.results import LabelReport, PriorityChange
 from opilio.store.collection import Collection, load_settings, open_readonly
+from opilio.store.labels import NewLabel, append_labels
 from opilio.store.locks import COMMAND_LOCK_TIMEOUT_S, current_writer, is_crawl_running
-from opilio.store.warc import read_record
+from opilio.store.pages import judged_page, page_url
+from opilio.store.warc import RecordPosition, read_record
 from opilio.store.writer import CollectionWriter, judge_verdict
 from opilio.topic.setup import resolve_settings
 from opilio.topic.topic import Topic
@@ -48,7 +50,7 @@ class LabelRequest(NamedTuple):
 class _LabelTarget(NamedTuple):
     key: int
     relevant: bool
-    warc_position: tuple[int, int, int]
+    warc_position: RecordPosition
     judge_relevant: (
         bool | None
     )  # by the judge alone; None: a person's word stands, and what the judge said is not known
@@ -89,20 +91,14 @@ def label_pages(
     notes = Collection.open_for_append(folder)
     try:
         with notes.unit_of_work():
-            notes.connection.executemany(
-                "INSERT INTO label (key, relevant, at, sample) VALUES (?, ?, ?, ?)",
-                [(page.key, _stored_label_value(one), now, sample) for page, one, sample in said],
-            )
+            labels = [NewLabel(page.key, one.relevant, sample) for page, one, sample in said]
+            append_labels(notes.connection, labels, now)
     finally:
         notes.close()
     changed = sum(p.relevant != (p.judge_relevant if g.relevant is None else g.relevant) for p, g in last.values())
     report = LabelReport(labels=len(last), verdicts_changed=changed)
     _apply_labels(folder, settings, topic, now, report)
     return report, []
-
-
-def _stored_label_value(given: LabelRequest) -> int:
-    return REMOVED_LABEL if given.relevant is None else int(given.relevant)
 
 
 def _find_pages(collection: Collection, given: Iterable[LabelRequest]) -> tuple[list[_LabelTarget], list[str]]:
@@ -133,20 +129,18 @@ def _page(collection: Collection, given: str) -> _LabelTarget | str:
     if url is None:
         return f"'{given}': is no http or https URL; write it whole, for example https://example.org/"
     key = url_key(url)
-    row = collection.connection.execute(
-        "SELECT relevant, duplicate_of, warc, offset, length, reasons FROM page WHERE key = ?", (key,)
-    ).fetchone()
-    if row is None:
+    page = judged_page(collection.connection, key)
+    if page is None:
         entry = SqliteFrontier(collection.connection).entry(host_of(url), key)
         known = "is not in the collection" if entry is None else f"was not fetched ({entry.state.value})"
         return f"{url}: {known}; only pages that were fetched can be labelled"
-    if row[1]:
-        same = collection.connection.execute("SELECT url FROM page WHERE key = ?", (row[1],)).fetchone()
-        return f"{url}: is a copy of {same[0] if same else 'another page'}; label that one"
-    relevant, reasons = bool(row[0]), msgspec.msgpack.decode(row[5], type=list[Reason])
-    alone = judge_verdict(reasons, LABEL_REASON)
-    unlabelled = relevant if not reasons or reasons[0].name != LABEL_REASON else None
-    return _LabelTarget(key, relevant, (row[2], row[3], row[4]), alone[0] if alone is not None else unlabelled)
+    if page.duplicate_of:
+        original = page_url(collection.connection, page.duplicate_of) or "another page"
+        return f"{url}: is a copy of {original}; label that one"
+    reasons = page.decoded_reasons
+    judged = judge_verdict(reasons, LABEL_REASON)
+    unlabelled = page.relevant if not reasons or reasons[0].name != LABEL_REASON else None
+    return _LabelTarget(key, page.relevant, page.position, judged[0] if judged is not None else unlabelled)
 
 
 def _load_settings_and_topic(collection: Collection) -> tuple[Settings, Topic]:

@@ -21,17 +21,10 @@ from opilio.core.records import Tier
 from opilio.core.registry import build_component, complete_section
 from opilio.dedup.fingerprint import simhash_bands
 from opilio.dedup.sqlite import create_dedup_tables as create_seen
+from opilio.engine.control import HOST_RULE_COMMANDS, RUN_COMMANDS
 from opilio.engine.labels import reapply_labels
 from opilio.frontier.policy import Order, QueueTime
 from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
-from opilio.manage.merge_sql import (
-    COLUMNS,
-    MERGE_FRONTIER,
-    MERGE_TABLES,
-    RENUMBER_ANSWERS,
-    SELECT_VERSIONS,
-    source_views,
-)
 from opilio.manage.repair import repair_derived
 from opilio.store.collection import (
     CONFIG,
@@ -43,6 +36,15 @@ from opilio.store.collection import (
     upgrade_collection,
 )
 from opilio.store.locks import has_writer, hold_files
+from opilio.store.merge_sql import (
+    COLUMNS,
+    MERGE_FRONTIER,
+    MERGE_TABLES,
+    RENUMBER_ANSWERS,
+    SELECT_VERSIONS,
+    merge_commands,
+    source_views,
+)
 from opilio.store.warc import WarcWriter, read_member, read_record, warc_name
 from opilio.store.writer import CollectionWriter
 from opilio.text.languages import language_name
@@ -122,11 +124,12 @@ def _merge(collection: Collection, sources: Sequence[Path], now: float) -> Merge
         connection.execute(f"ATTACH ? AS s{number}", (f"{(folder / DATABASE).absolute().as_uri()}?mode=ro",))
         for statement in source_views(connection, number):
             connection.execute(statement)
+    commands = merge_commands(HOST_RULE_COMMANDS, RUN_COMMANDS)
     with collection.unit_of_work():
         _run(connection, RENUMBER_ANSWERS, len(sources))
         if len(set(map(_text_settings, sources))) > 1:
             _unify_fingerprints(connection, sources)
-        _run(connection, (*SELECT_VERSIONS, *MERGE_TABLES, *MERGE_FRONTIER), len(sources))
+        _run(connection, (*SELECT_VERSIONS, *MERGE_TABLES, commands, *MERGE_FRONTIER), len(sources))
         _recompute_priorities(collection, now)
         reapply_labels(collection, CollectionWriter(collection, None))
         _merge_revisits(connection, len(sources))

@@ -1,51 +1,31 @@
 """The pages of a collection as typed values and as tables. Lazy: pages are read when they are iterated over."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from opilio.core.display import html_table, rich_table
 from opilio.core.errors import ParseError, UsageError
 from opilio.core.settings import suggest_name
 from opilio.parse.html import HtmlParser
 from opilio.store.collection import open_readonly
+from opilio.store.page_columns import EXPORTED_COLUMNS
 from opilio.store.page_selection import PageFilter, SelectedPage, count_pages, select_pages
-from opilio.store.warc import read_record
+from opilio.store.warc import RecordPosition, read_record
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
 # Columns of a table of pages; `text`, the main text, is read from the WARC files and takes longer than all others.
-PAGE_COLUMNS = (
-    "url",
-    "host",
-    "title",
-    "description",
-    "language",
-    "genre",
-    "score",
-    "relevant",
-    "depth",
-    "fetched_at",
-    "status",
-)
+PAGE_COLUMNS = tuple(column.name for column in EXPORTED_COLUMNS)
 TEXT_COLUMN = "text"
 BATCH_ROWS = 500  # of an Arrow batch and of a Parquet row group
 SHOWN_PAGES = 10  # rows of a table that is displayed
 SHOWN_COLUMNS = ("url", "title", "score", "relevant")
-
-
-class RecordPlace(NamedTuple):
-    """Where the WARC record of a page is; a length of 0 means that there is none."""
-
-    folder: Path
-    warc: int
-    offset: int
-    length: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +43,27 @@ class StoredPage:
     depth: int
     fetched_at: float
     status: int
-    place: RecordPlace = field(repr=False, compare=False)
+    # The exported columns by name; they may be more than the fields above.
+    values: Mapping[str, Any] = field(repr=False, compare=False)
+    folder: Path = field(repr=False, compare=False)
+    position: RecordPosition = field(repr=False, compare=False)
 
     @property
     def text(self) -> str:
         """The main text, read from the WARC file at each access; empty if the record does not parse as a page."""
-        if self.place.length:
+        if self.position.length:
             with suppress(ParseError):
-                return HtmlParser().parse(read_record(*self.place)).main_text
+                return HtmlParser().parse(read_record(self.folder, *self.position)).main_text
         return ""
+
+    def column(self, name: str) -> Any:  # noqa: ANN401 - a value of any type
+        """The value of an exported column, or the text."""
+        return self.text if name == TEXT_COLUMN else self.values[name]
 
     @classmethod
     def from_row(cls, folder: Path, row: SelectedPage) -> "StoredPage":
-        values: dict[str, Any] = {name: getattr(row, name) for name in PAGE_COLUMNS}
-        values["relevant"] = bool(row.relevant)
-        return cls(**values, place=RecordPlace(folder, row.warc, row.offset, row.length))
+        own = {name: row.values[name] for name in cls.__match_args__ if name in row.values}
+        return cls(**own, values=row.values, folder=folder, position=row.position)
 
 
 class PageTable:
@@ -100,7 +86,7 @@ class PageTable:
     def rows(self) -> Iterator[dict[str, Any]]:
         """The columns of each page as a mapping."""
         for page in self:
-            yield {name: getattr(page, name) for name in self.columns}
+            yield {name: page.column(name) for name in self.columns}
 
     def to_list(self) -> list[dict[str, Any]]:
         """All rows."""
@@ -139,7 +125,7 @@ class PageTable:
     def _shown(self) -> tuple[Sequence[str], list[list[object]]]:
         """The first rows; only a few columns unless the user chose which."""
         columns = SHOWN_COLUMNS if self.columns == PAGE_COLUMNS else self.columns
-        return columns, [[getattr(page, name) for name in columns] for page in islice(self, SHOWN_PAGES)]
+        return columns, [[page.column(name) for name in columns] for page in islice(self, SHOWN_PAGES)]
 
 
 def check_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
@@ -163,6 +149,6 @@ def import_pyarrow(needed_by: str) -> Any:  # noqa: ANN401 - an optional library
 def arrow_schema(columns: Sequence[str]) -> Any:  # noqa: ANN401
     """The types of columns, for tables and Parquet files."""
     pa = import_pyarrow("Arrow tables")
-    types = {"score": pa.float64(), "fetched_at": pa.float64(), "relevant": pa.bool_(), "depth": pa.int32()}
-    types["status"] = pa.int32()
+    by_kind = {str: pa.string(), float: pa.float64(), bool: pa.bool_(), int: pa.int32()}
+    types = {column.name: by_kind[column.kind] for column in EXPORTED_COLUMNS}
     return pa.schema([(name, types.get(name, pa.string())) for name in columns])

@@ -69,8 +69,7 @@ class CrawlProgress:
             if outcome.fetched.status >= 400:
                 self._errors[f"status {outcome.fetched.status}"] += 1
         elif not outcome.analysis.sitemap_entries:
-            verdict = outcome.analysis.verdict
-            relevant = bool(verdict and verdict.relevant and not outcome.duplicate_of)
+            relevant = outcome.relevant
             self._pages += 1
             self._relevant += relevant
             self._recent.append(relevant)

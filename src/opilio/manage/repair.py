@@ -1,7 +1,7 @@
-"""Puts right what `verify` found: always what is derived, page data only when a person says so. Holds the write lock.
+"""Repairs what `verify` found: derived data always, page data only on request. Holds the write lock.
 
-Derived is what follows from the rest: counters, marks, orphans. A page whose record is damaged is let go of and fetched
-again; its other versions stay.
+Derived data follows from the rest: counters, flags, orphans. A page whose record is damaged is deleted and its URL
+queued again; its other versions stay.
 """
 
 from pathlib import Path
@@ -11,64 +11,44 @@ import msgspec
 from opilio.core.errors import CollectionError
 from opilio.core.events import PagesLost
 from opilio.engine.recover import requeue_pages
+from opilio.frontier.sqlite.queries import rebuild_counters
 from opilio.frontier.sqlite.schema import DONE
-from opilio.manage.compact import DELETE_ORPHANS, delete_unused_warcs
+from opilio.manage.compact import delete_unused_warcs
 from opilio.manage.verify import all_problems
 from opilio.manage.verify_index import check_index
 from opilio.search.indexer import rebuild_index
 from opilio.store.collection import Collection, open_readonly
+from opilio.store.integrity import last_record_end, rebuild_derived, update_planner_statistics
 from opilio.store.locks import has_writer
 from opilio.store.record_check import StoredRecord, delete_records, recount
+from opilio.store.run_tables import delete_robots_expired_before
 from opilio.store.warc import warc_name
 from opilio.store.writer import CollectionWriter
 
-STALE_ROBOTS_S = 30 * 86_400.0  # RFC 9309, 2.3.1.4: rules that old no longer stand in for a file that can't be read
-_REPAIR_STATEMENTS = (
-    *DELETE_ORPHANS,
-    f"UPDATE revisit SET queued = 0 WHERE queued AND key NOT IN (SELECT key FROM frontier_url WHERE state < {DONE})",
-    """DELETE FROM texts WHERE NOT EXISTS (
-        SELECT 1 FROM page AS p WHERE p.key = texts.key AND p.fingerprint = texts.fingerprint)""",
-    """INSERT OR IGNORE INTO texts SELECT fingerprint, key FROM page WHERE fingerprint <> 0 AND duplicate_of = 0
-        ORDER BY seq""",
-    """UPDATE frontier_count SET generation = generation + 1, leased = 0,
-        queued = (SELECT count(*) FROM frontier_url WHERE state < 2),
-        done = (SELECT count(*) FROM frontier_url WHERE state = 2),
-        failed = (SELECT count(*) FROM frontier_url WHERE state = 3),
-        dropped = (SELECT count(*) FROM frontier_url WHERE state = 4),
-        hosts = (SELECT count(*) FROM frontier_host)""",
-    "DELETE FROM frontier_lease",
-    """UPDATE frontier_host SET queued = (SELECT count(*) FROM frontier_url WHERE host_id = id AND state < 2),
-        (best_tier, best, best_seq) = (SELECT coalesce(max(tier), 0), max(priority), coalesce(max(seq), 0) FROM (
-            SELECT tier, priority, seq FROM frontier_url WHERE host_id = id AND state = 0
-            ORDER BY tier DESC, priority DESC, seq LIMIT 1))""",
-)
-# A copy that stands for nothing is looked at soon.
-_REVISIT_ORPHANED_DUPLICATES = """INSERT INTO revisit (
-    key, checks, changes, checked_at, changed_at, tried_at, strikes, struck_at, rates,
-    found, brought, hinted_at, queued)
-    SELECT key, 0, 0, fetched_at, 0, fetched_at, 0, 0, x'', 0, 0, :now, 0 FROM page AS p
-    WHERE duplicate_of <> 0 AND NOT EXISTS (SELECT 1 FROM page AS o WHERE o.key = p.duplicate_of)
-    ON CONFLICT (key) DO UPDATE SET hinted_at = :now"""
+# RFC 9309, 2.3.1.4: rules older than this no longer stand in for a robots.txt that can't be read.
+STALE_ROBOTS_S = 30 * 86_400.0
 
 
 class RepairReport(msgspec.Struct, kw_only=True):
-    """What was found, and what was done about it."""
+    """The problems that were found and those that were repaired."""
 
-    problems: list[str] = []  # that are still there
+    problems: list[str] = []  # that remain
     repaired: list[str] = []
     fetched_again: int = 0
 
 
 def check_and_repair(folder: Path, now: float, *, pages: bool = False) -> RepairReport:
-    """Verify a collection and repair what is derived, with `pages` what is not; a running crawl is only looked at."""
+    """Verify a collection and repair derived data, with `pages` page data too; a running crawl is only checked."""
     found = list(all_problems(folder))
     report = RepairReport(problems=[finding.message for finding in found])
     wrong = any(finding.derived or pages for finding in found)
-    if has_writer(folder) or (found and not wrong):  # nothing is written to what is damaged
+    # Nothing is written to a damaged database.
+    if has_writer(folder) or (found and not wrong):
         return report
     try:
         collection = Collection.open_for_writing(folder, "verify")
-    except CollectionError:  # somebody began to write, or nobody may
+    except CollectionError:
+        # Another process has begun to write, or the folder is read-only.
         return report
     try:
         if pages:
@@ -82,31 +62,29 @@ def check_and_repair(folder: Path, now: float, *, pages: bool = False) -> Repair
         collection.close()
     if not wrong:
         return report
-    if _index_has_problems(folder):  # asked anew: it may hold pages that were let go of just now
+    # Checked again: the index may hold pages that were deleted just now.
+    if _index_has_problems(folder):
         rebuild_index(folder)
-    left = [
-        finding.message for finding in all_problems(folder)
-    ]  # looked at again: nothing is called repaired that is not
-    report.repaired = [text for text in report.problems if text not in left]
-    report.problems = left
+    remaining = [finding.message for finding in all_problems(folder)]
+    report.repaired = [text for text in report.problems if text not in remaining]
+    report.problems = remaining
     return report
 
 
 def repair_derived(collection: Collection, now: float) -> None:
-    """Make anew what follows from the rest."""
+    """Compute derived data again."""
     delete_unused_warcs(collection)
     with collection.unit_of_work():
-        for statement in _REPAIR_STATEMENTS:
-            collection.connection.execute(statement)
-        collection.connection.execute(_REVISIT_ORPHANED_DUPLICATES, {"now": now})
+        rebuild_derived(collection.connection, DONE, now)
+        rebuild_counters(collection.connection)
         recount(collection)
-    collection.connection.execute("PRAGMA optimize = 0x10002")  # statistics for the planner of queries, where stale
+    update_planner_statistics(collection.connection)
 
 
 def _drop_stale_robots(collection: Collection, now: float) -> None:
-    """Rules of robots.txt that are too old to go by: not wrong, only of no use."""
+    """Delete robots.txt rules that are too old to be used."""
     with collection.unit_of_work():
-        collection.connection.execute("DELETE FROM robots WHERE expires_at < ?", (now - STALE_ROBOTS_S,))
+        delete_robots_expired_before(collection.connection, now - STALE_ROBOTS_S)
 
 
 def _index_has_problems(folder: Path) -> bool:
@@ -115,7 +93,7 @@ def _index_has_problems(folder: Path) -> bool:
 
 
 def _delete_lost_records(collection: Collection, lost: list[StoredRecord], now: float) -> int:
-    """Rows without a record go, their URLs are queued again, and the last file ends where it ends."""
+    """Delete rows without a record, queue their URLs, and correct the stored end of the last WARC file."""
     with collection.unit_of_work():
         pages = delete_records(collection, lost)
         requeue_pages(collection, pages)
@@ -123,16 +101,9 @@ def _delete_lost_records(collection: Collection, lost: list[StoredRecord], now: 
         path = collection.folder / warc_name(number)
         size = path.stat().st_size if path.exists() else 0
         if size < offset:
-            end = _last_record_end(collection, number)
+            end = last_record_end(collection.connection, number)
             collection.set_meta(warc_offset=end, warc_synced=f"{number} {end}")
         if lost:
             event = PagesLost(at=now, pages=len(pages), detail=f"{len(lost)} records, found by verify --repair")
             CollectionWriter(collection, None).write_events([event])
     return len(pages)
-
-
-def _last_record_end(collection: Collection, number: int) -> int:
-    """Where the last record of a file ends that belongs to somebody."""
-    sql = """SELECT coalesce(max(offset + length), 0) FROM (SELECT warc, offset, length FROM page
-        UNION ALL SELECT warc, offset, length FROM version) WHERE warc = ? AND length > 0"""
-    return int(collection.connection.execute(sql, (number,)).fetchone()[0])

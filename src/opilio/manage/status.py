@@ -9,7 +9,9 @@ from opilio.manage.agents import agent_cards
 from opilio.manage.results import Status
 from opilio.store.collection import Collection, load_settings, open_readonly
 from opilio.store.locks import is_crawl_running
+from opilio.store.pages import genre_counts
 from opilio.store.record_check import stored_counts
+from opilio.store.run_tables import first_seed_urls
 from opilio.topic.topic import Topic
 
 
@@ -22,8 +24,7 @@ def collection_status(folder: Path) -> Status:
 def first_seeds(folder: Path, limit: int) -> list[str]:
     """The first seeds of a collection by priority."""
     with open_readonly(folder) as collection:
-        rows = collection.connection.execute("SELECT url FROM seed ORDER BY priority, rowid LIMIT ?", (limit,))
-        return [str(url) for (url,) in rows]
+        return first_seed_urls(collection.connection, limit)
 
 
 def _stored_topic_name(collection: Collection) -> str:
@@ -53,7 +54,7 @@ def _status(collection: Collection) -> Status:
         failed=frontier.failed,
         dropped=frontier.dropped,
         hosts=frontier.hosts,
-        genres=_genres(collection),
+        genres=genre_counts(collection.connection),
         front_hit_rate=_stored_number(collection, "front_hit_rate"),
         expected_relevant=_stored_number(collection, "expected_relevant"),
         agents=_agents(collection),
@@ -69,14 +70,6 @@ def _stored_number(collection: Collection, name: str) -> float | None:
 def _agents(collection: Collection) -> dict[str, str] | None:
     lines = {c.name: f"{c.state}, {c.relevant} of {c.pages} pages relevant" for c in agent_cards(collection)}
     return lines or None
-
-
-def _genres(collection: Collection) -> dict[str, int]:
-    """The number of pages of each genre that was detected."""
-    rows = collection.connection.execute(
-        "SELECT genre, count(*) FROM page WHERE genre <> '' AND duplicate_of = 0 GROUP BY genre ORDER BY genre"
-    )
-    return {str(genre): int(count) for genre, count in rows}
 
 
 def _state(collection: Collection) -> str:

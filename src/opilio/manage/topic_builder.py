@@ -21,11 +21,12 @@ from opilio.engine.wiring.topic_files import LoggedQuery, split_intervals
 from opilio.judge.similarity import CosineJudge
 from opilio.learn.logistic import roc_auc
 from opilio.store.collection import open_readonly
+from opilio.store.run_tables import snapshots
 from opilio.text.language_id import identify_language
 from opilio.text.languages import language_code, language_name
 from opilio.text.reading import PageReader
 from opilio.text.vocabulary import Vocabulary, term_id
-from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.evolving import EvolvingTopic, restored_table
 from opilio.topic.page_terms import PageTerms
 from opilio.topic.query_log import QueryLogSmoothing, QueryLogWeights, stem_query
 from opilio.topic.setup import background_idf
@@ -208,14 +209,8 @@ MAX_LOOKED_UP_KEYWORDS = 10  # keywords a thesaurus is asked about: suggestions 
 def table_history(folder: Path) -> list[tuple[float, WeightTable]]:
     """Every version of a collection's table with the time it was made, oldest first."""
     with open_readonly(folder) as collection:
-        rows = collection.connection.execute(
-            "SELECT at, state FROM snapshot WHERE name = ? ORDER BY version", (TOPIC_SNAPSHOT,)
-        ).fetchall()
-    found = []
-    for at, state in rows:
-        living = EvolvingTopic(WeightTable())
-        living.restore(bytes(state))
-        found.append((float(at), living.table))
+        states = snapshots(collection.connection, TOPIC_SNAPSHOT)
+    found = [(row.at, restored_table(row.state)) for row in states]
     if not found:
         raise TopicError(f"{folder}: has no topic yet: its crawl never began")
     return found

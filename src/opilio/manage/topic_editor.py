@@ -24,9 +24,11 @@ from opilio.methods.dewey.target import check_classes as checked_classes
 from opilio.methods.dewey.target import load_lexicon
 from opilio.store.collection import Collection, load_settings
 from opilio.store.locks import COMMAND_LOCK_TIMEOUT_S, CRAWL_COMMAND, current_writer, is_crawl_running
+from opilio.store.pages import RecordedPage, best_pages, doubtful_pages, record_position
+from opilio.store.run_tables import latest_state
 from opilio.store.warc import read_record
 from opilio.store.writer import CollectionWriter
-from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.evolving import restored_table
 from opilio.topic.setup import load_genre_definitions, resolve_settings
 from opilio.topic.topic import Topic
 from opilio.topic.weights import WeightTable, table_from_weights
@@ -56,13 +58,7 @@ def stored_topic(collection: Collection) -> Topic:
 
 def current_table(collection: Collection) -> WeightTable:
     """The table as the crawl has it now."""
-    row = collection.connection.execute(
-        "SELECT state FROM snapshot WHERE name = ? ORDER BY version DESC LIMIT 1", (TOPIC_SNAPSHOT,)
-    ).fetchone()
-    living = EvolvingTopic(WeightTable())
-    if row is not None:
-        living.restore(bytes(row[0]))
-    return living.table
+    return restored_table(latest_state(collection.connection, TOPIC_SNAPSHOT))
 
 
 def completed_settings(collection: Collection) -> Settings:
@@ -83,14 +79,12 @@ def learned_words(collection: Collection) -> dict[str, tuple[str, float]]:
 
 def page_text(collection: Collection, url: str) -> str:
     """The text of a page of the collection, to serve as an example; TopicError where there is none."""
-    row = collection.connection.execute(
-        "SELECT warc, offset, length FROM page WHERE key = ?", (url_key(url),)
-    ).fetchone()
-    if row is None or not row[2]:
-        raise TopicError(f"example '{url[:200]}': is no page of this collection; paste its text instead")
+    position = record_position(collection.connection, url_key(url))
+    if position is None:
+        raise TopicError(f"example '{url[:200]}': not a page of this collection; paste its text instead")
     settings, topic = completed_settings(collection), stored_topic(collection)
     try:
-        page = build_analysis_parts(settings, topic, {}).analyzer.read(read_record(collection.folder, *row)).page
+        page = build_analysis_parts(settings, topic, {}).analyzer.read(read_record(collection.folder, *position)).page
     except ParseError as error:
         raise TopicError(f"example '{url[:200]}': can't be read as a page: {error}") from error
     return f"{page.title}\n{page.main_text}"
@@ -121,13 +115,13 @@ def preview_topic(collection: Collection, new: TopicReplacement) -> TopicPreview
     mind = build_analysis_parts(
         settings, new.topic, states | {name: living.snapshot() for name, living in tables.items()}
     )
-    pages = []
-    for url, title, score, relevant, *place in _known_pages(collection):
+    pages: list[dict[str, Any]] = []
+    for page in _known_pages(collection):
         with suppress(ParseError, CollectionError):
-            verdict = mind.analyzer.verdict(read_record(collection.folder, *place))
+            verdict = mind.analyzer.verdict(read_record(collection.folder, *page.position))
             now = {"after": round(verdict.score, 4), "relevant_after": verdict.relevant}
-            was = {"before": round(score, 4), "relevant_before": bool(relevant)}
-            pages.append({"url": url, "title": title, **was, **now})
+            was = {"before": round(page.score, 4), "relevant_before": page.relevant}
+            pages.append({"url": page.url, "title": page.title, **was, **now})
     pages.sort(key=lambda p: (p["relevant_before"] == p["relevant_after"], -abs(p["after"] - p["before"])))
     return TopicPreview(
         added=tuple(sorted(label for stem, label in after.items() if stem not in before)),
@@ -136,17 +130,10 @@ def preview_topic(collection: Collection, new: TopicReplacement) -> TopicPreview
     )
 
 
-def _known_pages(collection: Collection) -> list[tuple[Any, ...]]:
+def _known_pages(collection: Collection) -> list[RecordedPage]:
     """The best pages of the collection, and those of which the judge is least sure."""
-    columns = "url, title, score, relevant, warc, offset, length"
-    usable = "duplicate_of = 0 AND length > 0"
-    doubtful = collection.connection.execute(
-        f"SELECT {columns} FROM page WHERE {usable} ORDER BY abs(score - 0.5) LIMIT ?", (MAX_PREVIEW_PAGES // 2,)
-    ).fetchall()
-    sure = collection.connection.execute(
-        f"SELECT {columns} FROM page WHERE {usable} ORDER BY score DESC LIMIT ?", (MAX_PREVIEW_PAGES // 2,)
-    ).fetchall()
-    return list({row[0]: row for row in [*doubtful, *sure]}.values())
+    db, half = collection.connection, MAX_PREVIEW_PAGES // 2
+    return list({page.key: page for page in [*doubtful_pages(db, half), *best_pages(db, half)]}.values())
 
 
 def save_topic(folder: Path, new: TopicReplacement, now: float) -> str:

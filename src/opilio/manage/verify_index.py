@@ -1,4 +1,4 @@
-"""Does the index hold what the collection has? Only reads; pages that the index has yet to take in are no problem."""
+"""Checks that the search index holds what the collection has. Pages that are not indexed yet are no problem."""
 
 from collections.abc import Iterator
 from contextlib import closing, nullcontext
@@ -12,58 +12,50 @@ from opilio.search.index import INDEX_FOLDER, FullTextIndex, index_write_lock, i
 from opilio.search.manifest import IndexManifest
 from opilio.search.results import FOREVER
 from opilio.store.collection import Collection
+from opilio.store.pages import count_indexable_versions, indexable_pages, page_keys_and_endings
 
-PROBLEM_PREFIX = "index: "  # how every problem told here begins
+PROBLEM_PREFIX = "index: "
 REBUILD_ADVICE = "'opilio index rebuild' makes it again"
 
 
 def check_index(collection: Collection) -> Iterator[str]:
-    """What is wrong with the index of a collection; nothing where there is none."""
+    """Problems of a collection's index; none where there is no index."""
     folder = collection.folder / INDEX_FOLDER
     if not (folder / "derived.db").exists():
         return
     try:
         with translate_index_errors(folder), closing(IndexManifest(folder)) as manifest:
             mark, dropped = manifest.mark("seq"), manifest.mark("dropped")
-            known = dict(manifest.connection.execute("SELECT key, seq FROM entry"))
+            known = manifest.indexed_versions()
     except CollectionError as error:
         yield f"{PROBLEM_PREFIX}{error}"
         return
     if dropped != DocumentReader(collection).dropped_versions():
-        return  # of another past: it is made again when it is next caught up
+        # Versions were deleted since: the next update rebuilds the index.
+        return
     yield from _missing(collection, known, mark)
     yield from _left_over(collection, known, mark)
-    yield from _check_document_counts(collection, len(known), _count_past_versions(collection, mark))
+    yield from _check_document_counts(collection, len(known), count_indexable_versions(collection.connection, mark))
 
 
 def _missing(collection: Collection, known: dict[int, int], mark: int) -> Iterator[str]:
-    rows = collection.connection.execute(
-        "SELECT key, seq, url FROM page WHERE duplicate_of = 0 AND noindex = 0 AND seq <= ? ORDER BY seq", (mark,)
-    )
-    for key, seq, url in rows:
-        if known.get(key, -1) < seq:
-            yield f"{PROBLEM_PREFIX}lacks {url} or holds an older version; {REBUILD_ADVICE}"
+    for page in indexable_pages(collection.connection, mark):
+        if known.get(page.key, -1) < page.seq:
+            yield f"{PROBLEM_PREFIX}lacks {page.url} or holds an older version; {REBUILD_ADVICE}"
 
 
 def _left_over(collection: Collection, known: dict[int, int], mark: int) -> Iterator[str]:
-    """Documents of pages that are gone, that the index should know of."""
-    there = {key for (key,) in collection.connection.execute("SELECT key FROM page")}
-    ending = {key for (key,) in collection.connection.execute("SELECT key FROM version WHERE ended > ?", (mark,))}
+    """Documents of pages that were gone before the index was last updated."""
+    current, ending = page_keys_and_endings(collection.connection, mark)
     for key, seq in known.items():
-        if key not in there and key not in ending and seq <= mark:
+        if key not in current and key not in ending and seq <= mark:
             yield f"{PROBLEM_PREFIX}holds a page that the collection no longer has (key {key}); {REBUILD_ADVICE}"
 
 
-def _count_past_versions(collection: Collection, mark: int) -> int:
-    """How many versions that are past the index should hold."""
-    sql = "SELECT count(*) FROM version WHERE duplicate_of = 0 AND noindex = 0 AND ended <= ?"
-    return int(collection.connection.execute(sql, (mark,)).fetchone()[0])
-
-
 def _check_document_counts(collection: Collection, documents: int, past: int) -> Iterator[str]:
-    """The engine has as many documents as were noted, and as many past ones as there are.
+    """The index has as many documents as the manifest says, and one for each past version.
 
-    Not asked while somebody writes: the two move one by one.
+    Not checked while another process writes: the two are updated one after the other.
     """
     with nullcontext(True) if is_read_only(collection.folder) else index_write_lock(collection.folder) as ours:
         if not ours:

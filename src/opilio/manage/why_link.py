@@ -20,6 +20,8 @@ from opilio.manage.results import RankerExplanation, ScoreEffect, SiblingResult
 from opilio.methods.agents.profiles import agent_profiles, uses_agents
 from opilio.rank.committee import CommitteeRanker
 from opilio.store.collection import Collection, load_settings
+from opilio.store.pages import record_position, urls_by_key
+from opilio.store.run_tables import has_table
 from opilio.store.warc import read_record
 from opilio.topic.setup import resolve_settings
 from opilio.topic.topic import Topic
@@ -59,7 +61,9 @@ FEATURE_DESCRIPTIONS = {
 def explain_link_score(collection: Collection, entry: FrontierEntry) -> RankerExplanation | None:
     """How the ranker scores a link; None where the ranker is not a committee or has not seen the link."""
     settings = load_settings(collection)
-    if settings.get("rank", {}).get("kind") != "committee" or not entry.lead.features or not _has_journal(collection):
+    if settings.get("rank", {}).get("kind") != "committee" or not entry.lead.features:
+        return None
+    if not has_table(collection.connection, "lesson"):
         return None
     resolved = complete_settings(resolve_settings(settings, str(collection.folder / "crawl.toml")))
     topic = msgspec.json.decode(collection.meta("topic"), type=Topic)
@@ -81,33 +85,17 @@ def explain_link_score(collection: Collection, entry: FrontierEntry) -> RankerEx
     return _ranker_explanation(
         explain_link(memory.committee, row),
         _words_by_hash(collection, parts, entry),
-        _parent_urls(collection, entry),
+        urls_by_key(collection.connection, entry.parents),
     )
-
-
-def _has_journal(collection: Collection) -> bool:
-    """Is there a learning journal? Collections of early versions have none."""
-    found = collection.connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'lesson'").fetchone()
-    return found is not None
-
-
-def _parent_urls(collection: Collection, entry: FrontierEntry) -> list[str]:
-    urls = []
-    for parent in entry.parents:
-        row = collection.connection.execute("SELECT url FROM page WHERE key = ?", (parent,)).fetchone()
-        urls.append(row[0] if row else "")
-    return urls
 
 
 def _words_by_hash(collection: Collection, parts: AnalysisParts, entry: FrontierEntry) -> dict[int, str]:
     """The link's words by their hash index, read from the parent page."""
-    row = collection.connection.execute(
-        "SELECT warc, offset, length FROM page WHERE key = ?", (entry.lead.parent,)
-    ).fetchone()
-    if row is None or not row[2] or not isinstance(parts.ranker, CommitteeRanker):
+    position = record_position(collection.connection, entry.lead.parent)
+    if position is None or not isinstance(parts.ranker, CommitteeRanker):
         return {}
     with suppress(ParseError, CollectionError):
-        reading = parts.analyzer.read(read_record(collection.folder, *row))
+        reading = parts.analyzer.read(read_record(collection.folder, *position))
         for place, link in enumerate(reading.page.links):
             if link.key == entry.lead.key:
                 return parts.ranker.word_labels(reading, place)

@@ -91,6 +91,10 @@ class IndexManifest:
         found = self.connection.execute(f"SELECT count(*) FROM entry {'WHERE relevant' if relevant_only else ''}")
         return int(found.fetchone()[0])
 
+    def indexed_versions(self) -> dict[int, int]:
+        """The answer number of the indexed version by page."""
+        return dict(self.connection.execute("SELECT key, seq FROM entry"))
+
     def authority(self) -> tuple[KeyArray, Float32Array]:
         """Keys in order, and how much authority each has."""
         row = self.connection.execute("SELECT keys, shares FROM authority").fetchone() or (b"", b"")

@@ -1,34 +1,24 @@
 """Select stored pages by their properties, in the order they were stored. Duplicates are left out."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from opilio.store.collection import Collection
+from opilio.store.page_columns import EXPORTED_COLUMNS
+from opilio.store.warc import RecordPosition
 
-_COLUMNS = (
-    "url, host, title, description, language, genre, score, relevant, depth, fetched_at, status, warc, offset, length"
-)
+_NAMES = tuple(column.name for column in EXPORTED_COLUMNS)
+_FLAGS = tuple(column.name for column in EXPORTED_COLUMNS if column.kind is bool)
+_COLUMNS = ", ".join((*_NAMES, *RecordPosition._fields))
 
 
 class SelectedPage(NamedTuple):
-    """A row of a selection, with the place of the page's WARC record; a length of 0 means that there is none."""
+    """The exported columns of a page by name, and the position of its WARC record."""
 
-    url: str
-    host: str
-    title: str
-    description: str
-    language: str
-    genre: str
-    score: float
-    relevant: int
-    depth: int
-    fetched_at: float
-    status: int
-    warc: int
-    offset: int
-    length: int
+    values: dict[str, Any]
+    position: RecordPosition
 
 
 class PageFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +52,10 @@ def select_pages(collection: Collection, wanted: PageFilter) -> Iterator[Selecte
     """The pages, oldest first."""
     where, values = wanted.clause()
     query = f"SELECT {_COLUMNS} FROM page WHERE {where} ORDER BY seq"
-    yield from map(SelectedPage._make, collection.connection.execute(query, values))
+    for *columns, warc, offset, length in collection.connection.execute(query, values):
+        fields = dict(zip(_NAMES, columns, strict=True))
+        fields.update({name: bool(fields[name]) for name in _FLAGS})
+        yield SelectedPage(fields, RecordPosition(warc, offset, length))
 
 
 def count_pages(collection: Collection, wanted: PageFilter) -> int:

@@ -1,18 +1,9 @@
 """The tables of `crawl.db` that the store itself owns. The frontier and the seen test bring theirs."""
 
+from opilio.store.page_columns import COLUMN_DEFINITIONS
+
 APPLICATION_ID = 0x6F70696C  # "opil": says whose file this is
 SCHEMA_VERSION = 3  # 2: versions, revisits; 3: tier and agent of queued URLs, names of events
-
-_PAGE = """  seq INTEGER NOT NULL, url TEXT NOT NULL, host TEXT NOT NULL,
-  status INTEGER NOT NULL, content_type TEXT NOT NULL, encoding TEXT NOT NULL, language TEXT NOT NULL,
-  title TEXT NOT NULL, description TEXT NOT NULL, keywords TEXT NOT NULL, canonical TEXT NOT NULL,
-  genre TEXT NOT NULL, words INTEGER NOT NULL,
-  score REAL NOT NULL, relevant INTEGER NOT NULL, reasons BLOB NOT NULL,
-  fingerprint INTEGER NOT NULL, simhash INTEGER NOT NULL, duplicate_of INTEGER NOT NULL,
-  near_duplicate INTEGER NOT NULL,
-  noindex INTEGER NOT NULL, depth INTEGER NOT NULL, parent INTEGER NOT NULL,
-  etag TEXT NOT NULL, last_modified TEXT NOT NULL, fetched_at REAL NOT NULL,
-  warc INTEGER NOT NULL, offset INTEGER NOT NULL, length INTEGER NOT NULL"""
 
 TABLES = f"""
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -20,7 +11,7 @@ CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 -- The current version of every page that was fetched and parsed; key is the 64-bit key of its URL.
 CREATE TABLE page (
   key INTEGER PRIMARY KEY,
-{_PAGE}
+{COLUMN_DEFINITIONS}
 );
 CREATE INDEX page_by_seq ON page (seq);
 CREATE INDEX page_relevant ON page (relevant, score) WHERE duplicate_of = 0;
@@ -57,7 +48,7 @@ CREATE INDEX IF NOT EXISTS label_by_key ON label (key);
 -- that ended it and why: changed, gone, moved (S2-F6). The WARC record stays where it is.
 CREATE TABLE IF NOT EXISTS version (
   key INTEGER NOT NULL,
-{_PAGE},
+{COLUMN_DEFINITIONS},
   until REAL NOT NULL, ended INTEGER NOT NULL, cause TEXT NOT NULL,
   PRIMARY KEY (key, seq)
 );

@@ -16,14 +16,16 @@ import msgspec
 
 from opilio.core.records import FetchResult, Reason
 from opilio.store.collection import Collection
-from opilio.store.warc import read_record
+from opilio.store.page_columns import ARCHIVE_PAGE
+from opilio.store.warc import RecordPosition, read_record
 
-NOT_ENDED = ""  # the cause of an end that has not come
-_COLUMNS = (
-    "key, seq, url, host, title, description, language, genre, words, score, relevant, duplicate_of, noindex,"
-    " fetched_at, warc, offset, length, reasons"
+# The cause of an end that has not come.
+NOT_ENDED = ""
+_NAMES = (
+    *("key", "seq", "url", "host", "title", "description", "language", "genre", "words", "score", "relevant"),
+    *("duplicate_of", "noindex", "fetched_at", "warc", "offset", "length", "reasons"),
 )
-_NAMES = tuple(name.strip() for name in _COLUMNS.split(","))
+_COLUMNS = ", ".join(_NAMES)
 _SELECT_CURRENT = f"SELECT {_COLUMNS}, 9e999, '' FROM page"
 _SELECT_PAST = f"SELECT {_COLUMNS}, until, cause FROM version"
 _reasons = msgspec.msgpack.Decoder(tuple[Reason, ...]).decode
@@ -46,7 +48,7 @@ class PageVersion(msgspec.Struct, frozen=True, kw_only=True):
     duplicate_of: int
     noindex: bool
     fetched_at: float
-    warc_position: tuple[int, int, int]  # WARC file, offset, length; length 0: a copy, stored with its original
+    warc_position: RecordPosition
     reasons: tuple[Reason, ...]
     until: float = inf
     cause: str = NOT_ENDED  # changed, gone, moved
@@ -137,14 +139,12 @@ def read_stored_response(collection: Collection, version: PageVersion) -> FetchR
 
 
 def _version(row: tuple[Any, ...]) -> PageVersion:
-    told = dict(zip(_NAMES, row, strict=False))
-    place = (told.pop("warc"), told.pop("offset"), told.pop("length"))
-    reasons = _reasons(told.pop("reasons"))
-    told["relevant"], told["noindex"] = bool(told["relevant"]), bool(told["noindex"])
-    return PageVersion(**told, warc_position=place, reasons=reasons, until=row[-2], cause=row[-1])
-
-
-_ARCHIVE_PAGE = "INSERT INTO version SELECT *, ?, ?, ? FROM page WHERE key = ?"
+    *columns, until, cause = row
+    fields = dict(zip(_NAMES, columns, strict=True))
+    position = RecordPosition(fields.pop("warc"), fields.pop("offset"), fields.pop("length"))
+    reasons = _reasons(fields.pop("reasons"))
+    fields["relevant"], fields["noindex"] = bool(fields["relevant"]), bool(fields["noindex"])
+    return PageVersion(**fields, warc_position=position, reasons=reasons, until=until, cause=cause)
 
 
 class ArchivedPage(NamedTuple):
@@ -169,7 +169,7 @@ class VersionArchiver:
         if was is not None:
             # A clock set back must not make a version end before it began.
             since = self._connection.execute("SELECT fetched_at FROM page WHERE key = ?", (key,)).fetchone()[0]
-            self._connection.execute(_ARCHIVE_PAGE, (max(at, since), seq, cause, key))
+            self._connection.execute(ARCHIVE_PAGE, (max(at, since), seq, cause, key))
             self._connection.execute("DELETE FROM page WHERE key = ?", (key,))
         return was
 

@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import xxhash
 from isal import isal_zlib
@@ -24,6 +24,14 @@ _GZIP = 31
 _LEVEL = 1
 # Headers that described the transfer, not the page: the stored body is decoded and whole.
 _TRANSFER = frozenset({"content-encoding", "transfer-encoding", "content-length", "connection", "keep-alive"})
+
+
+class RecordPosition(NamedTuple):
+    """Where a record is: number of the file, offset, length. Length 0: a copy, stored with its original."""
+
+    warc: int = 0
+    offset: int = 0
+    length: int = 0
 
 
 def response_record(fetched: FetchResult) -> bytes:
@@ -113,8 +121,8 @@ class WarcWriter:
         except OSError as error:
             raise CollectionError(f"{path}: can't be written: {error.strerror}") from error
 
-    def append(self, record: bytes, at: float) -> tuple[int, int, int]:
-        """Write one record; returns (file number, offset, length)."""
+    def append(self, record: bytes, at: float) -> RecordPosition:
+        """Write one record; returns its position."""
         number, offset = self.position
         if offset >= self._rotate_bytes:
             self.sync()
@@ -126,7 +134,7 @@ class WarcWriter:
             offset = self._file.write(info_record(warc_name(number), self._software, at))
         self._file.write(record)
         self.position = (number, offset + len(record))
-        return number, offset, len(record)
+        return RecordPosition(number, offset, len(record))
 
     def flush(self) -> None:
         """Hand everything to the operating system, so that it survives the end of this process."""

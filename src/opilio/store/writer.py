@@ -8,10 +8,10 @@ import msgspec
 from opilio.core.events import Event
 from opilio.core.records import Analysis, Outcome, PageChange, Reason, Seed, Verdict, url_key
 from opilio.store.collection import Collection
+from opilio.store.page_columns import INSERT_PAGE, page_values
 from opilio.store.versions import ArchivedPage, VersionArchiver
-from opilio.store.warc import WarcWriter
+from opilio.store.warc import RecordPosition, WarcWriter
 
-_PAGE = f"INSERT OR REPLACE INTO page VALUES ({', '.join('?' * 30)})"
 _ANSWER = "INSERT INTO answer VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 SYNC_INTERVAL_S = 5.0
 ENDING_CHANGES = frozenset({PageChange.GONE, PageChange.MOVED})
@@ -81,7 +81,7 @@ class CollectionWriter:
                 pages.append(self._page(outcome, analysis))
         connection = self._collection.connection
         connection.executemany(_ANSWER, answers)
-        connection.executemany(_PAGE, pages)
+        connection.executemany(INSERT_PAGE, pages)
         connection.executemany("INSERT OR REPLACE INTO links VALUES (?, ?)", links)
         self._finish_batch()
 
@@ -120,24 +120,15 @@ class CollectionWriter:
             fetched.elapsed_s, fetched.size_bytes, fetched.address, fetched.location,
         )  # fmt: skip
 
-    def _page(self, outcome: Outcome, a: Analysis) -> tuple[object, ...]:
-        lead, fetched, verdict = outcome.lead, outcome.fetched, a.verdict
+    def _page(self, outcome: Outcome, analysis: Analysis) -> tuple[object, ...]:
         self.counts.pages += 1
-        self.counts.size_bytes += fetched.size_bytes
+        self.counts.size_bytes += outcome.fetched.size_bytes
         self.counts.duplicates += outcome.duplicate_of != 0
-        relevant = verdict is not None and verdict.relevant and not outcome.duplicate_of
-        self.counts.relevant += relevant
-        place = (0, 0, 0)
-        if self._warc is not None and a.warc_record and not outcome.duplicate_of:
-            place = self._warc.append(a.warc_record, fetched.started_at)
-        return (
-            lead.key, self.counts.fetched, lead.url, lead.host, fetched.status, a.content_type, a.encoding, a.language,
-            a.title, a.description, a.keywords, a.canonical, a.genre, a.words,
-            verdict.score if verdict else 0.0, relevant, _encode(verdict.reasons if verdict else ()),
-            a.fingerprint, a.simhash, outcome.duplicate_of, outcome.near_duplicate,
-            a.noindex, lead.depth, lead.parent, fetched.header("etag"), fetched.header("last-modified"),
-            fetched.started_at, *place,
-        )  # fmt: skip
+        self.counts.relevant += outcome.relevant
+        position = RecordPosition()
+        if self._warc is not None and analysis.warc_record and not outcome.duplicate_of:
+            position = self._warc.append(analysis.warc_record, outcome.fetched.started_at)
+        return page_values(outcome, analysis, self.counts.fetched, position)
 
     def write_seeds(self, seeds: Sequence[Seed]) -> None:
         write_seeds(self._collection.connection, seeds)

@@ -181,3 +181,11 @@ class EvolvingTopic:
     def _label(self, stem: str) -> str:
         """The displayed form of a stem; phrases are displayed word by word."""
         return " ".join(self._surface_forms.get(word, word) for word in stem.split())
+
+
+def restored_table(state: bytes | None) -> WeightTable:
+    """The table in a saved state; an empty one where no state was saved."""
+    topic = EvolvingTopic(WeightTable())
+    if state is not None:
+        topic.restore(bytes(state))
+    return topic.table

@@ -122,7 +122,7 @@ class AppContext:
     def stats(self, collection: Collection) -> CollectionStats:
         """The sums of a collection, up to date."""
         tally = self._stats.setdefault(collection.folder, CollectionStats())
-        tally.refresh(collection.connection)
+        tally.refresh(collection)
         return tally
 
     def require_writable(self) -> None:

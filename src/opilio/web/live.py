@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from opilio.core.errors import OpilioError
 from opilio.web.context import AppContext, RawRoute
-from opilio.web.pages.crawl import events_after, live_data
+from opilio.web.pages.crawl import live_data, read_events_after
 from opilio.web.params import Param, parse_params
 from opilio.web.templating import TemplateRenderer
 from opilio.web.views import json_response
@@ -133,7 +133,7 @@ class _Stream:
 
     async def _event_messages(self) -> list[bytes]:
         rows = await run_in_threadpool(
-            events_after, self._context, self._name, self._last_event_id, MAX_EVENTS_PER_REFRESH
+            read_events_after, self._context, self._name, self._last_event_id, MAX_EVENTS_PER_REFRESH
         )
         if self._last_event_id < 0 and not rows:
             self._last_event_id = 0

@@ -16,8 +16,10 @@ from typing import Any
 import msgspec
 
 from opilio.frontier.sqlite.frontier import SqliteFrontier
+from opilio.store.answers import answers_after
 from opilio.store.collection import Collection, load_settings, stored_stop_settings
 from opilio.store.locks import is_crawl_running
+from opilio.store.pages import new_pages
 from opilio.store.record_check import stored_counts
 from opilio.store.writer import CrawlCounts
 
@@ -49,10 +51,10 @@ class CollectionStats:
     _page_positions: dict[int, tuple[int, str]] = field(default_factory=dict)  # key of a page to its place and host
     _position: tuple[int, str] = (0, "")  # the last answer that was read, and the labels that were taken up then
 
-    def refresh(self, connection: sqlite3.Connection) -> None:
+    def refresh(self, collection: Collection) -> None:
         """Read what came since; a person's word about old pages makes it begin again."""
         with self.lock:
-            labels = _labels_version(connection)
+            connection, labels = collection.connection, collection.meta("labels_taken")
             if labels != self._position[1]:
                 self._reset(labels)
             self._read_pages(connection)
@@ -69,39 +71,35 @@ class CollectionStats:
         self._position = (0, labels)
 
     def _read_pages(self, connection: sqlite3.Connection) -> None:
-        rows = connection.execute(
-            "SELECT key, host, relevant, fetched_at, status, parent FROM page WHERE seq > ? ORDER BY seq",
-            (self._position[0],),
-        )
-        for key, host, relevant, at, status, parent in rows:
-            one = self.hosts.get(host)
-            if one is None:
-                one = self.hosts[host] = HostStats()
-            known = self._page_positions.get(key)
+        for page in new_pages(connection, self._position[0]):
+            host = self.hosts.get(page.host)
+            if host is None:
+                host = self.hosts[page.host] = HostStats()
+            known = self._page_positions.get(page.key)
             if known is None:
-                self._page_positions[key] = (len(self.relevant), host)
-                self.relevant.append(relevant)
-                self.times.append(at)
-                one.pages += 1
-                _, finder = self._page_positions.get(parent, (0, host))
-                if finder != host:
-                    self.host_links[finder, host] += 1
-            else:  # fetched once more
-                one.relevant -= self.relevant[known[0]]
-                self.relevant[known[0]] = relevant
-            one.relevant += relevant
-            one.last_status, one.last_at = status, at
+                self._page_positions[page.key] = (len(self.relevant), page.host)
+                self.relevant.append(page.relevant)
+                self.times.append(page.fetched_at)
+                host.pages += 1
+                _, finder = self._page_positions.get(page.parent, (0, page.host))
+                if finder != page.host:
+                    self.host_links[finder, page.host] += 1
+            else:
+                # A new version of a page that is counted already.
+                host.relevant -= self.relevant[known[0]]
+                self.relevant[known[0]] = page.relevant
+            host.relevant += page.relevant
+            host.last_status, host.last_at = page.status, page.fetched_at
 
     def _read_fetches(self, connection: sqlite3.Connection) -> None:
         last = self._position[0]
-        rows = connection.execute("SELECT seq, status, failure FROM answer WHERE seq > ? ORDER BY seq", (last,))
-        for seq, status, failure in rows:
-            last = seq
+        for answer in answers_after(connection, last):
+            last = answer.seq
             self.fetched += 1
-            if failure and failure != "status":
-                self.failures[failure] += 1
-            elif status >= 400:
-                self.failures[f"status {status}"] += 1
+            if answer.failure and answer.failure != "status":
+                self.failures[answer.failure] += 1
+            elif answer.status >= 400:
+                self.failures[f"status {answer.status}"] += 1
         self._position = (last, self._position[1])
 
     def rate(self, now: float, window_s: float = 20.0) -> float:
@@ -112,11 +110,6 @@ class CollectionStats:
                 start -= 1
             count = len(self.times) - start
             return count / max(1.0, min(window_s, now - self.times[start])) if count else 0.0
-
-
-def _labels_version(connection: sqlite3.Connection) -> str:
-    row = connection.execute("SELECT value FROM meta WHERE name = 'labels_taken'").fetchone()
-    return str(row[0]) if row else ""
 
 
 ALERT_WINDOW_PAGES, LOW_HARVEST, HIGH_FAILURE_RATE = 200, 0.05, 0.4

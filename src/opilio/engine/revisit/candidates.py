@@ -6,7 +6,6 @@ About 200 bytes a page: a million pages take 200 MB, and only while revisits are
 import re
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from opilio.core.settings import RevisitSettings
 from opilio.engine.revisit.change_rate import RATE_COUNT, GroupRatePriors, rate_posterior, visit_log_likelihood
 from opilio.engine.revisit.policies import POLICIES, RevisitCandidates
-from opilio.engine.revisit.tables import RevisitRecord
+from opilio.store.revisits import PageFacts, RevisitRecord
 
 MAX_MISSING_CHECKS = 5  # a page that has left is looked for now and then, so often in all
 GONE_WEIGHT = 0.05  # what a page that has left is worth beside one that is there
@@ -55,8 +54,8 @@ class RevisitTable:
         """How many wait in the frontier."""
         return int(self._used["busy"].sum())
 
-    def put(self, facts: tuple[Any, ...], looks: RevisitRecord | None, left: bool = False) -> None:
-        """A page: (key, url, host, genre, score, relevant, duplicate of, fetched at, last modified)."""
+    def put(self, facts: PageFacts, looks: RevisitRecord | None, left: bool = False) -> None:
+        """Add a page or replace its row."""
         key, url, host, genre, score, relevant, original, fetched_at, last_modified = facts
         row = self._row_by_key.setdefault(key, len(self._row_by_key))
         if row >= len(self._rows):

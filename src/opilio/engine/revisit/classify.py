@@ -7,7 +7,7 @@ counters do not count; whoever asks looks at what else is noise (`parse.stable`)
 from urllib.parse import urlsplit
 
 from opilio.core.records import SOFT_404, FetchResult, Outcome, PageChange, UrlResult, UrlState, url_key
-from opilio.engine.revisit.tables import RevisitRecord, StoredPageInfo
+from opilio.store.revisits import RevisitRecord, StoredPageInfo
 
 MISSING_STATUSES = frozenset({404, 410})
 PERMANENT_REDIRECTS = frozenset({301, 308})  # RFC 9110, 15.4.2 and 15.4.9

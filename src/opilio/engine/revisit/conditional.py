@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from opilio.core.protocols import Fetcher
 from opilio.core.records import FetchResult, url_key
 from opilio.core.settings import Settings
-from opilio.engine.revisit.tables import RevisitStore
+from opilio.store.revisits import RevisitStore
 
 
 class ConditionalFetcher:

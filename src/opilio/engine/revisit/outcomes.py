@@ -16,10 +16,10 @@ from opilio.engine.revisit.candidates import MAX_MISSING_CHECKS, RevisitTable
 from opilio.engine.revisit.change_rate import RATE_COUNT, visit_log_likelihood
 from opilio.engine.revisit.classify import classify_change, revisited_url_result
 from opilio.engine.revisit.sitemaps import is_probe
-from opilio.engine.revisit.tables import RevisitRecord, RevisitStore, Soft404Texts, StoredPageInfo
 from opilio.engine.visit import LeaseResult
 from opilio.parse.page_state import stable_words
 from opilio.store.collection import Collection
+from opilio.store.revisits import PageFacts, RevisitRecord, RevisitStore, Soft404Texts, StoredPageInfo
 from opilio.store.versions import page_keys
 from opilio.store.warc import parse_response, read_record
 
@@ -162,7 +162,7 @@ class RevisitOutcomes:
         if self.table is not None:
             for outcome in fresh:
                 looks = self.store.record(outcome.lead.key)
-                self.table.put(_page_columns(outcome), looks if looks.tried_at else None)
+                self.table.put(_page_facts(outcome), looks if looks.tried_at else None)
         return events
 
     def _record_visit(self, stored: StoredPageInfo, outcome: Outcome, new: int, waits: bool, now: float) -> None:
@@ -257,7 +257,7 @@ class RevisitOutcomes:
 
     def _credit_link_sources(self, outcomes: Sequence[Outcome]) -> None:
         """Relevant pages count for the page that told of them."""
-        paid = {o.lead.key: _is_relevant(o) for o in outcomes if o.change is PageChange.NEW}
+        paid = {o.lead.key: o.relevant for o in outcomes if o.change is PageChange.NEW}
         for key, page in (self.store.take_link_sources(list(paid)) if paid else {}).items():
             if paid[key]:
                 looks = self.store.record(page)
@@ -282,15 +282,18 @@ def _is_page(outcome: Outcome) -> bool:
     return analysis is not None and analysis.failure is None and not analysis.sitemap_entries
 
 
-def _is_relevant(outcome: Outcome) -> bool:
-    verdict = outcome.analysis.verdict if outcome.analysis else None
-    return verdict is not None and verdict.relevant and not outcome.duplicate_of
-
-
-def _page_columns(outcome: Outcome) -> tuple[object, ...]:
-    """The columns that the shelf wants of a page, of one that was just stored."""
+def _page_facts(outcome: Outcome) -> PageFacts:
+    """The facts of a page that was just stored."""
     lead, analysis, fetched = outcome.lead, outcome.analysis, outcome.fetched
     assert analysis is not None
-    score = analysis.verdict.score if analysis.verdict else 0.0
-    marks = (outcome.duplicate_of, fetched.started_at, fetched.header("last-modified"))
-    return (lead.key, lead.url, lead.host, analysis.genre, score, _is_relevant(outcome), *marks)
+    return PageFacts(
+        key=lead.key,
+        url=lead.url,
+        host=lead.host,
+        genre=analysis.genre,
+        score=analysis.verdict.score if analysis.verdict else 0.0,
+        relevant=outcome.relevant,
+        duplicate_of=outcome.duplicate_of,
+        fetched_at=fetched.started_at,
+        last_modified=fetched.header("last-modified"),
+    )

@@ -13,8 +13,8 @@ from opilio.core.settings import RevisitSettings
 from opilio.engine.revisit.candidates import MAX_MISSING_CHECKS, RevisitTable
 from opilio.engine.revisit.outcomes import RevisitOutcomes
 from opilio.engine.revisit.sitemaps import SitemapScheduler, probe_url
-from opilio.engine.revisit.tables import SitemapStore
 from opilio.store.collection import Collection
+from opilio.store.revisits import SitemapStore
 
 BUDGET_META_KEY = "revisit_budget"  # in `meta`: looks to spend, and when that was reckoned
 MIN_PLAN_BATCH = (

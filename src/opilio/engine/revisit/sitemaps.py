@@ -17,7 +17,7 @@ from opilio.core.urls import host_of, origin_of
 from opilio.engine.politeness.robots import RobotsRules
 from opilio.engine.revisit.candidates import RevisitTable
 from opilio.engine.revisit.change_rate import visit_log_likelihood
-from opilio.engine.revisit.tables import RevisitStore, SitemapStore
+from opilio.store.revisits import RevisitStore, SitemapStore
 
 SITEMAP_INTERVAL_SHARE = 0.125  # of the interval between two looks at a page: sitemaps and feeds are asked for as often
 MAX_SITEMAPS_PER_HOST = 20

@@ -249,7 +249,7 @@ def _record_event(trace: CrawlTrace, event: Event) -> None:
                 outcome.lead.url,
                 outcome.lead.score,
                 verdict.score if verdict else -1.0,
-                bool(verdict and verdict.relevant and not outcome.duplicate_of),
+                outcome.relevant,
                 outcome.fetched.status,
             )
         )

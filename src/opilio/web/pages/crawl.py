@@ -12,6 +12,7 @@ from opilio.core.errors import UsageError
 from opilio.engine.control import send_command
 from opilio.manage.agents import agent_cards
 from opilio.store.collection import Collection
+from opilio.store.run_tables import EventFilter, EventRow, events_after, newest_events
 from opilio.web.charts import format_time, harvest_curve
 from opilio.web.context import ActionResult, ActionRoute, AppContext, PageRequest, PageRoute
 from opilio.web.pages.new_crawl import launch_crawl, read_log_tail
@@ -32,23 +33,12 @@ EVENTS_PER_PAGE = 100
 def show_events(desk: AppContext, asked: PageRequest) -> PageView:
     """The newest first."""
     wanted = asked.values
-    where, values = ["1"], list[Any]()
+    kinds = [kind for kind in KINDS if not wanted["level"] or LEVELS.get(kind, "info") == wanted["level"]]
     if wanted["kind"]:
-        where.append("kind = ?")
-        values.append(wanted["kind"])
-    if wanted["level"]:
-        kinds = [kind for kind in KINDS if LEVELS.get(kind, "info") == wanted["level"]]
-        where.append(f"kind IN ({', '.join('?' * len(kinds))})")
-        values += kinds
-    if wanted["text"]:
-        where.append("instr(lower(CAST(data AS TEXT)), ?) > 0")
-        values.append(wanted["text"].lower())
-    if wanted["before"]:
-        where.append("id < ?")
-        values.append(wanted["before"])
-    sql = f"SELECT id, at, kind, data FROM event WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?"
+        kinds = [wanted["kind"]] if not wanted["level"] or wanted["kind"] in kinds else []
+    shown = EventFilter(kinds if wanted["kind"] or wanted["level"] else None, wanted["text"], wanted["before"])
     with desk.open(asked.name) as collection:
-        rows = [event_row(*row) for row in collection.connection.execute(sql, (*values, EVENTS_PER_PAGE))]
+        rows = [event_row(event) for event in newest_events(collection.connection, shown, EVENTS_PER_PAGE)]
     data = {
         "events": rows,
         "kinds": KINDS,
@@ -58,25 +48,28 @@ def show_events(desk: AppContext, asked: PageRequest) -> PageView:
     return PageView(template="events.html", data=data, title="Events", table_key="events")
 
 
-def events_after(desk: AppContext, name: str, after: int, most: int) -> list[dict[str, Any]]:
-    """What was written after event number `after`, oldest first; negative: only the last few."""
+def read_events_after(desk: AppContext, name: str, after: int, limit: int) -> list[dict[str, Any]]:
+    """Events after number `after`, oldest first; negative: only the last ten."""
     with desk.open(name) as collection:
-        connection = collection.connection
-        if after < 0:
-            rows = connection.execute("SELECT id, at, kind, data FROM event ORDER BY id DESC LIMIT 10").fetchall()[::-1]
-        else:
-            rows = connection.execute(
-                "SELECT id, at, kind, data FROM event WHERE id > ? ORDER BY id LIMIT ?", (after, most)
-            ).fetchall()
-    return [event_row(*row) for row in rows]
+        db = collection.connection
+        found = newest_events(db, EventFilter(), 10)[::-1] if after < 0 else events_after(db, after, limit)
+    return [event_row(event) for event in found]
 
 
-def event_row(id_: int, at: float, kind: str, data: bytes) -> dict[str, Any]:
-    """One event for people and machines."""
-    fields = msgspec.json.decode(data)
+def event_row(event: EventRow) -> dict[str, Any]:
+    """One event for pages and JSON."""
+    fields = msgspec.json.decode(event.data)
     fields.pop("type", None)
     fields.pop("at", None)
-    return {"id": id_, "at": at, "kind": kind, "level": LEVELS.get(kind, "info"), "text": _text(fields), "data": fields}
+    level = LEVELS.get(event.kind, "info")
+    return {
+        "id": event.id,
+        "at": event.at,
+        "kind": event.kind,
+        "level": level,
+        "text": _text(fields),
+        "data": fields,
+    }
 
 
 def _text(fields: dict[str, Any]) -> str:
@@ -104,7 +97,7 @@ CONTROL_MESSAGES = {
 
 def show_crawl(desk: AppContext, asked: PageRequest) -> PageView:
     data = live_data(desk, asked.name, everything=True)
-    data["events"] = events_after(desk, asked.name, -1, 10)[::-1]
+    data["events"] = read_events_after(desk, asked.name, -1, 10)[::-1]
     with desk.open(asked.name) as collection:
         data["several"] = bool(agent_cards(collection))
     data["log"] = (

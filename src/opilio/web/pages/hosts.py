@@ -6,7 +6,16 @@ import msgspec
 
 from opilio.engine.control import load_host_rules
 from opilio.engine.politeness.robots import RobotsRules
+from opilio.frontier.sqlite.queries import (
+    count_failed,
+    failure_groups,
+    host_summaries,
+    pages_of_host,
+    queue_of_host,
+    state_counts,
+)
 from opilio.store.collection import Collection
+from opilio.store.writer import stored_robots
 from opilio.web.collections import UnknownCollectionError
 from opilio.web.context import AppContext, PageRequest, PageRoute
 from opilio.web.params import NOTE_PARAM, PAGE_PARAM, SIZE_PARAM, Param
@@ -15,6 +24,8 @@ from opilio.web.views import PageView
 
 SORTS = ("relevant", "pages", "harvest", "queued", "host")
 PAGES_PER_HOST_VIEW = 50
+MAX_FAILURE_GROUPS = 20
+MAX_QUEUED = 10
 _STATES = ("queued", "waiting for a retry", "done", "failed", "dropped")
 
 
@@ -31,7 +42,7 @@ def show_hosts(desk: AppContext, asked: PageRequest) -> PageView:
     shown = rows[start : start + size]
     with desk.open(asked.name) as collection:
         for row in shown:  # counted for these only: a collection may know very many
-            row["failed"] = _count_failed_urls(collection, row["host"])
+            row["failed"] = count_failed(collection.connection, row["host"])
     data = {
         "hosts": shown,
         "total": len(rows),
@@ -44,31 +55,22 @@ def show_hosts(desk: AppContext, asked: PageRequest) -> PageView:
 
 
 def _rows(collection: Collection, tally: CollectionStats, now: float) -> list[dict[str, Any]]:
-    known = collection.connection.execute("SELECT name, queued, total, delay_s, wake_at FROM frontier_host").fetchall()
-    wishes = load_host_rules(collection)
+    known = host_summaries(collection.connection)
+    rules = load_host_rules(collection)
     with tally.lock:
         return [
             {
-                "host": name,
-                **_host_counts(tally.hosts.get(name)),
-                "queued": queued,
-                "known": total,
-                "delay_s": delay_s,
-                "waits_s": round(wake_at - now, 1) if wake_at > now else 0.0,
-                "banned": name in wishes.banned_hosts,
-                "boosted": name in wishes.boosted_hosts,
+                "host": host.name,
+                **_host_counts(tally.hosts.get(host.name)),
+                "queued": host.queued,
+                "known": host.known,
+                "delay_s": host.delay_s,
+                "waits_s": round(host.wake_at - now, 1) if host.wake_at > now else 0.0,
+                "banned": host.name in rules.banned_hosts,
+                "boosted": host.name in rules.boosted_hosts,
             }
-            for name, queued, total, delay_s, wake_at in known
+            for host in known
         ]
-
-
-def _count_failed_urls(collection: Collection, name: str) -> int:
-    """URLs of a host that could not be had."""
-    (count,) = collection.connection.execute(
-        "SELECT count(*) FROM frontier_url WHERE state = 3 AND host_id = (SELECT id FROM frontier_host WHERE name = ?)",
-        (name,),
-    ).fetchone()
-    return int(count)
 
 
 def _host_counts(one: HostStats | None) -> dict[str, Any]:
@@ -88,14 +90,17 @@ def show_host(desk: AppContext, asked: PageRequest) -> PageView:
         rows = [row for row in _rows(collection, desk.stats(collection), desk.clock.now()) if row["host"] == name]
         if not rows:
             raise UnknownCollectionError(f"'{name[:200]}': this crawl never heard of this host")
-        (id_,) = collection.connection.execute("SELECT id FROM frontier_host WHERE name = ?", (name,)).fetchone()
+        db, start = collection.connection, (asked.values["page"] - 1) * PAGES_PER_HOST_VIEW
         data = {
             "facts": rows[0],
             "robots": _robots(collection, name),
-            "states": _states(collection, id_),
-            "failures": _failures(collection, id_),
-            "pages": _pages(collection, id_, (asked.values["page"] - 1) * PAGES_PER_HOST_VIEW),
-            "queue": _queue(collection, id_),
+            "states": [{"state": _STATES[state], "count": count} for state, count in state_counts(db, name)],
+            "failures": [
+                {"reason": group.reason, "count": group.urls, "example": group.example}
+                for group in failure_groups(db, name, MAX_FAILURE_GROUPS)
+            ],
+            "pages": [page._asdict() for page in pages_of_host(db, name, PAGES_PER_HOST_VIEW + 1, start)],
+            "queue": [url._asdict() | {"score": round(url.score, 4)} for url in queue_of_host(db, name, MAX_QUEUED)],
             "page": asked.values["page"],
         }
     data["more"] = len(data["pages"]) > PAGES_PER_HOST_VIEW
@@ -105,51 +110,13 @@ def show_host(desk: AppContext, asked: PageRequest) -> PageView:
 
 def _robots(collection: Collection, name: str) -> list[dict[str, Any]]:
     found = []
-    for scheme in ("https", "http"):
-        row = collection.connection.execute(
-            "SELECT rules FROM robots WHERE origin = ?", (f"{scheme}://{name}",)
-        ).fetchone()
-        if row:
-            rules = msgspec.msgpack.decode(row[0], type=RobotsRules)
-            told = {"origin": f"{scheme}://{name}", "delay_s": rules.delay_s, "unreachable": rules.unreachable}
-            found.append(told | {"expires_at": rules.expires_at, "text": rules.text[:2_000]})
+    for origin in (f"https://{name}", f"http://{name}"):
+        stored = stored_robots(collection.connection, origin)
+        if stored is not None:
+            rules = msgspec.msgpack.decode(stored, type=RobotsRules)
+            facts = {"origin": origin, "delay_s": rules.delay_s, "unreachable": rules.unreachable}
+            found.append(facts | {"expires_at": rules.expires_at, "text": rules.text[:2_000]})
     return found
-
-
-def _states(collection: Collection, id_: int) -> list[dict[str, Any]]:
-    rows = collection.connection.execute(
-        "SELECT state, count(*) FROM frontier_url WHERE host_id = ? GROUP BY state", (id_,)
-    )
-    return [{"state": _STATES[state], "count": count} for state, count in rows]
-
-
-def _failures(collection: Collection, id_: int) -> list[dict[str, Any]]:
-    rows = collection.connection.execute(
-        "SELECT coalesce(reason, ''), count(*), min(url) FROM frontier_url WHERE host_id = ? AND state IN (3, 4)"
-        " GROUP BY 1 ORDER BY 2 DESC LIMIT 20",
-        (id_,),
-    )
-    return [{"reason": reason, "count": count, "example": url} for reason, count, url in rows]
-
-
-def _pages(collection: Collection, id_: int, start: int) -> list[dict[str, Any]]:
-    rows = collection.connection.execute(
-        "SELECT p.url, p.title, p.score, p.relevant, p.depth, p.fetched_at FROM frontier_url AS u"
-        " JOIN page AS p ON p.key = u.key WHERE u.host_id = ? AND u.state = 2"
-        " ORDER BY p.score DESC, p.url LIMIT ? OFFSET ?",
-        (id_, PAGES_PER_HOST_VIEW + 1, start),
-    )
-    names = ("url", "title", "score", "relevant", "depth", "fetched_at")
-    return [dict(zip(names, row, strict=True)) | {"relevant": bool(row[3])} for row in rows]
-
-
-def _queue(collection: Collection, id_: int) -> list[dict[str, Any]]:
-    rows = collection.connection.execute(
-        "SELECT url, score, depth FROM frontier_url WHERE host_id = ? AND state = 0"
-        " ORDER BY priority DESC, seq LIMIT 10",
-        (id_,),
-    )
-    return [{"url": url, "score": round(score, 4), "depth": depth} for url, score, depth in rows]
 
 
 PAGES = (

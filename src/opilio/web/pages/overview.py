@@ -7,11 +7,16 @@ Plain lists of a collection: its pages, its seeds, what went wrong.
 
 from typing import Any
 
+import msgspec
+
 from opilio.core.errors import CollectionError, UsageError
 from opilio.core.urls import host_of
 from opilio.frontier.sqlite.frontier import SqliteFrontier
+from opilio.frontier.sqlite.queries import failed_urls
 from opilio.manage.agents import agent_cards, list_agents
 from opilio.store.collection import Collection
+from opilio.store.pages import PAGE_SORTS, ListFilter, list_pages
+from opilio.store.run_tables import EventFilter, SeedResult, newest_events, seed_results
 from opilio.web.charts import harvest_curve, sparkline_path
 from opilio.web.context import AppContext, PageRequest, PageRoute
 from opilio.web.pages.crawl import event_row
@@ -87,61 +92,45 @@ def _milestones(curve: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-_PAGE_COLUMNS = ("url", "host", "title", "score", "relevant", "genre", "language", "depth", "words", "fetched_at")
-_PAGE_SORTS = {"score": "score DESC, seq", "newest": "seq DESC", "oldest": "seq"}
-_STATES = ("queued", "waiting", "done", "failed", "dropped")
 MAX_LISTED_ROWS = 200
+MAX_SEEDS = 1000
 
 
 def show_pages(desk: AppContext, asked: PageRequest) -> PageView:
     wanted, page, size = asked.values, asked.values["page"], asked.values["size"]
-    where, values = ["duplicate_of = 0"], list[Any]()
-    if wanted["relevant"] != "all":
-        where.append("relevant = ?")
-        values.append(int(wanted["relevant"] == "yes"))
-    if wanted["text"]:
-        where.append("instr(lower(title || ' ' || url), ?) > 0")
-        values.append(wanted["text"].lower())
-    sql = (
-        f"SELECT {', '.join(_PAGE_COLUMNS)} FROM page WHERE {' AND '.join(where)}"
-        f" ORDER BY {_PAGE_SORTS[wanted['sort']]} LIMIT ? OFFSET ?"
-    )
+    relevant = None if wanted["relevant"] == "all" else wanted["relevant"] == "yes"
+    shown = ListFilter(relevant, wanted["text"], wanted["sort"])
     with desk.open(asked.name) as collection:
-        rows = collection.connection.execute(sql, (*values, size + 1, (page - 1) * size)).fetchall()
-    found = [dict(zip(_PAGE_COLUMNS, row, strict=True)) | {"relevant": bool(row[4])} for row in rows]
+        rows = list_pages(collection.connection, shown, size + 1, (page - 1) * size)
+    found = [msgspec.structs.asdict(row) for row in rows]
     data = {"pages": found[:size], "more": len(found) > size, "page": page, "values": wanted}
     return PageView(template="pages.html", data=data, title="Pages", table_key="pages")
 
 
 def show_seeds(desk: AppContext, asked: PageRequest) -> PageView:
     with desk.open(asked.name) as collection:
-        rows = collection.connection.execute(
-            "SELECT s.key, s.url, s.priority, s.sources, p.title, p.score, p.relevant FROM seed AS s"
-            " LEFT JOIN page AS p ON p.key = s.key ORDER BY s.priority, s.url LIMIT 1000"
-        ).fetchall()
-        data = {"seeds": [_seed(collection, row) for row in rows], "enquiries": _seed_queries(collection)}
+        seeds = [_seed(collection, row) for row in seed_results(collection.connection, MAX_SEEDS)]
+        data = {"seeds": seeds, "enquiries": _seed_queries(collection)}
     return PageView(template="seeds.html", data=data, title="Seeds", table_key="seeds")
 
 
 def _seed_queries(collection: Collection) -> list[dict[str, Any]]:
-    """What engines were asked: the query, who answered, who did not and why; the newest first."""
-    rows = collection.connection.execute(
-        "SELECT id, at, kind, data FROM event WHERE kind = 'SeedsFound' ORDER BY id DESC LIMIT ?", (MAX_LISTED_ROWS,)
-    )
-    return [{"at": row[1], **event_row(*row)["data"]} for row in rows]
+    """The queries sent to search engines, with what each engine answered; newest first."""
+    events = newest_events(collection.connection, EventFilter(("SeedsFound",)), MAX_LISTED_ROWS)
+    return [{"at": event.at, **event_row(event)["data"]} for event in events]
 
 
-def _seed(collection: Collection, row: tuple[Any, ...]) -> dict[str, Any]:
-    """A seed, who proposed it, and what became of it."""
-    key, url, priority, sources, title, score, relevant = row
-    entry = SqliteFrontier(collection.connection).entry(host_of(url), key)
+def _seed(collection: Collection, result: SeedResult) -> dict[str, Any]:
+    """A seed, what named it, and what became of it."""
+    seed = result.seed
+    entry = SqliteFrontier(collection.connection).entry(host_of(seed.url), seed.key)
     return {
-        "url": url,
-        "priority": priority,
-        "sources": [s.strip() for s in sources.split(",") if s.strip()],
-        "title": title or "",
-        "score": score,
-        "relevant": None if relevant is None else bool(relevant),
+        "url": seed.url,
+        "priority": seed.priority,
+        "sources": [s.strip() for s in seed.sources.split(",") if s.strip()],
+        "title": result.title or "",
+        "score": result.score,
+        "relevant": result.relevant,
         "state": entry.state.value if entry else "unknown",
         "reason": entry.reason if entry else "",
     }
@@ -154,11 +143,8 @@ def show_errors(desk: AppContext, asked: PageRequest) -> PageView:
         with tally.lock:
             groups = [{"kind": kind, "count": count} for kind, count in tally.failures.most_common()]
             fetched = tally.fetched
-        rows = collection.connection.execute(
-            "SELECT url, state, coalesce(reason, '') FROM frontier_url WHERE state IN (3, 4) LIMIT ?",
-            (MAX_LISTED_ROWS,),
-        ).fetchall()
-    examples = [{"url": url, "state": _STATES[state], "reason": reason} for url, state, reason in rows]
+        rows = failed_urls(collection.connection, MAX_LISTED_ROWS)
+    examples = [{"url": row.url, "state": "failed" if row.failed else "dropped", "reason": row.reason} for row in rows]
     examples.sort(key=lambda row: (row["state"] != "failed", row["reason"], row["url"]))
     data = {"errors": groups, "examples": examples, "fetched": fetched}
     return PageView(template="errors.html", data=data, title="Errors", table_key="examples")
@@ -209,7 +195,7 @@ PAGES = (
             PAGE_PARAM,
             SIZE_PARAM,
             Param(name="relevant", about="Which pages.", kind="choice", choices=("yes", "no", "all"), default="yes"),
-            Param(name="sort", about="The order.", kind="choice", choices=tuple(_PAGE_SORTS), default="score"),
+            Param(name="sort", about="The order.", kind="choice", choices=tuple(PAGE_SORTS), default="score"),
             Param(name="text", about="Only pages with this in title or address."),
             NOTE_PARAM,
         ),

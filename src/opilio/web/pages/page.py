@@ -20,11 +20,13 @@ from opilio.manage.label import LABEL_VALUES, LabelRequest, label_pages
 from opilio.manage.results import LabelReport
 from opilio.manage.why import why
 from opilio.parse.html import HtmlParser
+from opilio.store.answers import links_of
 from opilio.store.collection import Collection
-from opilio.store.warc import read_record
+from opilio.store.pages import copies_of, page_description, page_details, record_position
+from opilio.store.run_tables import has_table, latest_state
+from opilio.store.warc import RecordPosition, read_record
 from opilio.text.vocabulary import Vocabulary, term_id
-from opilio.topic.evolving import EvolvingTopic
-from opilio.topic.weights import WeightTable
+from opilio.topic.evolving import restored_table
 from opilio.web.collections import UnknownCollectionError
 from opilio.web.context import ActionResult, ActionRoute, AppContext, PageRequest, PageRoute
 from opilio.web.pages.search import similar_pages
@@ -37,14 +39,8 @@ _WORD = re.compile(r"\w[\w'’-]*")
 
 def topic_stems(collection: Collection) -> dict[str, float]:
     """The topic's stems with their weights, as they are now."""
-    row = collection.connection.execute(
-        "SELECT state FROM snapshot WHERE name = ? ORDER BY version DESC LIMIT 1", (TOPIC_SNAPSHOT,)
-    ).fetchone()
-    if row is None:
-        return {}
-    living = EvolvingTopic(WeightTable())
-    living.restore(bytes(row[0]))
-    return {word: k.weight for k in reversed(living.table.keywords) for word in k.stem.split()}
+    table = restored_table(latest_state(collection.connection, TOPIC_SNAPSHOT))
+    return {word: k.weight for k in reversed(table.keywords) for word in k.stem.split()}
 
 
 def highlight_terms(text: str, stems: dict[str, float]) -> list[dict[str, Any]]:
@@ -76,7 +72,7 @@ def highlight_terms(text: str, stems: dict[str, float]) -> list[dict[str, Any]]:
 
 MAX_TEXT_CHARS = 20_000  # characters that are shown
 MAX_LINKS = 60
-_HTTP = ("status", "content_type", "encoding", "language", "words", "depth", "etag", "last_modified", "fetched_at")
+MAX_COPIES = 50
 
 
 def show_page(desk: AppContext, asked: PageRequest) -> PageView:
@@ -96,39 +92,34 @@ def show_page(desk: AppContext, asked: PageRequest) -> PageView:
 
 
 def _stored(collection: Collection, key: int) -> dict[str, Any]:
-    row = collection.connection.execute(
-        f"SELECT {', '.join(_HTTP)}, warc, offset, length, description FROM page WHERE key = ?",
-        (key,),
-    ).fetchone()
-    if row is None:
+    db = collection.connection
+    details = page_details(db, key)
+    if details is None:
         return {"http": {}, "text": [], "cut": False, "links": [], "copies": [], "description": ""}
-    text = _text(collection, row[len(_HTTP) : len(_HTTP) + 3])
-    copies = collection.connection.execute(
-        "SELECT url, near_duplicate FROM page WHERE duplicate_of = ? AND duplicate_of <> 0 LIMIT 50", (key,)
-    )
+    text = _text(collection, record_position(db, key))
     return {
-        "http": dict(zip(_HTTP, row, strict=False)),
-        "description": row[-1],
+        "http": msgspec.structs.asdict(details),
+        "description": page_description(db, key),
         "text": highlight_terms(text[:MAX_TEXT_CHARS], topic_stems(collection)),
         "cut": len(text) > MAX_TEXT_CHARS,
         "links": _links(collection, key),
-        "copies": [{"url": url, "near": bool(near)} for url, near in copies],
+        "copies": [{"url": url, "near": near} for url, near in copies_of(db, key, MAX_COPIES)],
     }
 
 
-def _text(collection: Collection, place: tuple[int, int, int]) -> str:
-    if place[2]:
+def _text(collection: Collection, position: RecordPosition | None) -> str:
+    if position is not None:
         with suppress(ParseError, CollectionError):
-            return HtmlParser(paths=False).parse(read_record(collection.folder, *place)).main_text
+            return HtmlParser(paths=False).parse(read_record(collection.folder, *position)).main_text
     return ""
 
 
 def _links(collection: Collection, key: int) -> list[dict[str, Any]]:
     """Where it leads, the most promising first."""
-    row = collection.connection.execute("SELECT columns FROM links WHERE parent = ?", (key,)).fetchone()
-    if row is None:
+    blob = links_of(collection.connection, key)
+    if not blob:
         return []
-    columns = unpack(row[0])
+    columns = unpack(blob)
     scores = np.frombuffer(columns.scores, dtype=np.float32)
     best = np.argsort(-scores, kind="stable")[:MAX_LINKS]
     return [
@@ -144,7 +135,7 @@ def _links(collection: Collection, key: int) -> list[dict[str, Any]]:
 
 def _label(collection: Collection, key: int) -> str:
     """What a person said of it last."""
-    if not collection.connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'label'").fetchone():
+    if not has_table(collection.connection, "label"):
         return ""
     said = current_label(collection, key)
     return "" if said is None else "relevant" if said[0] else "irrelevant"

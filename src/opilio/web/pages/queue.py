@@ -3,8 +3,6 @@
 Queued URLs as pages show them: with the page they were found on, the anchor, and how long they wait.
 """
 
-import sqlite3
-from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
@@ -14,10 +12,14 @@ from opilio.core.errors import UsageError
 from opilio.core.protocols import FrontierEntry
 from opilio.engine.control import load_host_rules, send_command
 from opilio.engine.link_columns import unpack
+from opilio.frontier.sqlite.queries import queue_length, queued_priorities
 from opilio.frontier.sqlite.urls import upcoming_urls
 from opilio.manage.topic_editor import apply_pending_commands
+from opilio.store.answers import links_of
 from opilio.store.collection import Collection
 from opilio.store.locks import CRAWL_COMMAND
+from opilio.store.pages import current_page, first_fetched_at
+from opilio.store.run_tables import first_event_at
 from opilio.web.charts import histogram
 from opilio.web.context import ActionResult, ActionRoute, AppContext, PageRequest, PageRoute
 from opilio.web.params import NOTE_PARAM, PAGE_PARAM, SIZE_PARAM, Param
@@ -36,11 +38,9 @@ def top_queue_rows(collection: Collection, start: int, count: int, now: float) -
 def queue_row(collection: Collection, entry: FrontierEntry, now: float) -> dict[str, Any]:
     """One entry with its context."""
     lead = entry.lead
-    row = collection.connection.execute(
-        "SELECT p.url, p.title, l.columns FROM page AS p LEFT JOIN links AS l ON l.parent = p.key WHERE p.key = ?",
-        (lead.parent,),
-    ).fetchone()
-    url, title, blob = row or ("", "", None)
+    parent = current_page(collection.connection, lead.parent)
+    url, title = parent if parent is not None else ("", "")
+    blob = links_of(collection.connection, lead.parent) if parent is not None else b""
     since = _queued_since(collection, entry)
     return {
         "url": lead.url,
@@ -58,17 +58,10 @@ def queue_row(collection: Collection, entry: FrontierEntry, now: float) -> dict[
 
 def _queued_since(collection: Collection, entry: FrontierEntry) -> float | None:
     """Since when it waits: the first fetch of a page that links it; for a seed, the crawl's start."""
-    parents = tuple({*entry.parents, entry.lead.parent} - {0})
+    parents = {*entry.parents, entry.lead.parent} - {0}
     if parents:
-        among = f"WHERE key IN ({', '.join('?' * len(parents))})"
-        first = (  # of a page that was fetched again the first time is in `version`
-            f"SELECT min(at) FROM (SELECT fetched_at AS at FROM page {among}"
-            f" UNION ALL SELECT fetched_at FROM version {among})"
-        )
-    else:
-        first = "SELECT at FROM event WHERE kind = 'CrawlStarted' ORDER BY id LIMIT 1"
-    row = collection.connection.execute(first, 2 * parents).fetchone()
-    return None if row is None else row[0]
+        return first_fetched_at(collection.connection, parents)
+    return first_event_at(collection.connection, "CrawlStarted")
 
 
 def _anchor(blob: bytes, key: int) -> str:
@@ -77,14 +70,6 @@ def _anchor(blob: bytes, key: int) -> str:
         if columns.anchors[place]:
             return columns.anchors[place]
     return ""
-
-
-def queued_scores(connection: sqlite3.Connection) -> list[float]:
-    """Sort keys of queued URLs, from an index that holds them."""
-    rows: Iterable[tuple[float]] = connection.execute(
-        "SELECT priority FROM frontier_url WHERE state = 0 LIMIT ?", (MAX_SCORE_SAMPLE,)
-    )
-    return [priority for (priority,) in rows]
 
 
 MAX_QUEUE_DEPTH = 2_000  # entries that can be paged through: what is behind them changes faster than anybody reads
@@ -97,11 +82,11 @@ def show_queue(desk: AppContext, asked: PageRequest) -> PageView:
         raise UsageError(f"page = {page}: only the first {MAX_QUEUE_DEPTH} queued URLs can be looked through")
     with desk.open(asked.name) as collection:
         entries = top_queue_rows(collection, (page - 1) * size, size + 1, desk.clock.now())
-        scores = queued_scores(collection.connection)
-        queued = collection.connection.execute("SELECT queued FROM frontier_count").fetchone()
+        scores = queued_priorities(collection.connection, MAX_SCORE_SAMPLE)
+        queued = queue_length(collection.connection)
     data = {
         "queue": entries[:size],
-        "queued": queued[0] if queued else 0,
+        "queued": queued,
         "page": page,
         "more": len(entries) > size and (page + 1) * size <= MAX_QUEUE_DEPTH,
         "histogram": histogram(scores),

@@ -7,11 +7,13 @@ The table `notice`: sitemaps and feeds, and when each was last asked for. Decide
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from opilio.core.records import url_key
+from opilio.store.rows import read_row
+from opilio.store.warc import RecordPosition
 
 
 class RevisitRecord(msgspec.Struct, kw_only=True):
@@ -44,14 +46,31 @@ class StoredPageInfo(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: int = 0
     duplicate_of: int = 0
     fetched_at: float = 0.0
-    warc_location: tuple[int, int, int] = (0, 0, 0)  # of its WARC record
+    warc_location: RecordPosition = RecordPosition()
 
 
 _FIELD_NAMES = tuple(field.name for field in msgspec.structs.fields(RevisitRecord))
 _COLUMNS = ", ".join(_FIELD_NAMES)
 _STORED_PAGE_COLUMNS = "key, url, host, title, words, fingerprint, duplicate_of, fetched_at, warc, offset, length"
 _SAVE_SQL = f"INSERT OR REPLACE INTO revisit ({_COLUMNS}) VALUES ({', '.join('?' * len(_FIELD_NAMES))})"
-_PAGE_COLUMNS = "p.key, p.url, p.host, p.genre, p.score, p.relevant, p.duplicate_of, p.fetched_at, p.last_modified"
+
+
+class PageFacts(NamedTuple):
+    """What the schedule of revisits needs of a page."""
+
+    key: int
+    url: str
+    host: str
+    genre: str
+    score: float
+    relevant: bool
+    duplicate_of: int
+    fetched_at: float
+    last_modified: str
+
+
+_PAGE_COLUMNS = ", ".join(f"p.{name}" for name in PageFacts._fields)
+_FACTS = len(PageFacts._fields)
 
 
 class RevisitStore:
@@ -69,24 +88,27 @@ class RevisitStore:
         return {**{key: StoredPageInfo(key=key, is_current=False) for (key,) in left}, **found}
 
     def record(self, key: int) -> RevisitRecord:
-        """What was seen of a page so far."""
-        row = self._db.execute(f"SELECT {_COLUMNS} FROM revisit WHERE key = ?", (key,)).fetchone()
-        return RevisitRecord(key=key) if row is None else _record_from_row(row)
+        """What is known of a page so far."""
+        return self.stored_record(key) or RevisitRecord(key=key)
+
+    def stored_record(self, key: int) -> RevisitRecord | None:
+        """The row of a page; None before its first revisit."""
+        return read_row(self._db, RevisitRecord, "revisit WHERE key = ?", (key,))
 
     def save(self, looks: Iterable[RevisitRecord]) -> None:
         self._db.executemany(_SAVE_SQL, [msgspec.structs.astuple(one) for one in looks])
 
-    def all_pages(self) -> Iterator[tuple[tuple[Any, ...], RevisitRecord | None]]:
-        """Every page with what was seen of it: (key, url, host, genre, score, relevant, duplicate of, …), looks."""
+    def all_pages(self) -> Iterator[tuple[PageFacts, RevisitRecord | None]]:
+        """Every page with what its revisits have shown."""
         columns = ", ".join(f"r.{name}" for name in _FIELD_NAMES)
         rows = self._db.execute(
             f"SELECT {_PAGE_COLUMNS}, {columns} FROM page AS p LEFT JOIN revisit AS r ON r.key = p.key"
         )
         for row in rows:
-            yield row[:9], None if row[9] is None else _record_from_row(row[9:])
+            yield PageFacts(*row[:_FACTS]), None if row[_FACTS] is None else _record_from_row(row[_FACTS:])
 
-    def gone_pages(self, strikes: int, key: int | None = None) -> Iterator[tuple[tuple[Any, ...], RevisitRecord]]:
-        """Pages that have left and were not looked for too often, or one of them; the same columns."""
+    def gone_pages(self, strikes: int, key: int | None = None) -> Iterator[tuple[PageFacts, RevisitRecord]]:
+        """Pages that are gone and were not checked too often yet, or one of them."""
         columns = ", ".join(f"r.{name}" for name in _FIELD_NAMES)
         rows = self._db.execute(
             f"SELECT {_PAGE_COLUMNS}, {columns} FROM revisit AS r JOIN version AS p ON p.key = r.key AND p.seq ="
@@ -95,7 +117,7 @@ class RevisitStore:
             f"{'' if key is None else ' AND r.key = ?'}",
             (strikes - 1,) if key is None else (strikes - 1, key),
         )
-        return ((row[:9], _record_from_row(row[9:])) for row in rows)
+        return ((PageFacts(*row[:_FACTS]), _record_from_row(row[_FACTS:])) for row in rows)
 
     def url_of(self, key: int) -> str:
         """The address of a page, one that has left too."""
@@ -131,7 +153,7 @@ class RevisitStore:
 
 
 def _stored_page_from_row(row: tuple[Any, ...]) -> StoredPageInfo:
-    key, url, host, title, words, fingerprint, duplicate_of, fetched_at, *place = row
+    key, url, host, title, words, fingerprint, duplicate_of, fetched_at, *position = row
     return StoredPageInfo(
         key=key,
         url=url,
@@ -141,7 +163,7 @@ def _stored_page_from_row(row: tuple[Any, ...]) -> StoredPageInfo:
         fingerprint=fingerprint,
         duplicate_of=duplicate_of,
         fetched_at=fetched_at,
-        warc_location=(place[0], place[1], place[2]),
+        warc_location=RecordPosition(*position),
     )
 
 

@@ -8,7 +8,6 @@ import re
 import sqlite3
 from collections.abc import Iterable, Iterator
 
-from opilio.engine.control import HOST_RULE_COMMANDS, RUN_COMMANDS
 from opilio.store.schema import ADDED_TABLES, TABLES
 
 _TABLE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)\s*\((.*?)\)(?: WITHOUT ROWID)?(?:;\n|$)", re.DOTALL)
@@ -96,13 +95,6 @@ def _sql_list(words: Iterable[str]) -> str:
     return ", ".join(f"'{word}'" for word in sorted(words))
 
 
-# What holds for good, of everybody. What changes the topic or the queue once is the first one's, if not done yet.
-_KEPT_COMMANDS = f"""word IN ({_sql_list(HOST_RULE_COMMANDS)})
-    OR (% = 0 AND word NOT IN ({_sql_list(RUN_COMMANDS)}) AND (
-    word NOT IN ('boost', 'topic') OR id > (SELECT coalesce(max(CAST(value AS INTEGER)), 0) FROM s0.meta
-    WHERE name = 'wishes_taken')))"""
-
-
 def _merge_by_time(table: str, columns: str, source: str) -> str:
     """Everybody's rows of a table, in the order of time; one that several have is one."""
     return f"""INSERT INTO main.{table} ({columns}) SELECT {columns} FROM (
@@ -145,7 +137,6 @@ MERGE_TABLES = (
     "INSERT OR IGNORE INTO main.seed SELECT * FROM s{s}.seed",
     _merge_by_time("event", "at, kind, data", "s%.event"),
     _merge_by_time("label", "key, relevant, at, sample", "temp.label_%"),
-    _merge_by_time("wish", "at, word, target, data", f"temp.wish_% WHERE {_KEPT_COMMANDS}"),
     _merge_by_time("enquiry", "at, query, further, keys", "temp.enquiry_%"),
     # Agents are part of the settings: what others found is kept where the first collection has the same agent.
     "INSERT INTO main.agent SELECT * FROM temp.agent_0",
@@ -183,3 +174,16 @@ MERGE_FRONTIER = (
     "UPDATE main.frontier_host SET total = (SELECT count(*) FROM main.frontier_url WHERE host_id = id AND state <> 4)",
     "UPDATE main.frontier_count SET inserted = (SELECT count(*) FROM main.frontier_url)",
 )
+
+
+def merge_commands(host_rules: Iterable[str], run_commands: Iterable[str]) -> str:
+    """The statement that merges commands.
+
+    Rules for hosts hold for good and come from all sources. What changes the topic or the queue once comes from the
+    first source, if it was not applied there yet.
+    """
+    kept = f"""word IN ({_sql_list(host_rules)})
+        OR (% = 0 AND word NOT IN ({_sql_list(run_commands)}) AND (
+        word NOT IN ('boost', 'topic') OR id > (SELECT coalesce(max(CAST(value AS INTEGER)), 0) FROM s0.meta
+        WHERE name = 'wishes_taken')))"""
+    return _merge_by_time("wish", "at, word, target, data", f"temp.wish_% WHERE {kept}")

@@ -1,0 +1,289 @@
+"""Reads stored pages: single pages by key, lists, samples. Other modules name no column of `page` in SQL.
+
+Every function takes the connection of a collection, so that readers and the writing process can share them.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from opilio.core.records import Reason
+from opilio.store.rows import read_row, read_rows, read_value
+from opilio.store.warc import RecordPosition
+
+_decode_reasons = msgspec.msgpack.Decoder(tuple[Reason, ...]).decode
+PageSort = Literal["score", "newest", "oldest"]
+PAGE_SORTS: dict[PageSort, str] = {"score": "score DESC, seq", "newest": "seq DESC", "oldest": "seq"}
+_HAS_RECORD = "duplicate_of = 0 AND length > 0"
+
+
+class JudgedPage(msgspec.Struct, frozen=True):
+    """The verdict on a page. `reasons` is encoded; see `decoded_reasons`."""
+
+    title: str
+    score: float
+    relevant: bool
+    reasons: bytes
+    duplicate_of: int
+    near_duplicate: bool
+    fetched_at: float
+    language: str
+    genre: str
+    warc: int
+    offset: int
+    length: int
+
+    @property
+    def decoded_reasons(self) -> tuple[Reason, ...]:
+        return _decode_reasons(self.reasons)
+
+    @property
+    def position(self) -> RecordPosition:
+        return RecordPosition(self.warc, self.offset, self.length)
+
+
+class PageDetails(msgspec.Struct, frozen=True):
+    """What the server said of a page, and what was read from it."""
+
+    status: int
+    content_type: str
+    encoding: str
+    language: str
+    words: int
+    depth: int
+    etag: str
+    last_modified: str
+    fetched_at: float
+
+
+class ListedPage(msgspec.Struct, frozen=True):
+    """A page in a list."""
+
+    url: str
+    host: str
+    title: str
+    score: float
+    relevant: bool
+    genre: str
+    language: str
+    depth: int
+    words: int
+    fetched_at: float
+
+
+class RecordedPage(msgspec.Struct, frozen=True):
+    """A page with its verdict and the position of its WARC record."""
+
+    key: int
+    seq: int
+    url: str
+    host: str
+    title: str
+    score: float
+    relevant: bool
+    warc: int
+    offset: int
+    length: int
+
+    @property
+    def position(self) -> RecordPosition:
+        return RecordPosition(self.warc, self.offset, self.length)
+
+
+class NewPage(msgspec.Struct, frozen=True):
+    """A page as statistics count it."""
+
+    key: int
+    host: str
+    relevant: int
+    fetched_at: float
+    status: int
+    parent: int
+
+
+class PageTitle(NamedTuple):
+    url: str
+    title: str
+
+
+class ListFilter(NamedTuple):
+    """Which pages a list shows, and in which order."""
+
+    relevant: bool | None = None
+    text: str = ""
+    sort: PageSort = "score"
+
+
+def judged_page(db: sqlite3.Connection, key: int) -> JudgedPage | None:
+    return read_row(db, JudgedPage, "page WHERE key = ?", (key,))
+
+
+def page_details(db: sqlite3.Connection, key: int) -> PageDetails | None:
+    return read_row(db, PageDetails, "page WHERE key = ?", (key,))
+
+
+def page_description(db: sqlite3.Connection, key: int) -> str:
+    return read_value(db, "SELECT description FROM page WHERE key = ?", (key,)) or ""
+
+
+def page_url(db: sqlite3.Connection, key: int) -> str:
+    """The URL of a current page; empty where there is none."""
+    return read_value(db, "SELECT url FROM page WHERE key = ?", (key,)) or ""
+
+
+def page_host(db: sqlite3.Connection, key: int) -> str:
+    """The host of a current page; empty where there is none."""
+    return read_value(db, "SELECT host FROM page WHERE key = ?", (key,)) or ""
+
+
+def is_relevant(db: sqlite3.Connection, key: int) -> bool:
+    """Is there a current page with this key that was judged relevant?"""
+    return bool(read_value(db, "SELECT relevant FROM page WHERE key = ?", (key,)))
+
+
+def has_page(db: sqlite3.Connection, key: int) -> bool:
+    return read_value(db, "SELECT 1 FROM page WHERE key = ?", (key,)) is not None
+
+
+def record_position(db: sqlite3.Connection, key: int) -> RecordPosition | None:
+    """Where the WARC record of a page is; None for a copy, which has no record, and where there is no page."""
+    row = db.execute("SELECT warc, offset, length FROM page WHERE key = ? AND length > 0", (key,)).fetchone()
+    return None if row is None else RecordPosition(*row)
+
+
+def current_page(db: sqlite3.Connection, key: int) -> PageTitle | None:
+    row = db.execute("SELECT url, title FROM page WHERE key = ?", (key,)).fetchone()
+    return None if row is None else PageTitle(*row)
+
+
+def latest_page(db: sqlite3.Connection, key: int) -> PageTitle | None:
+    """The page as it is, or as it was before it went: explanations outlive pages."""
+    sql = """SELECT url, title FROM (SELECT url, title, 1 AS now, seq FROM page WHERE key = :key
+        UNION ALL SELECT url, title, 0, seq FROM version WHERE key = :key) ORDER BY now DESC, seq DESC LIMIT 1"""
+    row = db.execute(sql, {"key": key}).fetchone()
+    return None if row is None else PageTitle(*row)
+
+
+def nearest_page_url(db: sqlite3.Connection, keys: Iterable[int]) -> str:
+    """Of these pages the URL of the one with the fewest links from a seed; empty where none is stored."""
+    wanted = tuple(keys)
+    marks = ", ".join("?" * len(wanted))
+    return read_value(db, f"SELECT url FROM page WHERE key IN ({marks}) ORDER BY depth, seq LIMIT 1", wanted) or ""
+
+
+def first_fetched_at(db: sqlite3.Connection, keys: Iterable[int]) -> float | None:
+    """When the first version of any of these pages was fetched."""
+    wanted = tuple(keys)
+    among = f"WHERE key IN ({', '.join('?' * len(wanted))})"
+    sql = f"""SELECT min(at) FROM (SELECT fetched_at AS at FROM page {among}
+        UNION ALL SELECT fetched_at FROM version {among})"""
+    at: float | None = read_value(db, sql, 2 * wanted)
+    return at
+
+
+def copies_of(db: sqlite3.Connection, key: int, limit: int) -> list[tuple[str, bool]]:
+    """URLs of pages that repeat the text of this one; True where the texts only nearly agree."""
+    sql = "SELECT url, near_duplicate FROM page WHERE duplicate_of = ? AND duplicate_of <> 0 LIMIT ?"
+    return [(url, bool(near)) for url, near in db.execute(sql, (key, limit))]
+
+
+def list_pages(db: sqlite3.Connection, wanted: ListFilter, limit: int, offset: int = 0) -> list[ListedPage]:
+    """A part of a filtered list of pages; copies are left out."""
+    where, values = ["duplicate_of = 0"], list[object]()
+    if wanted.relevant is not None:
+        where.append("relevant = ?")
+        values.append(int(wanted.relevant))
+    if wanted.text:
+        where.append("instr(lower(title || ' ' || url), ?) > 0")
+        values.append(wanted.text.lower())
+    source = f"page WHERE {' AND '.join(where)} ORDER BY {PAGE_SORTS[wanted.sort]} LIMIT ? OFFSET ?"
+    return list(read_rows(db, ListedPage, source, (*values, limit, offset)))
+
+
+def genre_counts(db: sqlite3.Connection) -> dict[str, int]:
+    """The number of pages of each genre that was detected."""
+    rows = db.execute(
+        "SELECT genre, count(*) FROM page WHERE genre <> '' AND duplicate_of = 0 GROUP BY genre ORDER BY genre"
+    )
+    return {str(genre): int(count) for genre, count in rows}
+
+
+def best_pages(db: sqlite3.Connection, limit: int) -> list[RecordedPage]:
+    """The pages with the highest scores."""
+    return list(read_rows(db, RecordedPage, f"page WHERE {_HAS_RECORD} ORDER BY score DESC LIMIT ?", (limit,)))
+
+
+def doubtful_pages(db: sqlite3.Connection, limit: int) -> list[RecordedPage]:
+    """The pages whose scores are nearest to one half."""
+    source = f"page WHERE {_HAS_RECORD} ORDER BY abs(score - 0.5) LIMIT ?"
+    return list(read_rows(db, RecordedPage, source, (limit,)))
+
+
+def first_pages(db: sqlite3.Connection, limit: int) -> list[RecordedPage]:
+    """The pages that were fetched first."""
+    return list(read_rows(db, RecordedPage, f"page WHERE {_HAS_RECORD} ORDER BY seq LIMIT ?", (limit,)))
+
+
+def pages_after(db: sqlite3.Connection, seq: int, limit: int) -> list[RecordedPage]:
+    """The next pages after an answer. By `seq`, which has an index: a few pages of a million are read in no time."""
+    return list(read_rows(db, RecordedPage, "page WHERE seq > ? ORDER BY seq LIMIT ?", (seq, limit)))
+
+
+def new_pages(db: sqlite3.Connection, seq: int) -> Iterator[NewPage]:
+    """Every page that was stored after an answer."""
+    return read_rows(db, NewPage, "page WHERE seq > ? ORDER BY seq", (seq,))
+
+
+def sample_texts(db: sqlite3.Connection, relevant: bool, limit: int) -> list[str]:
+    """Title and keywords of the pages with the highest scores among the relevant (or irrelevant) ones."""
+    sql = """SELECT title || ' ' || keywords FROM page WHERE relevant = ? AND duplicate_of = 0
+        ORDER BY score DESC, seq LIMIT ?"""
+    return [str(text) for (text,) in db.execute(sql, (relevant, limit))]
+
+
+def indexable_pages(db: sqlite3.Connection, upto: int) -> Iterator[RecordedPage]:
+    """Every page that a search index of the answers up to `upto` must hold."""
+    return read_rows(db, RecordedPage, "page WHERE duplicate_of = 0 AND noindex = 0 AND seq <= ? ORDER BY seq", (upto,))
+
+
+def page_keys_and_endings(db: sqlite3.Connection, after: int) -> tuple[set[int], set[int]]:
+    """The keys of all current pages, and of pages with a version that ended after an answer."""
+    current = {key for (key,) in db.execute("SELECT key FROM page")}
+    return current, {key for (key,) in db.execute("SELECT key FROM version WHERE ended > ?", (after,))}
+
+
+def count_indexable_versions(db: sqlite3.Connection, upto: int) -> int:
+    """The number of past versions that an index of the answers up to `upto` must hold."""
+    sql = "SELECT count(*) FROM version WHERE duplicate_of = 0 AND noindex = 0 AND ended <= ?"
+    return int(read_value(db, sql, (upto,)))
+
+
+def version_intervals(db: sqlite3.Connection) -> Iterator[tuple[str, float, float]]:
+    """(URL, fetched at, replaced at) of every version; infinite for the current ones."""
+    yield from db.execute("SELECT url, fetched_at, 9e999 FROM page")
+    yield from db.execute("SELECT url, fetched_at, until FROM version")
+
+
+def relevant_host_count(db: sqlite3.Connection, agent: int) -> int:
+    """On how many hosts an agent found relevant pages."""
+    sql = """SELECT count(DISTINCT p.host) FROM verdict AS v JOIN page AS p ON p.key = v.page
+        WHERE v.agent = ? AND v.own AND v.relevant"""
+    return int(read_value(db, sql, (agent,)))
+
+
+def validators(db: sqlite3.Connection, key: int) -> tuple[str, str] | None:
+    """ETag and Last-Modified of a stored page, sitemap or feed.
+
+    A copy gives none: its text is not stored, and it is needed should the copy become the original.
+    """
+    page = "SELECT etag, last_modified FROM page WHERE key = ? AND duplicate_of = 0"
+    notice = "SELECT etag, last_modified FROM notice WHERE key = ?"
+    row: tuple[str, str] | None = db.execute(page, (key,)).fetchone() or db.execute(notice, (key,)).fetchone()
+    return row
+
+
+def urls_by_key(db: sqlite3.Connection, keys: Sequence[int]) -> list[str]:
+    """The URLs of these pages in this order; empty for one that is not stored."""
+    return [page_url(db, key) for key in keys]

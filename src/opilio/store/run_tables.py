@@ -1,0 +1,161 @@
+"""Reads and writes what belongs to the crawl as a whole: events, snapshots of learners, seeds, robots.txt rules."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from opilio.store.rows import read_row, read_rows, read_value
+
+
+class EventRow(msgspec.Struct, frozen=True):
+    """An event as it is stored; `data` is JSON."""
+
+    id: int
+    at: float
+    kind: str
+    data: bytes
+
+
+class SnapshotRow(msgspec.Struct, frozen=True):
+    """A saved state of something that learns."""
+
+    name: str
+    version: int
+    at: float
+    state: bytes
+
+
+class RobotsRow(msgspec.Struct, frozen=True):
+    """The robots.txt rules of an origin, encoded."""
+
+    origin: str
+    expires_at: float
+    rules: bytes
+
+
+class SeedRow(msgspec.Struct, frozen=True):
+    """A seed and what named it."""
+
+    key: int
+    url: str
+    priority: int
+    sources: str
+
+
+class SeedResult(NamedTuple):
+    """A seed and the page it became, if it was fetched."""
+
+    seed: SeedRow
+    title: str | None
+    score: float | None
+    relevant: bool | None
+
+
+class EventFilter(NamedTuple):
+    """Which events a list shows. `kinds`: None for all; `before`: only events with a lower number, 0 for all."""
+
+    kinds: Sequence[str] | None = None
+    text: str = ""
+    before: int = 0
+
+
+def newest_events(db: sqlite3.Connection, wanted: EventFilter, limit: int) -> list[EventRow]:
+    """Filtered events, newest first."""
+    where, values = ["1"], list[object]()
+    if wanted.kinds is not None:
+        where.append(f"kind IN ({', '.join('?' * len(wanted.kinds))})")
+        values += wanted.kinds
+    if wanted.text:
+        where.append("instr(lower(CAST(data AS TEXT)), ?) > 0")
+        values.append(wanted.text.lower())
+    if wanted.before:
+        where.append("id < ?")
+        values.append(wanted.before)
+    source = f"event WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?"
+    return list(read_rows(db, EventRow, source, (*values, limit)))
+
+
+def events_after(db: sqlite3.Connection, number: int, limit: int) -> list[EventRow]:
+    """The events after one, oldest first."""
+    return list(read_rows(db, EventRow, "event WHERE id > ? ORDER BY id LIMIT ?", (number, limit)))
+
+
+def first_event_at(db: sqlite3.Connection, kind: str) -> float | None:
+    """When the first event of a kind happened."""
+    at: float | None = read_value(db, "SELECT at FROM event WHERE kind = ? ORDER BY id LIMIT 1", (kind,))
+    return at
+
+
+def last_host_backoff(db: sqlite3.Connection, host: str) -> tuple[float, str] | None:
+    """Until when a host was backed off last, and why."""
+    row: tuple[float, str] | None = db.execute(
+        "SELECT json_extract(data, '$.until'), json_extract(data, '$.reason') FROM event"
+        " WHERE kind = 'HostBackedOff' AND json_extract(data, '$.host') = ? ORDER BY id DESC LIMIT 1",
+        (host,),
+    ).fetchone()
+    return row
+
+
+def latest_snapshot(db: sqlite3.Connection, name: str) -> SnapshotRow | None:
+    """The newest saved state of a learner."""
+    return read_row(db, SnapshotRow, "snapshot WHERE name = ? ORDER BY version DESC LIMIT 1", (name,))
+
+
+def latest_state(db: sqlite3.Connection, name: str) -> bytes | None:
+    """The newest saved state of a learner as bytes."""
+    found = latest_snapshot(db, name)
+    return None if found is None else bytes(found.state)
+
+
+def snapshots(db: sqlite3.Connection, name: str) -> list[SnapshotRow]:
+    """Every saved state of a learner, oldest first."""
+    return list(read_rows(db, SnapshotRow, "snapshot WHERE name = ? ORDER BY version", (name,)))
+
+
+def latest_states(db: sqlite3.Connection, without: str) -> dict[str, bytes]:
+    """The newest saved state of every learner by name; without those called `without`, an agent's too."""
+    source = """snapshot AS s WHERE name <> ? AND name NOT LIKE '%/' || ?
+        AND version = (SELECT max(version) FROM snapshot WHERE name = s.name)"""
+    return {row.name: bytes(row.state) for row in read_rows(db, SnapshotRow, source, (without, without))}
+
+
+def robots_rows(db: sqlite3.Connection) -> list[RobotsRow]:
+    """The stored rules of every origin."""
+    return list(read_rows(db, RobotsRow, "robots"))
+
+
+def delete_robots(db: sqlite3.Connection, origin: str) -> None:
+    db.execute("DELETE FROM robots WHERE origin = ?", (origin,))
+
+
+def delete_robots_expired_before(db: sqlite3.Connection, at: float) -> None:
+    db.execute("DELETE FROM robots WHERE expires_at < ?", (at,))
+
+
+def delete_robots_expiring_after(db: sqlite3.Connection, at: float) -> None:
+    db.execute("DELETE FROM robots WHERE expires_at > ?", (at,))
+
+
+def seed_row(db: sqlite3.Connection, key: int) -> SeedRow | None:
+    return read_row(db, SeedRow, "seed WHERE key = ?", (key,))
+
+
+def first_seed_urls(db: sqlite3.Connection, limit: int) -> list[str]:
+    """The first seeds by priority."""
+    return [row.url for row in read_rows(db, SeedRow, "seed ORDER BY priority, rowid LIMIT ?", (limit,))]
+
+
+def seed_results(db: sqlite3.Connection, limit: int) -> Iterator[SeedResult]:
+    """Seeds by priority, each with the page it became."""
+    sql = """SELECT s.key, s.url, s.priority, s.sources, p.title, p.score, p.relevant FROM seed AS s
+        LEFT JOIN page AS p ON p.key = s.key ORDER BY s.priority, s.url LIMIT ?"""
+    for key, url, priority, sources, title, score, relevant in db.execute(sql, (limit,)):
+        seed = SeedRow(key, url, priority, sources)
+        yield SeedResult(seed, title, score, None if relevant is None else bool(relevant))
+
+
+def has_table(db: sqlite3.Connection, name: str) -> bool:
+    """Collections of early versions lack the tables that were added later."""
+    return read_value(db, "SELECT 1 FROM sqlite_master WHERE name = ?", (name,)) is not None
