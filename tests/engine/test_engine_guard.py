@@ -138,7 +138,7 @@ class Deadly:
     def restore(self, name: str, state: bytes) -> None:
         self.told = f"{name} {state.decode()}"
 
-    def analyse(self, lead: Lead, _: FetchResult) -> Analysis:
+    def analyze(self, lead: Lead, _: FetchResult) -> Analysis:
         if lead.url.endswith("boom"):
             os._exit(3)
         if lead.url.endswith("raise"):
