@@ -1,6 +1,6 @@
-"""What the revisit experiment found, as results, a report and a plot. Pure but for the plot's files."""
+"""Results of the revisit experiment: the runs, a report and a plot. Only the plot writes files."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#999999")
 
 
 class RevisitRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: who kept which web for which topic under which schedule, and how true it stayed."""
+    """One run: web, topic, change schedule and policy, with the measured freshness."""
 
     web: str
     topic: str
@@ -38,28 +38,37 @@ class RevisitRun(msgspec.Struct, frozen=True, kw_only=True):
     def case(self) -> tuple[str, str, int]:
         return self.web, self.topic, self.schedule
 
+    @property
+    def found_share(self) -> float:
+        return self.truth.new_relevant / max(1, self.truth.born_relevant)
 
-MEASURES = {
-    "freshness": "fresh",
-    "age, days": "age_days",
-    "new relevant pages found": "found_share",
-    "new relevant pages per 100 fetches": "found_per_fetch",
+    @property
+    def found_per_100_fetches(self) -> float:
+        return 100.0 * self.truth.new_relevant / max(1, self.truth.fetches)
+
+
+Measure = Callable[[RevisitRun], float]
+MEASURES: dict[str, Measure] = {
+    "freshness": lambda run: run.fresh,
+    "age, days": lambda run: run.age_days,
+    "new relevant pages found": lambda run: run.found_share,
+    "new relevant pages per 100 fetches": lambda run: run.found_per_100_fetches,
 }
 
 
 def format_revisit_report(runs: Sequence[RevisitRun], reference: str, seed: int = 0) -> str:
-    """The tables as Markdown; where the reference did not run, the last policy is it."""
+    """The tables as Markdown. If the reference policy did not run, the last policy is the reference."""
     policies = list(dict.fromkeys(run.policy for run in runs))
     reference = reference if reference in policies else policies[-1]
     others = [name for name in policies if name != reference]
-    fields = list(MEASURES.values())
+    measures = list(MEASURES.values())
     means = [
-        [f"`{name}`", *(_format_measure(_mean_interval(runs, name, f, seed), f) for f in fields)] for name in policies
+        [f"`{name}`", *(_format_interval(_mean_interval(runs, name, m, seed)) for m in measures)] for name in policies
     ]
     pairs = [
         [
             f"`{reference}` − `{name}`",
-            *(_format_measure(_difference_interval(runs, (reference, name), f, seed), f) for f in fields[:2]),
+            *(_format_interval(_difference_interval(runs, (reference, name), m, seed)) for m in measures[:2]),
         ]
         for name in others
     ]
@@ -71,7 +80,7 @@ def format_revisit_report(runs: Sequence[RevisitRun], reference: str, seed: int 
     parts = ["## Means over cases", markdown_table(["policy", *MEASURES], means)]
     parts += ["## Paired differences", markdown_table(["pair", *list(MEASURES)[:2]], pairs)] if pairs else []
     parts += ["## Freshness by web", markdown_table(["web", *policies], by_web)]
-    parts += ["## What was spent", markdown_table(["policy", "fetches a run", "looks that saw the page"], spent)]
+    parts += ["## Budget used", markdown_table(["policy", "fetches per run", "revisits that got the page"], spent)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -79,31 +88,29 @@ def _cost_cells(truths: Sequence[FreshnessMeasures]) -> list[str]:
     return [f"{np.mean([truth.fetches for truth in truths]):.0f}", f"{np.mean([truth.looks for truth in truths]):.0f}"]
 
 
-def _mean_interval(runs: Sequence[RevisitRun], policy: str, field: str, seed: int) -> ConfidenceInterval:
+def _mean_interval(runs: Sequence[RevisitRun], policy: str, measure: Measure, seed: int) -> ConfidenceInterval:
     mine = [run for run in runs if run.policy == policy]
     groups = [(run.web, run.topic) for run in mine]
-    return bootstrap_mean([getattr(run, field) for run in mine], np.random.default_rng(seed), groups)
+    return bootstrap_mean([measure(run) for run in mine], np.random.default_rng(seed), groups)
 
 
 def _difference_interval(
-    runs: Sequence[RevisitRun], pair: tuple[str, str], field: str, seed: int
+    runs: Sequence[RevisitRun], pair: tuple[str, str], measure: Measure, seed: int
 ) -> ConfidenceInterval:
     one, other = pair
-    by_case = {(run.case, run.policy): getattr(run, field) for run in runs}
+    by_case = {(run.case, run.policy): measure(run) for run in runs}
     cases = [case for case, policy in by_case if policy == one and (case, other) in by_case]
     values = [by_case[case, one] - by_case[case, other] for case in cases]
     return bootstrap_mean(values, np.random.default_rng(seed), [case[:2] for case in cases])
 
 
-def _format_measure(found: ConfidenceInterval, field: str) -> str:
-    scale = 100.0 if field == "found_per_fetch" else 1.0
-    if found.n < 2:  # a single case says nothing about how others would come out
-        return f"{scale * found.mean:.3f}"
-    return f"{scale * found.mean:.3f} ({scale * found.low:.3f} … {scale * found.high:.3f})"
+def _format_interval(found: ConfidenceInterval) -> str:
+    # The interval of a single case would have no width and say nothing about others.
+    return f"{found.mean:.3f}" if found.n < 2 else f"{found.mean:.3f} ({found.low:.3f} … {found.high:.3f})"
 
 
 def draw_revisit_plot(runs: Sequence[RevisitRun], folder: Path) -> list[Path]:
-    """Freshness and age over time, a line a policy, the mean over cases."""
+    """Plots freshness and age over time: one line per policy, the mean over cases."""
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
