@@ -27,8 +27,8 @@ from opilio.lab.webs.topics import load_topics
 from opilio.lab.webs.web import WarcWeb
 from opilio.methods.treasure.build import GraphLimits
 from opilio.methods.treasure.graph import GraphNode, LinkDestination, LinkParts, TGraph, link_parts
+from opilio.methods.treasure.graph_builder import build_graph_builder
 from opilio.methods.treasure.matching import MatchingOptions, NodeIndex, match_links
-from opilio.methods.treasure.plugin import build_graph_builder
 from opilio.text.vocabulary import Vocabulary
 
 SIZES = (3, 3, 3, 40)  # terms of ISH, SH, MH, DC

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from checks.wordnet_files import WordNetWriter
-from opilio.methods.treasure.plugin import _with_synonyms
+from opilio.methods.treasure.factories import _with_synonyms
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.wordnet import WordNet
 

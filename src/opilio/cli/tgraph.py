@@ -19,8 +19,8 @@ from opilio.lab.webs.web import WarcWeb
 from opilio.manage.backlink_crawl import BACKLINK_QUERY, crawl_backlinks
 from opilio.methods.treasure.build import GraphLimits
 from opilio.methods.treasure.graph import TGraph, encode_graph
+from opilio.methods.treasure.graph_builder import build_graph_builder, load_collection_graph, read_graph
 from opilio.methods.treasure.picture import graph_as_svg, graph_as_text
-from opilio.methods.treasure.plugin import build_graph_builder, load_collection_graph, read_graph
 from opilio.topic.setup import check_language, resolve_settings
 
 app = typer.Typer(help="T-Graphs: build one from target pages, look at one.", no_args_is_help=True)

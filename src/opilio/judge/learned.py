@@ -71,7 +71,7 @@ class LearnedJudge(BaseLearner):
         self._coverages: deque[float] = deque(maxlen=COVERAGE_WINDOW)
         self._last_sample: tuple[Reading, TermIds] | None = None
         for page, positive in examples if share else ():
-            self.add_page(self._distinctive_terms(*base.words.example_counts(page)), positive)
+            self._add_page(self._distinctive_terms(*base.words.example_counts(page)), positive)
         if examples and share:
             self.model.fit(base.middle)
 
@@ -169,11 +169,11 @@ class LearnedJudge(BaseLearner):
         for page in pages:
             terms = np.frombuffer(page.sample, dtype=np.uint32).astype(np.int64)
             if page.label_weight:
-                self.add_page(terms, page.coverage > 0.5, page.label_weight)
+                self._add_page(terms, page.coverage > 0.5, page.label_weight)
                 continue
             self._coverages.append(page.coverage)
             if page.coverage >= self.middle or page.coverage < SURELY_IRRELEVANT_SHARE * self.middle:
-                self.add_page(terms, page.coverage >= self.middle)
+                self._add_page(terms, page.coverage >= self.middle)
         if self._is_refit_due() or any(page.label_weight for page in pages):
             self.model.fit(self._fit_middle())
 
@@ -186,7 +186,7 @@ class LearnedJudge(BaseLearner):
             yes >= max(REFIT_RELEVANT_PAGES, REFIT_RELEVANT_SHARE * learned) or no >= REFIT_IRRELEVANT_PAGES or unready
         )
 
-    def add_page(self, terms: TermIds, positive: bool, weight: float = 1.0) -> None:
+    def _add_page(self, terms: TermIds, positive: bool, weight: float = 1.0) -> None:
         """Add a labelled page."""
         self.model.add(terms, positive, weight)
 

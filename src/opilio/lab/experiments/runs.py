@@ -51,7 +51,12 @@ from opilio.lab.webs.topics import LabTopic, SeedSet, load_topics
 from opilio.lab.webs.web import LabProblem, WarcWeb
 from opilio.methods.treasure.build import GraphLimits, bottom_up, top_down
 from opilio.methods.treasure.graph import TGraph
-from opilio.methods.treasure.plugin import GraphBuilder, build_graph_builder, encode_graph_state, graph_state_name
+from opilio.methods.treasure.graph_builder import (
+    GraphBuilder,
+    build_graph_builder,
+    encode_graph_state,
+    graph_state_name,
+)
 
 
 class WebLinks:

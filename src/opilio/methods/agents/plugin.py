@@ -19,7 +19,7 @@ from opilio.methods.agents.link_queue import AgentLinkQueue, AgentQueueOptions
 from opilio.methods.agents.manager import AgentManager
 from opilio.methods.agents.profiles import AgentProfile, agent_profiles, seed_agents, uses_agents
 from opilio.methods.agents.team import AgentTeam, TeamLearning, TeamLinkScorer, TeamMember
-from opilio.methods.treasure.plugin import HINTS_STATE
+from opilio.methods.treasure.hints import HINTS_STATE
 from opilio.store.collection import Collection
 from opilio.store.writer import CollectionWriter
 from opilio.topic.evolving import EvolvingTopic

@@ -14,6 +14,7 @@ from opilio.methods.treasure.matching import LinkMatches, MatchingOptions, NodeI
 from opilio.methods.treasure.updater import GraphState
 from opilio.rank.link_scores import LinkTexts
 
+HINTS_STATE = "hints"  # their state, the graph, among the snapshots
 HintColumn = NDArray[np.float64]
 HINT_MATCHING = MatchingOptions(rule="all", unrelated=0.0)
 
