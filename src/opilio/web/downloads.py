@@ -1,6 +1,6 @@
-"""`/metrics`: the state of every served collection in the text format of Prometheus.
+"""Downloads: `/metrics`, the state of every served collection for Prometheus, and the export of a collection.
 
-A collection as a file to take away: JSON lines, CSV, Parquet or WARC, whole before it is sent.
+An export is written to a temporary file first, so that an error is reported instead of a truncated file.
 """
 
 import re
@@ -38,32 +38,32 @@ METRICS = (
 )
 
 
-def metrics_route(desk: AppContext) -> Route:
+def metrics_route(context: AppContext) -> Route:
     def endpoint(_request: Request) -> Response:
-        return PlainTextResponse("\n".join(_lines(desk)) + "\n", media_type=KIND)
+        return PlainTextResponse("\n".join(_lines(context)) + "\n", media_type=KIND)
 
     return Route(PROMETHEUS.path, endpoint, methods=["GET", "HEAD"])
 
 
-def _lines(desk: AppContext) -> Iterator[str]:
-    stands = {name: _read_stats(desk, name) for name in desk.collections.names}
+def _lines(context: AppContext) -> Iterator[str]:
+    stats_by_name = {name: _read_stats(context, name) for name in context.collections.names}
     yield from ("# HELP opilio_up Can the collection be read?", "# TYPE opilio_up gauge")
-    for name, stand in stands.items():
-        yield f'opilio_up{{collection="{_label(name)}"}} {int(stand is not None)}'
+    for name, stats in stats_by_name.items():
+        yield f'opilio_up{{collection="{_label(name)}"}} {int(stats is not None)}'
     yield from ("# HELP opilio_running Does a crawl run?", "# TYPE opilio_running gauge")
-    for name, stand in stands.items():
-        yield f'opilio_running{{collection="{_label(name)}"}} {int(stand is not None and stand["state"] == "running")}'
+    for name, stats in stats_by_name.items():
+        yield f'opilio_running{{collection="{_label(name)}"}} {int(stats is not None and stats["state"] == "running")}'
     for metric, field, about in METRICS:
         yield from (f"# HELP {metric} {about}", f"# TYPE {metric} gauge")
-        for name, stand in stands.items():
-            if stand is not None:
-                yield f'{metric}{{collection="{_label(name)}"}} {stand[field]}'
+        for name, stats in stats_by_name.items():
+            if stats is not None:
+                yield f'{metric}{{collection="{_label(name)}"}} {stats[field]}'
 
 
-def _read_stats(desk: AppContext, name: str) -> dict[str, Any] | None:
+def _read_stats(context: AppContext, name: str) -> dict[str, Any] | None:
     try:
-        with desk.open(name) as collection:
-            return crawl_stats(collection, desk.stats(collection), desk.clock.now())
+        with context.open(name) as collection:
+            return crawl_stats(collection, context.stats(collection), context.clock.now())
     except CollectionError:
         return None
 
@@ -84,11 +84,11 @@ EXPORT = RawRoute(
 CHUNK = 1 << 16
 
 
-def export_route(desk: AppContext) -> Route:
+def export_route(context: AppContext) -> Route:
     def endpoint(request: Request) -> Response:
-        folder = desk.collections.folder(request.path_params["name"])
+        folder = context.collections.folder(request.path_params["name"])
         values = parse_params(EXPORT.params, request.query_params.multi_items())
-        file = tempfile.TemporaryFile()  # noqa: SIM115 closed when it has been sent
+        file = tempfile.TemporaryFile()  # noqa: SIM115 - closed when it has been sent
         try:
             export(folder, values["format"], PageFilter(relevant=values["relevant"] or None), file)
         except BaseException:

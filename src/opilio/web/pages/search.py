@@ -1,4 +1,4 @@
-"""Search over all collections: hits with what matched, facets, a better spelling; and the subtopics to browse."""
+"""Search over all collections: hits with matches marked, facets, a suggested spelling; and subtopics to browse."""
 
 from typing import Any
 
@@ -16,21 +16,23 @@ FACETS |= {"years": "year"}
 TITLES = {"bands": "Relevance", "hosts": "Host", "languages": "Language", "genres": "Genre", "years": "Year"}
 
 
-def show_search(desk: AppContext, asked: PageRequest) -> PageView:
-    values = asked.values
-    data: dict[str, Any] = {"query": values["q"], "values": values, "names": desk.collections.names}
-    if not desk.collections.folders:
+def show_search(context: AppContext, request: PageRequest) -> PageView:
+    values = request.values
+    data: dict[str, Any] = {"query": values["q"], "values": values, "names": context.collections.names}
+    if not context.collections.folders:
         return PageView(
             template="search.html", data=data | {"results": None, "hits": []}, title="Search", table_key="hits"
         )
-    folders, problems = desk.collections.readable_folders(desk.collections.names)
-    fresh = desk.searchers.refresh(folders)
+    folders, problems = context.collections.readable_folders(context.collections.names)
+    fresh = context.searchers.refresh(folders)
     problems += fresh.problems
     if not fresh.collections:
         raise CollectionError(problems[0])
-    searcher = desk.searchers.searcher_for(fresh.collections)
+    searcher = context.searchers.searcher_for(fresh.collections)
     try:
-        results = searcher.search(values["q"], _filters(desk, values), values["page"], values["size"], values["sort"])
+        results = searcher.search(
+            values["q"], _filters(context, values), values["page"], values["size"], values["sort"]
+        )
     except QueryError as error:
         data |= {"results": None, "hits": [], "error": str(error)}
         return PageView(template="search.html", data=data, title="Search", table_key="hits", status=400)
@@ -51,10 +53,10 @@ def show_search(desk: AppContext, asked: PageRequest) -> PageView:
     return PageView(template="search.html", data=data, title=values["q"] or "Search", table_key="hits")
 
 
-def _filters(desk: AppContext, values: dict[str, Any]) -> SearchFilters:
+def _filters(context: AppContext, values: dict[str, Any]) -> SearchFilters:
     chosen: dict[str, Any] = {name: tuple(values[param]) for name, param in FACETS.items()}
     for name in values["in"]:
-        desk.collections.folder(name)  # one that is not served is told
+        context.collections.folder(name)  # one that is not served is row
     relevant = {"yes": True, "no": False}.get(values["relevant"])
     return SearchFilters(
         **chosen, collections=tuple(values["in"]), relevant=relevant, after=values["after"], before=values["before"]
@@ -62,15 +64,15 @@ def _filters(desk: AppContext, values: dict[str, Any]) -> SearchFilters:
 
 
 def hit_data(hit: SearchHit) -> dict[str, Any]:
-    """A hit for people and machines; its pieces of text are for the page alone."""
-    told: dict[str, Any] = msgspec.to_builtins(hit)
-    told |= {"title": str(hit.title), "snippet": str(hit.snippet)}
-    told.pop("key")
-    return told | {"_title": hit.title, "_snippet": hit.snippet}
+    """A hit as JSON; the marked segments, with a leading underscore, are for the template only."""
+    row: dict[str, Any] = msgspec.to_builtins(hit)
+    row |= {"title": str(hit.title), "snippet": str(hit.snippet)}
+    row.pop("key")
+    return row | {"_title": hit.title, "_snippet": hit.snippet}
 
 
 def _facets(results: SearchResults, values: dict[str, Any]) -> list[dict[str, Any]]:
-    """Each value with the address that switches it on or off."""
+    """Each value with the URL that selects or removes it."""
     found = []
     for facet in results.facets:
         param = FACETS.get(facet.name)
@@ -90,15 +92,15 @@ def _search_url(values: dict[str, Any], **changes: object) -> str:
     return url_with_query("/search", **kept)
 
 
-def show_subtopics(desk: AppContext, asked: PageRequest) -> PageView:
-    """What the relevant pages of a collection are about, in groups (S0-F1)."""
-    fresh = desk.searchers.refresh({asked.name: desk.collections.folder(asked.name)})
+def show_subtopics(context: AppContext, request: PageRequest) -> PageView:
+    """The groups that the relevant pages of a collection fall into (S0-F1)."""
+    fresh = context.searchers.refresh({request.name: context.collections.folder(request.name)})
     if not fresh.collections:
         raise CollectionError(fresh.problems[0])
-    searcher = desk.searchers.searcher_for(fresh.collections)
+    searcher = context.searchers.searcher_for(fresh.collections)
     found = [
         {"subtopic": s.name, "words": list(s.words), "pages": s.pages}
-        | {"address": url_with_query("/search", **{"subtopic": [s.name], "in": [asked.name]})}
+        | {"address": url_with_query("/search", **{"subtopic": [s.name], "in": [request.name]})}
         for s in searcher.subtopics()
         if s.pages
     ]
@@ -106,10 +108,10 @@ def show_subtopics(desk: AppContext, asked: PageRequest) -> PageView:
     return PageView(template="subtopics.html", data=data, title="Subtopics", table_key="subtopics")
 
 
-def similar_pages(desk: AppContext, name: str, url: str) -> list[dict[str, Any]]:
-    """Pages like this one, as far as the index knows; a page is shown without an index, too."""
+def similar_pages(context: AppContext, name: str, url: str) -> list[dict[str, Any]]:
+    """Pages similar to this one; none if the index does not have it yet."""
     try:
-        hits = desk.searchers.searcher_for({name: desk.collections.folder(name)}).similar(url, 6)
+        hits = context.searchers.searcher_for({name: context.collections.folder(name)}).similar(url, 6)
     except (UsageError, CollectionError):
         return []
     return [{"url": hit.url, "title": str(hit.title), "relevant": hit.relevant} for hit in hits]
