@@ -1,6 +1,6 @@
 """The addresses of all pages of the web interface."""
 
-from opilio.web.pages.registry import PAGES
+from opilio.web.pages import PAGES
 
 SEED = "http%3A%2F%2Fh0.example%2F0.html"
 NEEDS = {"/c/{name}/page": f"url={SEED}", "/c/{name}/host": "host=h0.example"}

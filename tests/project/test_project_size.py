@@ -22,7 +22,7 @@ EXEMPT = {
     "frontier/sqlite/frontier.py:SqliteFrontier public methods": "implements Frontier",
     "judge/learned.py:LearnedJudge public methods": "implements Judge and Learner",
     "methods/agents/frontier.py:SharedFrontier public methods": "implements Frontier",
-    "methods/agents/link_queue.py:AgentLinkQueue public methods": "implements Frontier for one agent",
+    "methods/agents/link_queue.py:AgentLinkQueue public methods": "one queue: what it offers belongs together",
     "rank/four_part_score.py:LinkScoreRanker.__init__ parameters": "its options are its constructor's arguments",
 }
 

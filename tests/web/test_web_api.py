@@ -35,8 +35,7 @@ from opilio.web.collections import ServedCollections
 from opilio.web.context import AppContext
 from opilio.web.live import LIVE
 from opilio.web.openapi import build_openapi
-from opilio.web.pages import new_crawl
-from opilio.web.pages.registry import ACTIONS, PAGES
+from opilio.web.pages import ACTIONS, PAGES, new_crawl
 from opilio.web.stats import CollectionStats, alerts
 
 SEED = "http://h0.example/0.html"

@@ -12,9 +12,9 @@ from checks.small_webs import crawl, rows, served, settings_for
 from opilio.store.collection import Collection, open_readonly
 from opilio.web.charts import comparison_chart, harvest_curve, line_chart, tick_values
 from opilio.web.context import PageRoute
+from opilio.web.pages import PAGES
 from opilio.web.pages.graph import layout_graph
 from opilio.web.pages.queue import top_queue_rows
-from opilio.web.pages.registry import PAGES
 from opilio.web.stats import CollectionStats
 
 SEED = "http://h0.example/0.html"

@@ -23,8 +23,8 @@ from opilio.web.context import ActionRoute, AppContext, PageRequest, PageRoute, 
 from opilio.web.downloads import export_route, metrics_route
 from opilio.web.live import live_route
 from opilio.web.openapi import build_openapi
+from opilio.web.pages import ACTIONS, PAGES
 from opilio.web.pages.graph import GEXF, gexf_response, show_graph
-from opilio.web.pages.registry import ACTIONS, PAGES
 from opilio.web.params import parse_params
 from opilio.web.templating import TemplateRenderer
 from opilio.web.views import PageView, csv_response, json_response, response_format

@@ -9,8 +9,8 @@ from opilio.web.chart_files import CURVE_ROUTES
 from opilio.web.context import ActionRoute, PageRoute, RawRoute
 from opilio.web.downloads import EXPORT, PROMETHEUS
 from opilio.web.live import LIVE
+from opilio.web.pages import ACTIONS, PAGES
 from opilio.web.pages.graph import GEXF
-from opilio.web.pages.registry import ACTIONS, PAGES
 from opilio.web.params import Param, param_schema
 
 RAW = (PROMETHEUS, EXPORT, GEXF, LIVE, *CURVE_ROUTES)
