@@ -60,7 +60,7 @@ def test_only_the_newest_pages_are_read_where_there_is_no_more_room(
     with served(SmallWeb(mixed_web())) as server:
         crawl(tmp_path / "c", tree(server))
         everything = known(crawl_and_stop_dead(tmp_path / "c", tree(server), 0)).known
-        monkeypatch.setattr(parent_scores, "LINKS", 3)
+        monkeypatch.setattr(parent_scores, "MAX_LINKS", 3)
         newest = known(crawl_and_stop_dead(tmp_path / "c", tree(server), 0)).known
     assert 0 < len(newest) <= 3 < len(everything)
 

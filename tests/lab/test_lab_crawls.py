@@ -62,7 +62,7 @@ def test_number_of_workers_changes_no_crawl(offline: OfflineWeb, topic: LabTopic
 class Broken(ParsedPages):
     """Pages that can't be had, by a fault of ours."""
 
-    def parsed(self, number: int, body: bytes) -> Page | None:
+    def page_if_same_body(self, number: int, body: bytes) -> Page | None:
         raise RuntimeError(f"broken: {number}, {len(body)} bytes")
 
 

@@ -66,7 +66,7 @@ def test_graph_holds_the_links_of_the_plan(small_web: WarcWeb, parsed: ParsedPag
 def test_pages_are_parsed_in_processes_when_there_are_many(
     small_web: WarcWeb, parsed: ParsedPages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lab_pages, "_INLINE_BELOW", 1)
+    monkeypatch.setattr(lab_pages, "_MIN_PAGES_FOR_POOL", 1)
     again = ParsedPages.open(small_web, tmp_path, processes=2)
     assert again.graph.targets.tolist() == parsed.graph.targets.tolist()
     assert len(again) == len(small_web)

@@ -41,7 +41,7 @@ def test_index_takes_in_what_is_new_when_the_collection_grows(tmp_path: Path) ->
 
 
 def test_index_takes_in_a_part_when_told_how_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexer, "BATCH", 2)
+    monkeypatch.setattr(indexer, "BATCH_ANSWERS", 2)
     folder = store(tmp_path / "c", birds(0, 5))
     assert (update_index(folder, most=2).waiting, len(urls(folder))) == (3, 2)
     assert (update_index(folder).waiting, len(urls(folder))) == (0, 5)
