@@ -58,7 +58,7 @@ def main() -> None:
         crawl = subprocess.Popen(words)
         _watch(crawl, folder, given.every)
         web.terminate()
-        subprocess.run([*COMMAND, "verify", str(folder)], check=True)
+        subprocess.run([*COMMAND, "maintain", "verify", str(folder)], check=True)
 
 
 def _serve(shape: WebShape, channel: Connection) -> None:

@@ -1,4 +1,4 @@
-"""The commands as a person runs them: data on stdout, messages on stderr, exit codes, JSON with its schema."""
+"""The commands as the user runs them: data on stdout, messages on stderr, exit codes, JSON with its schema."""
 
 import json
 import os
@@ -102,9 +102,9 @@ def test_text_of_strangers_reaches_no_terminal_as_a_command(tmp_path: Path) -> N
 
 
 def test_verify_is_text_or_json(folder: Path) -> None:
-    text = opilio("verify", folder)
-    assert (text.returncode, text.stdout) == (0, f"{folder}: everything agrees\n")
-    facts = json.loads(opilio("verify", folder, "--json").stdout)
+    text = opilio("maintain", "verify", folder)
+    assert (text.returncode, text.stdout) == (0, f"{folder}: no problems found\n")
+    facts = json.loads(opilio("maintain", "verify", folder, "--json").stdout)
     assert facts == {"schema": 1, "ok": True, "problems": [], "repaired": [], "fetched_again": 0}
 
 
@@ -134,9 +134,9 @@ def test_command_ends_quietly_when_nobody_reads_on(folder: Path, command: str) -
 
 
 def test_doctor_tells_what_is_here(tmp_path: Path) -> None:
-    facts = json.loads(opilio("doctor", "--json", cwd=tmp_path).stdout)
+    facts = json.loads(opilio("maintain", "doctor", "--json", cwd=tmp_path).stdout)
     assert (facts["schema"], facts["opilio"], facts["strategies"]) == (1, __version__, strategy_names())
-    done = opilio("doctor", cwd=tmp_path)
+    done = opilio("maintain", "doctor", cwd=tmp_path)
     assert done.returncode == (1 if facts["problems"] else 0)
     assert "libcurl" in done.stdout
 

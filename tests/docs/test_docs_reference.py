@@ -9,10 +9,9 @@ from typing import Any
 
 import msgspec
 import pytest
-import typer
 from typer.main import get_command
 
-from opilio.cli import register
+from opilio.cli.app import app
 from opilio.core import events
 from opilio.core.registry import (
     DEFAULT_KINDS,
@@ -134,13 +133,10 @@ def _commands(group: Any, name: str) -> list[tuple[str, Any]]:
     inner = getattr(group, "commands", None)
     if inner is None:
         return [(name, group)]
-    return [found for word, command in sorted(inner.items()) for found in _commands(command, f"{name} {word}")]
+    return [found for word in sorted(inner) for found in _commands(inner[word], f"{name} {word}")]
 
 
 def _all_commands() -> list[tuple[str, Any]]:
-    app = typer.Typer()
-    app.callback()(lambda: None)
-    register(app)
     return _commands(get_command(app), "opilio")
 
 

@@ -85,7 +85,7 @@ def test_records_that_had_been_on_the_disk_are_not_given_up(tmp_path: Path) -> N
         file, offset = map(int, end.split())
         as_if_power_failed(tmp_path / "c", (file, offset))
         cut_short(tmp_path / "c", 2000)
-        with pytest.raises(OpilioError, match="bytes are missing at the end; 'opilio verify --repair'"):
+        with pytest.raises(OpilioError, match="bytes are missing at the end; 'opilio maintain verify --repair'"):
             crawl(tmp_path / "c", {**tree, "stop": {"pages": 0}})
     assert len(stored(tmp_path / "c")) == 20
     assert last_file(tmp_path / "c").stat().st_size == 2000

@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 import socket
-import sys
 import tempfile
 import tomllib
 from collections.abc import Callable
@@ -14,9 +13,8 @@ from typing import NamedTuple
 
 import pytest
 import tomli_w
-import typer
 
-from opilio.cli import main
+from opilio.cli.main import run_command
 from opilio.core.errors import OfflineWebError
 from opilio.lab.experiments.results import read_results
 from opilio.lab.synthetic.shape import WebShape
@@ -50,9 +48,7 @@ def lab(home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixtur
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
 
     def called(*words: object) -> Done:
-        monkeypatch.setattr(main, "app", typer.Typer(rich_markup_mode="rich"))
-        monkeypatch.setattr(sys, "argv", ["opilio", "lab", *map(str, words)])
-        code = main._run()
+        code = run_command(["lab", *map(str, words)])
         return Done(code, *capfd.readouterr())
 
     return called

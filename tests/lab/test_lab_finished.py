@@ -134,13 +134,13 @@ def test_an_interrupted_experiment_goes_on_where_it_stopped(
     process.send_signal(by)
     told = process.communicate()[1]
     assert b"Traceback" not in told
-    assert (b"kept: the same command goes on" in told) is (by is signal.SIGINT)
+    assert (b"saved: run the same command again to continue" in told) is (by is signal.SIGINT)
     assert still_alive([int(helper) for helper in helpers]) == []  # a killed command leaves nobody behind
     before = _runs(kept)
     again = subprocess.run(
         _command(web, tmp_path / "out", "--processes", "1"), capture_output=True, text=True, check=True
     )
-    taken = re.findall(r"8 runs; (\d+) that an interrupted command had done are taken over", again.stderr)
+    taken = re.findall(r"8 runs; (\d+) already finished by an interrupted command", again.stderr)
     assert len(taken) == 1
     assert before - _runs(kept) == int(taken[0])  # a third time they are run again
     subprocess.run(_command(web, tmp_path / "whole", "--processes", "1"), capture_output=True, check=True)

@@ -167,13 +167,13 @@ def test_command_labels_from_arguments_and_files(folder: Path) -> None:
     done = opilio("label", folder, TRAIN, "--relevant")
     assert (done.returncode, done.stderr) == (0, "")
     assert "1 label stored, 1 verdict changed" in done.stdout
-    assert "changed place" in done.stdout
+    assert "queued URLs moved" in done.stdout
     file = folder.parent / "labels.tsv"
     file.write_text(f"# mine\n\n{TRAIN}\tirrelevant\n{BIRD}\trelevant\n")
     facts = json.loads(opilio("label", folder, "--file", file, "--json").stdout)
     assert (facts["schema"], facts["labels"], facts["running"]) == (1, 2, False)
     assert not explained_page(folder, TRAIN).relevant
-    assert "1 label taken back, 0 verdicts changed" in opilio("label", folder, BIRD, "--undo").stdout
+    assert "1 label removed, 0 verdicts changed" in opilio("label", folder, BIRD, "--undo").stdout
 
 
 @pytest.mark.parametrize(
@@ -215,12 +215,12 @@ def test_file_of_another_collection_is_refused_in_a_few_lines(folder: Path) -> N
     ("arguments", "told"),
     [
         ([], "give either a URL"),
-        ([BIRD], "say either --relevant or --irrelevant"),
-        ([BIRD, "--relevant", "--irrelevant"], "say either --relevant or --irrelevant"),
+        ([BIRD], "give --relevant, --irrelevant or --undo"),
+        ([BIRD, "--relevant", "--irrelevant"], "give --relevant, --irrelevant or --undo"),
         ([BIRD, "--undo", "--relevant"], "give the URL of one page"),
         (["--undo", "--file", "x"], "give the URL of one page"),
         (["--file", "gone.tsv"], "can't be read"),
-        (["--file", "gone.tsv", "--relevant"], "leave --relevant"),
+        (["--file", "gone.tsv", "--relevant"], "leave out --relevant"),
         ([BIRD, "--relevant", "--file", "x"], "give either a URL"),
     ],
 )

@@ -159,8 +159,8 @@ def test_record_stays_for_who_reads_while_its_collection_is_compacted(place: Pat
         done = compact(folder, NOW)
         assert done.files_left > 0
         assert read_record(folder, *old).url == ROOT
-        told = opilio("compact", folder).stdout
-    assert "still read by others: compact again to delete them" in told
+        told = opilio("maintain", "compact", folder).stdout
+    assert "still in use by another process: compact again to delete" in told
     assert compact(folder, NOW).files_left == 0
     whole(folder)
 
@@ -179,21 +179,24 @@ def test_merge_is_whole_when_a_source_is_compacted_meanwhile(place: Path) -> Non
 
 
 def test_compaction_is_named_to_whoever_wants_to_write(place: Path) -> None:
-    folder, told = place / "first", "first: 'opilio compact' is writing to this collection; wait for it or stop it"
-    held = Collection.open_for_writing(folder, "compact")
+    folder, told = (
+        place / "first",
+        "first: 'opilio maintain compact' is writing to this collection; wait for it or stop it",
+    )
+    held = Collection.open_for_writing(folder, "maintain compact")
     assert told in one_line(opilio("crawl", "--into", folder))
-    assert told in one_line(opilio("compact", folder))
+    assert told in one_line(opilio("maintain", "compact", folder))
     assert collection_status(folder).state == "stopped"
     labelled = opilio("label", folder, ROOT, "--irrelevant")
     held.close()
-    assert "'opilio compact' is writing to the collection: the next crawl learns from them" in labelled.stdout
+    assert "'opilio maintain compact' is writing to the collection: the next crawl learns from this" in labelled.stdout
 
 
 def test_compact_refuses_a_file_that_is_cut_short(place: Path) -> None:
     folder = place / "first"
     before = (folder / "crawl.db").read_bytes()
     os.truncate(folder / warc_name(1), 900)
-    assert "run 'opilio verify --repair' first" in one_line(opilio("compact", folder))
+    assert "run 'opilio maintain verify --repair' first" in one_line(opilio("maintain", "compact", folder))
     assert rows(folder, "SELECT count(*) FROM page") == [(9,)]
     assert len((folder / "crawl.db").read_bytes()) == len(before)
 
@@ -280,26 +283,26 @@ def test_merge_refuses_what_can_not_be_joined(place: Path, arguments: list[str],
     database = sqlite3.connect(place / "newer" / "crawl.db")
     database.execute("PRAGMA user_version = 99")
     database.close()
-    done = opilio("merge", *arguments, "--into", "both", cwd=place)
+    done = opilio("maintain", "merge", *arguments, "--into", "both", cwd=place)
     assert (done.returncode, told in one_line(done)) == (code, True)
     assert not (place / "both").exists()
 
 
 def test_merge_refuses_a_folder_that_is_there(place: Path) -> None:
-    done = opilio("merge", "first", "second", "--into", "second", cwd=place)
-    assert (done.returncode, "is there already" in one_line(done)) == (2, True)
+    done = opilio("maintain", "merge", "first", "second", "--into", "second", cwd=place)
+    assert (done.returncode, "already exists" in one_line(done)) == (2, True)
 
 
 def test_merge_refuses_a_warc_that_is_cut_short(place: Path) -> None:
     os.truncate(place / "second" / warc_name(1), 500)
-    done = opilio("merge", "first", "second", "--into", "both", cwd=place)
+    done = opilio("maintain", "merge", "first", "second", "--into", "both", cwd=place)
     assert (done.returncode, "ends too early" in one_line(done)) == (1, True)
     assert sorted(path.name for path in place.iterdir()) == ["first", "second"]
 
 
 def test_merge_leaves_another_one_alone_that_makes_the_same(place: Path) -> None:
     held = Collection.create(place / f"both{PARTIAL_SUFFIX}", "")
-    done = opilio("merge", "first", "second", "--into", "both", cwd=place)
+    done = opilio("maintain", "merge", "first", "second", "--into", "both", cwd=place)
     held.close()
     assert "--into both: another merge is making it; wait for it or stop it" in one_line(done)
     assert (place / f"both{PARTIAL_SUFFIX}" / "crawl.db").exists()
@@ -326,8 +329,8 @@ def test_verify_repairs_what_is_derived_by_itself(place: Path, harm: str) -> Non
     folder = place / "first"
     pages = rows(folder, "SELECT * FROM page")
     changed(folder, harm)
-    assert opilio("verify", "--look-only", folder).returncode == 1
-    done = opilio("verify", folder)
+    assert opilio("maintain", "verify", "--look-only", folder).returncode == 1
+    done = opilio("maintain", "verify", folder)
     assert (done.returncode, "repaired: " in done.stdout) == (0, True)
     assert verify(folder) == []
     assert rows(folder, "SELECT * FROM page") == pages
@@ -338,9 +341,9 @@ def test_verify_touches_page_data_only_with_repair(place: Path) -> None:
     path = max(folder.glob("pages-*"))
     lost = rows(folder, "SELECT url FROM page WHERE warc = ? AND length > 0", int(path.name[6:11]))
     os.truncate(path, 10)
-    assert opilio("verify", folder).returncode == 1
+    assert opilio("maintain", "verify", folder).returncode == 1
     assert rows(folder, "SELECT count(*) FROM page") == [(9,)]
-    done = opilio("verify", "--repair", folder)
+    done = opilio("maintain", "verify", "--repair", folder)
     assert f"{len(lost)} pages will be fetched again" in done.stdout
     with served(site()) as server:
         kept(folder, server, later_s=2 * WEEK, again=False)
@@ -389,20 +392,20 @@ def test_checker_runs_while_a_crawl_does(place: Path) -> None:
 def test_verify_drops_rules_that_are_long_past_where_all_else_is_right(place: Path) -> None:
     folder = place / "first"
     changed(folder, "UPDATE robots SET expires_at = 1.0")
-    assert opilio("verify", "--look-only", folder).returncode == 0
+    assert opilio("maintain", "verify", "--look-only", folder).returncode == 0
     assert rows(folder, "SELECT count(*) FROM robots") == [(1,)]
-    assert opilio("verify", folder).stdout == f"{folder}: everything agrees\n"
+    assert opilio("maintain", "verify", folder).stdout == f"{folder}: no problems found\n"
     assert rows(folder, "SELECT count(*) FROM robots") == [(0,)]
 
 
 def test_verify_can_not_both_look_only_and_repair(place: Path) -> None:
-    done = opilio("verify", place / "first", "--look-only", "--repair")
+    done = opilio("maintain", "verify", place / "first", "--look-only", "--repair")
     assert (done.returncode, "leave one out" in one_line(done)) == (2, True)
 
 
 def test_index_forgets_the_pages_that_verify_lets_go_of(place: Path) -> None:
     folder = place / "first"
-    assert opilio("index", "rebuild", folder).returncode == 0
+    assert opilio("maintain", "reindex", folder).returncode == 0
     os.truncate(max(folder.glob("pages-*")), 10)
     assert check_and_repair(folder, NOW, pages=True).fetched_again > 0
     assert [line for line in verify(folder) if line.startswith(PROBLEM_PREFIX)] == []

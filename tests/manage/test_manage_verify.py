@@ -254,14 +254,14 @@ def test_export_of_relevant_pages_leaves_the_others_out(folder: Path) -> None:
 @pytest.mark.parametrize("form", FORMATS)
 def test_export_tells_when_a_file_is_missing(folder: Path, form: str) -> None:
     (folder / warc_name(1)).unlink()
-    with pytest.raises(CollectionError, match="run 'opilio verify'"):
+    with pytest.raises(CollectionError, match="run 'opilio maintain verify'"):
         export(folder, form, PageFilter(), io.BytesIO())
 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_export_tells_when_a_record_is_damaged(folder: Path, form: str) -> None:
     flip(folder)
-    with pytest.raises(CollectionError, match=r"unreadable record .*; run 'opilio verify'"):
+    with pytest.raises(CollectionError, match=r"unreadable record .*; run 'opilio maintain verify'"):
         export(folder, form, PageFilter(), io.BytesIO())
 
 

@@ -308,16 +308,16 @@ def test_agents_command_shows_them_and_sends_one_home(tmp_path: Path) -> None:
     with served(SmallWeb(WEB)) as server:
         tree = by_agents(server)
         crawl(tmp_path / "c", {**tree, "stop": {"pages": 20}})
-        told = opilio("agents", tmp_path / "c", "--retire", "agent-2")
+        told = opilio("maintain", "agents", tmp_path / "c", "--retire", "agent-2")
         before = list_agents(tmp_path / "c")[1]["pages"]
         crawl(tmp_path / "c", {**tree, "stop": {"pages": 0}})
-    assert told.stdout == "agent-2: goes home when the crawl goes on\n"
+    assert told.stdout == "agent-2: retires when the crawl is resumed\n"
     assert list_agents(tmp_path / "c")[1]["pages"] == before
-    shown = opilio("agents", tmp_path / "c").stdout
+    shown = opilio("maintain", "agents", tmp_path / "c").stdout
     assert "retired: sent home by a person" in shown
     assert "agent-1 learnt:" in shown
     assert stored(tmp_path / "c") == sorted(WEB)
-    assert '"harvest":' in opilio("agents", tmp_path / "c", "--json").stdout
+    assert '"harvest":' in opilio("maintain", "agents", tmp_path / "c", "--json").stdout
     assert "agent-2: retired" in opilio("status", tmp_path / "c").stdout
 
 
@@ -329,7 +329,7 @@ def test_agents_tell_the_words_that_their_seeds_taught(tmp_path: Path) -> None:
     agents = list_agents(tmp_path / "c")
     assert all(a["learnt"] and not given & set(a["learnt"]) for a in agents), agents
     told = opilio("topic", "show", tmp_path / "c")
-    assert f"'opilio agents {tmp_path / 'c'}' tells what each learnt" in told.stderr
+    assert f"'opilio maintain agents {tmp_path / 'c'}' shows theirs" in told.stderr
 
 
 @pytest.mark.parametrize("revisit", [{}, {"on": True, "continuous": True}])
@@ -339,7 +339,7 @@ def test_crawl_says_so_when_every_agent_was_sent_home(tmp_path: Path, revisit: d
         tree = by_agents(server, revisit=revisit)
         crawl(tmp_path / "c", {**tree, "stop": {"pages": 10}})
         for number in (1, 2, 3):
-            opilio("agents", tmp_path / "c", "--retire", f"agent-{number}")
+            opilio("maintain", "agents", tmp_path / "c", "--retire", f"agent-{number}")
         fetched = len(server.log)
         first, again = (crawl(tmp_path / "c", {**tree, "stop": {"pages": 0}}) for _ in range(2))
         assert len(server.log) == fetched
@@ -350,7 +350,7 @@ def test_crawl_says_so_when_every_agent_was_sent_home(tmp_path: Path, revisit: d
 def test_agents_command_says_what_to_do_when_there_are_none(tmp_path: Path) -> None:
     with served(SmallWeb(grid(1, 2))) as server:
         crawl(tmp_path / "c", settings_for(server, [SEEDS[0]]))
-    done = opilio("agents", tmp_path / "c")
+    done = opilio("maintain", "agents", tmp_path / "c")
     assert done.returncode == 2
     assert "--strategy s3-agents" in done.stderr
 

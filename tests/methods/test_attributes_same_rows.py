@@ -1,4 +1,4 @@
-"""Training and crawling count alike: the rows of `opilio train` are those that a crawl learns by and scores (S1-13)."""
+"""Training and crawling count alike: the rows of `opilio lab train` are those of a crawl (S1-13)."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Training sets from a collection (S1-13, S1-16…S1-19, S1-22…S1-24, S1-E1, S1-E6, S1-E7), and `opilio train`."""
+"""Training sets from a collection (S1-13, S1-16…S1-19, S1-22…S1-24, S1-E1, S1-E6, S1-E7), and `opilio lab train`."""
 
 import json
 from math import log
@@ -200,16 +200,16 @@ def test_bad_rows_end_with_one_line_and_code_2(tmp_path: Path, text: str, told: 
 def test_usage_errors_are_told_before_any_work(tmp_path: Path) -> None:
     there = tmp_path / "there"
     there.touch()
-    with pytest.raises(UsageError, match="new: is the file of --out too"):
+    with pytest.raises(UsageError, match="new: the same file as --out"):
         command(there, export=tmp_path / "new", out=tmp_path / "new")
     with pytest.raises(UsageError, match="gone: can't be read: No such file"):
         command(tmp_path / "gone")
-    with pytest.raises(UsageError, match="--learner oracle: is unknown; known: bayes, tree, neural, all"):
+    with pytest.raises(UsageError, match="--learner oracle: unknown; known: bayes, tree, neural, all"):
         command(there, learner="oracle")
     for option in ("out", "export"):
-        with pytest.raises(UsageError, match=f"--{option} .*is there already"):
+        with pytest.raises(UsageError, match=f"--{option} .*already exists"):
             command(there, **{option: there})  # type: ignore[arg-type]
-        with pytest.raises(UsageError, match=f"--{option} .*x: can't be written: .*there is no folder"):
+        with pytest.raises(UsageError, match=f"--{option} .*x: can't be written: .*there is not a folder"):
             command(there, **{option: there / "x"})  # type: ignore[arg-type]
 
 

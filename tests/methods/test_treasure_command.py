@@ -1,4 +1,4 @@
-"""`opilio tgraph build` and `show` as a person runs them, on a collection, and what they refuse."""
+"""`opilio lab tgraph build` and `show` as a person runs them, on a collection, and what they refuse."""
 
 import json
 from collections.abc import Iterator
@@ -30,12 +30,22 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_graph_is_built_from_a_collection_and_shown(collection: Path, tmp_path: Path) -> None:
     graph, picture = tmp_path / "g.json", tmp_path / "g.svg"
     built = opilio(
-        "tgraph", "build", "--target", f"{SITE}wren.html", "--links", collection, "--out", graph, "--json", cwd=tmp_path
+        "lab",
+        "tgraph",
+        "build",
+        "--target",
+        f"{SITE}wren.html",
+        "--links",
+        collection,
+        "--out",
+        graph,
+        "--json",
+        cwd=tmp_path,
     )
     assert built.returncode == 0, built.stderr
     told = json.loads(built.stdout)
     assert (told["levels"], told["pages"], told["missing"]) == ([1, 2, 1, 1], 5, [])  # trains are three links away
-    shown = opilio("tgraph", "show", graph, "--svg", picture)
+    shown = opilio("lab", "tgraph", "show", graph, "--svg", picture)
     assert "level 1: 2 nodes of 2 pages" in shown.stdout
     assert "List of birds" in shown.stdout
     assert picture.read_text().startswith("<svg")
@@ -43,7 +53,7 @@ def test_graph_is_built_from_a_collection_and_shown(collection: Path, tmp_path: 
 
 def test_graph_is_built_top_down_from_a_portal_s2_27(collection: Path, tmp_path: Path) -> None:
     options = ("--target", f"{SITE}wren.html", "--portal", SITE, "--links", collection, "--json")
-    told = json.loads(opilio("tgraph", "build", *options, "--depth", "2", cwd=tmp_path).stdout)
+    told = json.loads(opilio("lab", "tgraph", "build", *options, "--depth", "2", cwd=tmp_path).stdout)
     assert told["levels"] == [1, 1, 1]
 
 
@@ -64,7 +74,7 @@ def engines(tmp_path: Path) -> Iterator[tuple[SearchDouble, dict[str, str]]]:
 def searched(folders: dict[str, str], proxy: str, place: Path, target: str, **more: str) -> Done:
     quick = ("--set", f"fetch.proxy={proxy}", "--set", "politeness.delay_s=0", "--set", "engine.workers=0")
     options = ("--target", target, "--search", "--depth", "2", "--json", *quick)
-    return opilio("tgraph", "build", *options, cwd=place, environment=folders)
+    return opilio("lab", "tgraph", "build", *options, cwd=place, environment=folders)
 
 
 def test_graph_is_built_through_search_engines_s2_f7(
@@ -92,17 +102,17 @@ def test_target_that_cannot_be_fetched_is_refused(engines: tuple[SearchDouble, d
 
 @pytest.mark.parametrize("words", [(), ("--search", "--links", ".")])
 def test_back_links_have_one_source(tmp_path: Path, words: tuple[str, ...]) -> None:
-    done = opilio("tgraph", "build", "--target", SITE, *words, cwd=tmp_path)
+    done = opilio("lab", "tgraph", "build", "--target", SITE, *words, cwd=tmp_path)
     assert done.returncode == 2
     assert "--links DIR or --search" in one_line(done)
 
 
 def test_targets_that_are_not_there_are_skipped_or_refused(collection: Path, tmp_path: Path) -> None:
     some = ("--target", f"{SITE}wren.html", "--target", f"{SITE}gone.html", "--links", collection)
-    done = opilio("tgraph", "build", *some, "--json", cwd=tmp_path)
+    done = opilio("lab", "tgraph", "build", *some, "--json", cwd=tmp_path)
     assert (done.returncode, json.loads(done.stdout)["missing"]) == (0, [f"{SITE}gone.html"])
     assert "skipped: --target http://a.example/gone.html" in done.stderr
-    none = opilio("tgraph", "build", "--target", "wren", "--links", collection, "--out", "n.json", cwd=tmp_path)
+    none = opilio("lab", "tgraph", "build", "--target", "wren", "--links", collection, "--out", "n.json", cwd=tmp_path)
     assert none.returncode == 2
     assert "--target wren: is not among the pages" in one_line(none)
     assert not (tmp_path / "n.json").exists()
@@ -110,27 +120,27 @@ def test_targets_that_are_not_there_are_skipped_or_refused(collection: Path, tmp
 
 def test_portal_without_a_way_is_refused(collection: Path, tmp_path: Path) -> None:
     options = ("--target", f"{SITE}trains.html", "--portal", f"{SITE}wren.html", "--links", collection, "--depth", "1")
-    done = opilio("tgraph", "build", *options, cwd=tmp_path)
+    done = opilio("lab", "tgraph", "build", *options, cwd=tmp_path)
     assert done.returncode == 2
-    assert "--portal: no way" in one_line(done)
+    assert "--portal: no path" in one_line(done)
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"schema": 1, "kind": "t-graph", "nodes": []}'])
 def test_file_that_is_no_graph_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "g.json").write_text(text)
-    done = opilio("tgraph", "show", tmp_path / "g.json")
+    done = opilio("lab", "tgraph", "show", tmp_path / "g.json")
     assert done.returncode == 2
     assert "g.json: " in one_line(done)
 
 
 def test_file_that_is_there_is_not_overwritten(collection: Path, tmp_path: Path) -> None:
     (tmp_path / "tgraph.json").write_text("mine")
-    done = opilio("tgraph", "build", "--target", f"{SITE}wren.html", "--links", collection, cwd=tmp_path)
+    done = opilio("lab", "tgraph", "build", "--target", f"{SITE}wren.html", "--links", collection, cwd=tmp_path)
     assert done.returncode == 2
     assert (tmp_path / "tgraph.json").read_text() == "mine"
 
 
 def test_collection_without_a_graph_is_refused(collection: Path) -> None:
-    done = opilio("tgraph", "show", collection)
+    done = opilio("lab", "tgraph", "show", collection)
     assert done.returncode == 2
     assert "holds no T-Graph" in one_line(done)

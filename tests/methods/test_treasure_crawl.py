@@ -69,7 +69,7 @@ def test_crawl_records_answers_priorities_and_the_watchdog_s2_10_s2_16_s2_14(tmp
     graph, version = load_collection_graph(tmp_path / "c")
     assert (version, len(graph)) == (told[-1]["version"], told[-1]["nodes"])
     check_graph(graph, "grown while crawling")
-    assert "level 0" in opilio("tgraph", "show", tmp_path / "c").stdout
+    assert "level 0" in opilio("lab", "tgraph", "show", tmp_path / "c").stdout
 
 
 def test_on_topic_pages_come_before_what_off_topic_pages_link_to(tmp_path: Path) -> None:

@@ -240,7 +240,7 @@ def test_index_without_a_file_that_only_searches_need_is_told(tmp_path: Path) ->
     update_index(folder)
     (path,) = (folder / "index" / "terms").glob("*.pos")
     path.unlink()
-    with pytest.raises(CollectionError, match=r"the index can't be read.* 'opilio index rebuild .*/c' makes it again"):
+    with pytest.raises(CollectionError, match=r"the index can't be read.* 'opilio maintain reindex .*/c' makes"):
         urls(folder, "bird")
 
 

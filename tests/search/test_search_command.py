@@ -29,7 +29,7 @@ def test_search_prints_hits_to_stdout_and_counts_to_stderr(folder: Path) -> None
 def test_search_tells_how_many_pages_of_hits_there_are(folder: Path) -> None:
     done = opilio("search", folder, "bird", "--page", 99)
     assert (done.returncode, done.stdout) == (0, "")
-    assert "there is no page 99 of hits: --page goes up to 1" in done.stderr
+    assert "no page 99 of results: --page goes up to 1" in done.stderr
 
 
 def test_search_tells_of_a_filter_that_no_page_meets(folder: Path) -> None:
@@ -52,7 +52,7 @@ def test_search_suggests_a_better_spelling(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["wren"], "name a collection and then the query"),
+        (["wren"], "give a collection and then the query"),
         (["nowhere", "wren"], "is no collection"),
         (["BIRDS", '"wren'], "never closed"),
         (["BIRDS", "wren", "--sort", "x"], "is unknown; known: best"),
@@ -68,7 +68,7 @@ def test_search_explains_what_is_wrong_in_one_line(folder: Path, arguments: list
 
 
 def test_index_is_made_again_and_asked_for_subtopics_and_similar_pages(folder: Path) -> None:
-    assert opilio("index", "rebuild", folder).stdout == "2 pages indexed\n"
-    assert "fewer than twelve relevant pages" in opilio("index", "subtopics", folder).stderr
-    assert "http://b.example/robin" in opilio("index", "like", folder, "http://a.example/wren").stdout
-    assert "must be a page that was fetched" in one_line(opilio("index", "like", folder, "http://c.example/"))
+    assert opilio("maintain", "reindex", folder).stdout == "2 pages indexed\n"
+    assert "fewer than twelve relevant pages" in opilio("topic", "subtopics", folder).stderr
+    assert "http://b.example/robin" in opilio("search", "--like", folder, "http://a.example/wren").stdout
+    assert "must be a page that was fetched" in one_line(opilio("search", "--like", folder, "http://c.example/"))

@@ -51,8 +51,8 @@ def test_index_is_searched_where_it_can_not_be_written(folder: Path) -> None:
     done = asked("search", folder, "wren", "--json")
     assert [hit["url"] for hit in json.loads(done.stdout)["hits"]] == [WREN.url]
     assert done.stderr == ""
-    assert asked("index", "like", folder, WREN.url).returncode == 0
-    assert "index" not in asked("verify", "--look-only", folder).stdout
+    assert asked("search", "--like", folder, WREN.url).returncode == 0
+    assert "index" not in asked("maintain", "verify", "--look-only", folder).stdout
     assert sorted(folder.rglob("*")) == before
 
 
@@ -62,7 +62,7 @@ def test_search_tells_of_pages_that_can_not_be_taken_in(folder: Path) -> None:
     lock(folder)
     done = asked("search", folder, "bird")
     assert "1–1 of 1 page (" in done.stderr
-    assert "the index lacks 1 page and can't be written here\n" in done.stderr
+    assert "the index lacks 1 page and is read-only here\n" in done.stderr
 
 
 def test_search_says_in_one_line_that_no_index_can_be_made(folder: Path) -> None:

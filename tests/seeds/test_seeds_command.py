@@ -184,7 +184,7 @@ def test_genre_must_be_a_known_one_or_of_the_persons_file(tmp_path: Path, double
     configure(tmp_path, double, "brave")
     wrong = run("seeds", "wrens", "--genre", "blog")
     assert wrong.returncode == 2
-    assert "--genre blog: is unknown (did you mean 'blogs'?); known: web, news" in one_line(wrong)
+    assert "--genre blog: unknown (did you mean 'blogs'?); known: web, news" in one_line(wrong)
     assert double.log == []
     (tmp_path / "g.toml").write_text("[recipes]\nenglish = ['oven']\n", encoding="utf-8")
     own = run("seeds", "wrens", "--genre", "recipes", "--genre", "web", "--set", "topic.genre_file=g.toml")
@@ -210,7 +210,7 @@ def test_seed_file_keeps_priorities(tmp_path: Path, double: SearchDouble, run: R
         "https://e.example/u1\t1\talpha, beta, gamma",
         "https://e.example/u2\t2\talpha, beta",
     ]
-    assert "is there already" in one_line(run("seeds", "wrens", "--out", "s.txt"))
+    assert "already exists" in one_line(run("seeds", "wrens", "--out", "s.txt"))
 
 
 def test_seeds_names_only_what_it_takes_itself(run: Run) -> None:
@@ -326,8 +326,8 @@ def test_agents_with_topics_of_their_own_get_their_own_seeds_s3_02(
 
 def test_doctor_names_the_engines_that_are_configured(tmp_path: Path, double: SearchDouble, run: Run) -> None:
     path = configure(tmp_path, double, "searxng", "brave")
-    assert json.loads(run("doctor", "--json").stdout)["seed_engines"] == ["searxng", "brave"]
+    assert json.loads(run("maintain", "doctor", "--json").stdout)["seed_engines"] == ["searxng", "brave"]
     path.write_text("brave = 1\n", encoding="utf-8")
-    done = run("doctor")
+    done = run("maintain", "doctor")
     assert done.returncode == 1
     assert "'brave' must be a table with a kind" in done.stdout

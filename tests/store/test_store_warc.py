@@ -125,5 +125,5 @@ def test_damaged_record_is_told(tmp_path: Path, damage: str) -> None:
         path.unlink()
     else:
         path.write_bytes(data if damage == "flipped" else data[: offset + 20])
-    with pytest.raises(CollectionError, match="run 'opilio verify'"):
+    with pytest.raises(CollectionError, match="run 'opilio maintain verify'"):
         read_record(tmp_path, number, offset, length)

@@ -136,12 +136,12 @@ def test_suggestions_join_only_when_accepted_s2_f3(place: Path) -> None:
     folder = small.write(place)
     built(place, "--keyword", "wren")
     before = (place / "topic.toml").read_text()
-    done = opilio("topic", "expand", "topic.toml", "--wordnet", folder, cwd=place)
+    done = opilio("topic", "suggest", "topic.toml", "--wordnet", folder, cwd=place)
     assert "jenny wren" in done.stdout and "broader of wren" in done.stdout
     assert (place / "topic.toml").read_text() == before
-    opilio("topic", "expand", "topic.toml", "--wordnet", folder, "--accept", "jenny wren", cwd=place)
+    opilio("topic", "suggest", "topic.toml", "--wordnet", folder, "--accept", "jenny wren", cwd=place)
     assert tomllib.loads((place / "topic.toml").read_text())["topic"]["keywords"] == {"wren": 1.0, "jenny wren": 0.5}
-    refused = opilio("topic", "expand", "topic.toml", "--wordnet", folder, "--accept", "train", cwd=place)
+    refused = opilio("topic", "suggest", "topic.toml", "--wordnet", folder, "--accept", "train", cwd=place)
     assert refused.returncode == 2 and "was not suggested" in one_line(refused)
 
 
@@ -164,7 +164,7 @@ def test_topic_file_that_can_not_be_expanded_is_told_in_one_line(place: Path, te
     (place / "t.toml").write_text(f'[topic]\nname = "wrens"\n{text}\n')
     small = WordNetWriter()
     small.add("wren", "wren", "a small bird")
-    done = opilio("topic", "expand", "t.toml", "--wordnet", small.write(place), cwd=place)
+    done = opilio("topic", "suggest", "t.toml", "--wordnet", small.write(place), cwd=place)
     assert (done.returncode, told in one_line(done)) == (2, True), done
 
 
@@ -175,12 +175,12 @@ BAD = {
     "memory out of range": (["--query-log", "log.txt", "--memory", "0.7"], "at most 0.5, not 0.7"),
     "weight that is none": (["--keyword", "wren=much"], "the weight must be a number"),
     "weight below zero": (["--keyword", "wren=-1"], "must be above 0"),
-    "keyword without a word": (["wrens", "--keyword", ""], "--keyword '': has no word"),
-    "weight without a word": (["wrens", "--keyword", " =0.5"], "--keyword ' =0.5': has no word"),
+    "keyword without a word": (["wrens", "--keyword", ""], "--keyword '': the word is missing"),
+    "weight without a word": (["wrens", "--keyword", " =0.5"], "--keyword ' =0.5': the word is missing"),
     "log that is not there": (["--query-log", "none.txt"], "none.txt: can't be read"),
     "log in another encoding": (["--query-log", "latin.txt"], "is not UTF-8 text (byte 3); save it as UTF-8"),
     "page that is not there": (["--file", "none.html"], "none.html': can't be read"),
-    "file that is there": (["wrens", "--out", "log.txt"], "is there already"),
+    "file that is there": (["wrens", "--out", "log.txt"], "already exists"),
     "language that is none": (
         ["wrens", "--language", "germna"],
         "--language = 'germna': unknown language (did you mean 'german'?)",
@@ -240,7 +240,7 @@ def test_comments_of_topic_file_stay_when_word_is_accepted(place: Path, keywords
     (place / "t.toml").write_text(f"\ufeff{text}", encoding="utf-8")
     small = WordNetWriter()
     small.add("wren", "wren jenny_wren", "a small bird")
-    done = opilio("topic", "expand", "t.toml", "--wordnet", small.write(place), "--accept", "jenny wren", cwd=place)
+    done = opilio("topic", "suggest", "t.toml", "--wordnet", small.write(place), "--accept", "jenny wren", cwd=place)
     assert done.returncode == 0, done
     written = (place / "t.toml").read_text(encoding="utf-8")
     assert re.findall("#.*", written) == re.findall("#.*", text)

@@ -1,78 +1,112 @@
-"""The `opilio` command: puts the commands together and turns errors into one line and an exit code."""
+"""The `opilio` command: runs a command, turns errors into one line and an exit code.
 
-import io
+Nothing heavy is imported before `main` has installed its signal handlers: Ctrl-C at any moment ends with 130.
+"""
+
 import os
+import signal
 import sys
 
-import typer
-from rich.console import Console
-from typer.exceptions import TyperException
-
 from opilio import __version__
-from opilio.core.errors import OpilioError
 
-app = typer.Typer(
-    name="opilio",
-    help="A focused web crawler and topical search engine: name a topic, get the pages that matter, ask why.",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-@app.callback(invoke_without_command=True)
-def _version(version: bool = typer.Option(False, "--version", help="Print the version and end.")) -> None:
-    if version:
-        sys.stdout.write(f"opilio {__version__}\n")
-        raise typer.Exit
-
-
-def print_error(message: str) -> None:
-    """One line on stderr."""
-    Console(stderr=True, highlight=False, soft_wrap=True, markup=False).print(f"opilio: {message}", style="red")
+INTERRUPTED = 130
 
 
 def main() -> None:
     """Entry point. Exit 0 done, 1 failed, 2 bad usage or configuration, 130 interrupted."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that lacks a letter shows something else
-    code = _run()
+    exit_on_signals()
+    _replace_unprintable_characters()
+    code = _print_version() if sys.argv[1:] == ["--version"] else run_command(sys.argv[1:])
     try:
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read our output has gone: nothing to tell, and nobody to flush to at the end
+    except BrokenPipeError:
+        # The reader has closed the pipe. Python would fail again when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
 
 
-def _run() -> int:
-    from opilio.cli import register
+def exit_on_signals() -> None:
+    """Let Ctrl-C and SIGTERM end the process at once, while a command is imported and before it starts its work."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _exit_during_start)
 
-    register(app, only=sys.argv[1] if len(sys.argv) > 1 else "")
+
+def _exit_during_start(*_signal: object) -> None:
+    """Nothing has been started yet, so there is nothing to clean up."""
+    os.write(2, b"opilio: interrupted\n")
+    os._exit(INTERRUPTED)
+
+
+def _replace_unprintable_characters() -> None:
+    """A terminal that lacks a character shows a question mark instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if reconfigure := getattr(stream, "reconfigure", None):
+            reconfigure(errors="replace")
+
+
+def print_error(message: str) -> None:
+    """One line on stderr."""
+    line = f"opilio: {message}"
+    if sys.stderr.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb":
+        line = f"\x1b[31m{line}\x1b[0m"
+    sys.stderr.write(f"{line}\n")
+
+
+def _print_version() -> int:
+    """Without the command line parser, which takes a while to import."""
+    sys.stdout.write(f"opilio {__version__}\n")
+    return 0
+
+
+def run_command(arguments: list[str]) -> int:
+    """Run a command; its exit code."""
+    from typer import Exit
+    from typer.exceptions import TyperException
+
+    from opilio.cli.app import app
+    from opilio.cli.commands import resolve_alias
+    from opilio.core.errors import OpilioError
+
+    arguments, hint = resolve_alias(arguments)
+    if hint:
+        print_error(hint)
     try:
-        result = app(standalone_mode=False)
-    except typer.Exit as error:
+        result = app(arguments, standalone_mode=False)
+    except Exit as error:
         return error.exit_code
     except TyperException as error:
-        if message := _usage_message(error):
+        if message := _usage_message(error, arguments):
             print_error(message)
         return 2
     except OpilioError as error:
         print_error(str(error))
         return error.exit_code
     except OSError as error:
-        if error.filename is None:  # not about a file: an error of ours, with all that tells where
+        if error.filename is None:  # not about a file: a bug, so show the traceback
             raise
         print_error(f"{os.fsdecode(error.filename)}: can't be used: {error.strerror}")
         return 1
     except KeyboardInterrupt:
         print_error("interrupted")
-        return 130
+        return INTERRUPTED
     return result if isinstance(result, int) else 0
 
 
-def _usage_message(error: TyperException) -> str:
-    """What is wrong with the command line, with where to read more; nothing where the help was printed instead."""
+def _usage_message(error: Exception, arguments: list[str]) -> str:
+    """What is wrong with the command line and where to read more; empty if the help was printed instead."""
     message = error.format_message() if hasattr(error, "format_message") else str(error)
+    if message.startswith("Usage: "):  # a group without a command
+        sys.stdout.write(f"{message}\n")
+        return ""
+    if arguments[:1] == ["crawl"] and "unexpected extra argument" in message:
+        message += f' Put quotes around a topic of several words, for example: opilio crawl "{_topic(arguments)}"'
     return message and f"{' '.join(message.split())} (see 'opilio --help' or 'opilio COMMAND --help')"
+
+
+def _topic(arguments: list[str]) -> str:
+    words = []
+    for word in arguments[1:]:
+        if word.startswith("-"):
+            break
+        words.append(word)
+    return " ".join(words)

@@ -1,57 +1,91 @@
-"""Options and output forms that several commands share."""
+"""Arguments and options that several commands share, with the completion of their values."""
 
-import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 import typer
 
-from opilio.core.errors import UsageError
+
+def complete_strategies(incomplete: str) -> list[str]:
+    from opilio.core.strategies import strategy_names
+
+    return [name for name in strategy_names() if name.startswith(incomplete)]
+
+
+def complete_engines(incomplete: str) -> list[str]:
+    """The search engines of the user's configuration, and the kinds that can be used without one."""
+    from opilio.core.errors import ConfigError
+    from opilio.core.registry import SEED_ENGINES, plugin_names
+    from opilio.engine.wiring.seeding import load_user_engines
+
+    try:
+        configured = load_user_engines()
+    except ConfigError:
+        configured = {}
+    return [name for name in sorted({*configured, *plugin_names(SEED_ENGINES)}) if name.startswith(incomplete)]
+
+
+def complete_formats(incomplete: str) -> list[str]:
+    from opilio.manage.export import FORMATS
+
+    return [name for name in FORMATS if name.startswith(incomplete)]
+
+
+def complete_collections(incomplete: str) -> list[str]:
+    """Folders that hold a collection, and folders on the way to one."""
+    return _complete_folders(incomplete, "crawl.db")
+
+
+def complete_webs(incomplete: str) -> list[str]:
+    return _complete_folders(incomplete, "*.warc.gz")
+
+
+def complete_experiments(incomplete: str) -> list[str]:
+    from opilio.lab.experiments.declarations import experiment_names
+
+    return [name for name in experiment_names() if name.startswith(incomplete)]
+
+
+def _complete_folders(incomplete: str, pattern: str) -> list[str]:
+    """Folders below what is typed so far that hold a file of this pattern, now or one level deeper.
+
+    The text typed so far stays as it is: `~` is left to the shell.
+    """
+    parent = Path(incomplete) if incomplete.endswith("/") else Path(incomplete).parent
+    try:
+        folders = sorted(path for path in parent.iterdir() if path.is_dir())
+    except OSError:
+        return []
+    prefix = incomplete.rpartition("/")[0] + "/" if "/" in incomplete else ""
+    found = []
+    for folder in folders:
+        name = f"{prefix}{folder.name}"
+        if name.startswith(incomplete) and not folder.name.startswith("."):
+            if any(folder.glob(pattern)):
+                found.append(name)
+            elif any(folder.glob(f"*/{pattern}")):
+                found.append(f"{name}/")
+    return found
+
 
 CollectionArgument = Annotated[
-    Path, typer.Argument(metavar="DIR", help="A collection: what a crawl made.", show_default=False)
+    Path,
+    typer.Argument(
+        metavar="DIR", help="Folder of a collection.", show_default=False, autocompletion=complete_collections
+    ),
 ]
-_CONTROL_CHARACTERS = dict.fromkeys(
-    (*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0))
-)  # controls but tab and new line
+UrlArgument = Annotated[str, typer.Argument(metavar="URL", show_default=False, help="URL of the page.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
-
-
-def print_json(values: dict[str, Any] | msgspec.Struct) -> None:
-    """One object on stdout, with the version of its shape; in UTF-8 (RFC 8259), whatever a terminal would like."""
-    sys.stdout.flush()
-    fields: dict[str, Any] = msgspec.to_builtins(values)
-    sys.stdout.buffer.write(msgspec.json.encode({"schema": 1, **fields}) + b"\n")
-
-
-def print_text(text: str) -> None:
-    """Lines on stdout. Titles and anchors are written by strangers: a terminal must not obey what is in them."""
-    sys.stdout.write(text.translate(_CONTROL_CHARACTERS) + "\n")
-
-
-@contextmanager
-def report_write_errors(what: str) -> Iterator[None]:
-    """A place that can't be written is told by the name of its option."""
-    try:
-        yield
-    except OSError as error:
-        raise UsageError(f"{what}: can't be written: {error.strerror or error}") from error
-
-
-def make_writable_folder(what: str, folder: Path) -> None:
-    """A folder that files can be written to, made and tried before the work whose results go there."""
-    with report_write_errors(what):
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-
-
-def pluralize(number: int, what: str) -> str:
-    """
-    >>> pluralize(1, "page"), pluralize(0, "page")
-    ('1 page', '0 pages')
-    """
-    return f"{number} {what}{'' if number == 1 else 's'}"
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+ConfigOption = Annotated[Path | None, typer.Option(metavar="FILE", help="A TOML file with any of the settings.")]
+EngineOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Ask only this search engine. Repeatable.", autocompletion=complete_engines),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Any setting, for example stop.pages=99. Repeatable."),
+]
+ProxyOption = Annotated[
+    str | None, typer.Option(metavar="URL", help="Fetch through this proxy, for example http://host:8080.")
+]

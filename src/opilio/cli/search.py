@@ -1,68 +1,87 @@
-"""`opilio search`: what the collections know of a question, in the terminal; and `opilio index rebuild`."""
+"""`opilio search` and `opilio topic subtopics`: search collections from the terminal."""
 
-import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
-from rich.console import Console
 
-from opilio.cli.options import CollectionArgument, JsonOption, pluralize, print_json, print_text
-from opilio.core.errors import CollectionError, UsageError
-from opilio.search.hit_display import rich_hit
-from opilio.search.index import is_read_only
-from opilio.search.indexer import rebuild_index as make_again
-from opilio.search.query_builder import parse_day
-from opilio.search.results import BANDS, SORT_ORDERS, SearchFilters, SearchResults
-from opilio.search.searcher import Searcher
+from opilio.cli.options import JsonOption, complete_collections
+from opilio.cli.output import print_json, print_message, print_text
 
-app = typer.Typer(help="The full-text index of a collection.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from opilio.search.searcher import Searcher
 
-MIN_PAGES_TO_ANNOUNCE = 500  # pages that take more than a moment to be indexed
+MIN_PAGES_TO_ANNOUNCE = 500  # unindexed pages that take more than a moment
 DAY_S = 86_400.0
-Folders = Annotated[list[Path], typer.Argument(metavar="DIR...", show_default=False, help="Collections.")]
-UrlArgument = Annotated[str, typer.Argument(metavar="URL", show_default=False, help="The page's address.")]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=100, help="Hits a page.")]
-QueryArgument = Annotated[
-    list[str], typer.Argument(metavar="DIR... QUERY", show_default=False, help="Collections, then what to look for.")
+FoldersArgument = Annotated[
+    list[Path],
+    typer.Argument(metavar="DIR...", show_default=False, help="Collections.", autocompletion=complete_collections),
 ]
+QueryArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="DIR... QUERY",
+        show_default=False,
+        help="Collections, then the query.",
+        autocompletion=complete_collections,
+    ),
+]
+Texts = list[str] | None
 
 
 def search(
-    question: QueryArgument,
-    limit: Limit = 10,
-    page: Annotated[int, typer.Option(min=1, help="Which page of hits.")] = 1,
-    sort: Annotated[str, typer.Option(help=f"One of {', '.join(SORT_ORDERS)}.")] = "best",
-    host: Annotated[list[str] | None, typer.Option(help="Only this host; may be given several times.")] = None,
-    language: Annotated[list[str] | None, typer.Option(help="Only this language, by its code.")] = None,
-    genre: Annotated[list[str] | None, typer.Option(help="Only this genre.")] = None,
-    band: Annotated[list[str] | None, typer.Option(help=f"Relevance: {', '.join(name for name, _ in BANDS)}.")] = None,
-    subtopic: Annotated[list[str] | None, typer.Option(help="Only this subtopic, by its name.")] = None,
+    words: QueryArgument,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100, help="Results per page.")] = 10,
+    page: Annotated[int, typer.Option(min=1, help="Which page of results.")] = 1,
+    sort: Annotated[str, typer.Option(metavar="ORDER", help="best, relevance or newest.")] = "best",
+    like: Annotated[
+        bool, typer.Option("--like", help="QUERY is the URL of a stored page: find similar pages.")
+    ] = False,
+    host: Annotated[Texts, typer.Option(help="Only this host. Repeatable, as the next four.")] = None,
+    language: Annotated[Texts, typer.Option(help="Only this language, by its code.")] = None,
+    genre: Annotated[Texts, typer.Option(help="Only this genre.")] = None,
+    band: Annotated[Texts, typer.Option(help="Relevance: very high, high, medium, low, very low.")] = None,
+    subtopic: Annotated[Texts, typer.Option(help="Only this subtopic, by its name.")] = None,
     relevant: Annotated[bool | None, typer.Option(help="Only pages judged relevant, or only others.")] = None,
-    after: Annotated[str, typer.Option(help="Only pages dated so or later: 2026-01-31.")] = "",
-    before: Annotated[str, typer.Option(help="Only pages dated earlier.")] = "",
-    at: Annotated[str, typer.Option(help="The collection as it was at the end of this day: 2026-01-31.")] = "",
+    after: Annotated[str, typer.Option(metavar="DATE", help="Only pages of this date or later: 2026-01-31.")] = "",
+    before: Annotated[str, typer.Option(metavar="DATE", help="Only pages of an earlier date.")] = "",
+    at: Annotated[str, typer.Option(metavar="DATE", help="The collection as it was at the end of this day.")] = "",
     json: JsonOption = False,
 ) -> int:
-    """Search one collection or several."""
-    folders, query = _split_arguments(question)
+    """Search one or more collections."""
+    import msgspec
+
+    from opilio.cli.search_text import print_hits, print_results
+    from opilio.search.query_builder import parse_day
+    from opilio.search.results import SearchFilters
+
+    folders, query = _split_arguments(words)
+    # Checked here, because an error must name the option.
+    for option, day in (("--after", after), ("--before", before)):
+        parse_day(day, option)
+    end = parse_day(at, "--at")
     filters = SearchFilters(
         hosts=tuple(host or ()), languages=tuple(language or ()), genres=tuple(genre or ()), bands=tuple(band or ()),
-        subtopics=tuple(subtopic or ()), relevant=relevant, after=after, before=before, at=_end_of_day(at),
+        subtopics=tuple(subtopic or ()), relevant=relevant, after=after, before=before,
+        at=None if end is None else end + DAY_S - 1.0,
     )  # fmt: skip
     searcher = _open_searcher(folders)
+    if like:
+        hits = searcher.similar(query, limit)
+        print_json({"hits": msgspec.to_builtins(hits)}) if json else print_hits(hits)
+        return 0
     results = searcher.search(query, filters, page, limit, sort)
-    if json:
-        print_json(msgspec.to_builtins(results))
-    else:
-        _print_results(results)
+    print_json(msgspec.to_builtins(results)) if json else print_results(results)
     return 0
 
 
-@app.command()
-def subtopics(folders: Folders, json: JsonOption = False) -> int:
-    """List what the relevant pages divide into; search with --subtopic NAME shows the pages of one."""
+def subtopics(folders: FoldersArgument, json: JsonOption = False) -> int:
+    """List the subtopics of the relevant pages.
+
+    'opilio search DIR "" --subtopic NAME' shows the pages of one.
+    """
+    import msgspec
+
     found = _open_searcher(folders).subtopics()
     if json:
         print_json({"subtopics": msgspec.to_builtins(found)})
@@ -70,76 +89,32 @@ def subtopics(folders: Folders, json: JsonOption = False) -> int:
     for subtopic in found:
         print_text(f"{subtopic.pages:>6}  {subtopic.name}\n        {', '.join(subtopic.words)}")
     if not found:
-        sys.stderr.write("no subtopics: there are fewer than twelve relevant pages, or they are too much alike\n")
+        print_message("no subtopics: fewer than twelve relevant pages, or they are too similar")
     return 0
 
 
-@app.command()
-def like(folder: CollectionArgument, url: UrlArgument, limit: Limit = 10, json: JsonOption = False) -> int:
-    """List pages that are like a page."""
-    hits = _open_searcher([folder]).similar(url, limit)
-    if json:
-        print_json({"hits": msgspec.to_builtins(hits)})
-        return 0
-    console = Console(highlight=False, soft_wrap=True)
-    for number, hit in enumerate(hits, start=1):
-        console.print(rich_hit(number, hit))
-    return 0
+def _open_searcher(folders: list[Path]) -> "Searcher":
+    """A searcher over indexes that are up to date, or a message if they can't be."""
+    from opilio.core.output import pluralize
+    from opilio.search.index import is_read_only
+    from opilio.search.searcher import Searcher
 
-
-@app.command()
-def rebuild(folder: CollectionArgument, json: JsonOption = False) -> int:
-    """Throw the index of a collection away and make it again."""
-    progress = make_again(folder)
-    if progress.busy:
-        raise CollectionError(f"{folder}: another process is writing its index; wait for it or stop it")
-    if json:
-        print_json(msgspec.to_builtins(progress))
-    else:
-        sys.stdout.write(f"{pluralize(progress.indexed, 'page')} indexed\n")
-    return 0
-
-
-def _open_searcher(folders: list[Path]) -> Searcher:
     searcher = Searcher(folders)
     waiting = searcher.count_unindexed()
     if waiting >= MIN_PAGES_TO_ANNOUNCE and not any(map(is_read_only, folders)):
-        sys.stderr.write(f"taking {waiting} pages into the index\n")
+        print_message(f"indexing {pluralize(waiting, 'page')}")
     progress = searcher.update_indexes()
     if progress.busy:
-        sys.stderr.write("another process is writing the index: what it has not taken in yet is not found\n")
+        print_message("another process is writing the index: pages it has not indexed yet are not found")
     if progress.read_only and progress.waiting:
-        sys.stderr.write(f"the index lacks {pluralize(progress.waiting, 'page')} and can't be written here\n")
+        print_message(f"the index lacks {pluralize(progress.waiting, 'page')} and is read-only here")
     return searcher
 
 
-def _end_of_day(day: str) -> float | None:
-    start = parse_day(day, "--at")
-    return None if start is None else start + DAY_S - 1.0
+def _split_arguments(words: list[str]) -> tuple[list[Path], str]:
+    from opilio.core.errors import UsageError
 
-
-def _split_arguments(question: list[str]) -> tuple[list[Path], str]:
-    *folders, query = question
+    *folders, query = words
     if not folders:
-        raise UsageError('name a collection and then the query, such as: opilio search birds/ "wren song"')
+        raise UsageError('give a collection and then the query, for example: opilio search birds/ "wren song"')
     return [Path(folder) for folder in folders], query
-
-
-def _print_results(results: SearchResults) -> None:
-    console = Console(highlight=False, soft_wrap=True)
-    first = (results.page - 1) * results.size
-    for number, hit in enumerate(results.hits, start=first + 1):
-        console.print(rich_hit(number, hit))
-    for note in results.notes:
-        sys.stderr.write(f"{note}\n")
-    if results.suggestion:
-        sys.stderr.write(f"did you mean: {results.suggestion}\n")
-    sys.stderr.write(f"{_summary_line(results, first)} ({results.took_s * 1000:.0f} ms)\n")
-
-
-def _summary_line(results: SearchResults, first: int) -> str:
-    if results.hits:
-        return f"{first + 1}–{first + len(results.hits)} of {pluralize(results.total, 'page')}"
-    if results.total:
-        return f"there is no page {results.page} of hits: --page goes up to {results.pages}"
-    return "nothing found"

@@ -1,4 +1,4 @@
-"""What a collection knows of its agents: for `opilio agents`, `status` and pages. Reads only."""
+"""What a collection knows of its agents: for `opilio maintain agents`, `status` and pages. Reads only."""
 
 from pathlib import Path
 from typing import Any

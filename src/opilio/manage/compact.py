@@ -45,7 +45,7 @@ class CompactResult(msgspec.Struct, kw_only=True):
 
 def compact(folder: Path, now: float, versions: int | None = None, rotate_bytes: int = ROTATE_BYTES) -> CompactResult:
     """Rewrite a collection; `versions`: how many past versions of a page to keep at most (None: all)."""
-    collection = Collection.open_for_writing(folder, "compact")
+    collection = Collection.open_for_writing(folder, "maintain compact")
     try:
         recover(collection, now)
         return _compact(collection, versions, rotate_bytes)
@@ -97,7 +97,7 @@ def _read_whole_member(folder: Path, row: StoredRecord) -> bytes:
     member = read_member(folder, row.warc, row.offset, row.length)
     if len(member) != row.length:
         name = warc_name(row.warc)
-        raise CollectionError(f"{folder / name}: ends before {row.url}; run 'opilio verify --repair' first")
+        raise CollectionError(f"{folder / name}: ends before {row.url}; run 'opilio maintain verify --repair' first")
     return member
 
 

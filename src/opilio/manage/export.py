@@ -35,7 +35,7 @@ def export(folder: Path, form: str, wanted: PageFilter, out: BinaryIO) -> int:
 def export_to_file(folder: Path, path: Path, form: str, wanted: PageFilter) -> int:
     """Write the selected pages to a new file, which appears when it is complete; returns how many."""
     if path.exists():
-        raise UsageError(f"{path}: the file exists; choose another name")
+        raise UsageError(f"{path}: already exists; choose another name")
     try:
         with atomic_writer(path) as file:
             return export(folder, form, wanted, file)
@@ -123,7 +123,7 @@ def _warc(folder: Path, wanted: PageFilter, out: BinaryIO) -> int:
                 member = read_member(folder, *position)
                 if problem := record_problem(member, page.values["url"]):
                     name = folder / warc_name(position.warc)
-                    raise CollectionError(f"{name} at {position.offset}: {problem}; run 'opilio verify'")
+                    raise CollectionError(f"{name} at {position.offset}: {problem}; run 'opilio maintain verify'")
                 out.write(member)
                 count += 1
     return count

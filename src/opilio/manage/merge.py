@@ -106,7 +106,7 @@ def _check(sources: Sequence[Path], into: Path) -> None:
         if twin is not None:
             raise ConfigError(f"merge: {folder} and {twin} are the same collection")
     if collection_exists(into) or (into.exists() and (not into.is_dir() or any(into.iterdir()))):
-        raise ConfigError(f"--into {into}: is there already; choose another name")
+        raise ConfigError(f"--into {into}: already exists; choose another name")
 
 
 def _config(folder: Path) -> str:
@@ -232,7 +232,9 @@ def _records(collection: Collection, sources: Sequence[Path]) -> None:
                 member = read_member(sources[src], warc, offset, length)
                 if len(member) != length:
                     name = sources[src] / warc_name(warc)
-                    raise CollectionError(f"{name}: ends too early; run 'opilio verify --repair {sources[src]}' first")
+                    raise CollectionError(
+                        f"{name}: ends too early; run 'opilio maintain verify --repair {sources[src]}' first"
+                    )
                 moved[current].append((*writer.append(member, 0.0)[:2], key, seq))
             for current, table in ((1, "page"), (0, "version")):
                 connection.executemany(

@@ -75,6 +75,11 @@ class CrawlProgress:
             self._recent.append(relevant)
 
     @property
+    def revisited(self) -> int:
+        """How many stored pages were fetched again."""
+        return self._revisits.total()
+
+    @property
     def figures(self) -> list[tuple[str, str]]:
         """Names and values, in the order they are shown."""
         elapsed = max(0.001, self._clock.now() - self._started[0])
@@ -94,4 +99,4 @@ class CrawlProgress:
 
 
 def _format_expected(expected: float | None) -> str:
-    return "" if expected is None else f", about {expected:,.0f} relevant in it"
+    return "" if expected is None else f", about {expected:,.0f} of them relevant"

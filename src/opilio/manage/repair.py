@@ -46,7 +46,7 @@ def check_and_repair(folder: Path, now: float, *, pages: bool = False) -> Repair
     if has_writer(folder) or (found and not wrong):
         return report
     try:
-        collection = Collection.open_for_writing(folder, "verify")
+        collection = Collection.open_for_writing(folder, "maintain verify")
     except CollectionError:
         # Another process has begun to write, or the folder is read-only.
         return report

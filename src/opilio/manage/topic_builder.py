@@ -257,7 +257,7 @@ def accept_words(path: Path, words: list[str], offered: list[Suggestion]) -> Non
     by_name = {s.word.lower(): s.word for s in offered}
     for word in words:
         if word.lower() not in by_name:
-            raise TopicError(f'--accept "{word}": was not suggested; opilio topic expand {path} shows what is')
+            raise TopicError(f'--accept "{word}": was not suggested; opilio topic suggest {path} shows what is')
     part = path.with_name(f"{path.name}.part")
     try:
         document = tomlkit.parse(path.read_bytes().decode("utf-8-sig"))

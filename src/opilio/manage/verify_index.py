@@ -15,7 +15,7 @@ from opilio.store.collection import Collection
 from opilio.store.pages import count_indexable_versions, indexable_pages, page_keys_and_endings
 
 PROBLEM_PREFIX = "index: "
-REBUILD_ADVICE = "'opilio index rebuild' makes it again"
+REBUILD_ADVICE = "'opilio maintain reindex' makes it again"
 
 
 def check_index(collection: Collection) -> Iterator[str]:

@@ -56,7 +56,7 @@ def _named(folders: tuple[Path, ...]) -> str:
 def _damaged(folders: tuple[Path, ...], error: BaseException) -> DamagedIndexError:
     told = " ".join(str(error).split())[:200]
     collections = _named(tuple(folder.parent for folder in folders))
-    advice = f"'opilio index rebuild {collections}' makes it again"
+    advice = f"'opilio maintain reindex {collections}' makes it again"
     return DamagedIndexError(f"{_named(folders)}: the index can't be read: {told}; {advice}")
 
 

@@ -111,7 +111,9 @@ class WarcWriter:
             size = path.stat().st_size if path.exists() else 0
             if size < offset:
                 missing = f"{offset - size} bytes are missing at the end"
-                raise CollectionError(f"{path}: {missing}; 'opilio verify --repair' has those pages fetched again")
+                raise CollectionError(
+                    f"{path}: {missing}; 'opilio maintain verify --repair' has those pages fetched again"
+                )
             for later in self._folder.glob("pages-*.warc.gz"):
                 if later.name > path.name:
                     later.unlink()
@@ -177,7 +179,7 @@ def read_member(folder: Path, number: int, offset: int, length: int) -> bytes:
             file.seek(offset)
             return file.read(length)
     except OSError as error:
-        raise CollectionError(f"{path}: {error.strerror}; run 'opilio verify'") from error
+        raise CollectionError(f"{path}: {error.strerror}; run 'opilio maintain verify'") from error
 
 
 def read_record(folder: Path, number: int, offset: int, length: int) -> FetchResult:
@@ -186,7 +188,7 @@ def read_record(folder: Path, number: int, offset: int, length: int) -> FetchRes
     try:
         return parse_response(data)
     except ValueError as error:
-        raise CollectionError(f"{path} at {offset}: {error}; run 'opilio verify'") from error
+        raise CollectionError(f"{path} at {offset}: {error}; run 'opilio maintain verify'") from error
 
 
 def parse_response(member: bytes) -> FetchResult:

@@ -12,6 +12,7 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse
 
 from opilio import __version__
+from opilio.core.output import pluralize
 from opilio.web import charts
 from opilio.web.auth import AccessPolicy
 from opilio.web.context import AppContext, PageRequest
@@ -98,14 +99,6 @@ def cut(text: str, length: int = 120) -> str:
 
 def number(value: float) -> str:
     return f"{value:,.0f}"
-
-
-def pluralize(value: int, what: str) -> str:
-    """
-    >>> pluralize(1, "host"), pluralize(2_000, "fetch")
-    ('1 host', '2,000 fetches')
-    """
-    return f"{number(value)} {what}{'' if value == 1 else 'es' if what.endswith('ch') else 's'}"
 
 
 def format_ratio(value: float) -> str:

@@ -158,7 +158,7 @@ class AttributesRanker(BaseLearner):
         self.links.fixed_table, self._learned_rows = kept.table, kept.told
 
 
-MODEL_FILE = "model.json"  # where `opilio train` leaves its learners in a collection
+MODEL_FILE = "model.json"  # where `opilio lab train` leaves its learners in a collection
 
 
 def attributes_ranker(
@@ -214,6 +214,6 @@ def find_learner(name: str, learner: str = "", option: str = "rank.trained") -> 
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"{option} {path}: can't be read: {error.strerror}; 'opilio train' makes one") from error
+        raise ConfigError(f"{option} {path}: can't be read: {error.strerror}; 'opilio lab train' makes one") from error
     file = read_models(data, f"{option} {path}")
     return load_learner(file, learner, f"{option} {path}"), table_from_weights(file.table)

@@ -198,9 +198,9 @@ def read_models(data: bytes, source: str) -> ModelFile:
     try:
         file = msgspec.json.decode(data, type=ModelFile)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{source}: is no model file ({error}); 'opilio train' makes one") from error
+        raise ConfigError(f"{source}: is no model file ({error}); 'opilio lab train' makes one") from error
     if file.schema != 1 or file.attributes != ATTRIBUTES:
-        raise ConfigError(f"{source}: was made by another version of Opilio; train again with 'opilio train'")
+        raise ConfigError(f"{source}: was made by another version of Opilio; train again with 'opilio lab train'")
     return file
 
 
@@ -209,7 +209,7 @@ def load_learner(file: ModelFile, name: str, source: str) -> RowLearner:
     name = name or next(iter(file.models), "")
     if name not in file.models:
         known = ", ".join(file.models) or "none"
-        raise ConfigError(f"{source}: has no learner '{name}' (it has: {known}); see 'opilio train --learner'")
+        raise ConfigError(f"{source}: has no learner '{name}' (it has: {known}); see 'opilio lab train --learner'")
     learner = make_learner(name)
     try:
         learner.load(file.models[name], file.rows)

@@ -129,7 +129,7 @@ def check_graph(graph: TGraph, source: str) -> None:
     """ConfigError that names the source and the node where a graph can't be used."""
     levels = {node.level for node in graph.nodes.values()}
     if not levels:
-        raise ConfigError(f"{source}: has no node; 'opilio tgraph build' makes a T-Graph")
+        raise ConfigError(f"{source}: has no node; 'opilio lab tgraph build' makes a T-Graph")
     for level in range(max(levels) + 1):
         if level not in levels:
             raise ConfigError(f"{source}: no node of level {level}, but one of level {max(levels)}; build it again")
@@ -177,7 +177,7 @@ def decode_graph(data: bytes, source: str) -> TGraph:
     try:
         file = msgspec.json.decode(data.removeprefix(BOM_UTF8), type=_TGraphFile)  # which some editors put there
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{source}: is no T-Graph: {error}; 'opilio tgraph build' makes one") from error
+        raise ConfigError(f"{source}: is no T-Graph: {error}; 'opilio lab tgraph build' makes one") from error
     if file.schema > TGRAPH_SCHEMA:
         raise ConfigError(f"{source}: was made by a newer Opilio (schema {file.schema}); update Opilio")
     ids = [node.id for node in file.nodes]

@@ -39,7 +39,7 @@ def read_graph(path: Path, option: str = "") -> TGraph:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"{source}: can't be read: {error.strerror}; 'opilio tgraph build' makes one") from error
+        raise ConfigError(f"{source}: can't be read: {error.strerror}; 'opilio lab tgraph build' makes one") from error
     return decode_graph(data, source)
 
 

@@ -1,0 +1,61 @@
+"""Settings from the command line: `--set` over options over the `--config` file; seeds from `--seed` and `--seeds`."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from opilio.cli.output import print_message
+from opilio.core.errors import ConfigError
+from opilio.core.settings import Tree, merge_trees, parse_setting, read_settings
+from opilio.core.urls import canonicalize_url
+from opilio.seeds.local import read_numbered_seeds
+
+# `example.org`, `example.org:8080/path`: a host name with a dot, and no scheme.
+_WITHOUT_SCHEME = re.compile(r"(?i)[a-z0-9_-]+(\.[a-z0-9_-]+)*\.[a-z][a-z0-9-]+\.?(:\d+)?([/?#].*)?")
+
+
+def merge_options(given: dict[str, Any], assignments: list[str], config: Path | None) -> Tree:
+    """The settings that the user gave; options without a value are left out."""
+    tree = _drop_none(given)
+    for text in assignments:
+        tree = merge_trees(tree, parse_setting(text))
+    return merge_trees(read_settings(config), tree) if config else tree
+
+
+def read_seed_options(urls: list[str], path: Path | None) -> list[str] | dict[str, int] | None:
+    """The seeds of the command line; a file may give priorities. A missing scheme is reported once."""
+    priorities: dict[str, int] = {}
+    without_scheme: list[str] = []
+    if path is not None:
+        for number, seed in read_numbered_seeds(path, "--seeds").items():
+            where = f"--seeds {path}, line {number}"
+            priorities[_add_scheme(seed.url, where, without_scheme)] = seed.priority
+    from_file = list(priorities)
+    given = [_add_scheme(url, "--seed", without_scheme) for url in urls]
+    if without_scheme:
+        more = f" and {len(without_scheme) - 1} more" if len(without_scheme) > 1 else ""
+        print_message(f"seed '{without_scheme[0]}'{more}: no scheme given, using https://")
+    if all(priority == 1 for priority in priorities.values()):
+        return [*given, *from_file] or None
+    return {**priorities, **dict.fromkeys(given, 1)}
+
+
+def _add_scheme(url: str, where: str, without_scheme: list[str]) -> str:
+    """A seed as a URL; one without a scheme is also added to the list."""
+    if _WITHOUT_SCHEME.fullmatch(url):
+        without_scheme.append(url)
+        url = f"https://{url}"
+    if "://" not in url or canonicalize_url(url) is None:
+        raise ConfigError(
+            f"{where}: '{url}' is not a valid http(s) URL; include the scheme, for example https://example.org/"
+        )
+    return url
+
+
+def _drop_none(tree: dict[str, Any]) -> Tree:
+    result: Tree = {}
+    for key, value in tree.items():
+        inner = _drop_none(value) if isinstance(value, dict) else value
+        if inner is not None and inner != {}:
+            result[key] = inner
+    return result
