@@ -61,7 +61,7 @@ check: install-test
 	$(BIN)/mypy --no-error-summary
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/deptry src
-	$(BIN)/vulture
+	$(BIN)/python scripts/check_unused.py
 	$(BIN)/python -m pytest tests/project tests/docs
 
 coverage: install-test
