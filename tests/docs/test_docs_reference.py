@@ -30,7 +30,7 @@ from opilio.manage.export import EXPORT_COLUMNS
 from opilio.manage.results import Status
 from opilio.seeds.api_client import RequestLimits
 from opilio.store.schema import TABLES as STORE_TABLES
-from opilio.testing.ranker import check_ranker
+from opilio.testing.conformance import check_ranker
 
 DOCS = Path(__file__).parents[2] / "docs"
 ROW = re.compile(r"^\| `([a-z_.]+)` \| `(.*?)` \| .+ \|$", re.MULTILINE)

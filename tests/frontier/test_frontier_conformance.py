@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from checks.frontier_checks import FrontierChecks, Make
 from opilio.frontier.memory import MemoryFrontier
 from opilio.frontier.sqlite.frontier import SqliteFrontier
 from opilio.frontier.sqlite.schema import create_frontier_tables
+from opilio.testing.frontier import FrontierChecks
+from opilio.testing.leases import Make
 
 
 @pytest.fixture

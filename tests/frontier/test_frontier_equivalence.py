@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from msgspec.structs import replace
 
-from checks.frontier_checks import lead
 from opilio.core.records import HostLease, Lead, UrlResult, UrlState
 from opilio.frontier.memory import MemoryFrontier
 from opilio.frontier.policy import (
@@ -24,6 +23,7 @@ from opilio.frontier.policy import (
 )
 from opilio.frontier.sqlite.frontier import SqliteFrontier
 from opilio.frontier.sqlite.schema import create_frontier_tables
+from opilio.testing.leases import lead
 
 HOSTS = ("a.example", "b.example", "c.example")
 hosts = st.sampled_from(HOSTS)

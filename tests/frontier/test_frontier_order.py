@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.frontier_checks import landed, lead
 from opilio.core.records import Tier
 from opilio.frontier.memory import MemoryFrontier
 from opilio.frontier.policy import (
@@ -20,6 +19,7 @@ from opilio.frontier.policy import (
     reposition,
     seed_score,
 )
+from opilio.testing.leases import landed, lead
 
 
 @pytest.mark.parametrize(

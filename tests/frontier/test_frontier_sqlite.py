@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from checks.frontier_checks import crawl_order, landed, lead, paths
 from opilio.core.protocols import AddResult
 from opilio.core.records import UrlState
 from opilio.frontier.policy import BestFirst, BreadthFirst, FrontierPolicy, NBest, Order
 from opilio.frontier.sqlite.frontier import SqliteFrontier
 from opilio.frontier.sqlite.schema import create_frontier_tables
+from opilio.testing.leases import crawl_order, landed, lead, paths
 
 
 def opened(path: Path) -> sqlite3.Connection:

@@ -14,8 +14,7 @@ from opilio.core.records import Analysis, FetchResult, Outcome
 from opilio.judge.learned import LearnedJudge
 from opilio.judge.similarity import CoverageJudge
 from opilio.learn.text_model import MAX_TERMS, TextModel
-from opilio.testing.judge import check_judge
-from opilio.testing.learner import check_learner
+from opilio.testing.conformance import check_judge, check_learner
 from opilio.testing.readings import lead_to, reading_of, terms_of
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.page_terms import PageTerms

@@ -5,7 +5,7 @@ import pytest
 from opilio.core.errors import TopicError
 from opilio.judge.senses import ContextJudge, SenseJudge
 from opilio.judge.similarity import CosineJudge
-from opilio.testing.judge import check_judge
+from opilio.testing.conformance import check_judge
 from opilio.testing.readings import reading_of, terms_of
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.page_terms import PageTerms

@@ -2,7 +2,6 @@
 
 import pytest
 
-from checks.frontier_checks import FrontierChecks, Make, crawl_order, lead
 from opilio.frontier.policy import FrontierPolicy, MergePolicy
 from opilio.frontier.sqlite.schema import create_frontier_tables
 from opilio.methods.agents.agent import Agent, AgentRecord
@@ -11,6 +10,8 @@ from opilio.methods.agents.frontier import ClaimableFrontier, SharedFrontier
 from opilio.methods.agents.link_queue import AgentLinkQueue, AgentQueueOptions
 from opilio.methods.agents.manager import AgentManager
 from opilio.store.collection import Collection
+from opilio.testing.frontier import FrontierChecks
+from opilio.testing.leases import Make, crawl_order, lead
 
 
 def shared(policy: FrontierPolicy) -> SharedFrontier:

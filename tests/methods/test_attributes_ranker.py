@@ -9,8 +9,7 @@ from opilio.methods.attributes.features import LinkRows, TermFunctions
 from opilio.methods.attributes.learner import OnlineTrainer
 from opilio.methods.attributes.models import LEARNER_NAMES, make_learner
 from opilio.methods.attributes.ranker import AttributesRanker, pack_rows, unpack_rows
-from opilio.testing.learner import check_learner
-from opilio.testing.ranker import check_ranker
+from opilio.testing.conformance import check_learner, check_ranker
 from opilio.testing.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
 from opilio.topic.evolving import EvolvingTopic, Terms, term_array
 from opilio.topic.page_terms import flat_idf

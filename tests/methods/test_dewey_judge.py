@@ -17,7 +17,7 @@ from opilio.methods.dewey.detect import Galaxy, GalaxyRule, LexiconMatcher, Scor
 from opilio.methods.dewey.judge import DeweyJudge
 from opilio.methods.dewey.lexicon import builtin_lexicon, parse_lexicon
 from opilio.methods.dewey.target import check_classes, class_names, class_words, load_lexicon, topic_classes
-from opilio.testing.judge import check_judge
+from opilio.testing.conformance import check_judge
 from opilio.testing.readings import reading_of
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.setup import resolve_settings

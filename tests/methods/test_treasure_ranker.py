@@ -15,8 +15,7 @@ from opilio.methods.treasure.graph import MAX_WINDOW_TERMS, GraphNode, LinkDesti
 from opilio.methods.treasure.matching import MatchingOptions
 from opilio.methods.treasure.ranker import TextFunctions, TreasureRanker
 from opilio.methods.treasure.updater import GraphUpdater, GraphUpdaterOptions
-from opilio.testing.learner import check_learner
-from opilio.testing.ranker import check_ranker
+from opilio.testing.conformance import check_learner, check_ranker
 from opilio.testing.readings import lead_to, verdict_of
 from opilio.text.reading import PageReader, ParagraphContext
 from opilio.text.vocabulary import Vocabulary

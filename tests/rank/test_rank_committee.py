@@ -16,7 +16,7 @@ from opilio.methods.dewey.lexicon import parse_lexicon
 from opilio.methods.treasure.focus import GalaxyMember
 from opilio.rank.committee import CommitteeMember, CommitteeRanker, LinkWords
 from opilio.rank.topic_genre import TopicGenreRanker
-from opilio.testing.ranker import PAGE, check_ranker
+from opilio.testing.conformance import PAGE, check_ranker
 from opilio.testing.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.evolving import EvolvingTopic

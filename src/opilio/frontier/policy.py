@@ -18,7 +18,9 @@ from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
+from opilio.core.errors import ConfigError
 from opilio.core.records import Lead, Tier
+from opilio.core.settings import Count, Positive, Seconds
 
 AgingMode = Literal["paper", "base_tiebreak", "off"]
 
@@ -289,3 +291,25 @@ class FrontierPolicy(msgspec.Struct, frozen=True, kw_only=True):
     refusal_reason: Callable[[str], str] = refuse_nothing
     boosted: Set[str] = frozenset()  # hosts a person wants first; it may change: every lease of the one on SQLite looks
     delay_s: float = 1.0  # between requests to a host that has no delay of its own
+
+
+def best_first_order(*, top: Count = 0) -> Order:
+    return BestFirst(max_per_lease=top)
+
+
+def breadth_first_order() -> Order:
+    return BreadthFirst()
+
+
+def n_best_order(*, n: Positive = 256) -> Order:
+    return NBest(n=n)
+
+
+def expiring_order(*, lifetime_s: Seconds = 3600.0, top: Count = 0) -> Order:
+    return Expiring(lifetime_s=lifetime_s, max_per_lease=top)
+
+
+def aging_order(*, factor: float = 0.05, every: Positive = 100, mode: AgingMode = "base_tiebreak") -> Order:
+    if not 0.0 < factor <= 1.0:
+        raise ConfigError(f'order.factor = {factor}: must be above 0, at most 1; with order.mode = "off" nothing rises')
+    return Aging(factor=factor, every=every, mode=mode)

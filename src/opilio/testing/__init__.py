@@ -5,9 +5,7 @@
 They need pytest, and that of the parser also hypothesis.
 """
 
-from opilio.testing.judge import check_judge
-from opilio.testing.learner import check_learner
-from opilio.testing.ranker import check_ranker
+from opilio.testing.conformance import check_judge, check_learner, check_ranker
 from opilio.testing.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
 
 __all__ = [
