@@ -23,6 +23,13 @@ def create_dedup_tables(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
+def add_signatures(connection: sqlite3.Connection, simhashes: list[tuple[int, int]]) -> None:
+    """Store the near-duplicate signatures of (key, simhash) pairs; known keys keep theirs."""
+    connection.executemany("INSERT OR IGNORE INTO main.text_signatures VALUES (?, ?)", simhashes)
+    bands = [(band, key) for key, simhash in simhashes for band in simhash_bands(simhash)]
+    connection.executemany("INSERT OR IGNORE INTO main.text_bands VALUES (?, ?)", bands)
+
+
 class SqliteDuplicateDetector:
     """Implements `DuplicateDetector` on tables that `create_dedup_tables` made; the same invariants as in memory."""
 

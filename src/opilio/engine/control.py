@@ -16,8 +16,11 @@ from opilio.core.protocols import Frontier
 from opilio.core.records import url_key
 from opilio.core.urls import canonicalize_url, host_of
 from opilio.engine.politeness.traps import EXCLUDED_REASON, HostRules
+from opilio.frontier.sqlite.queries import hosts_with_queue
 from opilio.store.collection import Collection
+from opilio.store.commands import append_command, commands_after, commands_named
 from opilio.store.locks import is_crawl_running
+from opilio.store.run_tables import has_table
 from opilio.store.writer import CollectionWriter
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.topic import Topic
@@ -80,18 +83,16 @@ class CommandInbox:
 
     def _apply_new(self, now: float, words: frozenset[str]) -> list[Event]:
         taken = int(self._collection.meta(LAST_COMMAND_META_KEY, "0"))
-        rows = self._collection.connection.execute(
-            "SELECT id, word, target, data FROM wish WHERE id > ? ORDER BY id", (taken,)
-        ).fetchall()
+        rows = commands_after(self._collection.connection, taken)
         if not rows:
             return []
         events: list[Event] = []
         with self._collection.unit_of_work():
-            for _, word, target, data in rows:
-                if word in words:
-                    events += _HANDLERS[word](self, target, bytes(data), now)
-                    events.append(CommandApplied(at=now, command=word, target=target))
-            self._collection.set_meta(**{LAST_COMMAND_META_KEY: rows[-1][0]})
+            for row in rows:
+                if row.word in words:
+                    events += _HANDLERS[row.word](self, row.target, bytes(row.data), now)
+                    events.append(CommandApplied(at=now, command=row.word, target=row.target))
+            self._collection.set_meta(**{LAST_COMMAND_META_KEY: rows[-1].id})
             self._writer.write_events(events)
         return events
 
@@ -116,8 +117,7 @@ class CommandInbox:
 
     def _exclude(self, pattern: str, _data: bytes, _now: float) -> list[Event]:
         self._host_rules.apply("exclude", pattern)
-        hosts = self._collection.connection.execute("SELECT name FROM frontier_host WHERE queued > 0").fetchall()
-        for (host,) in hosts:
+        for host in hosts_with_queue(self._collection.connection):
             self._frontier.drop_host(host, EXCLUDED_REASON, pattern)
         return []
 
@@ -188,17 +188,14 @@ _HANDLERS: dict[str, _CommandHandler] = {
 
 
 def _apply_stored_host_rules(excluded: HostRules, collection: Collection) -> None:
-    places = ", ".join("?" * len(HOST_RULE_COMMANDS))
-    for word, target, data in collection.connection.execute(
-        f"SELECT word, target, data FROM wish WHERE word IN ({places}) ORDER BY id", HOST_RULE_COMMANDS
-    ):
-        excluded.apply(word, target, bytes(data))
+    for row in commands_named(collection.connection, HOST_RULE_COMMANDS):
+        excluded.apply(row.word, row.target, bytes(row.data))
 
 
 def load_host_rules(collection: Collection) -> HostRules:
     """What people asked of this crawl for good, for whoever looks."""
     excluded = HostRules()
-    if collection.connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'wish'").fetchone():
+    if has_table(collection.connection, "wish"):
         _apply_stored_host_rules(excluded, collection)
     return excluded
 
@@ -210,10 +207,7 @@ def send_command(folder: Path, word: str, now: float, target: str = "", data: by
     notes = Collection.open_for_append(folder)
     try:
         with notes.unit_of_work():
-            notes.connection.execute(
-                "INSERT INTO wish (at, word, target, data) VALUES (?, ?, ?, ?)",
-                (now, word, validate_command_target(word, target), data),
-            )
+            append_command(notes.connection, now, word, validate_command_target(word, target), data)
     finally:
         notes.close()
 

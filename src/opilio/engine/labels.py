@@ -15,17 +15,20 @@ from opilio.core.urls import host_of
 from opilio.engine.learning import LearnerGroup
 from opilio.engine.link_scoring import LinkScorer
 from opilio.store.collection import Collection
+from opilio.store.labels import (
+    REMOVED_LABEL,
+    copy_label,
+    current_label,
+    has_label_after,
+    labeled_keys,
+    labeled_originals,
+    labels_after,
+)
+from opilio.store.pages import is_relevant, judged_page, page_host
 from opilio.store.writer import CollectionWriter, override_verdict
 
 LABEL_REASON = "labelled by hand"
-REMOVED_LABEL = -1  # in the place of a word: what was said before no longer counts
-MAX_LABEL_ID = (1 << 63) - 1  # above every number of a label
 LAST_LABEL_META_KEY = "labels_taken"  # the number of the last one that was taken up
-
-# A page that moves takes the last word along, unless there is a page already that somebody spoke of.
-_MOVE_LABEL_SQL = """INSERT INTO label (key, relevant, at, sample) SELECT :target, relevant, :now, sample FROM label
-    WHERE key = :key AND NOT EXISTS (SELECT 1 FROM label AS l JOIN page AS p ON p.key = l.key WHERE l.key = :target)
-    ORDER BY id DESC LIMIT 1"""
 
 
 class LabelInbox:
@@ -48,16 +51,14 @@ class LabelInbox:
 
     def apply_new(self, now: float) -> list[Event]:
         """Apply new labels in their order, inside a unit of work. Where there are none it costs one look."""
-        rows = self._collection.connection.execute(
-            "SELECT id, key, relevant, sample FROM label WHERE id > ? ORDER BY id", (self._last_applied_id,)
-        ).fetchall()
+        rows = labels_after(self._collection.connection, self._last_applied_id)
         events: list[Event] = []
         before: dict[int, bool] = {}
-        for id_, key, relevant, sample in rows:
-            before.setdefault(key, self._is_relevant(key))
-            word = None if relevant == REMOVED_LABEL else bool(relevant)
-            events += self._apply(id_, key, word, bytes(sample), now)
-            self._last_applied_id = id_
+        for row in rows:
+            before.setdefault(row.key, self._is_relevant(row.key))
+            word = None if row.relevant == REMOVED_LABEL else bool(row.relevant)
+            events += self._apply(row.id, row.key, word, bytes(row.sample), now)
+            self._last_applied_id = row.id
         if rows:
             self._retrain(before)
             self._collection.set_meta(**{LAST_LABEL_META_KEY: self._last_applied_id})
@@ -65,28 +66,27 @@ class LabelInbox:
 
     def override_verdicts(self, outcomes: Sequence[Outcome], now: float) -> list[Outcome]:
         """The outcomes with what a person said of their pages before in the place of what the judge says now."""
-        keys = [outcome.lead.key for outcome in outcomes]
-        marks = ", ".join("?" * len(keys))
-        rows = self._collection.connection.execute(f"SELECT DISTINCT key FROM label WHERE key IN ({marks})", keys)
-        spoken = {key for (key,) in rows}
-        return [self._override_verdict(one, now) if one.lead.key in spoken else one for one in outcomes]
+        labeled = labeled_keys(self._collection.connection, [outcome.lead.key for outcome in outcomes])
+        return [self._override_verdict(one, now) if one.lead.key in labeled else one for one in outcomes]
 
     def _override_verdict(self, outcome: Outcome, now: float) -> Outcome:
         key, analysis = outcome.lead.key, outcome.analysis
         if outcome.change is PageChange.MOVED:
             target = url_key(outcome.fetched.location)
-            self._collection.connection.execute(_MOVE_LABEL_SQL, {"key": key, "target": target, "now": now})
-        said = current_label(self._collection, key, before=self._last_applied_id + 1)  # what is new is taken up after
+            copy_label(self._collection.connection, key, target, now)
+        said = current_label(
+            self._collection.connection, key, before=self._last_applied_id + 1
+        )  # what is new is taken up after
         if said is None or analysis is None or analysis.verdict is None or outcome.duplicate_of:
             return outcome
         verdict = override_verdict(analysis.verdict, said[0], _label_reason(said[0]))
         return msgspec.structs.replace(outcome, analysis=msgspec.structs.replace(analysis, verdict=verdict))
 
     def _apply(self, id_: int, key: int, relevant: bool | None, sample: bytes, now: float) -> list[Event]:
-        page = self._collection.connection.execute("SELECT url, host, score FROM page WHERE key = ?", (key,)).fetchone()
+        page = judged_page(self._collection.connection, key)
         if page is None:
             return []
-        url, host, score = page
+        url, host, score = page.url, page.host, page.score
         before = self._previous_label(id_, key)
         if relevant is None:
             return self._remove_label(key, sample, before, LabelRemoved(at=now, url=url))
@@ -118,16 +118,15 @@ class LabelInbox:
         self._learning.correct_verdicts([(entry.lead, now) for entry, now in found if entry is not None])
 
     def _is_relevant(self, key: int) -> bool:
-        row = self._collection.connection.execute("SELECT relevant FROM page WHERE key = ?", (key,)).fetchone()
-        return bool(row and row[0])
+        return is_relevant(self._collection.connection, key)
 
     def _entry(self, key: int) -> FrontierEntry | None:
-        row = self._collection.connection.execute("SELECT host FROM page WHERE key = ?", (key,)).fetchone()
-        return self._frontier.entry(row[0], key) if row else None
+        host = page_host(self._collection.connection, key)
+        return self._frontier.entry(host, key) if host else None
 
     def _previous_label(self, id_: int, key: int) -> bool | None:
         """What was said of the page before, and stands."""
-        said = current_label(self._collection, key, before=id_)
+        said = current_label(self._collection.connection, key, before=id_)
         return None if said is None else said[0]
 
 
@@ -137,27 +136,15 @@ def _label_reason(relevant: bool) -> Reason:
 
 def reapply_labels(collection: Collection, keeper: CollectionWriter) -> None:
     """Have every page say what a person said of it last; inside a unit of work. Nobody learns from it."""
-    keys = collection.connection.execute(
-        "SELECT DISTINCT l.key FROM label AS l JOIN page AS p ON p.key = l.key WHERE p.duplicate_of = 0"
-    ).fetchall()
-    for (key,) in keys:
-        said = current_label(collection, key)
+    for key in labeled_originals(collection.connection):
+        said = current_label(collection.connection, key)
         if said is None:
             keeper.remove_label(key, LABEL_REASON)
         else:
             keeper.set_label(key, said[0], _label_reason(said[0]))
 
 
-def current_label(collection: Collection, key: int, before: int = MAX_LABEL_ID) -> tuple[bool, bytes] | None:
-    """What a person said of a page last, unless it was taken back; with the words the page was known by then."""
-    row = collection.connection.execute(
-        "SELECT relevant, sample FROM label WHERE key = ? AND id < ? ORDER BY id DESC LIMIT 1", (key, before)
-    ).fetchone()
-    return None if row is None or row[0] == REMOVED_LABEL else (bool(row[0]), bytes(row[1]))
-
-
 def has_pending_label(collection: Collection, key: int) -> bool:
     """Was something said of a page that nobody has taken up: a command was killed, or a crawl will do it?"""
     taken = int(collection.meta(LAST_LABEL_META_KEY, "0"))
-    found = collection.connection.execute("SELECT 1 FROM label WHERE key = ? AND id > ? LIMIT 1", (key, taken))
-    return found.fetchone() is not None
+    return has_label_after(collection.connection, key, taken)

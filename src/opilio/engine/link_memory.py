@@ -22,6 +22,7 @@ from opilio.learn.scoring import LinkLesson, LinkVisit, SourcePage
 from opilio.learn.word_model import LINK_FEATURES_DTYPE, unpack_features
 from opilio.store.collection import Collection
 from opilio.store.journal import LearnerJournal
+from opilio.store.pages import is_relevant
 
 COMMITTEE = "committee"  # its name among the snapshots
 QUEUE_READ_BATCH = 5_000  # queued links that are read at a time
@@ -156,8 +157,7 @@ class LinkModelStore:
         return row
 
     def _query_relevance(self, page: int) -> bool:
-        row = self._collection.connection.execute("SELECT relevant FROM page WHERE key = ?", (page,)).fetchone()
-        return bool(row and row[0])
+        return is_relevant(self._collection.connection, page)
 
     def transferable_state(self) -> bytes:
         """What another crawl may begin with, in the form of a saved state."""

@@ -24,6 +24,7 @@ from opilio.learn.committee import Committee, FoundLinks
 from opilio.learn.scoring import CommitteeOptions, LinkVisit, SourcePage
 from opilio.learn.word_model import unpack_features
 from opilio.rank.link_graph import Boost, CrawledLinkGraph, NodeColumn
+from opilio.store.answers import newest_linked_pages
 from opilio.store.collection import Collection
 
 
@@ -299,13 +300,9 @@ def with_boost(inner: LinkScorer, boost: Boost | None, collection: Collection) -
     if boost is None:
         return inner
     structure = CrawledLinkGraph()
-    rows = collection.connection.execute(
-        "SELECT key, host, score, columns FROM page JOIN links ON links.parent = key ORDER BY seq DESC LIMIT ?",
-        (MAX_RESUMED_PAGES,),
-    )
-    for key, host, score, blob in rows:
-        columns = unpack(bytes(blob))
+    for page in newest_linked_pages(collection.connection, MAX_RESUMED_PAGES):
+        columns = unpack(page.columns)
         keys = np.frombuffer(columns.keys, dtype=np.int64).tolist()
         kept = [(k, h) for at, (k, h) in enumerate(zip(keys, columns.hosts, strict=True)) if at not in columns.dropped]
-        structure.add(int(key), str(host), float(score), kept)
+        structure.add(page.key, page.host, page.score, kept)
     return BoostingLinkScorer(inner, boost, structure)

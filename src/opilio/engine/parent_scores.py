@@ -9,14 +9,9 @@ from opilio.core.records import Lead, LinkColumns, Outcome
 from opilio.engine.link_columns import build_leads, unpack
 from opilio.engine.link_scoring import LinkScorer, LinkScorerContext, StaticLinkScorer
 from opilio.rank.topic_genre import KnownParents, TopicGenreOptions, aggregate_parents
+from opilio.store.answers import linked_pages
 
 MAX_LINKS = 200_000  # whose parents are known: those found last
-
-ALL_PAGES_SQL = """SELECT p.key, p.score, l.columns FROM page p JOIN links l ON l.parent = p.key
-WHERE p.duplicate_of = 0 ORDER BY p.seq DESC"""
-AGENT_PAGES_SQL = """SELECT p.key, v.score, l.columns FROM verdict v JOIN page p ON p.key = v.page
-JOIN links l ON l.parent = p.key WHERE v.agent = ? AND (v.own OR v.relevant) AND p.duplicate_of = 0
-ORDER BY p.seq DESC"""
 
 
 class ParentLinkScorer(StaticLinkScorer):
@@ -71,7 +66,6 @@ def _followed_keys(columns: LinkColumns) -> list[int]:
 
 
 def _pages_with_links(connection: sqlite3.Connection, agent: int) -> Iterator[tuple[int, float, list[int]]]:
-    """Every page with its relevance and the links it told of, the newest first."""
-    rows = connection.execute(AGENT_PAGES_SQL, (agent,)) if agent else connection.execute(ALL_PAGES_SQL)
-    for key, score, blob in rows:
-        yield key, score, _followed_keys(unpack(blob))
+    """Every page with its relevance and the links to follow, newest first."""
+    for page in linked_pages(connection, agent):
+        yield page.key, page.score, _followed_keys(unpack(page.columns))

@@ -13,18 +13,16 @@ from opilio.core.urls import host_of
 from opilio.engine.politeness.host_gate import PRIVATE_ADDRESS_REASON
 from opilio.engine.politeness.robots import PRIVATE_ADDRESS
 from opilio.frontier.sqlite.frontier import SqliteFrontier
+from opilio.frontier.sqlite.queries import shift_times
 from opilio.methods.agents.frontier import ClaimableFrontier
+from opilio.store.answers import last_answer
 from opilio.store.collection import Collection
 from opilio.store.record_check import find_first_lost, truncate_at
+from opilio.store.run_tables import delete_robots, delete_robots_expiring_after, robots_rows
 from opilio.store.warc import warc_name
 from opilio.store.writer import CollectionWriter
 
 CLOCK_META_KEY = "clock_followed"  # in `meta`: the number of the last answer that came from the future
-_SHIFT_TIMES_SQL = (
-    "UPDATE frontier_host SET wake_at = max(wake_at - :back, :now), parked = 0 WHERE wake_at > :now",
-    "UPDATE frontier_url SET not_before = not_before - :back WHERE state = 1",
-    "DELETE FROM robots WHERE expires_at > :now",  # they say themselves until when they hold
-)
 
 
 def recover(collection: Collection, now: float) -> int:
@@ -52,13 +50,13 @@ def adjust_for_clock_change(collection: Collection, now: float) -> None:
     Else a machine that once had a wrong date keeps a collection waiting until that day. Done once for the last answer:
     a crawl that begins again before the next one finds its pauses as they are.
     """
-    last = collection.connection.execute("SELECT seq, at FROM answer ORDER BY seq DESC LIMIT 1").fetchone()
-    if last is None or last[1] <= now or collection.meta(CLOCK_META_KEY) == str(last[0]):
+    last = last_answer(collection.connection)
+    if last is None or last.at <= now or collection.meta(CLOCK_META_KEY) == str(last.seq):
         return
-    values = {"back": last[1] - now, "now": now}
-    for statement in _SHIFT_TIMES_SQL:
-        collection.connection.execute(statement, values)
-    collection.set_meta(**{CLOCK_META_KEY: last[0]})
+    shift_times(collection.connection, last.at - now, now)
+    # Their expiry dates are from the wrong clock too.
+    delete_robots_expiring_after(collection.connection, now)
+    collection.set_meta(**{CLOCK_META_KEY: last.seq})
 
 
 def requeue_pages(collection: Collection, pages: list[tuple[str, int]]) -> None:
@@ -78,9 +76,9 @@ _decode_reachability = msgspec.msgpack.Decoder(_RobotsReachability).decode
 
 def retry_unreachable(collection: Collection, frontier: ClaimableFrontier, fetch: FetchSettings, now: float) -> None:
     """Forget that they could not be reached; those of our own network only where they may be asked by now."""
-    database, reaches_private = collection.connection, fetch.allow_private or bool(fetch.proxy)
-    for origin, expires_at, rules in database.execute("SELECT origin, expires_at, rules FROM robots").fetchall():
-        met = _decode_reachability(rules)
-        if not met.asked and (reaches_private if met.why == PRIVATE_ADDRESS else expires_at > now):
-            database.execute("DELETE FROM robots WHERE origin = ?", (origin,))
-            frontier.reopen_host(host_of(origin), PRIVATE_ADDRESS_REASON, now)
+    db, reaches_private = collection.connection, fetch.allow_private or bool(fetch.proxy)
+    for row in robots_rows(db):
+        met = _decode_reachability(row.rules)
+        if not met.asked and (reaches_private if met.why == PRIVATE_ADDRESS else row.expires_at > now):
+            delete_robots(db, row.origin)
+            frontier.reopen_host(host_of(row.origin), PRIVATE_ADDRESS_REASON, now)

@@ -24,9 +24,11 @@ from opilio.core.settings import Settings
 from opilio.core.urls import host_of
 from opilio.fetch.addresses import is_private_host
 from opilio.frontier.policy import seed_score
+from opilio.frontier.sqlite.queries import host_wakes_at
 from opilio.seeds.finder import FoundSeeds, SeedRequest, find_seeds
 from opilio.seeds.queries import IsWord, QueryYield, candidate_queries, distinctive_words, exhaustion_reason, next_query
 from opilio.store.collection import Collection
+from opilio.store.pages import sample_texts
 from opilio.store.seed_queries import SeedQuery, count_judged, last_location, read_seed_queries, write_seed_query
 from opilio.store.writer import CollectionWriter
 from opilio.text.vocabulary import Vocabulary
@@ -143,12 +145,7 @@ class Reseeder:
         return query
 
     def _sample_texts(self, *, relevant: bool) -> list[str]:
-        rows = self._targets.collection.connection.execute(
-            "SELECT title || ' ' || keywords FROM page WHERE relevant = ? AND duplicate_of = 0"
-            " ORDER BY score DESC, seq LIMIT ?",
-            (relevant, MAX_SAMPLED_PAGES),
-        )
-        return [str(text) for (text,) in rows]
+        return sample_texts(self._targets.collection.connection, relevant, MAX_SAMPLED_PAGES)
 
     def _commit_seeds(self, query: str, found: FoundSeeds, now: float) -> SeedsFound:
         """One commit: the new seeds, where they came from, and that this was asked."""
@@ -190,7 +187,6 @@ def seed_lead(seed: Seed) -> Lead:
 
 
 MAX_SEED_WAIT_S = 60.0  # a host that rests longer (no robots.txt, Retry-After) is not waited for; a Crawl-delay is
-_WAKES_AT_SQL = "SELECT wake_at FROM frontier_host WHERE name = ?"
 
 
 class SeedProgress:
@@ -216,15 +212,12 @@ class SeedProgress:
             if entry.state is UrlState.LEASED:
                 return True
             if entry.state is UrlState.QUEUED:  # one that failed once was visited all the same
-                return not entry.lead.retries and self._wakes_at(entry.lead.host) <= now + MAX_SEED_WAIT_S
+                wakes_at = host_wakes_at(self._collection.connection, entry.lead.host)
+                return not entry.lead.retries and wakes_at <= now + MAX_SEED_WAIT_S
             url = last_location(self._collection.connection, entry.lead.key)
             if not url:
                 return False
         return False
-
-    def _wakes_at(self, host: str) -> float:
-        row = self._collection.connection.execute(_WAKES_AT_SQL, (host,)).fetchone()
-        return float(row[0]) if row else 0.0  # the frontier in memory has no such row, and no host of it rests long
 
 
 def seeds_finished_check(settings: Settings, frontier: Frontier, collection: Collection) -> Callable[[float], bool]:

@@ -10,6 +10,7 @@ from opilio.engine.learning import state_name
 from opilio.methods.agents.agent import WORKING, AgentRecord
 from opilio.methods.agents.directory import RETIRE_COMMAND, read_agent_records
 from opilio.store.collection import Collection, open_readonly
+from opilio.store.commands import append_command
 from opilio.store.locks import is_crawl_running
 from opilio.store.pages import relevant_host_count
 from opilio.store.run_tables import has_table, snapshots
@@ -49,9 +50,7 @@ def retire_agent(folder: Path, name: str, now: float) -> bool:
     notes = Collection.open_for_append(folder)
     try:
         with notes.unit_of_work():
-            notes.connection.execute(
-                "INSERT INTO wish (at, word, target, data) VALUES (?, ?, ?, ?)", (now, RETIRE_COMMAND, name, b"")
-            )
+            append_command(notes.connection, now, RETIRE_COMMAND, name)
     finally:
         notes.close()
     return is_crawl_running(folder)

@@ -15,7 +15,7 @@ from opilio.core.protocols import Frontier
 from opilio.core.records import url_key
 from opilio.core.settings import Settings
 from opilio.core.urls import canonicalize_url, host_of
-from opilio.engine.labels import LABEL_REASON, LabelInbox, current_label, has_pending_label
+from opilio.engine.labels import LABEL_REASON, LabelInbox, has_pending_label
 from opilio.engine.wiring.build import (
     AnalysisParts,
     build_analysis_parts,
@@ -27,7 +27,7 @@ from opilio.engine.wiring.start import latest_snapshots
 from opilio.frontier.sqlite.frontier import SqliteFrontier
 from opilio.manage.results import LabelReport, PriorityChange
 from opilio.store.collection import Collection, load_settings, open_readonly
-from opilio.store.labels import NewLabel, append_labels
+from opilio.store.labels import NewLabel, append_labels, current_label
 from opilio.store.locks import COMMAND_LOCK_TIMEOUT_S, current_writer, is_crawl_running
 from opilio.store.pages import judged_page, page_url
 from opilio.store.warc import RecordPosition, read_record
@@ -116,7 +116,7 @@ def _find_pages(collection: Collection, given: Iterable[LabelRequest]) -> tuple[
 
 def _check_removable(collection: Collection, url: str, page: _LabelTarget) -> _LabelTarget | str:
     """The page, where a person's word about it can be taken back; or why not."""
-    if current_label(collection, page.key) is None and not has_pending_label(collection, page.key):
+    if current_label(collection.connection, page.key) is None and not has_pending_label(collection, page.key):
         return f"{url}: nobody labelled it, so there is nothing to take back"
     if page.judge_relevant is None:
         return f"{url}: was labelled before the judge's verdict was kept; label it --relevant or --irrelevant"
@@ -153,7 +153,7 @@ def _sample(mind: AnalysisParts, collection: Collection, page: _LabelTarget, giv
 
     A word is taken back with the words it was given with: the page may have changed since.
     """
-    said = current_label(collection, page.key) if given.relevant is None else None
+    said = current_label(collection.connection, page.key) if given.relevant is None else None
     if said is not None:
         return said[1]
     if page.warc_position[2]:

@@ -57,12 +57,6 @@ def count_answers(db: sqlite3.Connection, since: float = 0.0) -> int:
     return int(read_value(db, "SELECT count(*) FROM answer WHERE at >= ?", (since,)))
 
 
-def first_answer_at(db: sqlite3.Connection, since: float) -> float | None:
-    """When the first request from a time on was made."""
-    at: float | None = read_value(db, "SELECT min(at) FROM answer WHERE at >= ?", (since,))
-    return at
-
-
 def redirecting_key(db: sqlite3.Connection, url: str) -> int | None:
     """The key of the first URL that redirected to this one. No index helps, but few URLs need it."""
     key: int | None = read_value(db, "SELECT key FROM answer WHERE location = ? ORDER BY seq LIMIT 1", (url,))

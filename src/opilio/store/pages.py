@@ -22,6 +22,8 @@ _HAS_RECORD = "duplicate_of = 0 AND length > 0"
 class JudgedPage(msgspec.Struct, frozen=True):
     """The verdict on a page. `reasons` is encoded; see `decoded_reasons`."""
 
+    url: str
+    host: str
     title: str
     score: float
     relevant: bool
@@ -273,7 +275,7 @@ def relevant_host_count(db: sqlite3.Connection, agent: int) -> int:
     return int(read_value(db, sql, (agent,)))
 
 
-def validators(db: sqlite3.Connection, key: int) -> tuple[str, str] | None:
+def page_validators(db: sqlite3.Connection, key: int) -> tuple[str, str] | None:
     """ETag and Last-Modified of a stored page, sitemap or feed.
 
     A copy gives none: its text is not stored, and it is needed should the copy become the original.

@@ -128,6 +128,10 @@ class RevisitStore:
         """Pages that wait in the frontier to be looked at again."""
         return [key for (key,) in self._db.execute("SELECT key FROM revisit WHERE queued")]
 
+    def total_checks(self) -> int:
+        """The number of revisits of all pages."""
+        return int(self._db.execute("SELECT coalesce(sum(checks), 0) FROM revisit").fetchone()[0])
+
     def duplicates_of(self, key: int) -> list[tuple[int, str]]:
         """(key, host) of pages that repeat the text of this one."""
         return self._db.execute("SELECT key, host FROM page WHERE duplicate_of = ?", (key,)).fetchall()

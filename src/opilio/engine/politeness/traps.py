@@ -16,7 +16,7 @@ from opilio.core.events import TrapFound
 from opilio.core.settings import Settings
 from opilio.core.urls import host_of
 from opilio.frontier.policy import refuse_nothing
-from opilio.frontier.sqlite.schema import DROPPED
+from opilio.frontier.sqlite.queries import accepted_urls
 from opilio.store.collection import Collection
 
 EXCLUDED_REASON = "excluded by hand"
@@ -247,9 +247,7 @@ def build_url_filter(settings: Settings, collection: Collection, resumed: bool, 
         return UrlFilter(refuse_nothing)
     limits = TrapLimits() if year is None else TrapLimits(current_year=year)
     watch = UrlFilter(TrapDetector(limits).check)
-    if resumed:  # only queries, sessions and dates are counted
-        rows = collection.connection.execute(
-            "SELECT url FROM frontier_url WHERE state <> ? AND url GLOB '*[?;(0-9]*'", (DROPPED,)
-        )
-        watch.replay(url for (url,) in rows)
+    if resumed:
+        # Only queries, sessions and dates are counted.
+        watch.replay(accepted_urls(collection.connection, "*[?;(0-9]*"))
     return watch

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from opilio.core.protocols import Fetcher
 from opilio.core.records import FetchResult, url_key
 from opilio.core.settings import Settings
+from opilio.store.pages import page_validators
 from opilio.store.revisits import RevisitStore
 
 
@@ -17,15 +18,11 @@ class ConditionalFetcher:
         self._db = connection
 
     async def fetch(self, url: str, validators: Mapping[str, str] | None = None) -> FetchResult:
-        return await self._fetcher.fetch(url, validators or self._validators(url))
+        return await self._fetcher.fetch(url, validators or self._stored_validators(url))
 
-    def _validators(self, url: str) -> dict[str, str] | None:
-        # A copy has no text of its own: should it come to stand for itself, its page is needed.
-        sql = "SELECT etag, last_modified FROM page WHERE key = ? AND duplicate_of = 0"
-        key = url_key(url)
-        notice = "SELECT etag, last_modified FROM notice WHERE key = ?"
-        row = self._db.execute(sql, (key,)).fetchone() or self._db.execute(notice, (key,)).fetchone()
-        return {"If-None-Match": row[0], "If-Modified-Since": row[1]} if row and (row[0] or row[1]) else None
+    def _stored_validators(self, url: str) -> dict[str, str] | None:
+        stored = page_validators(self._db, url_key(url))
+        return {"If-None-Match": stored[0], "If-Modified-Since": stored[1]} if stored and any(stored) else None
 
     async def close(self) -> None:
         """The fetcher belongs to somebody else."""

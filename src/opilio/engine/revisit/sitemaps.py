@@ -18,6 +18,7 @@ from opilio.engine.politeness.robots import RobotsRules
 from opilio.engine.revisit.candidates import RevisitTable
 from opilio.engine.revisit.change_rate import visit_log_likelihood
 from opilio.store.revisits import RevisitStore, SitemapStore
+from opilio.store.run_tables import robots_rows
 
 SITEMAP_INTERVAL_SHARE = 0.125  # of the interval between two looks at a page: sitemaps and feeds are asked for as often
 MAX_SITEMAPS_PER_HOST = 20
@@ -41,8 +42,8 @@ class SitemapScheduler:
 
     def load_from_robots(self, connection: sqlite3.Connection) -> None:
         """Sitemaps that were named in robots.txt when nobody asked for them."""
-        for origin, rules in connection.execute("SELECT origin, rules FROM robots").fetchall():
-            self.add(msgspec.msgpack.decode(rules, type=RobotsRules).sitemaps, host_of(origin), "sitemap")
+        for row in robots_rows(connection):
+            self.add(msgspec.msgpack.decode(row.rules, type=RobotsRules).sitemaps, host_of(row.origin), "sitemap")
 
     def enqueue_due(self, now: float, interval_s: float) -> None:
         """Queue those that are due."""

@@ -51,6 +51,7 @@ from opilio.engine.wiring.seed_engines import complete_engine
 from opilio.engine.wiring.topic import build_initial_topic, build_query_log_reader, check_topic_settings
 from opilio.engine.workers import AnalysisPool, InlinePool, WorkerPool
 from opilio.frontier.policy import FrontierLimits, FrontierPolicy, MergePolicy, refuse_nothing
+from opilio.frontier.sqlite.queries import longest_delay
 from opilio.methods.agents.frontier import ClaimableFrontier
 from opilio.methods.agents.plugin import AgentParts, agent_states, build_team, build_team_analyzer, team_learners
 from opilio.methods.agents.profiles import AgentProfile, agent_profiles, check_agent_settings, uses_agents
@@ -361,8 +362,7 @@ def _build_host_gate(settings: Settings, world: Environment, ledger: BatchCommit
     floor = 0.0
     if resumed:
         # Whoever was asked just before the end has a neighbour at its address, or was a hop of somebody's robots.txt.
-        row = connection.execute("SELECT max(delay_s) FROM frontier_host WHERE wake_at > ?", (clock.now(),)).fetchone()
-        floor = clock.now() + max(polite.delay_s, row[0] or 0.0)
+        floor = clock.now() + max(polite.delay_s, longest_delay(connection, clock.now()))
     turns = HostThrottle(clock, AddressResolver(settings.fetch.resolve) if shares else None, floor)
     turns.host_delays_s = world.url_filter.host_rules.host_delays_s
 

@@ -31,6 +31,7 @@ from opilio.learn.committee import Committee
 from opilio.rank.committee import MemberKind
 from opilio.store.collection import CONFIG, Collection, open_readonly
 from opilio.store.journal import LearnerJournal
+from opilio.store.run_tables import latest_states
 from opilio.store.writer import CollectionWriter
 from opilio.topic.topic import Topic
 
@@ -118,9 +119,5 @@ async def load_topic_and_states(
 
 def latest_snapshots(collection: Collection) -> dict[str, bytes]:
     """The newest state of everything that workers know too."""
-    rows = collection.connection.execute(
-        "SELECT name, state FROM snapshot AS s WHERE name <> ? AND name NOT LIKE '%/' || ?"
-        " AND version = (SELECT max(version) FROM snapshot WHERE name = s.name)",
-        (COMMITTEE, COMMITTEE),  # which no worker needs: its memory takes it up
-    )
-    return {str(name): bytes(state) for name, state in rows}
+    # No worker needs the state of the committee: the writing process restores it.
+    return latest_states(collection.connection, without=COMMITTEE)

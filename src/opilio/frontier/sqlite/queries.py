@@ -157,6 +157,20 @@ def accepted_urls(db: sqlite3.Connection, pattern: str) -> Iterator[str]:
     return (url for (url,) in rows)
 
 
+def host_timing(db: sqlite3.Connection, host_id: int) -> tuple[float, float | None]:
+    """When a host may be asked next, and its own delay."""
+    row: tuple[float, float | None] = db.execute(
+        "SELECT wake_at, delay_s FROM frontier_host WHERE id = ?", (host_id,)
+    ).fetchone()
+    return row
+
+
+def requeue_dropped(db: sqlite3.Connection, host_id: int, reason: str) -> int:
+    """Queue the URLs of a host again that were dropped for a reason; returns how many."""
+    sql = "UPDATE frontier_url SET state = 0, reason = NULL WHERE host_id = ? AND state = ? AND reason = ?"
+    return db.execute(sql, (host_id, DROPPED, reason)).rowcount
+
+
 def shift_times(db: sqlite3.Connection, back_s: float, now: float) -> None:
     """The clock was set back: hosts and retries wait as long as they would have."""
     db.execute("UPDATE frontier_host SET wake_at = max(wake_at - ?1, ?2), parked = 0 WHERE wake_at > ?2", (back_s, now))

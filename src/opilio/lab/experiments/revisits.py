@@ -15,7 +15,6 @@ import shutil
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -44,7 +43,10 @@ from opilio.lab.experiments.replay import ReplayFetcher, lab_settings, replay_cr
 from opilio.lab.experiments.runs import ExperimentRunner
 from opilio.lab.synthetic.changing import DAY_S, ChangingWeb, Churn, PageLifetime, build_lifetimes
 from opilio.lab.webs.topics import LabTopic, SeedSet, select_topics
+from opilio.store.answers import count_answers
 from opilio.store.collection import Collection
+from opilio.store.pages import version_intervals
+from opilio.store.revisits import RevisitStore
 from opilio.store.warc import WarcWriter
 from opilio.store.writer import CollectionWriter
 
@@ -73,9 +75,7 @@ class FreshnessMeasures(msgspec.Struct, frozen=True, kw_only=True):
 
 def load_versions(collection: Collection) -> list[VersionInterval]:
     """Every version that was ever current."""
-    now = collection.connection.execute("SELECT url, fetched_at, 9e999 FROM page")
-    past = collection.connection.execute("SELECT url, fetched_at, until FROM version")
-    return [VersionInterval(*row) for row in chain(now, past)]
+    return [VersionInterval(*row) for row in version_intervals(collection.connection)]
 
 
 def measure_freshness(
@@ -89,15 +89,15 @@ def measure_freshness(
         fresh[place] = float((ages == 0).mean()) if len(ages) else 0.0
         age[place] = float(ages.mean()) / DAY_S if len(ages) else 0.0
     begin = times[0]
-    rows = collection.connection.execute("SELECT count(*), min(at) FROM answer WHERE at >= ?", (begin,)).fetchone()
-    looks = collection.connection.execute("SELECT coalesce(sum(checks), 0) FROM revisit").fetchone()[0]
+    db = collection.connection
+    looks = RevisitStore(db).total_checks()
     born = {url for url in relevant if web.created_at(url) > begin}
     found = {web.original_url(k.url) for k in kept} & born
     return FreshnessMeasures(
         times=tuple(times),
         fresh=tuple(fresh.tolist()),
         age_days=tuple(age.tolist()),
-        fetches=rows[0],
+        fetches=count_answers(db, begin),
         looks=looks,
         new_relevant=len(found),
         born_relevant=len(born),

@@ -8,14 +8,12 @@ import sqlite3
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import msgspec
-
 from opilio.methods.agents.agent import ACTIVE_STATES, MISSING, RETIRED, WORKING, AgentRecord
+from opilio.store.agents import add_verdicts, read_agent_rows, save_agent_records
+from opilio.store.commands import commands_after
 
 RETIRE_COMMAND = "retire"  # the word of a wish: send an agent home
 NOT_IN_THIS_RUN = "not among the agents of this run"
-_RECORD_FIELDS = AgentRecord.__struct_fields__  # the columns of the table, in that order
-_SAVE_AGENT = "INSERT OR REPLACE INTO agent VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 class AgentReport(NamedTuple):
@@ -75,24 +73,21 @@ class AgentDirectory:
 
     def add_reports(self, reports: Iterable[AgentReport]) -> None:
         """What agents found pages to be."""
-        self._connection.executemany("INSERT OR REPLACE INTO verdict VALUES (?, ?, ?, ?, ?)", reports)
+        add_verdicts(self._connection, reports)
 
     def save(self) -> None:
         """Write the cards down."""
         cards = (*self.records.values(), *self._absent)
-        self._connection.executemany(_SAVE_AGENT, [msgspec.structs.astuple(card) for card in cards])
+        save_agent_records(self._connection, cards)
 
     def new_retirements(self) -> list[int]:
         """Agents that a person has sent home since it was last asked; unknown names are nobody."""
-        rows = self._connection.execute(
-            "SELECT id, target FROM wish WHERE id > ? AND word = ? ORDER BY id", (self._last_command_id, RETIRE_COMMAND)
-        ).fetchall()
+        rows = commands_after(self._connection, self._last_command_id)
         numbers = {card.name: card.number for card in self.records.values()}
-        self._last_command_id = rows[-1][0] if rows else self._last_command_id
-        return [numbers[name] for _, name in rows if name in numbers]
+        self._last_command_id = rows[-1].id if rows else self._last_command_id
+        return [numbers[row.target] for row in rows if row.word == RETIRE_COMMAND and row.target in numbers]
 
 
 def read_agent_records(connection: sqlite3.Connection) -> list[AgentRecord]:
     """The cards as they were saved last."""
-    rows = connection.execute("SELECT * FROM agent ORDER BY number")
-    return [AgentRecord(**dict(zip(_RECORD_FIELDS, row, strict=True))) for row in rows]
+    return read_agent_rows(connection, AgentRecord)

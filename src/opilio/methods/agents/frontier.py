@@ -17,13 +17,12 @@ from opilio.core.protocols import AddResult, FrontierEntry, FrontierStats
 from opilio.core.records import HostLease, Lead, Tier, UrlResult, UrlState
 from opilio.frontier.policy import Order
 from opilio.frontier.sqlite.frontier import SqliteFrontier
-from opilio.frontier.sqlite.schema import DROPPED, QUEUED, WAITING
+from opilio.frontier.sqlite.queries import host_timing, requeue_dropped
+from opilio.frontier.sqlite.schema import QUEUED, WAITING
 from opilio.frontier.sqlite.urls import upcoming_urls
 from opilio.methods.agents.agent import Agent
 from opilio.methods.agents.link_queue import QueuedItem
 from opilio.methods.agents.manager import AgentManager
-
-_HOST_TIMING_SQL = "SELECT wake_at, delay_s FROM frontier_host WHERE id = ?"
 
 
 class ClaimResult(msgspec.Struct, kw_only=True):
@@ -70,10 +69,7 @@ class ClaimableFrontier(SqliteFrontier):
         row = tables.hosts.find(host)
         if row is None:
             return
-        back = self.connection.execute(
-            "UPDATE frontier_url SET state = ?, reason = NULL WHERE host_id = ? AND state = ? AND reason = ?",
-            (QUEUED, row.id, DROPPED, reason),
-        ).rowcount
+        back = requeue_dropped(self.connection, row.id, reason)
         tables.hosts.sleep(row.id, -back, now)
         tables.counters.dropped -= back
         tables.counters.queued += back
@@ -88,7 +84,7 @@ class ClaimableFrontier(SqliteFrontier):
         host = tables.hosts.find(leads[0].host)
         if host is None:
             return ClaimResult(unavailable=[lead.key for lead in leads])
-        wake_at, delay_s = self.connection.execute(_HOST_TIMING_SQL, (host.id,)).fetchone()
+        wake_at, delay_s = host_timing(self.connection, host.id)
         held = tables.leases.by_host.get(host.id)
         if held is not None and held.expires_at > now:
             return ClaimResult(host_wakes_at=held.expires_at)

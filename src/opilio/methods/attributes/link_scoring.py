@@ -14,9 +14,10 @@ from opilio.core.protocols import FrontierEntry
 from opilio.core.records import Lead, LinkColumns, Outcome
 from opilio.engine.link_columns import unpack
 from opilio.engine.link_scoring import LinkScorer, LinkScorerContext, StaticLinkScorer
-from opilio.engine.parent_scores import AGENT_PAGES_SQL, ALL_PAGES_SQL, MAX_LINKS
+from opilio.engine.parent_scores import MAX_LINKS
 from opilio.methods.attributes.features import add_parent_evidence
 from opilio.methods.attributes.ranker import AttributesRanker, pack_rows, unpack_rows
+from opilio.store.answers import linked_pages
 
 MIN_RESCORE_CHANGE = 1e-3
 MAX_QUEUED_LINKS = 50_000  # queued links whose parents are remembered
@@ -121,8 +122,8 @@ def attributes_link_scorer(context: LinkScorerContext) -> LinkScorer:
 def _newest_pages(connection: sqlite3.Connection, agent: int) -> dict[int, LinkColumns]:
     """The pages stored last (by an agent) with their links, the newest first."""
     pages, links = dict[int, LinkColumns](), 0
-    for page, _, blob in connection.execute(AGENT_PAGES_SQL, (agent,)) if agent else connection.execute(ALL_PAGES_SQL):
-        columns = pages[page] = unpack(blob)
+    for page in linked_pages(connection, agent):
+        columns = pages[page.key] = unpack(page.columns)
         links += len(columns.urls)
         if links >= MAX_LINKS:
             break

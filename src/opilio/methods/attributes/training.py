@@ -37,6 +37,7 @@ from opilio.methods.attributes.rows import ATTRIBUTES, Labels, Rows, TrainingRow
 from opilio.parse.html import HtmlParser
 from opilio.rank.link_scores import refused_links
 from opilio.store.collection import Collection, open_readonly
+from opilio.store.pages import RecordedPage, first_pages
 from opilio.store.warc import read_record
 from opilio.text.reading import PageReader
 from opilio.text.url_words import UrlTerms
@@ -46,10 +47,6 @@ from opilio.topic.page_terms import PageTerms
 from opilio.topic.weights import NoiseFilter, WeightTable, table_from_weights
 
 MAX_TRAINING_PAGES = 20_000  # pages, the first ones: a few kilobytes each
-_PAGES_SQL = (
-    "SELECT key, url, host, relevant, warc, offset, length FROM page"
-    " WHERE duplicate_of = 0 AND length > 0 ORDER BY seq LIMIT ?"
-)
 TermWeightArray = NDArray[np.float64]
 TermIdf = Callable[[Terms], TermWeightArray]
 
@@ -141,10 +138,10 @@ def load_training_set(folder: Path, vocabulary: Vocabulary, idf: TermIdf) -> Col
 
 
 def _gather_pages(collection: Collection, words: PageTerms, reader: PageReader) -> dict[int, TrainingPage]:
-    rows = collection.connection.execute(_PAGES_SQL, (MAX_TRAINING_PAGES,)).fetchall()
-    examples = {key: TrainingPage(url, host, bool(relevant)) for key, url, host, relevant, *_ in rows}
+    pages = first_pages(collection.connection, MAX_TRAINING_PAGES)
+    examples = {page.key: TrainingPage(page.url, page.host, page.relevant) for page in pages}
     later = dict(examples)
-    for key, read in _read_pages(collection, rows, reader):
+    for key, read in _read_pages(collection, pages, reader):
         later.pop(key)  # what is left was fetched after it
         if read is not None:
             terms, counts = words.counts(read)
@@ -154,15 +151,15 @@ def _gather_pages(collection: Collection, words: PageTerms, reader: PageReader) 
 
 
 def _read_pages(
-    collection: Collection, rows: Sequence[tuple[int, str, str, int, int, int, int]], reader: PageReader
+    collection: Collection, pages: Sequence[RecordedPage], reader: PageReader
 ) -> Iterator[tuple[int, Reading | None]]:
     """Each page again; nothing for one that no longer reads as a page: without words it teaches nothing."""
     parser = HtmlParser()
-    for key, _, _, _, warc, offset, length in rows:
+    for page in pages:
         read = None
         with suppress(ParseError):
-            read = reader.read(parser.parse(read_record(collection.folder, warc, offset, length)))
-        yield key, read
+            read = reader.read(parser.parse(read_record(collection.folder, *page.position)))
+        yield page.key, read
 
 
 def _add_link_evidence(parent: int, read: Reading, words: PageTerms, later: dict[int, TrainingPage]) -> None:

@@ -21,6 +21,7 @@ from opilio.methods.treasure.graph import TGraph, decode_graph
 from opilio.methods.treasure.hints import HINTS_STATE
 from opilio.methods.treasure.updater import GraphState
 from opilio.store.collection import open_readonly
+from opilio.store.run_tables import latest_snapshot
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.page_terms import CachedIdf, PageTerms
 from opilio.topic.setup import background_frequencies, build_reader, build_vocabulary
@@ -59,16 +60,14 @@ def encode_graph_state(graph: TGraph) -> bytes:
 def load_collection_graph(folder: Path) -> tuple[TGraph, int]:
     """The graph of a collection as its watchdog left it, with its version."""
     with open_readonly(folder) as collection:
-        row = collection.connection.execute(
-            "SELECT state, version FROM snapshot WHERE name = ? ORDER BY version DESC LIMIT 1", (RANK_STATE,)
-        ).fetchone()
+        snapshot = latest_snapshot(collection.connection, RANK_STATE)
     try:
-        state = msgspec.msgpack.decode(bytes(row[0]), type=GraphState) if row else None
+        state = msgspec.msgpack.decode(snapshot.state, type=GraphState) if snapshot else None
     except msgspec.DecodeError:
         state = None
-    if state is None:
+    if snapshot is None or state is None:
         raise UsageError(f"{folder}: holds no T-Graph; one that '--strategy s2-treasure' crawled does")
-    return TGraph(state.nodes, state.documents), int(row[1])
+    return TGraph(state.nodes, state.documents), snapshot.version
 
 
 class GraphBuilder:

@@ -12,7 +12,6 @@ import numpy as np
 
 from opilio.core.errors import CollectionError, ParseError, TopicError, UsageError
 from opilio.core.records import url_key
-from opilio.engine.labels import current_label
 from opilio.engine.link_columns import unpack
 from opilio.engine.wiring.build import TOPIC_SNAPSHOT
 from opilio.manage.history import page_history
@@ -22,6 +21,7 @@ from opilio.manage.why import why
 from opilio.parse.html import HtmlParser
 from opilio.store.answers import links_of
 from opilio.store.collection import Collection
+from opilio.store.labels import current_label
 from opilio.store.pages import copies_of, page_description, page_details, record_position
 from opilio.store.run_tables import has_table, latest_state
 from opilio.store.warc import RecordPosition, read_record
@@ -137,7 +137,7 @@ def _label(collection: Collection, key: int) -> str:
     """What a person said of it last."""
     if not has_table(collection.connection, "label"):
         return ""
-    said = current_label(collection, key)
+    said = current_label(collection.connection, key)
     return "" if said is None else "relevant" if said[0] else "irrelevant"
 
 
