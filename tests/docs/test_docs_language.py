@@ -18,8 +18,6 @@ PAGES = sorted(
         *(ROOT / "src").rglob("*.md"),
     ]
 )
-# Follows when the command groups are described.
-EXEMPT = {ROOT / "docs" / "commands.md"}
 BANNED = (
     "whoever|nobody|somebody|anybody|a person|is told|are told|tells?|told|said|looks? again|looked at|is none|so many"
     "|goes? on where|under way|wish(es)?|manners|minds?|desk|shelf|shelves|keeper|ledger|rests|(is|are) no [a-z]+er"
@@ -42,7 +40,7 @@ def test_lines_of_a_page_are_wrapped(page: Path) -> None:
     assert long == [], f"lines over {WIDTH} columns"
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if p not in EXEMPT], ids=lambda p: p.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_page_uses_the_usual_words(page: Path) -> None:
     lines = enumerate(_without_code(page), start=1)
     found = [(n, m[0]) for n, line in lines for m in WORD.finditer(INLINE.sub("", line))]
