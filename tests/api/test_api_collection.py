@@ -128,7 +128,7 @@ def test_export_chooses_the_format_by_the_name(folder: Path, tmp_path: Path) -> 
     assert birds.export(tmp_path / "birds.csv", relevant=True) == 17
     assert (tmp_path / "birds.csv").read_text().startswith("url,host,title,")
     assert birds.export(tmp_path / "data", format="warc") == 18
-    with pytest.raises(opilio.UsageError, match="the file exists"):
+    with pytest.raises(opilio.UsageError, match="already exists"):
         birds.export(tmp_path / "birds.csv")
     with pytest.raises(opilio.UsageError, match=r"give a format or a name that ends in \.jsonl"):
         birds.export(tmp_path / "birds.txt")

@@ -61,7 +61,9 @@ class Client:
                 return Answer(answer.status, answer.read().decode(), answer.headers)
         except urllib.error.HTTPError as error:
             with error:
-                return Answer(error.code, error.read().decode(), dict(error.headers))
+                # A plain dictionary tells upper from lower case: names as the tests write them.
+                named = {name.title(): value for name, value in error.headers.items()}
+                return Answer(error.code, error.read().decode(), named)
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
