@@ -149,6 +149,7 @@ def test_dense_model_remembers_many_examples_at_once_as_one_by_one() -> None:
     assert together.weights.tolist() == pytest.approx(apart.weights.tolist(), abs=0.02)
 
 
+@pytest.mark.slow
 def test_word_model_survives_a_hundred_thousand_contradictions() -> None:
     """Ten times as many run in benchmarks/learning."""
     model = WordModel()

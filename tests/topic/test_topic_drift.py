@@ -43,6 +43,7 @@ def shares(folder: Path, expansion: dict[str, Any], first: LabTopic, then: LabTo
     return found[0], found[1]
 
 
+@pytest.mark.slow
 def test_only_the_dynamic_table_follows_a_log_that_drifts_s4_26(folder: Path) -> None:
     first, then = load_topics(folder)[0]
     log = str(log_of(folder, first, then))
