@@ -124,7 +124,7 @@ def test_command_exports_reads_back_and_reports_s1_25_s1_30_s1_31(
     assert command(folder, learner="bayes", export=rows, out=model) == 0
     told = capsys.readouterr()
     assert "16 rows, 8 of them relevant (50.0%)" in told.out and "0.233" in told.out  # the paper's precision
-    assert "What is relevant is the crawl's own verdict, or a person's label" in told.out
+    assert "Relevant means the crawl's own verdict, or the user's label" in told.out
     assert "Less time and fewer parameters are better" in told.out  # S1-E3
     assert f"16 rows written to {rows}" in told.err and "--strategy s1-bayes" in told.err
     assert list(read_models(model.read_bytes(), "m.json").models) == ["bayes"]

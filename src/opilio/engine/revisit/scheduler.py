@@ -21,7 +21,7 @@ MIN_PLAN_BATCH = (
     32  # looks that are planned at once, at least; more where there are many pages, for each plan reads them all
 )
 PROBE_URGENCY = 3.0  # a host's probe goes before its revisits
-ALL_REVISITED_REASON = "every page that was due was looked at again"
+ALL_REVISITED_REASON = "all due pages revisited"
 
 
 class RevisitScheduler:
