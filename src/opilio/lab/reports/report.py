@@ -1,4 +1,4 @@
-"""`report.md`: the sections that an experiment declares, in its order, with the paper's numbers beside ours. Pure."""
+"""`report.md`: the sections that an experiment declares, in its order, with the paper's numbers. No I/O."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ MAX_SHOWN_PROBLEMS = 12
 
 @dataclass(frozen=True, slots=True)
 class ReportInput:
-    """What a report is made of."""
+    """The input of a report."""
 
     experiment: Experiment
     runs: Sequence[RunResult]
@@ -41,7 +41,7 @@ class ReportInput:
 
     @property
     def reference(self) -> str:
-        """The one that was declared; the last one where that was not run."""
+        """The declared reference, or the last variant if that was not run."""
         ran = group_by_strategy(self.runs)
         return self.experiment.reference if self.experiment.reference in ran else next(reversed(ran))
 
@@ -123,7 +123,7 @@ def _paper_by_topic(material: ReportInput) -> str:
 
 
 def paper_comparison_table(material: ReportInput, runs: Sequence[RunResult]) -> str:
-    """One line a checkpoint; for each variant ours by label, self-judged, and the paper's number where it has one."""
+    """One row per checkpoint; for each variant: by label, by its own judge, and the paper's number if there is one."""
     paper, columns = material.paper, material.columns or {}
     head, rows = ["pages"], [[f"{n:,}"] for n in material.checkpoints]
     for name, mine in group_by_strategy(runs).items():
@@ -156,7 +156,7 @@ def _block(runs: Sequence[RunResult], begin: int, end: int) -> str:
 
 
 def format_problems(problems: Sequence[LabProblem]) -> str:
-    """The first few, and how many more there are of each kind."""
+    """The first few, and the number of further ones of each kind."""
     shown = [f"- {problem}" for problem in problems[:MAX_SHOWN_PROBLEMS]]
     rest = problems[MAX_SHOWN_PROBLEMS:]
     kinds = {p.kind: sum(q.kind == p.kind for q in rest) for p in rest}

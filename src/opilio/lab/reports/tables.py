@@ -48,13 +48,13 @@ def measure_interval(runs: Sequence[RunResult], measure: str, rng: np.random.Gen
 
 
 def mean_over_cases(runs: Sequence[RunResult], values: Sequence[float], rng: np.random.Generator) -> ConfidenceInterval:
-    """Mean of one value a run with its interval: topics are drawn first, then cases within them."""
+    """Mean of one value per run with its interval: topics are resampled first, then cases within them."""
     cases = _case_means(runs, values)
     return bootstrap_mean(list(cases.values()), rng, groups=[case[:2] for case in cases])
 
 
 def run_indices_by_case(runs: Sequence[RunResult]) -> dict[CaseKey, list[int]]:
-    """The places of the runs of each case, cases in the order they first appear."""
+    """Indexes of the runs of each case, cases in the order they first appear."""
     places: dict[CaseKey, list[int]] = {}
     for at, run in enumerate(runs):
         places.setdefault((run.web, run.topic, run.seed_set), []).append(at)
@@ -85,7 +85,7 @@ def _case_means(runs: Sequence[RunResult], values: Sequence[float]) -> dict[Case
 
 
 def strategy_table(runs: Sequence[RunResult], seed: int = 0) -> str:
-    """One line a strategy: means with 95 % intervals."""
+    """One row per strategy: means with 95 % intervals."""
     rows = []
     for name, mine in group_by_strategy(runs).items():
         rng = np.random.default_rng(seed)
@@ -106,7 +106,7 @@ def _format_mean(runs: Sequence[RunResult], measure: str) -> str:
 
 
 def comparison_table(found: Sequence[PairedComparison]) -> str:
-    """Who wins against whom: mean difference, p (Wilcoxon, Holm-corrected), effect size."""
+    """Paired comparisons: mean difference, p (Wilcoxon, Holm-corrected), effect size."""
     rows = [
         [
             f"{p.ours} − {p.theirs}",
@@ -121,7 +121,7 @@ def comparison_table(found: Sequence[PairedComparison]) -> str:
 
 
 def topic_table(runs: Sequence[RunResult], measure: str = "auc_vs_oracle") -> str:
-    """One line a topic, one column a strategy."""
+    """One row per topic, one column per strategy."""
     groups = group_by_strategy(runs)
     topics = list(dict.fromkeys(r.topic for r in runs))
     rows = []
@@ -132,7 +132,7 @@ def topic_table(runs: Sequence[RunResult], measure: str = "auc_vs_oracle") -> st
 
 
 def seed_table(runs: Sequence[RunResult], measure: str = "auc_vs_oracle") -> str:
-    """One line a kind of seed set, one column a strategy: beginning on the topic or away from it."""
+    """One row per kind of seed set (on-topic, generic), one column per strategy."""
     groups = group_by_strategy(runs)
     kinds = list(dict.fromkeys(seed_kind(r.seed_set) for r in runs))
     rows = []
@@ -152,12 +152,12 @@ def split_by_seed_kind(runs: Iterable[RunResult]) -> list[RunResult]:
 
 
 def seed_kind(name: str) -> str:
-    """`on-topic-2` is one of the kind `on-topic`."""
+    """The kind of a seed set: `on-topic` for `on-topic-2`."""
     return name.rstrip("0123456789").rstrip("-") or name
 
 
 def parts_table(runs: Sequence[RunResult]) -> str:
-    """The parts apart (S2-49): the ranker's order of what was fetched, what else the crawl met and cost."""
+    """The parts separately (S2-49): quality of the link scores, failures, duplicates and cost."""
     rows = []
     for name, mine in group_by_strategy(runs).items():
         links = [r.links for r in mine if r.links is not None]
@@ -184,7 +184,7 @@ def _format_mean_known(values: Sequence[float | None]) -> str:
 
 
 def self_judged_table(runs: Sequence[RunResult]) -> str:
-    """Harvest by the crawler's own judge beside harvest by the labels, and how good that judge was."""
+    """Harvest by the crawler's own judge and by the labels, with precision and recall of that judge."""
     rows = []
     for name, mine in group_by_strategy(runs).items():
         judged = [(r.harvest, r.self_judged) for r in mine if r.self_judged is not None]
@@ -204,13 +204,13 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def format_interval(i: ConfidenceInterval, digits: int = 3) -> str:
-    """Mean and interval. One case has none: drawing it again and again would show one of no width."""
+    """Mean and interval. A single case has no interval: resampling it would give one of width 0."""
     mean = f"{i.mean:.{digits}f}"
     return mean if i.n == 1 else f"{mean} [{i.low:.{digits}f}, {i.high:.{digits}f}]"
 
 
 def time_table(runs: Sequence[RunResult], seed: int = 0) -> str:
-    """One line a variant: the time until the last page and the precision (S3-30, S3-31, S3-33)."""
+    """One row per variant: the time until the last page and the precision (S3-30, S3-31, S3-33)."""
     rows = []
     for name, mine in group_by_strategy(runs).items():
         rng = np.random.default_rng(seed)
@@ -228,7 +228,7 @@ def time_table(runs: Sequence[RunResult], seed: int = 0) -> str:
 
 
 def diversity_table(runs: Sequence[RunResult], seed: int = 0) -> str:
-    """One line a variant: precision, where the pages come from, time (S3-36)."""
+    """One row per variant: precision, spread over hosts and directories, time (S3-36)."""
     rows = []
     measures = (
         ("harvest", 3),
@@ -255,7 +255,7 @@ def diversity_table(runs: Sequence[RunResult], seed: int = 0) -> str:
 
 
 def search_comparison_table(runs: Sequence[RunResult], seed: int = 0) -> str:
-    """One line a variant: what the crawl found that the first results have not (S3-34)."""
+    """One row per variant: pages that the crawl found outside the first results (S3-34)."""
     rows = []
     steps: list[list[str]] = []
     for name, mine in group_by_strategy(runs).items():
