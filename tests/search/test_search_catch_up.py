@@ -43,7 +43,7 @@ def test_index_takes_in_what_is_new_when_the_collection_grows(tmp_path: Path) ->
 def test_index_takes_in_a_part_when_told_how_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexer, "BATCH_ANSWERS", 2)
     folder = store(tmp_path / "c", birds(0, 5))
-    assert (update_index(folder, most=2).waiting, len(urls(folder))) == (3, 2)
+    assert (update_index(folder, limit=2).waiting, len(urls(folder))) == (3, 2)
     assert (update_index(folder).waiting, len(urls(folder))) == (0, 5)
 
 
@@ -240,7 +240,7 @@ def test_index_without_a_file_that_only_searches_need_is_told(tmp_path: Path) ->
     update_index(folder)
     (path,) = (folder / "index" / "terms").glob("*.pos")
     path.unlink()
-    with pytest.raises(CollectionError, match=r"the index can't be read.* 'opilio maintain reindex .*/c' makes"):
+    with pytest.raises(CollectionError, match=r"the index is damaged.*; run 'opilio maintain reindex .*/c'"):
         urls(folder, "bird")
 
 

@@ -99,7 +99,7 @@ def test_page_is_found_by_its_address(tmp_path: Path, query: str, pages: list[st
     [
         ('"wren', "never closed"),
         ("(wren", 'add ")"'),
-        ("wren)", "nothing opened"),
+        ("wren)", "unmatched"),
         ("wren AND", "missing at the end"),
         ("OR wren", "needs a word on each side"),
         ("titel:wren", 'did you mean "title:"'),
@@ -192,7 +192,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def test_paging_shows_each_hit_once_when_there_are_more_than_are_mixed(
     many: list[Path], last: int, query: str, total: int, sort: str
 ) -> None:
-    searcher = Searcher(many[:last], mix=RankingWeights(candidates=10))
+    searcher = Searcher(many[:last], ranking=RankingWeights(candidates=10))
     pages = [searcher.search(query, page=number, size=7, sort=sort) for number in range(1, total // 7 + 2)]
     assert {(page.total, page.pages) for page in pages} == {(total, total // 7 + 1)}
     shown = [hit.url for page in pages for hit in page.hits]
@@ -201,7 +201,7 @@ def test_paging_shows_each_hit_once_when_there_are_more_than_are_mixed(
 
 
 def test_scores_fall_from_hit_to_hit_behind_those_that_are_mixed_too(many: list[Path]) -> None:
-    scores = [hit.score for hit in Searcher(many, mix=RankingWeights(candidates=10)).search("wren", size=100).hits]
+    scores = [hit.score for hit in Searcher(many, ranking=RankingWeights(candidates=10)).search("wren", size=100).hits]
     assert scores == sorted(scores, reverse=True)
 
 
@@ -262,7 +262,7 @@ def test_note_is_given_when_no_page_has_enough_of_the_words(searcher: Searcher) 
 
 @pytest.mark.parametrize("query", ["🐦", '"" *'])
 def test_note_is_given_when_a_query_has_no_word(searcher: Searcher, query: str) -> None:
-    assert searcher.search(query).notes == ("The query has no word that can be looked for; these are all pages.",)
+    assert searcher.search(query).notes == ("The query contains no word to search for; these are all pages.",)
     assert searcher.search(" ").notes == ()
 
 

@@ -69,7 +69,7 @@ def test_search_says_in_one_line_that_no_index_can_be_made(folder: Path) -> None
     lock(folder)
     done = asked("search", folder, "wren")
     assert done.returncode == 1
-    assert "has no index that can be read, and none can be made" in one_line(done)
+    assert "has no usable index, and its folder" in one_line(done)
 
 
 def test_pages_search_what_can_be_searched_and_tell_of_the_rest(folder: Path, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_pages_search_what_can_be_searched_and_tell_of_the_rest(folder: Path, tm
             server.terminate()
             unlock(bare)
     assert [hit["url"] for hit in found["hits"]] == [WREN.url]
-    assert "bare: has no index that can be read" in found["notes"][0]
+    assert "bare: has no usable index" in found["notes"][0]
     assert subtopics.status == 503
     assert (detail.status, detail.data["similar"]) == (200, [])
 

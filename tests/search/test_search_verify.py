@@ -61,7 +61,7 @@ def test_index_of_a_collection_that_dropped_versions_is_no_problem(folder: Path)
 def test_index_whose_files_are_damaged_is_told_and_made_again(folder: Path, file: str) -> None:
     spoil(folder, file)
     (told,) = problems(folder)
-    assert told.startswith(f"index: {folder}/index: the index can't be read")
+    assert told.startswith(f"index: {folder}/index: the index is damaged")
     assert told in check_and_repair(folder, 1.8e9).repaired
     assert problems(folder) == []
     assert Searcher([folder]).search("wren").total == 4

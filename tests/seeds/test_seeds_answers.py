@@ -108,7 +108,7 @@ def test_answer_that_is_nested_too_deeply_is_told(kind: str) -> None:
 def test_answer_of_another_shape_is_no_vote_of_nothing(kind: str, tree: object) -> None:
     (found,) = asked(kind, FetchResult(url="", status=200, body=msgspec.json.encode(tree)))
     assert found.failure is not None
-    assert "another shape" in found.failure.detail
+    assert "unexpected format" in found.failure.detail
 
 
 WRONG_PARTS = {
@@ -126,7 +126,7 @@ WRONG_PARTS = {
 def test_list_of_results_that_is_none_is_told(kind: str) -> None:
     (found,) = asked(kind, FetchResult(url="", status=200, body=msgspec.json.encode(WRONG_PARTS[kind])))
     assert found.failure is not None
-    assert (found.failure.kind, found.failure.detail) == ("answer", "sent JSON of another shape")
+    assert (found.failure.kind, found.failure.detail) == ("answer", "sent JSON in an unexpected format")
 
 
 def test_line_of_an_index_that_is_nested_too_deeply_is_passed_over() -> None:

@@ -146,7 +146,7 @@ def test_budget_is_the_days_and_not_the_commands(tmp_path: Path, double: SearchD
     assert [run("seeds", topic).returncode for topic in ("wrens", "robins")] == [0, 0]
     third = run("seeds", "herons")
     assert third.returncode == 1
-    assert "the day's 2 requests are used up (budget)" in one_line(third)
+    assert "the daily budget of 2 requests is used up (budget)" in one_line(third)
     assert len(double.asked("brave")) == 2
 
 
@@ -156,7 +156,7 @@ def test_engine_that_wants_rest_gets_it_from_the_next_command_too(
     double.faults["brave"], double.retry_after = "429", "3600"
     configure(tmp_path, double, "brave")
     assert "asks to wait 3600 s" in one_line(run("seeds", "wrens"))
-    assert "asks to be left alone" in one_line(run("seeds", "wrens"))
+    assert "asks for a pause" in one_line(run("seeds", "wrens"))
     assert len(double.asked("brave")) == 1
 
 
@@ -164,7 +164,7 @@ def test_engine_may_be_chosen_by_its_name_or_kind(tmp_path: Path, double: Search
     double.lists["brave"] = ["https://e.example/u1"]
     configure(tmp_path, double, "searxng", "brave")
     assert run("seeds", "wrens", "--engine", "brave").stdout == "3    1/1  https://e.example/u1  brave\n"
-    assert "the environment has no KAGI_API_KEY" in one_line(run("seeds", "wrens", "--engine", "kagi"))
+    assert "the environment variable KAGI_API_KEY is not set" in one_line(run("seeds", "wrens", "--engine", "kagi"))
     assert "--engine gogle: is neither" in one_line(run("seeds", "wrens", "--engine", "gogle"))
 
 

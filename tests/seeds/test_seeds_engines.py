@@ -155,7 +155,7 @@ def test_long_retry_after_is_remembered_and_nobody_asks_again(double: SearchDoub
     double.faults.clear()
     (answer,) = ask(double.engine("brave"), tally=tally)
     assert answer.failure is not None
-    assert "left alone" in answer.failure.detail
+    assert "asks for a pause" in answer.failure.detail
     assert len(double.asked("brave")) == 1
 
 
@@ -319,7 +319,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "negative budget": ("brave", {"budget": -1}, "seeds.engines.brave.budget: expected whole number >= 0"),
     "no pages": ("brave", {"pages": 0}, "seeds.engines.brave.pages: expected whole number >= 1"),
     "no articles": ("mediawiki-links", {"articles": 0}, "articles: expected whole number >= 1"),
-    "no such variable": ("brave", {"key": "env:NO_SUCH_KEY"}, "the environment has no NO_SUCH_KEY"),
+    "no such variable": ("brave", {"key": "env:NO_SUCH_KEY"}, "the environment variable NO_SUCH_KEY is not set"),
     "no such file": ("brave", {"key": "file:/nowhere/key"}, "/nowhere/key: can't be read"),
 }
 

@@ -258,7 +258,7 @@ def test_key_that_is_gone_does_not_keep_a_crawl_from_going_on() -> None:
 
     (answer,) = asyncio.run(main())
     assert answer.failure is not None
-    assert "the environment has no NO_SUCH_KEY" in answer.failure.detail
+    assert "the environment variable NO_SUCH_KEY is not set" in answer.failure.detail
 
 
 def test_candidates_take_turns_between_table_and_pages() -> None:
@@ -281,6 +281,6 @@ def test_telling_words_are_those_that_other_pages_lack() -> None:
 def test_precision_is_that_of_the_last_queries() -> None:
     good, bad = QueryYield("a", 10, 9), QueryYield("b", 10, 0)
     assert exhaustion_reason([bad, good, good, good], 0.5) == ""
-    assert exhaustion_reason([good, bad, bad, bad], 0.5) == "of 30 pages that the last queries brought, 0 were relevant"
+    assert exhaustion_reason([good, bad, bad, bad], 0.5) == "0 of 30 pages from the last queries were relevant"
     assert exhaustion_reason([QueryYield("c", 4, 0)], 0.5) == "", "too few to tell"
     assert exhaustion_reason([], 0.5) == ""

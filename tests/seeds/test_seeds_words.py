@@ -18,7 +18,7 @@ def test_question_keeps_its_words_in_every_script() -> None:
 
 
 def test_sense_with_a_word_of_the_topic_is_no_question_off_it() -> None:
-    assert off_topic_queries(["हिन्दी भाषा"], ["हिन्दी फ़िल्म", "संगीत"], most=1) == ["संगीत"]
+    assert off_topic_queries(["हिन्दी भाषा"], ["हिन्दी फ़िल्म", "संगीत"], limit=1) == ["संगीत"]
 
 
 def test_pairs_of_characters_tell_relevant_pages_apart() -> None:

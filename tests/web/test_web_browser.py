@@ -104,7 +104,7 @@ def test_person_searches_filters_opens_and_reads_why(browser: Browser, client: C
 def test_query_that_can_not_be_understood_stays_in_its_field(browser: Browser, client: Client) -> None:
     with tab(browser, client.base) as one:
         page = one.go("/search?q=%22small+bird")
-        expect(page.locator("[role=alert]")).to_contain_text("is never closed")
+        expect(page.locator("[role=alert]")).to_contain_text("unclosed quote")
         assert page.input_value("#big-find") == '"small bird'
         page.fill("#big-find", '"small bird"')
         page.press("#big-find", "Enter")

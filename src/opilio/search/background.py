@@ -1,12 +1,12 @@
-"""Keeps indexes up to date in a process of its own, for as long as somebody serves them.
+"""Keeps indexes up to date in a background process while they are served.
 
-    with KeepUp([Path("birds")]):
+    with BackgroundIndexer([Path("birds")]):
         ...
 
-A crawl on the same machine must hardly feel it. So it has a low priority, and while somebody writes to one of its
-collections it rests after each portion until it has used only a small share of one core: a fast crawl is followed at a
-distance, a polite one within seconds. When nobody writes any more it takes in the rest at full speed. It ends with the
-process that began it, and, where told so, when there is nothing left to do.
+It must not slow down a crawl on the same machine. So it has a low priority, and while a crawl writes to one of its
+collections it pauses after each batch until it has used only a small share of one core: it lags behind a fast crawl and
+follows a polite one within seconds. Without a crawl it runs at full speed. It ends with its parent process or, with
+`until_quiet`, when there is nothing left to do.
 """
 
 import os
@@ -23,19 +23,19 @@ from opilio.search.indexer import update_index
 from opilio.store.locks import has_writer
 
 POLL_INTERVAL_S = 2.0
-# What it may use beside a crawl is bounded; without one it is to come to an end on a busy machine, too
+# Moderate: beside a crawl the CPU share is limited anyway, and without one it should finish on a busy machine.
 NICE = 5
-BATCH_PAGES = 250  # pages between two looks at whether to stop
-CPU_SHARE = 0.03  # of one core, while somebody crawls: a fast crawl keeps all of them busy
-# What is worked out from all pages is rare and long: new pages must not wait for its sake
+BATCH_PAGES = 250  # pages between two checks whether to stop
+CPU_SHARE = 0.03  # of one core during a crawl, which may use all cores
+# Recomputing derived data takes long but is rare; new pages should not wait for it.
 MAX_PAUSE_S = 30.0
 
 
 class BackgroundIndexer:
-    """The process and its end."""
+    """Starts and stops the background process."""
 
     def __init__(self, folders: Sequence[Path], every_s: float = POLL_INTERVAL_S, *, until_quiet: bool = False) -> None:
-        # A fork would share the sockets and the locks of whoever serves
+        # A fork would share the sockets and locks of the serving process.
         context = get_context("spawn")
         self._stop = context.Event()
         self._process = context.Process(
@@ -53,7 +53,7 @@ class BackgroundIndexer:
         self._process.start()
 
     def stop(self) -> None:
-        """End it: at the next batch of its own accord, else at once; an index survives either."""
+        """Stop after the current batch, or kill the process after a timeout; an index survives either."""
         self._stop.set()
         self._process.join(timeout=5.0)
         if self._process.is_alive():
@@ -69,7 +69,7 @@ class BackgroundIndexer:
 
 
 def pause_duration_s(used_s: float) -> float:
-    """How long to do nothing after so many seconds of processor time beside a crawl.
+    """The pause after `used_s` seconds of CPU time beside a crawl.
 
     >>> pause_duration_s(0.0), pause_duration_s(0.03), pause_duration_s(20.0)
     (0.0, 1.0, 30.0)
@@ -78,7 +78,7 @@ def pause_duration_s(used_s: float) -> float:
 
 
 class CpuBudget:
-    """The rests that work beside a crawl takes. Starting the process counts as work, too."""
+    """Pauses that keep the CPU share low during a crawl. Starting the process counts as work."""
 
     def __init__(
         self,
@@ -88,16 +88,16 @@ class CpuBudget:
         every_s: float = POLL_INTERVAL_S,
     ) -> None:
         self._crawling = crawling
-        # For so many seconds; true where all is to end
+        # Waits for some seconds; True to stop.
         self._wait = wait
         self._used_s = used_s
-        # How often to ask whether somebody still crawls
+        # Interval of checks whether a crawl is still running.
         self._every_s = every_s
-        # Processor time that was rested for
+        # CPU time that was already compensated.
         self._accounted_s = 0.0
 
     def pause(self) -> None:
-        """Wait for as long as the work since the last rest asks for, but not longer than somebody crawls."""
+        """Pause in proportion to the work since the last pause, at most until the crawl ends."""
         now_s = self._used_s()
         left_s, self._accounted_s = pause_duration_s(now_s - self._accounted_s), now_s
         while left_s > 0.0 and self._crawling() and not self._wait(min(left_s, self._every_s)):
@@ -114,24 +114,24 @@ def _run_indexer(folders: Sequence[Path], every_s: float, until_quiet: bool, sto
         return wanted() and any(map(has_writer, folders))
 
     _lower_priority()
-    rests = CpuBudget(crawling, stop.wait)
+    budget = CpuBudget(crawling, stop.wait)
     while wanted():
-        # Asked first: what is written meanwhile is seen the next time
+        # Checked first: what is written meanwhile is indexed next time.
         quiet = not crawling()
         for folder in folders:
-            # A collection that can't be read now may be readable the next time
+            # A collection that can't be read now may be readable next time.
             with suppress(OpilioError):
-                while wanted() and update_index(folder, most=BATCH_PAGES).waiting:
-                    rests.pause()
+                while wanted() and update_index(folder, limit=BATCH_PAGES).waiting:
+                    budget.pause()
         if quiet and until_quiet:
             return
-        rests.pause()
+        budget.pause()
         stop.wait(every_s)
 
 
 def _lower_priority() -> None:
-    """Give way to everybody else: a low priority, in a scheduling group of its own where the system makes groups by
-    session (they share the processors evenly, whatever the priority of what runs in them)."""
+    """Lower the priority, in a new session: Linux groups processes by session for scheduling and shares the CPU evenly
+    between groups, whatever the priorities inside."""
     with suppress(OSError):
         os.setsid()
         os.nice(NICE)

@@ -1,11 +1,7 @@
-"""Subtopics (S0-F1): relevant pages clustered by their words, and named by the words that set a cluster apart.
+"""Subtopics (S0-F1): relevant pages clustered by their words, and named by the words that distinguish a cluster.
 
-Spherical k-means over tf·idf. Deterministic: the same pages give the same subtopics, whatever order they came in.
-Pure; nothing here reads a file.
-
-The words a page is clustered by: its most frequent telling stems, title and headings counted more. Pure.
-
-How much a word can tell of what sets pages of a collection apart: what subtopics are made of and named by.
+Spherical k-means over tf·idf of each page's most frequent stems; title and headings count more. Deterministic: the same
+pages give the same subtopics, whatever order they came in.
 """
 
 import math
@@ -27,22 +23,22 @@ from opilio.text.stopwords import stop_words
 from opilio.text.tokens import is_short_word, tokenize
 from opilio.text.vocabulary import term_id
 
-MIN_PAGES = 12  # fewer have no parts worth naming
-MAX_SAMPLE_PAGES = 3_000  # pages that the centres are made of; all are assigned to them
+MIN_PAGES = 12  # fewer pages are not clustered
+MAX_SAMPLE_PAGES = 3_000  # pages that determine the centroids; all pages are assigned to them
 MAX_VOCABULARY = 3_000
-MAX_DOCUMENT_SHARE = 0.4  # a word that more of them have sets none apart
-MIN_CLUSTER_PAGES = 3  # pages; a smaller cluster joins its neighbours
+MAX_DOCUMENT_SHARE = 0.4  # words on more pages distinguish none
+MIN_CLUSTER_PAGES = 3  # smaller clusters are dropped
 MAX_CENTROID_STEMS = 120
 MAX_CLUSTERS = 16
 RESTARTS, MAX_ITERATIONS = 4, 25
-MIN_SIMILARITY = 0.08  # cosine below which a page belongs to none
+MIN_SIMILARITY = 0.08  # cosine below which a page has no subtopic
 
 Matrix = np.ndarray[Any, np.dtype[np.float32]]
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class StemCount(msgspec.Struct, frozen=True, array_like=True):
-    """A stem of a page: how it was written most often, and how often it stands there."""
+    """A stem of a page: its most common spelling, and its count."""
 
     stem: str
     spelling: str
@@ -50,7 +46,7 @@ class StemCount(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SubtopicCentroid(msgspec.Struct, frozen=True):
-    """A subtopic: its name, the words that tell it, and the weights of its stems."""
+    """A subtopic: its name, its distinctive words, and the weights of its stems."""
 
     name: str
     words: tuple[str, ...]
@@ -58,19 +54,19 @@ class SubtopicCentroid(msgspec.Struct, frozen=True):
 
 
 class SubtopicClassifier:
-    """Centres that pages are assigned to."""
+    """Assigns pages to the nearest centroid."""
 
-    def __init__(self, centres: Sequence[SubtopicCentroid]) -> None:
-        self.centroids = tuple(centres)
-        vocabulary = sorted({stem for centre in centres for stem in centre.weights})
+    def __init__(self, centroids: Sequence[SubtopicCentroid]) -> None:
+        self.centroids = tuple(centroids)
+        vocabulary = sorted({stem for centroid in centroids for stem in centroid.weights})
         self._row_by_stem = {stem: place for place, stem in enumerate(vocabulary)}
-        self._matrix = np.zeros((len(vocabulary), len(centres)), dtype=np.float32)
-        for number, centre in enumerate(centres):
-            for stem, weight in centre.weights.items():
+        self._matrix = np.zeros((len(vocabulary), len(centroids)), dtype=np.float32)
+        for number, centroid in enumerate(centroids):
+            for stem, weight in centroid.weights.items():
                 self._matrix[self._row_by_stem[stem], number] = weight
 
     def classify(self, words: Sequence[StemCount]) -> str:
-        """The name of the subtopic a page belongs to; empty where none is near."""
+        """The name of a page's subtopic; empty if none is near."""
         if not self.centroids:
             return ""
         known = [(self._row_by_stem[w.stem], _damped(w.count)) for w in words if w.stem in self._row_by_stem]
@@ -84,27 +80,27 @@ class SubtopicClassifier:
 
 
 def cluster_pages(
-    pages: Sequence[Sequence[StemCount]], telling: Callable[[str, str], float] = lambda *_: 1.0, seed: int = 1
+    pages: Sequence[Sequence[StemCount]], distinctiveness: Callable[[str, str], float] = lambda *_: 1.0, seed: int = 1
 ) -> list[SubtopicCentroid]:
-    """The subtopics of pages, which are given in an order of their own (by key): largest first.
+    """The subtopics of pages, largest first. The order of the pages must be fixed (by key).
 
-    `telling` weighs a stem, and how it is written most often, by how much it tells at all: words of every day stand
-    out by chance. Those without weight are left out.
+    `distinctiveness` weights a stem and its most common spelling: everyday words stand out by chance. Stems of weight 0
+    are ignored.
     """
     if len(pages) < MIN_PAGES:
         return []
     step = max(1, len(pages) // MAX_SAMPLE_PAGES)
     sample = pages[::step]
-    written = _spellings(sample)
-    stems, rarity = _vocabulary(sample, lambda stem: telling(stem, written[stem]))
+    spellings = _spellings(sample)
+    stems, rarity = _vocabulary(sample, lambda stem: distinctiveness(stem, spellings[stem]))
     if len(stems) < 2:
         return []
     matrix = _matrix(sample, stems, rarity)
-    centres = _best_means(matrix, _cluster_count(len(sample)), np.random.default_rng(seed))
-    assigned = (matrix @ centres.T).argmax(axis=1)
-    groups = [np.flatnonzero(assigned == number) for number in range(len(centres))]
+    centroids = _best_means(matrix, _cluster_count(len(sample)), np.random.default_rng(seed))
+    assigned = (matrix @ centroids.T).argmax(axis=1)
+    groups = [np.flatnonzero(assigned == number) for number in range(len(centroids))]
     kept = sorted((g for g in groups if len(g) >= MIN_CLUSTER_PAGES), key=lambda g: (-len(g), int(g[0])))
-    return _named(written, list(stems), rarity, matrix, kept)
+    return _named(spellings, list(stems), rarity, matrix, kept)
 
 
 def _cluster_count(pages: int) -> int:
@@ -119,10 +115,12 @@ def _damped(count: int) -> float:
     return 1.0 + math.log(count)
 
 
-def _vocabulary(pages: Sequence[Sequence[StemCount]], telling: Callable[[str], float]) -> tuple[dict[str, int], Matrix]:
-    """The stems that some pages have and others have not, and how rare each is."""
+def _vocabulary(
+    pages: Sequence[Sequence[StemCount]], distinctiveness: Callable[[str], float]
+) -> tuple[dict[str, int], Matrix]:
+    """The stems that are on some but not most pages, and the rarity of each."""
     frequency = Counter(word.stem for words in pages for word in words)
-    middling = {s: telling(s) for s, n in frequency.items() if 2 <= n <= MAX_DOCUMENT_SHARE * len(pages)}
+    middling = {s: distinctiveness(s) for s, n in frequency.items() if 2 <= n <= MAX_DOCUMENT_SHARE * len(pages)}
     chosen = sorted((s for s in middling if middling[s] > 0), key=lambda s: (-frequency[s], s))[:MAX_VOCABULARY]
     rarity = np.array([math.log(len(pages) / frequency[s]) * middling[s] for s in chosen], dtype=np.float32)
     return {stem: place for place, stem in enumerate(chosen)}, rarity
@@ -145,13 +143,13 @@ def _unit(matrix: Matrix) -> Matrix:
 
 
 def _best_means(matrix: Matrix, count: int, rng: np.random.Generator) -> Matrix:
-    """The centres of the best of a few tries."""
+    """The centroids of the best of several runs."""
     tries = [_means(matrix, _initial_centroids(matrix, count, rng)) for _ in range(RESTARTS)]
-    return max(tries, key=lambda centres: float((matrix @ centres.T).max(axis=1).sum()))
+    return max(tries, key=lambda centroids: float((matrix @ centroids.T).max(axis=1).sum()))
 
 
 def _initial_centroids(matrix: Matrix, count: int, rng: np.random.Generator) -> Matrix:
-    """Pages far from each other to begin with (k-means++)."""
+    """Initial centroids: pages far from each other (k-means++)."""
     chosen = [int(rng.integers(len(matrix)))]
     nearest = matrix @ matrix[chosen[0]]
     while len(chosen) < count:
@@ -161,41 +159,41 @@ def _initial_centroids(matrix: Matrix, count: int, rng: np.random.Generator) -> 
     return matrix[chosen].copy()
 
 
-def _means(matrix: Matrix, centres: Matrix) -> Matrix:
+def _means(matrix: Matrix, centroids: Matrix) -> Matrix:
     assigned: IntArray = np.full(len(matrix), -1)
     for _ in range(MAX_ITERATIONS):
-        now = (matrix @ centres.T).argmax(axis=1)
+        now = (matrix @ centroids.T).argmax(axis=1)
         if (now == assigned).all():
             break
         assigned = now
-        sums = np.zeros_like(centres)
+        sums = np.zeros_like(centroids)
         np.add.at(sums, assigned, matrix)
-        centres = np.where(sums.any(axis=1, keepdims=True), _unit(sums), centres)
-    return centres
+        centroids = np.where(sums.any(axis=1, keepdims=True), _unit(sums), centroids)
+    return centroids
 
 
 def _named(
-    written: Mapping[str, str], order: Sequence[str], rarity: Matrix, matrix: Matrix, groups: Sequence[IntArray]
+    spellings: Mapping[str, str], order: Sequence[str], rarity: Matrix, matrix: Matrix, groups: Sequence[IntArray]
 ) -> list[SubtopicCentroid]:
-    """Each group with the words that stand out in it, no name twice. `order`: the stems, as in the matrix."""
+    """Each group with its distinctive words and a unique name. `order`: the stems, as in the matrix."""
     means = _unit(np.array([matrix[group].mean(axis=0) for group in groups], dtype=np.float32))
-    centres, taken = list[SubtopicCentroid](), set[str]()
+    centroids, taken = list[SubtopicCentroid](), set[str]()
     for number, mean in enumerate(means):
         others = means[np.arange(len(means)) != number]
-        # A word of many of its pages names it better
+        # A word on many pages of the group names it better.
         spread = np.sqrt((matrix[groups[number]] > 0).mean(axis=0))
         apart = (mean - (others.mean(axis=0) if len(others) else 0.0)) * spread
-        words = [written[order[place]] for place in np.argsort(-apart, kind="stable")[:12] if apart[place] > 0]
+        words = [spellings[order[place]] for place in np.argsort(-apart, kind="stable")[:12] if apart[place] > 0]
         name = _name(words, taken)
         taken.add(name)
         heavy = np.argsort(-mean, kind="stable")[:MAX_CENTROID_STEMS]
         weights = {order[place]: round(float(mean[place] * rarity[place]), 5) for place in heavy if mean[place] > 0}
-        centres.append(SubtopicCentroid(name, tuple(words), weights))
-    return centres
+        centroids.append(SubtopicCentroid(name, tuple(words), weights))
+    return centroids
 
 
 def _name(words: Sequence[str], taken: Iterable[str]) -> str:
-    """Three telling words; more where that name is taken."""
+    """The three most distinctive words; more if that name is taken."""
     for length in range(min(3, len(words)), len(words) + 1):
         name = ", ".join(words[:length])
         if name not in taken:
@@ -204,7 +202,7 @@ def _name(words: Sequence[str], taken: Iterable[str]) -> str:
 
 
 def _spellings(pages: Sequence[Sequence[StemCount]]) -> dict[str, str]:
-    """How each stem is written most often."""
+    """The most common spelling of each stem."""
     seen: dict[str, Counter[str]] = {}
     for words in pages:
         for word in words:
@@ -213,8 +211,8 @@ def _spellings(pages: Sequence[Sequence[StemCount]]) -> dict[str, str]:
 
 
 MAX_PAGE_STEMS = 60
-MAX_TEXT_CHARACTERS = 30_000  # characters of the text
-TITLE_WEIGHT, HEADINGS_WEIGHT = 5, 2  # how often their words are counted
+MAX_TEXT_CHARACTERS = 30_000
+TITLE_WEIGHT, HEADINGS_WEIGHT = 5, 2  # counts of their words
 _FIGURE = re.compile(r"\d")
 _decode = msgspec.msgpack.Decoder(list[StemCount]).decode
 _encode = msgspec.msgpack.Encoder().encode
@@ -226,16 +224,16 @@ def _stem(code: str) -> StemFunction:
 
 
 def count_stems(page: IndexDocument) -> list[StemCount]:
-    """The words of a page, most frequent first."""
+    """The stems of a page, most frequent first."""
     code = language_code(page.language)
     counts = Counter(tokenize(page.body[:MAX_TEXT_CHARACTERS]))
     for text, times in ((page.title, TITLE_WEIGHT), (page.headings[:MAX_TEXT_CHARACTERS], HEADINGS_WEIGHT)):
         counts.update({word: times * n for word, n in Counter(tokenize(text[:MAX_TEXT_CHARACTERS])).items()})
     stem, stop = _stem(code), stop_words(code)
-    # stem: best spelling, its count, count of all
+    # Stem -> most common spelling, its count, total count.
     by_stem: dict[str, tuple[str, int, int]] = {}
     for word, count in counts.items():
-        # isalpha() knows no vowel signs
+        # Not isalpha(), which is False for vowel signs.
         if is_short_word(word) or word in stop or _FIGURE.search(word):
             continue
         key = stem(word)
@@ -246,7 +244,7 @@ def count_stems(page: IndexDocument) -> list[StemCount]:
 
 
 def pack_stems(found: list[StemCount]) -> bytes:
-    """Words for keeping.
+    """Encode stems for storage.
 
     >>> unpack_stems(pack_stems([StemCount("wren", "wrens", 2)]))
     [StemCount(stem='wren', spelling='wrens', count=2)]
@@ -258,30 +256,30 @@ def unpack_stems(blob: bytes) -> list[StemCount]:
     return _decode(blob) if blob else []
 
 
-UNKNOWN_TERM = -1  # a term that no table has
+UNKNOWN_TERM = -1  # a term outside every table
 
 
 class TermDistinctiveness:
-    """Weighs words from 0 to 1, for one collection."""
+    """Weights words of a collection from 0 to 1 by how well they distinguish pages."""
 
     def __init__(self, searcher: tantivy.Searcher) -> None:
         self._searcher = searcher
         self._background = load_default_idf()
-        # Of all its languages: those of single pages are guessed, and the general table has no stop words at all, so
-        # one that gets past the guess would pass for a rare word.
+        # Of all languages of the collection: the detected language of a page may be wrong, and the background table
+        # contains no stop words, so a stop word of another language would look rare.
         self._stop_words = frozenset().union(*map(stop_words, ("en", *document_languages(searcher))))
 
-    def weight(self, stem: str, written: str) -> float:
-        """Of a stem that is written most often so: 0 for stop words and what is everywhere, else its general rarity."""
-        if stem in self._stop_words or written in self._stop_words or self._is_ubiquitous(written):
+    def weight(self, stem: str, spelling: str) -> float:
+        """The weight of a stem: 0 for stop words and words on most pages, else its rarity in general."""
+        if stem in self._stop_words or spelling in self._stop_words or self._is_ubiquitous(spelling):
             return 0.0
         share: float = self._background.idf(term_id(stem)) / self._background.idf(UNKNOWN_TERM)
         return math.pow(share, 1.5)
 
-    def _is_ubiquitous(self, written: str) -> bool:
-        """Counted over whole texts: a page is clustered by its most frequent words, among which the words of a footer
-        are on short pages only, and would make these a subtopic."""
+    def _is_ubiquitous(self, spelling: str) -> bool:
+        """True for a word on most pages. Whole texts are counted: footer words are among the most frequent ones only on
+        short pages, which would otherwise become a subtopic."""
         return any(
             self._searcher.doc_freq(EXACT_FIELD, t) > MAX_DOCUMENT_SHARE * self._searcher.num_docs
-            for t in index_terms(written)
+            for t in index_terms(spelling)
         )

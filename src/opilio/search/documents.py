@@ -1,8 +1,7 @@
-"""Stored pages as the index takes them: parsed again from their WARC records, with the texts of links that point to
-them. Only reads.
+"""Stored pages as documents for the index: parsed again from their WARC records, with the anchors of links to them.
 
-In two steps, so that the database is let go before pages are parsed: whoever reads for long makes the log of a
-running crawl grow.
+Done in two steps, so that the database is released before pages are parsed: a long read transaction makes the
+write-ahead log of a running crawl grow.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,13 +28,13 @@ _FIELDS = (
     "key, seq, url, host, title, description, language, genre, score, relevant, fetched_at, last_modified,"
     " duplicate_of, noindex, warc, offset, length"
 )
-_EARLIEST = 631_152_000.0  # 1990: dates before that are somebody's mistake
+_EARLIEST = 631_152_000.0  # 1990: earlier dates are wrong
 _DAY_S = 86_400.0
-LINK_CACHE_PAGES = 512  # pages whose links are kept at hand while documents are made
+LINK_CACHE_PAGES = 512  # pages whose links are cached
 
 
 class _LinkAnchors(msgspec.Struct, frozen=True):
-    """Of a page's `LinkColumns` only what is needed here."""
+    """The part of a page's `LinkColumns` that is needed here."""
 
     anchors: list[str]
     keys: bytes
@@ -45,39 +44,39 @@ _decode_links = msgspec.msgpack.Decoder(_LinkAnchors).decode
 
 
 class UnparsedDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A page as the database has it: a document that lacks its text, and where that is."""
+    """A page from the database: a document without its text, and the position of its WARC record."""
 
     document: IndexDocument
-    last_modified: str  # as its server said
-    warc_position: tuple[int, int, int]  # in the WARC files
+    last_modified: str  # as sent by the server
+    warc_position: tuple[int, int, int]  # file, offset, length
 
 
 class CollectionChanges(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened to a collection between two answers."""
+    """The changes of a collection between two responses."""
 
     pages: list[UnparsedDocument]
-    removed: list[int]  # keys of pages that must not be found any more
+    removed: list[int]  # keys of pages to remove from the index
 
 
 class DocumentReader:
-    """The pages of one collection, at the moment it was opened."""
+    """Reads the pages of one collection."""
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
         self._links: Callable[[int], dict[int, str]] = lru_cache(LINK_CACHE_PAGES)(self._read_links)
 
     def last_seq(self) -> int:
-        """The number of the last answer."""
+        """The sequence number of the last response."""
         row = self._collection.connection.execute("SELECT max(seq) FROM answer").fetchone()
         return int(row[0] or 0)
 
     def count_pages_after(self, after: int) -> int:
-        """Pages that came after an answer."""
+        """The number of pages stored after a response."""
         row = self._collection.connection.execute("SELECT count(*) FROM page WHERE seq > ?", (after,)).fetchone()
         return int(row[0])
 
     def changes(self, after: int, upto: int) -> CollectionChanges:
-        """Pages that came, versions that ended and pages that went, from one answer (left out) to another."""
+        """New pages, past versions and removed pages, after one response up to another."""
         rows = self._rows("page", "seq > ? AND seq <= ?", (after, upto))
         ended = self._collection.connection.execute(
             f"SELECT {_FIELDS}, until FROM version WHERE ended > ? AND ended <= ?", (after, upto)
@@ -89,12 +88,12 @@ class DocumentReader:
         return CollectionChanges(pages=pages, removed=removed)
 
     def pages(self, keys: Sequence[int]) -> list[UnparsedDocument]:
-        """Pages by their keys, in that order; those that must not be found are left out."""
+        """Pages by their keys, in that order, without those that are not indexable."""
         rows = [row for key in keys for row in self._rows("page", "key = ?", (key,))]
         return list(self._indexable(rows))
 
     def labeled_since(self, after: int) -> tuple[list[int], int]:
-        """Keys of pages that a person judged since the label of this number, and the number of the last one."""
+        """Keys of pages labelled after the label with this number, and the number of the last label."""
         taken = self.last_label()
         rows = self._collection.connection.execute(
             "SELECT DISTINCT key FROM label WHERE id > ? AND id <= ? ORDER BY key", (after, taken)
@@ -102,15 +101,15 @@ class DocumentReader:
         return [key for (key,) in rows], max(after, taken)
 
     def last_label(self) -> int:
-        """The number of the last label that was taken up."""
+        """The number of the last label that was applied."""
         return int(self._collection.meta("labels_taken", "0"))
 
     def dropped_versions(self) -> int:
-        """How many past versions were deleted so far."""
+        """The number of past versions deleted so far."""
         return int(self._collection.meta(DROPPED_VERSIONS_KEY, "0"))
 
     def parents_of(self, host: str, key: int) -> tuple[int, ...]:
-        """Up to five pages that a link to this one was found on."""
+        """Up to five pages that link to this one."""
         row = self._collection.connection.execute(
             "SELECT u.parents, u.parent FROM frontier_url AS u JOIN frontier_host AS h ON h.id = u.host_id"
             " WHERE h.name = ? AND u.key = ?",
@@ -121,7 +120,7 @@ class DocumentReader:
         return unpack_keys(row[0]) or ((row[1],) if row[1] else ())
 
     def parent_counts(self) -> Iterator[tuple[int, int]]:
-        """(key, how many pages with a link to it are known) of every page."""
+        """(key, number of known pages that link to it) of every page."""
         yield from self._collection.connection.execute(
             "SELECT p.key, coalesce(length(u.parents) / 8, u.parent <> 0) FROM page AS p"
             " JOIN frontier_host AS h ON h.name = p.host JOIN frontier_url AS u ON u.host_id = h.id AND u.key = p.key"
@@ -157,12 +156,12 @@ class DocumentReader:
         return UnparsedDocument(document=document, last_modified=modified, warc_position=(place[2], place[3], place[4]))
 
     def _anchors(self, key: int, parents: Iterable[int]) -> tuple[str, ...]:
-        """What links to a page say, each wording once."""
+        """The distinct anchors of links to a page."""
         texts = [self._links(parent).get(key, "").strip() for parent in parents]
         return tuple(dict.fromkeys(text for text in texts if text))
 
     def _read_links(self, key: int) -> dict[int, str]:
-        """Where a page links to, with the first anchor of each target."""
+        """The link targets of a page, with the first anchor of each."""
         row = self._collection.connection.execute("SELECT columns FROM links WHERE parent = ?", (key,)).fetchone()
         if row is None or not row[0]:
             return {}
@@ -172,7 +171,7 @@ class DocumentReader:
 
 
 def complete_document(folder: Path, stored: UnparsedDocument, parser: HtmlParser) -> IndexDocument:
-    """The whole document. Needs no database."""
+    """The complete document. Needs no database."""
     page, known = _page(folder, stored.warc_position, parser), stored.document
     return msgspec.structs.replace(
         known,
@@ -183,7 +182,7 @@ def complete_document(folder: Path, stored: UnparsedDocument, parser: HtmlParser
 
 
 def _page(folder: Path, place: tuple[int, int, int], parser: HtmlParser) -> Page:
-    """The stored page, read again; an empty one where it is damaged or no longer reads as a page."""
+    """The stored page, parsed again; an empty one if it is damaged or no longer parses."""
     if place[2]:
         with suppress(ParseError, CollectionError):
             return parser.parse(read_record(folder, *place))
@@ -191,13 +190,13 @@ def _page(folder: Path, place: tuple[int, int, int], parser: HtmlParser) -> Page
 
 
 def _is_indexable(row: tuple[Any, ...]) -> bool:
-    """Copies of another page and pages that ask not to be indexed stay outside."""
+    """False for duplicates and pages with noindex."""
     duplicate_of, noindex = row[12], row[13]
     return not duplicate_of and not noindex
 
 
 def page_date(published: str, modified: str, fetched_at: float) -> float:
-    """The page's own date where it tells one that can be true, else when it was fetched.
+    """The page's own date if it has a plausible one, else the time of the fetch.
 
     >>> page_date("2026-01-31T12:00:00Z", "", 2e9) == page_date("2026-01-31", "", 2e9)
     True

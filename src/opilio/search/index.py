@@ -1,9 +1,7 @@
-"""The engine's folder of one collection: opened, read, written. Holds no rule of what is indexed or how.
+"""The full-text index of one collection: opening, reading, writing, locking, and translation of its errors.
 
-One process at a time writes (an advisory lock the kernel releases when the process dies), any number read, and a
-reader sees whole commits only.
-
-What goes wrong inside an index, as errors of ours. Knows no file of the index; mends nothing.
+One process at a time writes (an advisory lock that the kernel releases when the process dies), any number read, and a
+reader sees complete commits only.
 """
 
 import fcntl
@@ -21,19 +19,19 @@ from opilio.core.errors import CollectionError
 from opilio.search.schema import INDEX_VERSION, make_schema, register_analyzers
 
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-# The engine's, on files it did not write; a BaseException that no module offers by name
+# Raised by the engine for damaged files; a BaseException that no module exports.
 _PANIC = "PanicException"
 
 
 class DamagedIndexError(CollectionError):
-    """An index can't be read. It is derived: whoever may write throws it away and makes it again."""
+    """An index is damaged. It is derived data and can be rebuilt."""
 
 
 @contextmanager
 def translate_index_errors(*folders: Path, engine: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Errors of the engine and of `derived.db`, of one of these index folders, in one line that says what to do.
+    """Translate errors of the engine and of `derived.db` in these index folders to one line that says what to do.
 
-    `engine`: what the engine raises inside, where nobody else raises it.
+    `engine`: exceptions of the engine inside the block, if nothing else raises them.
     """
     try:
         yield
@@ -54,26 +52,26 @@ def _named(folders: tuple[Path, ...]) -> str:
 
 
 def _damaged(folders: tuple[Path, ...], error: BaseException) -> DamagedIndexError:
-    told = " ".join(str(error).split())[:200]
+    reason = " ".join(str(error).split())[:200]
     collections = _named(tuple(folder.parent for folder in folders))
-    advice = f"'opilio maintain reindex {collections}' makes it again"
-    return DamagedIndexError(f"{_named(folders)}: the index can't be read: {told}; {advice}")
+    advice = f"run 'opilio maintain reindex {collections}'"
+    return DamagedIndexError(f"{_named(folders)}: the index is damaged: {reason}; {advice}")
 
 
 INDEX_FOLDER = "index"
 INDEX_LOCK_FILE = "index.lock"
 VERSION_FILE = "version"
-CHANGED_FILE = "changed"  # touched when what was worked out from all pages is new
-ENGINE_FOLDER = "terms"  # the engine's own folder
-# What the engine goes by: without it, it knows of no document
+CHANGED_FILE = "changed"  # touched when derived data changed
+ENGINE_FOLDER = "terms"
+# The engine's list of its files; without it the index is empty.
 ENGINE_META_FILE = f"{ENGINE_FOLDER}/meta.json"
 HEAP_BYTES = 64_000_000
-# Files of the engine that it lets only its own user read
+# Files that the engine creates readable only for their owner.
 PRIVATE_FILES = ("meta.json", ".managed.json")
 
 
 class FullTextIndex:
-    """The engine's files in one folder."""
+    """The engine's index in one folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -83,12 +81,12 @@ class FullTextIndex:
             _lockable_folder(folder / ENGINE_FOLDER) as place,
         ):
             self._index = tantivy.Index(self.schema, path=str(place))
-            # Else a thread reads it all again whenever somebody commits
+            # Otherwise a thread reloads the index after every commit.
             self._index.config_reader("Manual")
         register_analyzers(self._index)
 
     def searcher(self) -> tantivy.Searcher:
-        """The index as it was when it was opened."""
+        """A searcher of the index as of its opening."""
         return self._index.searcher()
 
     @contextmanager
@@ -105,14 +103,14 @@ class FullTextIndex:
 
 
 class FullTextWriter:
-    """Changes on their way into the index: nobody sees them before `commit`."""
+    """Changes of the index, visible after `commit`."""
 
     def __init__(self, engine: tantivy.IndexWriter, folder: Path) -> None:
         self._engine = engine
         self._folder = folder
 
     def put(self, id_: str, document: tantivy.Document) -> None:
-        """A document in the place of the one that had its id."""
+        """Add a document, replacing the one with the same id."""
         with _translate_write_errors(self._folder):
             self._engine.delete_documents_by_term("id", id_)
             self._engine.add_document(document)
@@ -129,18 +127,23 @@ class FullTextWriter:
 
 @contextmanager
 def _translate_write_errors(folder: Path) -> Iterator[None]:
-    """What the engine says where it can't write (no space, no folder any more), as an error of ours."""
+    """Translate the engine's write errors (no space, folder removed) to CollectionError."""
     try:
         yield
     except ValueError as error:
-        told = " ".join(str(error).split())[:200]
-        raise CollectionError(f"{folder}: the index can't be written: {told}; the collection is whole") from error
+        reason = " ".join(str(error).split())[:200]
+        raise CollectionError(
+            f"{folder}: the index can't be written: {reason}; the collection itself is intact"
+        ) from error
 
 
 @contextmanager
 def _lockable_folder(terms: Path) -> Iterator[Path]:
-    """Where the engine can open its files. It makes a lock beside them even to read: where it can't, it is given links
-    to them in a folder of ours, which is needed no longer once they are open."""
+    """A folder in which the engine can open its files.
+
+    The engine needs a lock file even for reading. If the folder is read-only, a temporary folder with links to the
+    files is used until they are open.
+    """
     if os.access(terms, os.W_OK):
         yield terms
         return
@@ -152,8 +155,8 @@ def _lockable_folder(terms: Path) -> Iterator[Path]:
 
 
 def _copy_read_permission(folder: Path) -> None:
-    """Whoever may read the rest of the index may read all of it."""
-    # Whoever took the index away meanwhile, or gave it to another user, knows better
+    """Give the engine's private files the permissions of the others."""
+    # The index may have been removed or changed its owner meanwhile.
     with suppress(OSError):
         mode = (folder / VERSION_FILE).stat().st_mode
         for name in PRIVATE_FILES:
@@ -161,7 +164,7 @@ def _copy_read_permission(folder: Path) -> None:
 
 
 def prepare_index_folder(collection: Path) -> Path:
-    """The index folder of a collection, made where it is missing, emptied where another version made it.
+    """The index folder of a collection, created if it is missing, emptied if another version created it.
 
     Only inside `index_write_lock`.
     """
@@ -177,12 +180,14 @@ def prepare_index_folder(collection: Path) -> Path:
 
 
 def readable_index_folder(collection: Path) -> Path:
-    """The index folder of a collection for reading; an empty index where there is none that can be read."""
+    """The index folder of a collection for reading, with an empty index if there is no usable one."""
     folder = collection / INDEX_FOLDER
     if not _is_current_version(folder):
         if is_read_only(collection):
-            told = "has no index that can be read, and none can be made in a folder that can't be written"
-            raise CollectionError(f"{collection}: {told}; copy it elsewhere, or let its owner search it once")
+            reason = "has no usable index, and its folder can't be written"
+            raise CollectionError(
+                f"{collection}: {reason}; copy it to a writable folder, or let its owner search it once"
+            )
         with index_write_lock(collection) as ours:
             if ours:
                 prepare_index_folder(collection)
@@ -190,19 +195,19 @@ def readable_index_folder(collection: Path) -> Path:
 
 
 def is_read_only(collection: Path) -> bool:
-    """Is the index somebody else's (or on a disc, in a snapshot), so that it can be read but never changed?"""
+    """True if the index can be read but not written (another owner, a read-only disk)."""
     folder = collection / INDEX_FOLDER
     return not os.access(folder if folder.exists() else collection, os.W_OK)
 
 
 def index_generation(collection: Path) -> tuple[int, ...]:
-    """Changes whenever the index does: what was read before must be read again."""
+    """A value that changes whenever the index does."""
     return tuple(_changed_at(collection / INDEX_FOLDER / name) for name in (ENGINE_META_FILE, CHANGED_FILE))
 
 
 def touch_generation(folder: Path) -> None:
-    """Something beside the engine's files has changed."""
-    # Whoever took the index away has told everything
+    """Record a change outside the engine's files."""
+    # The index was deleted meanwhile.
     with suppress(FileNotFoundError):
         (folder / CHANGED_FILE).touch()
 
@@ -221,16 +226,16 @@ def _is_current_version(folder: Path) -> bool:
 
 
 def _unwritable(folder: Path, error: OSError) -> CollectionError:
-    return CollectionError(f"{folder}: can't be written: {error.strerror}; the index needs a place to be made in")
+    return CollectionError(f"{folder}: can't be written: {error.strerror}; the index needs a writable folder")
 
 
 def delete_index(collection: Path) -> None:
-    """Throw the index away: it is made again from the collection."""
+    """Delete the index; it can be rebuilt from the collection."""
     folder = collection / INDEX_FOLDER
     for path in folder.iterdir() if folder.exists() else ():
         if path.name == INDEX_LOCK_FILE:
             continue
-        # A reader's own, which is gone with it
+        # A temporary file of a reader may disappear.
         with suppress(FileNotFoundError):
             if path.is_dir():
                 shutil.rmtree(path)
@@ -240,7 +245,7 @@ def delete_index(collection: Path) -> None:
 
 @contextmanager
 def index_write_lock(collection: Path) -> Iterator[bool]:
-    """True where this process may write the index now, False where another one does."""
+    """Yields True if this process may write the index now, False if another one does."""
     folder = collection / INDEX_FOLDER
     try:
         folder.mkdir(exist_ok=True)

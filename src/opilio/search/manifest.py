@@ -1,7 +1,7 @@
-"""What the index has taken in, and what was worked out from it: `index/derived.db`, beside the engine's files.
+"""The manifest of an index: what was indexed and what was derived from it, in `index/derived.db`.
 
-The mark tells up to which answer of the collection pages were taken in. It moves after the engine's own commit, so a
-process that is killed between the two takes the same pages in again, which changes nothing.
+The mark `seq` is the last indexed response of the collection. It is written after the engine's commit, so that a
+process that is killed in between indexes the same pages again, which changes nothing.
 """
 
 import os
@@ -22,8 +22,8 @@ MANIFEST_FILE = "derived.db"
 
 MANIFEST_TABLES = """
 CREATE TABLE IF NOT EXISTS mark (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
--- One row per document that is current: the answer its page came with, how many pages with links to it were known,
--- the pages it links to (int64), the words a relevant one is clustered by, and its subtopic as it stands in the index.
+-- One row per current document: the response that stored its page, the number of known pages with links to it,
+-- the pages it links to (int64), the stems of a relevant page for clustering, and its subtopic in the index.
 CREATE TABLE IF NOT EXISTS entry (key INTEGER PRIMARY KEY, seq INTEGER NOT NULL, parents INTEGER NOT NULL,
   relevant INTEGER NOT NULL, targets BLOB NOT NULL, words BLOB NOT NULL, subtopic TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS subtopic (name TEXT PRIMARY KEY, place INTEGER NOT NULL, words TEXT NOT NULL,
@@ -34,7 +34,7 @@ _INIT_SCRIPT = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;" + MANIF
 
 
 class ManifestEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a document."""
+    """The stored facts about a document."""
 
     key: int
     seq: int
@@ -46,7 +46,7 @@ class ManifestEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IndexManifest:
-    """The database of one index. Whoever writes holds the lock of the index."""
+    """The database of one index. A writer must hold the index lock."""
 
     def __init__(self, folder: Path) -> None:
         path = folder / MANIFEST_FILE
@@ -63,7 +63,7 @@ class IndexManifest:
                 raise
 
     def mark(self, name: str) -> int:
-        """A number that was noted; 0 where none was."""
+        """A stored number; 0 if there is none."""
         row = self.connection.execute("SELECT value FROM mark WHERE name = ?", (name,)).fetchone()
         return int(row[0]) if row else 0
 
@@ -74,7 +74,7 @@ class IndexManifest:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Everything written inside is one commit, or nothing is."""
+        """Write everything inside the block in one transaction."""
         with self.connection:
             self.connection.execute("BEGIN IMMEDIATE")
             yield
@@ -96,7 +96,7 @@ class IndexManifest:
         return dict(self.connection.execute("SELECT key, seq FROM entry"))
 
     def authority(self) -> tuple[KeyArray, Float32Array]:
-        """Keys in order, and how much authority each has."""
+        """Sorted keys, and the authority of each."""
         row = self.connection.execute("SELECT keys, shares FROM authority").fetchone() or (b"", b"")
         return np.frombuffer(row[0], dtype=np.int64), np.frombuffer(row[1], dtype=np.float32)
 
@@ -106,7 +106,7 @@ class IndexManifest:
         )
 
     def subtopics(self) -> list[tuple[str, str, bytes]]:
-        """(name, words, centre) in the order they were made."""
+        """(name, words, centroid) in order of size."""
         return self.connection.execute("SELECT name, words, centre FROM subtopic ORDER BY place").fetchall()
 
     def write_subtopics(self, rows: Sequence[tuple[str, str, bytes]]) -> None:
@@ -121,10 +121,10 @@ class IndexManifest:
 
 
 def _create_database(path: Path) -> None:
-    """It appears whole: of two who open a new database at once, one would keep the other from its write-ahead log."""
+    """Create the database atomically: two processes that open a new one at once would block each other's journal."""
     with suppress(OSError), TemporaryDirectory(dir=path.parent) as place:
         made = Path(place) / MANIFEST_FILE
         with closing(sqlite3.connect(made)) as connection:
             connection.executescript(_INIT_SCRIPT)
-        # Unlike a renaming this leaves one that somebody else has made meanwhile
+        # Unlike a rename, a link does not replace a database that another process created meanwhile.
         os.link(made, path)

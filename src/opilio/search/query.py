@@ -1,13 +1,12 @@
-"""What a person typed, as a tree of what is wanted. Pure: knows no index. A query that can't be understood is a
-`QueryError` whose message teaches what to write instead.
+"""Parses a search query into a tree. A `QueryError` says what to write instead.
 
-    wren song            pages with most of the words, best matches first
-    "wren song"          exactly these words beside each other; "wren song"~3 with up to three words between
-    +wren -toy           must have, must not have; also AND, OR, NOT and brackets
-    title:wren           only in this field
-    wre* colour~         words that begin so; words that are nearly so (~2: two letters may differ)
-    https://a.example/b  the page of this address, and pages that write it; also without https://
-    a.example            the pages of this host, and pages that write it
+wren song            pages with most of the words, best matches first
+"wren song"          this phrase; "wren song"~3 with up to three words between
++wren -toy           must have, must not have; also AND, OR, NOT and brackets
+title:wren           only in this field
+wre* colour~         words with this prefix; similar words (~2: two letters may differ)
+https://a.example/b  the page with this URL, and pages that mention it; also without https://
+a.example            the pages of this host, and pages that mention it
 """
 
 import re
@@ -32,7 +31,7 @@ FILTER_FIELDS = {
     **dict.fromkeys(("language", "lang"), "language"),
     **{name: name for name in ("genre", "subtopic", "band", "year", "relevant")},
 }
-# Facts with few values
+# Filters with a fixed set of values.
 CLOSED_VALUES = {"band": tuple(name for name, _ in BANDS), "relevant": ("yes", "no")}
 FIELDS = {**TEXT_FIELDS, **FILTER_FIELDS}
 _TOKEN = re.compile(
@@ -45,16 +44,16 @@ _TOKEN = re.compile(
 
 
 class QueryTerm(msgspec.Struct, frozen=True, kw_only=True):
-    """A word, a phrase, a beginning or a nearly spelt word, perhaps in one field only."""
+    """A word, phrase, prefix or fuzzy word, optionally in one field."""
 
     text: str
     kind: str = "word"  # word, phrase, prefix, fuzzy, address
     field: str = ""
-    distance: int = 0  # of a phrase: words between; of a fuzzy word: letters that may differ
+    distance: int = 0  # words between those of a phrase; edits of a fuzzy word
 
 
 class QueryGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """`some`: most of them; `all`; `any`. A part is (must, may or not, node)."""
+    """A group of parts (`must`, `may` or `not`, node). Kind `some` needs most of them, `all` all, `any` one."""
 
     kind: str
     parts: tuple[tuple[str, "QueryNode"], ...]
@@ -64,34 +63,32 @@ QueryNode = QueryTerm | QueryGroup
 
 
 def parse_query(query: str) -> QueryGroup:
-    """The tree of a query; no parts where nothing is asked for."""
+    """The tree of a query; without parts for an empty query."""
     if len(query) > MAX_QUERY_LENGTH:
-        raise QueryError(
-            f"the query has {len(query)} characters; {MAX_QUERY_LENGTH} are allowed, a few words find more"
-        )
+        raise QueryError(f"the query has {len(query)} characters, more than {MAX_QUERY_LENGTH}; use fewer words")
     parser = _QueryParser(replace_surrogates(query))
     group = parser.parse_group(0)
     if parser.has_more:
-        raise QueryError('there is a ")" that nothing opened; leave it out or add "(" before it')
+        raise QueryError('unmatched ")"; remove it or add "(" before it')
     return group
 
 
 def check_filter_value(field: str, value: str) -> None:
-    """Complain of a value that no page can have."""
+    """Raise QueryError for a value that no page can have."""
     known = CLOSED_VALUES.get(field)
     if known and value not in known:
         raise QueryError(f'{field} "{value[:40]}" is unknown; known: {", ".join(known)}')
 
 
 def positive_terms(node: QueryNode) -> list[QueryTerm]:
-    """All terms that hits should show, in their order."""
+    """All terms to highlight in hits, in order."""
     if isinstance(node, QueryTerm):
         return [node]
     return [term for occur, part in node.parts if occur != "not" for term in positive_terms(part)]
 
 
 class _QueryParser:
-    """One reading of one query. Juxtaposition binds loosest, then OR, then AND: a b OR c is a (b OR c)."""
+    """Parses one query. Juxtaposition binds loosest, then OR, then AND: a b OR c is a (b OR c)."""
 
     def __init__(self, query: str) -> None:
         self._tokens = _tokens(query)
@@ -106,7 +103,7 @@ class _QueryParser:
 
     def parse_group(self, depth: int) -> QueryGroup:
         if depth > MAX_NESTING:
-            raise QueryError(f"the brackets are nested more than {MAX_NESTING} deep; write the query flatter")
+            raise QueryError(f"brackets are nested more than {MAX_NESTING} deep; simplify the query")
         parts: list[tuple[str, QueryNode]] = []
         while self.has_more and self._peek() != ")":
             occur = self._occur()
@@ -120,7 +117,7 @@ class _QueryParser:
         return occur
 
     def _chain(self, operator: str, depth: int) -> QueryNode:
-        """Operands joined by an operator; one alone is itself."""
+        """Operands joined by an operator; a single operand is returned as it is."""
         negated: list[bool] = []
         operands = [self._operand(operator, depth, negated)]
         while self._peek() == operator:
@@ -147,12 +144,12 @@ class _QueryParser:
         if found == "(":
             group = self.parse_group(depth + 1)
             if self._peek() != ")":
-                raise QueryError('a "(" is never closed; add ")" where the group ends')
+                raise QueryError('unclosed "("; add ")" where the group ends')
             self._at += 1
             return group
         if found in ("AND", "OR", "NOT"):
-            raise QueryError(f'{found} needs a word on each side; write "{found}" in quotes to look for it as a word')
-        raise QueryError("something is missing at the end; add a word, or leave the last operator out")
+            raise QueryError(f'{found} needs a word on each side; put "{found}" in quotes to search for it as a word')
+        raise QueryError("the query ends with an operator; add a word, or remove the operator")
 
 
 def _tokens(query: str) -> list[str | QueryTerm]:
@@ -162,13 +159,13 @@ def _tokens(query: str) -> list[str | QueryTerm]:
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
-            raise QueryError(f'the quote at character {text.index(chr(34), at) + 1} is never closed; add " at its end')
+            raise QueryError(f'unclosed quote at character {text.index(chr(34), at) + 1}; add " at its end')
         at = match.end()
         token = _token(match)
         if token is not None:
             found.append(token)
     if sum(isinstance(token, QueryTerm) for token in found) > MAX_TERMS:
-        raise QueryError(f"the query has more than {MAX_TERMS} words; fewer find more")
+        raise QueryError(f"the query has more than {MAX_TERMS} words; use fewer")
     return found
 
 
@@ -189,13 +186,13 @@ def _token(match: re.Match[str]) -> str | QueryTerm | None:
 
 
 def _field(written: str) -> tuple[str, str]:
-    """The field that is meant; what is no field is a part of the text (http://, Re: and the like)."""
+    """The field of a prefix; an unknown one is part of the text (http://, Re: and the like)."""
     name = written.lower()
     if not name or name in FIELDS:
         return FIELDS.get(name, ""), ""
     close = get_close_matches(name, FIELDS, 1, 0.75)
     if close:
-        raise QueryError(f'"{written}:" is no field; did you mean "{close[0]}:"? Put it in quotes to look for it')
+        raise QueryError(f'"{written}:" is not a field; did you mean "{close[0]}:"? Put it in quotes to search for it')
     return "", f"{written} "
 
 
@@ -206,7 +203,7 @@ def _word(word: str, field: str) -> QueryTerm | None:
     if fuzzy:
         return QueryTerm(text=fuzzy[1], kind="fuzzy", field=field, distance=_number(f"~{fuzzy[2]}", 1, 2))
     if word.endswith("*") and len(stem := word.rstrip("*")) == 1:
-        raise QueryError(f'"{word}" would match too much; write at least two letters before the *')
+        raise QueryError(f'"{word}" matches too much; write at least two letters before the *')
     if word.endswith("*") and stem:
         return QueryTerm(text=stem, kind="prefix", field=field)
     return QueryTerm(text=word, field=field) if any(map(str.isalnum, word)) else None

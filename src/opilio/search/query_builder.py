@@ -1,7 +1,7 @@
-"""A query's tree to a query of the engine, for one index among those that are searched together.
+"""Builds the engine's query for one index from a parsed query.
 
-Words are weighed by how rare they are in all of the indexes (S2-F1): the engine knows only its own, so each term is
-boosted by the ratio of the two weights, which makes scores of different indexes comparable.
+Words are weighted by their rarity in all searched indexes (S2-F1): the engine knows only its own, so each term is
+boosted by the ratio of the two weights, which makes the scores of different indexes comparable.
 """
 
 import math
@@ -39,36 +39,37 @@ _FIELD_BY_FILTER = {
     "subtopics": "subtopic",
     "years": "year",
 }
-_FREQUENCY_FIELD = dict.fromkeys(STEMMED_FIELDS, "body")  # where a term of a field is counted
+# The field in which the terms of a field are counted.
+_FREQUENCY_FIELD = dict.fromkeys(STEMMED_FIELDS, "body")
 _URL_LIKE = re.compile(r"[\w-]+(?:\.[\w-]+)+(?::\d+)?(?:/\S*)?")
-EXACT_URL_SCORE = 1_000.0  # score of the page whose address is asked for: words make no such one
-MAX_PREFIX_TERMS = 40  # words that a prefix stands for, most frequent first
+EXACT_URL_SCORE = 1_000.0  # score of a page found by its URL, above any score of words
+MAX_PREFIX_TERMS = 40  # most frequent words that a prefix matches
 
 
 class FieldWeights(msgspec.Struct, frozen=True, kw_only=True):
-    """How much a match counts, by field. Chosen by measuring (docs/search.md)."""
+    """The weight of a match by field, chosen by measurement (docs/search.md)."""
 
     title: float = 2.0
     headings: float = 0.4
     body: float = 1.0
     anchors: float = 0.2
     url_words: float = 0.2
-    exact: float = 1.5  # the word as it is written, wherever
-    # What the fields beside the best one of a word add: it cost who asked for words of the text
+    exact: float = 1.5  # the word as written, in any field
+    # The share of the other fields besides the best one; above 0 it harmed queries for words of the text.
     tie_breaker: float = 0.0
-    proximity: float = 2.5  # the words beside each other
-    whole_title: float = 1.0  # the words as the whole title of a page
+    proximity: float = 2.5  # the words next to each other
+    whole_title: float = 1.0  # the words are the whole title of a page
 
 
 class QueryScope(msgspec.Struct, frozen=True, kw_only=True):
-    """What a builder must know of the indexes: this one, and all that are searched together."""
+    """Facts about the index and all indexes that are searched together."""
 
     searcher: tantivy.Searcher
     schema: tantivy.Schema
-    languages: tuple[str, ...]  # by which a query is stemmed
-    has_past_versions: bool  # does the index hold pages as they were, too?
+    languages: tuple[str, ...]  # languages for stemming a query
+    has_past_versions: bool  # the index contains past versions of pages
     all_documents: int
-    frequency: Callable[[str, str], int]  # (field, term) to documents of all indexes that hold it
+    frequency: Callable[[str, str], int]  # (field, term) -> document frequency in all indexes
 
 
 class QueryBuilder:
@@ -79,14 +80,14 @@ class QueryBuilder:
         self._weights = weights
 
     def build(self, group: QueryGroup, *, relaxed: bool = False) -> tantivy.Query:
-        """The whole query. `relaxed`: one word is enough."""
+        """The complete query. `relaxed`: one matching word is enough."""
         if not group.parts:
             return tantivy.Query.all_query()
         query, title = self._group(group, relaxed), self._title(group)
         return query if title is None else tantivy.Query.boolean_query([(Must, query), (Should, title)])
 
     def apply_filters(self, query: tantivy.Query, filters: SearchFilters) -> tantivy.Query:
-        """The query among the documents that the filters let through; they add nothing to the score."""
+        """The query restricted by the filters, which do not change scores."""
         wanted = [(Must, tantivy.Query.const_score_query(q, 0.0)) for q in self._filters(filters)]
         return tantivy.Query.boolean_query([(Must, query), *wanted]) if wanted else query
 
@@ -102,7 +103,7 @@ class QueryBuilder:
             made.append(self._range("date", after, before))
         if filters.at is not None:
             if not math.isfinite(filters.at):
-                raise QueryError(f"at: {filters.at} is no moment; write seconds since 1970")
+                raise QueryError(f"at: {filters.at} is not a time; write seconds since 1970")
             now = max(-FOREVER, min(int(filters.at), FOREVER - 2))
             made += [self._range("since", None, now + 1), self._range("until", now + 1, None)]
         elif self._scope.has_past_versions:
@@ -110,7 +111,7 @@ class QueryBuilder:
         return made
 
     def _range(self, field: str, lower: int | None, upper: int | None) -> tantivy.Query:
-        """From `lower` on, before `upper`."""
+        """From `lower` (included) to `upper` (excluded)."""
         last = None if upper is None else upper - 1
         return tantivy.Query.range_query(self._scope.schema, field, tantivy.FieldType.Integer, lower, last)
 
@@ -132,7 +133,7 @@ class QueryBuilder:
         return needed if together is None else tantivy.Query.boolean_query([(Must, needed), (Should, together)])
 
     def _proximity(self, parts: Sequence[tuple[str, QueryNode]]) -> tantivy.Query | None:
-        """The plain words of a query beside each other: better, not needed."""
+        """An optional clause for the plain words of a query next to each other."""
         plain = [n.text for o, n in parts if o != "not" and isinstance(n, QueryTerm) and _is_plain(n)]
         words = index_terms(" ".join(plain))
         if len(plain) < 2 or len(words) < 2:
@@ -147,7 +148,7 @@ class QueryBuilder:
         )
 
     def _title(self, group: QueryGroup) -> tantivy.Query | None:
-        """All words of a plain query as a page's whole title: better, not needed."""
+        """An optional clause for all words of a plain query as a page's whole title."""
         parts = [node for occur, node in group.parts if occur == "may" and _is_plain(node)]
         words = title_term(" ".join(node.text for node in parts if isinstance(node, QueryTerm)))
         if len(parts) != len(group.parts) or not words:
@@ -170,7 +171,7 @@ class QueryBuilder:
         return tantivy.Query.fuzzy_term_query(self._scope.schema, term.field or EXACT_FIELD, words[-1], term.distance)
 
     def _plain(self, text: str) -> tantivy.Query | None:
-        """A word without a field; one that looks like an address without its beginning may be meant as one."""
+        """A word without a field; one that looks like a URL without its scheme also finds that page or host."""
         if not _URL_LIKE.fullmatch(text):
             return self._any_field(text)
         host, _, path = text.partition("/")
@@ -181,16 +182,16 @@ class QueryBuilder:
         return self._or_text(tantivy.Query.const_score_query(of_host, 1.0), text)
 
     def _address(self, *urls: str) -> tantivy.Query:
-        """The page itself before all that have the address in them."""
+        """The page with this URL first, then pages that contain the URL as text."""
         keys = [url_key(canonicalize_url(url) or url) for url in urls]
         pages = [tantivy.Query.term_query(self._scope.schema, "key", key) for key in keys]
         either = tantivy.Query.boolean_query([(Should, page) for page in pages])
         return self._or_text(tantivy.Query.const_score_query(either, EXACT_URL_SCORE), urls[0])
 
     def _or_text(self, query: tantivy.Query, text: str) -> tantivy.Query:
-        """What this query finds, and the pages that have the text in them."""
-        written = self._any_field(text)
-        return query if written is None else tantivy.Query.boolean_query([(Should, query), (Should, written)])
+        """The results of the query, and the pages that contain the text."""
+        mentions = self._any_field(text)
+        return query if mentions is None else tantivy.Query.boolean_query([(Should, query), (Should, mentions)])
 
     def _phrase(self, term: QueryTerm, words: list[str]) -> tantivy.Query | None:
         if term.field:
@@ -200,12 +201,12 @@ class QueryBuilder:
         return self._phrase_query(EXACT_FIELD, words, term.distance)
 
     def _phrase_query(self, field: str, words: Sequence[str], slop: int) -> tantivy.Query:
-        """Words beside each other: the engine weighs a phrase by the sum of its words' weights."""
-        here, everywhere = (
+        """A phrase; the engine weights it by the sum of its words' weights."""
+        here, globally = (
             sum(pair) for pair in zip(*(self._local_and_global_idf(field, word) for word in words), strict=True)
         )
         query = tantivy.Query.phrase_query(self._scope.schema, field, [*words], slop=slop)
-        return tantivy.Query.boost_query(query, everywhere / here)
+        return tantivy.Query.boost_query(query, globally / here)
 
     def _prefix(self, field: str, prefix: str) -> tantivy.Query:
         found = self._scope.searcher.terms_with_prefix(field, prefix)
@@ -213,15 +214,15 @@ class QueryBuilder:
         return tantivy.Query.disjunction_max_query([self._weighted_term(field, word, 1.0) for word, _ in best])
 
     def _any_field(self, text: str) -> tantivy.Query | None:
-        """One word in any field; as it is written, it counts a little more."""
-        stemmed, written = self._word(text, STEMMED_FIELDS), index_terms(text)
-        if stemmed is None or len(written) != 1 or not self._weights.exact:
+        """One word in any field; the exact form counts a little more."""
+        stemmed, terms = self._word(text, STEMMED_FIELDS), index_terms(text)
+        if stemmed is None or len(terms) != 1 or not self._weights.exact:
             return stemmed
-        as_written = self._weighted_term(EXACT_FIELD, written[0], self._weights.exact)
+        as_written = self._weighted_term(EXACT_FIELD, terms[0], self._weights.exact)
         return tantivy.Query.boolean_query([(Must, stemmed), (Should, as_written)])
 
     def _word(self, text: str, fields: Sequence[str], slop: int = 0) -> tantivy.Query | None:
-        """One word as any of its stems in any of the fields: the best match counts, the others add a little."""
+        """One word as any of its stems in any of the fields: the best match counts."""
         made = [
             self._weighted_term(field, stem[0], getattr(self._weights, field))
             if len(stem) == 1
@@ -232,25 +233,25 @@ class QueryBuilder:
         return tantivy.Query.disjunction_max_query(made, self._weights.tie_breaker) if made else None
 
     def _stems(self, text: str) -> list[tuple[str, ...]]:
-        """The terms of a text by each language of the collection, every list once."""
+        """The distinct stemmings of a text in all languages of the collection."""
         found = dict.fromkeys(tuple(index_terms(text, language)) for language in self._scope.languages or ("",))
         return [stems for stems in found if stems]
 
     def _weighted_term(self, field: str, term: str, weight: float) -> tantivy.Query:
-        """A term with the weight it has by its rarity in all indexes."""
-        # The index has it in pairs with its neighbours only
+        """A term, weighted by its rarity in all indexes."""
+        # The index contains such characters only in pairs with their neighbours.
         if UNSPACED_SCRIPTS.fullmatch(term) and len(term) == 1:
             pairs = tantivy.Query.regex_query(self._scope.schema, field, f".?{term}.?")
             return tantivy.Query.boost_query(pairs, weight)
-        here, everywhere = self._local_and_global_idf(field, term)
+        here, globally = self._local_and_global_idf(field, term)
         query = tantivy.Query.term_query(self._scope.schema, field, term)
-        return tantivy.Query.boost_query(query, weight * everywhere / here)
+        return tantivy.Query.boost_query(query, weight * globally / here)
 
     def _local_and_global_idf(self, field: str, term: str) -> tuple[float, float]:
-        """How rare a term is in this field of this index, and in the text of all pages.
+        """The idf of a term in this field of this index, and in the text of all pages.
 
-        The second is the one that counts: few titles have a word, so by its rarity there any title would win against
-        any text (measured: content questions found at 1/rank .71 instead of .93).
+        The second one is used: few titles contain a word, so by its rarity there any title would beat any text
+        (measured: content questions had a reciprocal rank of .71 instead of .93).
         """
         here = bm25_idf(self._scope.searcher.num_docs, self._scope.searcher.doc_freq(field, term))
         common = max(self._scope.frequency(name, term) for name in {field, _FREQUENCY_FIELD.get(field, field)})
@@ -258,12 +259,12 @@ class QueryBuilder:
 
 
 def bm25_idf(documents: int, with_term: int) -> float:
-    """BM25's weight of a term, as the engine has it."""
+    """BM25's idf of a term, as in the engine."""
     return math.log1p((max(documents, with_term) - with_term + 0.5) / (with_term + 0.5))
 
 
 def minimum_should_match(words: int) -> int:
-    """How many of so many words a page must have: all of two, then three of four.
+    """How many of the words a page must contain: all of two, then three of four.
 
     >>> [minimum_should_match(n) for n in (1, 2, 3, 4, 8)]
     [1, 2, 2, 3, 6]
@@ -272,7 +273,7 @@ def minimum_should_match(words: int) -> int:
 
 
 def _drop_stop_words(group: QueryGroup, languages: Sequence[str]) -> Sequence[tuple[str, QueryNode]]:
-    """The parts without stop words, unless nothing else is left."""
+    """The parts without stop words, unless only stop words are left."""
     stop = frozenset().union(*(stop_words(language) for language in languages or ("en",)))
     kept = [(o, n) for o, n in group.parts if o != "may" or not isinstance(n, QueryTerm) or not _is_stop_word(n, stop)]
     return kept if any(o != "not" for o, _ in kept) else group.parts
@@ -283,21 +284,21 @@ def _is_stop_word(term: QueryTerm, stop: frozenset[str]) -> bool:
 
 
 def _is_plain(node: QueryNode) -> bool:
-    """Is it a word that may be anywhere?"""
+    """True for a single word without a field."""
     return isinstance(node, QueryTerm) and node.kind == "word" and not node.field
 
 
 def filter_value(term: QueryTerm) -> str:
-    """The value that a term with the field of a fact asks for."""
+    """The value of a term with a filter field."""
     text = term.text.strip()
     return text if term.field in ("subtopic", "genre") else text.lower()
 
 
-def parse_day(written: str, name: str) -> int | None:
-    """An ISO date as seconds since 1970."""
-    if not written:
+def parse_day(text: str, name: str) -> int | None:
+    """An ISO date as seconds since 1970; QueryError if it is invalid."""
+    if not text:
         return None
-    found = parse_iso_date(written)
+    found = parse_iso_date(text)
     if found is None:
-        raise QueryError(f'{name}: "{written[:40]}" is not a date; write it as 2026-01-31')
+        raise QueryError(f'{name}: "{text[:40]}" is not a date; write it as 2026-01-31')
     return int(found)

@@ -1,9 +1,7 @@
-"""One search over several indexes (S2-F1): asked, ranked, merged, with facets and a better spelling.
+"""One search over several indexes (S2-F1): queried, ranked and merged, with facets and a spelling suggestion.
 
-Ranking has two steps: the engine finds the best matches of the words; of these, the order is made by the words, the
-judge's score and the authority in the link graph together (`RankingWeights`). Reads only.
-
-Indexes that are searched, what was found in them, and hits as they are shown.
+Ranking has two steps: the engine finds the best text matches; these are ordered by the text score, the judge's score
+and the authority in the link graph together (`RankingWeights`).
 """
 
 import math
@@ -38,13 +36,13 @@ ScoreArray = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class OpenIndex(msgspec.Struct, frozen=True, kw_only=True):
-    """One index that is searched, at one moment."""
+    """One open index, as of one commit."""
 
     name: str
     searcher: tantivy.Searcher
     schema: tantivy.Schema
     languages: tuple[str, ...]  # of its documents, most frequent first
-    has_past_versions: bool  # does it hold pages as they were, too?
+    has_past_versions: bool  # it contains past versions of pages
     keys: KeyArray  # sorted
     authority: Float32Array  # of those keys, 0..1
 
@@ -56,7 +54,7 @@ class OpenIndex(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchCandidate(msgspec.Struct):
-    """One candidate: where it is, and the parts of its score."""
+    """One candidate: its document, and the parts of its score."""
 
     searcher: tantivy.Searcher
     address: tantivy.DocAddress
@@ -65,35 +63,35 @@ class SearchCandidate(msgspec.Struct):
     relevance: float
     authority: float
     score: float
-    collections: list[str]  # names of those that hold the page
+    collections: list[str]  # names of the collections that contain the page
 
 
 def merge_candidates(candidates: Iterable[SearchCandidate]) -> list[SearchCandidate]:
-    """Each page once, best first, as it is in the index where its score is best; equal scores in the given order."""
+    """Each page once, best first, from the index with its best score; equal scores in the given order."""
     found: dict[int, SearchCandidate] = {}
     for one in candidates:
         known = found.setdefault(one.key, one)
         if known is one:
             continue
-        shelves, relevance = known.collections + one.collections, max(known.relevance, one.relevance)
+        collections, relevance = known.collections + one.collections, max(known.relevance, one.relevance)
         if one.score > known.score:
-            # Its place among equal scores is that of the better one, too
+            # Reinserted, so that its order among equal scores is that of the better one.
             del found[one.key]
             found[one.key] = known = one
-        known.collections, known.relevance = shelves, relevance
+        known.collections, known.relevance = collections, relevance
     return sorted(found.values(), key=lambda f: -f.score)
 
 
-def build_hit(stored: dict[str, list[Any]], marker: Highlighter, found: SearchCandidate) -> SearchHit:
-    """A hit as it is shown."""
+def build_hit(stored: dict[str, list[Any]], highlighter: Highlighter, found: SearchCandidate) -> SearchHit:
+    """A hit with highlighted title and snippet."""
     title, url = bytes(stored["name"][0]).decode(), bytes(stored["url"][0]).decode()
     text = bytes(stored[STORED_TEXT_FIELD][0]).decode().lstrip()
     return SearchHit(
         url=url,
         key=found.key,
         host=stored["host"][0],
-        title=MarkedText(highlight(title, marker.matches(title)) or (TextSegment(url),)),
-        snippet=MarkedText(build_snippet(text, marker)),
+        title=MarkedText(highlight(title, highlighter.matches(title)) or (TextSegment(url),)),
+        snippet=MarkedText(build_snippet(text, highlighter)),
         collections=tuple(found.collections),
         language=stored["language"][0],
         genre=stored["genre"][0],
@@ -109,31 +107,30 @@ def build_hit(stored: dict[str, list[Any]], marker: Highlighter, found: SearchCa
     )
 
 
-MAX_PAGED_HITS = 10_000  # hits that can be paged through
+MAX_PAGED_HITS = 10_000
 MAX_PAGE_SIZE = 100
-MIN_TEXT_SCORE = 1e-9  # a score of the words that has a logarithm
+MIN_TEXT_SCORE = 1e-9  # avoids the logarithm of 0
 OPEN_FILTER_FIELDS = {"hosts": "host", "languages": "language", "genres": "genre", "subtopics": "subtopic"}
-MAX_LISTED_VALUES = 8  # values of a fact that are told where one is unknown
-MAX_HITS_FOR_SUGGESTION = 2  # hits or fewer make one look for a better spelling
+MAX_LISTED_VALUES = 8  # values listed for an unknown filter value
+MAX_HITS_FOR_SUGGESTION = 2  # with more hits there is no spelling suggestion
 
 
 class RankingWeights(msgspec.Struct, frozen=True, kw_only=True):
-    """How the order is made: log of the words' score, plus these weights times relevance and authority (both 0..1).
+    """The order of hits: log of the text score, plus these weights times relevance and authority (both 0..1).
 
-    Who looks for one page by words that few others have is to find it: relevance decides as far as the words leave it
-    open, by how many pages match them nearly as well as the best one does. (The second best, to be exact: where the
-    query is a page's title, that page stands out, and what is to be said of the others stays as open as it was.)
-    Authority has the weight of a tie-breaker: more of it gained nothing where it was measured (docs/search.md).
+    A query for one particular page should find it, so relevance counts only as far as many pages match the words nearly
+    as well as the best one. (The second best, in fact: if the query is the title of a page, that page stands out, but
+    the others are as undecided as before.) Authority is a tie-breaker: a higher weight gained nothing (docs/search.md).
     """
 
     relevance: float = 0.8
     authority: float = 0.05
-    candidates: int = 200  # best matches of the words among which relevance and authority decide
-    near_best_ratio: float = 0.7  # of the second best score of the words: a match nearly as good
-    half_weight_matches: float = 30.0  # such matches that give relevance half of its weight
+    candidates: int = 200  # best text matches that are reordered
+    near_best_ratio: float = 0.7  # of the second best text score: a match nearly as good
+    half_weight_matches: float = 30.0  # such matches at which relevance has half of its weight
 
     def combine(self, text: ScoreArray, relevance: Float32Array, authority: Float32Array) -> ScoreArray:
-        """The scores that make the order, of all candidates of a search at once."""
+        """The combined scores of all candidates of a search."""
         best = np.sort(text)[-2:].min(initial=np.inf)
         near = int((text >= self.near_best_ratio * best).sum())
         share = near**2 / (near**2 + self.half_weight_matches**2)
@@ -143,7 +140,7 @@ class RankingWeights(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wanted of a search."""
+    """The parameters of a search."""
 
     query: str = ""
     filters: SearchFilters = SearchFilters()
@@ -159,62 +156,60 @@ class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
         if self.page < 1 or not 1 <= self.size <= MAX_PAGE_SIZE:
             raise QueryError(f"page must be 1 or more, and a page has 1 to {MAX_PAGE_SIZE} hits")
         if self.page * self.size > MAX_PAGED_HITS:
-            raise QueryError(
-                f"only the first {MAX_PAGED_HITS} hits can be paged through; narrow the search with filters"
-            )
+            raise QueryError(f"only the first {MAX_PAGED_HITS} hits are available; narrow the search with filters")
 
 
 class Search:
-    """One question to all shelves, at one moment of each."""
+    """One search in several open indexes."""
 
     def __init__(
-        self, shelves: Sequence[OpenIndex], asked: SearchRequest, weights: FieldWeights, mix: RankingWeights
+        self, indexes: Sequence[OpenIndex], request: SearchRequest, weights: FieldWeights, ranking: RankingWeights
     ) -> None:
-        asked.check()
-        wanted = asked.filters.collections
-        self._request = asked
-        self._ranking = mix
-        self._group = parse_query(asked.query)
-        self._indexes = [(s, s.searcher) for s in shelves if not wanted or s.name in wanted]
+        request.check()
+        wanted = request.filters.collections
+        self._request = request
+        self._ranking = ranking
+        self._group = parse_query(request.query)
+        self._indexes = [(s, s.searcher) for s in indexes if not wanted or s.name in wanted]
         self._builders = [QueryBuilder(self._scope(s, searcher), weights) for s, searcher in self._indexes]
 
-    def _scope(self, shelf: OpenIndex, searcher: tantivy.Searcher) -> QueryScope:
+    def _scope(self, index: OpenIndex, searcher: tantivy.Searcher) -> QueryScope:
         searchers = [s for _, s in self._indexes]
         return QueryScope(
             searcher=searcher,
-            schema=shelf.schema,
-            languages=shelf.languages,
-            has_past_versions=shelf.has_past_versions,
+            schema=index.schema,
+            languages=index.languages,
+            has_past_versions=index.has_past_versions,
             all_documents=sum(s.num_docs for s in searchers),
             frequency=lambda field, term: sum(s.doc_freq(field, term) for s in searchers),
         )
 
     def run(self) -> SearchResults:
-        asked, words = self._request, self._build_queries(self._group)
-        total, found = self._candidates(self._apply_filters(words, asked.filters))
+        request, words = self._request, self._build_queries(self._group)
+        total, found = self._candidates(self._apply_filters(words, request.filters))
         suggestion = self._suggestion(total) if total <= MAX_HITS_FOR_SUGGESTION else ""
         notes: tuple[str, ...] = ()
         if not total and len(self._group.parts) > 1:
             words = self._build_queries(self._group, relaxed=True)
-            total, found = self._candidates(self._apply_filters(words, asked.filters))
-            notes = ("No page has enough of the words; these have some of them.",) if total else ()
-        elif asked.query.strip() and not any(map(str.isalnum, asked.query)):
-            notes = ("The query has no word that can be looked for; these are all pages.",)
-        chosen = found[(asked.page - 1) * asked.size : asked.page * asked.size]
+            total, found = self._candidates(self._apply_filters(words, request.filters))
+            notes = ("No page contains enough of the words; these contain some of them.",) if total else ()
+        elif request.query.strip() and not any(map(str.isalnum, request.query)):
+            notes = ("The query contains no word to search for; these are all pages.",)
+        chosen = found[(request.page - 1) * request.size : request.page * request.size]
         return SearchResults(
-            query=asked.query,
+            query=request.query,
             total=total,
-            page=asked.page,
-            pages=math.ceil(min(total, MAX_PAGED_HITS) / asked.size),
-            size=asked.size,
+            page=request.page,
+            pages=math.ceil(min(total, MAX_PAGED_HITS) / request.size),
+            size=request.size,
             hits=tuple(self._hits(chosen)),
-            facets=count_facets([s for _, s in self._indexes], asked.filters, partial(self._apply_filters, words)),
+            facets=count_facets([s for _, s in self._indexes], request.filters, partial(self._apply_filters, words)),
             suggestion=suggestion,
             notes=(*notes, *self._unmatched_filters()),
         )
 
     def _unmatched_filters(self) -> Iterable[str]:
-        """What no page at all has: most often a misspelt filter."""
+        """Filter values that no page has, most often misspelled."""
         filters = self._request.filters
         wanted = [
             (field, replace_surrogates(value))
@@ -236,7 +231,7 @@ class Search:
         return f" There are: {', '.join(names)}{' …' if len(counts) > MAX_LISTED_VALUES + 1 else ''}." if names else ""
 
     def _suggestion(self, total: int) -> str:
-        """A better spelling, where it finds more."""
+        """A better spelling, if it finds more pages."""
         better = SpellingSuggester([searcher for _, searcher in self._indexes]).suggest(
             self._request.query, self._group
         )
@@ -246,22 +241,22 @@ class Search:
         return better if self._count_distinct(queries) > total else ""
 
     def _build_queries(self, group: QueryGroup, *, relaxed: bool = False) -> list[tantivy.Query]:
-        """The query for each index, whatever the filters."""
+        """The query for each index, without filters."""
         return [builder.build(group, relaxed=relaxed) for builder in self._builders]
 
     def _apply_filters(self, words: Sequence[tantivy.Query], filters: SearchFilters) -> list[tantivy.Query]:
         return [builder.apply_filters(query, filters) for builder, query in zip(self._builders, words, strict=True)]
 
     def _candidates(self, queries: Sequence[tantivy.Query]) -> tuple[int, list[SearchCandidate]]:
-        """How many documents match, and the best ones, each page once.
+        """The number of matching documents, and the best ones, each page once.
 
-        Invariant: whatever page is asked for, the same hits come before it. So those among which relevance decides are
-        a fixed number, taken from a fixed number of each index, and where scores are equal the engine's order stays.
+        Invariant: the hits before a page of results are the same for every page number. So a fixed number of candidates
+        of each index is reordered, and equal scores keep the engine's order.
         """
-        shelves = [self._search_index(*one, query) for one, query in zip(self._indexes, queries, strict=True)]
+        results = [self._search_index(*one, query) for one, query in zip(self._indexes, queries, strict=True)]
         mixed = self._ranking.candidates
-        head = merge_candidates(one for _, found in shelves for one in found[:mixed])
-        tail = merge_candidates([*head[mixed:], *(one for _, found in shelves for one in found[mixed:])])
+        head = merge_candidates(one for _, found in results for one in found[:mixed])
+        tail = merge_candidates([*head[mixed:], *(one for _, found in results for one in found[mixed:])])
         first = {one.key: one for one in head[:mixed]}
         for one in tail:
             if one.key in first:
@@ -270,11 +265,11 @@ class Search:
         if self._request.sort == "best":
             self._combine_scores(head[:mixed], rest)
         found = [*sorted(first.values(), key=lambda f: -f.score), *rest]
-        all_read = all(count == len(candidates) for count, candidates in shelves)
+        all_read = all(count == len(candidates) for count, candidates in results)
         return len(found) if all_read else self._count_distinct(queries), found
 
     def _count_distinct(self, queries: Sequence[tantivy.Query]) -> int:
-        """How many pages match, each once; of an index with more than the deepest hit, the others as they are."""
+        """The number of distinct matching pages; beyond `MAX_PAGED_HITS` per index, duplicates are not detected."""
         counts, keys = 0, list[object]()
         for (_, searcher), query in zip(self._indexes, queries, strict=True):
             result = searcher.search(query, MAX_PAGED_HITS if len(self._indexes) > 1 else 1)
@@ -290,7 +285,7 @@ class Search:
             one.score = math.log(max(one.text_score, MIN_TEXT_SCORE))
 
     def _search_index(
-        self, shelf: OpenIndex, searcher: tantivy.Searcher, query: tantivy.Query
+        self, index: OpenIndex, searcher: tantivy.Searcher, query: tantivy.Query
     ) -> tuple[int, list[SearchCandidate]]:
         order = {"newest": "date", "relevance": "relevance"}.get(self._request.sort)
         if order is None and not self._group.parts:
@@ -305,9 +300,9 @@ class Search:
         relevance = np.array(searcher.fast_field_values("relevance", addresses), dtype=np.float32)
         values = np.array([value for value, _ in result.hits], dtype=np.float64)
         text = np.ones(len(values)) if order else values
-        values_of = [column.tolist() for column in (keys, text, relevance, shelf.authority_of(keys), values)]
+        values_of = [column.tolist() for column in (keys, text, relevance, index.authority_of(keys), values)]
         columns = zip(addresses, *values_of, strict=True)
-        return count, [SearchCandidate(searcher, a, k, t, r, w, s, [shelf.name]) for a, k, t, r, w, s in columns]
+        return count, [SearchCandidate(searcher, a, k, t, r, w, s, [index.name]) for a, k, t, r, w, s in columns]
 
     def _hits(self, chosen: Iterable[SearchCandidate]) -> Iterable[SearchHit]:
         makers: dict[str, Highlighter] = {}
@@ -315,5 +310,5 @@ class Search:
         for one in chosen:
             stored = one.searcher.doc(one.address).to_dict()
             language = str(stored["language"][0])
-            marker = makers.get(language) or makers.setdefault(language, Highlighter(wanted, language))
-            yield build_hit(stored, marker, one)
+            highlighter = makers.get(language) or makers.setdefault(language, Highlighter(wanted, language))
+            yield build_hit(stored, highlighter, one)

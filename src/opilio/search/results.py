@@ -1,9 +1,7 @@
-"""What goes into an index and what a search gives back. Plain values: nothing here opens a file.
+"""Records of search: documents for the index, filters, hits, facets and progress. Also counts facets.
 
-Text of the web that is meant for showing comes as `TextSegment`s, cleaned of control characters and overrides of the
-writing direction, never as markup: whoever shows them escapes them.
-
-How the documents of a query divide: counted by the engine, added up over the indexes.
+Text from the web is returned as `TextSegment`s without control characters and direction overrides, never as markup: the
+caller escapes it.
 """
 
 from collections import Counter
@@ -15,36 +13,36 @@ import tantivy
 
 from opilio.search.hit_display import html_results, rich_results
 
-FOREVER = (1 << 62) - 1  # `until` of a page that is still what the web shows
+FOREVER = (1 << 62) - 1  # `until` of the current version of a page
 PAGE_SIZE = 10
 SORT_ORDERS = ("best", "relevance", "newest")
 
 
 class IndexDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A page as the index takes it."""
+    """A page to index."""
 
     key: int
-    seq: int  # the commit that stored it: tells a newer version from an older one
+    seq: int  # number of the response that stored it; orders versions
     url: str
     host: str
     title: str = ""
     description: str = ""
     headings: str = ""
-    body: str = ""  # the main text, blocks on lines of their own
-    anchors: tuple[str, ...] = ()  # texts of links that point to it
-    parent_count: int = 0  # how many pages those come from
+    body: str = ""  # the main text, one block per line
+    anchors: tuple[str, ...] = ()  # anchors of links to it
+    parent_count: int = 0  # number of pages with these links
     target_keys: bytes = b""  # keys of the pages it links to, int64
     language: str = ""
     genre: str = ""
     score: float = 0.0  # the judge's
     relevant: bool = False
-    date: float = 0.0  # its own date where it tells one, else when it was fetched
+    date: float = 0.0  # its own date if it has one, else the time of the fetch
     fetched_at: float = 0.0
     until: int = FOREVER  # when this version was replaced, in seconds since 1970
 
 
 class SearchFilters(msgspec.Struct, frozen=True, kw_only=True):
-    """What hits must be like. Several values of one kind mean any of them; different kinds must all hold."""
+    """Filters of hits. Several values of one filter mean any of them; all filters must match."""
 
     hosts: tuple[str, ...] = ()
     languages: tuple[str, ...] = ()
@@ -56,11 +54,11 @@ class SearchFilters(msgspec.Struct, frozen=True, kw_only=True):
     relevant: bool | None = None
     after: str = ""  # ISO date, of the page's own date
     before: str = ""
-    at: float | None = None  # the state of the collection at this moment (seconds since 1970)
+    at: float | None = None  # search the collection as of this time (seconds since 1970)
 
 
 class TextSegment(msgspec.Struct, frozen=True):
-    """A piece of text; `marked` where it matches the query."""
+    """A piece of text; `marked` if it matches the query."""
 
     text: str
     marked: bool = False
@@ -87,7 +85,7 @@ class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     title: tuple[TextSegment, ...]
     snippet: tuple[TextSegment, ...]
-    collections: tuple[str, ...]  # names of those that hold it
+    collections: tuple[str, ...]  # names of the collections that contain it
     language: str = ""
     genre: str = ""
     subtopic: str = ""
@@ -97,18 +95,18 @@ class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
     authority: float = 0.0  # 0..1, of the link graph
     date: float = 0.0
     fetched_at: float = 0.0
-    score: float = 0.0  # what the order is made by
-    text_score: float = 0.0  # the part of the words alone (BM25)
+    score: float = 0.0  # the score that determines the order
+    text_score: float = 0.0  # of the words alone (BM25)
 
 
 class FacetValue(msgspec.Struct, frozen=True):
-    value: str  # what a filter takes
+    value: str  # as in a filter
     count: int
     chosen: bool = False
 
 
 class Facet(msgspec.Struct, frozen=True):
-    """How the hits divide by one property. `name` is the field of `SearchFilters`."""
+    """Counts of hits by one property. `name` is the field of `SearchFilters`."""
 
     name: str
     values: tuple[FacetValue, ...]
@@ -124,8 +122,8 @@ class SearchResults(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     hits: tuple[SearchHit, ...]
     facets: tuple[Facet, ...] = ()
-    suggestion: str = ""  # a better spelling of the whole query; empty where there is none
-    notes: tuple[str, ...] = ()  # what a person should know of how the query was understood
+    suggestion: str = ""  # a better spelling of the query; empty if there is none
+    notes: tuple[str, ...] = ()  # remarks for the user on how the query was interpreted
     took_s: float = 0.0
 
     def __iter__(self) -> Iterator[SearchHit]:
@@ -142,7 +140,7 @@ class SearchResults(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Subtopic(msgspec.Struct, frozen=True, kw_only=True):
-    """Relevant pages that belong together (S0-F1). Browse it with `Filters(subtopics=(name,))`."""
+    """A cluster of relevant pages (S0-F1). Browse it with `SearchFilters(subtopics=(name,))`."""
 
     name: str
     words: tuple[str, ...]
@@ -151,23 +149,23 @@ class Subtopic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IndexProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a catching up has come."""
+    """The progress of an index update."""
 
-    indexed: int = 0  # documents written by this call
+    indexed: int = 0  # documents indexed
     removed: int = 0
-    waiting: int = 0  # pages of the collection that the index has not taken in yet
-    busy: bool = False  # another process is writing the index: it catches up, this one only reads
-    read_only: bool = False  # the index can't be written here: what waits goes on waiting
+    waiting: int = 0  # pages that are not indexed yet
+    busy: bool = False  # another process updates the index
+    read_only: bool = False  # the index can't be written
 
     @staticmethod
-    def combine(of: "Sequence[IndexProgress]") -> "IndexProgress":
-        """How far several indexes have come together."""
+    def combine(progress: "Sequence[IndexProgress]") -> "IndexProgress":
+        """The total progress of several indexes."""
         return IndexProgress(
-            indexed=sum(p.indexed for p in of),
-            removed=sum(p.removed for p in of),
-            waiting=sum(p.waiting for p in of),
-            busy=any(p.busy for p in of),
-            read_only=any(p.read_only for p in of),
+            indexed=sum(p.indexed for p in progress),
+            removed=sum(p.removed for p in progress),
+            waiting=sum(p.waiting for p in progress),
+            busy=any(p.busy for p in progress),
+            read_only=any(p.read_only for p in progress),
         )
 
 
@@ -184,7 +182,7 @@ def score_band(score: float) -> str:
     return next((name for name, bound in BANDS if score >= bound), BANDS[-1][0])
 
 
-# Field of `Filters`, field of the index, values that are told
+# Field of `SearchFilters`, field of the index, number of values.
 FACET_FIELDS = (
     ("hosts", "host", 12),
     ("languages", "language", 10),
@@ -203,17 +201,17 @@ def count_facets(
     filters: SearchFilters,
     queries_of: Callable[[SearchFilters], Sequence[tantivy.Query]],
 ) -> tuple[Facet, ...]:
-    """The facets of what is found in these indexes; those without any value are left out.
+    """The facets of the hits in these indexes, without empty ones.
 
-    Of a facet with chosen values all are counted, as if none were chosen: any of several values is enough, so each of
-    the others is a choice of more. That costs one more count for each such facet, of this facet alone.
+    A facet with chosen values is counted as if none were chosen, because any of several values matches, so that each
+    other value would add hits. This costs one more count for each such facet.
     """
     counts = _counts(searchers, queries_of(filters), [name for name, _, _ in FACET_FIELDS])
     for name, _, _ in FACET_FIELDS:
         if chosen := getattr(filters, name):
             open_filters = msgspec.structs.replace(filters, **{name: ()})
             counts[name] |= _counts(searchers, queries_of(open_filters), [name])[name]
-            # What nothing has can be left out again, too
+            # Chosen values without hits are listed too, so that they can be removed.
             counts[name].update(dict.fromkeys(chosen, 0))
     made = [_facet(name, counts[name], size, getattr(filters, name)) for name, _, size in FACET_FIELDS]
     return tuple(facet for facet in made if facet.values)
@@ -232,8 +230,8 @@ def _counts(
 
 def _facet(name: str, counts: Counter[str], size: int, chosen: Sequence[str]) -> Facet:
     ranked = sorted(counts.items(), key=lambda pair: (_BAND_ORDER.get(pair[0], 0), -pair[1], pair[0]))
-    told = [(value, count) for place, (value, count) in enumerate(ranked) if place < size or value in chosen]
-    return Facet(name, tuple(FacetValue(value, count, value in chosen) for value, count in told))
+    shown = [(value, count) for place, (value, count) in enumerate(ranked) if place < size or value in chosen]
+    return Facet(name, tuple(FacetValue(value, count, value in chosen) for value, count in shown))
 
 
 def document_languages(searcher: tantivy.Searcher) -> tuple[str, ...]:

@@ -1,13 +1,9 @@
-"""The fields of the index (S1-08: words with the field and the position they were found at), and pages as documents.
+"""The schema of the index (S1-08), the analyzers, and pages as documents of the engine.
 
-Stemmed fields hold the terms of the page's own language; `exact` holds title, headings, text and address as they
-are written, for quoted phrases, prefixes, misspelt words and suggestions.
-
-Text to index terms: one analyser per language, and one that keeps words as they are written.
-
-Stemmed terms of all languages share the fields of the schema; a query is stemmed by each language that the
-collection holds. Scripts written without spaces become overlapping pairs of characters, as in `text.tokens`.
-Native code does the work: Python only picks the analyser.
+Stemmed fields contain the terms of the page's own language; `exact` contains title, headings, text and URL as written,
+for phrases, prefixes, fuzzy words and suggestions. Stemmed terms of all languages share the same fields; a query is
+stemmed in each language of the collection. Scripts written without spaces become overlapping pairs of characters, as in
+`text.tokens`.
 """
 
 import re
@@ -22,32 +18,31 @@ from opilio.text.languages import language_code, language_name
 from opilio.text.tokens import UNSPACED_SCRIPTS
 from opilio.text.url_words import url_words
 
-MAX_TERM_BYTES = 64  # bytes; longer runs are no words that anybody asks for
+MAX_TERM_BYTES = 64  # longer terms are dropped
 STEMMED_LANGUAGES = frozenset("ar da nl en fi fr de el hu it no pt ro ru es sv ta tr".split())
-PLAIN_ANALYZER = "plain"  # name of the analyser of fields that keep words as written
+PLAIN_ANALYZER = "plain"  # the analyzer without stemming
 _UNWANTED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
 
-# Only these: NFKC of all else would make one word of "wren" and its ™ or note
+# Only these: NFKC of other characters would join "wren" with a following ™ or footnote number.
 _WIDE = re.compile("[\uff00-\uffef]+")
 
 
-def clean_text(text: str, longest: int) -> str:
-    """Text that can be stored and shown: valid, cut, without control characters and direction overrides.
+def clean_text(text: str, max_length: int) -> str:
+    """Valid text of bounded length without control characters and direction overrides.
 
     >>> clean_text("a\\u202eb\\x00c\\ud800d", 10)
     'abc?d'
     """
-    return _UNWANTED.sub("", replace_surrogates(text[: 2 * longest]))[:longest]
+    return _UNWANTED.sub("", replace_surrogates(text[: 2 * max_length]))[:max_length]
 
 
 def replace_surrogates(text: str) -> str:
-    """Text that can be encoded: half characters, as in a damaged argument of a command, become question marks."""
+    """Text that can be encoded: lone surrogates, as in undecodable arguments, become question marks."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def normalize_for_analysis(text: str) -> str:
-    """Text as analysers take it: accents joined to their letters, wide and narrow forms as the usual ones, and runs
-    without spaces as pairs of characters with spaces between.
+    """Text for an analyzer: composed accents, normal width, and scripts without spaces as pairs of characters.
 
     >>> [normalize_for_analysis(text) for text in ("in 東京都 now", "u\u0308ber", "ＷＲＥＮ")]
     ['in  東京 京都  now', 'über', 'WREN']
@@ -64,7 +59,7 @@ def _pairs(run: str) -> str:
 
 @cache
 def text_analyzer(language: str = "") -> tantivy.TextAnalyzer:
-    """The analyser of a language; of an unknown one, or none, the one that keeps words as written."""
+    """The analyzer of a language; without stemming for an unknown or empty one."""
     builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
     builder = builder.filter(tantivy.Filter.remove_long(MAX_TERM_BYTES)).filter(tantivy.Filter.lowercase())
     if language in STEMMED_LANGUAGES:
@@ -74,7 +69,7 @@ def text_analyzer(language: str = "") -> tantivy.TextAnalyzer:
 
 @lru_cache(maxsize=256)
 def analyzer_for_language(tag: str) -> tantivy.TextAnalyzer:
-    """The analyser for a page's language tag; languages without a stemmer share one."""
+    """The analyzer for a page's language tag; languages without a stemmer share one."""
     code = language_code(tag)
     return text_analyzer(code if code in STEMMED_LANGUAGES else "")
 
@@ -89,7 +84,7 @@ def index_terms(text: str, language: str = "") -> list[str]:
     return found
 
 
-INDEX_VERSION = 3  # an index of another version is thrown away and made again
+INDEX_VERSION = 3  # an index of another version is rebuilt
 MAX_TITLE_LENGTH, MAX_HEADINGS_LENGTH, MAX_BODY_LENGTH, MAX_ANCHORS_LENGTH, MAX_URL_LENGTH = (
     500,
     10_000,
@@ -100,9 +95,9 @@ MAX_TITLE_LENGTH, MAX_HEADINGS_LENGTH, MAX_BODY_LENGTH, MAX_ANCHORS_LENGTH, MAX_
 MAX_NAME_LENGTH = 35  # of a language or genre
 STEMMED_FIELDS = ("title", "headings", "body", "anchors", "url_words")
 EXACT_FIELD = "exact"
-WHOLE_TITLE_FIELD = "whole"  # the whole title as one term: who types it means that page
-PRE_ANALYZED = "analysed"  # fields whose terms come ready, with blanks between
-STORED_TEXT_FIELD = "text"  # the stored text that snippets are made of
+WHOLE_TITLE_FIELD = "whole"  # the whole title as one term
+PRE_ANALYZED = "analysed"  # fields with terms separated by spaces
+STORED_TEXT_FIELD = "text"  # the stored text for snippets
 
 
 def make_schema() -> tantivy.Schema:
@@ -125,29 +120,29 @@ def make_schema() -> tantivy.Schema:
 
 
 def register_analyzers(index: tantivy.Index) -> None:
-    """Give the index the analysers its fields name."""
+    """Register the analyzers of the fields."""
     index.register_tokenizer(PLAIN_ANALYZER, text_analyzer())
     index.register_tokenizer(PRE_ANALYZED, tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build())
 
 
 def document_id(document: IndexDocument) -> str:
-    """Under which name a document is replaced: one for the present version of a page, one for each older one."""
+    """The id of a document: one for the current version of a page, one for each past version."""
     return f"{document.key:x}" if document.until == FOREVER else f"{document.key:x}@{document.seq}"
 
 
 def to_engine_document(page: IndexDocument, subtopic: str = "") -> tantivy.Document:
-    """A page as the engine takes it."""
+    """A page as a document of the engine."""
     title, body = clean_text(page.title, MAX_TITLE_LENGTH), clean_text(page.body, MAX_BODY_LENGTH)
     headings, url = clean_text(page.headings, MAX_HEADINGS_LENGTH), clean_text(page.url, MAX_URL_LENGTH)
     anchors = clean_text("\n".join(page.anchors), MAX_ANCHORS_LENGTH)
     words = " ".join(url_words(url))
     document = tantivy.Document()
     document.add_text("id", document_id(page))
-    analyse = analyzer_for_language(page.language)
+    analyzer = analyzer_for_language(page.language)
     fields = zip(STEMMED_FIELDS, (title, headings, body, anchors, words), strict=True)
     for name, text in fields:
-        # Half the cost of the engine's own form for analysed text (measured), and positions are the same.
-        document.add_text(name, " ".join(analyse.analyze(normalize_for_analysis(text))))
+        # Half the cost of the engine's own format for analyzed text (measured), with the same positions.
+        document.add_text(name, " ".join(analyzer.analyze(normalize_for_analysis(text))))
     document.add_text(EXACT_FIELD, normalize_for_analysis("\n".join((title, headings, body, words))))
     document.add_text(WHOLE_TITLE_FIELD, title_term(title))
     shown = clean_text(page.description, MAX_TITLE_LENGTH)
@@ -158,7 +153,7 @@ def to_engine_document(page: IndexDocument, subtopic: str = "") -> tantivy.Docum
 
 
 def title_term(title: str) -> str:
-    """A title as one term: its words, however they were written and divided.
+    """A title as one term: its words in normalized form.
 
     >>> title_term("Wrens: a Guide")
     'wrens a guide'
@@ -182,7 +177,7 @@ def _add_filter_fields(document: tantivy.Document, page: IndexDocument, subtopic
 
 
 def year_of(at: float) -> str:
-    """The year of a moment; empty where it is none that a calendar has.
+    """The year of a time; empty if it is out of range.
 
     >>> year_of(0.0), year_of(1e18)
     ('1970', '')

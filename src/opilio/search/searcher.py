@@ -1,10 +1,8 @@
-"""Search over collections: the one door for the command line and the pages.
+"""Search over collections, for the command line, the API and the web interface; also finds similar pages.
 
 searcher = Searcher([Path("birds"), Path("trees")])
-searcher.catch_up()
-results = searcher.search("wren song", Filters(relevant=True), page=2)
-
-Pages like a page: asked for by its most telling words.
+searcher.update_indexes()
+results = searcher.search("wren song", SearchFilters(relevant=True), page=2)
 """
 
 import time
@@ -45,15 +43,15 @@ from opilio.search.schema import STORED_TEXT_FIELD, analyzer_for_language, norma
 from opilio.search.snippet import Highlighter
 from opilio.store.collection import check_collection
 
-MAX_QUERY_TERMS = 25  # of the page, by how often it has them and how rare they are
-MAX_TEXT_CHARACTERS = 20_000  # characters of the page that are looked at
+MAX_QUERY_TERMS = 25  # most distinctive terms of a page, by frequency and rarity
+MAX_TEXT_CHARACTERS = 20_000  # of the page
 _MIN_TERM_LENGTH = 3
 
 
-def find_similar(shelves: Sequence[OpenIndex], key: int, limit: int) -> tuple[SearchHit, ...] | None:
-    """Pages like the one of this key, best first; None where no index has it."""
-    for shelf in shelves:
-        stored = _stored(shelf, key)
+def find_similar(indexes: Sequence[OpenIndex], key: int, limit: int) -> tuple[SearchHit, ...] | None:
+    """Pages similar to the one with this key, best first; None if no index contains it."""
+    for index in indexes:
+        stored = _stored(index, key)
         if stored is not None:
             break
     else:
@@ -66,30 +64,30 @@ def find_similar(shelves: Sequence[OpenIndex], key: int, limit: int) -> tuple[Se
         if len(t) >= _MIN_TERM_LENGTH
     )
     found: dict[int, SearchCandidate] = {}
-    for shelf in shelves:
-        for one in _like(shelf, counts, (key, language), limit):
+    for index in indexes:
+        for one in _like(index, counts, (key, language), limit):
             known = found.setdefault(one.key, one)
             if known is not one:
-                known.collections.append(shelf.name)
+                known.collections.append(index.name)
     best = sorted(found.values(), key=lambda f: (-f.score, f.key))[:limit]
     marker = Highlighter((), "")
     return tuple(build_hit(one.searcher.doc(one.address).to_dict(), marker, one) for one in best)
 
 
-def _stored(shelf: OpenIndex, key: int) -> dict[str, list[Any]] | None:
-    hits = shelf.searcher.search(tantivy.Query.term_query(shelf.schema, "id", f"{key:x}"), 1).hits
-    return shelf.searcher.doc(hits[0][1]).to_dict() if hits else None
+def _stored(index: OpenIndex, key: int) -> dict[str, list[Any]] | None:
+    hits = index.searcher.search(tantivy.Query.term_query(index.schema, "id", f"{key:x}"), 1).hits
+    return index.searcher.doc(hits[0][1]).to_dict() if hits else None
 
 
-def _like(shelf: OpenIndex, counts: Counter[str], page: tuple[int, str], limit: int) -> list[SearchCandidate]:
-    searcher, schema = shelf.searcher, shelf.schema
+def _like(index: OpenIndex, counts: Counter[str], page: tuple[int, str], limit: int) -> list[SearchCandidate]:
+    searcher, schema = index.searcher, index.schema
     weights = {
         t: n * bm25_idf(searcher.num_docs, f) for t, n in counts.items() if (f := searcher.doc_freq("body", t)) > 1
     }
-    telling = sorted(weights, key=lambda t: (-weights[t], t))[:MAX_QUERY_TERMS]
+    distinctive = sorted(weights, key=lambda t: (-weights[t], t))[:MAX_QUERY_TERMS]
     asked = [
         (tantivy.Occur.Should, tantivy.Query.boost_query(tantivy.Query.term_query(schema, field, term), boost))
-        for term in telling
+        for term in distinctive
         for field, boost in (("body", 1.0), ("title", 1.5))
     ]
     if not asked:
@@ -105,53 +103,52 @@ def _like(shelf: OpenIndex, counts: Counter[str], page: tuple[int, str], limit: 
     relevance = searcher.fast_field_values("relevance", addresses)
     rows = zip(hits, keys, relevance, strict=True)
     return [
-        SearchCandidate(searcher, address, int(k or 0), score, float(r or 0.0), 0.0, score, [shelf.name])
+        SearchCandidate(searcher, address, int(k or 0), score, float(r or 0.0), 0.0, score, [index.name])
         for (score, address), k, r in rows
     ]
 
 
 class Searcher:
-    """Several collections searched as one (S2-F1). Safe to use from several threads; opens files, writes none but
-    an index that can't be read, which is made again."""
+    """Searches several collections as one (S2-F1). Thread-safe. Writes nothing except to rebuild a damaged index."""
 
     def __init__(
         self,
         folders: Sequence[Path],
         weights: FieldWeights | None = None,
-        mix: RankingWeights | None = None,
-        # By which hits and filters tell the collections; the folders' own
+        ranking: RankingWeights | None = None,
+        # Names of the collections in hits and filters; by default those of the folders.
         names: Sequence[str] | None = None,
     ) -> None:
         if not folders:
-            raise UsageError("no collection to search; name at least one folder")
+            raise UsageError("no collection to search; give at least one folder")
         for folder in folders:
             check_collection(folder)
         self._folders = tuple(folders)
         self._names = dict(zip(folders, names or _names(folders), strict=True))
         self._weights = weights or FieldWeights()
-        self._ranking = mix or RankingWeights()
+        self._ranking = ranking or RankingWeights()
         # With the moment each was read at
         self._indexes: dict[Path, tuple[tuple[int, ...], OpenIndex]] = {}
 
     def search(
         self, query: str, filters: SearchFilters | None = None, page: int = 1, size: int = PAGE_SIZE, sort: str = "best"
     ) -> SearchResults:
-        """One page of hits. An empty query browses what the filters let through. QueryError says what to write."""
+        """One page of hits. An empty query lists all pages that match the filters. QueryError says what to write."""
         started = time.perf_counter()
-        asked = SearchRequest(query=query, filters=filters or SearchFilters(), page=page, size=size, sort=sort)
-        shelves = self._open()
+        request = SearchRequest(query=query, filters=filters or SearchFilters(), page=page, size=size, sort=sort)
+        indexes = self._open()
         with self._translate_errors():
-            results = Search(shelves, asked, self._weights, self._ranking).run()
+            results = Search(indexes, request, self._weights, self._ranking).run()
         return msgspec.structs.replace(results, took_s=time.perf_counter() - started)
 
     def similar(self, url: str, limit: int = PAGE_SIZE) -> tuple[SearchHit, ...]:
-        """Pages that are like this one, which must be in a collection; UsageError where it is not."""
+        """Pages similar to a page of a collection; UsageError if it is in none."""
         address = canonicalize_url(url)
-        shelves = self._open()
+        indexes = self._open()
         with self._translate_errors():
-            found = None if address is None else find_similar(shelves, url_key(address), limit)
+            found = None if address is None else find_similar(indexes, url_key(address), limit)
         if found is None:
-            raise UsageError(f"'{url[:200]}': is in no index of these collections; it must be a page that was fetched")
+            raise UsageError(f"'{url[:200]}': is not in the index of these collections; give the URL of a fetched page")
         return found
 
     def subtopics(self) -> tuple[Subtopic, ...]:
@@ -164,18 +161,18 @@ class Searcher:
         return self._folders
 
     def count_unindexed(self) -> int:
-        """How many pages wait to be taken in."""
+        """The number of pages that are not indexed yet."""
         return sum(map(count_unindexed, self._folders))
 
-    def update_indexes(self, most: int = 0) -> IndexProgress:
-        """Take in what the collections gained, at most so many pages of each (0: all). Cheap where nothing is new."""
-        return IndexProgress.combine([update_index(folder, most) for folder in self._folders])
+    def update_indexes(self, limit: int = 0) -> IndexProgress:
+        """Index new pages, at most `limit` per collection (0: all). Cheap if nothing is new."""
+        return IndexProgress.combine([update_index(folder, limit) for folder in self._folders])
 
     def _translate_errors(self) -> AbstractContextManager[None]:
         return translate_index_errors(*(folder / INDEX_FOLDER for folder in self._folders), engine=(ValueError,))
 
     def _open(self) -> list[OpenIndex]:
-        """The indexes as they are now; one that has not changed since the last search is not read again."""
+        """The current indexes; an index that has not changed since the last search is not opened again."""
         for folder in self._folders:
             now = index_generation(folder)
             known = self._indexes.get(folder)
@@ -185,13 +182,13 @@ class Searcher:
 
 
 def _names(folders: Sequence[Path]) -> list[str]:
-    """The last names of folders; whole paths of those that have one in common."""
+    """The names of folders; full paths for equal names."""
     names = [folder.resolve().name for folder in folders]
     return [str(f) if names.count(name) > 1 else name for f, name in zip(folders, names, strict=True)]
 
 
 def _open_or_rebuild_index(folder: Path, name: str) -> OpenIndex:
-    """An index that can't be read is made again first."""
+    """Open an index; rebuild it first if it is damaged."""
     try:
         return _open_index(folder, name)
     except DamagedIndexError:

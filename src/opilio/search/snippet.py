@@ -1,4 +1,4 @@
-"""The piece of a text that shows why it was found, as segments. Pure; text in, text out, never markup."""
+"""Snippets and highlighting: the passage of a text that shows why it was found, as text segments without markup."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -8,11 +8,11 @@ from opilio.search.results import TextSegment
 from opilio.search.schema import index_terms
 from opilio.text.tokens import UNSPACED_SCRIPTS
 
-# Characters of a snippet, and how many of them stand before the first match
+# Characters of a snippet, and of the text before the first match.
 SNIPPET_LENGTH, CONTEXT_BEFORE = 240, 60
 MAX_SCANNED_CHARACTERS, MAX_MATCHES = 60_000, 400
-# Signs that stand between the letters of a word, which `re` takes for its end: accents of their own, points of Hebrew
-# and Arabic, vowels of the scripts of India and around (without their full stop).
+# Combining marks inside words, at which `re` ends a word: combining accents, points of Hebrew and Arabic, vowel signs
+# of Indic scripts (without their full stop).
 _SIGNS = (
     "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed"
     "\u0900-\u0963\u0966-\u0dff"
@@ -27,28 +27,28 @@ TermMatch = tuple[int, int, int]  # start, end, number of the term
 class Highlighter:
     """Finds the words of a query in texts of one language."""
 
-    def __init__(self, wanted: Sequence[QueryTerm], language: str) -> None:
+    def __init__(self, terms: Sequence[QueryTerm], language: str) -> None:
         self._language = language
-        # Term to the number of the query word it stands for
+        # Term -> number of the query word.
         self._numbers: dict[str, int] = {}
         self._prefixes: list[tuple[str, int]] = []
         self._fuzzy_terms: list[tuple[str, int, int]] = []
         self._literals: dict[str, int] = {}
-        # Word as written to the number it matches, or -1
+        # Word -> number of the query word it matches, or -1.
         self._match_cache: dict[str, int] = {}
-        for number, term in enumerate(wanted):
+        for number, term in enumerate(terms):
             self._add_term(number, term)
         self._pattern = self._build_pattern()
 
     def _build_pattern(self) -> re.Pattern[str]:
-        """What words may match, told by the regular expression: looking at every word would take most of a search.
+        """A regular expression for candidate words, because checking every word would take limit of a search.
 
-        A stem begins with the letter its word begins with; a letter that is not ASCII may become any when folded.
+        A stem begins with the first letter of its word; a non-ASCII letter may become any letter when folded.
         """
         initials = {term[0] for term in (*self._numbers, *(beginning for beginning, _ in self._prefixes))}
         ascii_ones = "".join(sorted(re.escape(c) + re.escape(c.upper()) for c in initials if c.isascii()))
-        begun = rf"(?<![^\W_])(?<![{_SIGNS}])(?=[^\W_])[{ascii_ones}\x80-\U0010ffff]{_REST}"
-        word = _WORD if self._fuzzy_terms else begun
+        word_with_initial = rf"(?<![^\W_])(?<![{_SIGNS}])(?=[^\W_])[{ascii_ones}\x80-\U0010ffff]{_REST}"
+        word = _WORD if self._fuzzy_terms else word_with_initial
         runs = "|".join(re.escape(run) for run in sorted(self._literals, key=lambda run: -len(run)))
         return re.compile(f"{runs}|{UNSPACED_SCRIPTS.pattern[:-1]}|{word}" if runs else word)
 
@@ -63,7 +63,7 @@ class Highlighter:
             self._numbers |= dict.fromkeys((*plain, *stems), number)
 
     def matches(self, text: str) -> list[TermMatch]:
-        """Where the words stand, in order."""
+        """The positions of matches, in order."""
         found: list[TermMatch] = []
         for match in self._pattern.finditer(text, 0, MAX_SCANNED_CHARACTERS):
             word = match[0]
@@ -80,7 +80,7 @@ class Highlighter:
         if word in self._literals:
             return self._literals[word]
         plain = index_terms(word)
-        # The engine cuts some words at signs: all pieces count
+        # The engine splits some words; all parts must match.
         for found in (
             plain,
             index_terms(word, self._language),
@@ -91,8 +91,8 @@ class Highlighter:
             for beginning, number in self._prefixes:
                 if term.startswith(beginning):
                     return number
-            for similar, number, most in self._fuzzy_terms:
-                if edit_distance(term, similar, most) <= most:
+            for similar, number, limit in self._fuzzy_terms:
+                if edit_distance(term, similar, limit) <= limit:
                     return number
         return -1
 
@@ -100,7 +100,7 @@ class Highlighter:
 def highlight(
     text: str, matches: Iterable[TermMatch], start: int = 0, end: int | None = None
 ) -> tuple[TextSegment, ...]:
-    """A piece of text cut at its matches."""
+    """A passage of text as segments, split at its matches."""
     end = len(text) if end is None else end
     pieces: list[TextSegment] = []
     at = start
@@ -113,9 +113,9 @@ def highlight(
     return tuple(_collapse_whitespace(pieces))
 
 
-def build_snippet(text: str, marker: Highlighter, length: int = SNIPPET_LENGTH) -> tuple[TextSegment, ...]:
-    """The piece of the text with the most of the query's words; its beginning where there are none."""
-    matches = marker.matches(text)
+def build_snippet(text: str, highlighter: Highlighter, length: int = SNIPPET_LENGTH) -> tuple[TextSegment, ...]:
+    """The passage with limit of the query's words; the beginning of the text if there are none."""
+    matches = highlighter.matches(text)
     start = _best_start(matches, length)
     start, end = _snap_to_words(text, start, length)
     inside = [m for m in matches if m[0] >= start]
@@ -125,7 +125,7 @@ def build_snippet(text: str, marker: Highlighter, length: int = SNIPPET_LENGTH) 
 
 
 def _best_start(matches: Sequence[TermMatch], length: int) -> int:
-    """Where a window begins that holds the most different words, then the most words, then comes first."""
+    """The start of the window with limit distinct words, then limit words, then the first one."""
     best, best_start = (0, 0), 0
     for i, (start, _, _) in enumerate(matches):
         inside = [number for first, last, number in matches[i : i + 30] if last <= start + length - CONTEXT_BEFORE]
@@ -136,7 +136,7 @@ def _best_start(matches: Sequence[TermMatch], length: int) -> int:
 
 
 def _snap_to_words(text: str, start: int, length: int) -> tuple[int, int]:
-    """Move both ends to white space where some is near; a block that begins near is begun with."""
+    """Move both ends to nearby white space; prefer to start at a nearby block."""
     if start > 0:
         line = text.rfind("\n", start, start + CONTEXT_BEFORE)
         blank = text.find(" ", start, start + CONTEXT_BEFORE // 2)
@@ -155,14 +155,14 @@ def _collapse_whitespace(pieces: Iterable[TextSegment]) -> Iterable[TextSegment]
             yield TextSegment(text, piece.marked)
 
 
-def edit_distance(a: str, b: str, most: int) -> int:
-    """Letters to add, drop, change or swap between two words; more than `most` where that is certain.
+def edit_distance(a: str, b: str, limit: int) -> int:
+    """Letters to add, remove, change or swap between two words; more than `limit` if it exceeds that.
 
     >>> edit_distance("wren", "wern", 2), edit_distance("wren", "robin", 1) > 1
     (1, True)
     """
-    if abs(len(a) - len(b)) > most:
-        return most + 1
+    if abs(len(a) - len(b)) > limit:
+        return limit + 1
     before: list[int] = []
     row = list(range(len(b) + 1))
     for i, letter in enumerate(a, start=1):
@@ -172,6 +172,6 @@ def edit_distance(a: str, b: str, most: int) -> int:
             if i > 1 and j > 1 and letter == b[j - 2] and a[i - 2] == other:
                 cost = min(cost, older[j - 2] + 1)
             row.append(cost)
-        if min(row) > most:
-            return most + 1
+        if min(row) > limit:
+            return limit + 1
     return row[-1]

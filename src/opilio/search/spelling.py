@@ -1,4 +1,4 @@
-"""A better spelling of a query, from the words that the indexes hold. Reads only."""
+"""Spelling suggestions for a query, from the words in the indexes."""
 
 import math
 import re
@@ -10,29 +10,29 @@ from opilio.search.query import QueryGroup, positive_terms
 from opilio.search.schema import EXACT_FIELD, index_terms
 from opilio.search.snippet import edit_distance
 
-MIN_WORD_LENGTH = 4  # letters; shorter words are too near to too many others
-MIN_LENGTH_FOR_TWO_EDITS = 6  # from here on two letters may be wrong
-MAX_MISSPELLING_PAGES = 2  # pages; a word that more of them have is a word
-MIN_FREQUENCY_RATIO = 8  # a rarer one must be so many times rarer than what is suggested for it
+MIN_WORD_LENGTH = 4  # shorter words are similar to too many others
+MIN_LENGTH_FOR_TWO_EDITS = 6
+MAX_MISSPELLING_PAGES = 2  # a word on more pages is not a misspelling
+MIN_FREQUENCY_RATIO = 8  # of the suggestion to the misspelling
 MAX_PREFIX_CANDIDATES = 5_000
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class SpellingSuggester:
-    """Suggests words of these indexes."""
+    """Suggests words from these indexes."""
 
     def __init__(self, searchers: Sequence[tantivy.Searcher]) -> None:
         self._searchers = searchers
 
     def suggest(self, query: str, group: QueryGroup) -> str:
-        """The query with better spelt words in it; empty where there is nothing to better."""
-        written = query
+        """The query with corrected words; empty if there is nothing to correct."""
+        corrected = query
         for term in positive_terms(group):
             if term.kind == "word" and term.text.isalpha():
                 found = self._suggest_word(term.text)
                 if found:
-                    written = re.sub(rf"(?<!\w){re.escape(term.text)}(?!\w)", found, written)
-        return written if written != query else ""
+                    corrected = re.sub(rf"(?<!\w){re.escape(term.text)}(?!\w)", found, corrected)
+        return corrected if corrected != query else ""
 
     def _frequency(self, term: str) -> int:
         return sum(searcher.doc_freq(EXACT_FIELD, term) for searcher in self._searchers)
@@ -54,7 +54,7 @@ class SpellingSuggester:
         return ""
 
     def _one_off(self, word: str) -> list[tuple[str, int]]:
-        """Words with one letter added, dropped, changed or swapped."""
+        """Words with one letter added, removed, changed or swapped."""
         if not word.isascii():
             return [pair for pair in self._words_with_prefix(word[:1]) if edit_distance(pair[0], word, 1) == 1]
         counted = ((other, self._frequency(other)) for other in set(_edits(word)) - {word})
@@ -81,8 +81,7 @@ class SpellingSuggester:
 
 
 def typo_likelihood(wrong: str, right: str) -> float:
-    """How likely a slip is, roughly: letters doubled or not, and swapped, are more common than others, and the first
-    letter is seldom the wrong one.
+    """A rough likelihood of a typo: doubled and swapped letters are common, wrong first letters are rare.
 
     >>> typo_likelihood("parot", "parrot") > typo_likelihood("parot", "part") > typo_likelihood("parot", "carrot")
     True
@@ -95,12 +94,12 @@ def typo_likelihood(wrong: str, right: str) -> float:
 
 
 def _single(word: str) -> str:
-    """Without doubled letters."""
+    """The word without doubled letters."""
     return re.sub(r"(.)\1+", r"\1", word)
 
 
 def _edits(word: str) -> Iterator[str]:
-    """All words one letter away.
+    """All strings within one edit.
 
     >>> len(set(_edits("wren")))
     234

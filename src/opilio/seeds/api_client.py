@@ -1,10 +1,8 @@
-"""Asking one engine: pauses, Retry-After, rate-limit headers, the day's budget, keys that nobody gets to see.
+"""Requests to one seed engine: pauses, Retry-After, rate-limit headers, the daily budget, and API keys.
 
-Knows no engine's shapes. A failure is a value in `FetchResult`. What an engine is asked goes through `ApiTransport`,
-which the
-crawl provides: this folder opens no socket.
-
-Where an engine's key is: in the environment or in a file. The key itself is in no configuration and no message.
+It knows no engine's formats. Failures are values in `FetchResult`. Requests go through an `ApiTransport`, which the
+crawl provides: this package opens no sockets. Keys come from the environment or a file and appear in no configuration
+and no message.
 """
 
 import re
@@ -25,18 +23,18 @@ from opilio.core.records import Failure, FetchResult
 TOO_MANY_REQUESTS, SERVICE_UNAVAILABLE = 429, 503
 REFUSED_STATUSES = (401, 403)
 MAX_OPTION_S = 1e6
-MAX_QUOTA_S = 31 * 86400.0  # the longest allowance that an engine is known to have
-# A reset that is larger is a point in time: some engines send that instead of seconds
+MAX_QUOTA_S = 31 * 86400.0  # the longest known quota period
+# A larger reset value is a point in time: some engines send that instead of seconds.
 MIN_UNIX_TIME = 1_000_000_000
 MAX_DIGITS = 16
-MAX_MESSAGE_CHARS = 300  # characters of what an engine says
+MAX_MESSAGE_CHARS = 300  # of an engine's message
 _CONTROL_CHARS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-UNEXPECTED_JSON = Failure("answer", "sent JSON of another shape")
+UNEXPECTED_JSON = Failure("answer", "sent JSON in an unexpected format")
 HeaderPairs = Sequence[tuple[str, str]]
 
 
 class ApiTransport(Protocol):
-    """One request of an API; with a body it is a POST of JSON. `trusted`: the person named this very server."""
+    """Sends one API request, a POST of JSON if there is a body. `trusted`: the user named this server."""
 
     async def request(
         self, url: str, headers: HeaderPairs = (), body: bytes = b"", *, timeout_s: float = 10.0, trusted: bool = False
@@ -44,20 +42,20 @@ class ApiTransport(Protocol):
 
 
 class RequestLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """On what terms an engine is asked: options that every kind of engine has."""
+    """Limits of requests to an engine: options of every kind of engine."""
 
     # Libcurl counts in ms, and 0 means endless
     timeout_s: Annotated[float, Meta(ge=0.001, le=MAX_OPTION_S)] = 10.0
     pause_s: Annotated[float, Meta(ge=0, le=MAX_OPTION_S)] = 1.0  # between two requests
     # An engine that asks to wait longer is left out
     patience_s: Annotated[float, Meta(ge=0, le=MAX_OPTION_S)] = 5.0
-    budget: Annotated[int, Meta(ge=0)] = 100  # requests a day; 0: no bound
-    pages: Annotated[int, Meta(ge=1)] = 5  # most pages of results for one query
+    budget: Annotated[int, Meta(ge=0)] = 100  # requests per day; 0: no limit
+    pages: Annotated[int, Meta(ge=1)] = 5  # maximum of result pages per query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiRequest:
-    """What is asked. Keys stand apart from the rest, so that only the asker ever puts them together."""
+    """A request. Keys are stored separately, so that only the client combines them with the rest."""
 
     url: str
     params: tuple[tuple[str, str], ...] = ()
@@ -68,28 +66,28 @@ class ApiRequest:
     trusted: bool = False
 
     def full_url(self) -> str:
-        """The whole address, with keys."""
+        """The complete URL, with keys."""
         query = urlencode([*self.params, *self.secret_params])
         return self.url + ("&" if "?" in self.url else "?") * bool(query) + query
 
     def redact(self, text: str) -> str:
-        """A text without the keys, should somebody have put them into it, in whatever mixture of percent-encoding."""
+        """A text without the keys, in any mixture of percent-encoding."""
         for _, secret in (*self.secret_params, *self.secret_headers):
-            # `Bearer KEY`; a key is one word
+            # `Bearer KEY`: a key is one word.
             key = secret.rpartition(" ")[2]
             spelled = "".join(f"(?:{re.escape(sign)}|%(?:25)*{ord(sign):02x})" for sign in key)
             text = re.sub(spelled, "…", text, flags=re.IGNORECASE)
         return text
 
     def redact_failure(self, failure: Failure | None) -> Failure | None:
-        """What went wrong, told in one line without the keys."""
+        """The failure as one line without the keys."""
         return failure and msgspec.structs.replace(
             failure, detail=sanitize_message(self.redact(failure.detail))[:MAX_MESSAGE_CHARS]
         )
 
 
 class Quota(Protocol):
-    """What is remembered of an engine beyond one run: requests of the day, and until when it wants to be left alone."""
+    """Usage of an engine beyond one run: today's requests, and until when the engine asked for a pause."""
 
     def used_today(self) -> int: ...
 
@@ -101,7 +99,7 @@ class Quota(Protocol):
 
 
 class MemoryQuota:
-    """Remembers for one run."""
+    """Stores the usage for one run."""
 
     def __init__(self) -> None:
         self._used = 0
@@ -121,17 +119,17 @@ class MemoryQuota:
 
 
 class EngineClient:
-    """Asks one engine, one request after the other."""
+    """Sends requests to one engine, one after the other."""
 
-    def __init__(self, asker: ApiTransport, clock: Clock, terms: RequestLimits, tally: Quota) -> None:
-        self._transport = asker
+    def __init__(self, transport: ApiTransport, clock: Clock, limits: RequestLimits, quota: Quota) -> None:
+        self._transport = transport
         self._clock = clock
-        self.limits = terms
-        self._quota = tally
+        self.limits = limits
+        self._quota = quota
         self._next_at = 0.0
 
     async def send(self, request: ApiRequest) -> FetchResult:
-        """The answer, asked for once more where the engine wants a short pause; a status from 400 on is a failure."""
+        """The response, after one retry if the engine asks for a short pause; a status from 400 on is a failure."""
         fetched = await self._send_once(request)
         wait_s = self._requested_delay(fetched)
         if fetched.failure is not None and fetched.failure.retry and 0 < wait_s <= self.limits.patience_s:
@@ -142,26 +140,28 @@ class EngineClient:
         return fetched
 
     def _requested_delay(self, fetched: FetchResult) -> float:
-        """How long the engine wants to be left alone; the next request waits for it."""
-        told_s = fetched.retry_after_s if fetched.status in (TOO_MANY_REQUESTS, SERVICE_UNAVAILABLE) else 0.0
-        wait_s = max(told_s, quota_reset_s(fetched, self._clock.now()))
+        """The pause that the engine asks for; the next request waits for it."""
+        retry_after_s = fetched.retry_after_s if fetched.status in (TOO_MANY_REQUESTS, SERVICE_UNAVAILABLE) else 0.0
+        wait_s = max(retry_after_s, quota_reset_s(fetched, self._clock.now()))
         self._next_at = max(self._next_at, self._clock.now() + wait_s)
         return wait_s
 
     async def _send_once(self, request: ApiRequest) -> FetchResult:
-        terms, now = self.limits, self._clock.now()
+        limits, now = self.limits, self._clock.now()
         rest_s = max(self._quota.blocked_until(), self._next_at) - now
-        if rest_s > terms.patience_s:
-            return _failed_result(request, Failure("limit", f"asks to be left alone for {rest_s:.0f} s more"))
-        if terms.budget and self._quota.used_today() >= terms.budget:
-            return _failed_result(request, Failure("budget", f"the day's {terms.budget} requests are used up"))
+        if rest_s > limits.patience_s:
+            return _failed_result(request, Failure("limit", f"asks for a pause of {rest_s:.0f} s more"))
+        if limits.budget and self._quota.used_today() >= limits.budget:
+            return _failed_result(
+                request, Failure("budget", f"the daily budget of {limits.budget} requests is used up")
+            )
         await self._clock.sleep(rest_s)
         self._quota.count_request()
         headers = (*request.headers, *request.secret_headers)
         fetched = await self._transport.request(
-            request.full_url(), headers, request.body, timeout_s=terms.timeout_s, trusted=request.trusted
+            request.full_url(), headers, request.body, timeout_s=limits.timeout_s, trusted=request.trusted
         )
-        self._next_at = self._clock.now() + terms.pause_s
+        self._next_at = self._clock.now() + limits.pause_s
         failure = request.redact_failure(fetched.failure or status_failure(fetched))
         return msgspec.structs.replace(fetched, url=request.url, failure=failure)
 
@@ -171,23 +171,23 @@ def _failed_result(request: ApiRequest, failure: Failure) -> FetchResult:
 
 
 def status_failure(fetched: FetchResult) -> Failure | None:
-    """What a status means that is no success, the same for every engine."""
+    """The failure for an HTTP status; None for success."""
     status = fetched.status
     if 200 <= status < 300:
         return None
     if status in (TOO_MANY_REQUESTS, SERVICE_UNAVAILABLE):
         wait_s = fetched.retry_after_s
-        told = f", asks to wait {wait_s:.0f} s" if wait_s else ""
-        return Failure("limit", f"too many requests (status {status}{told})", retry=True)
+        pause = f", asks to wait {wait_s:.0f} s" if wait_s else ""
+        return Failure("limit", f"too many requests (status {status}{pause})", retry=True)
     if fetched.location:
-        return Failure("status", f"moved to {fetched.location.partition('?')[0]}; set its url to that")
+        return Failure("status", f"redirects to {fetched.location.partition('?')[0]}; set its url to that")
     if status in REFUSED_STATUSES:
-        return Failure("key", f"refused us (status {status})")
+        return Failure("key", f"refused the request (status {status})")
     return Failure("status", f"status {status}")
 
 
 def quota_reset_s(fetched: FetchResult, now: float) -> float:
-    """Seconds until the longest used-up allowance of X-RateLimit headers is new, at most a month; 0 where some is left.
+    """Seconds until the longest used-up quota of X-RateLimit headers resets, at most a month; 0 if some is left.
 
     Brave sends one number for each window (a second, a month), separated by commas.
     """
@@ -204,7 +204,7 @@ def _parse_numbers(value: str) -> list[int]:
 
 
 def parse_json(fetched: FetchResult) -> object | Failure:
-    """The JSON of an answer, or why there is none."""
+    """The JSON of a response, or a failure."""
     if fetched.failure is not None:
         return fetched.failure
     kind = fetched.header("content-type").partition(";")[0].strip().lower()
@@ -217,7 +217,7 @@ def parse_json(fetched: FetchResult) -> object | Failure:
 
 
 def get_path(tree: object, *path: str) -> object:
-    """What stands at a path of keys, or None: nothing that comes from outside is taken for granted."""
+    """The value at a path of keys, or None: the shape of external data is not trusted."""
     for key in path:
         tree = tree.get(key) if isinstance(tree, Mapping) else None
     return tree
@@ -230,9 +230,9 @@ def get_objects(tree: object, *path: str) -> list[Mapping[str, object]]:
 
 
 def get_objects_or_none(tree: object, *path: str, sign: str = "") -> list[Mapping[str, object]] | None:
-    """The objects of the list at a path, None where the JSON has another shape.
+    """The objects of the list at a path; None if the JSON has another shape.
 
-    Engines leave out what they have nothing for: where the path ends early and `sign` is there, nothing was found.
+    Engines omit empty lists: if the path ends early and `sign` is present, the list is empty.
 
     >>> get_objects_or_none({"data": {}}, "data", "search", sign="data")
     []
@@ -261,13 +261,13 @@ def get_string(tree: object, *path: str) -> str:
     return sanitize_message(found) if isinstance(found, str) else ""
 
 
-def sanitize_message(said: str) -> str:
-    """What a stranger says as a part of a line: it can't end the line, nor tell a terminal what to do.
+def sanitize_message(text: str) -> str:
+    """Text from an engine without control characters, so that it can't break a line or control a terminal.
 
     >>> sanitize_message("brave\\n\\x1b[31m")
     'brave[31m'
     """
-    return _CONTROL_CHARS.sub("", said)
+    return _CONTROL_CHARS.sub("", text)
 
 
 def get_int(tree: object, *path: str) -> int:
@@ -277,25 +277,25 @@ def get_int(tree: object, *path: str) -> int:
 
 
 def read_key(reference: str, option: str, environment: Mapping[str, str]) -> str:
-    """The key that `env:NAME` or `file:PATH` refers to; ConfigError says what to do where there is none."""
+    """The key that `env:NAME` or `file:PATH` refers to; ConfigError says what to do if there is none."""
     check_key_reference(reference, option)
     kind, _, place = reference.partition(":")
     if kind == "env":
         key = environment.get(place, "").strip()
         if not key:
-            raise ConfigError(f"{option}: the environment has no {place}; set it to the key of your account")
+            raise ConfigError(f"{option}: the environment variable {place} is not set; set it to your API key")
     else:
         key = _first_line(Path(place).expanduser(), option)
     if not key.isascii() or not key.isprintable() or " " in key:
-        raise ConfigError(f"{option}: what {reference} holds is no key: it must be one word")
+        raise ConfigError(f"{option}: {reference} does not contain a valid key; a key is one word")
     return key
 
 
 def check_key_reference(reference: str, option: str) -> None:
-    """ConfigError for what is no reference: perhaps it is the key itself, so it is not repeated."""
+    """Raise ConfigError for an invalid reference, without repeating it: it may be the key itself."""
     kind, _, place = reference.partition(":")
     if kind not in ("env", "file") or not place:
-        raise ConfigError(f"{option}: must be env:NAME or file:PATH; a key itself has no place in a configuration")
+        raise ConfigError(f"{option}: must be env:NAME or file:PATH; do not put a key into the configuration")
 
 
 def _first_line(path: Path, option: str) -> str:

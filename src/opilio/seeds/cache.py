@@ -1,7 +1,7 @@
-"""What is remembered for a day, in the user's cache folder: answers, requests made, engines that want to be left alone.
+"""A daily cache in the user's cache folder: answers, counts of requests, and engines that asked for a pause.
 
-Losing it costs requests, never results. Keys are in none of it. Several processes may use it at once: a request adds
-one byte to a file, whose size is the count; everything else appears whole or not at all.
+Losing it costs requests, never results. It contains no API keys. Several processes may use it at once: a request
+appends one byte to a file, whose size is the count; other files are written atomically.
 """
 
 import shutil
@@ -19,18 +19,19 @@ from opilio.core.protocols import SeedSource
 from opilio.core.records import EngineAnswer
 
 _answers_decoder = msgspec.msgpack.Decoder(tuple[EngineAnswer, ...])
-BLOCKED_PREFIX = "until-"  # files that outlive the day: an engine may want a month
+# Files that are kept beyond the day: an engine may ask for a month.
+BLOCKED_PREFIX = "until-"
 
 
 class DailyCache:
-    """A folder with a folder for each day; days that are over are removed."""
+    """A folder with a subfolder per day; old days are removed."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._folder = folder
         self._clock = clock
 
     def now(self) -> float:
-        """The time by which days are told."""
+        """The current time of the cache's clock."""
         return self._clock.now()
 
     def today_folder(self) -> Path:
@@ -42,7 +43,7 @@ class DailyCache:
         return self._folder / f"{BLOCKED_PREFIX}{_file_name(name)}"
 
     def open_today(self) -> Path | None:
-        """The folder of the day, made where it is missing; None where nothing can be written."""
+        """The folder of the day, created if it is missing; None if it can't be written."""
         today = self.today_folder()
         try:
             if not today.is_dir():
@@ -54,25 +55,25 @@ class DailyCache:
             return None
         return today
 
-    def get(self, question: bytes) -> tuple[EngineAnswer, ...] | None:
-        """What was answered today."""
+    def get(self, request: bytes) -> tuple[EngineAnswer, ...] | None:
+        """Today's answers to a request, or None."""
         try:
-            return _answers_decoder.decode((self.today_folder() / _digest(question)).read_bytes())
+            return _answers_decoder.decode((self.today_folder() / _digest(request)).read_bytes())
         except (OSError, msgspec.DecodeError):
             return None
 
-    def put(self, question: bytes, answers: Sequence[EngineAnswer]) -> None:
-        """Keep what was answered; a folder that can't be written only means that nothing is remembered."""
+    def put(self, request: bytes, answers: Sequence[EngineAnswer]) -> None:
+        """Store answers; a folder that can't be written only means that nothing is cached."""
         today = self.open_today()
         if today is not None:
-            _write(today / _digest(question), msgspec.msgpack.encode(tuple(answers)))
+            _write(today / _digest(request), msgspec.msgpack.encode(tuple(answers)))
 
 
 class DailyQuota:
-    """How often an engine was asked today, by whichever process, and until when it rests."""
+    """The number of today's requests to an engine by all processes, and until when it is blocked."""
 
-    def __init__(self, book: DailyCache, engine: str) -> None:
-        self._cache = book
+    def __init__(self, cache: DailyCache, engine: str) -> None:
+        self._cache = cache
         self._engine = engine
 
     def used_today(self) -> int:
@@ -103,36 +104,36 @@ class DailyQuota:
 
 
 class CachedSource:
-    """A source that is asked the same thing once a day. `options` are those of the engine, without keys."""
+    """Caches the answers of a source for a day. `options` are those of the engine, without keys."""
 
-    def __init__(self, source: SeedSource, book: DailyCache, options: bytes) -> None:
+    def __init__(self, source: SeedSource, cache: DailyCache, options: bytes) -> None:
         self._source = source
-        self._cache = book
+        self._cache = cache
         self._options = options
 
     @property
     def name(self) -> str:
-        """The engine's."""
+        """The engine's name."""
         return self._source.name
 
     async def find(self, query: str, limit: int, genre: str = "") -> Sequence[EngineAnswer]:
-        """Today's answer, or a new one; what failed, even in part, is asked again next time."""
-        question = msgspec.msgpack.encode((self.name, self._options, query, limit, genre))
-        known = self._cache.get(question)
+        """Today's answer, or a new one; answers with a failure are not cached."""
+        request = msgspec.msgpack.encode((self.name, self._options, query, limit, genre))
+        known = self._cache.get(request)
         if known is not None:
             return known
         answers = await self._source.find(query, limit, genre)
         if all(answer.failure is None for answer in answers):
-            self._cache.put(question, answers)
+            self._cache.put(request, answers)
         return answers
 
 
-def _digest(question: bytes) -> str:
-    return sha256(question).hexdigest()[:32]
+def _digest(request: bytes) -> str:
+    return sha256(request).hexdigest()[:32]
 
 
 def _file_name(name: str) -> str:
-    """A name of a person's choice as a part of a file's."""
+    """A safe file name for a name that the user chose."""
     return sha256(name.encode()).hexdigest()[:16]
 
 

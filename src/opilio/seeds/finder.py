@@ -1,9 +1,7 @@
-"""Asks all sources at once and merges what they answer; whoever fails is reported, the others go on.
+"""Queries all seed sources at once and merges their answers by votes (S0-10 … S0-12; filters of S1 and S4, X-04).
 
-Many engines' answers as one list of seeds, by votes (S0-10 … S0-12), with S1's and S4's rules as filters (X-04).
-
-Pure. Votes are counted over the engines that answered: one that failed must not punish an address. A list (a file, a
-sitemap) has no vote; its addresses come with the priority of the list.
+Sources that fail are reported; the others are used. Votes are counted over the engines that answered, so that a failed
+engine does not lower a URL's priority. A list (a file, a sitemap) has no vote; its URLs have the list's priority.
 """
 
 import asyncio
@@ -28,11 +26,11 @@ _SITE_ALIAS = re.compile(r"(?:^|(?<=\.))(?:www|m|mobile)\.(?=[^.]+\.)")
 
 @dataclass(slots=True)
 class _SeedCandidate:
-    """An address in all its spellings, and who named it."""
+    """A URL in all its spellings, and the engines that named it."""
 
     spellings: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # URL: voters
     ranks: dict[str, int] = field(default_factory=dict)  # voter: best rank
-    fixed_priority: int = 0  # priority by a list; 0: by none
+    fixed_priority: int = 0  # priority of a list; 0: not in a list
 
     def add_vote(self, url: str, rank: int, answer: EngineAnswer) -> None:
         self.spellings[url].add(answer.voter)
@@ -42,14 +40,14 @@ class _SeedCandidate:
 
     @property
     def url(self) -> str:
-        """The spelling most engines use; of equals the encrypted, then the shorter one."""
+        """The spelling of most engines; among equals https, then the shorter one."""
         return min(self.spellings, key=lambda u: (-len(self.spellings[u]), not u.startswith("https:"), len(u), u))
 
 
 def vote_priority(votes: int, answered: int) -> int:
-    """Table 1 of S0 for any number of engines: 1 named by all that answered, 2 by several, 3 by only one.
+    """Table 1 of S0 for any number of engines: 1 if all that answered named it, 2 for several, 3 for only one.
 
-    One engine alone agrees with nobody, so its addresses are of the lowest priority.
+    If only one engine answered, its URLs have the lowest priority, because no other engine confirms them.
 
     >>> [vote_priority(votes, 3) for votes in (3, 2, 1)], [vote_priority(votes, 2) for votes in (2, 1)]
     ([1, 2, 3], [1, 3])
@@ -60,10 +58,10 @@ def vote_priority(votes: int, answered: int) -> int:
 
 
 def merge_answers(answers: Sequence[EngineAnswer], agree: Agreement = "any", genre: str = "") -> list[Seed]:
-    """All addresses by priority; ties by number of votes, best rank, order of the engines (S0-12).
+    """All URLs by priority; ties by number of votes, best rank, order of the engines (S0-12).
 
-    `agree`: `any` keeps all of them (S0), `two` those named by two engines at least (S1-15), `all` those named by every
-    engine that answered (S4-12). Addresses of lists are always kept.
+    `agree`: `any` keeps all of them (S0), `two` those named by at least two engines (S1-15), `all` those named by every
+    engine that answered (S4-12). URLs of lists are always kept.
     """
     voters = answering_engines(answers)
     place = {voter: i for i, voter in enumerate(dict.fromkeys(a.voter for a in answers))}
@@ -81,12 +79,12 @@ def merge_answers(answers: Sequence[EngineAnswer], agree: Agreement = "any", gen
 
 
 def answering_engines(answers: Iterable[EngineAnswer]) -> list[str]:
-    """The engines that answered, in their order; the same engine reached in two ways is one."""
+    """The engines that answered, in order; an engine that is reached in two ways counts once."""
     return list(dict.fromkeys(a.voter for a in answers if a.has_answered and not a.fixed_priority))
 
 
 def join_seed_lists(lists: Iterable[Sequence[Seed]]) -> list[Seed]:
-    """The seeds of several queries as one list: each address once, where it stands best."""
+    """The seeds of several queries as one list: each URL once, with its best priority."""
     seeds = sorted((seed for listed in lists for seed in listed), key=lambda seed: seed.priority)
     kept: dict[str, Seed] = {}
     for seed in seeds:
@@ -105,7 +103,7 @@ def _collect_candidates(answers: Sequence[EngineAnswer]) -> list[_SeedCandidate]
 
 
 def similarity_key(url: str) -> str:
-    """What addresses that are nearly the same have in common: scheme, www., m., index.html and last slash don't count.
+    """A key for nearly identical URLs: it ignores scheme, www., m., index.html and a final slash.
 
     >>> similarity_key("http://www.example.org/a/index.html") == similarity_key("https://example.org/a")
     True
@@ -117,53 +115,55 @@ def similarity_key(url: str) -> str:
 
 
 class SeedRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is looked for. Each genre is asked for by itself (S3-02); none means the web at large."""
+    """A search for seeds. Each genre is queried separately (S3-02); an empty genre means any."""
 
     query: str
     genres: tuple[str, ...] = ("",)
-    limit: int = 30  # addresses wanted of each engine: S0's N
+    limit: int = 30  # URLs requested from each engine: N of S0
     agree: Agreement = "any"
 
 
 class SeedProblem(msgspec.Struct, frozen=True):
-    """Why an engine brought nothing, or less than it could have."""
+    """Why an engine failed, completely or in part."""
 
     engine: str
     failure: Failure
 
     def __str__(self) -> str:
-        told = f"{self.failure.detail} ({self.failure.kind})" if self.failure.detail else self.failure.kind
-        return f"{self.engine}: {told}"
+        reason = f"{self.failure.detail} ({self.failure.kind})" if self.failure.detail else self.failure.kind
+        return f"{self.engine}: {reason}"
 
 
 class FoundSeeds(msgspec.Struct, frozen=True, kw_only=True):
-    """The seeds, who was heard, and who failed."""
+    """The seeds, the engines that answered, and those that failed."""
 
     seeds: tuple[Seed, ...] = ()
     voters: tuple[str, ...] = ()
     problems: tuple[SeedProblem, ...] = ()
 
 
-async def find_seeds(sources: Sequence[SeedSource], wish: SeedRequest) -> FoundSeeds:
-    """Ask every source; engines side by side, each engine's own requests one after the other."""
-    per_source = await asyncio.gather(*(_query_source(source, wish) for source in sources))
+async def find_seeds(sources: Sequence[SeedSource], request: SeedRequest) -> FoundSeeds:
+    """Query all sources concurrently; the requests to one engine run one after the other."""
+    per_source = await asyncio.gather(*(_query_source(source, request) for source in sources))
     lists, voters, problems = [], dict[str, None](), dict[SeedProblem, None]()
-    for number, genre in enumerate(wish.genres):
+    for number, genre in enumerate(request.genres):
         answers = [answer for answered in per_source for answer in answered[number]]
-        lists.append(merge_answers(answers, wish.agree, genre))
+        lists.append(merge_answers(answers, request.agree, genre))
         voters |= dict.fromkeys(answering_engines(answers))
         problems |= dict.fromkeys(SeedProblem(a.voter, a.failure) for a in answers if a.failure is not None)
     return FoundSeeds(seeds=tuple(join_seed_lists(lists)), voters=tuple(voters), problems=tuple(problems))
 
 
-async def find_irrelevant_seeds(sources: Sequence[SeedSource], wish: SeedRequest, queries: Iterable[str]) -> FoundSeeds:
-    """Seeds off the topic, for training, by the same process (S1-16): other queries, without what the topic brings.
+async def find_irrelevant_seeds(
+    sources: Sequence[SeedSource], request: SeedRequest, queries: Iterable[str]
+) -> FoundSeeds:
+    """Off-topic seeds for training (S1-16): other queries, without the URLs that the topic's query finds.
 
-    S1 says that the same query brought them; that can't be meant (S1-E1).
+    S1 says that the same query found them, which can't be meant (S1-E1).
     """
-    on_topic = await find_seeds(sources, msgspec.structs.replace(wish, agree="any"))
+    on_topic = await find_seeds(sources, msgspec.structs.replace(request, agree="any"))
     known = {similarity_key(seed.url) for seed in on_topic.seeds}
-    others = join_found([await find_seeds(sources, msgspec.structs.replace(wish, query=query)) for query in queries])
+    others = join_found([await find_seeds(sources, msgspec.structs.replace(request, query=query)) for query in queries])
     seeds = tuple(seed for seed in others.seeds if similarity_key(seed.url) not in known)
     return msgspec.structs.replace(
         others, seeds=seeds, problems=_unique_problems((*on_topic.problems, *others.problems))
@@ -171,7 +171,7 @@ async def find_irrelevant_seeds(sources: Sequence[SeedSource], wish: SeedRequest
 
 
 def join_found(found: Sequence[FoundSeeds]) -> FoundSeeds:
-    """What several wishes brought, each address once."""
+    """The results of several requests, each URL once."""
     return FoundSeeds(
         seeds=tuple(join_seed_lists(each.seeds for each in found)),
         voters=tuple(dict.fromkeys(voter for each in found for voter in each.voters)),
@@ -183,5 +183,5 @@ def _unique_problems(problems: Iterable[SeedProblem]) -> tuple[SeedProblem, ...]
     return tuple(dict.fromkeys(problems))
 
 
-async def _query_source(source: SeedSource, wish: SeedRequest) -> list[Sequence[EngineAnswer]]:
-    return [await source.find(wish.query, wish.limit, genre) for genre in wish.genres]
+async def _query_source(source: SeedSource, request: SeedRequest) -> list[Sequence[EngineAnswer]]:
+    return [await source.find(request.query, request.limit, genre) for genre in request.genres]

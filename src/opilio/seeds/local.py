@@ -1,6 +1,6 @@
-"""Seed files: one address a line, perhaps with its priority and who named it, separated by tabs; # begins a comment.
+"""Local seed sources: files of URLs, and an index of the user's own collections.
 
-Seeds that are at hand: a file of addresses, and whatever our own collections know.
+A seed file has one URL per line, optionally followed by priority and sources, separated by tabs; # starts a comment.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,12 +13,12 @@ from opilio.core.urls import canonicalize_url
 
 
 def read_seeds(path: Path, option: str) -> list[Seed]:
-    """The seeds of a file; ConfigError names file and line of what can't be used. Addresses are not checked here."""
+    """The seeds of a file; ConfigError names file and line of an invalid entry. URLs are not checked here."""
     return list(read_numbered_seeds(path, option).values())
 
 
 def read_numbered_seeds(path: Path, option: str) -> dict[int, Seed]:
-    """The same by the number of their line."""
+    """The seeds of a file by line number."""
     lines = enumerate(read_text(path, option).splitlines(), 1)
     kept = {n: line for n, line in lines if line.strip() and not line.startswith("#")}
     return {n: _parse_line(line, f"{option} {path}, line {n}") for n, line in kept.items()}
@@ -46,18 +46,18 @@ def format_seeds(seeds: Iterable[Seed], heading: str) -> str:
 
 
 SearchFunction = Callable[[str, int], Sequence[str]]
-MAX_REPORTED_LINES = 5  # lines that are named
+MAX_REPORTED_LINES = 5
 
 
 class FileSource:
-    """Lists a seed file, whatever the query; what a person chose comes first, and all of it."""
+    """Lists all URLs of a seed file, whatever the query."""
 
     def __init__(self, name: str, path: Path) -> None:
         self.name = name
         self._path = path
 
     async def find(self, query: str, limit: int, genre: str = "") -> list[EngineAnswer]:  # noqa: ARG002 the protocol's signature
-        """An answer for each priority in the file, and one that tells which lines are no addresses."""
+        """One answer per priority, and one that reports lines without a valid URL."""
         try:
             seeds = read_numbered_seeds(self._path, self.name)
         except ConfigError as error:
@@ -72,18 +72,18 @@ class FileSource:
         ]
         return [*answers, self._failure_answer(_bad_lines_message(self._path, list(wrong)))] if wrong else answers
 
-    def _failure_answer(self, why: str) -> EngineAnswer:
-        return EngineAnswer(voter=self.name, failure=Failure("answer", why), fixed_priority=1)
+    def _failure_answer(self, message: str) -> EngineAnswer:
+        return EngineAnswer(voter=self.name, failure=Failure("answer", message), fixed_priority=1)
 
 
 def _bad_lines_message(path: Path, wrong: Sequence[int]) -> str:
     more = f" and {len(wrong) - MAX_REPORTED_LINES} more" if len(wrong) > MAX_REPORTED_LINES else ""
     lines = f"line{'s' * (len(wrong) > 1)} {', '.join(map(str, wrong[:MAX_REPORTED_LINES]))}{more}"
-    return f"{path}, {lines}: no http or https URL, left out; write it whole, for example https://example.org/"
+    return f"{path}, {lines}: not a valid http(s) URL, skipped; include the scheme, for example https://example.org/"
 
 
 class SearchSource:
-    """An engine that answers at once, by a function: our own index over a collection. It votes like any engine."""
+    """An engine that calls a function, such as a search in the index of a collection. It votes like any engine."""
 
     def __init__(self, name: str, search: SearchFunction) -> None:
         self.name = name
@@ -100,12 +100,12 @@ class SearchSource:
 
 
 class FailingSource:
-    """An engine that can't be asked, and why."""
+    """An engine that can't be used."""
 
-    def __init__(self, name: str, why: str) -> None:
+    def __init__(self, name: str, message: str) -> None:
         self.name = name
-        self._failure = Failure("engine", why)
+        self._failure = Failure("engine", message)
 
     async def find(self, query: str, limit: int, genre: str = "") -> list[EngineAnswer]:  # noqa: ARG002 the protocol's signature
-        """The reason."""
+        """One answer with the failure."""
         return [EngineAnswer(voter=self.name, failure=self._failure)]

@@ -1,14 +1,8 @@
-"""Queries for more seeds, made from the topic's table and from relevant pages (relevance feedback, as Vieira et al.
-2016 do it), and when to stop. Pure.
+"""Queries for seeds: further queries from the topic and from relevant pages, genre words, and off-topic queries.
 
-A query is the topic's two heaviest words and one further word: of the table, or one by which relevant pages differ from
-the others. The two kinds take turns, so that a table that never grows does not decide alone.
-
-How an engine that knows no genres is asked for one: by words (S3-02). Pure.
-
-Queries that lead away from a topic, for irrelevant seeds (S1-16, S1-E1). Pure.
-
-Lists that answer no query (sitemaps, URL indexes, external links) in order of the words in their addresses. Pure.
+A further query (relevance feedback as in Vieira et al. 2016) is the topic's two heaviest words and one more: from the
+table, or one that distinguishes relevant pages from others. The two kinds alternate, so that a static table does not
+decide alone. Lists that answer no query (sitemaps, URL indexes, external links) are sorted by the query's words.
 """
 
 from collections import Counter
@@ -19,24 +13,24 @@ from urllib.parse import unquote
 
 from opilio.text.tokens import is_short_word, tokenize, tokenize_verbatim
 
-CORE_WORDS = 2  # words that every query has
-MIN_WORD_PAGES = 2  # a word of one relevant page only tells of that page
-YIELD_WINDOW_QUERIES = 3  # queries by whose pages it is decided whether to ask on
-MIN_JUDGED_PAGES = 5  # pages, below which nothing is decided
+CORE_WORDS = 2  # words in every query
+MIN_WORD_PAGES = 2  # words of a single page are ignored
+YIELD_WINDOW_QUERIES = 3  # last queries whose pages decide whether to continue
+MIN_JUDGED_PAGES = 5  # pages needed for a decision
 
 IsWord = Callable[[str], bool]
 
 
 class QueryYield(NamedTuple):
-    """What came of one query: of its new addresses, those that were judged, and those found relevant."""
+    """The result of a query: how many of its new URLs were judged, and how many were relevant."""
 
     query: str
     judged: int
     relevant: int
 
 
-def distinctive_words(relevant: Iterable[str], others: Iterable[str], is_word: IsWord, most: int = 30) -> list[str]:
-    """Words by which the short texts (titles) of relevant pages differ from those of other pages, most telling first.
+def distinctive_words(relevant: Iterable[str], others: Iterable[str], is_word: IsWord, limit: int = 30) -> list[str]:
+    """Words that distinguish the titles of relevant pages from those of other pages, most distinctive first.
 
     >>> distinctive_words(["wren song", "song of wrens", "wren nest"], ["car song"], str.isalpha)[:2]
     ['wren', 'song']
@@ -49,37 +43,37 @@ def distinctive_words(relevant: Iterable[str], others: Iterable[str], is_word: I
         return share * (share / (share + (bad[word] + 0.5) / (rest + 1)))
 
     kept = [word for word, count in good.items() if count >= MIN_WORD_PAGES and not is_short_word(word)]
-    return sorted(kept, key=lambda word: (-weight(word), word))[:most]
+    return sorted(kept, key=lambda word: (-weight(word), word))[:limit]
 
 
-def candidate_queries(name: str, keywords: Sequence[str], telling: Sequence[str]) -> Iterator[str]:
-    """Queries in the order they are worth asking; the topic's own name first.
+def candidate_queries(name: str, keywords: Sequence[str], distinctive: Sequence[str]) -> Iterator[str]:
+    """Further queries in order of expected value; the topic's name first.
 
     >>> list(candidate_queries("wrens", ["wren", "bird", "nest"], ["song"]))[:3]
     ['wrens', 'wren bird nest', 'wren bird song']
     """
     core = list(keywords[:CORE_WORDS]) or tokenize(name)[:CORE_WORDS]
-    turns = chain.from_iterable(zip_longest(keywords[CORE_WORDS:], telling))
-    further = [word for word in dict.fromkeys(turns) if word and word not in core]
+    alternating = chain.from_iterable(zip_longest(keywords[CORE_WORDS:], distinctive))
+    further = [word for word in dict.fromkeys(alternating) if word and word not in core]
     if name:
         yield name
-    # When all were asked, the same again with less in common
+    # When all were used, the same with one core word less.
     for common in (core, core[:1]):
         yield from (" ".join([*common, word]) for word in further)
 
 
-def next_query(offered: Iterable[str], asked: Collection[str]) -> str:
-    """The first that was not asked yet, in whatever order of words; empty where all were."""
-    known = {frozenset(tokenize(query)) for query in asked}
-    return next((query for query in offered if frozenset(tokenize(query)) not in known), "")
+def next_query(candidates: Iterable[str], used: Collection[str]) -> str:
+    """The first candidate that was not used yet in any word order; empty if there is none."""
+    known = {frozenset(tokenize(query)) for query in used}
+    return next((query for query in candidates if frozenset(tokenize(query)) not in known), "")
 
 
 def exhaustion_reason(yields: Sequence[QueryYield], precision: float) -> str:
-    """Why asking on is not worth it, by what the last queries brought; empty where it is."""
+    """Why further queries are not worthwhile, by the results of the last ones; empty if they are."""
     last = [one for one in yields if one.judged][-YIELD_WINDOW_QUERIES:]
     judged, relevant = sum(one.judged for one in last), sum(one.relevant for one in last)
     if judged >= MIN_JUDGED_PAGES and relevant < precision * judged:
-        return f"of {judged} pages that the last queries brought, {relevant} were relevant"
+        return f"{relevant} of {judged} pages from the last queries were relevant"
     return ""
 
 
@@ -88,7 +82,7 @@ class _WordPageCounts(Counter[str]):
 
 
 def _count_word_pages(texts: Iterable[str], is_word: IsWord) -> _WordPageCounts:
-    """In how many texts each word stands."""
+    """The number of texts that contain each word."""
     counts = _WordPageCounts()
     for text in texts:
         counts.total_pages += 1
@@ -100,7 +94,7 @@ GENRE_QUERY_WORDS = {"news": "news", "discussions": "forum discussion", "blogs":
 
 
 def add_genre_words(query: str, genre: str) -> str:
-    """The query with the words that stand for a genre.
+    """The query with the words for a genre, for engines without genres (S3-02).
 
     >>> add_genre_words("audi quattro", "discussions"), add_genre_words("audi quattro", "")
     ('audi quattro forum discussion', 'audi quattro')
@@ -109,13 +103,13 @@ def add_genre_words(query: str, genre: str) -> str:
 
 
 def shorten_query(query: str, words: int, characters: int) -> str:
-    """A query cut to what an engine takes, between words."""
+    """A query cut between words to an engine's limits."""
     kept = " ".join(query.split()[:words])
     return kept if len(kept) <= characters else kept[:characters].rpartition(" ")[0] or kept[:characters]
 
 
 def plain_query(query: str) -> str:
-    """A query in plain words, for a search that gives signs a meaning of their own.
+    """A query as plain words, for engines in which punctuation is syntax.
 
     >>> plain_query('title:wren -"song thrush"')
     'title wren song thrush'
@@ -123,7 +117,7 @@ def plain_query(query: str) -> str:
     return " ".join(tokenize_verbatim(query))
 
 
-# The wide fields that libraries sort everything into, one query each.
+# One query for each broad field of library classifications.
 # fmt: off
 OFF_TOPIC_FIELDS = (
     "cooking recipes", "football results", "railway timetable", "personal finance advice", "medieval history",
@@ -133,19 +127,19 @@ OFF_TOPIC_FIELDS = (
 # fmt: on
 
 
-def off_topic_queries(topic: Iterable[str], contexts: Sequence[str] = (), most: int = 5) -> list[str]:
-    """Queries without a word of the topic: senses that are not meant first, as they teach most, then wide fields.
+def off_topic_queries(topic: Iterable[str], contexts: Sequence[str] = (), limit: int = 5) -> list[str]:
+    """Queries without words of the topic (S1-16, S1-E1): other senses first, as they teach most, then broad fields.
 
-    >>> off_topic_queries(["garden", "plants", "medicine"], ["jungle cat"], most=3)
+    >>> off_topic_queries(["garden", "plants", "medicine"], ["jungle cat"], limit=3)
     ['jungle cat', 'cooking recipes', 'football results']
     """
     own = {word for text in topic for word in tokenize(text) if not is_short_word(word)}
     queries = [query for query in (*contexts, *OFF_TOPIC_FIELDS) if own.isdisjoint(tokenize(query))]
-    return queries[:most]
+    return queries[:limit]
 
 
 def sort_by_query_words(urls: Iterable[str], query: str) -> list[str]:
-    """Those first whose path has most words of the query; equals stay in their order.
+    """URLs sorted by the number of the query's words in them; equals keep their order.
 
     >>> sort_by_query_words(["https://a.example/about", "https://a.example/songs/wren-song.html"], "songs of the wren")
     ['https://a.example/songs/wren-song.html', 'https://a.example/about']
@@ -159,5 +153,5 @@ def sort_by_query_words(urls: Iterable[str], query: str) -> list[str]:
 
 
 def _strip_plural(word: str) -> str:
-    """A word without its plural: enough to match addresses, in which words are few."""
+    """A word without its plural ending, enough to match words in URLs."""
     return word[:-1] if len(word) > 3 and word.endswith("s") else word

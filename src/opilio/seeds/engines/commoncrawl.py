@@ -1,7 +1,7 @@
-"""Common Crawl's index of addresses: what is known of a host, a domain or a folder. It answers no words.
+"""Common Crawl's URL index: known URLs of a host, domain or folder. It does not search for words.
 
-One server for everybody: the list of crawls is asked for once, requests come one after the other. Nothing found is a
-404. The newest crawl's address comes from the list, so it is trusted only where it is the same server's.
+It is one shared server: the list of crawls is requested once, and requests run one after the other. A 404 means that
+nothing was found. The URL of the newest crawl comes from the list, so it is trusted only on the same server.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from opilio.seeds.queries import sort_by_query_words
 
 COMMONCRAWL_URL = "https://index.commoncrawl.org"
 NOT_FOUND, LOW_PRIORITY = 404, 3
-# Addresses looked at, of which those with words of the query come first
+# URLs requested per pattern; those with words of the query come first.
 MAX_URLS_PER_PATTERN = 1000
 
 
 class CommonCrawlSource:
-    """Lists addresses under `patterns` such as `*.example.org` or `example.org/birds/*`; it has no vote."""
+    """Lists URLs under `patterns` such as `*.example.org` or `example.org/birds/*`; it has no vote."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class CommonCrawlSource:
         self._trusted = trusted
 
     async def find(self, query: str, limit: int, genre: str = "") -> list[EngineAnswer]:  # noqa: ARG002 the protocol's signature
-        """One answer, of the lowest priority: nobody says that these pages are on the topic."""
+        """One answer of the lowest priority: these pages need not be on the topic."""
         failure = await self._choose_crawl()
         found: dict[str, None] = {}
         for pattern in self._patterns if failure is None else ():
@@ -53,7 +53,7 @@ class CommonCrawlSource:
         return [EngineAnswer(voter=self.name, hits=hits, failure=failure, fixed_priority=LOW_PRIORITY)]
 
     async def _choose_crawl(self) -> Failure | None:
-        """Find the newest crawl, unless one was named."""
+        """Find the newest crawl, unless one was configured."""
         if self._index:
             return None
         tree = parse_json(await self._client.send(ApiRequest(url=f"{self._url}/collinfo.json", trusted=self._trusted)))
@@ -61,7 +61,7 @@ class CommonCrawlSource:
             return tree
         newest = get_string(tree[0], "cdx-api") if isinstance(tree, list) and tree else ""
         if not newest.startswith(("http://", "https://")):
-            return Failure("answer", "its list of crawls has another shape")
+            return Failure("answer", "its list of crawls has an unexpected format")
         self._index = newest
         return None
 
@@ -78,7 +78,7 @@ class CommonCrawlSource:
 
 
 def parse_lines(fetched: FetchResult) -> list[str]:
-    """The addresses in lines of JSON; lines that are none are passed over."""
+    """The URLs in lines of JSON; invalid lines are skipped."""
     found = []
     for line in fetched.body.splitlines():
         try:

@@ -1,7 +1,7 @@
 """MediaWiki (Wikipedia and others): articles found by search, or the external links of such articles.
 
-It wants one request at a time and a User-Agent with an address to write to. Errors come with status 200. External
-links may lack their scheme, and come as `*` or, from newer servers, as `url`.
+It expects one request at a time and a User-Agent with a contact address. Errors have status 200. External links may
+lack their scheme, and are in `*` or, from newer servers, in `url`.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from opilio.seeds.queries import add_genre_words, sort_by_query_words
 
 MEDIAWIKI_URL = "https://en.wikipedia.org/w/api.php"
 MEDIAWIKI_PAGE_SIZE = 50
-# Where citations lead that are no pages on the topic: archives, identifiers, catalogues.
+# Targets of citations that are not pages on the topic: archives, identifiers, catalogues.
 # fmt: off
 EXCLUDED_DOMAINS = (
     "archive.org", "archive.today", "archive.is", "doi.org", "worldcat.org", "isbnsearch.org", "jstor.org",
@@ -33,7 +33,7 @@ EXCLUDED_DOMAINS = (
 
 
 class MediaWiki:
-    """Search: the addresses of the articles found."""
+    """Search: the URLs of the articles found."""
 
     def __init__(self, url: str = MEDIAWIKI_URL, article: str = "/wiki/", *, trusted: bool = False) -> None:
         self._url = url
@@ -62,7 +62,7 @@ class MediaWiki:
 
 
 class MediaWikiLinks:
-    """The external links of the articles found: picked by hand by whoever wrote them."""
+    """The external links of the articles found."""
 
     def __init__(
         self, name: str, client: EngineClient, search: MediaWiki, url: str = MEDIAWIKI_URL, articles: int = 5
@@ -74,14 +74,14 @@ class MediaWikiLinks:
         self._articles = articles
 
     async def find(self, query: str, limit: int, genre: str = "") -> list[EngineAnswer]:
-        """One answer: links with words of the query in their address first, else in the order of the articles."""
-        asked = self._search.build_request(ResultPageRequest(query, genre, 0, self._articles))
-        tree = parse_json(await self._client.send(asked))
+        """One answer: links with words of the query in their URL first, then in the order of the articles."""
+        request = self._search.build_request(ResultPageRequest(query, genre, 0, self._articles))
+        tree = parse_json(await self._client.send(request))
         failure = tree if isinstance(tree, Failure) else parse_search_error(tree)
         titles = [] if failure else parse_titles(tree)[: self._articles]
         links: list[str] = []
         if titles:
-            links, failure = await self._links(titles, asked.trusted)
+            links, failure = await self._links(titles, request.trusted)
         best = sort_by_query_words(dict.fromkeys(filter(_is_seed, links)), query)[:limit]
         hits = tuple(EngineHit(url=url, rank=rank) for rank, url in enumerate(best, 1))
         return [EngineAnswer(voter=self.name, hits=hits, failure=failure)]
@@ -107,12 +107,12 @@ class MediaWikiLinks:
 
 
 def parse_titles(tree: object) -> list[str]:
-    """The titles that a search found."""
+    """The titles in a search result."""
     return [title for entry in get_objects(tree, "query", "search") if (title := get_string(entry, "title"))]
 
 
 def parse_links(tree: object) -> list[str]:
-    """The external links of all articles of an answer, in both shapes."""
+    """The external links of all articles in a response, in both formats."""
     pages = get_path(tree, "query", "pages")
     listed = list(pages.values()) if isinstance(pages, dict) else pages if isinstance(pages, list) else []
     found = [
@@ -122,15 +122,15 @@ def parse_links(tree: object) -> list[str]:
 
 
 def parse_error(tree: object) -> Failure | None:
-    """The error in an answer whose status says that all is well."""
-    code, told = get_string(tree, "error", "code"), get_string(tree, "error", "info")
+    """The error in a response with status 200."""
+    code, message = get_string(tree, "error", "code"), get_string(tree, "error", "info")
     if not code:
         return None
-    return Failure("limit" if code in ("maxlag", "ratelimited") else "answer", f"{code}: {told}"[:200])
+    return Failure("limit" if code in ("maxlag", "ratelimited") else "answer", f"{code}: {message}"[:200])
 
 
 def parse_search_error(tree: object) -> Failure | None:
-    """The same of a search, which also tells what it found."""
+    """The error in a search response, also for an unexpected format."""
     known = get_objects_or_none(tree, "query", "search", sign="batchcomplete") is not None
     return parse_error(tree) or (None if known else UNEXPECTED_JSON)
 

@@ -1,18 +1,11 @@
-"""Engines that answer page by page: one class pages, each engine only says how a page is asked for and read.
+"""Engines with pages of results: one class does the paging, adapters build the requests and parse the results.
 
-Brave Search API: an index of its own, a key, JSON.
-
-`offset` counts pages, not rows (0 to 9); a query has at most 400 characters and 50 words.
-
-Google Programmable Search (JSON API), for those who still have it: no new customers, the end is on 1 January 2027.
-
-Ten results a call, a hundred in all. `items` is missing where nothing was found.
-
-Kagi Search API v1: POST with a JSON body. Where nothing was found, `data.search` is missing.
-
-Marginalia: the small, non-commercial web. A shared key is slow; results are CC-BY-NC-SA. Be gentle with it.
-
-Mojeek: an index of its own. Its errors come with status 200 and stand in `response.status`.
+Brave: an index of its own. `offset` counts pages (0 to 9), not rows; a query has at most 400 characters and 50 words.
+Google Programmable Search (JSON API): closed to new customers, ends on 1 January 2027; ten results per request, a
+hundred in all; `items` is missing if nothing was found.
+Kagi: POST with a JSON body; `data.search` is missing if nothing was found.
+Marginalia: the small, non-commercial web; the shared key is slow, results are CC-BY-NC-SA.
+Mojeek: an index of its own; errors have status 200 and are in `response.status`.
 """
 
 from collections.abc import Sequence
@@ -37,7 +30,7 @@ from opilio.seeds.queries import add_genre_words, shorten_query
 
 
 class ResultPageRequest(NamedTuple):
-    """One page of results: `page` counts from 0, `limit` is how many addresses are wanted in all."""
+    """A request for one page of results: `page` counts from 0, `limit` is the total number of URLs wanted."""
 
     query: str
     genre: str
@@ -46,15 +39,15 @@ class ResultPageRequest(NamedTuple):
 
 
 class ResultPage(NamedTuple):
-    """What stands on one page of results."""
+    """One page of results."""
 
     urls: list[str]
-    more: bool = True  # False: the engine says that this was the last page
+    more: bool = True  # False: this is the last page
     failure: Failure | None = None
 
 
 def make_result_page(found: Sequence[object] | None, name: str, more: bool) -> ResultPage:
-    """A page of these results, whose addresses stand under `name`; of another shape where there is no list of them."""
+    """A page of results with their URLs under `name`; a failure if there is no list."""
     return (
         ResultPage([], False, UNEXPECTED_JSON)
         if found is None
@@ -63,7 +56,7 @@ def make_result_page(found: Sequence[object] | None, name: str, more: bool) -> R
 
 
 class EngineAdapter(Protocol):
-    """How an engine is asked and how its answers are read. Pure."""
+    """Builds the requests of an engine and parses its responses."""
 
     def build_request(self, want: ResultPageRequest) -> ApiRequest: ...
 
@@ -73,11 +66,11 @@ class EngineAdapter(Protocol):
 
 
 class PagedSource:
-    """Asks page after page until there is enough, nothing new comes, or the engine fails; what came before is kept."""
+    """Requests pages until there are enough URLs, nothing new comes, or the engine fails; earlier pages are kept."""
 
-    def __init__(self, name: str, shape: EngineAdapter, client: EngineClient) -> None:
+    def __init__(self, name: str, adapter: EngineAdapter, client: EngineClient) -> None:
         self.name = name
-        self._adapter = shape
+        self._adapter = adapter
         self._client = client
 
     async def find(self, query: str, limit: int, genre: str = "") -> list[EngineAnswer]:
@@ -85,26 +78,26 @@ class PagedSource:
         found: dict[str, None] = {}
         failure = None
         for page in range(self._client.limits.pages):
-            leaf = await self._fetch_page(ResultPageRequest(query, genre, page, limit))
+            results = await self._fetch_page(ResultPageRequest(query, genre, page, limit))
             before = len(found)
-            found |= dict.fromkeys(url for url in leaf.urls if url)
-            failure = leaf.failure
-            if failure or not leaf.more or len(found) == before or len(found) >= limit:
+            found |= dict.fromkeys(url for url in results.urls if url)
+            failure = results.failure
+            if failure or not results.more or len(found) == before or len(found) >= limit:
                 break
         hits = tuple(EngineHit(url=url, rank=rank) for rank, url in enumerate(list(found)[:limit], 1))
         return [EngineAnswer(voter=self.name, hits=hits, failure=failure)]
 
     async def _fetch_page(self, want: ResultPageRequest) -> ResultPage:
         request = self._adapter.build_request(want)
-        leaf = self._parse_page(await self._client.send(request), want)
-        # Whatever an engine repeats of a request, its key goes no further.
-        urls = [url for url in leaf.urls if request.redact(url) == url]
-        return leaf._replace(urls=urls, failure=request.redact_failure(leaf.failure))
+        results = self._parse_page(await self._client.send(request), want)
+        # Drop URLs in which the engine repeats the key.
+        urls = [url for url in results.urls if request.redact(url) == url]
+        return results._replace(urls=urls, failure=request.redact_failure(results.failure))
 
     def _parse_page(self, fetched: FetchResult, want: ResultPageRequest) -> ResultPage:
         tree = parse_json(fetched)
         if isinstance(tree, Failure):
-            # The body of a refusal often says more than its status: whether it is the key, for one.
+            # The body of an error often says more than its status, for example that the key is invalid.
             body = parse_json(replace(fetched, failure=None)) if fetched.status >= 400 else None
             return ResultPage([], False, self._adapter.explain_failure(tree, body))
         return self._adapter.parse_results(tree, want)
@@ -115,7 +108,7 @@ BRAVE_PAGE_SIZE, BRAVE_LAST_PAGE = 20, 9
 
 
 class Brave:
-    """Asks for web results only."""
+    """Web results of Brave Search."""
 
     def __init__(
         self, key: str, url: str = BRAVE_URL, country: str = "", language: str = "", *, trusted: bool = False
@@ -142,7 +135,7 @@ class Brave:
 
     def explain_failure(self, failure: Failure, tree: object) -> Failure:
         code, detail = get_string(tree, "error", "code"), get_string(tree, "error", "detail")
-        # Brave says 422 where the key is wrong
+        # Brave responds 422 to an invalid key.
         if "TOKEN" in code or "token" in detail.lower():
             return Failure("key", f"refused the key ({detail or code})")
         return Failure(failure.kind, f"{failure.detail}: {detail}", failure.retry) if detail else failure
@@ -153,7 +146,7 @@ GOOGLE_PAGE_SIZE, GOOGLE_MAX_RESULTS = 10, 100
 
 
 class Google:
-    """Asks one search engine (`cx`) of the person's account."""
+    """One search engine (`cx`) of the user's account."""
 
     def __init__(self, key: str, cx: str, url: str = GOOGLE_URL, language: str = "", *, trusted: bool = False) -> None:
         self._key = key
@@ -194,7 +187,7 @@ KAGI_PAGE_SIZE, KAGI_LAST_PAGE = 50, 9
 
 
 class Kagi:
-    """Asks for web results."""
+    """Web results of Kagi."""
 
     def __init__(self, key: str, url: str = KAGI_URL, *, trusted: bool = False) -> None:
         self._key = key
@@ -218,8 +211,8 @@ class Kagi:
         )
 
     def explain_failure(self, failure: Failure, tree: object) -> Failure:
-        told = next((get_string(entry, "message") for entry in get_objects(tree, "error")), "")
-        return Failure(failure.kind, f"{failure.detail}: {told}", failure.retry) if told else failure
+        message = next((get_string(entry, "message") for entry in get_objects(tree, "error")), "")
+        return Failure(failure.kind, f"{failure.detail}: {message}", failure.retry) if message else failure
 
 
 MARGINALIA_URL = "https://api2.marginalia-search.com/search"
@@ -227,7 +220,7 @@ MARGINALIA_PAGE_SIZE = 100
 
 
 class Marginalia:
-    """Asks for at most a hundred results a call, two of a domain."""
+    """Results of Marginalia, at most a hundred per request and two per domain."""
 
     def __init__(self, key: str, url: str = MARGINALIA_URL, per_domain: int = 2, *, trusted: bool = False) -> None:
         self._key = key
@@ -247,8 +240,8 @@ class Marginalia:
         return make_result_page(get_objects_or_none(tree, "results"), "url", not pages or want.page + 1 < pages)
 
     def explain_failure(self, failure: Failure, tree: object) -> Failure:
-        told = get_string(tree, "error")
-        return Failure(failure.kind, f"{failure.detail}: {told}", failure.retry) if told else failure
+        message = get_string(tree, "error")
+        return Failure(failure.kind, f"{failure.detail}: {message}", failure.retry) if message else failure
 
 
 MOJEEK_URL = "https://api.mojeek.com/search"
@@ -256,7 +249,7 @@ MOJEEK_PAGE_SIZE = 10
 
 
 class Mojeek:
-    """Asks for ten results a call."""
+    """Results of Mojeek, ten per request."""
 
     def __init__(self, key: str, url: str = MOJEEK_URL, language: str = "", *, trusted: bool = False) -> None:
         self._key = key

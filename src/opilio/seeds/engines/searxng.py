@@ -1,8 +1,8 @@
-"""SearXNG: one server that asks several engines; each of them has its own vote.
+"""SearXNG: one server that queries several engines; each of them has its own vote.
 
-Traps: `engines` and `positions` of a result are not in the same order; a server that does not offer JSON answers 403
-or, to an unknown format, an HTML page with status 200; an engine that is suspended is only named in
-`unresponsive_engines`, and one that found nothing is named nowhere, so `/config` says who was asked.
+`engines` and `positions` of a result are not in the same order. A server without JSON responds 403 or, to an unknown
+format, an HTML page with status 200. A suspended engine is only listed in `unresponsive_engines`, and one without
+results is listed nowhere, so `/config` tells which engines were queried.
 """
 
 from collections import defaultdict
@@ -24,13 +24,13 @@ from opilio.seeds.api_client import (
 )
 from opilio.seeds.queries import add_genre_words
 
-CATEGORIES = {"news": "news"}  # genres it has a category for; others are asked for by words
-MAX_RANK = 100_000  # places from here on are no places
+CATEGORIES = {"news": "news"}  # genres with a category; others are queried by words
+MAX_RANK = 100_000  # higher positions are invalid
 _RATE_LIMIT_WORDS = ("too many", "suspended", "captcha", "rate", "access denied")
 
 
 class SearxngSource:
-    """Asks a SearXNG server. `engines` chooses among its engines; without, all that are on in the category."""
+    """Queries a SearXNG server. `engines` selects some of its engines; by default all that are on in the category."""
 
     def __init__(
         self,
@@ -49,29 +49,29 @@ class SearxngSource:
         self._language = (("language", language),) if language else ()
 
     async def find(self, query: str, limit: int, genre: str = "") -> list[EngineAnswer]:
-        """One answer of each engine behind the server; where the server itself fails, one in its own name."""
-        ballot = _VoteCollector()
+        """One answer per engine; if the server itself fails, one in its own name."""
+        votes = _VoteCollector()
         failure = None
         for page in range(1, self._client.limits.pages + 1):
             tree = parse_json(await self._client.send(self._request(query, genre, page)))
             if isinstance(tree, Failure) or get_objects_or_none(tree, "results") is None:
                 failure = _explain_failure(tree) if isinstance(tree, Failure) else UNEXPECTED_JSON
                 break
-            if not ballot.add_page(tree) or ballot.max_hits >= limit:
+            if not votes.add_page(tree) or votes.max_hits >= limit:
                 break
         own = [] if failure is None else [EngineAnswer(voter=self.name, failure=failure)]
-        asked = await self._queried_engines(genre) if failure is None else []
-        return [*ballot.answers(limit, asked), *own]
+        queried = await self._queried_engines(genre) if failure is None else []
+        return [*votes.answers(limit, queried), *own]
 
     def _request(self, query: str, genre: str, page: int) -> ApiRequest:
         category = CATEGORIES.get(genre, self._categories)
-        said = query if genre in CATEGORIES else add_genre_words(query, genre)
-        params = [("q", said), ("format", "json"), ("pageno", str(page)), *self._language]
+        words = query if genre in CATEGORIES else add_genre_words(query, genre)
+        params = [("q", words), ("format", "json"), ("pageno", str(page)), *self._language]
         params.append(("engines", ",".join(self._engines)) if self._engines else ("categories", category))
         return ApiRequest(url=f"{self._url}/search", params=tuple(params), trusted=True)
 
     async def _queried_engines(self, genre: str) -> list[str]:
-        """The engines that the server has asked, as far as it tells."""
+        """The engines that the server queried, as far as it reports them."""
         if self._engines:
             return list(self._engines)
         tree = parse_json(await self._client.send(ApiRequest(url=f"{self._url}/config", trusted=True)))
@@ -85,7 +85,7 @@ class SearxngSource:
 
 
 class _VoteCollector:
-    """The votes in the answers of one server, page by page."""
+    """Collects the votes of a server's engines, page by page."""
 
     def __init__(self) -> None:
         self.hits: dict[str, list[EngineHit]] = defaultdict(list)
@@ -94,11 +94,11 @@ class _VoteCollector:
 
     @property
     def max_hits(self) -> int:
-        """How many addresses the engine has named that named most."""
+        """The number of URLs of the engine with most of them."""
         return max(map(len, self.hits.values()), default=0)
 
     def add_page(self, tree: object) -> bool:
-        """One page; False: nothing new stands on it."""
+        """Add a page; False if it contains nothing new."""
         before = len(self._seen)
         for index, entry in enumerate(get_objects(tree, "results"), 1):
             url = get_string(entry, "url")
@@ -111,14 +111,14 @@ class _VoteCollector:
             self._failed.setdefault(*pair)
         return len(self._seen) > before
 
-    def answers(self, limit: int, asked: Iterable[str]) -> list[EngineAnswer]:
-        """An answer of everybody who was asked, whether or not anything came of it."""
-        voters = dict.fromkeys([*asked, *self.hits, *self._failed])
+    def answers(self, limit: int, queried: Iterable[str]) -> list[EngineAnswer]:
+        """One answer per queried engine, also for those without results."""
+        voters = dict.fromkeys([*queried, *self.hits, *self._failed])
         return [self._answer(voter, limit) for voter in sorted(voters)]
 
     def _answer(self, voter: str, limit: int) -> EngineAnswer:
-        told = self._failed.get(voter)
-        failure = None if told is None else Failure("limit" if _is_rate_limited(told) else "engine", told)
+        message = self._failed.get(voter)
+        failure = None if message is None else Failure("limit" if _is_rate_limited(message) else "engine", message)
         hits = sorted(self.hits.get(voter, ()), key=lambda hit: hit.rank)[:limit]
         return EngineAnswer(voter=voter, hits=tuple(hits), failure=failure)
 
@@ -139,12 +139,12 @@ def _pairs(found: object) -> list[tuple[str, str]]:
     ]
 
 
-def _is_rate_limited(told: str) -> bool:
-    return any(word in told.lower() for word in _RATE_LIMIT_WORDS)
+def _is_rate_limited(message: str) -> bool:
+    return any(word in message.lower() for word in _RATE_LIMIT_WORDS)
 
 
 def _explain_failure(failure: Failure) -> Failure:
-    """What to change in the server's settings.yml."""
+    """The failure with advice on the server's settings.yml."""
     if failure.kind == "key" or "web page" in failure.detail:
-        return Failure("answer", f"{failure.detail}; put json into search.formats of its settings.yml")
+        return Failure("answer", f"{failure.detail}; add json to search.formats in its settings.yml")
     return failure
