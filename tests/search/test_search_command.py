@@ -54,7 +54,7 @@ def test_search_suggests_a_better_spelling(folder: Path) -> None:
     [
         (["wren"], "give a collection and then the query"),
         (["nowhere", "wren"], "is no collection"),
-        (["BIRDS", '"wren'], "never closed"),
+        (["BIRDS", '"wren'], "unclosed quote"),
         (["BIRDS", "wren", "--sort", "x"], "is unknown; known: best"),
         (["BIRDS", "wren", "--after", "x"], "is not a date"),
         (["BIRDS", "wren", "--page", "5000"], "narrow the search"),
