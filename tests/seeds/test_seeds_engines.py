@@ -243,7 +243,7 @@ def test_file_is_listed_whole_and_lines_that_are_no_addresses_are_told(tmp_path:
     found, told = ask({"kind": "file", "path": str(tmp_path / "s.txt")}, limit=30)
     assert [hit.url for hit in found.hits] == URLS
     assert told.failure is not None
-    assert f"{tmp_path}/s.txt, lines 48, 49: no http or https URL" in told.failure.detail
+    assert f"{tmp_path}/s.txt, lines 48, 49: not a valid http(s) URL" in told.failure.detail
 
 
 def test_file_that_is_missing_is_a_failure_and_no_crash(tmp_path: Any) -> None:
