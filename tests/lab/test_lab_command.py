@@ -300,7 +300,7 @@ DECLARED = 'name = "own"\ntitle = "x"\n{}\n[[variant]]\nname = "breadth"\n[[vari
         ('reference = "bredth"', "", "reference 'bredth': is unknown (did you mean 'breadth'?); known: breadth, s0, "),
         ('also = ["x"]', "", "also 'x': is unknown; known: breadth, s0, "),
         ('paper = "S0-3"', "", "paper 'S0-3': is unknown (did you mean 'S0-32'?)"),
-        ('classes = { birds = ["abc"] }', "", 'topic.dewey "abc": is no class'),
+        ('classes = { birds = ["abc"] }', "", 'topic.dewey "abc": not a class'),
         ("latency_s = inf", "", "latency_s: expected number <= 3600.0"),
         ("", '[[plot]]\nfile = "x"\nkind = "bar"', "plot.kind 'bar': is unknown; known: harvest, "),
         ("", '[[plot]]\nfile = "x"\nvariants = ["s1"]', "plot.variants 's1': is unknown (did you mean 's"),

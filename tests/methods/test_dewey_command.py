@@ -90,8 +90,8 @@ def test_figure_of_no_dots_says_so_and_bad_names_are_refused(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ((), "give either TEXT"),
-        (("wren", "--file", "x.html"), "give either TEXT"),
+        ((), "give either a text"),
+        (("wren", "--file", "x.html"), "give either a text"),
         (("--file", "x.html"), "--file 'x.html': can't be read"),
         (("wren", "--lexicon", "mine.txt"), "mine.txt, line 1: '59' is no class number"),
     ],
@@ -122,7 +122,7 @@ def test_topic_file_is_built_from_classes(tmp_path: Path) -> None:
 def test_class_is_three_digits_and_decimals_or_a_beginning(tmp_path: Path, wrong: str) -> None:
     done = opilio("topic", "build", "--dewey", wrong, cwd=tmp_path)
     assert done.returncode == 2
-    assert f'topic.dewey "{wrong}": is no class' in one_line(done)
+    assert f'topic.dewey "{wrong}": not a class' in one_line(done)
     assert not (tmp_path / "b.toml").exists()
 
 

@@ -30,7 +30,7 @@ def run(site: Path, *arguments: object) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
-def test_ranker_and_strategy_are_used_in_a_crawl(site: Path, tmp_path: Path) -> None:
+def test_ranker_strategy_and_command_are_used(site: Path, tmp_path: Path) -> None:
     web = grid(2, 6)
     with served(SmallWeb(web)) as server:
         tree = settings_for(server, [next(iter(web))], strategy="shallow", engine={"workers": 1})
@@ -39,6 +39,14 @@ def test_ranker_and_strategy_are_used_in_a_crawl(site: Path, tmp_path: Path) -> 
     assert rows(tmp_path / "c", "SELECT count(*) FROM page") == [(6,)]
     config = (tmp_path / "c" / "crawl.toml").read_text(encoding="utf-8")
     assert 'kind = "shallow"' in config and "fade = 0.7" in config
+    counted = run(site, "-m", "opilio", "depths", tmp_path / "c")
+    assert counted.returncode == 0, counted.stderr
+    assert sum(int(line.split("\t")[1]) for line in counted.stdout.splitlines()) == 6
+
+
+def test_command_is_listed_in_the_help(site: Path) -> None:
+    done = run(site, "-m", "opilio", "--help")
+    assert done.returncode == 0 and "depths" in done.stdout
 
 
 def test_options_of_the_plugin_are_checked(site: Path, tmp_path: Path) -> None:

@@ -42,10 +42,11 @@ class AttributesLinkScorer(StaticLinkScorer):
         self._limit = limit
         self._version = ranker.version
         self._queued: dict[int, _QueuedLink] = {}
-        self._lowered: dict[int, _QueuedLink] = {}  # the frontier keeps the better score, so these it must be told
+        # The frontier keeps the better score of a link, so a lower one is sent as a new score.
+        self._lowered: dict[int, _QueuedLink] = {}
 
     def resume(self, waiting: Iterable[FrontierEntry], connection: sqlite3.Connection, agent: int = 0) -> None:
-        """Know the links that wait again, by what the collection's pages say: the newest, so far as there is room."""
+        """Load the queued links, with the evidence of the newest stored pages, up to the limit."""
         leads = {entry.lead.key: entry.lead for entry in waiting if entry.parents}
         pages = _newest_pages(connection, agent)
         for key, lead in leads.items():
@@ -54,9 +55,9 @@ class AttributesLinkScorer(StaticLinkScorer):
                 add_parent_evidence(link.evidence, lead.parent, lead.features)
         for page, columns in reversed(pages.items()):
             keys = np.frombuffer(columns.keys, dtype=np.int64).tolist()
-            for at, (key, said) in enumerate(zip(keys, columns.features, strict=False)):
+            for at, (key, evidence) in enumerate(zip(keys, columns.features, strict=False)):
                 if key in leads and at not in columns.dropped:
-                    add_parent_evidence(self._queued[key].evidence, page, said)
+                    add_parent_evidence(self._queued[key].evidence, page, evidence)
         self._update_rows(list(self._queued.values()))
 
     def observe(self, outcomes: Sequence[Outcome]) -> None:
@@ -74,20 +75,20 @@ class AttributesLinkScorer(StaticLinkScorer):
     def _score_page_links(self, outcome: Outcome) -> list[Lead]:
         leads = super()._score_page_links(outcome)
         links = [self._queued.setdefault(lead.key, _QueuedLink(lead.url, lead.host, lead.score)) for lead in leads]
-        met = {
+        changed = {
             o.key: link
             for o, link in zip(leads, links, strict=True)
             if add_parent_evidence(link.evidence, o.parent, o.features)
         }
-        self._update_rows(list(met.values()))
-        for (key, link), score in zip(met.items(), self._scores(met.values()), strict=True):
+        self._update_rows(list(changed.values()))
+        for (key, link), score in zip(changed.items(), self._scores(changed.values()), strict=True):
             if len(link.evidence) > 1 and score < link.score - MIN_RESCORE_CHANGE:
                 self._lowered[key] = link
             link.score = score
-        told = [replace(lead, score=link.score) for lead, link in zip(leads, links, strict=True)]
+        scored = [replace(lead, score=link.score) for lead, link in zip(leads, links, strict=True)]
         while len(self._queued) > self._limit:
             del self._queued[next(iter(self._queued))]
-        return told
+        return scored
 
     def rescored(self) -> Iterable[tuple[str, int, float]]:
         moved, self._lowered = {key: link for key, link in self._lowered.items() if key in self._queued}, {}

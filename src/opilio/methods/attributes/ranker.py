@@ -34,7 +34,7 @@ ROW_DTYPE = np.dtype([("values", "<f4", (4,)), ("missing", "?", (4,))])
 
 
 def pack_rows(rows: Rows) -> list[bytes]:
-    """Each row as it stands in a lesson."""
+    """Each row in the format of a lesson."""
     made = np.zeros(len(rows), dtype=ROW_DTYPE)
     made["values"], made["missing"] = rows[:, :4], rows[:, 4:] >= 0.5
     data, size = made.tobytes(), ROW_DTYPE.itemsize
@@ -42,7 +42,7 @@ def pack_rows(rows: Rows) -> list[bytes]:
 
 
 def unpack_rows(rows: Sequence[bytes]) -> Rows:
-    """The rows again; those of another make are all missing."""
+    """The rows of packed bytes; bytes of another format become rows of missing values."""
     nothing = pack_rows(np.repeat([[0.0, 1.0]], 4, axis=1))[0]
     data = b"".join(row if len(row) == ROW_DTYPE.itemsize else nothing for row in rows)
     made = np.frombuffer(data, dtype=ROW_DTYPE)
@@ -50,7 +50,7 @@ def unpack_rows(rows: Sequence[bytes]) -> Rows:
 
 
 class _RowLesson(msgspec.Struct, array_like=True, frozen=True):
-    """What is told of one page: the row of its link, what it is, its key; `corrects`: a person said so."""
+    """One fetched page: the row of its link, its relevance, its key; `corrects`: a label changed the relevance."""
 
     row: bytes
     relevant: bool
@@ -59,23 +59,24 @@ class _RowLesson(msgspec.Struct, array_like=True, frozen=True):
 
 
 class _AttributesRankerState(msgspec.Struct):
-    teacher: bytes = b""  # nothing in what was kept before tables were: then the whole is the teacher's
+    # Empty in states from before there were tables: then the whole state is the trainer's.
+    trainer: bytes = msgspec.field(default=b"", name="teacher")
     table: WeightTable = WeightTable()
-    told: dict[int, bytes] = {}
+    learned_rows: dict[int, bytes] = msgspec.field(default_factory=dict, name="told")
 
 
 class AttributesRanker(BaseLearner):
-    """Scores links by a learner, and learns. A link's features are what its page says of it (`Evidence`).
+    """Scores links by a learner, and learns. The features of a link are the evidence that its page gives for it.
 
-    `held` are the rows of pages that were just fetched, by key, until they are learnt. Those it was told it remembers
-    by key too, so that a person can correct them.
+    `pending_rows` are the rows of pages that were just fetched, by key, until they are learnt. Learnt rows are kept by
+    key too, so that labels can correct them.
     """
 
     learns_from_labels = True
 
-    def __init__(self, links: LinkRows, teacher: OnlineTrainer, tunnel_depth: int = -1) -> None:
+    def __init__(self, links: LinkRows, trainer: OnlineTrainer, tunnel_depth: int = -1) -> None:
         self.links = links
-        self.trainer = teacher
+        self.trainer = trainer
         self.tunnel_depth = tunnel_depth
         self.pending_rows: dict[int, bytes] = {}
         self._learned_rows: dict[int, bytes] = {}
@@ -98,7 +99,7 @@ class AttributesRanker(BaseLearner):
         return LinkScores(self.probabilities(rows), parts, dropped, features=packed_evidence(found))
 
     def member_scores(self, reading: Reading, _: LinkTexts) -> NDArray[np.float64]:
-        """The probability of each link: a member's opinion."""
+        """The probability of each link, as a committee member's opinion."""
         return self.probabilities(self.links.rows_from_page(reading)[0])
 
     def probabilities(self, rows: Rows) -> NDArray[np.float64]:
@@ -109,19 +110,19 @@ class AttributesRanker(BaseLearner):
         return mean
 
     def make_lesson(self, outcomes: Sequence[Outcome]) -> bytes:
-        """The rows of these visits, for a journal; nothing where there are none."""
-        told: list[_RowLesson] = []
+        """The rows of these visits, for the journal; empty if there are none."""
+        lessons: list[_RowLesson] = []
         for outcome in outcomes:
             verdict, lead = outcome.analysis.verdict if outcome.analysis else None, outcome.lead
             if verdict is not None and not outcome.duplicate_of:
-                told.append(
+                lessons.append(
                     _RowLesson(self.pending_rows.get(lead.key) or self._packed_row(lead), verdict.relevant, lead.key)
                 )
         self.pending_rows.clear()
-        return msgspec.msgpack.encode(told) if told else b""
+        return msgspec.msgpack.encode(lessons) if lessons else b""
 
     def correction_lesson(self, links: Sequence[tuple[Lead, bool]]) -> bytes:
-        """The lesson of a person who says of pages whether they are relevant, otherwise than they were told."""
+        """The lesson of labels that changed the relevance of pages."""
         rows = (
             (self._learned_rows.get(lead.key) or self._packed_row(lead), relevant, lead.key) for lead, relevant in links
         )
@@ -131,31 +132,31 @@ class AttributesRanker(BaseLearner):
         return pack_rows(self.links.lead_row(lead))[0]
 
     def apply_lesson(self, lesson: bytes) -> None:
-        """Learn from a lesson: the first time, or again from a journal."""
-        told = msgspec.msgpack.decode(lesson, type=list[_RowLesson]) if lesson else []
+        """Learn from a lesson, new or from the journal."""
+        lessons = msgspec.msgpack.decode(lesson, type=list[_RowLesson]) if lesson else []
         for corrects, teach in ((False, self.trainer.add), (True, self.trainer.correct)):
-            rows = [one for one in told if one.corrects is corrects]
+            rows = [one for one in lessons if one.corrects is corrects]
             if rows:
                 teach(unpack_rows([one.row for one in rows]), np.array([one.relevant for one in rows], dtype=np.bool_))
-        self._learned_rows |= {one.key: one.row for one in told if one.key}
+        self._learned_rows |= {one.key: one.row for one in lessons if one.key}
         while len(self._learned_rows) > MAX_TRAINING_ROWS:  # older rows are forgotten by the learner too
             del self._learned_rows[next(iter(self._learned_rows))]
 
     def snapshot(self) -> bytes:
-        """What was learnt, with the table it counts by."""
+        """The state of the trainer, with the table that rows are counted by."""
         return msgspec.msgpack.encode(
             _AttributesRankerState(self.trainer.snapshot(), self.links.fixed_table, self._learned_rows)
         )
 
     def worker_state(self) -> bytes:
-        """What workers must know: all but which page had which row."""
+        """What workers need: all but the rows by page."""
         return msgspec.msgpack.encode(_AttributesRankerState(self.trainer.snapshot(), self.links.fixed_table))
 
     def restore(self, state: bytes) -> None:
-        """Go on from a snapshot."""
+        """Continue from a snapshot."""
         kept = msgspec.msgpack.decode(state, type=_AttributesRankerState)
-        self.trainer.restore(kept.teacher or state)
-        self.links.fixed_table, self._learned_rows = kept.table, kept.told
+        self.trainer.restore(kept.trainer or state)
+        self.links.fixed_table, self._learned_rows = kept.table, kept.learned_rows
 
 
 MODEL_FILE = "model.json"  # where `opilio lab train` leaves its learners in a collection
@@ -172,11 +173,11 @@ def attributes_ranker(
 ) -> AttributesRanker:
     """S1's ranker. A new crawl starts with the learner in the file or collection `model`, where one is named."""
     require_sklearn()
-    teacher = OnlineTrainer(make_learner(learner), every)
+    trainer = OnlineTrainer(make_learner(learner), every)
     words = TermFunctions(
         context.url_terms.terms_batch, context.page_words.with_weighting("tfidf").weighted_terms, context.page_words.idf
     )
-    ranker = AttributesRanker(LinkRows(context.evolving_topic, words, table), teacher, tunnel_depth)
+    ranker = AttributesRanker(LinkRows(context.evolving_topic, words, table), trainer, tunnel_depth)
     if model and RANK_STATE not in context.states:
         ranker.trainer.learner, ranker.links.fixed_table = find_learner(model, learner, "rank.model")
     return ranker

@@ -1,7 +1,7 @@
 """The lexicon: index terms and the D-numbers they stand under (S2-04, S2-25, S2-E11).
 
 A file has one class a line, `number | name | term; term; several words`; `#` begins a comment line. Ours is in
-data/, one file per hundred, written by us; a person's own file can replace it or come on top, in Dewey or in
+data/, one file per hundred, written by us; the user's own file can replace it or come on top, in Dewey or in
 another scheme of the same shape. Reads files and checks them; finding terms in a text is the matcher's business.
 
 D-numbers as strings: how long they are, cut short, compared. Any number of digits; knows no class names.
@@ -129,7 +129,7 @@ def parse_lexicon(text: str, source: str, dewey: bool = True) -> Lexicon:
 
 
 def read_lexicon(path: Path, dewey: bool = True) -> Lexicon:
-    """A person's own lexicon file."""
+    """The user's own lexicon file."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -139,7 +139,7 @@ def read_lexicon(path: Path, dewey: bool = True) -> Lexicon:
 
 @lru_cache(maxsize=1)
 def builtin_lexicon() -> Lexicon:
-    """The lexicon that comes with Opilio: all thousand classes, read when first asked for."""
+    """The lexicon that comes with Opilio: all thousand classes, read on first use."""
     pages = sorted((page for page in files(__package__).joinpath("data").iterdir()), key=lambda page: page.name)
     parts = [parse_lexicon(page.read_text(encoding="utf-8"), page.name) for page in pages if page.name.endswith(".txt")]
     return Lexicon(entry for part in parts for entry in part.classes.values())

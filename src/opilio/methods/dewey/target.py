@@ -1,8 +1,8 @@
 """A topic as classes: given as numbers or found from its words, and the words that classes lend to a topic. Pure.
 
-Topics as classes of Dewey or another scheme: the lexicon a person chose, and what a topic gains by it.
+Topics as classes of Dewey or another scheme: the lexicon that the settings name, and what a topic gains by it.
 
-Reads the lexicon file that the settings name; what the classes mean is `topic/dewey`'s business.
+Reads the lexicon file that the settings name.
 """
 
 from collections.abc import Iterable, Sequence
@@ -45,11 +45,11 @@ class DeweyTarget(NamedTuple):
 
 
 def check_classes(classes: Iterable[str], lexicon: Lexicon) -> tuple[str, ...]:
-    """Classes a person gave, without spaces and doubles. A beginning such as `59` stands for all below it."""
+    """The classes that the user gave, without spaces and duplicates. A prefix such as `59` stands for all below it."""
     found = tuple(dict.fromkeys(text.strip() for text in classes))
     for code in found:
         if not is_number(code, lexicon.dewey) and not is_prefix(code):
-            raise TopicError(f'topic.dewey "{code}": is no class; write it like "598", "598.8" or "59" for all of 59x')
+            raise TopicError(f'topic.dewey "{code}": not a class; write it like "598", "598.8" or "59" for all of 59x')
         if not any(is_related(code, known) for known in lexicon.classes):
             raise TopicError(f'topic.dewey "{code}": the lexicon has no such class; give another or a lexicon_file')
     return found
@@ -59,8 +59,8 @@ def topic_classes(topic: Topic, matcher: LexiconMatcher) -> tuple[str, ...]:
     """The classes of a topic: its own, else those that its name, description, keywords and examples speak of."""
     if topic.dewey:
         return topic.dewey
-    told = " ".join([topic.name, topic.description, *topic.keywords])
-    found = _top_classes(galaxy_of(matcher.vocabulary.terms(told), matcher))
+    text = " ".join([topic.name, topic.description, *topic.keywords])
+    found = _top_classes(galaxy_of(matcher.vocabulary.terms(text), matcher))
     if not found:
         texts = " ".join(text for text in topic.positive if isinstance(text, str))
         found = _top_classes(galaxy_of(matcher.vocabulary.terms(texts), matcher))
@@ -90,7 +90,7 @@ def class_words(classes: Sequence[str], lexicon: Lexicon) -> dict[str, float]:
 
 
 def class_names(classes: Sequence[str], lexicon: Lexicon) -> str:
-    """What the classes are called, for a topic that nobody named."""
+    """The names of the classes, for a topic without a name."""
     named = [lexicon.name_of(code) or next((c.name for c in _subclasses([code], lexicon)), code) for code in classes]
     return "; ".join(dict.fromkeys(named))
 
@@ -104,7 +104,7 @@ def _subclasses(classes: Sequence[str], lexicon: Lexicon) -> list[DeweyClass]:
 
 
 def load_lexicon(settings: Settings) -> Lexicon:
-    """Ours, the person's own, or both."""
+    """The lexicon of Opilio, the user's own, or both."""
     topic = settings.topic
     if not topic.lexicon_file:
         return builtin_lexicon()
@@ -116,14 +116,14 @@ def load_lexicon(settings: Settings) -> Lexicon:
 
 
 def add_dewey_classes(topic: Topic, settings: Settings) -> Topic:
-    """A topic given as classes has their names and index terms where the person gave none, and the other way round."""
+    """Fill in the names and index terms of given classes, or the classes of given words, where the user gave none."""
     given = settings.topic
     if not given.dewey:
         waits = bool(given.examples) and not topic.positive  # example pages are not read yet
         if settings.judge.get("kind") == "dewey" and not waits:
             return replace(topic, dewey=build_dewey_target(settings, topic, build_vocabulary(settings)).classes)
         if given.lexicon_file:
-            load_lexicon(settings)  # a file that can't be used is told before the crawl begins
+            load_lexicon(settings)  # an invalid file is reported before the crawl starts
         return topic
     lexicon = load_lexicon(settings)
     classes = check_classes(given.dewey, lexicon)
