@@ -11,9 +11,10 @@ import pytest
 from checks.small_webs import SmallWeb, crawl, events, flags, grid, known, rows, served, settings_for, started, until
 from opilio.core.errors import UsageError
 from opilio.core.events import BatchCommitted, CommandApplied, Event
-from opilio.engine.control import TopicReplacement, send_command
+from opilio.engine.commands import TopicReplacement, send_command
 from opilio.engine.politeness.traps import HostRules
 from opilio.lab.server.server import LabWebServer
+from opilio.manage.label import LabelRequest, label_pages
 from opilio.manage.status import collection_status
 from opilio.manage.topic_builder import table_history
 from opilio.manage.verify import verify
@@ -145,7 +146,7 @@ def test_wish_that_means_nothing_is_refused(tmp_path: Path, bad: tuple[str, str]
         crawl(tmp_path / "c", settings_for(server, [SEED]))
     with pytest.raises(UsageError):
         send_command(tmp_path / "c", bad[0], 1.0, bad[1])
-    assert rows(tmp_path / "c", "SELECT * FROM wish") == []
+    assert rows(tmp_path / "c", "SELECT * FROM command") == []
 
 
 def test_new_topic_is_a_version_of_the_table(tmp_path: Path) -> None:
@@ -156,3 +157,36 @@ def test_new_topic_is_a_version_of_the_table(tmp_path: Path) -> None:
     assert [k.stem for k in table.keywords] == ["warbler"]
     last = rows(folder, "SELECT relevant FROM page ORDER BY seq DESC LIMIT 1")
     assert last == [(0,)]  # judged by the new table
+
+
+def _label_is_learned(folder: Path, process: "subprocess.Popen[str]") -> None:
+    """Label the seed irrelevant: the verdict, the event and the judge's journal follow, with no page fetched."""
+    pages, lessons = collection_status(folder).pages, rows(folder, "SELECT count(*) FROM lesson")
+    report, problems = label_pages(folder, [LabelRequest(SEED, False, "test")], 2.0)
+    assert (report.running, problems) == (True, [])
+    until(lambda: events(folder, "PageLabeled") != [], process)
+    assert rows(folder, "SELECT relevant FROM page WHERE url = ?", SEED) == [(0,)]
+    assert rows(folder, "SELECT count(*) FROM lesson") > lessons
+    assert collection_status(folder).pages == pages
+
+
+@pytest.mark.parametrize("idle", [False, True])
+def test_label_is_learned_while_the_crawl_is_paused_or_idle(tmp_path: Path, idle: bool) -> None:
+    folder, web = tmp_path / "c", SmallWeb(grid(1, 500))
+    with served(web, slow={"h0.example": 0.02}) as server:
+        tree = settings_for(server, [SEED], strategy="opilio", stop={"patience_s": 9000.0})
+        process = started("crawl", *flags(tree), "--into", folder, "--pages", 0)
+        try:
+            until(lambda: collection_exists(folder) and collection_status(folder).pages > 0, process)
+            if idle:
+                send_command(folder, "delay", 1.0, "h0.example", b"3000")
+                resting = "SELECT count(*) FROM frontier_host WHERE delay_s = 3000 AND wake_at > unixepoch() + 1000"
+                until(lambda: rows(folder, resting) == [(1,)], process)
+                until(lambda: rows(folder, "SELECT count(*) FROM frontier_lease") == [(0,)], process)
+            else:
+                send_command(folder, "pause", 1.0)
+                until(lambda: collection_status(folder).state == "paused", process)
+            _label_is_learned(folder, process)
+        finally:
+            process.kill()
+            process.communicate()

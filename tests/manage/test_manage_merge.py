@@ -21,7 +21,7 @@ from checks.small_webs import (
     settings_for,
     word,
 )
-from opilio.engine.control import load_host_rules, send_command
+from opilio.engine.commands import load_host_rules, send_command
 from opilio.frontier.policy import Aging, QueueTime
 from opilio.lab.server.server import LabWebServer
 from opilio.manage.history import page_history

@@ -8,7 +8,7 @@ import pytest
 from opilio.core.events import AgentFinished, AgentLost
 from opilio.core.records import Lead
 from opilio.methods.agents.agent import GOAL_REACHED, IDLE, MISSING, RETIRED, Agent, AgentRecord
-from opilio.methods.agents.directory import RETIRE_COMMAND, AgentDirectory, AgentReport, read_agent_records
+from opilio.methods.agents.directory import AgentDirectory, AgentReport, read_agent_records
 from opilio.methods.agents.link_queue import AgentLinkQueue
 from opilio.methods.agents.manager import AgentManager
 from opilio.store.collection import Collection
@@ -154,11 +154,10 @@ def test_links_stay_with_their_topic_when_an_agent_is_gone(connection: sqlite3.C
     assert [len(manager.agents[n].queue) for n in (2, 3)] == [0, 1]
 
 
-def test_agent_goes_home_when_a_person_says_so(connection: sqlite3.Connection) -> None:
+def test_retired_agent_stays_retired(connection: sqlite3.Connection) -> None:
     manager = crew(connection)
     manager.offer(lead(1, agent=2), 0.0)
-    connection.execute("INSERT INTO wish (at, word, target, data) VALUES (0, ?, 'agent-2', '')", (RETIRE_COMMAND,))
-    manager.advance_time(1.0)
+    manager.roster.retire("agent-2", 1.0)
     manager.roster.directory.save()
     assert [card.state for card in read_agent_records(connection)] == ["working", RETIRED, "working"]
     again = crew(connection)

@@ -192,7 +192,7 @@ def test_examples_of_a_topic_are_pages_or_texts(own: Client, tmp_path: Path) -> 
     own.post("/c/birds/topic", {"do": "save", "keywords": "wren", "drop_positive": ["0"]})
     assert own.get("/c/birds/topic.json").data["positive"] == []
     assert len(own.get("/c/birds/topic.json").data["history"]) == 3
-    assert rows(tmp_path / "birds", "SELECT count(*) FROM wish WHERE word = 'topic'") == [(2,)]
+    assert rows(tmp_path / "birds", "SELECT count(*) FROM command WHERE name = 'topic'") == [(2,)]
 
 
 def test_metrics_are_what_prometheus_reads(client: Client) -> None:

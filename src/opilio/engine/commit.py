@@ -83,7 +83,6 @@ class BatchCommitter:
                 books.revisit_scheduler.record_fetches(len(outcomes), len(outcomes) - len(new))
                 if books.revisit_scheduler.sitemaps is not None:
                     books.frontier.add(books.revisit_scheduler.sitemaps.process(outcomes, now), now)
-            events += self._labels.apply_new(now)
             books.frontier.rescore(self._link_scorer.rescored())
             self._link_scorer.save(now)
             self._learning.learn(new, now, events)
@@ -97,6 +96,15 @@ class BatchCommitter:
         told, self._pending_events = [*self._pending_events, *events], []
         queued = books.frontier.stats().queued
         return [*told, BatchCommitted(at=now, outcomes=tuple(outcomes), queued=queued, expected=expected)]
+
+    def apply_labels(self, now: float) -> list[Event]:
+        """Apply new labels: verdicts, learners and the queue follow at once. Inside the caller's unit of work."""
+        events = self._labels.apply_new(now)
+        if events:
+            self._targets.frontier.rescore(self._link_scorer.rescored())
+            for name, state in self._learning.save_changed(now).items():
+                self._publish_state(name, state)
+        return events
 
     def _estimate_remaining(self) -> float | None:
         """How many relevant pages the queue still holds, where the ranker can tell: never more than wait, for it

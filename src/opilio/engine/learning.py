@@ -89,6 +89,11 @@ class LearnerGroup:
         """Whether any learner here learns from labels."""
         return any(learner.learns_from_labels for learner in self._journaled.values())
 
+    def retire_agent(self, name: str, now: float) -> list[Event]:
+        """Retire an agent, where agents share the crawl; a crawl without agents has none to retire."""
+        del name, now
+        return []
+
     def _apply_lesson(self, name: str, lesson: bytes) -> None:
         if lesson:
             self._journals[name].add(lesson)

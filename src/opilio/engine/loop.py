@@ -16,8 +16,8 @@ from opilio.core.events import BatchCommitted, CrawlStopped, Event, EventListene
 from opilio.core.protocols import Frontier
 from opilio.core.records import Outcome, PageChange
 from opilio.core.settings import EngineSettings, StopSettings
+from opilio.engine.commands import COMMAND_POLL_S, CommandInbox
 from opilio.engine.commit import BatchCommitter
-from opilio.engine.control import COMMAND_POLL_S, CommandInbox
 from opilio.engine.in_flight import COMMIT_EVERY_S, InFlight
 from opilio.engine.reseeding import Reseeding
 from opilio.engine.visit import Visitor
@@ -149,11 +149,11 @@ class Engine:
         return reason
 
     def _check_stop(self) -> str:
-        """Why to stop now, or nothing; what people asked for since the last time is done first."""
-        wishes, now = self._parts.commands, self._parts.clock.now()
-        self.publish(wishes.poll(now))
-        asked = self._requested_stop or wishes.stop_reason
-        ended = asked or self._stop_rules.stop_reason(now - wishes.paused_s(now), self._parts.counts)
+        """Why to stop now, or nothing; new commands are applied first."""
+        commands, now = self._parts.commands, self._parts.clock.now()
+        self.publish(commands.poll(now))
+        requested = self._requested_stop or commands.stop_reason
+        ended = requested or self._stop_rules.stop_reason(now - commands.paused_s(now), self._parts.counts)
         return ended or (
             "" if self._in_flight.running or self._in_flight.finished else self._parts.committer.stop_reason(now)
         )

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 
 from opilio.core.errors import UsageError
+from opilio.engine.commands import send_command
 from opilio.engine.learning import state_name
 from opilio.methods.agents.agent import WORKING, AgentRecord
-from opilio.methods.agents.directory import RETIRE_COMMAND, read_agent_records
+from opilio.methods.agents.directory import read_agent_records
 from opilio.store.collection import Collection, open_readonly
-from opilio.store.commands import append_command
 from opilio.store.locks import is_crawl_running
 from opilio.store.pages import relevant_host_count
 from opilio.store.run_tables import has_table, snapshots
@@ -47,12 +47,7 @@ def retire_agent(folder: Path, name: str, now: float) -> bool:
     names = [agent["name"] for agent in list_agents(folder)]
     if name not in names:
         raise UsageError(f"--retire {name}: no such agent; there are: {', '.join(names)}")
-    notes = Collection.open_for_append(folder)
-    try:
-        with notes.unit_of_work():
-            append_command(notes.connection, now, RETIRE_COMMAND, name)
-    finally:
-        notes.close()
+    send_command(folder, "retire", now, name)
     return is_crawl_running(folder)
 
 

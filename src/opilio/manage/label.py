@@ -27,6 +27,7 @@ from opilio.engine.wiring.start import latest_snapshots
 from opilio.frontier.sqlite.frontier import SqliteFrontier
 from opilio.manage.results import LabelReport, PriorityChange
 from opilio.store.collection import Collection, load_settings, open_readonly
+from opilio.store.commands import append_command
 from opilio.store.labels import NewLabel, append_labels, current_label
 from opilio.store.locks import COMMAND_LOCK_TIMEOUT_S, current_writer, is_crawl_running
 from opilio.store.pages import judged_page, page_url
@@ -93,6 +94,7 @@ def label_pages(
         with notes.unit_of_work():
             labels = [NewLabel(page.key, one.relevant, sample) for page, one, sample in said]
             append_labels(notes.connection, labels, now)
+            append_command(notes.connection, now, "label")
     finally:
         notes.close()
     changed = sum(p.relevant != (p.judge_relevant if g.relevant is None else g.relevant) for p, g in last.values())

@@ -20,7 +20,7 @@ from opilio.core.records import Tier
 from opilio.core.registry import build_component, complete_section
 from opilio.dedup.sqlite import add_signatures
 from opilio.dedup.sqlite import create_dedup_tables as create_seen
-from opilio.engine.control import HOST_RULE_COMMANDS, RUN_COMMANDS
+from opilio.engine.commands import HOST_RULE_COMMANDS, LASTING_COMMANDS
 from opilio.engine.labels import reapply_labels
 from opilio.frontier.policy import Order, QueueTime
 from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
@@ -111,7 +111,7 @@ def _config(folder: Path) -> str:
 
 def _merge(collection: Collection, sources: Sequence[Path], now: float) -> MergeResult:
     tables = TableMerger(collection.connection, [folder / DATABASE for folder in sources])
-    commands = merge_commands(HOST_RULE_COMMANDS, RUN_COMMANDS)
+    commands = merge_commands(HOST_RULE_COMMANDS, LASTING_COMMANDS)
     with collection.unit_of_work():
         tables.run(RENUMBER_ANSWERS)
         if len(set(map(_text_settings, sources))) > 1:

@@ -1,24 +1,27 @@
 """A topic changed by a person: the table it would have, what it would say of pages that are known, and taking it up.
 
-A preview changes nothing. What is saved is a wish, so that a running crawl goes on with the new topic too; a
+A preview changes nothing. What is saved is a command, so that a running crawl goes on with the new topic too; a
 collection that nobody crawls takes it up here.
 """
 
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from opilio.core.errors import CollectionError, ParseError, TopicError
+from opilio.core.events import Event
 from opilio.core.records import url_key
 from opilio.core.settings import Settings
-from opilio.engine.control import CommandInbox, TopicReplacement, send_command
+from opilio.engine.commands import CommandInbox, CommandTargets, TopicReplacement, send_command
 from opilio.engine.politeness.traps import build_url_filter
 from opilio.engine.wiring.build import TOPIC_SNAPSHOT, build_analysis_parts, build_frontier, complete_settings
 from opilio.engine.wiring.start import latest_snapshots
 from opilio.engine.wiring.topic import build_initial_topic, check_topic_settings
+from opilio.methods.agents.directory import mark_retired
 from opilio.methods.agents.plugin import load_topic_tables
 from opilio.methods.dewey.target import check_classes as checked_classes
 from opilio.methods.dewey.target import load_lexicon
@@ -160,7 +163,15 @@ def apply_pending_commands(folder: Path, now: float) -> str:
         traps = build_url_filter(settings, collection, resumed=False)
         frontier = build_frontier(settings, collection, traps)
         tables = load_topic_tables(settings, latest_snapshots(collection))
-        CommandInbox(collection, keeper, frontier, traps.host_rules, tables).apply_stored(now)
+        targets = CommandTargets(
+            collection, keeper, frontier, traps.host_rules, tables, partial(_retire_agent, collection)
+        )
+        CommandInbox(targets).apply_stored(now)
     finally:
         collection.close()
     return ""
+
+
+def _retire_agent(collection: Collection, name: str, _now: float) -> list[Event]:
+    mark_retired(collection.connection, name)
+    return []

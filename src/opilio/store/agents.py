@@ -29,6 +29,11 @@ def save_agent_records(db: sqlite3.Connection, records: Sequence[msgspec.Struct]
         db.executemany(f"INSERT OR REPLACE INTO agent ({names}) VALUES ({marks})", values)
 
 
+def set_agent_state(db: sqlite3.Connection, name: str, state: str, reason: str) -> None:
+    """Change the stored state of one agent."""
+    db.execute("UPDATE agent SET state = ?, reason = ? WHERE name = ?", (state, reason, name))
+
+
 def read_agent_rows(db: sqlite3.Connection, record_type: type[RecordType]) -> list[RecordType]:
     """The records as they were saved last, by number."""
     return list(read_rows(db, record_type, "agent ORDER BY number"))

@@ -8,6 +8,7 @@ import re
 import sqlite3
 from collections.abc import Iterable, Iterator
 
+from opilio.store.commands import LAST_APPLIED_META_KEY
 from opilio.store.schema import ADDED_TABLES, TABLES
 
 _TABLE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)\s*\((.*?)\)(?: WITHOUT ROWID)?(?:;\n|$)", re.DOTALL)
@@ -23,7 +24,7 @@ COLUMNS = _columns()
 _PAGE = ", ".join(name for name in COLUMNS["page"] if name not in ("key", "seq"))
 _ADDED_TABLE_NAMES = (
     *("version", "move", "revisit", "tip", "empty_text", "notice", "label", "lesson"),
-    *("wish", "agent", "verdict", "enquiry"),
+    *("command", "agent", "verdict", "enquiry"),
 )
 
 
@@ -149,9 +150,9 @@ MERGE_TABLES = (
     # Models: the first collection's, for they can't be added up.
     "INSERT INTO main.snapshot SELECT * FROM s0.snapshot",
     "INSERT INTO main.lesson SELECT * FROM temp.lesson_0",
-    # No wish is taken up yet: what one collection bans may wait in the queue of another.
-    """INSERT OR REPLACE INTO main.meta SELECT * FROM s0.meta WHERE name NOT LIKE 'warc%'
-        AND name NOT IN ('revisit_budget', 'expected_relevant', 'front_hit_rate', 'wishes_taken', 'paused')""",
+    # No command is applied yet: what one collection bans may be queued in another.
+    f"""INSERT OR REPLACE INTO main.meta SELECT * FROM s0.meta WHERE name NOT LIKE 'warc%' AND name NOT IN (
+        'revisit_budget', 'expected_relevant', 'front_hit_rate', 'paused', '{LAST_APPLIED_META_KEY}')""",
     "UPDATE main.meta SET value = (SELECT coalesce(max(id), 0) FROM main.label) WHERE name = 'labels_taken'",
 )
 _URL = "tunnel, parent, hops, retries, url, parents, features, reason, not_before, timer, agent, tier"
@@ -176,14 +177,13 @@ MERGE_FRONTIER = (
 )
 
 
-def merge_commands(host_rules: Iterable[str], run_commands: Iterable[str]) -> str:
+def merge_commands(host_rules: Iterable[str], lasting: Iterable[str]) -> str:
     """The statement that merges commands.
 
-    Rules for hosts hold for good and come from all sources. What changes the topic or the queue once comes from the
-    first source, if it was not applied there yet.
+    Rules for hosts hold for good and come from all sources. Other lasting commands come from the first source, where
+    they were not applied yet.
     """
-    kept = f"""word IN ({_sql_list(host_rules)})
-        OR (% = 0 AND word NOT IN ({_sql_list(run_commands)}) AND (
-        word NOT IN ('boost', 'topic') OR id > (SELECT coalesce(max(CAST(value AS INTEGER)), 0) FROM s0.meta
-        WHERE name = 'wishes_taken')))"""
-    return _merge_by_time("wish", "at, word, target, data", f"temp.wish_% WHERE {kept}")
+    kept = f"""name IN ({_sql_list(host_rules)})
+        OR (% = 0 AND name IN ({_sql_list(lasting)}) AND id > (
+        SELECT coalesce(max(CAST(value AS INTEGER)), 0) FROM s0.meta WHERE name = '{LAST_APPLIED_META_KEY}'))"""
+    return _merge_by_time("command", "at, name, target, data", f"temp.command_% WHERE {kept}")

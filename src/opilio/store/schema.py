@@ -3,7 +3,7 @@
 from opilio.store.page_columns import COLUMN_DEFINITIONS
 
 APPLICATION_ID = 0x6F70696C  # "opil": says whose file this is
-SCHEMA_VERSION = 3  # 2: versions, revisits; 3: tier and agent of queued URLs, names of events
+SCHEMA_VERSION = 3  # 2: versions, revisits; 3: tier and agent of queued URLs, commands
 
 TABLES = f"""
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -83,8 +83,8 @@ CREATE TABLE IF NOT EXISTS empty_text (host TEXT NOT NULL, fingerprint INTEGER N
 CREATE TABLE IF NOT EXISTS notice (key INTEGER PRIMARY KEY, url TEXT NOT NULL, host TEXT NOT NULL, kind TEXT NOT NULL,
   asked_at REAL NOT NULL, etag TEXT NOT NULL, last_modified TEXT NOT NULL, entries INTEGER NOT NULL);
 
--- What people ask of the crawl (pause, stop, ban a host, another topic), in the order they asked.
-CREATE TABLE IF NOT EXISTS wish (id INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, word TEXT NOT NULL,
+-- Commands of users to the crawl (pause, stop, ban a host, label, another topic), in order.
+CREATE TABLE IF NOT EXISTS command (id INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, name TEXT NOT NULL,
   target TEXT NOT NULL, data BLOB NOT NULL);
 
 -- The directory of agents, and what each found a page to be.

@@ -2,7 +2,8 @@
 views when it is only read.
 
 Missing tables are created elsewhere; here is what an older version wrote differently. Version 2 kept several meanings
-in `priority`, the number of the agent in the first byte of `features`, and other names of events.
+in `priority` and the number of the agent in the first byte of `features`, called commands wishes, and had other names
+of events.
 """
 
 import sqlite3
@@ -34,6 +35,7 @@ _FILL_COLUMNS = (
         WHERE parked = 0 AND best IS NOT NULL""",
     "CREATE INDEX frontier_url_queue ON frontier_url (host_id, tier DESC, priority DESC, seq) WHERE state = 0",
 )
+_OLD_COMMANDS = "SELECT id, at, word AS name, target, data FROM main.wish"
 EVENT_NAMES = {
     "AgentMissing": "AgentLost",
     "WishTaken": "CommandApplied",
@@ -56,6 +58,10 @@ def upgrade(connection: sqlite3.Connection) -> None:
             connection.execute(statement)
         if _has_agents(connection):
             connection.execute(f"UPDATE frontier_url SET agent = {_AGENT}, features = {_FEATURES}")
+    if _columns(connection, "wish"):
+        connection.execute(f"INSERT INTO command (id, at, name, target, data) {_OLD_COMMANDS}")
+        connection.execute("DROP TABLE wish")
+        connection.execute("UPDATE meta SET name = 'commands_applied' WHERE name = 'wishes_taken'")
     connection.execute(f"UPDATE event SET kind = {_EVENT_KIND}, data = {_EVENT_DATA} WHERE {_OLD_EVENT}")
 
 
@@ -77,6 +83,9 @@ def emulate(connection: sqlite3.Connection) -> None:
             f" coalesce((SELECT tier FROM ({_BEST_URL})), 0) AS best_tier,"
             f" (SELECT priority FROM ({_BEST_URL})) AS best FROM main.frontier_host"
         )
+    if _columns(connection, "wish"):
+        connection.execute("DROP TABLE IF EXISTS temp.command")
+        connection.execute(f"CREATE TEMP VIEW command AS {_OLD_COMMANDS}")
     data = f"CASE WHEN {_OLD_EVENT} THEN {_EVENT_DATA} ELSE data END"
     connection.execute(
         f"CREATE TEMP VIEW event AS SELECT id, at, {_EVENT_KIND} AS kind, {data} AS data FROM main.event"

@@ -33,8 +33,8 @@ from opilio.core.settings import KIND_SECTIONS, Settings
 from opilio.dedup.fingerprint import fingerprint_terms, simhash64
 from opilio.dedup.sqlite import SqliteDuplicateDetector
 from opilio.engine.analysis import NofollowIgnoringParser, PageAnalyzer, PageFeatures, SharedParts
+from opilio.engine.commands import CommandInbox, CommandTargets
 from opilio.engine.commit import BatchCommitter, CommitTargets
-from opilio.engine.control import CommandInbox
 from opilio.engine.learning import LearnerGroup
 from opilio.engine.link_scoring import LinkScorer, LinkScorerContext, build_link_scorer, with_boost
 from opilio.engine.loop import Engine, EngineParts
@@ -315,11 +315,16 @@ def build_engine(
     rng = random.Random(settings.engine.random_seed)
     fetcher = with_conditional_requests(settings, world.fetcher, collection.connection)
     visitor = Visitor(fetcher, desk, manners, clock, bounds, rng)
-    wishes = CommandInbox(collection, world.writer, frontier, world.url_filter.host_rules, mind.topics)
-    wishes.apply_stored(clock.now())
+    host_rules = world.url_filter.host_rules
+    commands = CommandInbox(
+        CommandTargets(
+            collection, world.writer, frontier, host_rules, mind.topics, learning.retire_agent, ledger.apply_labels
+        )
+    )
+    commands.apply_stored(clock.now())
     shelves = ReseedTargets(collection, world.writer, frontier, mind.evolving_topic)
     scout = build_reseeder(settings, shelves, sources, build_vocabulary(settings))
-    stages = EngineParts(frontier, visitor, ledger, wishes, world.writer.counts, clock, scout)
+    stages = EngineParts(frontier, visitor, ledger, commands, world.writer.counts, clock, scout)
     per_host = settings.frontier.per_host or (1 if settings.politeness.delay_s > 0 else LEASE_URLS_WITHOUT_DELAY)
     return Engine(stages, settings.engine, settings.stop, per_host)
 

@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from opilio.methods.agents.agent import ACTIVE_STATES, MISSING, RETIRED, WORKING, AgentRecord
-from opilio.store.agents import add_verdicts, read_agent_rows, save_agent_records
-from opilio.store.commands import commands_after
+from opilio.store.agents import add_verdicts, read_agent_rows, save_agent_records, set_agent_state
 
-RETIRE_COMMAND = "retire"  # the word of a wish: send an agent home
+RETIRED_BY_USER = "retired by the user"
 NOT_IN_THIS_RUN = "not among the agents of this run"
 
 
@@ -32,7 +31,6 @@ class AgentDirectory:
     def __init__(self, connection: sqlite3.Connection, lease_s: float) -> None:
         self._connection = connection
         self._lease_s = lease_s
-        self._last_command_id = 0  # the last wish that was looked at
         self._absent: list[AgentRecord] = []  # agents of an earlier run that had more of them
         self.records: dict[int, AgentRecord] = {}
 
@@ -80,14 +78,12 @@ class AgentDirectory:
         cards = (*self.records.values(), *self._absent)
         save_agent_records(self._connection, cards)
 
-    def new_retirements(self) -> list[int]:
-        """Agents that a person has sent home since it was last asked; unknown names are nobody."""
-        rows = commands_after(self._connection, self._last_command_id)
-        numbers = {card.name: card.number for card in self.records.values()}
-        self._last_command_id = rows[-1].id if rows else self._last_command_id
-        return [numbers[row.target] for row in rows if row.word == RETIRE_COMMAND and row.target in numbers]
-
 
 def read_agent_records(connection: sqlite3.Connection) -> list[AgentRecord]:
-    """The cards as they were saved last."""
+    """The records as they were saved last."""
     return read_agent_rows(connection, AgentRecord)
+
+
+def mark_retired(connection: sqlite3.Connection, name: str) -> None:
+    """Retire an agent while no crawl runs: the next one gives its links to others."""
+    set_agent_state(connection, name, RETIRED, RETIRED_BY_USER)

@@ -13,7 +13,7 @@ from opilio.core.events import AgentFinished, AgentLost, Event
 from opilio.core.protocols import FrontierEntry
 from opilio.core.records import NO_AGENT, Lead, Tier
 from opilio.methods.agents.agent import ACTIVE_STATES, GOAL_REACHED, IDLE, MISSING, RETIRED, WORKING, Agent
-from opilio.methods.agents.directory import AgentDirectory
+from opilio.methods.agents.directory import RETIRED_BY_USER, AgentDirectory
 
 MAX_CONSECUTIVE_FAILURES = 5  # a page may be to blame; five in a row hardly
 NO_HEARTBEAT = "gave no sign of life"
@@ -68,13 +68,17 @@ class AgentRoster:
         for agent in self.active_agents:
             if not agent.in_flight:
                 self.directory.heartbeat(agent.number, now)
-        for number in self.directory.new_retirements():
-            self._remove(self.agents[number], RETIRED, "sent home by a person", now)
         for agent in self.active_agents:
             if agent.consecutive_failures >= MAX_CONSECUTIVE_FAILURES:
                 self._remove(agent, MISSING, f"its mind failed at {agent.consecutive_failures} pages in a row", now)
         for card in self.directory.overdue(now):
             self._remove(self.agents[card.number], MISSING, NO_HEARTBEAT, now)
+
+    def retire(self, name: str, now: float) -> None:
+        """The user retires an agent: others take over its links. An unknown name has no effect."""
+        for agent in self.active_agents:
+            if agent.record.name == name:
+                self._remove(agent, RETIRED, RETIRED_BY_USER, now)
 
     def record_response(self, agent: Agent, now: float) -> None:
         """A sign of life; who was given up and answers after all is back, with what it finds from now on."""

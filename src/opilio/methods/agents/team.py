@@ -257,6 +257,12 @@ class TeamLearning(LearnerGroup):
         for member in self._topic_members:
             member.learning.correct_verdicts(links)
 
+    def retire_agent(self, name: str, now: float) -> list[Event]:
+        roster = self._team.manager.roster
+        roster.retire(name, now)
+        roster.directory.save()
+        return self._take_events()
+
     @property
     def learns_from_labels(self) -> bool:
         return any(member.learning.learns_from_labels for member in self._topic_members)

@@ -9,7 +9,7 @@ import msgspec
 
 from opilio.core import events as known
 from opilio.core.errors import UsageError
-from opilio.engine.control import send_command
+from opilio.engine.commands import send_command
 from opilio.manage.agents import agent_cards
 from opilio.store.collection import Collection
 from opilio.store.run_tables import EventFilter, EventRow, events_after, newest_events

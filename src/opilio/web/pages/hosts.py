@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from opilio.engine.control import load_host_rules
+from opilio.engine.commands import load_host_rules
 from opilio.engine.politeness.robots import RobotsRules
 from opilio.frontier.sqlite.queries import (
     count_failed,

@@ -10,7 +10,7 @@ import numpy as np
 
 from opilio.core.errors import UsageError
 from opilio.core.protocols import FrontierEntry
-from opilio.engine.control import load_host_rules, send_command
+from opilio.engine.commands import load_host_rules, send_command
 from opilio.engine.link_columns import unpack
 from opilio.frontier.sqlite.queries import queue_length, queued_priorities
 from opilio.frontier.sqlite.urls import upcoming_urls

@@ -8,7 +8,7 @@ import tomli_w
 
 from opilio.core.errors import UsageError
 from opilio.core.urls import canonicalize_url
-from opilio.engine.control import TopicReplacement
+from opilio.engine.commands import TopicReplacement
 from opilio.manage.topic_builder import table_history, table_to_dict
 from opilio.manage.topic_editor import (
     current_table,

@@ -1,0 +1,270 @@
+"""Commands of users to a crawl: one table from which the engine reads in every turn, also while paused or idle.
+
+Every command is defined once, in COMMANDS. A lasting command is also applied when no crawl was running; the others are
+for the crawl that runs. Nothing here talks to another process: a command is a row that the writing process finds.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from opilio.core.errors import UsageError
+from opilio.core.events import CommandApplied, Event, TopicChanged
+from opilio.core.learner import TOPIC_STATE
+from opilio.core.protocols import Frontier
+from opilio.core.records import url_key
+from opilio.core.urls import canonicalize_url, host_of
+from opilio.engine.politeness.traps import EXCLUDED_REASON, HostRules
+from opilio.frontier.sqlite.queries import hosts_with_queue
+from opilio.store.collection import Collection
+from opilio.store.commands import LAST_APPLIED_META_KEY, append_command, commands_after, commands_named
+from opilio.store.locks import is_crawl_running
+from opilio.store.writer import CollectionWriter
+from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.topic import Topic
+from opilio.topic.weights import WeightTable
+
+COMMAND_POLL_S = 0.25
+
+
+class TopicReplacement(msgspec.Struct, frozen=True):
+    """A topic that takes the place of another, with its table."""
+
+    topic: Topic
+    table: WeightTable
+
+
+def _no_labels(_now: float) -> list[Event]:
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class CommandTargets:
+    """What commands act on. Without an engine (a topic edited offline) labels wait for `opilio label` or a crawl."""
+
+    collection: Collection
+    writer: CollectionWriter
+    frontier: Frontier
+    host_rules: HostRules
+    topics: Mapping[str, EvolvingTopic]  # by the names of their states; the crawl's own is TOPIC_STATE
+    retire_agent: Callable[[str, float], list[Event]]
+    apply_labels: Callable[[float], list[Event]] = _no_labels
+
+
+class CommandInbox:
+    """Applies the commands that came since its last poll."""
+
+    def __init__(self, targets: CommandTargets) -> None:
+        self._targets = targets
+        self._next_poll_at = 0.0
+        self.pause_timer = PauseTimer()
+        self.stop_reason = ""  # set by the command `stop`
+
+    @property
+    def paused(self) -> bool:
+        """Is the crawl paused?"""
+        return self.pause_timer.paused_since is not None
+
+    def paused_s(self, now: float) -> float:
+        """How long the crawl was paused in all."""
+        return self.pause_timer.total_s(now)
+
+    def apply_stored(self, now: float) -> None:
+        """At start-up: apply host rules again and lasting commands once; those for an earlier run have no effect."""
+        apply_host_rules(self._targets.host_rules, self._targets.collection)
+        self._apply_new(now, lasting_only=True)
+
+    def poll(self, now: float) -> list[Event]:
+        """Apply new commands; looks at the table at most once every COMMAND_POLL_S."""
+        if now < self._next_poll_at:
+            return []
+        self._next_poll_at = now + COMMAND_POLL_S
+        return self._apply_new(now, lasting_only=False)
+
+    def _apply_new(self, now: float, *, lasting_only: bool) -> list[Event]:
+        collection = self._targets.collection
+        rows = commands_after(collection.connection, int(collection.meta(LAST_APPLIED_META_KEY, "0")))
+        if not rows:
+            return []
+        events: list[Event] = []
+        with collection.unit_of_work():
+            for row in rows:
+                command = COMMANDS.get(row.name)
+                if command is None or (lasting_only and not command.lasting):
+                    continue
+                events += command.apply(self, row.target, bytes(row.data), now)
+                if command.reported:
+                    events.append(CommandApplied(at=now, command=row.name, target=row.target))
+            collection.set_meta(**{LAST_APPLIED_META_KEY: rows[-1].id})
+            self._targets.writer.write_events(events)
+        return events
+
+    def pause(self, _target: str, _data: bytes, now: float) -> list[Event]:
+        self.pause_timer.start(now)
+        self._targets.collection.set_meta(paused="1")
+        return []
+
+    def resume(self, _target: str, _data: bytes, now: float) -> list[Event]:
+        self.pause_timer.stop(now)
+        self._targets.collection.set_meta(paused="")
+        return []
+
+    def stop(self, target: str, _data: bytes, _now: float) -> list[Event]:
+        self.stop_reason = target or "stopped by a command"
+        return []
+
+    def _ban(self, host: str, _data: bytes, _now: float) -> list[Event]:
+        self._targets.host_rules.apply("ban", host)
+        self._targets.frontier.drop_host(host, EXCLUDED_REASON)
+        return []
+
+    def _exclude(self, pattern: str, _data: bytes, _now: float) -> list[Event]:
+        self._targets.host_rules.apply("exclude", pattern)
+        for host in hosts_with_queue(self._targets.collection.connection):
+            self._targets.frontier.drop_host(host, EXCLUDED_REASON, pattern)
+        return []
+
+    def _delay(self, host: str, data: bytes, _now: float) -> list[Event]:
+        self._targets.host_rules.apply("delay", host, data)
+        self._targets.frontier.set_delay(host, float(data))
+        return []
+
+    def _boost_host(self, host: str, _data: bytes, _now: float) -> list[Event]:
+        self._targets.host_rules.apply("boost_host", host)
+        return []
+
+    def _unboost_host(self, host: str, _data: bytes, _now: float) -> list[Event]:
+        self._targets.host_rules.apply("unboost_host", host)
+        return []
+
+    def _boost(self, url: str, _data: bytes, _now: float) -> list[Event]:
+        self._targets.frontier.boost([(host_of(url), url_key(url))])
+        return []
+
+    def _label(self, _target: str, _data: bytes, now: float) -> list[Event]:
+        return self._targets.apply_labels(now)
+
+    def _retire(self, agent: str, _data: bytes, now: float) -> list[Event]:
+        return self._targets.retire_agent(agent, now)
+
+    def _topic(self, _target: str, data: bytes, now: float) -> list[Event]:
+        """The new table counts at once; workers receive it as any other change of it."""
+        new = msgspec.msgpack.decode(data, type=TopicReplacement)
+        topics, writer = self._targets.topics, self._targets.writer
+        own = topics[TOPIC_STATE]
+        before, versions = own.table, {name: topic.version for name, topic in topics.items()}
+        own.replace(new.table)
+        table = own.table
+        stored = msgspec.structs.replace(new.topic, version=table.version)
+        self._targets.collection.set_meta(topic=msgspec.json.encode(stored).decode())
+        for name, topic in topics.items():
+            if topic is own or topic.version != versions[name]:
+                writer.write_snapshot(name, topic.version, now, topic.snapshot())
+        known = {keyword.stem for keyword in before.keywords}
+        added = tuple(sorted(k.label for k in table.keywords if k.stem not in known))
+        return [TopicChanged(at=now, version=table.version, added=added, size=len(table))]
+
+
+class PauseTimer:
+    """How long a crawl was paused."""
+
+    def __init__(self) -> None:
+        self.paused_since: float | None = None
+        self._previous_s = 0.0
+
+    def start(self, now: float) -> None:
+        self.paused_since = now if self.paused_since is None else self.paused_since
+
+    def stop(self, now: float) -> None:
+        self._previous_s, self.paused_since = self.total_s(now), None
+
+    def total_s(self, now: float) -> float:
+        return self._previous_s + (0.0 if self.paused_since is None else now - self.paused_since)
+
+
+def _any_target(_name: str, target: str) -> str:
+    return target.strip()
+
+
+def _host_target(name: str, target: str) -> str:
+    if not target.strip():
+        raise UsageError(f"{name}: name a host, or a pattern of addresses such as */tag/*")
+    return target.strip()
+
+
+def _pattern_target(name: str, target: str) -> str:
+    if not _host_target(name, target).strip("*?"):
+        raise UsageError(f"exclude '{target}': would leave nothing; name a part of the addresses, such as */tag/*")
+    return target.strip()
+
+
+def _url_target(name: str, target: str) -> str:
+    url = canonicalize_url(target) if "://" in target else None
+    if url is None:
+        raise UsageError(f"{name} '{target}': not a valid http(s) URL; include the scheme")
+    return url
+
+
+@dataclass(frozen=True, slots=True)
+class CommandType:
+    """One command: what it does, how its target is checked, and how long it holds."""
+
+    apply: Callable[[CommandInbox, str, bytes, float], list[Event]]
+    check: Callable[[str, str], str] = _any_target
+    lasting: bool = False  # also applied by a later run, where none is running
+    host_rule: bool = False  # applied again by every later run
+    reported: bool = True  # as the event CommandApplied; others have events of their own
+
+
+COMMANDS: dict[str, CommandType] = {
+    "pause": CommandType(CommandInbox.pause),
+    "resume": CommandType(CommandInbox.resume),
+    "stop": CommandType(CommandInbox.stop),
+    "ban": CommandType(CommandInbox._ban, _host_target, lasting=True, host_rule=True),
+    "exclude": CommandType(CommandInbox._exclude, _pattern_target, lasting=True, host_rule=True),
+    "delay": CommandType(CommandInbox._delay, _host_target, lasting=True, host_rule=True),
+    "boost_host": CommandType(CommandInbox._boost_host, _host_target, lasting=True, host_rule=True),
+    "unboost_host": CommandType(CommandInbox._unboost_host, _host_target, lasting=True, host_rule=True),
+    "boost": CommandType(CommandInbox._boost, _url_target, lasting=True),
+    "topic": CommandType(CommandInbox._topic, lasting=True),
+    "label": CommandType(CommandInbox._label, lasting=True, reported=False),
+    "retire": CommandType(CommandInbox._retire, _host_target, lasting=True, reported=False),
+}
+HOST_RULE_COMMANDS = tuple(name for name, command in COMMANDS.items() if command.host_rule)
+LASTING_COMMANDS = tuple(name for name, command in COMMANDS.items() if command.lasting)
+
+
+def apply_host_rules(rules: HostRules, collection: Collection) -> None:
+    """Apply every host rule that users gave a collection."""
+    for row in commands_named(collection.connection, HOST_RULE_COMMANDS):
+        rules.apply(row.name, row.target, bytes(row.data))
+
+
+def load_host_rules(collection: Collection) -> HostRules:
+    """The host rules of a collection."""
+    rules = HostRules()
+    apply_host_rules(rules, collection)
+    return rules
+
+
+def send_command(folder: Path, name: str, now: float, target: str = "", data: bytes = b"") -> None:
+    """Append a command; the crawl that holds the collection applies it within COMMAND_POLL_S."""
+    target = check_command(name, target)
+    if not COMMANDS[name].lasting and not is_crawl_running(folder):
+        raise UsageError(f"{folder}: no crawl is running here, so there is nothing to {name}")
+    collection = Collection.open_for_append(folder)
+    try:
+        with collection.unit_of_work():
+            append_command(collection.connection, now, name, target, data)
+    finally:
+        collection.close()
+
+
+def check_command(name: str, target: str) -> str:
+    """The target in the form the crawl uses; UsageError where command or target are wrong."""
+    command = COMMANDS.get(name)
+    if command is None:
+        raise UsageError(f"'{name}': not a command; known: {', '.join(sorted(COMMANDS))}")
+    return command.check(name, target)
