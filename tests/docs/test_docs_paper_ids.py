@@ -36,7 +36,8 @@ def test_tests_that_the_page_names_are_there(page: str) -> None:
     named = set(re.findall(r"`(test_\w+)`", page))
     known = {
         name
-        for path in (ROOT / "tests").rglob("*.py")
+        for folder in (ROOT / "tests", ROOT / "src" / "opilio" / "testing")
+        for path in folder.rglob("*.py")
         for name in re.findall(r"def (test_\w+)\(", path.read_text(encoding="utf-8"))
     }
     assert named - known == set()
