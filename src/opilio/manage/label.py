@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from opilio.core.errors import CollectionError, ParseError, UsageError
+from opilio.core.files import read_text
 from opilio.core.protocols import Frontier
 from opilio.core.records import url_key
 from opilio.core.settings import Settings
@@ -59,12 +60,7 @@ class _LabelTarget(NamedTuple):
 
 def read_label_file(path: Path) -> tuple[list[LabelRequest], list[str]]:
     """The labels in a file (url TAB relevant|irrelevant), and what is wrong with its other lines."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise UsageError(f"--file {path}: can't be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"--file {path}: is not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+    text = read_text(path, "--file", UsageError)
     given, problems = [], []
     for number, line in enumerate(text.splitlines(), start=1):
         url, tab, word = line.strip().partition("\t")

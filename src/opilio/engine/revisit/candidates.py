@@ -5,11 +5,11 @@ About 200 bytes a page: a million pages take 200 MB, and only while revisits are
 
 import re
 from collections.abc import Iterator
-from email.utils import parsedate_to_datetime
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opilio.core.dates import parse_http_date
 from opilio.core.settings import RevisitSettings
 from opilio.engine.revisit.change_rate import RATE_COUNT, GroupRatePriors, rate_posterior, visit_log_likelihood
 from opilio.engine.revisit.policies import POLICIES, RevisitCandidates
@@ -204,16 +204,8 @@ def rate_groups(url: str, host: str, genre: str) -> tuple[tuple[str, str], ...]:
 
 def _last_modified_evidence(last_modified: str, fetched_at: float) -> NDArray[np.float64]:
     """A page that says when it last changed has stood unchanged since: one look for free."""
-    changed_at = parse_http_date(last_modified)
+    changed_at = parse_http_date(last_modified) or 0.0
     waited_s = fetched_at - changed_at
     if not changed_at or waited_s <= 0:
         return np.zeros(RATE_COUNT)
     return visit_log_likelihood(min(waited_s, MAX_UNCHANGED_S), changed=False)
-
-
-def parse_http_date(text: str) -> float:
-    """Seconds since 1970 of an HTTP date; 0 for what is none."""
-    try:
-        return parsedate_to_datetime(text).timestamp() if text else 0.0
-    except (ValueError, TypeError, OverflowError, IndexError):
-        return 0.0

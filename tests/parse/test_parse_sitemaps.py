@@ -1,0 +1,23 @@
+"""Sitemaps and feeds: one parser for seeds and revisits."""
+
+from opilio.core.records import FetchResult
+from opilio.parse.sitemaps import parse_sitemap
+from opilio.seeds.engines.sitemap import parse_sitemap_urls
+
+PREFIXED = (
+    '<s:urlset xmlns:s="http://www.sitemaps.org/schemas/sitemap/0.9">'
+    "<s:url><s:loc>/wren</s:loc><s:lastmod>1970-01-02</s:lastmod></s:url></s:urlset>"
+)
+
+
+def test_sitemap_with_namespace_prefixes_is_read_for_seeds_and_revisits() -> None:
+    fetched = FetchResult(url="http://a.example/", body=PREFIXED.encode(), headers=(("Content-Type", "text/xml"),))
+    (entry,) = parse_sitemap(fetched)
+    assert (entry.url, entry.modified_at, entry.is_sitemap) == ("http://a.example/wren", 86400.0, False)
+    assert parse_sitemap_urls(PREFIXED, "http://a.example/").pages == ["http://a.example/wren"]
+
+
+def test_index_of_sitemaps_lists_sitemaps_and_cdata_is_text() -> None:
+    xml = "<sitemapindex><sitemap><loc><![CDATA[/a.xml?x=1&y=2]]></loc></sitemap></sitemapindex>"
+    found = parse_sitemap_urls(xml, "http://a.example/")
+    assert (list(found.pages), found.sitemaps) == ([], ["http://a.example/a.xml?x=1&y=2"])
