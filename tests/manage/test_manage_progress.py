@@ -10,8 +10,7 @@ import pytest
 from checks.small_webs import COMMAND, SmallWeb, flags, grid, served, settings_for
 from opilio.core.clock import VirtualClock
 from opilio.core.events import HostBackedOff
-from opilio.manage.progress import CrawlProgress
-from opilio.manage.progress_display import Figures, LineDisplay, needs_plain_output
+from opilio.manage.progress import CrawlProgress, Figures, LineDisplay, needs_plain_output
 
 SEED = "http://h0.example/0.html"
 KERNEL = {"TERM": "xterm-color", "PAGER": "cat", "GIT_PAGER": "cat"}

@@ -1,14 +1,176 @@
-"""The figures that a user sees while a crawl runs, counted from its events."""
+"""The progress of a crawl: figures counted from its events, and where they are shown.
 
+That is a live panel in a terminal, a table in a notebook's cell, or plain lines.
+"""
+
+import os
+import sys
 from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from types import TracebackType
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
 
 from opilio.core.clock import Clock
+from opilio.core.display import html_fields
 from opilio.core.events import BatchCommitted, Event, HostBackedOff, SeedsFound, VisitFailed
 from opilio.core.records import Outcome, PageChange
-from opilio.manage.progress_display import ProgressDisplay, choose_display
 
 WINDOW = 500  # pages that the current harvest is counted over
+PRINT_INTERVAL_S = 10.0  # between two plain lines
+NOTEBOOK_INTERVAL_S = 1.0  # between two updates of a cell
+Figures = Sequence[tuple[str, str]]  # names and values, in the order they are shown
+
+
+class ProgressDisplay(Protocol):
+    """Shows the figures of a crawl until it is closed."""
+
+    def open(self) -> None: ...
+    def show(self, figures: Figures) -> None: ...
+    def print_line(self, line: str) -> None: ...
+    def close(self, figures: Figures) -> None: ...
+
+
+class HiddenDisplay:
+    """Shows nothing."""
+
+    def open(self) -> None:
+        pass
+
+    def show(self, figures: Figures) -> None:
+        pass
+
+    def print_line(self, line: str) -> None:
+        pass
+
+    def close(self, figures: Figures) -> None:
+        pass
+
+
+class LineDisplay:
+    """One plain line every ten seconds, for logs, pipes and dumb terminals."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._console = _stderr_console()
+        self._clock = clock
+        self._printed_at = clock.now()
+
+    def open(self) -> None:
+        pass
+
+    def show(self, figures: Figures) -> None:
+        if self._clock.now() - self._printed_at >= PRINT_INTERVAL_S:
+            self._printed_at = self._clock.now()
+            self.print_line(format_line(figures))
+
+    def print_line(self, line: str) -> None:
+        self._console.print(line, markup=False)
+
+    def close(self, figures: Figures) -> None:
+        pass
+
+
+class LiveDisplay:
+    """A panel that a terminal redraws in place."""
+
+    def __init__(self) -> None:
+        self._live = Live(console=_stderr_console(), refresh_per_second=4, transient=False)
+
+    def open(self) -> None:
+        self._live.start()
+
+    def show(self, figures: Figures) -> None:
+        self._live.update(_panel(figures))
+
+    def print_line(self, line: str) -> None:
+        self._live.console.print(line, markup=False)
+
+    def close(self, figures: Figures) -> None:
+        self._live.update(_panel(figures))
+        self._live.stop()
+
+
+class NotebookDisplay:
+    """A table in the output of a notebook's cell, updated in place."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._shown_at = clock.now()
+        self._handle: Any = None
+
+    def open(self) -> None:
+        ipython: Any = import_module("IPython.display")
+        self._handle = ipython.display(_mime_bundle([("pages", "0")]), raw=True, display_id=True)
+
+    def show(self, figures: Figures) -> None:
+        if self._clock.now() - self._shown_at >= NOTEBOOK_INTERVAL_S:
+            self._shown_at = self._clock.now()
+            self._handle.update(_mime_bundle(figures), raw=True)
+
+    def print_line(self, line: str) -> None:
+        sys.stderr.write(f"{line}\n")
+
+    def close(self, figures: Figures) -> None:
+        self._handle.update(_mime_bundle(figures), raw=True)
+
+
+def choose_display(clock: Clock, *, quiet: bool) -> ProgressDisplay:
+    """The display that fits where this process runs."""
+    if quiet:
+        return HiddenDisplay()
+    if in_notebook():
+        return NotebookDisplay(clock)
+    if sys.stderr.isatty() and not needs_plain_output(os.environ):
+        return LiveDisplay()
+    return LineDisplay(clock)
+
+
+def in_notebook() -> bool:
+    """Does this process run the cells of a notebook? IPython in a terminal has no kernel."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None
+
+
+def needs_plain_output(environ: Mapping[str, str]) -> bool:
+    """Would cursor codes be printed as text? A notebook's `!command` has a terminal that does not obey them.
+
+    >>> needs_plain_output({"TERM": "xterm"}), needs_plain_output({"TERM": "dumb"})
+    (False, True)
+    """
+    # Kernels started by Jupyter pass the first on to their commands; all kernels of ipykernel set the others.
+    kernel = "JPY_PARENT_PID" in environ or (
+        environ.get("TERM") == "xterm-color" and environ.get("PAGER") == environ.get("GIT_PAGER") == "cat"
+    )
+    return kernel or "CI" in environ or environ.get("TERM") == "dumb"
+
+
+def format_line(figures: Figures) -> str:
+    """All figures in one plain line.
+
+    >>> format_line([("pages", "12"), ("hosts", "3")])
+    'pages: 12  hosts: 3'
+    """
+    return "  ".join(f"{name}: {value}" for name, value in figures)
+
+
+def _stderr_console() -> Console:
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def _panel(figures: Figures) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for name, value in figures:
+        table.add_row(f"[dim]{name}[/dim]", value)
+    return table
+
+
+def _mime_bundle(figures: Figures) -> dict[str, str]:
+    return {"text/html": html_fields(dict(figures)), "text/plain": format_line(figures)}
 
 
 class CrawlProgress:
