@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from msgspec.structs import replace
 
+from opilio.core.caches import evict_oldest
 from opilio.core.learner import JUDGE_STATE
 from opilio.core.protocols import FrontierEntry, OnlineLearner, WeighsTerms
 from opilio.core.records import Lead, LinkColumns, Outcome, url_key
@@ -245,8 +246,7 @@ class BoostingLinkScorer:
             known = self._own_scores.get(lead.key)
             if known is None or lead.score > known[1]:
                 self._own_scores[lead.key] = (lead.host, lead.score, score)
-        while len(self._own_scores) > MAX_TRACKED_LINKS:
-            del self._own_scores[next(iter(self._own_scores))]
+        evict_oldest(self._own_scores, MAX_TRACKED_LINKS)
         return [replace(lead, score=score) for lead, score in zip(found, scores, strict=True)]
 
     def discard(self, keys: Sequence[int]) -> None:

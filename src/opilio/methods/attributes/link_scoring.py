@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from msgspec.structs import replace
 
+from opilio.core.caches import evict_oldest
 from opilio.core.protocols import FrontierEntry
 from opilio.core.records import Lead, LinkColumns, Outcome
 from opilio.engine.link_columns import unpack
@@ -86,8 +87,7 @@ class AttributesLinkScorer(StaticLinkScorer):
                 self._lowered[key] = link
             link.score = score
         scored = [replace(lead, score=link.score) for lead, link in zip(leads, links, strict=True)]
-        while len(self._queued) > self._limit:
-            del self._queued[next(iter(self._queued))]
+        evict_oldest(self._queued, self._limit)
         return scored
 
     def rescored(self) -> Iterable[tuple[str, int, float]]:

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from opilio.core.caches import evict_oldest
 from opilio.core.errors import ConfigError
 from opilio.core.learner import RANK_STATE, BaseLearner
 from opilio.core.records import Lead, Outcome, Reading, Verdict
@@ -139,8 +140,8 @@ class AttributesRanker(BaseLearner):
             if rows:
                 teach(unpack_rows([one.row for one in rows]), np.array([one.relevant for one in rows], dtype=np.bool_))
         self._learned_rows |= {one.key: one.row for one in lessons if one.key}
-        while len(self._learned_rows) > MAX_TRAINING_ROWS:  # older rows are forgotten by the learner too
-            del self._learned_rows[next(iter(self._learned_rows))]
+        # Older rows are dropped by the learner too.
+        evict_oldest(self._learned_rows, MAX_TRAINING_ROWS)
 
     def snapshot(self) -> bytes:
         """The state of the trainer, with the table that rows are counted by."""

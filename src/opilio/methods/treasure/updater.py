@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
+from opilio.core.caches import evict_oldest
 from opilio.methods.treasure.graph import GraphDocument, GraphNode, LinkDestination, TGraph
 from opilio.methods.treasure.weights import EQUAL_WEIGHTS, WeightEvidence
 
@@ -110,8 +111,7 @@ class GraphUpdater:
             if one.parts:
                 state.evidence.add(one.parts, one.on_topic)
         state.paths[one.key] = _LinkPath(one.parent, one.url, one.link)
-        while len(state.paths) > MAX_PATHS:
-            del state.paths[next(iter(state.paths))]
+        evict_oldest(state.paths, MAX_PATHS)
         if one.on_topic:
             state.scores = [*state.scores[-RECENT_SCORES + 1 :], one.score]
             state.waiting.append(one)
