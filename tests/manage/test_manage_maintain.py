@@ -24,6 +24,7 @@ from checks.small_webs import (
     word,
 )
 from opilio.core.events import Event, ProblemsFound
+from opilio.engine.integrity import START_SEQ, check_next_records
 from opilio.lab.server.server import LabWebServer
 from opilio.lab.webs.warc import RecordedResponse
 from opilio.manage.compact import compact
@@ -31,7 +32,7 @@ from opilio.manage.history import page_history
 from opilio.manage.merge import PARTIAL_SUFFIX, merge
 from opilio.manage.repair import check_and_repair
 from opilio.manage.status import collection_status
-from opilio.manage.verify import START_SEQ, check_next_records, verify
+from opilio.manage.verify import verify
 from opilio.manage.verify_index import PROBLEM_PREFIX
 from opilio.manage.why import why
 from opilio.store.collection import Collection, open_readonly

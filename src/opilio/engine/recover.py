@@ -12,9 +12,9 @@ from opilio.core.settings import FetchSettings
 from opilio.core.urls import host_of
 from opilio.engine.politeness.host_gate import PRIVATE_ADDRESS_REASON
 from opilio.engine.politeness.robots import PRIVATE_ADDRESS
+from opilio.frontier.sqlite.claims import ClaimableFrontier
 from opilio.frontier.sqlite.frontier import SqliteFrontier
 from opilio.frontier.sqlite.queries import shift_times
-from opilio.methods.agents.frontier import ClaimableFrontier
 from opilio.store.answers import last_answer
 from opilio.store.collection import Collection
 from opilio.store.record_check import find_first_lost, truncate_at

@@ -1,12 +1,7 @@
-"""Checks that database and WARC files agree. Reads everything, changes nothing; `manage.repair` repairs.
+"""Checks that database and WARC files agree. Reads everything, changes nothing; `manage.repair` repairs."""
 
-The integrity monitor (S2-17) does the same while a crawl writes, a few records at a time: in a thread with its own
-connection, so that the crawl never waits for it.
-"""
-
-import asyncio
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import groupby, islice
 from operator import attrgetter
 from pathlib import Path
@@ -14,16 +9,14 @@ from typing import BinaryIO
 
 import msgspec
 
-from opilio.core.clock import Clock
 from opilio.core.errors import CollectionError, ConfigError
+from opilio.engine.integrity import check_consistency, check_counters, check_orphans
 from opilio.frontier.sqlite.queries import counter_problems, host_counter_problems
-from opilio.frontier.sqlite.schema import DONE
 from opilio.manage.verify_index import check_index
 from opilio.store.collection import CONFIG, Collection, open_readonly
-from opilio.store.integrity import CONSISTENCY_QUERIES, ORPHAN_QUERIES, database_problems, run_checks
-from opilio.store.pages import pages_after
-from opilio.store.record_check import StoredRecord, count_rows, record_problem, stored_counts, stored_records
-from opilio.store.warc import read_member, warc_name
+from opilio.store.integrity import database_problems
+from opilio.store.record_check import StoredRecord, record_problem, stored_records
+from opilio.store.warc import warc_name
 from opilio.topic.setup import resolve_settings
 
 MAX_PROBLEMS = 100
@@ -45,8 +38,8 @@ def verify(folder: Path) -> list[str]:
 
 def find_problems(collection: Collection) -> Iterator[IntegrityProblem]:
     """All problems, the cheap checks first; a stream."""
-    derived = (_orphans, _frontier_counters, check_counters, _host_counters, check_index)
-    own = (_integrity, _settings, _check_consistency, _warc_ends)
+    derived = (check_orphans, _frontier_counters, check_counters, _host_counters, check_index)
+    own = (_integrity, _settings, check_consistency, _warc_ends)
     for check in own:
         yield from (IntegrityProblem(text) for text in check(collection))
     for check in derived:
@@ -68,31 +61,8 @@ def _settings(collection: Collection) -> Iterator[str]:
         yield f"{error}; restore a copy of it"
 
 
-def check_database_rows(collection: Collection) -> Iterator[str]:
-    """Problems of the rows, without reading a record."""
-    yield from _check_consistency(collection)
-    yield from _orphans(collection)
-    yield from check_counters(collection)
-
-
-def _check_consistency(collection: Collection) -> Iterator[str]:
-    return run_checks(collection.connection, CONSISTENCY_QUERIES, DONE)
-
-
-def _orphans(collection: Collection) -> Iterator[str]:
-    return run_checks(collection.connection, ORPHAN_QUERIES, DONE)
-
-
 def _frontier_counters(collection: Collection) -> Iterator[str]:
     return counter_problems(collection.connection)
-
-
-def check_counters(collection: Collection) -> Iterator[str]:
-    """The counters of the store."""
-    stored, counted = stored_counts(collection), count_rows(collection.connection)
-    for name in stored.__struct_fields__:
-        if getattr(stored, name) != getattr(counted, name):
-            yield f"counter of {name} is {getattr(stored, name)}, there are {getattr(counted, name)}"
 
 
 def _host_counters(collection: Collection) -> Iterator[str]:
@@ -151,44 +121,3 @@ def all_problems(folder: Path) -> Iterator[IntegrityProblem]:
 
 
 # About a tenth of a second of work.
-RECORDS_PER_CHECK = 300
-START_SEQ = 0
-
-ProblemCallback = Callable[[Sequence[str]], None]
-
-
-class IntegrityMonitor:
-    """Checks all records in turn, over and over; after each round also the rows of the database."""
-
-    def __init__(self, folder: Path, clock: Clock, every_s: float, on_problems: ProblemCallback) -> None:
-        self._folder = folder
-        self._clock = clock
-        self._every_s = every_s
-        self._on_problems = on_problems
-
-    async def run(self) -> None:
-        """Until cancelled."""
-        place = START_SEQ
-        while True:
-            await self._clock.sleep(self._every_s)
-            problems, place = await asyncio.to_thread(check_next_records, self._folder, place)
-            if problems:
-                self._on_problems(problems)
-
-
-def check_next_records(folder: Path, since: int, count: int = RECORDS_PER_CHECK) -> tuple[list[str], int]:
-    """Problems of the next few records, and where to continue; at the end of a round also of the rows."""
-    problems: list[str] = []
-    try:
-        with open_readonly(folder) as collection:
-            pages = pages_after(collection.connection, since, count)
-            problems += [
-                f"{warc_name(page.warc)} at {page.offset}: {found} ({page.url})"
-                for page in pages
-                if page.length and (found := record_problem(read_member(folder, *page.position), page.url))
-            ]
-            if len(pages) < count:
-                return [*problems, *check_database_rows(collection)], START_SEQ
-            return problems, pages[-1].seq
-    except CollectionError as error:
-        return [str(error)], START_SEQ

@@ -51,8 +51,8 @@ from opilio.engine.wiring.seed_engines import complete_engine
 from opilio.engine.wiring.topic import build_initial_topic, build_query_log_reader, check_topic_settings
 from opilio.engine.workers import AnalysisPool, InlinePool, WorkerPool
 from opilio.frontier.policy import FrontierLimits, FrontierPolicy, MergePolicy, refuse_nothing
+from opilio.frontier.sqlite.claims import ClaimableFrontier
 from opilio.frontier.sqlite.queries import longest_delay
-from opilio.methods.agents.frontier import ClaimableFrontier
 from opilio.methods.agents.plugin import AgentParts, agent_states, build_team, build_team_analyzer, team_learners
 from opilio.methods.agents.profiles import AgentProfile, agent_profiles, check_agent_settings, uses_agents
 from opilio.parse.html import HtmlParser

@@ -23,6 +23,7 @@ from opilio.core.registry import DEFAULT_KINDS
 from opilio.core.settings import Settings, TopicSettings, Tree, merge_trees
 from opilio.core.urls import canonicalize_url
 from opilio.dedup.sqlite import create_dedup_tables as create_seen
+from opilio.engine.integrity import IntegrityMonitor
 from opilio.engine.loop import Engine
 from opilio.engine.politeness.traps import build_url_filter
 from opilio.engine.recover import adjust_for_clock_change, recover, retry_unreachable
@@ -43,9 +44,8 @@ from opilio.engine.wiring.start import check_start_model, load_start_states, loa
 from opilio.engine.wiring.topic_files import check_example_files
 from opilio.engine.workers import WorkerPool, available_cpus
 from opilio.fetch.addresses import is_private_host
+from opilio.frontier.sqlite.claims import ClaimableFrontier
 from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
-from opilio.manage.verify import IntegrityMonitor
-from opilio.methods.agents.frontier import ClaimableFrontier
 from opilio.methods.agents.profiles import agent_profiles, check_agents_unchanged
 from opilio.seeds.finder import FoundSeeds
 from opilio.store.collection import Collection, database_error, delete_new_collection, load_settings

@@ -1,116 +1,21 @@
-"""The one frontier as the agents share it: each asks for what it wants, the store says what may be asked.
+"""The frontier that agents share: each agent requests from its own queue, the store decides what may be fetched.
 
-It is a `Frontier` to the engine. Only `lease` differs: it goes by the agents' own orders instead of one order for all,
-and every URL is claimed at the store, so that none is handed out twice and no host before it may be asked.
-
-A frontier of which URLs can be claimed by name: for agents, who keep an order of their own over the one store.
+It is a `Frontier` to the engine. Only `lease` differs: it follows the agents' queues instead of one order for all, and
+every URL is claimed at the store, so that none is leased twice and no host before it wakes.
 """
 
-import sqlite3
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
-import msgspec
 from msgspec.structs import replace
 
 from opilio.core.protocols import AddResult, FrontierEntry, FrontierStats
 from opilio.core.records import HostLease, Lead, Tier, UrlResult, UrlState
-from opilio.frontier.policy import Order
-from opilio.frontier.sqlite.frontier import SqliteFrontier
-from opilio.frontier.sqlite.queries import host_timing, requeue_dropped
-from opilio.frontier.sqlite.schema import QUEUED, WAITING
+from opilio.frontier.sqlite.claims import ClaimableFrontier, ClaimResult
 from opilio.frontier.sqlite.urls import upcoming_urls
 from opilio.methods.agents.agent import Agent
 from opilio.methods.agents.link_queue import QueuedItem
 from opilio.methods.agents.manager import AgentManager
-
-
-class ClaimResult(msgspec.Struct, kw_only=True):
-    """What became of a claim: a lease, or why not."""
-
-    lease: HostLease | None = None
-    unavailable: list[int] = []  # keys that are no longer queued: fetched, failed, expired, refused
-    retry_times: dict[int, float] = {}  # keys of retries that are not due yet
-    host_wakes_at: float = 0.0  # > 0: the host can't be asked before
-
-
-class ClaimableFrontier(SqliteFrontier):
-    """Invariants as ever: a URL is handed out once, a host to one holder, never before it wakes."""
-
-    @property
-    def connection(self) -> sqlite3.Connection:
-        """Where it is stored."""
-        return self._tables.counters.connection
-
-    @property
-    def boosted(self) -> Set[str]:
-        """Hosts that a person wants first."""
-        return self._policy.boosted
-
-    @property
-    def order(self) -> Order:
-        """The order of its queue, which the agents' own queues follow."""
-        return self._policy.order
-
-    @property
-    def latest_time(self) -> float:
-        """The latest time that a call passed in."""
-        return self._tables.hosts.sleeping.latest_time
-
-    def advance_time(self, now: float) -> None:
-        """Do what time has made due, as `lease` would: expiry, retries, hosts that wake. Before claims."""
-        tables = self._current_tables()
-        self._advance_time(now)
-        tables.counters.write()
-
-    def reopen_host(self, host: str, reason: str, now: float) -> None:
-        """A host that could not be asked can be: it wakes, and what was dropped for this reason is queued again."""
-        tables = self._current_tables()
-        row = tables.hosts.find(host)
-        if row is None:
-            return
-        back = requeue_dropped(self.connection, row.id, reason)
-        tables.hosts.sleep(row.id, -back, now)
-        tables.counters.dropped -= back
-        tables.counters.queued += back
-        tables.counters.write()
-
-    def claim(self, leads: Sequence[Lead], now: float, ttl_s: float) -> ClaimResult:
-        """Lease these very URLs, all of one host, where they are queued and the host may be asked now.
-
-        The leads are handed back as they were given, but for how often they were tried.
-        """
-        tables = self._current_tables()
-        host = tables.hosts.find(leads[0].host)
-        if host is None:
-            return ClaimResult(unavailable=[lead.key for lead in leads])
-        wake_at, delay_s = host_timing(self.connection, host.id)
-        held = tables.leases.by_host.get(host.id)
-        if held is not None and held.expires_at > now:
-            return ClaimResult(host_wakes_at=held.expires_at)
-        if wake_at > now:
-            return ClaimResult(host_wakes_at=wake_at)
-        claim, free = ClaimResult(), []
-        rows = {lead.key: tables.urls.retry_state(host.id, lead.key) for lead in leads}
-        for lead in leads:
-            state, retries, not_before = rows[lead.key] or (-1, 0, None)
-            if state == QUEUED:
-                free.append(msgspec.structs.replace(lead, retries=retries))
-            elif state == WAITING and not_before is not None:
-                claim.retry_times[lead.key] = not_before
-            else:
-                claim.unavailable.append(lead.key)
-        if free:
-            pause_s = self._policy.delay_s if delay_s is None else delay_s
-            token = tables.counters.generation + 1
-            tables.counters.move_to_leased(len(free) - len(tables.leases.leased_keys(host.id)))
-            tables.leases.grant([(host.id, token, now + ttl_s, [lead.key for lead in free])])
-            claim.lease = HostLease(
-                host=leads[0].host, token=token, expires_at=now + ttl_s, leads=tuple(free), delay_s=pause_s
-            )
-        tables.counters.write()
-        return claim
-
 
 ANALYSIS_ERROR = "internal"  # how a visit landed whose analysis went wrong: no sign of life of its agent
 URLS_LOADED_PER_AGENT = 20_000  # queued URLs that are read back for each agent

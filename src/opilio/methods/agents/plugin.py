@@ -11,10 +11,11 @@ from opilio.engine.learning import LearnerGroup, state_name
 from opilio.engine.link_scoring import LinkScorer
 from opilio.engine.reseeding import seeds_finished_check
 from opilio.frontier.policy import Order
+from opilio.frontier.sqlite.claims import ClaimableFrontier
 from opilio.methods.agents.agent import Agent, AgentRecord
 from opilio.methods.agents.analysis import TeamAnalyzer
 from opilio.methods.agents.directory import AgentDirectory
-from opilio.methods.agents.frontier import ClaimableFrontier, SharedFrontier
+from opilio.methods.agents.frontier import SharedFrontier
 from opilio.methods.agents.link_queue import AgentLinkQueue, AgentQueueOptions
 from opilio.methods.agents.manager import AgentManager
 from opilio.methods.agents.profiles import AgentProfile, agent_profiles, seed_agents, uses_agents
