@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -20,14 +19,13 @@ from opilio.core.records import Page
 from opilio.frontier.sqlite.schema import unpack_keys
 from opilio.parse.html import HtmlParser
 from opilio.search.results import FOREVER, IndexDocument
+from opilio.store.answers import links_of
 from opilio.store.collection import Collection
+from opilio.store.pages import has_page
 from opilio.store.record_check import DROPPED_VERSIONS_KEY
+from opilio.store.rows import read_rows
 from opilio.store.warc import read_record
 
-_FIELDS = (
-    "key, seq, url, host, title, description, language, genre, score, relevant, fetched_at, last_modified,"
-    " duplicate_of, noindex, warc, offset, length"
-)
 _EARLIEST = 631_152_000.0  # 1990: earlier dates are wrong
 _DAY_S = 86_400.0
 LINK_CACHE_PAGES = 512  # pages whose links are cached
@@ -41,6 +39,39 @@ class _LinkAnchors(msgspec.Struct, frozen=True):
 
 
 _decode_links = msgspec.msgpack.Decoder(_LinkAnchors).decode
+
+
+class FeedPage(msgspec.Struct, frozen=True):
+    """The columns of a page that a document is made of."""
+
+    key: int
+    seq: int
+    url: str
+    host: str
+    title: str
+    description: str
+    language: str
+    genre: str
+    score: float
+    relevant: bool
+    fetched_at: float
+    last_modified: str
+    duplicate_of: int
+    noindex: bool
+    warc: int
+    offset: int
+    length: int
+
+    @property
+    def is_indexable(self) -> bool:
+        """Copies of another page and pages that ask not to be indexed stay outside."""
+        return not self.duplicate_of and not self.noindex
+
+
+class EndedVersion(FeedPage, frozen=True):
+    """A past version of a page."""
+
+    until: float
 
 
 class UnparsedDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,19 +108,19 @@ class DocumentReader:
 
     def changes(self, after: int, upto: int) -> CollectionChanges:
         """New pages, past versions and removed pages, after one response up to another."""
-        rows = self._rows("page", "seq > ? AND seq <= ?", (after, upto))
-        ended = self._collection.connection.execute(
-            f"SELECT {_FIELDS}, until FROM version WHERE ended > ? AND ended <= ?", (after, upto)
-        ).fetchall()
-        now = {row[0] for row in rows}
-        pages = [*self._indexable(rows), *(self._past(row) for row in ended if _is_indexable(row))]
-        removed = [row[0] for row in rows if not _is_indexable(row)]
-        removed += [row[0] for row in ended if row[0] not in now and not self._is_current(row[0])]
+        db = self._collection.connection
+        rows = list(read_rows(db, FeedPage, "page WHERE seq > ? AND seq <= ? ORDER BY seq", (after, upto)))
+        ended = list(read_rows(db, EndedVersion, "version WHERE ended > ? AND ended <= ?", (after, upto)))
+        current = {row.key for row in rows}
+        pages = [*self._indexable(rows), *(self._stored(row, int(row.until)) for row in ended if row.is_indexable)]
+        removed = [row.key for row in rows if not row.is_indexable]
+        removed += [row.key for row in ended if row.key not in current and not has_page(db, row.key)]
         return CollectionChanges(pages=pages, removed=removed)
 
     def pages(self, keys: Sequence[int]) -> list[UnparsedDocument]:
         """Pages by their keys, in that order, without those that are not indexable."""
-        rows = [row for key in keys for row in self._rows("page", "key = ?", (key,))]
+        db = self._collection.connection
+        rows = [row for key in keys for row in read_rows(db, FeedPage, "page WHERE key = ?", (key,))]
         return list(self._indexable(rows))
 
     def labeled_since(self, after: int) -> tuple[list[int], int]:
@@ -130,30 +161,20 @@ class DocumentReader:
         """The host of every page."""
         return dict(self._collection.connection.execute("SELECT key, host FROM page"))
 
-    def _rows(self, table: str, where: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-        return self._collection.connection.execute(
-            f"SELECT {_FIELDS} FROM {table} WHERE {where} ORDER BY seq", values
-        ).fetchall()
+    def _indexable(self, rows: Iterable[FeedPage]) -> Iterator[UnparsedDocument]:
+        return (self._stored(row) for row in rows if row.is_indexable)
 
-    def _is_current(self, key: int) -> bool:
-        return self._collection.connection.execute("SELECT 1 FROM page WHERE key = ?", (key,)).fetchone() is not None
-
-    def _indexable(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[UnparsedDocument]:
-        return (self._stored(row) for row in rows if _is_indexable(row))
-
-    def _past(self, row: tuple[Any, ...]) -> UnparsedDocument:
-        return self._stored(row[:-1], int(row[-1]))
-
-    def _stored(self, row: tuple[Any, ...], until: int = FOREVER) -> UnparsedDocument:
-        (key, seq, url, host, title, description, language, genre, score, relevant, at, modified, *place) = row
-        parents = self.parents_of(host, key)
-        targets = np.array(sorted(self._links(key)), dtype=np.int64)
+    def _stored(self, row: FeedPage, until: int = FOREVER) -> UnparsedDocument:
+        parents = self.parents_of(row.host, row.key)
+        targets = np.array(sorted(self._links(row.key)), dtype=np.int64)
         document = IndexDocument(
-            key=key, seq=seq, url=url, host=host, title=title, description=description, language=language,
-            genre=genre, score=score, relevant=bool(relevant), fetched_at=at, until=until,
-            anchors=self._anchors(key, parents), parent_count=len(parents), target_keys=targets.tobytes(),
+            key=row.key, seq=row.seq, url=row.url, host=row.host, title=row.title, description=row.description,
+            language=row.language, genre=row.genre, score=row.score, relevant=row.relevant,
+            fetched_at=row.fetched_at, until=until, anchors=self._anchors(row.key, parents),
+            parent_count=len(parents), target_keys=targets.tobytes(),
         )  # fmt: skip
-        return UnparsedDocument(document=document, last_modified=modified, warc_position=(place[2], place[3], place[4]))
+        position = (row.warc, row.offset, row.length)
+        return UnparsedDocument(document=document, last_modified=row.last_modified, warc_position=position)
 
     def _anchors(self, key: int, parents: Iterable[int]) -> tuple[str, ...]:
         """The distinct anchors of links to a page."""
@@ -161,11 +182,11 @@ class DocumentReader:
         return tuple(dict.fromkeys(text for text in texts if text))
 
     def _read_links(self, key: int) -> dict[int, str]:
-        """The link targets of a page, with the first anchor of each."""
-        row = self._collection.connection.execute("SELECT columns FROM links WHERE parent = ?", (key,)).fetchone()
-        if row is None or not row[0]:
+        """Where a page links to, with the first anchor of each target."""
+        blob = links_of(self._collection.connection, key)
+        if not blob:
             return {}
-        columns = _decode_links(isal_zlib.decompress(row[0]))
+        columns = _decode_links(isal_zlib.decompress(blob))
         keys = np.frombuffer(columns.keys, dtype=np.int64).tolist()
         return dict(zip(reversed(keys), reversed(columns.anchors), strict=True))
 
@@ -187,12 +208,6 @@ def _page(folder: Path, place: tuple[int, int, int], parser: HtmlParser) -> Page
         with suppress(ParseError, CollectionError):
             return parser.parse(read_record(folder, *place))
     return Page(url="")
-
-
-def _is_indexable(row: tuple[Any, ...]) -> bool:
-    """False for duplicates and pages with noindex."""
-    duplicate_of, noindex = row[12], row[13]
-    return not duplicate_of and not noindex
 
 
 def page_date(published: str, modified: str, fetched_at: float) -> float:

@@ -7,6 +7,7 @@ Saving costs as much as is known, so the more there is, the longer the journal g
 from collections.abc import Iterator
 
 from opilio.store.collection import Collection
+from opilio.store.run_tables import latest_state
 
 SNAPSHOT_MIN_LESSONS = 1_000  # lessons between two saved states, at least
 STATE_BYTES_PER_LESSON = 1_000  # of a state: saving adds about so much to the cost of a lesson
@@ -36,10 +37,7 @@ class LearnerJournal:
 
     def load_snapshot(self) -> bytes | None:
         """The state that was saved last."""
-        row = self._connection.execute(
-            "SELECT state FROM snapshot WHERE name = ? ORDER BY version DESC LIMIT 1", (self.name,)
-        ).fetchone()
-        return None if row is None else bytes(row[0])
+        return latest_state(self._connection, self.name)
 
     def lessons(self) -> Iterator[bytes]:
         """The lessons behind that state, in their order."""
