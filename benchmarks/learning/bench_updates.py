@@ -32,7 +32,7 @@ def words() -> WordModel:
 
 
 def dense() -> DenseModel:
-    model, rng = DenseModel(np.full(16, 0.5), every=1000), np.random.default_rng(0)
+    model, rng = DenseModel(np.full(16, 0.5), fit_every=1000), np.random.default_rng(0)
     rows = rng.random((1000, 16))
     for step in range(UPDATES):
         at = step % 1000

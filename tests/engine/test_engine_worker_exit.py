@@ -14,6 +14,7 @@ import pytest
 
 from checks import busy_worker
 from opilio.engine import workers
+from opilio.engine.worker_process import start_with_signals_blocked
 from opilio.engine.workers import WorkerPool
 
 TESTS = Path(__file__).parents[1]
@@ -48,7 +49,7 @@ def test_interrupted_start_of_a_worker_leaves_no_process(
 ) -> None:
     """A pending SIGINT is delivered when the worker has started and no other part knows it yet."""
     seen: list[BaseProcess] = []
-    start = workers.start_with_signals_blocked
+    start = start_with_signals_blocked
 
     def interrupted(process: BaseProcess) -> None:
         start(process)
