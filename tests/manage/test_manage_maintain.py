@@ -36,7 +36,7 @@ from opilio.manage.verify import verify
 from opilio.manage.verify_index import PROBLEM_PREFIX
 from opilio.manage.why import why
 from opilio.store.collection import Collection, open_readonly
-from opilio.store.record_check import stored_counts
+from opilio.store.maintain.record_check import stored_counts
 from opilio.store.warc import read_record, warc_name
 from opilio.store.writer import CrawlCounts
 

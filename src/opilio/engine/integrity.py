@@ -12,9 +12,9 @@ from opilio.core.clock import Clock
 from opilio.core.errors import CollectionError
 from opilio.frontier.sqlite.schema import DONE
 from opilio.store.collection import Collection, open_readonly
-from opilio.store.integrity import CONSISTENCY_QUERIES, ORPHAN_QUERIES, run_checks
+from opilio.store.maintain.integrity import CONSISTENCY_QUERIES, ORPHAN_QUERIES, run_checks
+from opilio.store.maintain.record_check import count_rows, record_problem, stored_counts
 from opilio.store.pages import pages_after
-from opilio.store.record_check import count_rows, record_problem, stored_counts
 from opilio.store.warc import read_member, warc_name
 
 RECORDS_PER_CHECK = 300

@@ -17,7 +17,7 @@ from opilio.frontier.sqlite.frontier import SqliteFrontier
 from opilio.frontier.sqlite.queries import shift_times
 from opilio.store.answers import last_answer
 from opilio.store.collection import Collection
-from opilio.store.record_check import find_first_lost, truncate_at
+from opilio.store.maintain.record_check import find_first_lost, truncate_at
 from opilio.store.run_tables import delete_robots, delete_robots_expiring_after, robots_rows
 from opilio.store.warc import warc_name
 from opilio.store.writer import CollectionWriter

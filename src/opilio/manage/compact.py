@@ -15,7 +15,8 @@ from opilio import __version__
 from opilio.core.errors import CollectionError
 from opilio.engine.recover import recover
 from opilio.store.collection import DATABASE, Collection, database_error
-from opilio.store.integrity import (
+from opilio.store.locks import try_exclusive_lock
+from opilio.store.maintain.integrity import (
     MovedRecord,
     apply_moved_records,
     collect_moved_records,
@@ -25,8 +26,7 @@ from opilio.store.integrity import (
     total_record_bytes,
     vacuum,
 )
-from opilio.store.locks import try_exclusive_lock
-from opilio.store.record_check import StoredRecord, add_dropped_versions, recount, stored_records
+from opilio.store.maintain.record_check import StoredRecord, add_dropped_versions, recount, stored_records
 from opilio.store.warc import WarcWriter, read_member, warc_name
 
 FIRST_WARC_KEY = "warc_first"  # in `meta`: the first WARC file in use

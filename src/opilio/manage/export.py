@@ -12,8 +12,8 @@ from opilio.core.files import atomic_writer
 from opilio.manage.agents import agent_cards
 from opilio.manage.pages import PAGE_COLUMNS, TEXT_COLUMN, PageTable, arrow_schema, import_pyarrow
 from opilio.store.collection import open_readonly
+from opilio.store.maintain.record_check import record_problem
 from opilio.store.page_selection import PageFilter, select_pages
-from opilio.store.record_check import record_problem
 from opilio.store.warc import read_member, warc_name
 
 ExportFormat = Literal["jsonl", "csv", "parquet", "warc"]

@@ -14,7 +14,7 @@ from opilio.frontier.sqlite.queries import url_of_key
 from opilio.manage.results import HistoryVersion, PageHistory
 from opilio.parse.html import HtmlParser
 from opilio.store.collection import Collection, open_readonly
-from opilio.store.revisits import RevisitStore
+from opilio.store.revisits import revisit_record
 from opilio.store.versions import PageVersion, follow_moves, list_versions, read_stored_response
 
 # Comparing two texts takes quadratic time at worst: longer ones are not compared.
@@ -89,7 +89,7 @@ def diff_blocks(before: str, after: str) -> Iterator[str]:
 
 def _revisit_stats(collection: Collection, key: int) -> dict[str, Any]:
     """How often the page was revisited, and what changed."""
-    record = RevisitStore(collection.connection).stored_record(key)
+    record = revisit_record(collection.connection, key)
     if record is None:
         return {}
     return {name: getattr(record, name) for name in ("checks", "changes", "checked_at", "strikes")}

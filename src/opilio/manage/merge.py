@@ -34,10 +34,16 @@ from opilio.store.collection import (
     load_settings,
     upgrade_collection,
 )
-from opilio.store.integrity import checkpoint
 from opilio.store.locks import has_writer, hold_files
-from opilio.store.merge_sql import MERGE_FRONTIER, MERGE_TABLES, RENUMBER_ANSWERS, SELECT_VERSIONS, merge_commands
-from opilio.store.merge_tables import KeptRecord, TableMerger
+from opilio.store.maintain.integrity import checkpoint
+from opilio.store.maintain.merge_sql import (
+    MERGE_FRONTIER,
+    MERGE_TABLES,
+    RENUMBER_ANSWERS,
+    SELECT_VERSIONS,
+    merge_commands,
+)
+from opilio.store.maintain.merge_tables import KeptRecord, TableMerger
 from opilio.store.warc import RecordPosition, WarcWriter, read_member, read_record, warc_name
 from opilio.store.writer import CollectionWriter
 from opilio.text.languages import language_name

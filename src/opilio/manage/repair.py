@@ -18,9 +18,9 @@ from opilio.manage.verify import all_problems
 from opilio.manage.verify_index import check_index
 from opilio.search.indexer import rebuild_index
 from opilio.store.collection import Collection, open_readonly
-from opilio.store.integrity import last_record_end, rebuild_derived, update_planner_statistics
 from opilio.store.locks import has_writer
-from opilio.store.record_check import StoredRecord, delete_records, recount
+from opilio.store.maintain.integrity import last_record_end, rebuild_derived, update_planner_statistics
+from opilio.store.maintain.record_check import StoredRecord, delete_records, recount
 from opilio.store.run_tables import delete_robots_expired_before
 from opilio.store.warc import warc_name
 from opilio.store.writer import CollectionWriter

@@ -9,8 +9,8 @@ from opilio.manage.agents import agent_cards
 from opilio.manage.results import Status
 from opilio.store.collection import Collection, load_settings, open_readonly
 from opilio.store.locks import is_crawl_running
+from opilio.store.maintain.record_check import stored_counts
 from opilio.store.pages import genre_counts
-from opilio.store.record_check import stored_counts
 from opilio.store.run_tables import first_seed_urls
 from opilio.topic.topic import Topic
 

@@ -14,8 +14,8 @@ from opilio.engine.integrity import check_consistency, check_counters, check_orp
 from opilio.frontier.sqlite.queries import counter_problems, host_counter_problems
 from opilio.manage.verify_index import check_index
 from opilio.store.collection import CONFIG, Collection, open_readonly
-from opilio.store.integrity import database_problems
-from opilio.store.record_check import StoredRecord, record_problem, stored_records
+from opilio.store.maintain.integrity import database_problems
+from opilio.store.maintain.record_check import StoredRecord, record_problem, stored_records
 from opilio.store.warc import warc_name
 from opilio.topic.setup import resolve_settings
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from opilio.search.index import translate_index_errors
 from opilio.search.ranking import Float32Array, KeyArray
-from opilio.store.collection import sqlite_uri
+from opilio.store.connection import sqlite_uri
 
 MANIFEST_FILE = "derived.db"
 

@@ -2,8 +2,6 @@
 
 Invariant: what is in the database has happened, what is not has not. One process at a time may write
 (an advisory lock that the kernel releases when the process dies); any number may read.
-
-How a SQLite database is opened where its folder may be somebody else's. Opens nothing itself.
 """
 
 import errno
@@ -20,20 +18,11 @@ import msgspec
 
 from opilio.core.errors import CollectionError, ConfigError
 from opilio.core.settings import StopSettings, Tree
+from opilio.store.connection import connect, run_script, sqlite_uri, transaction
 from opilio.store.locks import CRAWL_COMMAND, LOCK_FILE, LOCK_TIMEOUT_S, hold_files
 from opilio.store.locks import acquire_write_lock as lock_of
 from opilio.store.schema import ADDED_TABLES, APPLICATION_ID, SCHEMA_VERSION, TABLES
 from opilio.store.upgrade import emulate, upgrade
-
-
-def sqlite_uri(database: Path) -> str:
-    """What to open, as a URI or a path (a path that begins with "/" is no URI). SQLite makes files beside a database
-    that is read too; where it can't, and none were left, the database is all there is and stays as it is."""
-    beside = database.with_name(f"{database.name}-wal")
-    if os.access(database.parent, os.W_OK) or beside.exists():
-        return str(database.absolute())
-    return f"{database.absolute().as_uri()}?immutable=1"
-
 
 DATABASE = "crawl.db"
 CONFIG = "crawl.toml"
@@ -80,7 +69,7 @@ class Collection:
         try:
             _check_folder_is_free(folder)
             _create_files(folder, config, parts)
-            return cls(folder, _connect(folder / DATABASE), lock)
+            return cls(folder, connect(folder / DATABASE), lock)
         except (OSError, sqlite3.Error) as error:
             lock.close()
             raise CollectionError(f"{folder}: can't make a collection here: {error}") from error
@@ -97,7 +86,7 @@ class Collection:
     def in_memory(cls) -> "Collection":
         """A collection without a folder: the same tables, nothing on disk. For the lab and for tests."""
         connection = sqlite3.connect(":memory:", isolation_level=None)
-        _run(connection, TABLES + ADDED_TABLES)
+        run_script(connection, TABLES + ADDED_TABLES)
         return cls(Path(), connection)
 
     @classmethod
@@ -144,7 +133,7 @@ class Collection:
     def unit_of_work(self) -> Iterator[None]:
         """Everything written inside is one commit, or nothing is."""
         try:
-            with _one_transaction(self.connection):
+            with transaction(self.connection):
                 yield
         except (sqlite3.Error, OSError) as error:
             refused = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_READONLY
@@ -264,11 +253,11 @@ def collection_exists(folder: Path) -> bool:
 def _open(folder: Path, tables: str = "") -> sqlite3.Connection:
     """A connection to a database that can be used, with these tables made where they are missing."""
     try:
-        connection = _connect(folder / DATABASE)
+        connection = connect(folder / DATABASE)
         connection.execute("SELECT 1 FROM meta LIMIT 1")
         if tables:
-            with _one_transaction(connection):
-                _run(connection, tables)
+            with transaction(connection):
+                run_script(connection, tables)
                 # Setting the version writes, so only where it changes.
                 if connection.execute("PRAGMA user_version").fetchone()[0] != SCHEMA_VERSION:
                     upgrade(connection)
@@ -290,36 +279,6 @@ def _create_missing_temp_tables(connection: sqlite3.Connection) -> None:
     emulate(connection)
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    # By URI others can be attached only to be read.
-    connection = sqlite3.connect(sqlite_uri(path), isolation_level=None, timeout=30.0, uri=True)
-    # NORMAL: a killed process loses nothing; after a power cut the last commits may be gone, never half there.
-    connection.executescript(
-        "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -65536;"
-        "PRAGMA mmap_size = 1073741824; PRAGMA temp_store = MEMORY; PRAGMA wal_autocheckpoint = 4000;"
-    )
-    return connection
-
-
-def _run(connection: sqlite3.Connection, script: str) -> None:
-    """Run statements one by one: executescript would end the transaction."""
-    for statement in script.split(";\n"):
-        if statement.strip():
-            connection.execute(statement)
-
-
-@contextmanager
-def _one_transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-
-
 def _check_folder_is_free(folder: Path) -> None:
     """Only an empty folder, or what a killed `create` left (its lock tells), may become a collection."""
     if not folder.is_dir():
@@ -334,8 +293,8 @@ def _create_files(folder: Path, config: str, parts: Sequence[CreateTables]) -> N
         (folder / name).unlink(missing_ok=True)
     connection = sqlite3.connect(folder / PARTIAL_DATABASE_FILE, isolation_level=None)
     try:
-        with _one_transaction(connection):
-            _run(connection, TABLES + ADDED_TABLES)
+        with transaction(connection):
+            run_script(connection, TABLES + ADDED_TABLES)
             for create_tables in parts:
                 create_tables(connection)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from opilio.core.records import url_key
-from opilio.store.rows import read_row
+from opilio.store.rows import read_row, read_value
 from opilio.store.warc import RecordPosition
 
 
@@ -73,6 +73,16 @@ _PAGE_COLUMNS = ", ".join(f"p.{name}" for name in PageFacts._fields)
 _FACTS = len(PageFacts._fields)
 
 
+def revisit_record(db: sqlite3.Connection, key: int) -> RevisitRecord | None:
+    """The row of a page; None before its first revisit."""
+    return read_row(db, RevisitRecord, "revisit WHERE key = ?", (key,))
+
+
+def count_revisits(db: sqlite3.Connection) -> int:
+    """The number of revisits of all pages."""
+    return int(read_value(db, "SELECT coalesce(sum(checks), 0) FROM revisit"))
+
+
 class RevisitStore:
     """Reads and writes them."""
 
@@ -89,11 +99,7 @@ class RevisitStore:
 
     def record(self, key: int) -> RevisitRecord:
         """What is known of a page so far."""
-        return self.stored_record(key) or RevisitRecord(key=key)
-
-    def stored_record(self, key: int) -> RevisitRecord | None:
-        """The row of a page; None before its first revisit."""
-        return read_row(self._db, RevisitRecord, "revisit WHERE key = ?", (key,))
+        return revisit_record(self._db, key) or RevisitRecord(key=key)
 
     def save(self, looks: Iterable[RevisitRecord]) -> None:
         self._db.executemany(_SAVE_SQL, [msgspec.structs.astuple(one) for one in looks])
@@ -127,10 +133,6 @@ class RevisitStore:
     def queued_keys(self) -> list[int]:
         """Pages that wait in the frontier to be looked at again."""
         return [key for (key,) in self._db.execute("SELECT key FROM revisit WHERE queued")]
-
-    def total_checks(self) -> int:
-        """The number of revisits of all pages."""
-        return int(self._db.execute("SELECT coalesce(sum(checks), 0) FROM revisit").fetchone()[0])
 
     def duplicates_of(self, key: int) -> list[tuple[int, str]]:
         """(key, host) of pages that repeat the text of this one."""

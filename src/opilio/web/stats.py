@@ -19,8 +19,8 @@ from opilio.frontier.sqlite.frontier import SqliteFrontier
 from opilio.store.answers import answers_after
 from opilio.store.collection import Collection, load_settings, stored_stop_settings
 from opilio.store.locks import is_crawl_running
+from opilio.store.maintain.record_check import stored_counts
 from opilio.store.pages import new_pages
-from opilio.store.record_check import stored_counts
 from opilio.store.writer import CrawlCounts
 
 

@@ -46,7 +46,7 @@ from opilio.lab.webs.topics import LabTopic, SeedSet, select_topics
 from opilio.store.answers import count_answers
 from opilio.store.collection import Collection
 from opilio.store.pages import version_intervals
-from opilio.store.revisits import RevisitStore
+from opilio.store.revisits import count_revisits
 from opilio.store.warc import WarcWriter
 from opilio.store.writer import CollectionWriter
 
@@ -90,7 +90,7 @@ def measure_freshness(
         age[place] = float(ages.mean()) / DAY_S if len(ages) else 0.0
     begin = times[0]
     db = collection.connection
-    looks = RevisitStore(db).total_checks()
+    looks = count_revisits(db)
     born = {url for url in relevant if web.created_at(url) > begin}
     found = {web.original_url(k.url) for k in kept} & born
     return FreshnessMeasures(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opilio.store.merge_sql import COLUMNS, source_views
+from opilio.store.maintain.merge_sql import COLUMNS, source_views
 from opilio.store.rows import read_value
 from opilio.store.warc import RecordPosition
 

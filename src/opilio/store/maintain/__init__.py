@@ -1,0 +1,1 @@
+"""SQL of verify, repair, compact and merge."""
