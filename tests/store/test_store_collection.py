@@ -144,6 +144,6 @@ def test_collection_is_made_while_somebody_looks_for_it(tmp_path: Path, monkeypa
             assert reader.execute("SELECT count(*) FROM page").fetchone() == (0,)
             return connect(path)
 
-    monkeypatch.setattr(collection_module, "_connect", looked_at)
+    monkeypatch.setattr(collection_module, "connect", looked_at)
     Collection.create(tmp_path / "c", "").close()
     assert {path.name for path in (tmp_path / "c").iterdir()} >= {"crawl.db", "crawl.toml"}
