@@ -15,8 +15,8 @@ from opilio.manage.verify import verify
 
 TRAIN = "http://trains.example/"
 STEPS = frozenset({"execute", "executemany"})
-# Between BEGIN and COMMIT one moment is as good as another; of the learning only what stands around it is a step.
-WRITERS = frozenset({"_one_transaction", "label", "_learn"})
+# Between BEGIN and COMMIT one moment is as good as another: only their borders and the new label are steps.
+WRITERS = frozenset({"transaction", "append_labels"})
 VERDICTS = "SELECT url, relevant, score, reasons FROM page ORDER BY url"
 
 
