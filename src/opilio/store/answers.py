@@ -18,7 +18,7 @@ _AGENT_LINKED_PAGES = """SELECT p.key, p.host, v.score, l.columns FROM verdict A
     ORDER BY p.seq DESC"""
 
 
-class AnswerRow(msgspec.Struct, frozen=True):
+class AnswerRow(msgspec.Struct, gc=False):
     """One request and its outcome."""
 
     seq: int

@@ -94,7 +94,7 @@ class RecordedPage(msgspec.Struct, frozen=True):
         return RecordPosition(self.warc, self.offset, self.length)
 
 
-class NewPage(msgspec.Struct, frozen=True):
+class NewPage(msgspec.Struct, gc=False):
     """A page as statistics count it."""
 
     key: int
