@@ -54,6 +54,8 @@ def test_stop_has_its_reason_when_a_rule_holds(tmp_path: Path, reason: str) -> N
     assert reason.encode() in events(tmp_path / "c", "CrawlStopped")[-1]
     if "7 pages" in reason:
         assert status.pages == 7  # never one more, with 64 connections
+    if "relevant" in reason:
+        assert status.relevant == 3
     if "5 fetches" in reason:
         assert status.fetched == len([a for a in server.log if a.target != "/robots.txt"]) == 5
 

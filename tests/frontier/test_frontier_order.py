@@ -71,6 +71,30 @@ def test_lazy_aging_orders_as_walking_over_the_queue_would_s2_e5(mode: AgingMode
     assert left == long_way(order, scores)
 
 
+def fetches_until_served(mode: AgingMode, stream: float, weak: float = 0.01) -> int | None:
+    """Each fetch discovers three links of score `stream`; returns the fetch that gets the weak link, within 2,000."""
+    frontier = MemoryFrontier(FrontierPolicy(order=Aging(mode=mode)))
+    frontier.add([lead("weak", weak), lead("s", stream)], 0.0)
+    for fetch in range(2_000):
+        lease = frontier.lease(0.0, 1, 1, 60.0)[0]
+        if lease.leads[0].url.endswith("/weak"):
+            return fetch
+        frontier.complete(lease, landed(lease), 0.0)
+        frontier.add([lead(f"{fetch}-{n}", stream) for n in range(3)], 0.0)
+    return None
+
+
+@pytest.mark.parametrize("stream", [1.0, 0.5])
+def test_weak_link_is_served_under_a_stream_of_better_ones_s2_15(stream: float) -> None:
+    """The default prevents starvation: the weak link reaches 1 after 2,000 insertions and leaves before later links."""
+    assert Aging().mode == "paper"
+    served = fetches_until_served("paper", stream)
+    assert served is not None
+    assert 600 < served < 800
+    assert fetches_until_served("base_tiebreak", stream) is None
+    assert fetches_until_served("off", stream) is None
+
+
 def test_seed_scores_are_above_links_in_the_order_of_priority_s0_e12() -> None:
     assert seed_score(1) > seed_score(2) > seed_score(3) > 4.0
     assert seed_score(0) == seed_score(1)

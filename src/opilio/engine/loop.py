@@ -75,11 +75,14 @@ class StopRules:
         return ""
 
     def remaining_urls(self, counts: CrawlCounts) -> int:
-        """How many more URLs may be asked for at once without passing a limit."""
+        """How many more URLs may be requested at once without passing a limit; each may turn out to be relevant."""
         rules = self._settings
-        pages = rules.pages - counts.pages if rules.pages else 1 << 30
-        fetches = rules.fetches - counts.fetched if rules.fetches else 1 << 30
-        return max(0, min(pages, fetches))
+        limits = (
+            (rules.pages, counts.pages),
+            (rules.fetches, counts.fetched),
+            (rules.relevant, counts.relevant),
+        )
+        return max(0, min((limit - count for limit, count in limits if limit), default=1 << 30))
 
 
 LEASE_TTL_S = 300.0

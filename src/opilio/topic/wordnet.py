@@ -16,7 +16,7 @@ _PART_OF_SPEECH_CODES = {"n": "noun", "v": "verb", "a": "adj", "s": "adj", "r": 
 NARROWER, INSTANCE, BROADER, DERIVED, IN_DOMAIN = "~", "~i", "@", "+", "-c"
 INSTALL_HINT = (
     "WordNet was not found: install it (Debian: apt install wordnet-base) or give the folder of its index.* and data.* "
-    "files with --wordnet DIR"
+    "files with --wordnet DIR (topic commands only)"
 )
 
 
