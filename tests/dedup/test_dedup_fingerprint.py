@@ -10,6 +10,7 @@ from opilio.dedup.fingerprint import (
     MIN_TERMS,
     fingerprint_terms,
     hamming_distance,
+    one_character_words,
     simhash64,
     simhash_bands,
 )
@@ -42,6 +43,13 @@ def test_text_is_fingerprinted_not_the_body_x_08() -> None:
 
 def test_fingerprint_differs_when_a_word_differs() -> None:
     assert fingerprint_text(TEXT) != fingerprint_text(TEXT.replace("brown", "red"))
+
+
+def test_fingerprint_differs_when_a_digit_or_a_letter_that_stands_alone_differs() -> None:
+    terms = Vocabulary().terms(TEXT)
+    texts = ["page 1", "page 2", "vitamin C", "vitamin D", "page 12", ""]
+    assert len({fingerprint_terms(terms, one_character_words(text)) for text in texts}) == 5
+    assert fingerprint_terms(terms, one_character_words("page 12 of the wren's site")) == fingerprint_terms(terms)
 
 
 @pytest.mark.parametrize("text", ["", "   ", "404 Not Found", "Untitled\n\n" + " " * 100])

@@ -70,7 +70,7 @@ def test_links_to_files_are_not_followed_but_pages_named_like_files_are(
 def test_exact_duplicate_is_recorded_and_its_links_are_not_followed(tmp_path: Path) -> None:
     """S0-08, S0-E5: the same text under another address."""
     web = site({"": links("one", "two"), "one": BIRDS + links("x"), "two": f"<b>{BIRDS}</b>" + "<a href='/y'>x</a>"})
-    run_engine(tmp_path / "c", plain_tree([ROOT]), PageFetcher(web))
+    run_engine(tmp_path / "c", plain_tree([ROOT], seen={"follow": False}), PageFetcher(web))
     assert rows(tmp_path / "c", "SELECT url, duplicate_of FROM page WHERE duplicate_of <> 0") == [
         (ROOT + "two", url_key(ROOT + "one"))
     ]
@@ -82,7 +82,7 @@ def test_exact_duplicate_is_recorded_and_its_links_are_not_followed(tmp_path: Pa
 @pytest.mark.parametrize("near", [True, False])
 def test_near_duplicate_counts_only_when_switched_on(tmp_path: Path, near: bool) -> None:
     web = site({"": links("one", "two"), "one": LONG + links("x"), "two": f"{LONG} wagtail <a href='/y'>x</a>"})
-    run_engine(tmp_path / "c", plain_tree([ROOT], seen={"near": near}), PageFetcher(web))
+    run_engine(tmp_path / "c", plain_tree([ROOT], seen={"near": near, "follow": False}), PageFetcher(web))
     found = rows(tmp_path / "c", "SELECT url, near_duplicate FROM page WHERE duplicate_of <> 0")
     assert found == ([(ROOT + "two", 1)] if near else [])
     assert ("y" in states(tmp_path / "c")) is not near

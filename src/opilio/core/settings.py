@@ -85,6 +85,7 @@ class FrontierSettings(msgspec.Struct, kw_only=True):
 
 class SeenSettings(msgspec.Struct, kw_only=True):
     content: bool = True
+    follow: bool = True  # the links of a copy that its original does not have
     near: bool = False
     distance: Count = 3
 

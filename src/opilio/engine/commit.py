@@ -12,6 +12,7 @@ from opilio.core.events import BatchCommitted, CrawlStopped, Event, HostBackedOf
 from opilio.core.protocols import DuplicateDetector, Frontier
 from opilio.core.records import HostLease, Lead, Outcome, PageChange, url_key
 from opilio.core.urls import host_of
+from opilio.engine.copy_links import CopyLinkFilter
 from opilio.engine.labels import LabelInbox
 from opilio.engine.learning import LearnerGroup
 from opilio.engine.link_scoring import LinkScorer
@@ -54,6 +55,7 @@ class BatchCommitter:
         self._link_scorer = chooser
         self._labels = LabelInbox(books.collection, books.writer, books.frontier, learning, chooser)
         self._limits = bounds
+        self._copy_links = CopyLinkFilter(books.collection.connection, bounds.follow_copies)
         self._publish_state = publish
         self._stored_figures: dict[str, float] = {}  # figures for whoever looks on, as they were written last
         self._pending_events: list[Event] = []  # kept already, told with the next batch
@@ -193,11 +195,17 @@ class BatchCommitter:
         return msgspec.structs.replace(outcome, duplicate_of=original[0], near_duplicate=original[1])
 
     def _outgoing_leads(self, outcomes: Sequence[Outcome]) -> list[list[Lead]]:
-        """What each outcome leads to: where it is now, or its links."""
-        elsewhere = [self._redirect_leads(outcome) for outcome in outcomes]
-        pages = [o for o, leads in zip(outcomes, elsewhere, strict=True) if leads is None]
+        """What each outcome leads to: its redirect target, or its links."""
+        pages: list[Outcome] = []
+        leads: list[list[Lead] | None] = []
+        for outcome in outcomes:
+            redirects = self._redirect_leads(outcome)
+            page = self._copy_links.distinct_links(outcome) if redirects is None and outcome.duplicate_of else outcome
+            leads.append(redirects if page is not None else [])
+            if page is not None and redirects is None:
+                pages.append(page)
         found = iter(self._link_scorer.score_links(pages))
-        return [next(found) if leads is None else leads for leads in elsewhere]
+        return [next(found) if known is None else known for known in leads]
 
     def _redirect_leads(self, outcome: Outcome) -> list[Lead] | None:
         """Where an answer that is no page, or none whose links are followed, leads; None for all others."""
@@ -207,7 +215,7 @@ class BatchCommitter:
             return [msgspec.structs.replace(_redirect_lead(page, target), hops=1, score=seed_score(3))]
         if target:
             return [_redirect_lead(page, target)] if page.hops < bounds.max_redirects else []
-        if outcome.duplicate_of or (bounds.max_depth and page.depth >= bounds.max_depth):
+        if bounds.max_depth and page.depth >= bounds.max_depth:
             return []
         return None
 

@@ -45,6 +45,7 @@ class VisitLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_depth: int = 0  # 0: no bound
     max_redirects: int = 5
     max_retries: int = 2
+    follow_copies: bool = True  # follow the links of a copy that its original does not have
 
 
 class Visitor:

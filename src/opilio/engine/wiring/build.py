@@ -30,7 +30,7 @@ from opilio.core.protocols import (
 from opilio.core.records import Page, Reading
 from opilio.core.registry import TOPIC_EXTENSIONS, build_component, complete_section, load_plugin, plugin_names
 from opilio.core.settings import KIND_SECTIONS, Settings
-from opilio.dedup.fingerprint import fingerprint_terms, simhash64
+from opilio.dedup.fingerprint import fingerprint_terms, one_character_words, simhash64
 from opilio.dedup.sqlite import SqliteDuplicateDetector
 from opilio.engine.analysis import NofollowIgnoringParser, PageAnalyzer, PageFeatures, SharedParts
 from opilio.engine.commands import CommandInbox, CommandTargets
@@ -237,8 +237,9 @@ def build_page_reader(settings: Settings, vocabulary: Vocabulary) -> Callable[[P
 def _read_page(reader: PageReader, near: bool, page: Page) -> Reading:
     reading = reader.read(page)
     # Of all words, navigation too: by its main text alone, every page of a long list would be the copy of the first.
-    said = term_array(reading.terms)
-    return msgspec.structs.replace(reading, fingerprint=fingerprint_terms(said), simhash=simhash64(said) if near else 0)
+    terms = term_array(reading.terms)
+    fingerprint = fingerprint_terms(terms, one_character_words(page.flow))
+    return msgspec.structs.replace(reading, fingerprint=fingerprint, simhash=simhash64(terms) if near else 0)
 
 
 class Environment:
@@ -301,7 +302,10 @@ def build_engine(
     """The engine over a world; `sources` are asked for more seeds when nothing is left to fetch."""
     collection, clock = world.collection, world.clock
     bounds = VisitLimits(
-        max_depth=settings.frontier.max_depth, max_redirects=settings.fetch.hops, max_retries=settings.fetch.retries
+        max_depth=settings.frontier.max_depth,
+        max_redirects=settings.fetch.hops,
+        max_retries=settings.fetch.retries,
+        follow_copies=settings.seen.follow,
     )
     seen = SqliteDuplicateDetector(collection.connection, settings.seen.near, settings.seen.distance)
     frontier, learning, chooser = build_writers(settings, collection, world.writer, world.frontier, mind, clock.now())
