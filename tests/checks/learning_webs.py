@@ -8,7 +8,7 @@ from typing import Any
 
 from checks.small_webs import BIRDS, TRAINS, page, settings_for, word
 from opilio.core.events import BatchCommitted, Event
-from opilio.core.learner import JUDGE_STATE
+from opilio.core.protocols import JUDGE_STATE
 from opilio.core.settings import Tree
 from opilio.engine.commit import BatchCommitter
 from opilio.engine.link_memory import LinkModelStore

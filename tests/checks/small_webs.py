@@ -189,7 +189,9 @@ COMMAND = (sys.executable, "-c", "from opilio.cli.main import main; main()")
 
 # Forked from a clean process that has imported everything: a process of its own, in milliseconds.
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["checks.small_webs", "opilio.cli.app", "opilio.cli.crawl_run", "opilio.cli.collection"])
+CONTEXT.set_forkserver_preload(
+    ["checks.small_webs", "opilio.cli.lazy_group", "opilio.cli.crawl_run", "opilio.cli.collection"]
+)
 
 
 class Done(NamedTuple):

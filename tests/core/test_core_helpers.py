@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from opilio.core.caches import evict_oldest
-from opilio.core.dates import parse_date, parse_http_date
+from opilio.core.clock import parse_date, parse_http_date
 from opilio.core.errors import ConfigError, TopicError, UsageError
 from opilio.core.files import atomic_writer, read_text, write_atomically
 from opilio.core.urls import require_url

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from opilio.core.errors import UsageError
-from opilio.core.output import make_writable_folder, pluralize, require_new_file, write_output
+from opilio.core.files import make_writable_folder, pluralize, require_new_file, write_output
 
 
 @pytest.mark.parametrize(

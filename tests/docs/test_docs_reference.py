@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from typer.main import get_command
 
-from opilio.cli.app import app
+from opilio.cli.lazy_group import app
 from opilio.core import events
 from opilio.core.registry import (
     DEFAULT_KINDS,

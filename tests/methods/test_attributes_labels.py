@@ -7,7 +7,7 @@ import pytest
 from checks.attribute_collections import crowded_web
 from checks.learning_webs import crawl_and_stop_dead, learning_tree
 from checks.small_webs import SmallWeb, crawl, rows, served
-from opilio.cli.label import _lines
+from opilio.cli.collection import _lines
 from opilio.core.settings import Tree
 from opilio.manage.label import LabelRequest, label_pages
 from opilio.manage.verify import verify

@@ -136,7 +136,7 @@ def test_destroyed_pages_are_told(tmp_path: Path) -> None:
 
 def test_collection_is_made_while_somebody_looks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page or `status` that waits for a crawl to begin may read the database before its maker opens it."""
-    connect = collection_module.connect
+    connect = collection_module.connect  # type: ignore[attr-defined]
 
     def looked_at(path: Path) -> sqlite3.Connection:
         with closing(sqlite3.connect(path, isolation_level=None)) as reader:

@@ -63,7 +63,7 @@ MAINTAIN = GroupEntry(
         "merge": CommandEntry("maintain:merge", "Merge collections into a new one, without duplicate pages."),
         "reindex": CommandEntry("maintain:reindex", "Delete the search index of a collection and build it again."),
         "agents": CommandEntry("maintain:agents", "List the agents of a crawl, or retire one."),
-        "doctor": CommandEntry("doctor:doctor", "Check this machine and list what Opilio can do."),
+        "doctor": CommandEntry("serve:doctor", "Check this machine and list what Opilio can do."),
     },
 )
 COMMANDS: Entries = {
@@ -88,7 +88,7 @@ COMMANDS: Entries = {
     "serve": CommandEntry("serve:serve", "Start the web interface and the HTTP API."),
     "status": CommandEntry("collection:status", "Show what a collection holds and how its crawl ended."),
     "why": CommandEntry("collection:why", "Explain why a URL was fetched, skipped or kept."),
-    "label": CommandEntry("label:label", "Mark pages as relevant or irrelevant; the crawl learns from it."),
+    "label": CommandEntry("collection:label", "Mark pages as relevant or irrelevant; the crawl learns from it."),
     "export": CommandEntry(
         "collection:export",
         "Write the pages as JSON Lines, CSV, Parquet or WARC.",

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from opilio.cli.main import INTERRUPTED, print_error
-from opilio.cli.output import print_json, print_message, print_text
+from opilio.cli.options import print_json, print_message, print_text
 from opilio.core.clock import SystemClock
 from opilio.core.errors import ConfigError
-from opilio.core.output import pluralize
+from opilio.core.files import pluralize
 from opilio.core.settings import Tree
 from opilio.engine.loop import Engine
 from opilio.engine.wiring.launch import new_event_loop, open_crawl

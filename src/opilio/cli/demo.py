@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from opilio.cli.crawl import crawl
-from opilio.cli.options import QuietOption
-from opilio.cli.output import print_message
+from opilio.cli.options import QuietOption, print_message
 from opilio.core.errors import UsageError
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from opilio.cli.options import JsonOption
-from opilio.cli.output import print_json, print_message, print_text
+from opilio.cli.options import JsonOption, print_json, print_message, print_text
 
 if TYPE_CHECKING:
     from opilio.core.records import Page

@@ -12,8 +12,10 @@ from opilio.cli.options import (
     complete_experiments,
     complete_strategies,
     complete_webs,
+    print_json,
+    print_message,
+    print_text,
 )
-from opilio.cli.output import print_json, print_message, print_text
 
 if TYPE_CHECKING:
     from opilio.lab.server.server import LabWebServer
@@ -59,7 +61,7 @@ def make(
 ) -> int:
     """Write a synthetic web: pages, labels, topics and host faults."""
     from opilio.core.errors import UsageError
-    from opilio.core.output import report_write_errors
+    from opilio.core.files import report_write_errors
     from opilio.engine.workers import available_cpus
     from opilio.lab.synthetic.web import write_synthetic_web
     from opilio.lab.webs.summary import summarize_web
@@ -92,7 +94,7 @@ def serve(
 ) -> int:
     """Serve a web over HTTP on loopback, by Host header and as a forward proxy."""
     from opilio.core.errors import UsageError
-    from opilio.core.output import report_write_errors
+    from opilio.core.files import report_write_errors
     from opilio.lab.server.server import LabServerConfig, serve_synthetic_web, serve_web
     from opilio.lab.synthetic.faults import HostFaults
 

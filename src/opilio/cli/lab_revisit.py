@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from opilio.cli.lab import WebOption
-from opilio.cli.output import print_message
+from opilio.cli.options import print_message
 
 if TYPE_CHECKING:
     from opilio.lab.experiments.revisits import RevisitCase
@@ -43,7 +43,7 @@ def revisit(
     import msgspec
 
     from opilio.core.errors import UsageError
-    from opilio.core.output import make_writable_folder, pluralize, report_write_errors
+    from opilio.core.files import make_writable_folder, pluralize, report_write_errors
     from opilio.lab.experiments.revisits import revisit_cases
     from opilio.lab.experiments.runs import ExperimentRunner
     from opilio.lab.experiments.study import unique_web_names

@@ -7,8 +7,8 @@ from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
 
-from opilio.cli.output import print_json, print_message, print_text
-from opilio.core.output import make_writable_folder, pluralize, report_write_errors
+from opilio.cli.options import print_json, print_message, print_text
+from opilio.core.files import make_writable_folder, pluralize, report_write_errors
 from opilio.core.settings import merge_trees, parse_setting
 from opilio.engine.workers import available_cpus
 from opilio.lab.experiments.declarations import Plot, load_experiment, select_variants

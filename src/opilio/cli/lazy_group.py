@@ -1,5 +1,7 @@
-"""A command group that imports the module of a command only when that command is used."""
+"""The typer app, and a command group that imports the module of a command only when that command is used."""
 
+import signal
+import sys
 from collections import UserDict
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -9,12 +11,14 @@ import typer
 from typer.core import TyperGroup, TyperOption
 from typer.main import get_command
 
+from opilio import __version__
 from opilio.cli.commands import COMMANDS, CommandEntry, Entries, GroupEntry
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from typer._click import Command, Context, HelpFormatter, Parameter
+
 
 PLUGIN_GROUP = "opilio.commands"  # entry points of other packages: a function, or a typer app
 PLUGIN_HELP = "Installed by another package."
@@ -110,3 +114,25 @@ def _plugin_names() -> list[str]:
 
 def _load_plugin(name: str) -> "Command":
     return _make_command(_entry_points()[name].load(), name)
+
+
+app = typer.Typer(
+    name="opilio",
+    cls=LazyGroup,
+    help="A focused web crawler and topical search engine: name a topic, get the pages that matter, ask why.",
+    epilog="'opilio COMMAND --help' explains a command.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
+    # The module of the command is imported: from here on Ctrl-C is a KeyboardInterrupt, which commands may handle.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if version:
+        sys.stdout.write(f"opilio {__version__}\n")
+        raise typer.Exit

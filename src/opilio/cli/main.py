@@ -63,8 +63,8 @@ def run_command(arguments: list[str]) -> int:
     from typer import Exit
     from typer.exceptions import TyperException
 
-    from opilio.cli.app import app
     from opilio.cli.commands import resolve_alias
+    from opilio.cli.lazy_group import app
     from opilio.core.errors import OpilioError
 
     arguments, hint = resolve_alias(arguments)

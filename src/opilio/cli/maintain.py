@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from opilio.cli.options import CollectionArgument, JsonOption, complete_collections
-from opilio.cli.output import print_json, print_text
+from opilio.cli.options import CollectionArgument, JsonOption, complete_collections, print_json, print_text
 
 
 def verify(
@@ -23,7 +22,7 @@ def verify(
     Prints the problems that are left, one per line; the exit code is then 1.
     """
     from opilio.core.errors import UsageError
-    from opilio.core.output import pluralize
+    from opilio.core.files import pluralize
     from opilio.manage.repair import check_and_repair
     from opilio.manage.verify import MAX_PROBLEMS
     from opilio.manage.verify import verify as find_problems
@@ -54,7 +53,7 @@ def compact(
     """Remove unused records from the WARC files and the database."""
     import msgspec
 
-    from opilio.core.output import pluralize
+    from opilio.core.files import pluralize
     from opilio.manage.compact import compact as compact_collection
 
     done = compact_collection(folder, time.time(), versions)
@@ -85,7 +84,7 @@ def merge(
     """
     import msgspec
 
-    from opilio.core.output import pluralize
+    from opilio.core.files import pluralize
     from opilio.manage.merge import merge as merge_collections
 
     merged = merge_collections(folders, into, time.time())
@@ -102,7 +101,7 @@ def reindex(folder: CollectionArgument, json: JsonOption = False) -> int:
     import msgspec
 
     from opilio.core.errors import CollectionError
-    from opilio.core.output import pluralize
+    from opilio.core.files import pluralize
     from opilio.search.indexer import rebuild_index
 
     progress = rebuild_index(folder)

@@ -1,9 +1,15 @@
-"""Arguments and options that several commands share, with the completion of their values."""
+"""Arguments and options that several commands share, completion of their values, and printing: data goes to stdout,
+messages to stderr.
+"""
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    import msgspec
 
 
 def complete_strategies(incomplete: str) -> list[str]:
@@ -89,3 +95,27 @@ SetOption = Annotated[
 ProxyOption = Annotated[
     str | None, typer.Option(metavar="URL", help="Fetch through this proxy, for example http://host:8080.")
 ]
+
+
+# Control characters except tab and newline.
+_CONTROL_CHARACTERS = dict.fromkeys((*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0)))
+
+
+def print_json(values: "dict[str, Any] | msgspec.Struct") -> None:
+    """One object on stdout with the version of its schema, always in UTF-8 (RFC 8259)."""
+    import msgspec
+
+    sys.stdout.flush()
+    fields: dict[str, Any] = msgspec.to_builtins(values)
+    sys.stdout.buffer.write(msgspec.json.encode({"schema": 1, **fields}) + b"\n")
+
+
+def print_text(text: str) -> None:
+    """Lines on stdout. Titles and anchors come from web pages: control characters in them must not reach a terminal."""
+    sys.stdout.write(text.translate(_CONTROL_CHARACTERS) + "\n")
+
+
+def print_message(text: str) -> None:
+    """A line on stderr."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()

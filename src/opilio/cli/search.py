@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from opilio.cli.options import JsonOption, complete_collections
-from opilio.cli.output import print_json, print_message, print_text
+from opilio.cli.options import JsonOption, complete_collections, print_json, print_message, print_text
 
 if TYPE_CHECKING:
     from opilio.search.searcher import Searcher
@@ -51,7 +50,7 @@ def search(
     """Search one or more collections."""
     import msgspec
 
-    from opilio.cli.search_text import print_hits, print_results
+    from opilio.cli.text_output import print_hits, print_results
     from opilio.search.query_builder import parse_day
     from opilio.search.results import SearchFilters
 
@@ -95,7 +94,7 @@ def subtopics(folders: FoldersArgument, json: JsonOption = False) -> int:
 
 def _open_searcher(folders: list[Path]) -> "Searcher":
     """A searcher over indexes that are up to date, or a message if they can't be."""
-    from opilio.core.output import pluralize
+    from opilio.core.files import pluralize
     from opilio.search.index import is_read_only
     from opilio.search.searcher import Searcher
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from opilio.cli.options import ConfigOption, EngineOption, JsonOption, SetOption
-from opilio.cli.output import print_json, print_message, print_text
+from opilio.cli.options import ConfigOption, EngineOption, JsonOption, SetOption, print_json, print_message, print_text
 
 if TYPE_CHECKING:
     from opilio.core.records import Seed
@@ -40,7 +39,7 @@ def seeds(
     """
     from opilio.cli.settings_options import merge_options
     from opilio.core.errors import ConfigError, SeedError
-    from opilio.core.output import pluralize, require_new_file, write_output
+    from opilio.core.files import pluralize, require_new_file, write_output
     from opilio.engine.reseeding import build_seed_request
     from opilio.engine.wiring.seeding import no_engines_error, no_results_message, with_engines
     from opilio.seeds.local import format_seeds

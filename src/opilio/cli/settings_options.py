@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from opilio.cli.output import print_message
+from opilio.cli.options import print_message
 from opilio.core.errors import ConfigError
 from opilio.core.settings import Tree, merge_trees, parse_setting, read_settings
 from opilio.core.urls import canonicalize_url

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from opilio.cli.options import EngineOption, JsonOption, SetOption
-from opilio.cli.output import print_json, print_message, print_text
+from opilio.cli.options import EngineOption, JsonOption, SetOption, print_json, print_message, print_text
 
 if TYPE_CHECKING:
     from opilio.core.settings import Settings
@@ -46,7 +45,7 @@ def build_graph(
     Bottom-up from the targets, or top-down from --portal pages.
     """
     from opilio.core.errors import UsageError
-    from opilio.core.output import require_new_file, write_output
+    from opilio.core.files import require_new_file, write_output
     from opilio.manage.backlink_crawl import BACKLINK_QUERY, crawl_backlinks
     from opilio.methods.treasure.build import GraphLimits
     from opilio.methods.treasure.graph import encode_graph
@@ -144,7 +143,7 @@ def _print_graph(graph: "TGraph", json: bool, more: dict[str, object]) -> None:
 
 
 def _write_svg(graph: "TGraph", path: Path | None) -> None:
-    from opilio.core.output import write_output
+    from opilio.core.files import write_output
     from opilio.methods.treasure.picture import graph_as_svg
 
     if path is not None:

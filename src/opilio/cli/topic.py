@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from opilio.cli.options import CollectionArgument, JsonOption
-from opilio.cli.output import print_json, print_message, print_text
+from opilio.cli.options import CollectionArgument, JsonOption, print_json, print_message, print_text
 
 if TYPE_CHECKING:
     from opilio.manage.topic_builder import TopicReport
@@ -57,7 +56,7 @@ def build_topic(
     import msgspec
 
     from opilio.core.errors import TopicError
-    from opilio.core.output import require_new_file, write_output
+    from opilio.core.files import require_new_file, write_output
     from opilio.core.settings import Settings, TopicSettings
     from opilio.engine.wiring.topic_files import read_query_log
     from opilio.manage.topic_builder import (
@@ -248,6 +247,6 @@ def _version_line(at: float, table: "WeightTable") -> str:
 
 
 def _words(table: "WeightTable") -> str:
-    from opilio.core.output import pluralize
+    from opilio.core.files import pluralize
 
     return pluralize(len(table), "word")

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from opilio.cli.options import JsonOption
-from opilio.cli.output import print_json, print_message, print_text
+from opilio.cli.options import JsonOption, print_json, print_message, print_text
 from opilio.core.errors import UsageError
-from opilio.core.output import pluralize, require_new_file, write_output
+from opilio.core.files import pluralize, require_new_file, write_output
 
 if TYPE_CHECKING:
     from opilio.manage.train_attributes import TrainingResult
@@ -33,7 +32,7 @@ def train(
 
     They predict from a link whether it leads to a relevant page. Other crawls can start with them.
     """
-    from opilio.cli.train_report import format_report
+    from opilio.cli.text_output import format_report
     from opilio.manage.train_attributes import train as train_learners
     from opilio.methods.attributes.models import LEARNER_NAMES
     from opilio.methods.attributes.ranker import MODEL_FILE
@@ -78,7 +77,7 @@ def _rows(trained: "TrainingResult") -> bytes:
 def _report_data(trained: "TrainingResult", place: Path | None) -> dict[str, Any]:
     import msgspec
 
-    from opilio.cli.train_report import PAPER_PRECISION
+    from opilio.cli.text_output import PAPER_PRECISION
 
     trial = trained.trial
     facts: dict[str, Any] = msgspec.to_builtins(trial)

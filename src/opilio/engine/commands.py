@@ -12,8 +12,7 @@ import msgspec
 
 from opilio.core.errors import UsageError
 from opilio.core.events import CommandApplied, Event, TopicChanged
-from opilio.core.learner import TOPIC_STATE
-from opilio.core.protocols import Frontier
+from opilio.core.protocols import TOPIC_STATE, Frontier
 from opilio.core.records import url_key
 from opilio.core.urls import canonicalize_url, host_of
 from opilio.engine.politeness.traps import EXCLUDED_REASON, HostRules

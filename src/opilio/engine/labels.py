@@ -15,7 +15,7 @@ from opilio.core.urls import host_of
 from opilio.engine.learning import LearnerGroup
 from opilio.engine.link_scoring import LinkScorer
 from opilio.store.collection import Collection
-from opilio.store.labels import (
+from opilio.store.commands import (
     REMOVED_LABEL,
     copy_label,
     current_label,

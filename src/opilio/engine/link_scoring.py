@@ -13,8 +13,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from opilio.core.caches import evict_oldest
-from opilio.core.learner import JUDGE_STATE
-from opilio.core.protocols import FrontierEntry, OnlineLearner, WeighsTerms
+from opilio.core.protocols import JUDGE_STATE, FrontierEntry, OnlineLearner, WeighsTerms
 from opilio.core.records import Lead, LinkColumns, Outcome, url_key
 from opilio.core.registry import LINK_SCORERS, has_plugin, load_plugin
 from opilio.core.urls import host_of

@@ -29,7 +29,7 @@ from opilio.seeds.finder import FoundSeeds, SeedRequest, find_seeds
 from opilio.seeds.queries import IsWord, QueryYield, candidate_queries, distinctive_words, exhaustion_reason, next_query
 from opilio.store.collection import Collection
 from opilio.store.pages import sample_texts
-from opilio.store.seed_queries import SeedQuery, count_judged, last_location, read_seed_queries, write_seed_query
+from opilio.store.run_tables import SeedQuery, count_judged, last_location, read_seed_queries, write_seed_query
 from opilio.store.writer import CollectionWriter
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.evolving import EvolvingTopic

@@ -10,7 +10,7 @@ import msgspec
 import pycurl
 from msgspec.structs import replace
 
-from opilio.core.dates import parse_http_date
+from opilio.core.clock import parse_http_date
 from opilio.core.protocols import Fetcher
 from opilio.core.records import Failure, FetchResult
 from opilio.core.urls import canonicalize_url

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.core.learner import JUDGE_STATE, BaseLearner
+from opilio.core.protocols import JUDGE_STATE, BaseLearner
 from opilio.core.records import Outcome, Reading, Reason, Verdict
 from opilio.judge.similarity import CoverageJudge
 from opilio.learn.logistic import logistic

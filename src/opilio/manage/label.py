@@ -28,8 +28,7 @@ from opilio.engine.wiring.start import latest_snapshots
 from opilio.frontier.sqlite.frontier import SqliteFrontier
 from opilio.manage.results import LabelReport, PriorityChange
 from opilio.store.collection import Collection, load_settings, open_readonly
-from opilio.store.commands import append_command
-from opilio.store.labels import NewLabel, append_labels, current_label
+from opilio.store.commands import NewLabel, append_command, append_labels, current_label
 from opilio.store.locks import COMMAND_LOCK_TIMEOUT_S, current_writer, is_crawl_running
 from opilio.store.pages import judged_page, page_url
 from opilio.store.warc import RecordPosition, read_record

@@ -25,9 +25,9 @@ from opilio.manage.results import (
     SeedOrigin,
 )
 from opilio.manage.why_link import explain_link_score
-from opilio.store.agents import agent_verdicts
 from opilio.store.answers import answers_of, links_of, parents_linking_to, redirecting_key
 from opilio.store.collection import Collection, open_readonly
+from opilio.store.commands import agent_verdicts
 from opilio.store.pages import judged_page, latest_page, nearest_page_url, page_url
 from opilio.store.revisits import RevisitStore
 from opilio.store.run_tables import last_host_backoff, seed_row

@@ -9,8 +9,7 @@ from contextlib import suppress
 import msgspec
 
 from opilio.core.errors import CollectionError, ParseError
-from opilio.core.learner import JUDGE_STATE
-from opilio.core.protocols import FrontierEntry, WeighsTerms
+from opilio.core.protocols import JUDGE_STATE, FrontierEntry, WeighsTerms
 from opilio.engine.link_memory import NO_OWNER, LinkModelStore, Owner
 from opilio.engine.wiring.build import AnalysisParts, build_analysis_parts, complete_settings
 from opilio.engine.wiring.start import latest_snapshots

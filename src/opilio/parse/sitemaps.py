@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from html import unescape
 from itertools import islice
 
-from opilio.core.dates import parse_date
+from opilio.core.clock import parse_date
 from opilio.core.records import FetchResult, SitemapEntry
 from opilio.core.urls import canonicalize_url
 

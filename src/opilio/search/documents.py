@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from isal import isal_zlib
 
-from opilio.core.dates import parse_http_date, parse_iso_date
+from opilio.core.clock import parse_http_date, parse_iso_date
 from opilio.core.errors import CollectionError, ParseError
 from opilio.core.records import Page
 from opilio.frontier.sqlite.schema import unpack_keys

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import tantivy
 
-from opilio.core.dates import parse_iso_date
+from opilio.core.clock import parse_iso_date
 from opilio.core.errors import QueryError
 from opilio.core.records import url_key
 from opilio.core.urls import canonicalize_url

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse
 
 from opilio import __version__
-from opilio.core.output import pluralize
+from opilio.core.files import pluralize
 from opilio.web import charts
 from opilio.web.auth import AccessPolicy
 from opilio.web.context import AppContext, PageRequest

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.core.dates import parse_http_date
+from opilio.core.clock import parse_http_date
 from opilio.core.settings import RevisitSettings
 from opilio.engine.revisit.change_rate import RATE_COUNT, GroupRatePriors, rate_posterior, visit_log_likelihood
 from opilio.engine.revisit.policies import POLICIES, RevisitCandidates

@@ -14,8 +14,8 @@ import msgspec
 
 from opilio.core.clock import Clock
 from opilio.core.errors import ConfigError
-from opilio.core.learner import TOPIC_STATE
 from opilio.core.protocols import (
+    TOPIC_STATE,
     DuplicateDetector,
     Fetcher,
     Frontier,

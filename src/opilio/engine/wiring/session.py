@@ -49,7 +49,7 @@ from opilio.frontier.sqlite.schema import create_frontier_tables as create_front
 from opilio.methods.agents.profiles import agent_profiles, check_agents_unchanged
 from opilio.seeds.finder import FoundSeeds
 from opilio.store.collection import Collection, database_error, delete_new_collection, load_settings
-from opilio.store.seed_queries import SeedQuery, write_seed_query
+from opilio.store.run_tables import SeedQuery, write_seed_query
 from opilio.store.warc import WarcWriter
 from opilio.store.writer import CollectionWriter, CrawlCounts, write_events, write_seeds
 from opilio.topic.setup import resolve_settings

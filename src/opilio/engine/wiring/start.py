@@ -12,8 +12,7 @@ from pathlib import Path
 import msgspec
 
 from opilio.core.errors import CollectionError, ConfigError
-from opilio.core.learner import JUDGE_STATE
-from opilio.core.protocols import Fetcher
+from opilio.core.protocols import JUDGE_STATE, Fetcher
 from opilio.core.registry import (
     COMMITTEE_MEMBERS,
     DEFAULT_KINDS,

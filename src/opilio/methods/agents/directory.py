@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from opilio.methods.agents.agent import ACTIVE_STATES, MISSING, RETIRED, WORKING, AgentRecord
-from opilio.store.agents import add_verdicts, read_agent_rows, save_agent_records, set_agent_state
+from opilio.store.commands import add_verdicts, read_agent_rows, save_agent_records, set_agent_state
 
 RETIRED_BY_USER = "retired by the user"
 NOT_IN_THIS_RUN = "not among the agents of this run"

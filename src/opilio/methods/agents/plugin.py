@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from opilio.core.learner import RANK_STATE, TOPIC_STATE
-from opilio.core.protocols import OnlineLearner
+from opilio.core.protocols import RANK_STATE, TOPIC_STATE, OnlineLearner
 from opilio.core.settings import Settings
 from opilio.engine.analysis import PageAnalyzer
 from opilio.engine.learning import LearnerGroup, state_name

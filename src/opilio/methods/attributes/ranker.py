@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from opilio.core.caches import evict_oldest
 from opilio.core.errors import ConfigError
-from opilio.core.learner import RANK_STATE, BaseLearner
+from opilio.core.protocols import RANK_STATE, BaseLearner
 from opilio.core.records import Lead, Outcome, Reading, Verdict
 from opilio.core.settings import Positive, Settings
 from opilio.methods.attributes.features import TABLE_SIZE, LinkRows, TermFunctions

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.core.learner import RANK_STATE, BaseLearner
+from opilio.core.protocols import RANK_STATE, BaseLearner
 from opilio.core.records import Lead, Reading, Verdict
 from opilio.methods.treasure.updater import GraphState
 from opilio.rank.link_scores import LinkScores, drop_all, refused_links, tunnel_drop_reason

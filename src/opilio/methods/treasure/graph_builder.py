@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from opilio.core.errors import ConfigError, UsageError
-from opilio.core.learner import RANK_STATE
+from opilio.core.protocols import RANK_STATE
 from opilio.core.records import Page, Reading
 from opilio.core.settings import Settings
 from opilio.methods.treasure.build import GraphLimits, Layers, build_graph

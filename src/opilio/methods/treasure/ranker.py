@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from opilio.core.events import GraphChanged
-from opilio.core.learner import RANK_STATE, BaseLearner
+from opilio.core.protocols import RANK_STATE, BaseLearner
 from opilio.core.records import Lead, Outcome, Reading, Verdict
 from opilio.methods.treasure.focus import LinkFocusDetector, LinkFocusScores
 from opilio.methods.treasure.graph import LinkParts, link_parts

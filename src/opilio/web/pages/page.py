@@ -21,7 +21,7 @@ from opilio.manage.why import why
 from opilio.parse.html import HtmlParser
 from opilio.store.answers import links_of
 from opilio.store.collection import Collection
-from opilio.store.labels import current_label
+from opilio.store.commands import current_label
 from opilio.store.pages import copies_of, page_description, page_details, record_position
 from opilio.store.run_tables import has_table, latest_state
 from opilio.store.warc import RecordPosition, read_record
