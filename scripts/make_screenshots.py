@@ -125,7 +125,7 @@ def _take(base: str, out: Path) -> None:
                     shown.wait_for_selector("#preview")
                 if name == "crawl":
                     shown.wait_for_function(
-                        "() => Number(document.querySelector('[data-live]').dataset.looks ?? 0) >= 1"
+                        "() => Number(document.querySelector('[data-live]').dataset.updates ?? 0) >= 1"
                     )
                 _shoot(shown, out / f"{name}-{mode}.png")
             context.close()

@@ -1,5 +1,6 @@
 """The API as machines use it: what the description says holds, and nothing that is sent makes the server fail."""
 
+import re
 import shutil
 import sys
 import urllib.request
@@ -28,6 +29,7 @@ from opilio.core.clock import SystemClock
 from opilio.core.records import url_key
 from opilio.manage.status import collection_status
 from opilio.store.collection import Collection
+from opilio.store.locks import has_writer
 from opilio.store.writer import CrawlCounts
 from opilio.web.app import Application
 from opilio.web.auth import AccessPolicy, RateLimiter
@@ -108,8 +110,9 @@ def test_description_names_everything_that_is_served(client: Client, tmp_path: P
     assert told["openapi"].startswith("3.1")
     app = Application(AppContext(ServedCollections([], tmp_path), SystemClock()), AccessPolicy()).asgi()
     served = {route.path for route in app.routes if isinstance(route, Route)}
-    for_people = {page.path for page in PAGES} - {action.path for action in ACTIONS} | {"/login", "/favicon.ico"}
-    assert served - for_people - {"/openapi.json"} == set(told["paths"])
+    for_users = {page.path for page in PAGES} - {action.path for action in ACTIONS} | {"/login", "/favicon.ico"}
+    redirects = {"/c/{name}/wish"}
+    assert served - for_users - redirects - {"/openapi.json"} == set(told["paths"])
     names = [operation["operationId"] for methods in told["paths"].values() for operation in methods.values()]
     assert len(set(names)) == len(names)
     assert told["paths"]["/c/{name}.json"]["get"]["parameters"][0]["schema"]["enum"] == ["birds"]
@@ -120,13 +123,13 @@ def test_description_names_everything_that_is_served(client: Client, tmp_path: P
     [
         ("/c/birds/control", {"do": "dance"}, "known: pause"),
         ("/c/birds/control", {"do": "pause"}, "no crawl is running"),
-        ("/c/birds/label", {"url": SEED}, "is: is missing"),
+        ("/c/birds/label", {"url": SEED}, "is: missing"),
         ("/c/birds/label", {"url": "http://h9.example/", "is": "relevant"}, "is not in the collection"),
-        ("/c/birds/wish", {"do": "exclude", "target": "*"}, "would leave nothing"),
+        ("/c/birds/command", {"do": "exclude", "target": "*"}, "would leave nothing"),
         ("/c/birds/topic", {"do": "preview", "toml": "]"}, "TOML"),
         ("/new", {"do": "start", "topic": "x", "seeds": "ftp://x"}, "is no http or https URL"),
         ("/new", {"do": "check", "topic": "wrens", "seeds": SEED, "toml": "[stop]\npagse = 1"}, "did you mean"),
-        ("/c/birds/wish", [1], "must be a JSON object"),
+        ("/c/birds/command", [1], "must be a JSON object"),
     ],
 )
 def test_bad_request_says_what_is_wrong(client: Client, path: str, body: object, word: str) -> None:
@@ -142,7 +145,7 @@ def test_label_is_learnt_and_told(own: Client, tmp_path: Path) -> None:
     assert page_["why"]["page"]["relevant"] is False
     assert page_["label"] == "irrelevant"
     told = own.post("/c/birds/label", {"url": [SEED], "is": "undo"}).data
-    assert told["said"].startswith("Took back what was said of 1 page; its verdict changed")
+    assert told["message"].startswith("Label removed from 1 page; verdict updated")
     page_ = own.get(f"/c/birds/page.json?url={SEED}").data
     assert (page_["why"]["page"]["relevant"], page_["label"]) == (True, "")
     assert collection_status(tmp_path / "birds").relevant == own.get("/c/birds.json").data["status"]["relevant"]
@@ -156,7 +159,7 @@ def test_several_pages_are_labelled_at_once(own: Client) -> None:
 def test_host_is_banned_in_a_collection_that_nobody_crawls(tmp_path: Path) -> None:
     folder = crawled(tmp_path / "birds", stop={"pages": 4})
     with pages_of([folder], tmp_path) as client:
-        assert client.post("/c/birds/wish", {"do": "ban", "target": "h1.example"}).status == 200
+        assert client.post("/c/birds/command", {"do": "ban", "target": "h1.example"}).status == 200
         (host,) = [row for row in client.get("/c/birds/hosts.json").data["hosts"] if row["host"] == "h1.example"]
         assert (host["banned"], host["queued"]) == (True, 0)
         assert all("h1.example" not in row["url"] for row in client.get("/c/birds/queue.json").data["queue"])
@@ -166,7 +169,7 @@ def test_url_that_is_boosted_comes_next(tmp_path: Path) -> None:
     folder = crawled(tmp_path / "birds", stop={"pages": 4})
     with pages_of([folder], tmp_path) as client:
         last = client.get("/c/birds/queue.json").data["queue"][-1]["url"]
-        client.post("/c/birds/wish", {"do": "boost", "target": last})
+        client.post("/c/birds/command", {"do": "boost", "target": last})
         assert client.get("/c/birds/queue.json").data["queue"][0]["url"] == last
 
 
@@ -175,13 +178,31 @@ def test_host_that_is_boosted_goes_first_until_that_is_taken_back(tmp_path: Path
     with pages_of([folder], tmp_path) as client:
         before = client.get("/c/birds/queue.json").data["queue"]
         host = before[-1]["host"]
-        assert "before all others" in client.post("/c/birds/wish", {"do": "boost_host", "target": host}).data["said"]
+        assert "host boosted" in client.post("/c/birds/command", {"do": "boost_host", "target": host}).data["message"]
         queue = client.get("/c/birds/queue.json").data["queue"]
         assert [row["boosted"] for row in queue] == sorted((row["host"] == host for row in before), reverse=True)
-        assert "No longer boost it" in client.get(f"/c/birds/host?host={host}", Accept="text/html").text
+        assert "Remove boost" in client.get(f"/c/birds/host?host={host}", Accept="text/html").text
         assert [row["host"] for row in client.get("/c/birds/hosts.json").data["hosts"] if row["boosted"]] == [host]
-        client.post("/c/birds/wish", {"do": "unboost_host", "target": host})
+        client.post("/c/birds/command", {"do": "unboost_host", "target": host})
         assert [row["url"] for row in client.get("/c/birds/queue.json").data["queue"]] == [row["url"] for row in before]
+
+
+def test_earlier_url_of_commands_redirects(client: Client) -> None:
+    answer = client.post("/c/birds/wish", {"do": "ban", "target": "h1.example"})
+    assert (answer.status, answer.headers["Location"]) == (308, "/c/birds/command")
+
+
+@pytest.mark.parametrize(("rule", "limit"), [("pages", 5), ("fetches", 6), ("relevant", 3)])
+def test_resume_needs_limits_that_are_not_reached(tmp_path: Path, rule: str, limit: int) -> None:
+    """A crawl that would stop at once is not started; the form shows the stored limit with a higher value."""
+    folder = crawled(tmp_path / "birds", stop={rule: limit})
+    with pages_of([folder], tmp_path) as client:
+        answer = client.post("/c/birds/control", {"do": "resume"})
+        assert (answer.status, f"{rule} = {limit}: this limit is already reached" in answer.text) == (400, True)
+        shown = re.search(rf'name="{rule}" min="0" max="\d+" value="(\d+)"', client.get("/c/birds").text)
+        assert shown
+        assert int(shown[1]) > limit
+    assert not has_writer(folder)
 
 
 def test_examples_of_a_topic_are_pages_or_texts(own: Client, tmp_path: Path) -> None:
@@ -276,8 +297,8 @@ def test_state_that_another_version_wrote_is_told(tmp_path: Path) -> None:
 
 def test_person_is_warned_when_little_is_found_or_much_fails() -> None:
     poor = CollectionStats(relevant=bytearray(300))
-    assert "none was relevant" in alerts(CrawlCounts(), poor, "running")[0]
-    assert "50% of all fetches failed" in alerts(CrawlCounts(fetched=400, failed=200), CollectionStats(), "stopped")[0]
+    assert "none were relevant" in alerts(CrawlCounts(), poor, "running")[0]
+    assert "50% of all requests failed" in alerts(CrawlCounts(fetched=400, failed=200), CollectionStats(), "stopped")[0]
     assert alerts(CrawlCounts(fetched=400), CollectionStats(relevant=bytearray(b"\1" * 300)), "running") == []
 
 
@@ -326,7 +347,7 @@ def test_collection_has_a_name_of_its_own_script(birds: Path, tmp_path: Path) ->
             assert client.get(path).status == 200
         done = client.form(f"{place}/label", {"url": SEED, "is": "relevant", "back": f"{place}/pages?size=5"})
         assert (done.status, done.headers["Location"].partition("&")[0]) == (303, f"{place}/pages?size=5")
-        assert client.form(f"{place}/wish", WISH).headers["Location"].startswith(f"{place}/")
+        assert client.form(f"{place}/command", WISH).headers["Location"].startswith(f"{place}/")
 
 
 def test_collection_that_is_gone_leaves_the_others_to_be_searched_and_compared(birds: Path, tmp_path: Path) -> None:

@@ -111,20 +111,20 @@ def test_query_that_can_not_be_understood_stays_in_its_field(browser: Browser, c
         expect(page.locator(".hit").first).to_be_visible()
         page.goto(f"{client.base}/help#search")
         expect(page.locator("#search")).to_be_visible()
-    assert client.get("/search.csv?q=%22small+bird").data["error"].startswith("the quote")
+    assert client.get("/search.csv?q=%22small+bird").data["error"].startswith("unclosed quote")
 
 
 def test_person_judges_a_page_with_one_key_and_reads_what_changed(browser: Browser, fresh: Client) -> None:
     with tab(browser, fresh.base) as one:
         page = one.go(f"/c/birds/page?url={SEED}")
         page.keyboard.press("-")
-        expect(page.locator("[data-note]")).to_contain_text("its verdict changed")
+        expect(page.locator("[data-note]")).to_contain_text("verdict updated")
         expect(page.locator('button[value="irrelevant"]')).to_have_attribute("aria-pressed", "true")
         page.reload()
-        assert "you said: irrelevant" in one.text()
+        assert "your label: irrelevant" in one.text()
         assert "labelled by hand" in one.text()
         page.keyboard.press("u")
-        expect(page.locator("[data-note]")).to_contain_text("Took back what was said of 1 page")
+        expect(page.locator("[data-note]")).to_contain_text("Label removed from 1 page")
         expect(page.locator('button[value="undo"]')).to_be_hidden()
         assert one.problems == []
 
@@ -133,7 +133,7 @@ def test_person_judges_a_hit_without_scripts(browser: Browser, fresh: Client) ->
     with tab(browser, fresh.base, java_script_enabled=False) as one:
         page = one.go("/search?q=wren")
         page.locator('.hit button[value="irrelevant"]').first.click()
-        expect(page.locator("[data-note]")).to_contain_text("Marked 1 page irrelevant")
+        expect(page.locator("[data-note]")).to_contain_text("Labelled 1 page irrelevant")
         assert "/search?q=wren" in page.url
 
 
@@ -189,10 +189,10 @@ def test_person_edits_the_topic_after_a_preview(browser: Browser, fresh: Client,
         page = one.go("/c/birds/topic")
         page.fill("#t-keywords", "locomotive\nrailway = 0.5")
         page.click('button[value="preview"] >> nth=0')
-        expect(page.get_by_role("heading", name="Preview: nothing has changed yet")).to_be_visible()
+        expect(page.get_by_role("heading", name="Preview: not saved yet")).to_be_visible()
         assert table_history(tmp_path / "birds")[-1][1] == before
         assert "locomotive" in one.text()
-        page.click("text=Save this topic")
+        page.click("text=Save topic")
         expect(page.locator("[data-note]")).to_contain_text("Saved")
         expect(page.locator("aside")).to_contain_text("Version 1")
         page.locator("summary", has_text="TOML").click()

@@ -64,7 +64,7 @@ def test_error_is_a_page_or_an_object_that_says_what_to_do(client: Client, addre
     ("path", "values", "problem"),
     [
         ("/new", {"topic": "wrens", "keywords": "wren = much", "do": "start"}, "must be a number"),
-        ("/new", {"topic": "wrens", "toml": "this is none", "do": "check"}, "is not valid TOML"),
+        ("/new", {"topic": "wrens", "toml": "this is none", "do": "check"}, "not valid TOML"),
         ("/c/birds/topic", {"description": "wrens", "keywords": "wren = much", "do": "preview"}, "must be a number"),
         ("/c/birds/topic", {"add_positive": "http://h9.example/", "do": "preview"}, "not a page of this collection"),
         ("/c/birds/topic", {"toml": "this is none", "do": "preview"}, "TOML:"),

@@ -57,7 +57,7 @@ def test_person_starts_watches_pauses_resumes_and_stops_a_crawl(browser: Browser
         page.click("summary")
         page.fill("#n-delay", "0")
         page.fill("#n-toml", more(server))
-        page.click("text=Start the crawl")
+        page.click("text=Start crawl")
         page.wait_for_url("**/c/*")
         folder = tmp_path / str(told["name"])
         chip = page.locator(".controls .chip").first
@@ -90,7 +90,7 @@ def test_person_starts_watches_pauses_resumes_and_stops_a_crawl(browser: Browser
 
 
 def test_running_crawl_takes_up_a_topic_that_was_edited(browser: Browser, tmp_path: Path) -> None:
-    """What it does to verdicts is tested with the wishes of a crawl."""
+    """What it does to verdicts is tested with the commands of a crawl."""
     with slow_web() as (server, told), pages_of([], tmp_path) as client, tab(browser, client.base) as one:
         given = {"topic": told["name"], "keywords": "\n".join(told["keywords"]), "toml": more(server)}
         seeds = "\n".join(told["seeds"][0]["urls"])
@@ -101,8 +101,8 @@ def test_running_crawl_takes_up_a_topic_that_was_edited(browser: Browser, tmp_pa
         page.fill("#t-description", "")
         page.fill("#t-keywords", "locomotive")
         page.click('button[value="preview"] >> nth=0')
-        page.click("text=Save this topic")
-        expect(page.locator("[data-note]")).to_contain_text("The crawl takes it up with its next look")
+        page.click("text=Save topic")
+        expect(page.locator("[data-note]")).to_contain_text("The running crawl applies it in a moment")
         changed = "async () => (await (await fetch(location.pathname + '.json')).json()).version > 0"
         page.wait_for_function(changed)
         one.go(f"/c/{name}").click("text=Stop")
@@ -117,7 +117,7 @@ def test_crawl_that_can_not_begin_is_told_on_the_form(browser: Browser, tmp_path
         page = one.go("/new")
         page.fill("#n-topic", "wrens")
         page.fill("#n-seeds", "not an address")
-        page.click("text=Start the crawl")
+        page.click("text=Start crawl")
         expect(page.locator("[role=alert]")).to_contain_text("is no http or https URL")
         assert page.input_value("#n-topic") == "wrens"
     assert list(tmp_path.iterdir()) == []
@@ -140,7 +140,7 @@ def test_engines_are_asked_where_no_seeds_are_given(
     ):
         page = one.go("/new")
         page.fill("#n-topic", "wrens and other small birds")
-        page.click("text=Start the crawl")
+        page.click("text=Start crawl")
         expect(page.locator("[role=alert]")).to_contain_text("or name a search engine that is asked for some")
         assert list(home.iterdir()) == []
         write_engine(tmp_path / "config", double.engine("brave"))
@@ -150,7 +150,7 @@ def test_engines_are_asked_where_no_seeds_are_given(
         page.fill("#n-toml", more(server))
         page.click("text=Check only")
         expect(page.locator("p.note:not([data-note])")).to_contain_text("seeds from mine")
-        page.click("text=Start the crawl")
+        page.click("text=Start crawl")
         expect(page.locator("[data-note]")).to_contain_text("2 seeds from mine")
         page.goto(f"{page.url.partition('?')[0]}/seeds")
         expect(page.locator("table").nth(1).locator("tbody")).to_contain_text("wrens and other small birds")
@@ -176,7 +176,7 @@ def test_crawl_that_has_ended_goes_on_from_the_browser(browser: Browser, tmp_pat
         chip = page.locator(".controls .chip").first
         expect(chip).to_have_text("stopped")
         page.fill("input[name=pages]", "20")
-        page.click("button[value=go-on]")
+        page.click("button[value=resume]")
         page.wait_for_function(
             "() => Number(document.querySelector('[data-count=pages]')?.textContent) >= 20", timeout=WAIT_MS
         )
@@ -240,7 +240,7 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_crashed_collection_is_shown_and_says_so(crashed: Path, tmp_path: Path) -> None:
     with pages_of([crashed], tmp_path) as client:
         assert client.get("/c/crashed.json").data["status"]["state"] == "crashed"
-        assert "Nothing that was stored is lost" in client.get("/c/crashed").text
+        assert "Stored pages are safe" in client.get("/c/crashed").text
         assert client.get("/search.json?q=wren").data["total"] > 0
         for part in ("pages", "queue", "hosts", "graph", "topic", "seeds", "errors", "events"):
             assert client.get(f"/c/crashed/{part}").status == 200

@@ -29,16 +29,16 @@ def test_name_that_was_given_is_ours(birds: Path, tmp_path: Path) -> None:
     "headers", [{"Origin": "http://evil.example"}, {"Sec_Fetch_Site": "cross-site"}, {"Origin": "null"}]
 )
 def test_change_that_another_site_asks_for_is_refused(client: Client, headers: dict[str, str]) -> None:
-    assert client.form("/c/birds/wish", WISH, **headers).status == 403
-    assert client.post("/c/birds/wish", WISH, **headers).status == 403
+    assert client.form("/c/birds/command", WISH, **headers).status == 403
+    assert client.post("/c/birds/command", WISH, **headers).status == 403
 
 
 def test_form_without_our_secret_is_refused(client: Client) -> None:
-    assert client.form("/c/birds/wish", {**WISH, "secret": "guessed"}).status == 403
+    assert client.form("/c/birds/command", {**WISH, "secret": "guessed"}).status == 403
 
 
 def test_body_that_is_neither_form_nor_json_is_refused(client: Client) -> None:
-    assert client.form("/c/birds/wish", WISH, Content_Type="text/plain").status == 415
+    assert client.form("/c/birds/command", WISH, Content_Type="text/plain").status == 415
 
 
 def test_nothing_is_shown_without_the_token(birds: Path, tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_nothing_is_shown_without_the_token(birds: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("token", ["schlüssel", "two\nlines", " blank"])
 def test_token_that_no_request_can_send_is_refused(birds: Path, token: str) -> None:
-    with pytest.raises(UsageError, match="--token: has characters"):
+    with pytest.raises(UsageError, match="--token: use printable"):
         serve([birds], token=token, port=0)
 
 
@@ -106,7 +106,7 @@ def test_answers_allow_no_foreign_or_inline_script(client: Client) -> None:
 
 def test_nothing_changes_on_a_server_that_only_shows(birds: Path, tmp_path: Path) -> None:
     with pages_of([birds], tmp_path, read_only=True) as client:
-        assert client.post("/c/birds/wish", WISH).status == 403
+        assert client.post("/c/birds/command", WISH).status == 403
         assert 'method="post"' not in client.get("/c/birds/queue").text
 
 
@@ -117,14 +117,14 @@ def test_next_page_after_an_action_is_never_elsewhere(client: Client) -> None:
 
 
 def test_body_that_is_too_long_is_refused(client: Client) -> None:
-    assert client.post("/c/birds/wish", {"do": "ban", "target": "x" * 1_100_000}).status == 413
+    assert client.post("/c/birds/command", {"do": "ban", "target": "x" * 1_100_000}).status == 413
 
 
 @pytest.mark.parametrize("body", [b"{", b"[" * 200_000])
 def test_body_that_is_no_json_is_refused_in_words(client: Client, body: bytes) -> None:
-    answer = client.post("/c/birds/wish", body, Accept="application/json")
+    answer = client.post("/c/birds/command", body, Accept="application/json")
     assert answer.status == 400
-    assert "the body is no JSON" in answer.text
+    assert "the request body is not valid JSON" in answer.text
 
 
 def test_folder_that_is_no_collection_is_refused(tmp_path: Path) -> None:

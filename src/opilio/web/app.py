@@ -1,10 +1,10 @@
-"""Puts the pages together into one ASGI application: routes, forms of answers, errors as pages."""
+"""The ASGI application: routes, response formats, error pages."""
 
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from importlib.resources import as_file, files
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 import msgspec
 from starlette.applications import Starlette
@@ -36,16 +36,16 @@ METHODS = ["GET", "HEAD"]
 
 
 class Application:
-    """Serves pages and actions over a desk."""
+    """Serves the pages and actions."""
 
-    def __init__(self, desk: AppContext, access: AccessPolicy) -> None:
-        self.context = desk
+    def __init__(self, context: AppContext, access: AccessPolicy) -> None:
+        self.context = context
         self.access = msgspec.structs.replace(access, form_secret=access.form_secret or secrets.token_urlsafe(24))
-        self.templates = TemplateRenderer(desk, self.access)
-        self._token_checker = TokenChecker(self.access, desk.clock)
+        self.templates = TemplateRenderer(context, self.access)
+        self._token_checker = TokenChecker(self.access, context.clock)
 
     def asgi(self) -> Starlette:
-        """The application, guarded."""
+        """The application behind the access middleware."""
         routes: list[Route | Mount] = [r for page in PAGES for r in self._page_routes(page)]
         routes += [Route(a.path, self._action_endpoint(a), methods=["POST"], name=a.path) for a in ACTIONS]
         routes += [
@@ -54,6 +54,7 @@ class Application:
             export_route(self.context),
             *curve_routes(self.context),
             Route(GEXF.path, self._gexf, methods=METHODS),
+            Route("/c/{name}/wish", _redirect_to_command, methods=["POST"]),
             Route("/openapi.json", self._openapi, methods=METHODS),
             Route("/login", self._login, methods=["GET", "POST"]),
             Route("/favicon.ico", lambda _: RedirectResponse("/static/favicon.svg", 301), methods=METHODS),
@@ -70,46 +71,46 @@ class Application:
 
     def _page_routes(self, page: PageRoute) -> list[Route]:
         def endpoint(request: Request) -> Response:
-            asked = _parse_request(request, page.params, request.query_params.multi_items())
-            self._limit_rate(page, asked)
-            return self._render(request, page.show(self.context, asked), asked)
+            page_request = _parse_request(request, page.params, request.query_params.multi_items())
+            self._limit_rate(page, page_request)
+            return self._render(request, page.show(self.context, page_request), page_request)
 
         base = page.path if page.path != "/" else "/index"
         forms = [f"{base}.json", *([f"{base}.csv"] if page.has_table else [])]
         return [Route(path, endpoint, methods=METHODS) for path in (*forms, page.path)]
 
-    def _limit_rate(self, page: PageRoute, asked: PageRequest) -> None:
+    def _limit_rate(self, page: PageRoute, page_request: PageRequest) -> None:
         if page.path == "/search":
-            self.context.search_limiter.acquire(asked.client, self.context.clock.now())
+            self.context.search_limiter.acquire(page_request.client, self.context.clock.now())
 
-    def _render(self, request: Request, view: PageView, asked: PageRequest) -> Response:
+    def _render(self, request: Request, view: PageView, page_request: PageRequest) -> Response:
         form = response_format(request)
         headers = {"Vary": "Accept", **view.headers}
-        if form != "html" and view.status >= 400:  # a page that shows a form again tells machines what was wrong
+        if form != "html" and view.status >= 400:  # programs get the error, not the form
             return self._error_response(request, view.status, view.data["error"], headers)
         if form == "json":
             return json_response(view.data, view.status, headers)
         if form == "csv" and view.table_key:
             return csv_response(view.data[view.table_key], headers)
-        return self.templates.response(view, asked, headers)
+        return self.templates.response(view, page_request, headers)
 
     def _action_endpoint(self, action: ActionRoute) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
             values = await self._read_values(request)
-            asked = _parse_request(request, action.params, values)
+            page_request = _parse_request(request, action.params, values)
             self.context.require_writable()
-            done = await run_in_threadpool(action.run, self.context, asked)
+            done = await run_in_threadpool(action.run, self.context, page_request)
             if isinstance(done, PageView):
-                return self._render(request, done, asked)
+                return self._render(request, done, page_request)
             if response_format(request) == "json":
-                return json_response({"said": done.message, **done.data})
+                return json_response({"message": done.message, **done.data})
             note = urlencode({"note": self.context.flash.add(done.message)})
             return RedirectResponse(f"{done.redirect_to}{'&' if '?' in done.redirect_to else '?'}{note}", 303)
 
         return endpoint
 
     async def _read_values(self, request: Request) -> list[tuple[str, str]]:
-        """The values of a form with our secret in it, or of a JSON object, which no other site's form can send."""
+        """Values of a form that carries the secret, or of a JSON object, which a form of another site cannot send."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         raw = await _raw_body(request)
         if kind == JSON:
@@ -118,7 +119,7 @@ class Application:
             raise HTTPException(415, f"send {FORM} or {JSON}")
         values = parse_qsl(raw.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=2_000)
         if not secrets.compare_digest(dict(values).get("secret", "").encode(), self.access.form_secret.encode()):
-            raise HTTPException(403, "this form is not of this run of the server: load its page again")
+            raise HTTPException(403, "the form belongs to an earlier run of the server; reload the page")
         return values
 
     async def _login(self, request: Request) -> Response:
@@ -136,8 +137,8 @@ class Application:
         return answer
 
     def _gexf(self, request: Request) -> Response:
-        asked = _parse_request(request, GEXF.params, request.query_params.multi_items())
-        return gexf_response(show_graph(self.context, asked))
+        page_request = _parse_request(request, GEXF.params, request.query_params.multi_items())
+        return gexf_response(show_graph(self.context, page_request))
 
     def _openapi(self, _request: Request) -> Response:
         body = msgspec.json.encode(build_openapi(self.context.collections.names))
@@ -148,13 +149,11 @@ class Application:
         return self._error_response(request, _status(error), str(error), headers)
 
     def _handle_http_error(self, request: Request, error: HTTPException) -> Response:
-        message = (
-            "no page has this address" if error.detail == "Not Found" else error.detail
-        )  # the framework's own words
+        message = "no page has this URL" if error.detail == "Not Found" else error.detail
         return self._error_response(request, error.status_code, message, dict(error.headers or {}))
 
     def _handle_decode_error(self, request: Request, _error: msgspec.DecodeError) -> Response:
-        message = "what this collection has learnt was written by another version of Opilio; this one can't read it"
+        message = "the stored model was written by another version of Opilio and cannot be read by this one"
         return self._error_response(request, 503, message, {})
 
     def _error_response(self, request: Request, status: int, message: str, headers: dict[str, str]) -> Response:
@@ -162,6 +161,11 @@ class Application:
             return json_response({"error": message}, status, headers)
         view = PageView(template="problem.html", data={"status": status, "message": message}, status=status)
         return self.templates.response(view, PageRequest(address=request.url.path), headers)
+
+
+def _redirect_to_command(request: Request) -> Response:
+    """The earlier URL of the commands."""
+    return RedirectResponse(f"/c/{quote(request.path_params['name'])}/command", 308)
 
 
 def _status(error: OpilioError) -> int:
@@ -191,7 +195,7 @@ async def _raw_body(request: Request) -> bytes:
     async for chunk in request.stream():
         raw += chunk
         if len(raw) > MAX_BODY_BYTES:
-            raise HTTPException(413, f"more than {MAX_BODY_BYTES} bytes")
+            raise HTTPException(413, f"the request body is larger than {MAX_BODY_BYTES} bytes")
     return bytes(raw)
 
 
@@ -199,9 +203,9 @@ def _json_values(raw: bytes) -> list[tuple[str, str]]:
     try:
         tree = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"the body is no JSON: {error}") from error
+        raise UsageError(f"the request body is not valid JSON: {error}") from error
     if not isinstance(tree, dict):
-        raise UsageError("the body must be a JSON object")
+        raise UsageError("the request body must be a JSON object")
     return [
         (name, _as_text(one)) for name, value in tree.items() for one in (value if isinstance(value, list) else [value])
     ]

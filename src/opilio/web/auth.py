@@ -1,14 +1,12 @@
-"""What every request passes before it reaches a page: whose host it names, who asks, what answers may do.
+"""Access control: host check, token, cross-site check, rate limits, security headers.
 
-- The Host header must be ours: a stranger's page that resolves its own name to 127.0.0.1 (DNS rebinding) gets nothing.
-  Literal addresses can't be rebound; names are ours when they are loopback's or were given.
-- With a token, nobody without it sees anything. It comes as a cookie, or as `Authorization: Bearer`. A client has few
-  wrong ones: when they are used up, no token is looked at before it has waited.
-- What changes something must come from our own pages: browsers say where a request comes from (`Sec-Fetch-Site`,
-  `Origin`), and forms carry a secret that other sites can't read.
-- Answers may load nothing but our own files and run no inline script.
-
-How often one client may ask for something costly: a bucket of tokens that fills with time. Reads no clock.
+- The Host header must name this server, which defeats DNS rebinding. IP addresses and loopback names are always
+  accepted; other names must be configured.
+- If a token is set, every request needs it, as a cookie or as `Authorization: Bearer`. Wrong tokens are rate-limited
+  per client; until the client has waited, no token is checked.
+- A request that changes something must come from this server's pages: the browser's `Sec-Fetch-Site` and `Origin`
+  headers are checked, and forms carry a secret that other sites cannot read.
+- Pages load only this server's files and run no inline script (Content-Security-Policy).
 """
 
 import ipaddress
@@ -29,7 +27,7 @@ MAX_TRACKED_CLIENTS = 10_000
 
 
 class TooManyRequestsError(OpilioError):
-    """A client asks more often than it may. `wait_s` tells when it may again."""
+    """A client exceeded its rate limit; it may retry after `wait_s` seconds."""
 
     def __init__(self, wait_s: float) -> None:
         super().__init__(f"too many requests: please wait {wait_s:.0f} seconds")
@@ -41,26 +39,26 @@ class TooManyRequestsError(OpilioError):
 
 
 class RateLimiter:
-    """`rate_s` requests a second on average, `burst` at once, for each client."""
+    """Token bucket per client: `rate_s` requests per second on average, `burst` at once."""
 
     def __init__(self, rate_s: float, burst: int) -> None:
         self._rate_s = rate_s
         self._burst = float(burst)
-        self._tokens: dict[str, tuple[float, float]] = {}  # client to (tokens, when that was)
+        self._tokens: dict[str, tuple[float, float]] = {}  # client to (tokens, time)
 
     def acquire(self, client: str, now: float) -> None:
-        """Take a token; TooManyError where there is none."""
+        """Take a token, or raise TooManyRequestsError."""
         wait_s = self.try_acquire(client, now)
         if wait_s > 0.0:
             raise TooManyRequestsError(wait_s)
 
     def refund(self, client: str) -> None:
-        """What was taken last was not needed."""
+        """Return the token taken last."""
         tokens, since = self._tokens[client]
         self._tokens[client] = (tokens + 1.0, since)
 
     def try_acquire(self, client: str, now: float) -> float:
-        """Take a token: 0.0; or how long to wait for one.
+        """Take a token and return 0.0, or return the seconds to wait for one.
 
         >>> buckets = RateLimiter(2.0, 1)
         >>> [buckets.try_acquire("a", 10.0), buckets.try_acquire("a", 10.0), buckets.try_acquire("b", 10.0),
@@ -89,7 +87,7 @@ HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "same-origin",  # with none at all, browsers say of our own forms that they come from nowhere
+    "Referrer-Policy": "same-origin",  # with "no-referrer", browsers send Origin: null for our own forms
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
@@ -97,9 +95,9 @@ HEADERS = {
 
 
 class AccessPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """Who may ask. An empty token: everybody who can reach us, which on loopback is this machine."""
+    """Who may use the server. An empty token admits every client that can reach it."""
 
-    host_names: tuple[str, ...] = ()  # host names that are ours, beside loopback's
+    host_names: tuple[str, ...] = ()  # accepted host names besides loopback names
     token: str = ""
     form_secret: str = ""
 
@@ -108,7 +106,7 @@ class AccessPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenChecker:
-    """Tokens as clients try them, wherever they come from. Only wrong ones count."""
+    """Checks tokens; only wrong ones count against the rate limit."""
 
     def __init__(self, access: AccessPolicy, clock: Clock) -> None:
         self._access = access
@@ -116,7 +114,7 @@ class TokenChecker:
         self._failures = RateLimiter(rate_s=0.2, burst=10)
 
     def check(self, token: str, client: str) -> bool:
-        """Is it the right one? TooManyError, whatever it is, where the client must wait."""
+        """Whether the token is right; TooManyRequestsError if the client must wait."""
         self._failures.acquire(client, self._clock.now())
         right = self._access.is_token(token)
         if right:
@@ -144,10 +142,10 @@ class AccessMiddleware:
         if not is_allowed_host(headers.get("host", ""), self._access.host_names):
             return PlainTextResponse("This host name is not served here; use --name to allow it.\n", 421)
         if scope["method"] not in SAFE_METHODS and _is_cross_site(headers):
-            return PlainTextResponse("Refused: this came from another site.\n", 403)
+            return PlainTextResponse("Refused: cross-site request.\n", 403)
         if not self._access.token or scope["path"].startswith(PUBLIC_PATHS):
             return None
-        refused = PlainTextResponse("A token is needed: send Authorization: Bearer TOKEN.\n", 401)
+        refused = PlainTextResponse("Token required: send Authorization: Bearer TOKEN.\n", 401)
         try:
             if self._has_valid_token(scope, headers):
                 return None
@@ -165,7 +163,7 @@ class AccessMiddleware:
 
 
 def is_allowed_host(host: str, names: Sequence[str]) -> bool:
-    """May a request name this host?
+    """Whether a request may name this host.
 
     >>> [is_allowed_host(h, ("box.example",)) for h in ("127.0.0.1:80", "localhost", "box.example:1",
     ...     "evil.example", "")]
@@ -185,7 +183,7 @@ def is_allowed_host(host: str, names: Sequence[str]) -> bool:
 
 
 def _is_cross_site(headers: Headers) -> bool:
-    """Does a browser say that another site made this request?"""
+    """Whether the browser marks the request as cross-site."""
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return True
     origin = headers.get("origin")

@@ -1,6 +1,6 @@
-"""`/c/{name}/curve.svg` and `.png`: the harvest curve as a picture of its own, for reports and slides.
+"""`/c/{name}/curve.svg` and `.png`: the harvest curve as a picture, for reports and slides.
 
-Neither needs a style sheet; the PNG needs matplotlib, which comes with the extra `lab`.
+The PNG needs matplotlib, which the extra `lab` installs.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from opilio.web.pages.crawl import live_data
 from opilio.web.params import Param, parse_params
 from opilio.web.views import attachment_header
 
-X_AXIS_PARAM = Param(name="x", about="Across.", kind="choice", choices=("pages", "time"), default="pages")
+X_AXIS_PARAM = Param(name="x", about="X axis.", kind="choice", choices=("pages", "time"), default="pages")
 CURVE_ROUTES = tuple(
     RawRoute(
         path=f"/c/{{name}}/curve.{form}",
@@ -36,12 +36,12 @@ LEGEND = 24  # pixels under the chart
 
 
 class MissingExtraError(OpilioError):
-    """Something that was not installed with us is needed for this."""
+    """An optional dependency is not installed."""
 
 
-def curve_routes(desk: AppContext) -> list[Route]:
+def curve_routes(context: AppContext) -> list[Route]:
     def picture(name: str, form: str, x: str) -> bytes:
-        data = live_data(desk, name, everything=False)
+        data = live_data(context, name, everything=False)
         series = harvest_series(data["curve"], data["status"]["stops_below"], x)
         if form == "png":
             return render_png(series, x)
@@ -67,9 +67,7 @@ def render_png(series: Sequence[tuple[str, str, Points]], x: str) -> bytes:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise MissingExtraError(
-            "curve.png: needs matplotlib; pip install 'opilio[lab]', or take curve.svg, which needs nothing"
-        ) from error
+        raise MissingExtraError("curve.png needs matplotlib: pip install 'opilio[lab]', or use curve.svg") from error
     figure = Figure(figsize=(7.2, 3.2), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
@@ -87,7 +85,7 @@ def render_png(series: Sequence[tuple[str, str, Points]], x: str) -> bytes:
 
 
 def render_svg(chart: Chart) -> str:
-    """A chart as a whole SVG file."""
+    """A chart as an SVG file."""
     across, up = f'x1="{chart.left}" x2="{chart.right}"', 'text-anchor="end"'
     parts = [f'<rect width="{chart.width}" height="{chart.height + LEGEND}" fill="#fff"/>']
     for tick in chart.y_ticks:

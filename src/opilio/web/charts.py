@@ -1,8 +1,6 @@
-"""Charts as geometry: where lines, bars and ticks go in a picture that templates draw as SVG. Pure.
+"""Chart geometry for SVG templates, and harvest curves. Pure functions.
 
-Drawn by the server, a chart needs no script, takes its colours from the style sheet in light and dark, and prints.
-
-Harvest curves: how many of the pages so far were relevant, and how many of the last ones. Pure.
+Charts are drawn by the server: they need no script, take their colours from the style sheet, and print.
 """
 
 import math
@@ -16,7 +14,7 @@ from numpy.typing import NDArray
 
 WIDTH, HEIGHT = 720.0, 260.0
 LEFT, RIGHT, TOP, BOTTOM = 44.0, 12.0, 12.0, 30.0
-LONG_WINDOW_PAGES = 500  # pages of the longer window: before that many it says what the line over all says
+LONG_WINDOW_PAGES = 500  # the longer window; with fewer pages it equals the overall line
 
 
 class ChartTick(msgspec.Struct, frozen=True):
@@ -25,7 +23,7 @@ class ChartTick(msgspec.Struct, frozen=True):
 
 
 class ChartLine(msgspec.Struct, frozen=True):
-    """One line of a chart; `kind` picks its colour, and its dashes: colour alone must not tell lines apart."""
+    """One line of a chart; `kind` selects colour and dashes, since colour alone is not accessible."""
 
     label: str
     kind: str
@@ -48,11 +46,11 @@ Points = Sequence[tuple[float, float]]
 
 
 class _ChartAxis(msgspec.Struct, frozen=True):
-    """From a value to its place in the picture."""
+    """Maps a value to its position in the picture."""
 
     minimum: float
     maximum: float
-    start: float  # where the least value is drawn
+    start: float  # position of the minimum
     end: float
 
     def position(self, value: float) -> float:
@@ -63,7 +61,7 @@ def line_chart(
     series: Sequence[tuple[str, str, Points]], up: tuple[float, float] = (0.0, 1.0), *, elapsed: bool = False,
     least_x: float = 0.0,
 ) -> Chart:  # fmt: skip
-    """Lines over a common x axis, up between two values. `elapsed`: x is seconds."""
+    """Lines over a common x axis; `up` is the range of y. `elapsed`: x is seconds."""
     most_x = max((x for _, _, points in series for x, _ in points), default=1.0) or 1.0
     x_axis, y_axis = _ChartAxis(least_x, most_x, LEFT, WIDTH - RIGHT), _ChartAxis(*up, HEIGHT - BOTTOM, TOP)
     lines = tuple(ChartLine(label, kind, _path(points, x_axis, y_axis)) for label, kind, points in series)
@@ -105,9 +103,9 @@ def harvest_chart(curve: Sequence[dict[str, Any]], target: float = 0.0, x: str =
 def harvest_series(
     curve: Sequence[dict[str, Any]], target: float = 0.0, x: str = "pages"
 ) -> list[tuple[str, str, Points]]:
-    """The live curve: harvest of the last pages, over all, and the harvest below which the crawl would stop.
+    """The live curve: recent harvest, overall harvest, and the harvest below which the crawl stops.
 
-    `x`: pages, or time since the first one.
+    `x`: pages, or time since the first page.
     """
     places = [p["at"] - curve[0]["at"] if x == "time" else p["pages"] for p in curve]
     kinds = [("last 100 pages", "b", "recent"), ("all pages so far", "a", "harvest")]
@@ -124,8 +122,8 @@ def harvest_series(
 def comparison_chart(
     runs: Sequence[dict[str, Any]], x: str = "pages", y: str = "harvest", *, closer: bool = False
 ) -> Chart:
-    """One line a run. `x`: pages or time since its `began`; `y`: harvest, recent, or relevant pages found. `closer`:
-    the axes begin where the lines do, not at zero (but for shares, which go from 0 to 1)."""
+    """One line per run. `x`: pages or time since its `began`; `y`: harvest, recent, or relevant pages found. `closer`:
+    the axes start at the smallest value instead of zero (shares always go from 0 to 1)."""
     series: list[tuple[str, str, Points]] = []
     for number, run in enumerate(runs):
         points = [((p["at"] - run["began"]) if x == "time" else p["pages"], p[y]) for p in run["curve"]]
@@ -137,7 +135,7 @@ def comparison_chart(
 
 
 def sparkline_path(curve: Sequence[dict[str, Any]], width: float = 240.0, height: float = 44.0) -> str:
-    """The harvest of the last pages as one small line.
+    """The recent harvest as a small line.
 
     >>> sparkline_path([{"pages": 1, "recent": 1.0}, {"pages": 2, "recent": 0.5}])
     'M120.0,2.0 L240.0,22.0'
@@ -150,11 +148,11 @@ def sparkline_path(curve: Sequence[dict[str, Any]], width: float = 240.0, height
 class HistogramBar(msgspec.Struct, frozen=True):
     label: str
     count: int
-    share: float  # of the longest
+    share: float  # relative to the longest bar
 
 
 def histogram(values: Sequence[float], bins: int = 12) -> list[HistogramBar]:
-    """How often values fall between even bounds.
+    """Counts of values in bins of equal width.
 
     >>> [(b.label, b.count) for b in histogram([0.1, 0.2, 0.9], 2)]
     [('0.1 to 0.5', 2), ('0.5 to 0.9', 1)]
@@ -190,7 +188,7 @@ WINDOWS = (100, 500)
 def harvest_curve(
     relevant: bytes | bytearray, times: Sequence[float], points: int = POINTS, first: int = 1, last: int = 0
 ) -> list[dict[str, Any]]:
-    """At most `points` moments of a crawl, evenly over its pages, or over those from `first` to `last` (0: the end).
+    """At most `points` moments of a crawl, spaced evenly from page `first` to `last` (0: the end).
 
     `harvest` is the share of relevant pages so far, `recent` that of the last hundred, `longer` of the last five
     hundred.
@@ -207,7 +205,7 @@ def harvest_curve(
     if start >= end:
         return []
     found = np.cumsum(flags)
-    reached = np.maximum.accumulate(np.array(times, dtype=np.float64))  # pages are committed a little out of turn
+    reached = np.maximum.accumulate(np.array(times, dtype=np.float64))  # pages are not committed strictly in order
     places = np.unique(np.linspace(start, end - 1, min(points, end - start)).round().astype(np.int64))
     return [_curve_point(found, int(place), float(reached[place])) for place in places]
 

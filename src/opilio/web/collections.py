@@ -1,7 +1,4 @@
-"""The collections that are served, by name; and the folder in which new ones are begun.
-
-The searchers of a server, and what keeps their indexes up to date. Writes nothing but indexes.
-"""
+"""The served collections by name, and the searchers that keep their indexes up to date."""
 
 import re
 import threading
@@ -21,7 +18,7 @@ from opilio.store.locks import has_writer
 
 
 class ServedCollections:
-    """Collections by the names that addresses use. Invariant: a name stands for one folder as long as we run."""
+    """Collections by the names used in URLs. Invariant: a name keeps its folder while the server runs."""
 
     def __init__(self, folders: Sequence[Path], home: Path) -> None:
         self.home = home
@@ -48,17 +45,17 @@ class ServedCollections:
 
     @property
     def folders(self) -> dict[str, Path]:
-        """By their names."""
+        """Folders by name."""
         return dict(self._folders)
 
     def folder(self, name: str) -> Path:
-        """The folder of a name; UnknownCollectionError where there is none."""
+        """The folder of a name, or UnknownCollectionError."""
         if name not in self._folders:
-            raise UnknownCollectionError(f"'{name[:80]}': no collection of this name is served here")
+            raise UnknownCollectionError(f"'{name[:80]}': no such collection on this server")
         return self._folders[name]
 
     def readable_folders(self, names: Sequence[str]) -> tuple[dict[str, Path], list[str]]:
-        """The folders of these names, and in place of those that can't be read what is wrong with them."""
+        """The folders that can be read, and an error message for each that cannot."""
         folders, problems = dict[str, Path](), list[str]()
         for name in names:
             folder = self.folder(name)
@@ -71,7 +68,7 @@ class ServedCollections:
         return folders, problems
 
     def unused_folder(self, topic: str) -> Path:
-        """A folder for a new collection on a topic, which is not there yet."""
+        """A folder name for a new collection on a topic that does not exist yet."""
         base = "-".join(slug(topic).split("-")[:6]) or "crawl"
         folder, number = self.home / base, 2
         while collection_exists(folder) or folder.exists():
@@ -80,11 +77,11 @@ class ServedCollections:
 
 
 class UnknownCollectionError(UsageError):
-    """An address names a collection that is not served."""
+    """The URL names an unknown collection or page."""
 
 
 def slug(text: str) -> str:
-    """A name for addresses and folders, of the letters and figures of any script.
+    """A name for URLs and folders from the letters and digits of any script.
 
     >>> slug("Birds of Europe, and others!"), slug("Vögel & 鳥")
     ('birds-of-europe-and-others', 'vögel-鳥')
@@ -92,22 +89,20 @@ def slug(text: str) -> str:
     return "-".join(re.findall(r"[^\W_]+", text.lower()))[:80]
 
 
-MAX_PAGES_INDEXED_INLINE = 300  # new pages that a search takes into the index before it answers, where nobody crawls
+MAX_PAGES_INDEXED_INLINE = 300  # without a running crawl, a search indexes up to this many new pages first
 
 
 class IndexFreshness(msgspec.Struct, kw_only=True):
-    """How far indexes are up to date."""
+    """How fresh the indexes are."""
 
-    collections: dict[str, Path]  # those that can be searched, by name
-    pages_behind: int = 0  # pages that will be found a little later
+    collections: dict[str, Path]  # searchable ones, by name
+    pages_behind: int = 0  # pages not indexed yet
     problems: list[str] = []
 
 
 class SearcherPool:
-    """The searchers of a server, and what keeps their indexes up to date.
-
-    A collection that is being crawled, or that has much to take in, is left to a process of low priority: requests
-    must not wait for it, nor the crawl suffer from it.
+    """Searchers by collection. A collection that is being crawled, or has many new pages, is indexed by a background
+    process of low priority, so that neither requests nor the crawl wait.
     """
 
     def __init__(self) -> None:
@@ -116,7 +111,7 @@ class SearcherPool:
         self._lock = threading.Lock()
 
     def searcher_for(self, collections: Mapping[str, Path]) -> Searcher:
-        """One searcher over these collections, which it calls by these names."""
+        """The searcher over these collections."""
         names = tuple(collections)
         with self._lock:
             if names not in self._searchers:
@@ -124,7 +119,7 @@ class SearcherPool:
             return self._searchers[names]
 
     def refresh(self, collections: Mapping[str, Path]) -> IndexFreshness:
-        """See to it that what is new is taken in, and tell how that goes."""
+        """Index new pages, or start doing so, and report how many are missing."""
         fresh = IndexFreshness(collections=dict(collections))
         for name, folder in collections.items():
             try:
@@ -134,7 +129,7 @@ class SearcherPool:
                 del fresh.collections[name]
                 continue
             if progress.read_only and progress.waiting:
-                fresh.problems.append(f"{name}: its index lacks {progress.waiting} pages and can't be written here")
+                fresh.problems.append(f"{name}: {progress.waiting} pages are not indexed, and the index is read-only")
             else:
                 fresh.pages_behind += progress.waiting
         return fresh
@@ -147,9 +142,9 @@ class SearcherPool:
         return update_index(folder)
 
     def _index_in_background(self, folder: Path) -> None:
-        """Leave a collection to a process of its own, until nobody writes to it and all is taken in."""
+        """Index in a background process until the crawl has ended and all pages are indexed."""
         with self._lock:
-            keeper = self._background_indexers.get(folder)
-            if keeper is None or not keeper.alive:
-                self._background_indexers[folder] = keeper = BackgroundIndexer([folder], until_quiet=True)
-                keeper.start()
+            indexer = self._background_indexers.get(folder)
+            if indexer is None or not indexer.alive:
+                self._background_indexers[folder] = indexer = BackgroundIndexer([folder], until_quiet=True)
+                indexer.start()

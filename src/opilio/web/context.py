@@ -1,4 +1,4 @@
-"""What every page is given: the collections, their sums, the clock; and what a page is, declared as data."""
+"""What pages work with: collections, statistics, clock; and the declarations of pages and actions."""
 
 import secrets
 from collections import OrderedDict
@@ -22,21 +22,21 @@ MAX_FLASH_MESSAGES = 200
 
 
 class PageRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request, as far as a page needs to know it."""
+    """The part of a request that a page needs."""
 
     name: str = ""  # of the collection
     values: dict[str, Any] = {}
-    address: str = ""  # path and query, for links to the other forms of the page
+    address: str = ""  # path and query, for links to JSON and CSV
     client: str = ""
 
     def redirect_target(self, usual: str) -> str:
-        """Where a browser goes after an action: to the page it says it came from, if that is ours."""
+        """The page to show after an action: `back` if it is a local URL, else `usual`."""
         wanted = str(self.values.get("back", ""))
         return wanted if is_local_address(wanted) else usual
 
 
 def is_local_address(address: str) -> bool:
-    """Is this an address of ours, and of nobody else?
+    """Whether this is a path on this server.
 
     >>> [is_local_address(a) for a in ("/c/birds", "//evil.example", "/\\\\evil.example", "https://evil.example", "")]
     [True, False, False, False, False]
@@ -45,7 +45,7 @@ def is_local_address(address: str) -> bool:
 
 
 class ActionResult(msgspec.Struct, kw_only=True):
-    """What an action did: `said` for people, `data` for machines, `back` where a browser goes next."""
+    """The result of an action: `message` for the user, `data` for programs, and the next page."""
 
     message: str
     redirect_to: str
@@ -53,7 +53,7 @@ class ActionResult(msgspec.Struct, kw_only=True):
 
 
 class PageRoute(msgspec.Struct, frozen=True, kw_only=True):
-    """Something to look at. `table`: it has one, so it is there as CSV too."""
+    """A page. `has_table`: it is available as CSV too."""
 
     path: str
     show: "Callable[[AppContext, PageRequest], PageView]"
@@ -63,7 +63,7 @@ class PageRoute(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ActionRoute(msgspec.Struct, frozen=True, kw_only=True):
-    """Something to do."""
+    """A request that changes something."""
 
     path: str
     run: "Callable[[AppContext, PageRequest], PageView | ActionResult]"
@@ -72,7 +72,7 @@ class ActionRoute(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RawRoute(msgspec.Struct, frozen=True, kw_only=True):
-    """Something to take away in one form alone: a file, a picture, a stream. `kind` is its media type."""
+    """A file, picture or stream in a single format."""
 
     path: str
     about: str
@@ -81,18 +81,18 @@ class RawRoute(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadOnlyError(UsageError):
-    """Somebody asked for a change where only looking is allowed."""
+    """A change was requested from a read-only server."""
 
 
 class FlashMessages:
-    """What to tell a person on the page that follows an action, by a number that can't be guessed."""
+    """Messages for the page that follows an action, by unguessable keys."""
 
     def __init__(self) -> None:
         self._messages: OrderedDict[str, str] = OrderedDict()
 
-    def add(self, said: str) -> str:
+    def add(self, message: str) -> str:
         number = secrets.token_urlsafe(9)
-        self._messages[number] = said
+        self._messages[number] = message
         while len(self._messages) > MAX_FLASH_MESSAGES:
             self._messages.popitem(last=False)
         return number
@@ -102,10 +102,10 @@ class FlashMessages:
 
 
 class AppContext:
-    """The bundle that pages work with."""
+    """Shared state of all pages."""
 
-    def __init__(self, shelf: ServedCollections, clock: Clock, *, read_only: bool = False) -> None:
-        self.collections = shelf
+    def __init__(self, collections: ServedCollections, clock: Clock, *, read_only: bool = False) -> None:
+        self.collections = collections
         self.clock = clock
         self.read_only = read_only
         self.flash = FlashMessages()
@@ -115,16 +115,16 @@ class AppContext:
 
     @contextmanager
     def open(self, name: str) -> Iterator[Collection]:
-        """A collection to look at, as it is at this moment."""
+        """A collection, opened read-only."""
         with open_readonly(self.collections.folder(name)) as collection:
             yield collection
 
     def stats(self, collection: Collection) -> CollectionStats:
-        """The sums of a collection, up to date."""
+        """The statistics of a collection, up to date."""
         tally = self._stats.setdefault(collection.folder, CollectionStats())
         tally.refresh(collection)
         return tally
 
     def require_writable(self) -> None:
         if self.read_only:
-            raise ReadOnlyError("this server only shows: it was started with --read-only")
+            raise ReadOnlyError("this server is read-only (opilio serve --read-only)")

@@ -1,11 +1,11 @@
-"""`/c/{name}/live`: a crawl as it happens, as server-sent events. One stream serves a whole page.
+"""`/c/{name}/live`: a running crawl as server-sent events, one stream per page.
 
-- `status`: the facts of the run header, whenever they change, at most once a second.
-- `event`: one line of the event log; its `id` is the number of the event, so a client that lost the stream goes on
-  where it was (`Last-Event-ID`).
-- `parts` (with `?parts=1`): pieces of our own page, ready to be put in place.
+- `status`: the run header, when it changes, at most once a second.
+- `event`: one line of the event log; its `id` is the number of the event, so that a client resumes after
+  `Last-Event-ID`.
+- `parts` (with `?parts=1`): HTML fragments of the crawl page.
 
-Every look reads the store, never the crawler; what several streams want of one collection is read once.
+Every refresh reads the store, never the crawler; all streams of a collection share one refresh.
 """
 
 import asyncio
@@ -26,27 +26,27 @@ from opilio.web.templating import TemplateRenderer
 from opilio.web.views import json_response
 
 REFRESH_INTERVAL_S = 1.0
-TABLES_EVERY_N_REFRESHES = 3  # looks between two sets of tables: they cost more than tiles and curve
-KEEPALIVE_INTERVAL_S = 15.0  # a comment keeps proxies from closing a stream in which nothing happens
+TABLES_EVERY_N_REFRESHES = 3  # tables cost more than tiles and curve
+KEEPALIVE_INTERVAL_S = 15.0  # a comment keeps proxies from closing an idle stream
 MAX_STREAMS = 40
 MAX_EVENTS_PER_REFRESH = 100
 LIVE = RawRoute(
     path="/c/{name}/live",
-    about="A crawl as it happens: server-sent events status, event and, where asked for, parts. It has no end.",
+    about="A running crawl as server-sent events: status, event and, if requested, parts. The stream does not end.",
     media_type="text/event-stream",
     params=(
-        Param(name="parts", about="1: send pieces of our own page too.", kind="flag", default=False),
-        Param(name="after", about="Number of the last event that is known; Last-Event-ID goes before it."),
+        Param(name="parts", about="1: also send HTML fragments of the crawl page.", kind="flag", default=False),
+        Param(name="after", about="Number of the last known event; Last-Event-ID takes precedence."),
     ),
 )
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class LiveFeed:
-    """What the streams of one collection share: one look a second, however many look."""
+    """Shared by all streams of a collection: one refresh per second."""
 
-    def __init__(self, desk: AppContext, templates: TemplateRenderer, name: str) -> None:
-        self._context = desk
+    def __init__(self, context: AppContext, templates: TemplateRenderer, name: str) -> None:
+        self._context = context
         self._templates = templates
         self._name = name
         self._lock = asyncio.Lock()
@@ -55,7 +55,7 @@ class LiveFeed:
         self._refreshed_at = 0.0
 
     async def snapshot(self) -> dict[str, Any]:
-        """The newest facts and parts."""
+        """The newest status and parts."""
         async with self._lock:
             now = self._context.clock.now()
             if not self._snapshot or now - self._refreshed_at >= REFRESH_INTERVAL_S * 0.9:
@@ -70,19 +70,19 @@ class LiveFeed:
         return {"status": data["status"], "parts": {**self._snapshot.get("parts", {}), **parts}}
 
 
-def live_route(desk: AppContext, templates: TemplateRenderer) -> Route:
-    watches: dict[str, LiveFeed] = {}
+def live_route(context: AppContext, templates: TemplateRenderer) -> Route:
+    feeds: dict[str, LiveFeed] = {}
     streams: set[object] = set()
 
     async def endpoint(request: Request) -> Response:
         name = request.path_params["name"]
-        desk.collections.folder(name)
+        context.collections.folder(name)
         values = parse_params(LIVE.params, request.query_params.multi_items())
         if len(streams) >= MAX_STREAMS:
             return json_response({"error": "too many live streams are open; close some pages"}, 503)
-        watch = watches.setdefault(name, LiveFeed(desk, templates, name))
+        feed = feeds.setdefault(name, LiveFeed(context, templates, name))
         last = request.headers.get("last-event-id", values["after"])
-        stream = _Stream(desk, watch, name, last)
+        stream = _Stream(context, feed, name, last)
         body = stream.run(streams, parts=values["parts"])
         return StreamingResponse(body, media_type=LIVE.media_type, headers={"X-Accel-Buffering": "no"})
 
@@ -90,15 +90,15 @@ def live_route(desk: AppContext, templates: TemplateRenderer) -> Route:
 
 
 class _Stream:
-    """One client that looks on."""
+    """One connected client."""
 
-    def __init__(self, desk: AppContext, watch: LiveFeed, name: str, last: str) -> None:
-        self._context = desk
-        self._feed = watch
+    def __init__(self, context: AppContext, feed: LiveFeed, name: str, last: str) -> None:
+        self._context = context
+        self._feed = feed
         self._name = name
         self._last_event_id = int(last) if last.isascii() and last.isdecimal() and len(last) < 18 else -1
         self._sent: dict[str, Any] = {}
-        self._quiet_since = desk.clock.now()
+        self._quiet_since = context.clock.now()
 
     async def run(self, streams: set[object], *, parts: bool) -> AsyncIterator[bytes]:
         streams.add(self)
@@ -126,7 +126,7 @@ class _Stream:
                 messages.append(_message("parts", fresh))
         messages += await self._event_messages()
         if not messages and self._context.clock.now() - self._quiet_since >= KEEPALIVE_INTERVAL_S:
-            messages.append(b": still here\n\n")
+            messages.append(b": keep-alive\n\n")
         if messages:
             self._quiet_since = self._context.clock.now()
         return messages
@@ -143,6 +143,6 @@ class _Stream:
 
 
 def _message(kind: str, data: object, number: int | None = None) -> bytes:
-    """JSON has no raw line breaks, so one `data` line is enough."""
+    """JSON has no raw line breaks, so one `data` line suffices."""
     id_ = f"id: {number}\n" if number is not None else ""
     return f"{id_}event: {kind}\n".encode() + b"data: " + _encode(data) + b"\n\n"

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 description of everything that is served, made from the declarations of pages and actions."""
+"""The OpenAPI 3.1 description, generated from the declarations of pages and actions."""
 
 import re
 from collections.abc import Sequence
@@ -21,20 +21,20 @@ _PROBLEM = {
     "properties": {"schema": {"const": 1}, "error": {"type": "string"}},
 }
 _PROBLEMS = {
-    "400": "A value can't be used; the error says which and why.",
-    "401": "A token is needed.",
-    "403": "Only looking is allowed, or the request came from another site.",
-    "404": "There is no such collection or page.",
-    "413": "The body is too long.",
+    "400": "A value is invalid; the error names it.",
+    "401": "Token required.",
+    "403": "The server is read-only, or the request is cross-site.",
+    "404": "No such collection or page.",
+    "413": "The body is too large.",
     "415": "The body is neither a form nor JSON.",
-    "429": "Too many requests; Retry-After says when to ask again.",
-    "501": "An extra that it needs is not installed.",
-    "503": "The collection can't be read at the moment.",
+    "429": "Too many requests; see Retry-After.",
+    "501": "An optional dependency is not installed.",
+    "503": "The collection cannot be read at the moment.",
 }
 
 
 def build_openapi(names: Sequence[str]) -> dict[str, Any]:
-    """The whole description. `names` are the collections that are served."""
+    """The whole description. `names`: the served collections."""
     paths: dict[str, Any] = {}
     for page in PAGES:
         base = page.path if page.path != "/" else "/index"
@@ -53,7 +53,7 @@ def build_openapi(names: Sequence[str]) -> dict[str, Any]:
         "info": {
             "title": "Opilio",
             "version": __version__,
-            "description": "Every page is here as data: add .json or .csv to its path, or ask for it with Accept.",
+            "description": "Every page is also data: append .json or .csv to its path, or send an Accept header.",
         },
         "paths": paths,
     }
@@ -88,7 +88,7 @@ def _responses(kind: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _in_path(path: str, names: Sequence[str]) -> list[dict[str, Any]]:
-    about = "The collection, by its name."
+    about = "Name of the collection."
     schema = {"type": "string", **({"enum": list(names)} if names else {})}
     return [
         {"name": name, "in": "path", "required": True, "description": about, "schema": schema}

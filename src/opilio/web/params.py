@@ -1,4 +1,4 @@
-"""What a page may be asked, declared once: read from the address, checked, and described for machines."""
+"""Query parameters of pages, declared once: parsed, checked, and described for OpenAPI."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -8,11 +8,11 @@ import msgspec
 from opilio.core.errors import UsageError
 
 Kind = Literal["text", "integer", "number", "choice", "flag", "list"]
-MAX_VALUE_CHARS = 2_000  # characters of one value: no address is longer
+MAX_VALUE_CHARS = 2_000  # characters of one value
 
 
 class Param(msgspec.Struct, frozen=True, kw_only=True):
-    """One value of an address. `default` is what it is where it is left out."""
+    """One parameter. `default` is its value if it is missing."""
 
     name: str
     about: str
@@ -20,24 +20,24 @@ class Param(msgspec.Struct, frozen=True, kw_only=True):
     default: Any = ""
     choices: tuple[str, ...] = ()
     minimum: int = 1
-    maximum: int = 1_000_000  # of a text: characters, where it may be longer than an address
+    maximum: int = 1_000_000  # of a text: characters, if longer than usual
     required: bool = False
 
 
-PAGE_PARAM = Param(name="page", about="Which page of the table, from 1.", kind="integer", default=1, maximum=100_000)
-NOTE_PARAM = Param(name="note", about="A note to show.")
-SIZE_PARAM = Param(name="size", about="Rows of a page.", kind="integer", default=50, maximum=500)
+PAGE_PARAM = Param(name="page", about="Page of the table, from 1.", kind="integer", default=1, maximum=100_000)
+NOTE_PARAM = Param(name="note", about="Key of a message to show.")
+SIZE_PARAM = Param(name="size", about="Rows per page.", kind="integer", default=50, maximum=500)
 
 
 def max_length(param: Param) -> int:
-    """How many characters a value may have."""
+    """The maximum length of a value."""
     return (
         param.maximum if param.kind == "text" and param.maximum != Param(name="", about="").maximum else MAX_VALUE_CHARS
     )
 
 
 def parse_params(params: Sequence[Param], given: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """The values of an address, each of its kind; UsageError names the one that can't be used."""
+    """Parsed values by name; UsageError names an invalid one."""
     found: dict[str, list[str]] = {}
     for name, text in given:
         found.setdefault(name, []).append(text)
@@ -47,15 +47,15 @@ def parse_params(params: Sequence[Param], given: Sequence[tuple[str, str]]) -> d
 def _value(param: Param, texts: list[str]) -> object:
     longest = max_length(param)
     if any(len(text) > longest for text in texts):
-        raise UsageError(f"{param.name}: is longer than {longest} characters")
+        raise UsageError(f"{param.name}: longer than {longest} characters")
     if any("\0" in text for text in texts):
-        raise UsageError(f"{param.name}: has a NUL character in it")
+        raise UsageError(f"{param.name}: contains a NUL character")
     if param.kind == "list":
         return [text for text in texts if text]
     text = texts[-1].strip() if texts else ""
     if not text:
         if param.required:
-            raise UsageError(f"{param.name}: is missing ({param.about})")
+            raise UsageError(f"{param.name}: missing ({param.about})")
         return param.default
     return _PARSERS[param.kind](param, text)
 
@@ -80,7 +80,7 @@ def _number(param: Param, text: str) -> float:
 
 def _choice(param: Param, text: str) -> str:
     if text not in param.choices:
-        raise UsageError(f"{param.name} = '{text[:40]}': is unknown; known: {', '.join(param.choices)}")
+        raise UsageError(f"{param.name} = '{text[:40]}': unknown value; known: {', '.join(param.choices)}")
     return text
 
 
@@ -102,7 +102,7 @@ _PARSERS: dict[str, Callable[[Param, str], Any]] = {
 
 
 def param_schema(param: Param) -> dict[str, Any]:
-    """The value's JSON schema, for the OpenAPI description."""
+    """JSON schema of the value, for OpenAPI."""
     if param.kind == "list":
         return {"type": "array", "items": {"type": "string"}}
     if param.kind == "integer":

@@ -1,4 +1,4 @@
-"""Runs the application until somebody stops it."""
+"""Runs the application until it is stopped."""
 
 import ipaddress
 import secrets
@@ -32,15 +32,15 @@ class UiServerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def serve(folders: Sequence[Path], serving: UiServerConfig, announce: Callable[[str, str], None]) -> None:
-    """Serve collections until SIGINT or SIGTERM; `announce` is told the address and the token (empty: none needed)."""
+    """Serve collections until SIGINT or SIGTERM; `announce` gets the URL and the token (empty: none needed)."""
     if not (serving.token.isascii() and serving.token.isprintable()) or serving.token != serving.token.strip():
-        raise UsageError("--token: has characters that no request can send; write it in ASCII, no blanks around it")
-    shelf = ServedCollections(folders, serving.home)
+        raise UsageError("--token: use printable ASCII characters without spaces at either end")
+    collections = ServedCollections(folders, serving.home)
     token = serving.token if is_loopback(serving.host) else serving.token or secrets.token_urlsafe(18)
-    desk = AppContext(shelf, SystemClock(), read_only=serving.read_only)
-    app = Application(desk, AccessPolicy(host_names=serving.host_names, token=token)).asgi()
+    context = AppContext(collections, SystemClock(), read_only=serving.read_only)
+    app = Application(context, AccessPolicy(host_names=serving.host_names, token=token)).asgi()
     listener = open_listener(serving)
-    threading.Thread(target=_refresh_indexes, args=(desk,), daemon=True).start()
+    threading.Thread(target=_refresh_indexes, args=(context,), daemon=True).start()
     shown = f"[{serving.host}]" if ":" in serving.host else serving.host
     announce(f"http://{shown}:{listener.getsockname()[1]}/", token)
     config = uvicorn.Config(
@@ -50,9 +50,9 @@ def serve(folders: Sequence[Path], serving: UiServerConfig, announce: Callable[[
         uvicorn.Server(config).run(sockets=[listener])
 
 
-def _refresh_indexes(desk: AppContext) -> None:
-    """Bring the indexes up to date before somebody searches; a collection that can't be read says so on its page."""
-    desk.searchers.refresh(desk.collections.folders)
+def _refresh_indexes(context: AppContext) -> None:
+    """Update the indexes before the first search; the page of an unreadable collection shows the error."""
+    context.searchers.refresh(context.collections.folders)
 
 
 def is_loopback(host: str) -> bool:

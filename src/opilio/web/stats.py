@@ -1,9 +1,7 @@
-"""What the pages and answers of a collection add up to, kept up to date by reading only what is new.
+"""Statistics of a collection: running totals per host, and the status of its crawl.
 
-A collection has no table of sums per host, and adding them up anew for every look would cost a running crawl its
-speed. So each server keeps the sums and reads the rows behind the last one it knows: two ranges of an index.
-
-How a crawl stands, cheaply: counters that are kept anyway, no sum over pages. For tiles, stream and metrics.
+A collection stores no totals per host, and summing all rows for every request would slow a running crawl. The server
+keeps the totals and reads only rows after the last known one.
 """
 
 import sqlite3
@@ -25,7 +23,7 @@ from opilio.store.writer import CrawlCounts
 
 
 class HostStats(msgspec.Struct):
-    """What a host brought."""
+    """Totals of a host."""
 
     pages: int = 0
     relevant: int = 0
@@ -39,20 +37,20 @@ class HostStats(msgspec.Struct):
 
 @dataclass(slots=True)
 class CollectionStats:
-    """The sums of one collection. Pages stand in the order they were committed."""
+    """Running totals of a collection. Pages are in the order of their commits."""
 
     hosts: dict[str, HostStats] = field(default_factory=dict)
     relevant: bytearray = field(default_factory=bytearray)  # 1 for each relevant page
     times: "array[float]" = field(default_factory=lambda: array("d"))
     failures: Counter[str] = field(default_factory=Counter)
-    host_links: Counter[tuple[str, str]] = field(default_factory=Counter)  # pages of a host first found on another's
+    host_links: Counter[tuple[str, str]] = field(default_factory=Counter)  # pages of a host first found on another host
     fetched: int = 0
     lock: Lock = field(default_factory=Lock)
-    _page_positions: dict[int, tuple[int, str]] = field(default_factory=dict)  # key of a page to its place and host
-    _position: tuple[int, str] = (0, "")  # the last answer that was read, and the labels that were taken up then
+    _page_positions: dict[int, tuple[int, str]] = field(default_factory=dict)  # key of a page to its position and host
+    _position: tuple[int, str] = (0, "")  # last response read, and the labels applied by then
 
     def refresh(self, collection: Collection) -> None:
-        """Read what came since; a person's word about old pages makes it begin again."""
+        """Read new rows. New labels change old verdicts, so then all totals are read again."""
         with self.lock:
             connection, labels = collection.connection, collection.meta("labels_taken")
             if labels != self._position[1]:
@@ -103,7 +101,7 @@ class CollectionStats:
         self._position = (last, self._position[1])
 
     def rate(self, now: float, window_s: float = 20.0) -> float:
-        """Pages a second in the last seconds."""
+        """Pages per second in the last `window_s` seconds."""
         with self.lock:
             start = len(self.times)
             while start > 0 and self.times[start - 1] > now - window_s:
@@ -116,14 +114,14 @@ ALERT_WINDOW_PAGES, LOW_HARVEST, HIGH_FAILURE_RATE = 200, 0.05, 0.4
 ACTIVE_STATES = ("running", "pausing", "paused")
 
 
-def crawl_stats(collection: Collection, tally: CollectionStats, now: float) -> dict[str, Any]:
-    """The facts of the run header."""
+def crawl_stats(collection: Collection, stats: CollectionStats, now: float) -> dict[str, Any]:
+    """The run header: state, counts, limits, alerts."""
     counts = stored_counts(collection)
     frontier = SqliteFrontier(collection.connection).stats()
     settings = load_settings(collection)
     state = crawl_state(collection, frontier.leased)
     stop = stored_stop_settings(collection)
-    rate = tally.rate(now) if state == "running" else 0.0
+    rate = stats.rate(now) if state == "running" else 0.0
     return {
         "state": state,
         "stop_reason": collection.meta("stop_reason"),
@@ -133,7 +131,7 @@ def crawl_stats(collection: Collection, tally: CollectionStats, now: float) -> d
         "pages": counts.pages,
         "relevant": counts.relevant,
         "harvest": counts.relevant / counts.pages if counts.pages else 0.0,
-        "harvest_now": _recent_harvest(tally),
+        "harvest_now": _recent_harvest(stats),
         "pages_per_s": round(rate, 2),
         "fetched": counts.fetched,
         "failed": counts.failed,
@@ -144,36 +142,37 @@ def crawl_stats(collection: Collection, tally: CollectionStats, now: float) -> d
         "dropped": frontier.dropped,
         "hosts": frontier.hosts,
         "budget": stop.pages,
+        "limits": {"pages": stop.pages, "fetches": stop.fetches, "relevant": stop.relevant, "minutes": stop.minutes},
         "eta_s": (stop.pages - counts.pages) / rate if stop.pages > counts.pages and rate > 0 else None,
         "expected_relevant": float(collection.meta("expected_relevant", "0")) or None,
-        "alerts": alerts(counts, tally, state),
+        "alerts": alerts(counts, stats, state),
         "stops_below": stop.harvest_below,
     }
 
 
-def alerts(counts: CrawlCounts, tally: CollectionStats, state: str) -> list[str]:
-    """What a person should look at, in plain words."""
+def alerts(counts: CrawlCounts, stats: CollectionStats, state: str) -> list[str]:
+    """Warnings for the user."""
     found = []
-    last = tally.relevant[-ALERT_WINDOW_PAGES:]
+    last = stats.relevant[-ALERT_WINDOW_PAGES:]
     if state in ACTIVE_STATES and len(last) == ALERT_WINDOW_PAGES and sum(last) < ALERT_WINDOW_PAGES * LOW_HARVEST:
-        few = f"only {sum(last)} were" if any(last) else "none was"
-        found.append(f"Of the last {ALERT_WINDOW_PAGES} pages {few} relevant: little may be left to find.")
+        few = f"only {sum(last)} were" if any(last) else "none were"
+        found.append(f"Of the last {ALERT_WINDOW_PAGES} pages, {few} relevant: there may be little left to find.")
     if counts.fetched >= ALERT_WINDOW_PAGES and counts.failed > counts.fetched * HIGH_FAILURE_RATE:
         share = counts.failed / counts.fetched
-        found.append(f"{share:.0%} of all fetches failed: see the errors; hosts may be refusing us.")
+        found.append(f"{share:.0%} of all requests failed; see Errors. Hosts may be blocking this crawler.")
     return found
 
 
 def crawl_state(collection: Collection, leased: int) -> str:
     """new, running, pausing, paused, stopping, stopped or crashed."""
-    said = collection.meta("state")
+    stored = collection.meta("state")
     if not is_crawl_running(collection.folder):
-        return "crashed" if said == "running" else said or "new"
+        return "crashed" if stored == "running" else stored or "new"
     if collection.meta("paused"):
         return "pausing" if leased else "paused"
     return "running"
 
 
-def _recent_harvest(tally: CollectionStats) -> float:
-    last = tally.relevant[-100:]
+def _recent_harvest(stats: CollectionStats) -> float:
+    last = stats.relevant[-100:]
     return sum(last) / len(last) if last else 0.0

@@ -1,4 +1,4 @@
-"""Templates: everything they print is escaped, and cleaned of what can hide or turn text around."""
+"""Templates: all output is escaped, and characters that hide or reverse text are removed."""
 
 import hashlib
 import re
@@ -22,14 +22,14 @@ from opilio.web.views import PageView
 INVISIBLE_CHARACTERS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
 )
-MAX_RENDERED_CHARS = 250_000  # characters of one value: more than any form takes
+MAX_RENDERED_CHARS = 250_000  # characters of one value
 
 
 class TemplateRenderer:
     """Renders views."""
 
-    def __init__(self, desk: AppContext, access: AccessPolicy) -> None:
-        self._context = desk
+    def __init__(self, context: AppContext, access: AccessPolicy) -> None:
+        self._context = context
         self._access = access
         with as_file(files("opilio.web") / "templates") as folder:
             self._environment = Environment(
@@ -47,28 +47,28 @@ class TemplateRenderer:
         """A part of a page."""
         return self._environment.get_template(template).render(self._common_values(PageRequest()) | values)
 
-    def response(self, view: PageView, asked: PageRequest, headers: dict[str, str] | None = None) -> HTMLResponse:
-        values = self._common_values(asked) | view.data
+    def response(self, view: PageView, request: PageRequest, headers: dict[str, str] | None = None) -> HTMLResponse:
+        values = self._common_values(request) | view.data
         values |= {"page_title": view.title, "has_table": bool(view.table_key)}
         html = self._environment.get_template(view.template).render(values)
         return HTMLResponse(html.encode("utf-8", "replace"), view.status, headers)
 
-    def _common_values(self, asked: PageRequest) -> dict[str, Any]:
-        desk = self._context
+    def _common_values(self, request: PageRequest) -> dict[str, Any]:
+        context = self._context
         return {
-            "asked": asked,
-            "here": asked.name,
-            "names": desk.collections.names,
+            "request": request,
+            "here": request.name,
+            "names": context.collections.names,
             "secret": self._access.form_secret,
-            "note": desk.flash.get(str(asked.values.get("note", ""))) if asked.values else "",
-            "read_only": desk.read_only,
-            "now": desk.clock.now(),
+            "note": context.flash.get(str(request.values.get("note", ""))) if request.values else "",
+            "read_only": context.read_only,
+            "now": context.clock.now(),
             "opilio_version": __version__,
         }
 
 
 def strip_invisible(value: object) -> object:
-    """What a template prints, harmless to look at.
+    """Template output without invisible and direction-changing characters.
 
     >>> strip_invisible("a\\u202eb"), strip_invisible(None)
     ('ab', '')
@@ -84,7 +84,7 @@ def strip_invisible(value: object) -> object:
 
 @cache
 def static(name: str) -> str:
-    """The address of a static file, which changes with its content."""
+    """The URL of a static file; it changes with the content."""
     data = (files("opilio.web") / "static" / name).read_bytes()
     return f"/static/{name}?v={hashlib.sha256(data).hexdigest()[:12]}"
 
@@ -118,7 +118,7 @@ def size(value: float) -> str:
 
 
 def format_duration(seconds: float | None) -> str:
-    """A length of time in words.
+    """A duration in words.
 
     >>> format_duration(75), format_duration(7300)
     ('1 min 15 s', '2 h 1 min')
@@ -134,18 +134,18 @@ def format_duration(seconds: float | None) -> str:
 
 
 def http_url_or_empty(url: str) -> str:
-    """A stranger's address as a link of ours may name it: http and https only."""
+    """The URL if it is http or https, else empty: other schemes must not become links."""
     return url if url.startswith(("http://", "https://")) else ""
 
 
 def url_with_query(address: str, **values: object) -> str:
-    """An address of ours with values in its query; empty ones are left out, lists are repeated."""
+    """A local URL with query values; empty ones are omitted, lists are repeated."""
     kept = {k: v for k, v in values.items() if v not in ("", None, [], False)}
     return f"{address}?{urlencode(kept, doseq=True)}" if kept else address
 
 
 def url_of_page(address: str, number: int) -> str:
-    """The same table, turned to another page.
+    """The same table at another page.
 
     >>> url_of_page("/c/birds/hosts?size=5&page=2&note=x&text=a%26b", 3)
     '/c/birds/hosts?size=5&text=a%26b&page=3'

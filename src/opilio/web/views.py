@@ -1,7 +1,7 @@
-"""A page's data, and how it is told: as HTML, JSON or CSV, at the same address.
+"""The data of a page as HTML, JSON or CSV at the same URL.
 
-The suffix decides (`/c/birds/hosts.csv`); without one, what the client says it accepts. HTML is made by templates that
-escape everything; CSV cells that a spreadsheet would take for a formula are made text (titles come from strangers).
+The suffix decides (`/c/birds/hosts.csv`), else the Accept header. Templates escape everything; CSV cells that a
+spreadsheet would treat as a formula become text, since titles come from untrusted pages.
 """
 
 import csv
@@ -19,7 +19,7 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class PageView(msgspec.Struct, kw_only=True):
-    """What a page shows. `rows` names the list in `data` that is its table."""
+    """What a page shows. `table_key` names the list in `data` that is its table."""
 
     template: str
     data: dict[str, Any]
@@ -30,7 +30,7 @@ class PageView(msgspec.Struct, kw_only=True):
 
 
 def response_format(request: Request) -> str:
-    """html, json or csv: by the suffix of the path, else by what is accepted; who sends JSON gets JSON."""
+    """html, json or csv: by the suffix of the path, else by the Accept header; JSON requests get JSON."""
     path = request.url.path
     for form in ("json", "csv"):
         if path.endswith(f".{form}"):
@@ -48,20 +48,20 @@ def response_format(request: Request) -> str:
 
 
 def json_response(values: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """One object with the version of its shape."""
+    """One JSON object with its schema version."""
     body = values if isinstance(values, dict) else {"items": values}
     return Response(_encode({"schema": 1, **_public_fields(body)}), status, headers, media_type="application/json")
 
 
 def _public_fields(value: Any) -> Any:  # noqa: ANN401 any JSON
-    """Without what is for the page alone, whose names begin with an underscore."""
+    """Without fields for the template only, whose names start with an underscore."""
     if isinstance(value, dict):
         return {k: _public_fields(v) for k, v in value.items() if not (isinstance(k, str) and k.startswith("_"))}
     return [_public_fields(v) for v in value] if isinstance(value, list) else value
 
 
 def attachment_header(name: str) -> dict[str, str]:
-    """The header by which a browser keeps an answer as a file of this name (RFC 6266, 8187: in any script).
+    """The header that makes a browser save the response under this name (RFC 6266, RFC 8187).
 
     >>> attachment_header("鳥.csv")
     {'Content-Disposition': "attachment; filename*=UTF-8''%E9%B3%A5.csv"}
@@ -70,7 +70,7 @@ def attachment_header(name: str) -> dict[str, str]:
 
 
 def csv_response(rows: list[dict[str, Any]], headers: dict[str, str] | None = None) -> Response:
-    """A table; lists and objects in a cell are JSON."""
+    """A table; lists and objects become JSON cells."""
     out = io.StringIO()
     names = [n for n in dict.fromkeys(name for row in rows for name in row) if not n.startswith("_")]
     writer = csv.writer(out)

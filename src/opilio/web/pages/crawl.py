@@ -1,7 +1,4 @@
-"""A crawl at a glance, live: tiles, harvest curve, what comes next, hosts, errors, events, and its buttons.
-
-The event log of a crawl: filtered, searched, page by page, and as it grows.
-"""
+"""The live page of a crawl with its controls, and its event log."""
 
 from typing import Any
 
@@ -30,14 +27,14 @@ LEVELS = {"VisitFailed": "error", "HostBackedOff": "warning", "TrapFound": "warn
 EVENTS_PER_PAGE = 100
 
 
-def show_events(desk: AppContext, asked: PageRequest) -> PageView:
-    """The newest first."""
-    wanted = asked.values
+def show_events(context: AppContext, request: PageRequest) -> PageView:
+    """Events, newest first."""
+    wanted = request.values
     kinds = [kind for kind in KINDS if not wanted["level"] or LEVELS.get(kind, "info") == wanted["level"]]
     if wanted["kind"]:
         kinds = [wanted["kind"]] if not wanted["level"] or wanted["kind"] in kinds else []
     shown = EventFilter(kinds if wanted["kind"] or wanted["level"] else None, wanted["text"], wanted["before"])
-    with desk.open(asked.name) as collection:
+    with context.open(request.name) as collection:
         rows = [event_row(event) for event in newest_events(collection.connection, shown, EVENTS_PER_PAGE)]
     data = {
         "events": rows,
@@ -48,9 +45,9 @@ def show_events(desk: AppContext, asked: PageRequest) -> PageView:
     return PageView(template="events.html", data=data, title="Events", table_key="events")
 
 
-def read_events_after(desk: AppContext, name: str, after: int, limit: int) -> list[dict[str, Any]]:
+def read_events_after(context: AppContext, name: str, after: int, limit: int) -> list[dict[str, Any]]:
     """Events after number `after`, oldest first; negative: only the last ten."""
-    with desk.open(name) as collection:
+    with context.open(name) as collection:
         db = collection.connection
         found = newest_events(db, EventFilter(), 10)[::-1] if after < 0 else events_after(db, after, limit)
     return [event_row(event) for event in found]
@@ -86,81 +83,96 @@ def _format_value(value: object) -> str:
 
 
 MAX_TABLE_ROWS = 8
-CONTROL_COMMANDS = ("pause", "resume", "stop", "go-on")
+CONTROL_COMMANDS = ("pause", "resume", "stop")
+KEEP_LIMIT = -1  # the stored limit stays
+LIMITS = ("pages", "fetches", "relevant", "minutes")
 CONTROL_MESSAGES = {
-    "pause": "The crawl rests as soon as what is under way has landed.",
-    "resume": "The crawl goes on.",
-    "stop": "The crawl stops as soon as what is under way has landed.",
-    "go-on": "A crawl was started in this collection; it goes on where it ended.",
+    "pause": "Pausing after the current requests.",
+    "resume": "Crawl resumed.",
+    "stop": "Stopping after the current requests.",
 }
 
 
-def show_crawl(desk: AppContext, asked: PageRequest) -> PageView:
-    data = live_data(desk, asked.name, everything=True)
-    data["events"] = read_events_after(desk, asked.name, -1, 10)[::-1]
-    with desk.open(asked.name) as collection:
+def show_crawl(context: AppContext, request: PageRequest) -> PageView:
+    data = live_data(context, request.name, everything=True)
+    data["events"] = read_events_after(context, request.name, -1, 10)[::-1]
+    with context.open(request.name) as collection:
         data["several"] = bool(agent_cards(collection))
     data["log"] = (
-        read_log_tail(desk.collections.folder(asked.name)) if data["status"]["state"] in ("crashed", "new") else ""
+        read_log_tail(context.collections.folder(request.name)) if data["status"]["state"] in ("crashed", "new") else ""
     )
-    return PageView(template="crawl.html", data=data, title=data["status"]["topic"] or asked.name, table_key="curve")
+    return PageView(template="crawl.html", data=data, title=data["status"]["topic"] or request.name, table_key="curve")
 
 
-def live_data(desk: AppContext, name: str, *, everything: bool) -> dict[str, Any]:
-    """What the live page shows. `everything`: the tables too, which cost more than tiles and curve."""
-    now = desk.clock.now()
-    with desk.open(name) as collection:
-        tally = desk.stats(collection)
-        status = crawl_stats(collection, tally, now)
-        with tally.lock:
-            curve = harvest_curve(tally.relevant, tally.times)
+def live_data(context: AppContext, name: str, *, everything: bool) -> dict[str, Any]:
+    """Data of the live page. `everything`: include the tables, which cost more than tiles and curve."""
+    now = context.clock.now()
+    with context.open(name) as collection:
+        stats = context.stats(collection)
+        status = crawl_stats(collection, stats, now)
+        with stats.lock:
+            curve = harvest_curve(stats.relevant, stats.times)
         data: dict[str, Any] = {"name": name, "status": status, "curve": curve}
         if everything:
-            data |= _tables(collection, tally, now)
+            data |= _tables(collection, stats, now)
     return data
 
 
-def _tables(collection: Collection, tally: CollectionStats, now: float) -> dict[str, Any]:
-    with tally.lock:
-        best = sorted(tally.hosts.items(), key=lambda pair: (-pair[1].relevant, -pair[1].pages, pair[0]))[
+def _tables(collection: Collection, stats: CollectionStats, now: float) -> dict[str, Any]:
+    with stats.lock:
+        best = sorted(stats.hosts.items(), key=lambda pair: (-pair[1].relevant, -pair[1].pages, pair[0]))[
             :MAX_TABLE_ROWS
         ]
         hosts = [
             {"host": host, "pages": one.pages, "relevant": one.relevant, "harvest": round(one.harvest, 4)}
             for host, one in best
         ]
-        errors = [{"kind": kind, "count": count} for kind, count in tally.failures.most_common(MAX_TABLE_ROWS)]
+        errors = [{"kind": kind, "count": count} for kind, count in stats.failures.most_common(MAX_TABLE_ROWS)]
     return {"queue": top_queue_rows(collection, 0, MAX_TABLE_ROWS, now), "hosts": hosts, "errors": errors}
 
 
-def control_crawl(desk: AppContext, asked: PageRequest) -> ActionResult:
-    """Pause, resume, stop; or let a crawl that has ended go on."""
-    folder, word = desk.collections.folder(asked.name), asked.values["do"]
-    back = f"/c/{asked.name}"
-    with desk.open(asked.name) as collection:
-        state = crawl_stats(collection, desk.stats(collection), desk.clock.now())["state"]
-    if word == "go-on":
-        if state in ACTIVE_STATES:
-            raise UsageError("a crawl is running in this collection already")
-        launch_crawl(folder, asked.values["pages"])
+def control_crawl(context: AppContext, request: PageRequest) -> ActionResult:
+    """Pause, resume or stop a running crawl; restart one that has ended."""
+    folder, word = context.collections.folder(request.name), request.values["do"]
+    back = f"/c/{request.name}"
+    with context.open(request.name) as collection:
+        status = crawl_stats(collection, context.stats(collection), context.clock.now())
+    state = status["state"]
+    if word == "resume" and state not in ACTIVE_STATES:
+        launch_crawl(folder, _new_limits(request.values, status))
     else:
-        send_command(folder, word, desk.clock.now(), "stopped from the browser" if word == "stop" else "")
+        send_command(folder, word, context.clock.now(), "stopped from the browser" if word == "stop" else "")
     return ActionResult(message=CONTROL_MESSAGES[word], redirect_to=back, data={"state_before": state})
+
+
+def _new_limits(values: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
+    """The limits of the resumed crawl; UsageError if one of them is reached already, so that it would stop at once."""
+    given = {name: values[name] for name in LIMITS if values[name] != KEEP_LIMIT}
+    limits = status["limits"] | given
+    for name in ("pages", "fetches", "relevant"):
+        reached = status["fetched" if name == "fetches" else name]
+        if limits[name] and reached >= limits[name]:
+            raise UsageError(
+                f"{name} = {limits[name]}: this limit is already reached ({reached}); raise it, or use 0 for no limit"
+            )
+    return given
 
 
 ACTIONS = (
     ActionRoute(
         path="/c/{name}/control",
         run=control_crawl,
-        about="Pause, resume or stop a running crawl; let one that has ended go on.",
+        about="Pause, resume or stop a crawl; resume also restarts one that has ended.",
         params=(
             Param(name="do", about="What to do.", kind="choice", choices=CONTROL_COMMANDS, required=True),
-            Param(
-                name="pages",
-                about="With go-on: stop at so many pages in all.",
-                kind="integer",
-                default=0,
-                maximum=10**9,
+            *(
+                Param(name=name, about=about, kind="integer", default=KEEP_LIMIT, minimum=0, maximum=10**9)
+                for name, about in (
+                    ("pages", "With resume: stop at this many pages in total (0: no limit)."),
+                    ("fetches", "With resume: stop at this many requests in total (0: no limit)."),
+                    ("relevant", "With resume: stop at this many relevant pages in total (0: no limit)."),
+                    ("minutes", "With resume: stop after this many minutes (0: no limit)."),
+                )
             ),
         ),
     ),
@@ -171,7 +183,7 @@ PAGES = (
     PageRoute(
         path="/c/{name}",
         show=show_crawl,
-        about="A crawl at a glance: state, harvest curve, what comes next, hosts, errors, events.",
+        about="One crawl: state, harvest curve, next URLs, hosts, errors, events.",
         params=(NOTE_PARAM,),
     ),
     PageRoute(
@@ -181,7 +193,7 @@ PAGES = (
         params=(
             Param(name="kind", about="Only events of this kind.", kind="choice", choices=KINDS),
             Param(name="level", about="Only this level.", kind="choice", choices=("info", "warning", "error")),
-            Param(name="text", about="Only events that hold this text."),
+            Param(name="text", about="Only events that contain this text."),
             Param(name="before", about="Only events before this number.", kind="integer", default=0, maximum=2**60),
             NOTE_PARAM,
         ),

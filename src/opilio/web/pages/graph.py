@@ -1,7 +1,4 @@
-"""The graph of hosts: who led the crawl to whom, as a picture and as a table; and as a file for graph programs.
-
-Where the nodes of a graph go: springs along edges, all nodes pushing each other away. Pure and deterministic.
-"""
+"""The graph of hosts as a picture, as tables and as a GEXF file, with a deterministic force layout."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,10 +16,10 @@ STEPS = 220
 
 
 def layout_graph(count: int, edges: Sequence[tuple[int, int, float]]) -> NDArray[np.float64]:
-    """Places in the unit square, one a node (Fruchterman and Reingold, begun on a spiral instead of at random)."""
+    """Positions in the unit square (Fruchterman and Reingold, started on a spiral instead of at random)."""
     if count == 0:
         return np.zeros((0, 2))
-    turn = np.arange(count) * 2.399963  # the golden angle: even, whatever the number
+    turn = np.arange(count) * 2.399963  # the golden angle spreads any number of nodes evenly
     places = np.sqrt((np.arange(count) + 0.5) / count)[:, None] * np.stack([np.cos(turn), np.sin(turn)], axis=1)
     pull = np.zeros((count, count))
     for a, b, weight in edges:
@@ -44,13 +41,13 @@ WIDTH, HEIGHT, GRAPH_MARGIN = 900.0, 600.0, 44.0
 MAX_EDGES = 5_000
 
 
-def show_graph(desk: AppContext, asked: PageRequest) -> PageView:
-    most = asked.values["most"]
-    with desk.open(asked.name) as collection:
-        tally = desk.stats(collection)
-        with tally.lock:
-            pairs = [(a, b, count) for (a, b), count in tally.host_links.most_common(MAX_EDGES)]
-            ranked = sorted(tally.hosts.items(), key=lambda pair: (-pair[1].relevant, -pair[1].pages, pair[0]))
+def show_graph(context: AppContext, request: PageRequest) -> PageView:
+    most = request.values["most"]
+    with context.open(request.name) as collection:
+        stats = context.stats(collection)
+        with stats.lock:
+            pairs = [(a, b, count) for (a, b), count in stats.host_links.most_common(MAX_EDGES)]
+            ranked = sorted(stats.hosts.items(), key=lambda pair: (-pair[1].relevant, -pair[1].pages, pair[0]))
             sums = [(host, one.pages, one.relevant, one.harvest) for host, one in ranked]
     shown = sums[:most]
     numbers = {host: number for number, (host, *_) in enumerate(shown)}
@@ -71,7 +68,7 @@ def show_graph(desk: AppContext, asked: PageRequest) -> PageView:
 
 
 def hosts_with_label(nodes: list[dict[str, Any]]) -> set[str]:
-    """Hosts whose name can be written beside their node without touching another name, the best first."""
+    """Hosts whose label does not overlap the label of a better host."""
     taken: list[tuple[float, float, float, float]] = []
     found = set()
     for node in nodes:
@@ -101,7 +98,7 @@ def _line(a: dict[str, Any], b: dict[str, Any], share: float) -> dict[str, float
 
 
 def gexf_response(view: PageView) -> Response:
-    """The graph as GEXF 1.3, which Gephi and others read."""
+    """The graph as GEXF 1.3, for Gephi and others."""
     nodes = "".join(
         f"<node id={quoteattr(n['host'])} label={quoteattr(n['host'])}><attvalues>"
         f'<attvalue for="0" value="{n["pages"]}"/><attvalue for="1" value="{n["relevant"]}"/></attvalues></node>'
@@ -122,16 +119,19 @@ def gexf_response(view: PageView) -> Response:
 
 
 HOST_COUNT = Param(
-    name="most", about="Hosts that are drawn, the best first.", kind="integer", default=60, minimum=2, maximum=400
+    name="most", about="Number of hosts, best first.", kind="integer", default=60, minimum=2, maximum=400
 )
 GEXF = RawRoute(
-    path="/c/{name}/graph.gexf", about="The same for Gephi.", media_type="application/gexf+xml", params=(HOST_COUNT,)
+    path="/c/{name}/graph.gexf",
+    about="The graph for Gephi.",
+    media_type="application/gexf+xml",
+    params=(HOST_COUNT,),
 )
 PAGES = (
     PageRoute(
         path="/c/{name}/graph",
         show=show_graph,
-        about="The graph of hosts: who led to whom.",
+        about="The graph of hosts: which led to which.",
         params=(HOST_COUNT, NOTE_PARAM),
     ),
 )

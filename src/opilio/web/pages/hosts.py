@@ -1,4 +1,4 @@
-"""Hosts: what each brought and how it is treated; and one of them with its pages, queue and failures."""
+"""Hosts with their totals and rules; one host with its pages, queue and failures."""
 
 from typing import Any
 
@@ -29,39 +29,39 @@ MAX_QUEUED = 10
 _STATES = ("queued", "waiting for a retry", "done", "failed", "dropped")
 
 
-def show_hosts(desk: AppContext, asked: PageRequest) -> PageView:
-    page, size, sort = asked.values["page"], asked.values["size"], asked.values["sort"]
-    with desk.open(asked.name) as collection:
-        rows = _rows(collection, desk.stats(collection), desk.clock.now())
-    text = asked.values["text"].lower()
+def show_hosts(context: AppContext, request: PageRequest) -> PageView:
+    page, size, sort = request.values["page"], request.values["size"], request.values["sort"]
+    with context.open(request.name) as collection:
+        rows = _rows(collection, context.stats(collection), context.clock.now())
+    text = request.values["text"].lower()
     rows = [row for row in rows if text in row["host"]]
     rows.sort(key=lambda row: row["host"])
     if sort != "host":
         rows.sort(key=lambda row: (row[sort], row["pages"]), reverse=True)
     start = (page - 1) * size
     shown = rows[start : start + size]
-    with desk.open(asked.name) as collection:
-        for row in shown:  # counted for these only: a collection may know very many
+    with context.open(request.name) as collection:
+        for row in shown:  # only for the shown rows: a collection may have very many hosts
             row["failed"] = count_failed(collection.connection, row["host"])
     data = {
         "hosts": shown,
         "total": len(rows),
         "page": page,
         "more": start + size < len(rows),
-        "values": asked.values,
+        "values": request.values,
         "sorts": SORTS,
     }
     return PageView(template="hosts.html", data=data, title="Hosts", table_key="hosts")
 
 
-def _rows(collection: Collection, tally: CollectionStats, now: float) -> list[dict[str, Any]]:
+def _rows(collection: Collection, stats: CollectionStats, now: float) -> list[dict[str, Any]]:
     known = host_summaries(collection.connection)
     rules = load_host_rules(collection)
-    with tally.lock:
+    with stats.lock:
         return [
             {
                 "host": host.name,
-                **_host_counts(tally.hosts.get(host.name)),
+                **_host_counts(stats.hosts.get(host.name)),
                 "queued": host.queued,
                 "known": host.known,
                 "delay_s": host.delay_s,
@@ -84,13 +84,13 @@ def _host_counts(one: HostStats | None) -> dict[str, Any]:
     }
 
 
-def show_host(desk: AppContext, asked: PageRequest) -> PageView:
-    name = asked.values["host"]
-    with desk.open(asked.name) as collection:
-        rows = [row for row in _rows(collection, desk.stats(collection), desk.clock.now()) if row["host"] == name]
+def show_host(context: AppContext, request: PageRequest) -> PageView:
+    name = request.values["host"]
+    with context.open(request.name) as collection:
+        rows = [row for row in _rows(collection, context.stats(collection), context.clock.now()) if row["host"] == name]
         if not rows:
-            raise UnknownCollectionError(f"'{name[:200]}': this crawl never heard of this host")
-        db, start = collection.connection, (asked.values["page"] - 1) * PAGES_PER_HOST_VIEW
+            raise UnknownCollectionError(f"'{name[:200]}': unknown host in this collection")
+        db, start = collection.connection, (request.values["page"] - 1) * PAGES_PER_HOST_VIEW
         data = {
             "facts": rows[0],
             "robots": _robots(collection, name),
@@ -101,7 +101,7 @@ def show_host(desk: AppContext, asked: PageRequest) -> PageView:
             ],
             "pages": [page._asdict() for page in pages_of_host(db, name, PAGES_PER_HOST_VIEW + 1, start)],
             "queue": [url._asdict() | {"score": round(url.score, 4)} for url in queue_of_host(db, name, MAX_QUEUED)],
-            "page": asked.values["page"],
+            "page": request.values["page"],
         }
     data["more"] = len(data["pages"]) > PAGES_PER_HOST_VIEW
     data["pages"] = data["pages"][:PAGES_PER_HOST_VIEW]
@@ -123,7 +123,7 @@ PAGES = (
     PageRoute(
         path="/c/{name}/hosts",
         show=show_hosts,
-        about="Hosts: what each brought, how it is treated, what waits.",
+        about="Hosts: pages, harvest, rules, queue.",
         params=(
             PAGE_PARAM,
             SIZE_PARAM,

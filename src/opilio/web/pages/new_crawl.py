@@ -1,8 +1,7 @@
-"""Start a crawl from the browser: topic, seeds, how far to go; anything else as TOML. Checked before it begins.
+"""The form for a new crawl, and the processes it starts.
 
-Crawls that are started from a page: each a process of its own, that goes on when the server ends.
-
-The collection is made here, so that whatever is wrong is told before anything runs; the process then goes on with it.
+The server creates the collection, so that errors appear on the form; the crawl then runs in its own process, which
+continues when the server ends.
 """
 
 import asyncio
@@ -10,6 +9,7 @@ import subprocess
 import sys
 import threading
 import tomllib
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -32,14 +32,14 @@ LOG_TAIL_BYTES = 4_000
 
 
 async def create_and_launch(folder: Path, settings: Settings, found: FoundSeeds) -> None:
-    """Begin a collection with what engines found and crawl it. ConfigError or CollectionError say why that can't be."""
+    """Create a collection and start its crawl; ConfigError or CollectionError if that fails."""
     await prepare_collection(folder, settings, found)
     launch_crawl(folder)
 
 
-def launch_crawl(folder: Path, pages: int = 0) -> None:
-    """Crawl a collection that is there, to so many pages in all (0: as it was set)."""
-    more = ["--pages", str(pages)] if pages else []
+def launch_crawl(folder: Path, limits: Mapping[str, float] | None = None) -> None:
+    """Start the crawl of an existing collection. `limits` replace stored stop rules, for example pages: 2000."""
+    more = [part for name, value in (limits or {}).items() for part in ("--set", f"stop.{name}={value:g}")]
     try:
         with (folder / LOG).open("ab") as log:
             process = subprocess.Popen(  # noqa: S603 our own command, no shell
@@ -50,12 +50,12 @@ def launch_crawl(folder: Path, pages: int = 0) -> None:
                 start_new_session=True,
             )
     except OSError as error:
-        raise CollectionError(f"{folder}: no crawl can be started: {error.strerror}") from error
-    threading.Thread(target=process.wait, daemon=True).start()  # lets go of it when it has ended
+        raise CollectionError(f"{folder}: cannot start a crawl: {error.strerror}") from error
+    threading.Thread(target=process.wait, daemon=True).start()  # reaps it when it has ended
 
 
 def read_log_tail(folder: Path) -> str:
-    """The end of what a crawl wrote that was started here."""
+    """The last lines of a crawl's log."""
     try:
         text = (folder / LOG).read_bytes()[-LOG_TAIL_BYTES:]
     except OSError:
@@ -64,9 +64,9 @@ def read_log_tail(folder: Path) -> str:
     return "\n".join(lines[-3:])
 
 
-def show_new_crawl(desk: AppContext, asked: PageRequest) -> PageView:
-    desk.require_writable()
-    return _form(asked.values, "")
+def show_new_crawl(context: AppContext, request: PageRequest) -> PageView:
+    context.require_writable()
+    return _form(request.values, "")
 
 
 def _form(values: dict[str, Any], problem: str, checked: str = "") -> PageView:
@@ -76,37 +76,39 @@ def _form(values: dict[str, Any], problem: str, checked: str = "") -> PageView:
 
 
 def _engines() -> list[str]:
-    """The engines that are asked for seeds where none are given; what is wrong with their file is told on starting."""
+    """The engines queried if no seeds are given; errors in their file are reported at the start."""
     with suppress(ConfigError):
         return list(load_user_engines())
     return []
 
 
-def start_crawl(desk: AppContext, asked: PageRequest) -> PageView | ActionResult:
-    """Check what was given; begin the collection and its crawl, or say what is wrong on the form."""
-    values = asked.values
+def start_crawl(context: AppContext, request: PageRequest) -> PageView | ActionResult:
+    """Check the form; start the crawl, or show the form with the error."""
+    values = request.values
     try:
         settings = _with_seed_sources(resolve_settings(_tree(values), "new crawl"))
         check_settings(settings)
         if values["do"] == "check":
             return _form(values, "", checked=_describe_settings(settings))
         settings, found = asyncio.run(with_found_seeds(settings))
-        folder = desk.collections.unused_folder(settings.topic.name)
+        folder = context.collections.unused_folder(settings.topic.name)
         asyncio.run(create_and_launch(folder, settings, found))
     except (UsageError, CollectionError, SeedError) as error:
         return _form(values, str(error))
-    name = desk.collections.add(folder)
-    said = f"The crawl has begun, in {folder}.{_describe_found_seeds(found)}"
-    return ActionResult(message=said, redirect_to=f"/c/{name}", data={"name": name, "seeds": len(settings.seeds.urls)})
+    name = context.collections.add(folder)
+    message = f"Crawl started in {folder}.{_describe_found_seeds(found)}"
+    return ActionResult(
+        message=message, redirect_to=f"/c/{name}", data={"name": name, "seeds": len(settings.seeds.urls)}
+    )
 
 
 def _with_seed_sources(settings: Settings) -> Settings:
-    """The settings with addresses to begin at, or engines that can be asked for some."""
+    """The settings with seeds, or with engines that can find some."""
     if settings.seeds.urls:
         return canonicalize_seeds(settings)
     settings = with_engines(settings)
     if not settings.seeds.engines:
-        raise ConfigError(f"no seeds: give at least one address to begin at, one a line,\n{engine_hint()}")
+        raise ConfigError(f"no seeds: enter at least one URL,\n{engine_hint()}")
     return settings
 
 
@@ -114,11 +116,11 @@ def _describe_settings(settings: Settings) -> str:
     stop = f"{settings.stop.pages} pages" if settings.stop.pages else "no page limit"
     number, engines = len(settings.seeds.urls), ", ".join(settings.seeds.engines)
     seeds = f"{number} seeds" if number else f"seeds from {engines}"
-    return f"This can begin: strategy {settings.strategy}, {seeds}, {stop}."
+    return f"Settings are valid: strategy {settings.strategy}, {seeds}, {stop}."
 
 
 def _describe_found_seeds(found: FoundSeeds) -> str:
-    """What engines brought, and who of them failed."""
+    """How many seeds engines found, and which engines failed."""
     if not found.seeds:
         return ""
     failed = "".join(f" {problem}." for problem in found.problems)
@@ -129,7 +131,7 @@ def _tree(values: dict[str, Any]) -> Tree:
     try:
         more = tomllib.loads(values["toml"])
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"more settings: is not valid TOML: {error}") from error
+        raise UsageError(f"more settings: not valid TOML: {error}") from error
     seeds = [line.strip() for line in values["seeds"].splitlines() if line.strip()]
     tree: Tree = {
         "strategy": values["strategy"],
@@ -146,23 +148,23 @@ def _tree(values: dict[str, Any]) -> Tree:
 
 _PARAMS = (
     Param(name="topic", about="The topic, as a sentence."),
-    Param(name="description", about="More words about it."),
-    Param(name="keywords", about="Words, one a line, perhaps weighted: wren = 0.8", maximum=200_000),
-    Param(name="seeds", about="Addresses to begin at, one a line; left empty, engines are asked.", maximum=200_000),
+    Param(name="description", about="A longer description."),
+    Param(name="keywords", about="Keywords, one per line, optional weight: wren = 0.8", maximum=200_000),
+    Param(name="seeds", about="URLs to start from, one per line; if empty, engines are queried.", maximum=200_000),
     Param(name="strategy", about="How to crawl.", kind="choice", choices=tuple(strategy_names()), default="opilio"),
     Param(
         name="pages",
-        about="Stop after so many pages (0: no limit).",
+        about="Stop after this many pages (0: no limit).",
         kind="integer",
         default=1000,
         minimum=0,
         maximum=10**9,
     ),
-    Param(name="relevant", about="Stop after so many relevant pages (0: off).", kind="integer", default=0, minimum=0),
-    Param(name="minutes", about="Stop after so many minutes (0: off).", kind="number", default=0.0, minimum=0),
+    Param(name="relevant", about="Stop after this many relevant pages (0: off).", kind="integer", default=0, minimum=0),
+    Param(name="minutes", about="Stop after this many minutes (0: off).", kind="number", default=0.0, minimum=0),
     Param(
         name="delay",
-        about="Seconds between two requests to a host.",
+        about="Seconds between requests to a host.",
         kind="number",
         default=1.0,
         minimum=0,

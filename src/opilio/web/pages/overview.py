@@ -25,52 +25,52 @@ from opilio.web.stats import crawl_stats
 from opilio.web.views import PageView
 
 
-def show_home(desk: AppContext, _asked: PageRequest) -> PageView:
-    found = [_card(desk, name) for name in desk.collections.names]
+def show_home(context: AppContext, _request: PageRequest) -> PageView:
+    found = [_card(context, name) for name in context.collections.names]
     return PageView(template="home.html", data={"collections": found}, table_key="collections")
 
 
-def _card(desk: AppContext, name: str) -> dict[str, Any]:
+def _card(context: AppContext, name: str) -> dict[str, Any]:
     try:
-        with desk.open(name) as collection:
-            tally = desk.stats(collection)
-            with tally.lock:
-                line = sparkline_path(harvest_curve(tally.relevant, tally.times, 60))
-            return {"name": name, "problem": "", "_spark": line, **crawl_stats(collection, tally, desk.clock.now())}
+        with context.open(name) as collection:
+            stats = context.stats(collection)
+            with stats.lock:
+                line = sparkline_path(harvest_curve(stats.relevant, stats.times, 60))
+            return {"name": name, "problem": "", "_spark": line, **crawl_stats(collection, stats, context.clock.now())}
     except CollectionError as error:
         return {"name": name, "problem": str(error)}
 
 
-def show_help(_desk: AppContext, _asked: PageRequest) -> PageView:
+def show_help(_context: AppContext, _request: PageRequest) -> PageView:
     return PageView(template="help.html", data={}, title="Keys and API")
 
 
-MAX_COMPARED_RUNS = 6  # lines that can be told apart
+MAX_COMPARED_RUNS = 6  # more lines cannot be distinguished
 
 
-def show_runs(desk: AppContext, asked: PageRequest) -> PageView:
-    names = asked.values["with"] or desk.collections.names
-    folders, problems = desk.collections.readable_folders(names)
+def show_runs(context: AppContext, request: PageRequest) -> PageView:
+    names = request.values["with"] or context.collections.names
+    folders, problems = context.collections.readable_folders(names)
     chosen = list(folders)[:MAX_COMPARED_RUNS]
-    first, last = asked.values["from"], asked.values["to"]
+    first, last = request.values["from"], request.values["to"]
     if last and last < first:
         raise UsageError(f"to = {last}: must not be before from = {first}; 0 is the end")
-    found = [_run(desk, name, first, last) for name in chosen]
+    found = [_run(context, name, first, last) for name in chosen]
     if found and first > 1 and not any(run["curve"] for run in found):
         problems.append(f"No run has {first} pages.")
-    data = {"runs": found, "values": asked.values, "chosen": chosen, "rows": [_row(run) for run in found]}
+    data = {"runs": found, "values": request.values, "chosen": chosen, "rows": [_row(run) for run in found]}
     data |= {"problems": problems, "closer": first > 1 or last > 0}
-    return PageView(template="runs.html", data=data, title="Runs compared", table_key="rows")
+    return PageView(template="runs.html", data=data, title="Compare runs", table_key="rows")
 
 
-def _run(desk: AppContext, name: str, first: int, last: int) -> dict[str, Any]:
-    """A run with the curve of its pages from the first to the last one, which is as fine as that of all."""
-    with desk.open(name) as collection:
-        tally = desk.stats(collection)
-        status = crawl_stats(collection, tally, desk.clock.now())
-        with tally.lock:
-            whole = harvest_curve(tally.relevant, tally.times)
-            curve = harvest_curve(tally.relevant, tally.times, first=first, last=last)
+def _run(context: AppContext, name: str, first: int, last: int) -> dict[str, Any]:
+    """A run with its curve from page `first` to `last` at full resolution."""
+    with context.open(name) as collection:
+        stats = context.stats(collection)
+        status = crawl_stats(collection, stats, context.clock.now())
+        with stats.lock:
+            whole = harvest_curve(stats.relevant, stats.times)
+            curve = harvest_curve(stats.relevant, stats.times, first=first, last=last)
     began = whole[0]["at"] if whole else 0.0
     return {"name": name, "status": status, "curve": curve, "began": began, "_whole": whole}
 
@@ -96,19 +96,19 @@ MAX_LISTED_ROWS = 200
 MAX_SEEDS = 1000
 
 
-def show_pages(desk: AppContext, asked: PageRequest) -> PageView:
-    wanted, page, size = asked.values, asked.values["page"], asked.values["size"]
+def show_pages(context: AppContext, request: PageRequest) -> PageView:
+    wanted, page, size = request.values, request.values["page"], request.values["size"]
     relevant = None if wanted["relevant"] == "all" else wanted["relevant"] == "yes"
     shown = ListFilter(relevant, wanted["text"], wanted["sort"])
-    with desk.open(asked.name) as collection:
+    with context.open(request.name) as collection:
         rows = list_pages(collection.connection, shown, size + 1, (page - 1) * size)
     found = [msgspec.structs.asdict(row) for row in rows]
     data = {"pages": found[:size], "more": len(found) > size, "page": page, "values": wanted}
     return PageView(template="pages.html", data=data, title="Pages", table_key="pages")
 
 
-def show_seeds(desk: AppContext, asked: PageRequest) -> PageView:
-    with desk.open(asked.name) as collection:
+def show_seeds(context: AppContext, request: PageRequest) -> PageView:
+    with context.open(request.name) as collection:
         seeds = [_seed(collection, row) for row in seed_results(collection.connection, MAX_SEEDS)]
         data = {"seeds": seeds, "enquiries": _seed_queries(collection)}
     return PageView(template="seeds.html", data=data, title="Seeds", table_key="seeds")
@@ -121,7 +121,7 @@ def _seed_queries(collection: Collection) -> list[dict[str, Any]]:
 
 
 def _seed(collection: Collection, result: SeedResult) -> dict[str, Any]:
-    """A seed, what named it, and what became of it."""
+    """A seed with its sources and its result."""
     seed = result.seed
     entry = SqliteFrontier(collection.connection).entry(host_of(seed.url), seed.key)
     return {
@@ -136,13 +136,13 @@ def _seed(collection: Collection, result: SeedResult) -> dict[str, Any]:
     }
 
 
-def show_errors(desk: AppContext, asked: PageRequest) -> PageView:
-    """What went wrong, in groups, with examples."""
-    with desk.open(asked.name) as collection:
-        tally = desk.stats(collection)
-        with tally.lock:
-            groups = [{"kind": kind, "count": count} for kind, count in tally.failures.most_common()]
-            fetched = tally.fetched
+def show_errors(context: AppContext, request: PageRequest) -> PageView:
+    """Failures in groups, with examples."""
+    with context.open(request.name) as collection:
+        stats = context.stats(collection)
+        with stats.lock:
+            groups = [{"kind": kind, "count": count} for kind, count in stats.failures.most_common()]
+            fetched = stats.fetched
         rows = failed_urls(collection.connection, MAX_LISTED_ROWS)
     examples = [{"url": row.url, "state": "failed" if row.failed else "dropped", "reason": row.reason} for row in rows]
     examples.sort(key=lambda row: (row["state"] != "failed", row["reason"], row["url"]))
@@ -150,21 +150,21 @@ def show_errors(desk: AppContext, asked: PageRequest) -> PageView:
     return PageView(template="errors.html", data=data, title="Errors", table_key="examples")
 
 
-def show_agents(desk: AppContext, asked: PageRequest) -> PageView:
-    """The agents of a crawl by several, and how each stands; none where one crawler did it all."""
-    folder = desk.collections.folder(asked.name)
-    with desk.open(asked.name) as collection:
+def show_agents(context: AppContext, request: PageRequest) -> PageView:
+    """The agents of a crawl; none if a single crawler ran."""
+    folder = context.collections.folder(request.name)
+    with context.open(request.name) as collection:
         several = bool(agent_cards(collection))
     data = {"agents": list_agents(folder) if several else []}
     return PageView(template="agents.html", data=data, title="Agents", table_key="agents")
 
 
 PAGES = (
-    PageRoute(path="/", show=show_home, about="Every collection with its state.", params=(NOTE_PARAM,)),
+    PageRoute(path="/", show=show_home, about="All collections with their state.", params=(NOTE_PARAM,)),
     PageRoute(
         path="/help",
         show=show_help,
-        about="Keys, addresses and forms of the data.",
+        about="Keyboard shortcuts, query syntax, data formats.",
         params=(NOTE_PARAM,),
         has_table=False,
     ),
@@ -174,10 +174,10 @@ PAGES = (
         about="Harvest curves and figures of several collections.",
         params=(
             Param(name="with", about="The collections, by name; all if left out.", kind="list"),
-            Param(name="x", about="What goes across.", kind="choice", choices=("pages", "time"), default="pages"),
+            Param(name="x", about="X axis.", kind="choice", choices=("pages", "time"), default="pages"),
             Param(
                 name="y",
-                about="What goes up.",
+                about="Y axis.",
                 kind="choice",
                 choices=("harvest", "recent", "longer", "relevant"),
                 default="relevant",
@@ -196,23 +196,21 @@ PAGES = (
             SIZE_PARAM,
             Param(name="relevant", about="Which pages.", kind="choice", choices=("yes", "no", "all"), default="yes"),
             Param(name="sort", about="The order.", kind="choice", choices=tuple(PAGE_SORTS), default="score"),
-            Param(name="text", about="Only pages with this in title or address."),
+            Param(name="text", about="Only pages with this text in title or URL."),
             NOTE_PARAM,
         ),
     ),
     PageRoute(
         path="/c/{name}/seeds",
         show=show_seeds,
-        about="Where the crawl began, and who proposed that.",
+        about="The seeds and their sources.",
         params=(NOTE_PARAM,),
     ),
-    PageRoute(
-        path="/c/{name}/agents", show=show_agents, about="The agents of a crawl by several.", params=(NOTE_PARAM,)
-    ),
+    PageRoute(path="/c/{name}/agents", show=show_agents, about="The agents of a crawl.", params=(NOTE_PARAM,)),
     PageRoute(
         path="/c/{name}/errors",
         show=show_errors,
-        about="What went wrong, in groups, with examples.",
+        about="Failures in groups, with examples.",
         params=(NOTE_PARAM,),
     ),
 )

@@ -1,7 +1,4 @@
-"""One page: what it says, why it was fetched and judged so, where it was found, and a person's word about it.
-
-Text in pieces: those that speak of the topic are marked, with how much they weigh. Pure but for one look.
-"""
+"""One page: its text, the reasons for its verdict and its rank, where it was found, and its label."""
 
 import re
 from contextlib import suppress
@@ -38,13 +35,13 @@ _WORD = re.compile(r"\w[\w'’-]*")
 
 
 def topic_stems(collection: Collection) -> dict[str, float]:
-    """The topic's stems with their weights, as they are now."""
+    """The topic's stems with their current weights."""
     table = restored_table(latest_state(collection.connection, TOPIC_SNAPSHOT))
     return {word: k.weight for k in reversed(table.keywords) for word in k.stem.split()}
 
 
 def highlight_terms(text: str, stems: dict[str, float]) -> list[dict[str, Any]]:
-    """The text in pieces; `weight` above 0 where a word is one of the topic's.
+    """The text in segments; topic words have a `weight` above 0.
 
     >>> [p["text"] for p in highlight_terms("Two wrens sang", {"wren": 1.0}) if p["weight"]]
     ['wrens']
@@ -70,23 +67,23 @@ def highlight_terms(text: str, stems: dict[str, float]) -> list[dict[str, Any]]:
     return pieces
 
 
-MAX_TEXT_CHARS = 20_000  # characters that are shown
+MAX_TEXT_CHARS = 20_000  # characters shown
 MAX_LINKS = 60
 MAX_COPIES = 50
 
 
-def show_page(desk: AppContext, asked: PageRequest) -> PageView:
-    folder = desk.collections.folder(asked.name)
-    found = why(folder, asked.values["url"])
+def show_page(context: AppContext, request: PageRequest) -> PageView:
+    folder = context.collections.folder(request.name)
+    found = why(folder, request.values["url"])
     if not found.found:
-        raise UnknownCollectionError(f"{found.url[:300]}: never seen: no fetched page links to it, and it is no seed")
-    with desk.open(asked.name) as collection:
+        raise UnknownCollectionError(f"{found.url[:300]}: unknown URL: not a seed, and no fetched page links to it")
+    with context.open(request.name) as collection:
         key = url_key(found.url)
         data = {"why": msgspec.to_builtins(found), "label": _label(collection, key), **_stored(collection, key)}
     data["versions"], data["similar"], title = [], [], found.url
     if found.page is not None:
         data["versions"] = msgspec.to_builtins(page_history(folder, found.url).versions)
-        data["similar"] = similar_pages(desk, asked.name, found.url)
+        data["similar"] = similar_pages(context, request.name, found.url)
         title = found.page.title or found.url
     return PageView(template="page.html", data=data, title=title, table_key="links")
 
@@ -115,7 +112,7 @@ def _text(collection: Collection, position: RecordPosition | None) -> str:
 
 
 def _links(collection: Collection, key: int) -> list[dict[str, Any]]:
-    """Where it leads, the most promising first."""
+    """Outgoing links, best score first."""
     blob = links_of(collection.connection, key)
     if not blob:
         return []
@@ -134,27 +131,27 @@ def _links(collection: Collection, key: int) -> list[dict[str, Any]]:
 
 
 def _label(collection: Collection, key: int) -> str:
-    """What a person said of it last."""
+    """The current label of a page."""
     if not has_table(collection.connection, "label"):
         return ""
-    said = current_label(collection.connection, key)
-    return "" if said is None else "relevant" if said[0] else "irrelevant"
+    label = current_label(collection.connection, key)
+    return "" if label is None else "relevant" if label[0] else "irrelevant"
 
 
-def label_pages_action(desk: AppContext, asked: PageRequest) -> ActionResult:
-    """A person's word about pages; judge, ranker and queue follow."""
-    folder, urls = desk.collections.folder(asked.name), asked.values["url"]
-    relevant = {**LABEL_VALUES, "undo": None}[asked.values["is"]]
+def label_pages_action(context: AppContext, request: PageRequest) -> ActionResult:
+    """Label pages; verdicts, models and queue follow."""
+    folder, urls = context.collections.folder(request.name), request.values["url"]
+    relevant = {**LABEL_VALUES, "undo": None}[request.values["is"]]
     if not urls:
-        raise UsageError("url: is missing (the page, or several of them)")
-    given = [LabelRequest(url, relevant, asked.name) for url in urls]
-    report, problems = label_pages(folder, given, desk.clock.now())
+        raise UsageError("url: missing (one page or several)")
+    given = [LabelRequest(url, relevant, request.name) for url in urls]
+    report, problems = label_pages(folder, given, context.clock.now())
     if problems:
         raise TopicError("; ".join(problems))
-    data = {"is": asked.values["is"], **msgspec.to_builtins(report)}
+    data = {"is": request.values["is"], **msgspec.to_builtins(report)}
     return ActionResult(
-        message=describe_label_report(report, asked.values["is"]),
-        redirect_to=asked.redirect_target(url_with_query(f"/c/{asked.name}/page", url=urls[0])),
+        message=describe_label_report(report, request.values["is"]),
+        redirect_to=request.redirect_target(url_with_query(f"/c/{request.name}/page", url=urls[0])),
         data=data,
     )
 
@@ -162,18 +159,18 @@ def label_pages_action(desk: AppContext, asked: PageRequest) -> ActionResult:
 def describe_label_report(report: LabelReport, word: str) -> str:
     """What a label changed, in one sentence."""
     pages = "1 page" if report.labels == 1 else f"{report.labels} pages"
-    verdicts = "its verdict changed" if report.verdicts_changed == 1 else f"{report.verdicts_changed} verdicts changed"
-    done = f"Took back what was said of {pages}" if word == "undo" else f"Marked {pages} {word}"
-    first = f"{done}; " + (verdicts if report.verdicts_changed else "the verdict was the same")
+    verdicts = "verdict updated" if report.verdicts_changed == 1 else f"{report.verdicts_changed} verdicts updated"
+    done = f"Label removed from {pages}" if word == "undo" else f"Labelled {pages} {word}"
+    first = f"{done}; " + (verdicts if report.verdicts_changed else "verdict unchanged")
     if report.running:
-        return f"{first}. The crawl is running and learns from it with its next commit."
+        return f"{first}. The running crawl learns from it with its next commit."
     if report.waits_for:
-        return f"{first}. 'opilio {report.waits_for}' is writing to the collection: the next crawl learns from it."
+        return f"{first}. 'opilio {report.waits_for}' is writing to the collection; the next crawl learns from it."
     if not report.learns:
-        return f"{first}. This strategy does not learn from labels, so the queue stays as it is."
+        return f"{first}. This strategy does not learn from labels; the queue is unchanged."
     moved = "no queued URL" if not report.moved else f"{report.moved} queued URL{'' if report.moved == 1 else 's'}"
     movers = "".join(f" · {m.before:.2f} → {m.after:.2f} {m.url}" for m in report.top_moves[:3])
-    return f"{first}. It is learnt; {moved} changed place{movers}"
+    return f"{first}. Model updated; {moved} rescored{movers}"
 
 
 PAGES = (

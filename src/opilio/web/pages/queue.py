@@ -1,7 +1,4 @@
-"""What comes next: the best queued URLs with their context, how scores spread, and what a person wants otherwise.
-
-Queued URLs as pages show them: with the page they were found on, the anchor, and how long they wait.
-"""
+"""The queue: next URLs with anchor, parent and age, score distribution, and commands to the crawl."""
 
 from itertools import islice
 from typing import Any
@@ -25,18 +22,18 @@ from opilio.web.context import ActionResult, ActionRoute, AppContext, PageReques
 from opilio.web.params import NOTE_PARAM, PAGE_PARAM, SIZE_PARAM, Param
 from opilio.web.views import PageView
 
-MAX_SCORE_SAMPLE = 200_000  # queued URLs whose scores make the histogram
+MAX_SCORE_SAMPLE = 200_000  # scores in the histogram
 
 
 def top_queue_rows(collection: Collection, start: int, count: int, now: float) -> list[dict[str, Any]]:
-    """The URLs that come next, best first."""
+    """The next URLs, best first."""
     boosted = load_host_rules(collection).boosted_hosts
     found = islice(upcoming_urls(collection.connection, start + count, boosted), start, start + count)
     return [queue_row(collection, entry, now) | {"boosted": entry.lead.host in boosted} for entry in found]
 
 
 def queue_row(collection: Collection, entry: FrontierEntry, now: float) -> dict[str, Any]:
-    """One entry with its context."""
+    """One entry with anchor, parent and age."""
     lead = entry.lead
     parent = current_page(collection.connection, lead.parent)
     url, title = parent if parent is not None else ("", "")
@@ -57,7 +54,7 @@ def queue_row(collection: Collection, entry: FrontierEntry, now: float) -> dict[
 
 
 def _queued_since(collection: Collection, entry: FrontierEntry) -> float | None:
-    """Since when it waits: the first fetch of a page that links it; for a seed, the crawl's start."""
+    """When it was queued: the first fetch of a page that links to it; for a seed, the start of the crawl."""
     parents = {*entry.parents, entry.lead.parent} - {0}
     if parents:
         return first_fetched_at(collection.connection, parents)
@@ -72,16 +69,16 @@ def _anchor(blob: bytes, key: int) -> str:
     return ""
 
 
-MAX_QUEUE_DEPTH = 2_000  # entries that can be paged through: what is behind them changes faster than anybody reads
+MAX_QUEUE_DEPTH = 2_000  # entries that can be listed; later ones change too fast to be useful
 QUEUE_COMMANDS = ("ban", "exclude", "delay", "boost", "boost_host", "unboost_host")
 
 
-def show_queue(desk: AppContext, asked: PageRequest) -> PageView:
-    page, size = asked.values["page"], asked.values["size"]
+def show_queue(context: AppContext, request: PageRequest) -> PageView:
+    page, size = request.values["page"], request.values["size"]
     if page * size > MAX_QUEUE_DEPTH:
-        raise UsageError(f"page = {page}: only the first {MAX_QUEUE_DEPTH} queued URLs can be looked through")
-    with desk.open(asked.name) as collection:
-        entries = top_queue_rows(collection, (page - 1) * size, size + 1, desk.clock.now())
+        raise UsageError(f"page = {page}: only the first {MAX_QUEUE_DEPTH} queued URLs can be listed")
+    with context.open(request.name) as collection:
+        entries = top_queue_rows(collection, (page - 1) * size, size + 1, context.clock.now())
         scores = queued_priorities(collection.connection, MAX_SCORE_SAMPLE)
         queued = queue_length(collection.connection)
     data = {
@@ -94,48 +91,51 @@ def show_queue(desk: AppContext, asked: PageRequest) -> PageView:
     return PageView(template="queue.html", data=data, title="Queue", table_key="queue")
 
 
-def send_command_action(desk: AppContext, asked: PageRequest) -> ActionResult:
+def send_command_action(context: AppContext, request: PageRequest) -> ActionResult:
     """Ban, slow down or boost a host, exclude a pattern, boost a URL."""
-    folder, word, target = desk.collections.folder(asked.name), asked.values["do"], asked.values["target"]
-    data = str(asked.values["seconds"]).encode() if word == "delay" else b""
-    send_command(folder, word, desk.clock.now(), target, data)
-    writer = apply_pending_commands(folder, desk.clock.now())
-    when = {"": "from now on", CRAWL_COMMAND: "within a moment, for the crawl that is running"}.get(
-        writer, "for the next crawl"
+    folder, word, target = context.collections.folder(request.name), request.values["do"], request.values["target"]
+    data = str(request.values["seconds"]).encode() if word == "delay" else b""
+    send_command(folder, word, context.clock.now(), target, data)
+    writer = apply_pending_commands(folder, context.clock.now())
+    when = {"": "Applied.", CRAWL_COMMAND: "The running crawl applies it in a moment."}.get(
+        writer, "The next crawl applies it."
     )
-    said = {
-        "ban": f"{target}: nothing of this host is asked for any more",
-        "exclude": f"{target}: addresses like this are left out",
-        "delay": f"{target}: at least {asked.values['seconds']:g} seconds between two requests",
-        "boost": f"{target}: comes next",
-        "boost_host": f"{target}: what waits here goes before all others, as often as politeness allows",
-        "unboost_host": f"{target}: waits in line again",
+    effect = {
+        "ban": f"{target}: host banned",
+        "exclude": f"{target}: matching URLs excluded",
+        "delay": f"{target}: delay of at least {request.values['seconds']:g} s between requests",
+        "boost": f"{target}: fetched next",
+        "boost_host": f"{target}: host boosted; its URLs come first, within its rate limit",
+        "unboost_host": f"{target}: boost removed",
     }[word]
-    return ActionResult(
-        message=f"{said}. This holds {when}.", redirect_to=asked.redirect_target(f"/c/{asked.name}/queue")
-    )
+    return ActionResult(message=f"{effect}. {when}", redirect_to=request.redirect_target(f"/c/{request.name}/queue"))
 
 
 PAGES = (
     PageRoute(
         path="/c/{name}/queue",
         show=show_queue,
-        about="The URLs that come next, best first.",
+        about="The next URLs, best first.",
         params=(PAGE_PARAM, SIZE_PARAM, NOTE_PARAM),
     ),
 )
 ACTIONS = (
     ActionRoute(
-        path="/c/{name}/wish",
+        path="/c/{name}/command",
         run=send_command_action,
-        about="Ban, slow down or boost a host, exclude a pattern of addresses, or boost a queued URL.",
+        about="Ban, slow down or boost a host, exclude a URL pattern, or boost a queued URL.",
         params=(
             Param(name="do", about="What to do.", kind="choice", choices=QUEUE_COMMANDS, required=True),
             Param(name="target", about="The host, the pattern (such as */tag/*), or the URL.", required=True),
             Param(
-                name="seconds", about="With delay: the pause.", kind="number", default=10.0, minimum=0, maximum=86_400
+                name="seconds",
+                about="With delay: seconds between requests.",
+                kind="number",
+                default=10.0,
+                minimum=0,
+                maximum=86_400,
             ),
-            Param(name="back", about="The page a browser goes to next.", kind="text"),
+            Param(name="back", about="The page to show next.", kind="text"),
         ),
     ),
 )

@@ -56,7 +56,7 @@ def show_search(context: AppContext, request: PageRequest) -> PageView:
 def _filters(context: AppContext, values: dict[str, Any]) -> SearchFilters:
     chosen: dict[str, Any] = {name: tuple(values[param]) for name, param in FACETS.items()}
     for name in values["in"]:
-        context.collections.folder(name)  # one that is not served is row
+        context.collections.folder(name)  # raises UnknownCollectionError
     relevant = {"yes": True, "no": False}.get(values["relevant"])
     return SearchFilters(
         **chosen, collections=tuple(values["in"]), relevant=relevant, after=values["after"], before=values["before"]
@@ -134,7 +134,7 @@ _PARAMS = (
     Param(name="before", about="Older than this day."),
     Param(name="sort", about="The order.", kind="choice", choices=SORT_ORDERS, default="best"),
     PAGE_PARAM,
-    Param(name="size", about="Hits of a page.", kind="integer", default=10, maximum=100),
+    Param(name="size", about="Results per page.", kind="integer", default=10, maximum=100),
     NOTE_PARAM,
 )
 _DEFAULTS = {param.name: param.default for param in _PARAMS}
@@ -143,7 +143,7 @@ PAGES = (
     PageRoute(
         path="/c/{name}/subtopics",
         show=show_subtopics,
-        about="What the relevant pages are about, in groups.",
+        about="The relevant pages in groups.",
         params=(NOTE_PARAM,),
     ),
 )

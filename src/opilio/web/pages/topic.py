@@ -1,4 +1,4 @@
-"""The topic editor: keywords, examples, contexts, genres, classes; a preview before anything changes; its history."""
+"""The topic editor: keywords, examples, contexts, genres, Dewey classes; preview and history."""
 
 import tomllib
 from typing import Any
@@ -31,15 +31,15 @@ FIELDS = ("description", "keywords", "contexts", "genres", "dewey")
 EXCERPT = 120
 
 
-def show_topic(desk: AppContext, asked: PageRequest) -> PageView:
-    with desk.open(asked.name) as collection:
+def show_topic(context: AppContext, request: PageRequest) -> PageView:
+    with context.open(request.name) as collection:
         data = _data(collection, stored_topic(collection))
-    data["history"] = _history(desk, asked.name)
+    data["history"] = _history(context, request.name)
     return PageView(template="topic.html", data=data, title="Topic", table_key="keywords")
 
 
 def _data(collection: Collection, shown: Topic) -> dict[str, Any]:
-    """What the editor shows. `shown` may be a draft."""
+    """Data of the editor. `shown` may be a draft."""
     table = current_table(collection)
     return {
         "name": shown.name,
@@ -62,7 +62,7 @@ def _data(collection: Collection, shown: Topic) -> dict[str, Any]:
 
 
 def _form_values(shown: Topic) -> dict[str, Any]:
-    """A topic as it stands in the fields of the form."""
+    """A topic as values of the form fields."""
     keywords = (word if weight == 1 else f"{word} = {weight:g}" for word, weight in shown.keywords.items())
     lists = {"keywords": keywords, "contexts": shown.contexts, "dewey": shown.dewey}
     texts = {name: "\n".join(lines) for name, lines in lists.items()}
@@ -73,8 +73,8 @@ def _excerpts(examples: tuple[Any, ...]) -> list[str]:
     return [(e if isinstance(e, str) else " ".join(e))[:EXCERPT] for e in examples]
 
 
-def _history(desk: AppContext, name: str) -> list[dict[str, Any]]:
-    versions = [table_to_dict(at, table) for at, table in table_history(desk.collections.folder(name))]
+def _history(context: AppContext, name: str) -> list[dict[str, Any]]:
+    versions = [table_to_dict(at, table) for at, table in table_history(context.collections.folder(name))]
     return [{k: v[k] for k in ("version", "at", "size", "added")} for v in reversed(versions)]
 
 
@@ -84,40 +84,40 @@ def topic_to_toml(shown: Topic) -> str:
     return tomli_w.dumps({"topic": tree})
 
 
-def edit_topic(desk: AppContext, asked: PageRequest) -> PageView | ActionResult:
-    """Show what a changed topic would do, or take it up."""
-    values = asked.values
-    with desk.open(asked.name) as collection:
+def edit_topic(context: AppContext, request: PageRequest) -> PageView | ActionResult:
+    """Preview a changed topic, or save it."""
+    values = request.values
+    with context.open(request.name) as collection:
         try:
             new = draft_topic(collection, _parse_topic(collection, values), _dropped_stems(collection, values))
         except UsageError as error:
-            return _rejected_form(desk, asked, collection, str(error))
+            return _rejected_form(context, request, collection, str(error))
         if values["do"] == "preview":
             data = _data(collection, new.topic)
             data["preview"] = msgspec.to_builtins(seen := preview_topic(collection, new)) | {"changed": seen.changed}
             data["dropped"] = _dropped_stems(collection, values)
             data["new_keywords"] = _words(new)
             data["form"] = {name: value for name, value in values.items() if name != "do"}
-            data["history"] = _history(desk, asked.name)
+            data["history"] = _history(context, request.name)
             return PageView(template="topic.html", data=data, title="Topic: preview", table_key="keywords")
-    writer = save_topic(desk.collections.folder(asked.name), new, desk.clock.now())
-    known = {"": "The collection has it now.", CRAWL_COMMAND: "The crawl takes it up with its next look."}
-    when = known.get(writer, "The next crawl takes it up.")
-    said = f"Saved: {len(new.table)} words. {when} Pages judged before keep their verdicts."
+    writer = save_topic(context.collections.folder(request.name), new, context.clock.now())
+    known = {"": "Applied.", CRAWL_COMMAND: "The running crawl applies it in a moment."}
+    when = known.get(writer, "The next crawl applies it.")
+    message = f"Saved: {len(new.table)} keywords. {when} Pages judged earlier keep their verdicts."
     return ActionResult(
-        message=said,
-        redirect_to=f"/c/{asked.name}/topic",
+        message=message,
+        redirect_to=f"/c/{request.name}/topic",
         data={"keywords": _words(new), "running": writer == CRAWL_COMMAND},
     )
 
 
-def _rejected_form(desk: AppContext, asked: PageRequest, collection: Collection, problem: str) -> PageView:
-    """The form again, as it was filled in, with what is wrong."""
+def _rejected_form(context: AppContext, request: PageRequest, collection: Collection, problem: str) -> PageView:
+    """The form as it was filled in, with the error."""
     data = _data(collection, stored_topic(collection))
-    typed = {name: asked.values[name] for name in data["_typed"]}
+    typed = {name: request.values[name] for name in data["_typed"]}
     data["_typed"] = data["_typed"] | {"toml": typed["toml"]} if typed["toml"] else typed | {"toml": data["toml"]}
-    data |= {"error": problem, "dropped": _dropped_stems(collection, asked.values), "form": asked.values}
-    data["history"] = _history(desk, asked.name)
+    data |= {"error": problem, "dropped": _dropped_stems(collection, request.values), "form": request.values}
+    data["history"] = _history(context, request.name)
     return PageView(template="topic.html", data=data, title="Topic", table_key="keywords", status=400)
 
 
@@ -126,7 +126,7 @@ def _words(new: TopicReplacement) -> list[dict[str, Any]]:
 
 
 def _dropped_stems(collection: Collection, values: dict[str, Any]) -> list[str]:
-    """Words of the crawl's own that were not ticked; a request that says nothing of them keeps all."""
+    """Words added by the crawl that were unticked; a request without `keeps` keeps all."""
     return [s for s in learned_words(collection) if s not in values["keep"]] if values["keeps"] else []
 
 
@@ -166,7 +166,7 @@ def _from_toml(text: str) -> dict[str, Any]:
 
 
 def parse_keywords(text: str) -> dict[str, float]:
-    """Keywords of a text area: one a line, perhaps with a weight.
+    """Keywords of a text area: one per line, optional weight.
 
     >>> parse_keywords("wren\\nsmall bird = 0.5\\n")
     {'wren': 1.0, 'small bird': 0.5}
@@ -189,7 +189,7 @@ def _lines(text: str) -> tuple[str, ...]:
 
 
 def _examples(collection: Collection, now: tuple[Any, ...], values: dict[str, Any], kind: str) -> list[Any]:
-    """Examples that stay, pages of the collection that join them, and a text that was pasted."""
+    """Kept examples, added pages of the collection, and a pasted text."""
     gone = {int(n) for n in values[f"drop_{kind}"] if n.isascii() and n.isdecimal() and len(n) < 9}
     kept = [example for number, example in enumerate(now) if number not in gone]
     kept += [page_text(collection, canonicalize_url(url) or url) for url in _lines(values[f"add_{kind}"])]
@@ -202,7 +202,7 @@ PAGES = (
     PageRoute(
         path="/c/{name}/topic",
         show=show_topic,
-        about="The topic: what a person gave, the table as it is now, and every version of it.",
+        about="The topic: its definition, the current keywords, and all versions.",
         params=(NOTE_PARAM,),
     ),
 )
@@ -214,20 +214,20 @@ ACTIONS = (
         params=(
             Param(name="do", about="What to do.", kind="choice", choices=("preview", "save"), required=True),
             Param(name="toml", about="The topic as TOML, instead of the fields.", maximum=_MAX_TEXT_CHARS),
-            Param(name="description", about="What the crawl is about, in sentences.", maximum=_MAX_TEXT_CHARS),
-            Param(name="keywords", about="Words, one a line, perhaps weighted: wren = 0.8", maximum=_MAX_TEXT_CHARS),
-            Param(name="contexts", about="Words of senses that are not meant, one a line.", maximum=_MAX_TEXT_CHARS),
-            Param(name="genres", about="Kinds of pages that are wanted.", kind="list"),
-            Param(name="dewey", about="Dewey classes, one a line.", maximum=_MAX_TEXT_CHARS),
-            Param(name="keeps", about="1: `keep` names the crawl's own words that stay.", kind="flag", default=False),
-            Param(name="keep", about="Stems the crawl brought in that stay.", kind="list"),
+            Param(name="description", about="Description of the topic.", maximum=_MAX_TEXT_CHARS),
+            Param(name="keywords", about="Keywords, one per line, optional weight", maximum=_MAX_TEXT_CHARS),
+            Param(name="contexts", about="Words of meanings to exclude, one per line.", maximum=_MAX_TEXT_CHARS),
+            Param(name="genres", about="Wanted genres.", kind="list"),
+            Param(name="dewey", about="Dewey classes, one per line.", maximum=_MAX_TEXT_CHARS),
+            Param(name="keeps", about="1: `keep` lists the added words to keep.", kind="flag", default=False),
+            Param(name="keep", about="Stems added by the crawl to keep.", kind="list"),
             *(
                 param
                 for kind in ("positive", "negative")
                 for param in (
-                    Param(name=f"drop_{kind}", about="Numbers of examples to leave out.", kind="list"),
-                    Param(name=f"add_{kind}", about="Addresses of stored pages, one a line.", maximum=_MAX_TEXT_CHARS),
-                    Param(name=f"text_{kind}", about="A text that is an example.", maximum=_MAX_TEXT_CHARS),
+                    Param(name=f"drop_{kind}", about="Numbers of examples to remove.", kind="list"),
+                    Param(name=f"add_{kind}", about="URLs of stored pages, one per line.", maximum=_MAX_TEXT_CHARS),
+                    Param(name=f"text_{kind}", about="An example text.", maximum=_MAX_TEXT_CHARS),
                 )
             ),
         ),

@@ -1,13 +1,13 @@
-// Keeps the parts of a crawl's page up to date from one stream of server-sent events.
+// Updates the crawl page from one stream of server-sent events.
 
-const SPOKEN_EVERY_MS = 5000; // what a screen reader is told must not come faster than it can be read out
+const SPOKEN_EVERY_MS = 5000; // announcements must not come faster than a screen reader reads
 const LOG_LINES = 500;
 
 function put(root, part, html) {
   const place = root.querySelector(`[data-part="${part}"]`);
   if (!place || place.contains(document.activeElement) && part === "controls" && place.matches(":focus-within:has(input:focus)")) return;
   const focused = place.contains(document.activeElement) ? document.activeElement.value : null;
-  place.innerHTML = html; // made by our own templates, which escape everything
+  place.innerHTML = html; // rendered by the server's templates, which escape everything
   if (focused) place.querySelector("button")?.focus({ preventScroll: true });
 }
 
@@ -46,7 +46,7 @@ export function startLive(root) {
   stream.addEventListener("status", (message) => speak(root, JSON.parse(message.data), memory));
   stream.addEventListener("parts", (message) => {
     for (const [part, html] of Object.entries(JSON.parse(message.data))) put(root, part, html);
-    root.dataset.looks = String(Number(root.dataset.looks ?? 0) + 1);
+    root.dataset.updates = String(Number(root.dataset.updates ?? 0) + 1);
   });
   stream.addEventListener("event", (message) => log(root, JSON.parse(message.data)));
   addEventListener("pagehide", () => stream.close());

@@ -1,4 +1,4 @@
-// What scripts add to the pages: theme, keys, judging without a reload, live parts. Everything can be read without.
+// Theme, keyboard shortcuts, labelling without a reload, live updates. All pages are readable without it.
 import { startLive } from "./live.js";
 
 const one = (selector, root = document) => root.querySelector(selector);
@@ -9,17 +9,17 @@ function startTheme() {
   const root = document.documentElement;
   const isDark = () => root.dataset.theme
     ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  const tell = () => { button.textContent = isDark() ? "Light" : "Dark"; };
+  const update = () => { button.textContent = isDark() ? "Light" : "Dark"; };
   button.hidden = false;
-  tell();
+  update();
   button.addEventListener("click", () => {
     root.dataset.theme = isDark() ? "light" : "dark";
-    try { localStorage.setItem("opilio-theme", root.dataset.theme); } catch { /* holds for this page only */ }
-    tell();
+    try { localStorage.setItem("opilio-theme", root.dataset.theme); } catch { /* storage is off: for this page only */ }
+    update();
   });
 }
 
-function say(text) {
+function notify(text) {
   const note = one("[data-note]");
   note.textContent = text;
   note.hidden = !text;
@@ -29,8 +29,8 @@ async function send(form, button) {
   const body = new URLSearchParams(new FormData(form));
   if (button?.name) body.set(button.name, button.value);
   const answer = await fetch(form.action, { method: "POST", body, headers: { Accept: "application/json" } });
-  const told = await answer.json().catch(() => ({ error: `The server answered ${answer.status}.` }));
-  say(told.said ?? told.error ?? "");
+  const result = await answer.json().catch(() => ({ error: `The server answered ${answer.status}.` }));
+  notify(result.message ?? result.error ?? "");
   return answer.ok;
 }
 
@@ -49,7 +49,7 @@ async function judge(event) {
       form.closest("[data-row]")?.setAttribute("data-judged", button.value);
     }
   } catch {
-    say("The server can't be reached; nothing was changed.");
+    notify("The server cannot be reached; nothing was changed.");
   }
   form.removeAttribute("aria-busy");
 }
@@ -59,7 +59,7 @@ function startForms() {
     if (event.target.matches("[data-judge]")) judge(event);
     else if (event.target.matches("[data-quiet]")) {
       event.preventDefault();
-      send(event.target, event.submitter).catch(() => say("The server can't be reached; nothing was changed."));
+      send(event.target, event.submitter).catch(() => notify("The server cannot be reached; nothing was changed."));
     } else if (event.target.matches("[data-sure]") && !confirm(event.target.dataset.sure)) event.preventDefault();
   });
 }

@@ -1,4 +1,4 @@
-// Runs before the page is drawn, so that a chosen theme does not flash. Without it the system's theme holds.
+// Runs before the first paint, so that the chosen theme does not flash. The default is the system theme.
 (() => {
   let chosen = null;
   try { chosen = localStorage.getItem("opilio-theme"); } catch { /* storage may be switched off */ }
