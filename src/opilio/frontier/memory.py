@@ -32,7 +32,7 @@ OPEN_STATES = (UrlState.QUEUED, UrlState.LEASED)
 
 
 class MemoryFrontier:
-    """The protocol's invariants over dicts and heaps."""
+    """Keeps the invariants of the `Frontier` protocol with dicts and heaps."""
 
     def __init__(self, policy: FrontierPolicy | None = None) -> None:
         self._policy = policy or FrontierPolicy()
@@ -81,7 +81,7 @@ class MemoryFrontier:
         return True
 
     def _merge(self, host: HostQueue, url: UrlEntry, lead: Lead, now: float) -> bool:
-        """Take over what another link adds; has the URL risen?"""
+        """Merge what another link adds; returns whether the URL's priority rose."""
         old = url.lead
         known = MergeState(old.score, old.depth, old.tunnel, old.parent, url.parents)
         after = merge_link(self._policy.merge, known, lead)
@@ -154,7 +154,7 @@ class MemoryFrontier:
         return kept
 
     def complete(self, lease: HostLease, landings: Sequence[UrlResult], wake_at: float) -> bool:
-        """End a lease. URLs of it that have not landed are queued as before. False: it was no longer held."""
+        """End a lease. Its URLs without a result are queued as before. False: the lease was no longer held."""
         host = self._tables.hosts.get(lease.host)
         if host is None or host.token != lease.token or not host.leased:
             return False
@@ -172,7 +172,7 @@ class MemoryFrontier:
         return True
 
     def _retry(self, host: HostQueue, url: UrlEntry, landing: UrlResult, wake_at: float) -> None:
-        """A retry that is due before the host wakes needs no timer of its own."""
+        """Queue a retry. One that is due before the host wakes needs no timer of its own."""
         url.lead = replace(url.lead, retries=url.lead.retries + 1)
         url.state, url.reason = UrlState.QUEUED, landing.reason
         self._tables.count["leased"] -= 1
@@ -184,11 +184,11 @@ class MemoryFrontier:
             heapq.heappush(self._tables.retries, (landing.retry_at, host.name, url.lead.key))
 
     def set_delay(self, host: str, delay_s: float) -> None:
-        """The pause a host asks for (Crawl-delay, back-off): handed out with its leases, used by `recover`."""
+        """Set the delay of a host (Crawl-delay, back-off): returned with its leases, used by `recover`."""
         self._tables.host(host).delay_s = delay_s
 
     def drop_host(self, host: str, reason: str, pattern: str = "*") -> int:
-        """Drop what is queued at a host with an address like `pattern`, but for what is in flight."""
+        """Drop URLs queued at a host that match `pattern`, except those in flight."""
         known = self._tables.hosts.get(host)
         if known is None:
             return 0
@@ -249,7 +249,7 @@ class MemoryFrontier:
         return boosted
 
     def best(self, limit: int) -> list[FrontierEntry]:
-        """The best queued URLs that may be asked for as soon as their hosts may."""
+        """The best queued URLs that may be fetched as soon as their hosts may."""
         return [self._to_entry(url) for url in islice(self._tables.iter_best_first(), limit)]
 
     def wakes_at(self) -> float | None:
@@ -264,7 +264,7 @@ class MemoryFrontier:
         return min((t for t in (asleep, tables.next_retry()) if t is not None), default=None)
 
     def entry(self, host: str, key: int) -> FrontierEntry | None:
-        """Everything known of one URL."""
+        """Everything known about one URL."""
         known = self._tables.hosts.get(host)
         url = None if known is None else known.urls.get(key)
         return None if url is None else self._to_entry(url)
@@ -281,12 +281,12 @@ class MemoryFrontier:
         )
 
     def stats(self) -> FrontierStats:
-        """Counters."""
+        """The counters."""
         states = {state.value: self._tables.count[state.value] for state in UrlState}
         return FrontierStats(**states, hosts=len(self._tables.hosts), cache_hit_rate=1.0)
 
     def recover(self, now: float) -> int:
-        """On start: URLs that were in flight are queued again, and their hosts rest as if just asked."""
+        """On start: requeue URLs that were in flight, and delay their hosts as if just fetched from."""
         returned = self._tables.count["leased"]
         for host in self._tables.hosts.values():
             if host.leased:
@@ -297,7 +297,7 @@ class MemoryFrontier:
         return returned
 
     def _advance_time(self, now: float) -> None:
-        """Do what time has made due: retries, the order's timers, sleeping hosts."""
+        """Process what is due: retries, the order's timers, sleeping hosts."""
         while (at := self._tables.next_retry()) is not None and at <= now:
             _, name, key = heapq.heappop(self._tables.retries)
             host = self._tables.hosts[name]

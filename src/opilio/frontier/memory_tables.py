@@ -17,7 +17,7 @@ SortKey = tuple[int, float, int, int]  # (-tier, -priority, seq, key): ascending
 
 
 class UrlEntry:
-    """One URL. It stays in its host's queue while it is leased; a retry that waits is not in it."""
+    """One URL. It stays in its host's queue while it is leased; a URL that waits for a retry is not in the queue."""
 
     __slots__ = ("lead", "parents", "position", "reason", "retry_at", "seq", "state", "times_found")
 
@@ -61,7 +61,7 @@ class HostQueue(msgspec.Struct):
 
 
 class MemoryTables:
-    """Every host and URL, and where they stand."""
+    """All hosts and URLs with their heaps."""
 
     def __init__(self, *, bounded: bool) -> None:
         self.hosts: dict[str, HostQueue] = {}
@@ -73,27 +73,27 @@ class MemoryTables:
         self.count: Counter[str] = Counter()
 
     def host(self, name: str) -> HostQueue:
-        """The host of that name, made when it is new."""
+        """The host with this name, created if new."""
         host = self.hosts.get(name)
         if host is None:
             host = self.hosts[name] = HostQueue(name)
         return host
 
     def enqueue(self, host: HostQueue, url: UrlEntry) -> None:
-        """Into the queue of its host."""
+        """Add a URL to the queue of its host."""
         self._set_timer(url)
         insort(host.queue, url.sort_key)
         if self.worst_first is not None:
             insort(self.worst_first, url.worst_key)
 
     def dequeue(self, host: HostQueue, url: UrlEntry) -> None:
-        """Out of the queue of its host."""
+        """Remove a URL from the queue of its host."""
         del host.queue[bisect_left(host.queue, url.sort_key)]
         if self.worst_first is not None:
             del self.worst_first[bisect_left(self.worst_first, url.worst_key)]
 
     def move(self, host: HostQueue, url: UrlEntry, place: QueuePosition) -> None:
-        """Another place in the queue."""
+        """Move a URL to another position in the queue."""
         queued = url.retry_at is None
         if queued:
             self.dequeue(host, url)
@@ -104,12 +104,12 @@ class MemoryTables:
             self._set_timer(url)
 
     def _set_timer(self, url: UrlEntry) -> None:
-        """Set the timer its order wants."""
+        """Set the timer that the order asks for."""
         if url.position.timer is not None:
             heapq.heappush(self.timers, (url.position.timer, url.seq, url.lead.host, url.lead.key))
 
     def reschedule(self, host: HostQueue, now: float | None = None) -> None:
-        """The host's queue or timer changed: put it where it belongs."""
+        """Update the heaps after a host's queue or timer changed."""
         if not host.queue:
             host.ready = False
             return
@@ -130,7 +130,7 @@ class MemoryTables:
         return None
 
     def release(self, host: HostQueue) -> None:
-        """Whatever is still leased at a host is queued."""
+        """Requeue everything still leased at a host."""
         for key in host.leased:
             url = host.urls[key]
             if url.state is UrlState.LEASED:
@@ -140,7 +140,7 @@ class MemoryTables:
         host.leased = frozenset()
 
     def finish(self, host: HostQueue, url: UrlEntry, state: UrlState, reason: str) -> None:
-        """A URL that was queued or leased is settled."""
+        """Set the final state of a URL that was queued or leased."""
         if url.retry_at is None:
             self.dequeue(host, url)
         else:
@@ -150,7 +150,7 @@ class MemoryTables:
         url.state, url.reason, url.retry_at = state, reason, None
 
     def drop(self, urls: Iterable[UrlEntry], reason: str) -> int:
-        """Drop queued URLs, but for those in flight."""
+        """Drop queued URLs, except those in flight."""
         dropped = [url for url in urls if url.state is UrlState.QUEUED]
         for url in dropped:
             self.finish(self.hosts[url.lead.host], url, UrlState.DROPPED, reason)
@@ -160,7 +160,7 @@ class MemoryTables:
 
     def iter_best_first(self) -> Iterator[UrlEntry]:
         """Every queued URL that does not wait, best first."""
-        # Ranks differ in `seq`, so the URLs beside them are never compared.
+        # Sort keys differ in `seq`, so the URLs beside them are never compared.
         ranked = heapq.merge(*(host.iter_sorted() for host in self.hosts.values()))
         return (url for _, url in ranked if url.state is UrlState.QUEUED)
 

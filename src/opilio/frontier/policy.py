@@ -1,14 +1,11 @@
-"""In which order queued URLs are asked for: pure policies that a frontier is given.
+"""The policies of a frontier: the order of queued URLs, how scores are merged, limits and refusals.
 
-An order turns a score into a *sort key* that stays valid while the entry waits, so that nothing is ever
-re-sorted, and optionally into a *timer* on which the frontier acts (aging saturates, expiry deletes). Ties are
-always broken by the order of discovery. It holds no entries, reads no clock and does no I/O.
+An order turns a score into a *sort key* that stays valid while the entry waits, so that nothing is re-sorted, and
+optionally into a *timer* on which the frontier acts (aging saturates, expiry deletes). Ties are broken by the order of
+discovery. A merge policy decides the score of a queued URL that is found again (X-15): the first score never wins just
+by being first, unless the policy is `discard`.
 
-What becomes of a queued URL that is found again (X-15): pure.
-
-The first score never wins just by being first, unless the policy is `discard`.
-
-Everything a frontier can be told: order, merging, limits, refusals. A record, no logic.
+All policies are pure: they hold no entries, read no clock and do no I/O.
 """
 
 from collections.abc import Callable, Set
@@ -26,7 +23,7 @@ AgingMode = Literal["paper", "base_tiebreak", "off"]
 
 
 class QueuePosition(NamedTuple):
-    """Where an entry stands: tier and sort key (higher is sooner), and when the frontier must reposition it."""
+    """Where an entry is queued: tier and sort key (higher is sooner), and when the frontier must reposition it."""
 
     priority: float
     timer: float | None = None
@@ -41,7 +38,7 @@ class QueueTime(NamedTuple):
 
 
 class Order(Protocol):
-    """A policy. `batch` > 0: N-best. `top` > 0: at most so many URLs a lease (S3-25). `drops`: a due timer deletes."""
+    """A policy. `batch` > 0: N-best. `top` > 0: at most `top` URLs per lease (S3-25). `drops`: a due timer deletes."""
 
     @property
     def batch_size(self) -> int: ...
@@ -73,14 +70,14 @@ def seed_score(priority: int, best_link: float = 4.0) -> float:
 
 
 def reposition(order: Order, score: float, seq: int, moment: QueueTime, previous: QueuePosition) -> QueuePosition:
-    """The position after a new score. It stays in its tier; in the tiers above the orders' own, also in its place."""
+    """The position after a new score. The tier stays; in tiers above the order's own the sort key stays too."""
     if previous.tier > Tier.BATCH:
         return previous
     return order.position(score, seq, moment, previous)._replace(tier=previous.tier)
 
 
 def finite_or_zero(score: float) -> float:
-    """A score that can be sorted: a model that went wrong (NaN, infinite) must not stop the crawl."""
+    """A score that can be sorted: NaN or infinity from a broken model must not stop the crawl."""
     return score if isfinite(score) else 0.0
 
 
@@ -214,11 +211,12 @@ class MergePolicy(StrEnum):
     NOISY_OR = "noisy-or"  # either of them may be right
 
 
-AGGREGATING_POLICIES = frozenset({MergePolicy.SUM, MergePolicy.NOISY_OR})  # every new parent changes the score
+# With these policies every new parent changes the score.
+AGGREGATING_POLICIES = frozenset({MergePolicy.SUM, MergePolicy.NOISY_OR})
 
 
 class MergeState(NamedTuple):
-    """What is known of a queued URL as far as merging goes."""
+    """The part of a queued URL's state that merging uses."""
 
     score: float
     depth: int
@@ -245,7 +243,7 @@ def combine_scores(policy: MergePolicy, old: float, new: float) -> float:
 
 
 def merge_link(policy: MergePolicy, known: MergeState, lead: Lead) -> MergeState:
-    """What is known after another link. Sums count a parent once, and at most MAX_PARENTS of them."""
+    """The state after another link. Sums count a parent once, and at most MAX_PARENTS of them."""
     score = finite_or_zero(lead.score)
     fresh = lead.parent != 0 and lead.parent not in known.parents and len(known.parents) < MAX_PARENTS
     counts = fresh or policy not in AGGREGATING_POLICIES
@@ -267,14 +265,14 @@ EXPIRED = "expired"
 
 
 class FrontierLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much a frontier may hold; 0 means no limit. What is refused or dropped is recorded with its reason."""
+    """How much a frontier may hold; 0 means no limit. Refused and dropped URLs are recorded with the reason."""
 
-    queued: int = 0  # the tail (lowest priority) is dropped above it, in lots
-    host_total: int = 0  # accepted from one host, ever
+    queued: int = 0  # above it the entries of lowest priority are dropped in batches
+    host_total: int = 0  # URLs ever accepted from one host
 
     @property
     def slack(self) -> int:
-        """How far `queued` may be exceeded before a lot is dropped: it makes dropping cheap."""
+        """How far `queued` may be exceeded before a batch is dropped: it makes dropping cheap."""
         return self.queued // 16
 
 
@@ -284,13 +282,14 @@ def refuse_nothing(url: str) -> str:  # noqa: ARG001 the signature of a refusal
 
 
 class FrontierPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How a frontier decides. `refuse` says why a URL never seen before must not be queued (Traps.check), or ""."""
+    """How a frontier decides. `refuse` returns why a new URL must not be queued (Traps.check), or ""."""
 
     order: Order = BestFirst()
     merge: MergePolicy = MergePolicy.MAX
     limits: FrontierLimits = FrontierLimits()
     refusal_reason: Callable[[str], str] = refuse_nothing
-    boosted: Set[str] = frozenset()  # hosts a person wants first; it may change: every lease of the one on SQLite looks
+    # Hosts that the user wants first. The set may change: the SQLite frontier reads it for every lease.
+    boosted: Set[str] = frozenset()
     delay_s: float = 1.0  # between requests to a host that has no delay of its own
 
 

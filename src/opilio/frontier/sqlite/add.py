@@ -30,7 +30,7 @@ from opilio.frontier.sqlite.urls import InsertRow, QueueReader, UrlTable
 
 
 class FrontierTables(NamedTuple):
-    """What the frontier keeps on disk, and what it remembers of it."""
+    """The frontier's tables on disk, with their caches in memory."""
 
     urls: UrlTable
     queue: QueueReader
@@ -59,7 +59,7 @@ class FrontierTables(NamedTuple):
         return [(host.id, key) for host, key in found if host and key not in self.leases.leased_keys(host.id)]
 
     def move(self, rows: list[tuple[float, float, float | None, int, int, int]]) -> None:
-        """Write new places of entries (score, priority, timer, tier, host id, key) and their hosts."""
+        """Write new positions of entries (score, priority, timer, tier, host id, key) and their hosts."""
         if not rows:
             return
         for score, priority, timer, tier, _, key in rows:
@@ -71,7 +71,7 @@ class FrontierTables(NamedTuple):
 
 
 class BatchAdder:
-    """One batch of links on its way in."""
+    """Adds one batch of links."""
 
     def __init__(self, tables: FrontierTables, policy: FrontierPolicy, now: float) -> None:
         self._tables = tables
@@ -84,7 +84,7 @@ class BatchAdder:
         self._refused: list[InsertRow] = []
 
     def add(self, leads: Sequence[Lead]) -> AddResult:
-        """Let them in, write what changed, keep the limits."""
+        """Add the links, write what changed, enforce the limits."""
         tables = self._tables
         hosts = {name: tables.hosts.find(name) for name in {lead.host for lead in leads}}
         seen = self._lookup(leads, hosts)
@@ -106,7 +106,8 @@ class BatchAdder:
             elif len(known.parents) < MAX_PARENTS and lead.parent not in known.parents and lead.parent:
                 if self._aggregates:
                     raised += self._merge(lead, known, hosts)
-                else:  # the commonest news by far: only another parent
+                # By far the most frequent change: only another parent.
+                else:
                     known.parents = (*known.parents, lead.parent)
         self._write(hosts)
         refused = tuple(key for _, key, *_ in self._refused)
@@ -115,7 +116,7 @@ class BatchAdder:
         return AddResult(new=new, promoted=raised, known=known_before, dropped=dropped, refused=refused)
 
     def _lookup(self, leads: Sequence[Lead], hosts: dict[str, HostRow | None]) -> dict[int, CachedUrl | None]:
-        """The URL-seen test: the front, and the rows of what it does not hold."""
+        """The URL-seen test: the cache, then the rows of keys that it does not hold."""
         seen = self._tables.cache.lookup({lead.key for lead in leads})
         missing = [
             (host.id, lead.key) for lead in leads if lead.key not in seen and (host := hosts[lead.host]) is not None
@@ -124,19 +125,19 @@ class BatchAdder:
         return seen
 
     def _admit(self, lead: Lead, host: HostRow) -> CachedUrl | None:
-        """A URL never seen before."""
+        """Queue a URL never seen before, or record why it is refused."""
         limit = self._policy.limits.host_total
         reason = self._policy.refusal_reason(lead.url) or (HOST_TOTAL_REACHED if limit and host.total >= limit else "")
-        ledger = self._tables.counters
+        counters = self._tables.counters
         parents = (lead.parent,) if lead.parent else ()
         known = CachedUrl(host.id, 0, finite_or_zero(lead.score), lead.depth, lead.tunnel, lead.parent, parents)
         if reason:
-            ledger.dropped += 1
+            counters.dropped += 1
             self._refused.append(_insert_row(lead, known, DROPPED, reason))
             return None
-        ledger.inserted += 1
-        ledger.queued += 1
-        known.seq = ledger.inserted
+        counters.inserted += 1
+        counters.queued += 1
+        known.seq = counters.inserted
         known.priority, known.timer, _ = self._policy.order.position(known.score, known.seq, self._moment())
         host.queued += 1
         host.total += 1
@@ -153,7 +154,7 @@ class BatchAdder:
         return host
 
     def _merge(self, lead: Lead, known: CachedUrl, hosts: dict[str, HostRow | None]) -> bool:
-        """Take over what the link adds; has the URL risen?"""
+        """Merge what the link adds; returns whether the URL's priority rose."""
         before = MergeState(known.score, known.depth, known.tunnel, known.parent, known.parents)
         after = merge_link(self._policy.merge, before, lead)
         known.score, known.depth, known.tunnel, known.parent, known.parents, better = after
@@ -176,7 +177,7 @@ class BatchAdder:
         return QueueTime(self._tables.counters.inserted, self._now)
 
     def _write(self, hosts: dict[str, HostRow | None]) -> None:
-        """Everything that changed, kind by kind."""
+        """Write everything that changed, one batch per kind."""
         tables = self._tables
         tables.urls.insert([_insert_row(self._sources[key], known) for key, known in self._new.items()] + self._refused)
         tables.urls.promote(_promoted_row(key, known, self._sources.get(key)) for key, known in self._promoted.items())
@@ -184,7 +185,7 @@ class BatchAdder:
         tables.hosts.save([h for h in hosts.values() if h is not None and h.id in touched])
 
     def _enforce_limits(self) -> int:
-        """Drop the tail that is over the limit; returns the number of URLs."""
+        """Drop the lowest entries that are over the limit; returns the number of URLs."""
         tables, limits = self._tables, self._policy.limits
         excess = tables.counters.queued - limits.queued
         if not limits.queued or excess <= limits.slack:

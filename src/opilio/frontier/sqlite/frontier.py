@@ -28,9 +28,9 @@ from opilio.frontier.sqlite.urls import QueueReader, UrlTable
 
 
 class SqliteFrontier:
-    """Invariants of the protocol, kept on disk. The tables must exist (`schema.create_tables`).
+    """Keeps the invariants of the `Frontier` protocol on disk. The tables must exist (`schema.create_tables`).
 
-    `front_size` bounds the URLs remembered in memory (about 400 bytes each), `host_cache` the hosts.
+    `front_size` bounds the URLs cached in memory (about 400 bytes each), `host_cache` the hosts.
     """
 
     def __init__(
@@ -68,7 +68,8 @@ class SqliteFrontier:
         self._advance_time(now)
         batch_tier = max(min_tier, self._min_tier())
         room = self._order.max_per_lease or max_hosts * per_host
-        token = tables.counters.generation + 1  # grows with every change, so no token is given twice
+        # It grows with every change, so no token is given twice.
+        token = tables.counters.generation + 1
         leases: list[HostLease] = []
         grants = []
         for id_, name, delay_s, lowest in self._ready_hosts(
@@ -93,7 +94,7 @@ class SqliteFrontier:
     def _ready_hosts(
         self, now: float, limit: int, min_tier: int, batch_tier: int
     ) -> Iterator[tuple[int, str, float | None, int]]:
-        """Hosts that are awake, each with the lowest tier to lease; boosted ones first, whatever batch is open."""
+        """Awake hosts, each with the lowest tier to lease; boosted hosts first, whatever batch is open."""
         ready, boosted = self._tables.hosts.ready, self._policy.boosted
         if boosted:
             yield from ((*host, min_tier) for host in ready(now, limit, min_tier, tuple(boosted)))
@@ -114,13 +115,13 @@ class SqliteFrontier:
         return kept
 
     def _held_host_id(self, lease: HostLease) -> int | None:
-        """The id of the leased host if the lease is still the last one."""
+        """The id of the leased host if this lease is still the current one."""
         host = self._tables.hosts.find(lease.host)
         held = None if host is None else self._tables.leases.by_host.get(host.id)
         return host.id if host is not None and held is not None and held.token == lease.token else None
 
     def complete(self, lease: HostLease, landings: Sequence[UrlResult], wake_at: float) -> bool:
-        """End a lease. URLs of it that have not landed are queued as before. False: it was no longer held."""
+        """End a lease. Its URLs without a result are queued as before. False: the lease was no longer held."""
         tables = self._current_tables()
         id_ = self._held_host_id(lease)
         if id_ is None:
@@ -140,7 +141,7 @@ class SqliteFrontier:
         return True
 
     def _finish(self, host_id: int, landings: list[UrlResult]) -> None:
-        tables, ledger = self._tables, self._tables.counters
+        tables, counters = self._tables, self._tables.counters
         tables.urls.finish(
             [
                 (FINAL_STATE_CODES[x.state], x.reason or None, *tables.cache.evict(x.key), host_id, x.key)
@@ -150,10 +151,10 @@ class SqliteFrontier:
         tables.cache.mark_finished(x.key for x in landings)
         for landing in landings:
             name = landing.state.value
-            setattr(ledger, name, getattr(ledger, name) + 1)
+            setattr(counters, name, getattr(counters, name) + 1)
 
     def _retry(self, host_id: int, landings: list[UrlResult], wake_at: float) -> None:
-        """A retry that is due before the host wakes needs no timer of its own."""
+        """Queue retries. One that is due before the host wakes needs no timer of its own."""
         tables = self._tables
         rows = []
         for x in landings:
@@ -234,12 +235,12 @@ class SqliteFrontier:
         return len(rows)
 
     def best(self, limit: int) -> list[FrontierEntry]:
-        """The best queued URLs that may be asked for as soon as their hosts may."""
+        """The best queued URLs that may be fetched as soon as their hosts may."""
         self._current_tables()
         return [self._with_current_values(entry) for _, entry in self._best(limit)]
 
     def wakes_at(self) -> float | None:
-        """When `lease` may give something again: 0 for now, None when nothing is queued."""
+        """When `lease` may return something again: 0 for now, None when nothing is queued."""
         tables = self._current_tables()
         now = tables.hosts.sleeping.latest_time
         if self._order.batch_size and (chosen := tables.hosts.in_tier(Tier.BATCH)):
@@ -255,7 +256,7 @@ class SqliteFrontier:
         return min((t for t in times if t is not None), default=None)
 
     def entry(self, host: str, key: int) -> FrontierEntry | None:
-        """Everything known of one URL."""
+        """Everything known about one URL."""
         tables = self._current_tables()
         row = tables.hosts.find(host)
         if row is None:
@@ -264,7 +265,7 @@ class SqliteFrontier:
         return None if found is None else self._with_current_values(found)
 
     def stats(self) -> FrontierStats:
-        """Counters; nothing is counted for it."""
+        """The counters; no rows are counted."""
         tables = self._current_tables()
         n = tables.counters
         return FrontierStats(
@@ -278,9 +279,9 @@ class SqliteFrontier:
         )
 
     def recover(self, now: float) -> int:
-        """On start and at a clean end: what was in flight is queued again, and its hosts rest as if just asked.
+        """On start and at a clean end: requeue URLs that were in flight, and delay their hosts as if just fetched from.
 
-        It also writes what the front alone knew: parents after the first, and how often a link was found.
+        It also writes what only the cache knew: parents after the first, and how often a link was found.
         """
         tables = self._current_tables()
         tables.urls.write_pending(tables.cache.pending_updates())
@@ -291,7 +292,7 @@ class SqliteFrontier:
         return returned
 
     def _current_tables(self) -> FrontierTables:
-        """The tables, with nothing remembered that is not on disk."""
+        """The tables, with caches dropped if they differ from the disk."""
         if self._tables.counters.reload():
             self._tables.cache.clear()
             self._tables.hosts.reset()
@@ -299,7 +300,7 @@ class SqliteFrontier:
         return self._tables
 
     def _with_current_values(self, entry: FrontierEntry) -> FrontierEntry:
-        """An entry as it is now: the priority of this moment, and what the front knows beyond the row."""
+        """An entry as it is now: its current priority, and what the cache knows beyond the row."""
         known = self._tables.cache.find(entry.lead.key)
         return msgspec.structs.replace(
             entry,
@@ -309,7 +310,7 @@ class SqliteFrontier:
         )
 
     def _advance_time(self, now: float) -> None:
-        """Do what time has made due: retries, the order's timers, sleeping hosts."""
+        """Process what is due: retries, the order's timers, sleeping hosts."""
         tables = self._tables
         due = tables.urls.wake_retries(now)
         if due:

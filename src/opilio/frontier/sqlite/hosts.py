@@ -7,10 +7,12 @@ import heapq
 import sqlite3
 from collections.abc import Collection, Container, Iterable
 
-# A host that sleeps longer is parked. Those that sleep less are passed over by `ready`: at most as many as were
+# A host that sleeps longer is parked. `ready` skips those that sleep less: at most as many as were fetched from
+# within this time.
 # asked within this time.
 MIN_PARK_S = 10.0
-MIN_PARKED_HOSTS = 10_000  # parked hosts that `best` looks at, at least
+# The smallest number of parked hosts that `best` reads.
+MIN_PARKED_HOSTS = 10_000
 
 _ACTIVE_SQL = "parked = 0 AND best IS NOT NULL"
 _BEST_URL_SQL = (
@@ -20,7 +22,7 @@ _BEST_URL_SQL = (
 
 
 class HostRow:
-    """What `add` must know of a host. Written through: the row on disk says the same."""
+    """The values of a host that `add` needs. Write-through: the row on disk has the same values."""
 
     __slots__ = ("best", "best_seq", "best_tier", "id", "queued", "total")
 
@@ -33,8 +35,8 @@ class HostRow:
         self.total = total
 
     def raise_best(self, tier: int, priority: float, seq: int) -> None:
-        """A URL came into the queue, or rose."""
-        # Called for every new link: spelled out, for comparing tuples takes twice as long.
+        """Raise the best position after a URL was queued or moved up."""
+        # Called for every new link: spelled out, because comparing tuples takes twice as long.
         if self.best is None or tier > self.best_tier:
             better = True
         else:
@@ -48,7 +50,7 @@ class HostRow:
 
 
 class SleepingHosts:
-    """Hosts that sleep and are not parked, by the time they wake. `clock` is the latest time it was told."""
+    """Hosts that sleep and are not parked, by the time they wake. `clock` is the latest time passed in."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
@@ -56,25 +58,25 @@ class SleepingHosts:
         self.latest_time = 0.0
 
     def reset(self) -> None:
-        """Read who may be asleep (the one scan: on start, and after a roll back)."""
+        """Read which hosts may be asleep (the only scan: on start, and after a rollback)."""
         self._heap = self._db.execute(
             "SELECT wake_at, id FROM frontier_host WHERE parked = 0 AND wake_at > ?", (self.latest_time,)
         ).fetchall()
         heapq.heapify(self._heap)
 
     def push(self, wake_at: float, id_: int) -> None:
-        """A host falls asleep."""
+        """Add a host that falls asleep."""
         if wake_at > self.latest_time:
             heapq.heappush(self._heap, (wake_at, id_))
 
     def advance(self, now: float) -> None:
-        """Take the time: who has slept out is forgotten."""
+        """Advance the clock and remove hosts that are awake."""
         self.latest_time = max(self.latest_time, now)
         while self._heap and self._heap[0][0] <= self.latest_time:
             heapq.heappop(self._heap)
 
     def next_wake(self, busy: Container[int]) -> float | None:
-        """When the next host that sleeps and has something queued wakes, parked ones included."""
+        """When the next sleeping host with queued URLs wakes, parked hosts included."""
         parked = "SELECT min(wake_at) FROM frontier_host WHERE parked = 1 AND best IS NOT NULL"
         found = self._db.execute(parked).fetchone()[0]
         kept = set()
@@ -82,7 +84,8 @@ class SleepingHosts:
             wake_at, id_ = heapq.heappop(self._heap)
             sql = "SELECT best FROM frontier_host WHERE id = ? AND wake_at = ? AND parked = 0"
             row = self._db.execute(sql, (id_, wake_at)).fetchone() if wake_at > self.latest_time else None
-            if row is not None:  # it does sleep until then; with an empty queue it is of no use, but stays
+            # It sleeps until then. A host with an empty queue is not returned, but stays in the heap.
+            if row is not None:
                 kept.add((wake_at, id_))
                 if row[0] is not None and id_ not in busy:
                     found = wake_at
@@ -102,13 +105,13 @@ class HostTable:
         self.sleeping = SleepingHosts(connection)
 
     def reset(self) -> None:
-        """Forget the cache, and read who may be asleep."""
+        """Clear the cache, and read which hosts may be asleep."""
         self._ids.clear()
         self._rows.clear()
         self.sleeping.reset()
 
     def find(self, name: str) -> HostRow | None:
-        """The host of that name, if there is one."""
+        """The host with this name, or None."""
         id_ = self._ids.get(name)
         if id_ is not None:
             return self._rows[id_]
@@ -118,7 +121,7 @@ class HostTable:
         return None if row is None else self._cache(name, HostRow(*row))
 
     def insert(self, name: str) -> HostRow:
-        """A host seen for the first time."""
+        """Insert a host seen for the first time."""
         cursor = self._db.execute("INSERT INTO frontier_host (name) VALUES (?)", (name,))
         assert cursor.lastrowid is not None
         return self._cache(name, HostRow(cursor.lastrowid, 0, None, 0, 0, 0))
@@ -139,14 +142,14 @@ class HostTable:
         )
 
     def refresh_best(self, removed: Iterable[tuple[int, int]]) -> None:
-        """Find the best URL again at hosts whose queue changed, so many rows having left it."""
+        """Recompute the best URL of hosts whose queue changed; `removed`: (host id, rows that left its queue)."""
         self._db.executemany(
             "UPDATE frontier_host SET best_tier = ?, best = ?, best_seq = ?, queued = queued - ? WHERE id = ?",
             [(*self._find_best(id_, count), count, id_) for id_, count in removed],
         )
 
     def sleep(self, id_: int, removed: int, wake_at: float) -> None:
-        """After a visit, by which so many rows left the queue: sleep."""
+        """Put a host to sleep after a visit; `removed` is the number of rows that left its queue."""
         parked = wake_at > self.sleeping.latest_time + MIN_PARK_S
         self._db.execute(
             "UPDATE frontier_host SET best_tier = ?, best = ?, best_seq = ?, queued = queued - ?, wake_at = ?,"
@@ -164,7 +167,7 @@ class HostTable:
         return tier, best, seq
 
     def wake_due(self, now: float) -> None:
-        """Take the time; long sleepers whose time has come are looked at again."""
+        """Advance the clock and unpark hosts that are due."""
         self.sleeping.advance(now)
         self._db.execute(
             "UPDATE frontier_host SET parked = 0 WHERE parked = 1 AND best IS NOT NULL AND wake_at <= ?", (now,)
@@ -173,7 +176,7 @@ class HostTable:
     def ready(
         self, now: float, limit: int, min_tier: int, names: Collection[str] | None = None
     ) -> list[tuple[int, str, float | None]]:
-        """(id, name, delay) of hosts that are awake, the one with the best URL first; of all, or of these."""
+        """(id, name, delay) of hosts that are awake, the one with the best URL first; `names`: only these hosts."""
         among = "" if names is None else f" AND name IN ({', '.join('?' * len(names))})"
         rows = self._db.execute(
             "SELECT id, name, delay_s, best_tier, best, best_seq, queued, total FROM frontier_host"
@@ -181,13 +184,14 @@ class HostTable:
             " ORDER BY best_tier DESC, best DESC, best_seq LIMIT ?",
             (min_tier, now, *(names or ()), limit),
         ).fetchall()
-        for id_, name, _, *rest in rows:  # `complete` will ask for them
+        # `complete` will look them up.
+        for id_, name, _, *rest in rows:
             if id_ not in self._rows:
                 self._cache(name, HostRow(id_, *rest))
         return [row[:3] for row in rows]
 
     def best(self, limit: int) -> list[tuple[int, str, int, float, int]]:
-        """(id, name, tier, best, seq) of the hosts with the best URLs; of the parked, those that wake next."""
+        """(id, name, tier, best, seq) of the hosts with the best URLs; of the parked hosts, those that wake next."""
         columns = "SELECT id, name, best_tier, best, best_seq FROM frontier_host WHERE"
         order = f"{columns} {_ACTIVE_SQL} ORDER BY best_tier DESC, best DESC, best_seq LIMIT ?"
         parked = f"{columns} parked = 1 AND best IS NOT NULL ORDER BY wake_at LIMIT ?"
@@ -203,11 +207,11 @@ class HostTable:
         return found + self._db.execute(parked, (tier, MIN_PARKED_HOSTS)).fetchall()
 
     def set_delay(self, host_id: int, delay_s: float) -> None:
-        """The pause this host wants between requests."""
+        """Set the delay between requests to this host."""
         self._db.execute("UPDATE frontier_host SET delay_s = ? WHERE id = ?", (delay_s, host_id))
 
     def sleep_all(self, ids: Iterable[int], now: float, delay_s: float) -> None:
-        """As if each had been asked just now."""
+        """Put hosts to sleep as if each had just been fetched from."""
         self.sleeping.advance(now)
         self._db.executemany(
             "UPDATE frontier_host SET wake_at = ? + coalesce(delay_s, ?), parked = coalesce(delay_s, ?) > ?"

@@ -1,9 +1,9 @@
-"""Who holds which host: a small table on disk and its mirror in memory. It executes statements only.
+"""Host leases (a small table with a mirror in memory) and the counters of the SQLite frontier.
 
-The counters of the SQLite frontier, kept in one row so that nobody ever counts rows.
+Counters are kept in one row, so that rows are never counted. The row also has a generation number: when it differs
+from the one in memory, a transaction was rolled back or another process wrote, and all caches must be dropped.
 
-The row also carries a generation. When the one in memory and the one on disk differ, a transaction was rolled
-back (or somebody else wrote), and what is remembered in memory must be forgotten.
+Executes statements only; transactions belong to the store.
 """
 
 import sqlite3
@@ -16,7 +16,7 @@ from opilio.frontier.sqlite.schema import pack_keys, unpack_keys
 
 
 class HeldLease(NamedTuple):
-    """A host that is handed out."""
+    """A leased host."""
 
     token: int
     expires_at: float
@@ -27,29 +27,29 @@ NO_KEYS: frozenset[int] = frozenset()
 
 
 class LeaseTable:
-    """Invariant: `by_host` is what the table says. A lapsed lease stays until the host is leased again."""
+    """Invariant: `by_host` equals the table. An expired lease stays until the host is leased again."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
         self.by_host: dict[int, HeldLease] = {}
 
     def reload(self) -> None:
-        """Read the table."""
+        """Read the table into memory."""
         rows = self._db.execute("SELECT host_id, token, expires_at, keys FROM frontier_lease")
         self.by_host = {id_: HeldLease(token, until, frozenset(unpack_keys(keys))) for id_, token, until, keys in rows}
 
     def leased_keys(self, host_id: int) -> frozenset[int]:
-        """What is in flight at a host."""
+        """The keys of the URLs in flight at a host."""
         held = self.by_host.get(host_id)
         return NO_KEYS if held is None else held.keys
 
     def is_leased(self, host_id: int, now: float) -> bool:
-        """Is the host somebody's?"""
+        """Is the host leased and the lease not expired?"""
         held = self.by_host.get(host_id)
         return held is not None and held.expires_at > now
 
     def grant(self, grants: Sequence[tuple[int, int, float, list[int]]]) -> None:
-        """(host id, token, until, keys): hand them out."""
+        """Write new leases: (host id, token, expiry, keys)."""
         self._db.executemany(
             "INSERT OR REPLACE INTO frontier_lease VALUES (?, ?, ?, ?)",
             [(id_, token, until, pack_keys(keys)) for id_, token, until, keys in grants],
@@ -58,17 +58,17 @@ class LeaseTable:
             self.by_host[id_] = HeldLease(token, until, frozenset(keys))
 
     def renew(self, host_id: int, until: float) -> None:
-        """Hold a host longer."""
+        """Extend the lease of a host."""
         self.by_host[host_id] = self.by_host[host_id]._replace(expires_at=until)
         self._db.execute("UPDATE frontier_lease SET expires_at = ? WHERE host_id = ?", (until, host_id))
 
     def release(self, host_id: int) -> None:
-        """The host is free."""
+        """End the lease of a host."""
         del self.by_host[host_id]
         self._db.execute("DELETE FROM frontier_lease WHERE host_id = ?", (host_id,))
 
     def release_all(self) -> list[int]:
-        """Every host is free; which were not."""
+        """End all leases; returns the hosts that were leased."""
         hosts = list(self.by_host)
         self.by_host.clear()
         self._db.execute("DELETE FROM frontier_lease")
@@ -76,7 +76,7 @@ class LeaseTable:
 
     @property
     def next_expiry(self) -> float | None:
-        """When the first lease runs out."""
+        """When the first lease expires."""
         return min((held.expires_at for held in self.by_host.values()), default=None)
 
 
@@ -86,7 +86,7 @@ _UPDATE_SQL = f"UPDATE frontier_count SET {', '.join(f'{n} = ?' for n in _COUNTE
 
 
 class FrontierCounters(msgspec.Struct):
-    """How many URLs are in which state."""
+    """The number of URLs in each state."""
 
     connection: sqlite3.Connection
     generation: int = -1
@@ -99,7 +99,7 @@ class FrontierCounters(msgspec.Struct):
     hosts: int = 0
 
     def reload(self) -> bool:
-        """Take the counters from disk; True when they are not those of our last change."""
+        """Read the counters from disk; True when they differ from our last change."""
         row = self.connection.execute(_SELECT_SQL).fetchone()
         if row[0] == self.generation:
             return False
@@ -108,11 +108,11 @@ class FrontierCounters(msgspec.Struct):
         return True
 
     def move_to_leased(self, count: int) -> None:
-        """So many queued URLs are handed out; negative: given back."""
+        """Count queued URLs as leased; negative: back to queued."""
         self.leased += count
         self.queued -= count
 
     def write(self) -> None:
-        """Record a change."""
+        """Write the counters with a new generation."""
         self.generation += 1
         self.connection.execute(_UPDATE_SQL, [getattr(self, name) for name in _COUNTERS])

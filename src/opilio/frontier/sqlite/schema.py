@@ -26,8 +26,8 @@ CREATE TABLE IF NOT EXISTS frontier_host (
   name TEXT NOT NULL UNIQUE,
   best REAL,                            -- priority of its best queued URL; NULL: nothing queued
   best_seq INTEGER NOT NULL DEFAULT 0,
-  wake_at REAL NOT NULL DEFAULT 0,      -- not to be asked before
-  parked INTEGER NOT NULL DEFAULT 0,    -- 1: it sleeps long, and is not even looked at until it wakes
+  wake_at REAL NOT NULL DEFAULT 0,      -- not fetched from before
+  parked INTEGER NOT NULL DEFAULT 0,    -- 1: it sleeps long and is skipped until it wakes
   delay_s REAL,                         -- NULL: the configured one
   queued INTEGER NOT NULL DEFAULT 0,    -- rows in state 0 or 1
   total INTEGER NOT NULL DEFAULT 0,     -- ever accepted
@@ -71,7 +71,7 @@ CREATE INDEX IF NOT EXISTS frontier_url_retry ON frontier_url (not_before) WHERE
 CREATE INDEX IF NOT EXISTS frontier_url_timer ON frontier_url (timer) WHERE timer IS NOT NULL AND state < 2;
 CREATE TABLE IF NOT EXISTS frontier_count (
   id INTEGER PRIMARY KEY CHECK (id = 1),
-  generation INTEGER NOT NULL,          -- grows with every change: tells a rolled back transaction
+  generation INTEGER NOT NULL,          -- grows with every change: detects a rolled back transaction
   inserted INTEGER NOT NULL,
   queued INTEGER NOT NULL, leased INTEGER NOT NULL, done INTEGER NOT NULL,
   failed INTEGER NOT NULL, dropped INTEGER NOT NULL, hosts INTEGER NOT NULL
@@ -86,7 +86,7 @@ WORST_INDEX_SQL = (
 
 
 def create_frontier_tables(connection: sqlite3.Connection, *, bounded: bool = False) -> None:
-    """Make what is missing. `bounded` is wanted where Limits.queued is set."""
+    """Create missing tables and indexes. `bounded`: Limits.queued is set."""
     for statement in TABLES_SQL.split(";\n"):
         if statement.strip():
             connection.execute(statement)

@@ -1,7 +1,7 @@
-"""The part of the URL-seen test that is in memory (S4-21). A cache: nothing is lost when it is emptied.
+"""The in-memory part of the URL-seen test (S4-21): a cache that can be emptied at any time.
 
-Two generations instead of a linked list: a hit in the old one moves to the young one, and when the young one
-is full the old one is thrown away as a whole. Every step is one dict operation.
+It has two generations instead of a linked list: a hit in the old generation moves to the young one, and when the young
+one is full the old one is dropped as a whole. Every step is one dict operation.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,10 +17,10 @@ NO_UPDATE: PendingUpdate = (0, None)
 
 
 class CachedUrl(msgspec.Struct, gc=False):
-    """A queued URL as the front remembers it (no container of others, so the collector need not visit it).
+    """A cached queued URL (it holds no containers of others, so the garbage collector need not visit it).
 
-    `pending` counts links seen since its row was written. They and the parents after the first are written with
-    the row's next change, or when it leaves the front: writing each at once made `add` half as dear again (measured).
+    `pending` counts links seen since its row was written. They and the parents after the first are written with the
+    row's next change, or when it is evicted: writing each at once made `add` half as expensive again (measured).
     """
 
     host_id: int
@@ -41,16 +41,16 @@ class CachedUrl(msgspec.Struct, gc=False):
         return QueuePosition(self.priority, self.timer, self.tier)
 
     def take_pending(self) -> PendingUpdate:
-        """What the row does not say yet; it is being written now."""
+        """Return and clear the changes that the row does not have yet; the caller writes them."""
         pending, self.pending = self.pending, 0
         return (pending, pack_keys(self.parents)) if pending else NO_UPDATE
 
 
 class UrlCache:
-    """Keys of recently seen URLs; None stands for a URL that is settled (done, failed, dropped).
+    """Keys of recently seen URLs; None stands for a finished URL (done, failed, dropped).
 
-    Invariant: what it says of a key is what the row says, but for `pending`. Whoever changes a row otherwise
-    calls `settle` or `forget`.
+    Invariant: a cached value equals its row, except for `pending`. Code that changes a row in another way calls
+    `mark_finished` or `evict`.
     """
 
     def __init__(self, size: int) -> None:
@@ -61,9 +61,10 @@ class UrlCache:
         self._misses = 0
 
     def lookup(self, keys: set[int]) -> dict[int, CachedUrl | None]:
-        """The young generation, into which those of the keys that are known have moved."""
+        """The young generation, after moving the known ones of these keys into it."""
         young, old = self._young, self._old
-        missing = [key for key in keys if key not in young]  # not a set difference: that walks the whole dict
+        # Not a set difference: that would walk the whole dict.
+        missing = [key for key in keys if key not in young]
         moved = [key for key in missing if key in old]
         for key in moved:
             young[key] = old.pop(key)
@@ -72,36 +73,36 @@ class UrlCache:
         return young
 
     def find(self, key: int) -> CachedUrl | None:
-        """What is remembered of a queued URL, if anything."""
+        """The cached queued URL with this key, or None."""
         known = self._young.get(key)
         return known if known is not None else self._old.get(key)
 
     def mark_finished(self, keys: Iterator[int]) -> None:
-        """These are no longer queued."""
+        """Record that these URLs are no longer queued."""
         for key in keys:
             self._old.pop(key, None)
             self._young[key] = None
 
     def evict(self, key: int) -> PendingUpdate:
-        """Its row changes otherwise; returns what was only known here."""
+        """Remove a URL whose row changes in another way; returns its pending changes."""
         known = self.find(key)
         self._young.pop(key, None)
         self._old.pop(key, None)
         return known.take_pending() if known else NO_UPDATE
 
     def rotate(self) -> list[tuple[int, bytes | None, int, int]]:
-        """Throw the old generation away if it is time: the news of what went, with host id and key."""
+        """Drop the old generation if the young one is full; returns the pending changes with host id and key."""
         if len(self._young) < self._half:
             return []
         gone, self._old, self._young = self._old, self._young, {}
         return _pending_rows(gone.items())
 
     def pending_updates(self) -> list[tuple[int, bytes | None, int, int]]:
-        """The news of everything, with host id and key."""
+        """All pending changes, with host id and key."""
         return _pending_rows(self._old.items()) + _pending_rows(self._young.items())
 
     def clear(self) -> None:
-        """Forget everything (the rows may have changed behind it)."""
+        """Drop everything (the rows may have changed in another process)."""
         self._young.clear()
         self._old.clear()
 
@@ -112,6 +113,6 @@ class UrlCache:
 
 
 def _pending_rows(items: Iterable[tuple[int, CachedUrl | None]]) -> list[tuple[int, bytes | None, int, int]]:
-    # Sorted by host, so that a page of the table is written once.
+    # Sorted by host, so that each page of the table is written once.
     rows = [(*known.take_pending(), known.host_id, key) for key, known in items if known is not None and known.pending]
     return sorted(rows, key=itemgetter(2, 3))

@@ -36,7 +36,7 @@ def _load_sql(count: int) -> str:
 
 
 def _row_to_cached(row: Sequence[Any]) -> CachedUrl | None:
-    """A row of `load` as the front remembers it."""
+    """A row of `load` as a cache entry."""
     host_id, _, state, seq, priority, score, depth, tunnel, parent, parents, timer, tier = row
     if state > 1:
         return None
@@ -47,7 +47,7 @@ def _row_to_cached(row: Sequence[Any]) -> CachedUrl | None:
 
 
 def unpack_parents(blob: bytes | None, parent: int) -> tuple[int, ...]:
-    """The list is written when there is a second parent; until then the row's own column says it."""
+    """The list is written when there is a second parent; until then the column `parent` is used."""
     return unpack_keys(blob) if blob else (parent,) if parent else ()
 
 
@@ -58,10 +58,10 @@ class UrlTable:
         self._db = connection
 
     def load(self, pairs: list[tuple[int, int]]) -> Iterator[tuple[int, CachedUrl | None]]:
-        """(key, what is known) of those (host id, key) pairs that have a row; None: it is settled."""
+        """(key, cache entry) of those (host id, key) pairs that have a row; None: it is finished."""
         start = 0
         while start < len(pairs):
-            # Few statement lengths, so that SQLite's prepared ones are used again.
+            # Few distinct statement lengths, so that SQLite's prepared statements are reused.
             count = next(n for n in (1, 4, 16, 64, _ROWS_PER_QUERY) if n >= min(len(pairs) - start, _ROWS_PER_QUERY))
             chunk = pairs[start : start + count]
             flat = [v for pair in chunk for v in pair] + [0, 0] * (count - len(chunk))
@@ -77,7 +77,7 @@ class UrlTable:
         return row
 
     def insert(self, rows: Iterable[InsertRow]) -> None:
-        """New rows."""
+        """Insert new rows."""
         self._db.executemany(
             "INSERT INTO frontier_url (host_id, key, state, seq, priority, score, depth, tunnel, parent, hops,"
             " retries, found, url, parents, features, reason, timer, agent)"
@@ -95,17 +95,17 @@ class UrlTable:
         )
 
     def write_pending(self, rows: Iterable[tuple[int, bytes | None, int, int]]) -> None:
-        """What the front knew alone: news, host id, key. Touches no index."""
+        """Write pending changes: links found, parents, host id, key. Touches no index."""
         self._db.executemany(f"UPDATE frontier_url SET {_PENDING_SQL} WHERE host_id = ? AND key = ?", rows)
 
     def finish(self, rows: Iterable[tuple[int, str | None, int, bytes | None, int, int]]) -> None:
-        """No longer queued: state, reason, news, host id, key."""
+        """No longer queued: state, reason, pending changes, host id, key."""
         self._db.executemany(
             f"UPDATE frontier_url SET state = ?, reason = ?, {_PENDING_SQL} WHERE host_id = ? AND key = ?", rows
         )
 
     def retry(self, rows: Iterable[tuple[int, str | None, float | None, int, bytes | None, int, int]]) -> None:
-        """Back in the queue: state, reason, not before, news, host id, key."""
+        """Back in the queue: state, reason, not before, pending changes, host id, key."""
         self._db.executemany(
             f"UPDATE frontier_url SET state = ?, reason = ?, not_before = ?, {_PENDING_SQL}, retries = retries + 1"
             " WHERE host_id = ? AND key = ?",
@@ -129,13 +129,13 @@ class UrlTable:
         return found
 
     def reposition(self, rows: Iterable[tuple[float, float, float | None, int, int, int]]) -> None:
-        """Another place for an entry: score, priority, timer, tier, host id, key."""
+        """Set a new position: score, priority, timer, tier, host id, key."""
         self._db.executemany(
             "UPDATE frontier_url SET score = ?, priority = ?, timer = ?, tier = ? WHERE host_id = ? AND key = ?", rows
         )
 
     def wake_retries(self, now: float) -> list[tuple[int, int]]:
-        """Retries whose time has come are queued again: (host id, key)."""
+        """Queue retries that are due; returns (host id, key)."""
         due = self._db.execute(
             "SELECT host_id, key FROM frontier_url WHERE state = 1 AND not_before <= ?", (now,)
         ).fetchall()
@@ -143,7 +143,7 @@ class UrlTable:
         return due
 
     def timers_due(self, tick: float) -> list[tuple[int, int, int, float, QueuePosition]]:
-        """Entries whose timer has run: (host id, key, seq, score, place)."""
+        """Entries whose timer is due: (host id, key, seq, score, position)."""
         rows = self._db.execute(
             "SELECT host_id, key, seq, score, priority, timer, tier FROM frontier_url"
             " WHERE timer IS NOT NULL AND state < 2 AND timer <= ?",
@@ -152,7 +152,7 @@ class UrlTable:
         return [(host_id, key, seq, score, QueuePosition(*place)) for host_id, key, seq, score, *place in rows]
 
     def unfinished(self, host_id: int, pattern: str = "*") -> list[tuple[int, int]]:
-        """(host id, key) of what is queued, waiting or in flight at a host, with an address like `pattern`."""
+        """(host id, key) of URLs queued, waiting or in flight at a host whose URL matches `pattern`."""
         rows = self._db.execute("SELECT key, url FROM frontier_url WHERE host_id = ? AND state < 2", (host_id,))
         return [(host_id, key) for key, url in rows.fetchall() if fnmatchcase(url, pattern)]
 
@@ -189,14 +189,14 @@ class QueueReader:
         return None if row[0] is None else float(row[0])
 
     def entry(self, host_id: int, host: str, key: int, leased: frozenset[int]) -> FrontierEntry | None:
-        """Everything the row says."""
+        """Everything in the row."""
         row = self._db.execute(
             f"SELECT {_ENTRY_COLUMNS} FROM frontier_url WHERE host_id = ? AND key = ?", (host_id, key)
         ).fetchone()
         return None if row is None else _row_to_entry(row, host, leased)
 
     def best(
-        self, hosts: list[tuple[int, str, int, float, int]], limit: int, flying: Callable[[int], frozenset[int]]
+        self, hosts: list[tuple[int, str, int, float, int]], limit: int, in_flight: Callable[[int], frozenset[int]]
     ) -> Iterator[tuple[int, FrontierEntry]]:
         """The best queued URLs of these hosts with their host ids: a merge of their queues."""
         heap = [(-tier, -best, seq, id_, name, self._iter_host(id_)) for id_, name, tier, best, seq in hosts]
@@ -204,9 +204,9 @@ class QueueReader:
         rows: dict[int, tuple[Any, ...]] = {}
         while heap and limit > 0:
             *_, id_, name, queue = heap[0]
-            # A host's queue is read when its turn comes.
+            # A host's queue is read when the merge reaches it.
             row = rows.pop(id_, None) or next(queue)
-            if row[0] not in flying(id_):
+            if row[0] not in in_flight(id_):
                 limit -= 1
                 yield id_, _row_to_entry(row, name, frozenset())
             follower = next(queue, None)
@@ -217,7 +217,7 @@ class QueueReader:
                 heapq.heapreplace(heap, (-follower[10], -follower[12], follower[16], id_, name, queue))
 
     def _iter_host(self, host_id: int) -> Iterator[tuple[Any, ...]]:
-        """The queued rows of a host, best first, in growing portions."""
+        """The queued rows of a host, best first, in growing batches."""
         size, start = 8, 0
         sql = f"SELECT {_ENTRY_COLUMNS} {_QUEUED_SQL} ORDER BY tier DESC, priority DESC, seq LIMIT ? OFFSET ?"
         while rows := self._db.execute(sql, (host_id, size, start)).fetchall():
