@@ -165,7 +165,7 @@ def test_agent_whose_mind_breaks_costs_no_page_and_is_given_up(tmp_path: Path) -
     assert set(asked(log).values()) == {1}
     broken = list_agents(tmp_path / "c")[1]
     assert broken["state"] == "missing"
-    assert broken["reason"].startswith("its mind failed")
+    assert broken["reason"].startswith("its analysis failed")
     assert b"agent-2: ZeroDivisionError" in events(tmp_path / "c", "VisitFailed")[0]
 
 
@@ -253,7 +253,7 @@ def test_agent_with_a_wrong_class_leaves_no_folder(tmp_path: Path) -> None:
     settings = resolve_settings(
         {"strategy": "s3-agents", "topic": {"name": "birds"}, "seeds": seeds, "agents": {"each": each}}
     )
-    with pytest.raises(TopicError, match='"38x": is no class'):
+    with pytest.raises(TopicError, match='"38x": not a class'):
         create_crawl(tmp_path / "c", settings)
     assert not (tmp_path / "c").exists()
 
@@ -314,7 +314,7 @@ def test_agents_command_shows_them_and_sends_one_home(tmp_path: Path) -> None:
     assert told.stdout == "agent-2: retires when the crawl is resumed\n"
     assert list_agents(tmp_path / "c")[1]["pages"] == before
     shown = opilio("maintain", "agents", tmp_path / "c").stdout
-    assert "retired: sent home by a person" in shown
+    assert "retired: retired by the user" in shown
     assert "agent-1 learnt:" in shown
     assert stored(tmp_path / "c") == sorted(WEB)
     assert '"harvest":' in opilio("maintain", "agents", tmp_path / "c", "--json").stdout
@@ -378,7 +378,7 @@ def test_strategies_that_agents_can_not_crawl_by_are_named_in_the_docs() -> None
             assert "agents keep their own order" in str(error)
             refused.append(f"`{name}`")
     told = (Path(__file__).parents[2] / "docs" / "agents.md").read_text(encoding="utf-8")
-    assert f"Every strategy but {' and '.join(refused)}," in " ".join(told.split())
+    assert f"except {' and '.join(refused)}," in " ".join(told.split())
 
 
 @pytest.mark.parametrize(
@@ -456,7 +456,9 @@ def test_order_that_agents_can_not_keep_is_refused(tmp_path: Path, more: Tree, m
         create_crawl(tmp_path / "c", resolve_settings(tree))
 
 
-@pytest.mark.parametrize(("begun", "wanted", "message"), [(0, 2, "begun without agents"), (2, 0, "begun by agents")])
+@pytest.mark.parametrize(
+    ("begun", "wanted", "message"), [(0, 2, "started without agents"), (2, 0, "started by agents")]
+)
 def test_collection_stays_one_of_agents_or_of_none(tmp_path: Path, begun: int, wanted: int, message: str) -> None:
     with served(SmallWeb(grid(1, 2))) as server:
         tree = settings_for(server, [SEEDS[0]])

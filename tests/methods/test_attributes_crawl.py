@@ -195,7 +195,7 @@ def test_trained_learner_that_is_missing_is_told_before_a_folder_is_made(tmp_pat
     assert not (tmp_path / "wrens").exists()
 
 
-@pytest.mark.parametrize(("content", "told"), [(None, "can't be read"), (b"pickle", "is no model file")])
+@pytest.mark.parametrize(("content", "told"), [(None, "can't be read"), (b"pickle", "not a model file")])
 def test_model_that_can_not_be_used_is_told_before_a_folder_is_made(
     tmp_path: Path, content: bytes | None, told: str
 ) -> None:

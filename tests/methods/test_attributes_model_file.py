@@ -46,7 +46,7 @@ def test_learner_that_is_not_in_the_file_is_told(trained: list[RowLearner]) -> N
 
 @pytest.mark.parametrize("data", [b"", b"{}x", b"[]", b"\xff\xfe", b'{"models": {"tree": {"type": "tree"}}}'])
 def test_what_is_no_model_file_is_told(data: bytes) -> None:
-    with pytest.raises(ConfigError, match=r"^m.json: is no model file .*opilio lab train"):
+    with pytest.raises(ConfigError, match=r"^m.json: not a model file .*opilio lab train"):
         read_models(data, "m.json")
 
 

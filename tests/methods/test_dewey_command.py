@@ -93,7 +93,7 @@ def test_figure_of_no_dots_says_so_and_bad_names_are_refused(tmp_path: Path) -> 
         ((), "give either a text"),
         (("wren", "--file", "x.html"), "give either a text"),
         (("--file", "x.html"), "--file 'x.html': can't be read"),
-        (("wren", "--lexicon", "mine.txt"), "mine.txt, line 1: '59' is no class number"),
+        (("wren", "--lexicon", "mine.txt"), "mine.txt, line 1: '59' is not a class number"),
     ],
 )
 def test_what_can_not_be_used_is_told_in_one_line(tmp_path: Path, arguments: tuple[str, ...], complaint: str) -> None:

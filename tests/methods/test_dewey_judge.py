@@ -137,7 +137,7 @@ def test_own_lexicon_comes_on_top_or_instead_or_in_another_scheme_s2_04(tmp_path
     alone = load_lexicon(settings(name="birds", lexicon_file=str(own), lexicon_use="instead"))
     assert list(alone.numbers) == ["dodobird"]
     own.write_text("59 | Animals | dodobird\n598.279.24 | Buzzards | buzzard\n", encoding="utf-8")
-    with pytest.raises(TopicError, match=r"topic\.lexicon_file .*own\.txt, line 1: '59' is no class number"):
+    with pytest.raises(TopicError, match=r"topic\.lexicon_file .*own\.txt, line 1: '59' is not a class number"):
         load_lexicon(settings(name="birds", lexicon_file=str(own)))
     other = build_topic(settings(dewey=["598.279"], lexicon_file=str(own), lexicon_use="other-scheme"))
     assert (other.name, list(other.keywords)) == ("Animals", ["buzzard"])

@@ -64,13 +64,13 @@ def test_name_of_a_decimal_without_class_is_its_nearest_class() -> None:
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("59 | Animals | cat", "'59' is no class number"),
-        ("598,8 | Birds | finch", "no class number"),
-        ("598. | Birds | finch", "no class number"),
+        ("59 | Animals | cat", "'59' is not a class number"),
+        ("598,8 | Birds | finch", "not a class number"),
+        ("598. | Birds | finch", "not a class number"),
         ("598 | | finch", "no name"),
         ("598 | Birds", "2 parts"),
-        ("598 | Birds | finch; wren; finch", "'finch' stands there twice"),
-        ("595 | Again | crab", "595 stands there twice"),
+        ("598 | Birds | finch; wren; finch", "'finch' occurs twice"),
+        ("595 | Again | crab", "595 occurs twice"),
     ],
 )
 def test_malformed_line_is_named_with_file_and_line(tmp_path: Path, line: str, complaint: str) -> None:

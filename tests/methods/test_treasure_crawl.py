@@ -141,7 +141,7 @@ def test_target_that_did_not_change_keeps_its_heading(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
-    [(None, "can't be read"), ("{", "is no T-Graph"), ('{"schema":1,"kind":"t-graph","nodes":[]}', "has no node")],
+    [(None, "can't be read"), ("{", "not a T-Graph"), ('{"schema":1,"kind":"t-graph","nodes":[]}', "has no node")],
 )
 def test_graph_that_cannot_be_used_leaves_no_folder_behind(tmp_path: Path, text: str | None, complaint: str) -> None:
     if text is not None:

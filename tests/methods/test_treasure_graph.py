@@ -49,7 +49,7 @@ def test_file_names_the_components_as_the_paper_does_s2_e1() -> None:
         ([node("t", 0), node("b", 2, "t")], "no node of level 1"),
         ([node("a", 1, "t")], "no node of level 0"),
         ([node("t", 0), node("a", 1)], "node a of level 1 leads nowhere"),
-        ([node("t", 0), node("a", 1, "gone")], "leads to gone, which is not there"),
+        ([node("t", 0), node("a", 1, "gone")], "leads to gone, which does not exist"),
         ([node("t", 0), node("t", 0)], "two nodes have the id t"),
         ([node("t", 0), node("a", -1)], "levels count from 0"),
         ([], "has no node"),
@@ -85,7 +85,7 @@ def test_graph_saved_by_an_editor_that_marks_its_files_is_read() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b"\xff\xfe", b'{"schema": 1, "kind": "t-graph", "nodes": [{}]}'])
 def test_what_is_no_graph_is_refused(data: bytes) -> None:
-    with pytest.raises(ConfigError, match=r"my\.json: is no T-Graph"):
+    with pytest.raises(ConfigError, match=r"my\.json: not a T-Graph"):
         decode_graph(data, "my.json")
 
 

@@ -1,9 +1,8 @@
-"""A focused crawler agent (S3-03): a utility-based agent whose utility is the relevant pages it finds.
+"""A focused crawler agent (S3-03): a utility-based agent whose utility is the number of relevant pages it finds.
 
-What it knows of the topic (table, judge, ranker, parents) is the crawl's part, one of each per agent. Here is what it
-wants next and how it stands: its stack, its requests under way, its goal. Pure: it is told the time.
-
-Seed segments: which agent begins where (S3-01, S3-08). Pure.
+Here are its queue, its requests in flight and its goal. What it knows of the topic (table, judge, ranker) belongs to
+the crawl's parts, one set per agent. Also here: how seeds are split over agents (S3-01, S3-08). Pure: time is an
+argument.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,16 +15,18 @@ from opilio.core.settings import SeedSplit
 from opilio.methods.agents.link_queue import AgentLinkQueue, QueuedItem
 
 WORKING = "working"
-IDLE = "no further move"  # it may go on when somebody gives it links
+# An idle agent becomes active again when it gets links.
+IDLE = "no further move"
 GOAL_REACHED = "goal reached"
 MISSING = "missing"
 RETIRED = "retired"
 ACTIVE_STATES = frozenset({WORKING, IDLE})
-ASPIRATION_RATE = 0.05  # how fast the aspiration follows what the agent asks for
+# How fast the aspiration follows the scores of the links that the agent requests.
+ASPIRATION_RATE = 0.05
 
 
 class AgentRecord(msgspec.Struct, kw_only=True):
-    """What the directory knows of an agent."""
+    """The directory's record of an agent."""
 
     number: int
     name: str
@@ -34,18 +35,18 @@ class AgentRecord(msgspec.Struct, kw_only=True):
     seeds: int = 0
     state: str = WORKING
     reason: str = ""
-    fetched: int = 0  # answers it took
+    fetched: int = 0  # responses it received
     pages: int = 0
-    relevant: int = 0  # of those pages, judged by itself
-    shared: int = 0  # relevant to it, but fetched by another
-    received: int = 0  # links it got from others
+    relevant: int = 0  # pages of those that it judged relevant
+    shared: int = 0  # pages relevant to it that another agent fetched
+    received: int = 0  # links it got from other agents
     beat_at: float = 0.0
 
 
 class Agent:
-    """`requests` is r of S3-07; `goal` the most relevant pages it looks for, 0 for all.
+    """`requests` is r of S3-07; `goal` the number of relevant pages after which it stops, 0 for no limit.
 
-    `patience`: a link that promises less than this share of one whose host is busy is left for later.
+    `patience`: a link with less than this share of the score of one whose host is busy is left for later.
     """
 
     def __init__(
@@ -58,8 +59,9 @@ class Agent:
         self.patience = patience
         self.in_flight: set[int] = set()
         self.alive = True
-        self.consecutive_failures = 0  # pages in a row at which its mind failed
-        self.aspiration = 0.0  # the score that its next requests have, about: a link above it is promising
+        self.consecutive_failures = 0  # pages in a row at which its analysis failed
+        # About the score of its next requests: a link above it is promising.
+        self.aspiration = 0.0
 
     @property
     def number(self) -> int:
@@ -67,12 +69,12 @@ class Agent:
 
     @property
     def is_active(self) -> bool:
-        """May it be given links and answers?"""
+        """May it receive links and responses?"""
         return self.alive and self.record.state in ACTIVE_STATES
 
     @property
     def free_slots(self) -> int:
-        """How many more requests it may have under way."""
+        """How many more requests it may have in flight."""
         return self.max_requests - len(self.in_flight) if self.is_active else 0
 
     @property
@@ -81,20 +83,20 @@ class Agent:
 
     @property
     def is_exhausted(self) -> bool:
-        """Is no move left?"""
+        """Is its queue empty with nothing in flight?"""
         return not self.in_flight and not self.queue and not self.queue.evicted
 
     @property
     def needs_batch(self) -> bool:
-        """Is an N-best order to choose again: is all of the last batch fetched?"""
+        """Must an N-best order choose again because the last batch is fetched?"""
         return self.queue.batch_size > 0 and not self.in_flight and not self.queue.has_batch
 
     def is_promising(self, lead: Lead) -> bool:
-        """Would it rather ask for this than for what it asks for now?"""
+        """Is this link better than those it requests now?"""
         return lead.score > self.aspiration or not self.queue
 
     def next_lead(self, boosted: Iterable[str] = ()) -> Lead | None:
-        """The best link that may be asked for now, of boosted hosts first; of others where it would rather not wait."""
+        """Its best link that may be fetched now, boosted hosts first; None where waiting for a busy host is better."""
         if self.free_slots <= 0:
             return None
         if (lifted := self.queue.peek(boosted)) is not None:
@@ -107,7 +109,7 @@ class Agent:
         return None
 
     def take_best(self, most: int, boosted: Iterable[str] = (), min_tier: int = Tier.LINK) -> list[QueuedItem]:
-        """PRIORITIZE (S3-25): its best links, all of one host, out of the queue."""
+        """PRIORITIZE (S3-25): take its best links, all of one host, out of the queue."""
         best = self.next_lead(boosted)
         if best is None:
             return []
@@ -116,7 +118,7 @@ class Agent:
         return self.queue.pop_from_host(best.host, max(1, min(most, self.free_slots)), min_tier)
 
     def mark_requested(self, leads: tuple[Lead, ...]) -> None:
-        """These requests are on their way (the locked stack, S3-26)."""
+        """Record requests as in flight (the locked stack, S3-26)."""
         for lead in leads:
             self.in_flight.add(lead.key)
             if lead.depth:
@@ -124,12 +126,12 @@ class Agent:
                 self.aspiration += step * (lead.score - self.aspiration)
 
     def kill(self) -> None:
-        """It falls silent, wherever it stands; nobody is told."""
+        """Stop responding, without a report to the directory."""
         self.alive = False
 
 
 def split_seeds(seeds: Sequence[str], agents: int, split: SeedSplit) -> list[list[str]]:
-    """Seeds in equal parts: dealt like cards, or in consecutive blocks.
+    """Seeds in equal parts: round robin (`deal`) or in consecutive blocks.
 
     >>> split_seeds(["a", "b", "c", "d", "e"], 2, "deal"), split_seeds(["a", "b", "c", "d", "e"], 2, "blocks")
     ([['a', 'c', 'e'], ['b', 'd']], [['a', 'b', 'c'], ['d', 'e']])
@@ -144,7 +146,7 @@ def split_seeds(seeds: Sequence[str], agents: int, split: SeedSplit) -> list[lis
 def assign_seeds(seeds: Sequence[str], own: Sequence[Sequence[str]], split: SeedSplit) -> list[list[str]]:
     """Each agent's seeds: those it was given itself, and its part of the others.
 
-    The others go to the agents that were given none; where all were given some, to all.
+    The others go to the agents without seeds of their own; if all have some, to all.
 
     >>> assign_seeds(["a", "b", "c"], [["x"], []], "deal")
     [['x'], ['a', 'b', 'c']]

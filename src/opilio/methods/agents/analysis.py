@@ -1,4 +1,4 @@
-"""One page, several minds: parsed and read once, judged by whoever is concerned. Runs where an analyst runs."""
+"""Analyzes a page for several agents: parsed and read once, judged by each agent concerned. Runs in the workers."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,9 +10,9 @@ from opilio.engine.analysis import PageAnalyzer
 
 
 class TeamAnalyzer(PageAnalyzer):
-    """The agent that asked for a page analyses it; `listeners` of that agent say what they think of it too.
+    """The agent that requested a page analyzes it; its `listeners` judge it too.
 
-    `ranks`: listeners rank the links of every page; else only of those they find relevant.
+    `ranks`: agents that score the links of every page they judge; the others only those of relevant pages.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class TeamAnalyzer(PageAnalyzer):
         self._always_rank = ranks
 
     def _analyze_reading(self, lead: Lead, fetched: FetchResult, reading: Reading) -> Analysis:
-        """What the asker thinks, with what the others say. Where its mind breaks, another thinks in its place."""
+        """The requester's analysis with the listeners' verdicts; if the requester fails, another agent's analysis."""
         number = lead.agent if lead.agent in self._analyzers else min(self._analyzers)
         broken = list[AgentAnalysis]()
         for thinker in (number, *(n for n in self._analyzers if n != number)):
@@ -52,8 +52,8 @@ class TeamAnalyzer(PageAnalyzer):
         if analysis.verdict is None or not (others or broken):
             return analysis
         mine = AgentAnalysis(agent=thinker, verdict=analysis.verdict, links=analysis.links)
-        said = [mine, *(opinion for opinion in others if not opinion.error)]
-        best = max(said, key=lambda o: (o.verdict.relevant, o.verdict.score)).verdict
+        opinions = [mine, *(opinion for opinion in others if not opinion.error)]
+        best = max(opinions, key=lambda o: (o.verdict.relevant, o.verdict.score)).verdict
         counts, surfaces = analysis.counts, analysis.surfaces
         if best.relevant and not counts:
             counts, surfaces = self.expansion_terms(reading)
@@ -73,5 +73,5 @@ class TeamAnalyzer(PageAnalyzer):
 
 
 def _failed_opinion(number: int, error: Exception) -> AgentAnalysis:
-    said = f"{type(error).__name__}: {error}"[:300]
-    return AgentAnalysis(agent=number, verdict=Verdict(score=0.0, relevant=False), error=said)
+    message = f"{type(error).__name__}: {error}"[:300]
+    return AgentAnalysis(agent=number, verdict=Verdict(score=0.0, relevant=False), error=message)

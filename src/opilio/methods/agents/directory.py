@@ -1,7 +1,7 @@
-"""The directory service (S3-04): agents register, show that they live, and report the relevant URLs they find.
+"""The directory service (S3-04): agents register, renew their lease, and report the relevant URLs they find.
 
-It keeps cards and reports in the collection, inside whoever's unit of work, and knows agents by number only.
-An agent holds a lease on its place that every sign of life renews, on the crawl's clock; one that lapsed is missing.
+It writes records and reports to the collection inside the caller's transaction, and knows agents by number only.
+An agent's lease is renewed by every response, on the crawl's clock; an agent with an expired lease is missing.
 """
 
 import sqlite3
@@ -16,7 +16,7 @@ NOT_IN_THIS_RUN = "not among the agents of this run"
 
 
 class AgentReport(NamedTuple):
-    """What an agent found a page to be. `own`: it asked for the page itself."""
+    """An agent's verdict on a page. `own`: it requested the page itself."""
 
     page: int
     agent: int
@@ -26,16 +26,17 @@ class AgentReport(NamedTuple):
 
 
 class AgentDirectory:
-    """Invariant: between two commits the rows say what the cards said at the last `save`."""
+    """Invariant: between two commits the rows equal the records at the last `save`."""
 
     def __init__(self, connection: sqlite3.Connection, lease_s: float) -> None:
         self._connection = connection
         self._lease_s = lease_s
-        self._absent: list[AgentRecord] = []  # agents of an earlier run that had more of them
+        # Agents of an earlier run that are not in this one.
+        self._absent: list[AgentRecord] = []
         self.records: dict[int, AgentRecord] = {}
 
     def register(self, cards: Iterable[AgentRecord], now: float) -> None:
-        """Take agents in. Who is known goes on with its counts: whoever died is alive again, unless it was retired."""
+        """Register agents. A known agent keeps its counts; a missing one is active again, a retired one is not."""
         known = {card.number: card for card in read_agent_records(self._connection)}
         for card in cards:
             before = known.get(card.number)
@@ -53,28 +54,28 @@ class AgentDirectory:
             card.state, card.reason = MISSING, NOT_IN_THIS_RUN
 
     def heartbeat(self, number: int, now: float) -> None:
-        """A sign of life."""
+        """Renew an agent's lease."""
         self.records[number].beat_at = now
 
     def overdue(self, now: float) -> list[AgentRecord]:
-        """Who should have shown a sign of life by now."""
+        """Agents whose lease has expired."""
         return [c for c in self.records.values() if c.state == WORKING and c.beat_at + self._lease_s <= now]
 
     @property
     def next_lease_expiry(self) -> float | None:
-        """When the next lease runs out."""
+        """When the next lease expires."""
         return min((c.beat_at + self._lease_s for c in self.records.values() if c.state == WORKING), default=None)
 
     def set_state(self, number: int, state: str, reason: str) -> None:
-        """An agent's work has ended."""
+        """Record that an agent has stopped."""
         self.records[number].state, self.records[number].reason = state, reason
 
     def add_reports(self, reports: Iterable[AgentReport]) -> None:
-        """What agents found pages to be."""
+        """Record verdicts of agents."""
         add_verdicts(self._connection, reports)
 
     def save(self) -> None:
-        """Write the cards down."""
+        """Write the records."""
         cards = (*self.records.values(), *self._absent)
         save_agent_records(self._connection, cards)
 
@@ -85,5 +86,5 @@ def read_agent_records(connection: sqlite3.Connection) -> list[AgentRecord]:
 
 
 def mark_retired(connection: sqlite3.Connection, name: str) -> None:
-    """Retire an agent while no crawl runs: the next one gives its links to others."""
+    """Retire an agent while no crawl runs: the next run gives its links to others."""
     set_agent_state(connection, name, RETIRED, RETIRED_BY_USER)

@@ -17,21 +17,22 @@ from opilio.methods.agents.agent import Agent
 from opilio.methods.agents.link_queue import QueuedItem
 from opilio.methods.agents.manager import AgentManager
 
-ANALYSIS_ERROR = "internal"  # how a visit landed whose analysis went wrong: no sign of life of its agent
-URLS_LOADED_PER_AGENT = 20_000  # queued URLs that are read back for each agent
+# The result of a visit whose analysis failed: not a response of its agent.
+ANALYSIS_ERROR = "internal"
+URLS_LOADED_PER_AGENT = 20_000  # queued URLs that are loaded for each agent
 
 
 class SharedFrontier:
-    """See `Frontier`. `store` holds everything; the agents' stacks are views on it that can be lost."""
+    """See `Frontier`. `store` holds everything; the agents' queues are views on it that can be rebuilt."""
 
     def __init__(self, store: ClaimableFrontier, manager: AgentManager) -> None:
         self._store = store
         self.manager = manager
         self._loaded = False
-        self._leases_out: dict[str, HostLease] = {}  # by host: what was handed out and is not back
+        self._leases_out: dict[str, HostLease] = {}  # leases in flight, by host
 
     def _load(self, now: float) -> None:
-        """Read back what waits: on start, and where a stack that had spilled is empty."""
+        """Load queued URLs into the agents' queues: on start, and when a queue that evicted links is empty."""
         agents = self.manager.agents.values()
         waiting = upcoming_urls(self._store.connection, URLS_LOADED_PER_AGENT * len(agents), self._store.boosted)
         self.manager.load(
@@ -99,22 +100,23 @@ class SharedFrontier:
         return leases
 
     def _needs_reload(self) -> bool:
-        """Does the store hold links that a stack has let go, and somebody with nothing to do?"""
+        """Does the store hold links that a queue has evicted, and has an agent nothing to do?"""
         agents = self.manager.roster.active_agents
         if any(agent.queue.evicted and not agent.queue for agent in agents):
             return True
         return bool(agents) and all(agent.is_exhausted for agent in agents) and self._store.stats().queued > 0
 
     def _return_leases(self, leases: Iterable[HostLease], now: float) -> None:
-        """Leases that lapsed or were called back: their URLs are queued as before."""
+        """Return leases that expired or were revoked: their URLs are queued as before."""
         for lease in list(leases):
             del self._leases_out[lease.host]
-            self.manager.block_host(lease.host, now)  # the store knows better, and says so when somebody wants it
+            # The store decides when the host may be fetched from; the next claim reports it.
+            self.manager.block_host(lease.host, now)
             for lead in lease.leads:
                 self.manager.request_finished(lead, now, now)
 
     def _apply_claim(self, agent: Agent, items: list[QueuedItem], claim: ClaimResult) -> HostLease | None:
-        """Act on what the store said of an agent's wish."""
+        """Apply the result of an agent's claim."""
         if claim.host_wakes_at:
             agent.queue.put_back(items)
             self.manager.block_host(items[0].lead.host, claim.host_wakes_at)
@@ -131,7 +133,8 @@ class SharedFrontier:
 
     def complete(self, lease: HostLease, landings: Sequence[UrlResult], wake_at: float) -> bool:
         held = self._store.complete(lease, landings, wake_at)
-        if not held:  # its URLs are queued, or somebody else's by now
+        # The URLs are queued, or leased to another holder by now.
+        if not held:
             return False
         self._leases_out.pop(lease.host, None)
         ended = {landing.key: landing for landing in landings}
@@ -146,7 +149,7 @@ class SharedFrontier:
         return True
 
     def wakes_at(self) -> float | None:
-        """When an agent may have a move again; None: none of them ever will."""
+        """When an agent may have a link to fetch again; None: never."""
         manager = self.manager
         movers = [agent for agent in manager.roster.active_agents if agent.free_slots > 0]
         if any(
@@ -198,5 +201,5 @@ class SharedFrontier:
 
 
 def _reset_revisit_score(lead: Lead) -> Lead:
-    """While it was queued the urgency stood in the place of the score; the first score is out of date."""
+    """A revisited link loses its score: while queued it was the urgency, and the first score is out of date."""
     return replace(lead, score=0.0) if lead.tier == Tier.REVISIT else lead

@@ -151,7 +151,7 @@ class AgentLinkQueue:
 
     @property
     def has_batch(self) -> bool:
-        """Is a link of the last N-best batch left, or one that goes before any batch?"""
+        """Is a link of the last N-best batch left, or one of a higher tier?"""
         return any(item.place.tier >= Tier.BATCH for item in self._items.values())
 
     def choose_batch(self) -> list[tuple[str, int]]:
@@ -166,7 +166,7 @@ class AgentLinkQueue:
         return self._options.order.batch_size
 
     def peek(self, hosts: Iterable[str] | None = None) -> Lead | None:
-        """The best link of a host that is awake, of all or of these."""
+        """The best link of an awake host; `hosts`: only of these."""
         if hosts is not None:
             tops = [top for host in hosts if host not in self._blocked_until and (top := self._top(host)) is not None]
             return self._items[min(tops)[3]].lead if tops else None
@@ -182,7 +182,7 @@ class AgentLinkQueue:
 
     @property
     def best_blocked_score(self) -> float:
-        """The score of the best link whose host can't be fetched from now; 0 where there is none."""
+        """The score of the best link whose host can't be fetched from now; 0 without one."""
         tops = (self._top(host) for host in list(self._blocked_until))
         leads = [self._items[top[3]].lead for top in tops if top is not None]
         return max((lead.score for lead in leads if lead.tier <= Tier.BATCH), default=0.0)

@@ -1,8 +1,7 @@
-"""The manager (S3-01): whose turn it is and who gets a link. Does no I/O itself.
+"""The manager (S3-01): which agent is next, which agent gets a link, and which agents are at work (S3-03, S3-04).
 
-Agents share one frontier, so a URL is fetched once and a host is asked by one of them at a time, whatever they want.
-
-Who is at work, who is missing, and who goes on with whose links (S3-03, S3-04). Does no I/O itself.
+Agents share one frontier, so a URL is fetched once and a host is used by one agent at a time. When an agent is missing,
+the others take over its links. Does no I/O itself.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -15,7 +14,8 @@ from opilio.core.records import NO_AGENT, Lead, Tier
 from opilio.methods.agents.agent import ACTIVE_STATES, GOAL_REACHED, IDLE, MISSING, RETIRED, WORKING, Agent
 from opilio.methods.agents.directory import RETIRED_BY_USER, AgentDirectory
 
-MAX_CONSECUTIVE_FAILURES = 5  # a page may be to blame; five in a row hardly
+# A single page may be the cause; five in a row hardly.
+MAX_CONSECUTIVE_FAILURES = 5
 NO_HEARTBEAT = "gave no sign of life"
 
 
@@ -33,20 +33,21 @@ class AgentRoster:
 
     @property
     def finish_reason(self) -> str:
-        """Why nobody will move again, or nothing while somebody may."""
+        """Why no agent will fetch again; empty while one may."""
         states = [agent.record.state for agent in self.agents.values()]
-        late = any(agent.alive and agent.in_flight for agent in self.agents.values())  # it may answer after all
+        # It may still respond.
+        late = any(agent.alive and agent.in_flight for agent in self.agents.values())
         if late or any(state in ACTIVE_STATES for state in states):
             return ""
         return "every agent has reached its goal" if set(states) == {GOAL_REACHED} else "no agent is left at work"
 
     def take_events(self) -> list[Event]:
-        """What has happened since it was last asked."""
+        """The events since the last call."""
         news, self._events = self._events, []
         return news
 
     def active_agent_for(self, number: int) -> Agent | None:
-        """The agent of this number; where it is gone, one that stands in for it: of the same topic, if there is one."""
+        """The agent of this number; if it is gone, a substitute: of the same topic, if there is one."""
         agent = self.agents.get(number)
         if agent is not None and agent.is_active:
             return agent
@@ -59,18 +60,18 @@ class AgentRoster:
         return [a for a in others if gone is not None and a.record.topic == gone.record.topic] or others
 
     def reactivate(self, agent: Agent) -> None:
-        """Who rested has something to do again."""
+        """Activate an idle agent that has links again."""
         if agent.record.state == IDLE:
             self.directory.set_state(agent.number, WORKING, "")
 
     def check_liveness(self, now: float) -> None:
-        """Find who went home and who is missing. Who waits for no answer lives; who does shows it by taking one."""
+        """Find finished and missing agents. One with requests in flight must respond before its lease expires."""
         for agent in self.active_agents:
             if not agent.in_flight:
                 self.directory.heartbeat(agent.number, now)
         for agent in self.active_agents:
             if agent.consecutive_failures >= MAX_CONSECUTIVE_FAILURES:
-                self._remove(agent, MISSING, f"its mind failed at {agent.consecutive_failures} pages in a row", now)
+                self._remove(agent, MISSING, f"its analysis failed at {agent.consecutive_failures} pages in a row", now)
         for card in self.directory.overdue(now):
             self._remove(self.agents[card.number], MISSING, NO_HEARTBEAT, now)
 
@@ -81,20 +82,20 @@ class AgentRoster:
                 self._remove(agent, RETIRED, RETIRED_BY_USER, now)
 
     def record_response(self, agent: Agent, now: float) -> None:
-        """A sign of life; who was given up and answers after all is back, with what it finds from now on."""
+        """Renew the lease of an agent that responded; one that was missing is active again."""
         if agent.alive and not agent.consecutive_failures and agent.record.state == MISSING:
             self.directory.set_state(agent.number, WORKING, "")
         if agent.is_active:
             self.directory.heartbeat(agent.number, now)
 
     def final_check(self, now: float) -> None:
-        """At the end: whoever says nothing is missing."""
+        """At the end of a crawl: agents that did not respond are missing."""
         for agent in self.agents.values():
             if not agent.alive:
                 self._remove(agent, MISSING, NO_HEARTBEAT, now)
 
     def update_goals(self, now: float) -> None:
-        """Who has found enough, or has no move left (S3-03)."""
+        """Mark agents that reached their goal or have no links left (S3-03)."""
         for agent in self.active_agents:
             if agent.has_reached_goal:
                 self._finish(agent, GOAL_REACHED, f"{agent.goal} relevant pages", now)
@@ -102,12 +103,13 @@ class AgentRoster:
                 self._finish(agent, IDLE, "", now)
 
     def share_with_newcomers(self, now: float) -> None:
-        """Who joins a crawl that goes on begins with a part of what the others of its topic have waiting."""
+        """Give an agent that joins a resumed crawl a part of the queued links of the others of its topic."""
         for topic in dict.fromkeys(agent.record.topic for agent in self.active_agents):
-            crew = [agent for agent in self.active_agents if agent.record.topic == topic]
-            new = [agent for agent in crew if agent.is_exhausted and not agent.record.fetched]
-            for giver in crew if new else ():
-                parts = [*[giver] * (len(crew) - len(new)), *new]  # the same number of links for everybody
+            team = [agent for agent in self.active_agents if agent.record.topic == topic]
+            new = [agent for agent in team if agent.is_exhausted and not agent.record.fetched]
+            for giver in team if new else ():
+                # The same number of links for every agent.
+                parts = [*[giver] * (len(team) - len(new)), *new]
                 for at, lead in enumerate(giver.queue.drain() if giver not in new else ()):
                     taker = parts[at % len(parts)]
                     taker.queue.put(_transfer(lead, taker.number), now)
@@ -117,7 +119,7 @@ class AgentRoster:
         self._events.append(AgentFinished(at=now, agent=agent.record.name, state=state, reason=reason))
 
     def _remove(self, agent: Agent, state: str, reason: str, now: float) -> None:
-        """An agent is gone: its links are dealt to the others, best first. Where nobody is left they stay with it."""
+        """Remove an agent and deal its links to the others, best first. Without others the links stay with it."""
         if agent.record.state not in ACTIVE_STATES:
             return
         self.directory.set_state(agent.number, state, reason)
@@ -135,24 +137,25 @@ class AgentRoster:
         )
 
 
-MAX_REMEMBERED_URLS = 500_000  # URLs that were asked for: remembered to spare a look into the frontier, no more
+# URLs that were requested: a cache that saves lookups in the frontier.
+MAX_REMEMBERED_URLS = 500_000
 
 
 class AgentManager:
-    """Invariant: every queued URL is in the stack of an agent at work, or in the frontier behind a spilled one."""
+    """Invariant: every queued URL is in the queue of an active agent, or in the frontier if that queue evicted it."""
 
     def __init__(self, agents: Sequence[Agent], directory: AgentDirectory, seeds: Mapping[int, int]) -> None:
         self.roster = AgentRoster(agents, directory)
-        self._seeds = dict(seeds)  # key of a seed to the agent that begins there
-        self._done: set[int] = set()  # URLs that were asked for
-        self._last_agent = 0  # whose turn it was
+        self._seeds = dict(seeds)  # key of a seed -> number of its agent
+        self._done: set[int] = set()  # URLs that were requested
+        self._last_agent = 0  # the agent that was last served
 
     @property
     def agents(self) -> dict[int, Agent]:
         return self.roster.agents
 
     def load(self, entries: Iterable[FrontierEntry], now: float) -> None:
-        """Give every queued URL to its agent; in the order of discovery, so that seeds are dealt as they were named."""
+        """Give every queued URL to its agent, in the order of discovery, so that seeds are dealt in the order given."""
         for entry in entries:
             if entry.lead.tier == Tier.REVISIT:
                 self.offer_revisit(entry, now)
@@ -160,7 +163,7 @@ class AgentManager:
                 self.offer(entry.lead, now)
 
     def assign_owner(self, lead: Lead) -> Lead:
-        """A lead with an owner: a seed goes to its agent, what was found elsewhere to whoever has least to do."""
+        """A lead with an owner: a seed goes to its agent, other links without one to the shortest queue."""
         if lead.agent != NO_AGENT:
             return lead
         number = self._seeds.get(lead.key, NO_AGENT)
@@ -170,7 +173,7 @@ class AgentManager:
         return replace(lead, agent=number)
 
     def offer(self, lead: Lead, now: float) -> None:
-        """A link for its agent, or for who took its place. A seed is its own agent's until that has asked for it."""
+        """Queue a link with its agent or its substitute. A seed stays with its own agent until requested."""
         lead = self.assign_owner(lead)
         begins = self._seeds.get(lead.key, lead.agent)
         agent = self.roster.active_agent_for(lead.agent)
@@ -180,7 +183,7 @@ class AgentManager:
         self.roster.reactivate(agent)
 
     def offer_revisit(self, entry: FrontierEntry, now: float) -> None:
-        """A page that its agent is to revisit; among revisits the urgency takes the place of the score."""
+        """Queue a page that its agent is to revisit; among revisits the urgency takes the place of the score."""
         lead = self.assign_owner(replace(entry.lead, score=entry.priority))
         self._done.discard(lead.key)
         agent = self.roster.active_agent_for(lead.agent)
@@ -209,14 +212,14 @@ class AgentManager:
         return mover
 
     def mark_requested(self, agent: Agent, leads: tuple[Lead, ...]) -> None:
-        """An agent's requests are on their way: no other agent needs to look at these URLs."""
+        """Record an agent's requests: no other agent needs to consider these URLs."""
         if len(self._done) > MAX_REMEMBERED_URLS:
             self._done.clear()
         agent.mark_requested(leads)
         self.mark_done(lead.key for lead in leads)
 
     def mark_done(self, keys: Iterable[int]) -> None:
-        """These URLs are nobody's concern any more."""
+        """Record URLs that are finished for all agents."""
         for key in keys:
             self._done.add(key)
             self._seeds.pop(key, None)
@@ -224,7 +227,7 @@ class AgentManager:
                 agent.queue.discard(key)
 
     def request_finished(self, lead: Lead, again_at: float | None, now: float) -> None:
-        """A request has ended; `again_at`: it is queued again and due then."""
+        """Record that a request has ended; `again_at`: it is queued again and due then."""
         asker = self.agents.get(lead.agent)
         if asker is not None:
             asker.in_flight.discard(lead.key)
@@ -240,22 +243,22 @@ class AgentManager:
         self.roster.reactivate(agent)
 
     def record_response(self, lead: Lead, now: float) -> None:
-        """Whoever asked for this has taken the answer."""
+        """Record that the agent that requested this link responded."""
         if (asker := self.agents.get(lead.agent)) is not None:
             self.roster.record_response(asker, now)
 
     def block_host(self, host: str, until: float) -> None:
-        """No agent may ask a host before then."""
+        """Block a host for all agents until then."""
         for agent in self.agents.values():
             agent.queue.block_host(host, until)
 
     def advance_time(self, now: float) -> None:
-        """Let every stack know the time, and find who is missing."""
+        """Pass the time to every queue, and find missing agents."""
         for agent in self.agents.values():
             agent.queue.advance_time(now)
         self.roster.check_liveness(now)
 
 
 def _transfer(lead: Lead, number: int) -> Lead:
-    """The lead as another agent's. The features stay behind: only its own ranker can read them."""
+    """The lead as another agent's. The features are dropped: only the former agent's ranker can read them."""
     return lead if lead.agent == number else replace(lead, agent=number, features=b"")

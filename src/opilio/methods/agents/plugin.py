@@ -1,4 +1,4 @@
-"""Puts a crew together: agents, manager, directory, and the one frontier as they share it."""
+"""Builds a team: agents, manager, directory, and the frontier that they share."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -27,7 +27,7 @@ from opilio.topic.weights import WeightTable
 
 
 class AgentParts(NamedTuple):
-    """What one agent thinks with, in the writing process."""
+    """The learning parts of one agent, in the writing process."""
 
     evolving_topic: EvolvingTopic
     learners: Mapping[str, OnlineLearner]
@@ -35,7 +35,7 @@ class AgentParts(NamedTuple):
 
 
 class TeamWriters(NamedTuple):
-    """What the ledger writes through."""
+    """The parts that a commit writes through."""
 
     frontier: SharedFrontier
     learning: TeamLearning
@@ -43,22 +43,22 @@ class TeamWriters(NamedTuple):
 
 
 class SharedTopic(EvolvingTopic):
-    """The crawl's topic, which no agent uses: whoever changes it changes the tables of the agents of that topic."""
+    """The crawl's topic, which no agent uses: a change to it changes the tables of the agents of that topic."""
 
     def __init__(self, followers: Sequence[EvolvingTopic]) -> None:
         super().__init__(WeightTable())
         self._followers = followers
 
     def replace(self, table: WeightTable, removed: Iterable[str] | None = None) -> None:
-        """What an agent has learnt gives way too, but may come back: the person did not see it."""
+        """Replace the table. Words that agents learned go too, but may return: the user did not remove them."""
         gone = self.table.weights.keys() - table.weights.keys() if removed is None else removed
         super().replace(table, gone)
-        for living in self._followers:
-            living.replace(table, gone)
+        for topic in self._followers:
+            topic.replace(table, gone)
 
 
 def agent_states(profile: AgentProfile, states: Mapping[str, bytes]) -> dict[str, bytes]:
-    """What an agent has learnt, by its learners' own names; before that, the T-Graph that all begin with."""
+    """The learner states of an agent by their own names; in a new crawl, the T-Graph that all agents start with."""
     prefix = state_name(profile.name, "")
     common = {name: states[name] for name in (RANK_STATE, HINTS_STATE) if name in states}
     return common | {name.removeprefix(prefix): state for name, state in states.items() if name.startswith(prefix)}
@@ -67,10 +67,12 @@ def agent_states(profile: AgentProfile, states: Mapping[str, bytes]) -> dict[str
 def team_learners(
     settings: Settings, each: Sequence[Mapping[str, OnlineLearner]], states: Mapping[str, bytes]
 ) -> dict[str, OnlineLearner]:
-    """All learners of a crew by the names of their states in the collection, with the crawl's own topic."""
-    told = agent_profiles(settings)
-    found = {state_name(p.name, name): one for p, mine in zip(told, each, strict=True) for name, one in mine.items()}
-    common = [p for p in told if p.settings.topic.name == settings.topic.name]
+    """All learners of a team by the names of their states in the collection, with the crawl's own topic."""
+    profiles = agent_profiles(settings)
+    found = {
+        state_name(p.name, name): one for p, mine in zip(profiles, each, strict=True) for name, one in mine.items()
+    }
+    common = [p for p in profiles if p.settings.topic.name == settings.topic.name]
     tables = [found.get(state_name(p.name, TOPIC_STATE)) for p in common]
     found[TOPIC_STATE] = SharedTopic([table for table in tables if isinstance(table, EvolvingTopic)])
     if TOPIC_STATE in states:
@@ -91,39 +93,39 @@ def load_topic_tables(settings: Settings, states: Mapping[str, bytes]) -> dict[s
 
 
 def restore_topic(state: bytes) -> EvolvingTopic:
-    """A table as it was kept, to look at or to change by hand; it knows no pages."""
-    living = EvolvingTopic(WeightTable())
-    living.restore(state)
-    return living
+    """A stored table, to read or to edit; it knows no pages."""
+    topic = EvolvingTopic(WeightTable())
+    topic.restore(state)
+    return topic
 
 
 def build_team_analyzer(
     settings: Settings, analysts: Sequence[PageAnalyzer], learners: Mapping[str, OnlineLearner]
 ) -> TeamAnalyzer:
-    """One analyst for all. Agents of other topics always look at a page; those of the same one when they exchange."""
-    told, agents = agent_profiles(settings), settings.agents
+    """One analyzer for all agents. Agents of other topics judge every page; those of the same one if they exchange."""
+    profiles, agents = agent_profiles(settings), settings.agents
     close = agents.exchange_links or agents.exchange_lessons
     listeners = {
         one.number: [
-            o.number for o in told if o is not one and (close or o.settings.topic.name != one.settings.topic.name)
+            o.number for o in profiles if o is not one and (close or o.settings.topic.name != one.settings.topic.name)
         ]
-        for one in told
+        for one in profiles
     }
-    ranks = frozenset(one.number for one in told) if agents.exchange_links else frozenset[int]()
-    return TeamAnalyzer({p.number: a for p, a in zip(told, analysts, strict=True)}, listeners, ranks, learners)
+    ranks = frozenset(one.number for one in profiles) if agents.exchange_links else frozenset[int]()
+    return TeamAnalyzer({p.number: a for p, a in zip(profiles, analysts, strict=True)}, listeners, ranks, learners)
 
 
 def build_team(
     settings: Settings,
     collection: Collection,
-    keeper: CollectionWriter,
+    writer: CollectionWriter,
     store: ClaimableFrontier,
-    wits: Sequence[AgentParts],
+    parts: Sequence[AgentParts],
     now: float,
 ) -> TeamWriters:
-    """The crew at work over a collection; those that were at work before go on."""
-    told = agent_profiles(settings)
-    agents = [_build_agent(settings, profile, store.order) for profile in told]
+    """The team of a collection; agents of an earlier run continue."""
+    profiles = agent_profiles(settings)
+    agents = [_build_agent(settings, profile, store.order) for profile in profiles]
     directory = AgentDirectory(collection.connection, settings.agents.lease_s)
     manager = AgentManager(agents, directory, seed_agents(settings))
     members = [
@@ -131,12 +133,12 @@ def build_team(
             agent,
             w.evolving_topic,
             w.link_scorer,
-            LearnerGroup(w.learners, collection, keeper, p.name, seeds_finished_check(p.settings, store, collection)),
+            LearnerGroup(w.learners, collection, writer, p.name, seeds_finished_check(p.settings, store, collection)),
         )
-        for p, agent, w in zip(told, agents, wits, strict=True)
+        for p, agent, w in zip(profiles, agents, parts, strict=True)
     ]
-    crew = AgentTeam(members, manager, settings.agents, settings.topic.name)
-    return TeamWriters(SharedFrontier(store, manager), TeamLearning(crew, keeper, now), TeamLinkScorer(crew))
+    team = AgentTeam(members, manager, settings.agents, settings.topic.name)
+    return TeamWriters(SharedFrontier(store, manager), TeamLearning(team, writer, now), TeamLinkScorer(team))
 
 
 def _build_agent(settings: Settings, profile: AgentProfile, order: Order) -> Agent:

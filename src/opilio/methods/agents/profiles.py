@@ -1,4 +1,4 @@
-"""What each agent of a crew is told: the settings of the crawl with its own topic, its own seeds. Pure."""
+"""The settings of each agent of a team: those of the crawl with the agent's own topic and seeds. Pure."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,11 +18,11 @@ AGENT_TOPIC_OPTIONS = (
     "contexts",
     "genres",
     "dewey",
-)  # the rest of a topic says how pages are read
+)
 
 
 class AgentProfile(msgspec.Struct, frozen=True):
-    """One agent, before it begins."""
+    """One agent with its settings."""
 
     number: int
     name: str
@@ -31,20 +31,20 @@ class AgentProfile(msgspec.Struct, frozen=True):
 
 
 def uses_agents(settings: Settings) -> bool:
-    """Is the crawl made by agents?"""
+    """Does the crawl use agents?"""
     return settings.agents.count > 0 or bool(settings.agents.each)
 
 
 def check_agents_unchanged(folder: Path, stored: Tree, settings: Settings) -> None:
-    """Queued URLs carry their agents: a collection stays one of agents, or one of none."""
+    """Raise ConfigError if a resumed crawl changes between agents and no agents: queued URLs carry their agent."""
     begun = stored.get("agents", {})
     if uses_agents(settings) != bool(begun.get("count") or begun.get("each")):
         how = "without agents" if uses_agents(settings) else "by agents"
-        raise ConfigError(f"agents.count: {folder} was begun {how} and stays so; choose another --into")
+        raise ConfigError(f"agents.count: {folder} was started {how} and can't change; choose another --into")
 
 
 def check_agent_settings(settings: Settings) -> None:
-    """Complain of agents that can't be, before anything is made."""
+    """Raise ConfigError for agents that can't work with these settings."""
     if uses_agents(settings):
         agent_profiles(settings)
         for key, value, fit in (
@@ -57,33 +57,33 @@ def check_agent_settings(settings: Settings) -> None:
                     f"{key} = {value!r}: agents keep their own order; with them it can be {_format_choices(fit)}"
                 )
         if settings.rank.get("model") and settings.rank["kind"] == "committee":
-            raise ConfigError("rank.model: agents each begin anew with this ranker; leave rank.model or the agents out")
+            raise ConfigError("rank.model: agents start with untrained rankers; leave rank.model or the agents out")
 
 
 def agent_profiles(settings: Settings) -> list[AgentProfile]:
-    """Every agent with what it is told; ConfigError for what can't be used."""
+    """The profile of every agent; ConfigError for invalid settings."""
     given = _named_agents(settings.agents)
     own = [[_canonical_seed(url, one) for url in one.seeds] for one in given]
     shares = assign_seeds(list(settings.seeds.urls), own, settings.agents.split)
     found = []
     for number, (one, seeds) in enumerate(zip(given, shares, strict=True), start=1):
-        told = msgspec.structs.replace(
+        own_settings = msgspec.structs.replace(
             settings,
             topic=_agent_topic(settings, one),
             seeds=msgspec.structs.replace(settings.seeds, urls=seeds),
             agents=AgentTeamSettings(),
         )
-        found.append(AgentProfile(number, one.name, one.requests or settings.agents.requests, told))
+        found.append(AgentProfile(number, one.name, one.requests or settings.agents.requests, own_settings))
     return found
 
 
 def seed_agents(settings: Settings) -> dict[int, int]:
-    """Key of a seed to the number of the agent that begins there."""
+    """Key of a seed -> number of its agent."""
     return {url_key(url): p.number for p in agent_profiles(settings) for url in p.settings.seeds.urls}
 
 
 def _named_agents(agents: AgentTeamSettings) -> list[AgentSettings]:
-    """The agents as they were described; further ones have nothing of their own."""
+    """The agents as configured, filled up to `count` with agents without settings of their own."""
     more = max(0, agents.count - len(agents.each))
     each = [*agents.each, *(AgentSettings() for _ in range(more))]
     if len(each) > MAX_AGENTS:
@@ -101,7 +101,7 @@ def _named_agents(agents: AgentTeamSettings) -> list[AgentSettings]:
 
 
 def _agent_topic(settings: Settings, one: AgentSettings) -> TopicSettings:
-    """The crawl's topic with what is the agent's own laid over it. A new name is a new topic: words don't stay."""
+    """The crawl's topic overlaid with the agent's own. A new name is a new topic without the old words."""
     for key in one.topic:
         if key not in AGENT_TOPIC_OPTIONS:
             known, hint = ", ".join(AGENT_TOPIC_OPTIONS), suggest_name(key, list(AGENT_TOPIC_OPTIONS))
@@ -123,7 +123,7 @@ def _agent_topic(settings: Settings, one: AgentSettings) -> TopicSettings:
 def _canonical_seed(url: str, one: AgentSettings) -> str:
     found = canonicalize_url(url) if "://" in url else None
     if found is None:
-        raise ConfigError(f"agents.each: seed '{url}' of '{one.name}' is no http or https URL; write it whole")
+        raise ConfigError(f"agents.each: seed '{url}' of '{one.name}' is not a valid http(s) URL; include the scheme")
     return found
 
 

@@ -1,8 +1,8 @@
-"""Agents at work in the writing process: each takes the answers to what it asked for, and learns for itself.
+"""Agents in the writing process: each takes the responses to its requests, and learns for itself.
 
-`TeamLinkScorer` and `TeamLearning` are to the ledger what one crawler's are. Between the two calls of a commit the crew
-remembers who takes which outcome. A page is everybody's whose topic it is on; among agents of one topic it is the
-asker's alone, unless they exchange (S3-08, S3-F3).
+`TeamLinkScorer` and `TeamLearning` take the place of a single crawler's scorer and learners in a commit. Between the
+two calls of a commit the team remembers which agent takes which outcome. A page goes to the agents of all topics it is
+relevant to; among agents of one topic it goes to the requester only, unless they exchange pages (S3-08, S3-F3).
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,23 +25,23 @@ from opilio.topic.evolving import EvolvingTopic
 
 @dataclass(slots=True)
 class TeamMember:
-    """An agent with what it knows."""
+    """An agent with its learners."""
 
     agent: Agent
     evolving_topic: EvolvingTopic
     link_scorer: LinkScorer
     learning: LearnerGroup
-    shared_version: int = 0  # the version of its table that others know
-    own_outcomes: list[Outcome] = field(default_factory=list)  # of this commit: what it takes as its own
-    shared_outcomes: list[Outcome] = field(default_factory=list)  # what it only learns from
+    shared_version: int = 0  # the version of its table that the others have
+    own_outcomes: list[Outcome] = field(default_factory=list)  # outcomes of this commit that count as its own
+    shared_outcomes: list[Outcome] = field(default_factory=list)  # outcomes of this commit that it only learns from
 
     def score_links(self, view: Outcome) -> list[Lead]:
-        """The links of a page as it sees them."""
+        """The links of a page with this agent's scores."""
         return self.link_scorer.score_links([view])[0]
 
 
 class AgentTeam:
-    """Who takes which outcome, in one commit."""
+    """Assigns the outcomes of a commit to agents."""
 
     def __init__(
         self, members: Sequence[TeamMember], manager: AgentManager, settings: AgentTeamSettings, topic: str
@@ -50,13 +50,13 @@ class AgentTeam:
         self.manager = manager
         self.settings = settings
         self.topic = topic
-        self.exchanged_links: dict[tuple[str, str], int] = {}  # links given, by giver and taker
-        self.failures: list[tuple[str, str]] = []  # pages at which a mind broke, and how
+        self.exchanged_links: dict[tuple[str, str], int] = {}  # links passed on, by giver and taker
+        self.failures: list[tuple[str, str]] = []  # (agent, error) of failed analyses
         self._takers: dict[int, list[tuple[TeamMember, Outcome]]] = {}
         self._offers: dict[int, list[tuple[TeamMember, Outcome]]] = {}
 
     def assign_outcomes(self, outcomes: Sequence[Outcome]) -> None:
-        """Hand every outcome to those it is for."""
+        """Assign every outcome to the agents it is for."""
         self._takers, self._offers, self.exchanged_links = {}, {}, {}
         for member in self.members.values():
             member.own_outcomes, member.shared_outcomes = [], []
@@ -72,14 +72,14 @@ class AgentTeam:
                     self._offer(outcome, opinion, taker)
 
     def _count_failures(self, outcome: Outcome, opinion: AgentAnalysis) -> None:
-        """Whose mind broke at a page is watched."""
+        """Count pages in a row at which an agent's analysis failed."""
         agent = self.members[opinion.agent].agent
         agent.consecutive_failures = agent.consecutive_failures + 1 if opinion.error else 0
         if opinion.error:
             self.failures.append((outcome.lead.url, f"{agent.record.name}: {opinion.error}"))
 
     def _requester(self, outcome: Outcome) -> TeamMember:
-        """Whoever asked, or stands in for it; where nobody is left, the dead: its links stay in the frontier."""
+        """The agent that requested the page, or its substitute; without one, the missing agent itself."""
         number = outcome.lead.agent
         agent = self.manager.roster.active_agent_for(number)
         return self.members[agent.number if agent is not None else number if number in self.members else 1]
@@ -89,7 +89,7 @@ class AgentTeam:
         self._takers.setdefault(outcome.lead.key, []).append((member, view))
 
     def _offer(self, outcome: Outcome, opinion: AgentAnalysis, asker: TeamMember) -> None:
-        """Somebody else has looked at the page too."""
+        """Assign a page to another agent that judged it."""
         member = self.members[opinion.agent]
         if not member.agent.is_active:
             return
@@ -104,17 +104,18 @@ class AgentTeam:
             self._offers.setdefault(outcome.lead.key, []).append((member, view))
 
     def _likes_it_most(self, outcome: Outcome, opinion: AgentAnalysis) -> bool:
-        """Of several agents of one topic the one that likes the page most gets it."""
+        """Of several agents of one topic the one with the highest score gets the page."""
         topic = self.members[opinion.agent].agent.record.topic
         opinions = outcome.analysis.agent_analyses if outcome.analysis else ()
         rivals = [o for o in opinions if not o.error and self.members[o.agent].agent.record.topic == topic]
         return max(rivals, key=lambda o: (o.verdict.score, -o.agent)) is opinion
 
     def score_links(self, outcome: Outcome) -> list[Lead]:
-        """The links of a page, by each agent that took it, and those that others find promising."""
+        """The links of a page, scored by each agent that took it, and those that others find promising."""
         found = []
         asker = self._requester(outcome)
-        alone = [(asker, outcome_for_agent(outcome, asker.agent.number))]  # a page that was looked at again
+        # A page that was revisited.
+        alone = [(asker, outcome_for_agent(outcome, asker.agent.number))]
         for member, view in self._takers.get(outcome.lead.key, alone):
             found += [replace(lead, agent=member.agent.number) for lead in member.score_links(view)]
         for member, view in self._offers.get(outcome.lead.key, ()):
@@ -128,10 +129,10 @@ class AgentTeam:
 
 
 class TeamLinkScorer:
-    """See `LinkScorer`: each agent ranks for itself."""
+    """See `LinkScorer`: each agent scores for itself."""
 
-    def __init__(self, crew: AgentTeam) -> None:
-        self._team = crew
+    def __init__(self, team: AgentTeam) -> None:
+        self._team = team
 
     def observe(self, outcomes: Sequence[Outcome]) -> None:
         self._team.assign_outcomes(outcomes)
@@ -162,26 +163,26 @@ class TeamLinkScorer:
 
     @property
     def expected_relevant(self) -> float | None:
-        said = [member.link_scorer.expected_relevant for member in self._team.members.values()]
-        known = [value for value in said if value is not None]
+        values = [member.link_scorer.expected_relevant for member in self._team.members.values()]
+        known = [value for value in values if value is not None]
         return sum(known) if known else None
 
 
 class TeamLearning(LearnerGroup):
-    """See `LearnerGroup`: each agent learns for itself; here they also report, show that they live, and exchange."""
+    """See `LearnerGroup`: each agent learns for itself; agents also report, renew their leases and exchange words."""
 
-    def __init__(self, crew: AgentTeam, keeper: CollectionWriter, now: float) -> None:
-        self._team = crew
-        self._writer = keeper
-        cards = [member.agent.record for member in crew.members.values()]
-        crew.manager.roster.directory.register(cards, now)
+    def __init__(self, team: AgentTeam, writer: CollectionWriter, now: float) -> None:
+        self._team = team
+        self._writer = writer
+        cards = [member.agent.record for member in team.members.values()]
+        team.manager.roster.directory.register(cards, now)
         self._events: list[Event] = [
             AgentRegistered(at=now, agent=card.name, topic=card.topic, seeds=card.seeds) for card in cards
         ]
 
     @property
     def finish_reason(self) -> str:
-        """Why no agent will move again (S3-03)."""
+        """Why no agent will fetch again (S3-03)."""
         return self._team.manager.roster.finish_reason
 
     def resume(self) -> dict[str, bytes]:
@@ -198,7 +199,8 @@ class TeamLearning(LearnerGroup):
     def learn(
         self, outcomes: Sequence[Outcome], now: float, events: list[Event], lessons: Sequence[Outcome] = ()
     ) -> None:
-        del lessons  # the crew knows who learns from what
+        # The team decides who learns from what.
+        del lessons
         for member in self._members:
             if member.own_outcomes or member.shared_outcomes or member.evolving_topic.expansion.waits_for_seeds:
                 member.learning.learn(member.own_outcomes, now, events, member.shared_outcomes)
@@ -214,7 +216,7 @@ class TeamLearning(LearnerGroup):
         self._team.manager.roster.directory.save()
 
     def _report(self, outcome: Outcome) -> None:
-        """Tell the directory what a page is to whoever looked at it."""
+        """Report to the directory the verdict of each agent that judged the page."""
         asker = self._team.manager.agents.get(outcome.lead.agent)
         reports = []
         for member in self._members:
@@ -233,7 +235,7 @@ class TeamLearning(LearnerGroup):
         self._team.manager.roster.directory.add_reports(reports)
 
     def _exchange_words(self, now: float) -> list[Event]:
-        """Whose table has changed tells the others of its topic the new words."""
+        """Agents whose table has changed send the new words to the others of their topic."""
         events: list[Event] = []
         for giver in [member for member in self._members if member.evolving_topic.version != member.shared_version]:
             giver.shared_version = giver.evolving_topic.version
@@ -269,14 +271,14 @@ class TeamLearning(LearnerGroup):
 
     @property
     def _topic_members(self) -> list[TeamMember]:
-        """A person's word is about the crawl's own topic, where an agent has that."""
+        """The agents that learn from labels: those of the crawl's own topic, if there are any."""
         return [m for m in self._members if m.agent.record.topic == self._team.topic] or self._members
 
     def save_changed(self, now: float) -> dict[str, bytes]:
         return {name: state for m in self._members for name, state in m.learning.save_changed(now).items()}
 
     def save_all(self, now: float) -> None:
-        """At the end: everything, and what happened since the last commit."""
+        """At the end: save everything, with the events since the last commit."""
         for member in self._members:
             member.learning.save_all(now)
         self._team.manager.roster.final_check(now)
@@ -285,7 +287,7 @@ class TeamLearning(LearnerGroup):
 
 
 def outcome_for_agent(outcome: Outcome, number: int) -> Outcome:
-    """An outcome as one agent sees it: with its own verdict and its own ranking where it has one."""
+    """An outcome as one agent sees it: with its own verdict and its own link scores, if it has them."""
     lead = outcome.lead if outcome.lead.agent == number else replace(outcome.lead, features=b"")
     analysis: Analysis | None = outcome.analysis
     if analysis is not None and analysis.agent_analyses:
@@ -297,11 +299,11 @@ def outcome_for_agent(outcome: Outcome, number: int) -> Outcome:
 
 
 def _verdict_of_agent(outcome: Outcome, number: int, own: bool) -> Verdict | None:
-    """What an agent said of a page, if it said anything."""
+    """The verdict of an agent on a page, if it has one."""
     analysis = outcome.analysis
     if analysis is None or analysis.verdict is None:
         return None
-    said = next((o.verdict for o in analysis.agent_analyses if o.agent == number and not o.error), None)
-    if said is None and own:
-        said = analysis.agent_analyses[0].verdict if analysis.agent_analyses else analysis.verdict
-    return said
+    verdict = next((o.verdict for o in analysis.agent_analyses if o.agent == number and not o.error), None)
+    if verdict is None and own:
+        verdict = analysis.agent_analyses[0].verdict if analysis.agent_analyses else analysis.verdict
+    return verdict

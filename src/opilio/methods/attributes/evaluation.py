@@ -1,7 +1,7 @@
 """How good is a learner? Folds grouped by host, means with intervals, time and complexity (S1-30…S1-33, S1-E4).
 
-Rows are made anew for every fold from the pages it may know (S1-E7): a table built from the pages that are then
-judged would tell the answer. No clock is read: `timer` is passed in.
+Rows are computed for every fold from the pages it may know (S1-E7): a table built from the test pages would leak the
+labels. No clock is read: `timer` is passed in.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ RowPositions = NDArray[np.int64]
 
 
 class TrainingSet(Protocol):
-    """A training set. `rows_for` gives all its rows, made from nothing but the pages at `known` (S1-E7)."""
+    """A training set. `rows_for` returns all rows, computed only from the pages at `known` (S1-E7)."""
 
     @property
     def labels(self) -> Labels: ...
@@ -35,14 +35,14 @@ class TrainingSet(Protocol):
 
 
 class FixedTrainingSet:
-    """A training set whose attributes were worked out elsewhere, as from a CSV file."""
+    """A training set whose attributes were computed elsewhere, such as a CSV file."""
 
     def __init__(self, rows: Sequence[TrainingRow]) -> None:
         self._rows, self.labels = rows_to_arrays(rows)
         self.groups = [row.group for row in rows]
 
     def rows_for(self, known: RowPositions) -> Rows:
-        """What was given."""
+        """The given rows."""
         del known
         return self._rows
 
@@ -50,7 +50,7 @@ class FixedTrainingSet:
 class MeanInterval(msgspec.Struct, frozen=True):
     """Mean over the folds where it is defined, with its 95 % interval (Student's t).
 
-    One fold tells nothing of how folds differ: its interval is everything that such a figure can be.
+    With one fold the variance is unknown, so the interval is the whole range of the figure.
     """
 
     mean: float
@@ -73,13 +73,14 @@ class LearnerResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LearnerComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """What was tested, and how."""
+    """The results with the conditions of the test."""
 
     rows: int
     relevant: int
     groups: int
     folds: int
-    by_host: bool  # False: one host only, so that pages of it stand on both sides
+    # False: there is one host only, so its pages are on both sides of a fold.
+    by_host: bool
     results: dict[str, LearnerResult]
 
     @property
@@ -118,7 +119,7 @@ def compare_learners(
 def _splits(
     labels: Labels, groups: Sequence[str], fewest: int, seed: int
 ) -> Iterator[tuple[RowPositions, RowPositions]]:
-    """Stratified folds; no host on both sides where there are two hosts at least."""
+    """Stratified folds; with two or more hosts, no host is on both sides."""
     from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
     _, numbers = np.unique(np.array(groups), return_inverse=True)
@@ -145,16 +146,16 @@ def _evaluate_fold(
 
 def classification_scores(chances: Probabilities, truth: Labels) -> FoldScores:
     """Precision, recall, F1, AUC and accuracy of one fold; NaN where one is not defined."""
-    said = chances >= 0.5
-    hits = float((said & truth).sum())
-    precision, recall = _ratio(hits, said.sum()), _ratio(hits, truth.sum())
-    f1 = _ratio(2.0 * hits, float(said.sum() + truth.sum()))
-    accuracy = _ratio(float((said == truth).sum()), len(truth))
+    predicted = chances >= 0.5
+    hits = float((predicted & truth).sum())
+    precision, recall = _ratio(hits, predicted.sum()), _ratio(hits, truth.sum())
+    f1 = _ratio(2.0 * hits, float(predicted.sum() + truth.sum()))
+    accuracy = _ratio(float((predicted == truth).sum()), len(truth))
     return {"precision": precision, "recall": recall, "f1": f1, "auc": auc(chances, truth), "accuracy": accuracy}
 
 
 def auc(chances: Probabilities, truth: Labels) -> float:
-    """The chance that a relevant row is placed above an irrelevant one; equal places count half."""
+    """The probability that a relevant row is placed above an irrelevant one; ties count half."""
     found = roc_auc(chances[truth], chances[~truth])
     return float("nan") if found is None else found
 

@@ -1,16 +1,11 @@
 """The four relevance attributes of S1 for every link: URL words, anchor, parent pages, surrounding text.
 
-They are what S1's classifiers learn from, worked out in this one way for training rows and for queued links. What is
-not known of a link (no anchor text, a seed without parents) is 0 with a flag that says so (S1-E6).
+S1's classifiers learn from them; training rows and queued links are computed in the same way. A missing value (no
+anchor text, a seed without parents) is 0 with a flag (S1-E6).
 
-What a page says of the addresses it links to, as S1 wants it (S1-22…S1-24): small, and the same for every topic.
-
-It goes with a link into the queue and can be added up over the pages that link to one address; `attribute_rows` makes
-numbers of it. Training reads it from stored pages, a crawl from pages as they come: both by `page_evidence`.
-
-From links to the rows of S1: the words of addresses and of pages, counted by the table that is in force.
-
-The table is the head of the topic's, or the one that a trained learner brought with it.
+`page_evidence` extracts what a page contributes to the attributes of its links (S1-22…S1-24): small, and independent of
+the topic. It is queued with the link and can be summed over all pages that link to one URL; `attribute_rows` turns it
+into numbers. The table of topic words is the head of the topic's own, or the one that a trained learner was saved with.
 """
 
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
@@ -30,10 +25,10 @@ from opilio.topic.weights import WeightTable
 
 MAX_PARENTS = 5  # S1-22, S1-23: the first five parent pages
 TABLE_SIZE = 7  # S1-17, S1-23: size of the topic's, the parent's and the surroundings' table
-AROUND_TERMS = (
-    20  # S1-24: words before and after the anchor, whatever `topic.around` is: a model must mean the same anywhere
-)
-ANCHOR_TERMS = 10  # words of anchors, the rarest ones; hardly any has more
+# S1-24: words before and after the anchor. It does not follow `topic.around`: a model must mean the same anywhere.
+AROUND_TERMS = 20
+# The rarest words of anchors; hardly any anchor has more.
+ANCHOR_TERMS = 10
 EVIDENCE_DTYPE = np.dtype(
     [
         ("anchor", "<u4", (ANCHOR_TERMS,)),  # 0 is no term
@@ -53,20 +48,21 @@ IdfFunction = Callable[[Terms], WeightArray]
 def heaviest_terms(
     owners: LinkNumbers, terms: Terms, weights: WeightArray, texts: int, size: int = TABLE_SIZE
 ) -> tuple[Terms, WeightArray]:
-    """The table of each of so many texts: its `size` heaviest terms, normalised (S1-17, S1-19); 0 where it has fewer.
+    """For each of `texts` texts, its `size` heaviest terms, normalised (S1-17, S1-19); 0 where it has fewer.
 
-    A term that is told more than once for a text is added up. Ties go by term, to be the same everywhere.
+    The weights of a term that occurs more than once in a text are added up. Ties are broken by term.
     """
     table, heavy = np.zeros((texts, size), dtype=np.uint32), np.zeros((texts, size))
-    told = np.flatnonzero(weights > 0.0)
-    keys = (owners[told] << 32) | terms[told]
+    weighted = np.flatnonzero(weights > 0.0)
+    keys = (owners[weighted] << 32) | terms[weighted]
     order = keys.argsort(kind="stable")
-    keys, weights = keys[order], weights[told[order]]
+    keys, weights = keys[order], weights[weighted[order]]
     first = np.flatnonzero(np.diff(keys, prepend=-1))  # runs of one term in one text; no key is below 0
     if not first.size:
         return table, heavy
     keys, summed = keys[first], np.add.reduceat(weights, first)
-    order = np.lexsort((-summed, keys >> 32))  # terms that weigh the same stay in their order
+    # Terms of equal weight keep their order.
+    order = np.lexsort((-summed, keys >> 32))
     owner, term, summed = keys[order] >> 32, keys[order] & 0xFFFFFFFF, summed[order]
     rank = np.arange(len(owner)) - np.searchsorted(owner, owner)
     kept = np.flatnonzero(rank < size)
@@ -75,9 +71,9 @@ def heaviest_terms(
 
 
 def page_evidence(reading: Reading, page: tuple[Terms, WeightArray], idf: IdfFunction) -> LinkEvidence:
-    """What a page says of each of its links; `page` are its own terms with their tf·idf.
+    """The evidence of a page for each of its links; `page` are its own terms with their tf·idf.
 
-    All links to one address count together, so each of them says the same.
+    All links to one URL count together, so their evidence is equal.
     """
     links = reading.page.links
     index = np.array([link.index for link in links], dtype=np.int64)
@@ -85,7 +81,8 @@ def page_evidence(reading: Reading, page: tuple[Terms, WeightArray], idf: IdfFun
     found = np.zeros(len(keys), dtype=EVIDENCE_DTYPE)
     anchors = link_spans(reading.anchors, index)
     found["anchor"] = _slice_tables(reading, anchors, owners, idf, ANCHOR_TERMS)[0]
-    stands = ((index >= 0) & (index < len(reading.anchors)))[:, None]  # else there is nothing around it
+    # Without an anchor in the text there is nothing around the link.
+    stands = ((index >= 0) & (index < len(reading.anchors)))[:, None]
     beside = np.clip(anchors + np.array((-AROUND_TERMS, AROUND_TERMS)), 0, len(reading.terms))
     found["around"], found["around_weights"] = _slice_tables(
         reading, np.where(stands, beside, 0), owners, idf, TABLE_SIZE
@@ -98,38 +95,38 @@ def page_evidence(reading: Reading, page: tuple[Terms, WeightArray], idf: IdfFun
 def _slice_tables(
     reading: Reading, spans: LinkNumbers, owners: LinkNumbers, idf: IdfFunction, size: int
 ) -> tuple[Terms, WeightArray]:
-    """The heaviest words of slices of a page, by tf·idf, for the address that each slice is about."""
+    """The heaviest words of slices of a page, by tf·idf, for the URL that each slice belongs to."""
     terms, place = flatten_slices(term_array(reading.terms), spans)
     return heaviest_terms(owners[place], terms, idf(terms), int(owners.max(initial=-1)) + 1, size)
 
 
 def pack_evidence(found: LinkEvidence) -> list[bytes]:
-    """Each link's as bytes."""
+    """The evidence of each link as bytes."""
     data, size = found.tobytes(), EVIDENCE_DTYPE.itemsize
     return [data[at : at + size] for at in range(0, len(data), size)]
 
 
-def add_parent_evidence(known: MutableMapping[int, bytes], parent: int, said: bytes) -> bool:
-    """One more page that links to an address: the first five count, each once (S1-22). Is it one of them?"""
-    if parent in known or len(known) >= MAX_PARENTS or len(said) != EVIDENCE_DTYPE.itemsize:
+def add_parent_evidence(known: MutableMapping[int, bytes], parent: int, evidence: bytes) -> bool:
+    """Add the evidence of another parent: the first five count, each once (S1-22). Returns whether it was added."""
+    if parent in known or len(known) >= MAX_PARENTS or len(evidence) != EVIDENCE_DTYPE.itemsize:
         return False
-    known[parent] = said
+    known[parent] = evidence
     return True
 
 
 def gather_evidence(known: Sequence[Iterable[bytes]]) -> tuple[LinkEvidence, LinkNumbers]:
-    """What all pages say of some addresses, in one array, with the number of the address that each row is about."""
-    said = [list(each) for each in known]
-    owners = np.repeat(np.arange(len(said)), [len(each) for each in said])
-    return np.frombuffer(b"".join(row for each in said for row in each), dtype=EVIDENCE_DTYPE), owners
+    """The evidence of all parents of some URLs in one array, with the index of the URL for each row."""
+    rows = [list(each) for each in known]
+    owners = np.repeat(np.arange(len(rows)), [len(each) for each in rows])
+    return np.frombuffer(b"".join(row for each in rows for row in each), dtype=EVIDENCE_DTYPE), owners
 
 
 def attribute_rows(
-    urls: Sequence[Sequence[int]], found: LinkEvidence, owners: LinkNumbers, sight: CompiledTable
+    urls: Sequence[Sequence[int]], found: LinkEvidence, owners: LinkNumbers, compiled: CompiledTable
 ) -> Rows:
-    """A row for each address: `urls` are the words of each, `found` what pages say, about the address `owners` tells.
+    """A row for each URL: `urls` are the words of each, `found` the evidence, `owners` the URL of each row of it.
 
-    The tables of the pages that link to an address are added up and cut again (S1-23, S1-24).
+    The tables of the pages that link to a URL are added up and cut again (S1-23, S1-24).
     """
     size = len(urls)
     of_url = np.repeat(np.arange(size), list(map(len, urls)))
@@ -137,36 +134,36 @@ def attribute_rows(
     of_anchor, anchors = np.repeat(owners, found["anchor"].shape[-1]), found["anchor"].ravel()
     tables = [_merge_tables(found[name], found[f"{name}_weights"], owners, size) for name in ("parent", "around")]
     values = (
-        _masked_cosine(of_url, words, size, sight),
-        _masked_cosine(of_anchor, anchors, size, sight),
-        *(_adjusted_cosine(*table, sight) for table in tables),
+        _masked_cosine(of_url, words, size, compiled),
+        _masked_cosine(of_anchor, anchors, size, compiled),
+        *(_adjusted_cosine(*table, compiled) for table in tables),
     )
-    told = (
+    present = (
         np.bincount(of_url, minlength=size),
         np.bincount(of_anchor, anchors > 0, minlength=size),
         *(weights[:, 0] for _, weights in tables),
     )
-    return stack_rows(np.column_stack(values), np.column_stack(told) <= 0)
+    return stack_rows(np.column_stack(values), np.column_stack(present) <= 0)
 
 
-def _masked_cosine(owners: LinkNumbers, terms: Terms, size: int, sight: CompiledTable) -> WeightArray:
+def _masked_cosine(owners: LinkNumbers, terms: Terms, size: int, compiled: CompiledTable) -> WeightArray:
     """Cosine of the table with its copy that keeps only the words present (S1-21): √(Σ matched w² / Σ w²)."""
-    hit = np.flatnonzero(sight.weigh(terms))
+    hit = np.flatnonzero(compiled.weigh(terms))
     present = distinct((owners[hit] << 32) | terms[hit])  # a word counts once
-    matched = sight.weigh(present.astype(np.uint32))  # the low half
+    matched = compiled.weigh(present.astype(np.uint32))  # the low half
     squares = np.bincount(present >> 32, matched * matched, minlength=size)
-    return np.asarray(np.minimum(1.0, np.sqrt(squares) / (sight.norm or 1.0)))
+    return np.asarray(np.minimum(1.0, np.sqrt(squares) / (compiled.norm or 1.0)))
 
 
 def _merge_tables(terms: Terms, weights: WeightArray, owners: LinkNumbers, size: int) -> tuple[Terms, WeightArray]:
     return heaviest_terms(np.repeat(owners, terms.shape[-1]), terms.ravel(), weights.ravel().astype(np.float64), size)
 
 
-def _adjusted_cosine(terms: Terms, weights: WeightArray, sight: CompiledTable) -> WeightArray:
+def _adjusted_cosine(terms: Terms, weights: WeightArray, compiled: CompiledTable) -> WeightArray:
     """Cosine of the topic's table with a table of the same keywords weighted by a text's own table (S1-23, S1-24)."""
-    wanted = sight.weigh(terms)
+    wanted = compiled.weigh(terms)
     own = np.where(wanted > 0.0, weights, 0.0)
-    length = np.sqrt((own * own).sum(axis=1)) * sight.norm
+    length = np.sqrt((own * own).sum(axis=1)) * compiled.norm
     return np.asarray(np.minimum(1.0, (own * wanted).sum(axis=1) / np.where(length > 0.0, length, 1.0)))
 
 
@@ -174,7 +171,7 @@ WeighTerms = Callable[[Reading], tuple[Terms, NDArray[np.float64]]]
 
 
 class TermFunctions(msgspec.Struct, frozen=True):
-    """How words are counted and weighed: those of addresses, a page's with their tf·idf, and the idf of any."""
+    """How words are counted and weighted: those of URLs, a page's with their tf·idf, and the idf of any word."""
 
     url_terms: UrlTerms
     weigh: WeighTerms
@@ -182,9 +179,9 @@ class TermFunctions(msgspec.Struct, frozen=True):
 
 
 class LinkRows:
-    """Works rows out. `table`: the topic's heaviest words that count (S1-17: 7; 0: all).
+    """Computes rows. `table`: how many of the topic's heaviest words count (S1-17: 7; 0: all).
 
-    `given`: the table that a trained learner's rows were counted with; where there is one it counts instead.
+    `given`: the table that a trained learner's rows were computed with; it replaces the topic's.
     """
 
     def __init__(self, topic: EvolvingTopic, words: TermFunctions, table: int = TABLE_SIZE) -> None:
@@ -196,7 +193,7 @@ class LinkRows:
 
     @property
     def compiled_table(self) -> CompiledTable:
-        """The words that count as they are now, ready for matching."""
+        """The current table, ready for matching."""
         table = self.fixed_table if self.fixed_table.keywords else self.topic.table
         if self._compiled is None or self._compiled[0] is not table:
             cut = self.table_size and table is not self.fixed_table
@@ -204,15 +201,15 @@ class LinkRows:
         return self._compiled[1]
 
     def rows_from_page(self, reading: Reading) -> tuple[Rows, LinkEvidence]:
-        """The links' rows with this page as their only parent."""
+        """The rows of a page's links with this page as their only parent."""
         found = page_evidence(reading, self.words.weigh(reading), self.words.idf)
         urls = self.words.url_terms([link.url for link in reading.page.links])
         return attribute_rows(urls, found, np.arange(len(found)), self.compiled_table), found
 
-    def rows(self, urls: Sequence[str], said: Sequence[Iterable[bytes]]) -> Rows:
-        """The row of each address, from all that pages say of it."""
-        return attribute_rows(self.words.url_terms(urls), *gather_evidence(said), self.compiled_table)
+    def rows(self, urls: Sequence[str], evidence: Sequence[Iterable[bytes]]) -> Rows:
+        """The row of each URL, from all its evidence."""
+        return attribute_rows(self.words.url_terms(urls), *gather_evidence(evidence), self.compiled_table)
 
     def lead_row(self, lead: Lead) -> Rows:
-        """The row of a link by the page it was taken from. Of a seed its address is all that is known (S1-E6)."""
+        """The row of a link by the page it was found on. Of a seed only the URL is known (S1-E6)."""
         return self.rows([lead.url], [[lead.features] if len(lead.features) == EVIDENCE_DTYPE.itemsize else []])

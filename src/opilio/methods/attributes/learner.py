@@ -1,13 +1,10 @@
-"""What a learner is (S1-27…S1-29), and how each of them fits, goes on and is kept.
+"""The learners of S1 (S1-27…S1-29): their protocol, row memory and snapshots, and when they are fitted.
 
-scikit-learn fits; what it found is kept as plain numbers (a `TrainedModel`), and probabilities are worked out from
-these.
-So a worker process never loads scikit-learn, and a snapshot from a stranger holds numbers, never code.
+scikit-learn fits; the result is kept as plain numbers (a `TrainedModel`) that give probabilities. So a worker process
+never loads scikit-learn, and a snapshot from an untrusted source holds numbers, never code.
 
-When a learner learns (S1-12): rows come one by one during a crawl, and are fitted now and then.
-
-Not before both classes are known well enough, then after every so many rows, and more seldom the more it has seen:
-the fits of a crawl of a million pages stay below a hundred. Memory is bounded.
+During a crawl rows arrive one by one (S1-12). The first fit waits for enough rows of both classes; later fits are
+spaced by the growth of the rows, so that a crawl of a million pages has below a hundred. Memory is bounded.
 """
 
 import importlib.util
@@ -25,11 +22,11 @@ Probabilities = NDArray[np.float64]
 
 
 class TrainedModel(Protocol):
-    """What was found in rows: plain numbers that give a probability."""
+    """A fitted model: plain numbers that give a probability."""
 
     @property
     def parameters(self) -> int:
-        """How many numbers were fitted: the complexity of S1-33."""
+        """The number of fitted parameters: the complexity of S1-33."""
         ...
 
     def probability(self, rows: Rows) -> Probabilities: ...
@@ -65,7 +62,7 @@ class AttributeLearner(Protocol):
 
 
 class ConstantModel(msgspec.Struct, frozen=True, tag="constant"):
-    """One probability for everything: all there is to say before both classes were seen."""
+    """The same probability for every row: the model before both classes were seen."""
 
     chance: float
 
@@ -129,17 +126,17 @@ class RowLearner:
 
     @property
     def name(self) -> str:
-        """Which kind of learner this is."""
+        """The kind of learner."""
         return self._name
 
     @property
     def parameters(self) -> int:
-        """How many numbers its model has."""
+        """The number of parameters of its model."""
         return self.model.parameters
 
     @property
     def row_count(self) -> int:
-        """How many rows it knows: at most its capacity, whatever it was given."""
+        """How many rows it holds: at most its capacity."""
         return len(self._rows)
 
     @property
@@ -159,17 +156,19 @@ class RowLearner:
         if self._rows.smaller_class_size:
             require_sklearn()
             self.model = self._train(known, truth, self._seed)
-        elif not self.is_ready:  # a model that came from elsewhere is not given up for rows of one class
+        # A loaded model is not replaced for rows of one class.
+        elif not self.is_ready:
             self.model = constant_model(truth)
 
     def relabel(self, row: Rows, label: bool) -> bool:
-        """Know one of its rows by the other label from the next update on; False where it does not know the row."""
+        """Change the label of a known row from the next update on; False where the row is unknown."""
         return self._rows.relabel(row, label)
 
     def probability(self, rows: Rows) -> Probabilities:
         """See `AttributeLearner`."""
         chances = self.model.probability(sanitize_rows(rows))
-        return np.nan_to_num(chances, nan=0.0)  # a damaged model must not put a link nowhere
+        # A damaged model must not produce NaN scores.
+        return np.nan_to_num(chances, nan=0.0)
 
     def snapshot(self) -> bytes:
         """The model and its rows, as numbers."""
@@ -177,12 +176,12 @@ class RowLearner:
         return msgspec.msgpack.encode(_RowLearnerState(model, self._rows.pack()))
 
     def restore(self, state: bytes) -> None:
-        """Go on from a snapshot."""
+        """Continue from a snapshot."""
         kept = msgspec.msgpack.decode(state, type=_RowLearnerState)
         self.load(self._decode(kept.model), kept.rows)
 
     def load(self, model: TrainedModel, rows: tuple[bytes, bytes]) -> None:
-        """Take a model and its rows as one's own."""
+        """Load a model and its rows."""
         self._rows.unpack(rows)
         self.model = model
 
@@ -202,27 +201,27 @@ class _TrainerState(msgspec.Struct):
 
 
 class OnlineTrainer:
-    """Collects rows and lets a learner fit them. `version` grows with every fit, and with nothing else."""
+    """Collects rows and lets a learner fit them. `version` grows with every fit, and only then."""
 
     def __init__(self, learner: RowLearner, every: int = 50, least: int = 10) -> None:
         self.learner = learner
         self.version = 0
         self._every = max(1, every)
         self._min_rows = max(1, least)
-        self._rows_seen = (0, 0)  # irrelevant, relevant rows told so far
+        self._rows_seen = (0, 0)  # irrelevant, relevant rows added so far
         self._pending = RowMemory()
 
     @property
     def is_ready(self) -> bool:
-        """Has the learner something to say?"""
+        """Can the learner give probabilities?"""
         return self.learner.is_ready
 
     def probability(self, rows: Rows) -> Probabilities:
-        """What the learner says."""
+        """The learner's probabilities."""
         return self.learner.probability(rows)
 
     def add(self, rows: Rows, labels: Labels) -> None:
-        """More rows; fits them if it is time."""
+        """Add rows; fits them if it is time."""
         relevant = int(np.count_nonzero(labels))
         self._rows_seen = (self._rows_seen[0] + len(labels) - relevant, self._rows_seen[1] + relevant)
         self._pending.add(rows, labels)
@@ -230,7 +229,7 @@ class OnlineTrainer:
             self._fit()
 
     def correct(self, rows: Rows, labels: Labels) -> None:
-        """A person says what these rows are: they were told with the other label, or never. Fits at once if it can."""
+        """Correct rows by the user's labels: they were added with the other label, or never. Fits at once if it can."""
         irrelevant, relevant = self._rows_seen
         for at, label in enumerate(labels.tolist()):
             row, change = rows[at : at + 1], 1 if label else -1
@@ -239,7 +238,8 @@ class OnlineTrainer:
             else:
                 self._pending.add(row, labels[at : at + 1])
                 irrelevant, relevant = irrelevant + (not label), relevant + label
-        self._rows_seen = max(0, irrelevant), max(0, relevant)  # a model's own rows were never counted
+        # The rows of a loaded model were never counted.
+        self._rows_seen = max(0, irrelevant), max(0, relevant)
         if self.is_ready or min(self._rows_seen) >= self._min_rows:
             self._fit()
 
@@ -255,12 +255,12 @@ class OnlineTrainer:
         return len(self._pending) >= (1 if first else max(self._every, int(REFIT_GROWTH * sum(self._rows_seen))))
 
     def snapshot(self) -> bytes:
-        """Everything, to go on from later or elsewhere."""
+        """The complete state, to continue from later or elsewhere."""
         state = _TrainerState(self.version, self._rows_seen, self._pending.pack(), self.learner.snapshot())
         return msgspec.msgpack.encode(state)
 
     def restore(self, state: bytes) -> None:
-        """Go on from a snapshot."""
+        """Continue from a snapshot."""
         kept = msgspec.msgpack.decode(state, type=_TrainerState)
         self.learner.restore(kept.learner)
         self._pending.unpack(kept.waiting)

@@ -1,14 +1,12 @@
-"""Naive Bayes over binned attributes with Laplace's correction (S1-29; literature: Safran, Althagafi & Che 2012).
+"""The learners of S1 by name: naive Bayes, decision tree, neural network (S1-27…S1-29).
 
-Most attributes of most links are exactly 0, which no bell curve fits: 0 is a bin of its own, the rest is cut evenly.
+Naive Bayes over binned attributes with Laplace's correction (S1-29; Safran, Althagafi & Che 2012): most attributes of
+most links are exactly 0, which no bell curve fits, so 0 is a bin of its own and the rest is cut evenly. The decision
+tree (S1-28) splits by information gain; its leaves are smoothed so that they can order a queue. The neural network
+(S1-27) has one hidden layer over standardised attributes and a fixed seed; the paper gives neither layers nor sizes
+(S1-E4), and eight hidden units are enough for eight columns.
 
-Decision tree induction (S1-28): splits by information gain, leaves smoothed so that they can order a queue.
-
-A small neural network (S1-27): one hidden layer over standardised attributes, fitted whole, from a fixed seed.
-
-The paper tells neither layers nor sizes (S1-E4). Eight hidden units are enough for eight columns.
-
-The learners of S1 by name (S1-27…S1-29): adding one takes a model, a way to train it, and a line here.
+To add a learner, write a model and a function that trains it, and add it to the table below.
 """
 
 import warnings
@@ -28,7 +26,7 @@ _CATEGORIES = [BINS + 1] * len(ATTRIBUTES) + [2] * len(ATTRIBUTES)
 
 
 class BayesModel(msgspec.Struct, frozen=True, dict=True, tag="bayes"):
-    """Log odds: of the classes, and what each bin of each column adds."""
+    """Log odds of the classes, and what each bin of each column adds."""
 
     prior: float
     odds: tuple[tuple[float, ...], ...]
@@ -62,7 +60,7 @@ def binned(rows: Rows) -> NDArray[np.int64]:
 
 
 def train_bayes(rows: Rows, labels: Labels, seed: int) -> BayesModel:
-    """Count; nothing here is random."""
+    """Count rows per bin. Nothing here is random."""
     from sklearn.naive_bayes import CategoricalNB
 
     del seed
@@ -72,7 +70,8 @@ def train_bayes(rows: Rows, labels: Labels, seed: int) -> BayesModel:
 
 
 MAX_DEPTH = 8
-MIN_LEAF_ROWS = 5  # a leaf of fewer rows says nothing
+# A leaf of fewer rows is not significant.
+MIN_LEAF_ROWS = 5
 _NO_CHILD = -1
 
 
@@ -99,7 +98,7 @@ class TreeModel(msgspec.Struct, frozen=True, dict=True, tag="tree"):
 
     @property
     def parameters(self) -> int:
-        """Two numbers a split (column and threshold), one a leaf."""
+        """Two numbers per split (column and threshold), one per leaf."""
         leaves = self.left.count(_NO_CHILD)
         return 2 * (len(self.left) - leaves) + leaves
 
@@ -113,7 +112,8 @@ class TreeModel(msgspec.Struct, frozen=True, dict=True, tag="tree"):
         children, column, threshold, chance = self._arrays
         node = np.zeros(len(rows), dtype=np.int64)
         going = np.arange(len(rows))
-        known = rows.astype(np.float32)  # as the tree was grown
+        # In the precision that the tree was grown with.
+        known = rows.astype(np.float32)
         while len(going := going[children[0, node[going]] != _NO_CHILD]):
             at = node[going]
             node[going] = children[(known[going, column[at]] > threshold[at]).astype(np.int64), at]
@@ -122,7 +122,7 @@ class TreeModel(msgspec.Struct, frozen=True, dict=True, tag="tree"):
 
 
 def train_tree(rows: Rows, labels: Labels, seed: int) -> TreeModel:
-    """Grow a tree; a leaf's chance has Laplace's correction, so that small leaves do not shout."""
+    """Grow a tree; leaf probabilities have Laplace's correction, so that small leaves are not extreme."""
     from sklearn.tree import DecisionTreeClassifier
 
     grown = DecisionTreeClassifier(
@@ -186,7 +186,8 @@ def train_neural(rows: Rows, labels: Labels, seed: int) -> NeuralModel:
     from sklearn.neural_network import MLPClassifier
 
     mean, deviation = rows.mean(axis=0), rows.std(axis=0)
-    scale = np.where(deviation > 1e-6, deviation, 1.0)  # a column that never changes
+    # A constant column is not scaled.
+    scale = np.where(deviation > 1e-6, deviation, 1.0)
     net = MLPClassifier(
         (HIDDEN_UNITS,),
         activation="tanh",
@@ -196,7 +197,8 @@ def train_neural(rows: Rows, labels: Labels, seed: int) -> NeuralModel:
         random_state=seed,
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # enough steps are enough
+        # The number of iterations is limited on purpose.
+        warnings.simplefilter("ignore", ConvergenceWarning)
         net.fit((rows - mean) / scale, labels)
     (hidden, output), (hidden_bias, output_bias) = net.coefs_, net.intercepts_
     return NeuralModel(
@@ -217,7 +219,7 @@ LEARNER_NAMES = tuple(_TRAINERS)
 
 
 def make_learner(name: str, seed: int = 0, capacity: int = MAX_TRAINING_ROWS) -> RowLearner:
-    """A learner that knows nothing yet."""
+    """An untrained learner."""
     if name not in _TRAINERS:
         raise ConfigError(f"learner '{name}': is unknown; known: {', '.join(LEARNER_NAMES)}")
     return RowLearner(name, _TRAINERS[name], _decode_model, seed, capacity)

@@ -2,9 +2,7 @@
 
 The learner is trained while crawling (S1-12): every fetched page is a row of its link's attributes and the verdict.
 Until both classes are known the score is the mean of the four attributes. A page is scored as its links' only parent;
-the writing process, which knows the first five, works the rows out again (`AttributesLinkScorer`).
-
-The ranker kind `attributes` (S1): its options, and the file with trained learners that it may begin from.
+the writing process, which knows the first five, computes the rows again (`AttributesLinkScorer`).
 """
 
 from collections.abc import Sequence

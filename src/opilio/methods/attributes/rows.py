@@ -1,10 +1,7 @@
-"""Rows as S1's learners see them: four attributes within 0..1, a flag for each that is not known (S1-E6), a label.
+"""Rows of S1's learners: four attributes within 0..1, a flag for each missing one (S1-E6), a label.
 
-Pure arrays. How attributes are found is the ranker's business; how rows are written down is `rowsfile`'s.
-
-Training sets as CSV (S1-25): URL, the four attributes, what is missing, and the label yes or no.
-
-Works on lines, not on files. What a person wrote is checked: every error names the line and says what is wanted.
+Pure arrays, with their training sets as CSV (S1-25): URL, the four attributes, what is missing, and the label yes or
+no. Works on lines, not on files. Input is validated: every error names the line and what is expected.
 """
 
 import csv
@@ -34,7 +31,8 @@ class TrainingRow(msgspec.Struct, frozen=True, kw_only=True):
     """One page with what was known of it before it was fetched, and whether it is relevant (S1-13)."""
 
     url: str
-    group: str  # rows of one group never stand on both sides of a test (S1-E4): the host
+    # The host: rows of one group are never on both sides of a test (S1-E4).
+    group: str
     values: AttributeValues
     missing: MissingFlags
     relevant: bool
@@ -46,22 +44,22 @@ def stack_rows(values: NDArray[np.float64], missing: NDArray[np.bool_]) -> Rows:
 
 
 def rows_to_arrays(rows: Sequence[TrainingRow]) -> tuple[Rows, Labels]:
-    """Many rows as arrays."""
+    """Rows as arrays."""
     values = np.array([(*row.values, *row.missing) for row in rows], dtype=np.float64).reshape(-1, ROW_WIDTH)
     return values, np.array([row.relevant for row in rows], dtype=np.bool_)
 
 
 def sanitize_rows(rows: Rows) -> Rows:
-    """Rows that no learner can stumble over: of the right width, every number within 0..1."""
+    """Rows of the right width with every number within 0..1."""
     if rows.ndim != 2 or rows.shape[1] != ROW_WIDTH:
         raise ValueError(f"rows must have {ROW_WIDTH} columns, not shape {rows.shape}")
     return np.clip(np.nan_to_num(rows, nan=0.0, posinf=1.0, neginf=0.0), 0.0, 1.0)
 
 
 class RowMemory:
-    """The rows to learn from, at most `capacity`: when full, the oldest of the larger class goes.
+    """The rows to learn from, at most `capacity`: when full, the oldest row of the larger class is dropped.
 
-    So both classes stay known in a long crawl, and what is learnt follows the web as it is now.
+    So both classes stay known in a long crawl, and the model follows the web as it is now.
     """
 
     def __init__(self, capacity: int = MAX_TRAINING_ROWS) -> None:
@@ -85,7 +83,7 @@ class RowMemory:
                 max(self._by_class, key=len).popleft()
 
     def relabel(self, row: Rows, label: bool) -> bool:
-        """Put a row that is remembered with the other label to this one; False where none is."""
+        """Change the label of a stored row with the other label; False where there is none."""
         (data,) = (one.tobytes() for one in sanitize_rows(row).astype(np.float32))
         if data not in self._by_class[not label]:
             return False
@@ -94,7 +92,7 @@ class RowMemory:
         return True
 
     def arrays(self) -> tuple[Rows, Labels]:
-        """Everything remembered, irrelevant rows first, each class from old to new."""
+        """All rows, irrelevant ones first, each class from old to new."""
         data = b"".join(row for kept in self._by_class for row in kept)
         rows = np.frombuffer(data, dtype=np.float32).reshape(-1, ROW_WIDTH).astype(np.float64)
         return rows, np.arange(len(rows)) >= len(self._by_class[0])
@@ -104,7 +102,7 @@ class RowMemory:
         return b"".join(self._by_class[0]), b"".join(self._by_class[1])
 
     def unpack(self, packed: tuple[bytes, bytes]) -> None:
-        """Take back what `pack` gave."""
+        """Load the result of `pack`."""
         size = 4 * ROW_WIDTH
         for kept, data in zip(self._by_class, packed, strict=True):
             if len(data) % size:
@@ -133,7 +131,7 @@ def write_rows(rows: Iterable[TrainingRow], out: TextIO) -> int:
 
 
 def read_rows(lines: Iterable[str], source: str) -> list[TrainingRow]:
-    """The rows of a file; UsageError for anything that is not one."""
+    """The rows of a file; UsageError for an invalid one."""
     try:
         found = list(_parse_rows(lines, source))
     except csv.Error as error:
@@ -156,7 +154,7 @@ def _parse_rows(lines: Iterable[str], source: str) -> Iterator[TrainingRow]:
     for record in reader:
         where = f"{source} line {reader.line_num}"
         if None in record or None in record.values():
-            raise UsageError(f"{where}: has not as many fields as the header")
+            raise UsageError(f"{where}: the number of fields differs from the header")
         yield _parse_row(record, where)
 
 

@@ -1,14 +1,12 @@
-"""S1's training set from a finished collection (S1-13, S1-16, S1-17): its pages, read again from the WARC files.
+"""S1's training set from a finished collection (S1-13, S1-16, S1-17), and trained learners as a file.
 
-Relevant and irrelevant rows are the pages judged so; the irrelevant ones are what a crawl meets on its way (S1-E1).
-Parents are those that the crawl itself knew when it fetched a page (S1-E6): pages that came later are the future.
-Words are counted here once; the attributes are worked out for a table as a crawl does it, and the table for a set of
-pages, so that a test can build it without the pages it asks about (S1-E7).
+Pages are read again from the WARC files. Relevant and irrelevant rows are the pages judged so; the irrelevant ones are
+those that a crawl fetches on its way (S1-E1). Parents are those that the crawl knew when it fetched a page (S1-E6):
+later ones would leak the future. Words are counted once; attributes are computed for a table as a crawl does, and the
+table for a set of pages, so that a test can build it without its test pages (S1-E7).
 
-Trained learners as a file: JSON with plain numbers, so that a stranger's file can hold nothing that runs.
-
-The rows they were trained on go with them: a crawl that begins with a model goes on with its training set (S1-12).
-Reads and writes no file itself.
+A model file is JSON with plain numbers, so an untrusted file can't contain code. It includes the training rows: a crawl
+that starts with a model continues its training set (S1-12). Reads and writes no file itself.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -46,14 +44,15 @@ from opilio.topic.evolving import Terms, compile_table
 from opilio.topic.page_terms import PageTerms
 from opilio.topic.weights import NoiseFilter, WeightTable, table_from_weights
 
-MAX_TRAINING_PAGES = 20_000  # pages, the first ones: a few kilobytes each
+# The first pages of a collection: a few kilobytes each.
+MAX_TRAINING_PAGES = 20_000
 TermWeightArray = NDArray[np.float64]
 TermIdf = Callable[[Terms], TermWeightArray]
 
 
 @dataclass(slots=True)
 class TrainingPage:
-    """A page with its words, and what its first parents said of it before it was fetched (evidence by key)."""
+    """A page with its words, and the evidence of its first parents from before it was fetched (by key)."""
 
     url: str
     host: str
@@ -64,7 +63,7 @@ class TrainingPage:
 
 
 class CollectionTrainingSet:
-    """A training set whose table is built when it is known which pages may be looked at (S1-E7)."""
+    """A training set whose table is built when it is known which pages may be used (S1-E7)."""
 
     def __init__(self, examples: Sequence[TrainingPage], vocabulary: Vocabulary) -> None:
         self._examples = examples
@@ -102,21 +101,21 @@ class CollectionTrainingSet:
         here, relevant = chosen[self._page_of], wanted[self._page_of]
         size = len(self._terms)
         containing = np.bincount(self._number_of[here], minlength=size)
-        told = np.bincount(self._number_of[relevant], minlength=size)
+        occurrences = np.bincount(self._number_of[relevant], minlength=size)
         shares = np.bincount(self._number_of[relevant], self._shares[relevant], minlength=size)
         documents = int(chosen.sum())
         with np.errstate(divide="ignore", invalid="ignore"):
-            weights = np.where(told > 0, shares * np.log(documents / containing), 0.0)
-        return self._heaviest_terms(np.nan_to_num(weights), told, int(wanted.sum()))
+            weights = np.where(occurrences > 0, shares * np.log(documents / containing), 0.0)
+        return self._heaviest_terms(np.nan_to_num(weights), occurrences, int(wanted.sum()))
 
-    def _heaviest_terms(self, weights: TermWeightArray, told: NDArray[np.int64], documents: int) -> WeightTable:
+    def _heaviest_terms(self, weights: TermWeightArray, occurrences: NDArray[np.int64], documents: int) -> WeightTable:
         noise, kept, shown = NoiseFilter(), dict[str, float](), dict[str, str]()
         for at in np.lexsort((self._terms, -weights)).tolist():
             if len(kept) == TABLE_SIZE or weights[at] <= 0.0:
                 break
             term = int(self._terms[at])
             stem = self._vocabulary.stem_of(term)
-            if stem and noise.allows(stem, int(told[at]), documents):
+            if stem and noise.allows(stem, int(occurrences[at]), documents):
                 kept[stem] = float(weights[at])
                 shown[stem] = self._vocabulary.surface_of(term)
         return table_from_weights(kept, TABLE_SIZE, shown)
@@ -142,7 +141,8 @@ def _gather_pages(collection: Collection, words: PageTerms, reader: PageReader) 
     examples = {page.key: TrainingPage(page.url, page.host, page.relevant) for page in pages}
     later = dict(examples)
     for key, read in _read_pages(collection, pages, reader):
-        later.pop(key)  # what is left was fetched after it
+        # What is left was fetched after this page.
+        later.pop(key)
         if read is not None:
             terms, counts = words.counts(read)
             examples[key].terms, examples[key].term_shares = terms, counts / max(1.0, counts.sum())
@@ -153,7 +153,7 @@ def _gather_pages(collection: Collection, words: PageTerms, reader: PageReader) 
 def _read_pages(
     collection: Collection, pages: Sequence[RecordedPage], reader: PageReader
 ) -> Iterator[tuple[int, Reading | None]]:
-    """Each page again; nothing for one that no longer reads as a page: without words it teaches nothing."""
+    """Each page with its reading; None for a page that can't be read: without words nothing is learned."""
     parser = HtmlParser()
     for page in pages:
         read = None
@@ -163,46 +163,47 @@ def _read_pages(
 
 
 def _add_link_evidence(parent: int, read: Reading, words: PageTerms, later: dict[int, TrainingPage]) -> None:
-    """Let every page that was fetched later know that this one links to it, and how."""
+    """Add the evidence of this page to the pages that were fetched later and that it links to."""
     found = pack_evidence(page_evidence(read, words.weighted_terms(read), words.idf))
     dropped = refused_links(read.page)
-    for at, (link, said) in enumerate(zip(read.page.links, found, strict=True)):
+    for at, (link, evidence) in enumerate(zip(read.page.links, found, strict=True)):
         if link.key in later and at not in dropped:
-            add_parent_evidence(later[link.key].evidence, parent, said)
+            add_parent_evidence(later[link.key].evidence, parent, evidence)
 
 
 class ModelFile(msgspec.Struct, kw_only=True):
-    """What a file holds."""
+    """The content of a model file."""
 
     schema: int = 1
     made_by: str = ""
     topic: str = ""
-    table: dict[str, float] = {}  # the words that the attributes were counted with: a crawl counts with them too
+    # The words that the attributes were computed with: a crawl uses the same.
+    table: dict[str, float] = {}
     attributes: tuple[str, ...] = ATTRIBUTES
     rows: tuple[bytes, bytes] = (b"", b"")  # of irrelevant and relevant pages, float32
     models: dict[str, AnyModel] = {}
 
 
 def write_models(learners: list[RowLearner], **about: object) -> bytes:
-    """The file of some learners that were trained on the same rows."""
+    """The file of learners that were trained on the same rows."""
     models = {learner.name: learner.model for learner in learners}
     file = ModelFile(rows=learners[0].pack_rows(), models=models, **about)  # type: ignore[arg-type]
     return msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n"
 
 
 def read_models(data: bytes, source: str) -> ModelFile:
-    """A file read back; ConfigError names what is wrong with it."""
+    """Decode a file; ConfigError names what is wrong with it."""
     try:
         file = msgspec.json.decode(data, type=ModelFile)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{source}: is no model file ({error}); 'opilio lab train' makes one") from error
+        raise ConfigError(f"{source}: not a model file ({error}); 'opilio lab train' makes one") from error
     if file.schema != 1 or file.attributes != ATTRIBUTES:
         raise ConfigError(f"{source}: was made by another version of Opilio; train again with 'opilio lab train'")
     return file
 
 
 def load_learner(file: ModelFile, name: str, source: str) -> RowLearner:
-    """The learner of that name, or the first one where none is named, ready to go on."""
+    """The learner of this name, or the first one where none is named, ready to continue."""
     name = name or next(iter(file.models), "")
     if name not in file.models:
         known = ", ".join(file.models) or "none"

@@ -1,14 +1,14 @@
-"""Finds the lexicon's terms in words: phrases before words, the longest first, by stems (S2-20, S2-24).
+"""Finds the Dewey classes of a text, of a page and of its links.
 
-Works on the terms of a `Reading`, so a page is tokenised and stemmed once for everything. Keeps no state of a text.
+`LexiconMatcher` finds the lexicon's terms in words: phrases before words, the longest first, by stems (S2-20, S2-24).
+It works on the terms of a `Reading`, so a page is tokenised and stemmed once for everything.
 
-The galaxy: the densest area of a text's D-numbers (S2-19, S2-21, S2-22, S2-26, S2-E6).
+`Galaxy` is the densest area of a text's D-numbers (S2-19, S2-21, S2-22, S2-26, S2-E6). Every (word, D-number) is a dot
+at x = length of the number, y = the number. Dots add to the mass of every prefix of their number; a cell (three digits)
+also gains from its tens and its hundred; cells far below the best are outliers. The caller cuts the window at the break
+points (S2-23) and widens it where it is empty.
 
-Every (word, D-number) is a dot at x = length of the number, y = the number. Dots add to the mass of every prefix of
-their number; a cell (three digits) also gains from its tens and its hundred; cells far below the best are outliers.
-Knows nothing of pages: the caller cuts the window at the break points (S2-23) and widens it where it is empty.
-
-The classes of a text, of a page and of its links: matcher and galaxy put together. Reads nothing itself.
+Pure: reads no file and keeps no state of a text.
 """
 
 from bisect import bisect_left
@@ -38,7 +38,7 @@ class LexiconHit(NamedTuple):
 
 
 class LexiconMatcher:
-    """A lexicon made ready for one vocabulary. With a background, hits tell how rare their words are."""
+    """A lexicon prepared for one vocabulary. With a background, each hit has the rarity of its words."""
 
     def __init__(self, lexicon: Lexicon, vocabulary: Vocabulary, background: BackgroundIdf | None = None) -> None:
         self.lexicon = lexicon
@@ -47,7 +47,8 @@ class LexiconMatcher:
         merged: dict[tuple[int, ...], tuple[str, tuple[str, ...]]] = {}
         for word, key in zip(spelled, _phrase_terms(list(spelled), vocabulary), strict=True):
             numbers = spelled[word]
-            if key in merged:  # `bird` and `birds` are one term: it has the numbers of both
+            # `bird` and `birds` are one term: it has the numbers of both.
+            if key in merged:
                 word, before = merged[key]
                 numbers = tuple(sorted({*before, *numbers}))
             if key:
@@ -68,12 +69,13 @@ def _rarity(background: BackgroundIdf | None) -> Callable[[tuple[int, ...]], flo
     """How rare a term is: a phrase is as rare as its words together, at most 1."""
     if background is None:
         return lambda _: 1.0
-    highest = background.idf(-1)  # no word has this number: the idf of one never counted
+    # No word has this number: the idf of a word never counted.
+    highest = background.idf(-1)
     return lambda key: min(1.0, sum(map(background.idf, key)) / highest)
 
 
 def _phrase_terms(spelled: list[str], vocabulary: Vocabulary) -> list[tuple[int, ...]]:
-    """The terms of each phrase. All are tokenised in one call: one call a phrase is four times as slow.
+    """The terms of each phrase, tokenised in one call: one call per phrase is four times as slow.
 
     A phrase of which one word is left has no key: `t cell` is not `cell`, nor `the guardian` any guardian.
     """
@@ -89,11 +91,12 @@ def _phrase_terms(spelled: list[str], vocabulary: Vocabulary) -> list[tuple[int,
 
 
 _CELL_DIGITS = 3  # digits of a cell: the classes of the paper
-SCORE_DIGITS = 9  # scores alike in so many decimals are equal: the order in which weights were added is no reason
+# Scores equal to this many decimals are ties: the order in which weights were added must not decide.
+SCORE_DIGITS = 9
 
 
 class GalaxyRule(msgspec.Struct, frozen=True, kw_only=True):
-    """How dots are weighed. The defaults are the paper's (S2-37), open points as in S2-E6."""
+    """How dots are weighted. The defaults are the paper's (S2-37), open points as in S2-E6."""
 
     max_length: int = 3  # digits of a D-number that are used
     anchor_impact: float = 1.4  # S2-22; T3/G3 take 0.5 (S2-E7)
@@ -104,7 +107,8 @@ class GalaxyRule(msgspec.Struct, frozen=True, kw_only=True):
     tens_share: float = 0.5
     hundreds_share: float = 0.25
     outlier: float = 0.25  # cells below this share of the best are dropped
-    starts_at_link: bool = True  # of a link's block only what stands from its anchor on is plotted (S2-23)
+    # Of a link's block only the part from its anchor on is plotted (S2-23).
+    starts_at_link: bool = True
 
 
 PAPER_RULE = GalaxyRule()
@@ -128,7 +132,8 @@ class Dot(NamedTuple):
     @property
     def y(self) -> float:
         """The number itself (S2-19)."""
-        digits = digits_of(self.number).ljust(_CELL_DIGITS, "0")  # 61 of a shorter scheme stands where 610 does
+        # `61` of a shorter scheme is plotted at 610.
+        digits = digits_of(self.number).ljust(_CELL_DIGITS, "0")
         return float(f"{digits[:_CELL_DIGITS]}.{digits[_CELL_DIGITS:]}")
 
 
@@ -138,7 +143,7 @@ class ScoredClass(NamedTuple):
 
 
 class Galaxy(msgspec.Struct, frozen=True):
-    """The cells that are left, best first, and those dropped. Nothing in `ranked`: the topic is unknown."""
+    """The remaining cells, best first, and the dropped outliers. Without `ranked` the topic is unknown."""
 
     ranked: tuple[ScoredClass, ...] = ()
     outliers: tuple[ScoredClass, ...] = ()
@@ -177,7 +182,8 @@ def dots_from_hits(hits: Iterable[LexiconHit], anchor: tuple[int, int] = (0, 0),
     return dots
 
 
-@lru_cache(maxsize=1 << 15)  # a lexicon's terms share some thousand lists of numbers
+# The terms of a lexicon share a few thousand lists of numbers.
+@lru_cache(maxsize=1 << 15)
 def _shorten_numbers(numbers: tuple[str, ...], max_length: int) -> tuple[str, ...]:
     return tuple(dict.fromkeys(shorten(number, max_length) for number in numbers))
 
@@ -194,7 +200,7 @@ def find_galaxy(dots: Sequence[Dot], rule: GalaxyRule = PAPER_RULE) -> Galaxy:
 
 
 def first_galaxy(windows: Iterable[Sequence[Dot]], rule: GalaxyRule = PAPER_RULE) -> Galaxy:
-    """The galaxy of the first window that has dots: the link's own, its section, the title; unknown where none has."""
+    """The galaxy of the first window that has dots: the link's own, its section, the title; unknown without any."""
     return next((find_galaxy(dots, rule) for dots in windows if dots), Galaxy())
 
 
@@ -213,7 +219,7 @@ def _prefix_masses(dots: Sequence[Dot], rule: GalaxyRule) -> dict[str, float]:
 
 
 def _cell_score(cell: str, mass: dict[str, float], rule: GalaxyRule) -> float:
-    """Own mass, half of what the rest of the tens has, a quarter of what the rest of the hundred has."""
+    """Its own mass, half of the rest of the tens, a quarter of the rest of the hundred."""
     own, tens, hundred = mass[cell], mass[cell[:2]], mass[cell[:1]]
     return own + rule.tens_share * (tens - own) + rule.hundreds_share * (hundred - tens)
 
@@ -240,7 +246,7 @@ def main_galaxy(reading: Reading, matcher: LexiconMatcher, rule: GalaxyRule = RE
 
 
 def main_terms(reading: Reading, matcher: LexiconMatcher) -> list[int]:
-    """What a page is plotted by: the terms of its title and of its main text."""
+    """The terms by which a page is plotted: those of its title and of its main text."""
     title = matcher.vocabulary.terms(reading.page.title)
     main = [term for start, end in reading.main_slices for term in reading.terms[start:end]]
     return title + (main if reading.main_slices else reading.terms)

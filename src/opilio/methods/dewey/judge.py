@@ -1,7 +1,4 @@
-"""The Dewey judge: is the densest area of a page's D-numbers a class of the topic? (S2-11, S2-21, S2-38)
-
-The judge of kind `dewey` with its options.
-"""
+"""The judge `dewey`: is the densest area of a page's D-numbers a class of the topic? (S2-11, S2-21, S2-38)"""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -23,8 +20,8 @@ DEWEY_THRESHOLD = 0.5
 class DeweyJudge:
     """Score = t / (t + o): t the best cell of the topic's classes, o the best cell of all others.
 
-    So 0.5 is reached where the galaxy itself is of the topic, and 0.2 where any cell that is no outlier is: both
-    readings of S2-E6 are thresholds. A page without an index term is unknown, that is, off topic.
+    So 0.5 is reached where the galaxy itself is of the topic, and 0.2 where any cell except outliers is: both readings
+    of S2-E6 are thresholds. A page without an index term is unknown, that is, off topic.
     """
 
     def __init__(

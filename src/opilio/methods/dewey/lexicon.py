@@ -1,10 +1,8 @@
-"""The lexicon: index terms and the D-numbers they stand under (S2-04, S2-25, S2-E11).
+"""The lexicon: index terms and the D-numbers they belong to (S2-04, S2-25, S2-E11), and arithmetic on D-numbers.
 
-A file has one class a line, `number | name | term; term; several words`; `#` begins a comment line. Ours is in
-data/, one file per hundred, written by us; the user's own file can replace it or come on top, in Dewey or in
-another scheme of the same shape. Reads files and checks them; finding terms in a text is the matcher's business.
-
-D-numbers as strings: how long they are, cut short, compared. Any number of digits; knows no class names.
+A file has one class per line, `number | name | term; term; several words`; `#` begins a comment line. The built-in
+lexicon is in data/, one file per hundred; the user's own file can replace or extend it, in Dewey or in another scheme
+of the same shape. Reads and validates files; `detect.LexiconMatcher` finds the terms in a text.
 """
 
 import re
@@ -47,7 +45,8 @@ def digits_of(number: str) -> str:
     return number.replace(".", "")
 
 
-@lru_cache(maxsize=4096)  # a lexicon has some thousand numbers, a page asks for them again and again
+# A lexicon has a few thousand numbers, and pages ask for them repeatedly.
+@lru_cache(maxsize=4096)
 def shorten(number: str, length: int) -> str:
     """The number cut to at most `length` digits (S2-37: three).
 
@@ -74,7 +73,7 @@ def is_related(code: str, other: str) -> bool:
 
 
 class DeweyClass(NamedTuple):
-    """One class: `name` is in our own words, `terms` may be empty where a number is not in use."""
+    """One class: `name` is in our own words; `terms` is empty where a number is not in use."""
 
     number: str
     name: str
@@ -82,7 +81,7 @@ class DeweyClass(NamedTuple):
 
 
 class Lexicon:
-    """Classes by number, and the numbers of every term. Never changes: `plus` makes a new one."""
+    """Classes by number, and the numbers of every term. Immutable: `merged_with` returns a new one."""
 
     def __init__(self, classes: Iterable[DeweyClass], dewey: bool = True) -> None:
         self.classes: Mapping[str, DeweyClass] = {entry.number: entry for entry in classes}
@@ -98,7 +97,7 @@ class Lexicon:
         return found
 
     def name_of(self, number: str) -> str:
-        """The name of the class or of the nearest one it belongs to; empty when there is none."""
+        """The name of the class or of its nearest parent; empty without one."""
         for length in range(len(number), 0, -1):
             entry = self.classes.get(shorten(number, length))
             if entry is not None:
@@ -106,7 +105,7 @@ class Lexicon:
         return ""
 
     def merged_with(self, other: "Lexicon") -> "Lexicon":
-        """Both together: a class that both have keeps the other's name and the terms of both."""
+        """Both together: a class in both gets the other's name and the terms of both."""
         merged = dict(self.classes)
         for number, entry in other.classes.items():
             mine = merged.get(number)
@@ -121,10 +120,10 @@ def parse_lexicon(text: str, source: str, dewey: bool = True) -> Lexicon:
     for place, line in _lines(text, source):
         entry = _parse_class(line, place, dewey)
         if entry.number in classes:
-            raise TopicError(f"{place}: the class {entry.number} stands there twice; put its terms on one line")
+            raise TopicError(f"{place}: the class {entry.number} occurs twice; put its terms on one line")
         classes[entry.number] = entry
     if not classes:
-        raise TopicError(f"{source}: no class in it; a line reads: number | name | term; term")
+        raise TopicError(f"{source}: has no class; a line has the form: number | name | term; term")
     return Lexicon(classes.values(), dewey)
 
 
@@ -154,14 +153,14 @@ def _lines(text: str, source: str) -> Iterator[tuple[str, str]]:
 def _parse_class(line: str, place: str, dewey: bool) -> DeweyClass:
     parts = line.split("|")
     if len(parts) != 3:
-        raise TopicError(f"{place}: {len(parts)} parts, not 3; a line reads: number | name | term; term")
+        raise TopicError(f"{place}: {len(parts)} parts, not 3; a line has the form: number | name | term; term")
     number, name, listed = (part.strip() for part in parts)
     if not is_number(number, dewey):
-        raise TopicError(f"{place}: {number!r} is no class number; write it like 598 or 598.8")
+        raise TopicError(f"{place}: {number!r} is not a class number; write it like 598 or 598.8")
     if not name:
         raise TopicError(f"{place}: the class {number} has no name; write one between the bars")
     terms = [term for part in listed.lower().split(";") if (term := part.strip())]
     if len(set(terms)) < len(terms):
         twice = next(term for term in terms if terms.count(term) > 1)
-        raise TopicError(f"{place}: the term {twice!r} stands there twice; delete one")
+        raise TopicError(f"{place}: the term {twice!r} occurs twice; delete one")
     return DeweyClass(number, name, tuple(terms))

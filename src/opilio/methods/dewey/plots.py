@@ -1,8 +1,6 @@
-"""The dots of a text as text: x = length of the D-number, y = the D-number (S2-19). Draws, decides nothing.
+"""The dots of a text as text or as a figure: x = length of the D-number, y = the D-number (S2-19).
 
-The dots of a text as a figure: x = length of the D-number, y = the D-number, as Fig. 3 of the paper has its axes.
-
-Draws what it is given (S2-19); decides nothing. Needs matplotlib, which comes with the extra `lab`.
+The axes are those of Fig. 3 of the paper. The figure needs matplotlib, which comes with the extra `lab`.
 """
 
 import textwrap
@@ -24,7 +22,7 @@ _WORDS_PER_ROW = 4
 
 
 def draw_dots(dots: Sequence[Dot], galaxy: Galaxy) -> str:
-    """A line per three-digit class, the highest above: `o` a dot, `*` a dot of the anchor, then some of the words."""
+    """One line per three-digit class, the highest first: `o` a dot, `*` a dot of the anchor, then some of the words."""
     if not dots:
         return "no dots: no index term in the text"
     lengths = range(min(dot.x for dot in dots), max(dot.x for dot in dots) + 1)
@@ -55,12 +53,13 @@ KEPT_COLOR, DROPPED_COLOR, ANCHOR_COLOR = (
     "#0072B2",
     "#999999",
     "#D55E00",
-)  # Okabe and Ito's palette: told apart in grey too
+)
 BAND_COLOR = "#F0E442"
 PLOT_FORMATS = (".svg", ".png")
-MAX_LABELS = 8  # named beside the galaxy
-NAME_SPACE_SHARE = 0.5  # room for names, beside the room for dots
-DOT_SPACING = 0.045  # words of one number, so that they can be told apart
+MAX_LABELS = 8  # words listed beside the galaxy
+NAME_SPACE_SHARE = 0.5  # width for names, relative to the width for dots
+# Words of one number are drawn side by side, so that they stay distinct.
+DOT_SPACING = 0.045
 _PLOT_CELL_DIGITS = 3
 _PLOT_STYLE: Any = {
     "font.size": 9,
@@ -117,7 +116,7 @@ def _draw(axes: "Axes", dots: Sequence[Dot], galaxy: Galaxy, lexicon: Lexicon) -
 
 
 def _positioned_dots(dots: Sequence[Dot]) -> Iterator[tuple[tuple[float, float], int, Dot]]:
-    """Each different dot where it stands, how often it is there, and itself; words of one number lie side by side."""
+    """Each distinct dot with its position and count; words of one number are drawn side by side."""
     beside: Counter[str] = Counter()
     for dot, count in Counter(dots).items():
         place = beside[dot.number]
@@ -127,15 +126,15 @@ def _positioned_dots(dots: Sequence[Dot]) -> Iterator[tuple[tuple[float, float],
 
 
 def _annotate_galaxy(axes: "Axes", dots: Sequence[Dot], galaxy: Galaxy, lexicon: Lexicon, right: float) -> None:
-    """The galaxy's tens as a band, its name and words, and the names of the cells that came next."""
+    """The galaxy's tens as a band, its name and words, and the names of the next cells."""
     if not galaxy.code:
         axes.text(0.5, 0.5, "no dots: no index term in the text", transform=axes.transAxes, ha="center")
         return
     cell = digits_of(galaxy.code)[:_PLOT_CELL_DIGITS]
     tens = float(cell[:2].ljust(2, "0")) * 10
     axes.axhspan(tens, tens + 10, color=BAND_COLOR, alpha=0.55, linewidth=0, zorder=1)
-    said = Counter(dot.word for dot in dots if digits_of(dot.number).startswith(cell))
-    words = ", ".join(word for word, _ in said.most_common(MAX_LABELS))
+    word_counts = Counter(dot.word for dot in dots if digits_of(dot.number).startswith(cell))
+    words = ", ".join(word for word, _ in word_counts.most_common(MAX_LABELS))
     name = _wrapped(f"galaxy: {galaxy.code} {lexicon.name_of(galaxy.code)}", 2)
     axes.text(right, tens + 14, name, va="bottom", weight="bold", fontsize=8)
     axes.text(right, tens - 4, _wrapped(words, 4), va="top", fontsize=7)

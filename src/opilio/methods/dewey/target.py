@@ -1,8 +1,6 @@
-"""A topic as classes: given as numbers or found from its words, and the words that classes lend to a topic. Pure.
+"""A topic as classes of Dewey or another scheme: given as numbers or found from its words.
 
-Topics as classes of Dewey or another scheme: the lexicon that the settings name, and what a topic gains by it.
-
-Reads the lexicon file that the settings name.
+Also the words that classes add to a topic, and the lexicon that the settings name (read from its file).
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,12 +27,13 @@ from opilio.topic.build_context import BuildContext
 from opilio.topic.setup import background_frequencies, build_vocabulary
 from opilio.topic.topic import Topic
 
-MIN_CLASS_SHARE = 0.6  # share of the best cell's score from which a cell belongs to a topic told in words
-CELLS_FOR_TENS = (
-    3  # so many cells of one tens class stand for the whole of it: `astronomy` is 52, not five of its parts
-)
+# A cell belongs to a topic given in words from this share of the best cell's score on.
+MIN_CLASS_SHARE = 0.6
+# This many cells of one tens class stand for the whole of it: `astronomy` is 52, not five of its parts.
+CELLS_FOR_TENS = 3
 MAX_CLASSES = 5
-TERM_WEIGHT_HALF_RANK = 10  # terms of a class stand in order of weight: the tenth counts half of the first
+# Terms of a class are in order of weight: the tenth counts half of the first.
+TERM_WEIGHT_HALF_RANK = 10
 
 
 class DeweyTarget(NamedTuple):
@@ -56,7 +55,7 @@ def check_classes(classes: Iterable[str], lexicon: Lexicon) -> tuple[str, ...]:
 
 
 def topic_classes(topic: Topic, matcher: LexiconMatcher) -> tuple[str, ...]:
-    """The classes of a topic: its own, else those that its name, description, keywords and examples speak of."""
+    """The classes of a topic: its own, else those that its name, description, keywords and examples mention."""
     if topic.dewey:
         return topic.dewey
     text = " ".join([topic.name, topic.description, *topic.keywords])
@@ -79,7 +78,7 @@ def _top_classes(galaxy: Galaxy) -> tuple[str, ...]:
 def class_words(classes: Sequence[str], lexicon: Lexicon) -> dict[str, float]:
     """Index terms of the classes and of all below them, as weighted keywords, heaviest first.
 
-    A term counts less the further back it stands, and less where it stands under several numbers.
+    A term counts less the later it is listed, and less if it has several numbers.
     """
     weights: dict[str, float] = {}
     for entry in _subclasses(classes, lexicon):
@@ -96,7 +95,7 @@ def class_names(classes: Sequence[str], lexicon: Lexicon) -> str:
 
 
 def _subclasses(classes: Sequence[str], lexicon: Lexicon) -> list[DeweyClass]:
-    """The classes themselves and their parts; the nearest one above a number that is none itself."""
+    """The classes themselves and their subclasses; for a number without a class, its nearest parent."""
     wanted = [digits_of(code) for code in classes]
     found = [c for number, c in lexicon.classes.items() if digits_of(number).startswith(tuple(wanted))]
     above = [c for number, c in lexicon.classes.items() if any(w.startswith(digits_of(number)) for w in wanted)]
@@ -119,11 +118,13 @@ def add_dewey_classes(topic: Topic, settings: Settings) -> Topic:
     """Fill in the names and index terms of given classes, or the classes of given words, where the user gave none."""
     given = settings.topic
     if not given.dewey:
-        waits = bool(given.examples) and not topic.positive  # example pages are not read yet
+        # Example pages are not read yet.
+        waits = bool(given.examples) and not topic.positive
         if settings.judge.get("kind") == "dewey" and not waits:
             return replace(topic, dewey=build_dewey_target(settings, topic, build_vocabulary(settings)).classes)
         if given.lexicon_file:
-            load_lexicon(settings)  # an invalid file is reported before the crawl starts
+            # An invalid file is reported before the crawl starts.
+            load_lexicon(settings)
         return topic
     lexicon = load_lexicon(settings)
     classes = check_classes(given.dewey, lexicon)
@@ -132,11 +133,11 @@ def add_dewey_classes(topic: Topic, settings: Settings) -> Topic:
 
 
 def dewey_target(context: BuildContext) -> DeweyTarget:
-    """What a crawl is after, as classes. Reads the lexicon (0.3 s, 20 MB): use it through `BuildContext.shared`."""
+    """The classes of a crawl's topic. Reads the lexicon (0.3 s, 20 MB): use it through `BuildContext.shared`."""
     return build_dewey_target(context.settings, context.topic, context.vocabulary)
 
 
 def build_dewey_target(settings: Settings, topic: Topic, vocabulary: Vocabulary) -> DeweyTarget:
-    """What finds the classes of a text, and those the crawl is after."""
+    """A matcher for the settings' lexicon, with the classes of the topic."""
     matcher = LexiconMatcher(load_lexicon(settings), vocabulary, background_frequencies())
     return DeweyTarget(matcher, topic_classes(topic, matcher))

@@ -1,6 +1,6 @@
-"""From pages in layers to a T-Graph: one node per link that leads one layer down (S2-29, S2-E1). Pure.
+"""Builds a T-Graph from pages in layers: one node per link that leads one layer down (S2-29, S2-E1). Pure.
 
-Which page is how far from a target: by back-links from the targets up, or from portals down (S2-27). Pure.
+The layers are found by back-links from the targets up, or from portals down (S2-27).
 """
 
 from collections import Counter
@@ -32,10 +32,10 @@ def _equal_worth(_: str) -> float:
 def bottom_up(
     targets: Sequence[str], parents_of: LinksOf, bounds: GraphLimits, worth: PageWorth = _equal_worth
 ) -> Layers:
-    """The targets at 0, their parents at 1, and so on; a page stays where it is nearest to a target.
+    """The targets at 0, their parents at 1, and so on; a page stays in the layer nearest to a target.
 
-    Of many parents those come first that link to most pages of the layer below and are nearest to the topic: hubs
-    lead to more than one target, and a page on anything else that mentions a target says little about ways there.
+    Parents that link to most pages of the layer below and are nearest to the topic come first: hubs lead to more than
+    one target, and an unrelated page that mentions a target says little about paths to it.
     """
     layers: Layers = dict.fromkeys(targets, 0)
     for level in range(bounds.depth):
@@ -53,7 +53,7 @@ def top_down(
     bounds: GraphLimits,
     worth: PageWorth = _equal_worth,
 ) -> Layers:
-    """Walk from the portals forward; of what was met, pages with a way to a target, as far as they are from it."""
+    """Walk from the portals forward; of the pages found, those with a path to a target, by their distance from it."""
     met: dict[str, list[str]] = {}
     front = list(dict.fromkeys(portals))
     for _ in range(bounds.depth):
@@ -80,7 +80,7 @@ def _limit_level(found: Iterable[Sequence[str]], bounds: GraphLimits, worth: Pag
 
 
 def _exceeds_limits(lists: Sequence[Sequence[str]], bounds: GraphLimits) -> bool:
-    """Does anything have to be left out? Reading every parent is the dear part."""
+    """Must anything be left out? Reading every parent is the expensive part."""
     most, all_of_them = max(map(len, lists), default=0), len({p for parents in lists for p in parents})
     return 0 < bounds.parents_per_page < most or 0 < bounds.per_level < all_of_them
 
@@ -96,7 +96,7 @@ def build_graph(
 ) -> TGraph:
     """A graph of all pages that can be read; levels from the targets up, so that every node leads to known ones.
 
-    `counted` gives the telling words of a page: with it the graph carries the documents of each layer (S2-46).
+    `counted` gives the distinctive words of a page: with it the graph has the documents of each layer (S2-46).
     """
     nodes: list[GraphNode] = []
     documents: list[GraphDocument] = []
@@ -115,7 +115,7 @@ def build_graph(
 
 
 class _LowerLayers:
-    """What is known of the layers nearer to the targets while a layer is made."""
+    """The layers nearer to the targets while a layer is built."""
 
     def __init__(
         self, layers: Layers, owned: Mapping[str, tuple[str, ...]], words: TermsToWords, bounds: GraphLimits, count: int
@@ -151,7 +151,7 @@ def _page_nodes(reading: Reading, url: str, level: int, below: _LowerLayers) -> 
 
 
 def target_node(reading: Reading, name: str, words: TermsToWords, url: str = "") -> GraphNode:
-    """Level 0 is filled from the page itself: its headings, and how it begins."""
+    """A node of level 0, filled from the page itself: its headings, and its beginning."""
     page = reading.page
     main = page.main_heading
     section, *more = [text for _, text in page.headings if text != main] or [""]

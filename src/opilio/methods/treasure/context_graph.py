@@ -1,14 +1,12 @@
-"""The context graph's classifier (Diligenti et al. 2000, S2-46): how many links a page is from a target. Pure.
+"""The context graph (Diligenti et al. 2000, S2-46): how many links a page is from a target, and the order by it.
 
-Documents of each layer are back-links of the targets. The vocabulary is that of the targets and of the first layer; a
-page is its forty words of highest tf·idf, of which those in the vocabulary count. One multinomial naive Bayes with a
-model per layer, equal priors: a layer's size says how many pages were found, not how likely it is.
+The documents of each layer are back-links of the targets. The vocabulary is that of the targets and of the first layer;
+a page is represented by its forty words of highest tf·idf, of which those in the vocabulary count. The classifier is
+one multinomial naive Bayes with a model per layer and equal priors: a layer's size says how many pages were found, not
+how likely it is.
 
-What begins from a given state and learns nothing more, in the shape of a learner: kept and sent like one.
-
-The context graph's order: links go into the queue of the layer that their page belongs to (Diligenti, S2-46).
-
-One queue per layer, the nearest first, each in the order of likelihood: as one number, so that any frontier can do it.
+The order has one queue per layer, the nearest first, each in the order of likelihood: as one number, so that any
+frontier can use it. The ranker is a learner that keeps its first state and learns nothing.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,24 +28,24 @@ VOCABULARY_LAYERS = 2  # the targets and the first layer
 
 
 class LayeredDocument(NamedTuple):
-    """One document: its layer and its words with counts, most telling first."""
+    """One document: its layer and its words with counts, most distinctive first."""
 
     layer: int
     words: Mapping[int, int]
 
 
 class LayerEstimate(NamedTuple):
-    """Where a page belongs: the winning layer and how sure that is. `layer` == number of layers: none of them."""
+    """The most likely layer of a page, with its probability. `layer` == number of layers: none of them."""
 
     layer: int
     likelihood: float
 
 
 class ContextGraphModel:
-    """Word probabilities per layer. Without documents every page belongs nowhere.
+    """Word probabilities per layer. Without documents every page belongs to no layer.
 
     `least` is the likelihood below which a page belongs to no layer: the winning posterior times the share of the
-    page's words that the vocabulary knows. A page about something else shares few, whatever the posterior says.
+    page's words that the vocabulary knows. An unrelated page shares few words, whatever the posterior is.
     """
 
     def __init__(self, documents: Iterable[LayeredDocument] = (), least: float = 0.5) -> None:
@@ -63,15 +61,16 @@ class ContextGraphModel:
         counts = np.ones((self.layers, len(self._terms)))
         place = {term: at for at, term in enumerate(self._terms.tolist())}
         for document in documents:
-            said = [(place[term], count) for term, count in document.words.items() if term in place][
+            occurrences = [(place[term], count) for term, count in document.words.items() if term in place][
                 :CONTEXT_PAGE_TERMS
             ]
-            for at, count in said:
-                counts[document.layer, at] += np.log1p(count)  # a word said fifty times is not fifty words
+            for at, count in occurrences:
+                # Logarithmic: a word that occurs fifty times is not fifty words.
+                counts[document.layer, at] += np.log1p(count)
         return np.asarray(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0))
 
     def classify(self, terms: TermArray, counts: ValueArray) -> LayerEstimate:
-        """The layer of a page by its most telling words (already reduced)."""
+        """The layer of a page by its most distinctive words (already reduced)."""
         if not self.layers or not len(terms) or not len(self._terms):
             return LayerEstimate(self.layers, 0.0)
         at = np.minimum(np.searchsorted(self._terms, terms), len(self._terms) - 1)
@@ -87,7 +86,7 @@ class ContextGraphModel:
 def layered_documents(
     documents: Iterable[tuple[int, Mapping[str, int]]], terms_of: Callable[[str], Sequence[int]]
 ) -> list[LayeredDocument]:
-    """Documents whose words are written out, as terms."""
+    """Documents given as words, converted to terms."""
     found = []
     for layer, words in documents:
         counted: dict[int, int] = {}
@@ -99,7 +98,7 @@ def layered_documents(
 
 
 class StaticLearner(BaseLearner):
-    """Keeps the state that it was given and learns nothing; subclasses use the state in `restore`."""
+    """Keeps its first state and learns nothing; subclasses use the state in `restore`."""
 
     version = 0
 
@@ -107,11 +106,11 @@ class StaticLearner(BaseLearner):
         self._state = b""
 
     def worker_state(self) -> bytes:
-        """What it began from."""
+        """The first state."""
         return self._state
 
     def snapshot(self) -> bytes:
-        """What it began from."""
+        """The first state."""
         return self._state
 
 
@@ -120,7 +119,7 @@ WeighPage = Callable[[Reading], tuple[TermArray, ValueArray, ValueArray]]  # ter
 
 
 class ContextGraphRanker(StaticLearner):
-    """Scores the links of a page alike, by its layer. Begins from a graph's documents; learns nothing on the way."""
+    """Gives all links of a page the same score, by its layer. Starts from a graph's documents; learns nothing."""
 
     def __init__(self, terms_of: TermsOf, weigh: WeighPage, least: float = 0.5, tunnel_depth: int = -1) -> None:
         super().__init__()
@@ -135,7 +134,7 @@ class ContextGraphRanker(StaticLearner):
         return {RANK_STATE: self}
 
     def score(self, reading: Reading, verdict: Verdict, lead: Lead) -> LinkScores:
-        """The same for all links of the page."""
+        """The same score for all links of the page."""
         page = reading.page
         place = self.classify(reading)
         queues = self.model.layers + 1  # the last one: pages of no layer
@@ -147,7 +146,7 @@ class ContextGraphRanker(StaticLearner):
         return LinkScores(np.full(count, value), parts, dropped)
 
     def classify(self, reading: Reading) -> LayerEstimate:
-        """The layer of a page, by its forty most telling words."""
+        """The layer of a page, by its forty most distinctive words."""
         terms, counts, weights = self._weigh(reading)
         best = np.argsort(-weights, kind="stable")[:CONTEXT_PAGE_TERMS]
         return self.model.classify(terms[best].astype(np.int64), counts[best])

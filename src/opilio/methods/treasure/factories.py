@@ -97,7 +97,7 @@ def context_graph_start_states(settings: Settings) -> dict[str, bytes]:
     """The graph that the context graph's ranker starts with; ConfigError where the file can't be used."""
     name = str(settings.rank.get("graph", ""))
     if name and not read_graph(Path(name), "rank.graph").documents:
-        raise ConfigError(f"rank.graph {name}: has no documents to tell layers apart; build it again")
+        raise ConfigError(f"rank.graph {name}: has no documents; build it with 'opilio lab tgraph build'")
     return _graph_states(settings.rank, RANK_STATE)
 
 

@@ -1,10 +1,8 @@
-"""The topical focus of every link of a page: is its galaxy a class of the topic (S2-23, S2-38)? For all links at once.
+"""The topical focus of every link of a page: is its galaxy a class of the topic (S2-02, S2-23, S2-38)?
 
-The same arithmetic as `topic.dewey.galaxy`, in matrices of links and classes of three digits: one by one the galaxies
-of a page with a hundred links take twenty times as long, and are made only where a topic is a part of a class (598.9).
-A link whose window has no index term is looked up by its headings, then by the title.
-
-What Dewey says of the links of a page: how near the words at each are to the topic's classes (S2-02, S2-23).
+The same arithmetic as `dewey.detect`, in matrices of links and three-digit classes: one by one, the galaxies of a page
+with a hundred links take twenty times as long, and are computed only where a topic is a part of a class (598.9). A link
+whose window has no index term is judged by its headings, then by the title.
 """
 
 from collections.abc import Sequence
@@ -46,7 +44,7 @@ class LinkFocusScores(NamedTuple):
 
 
 class _ClassMasses(NamedTuple):
-    """The weight of classes at links (rows: links). Only classes that the page speaks of have a column."""
+    """The weight of classes at links (rows: links). Only classes that occur on the page have a column."""
 
     cells: IndexArray  # ascending
     table: FloatColumn
@@ -60,7 +58,7 @@ class LinkFocusDetector:
         self.rule = rule
         numbers = target.matcher.lexicon.classes
         cells = sorted({digits_of(shorten(number, rule.max_length))[:CELL_DIGITS] for number in numbers})
-        # A topic of whole cells is told from others by cells; parts of one (598.9) by the code that each link ends at.
+        # A topic of whole cells is compared by cells; parts of a cell (598.9) need the exact code of each link.
         self._topic_below_cells = rule.max_length > CELL_DIGITS and any(
             len(digits_of(code)) > CELL_DIGITS for code in target.classes
         )
@@ -122,7 +120,7 @@ class LinkFocusDetector:
         return self._sum_masses(hits, link_of, hit_of, in_anchor, len(links))
 
     def _window(self, reading: Reading, link: Link) -> Span:
-        """What is plotted of a link: its block, or what stands from its words on (S2-23). At most LONGEST terms."""
+        """The span plotted for a link: its block, or the part from its words on (S2-23), cut to MAX_WINDOW_TERMS."""
         if not self.rule.starts_at_link:
             return window_of_link(reading, link)
         (start, _), (_, end) = _span_of_link(reading.anchors, link), _span_of_link(reading.link_contexts, link)
@@ -138,7 +136,7 @@ class LinkFocusDetector:
     ) -> _ClassMasses:
         words: dict[str, int] = {}
         word_of = np.array([words.setdefault(hit.word, len(words)) for hit in hits], dtype=np.int64)
-        # Equal words of a link are counted first: the rule may let repeats count less.
+        # Equal words of a link are counted first: the rule may weight repeats less.
         keys = (link_of * max(1, len(words)) + word_of[hit_of]) * 2 + in_anchor
         distinct, counts = np.unique(keys, return_counts=True)
         weights = np.where(distinct % 2, self.rule.anchor_impact, 1.0) * counts**self.rule.repeats
@@ -156,7 +154,7 @@ class LinkFocusDetector:
         return _ClassMasses(met, np.asarray(total, dtype=np.float64).reshape(links, len(met)))
 
     def _weighted_cells(self, hit: LexiconHit) -> tuple[list[int], list[float]]:
-        """The cells of an index term with the weight of one dot in each (see `galaxy._masses`)."""
+        """The cells of an index term with the weight of one dot in each (see `dewey.detect._prefix_masses`)."""
         known = self._cell_cache.get(hit.word)
         if known is None:
             rule = self.rule
@@ -168,7 +166,7 @@ class LinkFocusDetector:
         return known
 
     def _scores(self, mass: _ClassMasses) -> FloatColumn:
-        """Own mass, half of what the rest of the tens has, a quarter of the rest of the hundred; 0 without own mass."""
+        """Its own mass, half of the rest of the tens, a quarter of the rest of the hundred; 0 without own mass."""
         own, rule = mass.table, self.rule
         tens, hundreds = (_group_sums(own, groups[mass.cells]) for groups in (self._tens, self._hundreds))
         score: FloatColumn = own + rule.tens_share * (tens - own) + rule.hundreds_share * (hundreds - tens)
@@ -176,7 +174,7 @@ class LinkFocusDetector:
         return score.round(SCORE_DIGITS)
 
     def _widen_empty(self, reading: Reading, without: IndexArray, focus: LinkFocusScores) -> None:
-        """Links whose window says nothing: by their headings, then by the title; else they stay unknown."""
+        """Links whose window has no dots: by their headings, then by the title; else they stay unknown."""
         known: dict[tuple[str, str, str], Galaxy] = {}
         for at in without.tolist():
             headings = reading.page.links[at].headings
@@ -195,7 +193,7 @@ class LinkFocusDetector:
 
 
 def _mask_outside(terms: Sequence[int], spans: Sequence[Span]) -> list[int]:
-    """The terms inside of the spans, where they stand: two thirds of a page's words are at no link."""
+    """The terms inside the spans, at their places: two thirds of a page's words are near no link."""
     kept = [BLOCK_END_CODE] * len(terms)
     for start, end in set(spans):
         kept[start:end] = terms[start:end]
@@ -207,7 +205,7 @@ def _group_ids(names: Sequence[str]) -> IndexArray:
 
 
 def _group_sums(rows: FloatColumn, group_of: IndexArray) -> FloatColumn:
-    """For every column the sum of its group; those of one group stand side by side."""
+    """For every column the sum of its group; columns of one group are adjacent."""
     starts = np.flatnonzero(np.diff(group_of, prepend=-1))
     return np.repeat(np.add.reduceat(rows, starts, axis=1), np.diff(starts, append=len(group_of)), axis=1)
 

@@ -1,12 +1,9 @@
-"""The graph itself: nodes by id, the way of each to a target, and what makes a graph unusable.
+"""The T-Graph: its nodes, the path of each to a target, its JSON file, and the parts of a page's links.
 
-What a T-Graph is made of: a node is one link as it stood on a page, with where it led (S2-E1, S2-29).
-
-One URL may own several nodes. A target document has one node of level 0, filled from the page itself.
-
-A T-Graph as JSON, and back with everything checked. Text in, text out: reading files is the caller's business.
-
-The components of all links of a page, as terms, each text once: links share headings, and items share their list.
+A node is one link as it was found on a page, with its destination (S2-E1, S2-29). One URL may own several nodes. A
+target document has one node of level 0, filled from the page itself. A graph read from JSON is validated; reading files
+is the caller's job. `link_parts` computes the parts of all links of a page as terms, each text once: links share
+headings, and items share their list.
 """
 
 from codecs import BOM_UTF8
@@ -29,14 +26,15 @@ NODE_PARTS = ("ISH", "SH", "MH", "DC")  # the four that are compared (S2-31)
 
 
 class LinkDestination(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """DIC, the destination information component: where the link leads and what came of it. It is never compared."""
+    """DIC, the destination information component: where the link leads and the outcomes. Never compared."""
 
     leads_to: tuple[str, ...] = ()  # ids of nodes that are nearer to a target
     url: str = ""  # what the link points to
     classes: tuple[str, ...] = ()  # D-numbers of the topic
-    hits: NodeCount = 0  # links that matched this node and paid
+    hits: NodeCount = 0  # links that matched this node and led to relevant pages
     misses: NodeCount = 0
-    silent: bool = False  # it misled: no longer compared, kept as a step on the way of others
+    # It misled: no longer compared, but kept as a step on the paths of others.
+    silent: bool = False
 
     @property
     def tries(self) -> int:
@@ -70,7 +68,7 @@ class GraphDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class TGraph:
-    """Nodes and, perhaps, the documents they were read from. Never changes: `plus` and `without` make new ones."""
+    """Nodes and optionally their documents. Immutable: `with_nodes` and `without_nodes` return new graphs."""
 
     def __init__(self, nodes: Iterable[GraphNode] = (), documents: Iterable[GraphDocument] = ()) -> None:
         self.nodes = {node.id: node for node in nodes}
@@ -93,7 +91,7 @@ class TGraph:
 
     @cached_property
     def distances(self) -> dict[str, int]:
-        """The least number of links from each node to level 0 (S2-32); nodes without a way are not in it."""
+        """The least number of links from each node to level 0 (S2-32); nodes without a path are left out."""
         parents: dict[str, list[str]] = {}
         for above, below in self.edges:
             parents.setdefault(below, []).append(above)
@@ -108,11 +106,11 @@ class TGraph:
         return found
 
     def with_nodes(self, nodes: Iterable[GraphNode]) -> "TGraph":
-        """With these nodes in it; a node of a known id takes the place of the old one."""
+        """A graph with these nodes added; a node with a known id replaces the old one."""
         return TGraph({**self.nodes, **{node.id: node for node in nodes}}.values(), self.documents)
 
     def without_nodes(self, ids: set[str]) -> "TGraph":
-        """Without these nodes and without every node that has no way to a target any more (S2-30)."""
+        """A graph without these nodes and without nodes that then have no path to a target (S2-30)."""
         kept = TGraph((_without_links(node, ids) for node in self.nodes.values() if node.id not in ids), self.documents)
         lost = kept.nodes.keys() - kept.distances.keys()
         return kept.without_nodes(lost) if lost else kept
@@ -126,7 +124,7 @@ def _without_links(node: GraphNode, gone: set[str]) -> GraphNode:
 
 
 def check_graph(graph: TGraph, source: str) -> None:
-    """ConfigError that names the source and the node where a graph can't be used."""
+    """Raise ConfigError with the source and the node if a graph is invalid."""
     levels = {node.level for node in graph.nodes.values()}
     if not levels:
         raise ConfigError(f"{source}: has no node; 'opilio lab tgraph build' makes a T-Graph")
@@ -147,11 +145,11 @@ def _check_node(graph: TGraph, node: GraphNode, source: str) -> None:
         raise ConfigError(f"{source}: node {node.id} of level {node.level} leads nowhere; name a nearer node in DIC")
     for nearer in node.dic.leads_to:
         if nearer not in graph.nodes:
-            raise ConfigError(f"{source}: node {node.id} leads to {nearer}, which is not there")
+            raise ConfigError(f"{source}: node {node.id} leads to {nearer}, which does not exist")
         if graph.nodes[nearer].level >= node.level:
             raise ConfigError(
                 f"{source}: node {node.id} (level {node.level}) leads to {nearer} (level {graph.nodes[nearer].level}):"
-                " a way must come nearer to the targets with every step, else it is a cycle"
+                " every step of a path must be nearer to the targets, else it is a cycle"
             )
 
 
@@ -166,7 +164,7 @@ class _TGraphFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 def encode_graph(graph: TGraph) -> bytes:
-    """The graph as indented JSON: a person may read and change it."""
+    """The graph as indented JSON, which the user may edit."""
     nodes = sorted(graph.nodes.values(), key=lambda node: (node.level, node.id))
     file = _TGraphFile(schema=TGRAPH_SCHEMA, kind="t-graph", nodes=nodes, documents=list(graph.documents))
     return msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n"
@@ -175,9 +173,10 @@ def encode_graph(graph: TGraph) -> bytes:
 def decode_graph(data: bytes, source: str) -> TGraph:
     """A graph from JSON; ConfigError names the source, and the node where there is one."""
     try:
-        file = msgspec.json.decode(data.removeprefix(BOM_UTF8), type=_TGraphFile)  # which some editors put there
+        # Some editors write a byte order mark.
+        file = msgspec.json.decode(data.removeprefix(BOM_UTF8), type=_TGraphFile)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{source}: is no T-Graph: {error}; 'opilio lab tgraph build' makes one") from error
+        raise ConfigError(f"{source}: not a T-Graph: {error}; 'opilio lab tgraph build' makes one") from error
     if file.schema > TGRAPH_SCHEMA:
         raise ConfigError(f"{source}: was made by a newer Opilio (schema {file.schema}); update Opilio")
     ids = [node.id for node in file.nodes]
@@ -193,7 +192,8 @@ Indices = NDArray[np.int64]
 TermsOf = Callable[[str], Sequence[int]]
 Headings = tuple[str, str, str]
 Span = tuple[int, int]
-MAX_WINDOW_TERMS = 120  # terms of a window: a list of hundreds of items is cut into stretches, which items still share
+# Long lists are cut into stretches, which items still share.
+MAX_WINDOW_TERMS = 120
 
 
 class LinkParts(NamedTuple):

@@ -58,7 +58,7 @@ def encode_graph_state(graph: TGraph) -> bytes:
 
 
 def load_collection_graph(folder: Path) -> tuple[TGraph, int]:
-    """The graph of a collection as its watchdog left it, with its version."""
+    """The graph of a collection as its updater left it, with its version."""
     with open_readonly(folder) as collection:
         snapshot = latest_snapshot(collection.connection, RANK_STATE)
     try:
@@ -71,7 +71,7 @@ def load_collection_graph(folder: Path) -> tuple[TGraph, int]:
 
 
 class GraphBuilder:
-    """Reads pages and makes graphs of them, with the words of one language."""
+    """Reads pages and builds graphs from them, with the vocabulary of one language."""
 
     def __init__(self, read: ReadPage, vocabulary: Vocabulary, page_of: Callable[[str], Page | None]) -> None:
         self._read = read
@@ -89,7 +89,7 @@ class GraphBuilder:
         return build_graph(layers, self.read, self.words, bounds, self._distinctive_words)
 
     def similarity_to(self, targets: Sequence[str]) -> Callable[[str], float]:
-        """How like the targets a page is: cosine of its tf·idf with theirs together."""
+        """How similar a page is to the targets: cosine of its tf·idf with their sum."""
         together: Counter[int] = Counter()
         for url in targets:
             together.update(self._weights(url))
@@ -103,7 +103,7 @@ class GraphBuilder:
         return near
 
     def _weights(self, url: str) -> dict[int, float]:
-        """The most telling terms of a page as a unit vector."""
+        """The most distinctive terms of a page as a unit vector."""
         page = self.read(url)
         if page is None:
             return {}
@@ -113,11 +113,11 @@ class GraphBuilder:
         return dict(zip(terms[best].tolist(), (weights[best] / length).tolist(), strict=True))
 
     def words(self, terms: Sequence[int]) -> str:
-        """Terms as words of which the same terms are made again."""
+        """Terms as words that give the same terms again."""
         return self._vocabulary.text_of(terms)
 
     def _distinctive_words(self, page: Reading) -> dict[str, int]:
-        """The telling words of a page with their counts: highest tf·idf first."""
+        """The most distinctive words of a page with their counts: highest tf·idf first."""
         terms, counts = self._words.counts(page)
         best = np.argsort(-counts * self._words.idf(terms), kind="stable")[:MAX_DOCUMENT_WORDS]
         named = [(self._vocabulary.surface_of(int(terms[i])), int(counts[i])) for i in best]
@@ -127,7 +127,7 @@ class GraphBuilder:
 def build_graph_builder(
     settings: Settings, page_of: Callable[[str], Page | None], reads: ReaderFactory | None = None
 ) -> GraphBuilder:
-    """What makes graphs as a crawl with these settings would read the pages; `reads` looks words up instead."""
+    """A builder that reads pages as a crawl with these settings would; `reads` replaces the page reader."""
     vocabulary = build_vocabulary(settings)
     read = reads(settings, vocabulary) if reads else build_reader(settings, vocabulary).read
     return GraphBuilder(read, vocabulary, page_of)

@@ -1,6 +1,6 @@
-"""What a T-Graph and a context graph say of the links of a page, as features of the committee (S2-46, S2-F9, S2-F10).
+"""The opinions of a T-Graph and a context graph on a page's links, as features of the committee (S2-46, S2-F9, S2-F10).
 
-The graph is the one that the crawl began with: it does not grow here, the committee learns instead.
+The graph is the one that the crawl started with: it does not grow here, the committee learns instead.
 """
 
 import msgspec
@@ -14,7 +14,8 @@ from opilio.methods.treasure.matching import LinkMatches, MatchingOptions, NodeI
 from opilio.methods.treasure.updater import GraphState
 from opilio.rank.link_scores import LinkTexts
 
-HINTS_STATE = "hints"  # their state, the graph, among the snapshots
+# The name of their state, the graph, among the snapshots.
+HINTS_STATE = "hints"
 HintColumn = NDArray[np.float64]
 HINT_MATCHING = MatchingOptions(rule="all", unrelated=0.0)
 
@@ -27,9 +28,8 @@ class GraphHints(StaticLearner):
         self._terms_of = terms_of
         self._layers = layers
         self._index = NodeIndex(TGraph(), terms_of)
-        self._last_matches: tuple[Reading, LinkMatches] | None = (
-            None  # the three are asked about one page after the other
-        )
+        # The three features are asked for one after the other for each page.
+        self._last_matches: tuple[Reading, LinkMatches] | None = None
 
     def tgraph(self, reading: Reading, _: LinkTexts | None = None) -> HintColumn:
         """The priority of each link by all nodes it matches."""
@@ -52,7 +52,7 @@ class GraphHints(StaticLearner):
         return self._last_matches[1]
 
     def restore(self, state: bytes) -> None:
-        """Take a graph up."""
+        """Load a graph."""
         self._state, self._last_matches = state, None
         kept = msgspec.msgpack.decode(state, type=GraphState) if state else GraphState()
         self._index = NodeIndex(TGraph(kept.nodes), self._terms_of)

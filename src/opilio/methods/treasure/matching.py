@@ -44,10 +44,11 @@ class MatchQuery(NamedTuple):
 
 
 class NodeIndex:
-    """The nodes of a graph ready for matching. `silent` nodes and nodes without a way are left out."""
+    """The nodes of a graph, prepared for matching. `silent` nodes and nodes without a path are left out."""
 
     def __init__(self, graph: TGraph, terms_of: TermsOf) -> None:
-        terms = lru_cache(maxsize=None)(terms_of)  # pages repeat their headings
+        # Pages repeat their headings.
+        terms = lru_cache(maxsize=None)(terms_of)
         away = graph.distances
         usable = [n for n in graph.nodes.values() if n.id in away and not n.dic.silent]
         self.nodes: list[GraphNode] = sorted(usable, key=lambda n: (away[n.id], n.id))
@@ -67,7 +68,7 @@ class NodeIndex:
         return [(int(d), slice(int(a), b)) for d, a, b in zip(found, starts, ends, strict=False)]
 
     def query(self, links: LinkParts, weights: Sequence[float] = EQUAL_WEIGHTS, skip_empty: bool = False) -> MatchQuery:
-        """What is to be compared of a page's links: each pair of headings and window once.
+        """A query for a page's links: each pair of headings and window once.
 
         `skip_empty`: a part that is empty on both sides is left out of the mean; else it counts as 0, as in the paper.
         """
@@ -90,11 +91,12 @@ class NodeIndex:
         if question.empty_parts is not None:
             ends = self._postings.ends
             both = question.empty_parts @ self._node_empty_parts[ends[first] : ends[last]].T
-            found /= np.maximum(1.0 - both, 1e-6)  # what is left of the weights, 0 where everything is empty
+            # The rest of the weights, 0 where everything is empty.
+            found /= np.maximum(1.0 - both, 1e-6)
         return found
 
     def part_similarities(self, node: int, parts: Sequence[Sequence[int]]) -> tuple[float, ...]:
-        """The four similarities of one link with one node, apart: what weights are fitted with."""
+        """The four similarities of one link with one node: weights are fitted with them."""
         mine, theirs = term_vectors([tuple(parts)]), term_vectors([self._terms[node]])
         _, a, b = np.intersect1d(mine.keys, theirs.keys, assume_unique=True, return_indices=True)
         found = np.bincount(mine.keys[a] >> 32, mine.values[a] * theirs.values[b], minlength=len(NODE_PARTS))
@@ -102,12 +104,13 @@ class NodeIndex:
 
 
 def _empty_parts(texts: Sequence[PartTerms]) -> Float32Matrix:
-    return np.array([[not said for said in parts] for parts in texts], dtype=np.float32).reshape(-1, len(NODE_PARTS))
+    return np.array([[not part for part in parts] for parts in texts], dtype=np.float32).reshape(-1, len(NODE_PARTS))
 
 
 PriorityColumn = NDArray[np.float64]
 PriorityRule = Literal["least", "all", "soft"]
-_ROUNDING = 1e-6  # similarities are float32: what is equal to the threshold must not pass it (strictly more, S2-38)
+# Similarities are float32: one equal to the threshold must not pass it (strictly more, S2-38).
+_ROUNDING = 1e-6
 
 
 class MatchingOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,7 +138,7 @@ class LinkMatches(NamedTuple):
 
 
 def inverse_distance(distance: int, next_step: bool = False) -> float:
-    """The priority of a link so many links from a target.
+    """The priority of a link with this distance from a target.
 
     >>> [round(inverse_distance(d), 4) for d in (0, 1, 2, 3)], inverse_distance(0, next_step=True)
     ([1.0, 1.0, 0.5, 0.3333], 1.0)
@@ -163,17 +166,17 @@ def match_links(index: NodeIndex, links: LinkParts, how: MatchingOptions) -> Lin
 
 
 class _NodeSearch:
-    """What the contexts of a page have met so far, from the nearest nodes to the farthest."""
+    """The best matches of a page's contexts so far, from the nearest nodes to the farthest."""
 
     def __init__(self, count: int, how: MatchingOptions) -> None:
         nothing = [np.full(count, -1, dtype=np.int64) for _ in range(2)]
-        self.rows = np.arange(count)  # those that look on
+        self.rows = np.arange(count)  # contexts that are still searching
         self._options = how
         self._matches = LinkMatches(np.full(count, how.unrelated), np.zeros(count), *nothing)
         self._sums = np.zeros((2, count))  # Σ OSM/d and Σ OSM of all that match
 
     def visit_distance(self, osm: Float32Matrix, distance: int, start: int) -> IntColumn | None:
-        """The nodes of one distance, which are used up. Returns who looks on, None: all.
+        """Compare with the nodes of one distance; consumes `osm`. Returns the contexts that continue, None: all.
 
         The nearest node above the threshold counts, of those at one distance the most similar; by `least` that is all.
         """
@@ -198,7 +201,8 @@ class _NodeSearch:
 
     def _add(self, osm: Float32Matrix, worth: float) -> None:
         osm *= osm > self._options.threshold + _ROUNDING
-        above = osm @ np.ones(osm.shape[1], dtype=np.float32)  # three times as fast as a sum along an axis
+        # Three times as fast as a sum along an axis.
+        above = osm @ np.ones(osm.shape[1], dtype=np.float32)
         self._sums += np.outer((worth, 1.0), above)
 
     def result(self) -> LinkMatches:

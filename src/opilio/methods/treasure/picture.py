@@ -1,4 +1,4 @@
-"""A T-Graph to look at: as text, and as an SVG with one column a level. Text of strangers is escaped."""
+"""A T-Graph as text, and as an SVG with one column per level. Text from pages is escaped."""
 
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
@@ -6,12 +6,12 @@ from xml.sax.saxutils import escape
 from opilio.methods.treasure.graph import GraphNode, TGraph
 
 _BOX_WIDTH, _BOX_HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 230, 34, 70, 10, 24
-_MAX_NODES_PER_LEVEL = 60  # nodes a level; more would not be read
+_MAX_NODES_PER_LEVEL = 60  # per level; more would be unreadable
 _COLORS = ("#0072B2", "#009E73", "#E69F00", "#CC79A7", "#7F7F7F")  # Okabe and Ito
 
 
 def graph_as_text(graph: TGraph, shown: int = 12) -> str:
-    """Levels with their nodes, and what became of the links that matched each."""
+    """Levels with their nodes, and the outcomes of the links that matched each."""
     lines = []
     for level in range(graph.depth + 1):
         nodes = graph.at_level(level)
@@ -25,7 +25,7 @@ def graph_as_text(graph: TGraph, shown: int = 12) -> str:
 
 
 def graph_as_svg(graph: TGraph) -> str:
-    """Targets on the right, what leads to them on the left of them; at most 60 nodes a level."""
+    """Targets on the right, the nodes that lead to them to the left; at most 60 nodes per level."""
     columns = [
         sorted(graph.at_level(level), key=lambda n: n.id)[:_MAX_NODES_PER_LEVEL] for level in range(graph.depth + 1)
     ]
@@ -87,9 +87,9 @@ def _label(node: GraphNode, width: int) -> str:
 
 def _detail_label(node: GraphNode) -> str:
     text = node.dic.url.rpartition("/")[2] if node.level else node.url.rpartition("/")[2]
-    said = f"→ {text}" if node.level else text
-    became = _outcome_label(node)
-    return f"{said[:26]}  {became}" if became else said[:40]
+    label = f"→ {text}" if node.level else text
+    outcome = _outcome_label(node)
+    return f"{label[:26]}  {outcome}" if outcome else label[:40]
 
 
 def _outcome_label(node: GraphNode) -> str:
@@ -103,5 +103,5 @@ def _count_label(number: int, thing: str) -> str:
 
 
 def _xml_safe(text: str) -> str:
-    """Without what XML forbids."""
+    """Remove characters that XML forbids."""
     return escape("".join(c if c.isprintable() else " " for c in text))

@@ -1,7 +1,7 @@
 """Texts as unit vectors over (part, stem), and their products with all nodes or with the nodes of one distance. Pure.
 
 Stems that many nodes share are columns of a dense matrix, the others are lists of nodes: either alone takes five times
-as long. Large arrays are buffers that are used again: fresh megabytes for every page cost as much as the sums.
+as long. Large arrays are reused buffers: allocating megabytes for every page costs as much as the sums.
 """
 
 from collections.abc import Sequence
@@ -30,13 +30,13 @@ class TermVectors(NamedTuple):
 
 
 def term_vectors(contexts: Sequence[PartTerms]) -> TermVectors:
-    """The texts of rows to unit vectors, in one sort. Headings are sets, DC has counts."""
+    """The texts of rows as unit vectors, in one sort. Headings are sets, DC has counts."""
     texts = list(chain.from_iterable(contexts))
     owners = np.arange(len(texts), dtype=np.int64) << 32  # row and part: four parts a row
-    said = np.repeat(owners, np.fromiter(map(len, texts), np.int64, len(texts)))
-    said |= np.fromiter(chain.from_iterable(texts), np.int64, len(said))
-    said.sort()
-    keys, counts = _count_sorted(said)
+    keyed_terms = np.repeat(owners, np.fromiter(map(len, texts), np.int64, len(texts)))
+    keyed_terms |= np.fromiter(chain.from_iterable(texts), np.int64, len(keyed_terms))
+    keyed_terms.sort()
+    keys, counts = _count_sorted(keyed_terms)
     text = keys >> 32
     values = np.where(text & 3 == DC_PART, counts, 1).astype(np.float64)
     norms = np.sqrt(np.bincount(text, values * values))
@@ -51,9 +51,9 @@ def _count_sorted(ordered: IntColumn) -> tuple[IntColumn, IntColumn]:
 
 
 class PostingsQuery(NamedTuple):
-    """The texts of a page as the postings know them: stems that have a column, and stems that have a list.
+    """The texts of a page in the form of the postings: stems that have a column, and stems that have a list.
 
-    The first rows are windows, the others headings: a page has few different ones. Windows ascend by their headings.
+    The first rows are windows, the others headings: a page has few distinct ones. Windows ascend by their headings.
     """
 
     head_of: IntColumn  # of every window
@@ -63,7 +63,7 @@ class PostingsQuery(NamedTuple):
     values: Float32Column
 
     def select(self, windows: IntColumn) -> "PostingsQuery":
-        """Some of the windows, which then are counted from 0, with all headings."""
+        """Some of the windows, renumbered from 0, with all headings."""
         rows = np.concatenate((windows, np.arange(len(self.head_of), len(self.columns))))
         number = np.full(len(self.columns), -1, dtype=np.int64)
         number[rows] = np.arange(len(rows))
@@ -75,7 +75,7 @@ class PostingsQuery(NamedTuple):
 
 
 class _RarePostings:
-    """The nodes of each stem that few have, with their values; `bounds` tells where those of each distance begin."""
+    """The nodes of each rare stem, with their values; `bounds` are the starts of the distances."""
 
     def __init__(self, owners: IntColumn, values: Float32Column, bounds: IntColumn) -> None:
         self._owners = owners
@@ -85,18 +85,19 @@ class _RarePostings:
         self._nodes: IntColumn = np.zeros(0, dtype=np.int64)
         self._buffer: Float32Column = np.zeros(0, dtype=np.float32)
 
-    def add(self, found: Float32Column, asked: PostingsQuery, cells: IntColumn, first: int, last: int) -> None:
-        """Add what the lists say; `cells` is where the row of each begins."""
-        begins = self._bounds[first, asked.lists]
-        sizes = self._bounds[last, asked.lists] - begins
+    def add(self, found: Float32Column, query: PostingsQuery, cells: IntColumn, first: int, last: int) -> None:
+        """Add the values of the lists; `cells` is the start of each row."""
+        begins = self._bounds[first, query.lists]
+        sizes = self._bounds[last, query.lists] - begins
         stops = np.cumsum(sizes)
         count = int(stops[-1]) if len(stops) else 0
         self._grow(count)
         at, place, value = np.repeat(begins - stops + sizes, sizes), np.repeat(cells, sizes), self._buffer[:count]
         at += self._count[:count]
-        place += np.take(self._owners, at, out=self._nodes[:count], mode="clip")  # without a mode `out` is copied
+        # Without a mode `out` is copied.
+        place += np.take(self._owners, at, out=self._nodes[:count], mode="clip")
         np.take(self._values, at, out=value, mode="clip")
-        value *= np.repeat(asked.values, sizes)
+        value *= np.repeat(query.values, sizes)
         np.add.at(found, place, value)
 
     def _grow(self, count: int) -> None:
@@ -140,18 +141,18 @@ class NodePostings:
         columns[row_of[common], column[common]] = values[common]
         return PostingsQuery(head_of, columns, row_of[listed], place[listed], values[listed])
 
-    def product(self, asked: PostingsQuery, first: int = 0, last: int = -1) -> Float32Matrix:
+    def product(self, query: PostingsQuery, first: int = 0, last: int = -1) -> Float32Matrix:
         """Every window, with its headings, by the nodes from one end to another. The next product overwrites it."""
         start, end = self.ends[first], self.ends[last]
-        rows, windows, width = len(asked.columns), len(asked.head_of), end - start
+        rows, windows, width = len(query.columns), len(query.head_of), end - start
         if len(self._buffer) < rows * width:
             self._buffer = np.empty(rows * width, dtype=np.float32)
         found = self._buffer[: rows * width]
         table, split = found.reshape(rows, width), self._split
-        np.matmul(asked.columns[:windows, split:], self._dense[split:, start:end], out=table[:windows])
-        np.matmul(asked.columns[windows:, :split], self._dense[:split, start:end], out=table[windows:])
-        self._lists.add(found, asked, asked.row_of * width - start, first, last)
-        stops = np.searchsorted(asked.head_of, np.arange(rows - windows), "right").tolist()
+        np.matmul(query.columns[:windows, split:], self._dense[split:, start:end], out=table[:windows])
+        np.matmul(query.columns[windows:, :split], self._dense[:split, start:end], out=table[windows:])
+        self._lists.add(found, query, query.row_of * width - start, first, last)
+        stops = np.searchsorted(query.head_of, np.arange(rows - windows), "right").tolist()
         for head, (low, high) in enumerate(pairwise([0, *stops])):
             table[low:high] += table[windows + head]
         return table[:windows]

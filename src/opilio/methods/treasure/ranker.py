@@ -1,8 +1,9 @@
 """The link score of S2: how near a link is to a target, by the T-Graph nodes it resembles (steps 4 to 6 of the flow).
 
-Links of off-topic pages get the lowest priority and are not compared (S2-13, S2-E8); those of on-topic pages are, all
-at once, and get it too where nothing matches or their own topical focus is another (S2-38). The watchdog learns in the
-writing process (S2-14); workers hold its last snapshot. What a link was compared with comes back with its page.
+Links of off-topic pages get the lowest priority and are not compared (S2-13, S2-E8). Links of on-topic pages are
+compared all at once; they get the lowest priority too if nothing matches or their own topical focus is another (S2-38).
+The updater learns in the writing process (S2-14); workers hold its last snapshot. The matched node of a link is queued
+with it and returns with its page.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ from opilio.rank.link_scores import LinkScores, ScoreColumn, drop_all, refused_l
 
 TermsOf = Callable[[str], Sequence[int]]
 TermsToText = Callable[[Sequence[int]], str]
-HEADING_TERMS, WINDOW_TERMS = 12, 40  # what is handed on of a link's texts, for the watchdog
+HEADING_TERMS, WINDOW_TERMS = 12, 40  # terms of a link's texts that are queued with it, for the updater
 
 
 class TextFunctions(NamedTuple):
@@ -34,7 +35,7 @@ class TextFunctions(NamedTuple):
 
 
 class MatchedLink(msgspec.Struct, frozen=True, array_like=True):
-    """What a link hands on to its page: the node it matched, the similarities, its four texts."""
+    """The features of a queued link: the node it matched, the similarities, its four texts."""
 
     node: str
     parts: tuple[float, ...]
@@ -42,7 +43,7 @@ class MatchedLink(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TreasureRanker(BaseLearner):
-    """Scores links by a T-Graph. `focus` None: any topical focus will do. `fit`: weights follow experience (S2-F8)."""
+    """Scores links by a T-Graph. `focus` None: any topical focus. `fit`: weights follow experience (S2-F8)."""
 
     saves_every_version = True  # a reader that sees the event GraphChanged can read the changed graph
 
@@ -82,7 +83,7 @@ class TreasureRanker(BaseLearner):
 
     @property
     def index(self) -> NodeIndex:
-        """The nodes as they are now, ready for matching."""
+        """The current nodes, prepared for matching."""
         graph = self.updater.graph
         if self._index is None or self._index[0] is not graph:
             self._index = graph, NodeIndex(graph, self._texts.node_terms_of or self._texts.terms_of)
@@ -101,7 +102,7 @@ class TreasureRanker(BaseLearner):
         return LinkFocusScores(np.ones(count, dtype=np.bool_), np.zeros(count))
 
     def _matched_links(self, parts: LinkParts, found: LinkMatches, scores: ScoreColumn) -> list[bytes]:
-        """What each link hands on; links that share headings and window share the text."""
+        """The features of each link; links that share headings and window share the text."""
         known: dict[tuple[int, int], tuple[str, str, str, str]] = {}
         handed, encode = [], msgspec.msgpack.encode
         matched = np.where(scores > self.matching.unrelated, found.node, -1).tolist()
@@ -110,8 +111,8 @@ class TreasureRanker(BaseLearner):
             if place not in known:
                 ish, sh, mh, dc = parts.of(at)
                 words = self._texts.text_of
-                said = [words(terms[:HEADING_TERMS]) for terms in (ish, sh, mh)]
-                known[place] = said[0], said[1], said[2], words(dc[:WINDOW_TERMS])
+                headings = [words(terms[:HEADING_TERMS]) for terms in (ish, sh, mh)]
+                known[place] = headings[0], headings[1], headings[2], words(dc[:WINDOW_TERMS])
             similar = self.index.part_similarities(node, parts.of(at)) if self.fit_weights and node >= 0 else ()
             name = self.index.nodes[node].id if node >= 0 else ""
             handed.append(encode(MatchedLink(name, similar, known[place])))
@@ -119,18 +120,18 @@ class TreasureRanker(BaseLearner):
 
     @property
     def version(self) -> int:
-        """Grows with every round of the watchdog."""
+        """Grows with every round of the updater."""
         return self.updater.version
 
     def make_lesson(self, outcomes: Sequence[Outcome]) -> bytes:
-        """What is about to be learnt from these visits, for a journal; nothing where that is nothing."""
+        """The experience of these visits, for the journal; empty if there is none."""
         if not self.updater.options.period:
             return b""
         met = [one for outcome in outcomes if (one := _experience(outcome)) is not None]
         return msgspec.msgpack.encode(met) if met else b""
 
     def apply_lesson(self, lesson: bytes) -> None:
-        """Learn from a lesson: the first time, or again from a journal."""
+        """Learn from a lesson, new or from the journal."""
         if lesson:
             self.updater.learn(msgspec.msgpack.decode(lesson, type=list[GraphExperience]))
 
@@ -144,27 +145,28 @@ class TreasureRanker(BaseLearner):
         return [GraphChanged(at=now, **msgspec.structs.asdict(update)) for update in updates]
 
     def worker_state(self) -> bytes:
-        """The graph and the weights: what workers must know."""
+        """The graph and the weights, which workers need."""
         return self.updater.worker_state()
 
     def snapshot(self) -> bytes:
-        """The graph and everything the watchdog remembers."""
+        """The graph and the complete state of the updater."""
         return self.updater.snapshot()
 
     def restore(self, state: bytes) -> None:
-        """Go on from a snapshot."""
+        """Continue from a snapshot."""
         self.updater.restore(state)
 
 
 def _experience(outcome: Outcome) -> GraphExperience | None:
-    """A visit as the watchdog sees it; duplicates and failures teach nothing about the topic."""
+    """A visit as the updater sees it; duplicates and failures are skipped."""
     lead, analysis = outcome.lead, outcome.analysis
     if analysis is None or analysis.verdict is None or outcome.duplicate_of:
         return None
     try:
         handed = msgspec.msgpack.decode(lead.features, type=MatchedLink) if lead.features else None
     except msgspec.DecodeError:
-        handed = None  # the features of another ranker
+        # The features are those of another ranker.
+        handed = None
     return GraphExperience(
         lead.key,
         lead.parent,

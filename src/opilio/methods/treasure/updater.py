@@ -1,8 +1,9 @@
-"""The watchdog: the T-Graph learns from what the crawl met (S2-14). Pure: the same experience gives the same graph.
+"""Updates the T-Graph from the pages of the crawl (S2-14: the watchdog). Pure: equal experience gives an equal graph.
 
-Every `period` on-topic pages it (1) counts for every node whether the links it spoke for paid, (2) lets the best pages
-become targets and the links that led there nodes, (3) gives targets that were met again the main heading they have now,
-(4) silences or drops nodes that misled. In between it only remembers. What changed is an `GraphUpdate`, for the record.
+Every `period` on-topic pages it (1) counts for every node whether its links led to relevant pages, (2) makes the best
+pages targets and the links that led there nodes, (3) updates the main heading of targets that were fetched again,
+(4) silences or drops nodes that misled. Between rounds it only collects experience. A `GraphUpdate` describes each
+round.
 """
 
 from collections.abc import Sequence
@@ -14,12 +15,13 @@ from opilio.core.caches import evict_oldest
 from opilio.methods.treasure.graph import GraphDocument, GraphNode, LinkDestination, TGraph
 from opilio.methods.treasure.weights import EQUAL_WEIGHTS, WeightEvidence
 
-RECENT_SCORES = 200  # scores of on-topic pages that the top decile is taken of
-MAX_PATHS = 5_000  # links that led somewhere, remembered for paths to targets
+# The number of recent scores of on-topic pages from which the top decile is taken.
+RECENT_SCORES = 200
+MAX_PATHS = 5_000  # remembered links that led to pages, for paths to targets
 
 
 class GraphExperience(msgspec.Struct, frozen=True, array_like=True):
-    """One link as it was judged, with the page it led to."""
+    """One scored link, with the page it led to."""
 
     key: int
     parent: int
@@ -27,15 +29,16 @@ class GraphExperience(msgspec.Struct, frozen=True, array_like=True):
     on_topic: bool
     score: float
     title: str = ""
-    text: str = ""  # what the page says of itself
+    text: str = ""  # words of the page
     node: str = ""  # the node that the link matched
     parts: tuple[float, ...] = ()  # its similarities to that node
-    link: tuple[str, str, str, str] | None = None  # ISH, SH, MH, DC of the link; none where it was not compared
+    # ISH, SH, MH, DC of the link; None where it was not compared.
+    link: tuple[str, str, str, str] | None = None
     heading: str = ""  # the page's main heading, else its title: the MH of a target
 
 
 class GraphUpdate(msgspec.Struct, frozen=True, kw_only=True):
-    """What one round of the watchdog changed."""
+    """The changes of one round."""
 
     version: int
     added: int = 0
@@ -47,13 +50,14 @@ class GraphUpdate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GraphUpdaterOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How the watchdog works. `period` 0: it sleeps."""
+    """How the updater works. `period` 0: it is off."""
 
     period: int = 20  # on-topic pages between two rounds
     depth: int = 3
     per_level: int = 500  # nodes
     top: float = 0.1  # share of the on-topic pages that become targets
-    tries: int = 10  # links a node must have spoken for before it can be found wanting
+    # The number of links a node must have matched before it can be found misleading.
+    tries: int = 10
 
 
 class _LinkPath(msgspec.Struct, array_like=True):
@@ -63,7 +67,7 @@ class _LinkPath(msgspec.Struct, array_like=True):
 
 
 class GraphState(msgspec.Struct):
-    """Everything a watchdog knows; what is in it is what a snapshot keeps."""
+    """The complete state of an updater; a snapshot holds it."""
 
     version: int = 0
     nodes: list[GraphNode] = []
@@ -73,17 +77,17 @@ class GraphState(msgspec.Struct):
     scores: list[float] = []
     paths: dict[int, _LinkPath] = {}
     waiting: list[GraphExperience] = []  # on-topic pages since the last round
-    made: int = 0  # nodes ever made here: ids are never used twice
+    made: int = 0  # nodes ever created here: ids are never used twice
 
 
 class GraphUpdater:
-    """Holds the graph and lets it grow."""
+    """Holds the graph and updates it."""
 
     def __init__(self, habits: GraphUpdaterOptions | None = None, graph: TGraph | None = None) -> None:
         self.options = habits or GraphUpdaterOptions()
         self.graph = graph or TGraph()
         self._state = GraphState()
-        self.updates: list[GraphUpdate] = []  # rounds since somebody last asked
+        self.updates: list[GraphUpdate] = []  # rounds since the last call of `take_events`
 
     @property
     def version(self) -> int:
@@ -91,15 +95,16 @@ class GraphUpdater:
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """The weights of the four similarities, as far as experience tells (S2-F8)."""
+        """The weights of the four similarities, fitted to experience (S2-F8)."""
         return self._state.evidence.weights()
 
     def learn(self, met: Sequence[GraphExperience]) -> None:
-        """Remember what was met; where enough has come together, do a round."""
+        """Add experience; with enough of it, run a round."""
         for one in met:
             self._remember(one)
         waiting = len(self._state.waiting)
-        first = not len(self.graph) and waiting > 0  # without a single target everything else waits for one
+        # Without a target nothing else works, so the first relevant page starts a round.
+        first = not len(self.graph) and waiting > 0
         if self.options.period and (waiting >= self.options.period or first):
             self._update_graph()
 
@@ -151,21 +156,21 @@ class GraphUpdater:
         )
 
     def _refreshed_targets(self, graph: TGraph, one: GraphExperience) -> list[GraphNode]:
-        """The target nodes of a page that the crawl has met again, with the main heading it has now."""
+        """The target nodes of a page that was fetched again, with its current main heading."""
         own = [n for n in graph.at_level(0) if n.url == one.url and one.heading and n.mh != one.heading]
         return [replace(node, mh=one.heading) for node in own]
 
     def _new_targets(self) -> list[GraphExperience]:
-        """The on-topic pages since the last round that are among the best lately, and are no targets yet."""
+        """The on-topic pages since the last round that are among the best lately, and not yet targets."""
         ranked = sorted(self._state.scores, reverse=True)
         floor = ranked[int(self.options.top * (len(ranked) - 1))] if ranked else 0.0
         known = {node.url for node in self.graph.at_level(0)}
         return [one for one in self._state.waiting if one.score >= floor and one.url not in known]
 
     def _nodes_for_target(self, one: GraphExperience) -> list[GraphNode]:
-        """A page as a new target, and the links on the way there as nodes of level 1, 2, …"""
-        said = f"{one.title} {one.text}".strip()
-        target = GraphNode(id=self._new_id(0), url=one.url, level=0, mh=one.heading or one.title, dc=said)
+        """A page as a new target, and the links on the path to it as nodes of level 1, 2, …"""
+        text = f"{one.title} {one.text}".strip()
+        target = GraphNode(id=self._new_id(0), url=one.url, level=0, mh=one.heading or one.title, dc=text)
         made, path = [target], self._state.paths.get(one.key)
         leads_to = one.url
         for level in range(1, self.options.depth + 1):
@@ -184,15 +189,16 @@ class GraphUpdater:
         return f"{level}-w{self._state.made}"
 
     def _misleading(self, graph: TGraph) -> list[str]:
-        """Nodes that spoke for many links of which fewer paid than of all links that were compared."""
+        """Nodes that matched many links, of which fewer led to relevant pages than of all compared links."""
         tried = [n for n in graph.nodes.values() if n.dic.tries >= self.options.tries]
         hits, tries = (sum(values) for values in zip((0, 0), *((n.dic.hits, n.dic.tries) for n in tried), strict=True))
         base = hits / tries if tries else 0.0
         return [n.id for n in tried if n.level and n.dic.hits / n.dic.tries < base / 2]
 
     def _pruned(self, graph: TGraph) -> TGraph:
-        """Without what is over the bound of its level: what paid least, then what is oldest; no step of others."""
-        for level in range(graph.depth, -1, -1):  # what is dropped far away is a step no more of what is nearer
+        """Drop nodes over the limit of their level: fewest hits first, then oldest; steps on other paths stay."""
+        # From the farthest level: a dropped node no longer needs its steps nearer to the target.
+        for level in range(graph.depth, -1, -1):
             nodes, steps = graph.at_level(level), {nearer for _, nearer in graph.edges}
             over = max(0, len(nodes) - self.options.per_level)
             spare = sorted((n for n in nodes if n.id not in steps), key=lambda n: n.dic.hits - n.dic.misses)
@@ -200,17 +206,17 @@ class GraphUpdater:
         return graph
 
     def worker_state(self) -> bytes:
-        """The graph and the weights as a state, without what is remembered for the next round."""
+        """The graph and the weights as a state, without the experience for the next round."""
         nodes = list(self.graph.nodes.values())
         return msgspec.msgpack.encode(GraphState(version=self.version, nodes=nodes, evidence=self._state.evidence))
 
     def snapshot(self) -> bytes:
-        """Graph, version and everything remembered."""
+        """Graph, version and all experience."""
         self._state.nodes, self._state.documents = list(self.graph.nodes.values()), list(self.graph.documents)
         return msgspec.msgpack.encode(self._state)
 
     def restore(self, state: bytes) -> None:
-        """Go on from a snapshot."""
+        """Continue from a snapshot."""
         self._state = msgspec.msgpack.decode(state, type=GraphState)
         self.graph = TGraph(self._state.nodes, self._state.documents)
         self.updates = []

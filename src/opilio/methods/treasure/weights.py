@@ -1,4 +1,4 @@
-"""The weights of the four similarities in the overall one: equal (S2-31), or fitted to what links turned out to be.
+"""The weights of the four similarities in the overall one: equal (S2-31), or fitted to the outcomes of links.
 
 S2-F8 wants weights within 0..1 that sum to 1 and give the least error. OSM is compared with a threshold, so its
 scale is free: least squares over scale, offset and weights is least squares under v ≥ 0, and weights = v / Σv.
@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 WeightVector = NDArray[np.float64]
 EQUAL_WEIGHTS = (0.25, 0.25, 0.25, 0.25)
-MIN_FIT_LINKS = 40  # links of each kind (paid, did not) before a fit is believed
+MIN_FIT_LINKS = 40  # links of each kind (relevant or not) before a fit is used
 _DESCENT_ROUNDS = 200
 
 
 class WeightEvidence(msgspec.Struct):
-    """Sums over links whose outcome is known: all that a fit needs, however many there were."""
+    """Sums over links whose outcome is known: enough for a fit, and constant in size."""
 
     paid: int = 0
     unpaid: int = 0
@@ -40,7 +40,7 @@ class WeightEvidence(msgspec.Struct):
         return min(self.paid, self.unpaid) >= MIN_FIT_LINKS
 
     def weights(self) -> tuple[float, ...]:
-        """The fitted weights; equal ones where there is too little, or nothing tells."""
+        """The fitted weights; equal ones with too few links or no signal."""
         return fit_weights(*self.moments()) if self.is_enough else EQUAL_WEIGHTS
 
     def moments(self) -> tuple[WeightVector, WeightVector]:
