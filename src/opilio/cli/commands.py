@@ -50,7 +50,7 @@ LAB = GroupEntry(
         "make": CommandEntry("lab:make", "Write a synthetic web: pages, labels, topics and host faults."),
         "serve": CommandEntry("lab:serve", "Serve a web over HTTP on loopback, by Host header and as a forward proxy."),
         "run": CommandEntry("lab:run", "Run an experiment over offline webs and write a report."),
-        "revisit": CommandEntry("lab_revisit:revisit", "Compare revisit policies while a web changes."),
+        "revisit": CommandEntry("lab:revisit", "Compare revisit policies while a web changes."),
         "train": CommandEntry("train:train", "Train and test the learners of the s1 strategies."),
         "tgraph": TGRAPH,
     },

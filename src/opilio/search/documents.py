@@ -21,9 +21,9 @@ from opilio.parse.html import HtmlParser
 from opilio.search.results import FOREVER, IndexDocument
 from opilio.store.answers import links_of
 from opilio.store.collection import Collection
+from opilio.store.connection import read_rows
 from opilio.store.maintain.record_check import DROPPED_VERSIONS_KEY
 from opilio.store.pages import has_page
-from opilio.store.rows import read_rows
 from opilio.store.warc import read_record
 
 _EARLIEST = 631_152_000.0  # 1990: earlier dates are wrong

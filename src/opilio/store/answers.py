@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 from isal import isal_zlib
 
-from opilio.store.rows import read_rows, read_value
+from opilio.store.connection import read_rows, read_value
 
 _ALL_LINKED_PAGES = """SELECT p.key, p.host, p.score, l.columns FROM page AS p JOIN links AS l ON l.parent = p.key
     WHERE p.duplicate_of = 0 ORDER BY p.seq DESC"""

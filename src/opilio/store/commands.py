@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from opilio.store.rows import columns_of, read_rows, read_value
+from opilio.store.connection import columns_of, read_rows, read_value
 
 LAST_APPLIED_META_KEY = "commands_applied"  # in `meta`: the id of the last command that was applied
 

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from opilio.core.records import Reason
-from opilio.store.rows import read_row, read_rows, read_value
+from opilio.store.connection import read_row, read_rows, read_value
 from opilio.store.warc import RecordPosition
 
 _decode_reasons = msgspec.msgpack.Decoder(tuple[Reason, ...]).decode

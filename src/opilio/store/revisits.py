@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from opilio.core.records import url_key
-from opilio.store.rows import read_row, read_value
+from opilio.store.connection import read_row, read_value
 from opilio.store.warc import RecordPosition
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from opilio.core.records import url_key
-from opilio.store.rows import read_row, read_rows, read_value
+from opilio.store.connection import read_row, read_rows, read_value
 
 
 class EventRow(msgspec.Struct, frozen=True):

@@ -42,10 +42,9 @@ from opilio.engine.politeness.host_gate import AddressResolver, HostGate, HostTh
 from opilio.engine.politeness.robots import RobotsRules
 from opilio.engine.politeness.traps import UrlFilter, build_url_filter
 from opilio.engine.reseeding import ReseedTargets, build_reseeder, seeds_finished_check
-from opilio.engine.revisit.conditional import with_conditional_requests
 from opilio.engine.revisit.outcomes import RevisitOutcomes
 from opilio.engine.revisit.policies import POLICIES
-from opilio.engine.revisit.scheduler import RevisitScheduler
+from opilio.engine.revisit.scheduler import RevisitScheduler, with_conditional_requests
 from opilio.engine.visit import VisitLimits, Visitor
 from opilio.engine.wiring.seed_engines import complete_engine
 from opilio.engine.wiring.topic import build_initial_topic, build_query_log_reader, check_topic_settings

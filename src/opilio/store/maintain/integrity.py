@@ -6,7 +6,7 @@ They also read the tables of the frontier and of the duplicate test. `:done` is 
 import sqlite3
 from collections.abc import Iterable, Iterator
 
-from opilio.store.rows import read_value
+from opilio.store.connection import read_value
 
 # Every page belongs to a URL that is finished or queued for a revisit; no record belongs to two versions; the
 # versions of a page follow each other.

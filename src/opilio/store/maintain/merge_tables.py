@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from opilio.store.connection import read_value
 from opilio.store.maintain.merge_sql import COLUMNS, source_views
-from opilio.store.rows import read_value
 from opilio.store.warc import RecordPosition
 
 PORTION = 1000
