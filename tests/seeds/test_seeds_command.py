@@ -1,6 +1,7 @@
 """`opilio seeds` and `opilio crawl` without seeds, as a person runs them, against engines on loopback."""
 
 import json
+import socket
 import sqlite3
 import tomllib
 from collections.abc import Callable, Iterator
@@ -10,6 +11,8 @@ import pytest
 
 from checks.search_doubles import KEY, SearchDouble, search_double
 from checks.small_webs import Done, SmallWeb, grid, one_line, opilio, served
+from opilio.engine.wiring.seeding import wiki_url
+from opilio.topic.setup import resolve_settings
 
 S0_11 = {"alpha": ["u1", "u2", "u3"], "beta": ["u1", "u2", "u4"], "gamma": ["u1", "u5"]}
 Run = Callable[..., Done]
@@ -214,15 +217,15 @@ def test_seed_file_keeps_priorities(tmp_path: Path, double: SearchDouble, run: R
 
 
 def test_seeds_names_only_what_it_takes_itself(run: Run) -> None:
-    done = run("seeds", "wrens")
+    done = run("seeds", "wrens", "--set", "seeds.offline=true")
     lines = done.stderr.strip().splitlines()
     assert (done.returncode, done.stdout, len(lines)) == (2, "", 2)
-    assert lines[0].startswith("opilio: no search engine to ask: name one, once for all crawls")
+    assert lines[0].startswith("opilio: no search engine configured: add one")
     assert "no topic: give one as a sentence" in one_line(run("seeds"))
 
 
-def test_three_lines_teach_what_to_do_when_nothing_is_configured(tmp_path: Path, run: Run) -> None:
-    done = run("crawl", "wrens")
+def test_three_lines_teach_what_to_do_when_no_engine_may_be_asked(tmp_path: Path, run: Run) -> None:
+    done = run("crawl", "wrens", "--offline-seeds")
     assert (done.returncode, done.stdout) == (2, "")
     lines = done.stderr.strip().splitlines()
     assert len(lines) == 3
@@ -233,11 +236,44 @@ def test_three_lines_teach_what_to_do_when_nothing_is_configured(tmp_path: Path,
 
 
 def test_what_the_three_lines_teach_works(double: SearchDouble, run: Run) -> None:
-    lines = run("crawl", "wrens").stderr.strip().splitlines()
+    lines = run("crawl", "wrens", "--offline-seeds").stderr.strip().splitlines()
     path = Path(lines[1].split()[-1])
     path.parent.mkdir(parents=True)
     path.write_text(lines[2].replace("http://127.0.0.1:8888", double.engine("searxng")["url"]), encoding="utf-8")
     assert len(run("seeds", "wrens").stdout.splitlines()) == 5
+
+
+def test_topic_alone_is_enough_and_the_default_engine_is_named(tmp_path: Path, double: SearchDouble, run: Run) -> None:
+    """Articles of a wiki and the pages that they cite."""
+    wiki = double.engine("mediawiki")["url"]
+    double.lists |= {"mediawiki": ["0.html"], "extlinks": ["http://h0.example/1.html"]}
+    web = {**grid(1, 4), f"{wiki.partition('/mediawiki')[0]}/wiki/0.html": grid(1, 1)["http://h0.example/0.html"]}
+    with served(SmallWeb(web)) as server:
+        words = ["crawl", "wrens and other small birds", "--into", "c", "--strategy", "breadth"]
+        done = run(*words, *quick(server.proxy), "--set", f"seeds.wiki={wiki}")
+    assert done.returncode == 0, done.stderr
+    assert f"no seeds given: searching {wiki}; configure other engines in" in done.stderr
+    assert "2 seeds from wikipedia, wikipedia-links" in done.stderr
+    assert {asked.query["srsearch"] for asked in double.asked("mediawiki") if "srsearch" in asked.query} == {
+        "wrens and other small birds"
+    }
+
+
+def test_default_engine_that_can_not_be_reached_is_reported_with_what_to_do(tmp_path: Path, run: Run) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        wiki = f"http://127.0.0.1:{closed.getsockname()[1]}/w/api.php"
+    done = run("crawl", "wrens", "--set", f"seeds.wiki={wiki}")
+    assert done.returncode == 1
+    assert "no engine brought a seed: wikipedia:" in done.stderr
+    assert "give seeds with --seed URL or --seeds FILE" in done.stderr
+    assert not (tmp_path / "wrens").exists()
+
+
+@pytest.mark.parametrize(("language", "host"), [("english", "en"), ("de-AT", "de"), ("portuguese", "pt")])
+def test_default_engine_speaks_the_language_of_the_topic(language: str, host: str) -> None:
+    settings = resolve_settings({"topic": {"name": "wrens", "language": language}})
+    assert wiki_url(settings) == f"https://{host}.wikipedia.org/w/api.php"
 
 
 def quick(proxy: str) -> list[object]:

@@ -140,12 +140,14 @@ def test_engines_are_asked_where_no_seeds_are_given(
     ):
         page = one.go("/new")
         page.fill("#n-topic", "wrens and other small birds")
+        page.locator("details").first.evaluate("details => { details.open = true; }")
+        page.fill("#n-toml", "[seeds]\noffline = true")
         page.click("text=Start crawl")
-        expect(page.locator("[role=alert]")).to_contain_text("or name a search engine that is asked for some")
+        expect(page.locator("[role=alert]")).to_contain_text("or configure a search engine")
         assert list(home.iterdir()) == []
         write_engine(tmp_path / "config", double.engine("brave"))
         page.fill("#n-pages", "5")
-        page.click("summary")
+        page.locator("details").first.evaluate("details => { details.open = true; }")
         page.fill("#n-delay", "0")
         page.fill("#n-toml", more(server))
         page.click("text=Check only")

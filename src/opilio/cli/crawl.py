@@ -21,6 +21,9 @@ def crawl(
     topic: Annotated[str, typer.Argument(help="The topic, as a sentence in quotes.", show_default=False)] = "",
     seed: Annotated[list[str] | None, typer.Option(metavar="URL", help="A URL to start from. Repeatable.")] = None,
     seeds: Annotated[Path | None, typer.Option(metavar="FILE", help="A file of seed URLs, one per line.")] = None,
+    offline_seeds: Annotated[
+        bool, typer.Option("--offline-seeds", help="Never ask a search engine for seeds.")
+    ] = False,
     config: ConfigOption = None,
     into: Annotated[
         Path | None,
@@ -63,7 +66,8 @@ def crawl(
 ) -> int:
     """Crawl a topic into a collection.
 
-    Give a topic and seeds, or a --config file. Without seeds the configured search engines are asked for some.
+    Give a topic and seeds, or a --config file. Without seeds the configured search engines are asked for
+    some; if none is configured, Wikipedia.
     Run again with the same --into to resume.
     """
     # The engine takes a moment to import; nothing is open yet, so Ctrl-C may end the process at once.
@@ -79,7 +83,7 @@ def crawl(
         "topic": {"name": topic or None},
         "rank": {"model": str(start_from) if start_from else None},
         "revisit": {"on": revisit or continuous or None, "continuous": continuous or None},
-        "seeds": {"urls": read_seed_options(seed or [], seeds)},
+        "seeds": {"urls": read_seed_options(seed or [], seeds), "offline": offline_seeds or None},
     }
     if (revisit or continuous) and pages is None:
         # The page limit that the collection was made with has been reached already.

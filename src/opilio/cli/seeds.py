@@ -41,7 +41,7 @@ def seeds(
     from opilio.core.errors import ConfigError, SeedError
     from opilio.core.files import pluralize, require_new_file, write_output
     from opilio.engine.reseeding import build_seed_request
-    from opilio.engine.wiring.seeding import no_engines_error, no_results_message, with_engines
+    from opilio.engine.wiring.seeding import no_engines_error, no_results_message, with_default_engines
     from opilio.seeds.local import format_seeds
     from opilio.topic.setup import resolve_settings
 
@@ -49,7 +49,7 @@ def seeds(
     tree = merge_options(
         {"topic": {"name": topic or None}, "seeds": {"agree": agree, "limit": limit}}, set_ or [], config
     )
-    settings = with_engines(resolve_settings(tree, str(config) if config else "seeds"), engine or [])
+    settings = with_default_engines(resolve_settings(tree, str(config) if config else "seeds"), engine or [])
     _check_genres(settings, genre or settings.topic.genres)
     request = build_seed_request(settings, genre or [])
     if not request.query:

@@ -72,6 +72,8 @@ class SeedSettings(msgspec.Struct, kw_only=True):
     # Share of relevant pages among those that the last queries found; below it, no further query.
     precision: Annotated[float, Meta(ge=0, le=1)] = 0.1
     proxy: str = ""  # for requests to engines
+    wiki: str = ""  # API of the MediaWiki that is asked by default; empty: Wikipedia in the topic's language
+    offline: bool = False  # never ask an engine
 
 
 class FrontierSettings(msgspec.Struct, kw_only=True):

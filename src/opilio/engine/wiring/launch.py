@@ -7,7 +7,7 @@ from pathlib import Path
 
 from opilio.core.errors import ConfigError, UsageError
 from opilio.core.settings import PolitenessSettings, Settings, TopicSettings, Tree
-from opilio.engine.wiring.seeding import with_found_seeds
+from opilio.engine.wiring.seeding import default_engine_notice, with_found_seeds
 from opilio.engine.wiring.session import CrawlSession, check_settings, create_crawl, resume_crawl
 from opilio.engine.wiring.topic_files import detect_example_language
 from opilio.store.collection import collection_exists, delete_new_collection
@@ -63,6 +63,8 @@ async def _create(folder: Path, settings: Settings, notify: Notify, warn: Notify
     """A new collection. Search engines are asked for seeds if none were given, before the folder is created."""
     _require_topic(folder, settings)
     check_settings(settings)
+    if notice := default_engine_notice(settings):
+        notify(notice)
     settings, found = await with_found_seeds(settings)
     for problem in found.problems:
         warn(str(problem))

@@ -1,4 +1,4 @@
-"""From a configuration to seeds: which engines are configured, made, asked. What is told when there are none."""
+"""From settings to seeds: creates the configured engines, or the default one, and asks them."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -21,56 +21,81 @@ from opilio.fetch.api_client import ApiClient
 from opilio.fetch.http import FetchLimits, NetworkOptions
 from opilio.methods.agents.profiles import agent_profiles
 from opilio.seeds.cache import CachedSource, DailyCache, DailyQuota
+from opilio.seeds.engines.mediawiki import MEDIAWIKI_URL
 from opilio.seeds.finder import FoundSeeds, SeedRequest, find_irrelevant_seeds, find_seeds, join_found
 from opilio.seeds.local import FailingSource
 from opilio.seeds.queries import off_topic_queries
+from opilio.text.languages import is_known_language, language_code
 
-MAX_API_RESPONSE_BYTES = 50 << 20  # bytes of an answer: a sitemap may have 50 MB
+MAX_API_RESPONSE_BYTES = 50 << 20  # a sitemap may have 50 MB
 OFF_TOPIC = "off topic"
-EXAMPLE_ENGINE_KINDS = (
-    "brave",
-    "kagi",
-    "mojeek",
-    "marginalia",
-    "mediawiki",
-)  # kinds that answer a query, to name as examples
+# Kinds that answer a query, named as examples in messages.
+EXAMPLE_ENGINE_KINDS = ("brave", "kagi", "mojeek", "marginalia", "mediawiki")
 
 
 def engines_file() -> Path:
-    """Where a person names engines once for all crawls: one table each, as in `seeds.engines`."""
+    """The user's file of engines for all crawls: one table each, as in `seeds.engines`."""
     return user_config_path("opilio") / "engines.toml"
 
 
 def no_seeds_error() -> ConfigError:
-    """What to do, in three lines."""
+    """No seeds, and engines must not be asked: what to do, in three lines."""
     given = "no seeds: give at least one with --seed URL, --seeds FILE or seeds.urls in --config FILE"
     return ConfigError(f"{given},\n{engine_hint()}")
 
 
 def no_engines_error() -> ConfigError:
-    """What to do where engines alone can help, in two lines."""
-    return ConfigError(f"no search engine to ask: name one, {_engine_config_hint()}")
+    """What to do where only engines can help, in two lines."""
+    return ConfigError(f"no search engine configured: add one {_engine_config_hint()}")
 
 
 def engine_hint() -> str:
-    """How a person has engines asked, in two lines."""
-    return f"or name a search engine that is asked for some, {_engine_config_hint()}"
+    """How to configure an engine, in two lines."""
+    return f"or configure a search engine {_engine_config_hint()}"
 
 
 def _engine_config_hint() -> str:
     return (
-        f"once for all crawls, by such a line in {engines_file()}\n"
+        f"with a line such as the following in {engines_file()}\n"
         f'mine = {{ kind = "searxng", url = "http://127.0.0.1:8888" }}  # or {", ".join(EXAMPLE_ENGINE_KINDS)}'
     )
 
 
 def with_engines(settings: Settings, names: Sequence[str] = ()) -> Settings:
-    """Settings with their engines filled in and checked, or those of the person's own file; `names` chooses some."""
+    """Settings with checked and completed engines, from the settings or the user's file; `names` selects some."""
     engines = settings.seeds.engines or load_user_engines()
     if names:
         engines = {name: _select_engine(name, engines) for name in names}
     filled = {name: complete_engine(name, tree) for name, tree in engines.items()}
     return with_seeds(settings, engines=filled)
+
+
+def with_default_engines(settings: Settings, names: Sequence[str] = ()) -> Settings:
+    """The same; where no engine is configured, Wikipedia, which needs no key. None with `seeds.offline`."""
+    if settings.seeds.offline:
+        return with_seeds(settings, engines={})
+    settings = with_engines(settings, names)
+    if settings.seeds.engines:
+        return settings
+    url = wiki_url(settings)
+    kinds = {"wikipedia": "mediawiki", "wikipedia-links": "mediawiki-links"}
+    return with_seeds(
+        settings, engines={name: complete_engine(name, {"kind": kind, "url": url}) for name, kind in kinds.items()}
+    )
+
+
+def wiki_url(settings: Settings) -> str:
+    """The API of the default engine: `seeds.wiki`, else Wikipedia in the topic's language."""
+    code = language_code(settings.topic.language) if is_known_language(settings.topic.language) else "en"
+    return settings.seeds.wiki or MEDIAWIKI_URL.replace("//en.", f"//{code}.")
+
+
+def default_engine_notice(settings: Settings) -> str:
+    """Names the default engine if it is about to be asked; otherwise empty."""
+    seeds = settings.seeds
+    if seeds.urls or seeds.offline or seeds.engines or load_user_engines():
+        return ""
+    return f"no seeds given: searching {wiki_url(settings)}; configure other engines in {engines_file()}"
 
 
 def with_seeds(settings: Settings, **changes: object) -> Settings:
@@ -82,11 +107,14 @@ def with_seeds(settings: Settings, **changes: object) -> Settings:
 async def open_seed_sources(
     settings: Settings, clock: Clock, *, fresh: bool = False, lenient: bool = False
 ) -> AsyncIterator[list[SeedSource]]:
-    """The engines of filled settings, ready to be asked.
+    """The engines of completed settings.
 
-    `fresh`: today's earlier answers don't count. `lenient`: an engine that can't be made (its key is gone) is one that
-    fails when it is asked, which may never be.
+    `fresh`: ignore the cache of today's answers. `lenient`: an engine that can't be created (its key is missing) fails
+    only when it is asked.
     """
+    if settings.seeds.offline:
+        yield []
+        return
     network = NetworkOptions(proxy=settings.seeds.proxy, verify_tls=settings.fetch.verify_tls)
     client = ApiClient(user_agent(settings), FetchLimits(body_bytes=MAX_API_RESPONSE_BYTES), network, clock)
     book = DailyCache(user_cache_path("opilio") / "seeds", clock)
@@ -118,13 +146,15 @@ async def with_found_seeds(settings: Settings) -> tuple[Settings, FoundSeeds]:
     """Settings with the seeds that engines bring, for a crawl that was given none."""
     if settings.seeds.urls:
         return settings, FoundSeeds()
-    settings = with_engines(settings)
+    default = default_engine_notice(settings) != ""
+    settings = with_default_engines(settings)
     if not settings.seeds.engines:
         raise no_seeds_error()
     wish = build_seed_request(settings)
     settings, found = await _find_for_all_agents(settings)
     if not found.seeds:
-        raise SeedError(no_results_message(found, wish))
+        hint = f"; give seeds with --seed URL or --seeds FILE,\n{engine_hint()}" if default else ""
+        raise SeedError(no_results_message(found, wish) + hint)
     if settings.seeds.irrelevant:
         others = await find_configured_irrelevant_seeds(settings, wish)
         kept = [_mark_off_topic(seed) for seed in others.seeds[: settings.seeds.irrelevant]]
@@ -177,7 +207,7 @@ def _build_or_fail_later(make: Callable[[str, Tree], SeedSource], name: str, tre
 
 
 def load_user_engines() -> dict[str, Tree]:
-    """The engines of the person's own file."""
+    """The engines of the user's file."""
     path = engines_file()
     if not path.is_file():
         return {}

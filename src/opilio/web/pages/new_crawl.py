@@ -17,7 +17,7 @@ from typing import Any
 from opilio.core.errors import CollectionError, ConfigError, SeedError, UsageError
 from opilio.core.settings import Settings, Tree, merge_trees
 from opilio.core.strategies import strategy_names
-from opilio.engine.wiring.seeding import engine_hint, load_user_engines, with_engines, with_found_seeds
+from opilio.engine.wiring.seeding import engine_hint, load_user_engines, with_default_engines, with_found_seeds
 from opilio.engine.wiring.session import canonicalize_seeds, check_settings, prepare_collection
 from opilio.seeds.finder import FoundSeeds
 from opilio.topic.setup import resolve_settings
@@ -103,18 +103,18 @@ def start_crawl(context: AppContext, request: PageRequest) -> PageView | ActionR
 
 
 def _with_seed_sources(settings: Settings) -> Settings:
-    """The settings with seeds, or with engines that can find some."""
+    """The settings with seeds, or with engines that can be asked for some."""
     if settings.seeds.urls:
         return canonicalize_seeds(settings)
-    settings = with_engines(settings)
-    if not settings.seeds.engines:
-        raise ConfigError(f"no seeds: enter at least one URL,\n{engine_hint()}")
+    with_default_engines(settings)  # checks their options
+    if settings.seeds.offline:
+        raise ConfigError(f"no seeds: give at least one URL, one per line,\n{engine_hint()}")
     return settings
 
 
 def _describe_settings(settings: Settings) -> str:
     stop = f"{settings.stop.pages} pages" if settings.stop.pages else "no page limit"
-    number, engines = len(settings.seeds.urls), ", ".join(settings.seeds.engines)
+    number, engines = len(settings.seeds.urls), ", ".join(with_default_engines(settings).seeds.engines)
     seeds = f"{number} seeds" if number else f"seeds from {engines}"
     return f"Settings are valid: strategy {settings.strategy}, {seeds}, {stop}."
 
