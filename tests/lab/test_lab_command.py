@@ -203,7 +203,7 @@ def test_cache_folder_that_cant_be_used_costs_nothing_but_time(
     (spare,) = tmp_path.glob("opilio-*")
     assert (spare.stat().st_mode & 0o077, any(spare.glob("lab/pages-*"))) == (0, True)
     spare.chmod(0o777)  # anybody could have put it there
-    with pytest.raises(OfflineWebError, match="is not yours alone; set XDG_CACHE_HOME"):
+    with pytest.raises(OfflineWebError, match="other users can write to it; set XDG_CACHE_HOME"):
         default_cache_folder()
 
 
@@ -246,7 +246,7 @@ def _no_labels(folder: Path) -> None:
         (_no_seed_inside, "nothing to run: birds/on-topic-1: 1 of 1 seeds not in the web"),
         (_no_warc, "no *.warc.gz file with anything in it"),
         (_no_record, "no page in 1 files"),
-        (_no_labels, "no labels, so no crawl of this web can be judged"),
+        (_no_labels, "no labels, so crawls of this web can't be scored"),
     ],
 )
 def test_web_that_leaves_nothing_sensible_ends_with_2(

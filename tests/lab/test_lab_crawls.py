@@ -76,7 +76,7 @@ def test_visits_that_an_error_of_ours_ended_are_told(offline: OfflineWeb, topic:
         experiment="e", topic=topic.name, seed_set=first.name, variant=Variant(name="breadth"), budget=10
     )
     run, sound = arena.run(job), ExperimentRunner(offline, arena.labels, [topic]).run(job)
-    assert run.error.startswith(f"an error of ours ended 3 visits, the first {first.urls[0]}: RuntimeError: broken")
+    assert run.error.startswith(f"3 visits ended with an error, the first: {first.urls[0]}: RuntimeError: broken")
     (told,) = run_errors([run, sound])
     assert str(told) == f"{topic.name}/{first.name}, breadth: {run.error}"
 

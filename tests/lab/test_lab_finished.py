@@ -84,7 +84,7 @@ def test_a_file_that_changed_is_run_with_again(
 
 def test_a_run_that_met_an_error_is_not_kept(job: ExperimentJob, made: RunResult, lab_cache: Path) -> None:
     finished = RunCheckpoint.for_jobs([msgspec.structs.replace(job, budget=12)], lab_cache)
-    finished.save(0, msgspec.structs.replace(made, error="an error of ours"))
+    finished.save(0, msgspec.structs.replace(made, error="1 visits ended with an error"))
     assert not finished.load()
 
 

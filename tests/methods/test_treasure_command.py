@@ -114,7 +114,7 @@ def test_targets_that_are_not_there_are_skipped_or_refused(collection: Path, tmp
     assert "skipped: --target http://a.example/gone.html" in done.stderr
     none = opilio("lab", "tgraph", "build", "--target", "wren", "--links", collection, "--out", "n.json", cwd=tmp_path)
     assert none.returncode == 2
-    assert "--target wren: is not among the pages" in one_line(none)
+    assert "--target wren: not in this web" in one_line(none)
     assert not (tmp_path / "n.json").exists()
 
 

@@ -13,25 +13,25 @@ from opilio.frontier.sqlite.schema import QUEUED, WAITING
 
 
 class ClaimResult(msgspec.Struct, kw_only=True):
-    """What became of a claim: a lease, or why not."""
+    """The result of a claim: a lease, or why not."""
 
     lease: HostLease | None = None
     unavailable: list[int] = []  # keys that are no longer queued: fetched, failed, expired, refused
     retry_times: dict[int, float] = {}  # keys of retries that are not due yet
-    host_wakes_at: float = 0.0  # > 0: the host can't be asked before
+    host_wakes_at: float = 0.0  # > 0: the host can't be fetched from before
 
 
 class ClaimableFrontier(SqliteFrontier):
-    """Invariants as ever: a URL is handed out once, a host to one holder, never before it wakes."""
+    """Keeps the frontier's invariants: a URL is leased once, a host to one holder, never before it wakes."""
 
     @property
     def connection(self) -> sqlite3.Connection:
-        """Where it is stored."""
+        """The connection to its database."""
         return self._tables.counters.connection
 
     @property
     def boosted(self) -> Set[str]:
-        """Hosts that a person wants first."""
+        """Hosts that the user wants first."""
         return self._policy.boosted
 
     @property
@@ -45,13 +45,13 @@ class ClaimableFrontier(SqliteFrontier):
         return self._tables.hosts.sleeping.latest_time
 
     def advance_time(self, now: float) -> None:
-        """Do what time has made due, as `lease` would: expiry, retries, hosts that wake. Before claims."""
+        """Process what is due, as `lease` would: expiry, retries, hosts that wake. Called before claims."""
         tables = self._current_tables()
         self._advance_time(now)
         tables.counters.write()
 
     def reopen_host(self, host: str, reason: str, now: float) -> None:
-        """A host that could not be asked can be: it wakes, and what was dropped for this reason is queued again."""
+        """Wake a host that can be reached again, and requeue its URLs that were dropped for this reason."""
         tables = self._current_tables()
         row = tables.hosts.find(host)
         if row is None:
@@ -63,7 +63,7 @@ class ClaimableFrontier(SqliteFrontier):
         tables.counters.write()
 
     def claim(self, leads: Sequence[Lead], now: float, ttl_s: float) -> ClaimResult:
-        """Lease these very URLs, all of one host, where they are queued and the host may be asked now.
+        """Lease exactly these URLs, all of one host, if they are queued and the host may be fetched from now.
 
         The leads are handed back as they were given, but for how often they were tried.
         """

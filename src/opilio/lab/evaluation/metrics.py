@@ -1,12 +1,9 @@
-"""What a crawl was worth, from the order of its fetches and the truth about them. Pure.
+"""Measures of a crawl, of its link scores and of its judge, from the order of its fetches and the labels. Pure.
 
-Every measure counts *fetch attempts*: a 404, a redirect and a duplicate cost one like any page, for every
-crawler and for the oracle (literature.md §4, fairness rule 1). Only robots.txt is free, for all. A crawl that
-stops early keeps what it has: its curve is flat up to the budget.
-
-How good the ranker's priorities and the judge's verdicts were, apart from the crawl they steered. Pure.
-
-S2-49 asks that the relevance calculator and the prioritiser be compared separately: here are their measures.
+Every measure counts *fetch attempts*: a 404, a redirect and a duplicate cost one like any page, for every crawler and
+for the oracle (literature.md §4, fairness rule 1). Only robots.txt is free. A crawl that stops early keeps its results:
+its curve is flat up to the budget. S2-49 asks that the relevance calculator and the prioritiser be compared separately:
+their measures are here too.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -66,7 +63,7 @@ def recall(hits: ArrayLike, relevant: int) -> float:
 
 
 def target_recall(fetched: Iterable[object], targets: Collection[object]) -> float:
-    """Share of a fixed set of target pages among what was fetched."""
+    """Share of a fixed set of target pages that were fetched."""
     return len(set(targets) & set(fetched)) / len(set(targets)) if targets else 0.0
 
 
@@ -116,7 +113,7 @@ def curve_points(hits: ArrayLike, most: int = 1000) -> list[tuple[int, int]]:
 
 
 def rank_auc(scores: ArrayLike, outcomes: ArrayLike) -> float | None:
-    """Chance that a link which paid was scored above one that did not (ties half); None without both kinds.
+    """Probability that a link to a relevant page was scored above another (ties half); None without both kinds.
 
     >>> rank_auc([0.9, 0.1, 0.5], [True, False, False])
     1.0
@@ -126,7 +123,7 @@ def rank_auc(scores: ArrayLike, outcomes: ArrayLike) -> float | None:
 
 
 def mid_ranks(values: ArrayLike) -> NDArray[np.float64]:
-    """Ranks from 1, equal values sharing the middle of theirs.
+    """Ranks from 1; equal values share the mean of theirs.
 
     >>> mid_ranks([3, 1, 3]).tolist()
     [2.5, 1.0, 2.5]
@@ -138,7 +135,7 @@ def mid_ranks(values: ArrayLike) -> NDArray[np.float64]:
 
 
 def average_precision(scores: ArrayLike, outcomes: ArrayLike) -> float | None:
-    """Mean precision at each paying link, best score first; links of one score count as one step."""
+    """Mean precision at each relevant link, best score first; links of equal score count as one step."""
     values, paid = _as_arrays(scores, outcomes)
     if not paid.any():
         return None
@@ -150,7 +147,7 @@ def average_precision(scores: ArrayLike, outcomes: ArrayLike) -> float | None:
 
 
 class CalibrationBin(msgspec.Struct, frozen=True):
-    """One bar of a reliability diagram: what was promised and what came."""
+    """One bar of a reliability diagram: the predicted and the observed share."""
 
     predicted: float
     observed: float
@@ -158,7 +155,7 @@ class CalibrationBin(msgspec.Struct, frozen=True):
 
 
 def reliability_bins(scores: ArrayLike, outcomes: ArrayLike, bins: int = 10) -> list[CalibrationBin]:
-    """Links grouped by promised chance (scores in 0..1), empty groups left out."""
+    """Links grouped by predicted probability (scores in 0..1), without empty groups."""
     values, paid = _as_arrays(scores, outcomes)
     group = np.clip((values * bins).astype(np.int64), 0, bins - 1)
     members = [np.flatnonzero(group == b) for b in range(bins)]
@@ -166,14 +163,14 @@ def reliability_bins(scores: ArrayLike, outcomes: ArrayLike, bins: int = 10) -> 
 
 
 def calibration_error(scores: ArrayLike, outcomes: ArrayLike, bins: int = 10) -> float:
-    """Mean distance between promised and paid over the groups, weighted by their size."""
+    """Mean distance between predicted and observed share over the groups, weighted by their size."""
     table = reliability_bins(scores, outcomes, bins)
     links = sum(b.links for b in table)
     return sum(b.links * abs(b.predicted - b.observed) for b in table) / links if links else 0.0
 
 
 class JudgeQuality(msgspec.Struct, frozen=True):
-    """The page judge against the labels; pages that no label judges are left out before."""
+    """The page judge against the labels; pages without a label are removed before."""
 
     precision: float
     recall: float
@@ -181,9 +178,9 @@ class JudgeQuality(msgspec.Struct, frozen=True):
     pages: int
 
 
-def judge_quality(said: ArrayLike, truth: ArrayLike) -> JudgeQuality:
-    """Precision, recall and F1 of verdicts (said relevant) against the truth."""
-    claims, facts = np.asarray(said, dtype=bool), np.asarray(truth, dtype=bool)
+def judge_quality(predicted: ArrayLike, truth: ArrayLike) -> JudgeQuality:
+    """Precision, recall and F1 of verdicts (predicted relevant) against the labels."""
+    claims, facts = np.asarray(predicted, dtype=bool), np.asarray(truth, dtype=bool)
     right = int((claims & facts).sum())
     precision = right / int(claims.sum()) if claims.any() else 0.0
     found = right / int(facts.sum()) if facts.any() else 0.0

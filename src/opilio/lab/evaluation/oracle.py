@@ -1,10 +1,10 @@
 """The upper and the lower bound of a crawl: an order that knows every label and link, and a random one. Pure.
 
-The oracle is greedy. It takes relevant pages it knows of while there are any. When there are none it looks through
-tunnels: of all chains of irrelevant pages it picks the one that pays most, relevant pages unlocked per irrelevant
-fetch. That ratio is Smith's rule: of two independent errands, the one with the higher gain per cost first gives the
-larger area. Errands that share pages can break the rule, so no proof says that nothing is better; the tests
-compare it with exhaustive search on small graphs.
+The oracle is greedy. It fetches known relevant pages while there are any. When there are none it searches tunnels: of
+all chains of irrelevant pages it picks the one with the most relevant pages unlocked per irrelevant fetch. That ratio
+is Smith's rule: of two independent jobs, the one with the higher gain per cost first gives the larger area. Jobs that
+share pages can break the rule, so optimality is not proven; the tests compare it with exhaustive search on small
+graphs.
 """
 
 import random
@@ -20,9 +20,9 @@ Mask = NDArray[np.bool_]
 
 
 def oracle_order(graph: WebLinkGraph, relevant: Mask, seeds: Sequence[int], budget: int) -> list[int]:
-    """The order in which somebody who knows everything would fetch, at most `budget` nodes.
+    """The order of an oracle's fetches, at most `budget` nodes.
 
-    It stops when no relevant page can be reached any more: more fetches add nothing.
+    It stops when no further relevant page can be reached: more fetches add nothing.
     """
     crawl = _OracleCrawl(graph, relevant, seeds, budget)
     while not crawl.budget_spent:
@@ -42,7 +42,7 @@ def oracle_hits(graph: WebLinkGraph, relevant: Mask, seeds: Sequence[int], budge
 
 
 def random_order(graph: WebLinkGraph, seeds: Sequence[int], budget: int, rng: random.Random) -> list[int]:
-    """Fetches in random order among the addresses known at each moment, dead ones included."""
+    """Fetches in random order among the URLs known at each step, dead ones included."""
     known = list(dict.fromkeys(seeds))
     seen = set(known)
     order: list[int] = []
@@ -58,7 +58,7 @@ def random_order(graph: WebLinkGraph, seeds: Sequence[int], budget: int, rng: ra
 
 
 def unlocked_relevant(graph: WebLinkGraph, relevant: Mask) -> list[int]:
-    """For each page, the relevant pages that its links give away without another irrelevant fetch, as a bit set.
+    """For each page, the relevant pages that its links unlock without another irrelevant fetch, as a bit set.
 
     Bits count relevant pages in page order. Chains of relevant pages are followed to their end.
     """
@@ -72,7 +72,7 @@ def unlocked_relevant(graph: WebLinkGraph, relevant: Mask) -> list[int]:
 
 
 class _Tunnel(NamedTuple):
-    """One way on: the first page of a tunnel, what the tunnel costs, what it pays."""
+    """A tunnel: its first page, its cost, its gain."""
 
     first: int
     cost: int
@@ -84,7 +84,7 @@ class _Tunnel(NamedTuple):
 
 
 class _OracleCrawl:
-    """The state of an oracle's crawl. Invariant: `known` holds what was seen and not fetched."""
+    """The state of an oracle's crawl. Invariant: `known` holds the nodes that were seen and not fetched."""
 
     def __init__(self, graph: WebLinkGraph, relevant: Mask, seeds: Sequence[int], budget: int) -> None:
         self.graph = graph
@@ -103,7 +103,7 @@ class _OracleCrawl:
         return len(self.order) >= self.budget
 
     def fetch_relevant(self) -> bool:
-        """Fetch every known relevant page the budget allows; False when none is known."""
+        """Fetch every known relevant page within the budget; False when none is known."""
         if not self.pending_relevant:
             return False
         while self.pending_relevant and not self.budget_spent:
@@ -122,7 +122,7 @@ class _OracleCrawl:
 
 
 def _best_step(crawl: _OracleCrawl) -> int | None:
-    """The first page of the tunnel that pays best, or None when nothing relevant is left to reach."""
+    """The first page of the tunnel with the best ratio, or None when no relevant page is left to reach."""
     left = crawl.budget - len(crawl.order)
     unfound = _pack_bits(~crawl.fetched[np.flatnonzero(crawl.relevant)])
     open_pages = crawl.seen & ~crawl.fetched
@@ -136,7 +136,8 @@ def _best_step(crawl: _OracleCrawl) -> int | None:
     while len(front) and cost < left:
         best = _best_tunnel(best, [_Tunnel(int(first[p]), cost, min(gains[p].bit_count(), left - cost)) for p in gains])
         if best is not None and best.gain / best.cost >= unfound.bit_count() / (cost + 1):
-            break  # even all that is left, one step deeper, would not pay better
+            # Even all remaining pages, one step deeper, would not have a better ratio.
+            break
         front, gains = _extend_tunnels(crawl, front, gains, first, unfound)
         cost += 1
     return best.first if best else None
@@ -152,7 +153,7 @@ def _best_tunnel(best: _Tunnel | None, errands: Iterable[_Tunnel]) -> _Tunnel | 
 def _extend_tunnels(
     crawl: _OracleCrawl, front: Nodes, gains: dict[int, int], first: Nodes, unfound: int
 ) -> tuple[Nodes, dict[int, int]]:
-    """One irrelevant page further down every tunnel; a page met on two ways keeps the way that gains more."""
+    """Extend every tunnel by one irrelevant page; a page on two paths keeps the one with the higher gain."""
     sources, targets = crawl.graph.edges_of(front)
     fits = (targets < crawl.graph.pages) & ~crawl.seen[targets] & ~crawl.relevant[targets] & (first[targets] < 0)
     ways: dict[int, int] = {}

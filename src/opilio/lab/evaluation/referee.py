@@ -1,7 +1,7 @@
-"""The judge of record: scores the order of a crawl's fetches by the labels, the same for every crawler.
+"""Scores the order of a crawl's fetches by the labels, in the same way for every crawler.
 
-Ours and strangers are scored alike, from nothing but which address was asked for and what status came back. A page
-counts when it is fetched, once; every attempt costs one.
+Opilio and other crawlers are scored only by the requested URLs and the status of the responses. A page counts once,
+when it is fetched; every attempt costs one.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from opilio.lab.webs.web import WarcWeb
 
 
 class CrawlScore(msgspec.Struct, frozen=True, kw_only=True):
-    """What the labels say of one crawl."""
+    """The score of one crawl by the labels."""
 
     budget: int
     fetched: int
@@ -35,16 +35,17 @@ class CrawlScore(msgspec.Struct, frozen=True, kw_only=True):
     relevant_hosts: int
     host_entropy: float
     failures: int
-    repeats: int  # fetches of an address that had been fetched before
-    duplicates: int  # pages whose body had come before, from another address
-    target_recall: float | None  # share of the other on-topic seed sets that was met; None where there is none
+    repeats: int  # fetches of a URL that had been fetched before
+    duplicates: int  # pages whose body had been fetched before from another URL
+    # Share of the pages of the other on-topic seed sets that were fetched; None without other sets.
+    target_recall: float | None
     curve: tuple[tuple[int, int], ...]
-    hosts: int = 0  # that gave a page, relevant or not
+    hosts: int = 0  # hosts with a fetched page, relevant or not
     places: int = 0  # directories with relevant pages
 
 
 class Referee:
-    """Scores crawls of one web. What the oracle would do is worked out once per topic, seed set and budget."""
+    """Scores crawls of one web. The oracle is computed once per topic, seed set and budget."""
 
     def __init__(self, web: WarcWeb, pages: ParsedPages, labels: GroundTruthLabels) -> None:
         self._web = web
@@ -54,7 +55,7 @@ class Referee:
         self._oracles: dict[tuple[str, str, int], NDArray[np.bool_]] = {}
 
     def seeds(self, seed_set: SeedSet) -> list[int]:
-        """The pages a seed set names, those the web holds."""
+        """The pages of a seed set that are in the web."""
         return [n for url in seed_set.urls if (n := self._web.number_of(url)) is not None]
 
     def oracle(self, topic: LabTopic, seed_set: SeedSet, budget: int) -> NDArray[np.bool_]:
@@ -66,12 +67,12 @@ class Referee:
         return self._oracles[key]
 
     def reachable(self, topic: LabTopic, seed_set: SeedSet) -> int:
-        """Relevant pages that can be reached from a seed set at all."""
+        """The number of relevant pages that can be reached from a seed set."""
         depths = self._graph.depths(self.seeds(seed_set))[: len(self._web)]
         return int((self._labels.relevant(topic) & (depths >= 0)).sum())
 
     def hits(self, topic: LabTopic, attempts: Sequence[LoggedFetch]) -> NDArray[np.bool_]:
-        """Which attempts brought a relevant page for the first time."""
+        """Which attempts fetched a relevant page for the first time."""
         relevant = self._labels.relevant(topic)
         found: set[int] = set()
         flags = np.zeros(len(attempts), dtype=bool)
@@ -83,7 +84,7 @@ class Referee:
         return flags
 
     def score(self, topic: LabTopic, seed_set: SeedSet, attempts: Sequence[LoggedFetch], budget: int) -> CrawlScore:
-        """Everything the labels say of a crawl, cut at the budget."""
+        """All measures of a crawl by the labels, cut at the budget."""
         attempts = attempts[:budget]
         hits = self.hits(topic, attempts)
         reachable = self.reachable(topic, seed_set)
@@ -110,12 +111,12 @@ class Referee:
         )
 
     def _duplicates(self, attempts: Sequence[LoggedFetch]) -> int:
-        """By the bodies, not by what a crawler takes for a copy: the same for all."""
+        """Compares bodies instead of the crawler's own decision: the same for all crawlers."""
         came = {a.url: n for a in attempts if a.status == 200 and (n := self._web.number_of(a.url)) is not None}
         return len(came) - len({self._bodies[n] for n in came.values()})
 
     def _target_recall(self, topic: LabTopic, seed_set: SeedSet, attempts: Sequence[LoggedFetch]) -> float | None:
-        """Pages a person named for this topic and did not begin with: were they found? (literature.md §4)"""
+        """Share of the topic's other on-topic seeds that were found (literature.md §4)."""
         relevant, own = self._labels.relevant(topic), set(self.seeds(seed_set))
         named = {n for other in topic.seed_sets for n in self.seeds(other)} - own
         targets = {n for n in named if relevant[n]}

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from opilio.lab.evaluation.metrics import mid_ranks
 
-MAX_EXACT_PAIRS = 25  # 2^25 sign patterns by dynamic programming is instant; beyond, the normal form is close enough
+# 2^25 sign patterns by dynamic programming take no time; above, the normal approximation is close enough.
+MAX_EXACT_PAIRS = 25
 
 
 class ConfidenceInterval(msgspec.Struct, frozen=True):
@@ -69,7 +70,7 @@ def _nested_means(clusters: list[NDArray[np.float64]], rng: np.random.Generator,
 
 
 class PairedTest(msgspec.Struct, frozen=True):
-    """Does one side win? Wilcoxon signed-rank (two-sided), with two effect sizes.
+    """Is one side better? Wilcoxon signed-rank (two-sided), with two effect sizes.
 
     `rank_biserial` is in -1..1 (share of rank sum won minus lost), `dz` the mean difference in standard
     deviations of the differences (0 when they don't vary).
@@ -128,7 +129,7 @@ def _exact_p(ranks: NDArray[np.float64], smaller: float) -> float:
 
 
 def holm_correction(p_values: Sequence[float]) -> list[float]:
-    """p values corrected for having asked several questions (Holm's step-down)."""
+    """p values corrected for multiple tests (Holm's step-down)."""
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
     corrected = [0.0] * len(p_values)
     floor = 0.0

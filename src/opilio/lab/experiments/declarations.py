@@ -1,9 +1,7 @@
-"""Experiments as data: each is one TOML file in `experiments/`, or any file a person names.
+"""Experiments as data: each is one TOML file in `experiments/`, or a file that the user names.
 
-A declaration says which variants run (a strategy and what is changed in it), over which topics and seed sets, with
-what budget, and how the report is laid out. It must not run anything. docs/lab/README.md explains the format.
-
-The tables of the papers, as data.
+A declaration lists the variants (a strategy and its changes), the topics and seed sets, the budget, and the layout of
+the report. Nothing is run here. docs/lab/README.md explains the format. The tables of the papers are data too.
 """
 
 import tomllib
@@ -21,7 +19,7 @@ from opilio.core.strategies import strategy_names
 
 
 class PaperTable(msgspec.Struct, frozen=True):
-    """One table: what each strategy reached after given numbers of pages."""
+    """One table: the values of each strategy after given numbers of pages."""
 
     id: str
     caption: str
@@ -40,7 +38,7 @@ def paper_tables() -> dict[str, PaperTable]:
 
 
 def paper_table(name: str) -> PaperTable:
-    """One table, or a message that lists what there is."""
+    """One table, or an error that lists the known ones."""
     tables = paper_tables()
     if name not in tables:
         raise OfflineWebError(f"no paper table {name!r}; there are: {', '.join(tables)}")
@@ -49,7 +47,8 @@ def paper_table(name: str) -> PaperTable:
 
 PEER_PREFIX = "peer:"
 BOUND_STRATEGIES = ("random", "oracle")
-MAX_DELAY_S = 3600.0  # that an answer may take: a clock that is asked to wait for ever never ends a run
+# The longest latency of a response: a run with an endless one would never end.
+MAX_DELAY_S = 3600.0
 Positive = Annotated[int, Meta(ge=1)]
 Count = Annotated[int, Meta(ge=0)]
 PLOT_KINDS = ("harvest", "recall", "auc-vs-oracle", "blocks", "cumulative")
@@ -59,10 +58,11 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """One crawler of an experiment. `strategy` is one of ours, `random`, `oracle` or `peer:NAME`."""
 
     name: str
-    strategy: str = ""  # the name, when left out
-    set: dict[str, Any] = {}  # like --set, as a table: laid over the strategy
-    paper: str = ""  # its column in the paper's table; the name, when left out
-    graph: bool = True  # begin with a T-Graph, where the strategy takes one and the experiment has targets
+    strategy: str = ""  # defaults to the name
+    set: dict[str, Any] = {}  # like --set, as a table: overrides the strategy
+    paper: str = ""  # its column in the paper's table; defaults to the name
+    # Start with a T-Graph, if the strategy uses one and the experiment has targets.
+    graph: bool = True
 
     @property
     def kind(self) -> str:
@@ -74,7 +74,7 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Plot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One more figure of some variants; `file` lies beside the report and has no ending."""
+    """One more figure of some variants; `file` is written beside the report, without a suffix."""
 
     file: str
     kind: str = "harvest"
@@ -82,29 +82,32 @@ class Plot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a declaration says."""
+    """The content of a declaration."""
 
     name: str
     title: str
     about: str = ""
-    reference: str = ""  # the variant that the others are tested against; the last one, when left out
+    # The variant that the others are tested against; defaults to the last one.
+    reference: str = ""
     budget: Positive = 1000
     seed_kinds: tuple[str, ...] = ("on-topic", "generic")
-    seed_sets: Positive = 2  # the first so many of each kind
-    topics: Count = 0  # 0: all; else so many, those with the most relevant pages
+    seed_sets: Positive = 2  # number of seed sets of each kind, the first ones
+    topics: Count = 0  # number of topics, those with the most relevant pages; 0: all
     bounds: tuple[str, ...] = ("random",)
     paper: str = ""  # a table of papers.toml
-    checkpoints: tuple[Positive, ...] = ()  # the paper's, when left out
-    latency_s: Annotated[float, Meta(ge=0, le=MAX_DELAY_S)] = (
-        0.0  # mean time that an answer takes, on the virtual clock
-    )
-    window: Count = 0  # fetches a block, for the section "windows"
-    targets: str = ""  # the seed set whose pages are the targets of T-Graphs; nobody begins from it
-    classes: dict[str, tuple[str, ...]] = {}  # topic -> its Dewey classes, where a person would give them
-    by_seeds: bool = False  # a variant is two: T… from on-topic seeds, G… from generic ones (S2-40)
-    also: tuple[str, ...] = ()  # more variants that the others are tested against
+    checkpoints: tuple[Positive, ...] = ()  # defaults to the paper's
+    # Mean latency of a response, on the virtual clock.
+    latency_s: Annotated[float, Meta(ge=0, le=MAX_DELAY_S)] = 0.0
+    window: Count = 0  # fetches per block, for the section "windows"
+    # The seed set whose pages are the targets of T-Graphs; no crawl starts from it.
+    targets: str = ""
+    # Topic -> its Dewey classes, as the user would give them.
+    classes: dict[str, tuple[str, ...]] = {}
+    # Splits a variant in two: T… from on-topic seeds, G… from generic ones (S2-40).
+    by_seeds: bool = False
+    also: tuple[str, ...] = ()  # further variants that the others are tested against
     sections: tuple[str, ...] = ("strategies", "pairs", "topics", "seeds", "self-judged", "parts")
-    variant: tuple[Variant, ...] = ()  # none: every strategy there is
+    variant: tuple[Variant, ...] = ()  # empty: every strategy
     plot: tuple[Plot, ...] = ()
 
     @property
@@ -113,7 +116,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def experiment_names() -> list[str]:
-    """The names of the experiments that ship."""
+    """The names of the built-in experiments."""
     folder = files("opilio.lab.experiments") / "declared"
     return sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml"))
 
@@ -129,7 +132,7 @@ def load_experiment(name: str) -> Experiment:
 
 
 def select_variants(experiment: Experiment, names: Sequence[str]) -> tuple[Variant, ...]:
-    """The variants of these names; a strategy that the experiment does not declare joins as it is."""
+    """The variants of these names; a strategy that the experiment does not declare is added unchanged."""
     declared = {v.name: v for v in experiment.variants}
     picked = tuple(declared.get(name) or Variant(name=name) for name in dict.fromkeys(names)) or experiment.variants
     for variant in picked:
@@ -177,7 +180,7 @@ def _parse_experiment(name: str, text: str) -> Experiment:
 
 
 def _referenced_names(declared: Experiment) -> Iterator[tuple[str, str, Sequence[str]]]:
-    """Key, name and what is known: all that would be found to be wrong when the runs are done, and lost."""
+    """Key, name and known names of all references, to find errors before the runs instead of after them."""
     yield from (("bounds", name, BOUND_STRATEGIES) for name in declared.bounds)
     yield from (("plot.kind", plot.kind, PLOT_KINDS) for plot in declared.plot)
     crawlers = list(dict.fromkeys([*(v.name for v in declared.variants), *strategy_names()]))

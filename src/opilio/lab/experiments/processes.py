@@ -1,4 +1,4 @@
-"""The processes that the lab spreads its work over: they end with the command that started them, without a word."""
+"""The processes that the lab spreads its work over: they end silently with the command that started them."""
 
 import os
 import signal
@@ -21,16 +21,16 @@ Result = TypeVar("Result")
 def map_unordered(
     work: Callable[[Item], Result], items: Sequence[Item], processes: int
 ) -> Iterator[tuple[int, Result]]:
-    """What comes of each item, with its place, as it comes in. Items not begun when somebody leaves early never are."""
-    came: SimpleQueue[Future[Result] | None] = SimpleQueue()  # None: somebody pressed Ctrl-C
-    with _queue_interrupts(came), _process_pool(processes) as pool:
+    """(index, result) of each item as it finishes. If the caller stops early, items not yet started are dropped."""
+    results: SimpleQueue[Future[Result] | None] = SimpleQueue()  # None: Ctrl-C was pressed
+    with _queue_interrupts(results), _process_pool(processes) as pool:
         with without_main_module():  # submit() starts the processes
             places = {pool.submit(work, item): place for place, item in enumerate(items)}
         for future in places:
-            future.add_done_callback(came.put)
+            future.add_done_callback(results.put)
         for _ in items:
-            done = came.get()
-            if done is None or _ended_by_interrupt(done, came):
+            done = results.get()
+            if done is None or _ended_by_interrupt(done, results):
                 raise KeyboardInterrupt
             yield places[done], done.result()
 
@@ -47,24 +47,25 @@ def map_ordered(work: Callable[[Item], Result], items: Sequence[Item], processes
 
 
 @contextmanager
-def _queue_interrupts(came: SimpleQueue[Any]) -> Iterator[None]:
-    """Ctrl-C is heard between two results: raised inside of the pool's own code it could leave a lock held for ever."""
-    if current_thread() is not main_thread():  # which hears of no signal
+def _queue_interrupts(results: SimpleQueue[Any]) -> Iterator[None]:
+    """Ctrl-C is handled between two results: raised inside the pool's own code it could leave a lock held for ever."""
+    # Only the main thread receives signals.
+    if current_thread() is not main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, lambda *_: came.put(None))
+    before = signal.signal(signal.SIGINT, lambda *_: results.put(None))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-def _ended_by_interrupt(done: Future[Any], came: SimpleQueue[Any]) -> bool:
-    """Ctrl-C in a terminal ends the processes, too: that may be noticed before our own part of it."""
+def _ended_by_interrupt(done: Future[Any], results: SimpleQueue[Any]) -> bool:
+    """Ctrl-C in a terminal ends the processes too: that may be noticed before our own signal."""
     if not isinstance(done.exception(), BrokenProcessPool):
         return False
-    while not came.empty():
-        if came.get() is None:
+    while not results.empty():
+        if results.get() is None:
             return True
     return False
 
@@ -81,13 +82,14 @@ def _process_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def _init_worker() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends all of them at once: the command reports
+    # Ctrl-C ends all of them at once: the command reports it.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     Thread(target=_exit_with_parent, daemon=True).start()
 
 
 def _exit_with_parent() -> None:
-    """A command that is killed can't end its processes; each would wait for work for ever, with its web in memory."""
+    """A killed command can't end its processes; each would wait for work for ever, with its web in memory."""
     command = parent_process()
     if command is not None:
         command.join()

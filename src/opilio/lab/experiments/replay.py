@@ -1,11 +1,8 @@
-"""Runs the engine over an offline web: the same visits, ledger and frontier as a live crawl, on a virtual clock.
+"""Runs the engine over an offline web: the visits, commits and frontier of a live crawl, on a virtual clock.
 
-Nothing here knows a label: what is returned is the order of fetches and what the crawler thought of them.
-
-The replay fetcher: a web behind the engine's own seam, on a virtual clock. No socket, no waiting, no chance.
-
-Latency is drawn from the address and a seed, so the same run takes the same virtual time everywhere. It sees what
-a server would answer and nothing of the labels.
+The replay fetcher answers from a web behind the engine's own protocol: no socket, no waiting, no randomness. Latency is
+derived from the URL and a seed, so the same run takes the same virtual time everywhere. Labels are not read here: the
+result is the order of fetches with the crawler's own verdicts.
 """
 
 import asyncio
@@ -68,7 +65,7 @@ _FAULT_RESPONSES = {
 
 
 class ReplayFetcher:
-    """Answers from a web. `latency_s` is the mean; each address has its own between half and one and a half of it."""
+    """Responds from a web. `latency_s` is the mean; each URL has its own between half and one and a half of it."""
 
     def __init__(
         self,
@@ -85,7 +82,7 @@ class ReplayFetcher:
         self._fault_injector = FaultInjector(faults or {})
 
     async def fetch(self, url: str, validators: Mapping[str, str] | None = None) -> FetchResult:
-        """One request, answered after its latency has passed on the clock."""
+        """One request, answered after its latency on the clock."""
         started_at = self._clock.now()
         host, _, path = url.partition("://")[2].partition("/")
         status, delay_s = self._fault_injector.next_fault(host, f"/{path}", started_at)
@@ -98,7 +95,7 @@ class ReplayFetcher:
         return _to_fetched(url, answer, started_at, latency_s)
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing is open."""
 
 
 def _to_fetched(url: str, answer: RecordedResponse, started_at: float, elapsed_s: float) -> FetchResult:
@@ -124,36 +121,38 @@ class ReplayedFetch(msgspec.Struct, frozen=True, array_like=True):
     """One attempt of a replayed crawl, as the crawler saw it."""
 
     url: str
-    score: float  # how promising the frontier held it
-    judge_score: float  # what the crawler's own judge said of the page; -1 where there was none
+    score: float  # its score in the frontier
+    judge_score: float  # the score by the crawler's own judge; -1 without one
     relevant: bool
     status: int
 
 
 @dataclass(slots=True)
 class CrawlTrace:
-    """What a replayed crawl did."""
+    """The fetches of a replayed crawl, with its cost."""
 
     fetches: list[ReplayedFetch]
     stop_reason: str = ""
     virtual_s: float = 0.0
     cpu_s: float = 0.0
     wall_s: float = 0.0
-    has_verdicts: bool = True  # whether the crawler told what it thought of its pages
-    errors: list[str] = field(default_factory=list)  # visits that an error of ours ended: they brought nothing
+    # Did the crawler report verdicts?
+    has_verdicts: bool = True
+    # Errors of Opilio that ended visits without a result.
+    errors: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class OfflineWeb:
-    """A web opened for many runs: its answers, its pages already parsed, their words already read."""
+    """A web opened for many runs: its responses, its parsed pages, their words."""
 
     web: WarcWeb
     pages: ParsedPages
     readings_by_version: dict[str, Readings] = field(default_factory=dict)
-    ignore_faults: bool = False  # nothing goes wrong on its hosts, whatever is declared
+    ignore_faults: bool = False  # disables the declared faults of its hosts
 
     def faults(self) -> Faults:
-        """What goes wrong on its hosts, for every crawler alike."""
+        """The faults of its hosts, the same for every crawler."""
         return {} if self.ignore_faults else load_faults(self.web.folder)
 
     def readings(self, settings: Settings, processes: int = 2) -> Readings:
@@ -167,7 +166,7 @@ class OfflineWeb:
 def lab_settings(
     strategy: str, brief: TopicBrief, seeds: Sequence[str], budget: int, more: Tree | None = None
 ) -> Settings:
-    """What every strategy gets in the lab: the same brief, seeds and budget; one request at a time, no delay."""
+    """The settings of every strategy in the lab: the same brief, seeds and budget; one request at a time, no delay."""
     tree: dict[str, Any] = {
         "strategy": strategy,
         "topic": {
@@ -193,8 +192,10 @@ def replay_crawl(
     begin: Mapping[str, bytes] | None = None,
     sources: Sequence[SeedSource] = (),
 ) -> CrawlTrace:
-    """One crawl of an offline web; `begin`: states that something which learns begins with; `sources`: who is asked
-    for more seeds when nothing is left to fetch."""
+    """One crawl of an offline web.
+
+    `begin`: first states of learners. `sources`: engines for more seeds when nothing is left to fetch.
+    """
     return asyncio.run(_replay_crawl(offline, settings, latency_s, begin or {}, sources))
 
 
@@ -213,26 +214,27 @@ async def _replay_crawl(
     topic = build_topic(settings)
     states = {TOPIC_SNAPSHOT: initial_topic_state(settings, topic), **load_start_states(settings), **begin}
     parser = CachedParser(offline.web, offline.pages, HtmlParser())
-    mind = build_analysis_parts(settings, topic, states, parser, records=False, reads=offline.readings(settings).reader)
-    desk = build_analysis_pool(settings, topic, mind, states)
-    if isinstance(desk, WorkerPool):
-        await desk.start()
-    # The one in memory gives the same order in less time; agents share one, which only the other can.
+    reader = offline.readings(settings).reader
+    parts = build_analysis_parts(settings, topic, states, parser, records=False, reads=reader)
+    pool = build_analysis_pool(settings, topic, parts, states)
+    if isinstance(pool, WorkerPool):
+        await pool.start()
+    # The frontier in memory gives the same order in less time; agents need claims, which only SQLite has.
     frontier: Frontier = (
         build_frontier(settings, collection)
-        if mind.agents
+        if parts.agents
         else MemoryFrontier(build_frontier_policy(settings, collection))
     )
     frontier.add([_seed_lead(url) for url in settings.seeds.urls], clock.now())
     fetcher = ReplayFetcher(offline.web, clock, latency_s, settings.engine.random_seed, offline.faults())
     world = Environment(collection, CollectionWriter(collection, None), frontier, fetcher, clock)
-    engine = build_engine(settings, world, mind, desk, resumed=False, sources=sources)
+    engine = build_engine(settings, world, parts, pool, resumed=False, sources=sources)
     trace = CrawlTrace([])
     engine.add_listener(lambda event: _record_event(trace, event))
     try:
         trace.stop_reason = await engine.run()
     finally:
-        await desk.close()
+        await pool.close()
         collection.close()
     trace.virtual_s = clock.now()
     trace.wall_s, trace.cpu_s = time.perf_counter() - began[0], time.process_time() - began[1]

@@ -1,4 +1,4 @@
-"""The record of an experiment: `results.json`, the schema of the command line's contract (design §8)."""
+"""The results of an experiment: `results.json`, whose schema is part of the command line's contract."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from opilio.lab.experiments.search_engine import SearchComparison
 
 
 class SelfJudged(msgspec.Struct, frozen=True, kw_only=True):
-    """What the crawler's own judge says: printed beside the labels, never instead."""
+    """The verdicts of the crawler's own judge: reported beside the labels, never instead."""
 
     relevant: int
     harvest: float
@@ -22,12 +22,12 @@ class SelfJudged(msgspec.Struct, frozen=True, kw_only=True):
     curve: tuple[tuple[int, int], ...] = ()
 
     def harvest_at(self, fetches: int) -> float:
-        """Self-judged harvest after so many fetches: exact at the points of the curve."""
+        """Self-judged harvest after this number of fetches: exact at the points of the curve."""
         return found_at(self.curve, fetches) / fetches
 
 
 class LinkQuality(msgspec.Struct, frozen=True, kw_only=True):
-    """The ranker apart from the crawl: its scores against what the links turned out to be."""
+    """The ranker without the crawl: its scores against the labels of the fetched links."""
 
     auc: float | None = None
     average_precision: float | None = None
@@ -63,11 +63,13 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
     target_recall: float | None = None
     self_judged: SelfJudged | None = None
     links: LinkQuality | None = None
-    hosts: int = 0  # that gave a page, relevant or not
+    hosts: int = 0  # hosts with a fetched page, relevant or not
     places: int = 0  # directories with relevant pages
     virtual_s: float = 0.0  # time on the crawl's clock
-    error: str = ""  # how many visits an error of ours ended, and the first of them: the run found less than it should
-    beyond: SearchComparison | None = None  # beside a search engine, where the crawl began at its results
+    # The number of visits that an error of Opilio ended, and the first of them: such a run found too little.
+    error: str = ""
+    # Compared with a search engine, if the crawl started at its results.
+    beyond: SearchComparison | None = None
 
     @property
     def found_curve(self) -> NDArray[np.float64]:
@@ -79,7 +81,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
 
 
 def found_at(curve: Sequence[tuple[int, int]], fetches: int) -> float:
-    """How many were found after so many fetches."""
+    """How many were found after this number of fetches."""
     x, y = zip((0, 0), *curve, strict=True)
     return float(np.interp(fetches, x, y))
 
@@ -87,11 +89,11 @@ def found_at(curve: Sequence[tuple[int, int]], fetches: int) -> float:
 class ExperimentResults(msgspec.Struct, frozen=True, kw_only=True):
     schema: int = 1
     runs: tuple[RunResult, ...] = ()
-    bounds: tuple[RunResult, ...] = ()  # what no crawler is: a random order, the oracle
+    bounds: tuple[RunResult, ...] = ()  # runs that are not crawlers: a random order, the oracle
 
 
 class RunId(msgspec.Struct, frozen=True, kw_only=True):
-    """What tells one run from another."""
+    """Identifies a run."""
 
     experiment: str
     web: str
@@ -109,13 +111,13 @@ def build_run_result(
     self_judged: SelfJudged | None = None,
     links: LinkQuality | None = None,
 ) -> RunResult:
-    """A run from its name, the labels' score and its cost."""
+    """A run from its id, the score by the labels and its cost."""
     facts = msgspec.structs.asdict(name) | msgspec.structs.asdict(score)
     return RunResult(**facts, cpu_s=cpu_s, wall_s=wall_s, self_judged=self_judged, links=links)
 
 
 def write_results(runs: Sequence[RunResult], folder: Path, bounds: Sequence[RunResult] = ()) -> Path:
-    """Write `results.json`; runs in a fixed order, so that equal experiments give equal files but for times."""
+    """Write `results.json`; runs are ordered, so that equal experiments give equal files except for times."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "results.json"
     path.write_bytes(msgspec.json.encode(ExperimentResults(runs=_sort_runs(runs), bounds=_sort_runs(bounds))) + b"\n")

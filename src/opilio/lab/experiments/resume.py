@@ -1,8 +1,8 @@
-"""Runs that are done, kept until their whole experiment is: one that was interrupted goes on where it stopped.
+"""Stores finished runs until their whole experiment is finished, so that an interrupted experiment can resume.
 
-They lie in the user's cache folder, one file a run, under a name that says all that the run follows from: the program
-with every library under it, the content of the web and of the files that judge it, the job, and the files its options
-name. So nothing is ever taken over that would come out differently now.
+They are in the user's cache folder, one file per run. Its name is a digest of everything the run depends on: the
+program with all libraries, the content of the web and of its labels, the job, and the files that its options name. So a
+stored run is used only if a new one would give the same result.
 """
 
 import sys
@@ -22,19 +22,19 @@ from opilio.lab.experiments.runs import ExperimentJob
 from opilio.lab.webs.cache import default_cache_folder, load_cached, prune, save_cached
 from opilio.lab.webs.web import WarcWeb
 
-_MAX_CACHED_VERSIONS = 3  # of the program, whose runs are kept
+_MAX_CACHED_VERSIONS = 3  # versions of the program whose runs are kept
 _SIDE_FILES = ("labels.tsv", "topics.toml", "hosts.toml")
 
 
 class RunCheckpoint:
-    """The runs of some jobs that are done. One that met an error of ours is not kept: next time it may go well."""
+    """The finished runs of some jobs. A run with an error is not stored: the next try may succeed."""
 
     def __init__(self, files: Sequence[Path]) -> None:
-        self._files = files  # for each job
+        self._files = files  # one per job
 
     @classmethod
     def for_jobs(cls, jobs: Sequence[ExperimentJob], cache: Path | None = None) -> "RunCheckpoint":
-        """Those that this edition of the program made of the webs and files as they are now."""
+        """The runs that this version of the program made from the current webs and files."""
         cache = cache or default_cache_folder()
         folder = cache / f"runs-{program_digest()}"
         prune(folder, "runs-*", _MAX_CACHED_VERSIONS)
@@ -42,17 +42,17 @@ class RunCheckpoint:
         return cls([folder / _cache_key(job, webs[job.folder]) for job in jobs])
 
     def load(self) -> dict[int, RunResult]:
-        """Which of the jobs are done, by their places."""
+        """The finished runs by job index."""
         found = ((place, load_cached(path, RunResult)) for place, path in enumerate(self._files))
         return {place: run for place, run in found if run is not None}
 
     def save(self, place: int, run: RunResult) -> None:
-        """Whole or not at all, whenever the command is killed."""
+        """Store a run atomically: the command may be killed at any time."""
         if not run.error:
             save_cached(self._files[place], run)
 
     def clear(self) -> None:
-        """The results are written: who asks for them again wants them made again."""
+        """Delete the runs after the results are written: a new start of the experiment runs everything again."""
         for path in self._files:
             with suppress(OSError):
                 path.unlink()
@@ -60,19 +60,20 @@ class RunCheckpoint:
 
 def _cache_key(job: ExperimentJob, web: bytes) -> str:
     digest = xxhash.xxh3_128(web)
-    digest.update(msgspec.msgpack.encode(msgspec.structs.replace(job, folder="")))  # where a web lies changes nothing
+    # The location of a web does not matter.
+    digest.update(msgspec.msgpack.encode(msgspec.structs.replace(job, folder="")))
     for name in _strings([job.variant.set, job.overrides]):
         digest.update(_file_digest(Path(name)))
     return digest.hexdigest()
 
 
 def _web_digest(folder: Path, cache: Path) -> bytes:
-    """Stands for all that a run reads of a web."""
+    """A digest of all that a run reads of a web."""
     return WarcWeb.open(folder, cache).digest.encode() + b"".join(_file_digest(folder / name) for name in _SIDE_FILES)
 
 
 def _strings(value: object) -> Iterator[str]:
-    """All in a tree of options: some are names of files."""
+    """All strings in a tree of options: some are names of files."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -83,7 +84,7 @@ def _strings(value: object) -> Iterator[str]:
 
 
 def _file_digest(path: Path) -> bytes:
-    """A fixed number of bytes that stand for what is in a file, or for there being none."""
+    """A digest of a file's content, or of its absence."""
     try:
         return xxhash.xxh3_128_digest(path.read_bytes())
     except (OSError, ValueError):
@@ -92,7 +93,7 @@ def _file_digest(path: Path) -> bytes:
 
 @cache
 def program_digest() -> str:
-    """Names the program: all of its own files, the libraries that are installed, the interpreter."""
+    """A digest of the program: its own files, the installed libraries, the interpreter."""
     libraries = sorted({(found.name, found.version) for found in distributions()})
     digest = xxhash.xxh3_64(msgspec.msgpack.encode((sys.version, libraries)))
     digest.update(folder_digest(files("opilio")))
@@ -100,7 +101,7 @@ def program_digest() -> str:
 
 
 def folder_digest(folder: Traversable) -> bytes:
-    """A few bytes that stand for all files in a folder and below, names and contents; what was compiled is left out."""
+    """A digest of the names and contents of all files in a folder and below, except compiled ones."""
     digest = xxhash.xxh3_128()
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.name != "__pycache__":

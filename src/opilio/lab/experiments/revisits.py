@@ -1,13 +1,11 @@
-"""Runs of the revisit experiment: a collection is made of a web at one moment and kept while the web moves.
+"""Runs of the revisit experiment: a collection is crawled from a web and updated while the web changes.
 
-Every policy begins with a copy of the same collection, gets the same budget, and sees the same web with the same
-faults. The engine is that of a live crawl, on a virtual clock; the crawler's own judge says what is relevant to it, the
-labels judge the outcome.
+Every policy starts with a copy of the same collection, gets the same budget, and sees the same web with the same
+faults. The engine is that of a live crawl, on a virtual clock; the crawler's own judge decides relevance, the labels
+score the outcome: freshness and age of the relevant pages over time (Cho and Garcia-Molina 2000).
 
-How true a collection was while it was kept: freshness and age of its relevant pages over time. Reads what is stored.
-
-A page is fresh while the stored version is the one the web has. Its age is the time since the web first had another
-(Cho and Garcia-Molina 2000). A page that has vanished and is still in the collection is stale since it vanished.
+A page is fresh while the stored version is the web's current one. Its age is the time since the web first had another.
+A page that has vanished and is still in the collection is stale since it vanished.
 """
 
 import asyncio
@@ -54,7 +52,7 @@ Array = NDArray[np.float64]
 
 
 class VersionInterval(msgspec.Struct, frozen=True):
-    """One stored version: from when until when it was current."""
+    """One stored version with the time during which it was current."""
 
     url: str
     fetched_at: float
@@ -62,15 +60,15 @@ class VersionInterval(msgspec.Struct, frozen=True):
 
 
 class FreshnessMeasures(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run is judged by, at each of `times`."""
+    """The measures of a run, at each of `times`."""
 
     times: tuple[float, ...]
-    fresh: tuple[float, ...]  # share of the relevant pages that are as stored
+    fresh: tuple[float, ...]  # share of the relevant pages whose stored version is current
     age_days: tuple[float, ...]  # mean over them, 0 for fresh ones
     fetches: int
     looks: int
     new_relevant: int  # relevant pages that appeared and were found
-    born_relevant: int  # that appeared
+    born_relevant: int  # relevant pages that appeared
 
 
 def load_versions(collection: Collection) -> list[VersionInterval]:
@@ -81,7 +79,7 @@ def load_versions(collection: Collection) -> list[VersionInterval]:
 def measure_freshness(
     collection: Collection, web: ChangingWeb, relevant: set[str], times: Sequence[float]
 ) -> FreshnessMeasures:
-    """Measure a collection against the web it was kept of."""
+    """Measure a collection against its web."""
     kept = [k for k in load_versions(collection) if web.original_url(k.url) in relevant]
     fresh, age = np.zeros(len(times)), np.zeros(len(times))
     for place, at in enumerate(times):
@@ -105,7 +103,7 @@ def measure_freshness(
 
 
 def _staleness_s(web: ChangingWeb, kept: VersionInterval, at: float) -> float:
-    """Seconds for which the stored version has been untrue; 0 while it is true."""
+    """Seconds since the stored version became outdated; 0 while it is current."""
     ended = web.disappears_at(kept.url)
     edits = web.edit_times(kept.url)
     after = bisect_right(edits, kept.fetched_at)
@@ -119,7 +117,7 @@ SAMPLE_COUNT = 81
 
 
 class RevisitCase(msgspec.Struct, frozen=True, kw_only=True):
-    """What tells one case from another."""
+    """Identifies a case."""
 
     topic: str
     seed_set: str
@@ -129,41 +127,41 @@ class RevisitCase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RevisitStudy:
-    """One web, one topic, one schedule: a collection to begin with, and any number of runs from it."""
+    """One web, one topic, one schedule: a first collection, and any number of runs from it."""
 
-    def __init__(self, arena: ExperimentRunner, keeping: RevisitCase, place: Path) -> None:
-        self._runner = arena
-        self._case = keeping
+    def __init__(self, runner: ExperimentRunner, case: RevisitCase, place: Path) -> None:
+        self._runner = runner
+        self._case = case
         self._folder = place
-        self._topic: LabTopic = arena.topics[keeping.topic]
-        self._seeds: SeedSet = next(s for s in self._topic.seed_sets if s.name == keeping.seed_set)
+        self._topic: LabTopic = runner.topics[case.topic]
+        self._seeds: SeedSet = next(s for s in self._topic.seed_sets if s.name == case.seed_set)
         self._page_urls = self._crawl_page_urls()
         self._lifetimes: dict[str, PageLifetime] = build_lifetimes(
-            self._page_urls, keeping.churn, START_TIME_S, self._seeds.urls
+            self._page_urls, case.churn, START_TIME_S, self._seeds.urls
         )
 
     def _crawl_page_urls(self) -> list[str]:
-        """The pages that a crawl of the standing web finds first; beyond them there is nothing."""
+        """The pages that a crawl of the unchanged web finds first; the web is limited to them."""
         standing = replace(self._runner.offline, ignore_faults=True)
         trace = replay_crawl(standing, self._settings({}, self._case.pages))
         return list(dict.fromkeys(f.url for f in trace.fetches if f.judge_score >= 0))
 
     def _settings(self, more: Tree, budget: int = 0) -> Settings:
-        """Failures are asked again, as by a live crawl: looks are counted here, not requests."""
+        """Failures are retried, as by a live crawl: revisits are counted here, not requests."""
         return lab_settings(STRATEGY, self._topic.brief, self._seeds.urls, budget, {"fetch": {"retries": 2}, **more})
 
     @property
     def relevant(self) -> set[str]:
-        """By the labels; no crawler sees them."""
+        """The relevant pages by the labels, which no crawler sees."""
         urls, wanted = self._runner.offline.web.urls, self._runner.labels.relevant(self._topic)
         return {urls[int(n)] for n in np.flatnonzero(wanted)} & set(self._page_urls)
 
     def build_collection(self) -> None:
-        """The collection as it is at the beginning."""
+        """Crawl the first collection."""
         asyncio.run(self._crawl(self._folder / "start", START_TIME_S - DAY_S, self._settings({})))
 
     def run_policy(self, name: str, revisit: Tree) -> FreshnessMeasures:
-        """Let one policy keep it for the whole time."""
+        """Run one policy for the whole time."""
         folder, days = self._folder / name, self._case.churn.days
         shutil.copytree(self._folder / "start", folder)
         wanted = {"on": True, "continuous": True, "interval_s": self._case.interval_days * DAY_S, **revisit}
@@ -182,34 +180,34 @@ class RevisitStudy:
         web = ChangingWeb(self._runner.offline.web, self._lifetimes, self._case.churn, clock)
         resumed = folder.exists()
         opened = Collection.open_for_writing(folder) if resumed else Collection.create(folder, "", _TABLE_CREATORS)
-        keeper = CollectionWriter(opened, WarcWriter(folder, "lab"))
-        keeper.resume()
+        writer = CollectionWriter(opened, WarcWriter(folder, "lab"))
+        writer.resume()
         try:
-            await self._run(opened, keeper, web, clock, settings)
+            await self._run(opened, writer, web, clock, settings)
         finally:
-            keeper.close()
+            writer.close()
             opened.close()
         return web
 
     async def _run(
         self,
         collection: Collection,
-        keeper: CollectionWriter,
+        writer: CollectionWriter,
         web: ChangingWeb,
         clock: VirtualClock,
         settings: Settings,
     ) -> None:
         topic = build_topic(settings)
         states = latest_snapshots(collection) or {TOPIC_SNAPSHOT: initial_topic_state(settings, topic)}
-        mind = build_analysis_parts(settings, topic, states)
-        desk = build_analysis_pool(settings, topic, mind, states)
+        parts = build_analysis_parts(settings, topic, states)
+        pool = build_analysis_pool(settings, topic, parts, states)
         frontier = build_frontier(settings, collection)
         with collection.unit_of_work():
             frontier.recover(clock.now())
             frontier.add([_seed_lead(url) for url in self._seeds.urls], clock.now())
         fetcher = ReplayFetcher(web, clock, 0.0, faults=self._runner.offline.faults())
-        world = Environment(collection, keeper, frontier, fetcher, clock)
-        await build_engine(settings, world, mind, desk, resumed=False).run()
+        world = Environment(collection, writer, frontier, fetcher, clock)
+        await build_engine(settings, world, parts, pool, resumed=False).run()
 
 
 _TABLE_CREATORS = (create_frontier, create_seen)
@@ -220,10 +218,10 @@ def _seed_lead(url: str) -> Lead:
 
 
 def revisit_cases(
-    arena: ExperimentRunner, topics: int, pages: int, interval_days: float, churns: Sequence[Churn]
+    runner: ExperimentRunner, topics: int, pages: int, interval_days: float, churns: Sequence[Churn]
 ) -> list[RevisitCase]:
-    """One case for every schedule of the first so many topics, from on-topic seeds where there are any."""
-    known = select_topics(list(arena.topics.values()), (), arena.offline.web.folder)
+    """One case for every schedule of the first `topics` topics, from on-topic seeds if there are any."""
+    known = select_topics(list(runner.topics.values()), (), runner.offline.web.folder)
     return [
         RevisitCase(
             topic=topic.name, seed_set=_default_seed_set(topic), pages=pages, interval_days=interval_days, churn=churn

@@ -1,16 +1,12 @@
-"""The back-links of an offline web or a collection: who links to a page, and T-Graphs built from that (S2-27).
+"""One run of an experiment: a variant crawls a web for a topic from a seed set, then the labels score it.
 
-On the live web a search service would be asked; here the link graph is known. No label is read.
+The crawl gets brief and seeds; the labels are read after it has ended. A run depends on nothing but its job: the
+process and the order of jobs change only its times.
 
-The T-Graphs that rankers begin with in experiments: built once for each set of targets, from the web's own links.
-
-Whoever begins with one knows the back-links of a few relevant pages beforehand, as S2 and the context graph ask: the
-report of an experiment says so. No label is read.
-
-One run of an experiment: a variant crawls a web for a topic from a seed set, then the labels judge it.
-
-The crawl is handed brief and seeds; the labels are opened by whoever scores, after the crawl has ended. A run is a
-function of its job: which process does it, and after which other job, changes nothing but its times.
+Also here: the back-links of a web, and the T-Graphs that rankers start with, built from them once for each set of
+targets (S2-27). On the live web a search service would give back-links; here the link graph is known. A crawl that
+starts with a T-Graph knows the back-links of a few relevant pages, as S2 and the context graph require: the report says
+so.
 """
 
 import random
@@ -60,7 +56,7 @@ from opilio.methods.treasure.graph_builder import (
 
 
 class WebLinks:
-    """Pages of a web by address, with the links between them both ways."""
+    """Pages of a web by URL, with the links between them in both directions."""
 
     def __init__(self, web: WarcWeb, pages: ParsedPages) -> None:
         self._web = web
@@ -94,7 +90,7 @@ class WebLinks:
 
 
 def resolve_targets(targets: Sequence[str], links: WebLinks) -> tuple[list[str], list[str]]:
-    """Targets as canonical addresses, and those that are not there. UsageError where none is."""
+    """Targets as canonical URLs, and those that are not in the web. UsageError if none is."""
     found, missing = [], []
     for target in targets:
         url = canonicalize_url(target) if "://" in target else None
@@ -103,14 +99,14 @@ def resolve_targets(targets: Sequence[str], links: WebLinks) -> tuple[list[str],
         else:
             missing.append(target)
     if not found:
-        raise UsageError(f"--target {missing[0]}: is not among the pages; give the address of a page that is there")
+        raise UsageError(f"--target {missing[0]}: not in this web; give the URL of one of its pages")
     return list(dict.fromkeys(found)), missing
 
 
 def build_tgraph(
     links: WebLinks, maker: GraphBuilder, targets: Sequence[str], bounds: GraphLimits, portals: Sequence[str] = ()
 ) -> TGraph:
-    """Bottom-up from the targets, or top-down where portals are given."""
+    """Bottom-up from the targets, or top-down if portals are given."""
     worth = maker.similarity_to(targets)
     if portals:
         layers = top_down(portals, targets, links.links_of, bounds, worth)
@@ -120,14 +116,14 @@ def build_tgraph(
 
 
 class TGraphCache:
-    """Makes first states; the same targets read the same way are built once."""
+    """Builds first states; equal targets with equal settings are built once."""
 
     def __init__(self, offline: OfflineWeb) -> None:
         self._offline = offline
         self._known: dict[tuple[object, ...], bytes] = {}
 
     def initial_state(self, settings: Settings, targets: Sequence[str]) -> Mapping[str, bytes]:
-        """The first state of a ranker that wants a graph; nothing for others, and where there are no targets."""
+        """The first state of a ranker that needs a graph; empty for others, and without targets."""
         learner = graph_state_name(settings)
         if not targets or not learner or settings.rank.get("graph"):
             return {}
@@ -144,27 +140,28 @@ class TGraphCache:
         return WebLinks(self._offline.web, self._offline.pages)
 
 
-SELF_JUDGED_CURVE_POINTS = 200  # of the self-judged curve
+SELF_JUDGED_CURVE_POINTS = 200  # points of the self-judged curve
 
 
 class ExperimentJob(msgspec.Struct, frozen=True, kw_only=True):
-    """What tells one run from another, and all that it needs."""
+    """Identifies a run, with all that it needs."""
 
     experiment: str
     folder: str = ""
-    web: str = ""  # its name in results; the folder's, when left out
+    # Its name in results; defaults to the folder's.
+    web: str = ""
     topic: str
     seed_set: str
     variant: Variant
     budget: int
     random_seed: int = 0
-    overrides: dict[str, Any] = {}  # laid over every variant
+    overrides: dict[str, Any] = {}  # settings that override every variant
     latency_s: float = 0.0
     targets: str = ""  # the seed set whose pages are the targets of a T-Graph
 
 
 class ExperimentRunner:
-    """A web opened for many runs, with its judge of record."""
+    """A web opened for many runs, with its referee."""
 
     def __init__(
         self,
@@ -188,7 +185,7 @@ class ExperimentRunner:
         return cls(OfflineWeb(web, ParsedPages.open(web, cache, processes)), labels, topics, problems)
 
     def run(self, job: ExperimentJob) -> RunResult:
-        """Crawl, then judge."""
+        """Crawl, then score."""
         topic = self.topics[job.topic]
         seeds = self.seed_set(topic, job.seed_set)
         trace = self._crawl(job, topic, seeds)
@@ -203,12 +200,12 @@ class ExperimentRunner:
             random_seed=job.random_seed,
         )
         own = trace.has_verdicts
-        said = self._self_judged(topic, trace.fetches[: job.budget]) if own else None
+        self_judged = self._self_judged(topic, trace.fetches[: job.budget]) if own else None
         links = self._link_quality(topic, seeds, trace.fetches[: job.budget]) if own else None
         beyond = (
             self._compare_with_search(topic, trace.fetches[: job.budget]) if search_result_count(job.seed_set) else None
         )
-        run = build_run_result(name, score, trace.cpu_s, trace.wall_s, said, links)
+        run = build_run_result(name, score, trace.cpu_s, trace.wall_s, self_judged, links)
         return msgspec.structs.replace(
             run, virtual_s=trace.virtual_s, beyond=beyond, error=_summarize_errors(trace.errors)
         )
@@ -221,7 +218,7 @@ class ExperimentRunner:
         return next(s for s in topic.seed_sets if s.name == name)
 
     def _compare_with_search(self, topic: LabTopic, fetches: Sequence[ReplayedFetch]) -> SearchComparison:
-        """The crawl beside the engine's first results (S3-34)."""
+        """The crawl compared with the engine's first results (S3-34)."""
         results = self.search.search(topic.brief, COMPARED_RESULTS)
         relevant = self.labels.relevant(topic)
         listed = {n for url in results if (n := self.offline.web.number_of(url)) is not None}
@@ -263,23 +260,23 @@ class ExperimentRunner:
         return CrawlTrace([ReplayedFetch(url, 0.0, -1.0, False, status) for url, status in live], has_verdicts=False)
 
     def _self_judged(self, topic: LabTopic, fetches: Sequence[ReplayedFetch]) -> SelfJudged:
-        """The crawler's own verdicts, and their quality on the fetched pages that a label judges."""
-        said = np.array([f.relevant for f in fetches], dtype=bool)
+        """The crawler's own verdicts, and their quality on the fetched pages that have a label."""
+        verdicts = np.array([f.relevant for f in fetches], dtype=bool)
         numbers = self._numbers(fetches)
         known = np.array([n is not None and self._labeled_pages[n] for n in numbers], dtype=bool) & _fetched_page_mask(
             fetches
         )
-        quality = metrics.judge_quality(said[known], self._relevance(topic, numbers)[known])
+        quality = metrics.judge_quality(verdicts[known], self._relevance(topic, numbers)[known])
         return SelfJudged(
-            relevant=int(said.sum()),
-            harvest=metrics.harvest(said),
-            precision=quality.precision if said[known].any() else None,
+            relevant=int(verdicts.sum()),
+            harvest=metrics.harvest(verdicts),
+            precision=quality.precision if verdicts[known].any() else None,
             recall=quality.recall if self._relevance(topic, numbers)[known].any() else None,
-            curve=tuple(metrics.curve_points(said, SELF_JUDGED_CURVE_POINTS)),
+            curve=tuple(metrics.curve_points(verdicts, SELF_JUDGED_CURVE_POINTS)),
         )
 
     def _link_quality(self, topic: LabTopic, seeds: SeedSet, fetches: Sequence[ReplayedFetch]) -> LinkQuality:
-        """The frontier's scores of what was fetched, seeds left out, against what the labels say of it."""
+        """The frontier's scores of the fetched links, without seeds, against the labels."""
         begun = set(seeds.urls)
         chosen = [f for f in fetches if f.url not in begun]
         scores, paid = [f.score for f in chosen], self._relevance(topic, self._numbers(chosen))
@@ -303,7 +300,7 @@ class ExperimentRunner:
 
 
 def _summarize_errors(errors: Sequence[str]) -> str:
-    return f"an error of ours ended {len(errors)} visits, the first {errors[0]}" if errors else ""
+    return f"{len(errors)} visits ended with an error, the first: {errors[0]}" if errors else ""
 
 
 def _fetched_page_mask(fetches: Sequence[ReplayedFetch]) -> NDArray[np.bool_]:

@@ -1,7 +1,7 @@
-"""A search engine for an offline web: what S3 begins from and compares with (S3-02, S3-34). It sees no label.
+"""A search engine for an offline web: S3's crawls start from it and are compared with it (S3-02, S3-34).
 
-Plain BM25 over the pages' words, title and text alike; the query is what the topic's brief says. So an experiment can
-begin at the first results, as the papers do at Google's, and ask what a crawl finds beyond them.
+Plain BM25 over the words of title and text; the query is the topic's brief. So an experiment can start at the first
+results, as the papers do at Google's, and measure what a crawl finds beyond them. It sees no label.
 """
 
 from collections import Counter
@@ -21,7 +21,8 @@ from opilio.lab.webs.topics import TopicBrief
 from opilio.parse.html import HtmlParser
 from opilio.topic.setup import build_vocabulary
 
-SEARCH_SEED_PREFIX = "search-"  # a seed set of this name is the first so many results
+# The seed set `search-N` is the first N results.
+SEARCH_SEED_PREFIX = "search-"
 BM25_K1, BM25_B = 1.2, 0.75
 COMPARED_RESULTS = 500  # results that a crawl is compared with (S3-34)
 
@@ -32,7 +33,7 @@ _InvertedIndex = tuple[dict[int, tuple[_Numbers, _Amounts]], _Amounts, list[str]
 
 
 class SearchComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """A crawl beside the first results (S3-34)."""
+    """A crawl compared with the first results (S3-34)."""
 
     results: int
     results_relevant: int  # by label
@@ -42,7 +43,7 @@ class SearchComparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OfflineSearchEngine:
-    """All pages of a web, by word."""
+    """An index of all pages of a web."""
 
     def __init__(self, offline: OfflineWeb) -> None:
         self._offline = offline
@@ -94,21 +95,21 @@ class OfflineSearchEngine:
 
 
 class OfflineSeedSource:
-    """The engine as one that a crawl asks for more seeds. In the lab it stands for every engine of `seeds.engines`."""
+    """The engine as a source of more seeds. In the lab it replaces every engine of `seeds.engines`."""
 
     def __init__(self, name: str, engine: OfflineSearchEngine) -> None:
         self.name = name
         self._engine = engine
 
     async def find(self, query: str, limit: int, genre: str = "") -> list[EngineAnswer]:  # noqa: ARG002 it knows no genres
-        """One answer."""
+        """One answer of the engine."""
         urls = self._engine.search(TopicBrief(name=query), limit)
         hits = tuple(EngineHit(url=url, rank=rank) for rank, url in enumerate(urls, 1))
         return [EngineAnswer(voter=self.name, hits=hits)]
 
 
 def deeper_host_shares(listed: Mapping[str, int], hosts: Sequence[str]) -> list[float]:
-    """After each tenth of a crawl: of the hosts both know, the share of which the crawl has more pages than the list.
+    """After each tenth of a crawl: of the common hosts, the share with more pages from the crawl than in the list.
 
     >>> deeper_host_shares({"a": 1, "b": 5}, ["a"] * 5 + ["b"] * 5)
     [0.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.5, 0.5]
@@ -122,7 +123,7 @@ def deeper_host_shares(listed: Mapping[str, int], hosts: Sequence[str]) -> list[
 
 
 def search_result_count(name: str) -> int:
-    """How many results a seed set of this name stands for; 0: it is none of ours.
+    """The number of results in a seed set of this name; 0 for other seed sets.
 
     >>> search_result_count("search-30"), search_result_count("on-topic-1")
     (30, 0)

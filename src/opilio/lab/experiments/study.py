@@ -1,4 +1,4 @@
-"""An experiment carried out: which runs it needs, spread over processes, brought back in a fixed order."""
+"""Carries out an experiment: which runs it needs, spread over processes, returned in a fixed order."""
 
 import os
 from collections import Counter
@@ -22,11 +22,11 @@ from opilio.lab.peers.adapter import check_peer
 from opilio.lab.webs.topics import LabTopic, SeedSet, TopicBrief, select_topics
 from opilio.lab.webs.web import LabProblem
 
-OnRunFinished = Callable[[int, RunResult], None]  # the place of a job, and its run
+OnRunFinished = Callable[[int, RunResult], None]  # index of a job, and its run
 
 
 class StudyOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person asked for; what is left out is the experiment's own."""
+    """The user's options; unset ones default to the experiment's own."""
 
     webs: tuple[Path, ...]
     topics: tuple[str, ...] = ()
@@ -34,12 +34,12 @@ class StudyOptions(msgspec.Struct, frozen=True, kw_only=True):
     pages: int = 0
     seed_sets: int = 0
     random_seed: int = 0
-    random_seeds: int = 1  # how many, counted up from `random_seed`
+    random_seeds: int = 1  # number of random seeds, counted up from `random_seed`
     overrides: Tree = {}
 
 
 class Study:
-    """All runs of one experiment. `problems` is what was skipped and why."""
+    """All runs of one experiment. `problems` lists what was skipped and why."""
 
     def __init__(self, experiment: Experiment, choice: StudyOptions) -> None:
         self.experiment = experiment
@@ -47,7 +47,7 @@ class Study:
         self.problems: list[LabProblem] = []
 
     def jobs(self) -> list[ExperimentJob]:
-        """Every run, in a fixed order: runs of one case stand together, so that they share an oracle."""
+        """Every run, in a fixed order: runs of one case are adjacent, so that they share an oracle."""
         for variant in self.options.variants:
             _check_variant(variant, self.options.overrides)
         for topic in self.experiment.classes:
@@ -60,13 +60,14 @@ class Study:
         return found
 
     def _jobs_for_web(self, folder: Path, name: str) -> Iterator[ExperimentJob]:
-        arena = open_runner(folder)
-        arena.offline.faults()  # complain about hosts.toml before the first run
+        runner = open_runner(folder)
+        # Report errors in hosts.toml before the first run.
+        runner.offline.faults()
         for variant in self.options.variants:
-            _prepare(arena, variant, self.options.overrides)
-        self.problems += [*arena.offline.web.problems, *arena.topic_problems, *arena.labels.problems]
-        for topic in self._topics(arena):
-            if not arena.labels.relevant(topic).any():
+            _prepare(runner, variant, self.options.overrides)
+        self.problems += [*runner.offline.web.problems, *runner.topic_problems, *runner.labels.problems]
+        for topic in self._topics(runner):
+            if not runner.labels.relevant(topic).any():
                 wanted = ", ".join(topic.relevant) or "none are given"
                 self._skip("topic", topic.name, f"no page has a label that makes it relevant ({wanted}); skipped")
                 continue
@@ -74,13 +75,13 @@ class Study:
                 continue
             targets = self.experiment.targets
             if targets and all(s.name != targets for s in topic.seed_sets):
-                self._skip("seed", f"{topic.name}/{targets}", "no such seed set, so no T-Graph to begin with")
-            for seeds in self._seed_sets(arena, topic):
+                self._skip("seed", f"{topic.name}/{targets}", "no such seed set, so there is no T-Graph to start with")
+            for seeds in self._seed_sets(runner, topic):
                 for job in self._jobs_for_case(topic, seeds):
                     yield msgspec.structs.replace(job, folder=str(folder), web=name)
 
     def _all_variants_accept(self, topic: LabTopic) -> bool:
-        """Can every variant make something of the topic's words? Else it is told now, not after an hour."""
+        """Can every variant use the topic's words? If not, report it before the first run."""
         tried: set[bytes] = set()
         for variant in filter(_is_own_strategy, self.options.variants):
             try:
@@ -120,24 +121,24 @@ class Study:
             else self.options.overrides
         )
 
-    def _topics(self, arena: ExperimentRunner) -> list[LabTopic]:
-        """The topics asked for; else all, or as many as the experiment takes, the largest first."""
-        topics = select_topics(list(arena.topics.values()), self.options.topics, arena.offline.web.folder)
+    def _topics(self, runner: ExperimentRunner) -> list[LabTopic]:
+        """The selected topics; else all, or as many as the experiment takes, the largest first."""
+        topics = select_topics(list(runner.topics.values()), self.options.topics, runner.offline.web.folder)
         most = self.experiment.topics
         if self.options.topics or not most or len(topics) <= most:
             return topics
-        return sorted(topics, key=lambda t: -int(arena.labels.relevant(t).sum()))[:most]
+        return sorted(topics, key=lambda t: -int(runner.labels.relevant(t).sum()))[:most]
 
-    def _seed_sets(self, arena: ExperimentRunner, topic: LabTopic) -> list[SeedSet]:
-        """The first K sets of each kind that reach something relevant."""
+    def _seed_sets(self, runner: ExperimentRunner, topic: LabTopic) -> list[SeedSet]:
+        """The first K sets of each kind that reach a relevant page."""
         most = self.options.seed_sets or self.experiment.seed_sets
-        searched = [arena.seed_set(topic, kind) for kind in self.experiment.seed_kinds if search_result_count(kind)]
-        kept = [seeds for seeds in searched if self._reaches_relevant(arena, topic, seeds)]
+        searched = [runner.seed_set(topic, kind) for kind in self.experiment.seed_kinds if search_result_count(kind)]
+        kept = [seeds for seeds in searched if self._reaches_relevant(runner, topic, seeds)]
         for kind, sets in self._seed_sets_by_kind(topic).items():
-            useful = [s for s in sets if arena.referee.reachable(topic, s)]
+            useful = [s for s in sets if runner.referee.reachable(topic, s)]
             for seeds in sets[:most]:
-                self._report_missing_seeds(arena, topic, seeds)
-                self._reaches_relevant(arena, topic, seeds)
+                self._report_missing_seeds(runner, topic, seeds)
+                self._reaches_relevant(runner, topic, seeds)
             if 0 < len(useful) < most:
                 self._skip("seed", f"{topic.name}/{kind}", f"{len(useful)} usable seed sets of this kind, not {most}")
             kept += useful[:most]
@@ -145,15 +146,15 @@ class Study:
             self._skip("topic", topic.name, "no usable seed set of the kinds this experiment uses; skipped")
         return kept
 
-    def _reaches_relevant(self, arena: ExperimentRunner, topic: LabTopic, seeds: SeedSet) -> bool:
-        """Seeds without a way to a relevant page would be a 0 for everybody, and are told instead."""
-        if arena.referee.reachable(topic, seeds):
+    def _reaches_relevant(self, runner: ExperimentRunner, topic: LabTopic, seeds: SeedSet) -> bool:
+        """Skip and report seeds without a path to a relevant page: every crawler would score 0."""
+        if runner.referee.reachable(topic, seeds):
             return True
         self._skip("seed", f"{topic.name}/{seeds.name}", "reaches no relevant page; skipped")
         return False
 
-    def _report_missing_seeds(self, arena: ExperimentRunner, topic: LabTopic, seeds: SeedSet) -> None:
-        lost = len(seeds.urls) - len(arena.referee.seeds(seeds))
+    def _report_missing_seeds(self, runner: ExperimentRunner, topic: LabTopic, seeds: SeedSet) -> None:
+        lost = len(seeds.urls) - len(runner.referee.seeds(seeds))
         if lost:
             detail = f"{lost} of {len(seeds.urls)} seeds not in the web: a 404 each"
             self._skip("seed", f"{topic.name}/{seeds.name}", detail)
@@ -168,7 +169,7 @@ class Study:
 
 
 def _check_variant(variant: Variant, more: Tree) -> None:
-    """Complain about a variant before the first run, not after an hour."""
+    """Report errors in a variant before the first run."""
     kind = variant.kind
     if kind.startswith(PEER_PREFIX):
         check_peer(kind.removeprefix(PEER_PREFIX))
@@ -180,25 +181,28 @@ def _is_own_strategy(variant: Variant) -> bool:
     return variant.kind not in BOUND_STRATEGIES and not variant.kind.startswith(PEER_PREFIX)
 
 
-def _prepare(arena: ExperimentRunner, variant: Variant, more: Tree) -> None:
-    """Have the words read by all cores before the runs are spread, so that no process does it for itself."""
+def _prepare(runner: ExperimentRunner, variant: Variant, more: Tree) -> None:
+    """Read the words with all cores before the runs are spread, so that no process does it again."""
     if _is_own_strategy(variant):
         settings = lab_settings(variant.kind, TopicBrief(name=variant.name), (), 1, merge_trees(variant.set, more))
-        arena.offline.readings(settings, available_cpus())
+        runner.offline.readings(settings, available_cpus())
 
 
 def run_jobs(
-    jobs: Sequence[ExperimentJob], processes: int, came_in: OnRunFinished, done: Mapping[int, RunResult] | None = None
+    jobs: Sequence[ExperimentJob],
+    processes: int,
+    on_finished: OnRunFinished,
+    done: Mapping[int, RunResult] | None = None,
 ) -> list[RunResult]:
     """All runs in the order of the jobs, whatever the number of processes. Peers run alone: they use every core.
 
-    `done`: runs that need not be made, by the places of their jobs. `came_in` hears of each other one.
+    `done`: finished runs by job index. `on_finished` is called with each other run.
     """
     runs: dict[int, RunResult] = dict(done or {})
 
     def came(place: int, run: RunResult) -> None:
         runs[place] = run
-        came_in(place, run)
+        on_finished(place, run)
 
     wanted = [(place, job) for place, job in enumerate(jobs) if place not in runs]
     ours = [(place, job) for place, job in wanted if not job.variant.kind.startswith(PEER_PREFIX)]
@@ -215,23 +219,23 @@ def run_jobs(
 
 
 def run_job(job: ExperimentJob) -> RunResult:
-    """A run in this process, which keeps its webs open."""
+    """Run a job in this process, which keeps its webs open."""
     return open_runner(Path(job.folder)).run(job)
 
 
 @lru_cache(maxsize=8)
 def open_runner(folder: Path) -> ExperimentRunner:
-    """A web, opened once in a process: what it holds does not change while an experiment runs."""
+    """A web, opened once per process: its content does not change during an experiment."""
     return ExperimentRunner.open(folder)
 
 
 def run_errors(runs: Sequence[RunResult]) -> list[LabProblem]:
-    """Runs that found less than they should, because of an error of ours."""
+    """Runs whose results are too low because of errors in Opilio."""
     return [LabProblem("error", f"{r.topic}/{r.seed_set}, {r.strategy}", r.error) for r in runs if r.error]
 
 
 def _group_seed_sets(sets: Sequence[SeedSet], kinds: Sequence[str]) -> dict[str, list[SeedSet]]:
-    """Seed sets by kind (`on-topic`, `generic`); sets that are named otherwise are a kind of their own."""
+    """Seed sets by kind (`on-topic`, `generic`); sets with other names are kinds of their own."""
     groups: dict[str, list[SeedSet]] = {kind: [] for kind in kinds}
     known = ("on-topic", "generic")
     for seeds in sets:
@@ -242,9 +246,9 @@ def _group_seed_sets(sets: Sequence[SeedSet], kinds: Sequence[str]) -> dict[str,
 
 
 def unique_web_names(folders: Sequence[Path]) -> list[tuple[Path, str]]:
-    """Webs and their names in results: those of the folders, with what is above them where two are called the same.
+    """Webs and their names in results: those of the folders, with parent folders where two names are equal.
 
-    A web that is given twice is one. Results tell cases apart by the name: two webs of one name would be one.
+    A web that is given twice counts once. Names must be unique, because cases are identified by them.
     """
     whole = list(dict.fromkeys(folder.resolve() for folder in folders))
     called = Counter(folder.name for folder in whole)

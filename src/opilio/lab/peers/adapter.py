@@ -1,9 +1,8 @@
-"""Runs an outside crawler over a web: serve it on loopback, start the crawler, read who asked for what.
+"""Runs another crawler over a web: serves it on loopback, starts the crawler, reads the access log.
 
-The peer is told what ours is told: brief, seeds, budget. It is stopped when it has asked for as many addresses as the
-budget allows; what it asks for besides (robots.txt, the page that lists the seeds) is free.
-
-An environment of its own for each peer, made when an experiment first asks for it and kept in the cache folder.
+The peer gets the same input: brief, seeds, budget. It is stopped when it has requested as many URLs as the budget
+allows; robots.txt and the page that lists the seeds are free. Each peer has an environment of its own, installed when
+an experiment first needs it and kept in the cache folder.
 """
 
 import asyncio
@@ -30,7 +29,7 @@ from opilio.lab.webs.topics import TopicBrief
 from opilio.lab.webs.warc import RecordedResponse
 from opilio.lab.webs.web import ResponseSource
 
-PEERS = {"scrapy": "scrapy>=2.13", "crawl4ai": "crawl4ai>=0.9"}  # what pip is asked for
+PEERS = {"scrapy": "scrapy>=2.13", "crawl4ai": "crawl4ai>=0.9"}  # the requirement for pip
 READY_MARKER = "ready"
 PIP_TIMEOUT_S = 900
 
@@ -41,7 +40,7 @@ def check_peer(name: str) -> None:
 
 
 def ensure_peer_python(name: str, cache: Path | None = None) -> Path:
-    """The interpreter of a peer's environment; installs the peer by name when it is not there."""
+    """The interpreter of a peer's environment; installs the peer if needed."""
     check_peer(name)
     folder = (cache or default_cache_folder()) / "peers" / f"{name}-py{sys.version_info.major}{sys.version_info.minor}"
     python = folder / "bin" / "python"
@@ -65,20 +64,21 @@ def _install(python: Path, requirement: str) -> None:
 
 START_URL = "http://seeds.invalid/"
 POLL_INTERVAL_S = 0.02
-IDLE_TIMEOUT_S = 60.0  # a peer that asks for nothing so long is stuck
+# A peer without a request for this long is stuck.
+IDLE_TIMEOUT_S = 60.0
 
 
 class SourceWithStartPage:
-    """A web with one page more: the one that links to the seeds."""
+    """A web with one more page, which links to the seeds."""
 
     def __init__(self, source: ResponseSource, seeds: Sequence[str]) -> None:
         self._source = source
         self.hosts = source.hosts
         items = "".join(f'<li><a href="{escape(url)}">{escape(url)}</a>' for url in seeds)
-        # Whole, with a body and a paragraph: crawl4ai takes a page without them for a block by the server.
+        # With a body and a paragraph: crawl4ai treats a page without them as a block by the server.
         page = (
             "<!doctype html><html><head><title>Where to begin</title></head><body><h1>Where to begin</h1>"
-            f"<p>These are the pages that a person named to begin with.</p><ul>{items}</ul></body></html>"
+            f"<p>These are the seeds of the crawl.</p><ul>{items}</ul></body></html>"
         )
         self._start_page = RecordedResponse(200, (("Content-Type", "text/html; charset=utf-8"),), page.encode())
 
@@ -93,11 +93,11 @@ def crawl_by_peer(
     python = ensure_peer_python(name)
     job = {"seeds": list(seeds), "keywords": list(brief.keywords or (brief.name,)), "pages": budget, "start": START_URL}
     began, before = time.perf_counter(), _children_cpu_s()
-    attempts, said = asyncio.run(
+    attempts, printed = asyncio.run(
         _run_driver(name, python, LabWebServer(SourceWithStartPage(source, seeds), faults=faults), job)
     )
     if not attempts:
-        raise OfflineWebError(f"peer:{name}: asked for no page of the web; it said: {said.strip()[-300:] or 'nothing'}")
+        raise OfflineWebError(f"peer:{name}: requested no page; its output: {printed.strip()[-300:] or 'none'}")
     fetches = [ReplayedFetch(a.url, 0.0, -1.0, False, a.status) for a in attempts[:budget]]
     wall_s, cpu_s = time.perf_counter() - began, _children_cpu_s() - before
     return CrawlTrace(fetches, wall_s=wall_s, cpu_s=cpu_s, has_verdicts=False)
@@ -111,7 +111,7 @@ async def _run_driver(
     assert isinstance(budget, int)
     with tempfile.TemporaryDirectory() as folder, as_file(driver) as script:
         async with server:
-            path, output = Path(folder) / "job.json", Path(folder) / "said"
+            path, output = Path(folder) / "job.json", Path(folder) / "output"
             path.write_text(json.dumps({**job, "proxy": server.proxy}), "utf-8")
             with output.open("wb") as sink:
                 peer = await asyncio.create_subprocess_exec(
@@ -128,7 +128,7 @@ async def _run_driver(
 
 
 async def _wait_for_peer(peer: asyncio.subprocess.Process, server: LabWebServer, budget: int) -> None:
-    """Wait until the peer ends, has spent its budget, or asks for nothing any more; then see that it is gone."""
+    """Wait until the peer ends, has spent its budget, or stops making requests; then make sure that it has ended."""
     asked, since = 0, time.monotonic()
     while peer.returncode is None and asked < budget and time.monotonic() - since < IDLE_TIMEOUT_S:
         await asyncio.sleep(POLL_INTERVAL_S)
@@ -140,7 +140,7 @@ async def _wait_for_peer(peer: asyncio.subprocess.Process, server: LabWebServer,
 
 
 def charged_attempts(server: LabWebServer) -> list[LoggedFetch]:
-    """What a peer is charged for."""
+    """The requests that count against a peer's budget."""
     return [a for a in fetch_attempts(server.log) if a.url != START_URL]
 
 

@@ -1,8 +1,8 @@
-"""Plots of an experiment as SVG and PNG: readable in print, in grey, and without seeing red and green.
+"""Plots of an experiment as SVG and PNG: readable in print, in grey, and with colour blindness.
 
-Each strategy has its own colour (Okabe and Ito's palette), line style and marker, and is named at the end of its
-line. Where there are many, only the best and the yardstick stand out; the others are thin, grey and named too. A
-strategy looks the same in every plot of an experiment. Must not compute anything that the report does not print.
+Each strategy has its own colour (Okabe and Ito's palette), line style and marker, and a label at the end of its line.
+With many strategies only the best and the reference stand out; the others are thin and grey, with labels too. A
+strategy has the same style in every plot of an experiment. Nothing is computed here that the report does not print.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,12 +27,13 @@ _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E
 _DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (3, 1, 1, 1)), (0, (1, 2)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _GRAY = "#8C8C8C"
-_MAX_DISTINCT_STRATEGIES = 6  # strategies that one figure can tell apart
-_HIGHLIGHTED_STRATEGIES = 4  # that stand out where there are more, beside the yardstick
+_MAX_DISTINCT_STRATEGIES = 6  # that can be distinguished in one figure
+_HIGHLIGHTED_STRATEGIES = 4  # emphasized ones if there are more, beside the reference
 _BASELINE_STRATEGY = "breadth"
 _BLOCK_COUNT = 10
 _GRID_POINTS = 200  # along the horizontal axis
-_SKIPPED_START_DIVISOR = 50  # the first 1/50 of the fetches: the seeds decide there, and would flatten all the rest
+# The first 1/50 of the fetches depends on the seeds only, and would flatten the rest.
+_SKIPPED_START_DIVISOR = 50
 _STYLE: Any = {
     "font.size": 9,
     "axes.spines.top": False,
@@ -41,14 +42,14 @@ _STYLE: Any = {
     "svg.fonttype": "none",
     "axes.titlesize": 10,
     "axes.titlelocation": "left",
-    "text.parse_math": False,  # names are not formulas, whatever is in them
+    "text.parse_math": False,  # names may contain a dollar sign
 }
 
 Curves = NDArray[np.float64]
 
 
 class LineStyle(NamedTuple):
-    """How a strategy is drawn."""
+    """The line style of a strategy."""
 
     color: str
     dashes: Any
@@ -63,13 +64,12 @@ Draw = Callable[["Axes", Sequence[RunResult], LineStyles, int], None]
 def draw_plots(runs: Sequence[RunResult], folder: Path, extra: Sequence[Plot] = (), seed: int = 0) -> list[str]:
     """The three plots of a comparison and those that an experiment adds, as SVG and PNG; returns their names."""
     drawn: list[str] = []
-    looks = assign_line_styles(runs)
+    styles = assign_line_styles(runs)
     for plot in (*(Plot(file=kind, kind=kind) for kind in DEFAULT_PLOTS), *extra):
         mine = [run for run in runs if not plot.variants or run.strategy in plot.variants]
         if mine:
-            own = (
-                assign_line_styles(mine) if plot.variants and len(looks) > _MAX_DISTINCT_STRATEGIES else looks
-            )  # nobody asks for grey lines
+            # A plot of few variants needs no grey lines.
+            own = assign_line_styles(mine) if plot.variants and len(styles) > _MAX_DISTINCT_STRATEGIES else styles
             with _figure(mine) as (figure, axes):
                 DRAW_FUNCTIONS[plot.kind](axes, mine, own, seed)
                 _save_figure(figure, folder, plot.file)
@@ -78,7 +78,7 @@ def draw_plots(runs: Sequence[RunResult], folder: Path, extra: Sequence[Plot] = 
 
 
 def assign_line_styles(runs: Sequence[RunResult]) -> LineStyles:
-    """A look for every strategy; where there are many, most are grey."""
+    """A line style for every strategy; with many strategies, most are grey."""
     groups = group_by_strategy(runs)
     strong = list(groups)
     if len(groups) > _MAX_DISTINCT_STRATEGIES:
@@ -107,23 +107,24 @@ def _figure(runs: Sequence[RunResult]) -> "Iterator[tuple[Figure, Axes]]":
 
 def _save_figure(figure: "Figure", folder: Path, name: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    figure.savefig(folder / f"{name}.svg", metadata={"Date": None})  # no date: the same runs give the same file
+    # Without a date: equal runs give equal files.
+    figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
     figure.savefig(folder / f"{name}.png", dpi=200)
 
 
-def _draw_harvest(axes: "Axes", runs: Sequence[RunResult], looks: LineStyles, seed: int) -> None:
+def _draw_harvest(axes: "Axes", runs: Sequence[RunResult], styles: LineStyles, seed: int) -> None:
     def rates(run: RunResult) -> Curves:
         return np.asarray(run.found_curve / np.arange(1, run.budget + 1))
 
-    _draw_curves(axes, runs, rates, looks, seed)
+    _draw_curves(axes, runs, rates, styles, seed)
     axes.set(xlabel="fetches", ylabel="harvest (relevant share)", title=_title("Harvest against pages", runs))
 
 
-def _draw_recall(axes: "Axes", runs: Sequence[RunResult], looks: LineStyles, seed: int) -> None:
+def _draw_recall(axes: "Axes", runs: Sequence[RunResult], styles: LineStyles, seed: int) -> None:
     def shares(run: RunResult) -> Curves:
         return np.asarray(run.found_curve / max(1, run.relevant_reachable))
 
-    _draw_curves(axes, runs, shares, looks, seed)
+    _draw_curves(axes, runs, shares, styles, seed)
     axes.set(xlabel="fetches", ylabel="recall of the reachable", title=_title("Recall against pages", runs))
 
 
@@ -131,12 +132,12 @@ def _draw_curves(
     axes: "Axes",
     runs: Sequence[RunResult],
     curve: Callable[[RunResult], Curves],
-    looks: LineStyles,
+    styles: LineStyles,
     seed: int,
     *,
     shares: bool = True,
 ) -> None:
-    """Mean curve of each strategy with its 95 % band over topics, named at its end. `shares`: none is above 1."""
+    """Mean curve of each strategy with its 95 % band over topics, labelled at its end. `shares`: none is above 1."""
     budget = min(r.budget for r in runs)
     grid = np.unique(np.linspace(1 + budget // _SKIPPED_START_DIVISOR, budget, min(_GRID_POINTS, budget)).astype(int))
     ends: list[tuple[float, str]] = []
@@ -144,11 +145,12 @@ def _draw_curves(
     for place, (name, mine) in enumerate(group_by_strategy(runs).items()):
         curves = np.array([curve(run)[grid - 1] for run in mine])
         mean = curves.mean(axis=0)
-        _draw_line(axes, grid, mean, looks[name], place)
-        if looks[name].emphasized:
+        _draw_line(axes, grid, mean, styles[name], place)
+        if styles[name].emphasized:
             low, high = _confidence_band(_by_topic(curves, mine), np.random.default_rng(seed))
-            axes.fill_between(grid, low, high, color=looks[name].color, alpha=0.14, linewidth=0)
-            top = max(top, float(high[len(grid) // 10 :].max()))  # a wide band at the beginning may be cut off
+            axes.fill_between(grid, low, high, color=styles[name].color, alpha=0.14, linewidth=0)
+            # A wide band at the beginning may be cut off.
+            top = max(top, float(high[len(grid) // 10 :].max()))
         ends.append((float(mean[-1]), name))
         top = max(top, float(mean.max()))
     top = 1.05 * top or 1.0
@@ -156,20 +158,21 @@ def _draw_curves(
     axes.set_xlim(0, budget)
     axes.set_ylim(0, top)
     axes.grid(axis="y", color="#dddddd", linewidth=0.6)
-    _label_line_ends(axes, budget, ends, looks, top)
+    _label_line_ends(axes, budget, ends, styles, top)
 
 
-def _draw_line(axes: "Axes", grid: NDArray[np.int_], mean: Curves, look: LineStyle, place: int) -> None:
-    if look.emphasized:
-        marks = (len(grid) // 16 * (place % 5), max(1, len(grid) // 4))  # staggered, so that equal lines stay visible
-        drawn: Any = {"linewidth": 1.8, "marker": look.marker, "markevery": marks, "markersize": 5, "zorder": 3}
+def _draw_line(axes: "Axes", grid: NDArray[np.int_], mean: Curves, style: LineStyle, place: int) -> None:
+    if style.emphasized:
+        # Staggered, so that equal lines stay visible.
+        marks = (len(grid) // 16 * (place % 5), max(1, len(grid) // 4))
+        drawn: Any = {"linewidth": 1.8, "marker": style.marker, "markevery": marks, "markersize": 5, "zorder": 3}
     else:
         drawn = {"linewidth": 0.9, "zorder": 2}
-    axes.plot(grid, mean, color=look.color, linestyle=look.dashes, **drawn)
+    axes.plot(grid, mean, color=style.color, linestyle=style.dashes, **drawn)
 
 
 def _by_topic(curves: Curves, runs: Sequence[RunResult]) -> Curves:
-    """One curve a topic, since runs of one topic are not independent; one a case where there is but one topic."""
+    """One curve per topic, since runs of one topic are not independent; with one topic, one per case."""
     topics = [(run.web, run.topic) for run in runs]
     names = list(dict.fromkeys(topics))
     if len(names) == 1:
@@ -184,15 +187,16 @@ def _confidence_band(curves: Curves, rng: np.random.Generator, resamples: int = 
     return low, high
 
 
-def _label_line_ends(axes: "Axes", budget: int, ends: list[tuple[float, str]], looks: LineStyles, top: float) -> None:
-    """Names beside the ends of the lines, pushed apart where lines end close together."""
+def _label_line_ends(axes: "Axes", budget: int, ends: list[tuple[float, str]], styles: LineStyles, top: float) -> None:
+    """Labels beside the ends of the lines, moved apart where lines end close together."""
     ordered = sorted(ends)
     heights = spread_labels([value for value, _ in ordered], 0.055 * top, top)
     for (value, name), height in zip(ordered, heights, strict=True):
-        look = looks[name]
-        axes.plot([budget * 1.005, budget * 1.04], [value, height], color=look.color, linewidth=0.5, clip_on=False)
-        colour = look.color if look.emphasized else "#6A6A6A"  # thin letters need more contrast than lines
-        weight = "bold" if look.emphasized and len(looks) > _MAX_DISTINCT_STRATEGIES else "normal"
+        style = styles[name]
+        axes.plot([budget * 1.005, budget * 1.04], [value, height], color=style.color, linewidth=0.5, clip_on=False)
+        # Thin letters need more contrast than lines.
+        colour = style.color if style.emphasized else "#6A6A6A"
+        weight = "bold" if style.emphasized and len(styles) > _MAX_DISTINCT_STRATEGIES else "normal"
         axes.text(budget * 1.05, height, name, color=colour, fontweight=weight, va="center")
 
 
@@ -202,19 +206,21 @@ def spread_labels(heights: Sequence[float], gap: float, top: float) -> list[floa
     >>> spread_labels([0.0, 0.5, 0.5], 0.25, 1.0)
     [0.0, 0.375, 0.625]
     """
-    groups: list[list[float]] = []  # names that touch move together, by the mean of where they want to be
+    # Labels that touch move together, to the mean of their wanted heights.
+    groups: list[list[float]] = []
     for place, height in enumerate(heights):
         groups.append([height - place * gap])
         while len(groups) > 1 and np.mean(groups[-2]) >= np.mean(groups[-1]):
             last = groups.pop()
             groups[-1] += last
     levels = [float(np.mean(group)) for group in groups for _ in group]
-    room = top - gap * (len(levels) - 1)  # above it the last name would leave the figure
+    # Above it the last label would leave the figure.
+    room = top - gap * (len(levels) - 1)
     return [max(0.0, min(level, room)) + place * gap for place, level in enumerate(levels)]
 
 
-def _draw_auc_bars(axes: "Axes", runs: Sequence[RunResult], looks: LineStyles, seed: int) -> None:
-    """Mean auc_vs_oracle of each strategy with its interval, named on the left, in figures on the right."""
+def _draw_auc_bars(axes: "Axes", runs: Sequence[RunResult], styles: LineStyles, seed: int) -> None:
+    """Mean auc_vs_oracle of each strategy with its interval, names on the left, values on the right."""
     groups = group_by_strategy(runs)
     found = {
         name: measure_interval(mine, "auc_vs_oracle", np.random.default_rng(seed)) for name, mine in groups.items()
@@ -223,7 +229,7 @@ def _draw_auc_bars(axes: "Axes", runs: Sequence[RunResult], looks: LineStyles, s
         found = dict(sorted(found.items(), key=lambda item: -item[1].mean))
     for place, (name, mean) in enumerate(found.items()):
         error = [[mean.mean - mean.low], [mean.high - mean.mean]]
-        axes.barh(place, mean.mean, color=looks[name].color, height=0.62, alpha=0.6)
+        axes.barh(place, mean.mean, color=styles[name].color, height=0.62, alpha=0.6)
         axes.errorbar(mean.mean, place, xerr=error, color="#222222", capsize=3, linewidth=1.2)
         axes.text(1.04, place, f"{mean.mean:.2f}", va="center")
     axes.set_yticks(range(len(groups)), list(found))
@@ -238,14 +244,14 @@ def _draw_auc_bars(axes: "Axes", runs: Sequence[RunResult], looks: LineStyles, s
 
 
 def _title(what: str, runs: Sequence[RunResult]) -> str:
-    """What is drawn, and of how much; on two lines where there are several webs."""
+    """What is drawn, with the number of runs; on two lines with several webs."""
     webs = list(dict.fromkeys(r.web for r in runs))
     topics = len({(r.web, r.topic) for r in runs})
     scope = f"{', '.join(webs)} · {topics} topic{'s' if topics > 1 else ''}"
     return f"{what}\n{scope}" if len(webs) > 1 else f"{what} · {scope}"
 
 
-def _draw_blocks(axes: "Axes", runs: Sequence[RunResult], looks: LineStyles, seed: int) -> None:
+def _draw_blocks(axes: "Axes", runs: Sequence[RunResult], styles: LineStyles, seed: int) -> None:
     """Relevant pages in each of ten blocks of fetches (S2-43, Figs 5 and 6)."""
     size = max(1, min(r.budget for r in runs) // _BLOCK_COUNT)
 
@@ -254,12 +260,12 @@ def _draw_blocks(axes: "Axes", runs: Sequence[RunResult], looks: LineStyles, see
         ends = np.minimum((np.arange(run.budget) // size + 1) * size, run.budget)
         return np.asarray(found[ends] - found[np.maximum(ends - size, 0)])
 
-    _draw_curves(axes, runs, in_blocks, looks, seed, shares=False)
+    _draw_curves(axes, runs, in_blocks, styles, seed, shares=False)
     axes.set(xlabel="fetches", ylabel=f"relevant in {size} fetches", title=_title("Relevant pages by block", runs))
 
 
-def _draw_cumulative(axes: "Axes", runs: Sequence[RunResult], looks: LineStyles, seed: int) -> None:
-    _draw_curves(axes, runs, lambda run: np.asarray(run.found_curve), looks, seed, shares=False)
+def _draw_cumulative(axes: "Axes", runs: Sequence[RunResult], styles: LineStyles, seed: int) -> None:
+    _draw_curves(axes, runs, lambda run: np.asarray(run.found_curve), styles, seed, shares=False)
     axes.set(xlabel="fetches", ylabel="relevant pages found", title=_title("Relevant pages found", runs))
 
 

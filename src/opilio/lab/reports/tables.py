@@ -1,9 +1,7 @@
-"""Tables over topics × seed sets, with intervals and paired tests. Pure.
+"""Tables over topics × seed sets, with intervals and paired tests, also those of S3's experiments. Pure.
 
-A case (web, topic, seed set) is the unit of both: repeats of it with other random seeds are averaged first, since they
-are no new evidence (where chance decides nothing in a crawl they are copies).
-
-The tables of S3's experiments with agents, in the paper's layout, with intervals. Pure.
+A case (web, topic, seed set) is the unit: repetitions of it with other random seeds are averaged first, since they are
+not independent evidence (in a crawl without randomness they are copies).
 """
 
 from collections.abc import Iterable, Sequence
@@ -214,8 +212,8 @@ def time_table(runs: Sequence[RunResult], seed: int = 0) -> str:
     rows = []
     for name, mine in group_by_strategy(runs).items():
         rng = np.random.default_rng(seed)
-        said = [r.self_judged.harvest for r in mine if r.self_judged is not None]
-        own = format_interval(mean_over_cases(mine, said, rng), 2) if len(said) == len(mine) else "–"
+        self_harvests = [r.self_judged.harvest for r in mine if r.self_judged is not None]
+        own = format_interval(mean_over_cases(mine, self_harvests, rng), 2) if len(self_harvests) == len(mine) else "–"
         rows.append(
             [
                 name,
@@ -270,8 +268,8 @@ def search_comparison_table(runs: Sequence[RunResult], seed: int = 0) -> str:
     head = ["relevant among the results", "relevant found by the crawl", "of them not among the results"]
     head += ["hosts of both", "explored deeper"]
     tenths = [f"{10 * step} %" for step in range(1, 11)]
-    told = "Share of the common hosts explored deeper, after each tenth of the crawl:"
-    return f"{markdown_table(['variant', *head], rows)}\n\n{told}\n\n{markdown_table(['variant', *tenths], steps)}"
+    caption = "Share of the common hosts explored deeper, after each tenth of the crawl:"
+    return f"{markdown_table(['variant', *head], rows)}\n\n{caption}\n\n{markdown_table(['variant', *tenths], steps)}"
 
 
 def _search_comparison_cells(

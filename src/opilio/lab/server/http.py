@@ -1,9 +1,7 @@
-"""HTTP/1.1 as the lab's server speaks it: requests out of bytes, answers into bytes. Pure.
+"""HTTP/1.1 for the lab's server: parses requests and formats responses, with the access log. Pure.
 
-Only what crawlers and browsers send is understood; anything else is a 400. Both request forms are read: a path
-with a Host header, and a whole address, as sent to a forward proxy (RFC 9112, section 3.2).
-
-Who asked for what: the record by which any crawler, ours or another, is scored.
+Only what crawlers and browsers send is supported; anything else is a 400. Both request forms are read: a path with a
+Host header, and a whole URL, as sent to a forward proxy (RFC 9112, section 3.2). Crawlers are scored by the access log.
 """
 
 from collections.abc import Iterable
@@ -21,7 +19,7 @@ HEAD_END = b"\r\n\r\n"
 
 
 class ParsedRequest(msgspec.Struct, frozen=True):
-    """One request. `size` is how many bytes of the buffer it took."""
+    """One request. `size` is the number of bytes it took from the buffer."""
 
     method: str
     host: str
@@ -33,7 +31,7 @@ class ParsedRequest(msgspec.Struct, frozen=True):
 
 
 class MalformedRequestError(ValueError):
-    """Bytes that are no request this server understands."""
+    """Bytes that are not a request this server supports."""
 
 
 def parse_request(buffer: bytes | bytearray) -> ParsedRequest | None:
@@ -76,7 +74,7 @@ def _resolve_host(method: str, target: str, host: str) -> tuple[str, str]:
 
 
 def format_response(status: int, headers: tuple[tuple[str, str], ...], body: bytes) -> tuple[bytes, bytes]:
-    """Head (without its last line, so that Connection can be added) and body of an answer."""
+    """Head (without its last line, so that Connection can be added) and body of a response."""
     lines = [f"HTTP/1.1 {status} {_reason_phrase(status)}"]
     lines += [f"{name}: {value}" for name, value in headers]
     lines.append(f"Content-Length: {len(body)}")
@@ -110,7 +108,7 @@ class AccessLogEntry(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def url(self) -> str:
-        """The canonical address asked for; empty where there is none."""
+        """The canonical URL requested; empty if it is invalid."""
         return canonicalize_url(f"http://{self.host}{self.target}") or ""
 
 
@@ -118,7 +116,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def append_access_log(accesses: Iterable[AccessLogEntry], path: Path) -> None:
-    """Add requests to a file, one JSON array a line."""
+    """Append requests to a file, one JSON array per line."""
     try:
         with path.open("ab") as file:
             file.write(b"".join(_encoder.encode(access) + b"\n" for access in accesses))
@@ -135,6 +133,6 @@ def read_access_log(path: Path) -> list[AccessLogEntry]:
 
 
 def fetch_attempts(accesses: Iterable[AccessLogEntry]) -> list[LoggedFetch]:
-    """What a crawl is charged for, in order: GETs, without robots.txt, which is free for everybody."""
+    """The requests that count as fetches, in order: GETs, without robots.txt, which is free for every crawler."""
     asked = ((a.url, a.status) for a in accesses if a.method == "GET")
     return [LoggedFetch(url, status) for url, status in asked if url and not url.endswith("/robots.txt")]

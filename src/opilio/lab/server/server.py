@@ -1,11 +1,9 @@
-"""A web over HTTP on loopback: all hosts on one port, by Host header and as a forward proxy.
+"""Serves a web over HTTP on loopback: all hosts on one port, by Host header and as a forward proxy.
 
-So any crawler can be run over the same web as the replay. The answers are the recorded ones; faults (delays, errors,
-throttling) are added where asked for, and every request is logged. Answers on one connection are given in the order
-of its requests, delayed ones too, so pipelining is safe. This is a server for loopback and strangers' crawlers
-under test, not for the internet.
-
-`opilio lab serve`: run a server until somebody stops it.
+So any crawler can be run over the same web as the replay. Responses are the recorded ones; faults (delays, errors,
+throttling) are added if configured, and every request is logged. Responses on one connection are sent in the order of
+its requests, delayed ones too, so pipelining is safe. The server is for crawlers under test on loopback, not for the
+internet. `opilio lab serve` runs it until it is stopped.
 """
 
 import asyncio
@@ -41,15 +39,16 @@ _LOOPBACK = ("127.0.0.", "localhost", "[::1]")
 class LabServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How a web is served."""
 
-    port: int = 0  # 0: any free one
-    addresses: int = 1  # listen on 127.0.0.1 … 127.0.0.N, hosts shared out among them
-    robots: str = _ALLOW_ALL_ROBOTS  # for hosts that recorded none; empty: 404
+    port: int = 0  # 0: any free port
+    # Listen on 127.0.0.1 … 127.0.0.N, with the hosts spread over them.
+    addresses: int = 1
+    robots: str = _ALLOW_ALL_ROBOTS  # for hosts without a recorded one; empty: 404
     log_file: Path | None = None
-    cache_bytes: int = 512 << 20  # of answers kept ready
+    cache_bytes: int = 512 << 20  # of formatted responses
 
 
 class LabWebServer:
-    """Serves a web while it is entered: `async with WebServer(web) as server: server.port`."""
+    """Serves a web inside its context: `async with LabWebServer(web) as server: server.port`."""
 
     def __init__(
         self,
@@ -92,18 +91,18 @@ class LabWebServer:
 
     @property
     def proxy(self) -> str:
-        """The address to give to a crawler as its proxy."""
+        """The proxy address for a crawler."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def host_addresses(self) -> dict[str, str]:
-        """The loopback address each host is served on."""
+        """The loopback address of each host."""
         names = sorted(self.handler.source.hosts)
         return {name: f"127.0.0.{place % self.config.addresses + 1}" for place, name in enumerate(names)}
 
 
 class ServedResponse(msgspec.Struct):
-    """An answer on the wire, and how long it is held back."""
+    """A formatted response with its delay."""
 
     status: int
     head: bytes
@@ -112,7 +111,7 @@ class ServedResponse(msgspec.Struct):
 
 
 class RequestHandler:
-    """Decides the answer to each request. Invariant: `_ready` holds at most `cache_bytes` of answers."""
+    """Decides the response to each request. Invariant: `_ready` holds at most `cache_bytes` of responses."""
 
     def __init__(self, source: ResponseSource, serving: LabServerConfig, faults: Faults, clock: Clock) -> None:
         self.source = source
@@ -124,13 +123,13 @@ class RequestHandler:
         self._cached_bytes = 0
 
     def normalize_host(self, request: ParsedRequest) -> ParsedRequest:
-        """The request with its host as the web knows it: clients add the server's own port (RFC 9110, 7.2)."""
+        """The request with the host's name in the web: clients add the server's own port (RFC 9110, 7.2)."""
         host = request.host.removesuffix(f":{self.port}")
         known = host == request.host or request.host in self.source.hosts
         return request if known else msgspec.structs.replace(request, host=host)
 
     def respond(self, request: ParsedRequest) -> ServedResponse:
-        """The answer to a request, faults included."""
+        """The response to a request, faults included."""
         if request.method not in ("GET", "HEAD"):
             return _text_response(405, "only GET and HEAD are answered")
         found = self._cache.get((request.host, request.target)) or self._load_response(request)
@@ -163,7 +162,7 @@ class RequestHandler:
         return _text_response(404, "not in this web")
 
     def _index_page(self) -> ServedResponse:
-        """What a person sees who opens the server's own address."""
+        """The page at the server's own address, for browsers."""
         items = "".join(f"<li>{escape(h)} ({n} pages)" for h, n in sorted(self.source.hosts.items()))
         page = f"<title>An offline web</title><p>Use this address as a proxy to visit:<ul>{items}</ul>"
         return ServedResponse(
@@ -189,12 +188,12 @@ def _text_response(status: int, text: str, *headers: tuple[str, str]) -> ServedR
 
 
 class _ServerConnection(asyncio.Protocol):
-    """One client. Invariant: while an answer is held back, nothing behind it is read from the buffer."""
+    """One client. Invariant: while a response is delayed, no further request is read from the buffer."""
 
     def __init__(
-        self, desk: RequestHandler, log: list[AccessLogEntry], all_connections: set["_ServerConnection"]
+        self, handler: RequestHandler, log: list[AccessLogEntry], all_connections: set["_ServerConnection"]
     ) -> None:
-        self._handler = desk
+        self._handler = handler
         self._log = log
         self._connections = all_connections
         self._buffer = bytearray()
@@ -204,7 +203,8 @@ class _ServerConnection(asyncio.Protocol):
         self._paused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one without saying so
+        # uvloop's transport is one without declaring it.
+        self._transport = cast(asyncio.Transport, transport)
         self._client_port = transport.get_extra_info("peername")[1]
         self._connections.add(self)
 
@@ -230,7 +230,7 @@ class _ServerConnection(asyncio.Protocol):
         self._process_buffer()
 
     def _process_buffer(self) -> None:
-        """Answer what is complete in the buffer, unless an answer is held back or the client does not read."""
+        """Respond to complete requests in the buffer, unless a response is delayed or the client does not read."""
         while self._buffer and self._delayed_send is None and not self._paused and self._transport is not None:
             try:
                 request = parse_request(self._buffer)
@@ -280,9 +280,9 @@ def serve_web(
     faults: bool = True,
     every: HostFaults | None = None,
 ) -> int:
-    """Serve a web's folder until SIGINT or SIGTERM; returns how many requests were answered.
+    """Serve a web's folder until SIGINT or SIGTERM; returns the number of responses.
 
-    `faults`: heed the folder's `hosts.toml`; `every` holds for all hosts besides.
+    `faults`: apply the folder's `hosts.toml`; `every` applies to all hosts in addition.
     """
     web = WarcWeb.open(folder)
     own = load_faults(folder) if faults else {}

@@ -1,7 +1,7 @@
-"""A web that moves: pages of any web change, move, vanish and appear on a schedule that is known to whoever judges.
+"""A changing web: pages of any web change, move, vanish and appear on a schedule that the evaluation knows.
 
-Deterministic from a seed. Rates of change differ by host, by directory and by page, as on the web. What changes by
-itself (an advert, a clock) is different at every request and is no change. A link appears when its target does.
+Deterministic from a seed. Rates of change differ by host, by directory and by page, as on the web. Volatile content (an
+advert, a clock) differs in every response and does not count as a change. A link appears when its target does.
 """
 
 import random
@@ -31,7 +31,7 @@ _ADVERTS = ("boots", "flights", "insurance", "lamps", "cheese", "carpets", "guit
 
 
 class Churn(msgspec.Struct, frozen=True, kw_only=True):
-    """How much moves. Rates are log-normal around `median_days`, spread over hosts, directories and pages."""
+    """How much changes. Rates are log-normal around `median_days`, spread over hosts, directories and pages."""
 
     seed: int = 1
     days: float = 40.0
@@ -39,14 +39,16 @@ class Churn(msgspec.Struct, frozen=True, kw_only=True):
     host_spread: float = 0.9
     directory_spread: float = 0.7
     page_spread: float = 0.9
-    vanish_share: float = 0.06  # of the pages, within the time; one in three of them as a soft 404
+    # Share of the pages that vanish; one in three of them as a soft 404.
+    vanish_share: float = 0.06
     move_share: float = 0.04
     appear_share: float = 0.12
-    etag_host_share: float = 0.5  # of the hosts answer with ETag, and so with 304
+    # Share of the hosts that send ETag, and so respond with 304.
+    etag_host_share: float = 0.5
 
 
 class PageLifetime(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of one page; times in seconds since the epoch."""
+    """The schedule of one page; times in seconds since the epoch."""
 
     created_at: float
     edited_at: tuple[float, ...]  # of its own text
@@ -57,7 +59,7 @@ class PageLifetime(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build_lifetimes(urls: Sequence[str], churn: Churn, start: float, seeds: Sequence[str]) -> dict[str, PageLifetime]:
-    """The schedule. Seeds are there from the beginning and stay."""
+    """The schedule of every page. Seeds exist from the beginning and stay."""
     end = start + churn.days * DAY_S
     found: dict[str, PageLifetime] = {}
     for url in urls:
@@ -78,7 +80,7 @@ def build_lifetimes(urls: Sequence[str], churn: Churn, start: float, seeds: Sequ
 
 
 def _change_rate(url: str, churn: Churn, rng: random.Random) -> float:
-    """Changes a second: of the host, of the directory, of the page itself."""
+    """Changes per second: of the host, of the directory, of the page itself."""
     host = random.Random(f"host {churn.seed} {host_of(url)}").gauss(0.0, churn.host_spread)
     directory = random.Random(f"directory {churn.seed} {url.rpartition('/')[0]}").gauss(0.0, churn.directory_spread)
     page = rng.gauss(0.0, churn.page_spread)
@@ -99,7 +101,7 @@ def _moved_url(url: str) -> str:
 
 
 class ChangingWeb:
-    """A source whose answers depend on the time. Only pages with a life are there."""
+    """A source whose responses depend on the time. Only pages with a lifetime exist."""
 
     def __init__(self, source: ResponseSource, known: Mapping[str, PageLifetime], churn: Churn, clock: Clock) -> None:
         self._source = source
@@ -115,27 +117,27 @@ class ChangingWeb:
         return dict.fromkeys({host_of(url) for url in self._lifetimes}, 1)
 
     def original_url(self, url: str) -> str:
-        """The address that a page had at first."""
+        """The first URL of a page that moved."""
         return self._original_urls.get(url, url)
 
     def exists_at(self, url: str, at: float) -> bool:
-        """Is there a page of its own at this address at this time?"""
+        """Is there a page at this URL at this time?"""
         life = self._lifetimes.get(self.original_url(url))
         if life is None or not life.created_at <= at < life.deleted_at:
             return False
         return at >= life.moved_at if url in self._original_urls else at < life.moved_at
 
     def created_at(self, url: str) -> float:
-        """When a page appears; 0 for those that were always there."""
+        """When a page appears; 0 for those that always existed."""
         return self._lifetimes[self.original_url(url)].created_at
 
     def disappears_at(self, url: str) -> float:
-        """When there is no page at this address any more."""
+        """When the page at this URL disappears."""
         life = self._lifetimes[self.original_url(url)]
         return life.deleted_at if url in self._original_urls else min(life.deleted_at, life.moved_at)
 
     def edit_times(self, url: str) -> tuple[float, ...]:
-        """When the text of a page is edited; links that appear come on top."""
+        """When the text of a page is edited; new links are further changes."""
         return self._lifetimes[self.original_url(url)].edited_at
 
     @cache  # noqa: B019 a web lives as long as its run
@@ -145,7 +147,7 @@ class ChangingWeb:
 
     @cache  # noqa: B019 the same
     def _links(self, url: str) -> tuple[tuple[bytes, str], ...]:
-        """Anchors that lead to pages with a life."""
+        """Anchors that lead to pages with a lifetime."""
         answer = self._source.find(url)
         found = []
         for anchor in _ANCHOR.finditer(answer.body if answer else b""):
@@ -155,7 +157,7 @@ class ChangingWeb:
         return tuple(found)
 
     def find(self, url: str) -> RecordedResponse | None:
-        """What the server answers now."""
+        """The server's current response."""
         now, first = self._clock.now(), self.original_url(url)
         life = self._lifetimes.get(first)
         if life is None or now < life.created_at:
@@ -172,7 +174,7 @@ class ChangingWeb:
         return RecordedResponse(200, (_HTML, *marks), self._add_noise(self._cached_version(first, version), now))
 
     def _render_version(self, url: str, version: int) -> bytes:
-        """The page as it is after so many changes, without what changes by itself."""
+        """The page after this number of changes, without volatile content."""
         answer = self._source.find(url)
         body = answer.body if answer else b""
         times = self._change_times(url)
@@ -182,11 +184,12 @@ class ChangingWeb:
                 body = body.replace(anchor, b"", 1)
         edits = bisect_right(self._lifetimes[url].edited_at, at)
         words = _WORD.findall(_TAG.sub(" ", body[:20_000].decode("utf-8", "replace").lower())) or ["page"]
-        told = []
-        for number in range(max(0, edits - 3), edits):  # the last few edits can be read
+        paragraphs = []
+        # The last few edits are visible.
+        for number in range(max(0, edits - 3), edits):
             rng = random.Random(f"edit {self._churn.seed} {url} {number}")
-            told.append(f"<p>{' '.join(rng.choices(words, k=25))} {_random_word(rng)} {_random_word(rng)}.</p>")
-        return _insert_after_body_tag(body, "".join(told).encode())
+            paragraphs.append(f"<p>{' '.join(rng.choices(words, k=25))} {_random_word(rng)} {_random_word(rng)}.</p>")
+        return _insert_after_body_tag(body, "".join(paragraphs).encode())
 
     def _add_noise(self, body: bytes, now: float) -> bytes:
         number = next(self._request_counter)

@@ -1,4 +1,4 @@
-"""What goes wrong on the hosts of a web: delays, errors, throttling. Pure, and the same for server and replay.
+"""Faults of the hosts of a web: delays, errors, throttling. Pure, and the same for server and replay.
 
 An optional `hosts.toml` in a web's folder lists them:
 
@@ -31,7 +31,7 @@ class HostFaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     most_per_s: Annotated[float, Meta(ge=0)] = 0.0  # 0: no limit
 
     def fails(self, url: str, attempt: int) -> bool:
-        """Whether this attempt is answered with an error: a fixed draw, so that a run can be repeated."""
+        """Does this attempt fail? A fixed draw from URL and number, so that a run can be repeated."""
         return self.error_rate > 0 and hash_fraction(f"{attempt} {url}") < self.error_rate
 
 
@@ -41,9 +41,9 @@ SERVICE_UNAVAILABLE = 503
 
 
 class InjectedFault(NamedTuple):
-    """What goes wrong with one request."""
+    """The fault of one request."""
 
-    status: int = 0  # in place of the answer; 0: the answer itself
+    status: int = 0  # replaces the response; 0: none
     delay_s: float = 0.0
 
 
@@ -51,7 +51,7 @@ _NO_FAULT = InjectedFault()
 
 
 class FaultInjector:
-    """What strikes each request, told in the order they come. robots.txt is spared: it is free for every crawler."""
+    """The fault of each request, asked for in their order. robots.txt has none: it is free for every crawler."""
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
@@ -59,7 +59,7 @@ class FaultInjector:
         self._recent: dict[str, deque[float]] = {}
 
     def next_fault(self, host: str, target: str, now: float) -> InjectedFault:
-        """`target`: path and query."""
+        """The fault of the next request; `target` is its path and query."""
         fault = self._faults.get(host)
         if fault is None or target == "/robots.txt":
             return _NO_FAULT
@@ -84,7 +84,7 @@ class _FaultsFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def load_faults(folder: Path) -> dict[str, HostFaults]:
-    """The faults a web's folder asks for; none without `hosts.toml`."""
+    """The faults declared in a web's folder; empty without `hosts.toml`."""
     path = folder / "hosts.toml"
     try:
         table = tomllib.loads(path.read_text("utf-8-sig"))
@@ -98,7 +98,7 @@ def load_faults(folder: Path) -> dict[str, HostFaults]:
 
 
 def merge_faults(hosts: Iterable[str], own: Faults, every: HostFaults | None) -> dict[str, HostFaults]:
-    """Faults for every host on top of those that some have of their own; the worse of the two counts."""
+    """Faults of all hosts merged with those of single hosts; the worse of the two counts."""
     if every is None or not (every.delay_s or every.error_rate or every.most_per_s):
         return dict(own)
     return {name: _worst_of(name, own.get(name, HostFaults(name=name)), every) for name in hosts}
@@ -115,5 +115,5 @@ def _worst_of(name: str, one: HostFaults, other: HostFaults) -> HostFaults:
 
 
 def hash_fraction(name: str, seed: int = 0) -> float:
-    """A number in 0..1 that depends on nothing but its name and seed."""
+    """A number in 0..1 that depends only on name and seed."""
     return xxhash.xxh3_64_intdigest(name.encode("utf-8", "surrogatepass"), seed) / 2**64

@@ -1,9 +1,7 @@
 """The HTML of synthetic pages: prose with links in it, lists, a menu and a footer on every page. Pure.
 
-Traps of a synthetic web: pages made on demand that never end. Pure.
-
-A calendar whose months link to the next ones, a shop whose facets combine without bound, and a
-catalogue whose every link carries a new session id.
+Also its traps, endless pages made on demand: a calendar whose months link to the next ones, a shop whose facets combine
+without bound, and a catalogue whose every link has a new session id.
 """
 
 import random
@@ -36,7 +34,7 @@ class HtmlWriter:
         return self._render_document(planned.host, self.title(source), author.sentence(), blocks)
 
     def trap_page(self, host: int, url: str, links: list[tuple[str, str]]) -> bytes:
-        """One page of a trap, in the words of its host: traps look like anything else there."""
+        """One page of a trap, in the words of its host: traps look like other pages there."""
         rng = self._rng(f"trap {url}")
         author = self._prose_generator(self._plan.hosts[host].subject, rng)
         items = "".join(f'<li><a href="{escape(href)}">{escape(text)}</a>' for href, text in links)
@@ -45,7 +43,7 @@ class HtmlWriter:
         )
 
     def title(self, number: int) -> str:
-        """The title of a page: anchors on other pages are made of it."""
+        """The title of a page: anchors on other pages are made from it."""
         if number not in self._titles:
             planned = self._plan.pages[number]
             source = planned.original if planned.original >= 0 else number
@@ -76,7 +74,7 @@ class HtmlWriter:
         return blocks
 
     def _listing(self, number: int, author: ProseGenerator) -> list[str]:
-        """A hub or home page: a list of links, some with a line about them, and the mouths of traps."""
+        """A hub or home page: a list of links, some with a line about them, and the entrances of traps."""
         planned = self._plan.pages[number]
         rng = self._rng(f"list {number}")
         entrances = self._plan.hosts[planned.host].trap_entrances if planned.kind == HOME else []
@@ -138,7 +136,7 @@ _FACET_ITEM_COUNT = 30
 
 
 def trap_links(path: str, query: str) -> list[tuple[str, str]] | None:
-    """The links (address, anchor) of a trap's page, or None where the address is in no trap."""
+    """The links (URL, anchor) of a trap's page, or None where the URL is in no trap."""
     if path.startswith("/calendar/"):
         return _calendar(path)
     if path == "/facets/":

@@ -1,7 +1,7 @@
-"""What a synthetic web consists of before a word is written: hosts, pages, subjects, links. Pure.
+"""The plan of a synthetic web: hosts, pages, subjects, links, without any text. Pure.
 
-Communities give exact truth about locality and tunnels: articles of a topic are in community 0 or behind a
-tunnel, and nothing but the tunnel's last page links into a community behind one.
+Communities make the truth about locality and tunnels exact: articles of a topic are in community 0 or behind a
+tunnel, and only the tunnel's last page links into a community behind one.
 """
 
 import random
@@ -73,14 +73,14 @@ class WebPlan(msgspec.Struct):
         return f"http://{self.hosts[planned.host].name}{planned.path}"
 
     def label(self, page: int) -> str:
-        """The truth: articles carry their subject, everything else is not judged."""
+        """The truth: articles have their subject as label, all other pages have none."""
         planned = self.pages[page]
         name = self.subjects[planned.subject].name
         topical = planned.subject < self.shape.topics
         return (f"topic.{name}" if topical else name) if planned.kind == ARTICLE else f"_{planned.kind}"
 
     def targets(self, page: int) -> list[int]:
-        """Every page that a page leads to: its own links and its host's menu, or where it redirects."""
+        """Every page that a page leads to: its own links and its host's menu, or its redirect target."""
         planned = self.pages[page]
         if planned.kind == REDIRECT:
             return [planned.original]
@@ -96,7 +96,7 @@ class WebPlan(msgspec.Struct):
 
 
 def make_plan(shape: WebShape) -> WebPlan:
-    """Everything about a synthetic web that is not prose."""
+    """Everything in a synthetic web except the text."""
     rng = random.Random(f"plan {shape.seed}")
     plan = WebPlan(shape, _subjects(shape), [], [])
     _add_hosts(plan, rng)
@@ -151,7 +151,8 @@ def _add_page(plan: WebPlan, page: PlannedPage) -> int:
 
 def _add_articles(plan: WebPlan, rng: random.Random) -> None:
     shape = plan.shape
-    sizes = [1 / (rank + 4) for rank in range(shape.hosts)]  # hosts differ in size as on the web
+    # Hosts differ in size as on the web.
+    sizes = [1 / (rank + 4) for rank in range(shape.hosts)]
     order = list(range(shape.hosts))
     rng.shuffle(order)
     by_subject: dict[int, list[int]] = {}
@@ -171,7 +172,8 @@ def _draw_subject(plan: WebPlan, number: int, rng: random.Random) -> int:
     """Topics share `topical_share` of the articles, the other senses of their words `ambiguous`."""
     shape = plan.shape
     if number < 10 * shape.topics:
-        return number % shape.topics  # every topic has a few articles, whatever the dice say
+        # Every topic has a few articles, whatever is drawn.
+        return number % shape.topics
     dice = rng.random()
     if dice < shape.topical_share:
         return rng.randrange(shape.topics)
@@ -191,7 +193,8 @@ def _draw_community(shape: WebShape, subject: int, rng: random.Random) -> int:
 def _link_articles(plan: WebPlan, rng: random.Random) -> None:
     """Each article links to its own community, and each but the first is linked to by an earlier one."""
     groups: dict[tuple[int, int], list[int]] = {}
-    open_pages: list[int] = []  # articles that anybody may link to
+    # Articles that any other article may link to.
+    open_pages: list[int] = []
     for number, page in enumerate(plan.pages):
         if page.kind == ARTICLE:
             groups.setdefault((page.subject, page.community), []).append(number)
@@ -199,7 +202,8 @@ def _link_articles(plan: WebPlan, rng: random.Random) -> None:
                 open_pages.append(number)
     for members in groups.values():
         for place, number in enumerate(members[1:], start=1):
-            parent = members[int(rng.random() ** 2 * place)]  # early pages are linked to more often
+            # Early pages are linked to more often.
+            parent = members[int(rng.random() ** 2 * place)]
             plan.pages[parent].links.append(number)
         for number in members:
             wanted = rng.randint(*plan.shape.links)
@@ -242,7 +246,7 @@ def _add_hubs(plan: WebPlan, rng: random.Random) -> None:
 
 
 def _add_tunnels(plan: WebPlan, rng: random.Random) -> None:
-    """A chain of pages about something else, from the open part of a topic to the part behind it."""
+    """A chain of pages about other subjects, from the open part of a topic to the part behind it."""
     for subject in range(plan.shape.topics):
         for community in range(1, plan.shape.tunnels + 1):
             hidden = plan.articles(subject, community)

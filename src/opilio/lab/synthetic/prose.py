@@ -1,7 +1,7 @@
-"""Prose for synthetic pages: sentences whose words tell their subject, with the long tail of real text. Pure.
+"""Prose for synthetic pages: sentences with words of their subject and the long tail of real text. Pure.
 
-Words are drawn with Zipf weights (a word's chance falls with its place in the list). The word lists are data
-of the package; the random generator is passed in.
+Words are drawn with Zipf weights (a word's probability falls with its rank in the list). The word lists are data of the
+package; the random generator is passed in.
 """
 
 import random
@@ -16,7 +16,7 @@ import msgspec
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """Something pages can be about. `other_sense` names the subject that shares the `ambiguous` word."""
+    """A subject of pages. `other_sense` names the subject that shares the `ambiguous` word."""
 
     name: str
     nouns: tuple[str, ...]
@@ -27,7 +27,7 @@ class Subject(msgspec.Struct, frozen=True):
 
 
 class WordLists(msgspec.Struct, frozen=True):
-    """All word lists: what anybody writes, the subjects that can be topics, and the other subjects."""
+    """All word lists: general words, the subjects that can be topics, and the other subjects."""
 
     general: Subject
     subjects: tuple[Subject, ...]

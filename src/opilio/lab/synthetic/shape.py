@@ -1,4 +1,4 @@
-"""The shape of a synthetic web: every property that makes focused crawling hard, as a number one can set."""
+"""The shape of a synthetic web: every property that makes focused crawling hard, as a number that can be set."""
 
 from typing import Annotated
 
@@ -13,7 +13,8 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 LinkCount = Annotated[int, Meta(ge=0, le=1000)]
-MAX_PAGES = 5_000_000  # a bound, so that a slip of the keyboard is told and does not run for ever
+# A bound, so that a typing error is reported and does not run for ever.
+MAX_PAGES = 5_000_000
 
 
 class WebShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -54,7 +55,7 @@ class WebShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if self.hosts > self.pages:
             raise OfflineWebError(f"shape.hosts: {self.hosts} hosts need as many pages or more; there are {self.pages}")
         if self.links[0] > self.links[1]:
-            raise OfflineWebError(f"shape.links: from {self.links[0]} to {self.links[1]} is no range")
+            raise OfflineWebError(f"shape.links: from {self.links[0]} to {self.links[1]} is not a range")
         self._check_size()
         unknown = set(self.traps) - set(TRAPS)
         if unknown:

@@ -28,7 +28,7 @@ _HTML = (("Content-Type", "text/html; charset=utf-8"),)
 
 
 class SyntheticWeb:
-    """Answers for every address of a synthetic web, made when asked for."""
+    """Responds for every URL of a synthetic web, with pages made on demand."""
 
     def __init__(self, shape: WebShape) -> None:
         self.shape = shape
@@ -63,7 +63,7 @@ class SyntheticWeb:
         return {h.name: HostFaults(name=h.name, delay_s=h.delay_s, error_rate=h.error_rate) for h in odd}
 
     def find(self, url: str) -> RecordedResponse | None:
-        """What the server would answer, or None where there is nothing (404)."""
+        """The server's response, or None where there is no page (404)."""
         number = self._numbers.get(url)
         if number is not None:
             return self._page(number)
@@ -88,7 +88,7 @@ class SyntheticWeb:
         return "User-agent: *\nDisallow: /private/\n" + (f"Crawl-delay: {delay:g}\n" if delay else "")
 
     def urls_with_labels(self) -> Iterator[tuple[str, str]]:
-        """Every address of the written form with its label: all pages, robots.txt files, the mouths of traps."""
+        """Every URL of the written form with its label: all pages, robots.txt files, the entrances of traps."""
         for number in range(len(self.plan.pages)):
             yield self.plan.url(number), self.plan.label(number)
         for host in self.plan.hosts:
@@ -97,7 +97,7 @@ class SyntheticWeb:
                 yield from ((url, "_trap") for url in self._trap_entry_urls(f"http://{host.name}{entrance}"))
 
     def _trap_entry_urls(self, entrance: str) -> list[str]:
-        """The pages of a trap that are met first."""
+        """The first pages of a trap."""
         found = [entrance]
         for url in found:
             parts = urlsplit(url)
@@ -133,7 +133,7 @@ def write_synthetic_web(shape: WebShape, folder: Path) -> Path:
 
 
 def topic_tables(plan: WebPlan) -> list[dict[str, object]]:
-    """The topics of a synthetic web as they stand in topics.toml, with what each seed set reaches."""
+    """The topics of a synthetic web in the format of topics.toml, with the pages each seed set reaches."""
     graph = WebLinkGraph.from_rows([plan.targets(n) for n in range(len(plan.pages))])
     return [_topic_table(plan, graph, subject) for subject in range(plan.shape.topics)]
 

@@ -1,4 +1,4 @@
-"""Where the lab keeps what it worked out once: the user's cache folder. Losing it costs time, never results."""
+"""The lab's cache in the user's cache folder. Losing it costs time, never results."""
 
 import os
 import shutil
@@ -19,8 +19,10 @@ RECENTLY_USED_S = 24 * 3600.0
 
 
 def default_cache_folder() -> Path:
-    """The lab's part of the user's cache folder; where that can't be written, a folder of the user's among the
-    temporary files, the same for every process."""
+    """The lab's part of the user's cache folder.
+
+    If that can't be written to, a folder of the user among the temporary files, the same for every process.
+    """
     folder = user_cache_path("opilio") / "lab"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -30,7 +32,7 @@ def default_cache_folder() -> Path:
 
 
 def _fallback_folder() -> Path:
-    """Programs are installed there and started (peers), so nobody else may have made it or may write to it."""
+    """Peers are installed and started there, so no other user may own it or write to it."""
     try:
         folder = Path(tempfile.gettempdir()) / f"opilio-{os.getuid()}"
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -40,12 +42,14 @@ def _fallback_folder() -> Path:
             f"no folder for a cache: {error}; set XDG_CACHE_HOME to one that can be written"
         ) from error
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-        raise OfflineWebError(f"{folder}: is not yours alone; set XDG_CACHE_HOME to a folder that can be written")
+        raise OfflineWebError(
+            f"{folder}: other users can write to it; set XDG_CACHE_HOME to a folder that can be written"
+        )
     return folder / "lab"
 
 
 def load_cached(path: Path, kind: type[T]) -> T | None:
-    """What was saved there, or None when there is nothing usable."""
+    """The saved value, or None when there is no usable one."""
     try:
         return msgspec.msgpack.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.DecodeError):
@@ -53,13 +57,13 @@ def load_cached(path: Path, kind: type[T]) -> T | None:
 
 
 def save_cached(path: Path, value: object) -> None:
-    """Save at once or not at all; a folder that can't be written only means that nothing is remembered."""
+    """Save atomically; if the folder can't be written to, nothing is cached."""
     save_bytes(path, msgspec.msgpack.encode(value))
 
 
 @contextmanager
 def write_atomically(path: Path) -> Iterator[BinaryIO]:
-    """A file that is there, whole, when the block has ended, and not at all when it did not come to its end."""
+    """A file that is complete after the block, and does not exist if the block fails."""
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,7 +79,7 @@ def write_atomically(path: Path) -> Iterator[BinaryIO]:
 
 
 def is_complete(path: Path, size: int) -> bool:
-    """Is the file there, and as long as it was written? A machine that went down may have cut it off."""
+    """Does the file exist with the size it was written with? A crash may have truncated it."""
     try:
         return path.stat().st_size == size
     except OSError:
@@ -83,9 +87,9 @@ def is_complete(path: Path, size: int) -> bool:
 
 
 def prune(used: Path, pattern: str, keep: int) -> None:
-    """Note that a folder is used, and remove those beside it that match, but for the newest and those used of late.
+    """Mark a folder as used, and remove matching siblings except the newest and recently used ones.
 
-    What older code worked out would pile up for ever; what an experiment works out may be more than `keep` folders.
+    Results of older code would accumulate for ever; an experiment may use more than `keep` folders.
     """
     with suppress(OSError):
         os.utime(used)

@@ -14,8 +14,8 @@ from opilio.lab.webs.web import LabProblem, WarcWeb
 class GroundTruthLabels:
     """The labels of each page of a web, by page number.
 
-    A page whose labels all begin with `_`, or that has none, is not judged: it is never relevant and says
-    nothing about a judge's precision.
+    A page without labels, or whose labels all begin with `_`, is not judged: it is never relevant and does not count
+    for a judge's precision.
     """
 
     def __init__(self, by_page: list[tuple[str, ...]], problems: list[LabProblem]) -> None:
@@ -25,7 +25,7 @@ class GroundTruthLabels:
 
     @property
     def page_counts(self) -> dict[str, int]:
-        """How many pages carry each label."""
+        """The number of pages with each label."""
         counts: dict[str, int] = {}
         for labels in self.by_page:
             for label in labels:
@@ -38,7 +38,7 @@ class GroundTruthLabels:
         return np.array([_is_judging_label(labels) for labels in self.by_page], dtype=bool)
 
     def relevant(self, topic: LabTopic) -> NDArray[np.bool_]:
-        """Which pages are relevant to a topic: worked out once, since every measure asks for it."""
+        """Which pages are relevant to a topic: cached, since every measure needs it."""
         if topic.relevant not in self._relevant:
             self._relevant[topic.relevant] = self._compute_relevant_pages(topic)
         return self._relevant[topic.relevant]
@@ -56,19 +56,19 @@ def _is_judging_label(labels: tuple[str, ...]) -> bool:
 
 
 def load_labels(web: WarcWeb) -> GroundTruthLabels:
-    """The labels in `labels.tsv` of a web; a web without that file can be crawled and not judged."""
+    """The labels in `labels.tsv` of a web; without that file crawls can run but not be scored."""
     path = web.folder / "labels.tsv"
     try:
         lines = path.read_text("utf-8-sig").splitlines()
     except FileNotFoundError:
-        raise OfflineWebError(f"{path}: no labels, so no crawl of this web can be judged") from None
+        raise OfflineWebError(f"{path}: no labels, so crawls of this web can't be scored") from None
     except (OSError, UnicodeDecodeError) as error:
         raise OfflineWebError(f"{path}: {error}") from error
     return parse_labels(web, lines)
 
 
 def parse_labels(web: WarcWeb, lines: list[str]) -> GroundTruthLabels:
-    """Labels from lines of address, tab, labels joined by `|`; an address given twice gets the labels of both."""
+    """Labels from lines of URL, tab, labels joined by `|`; a URL given twice gets the labels of both."""
     by_page: list[tuple[str, ...]] = [()] * len(web)
     problems: list[LabProblem] = []
     for place, line in enumerate(lines, start=1):
@@ -81,9 +81,8 @@ def parse_labels(web: WarcWeb, lines: list[str]) -> GroundTruthLabels:
             problems.append(LabProblem("label", f"labels.tsv line {place}", "no tab and label; skipped"))
         elif number is None:
             problems.append(LabProblem("label", address, "label for an address that the web does not hold; skipped"))
-        elif (
-            _is_judging_label(labels) and web.status(number) != 200
-        ):  # nobody can fetch it, so it must not be the oracle's
+        # A page that can't be fetched must not count for the oracle.
+        elif _is_judging_label(labels) and web.status(number) != 200:
             problems.append(LabProblem("label", address, f"label for an answer {web.status(number)}, no page; skipped"))
         else:
             by_page[number] = tuple(dict.fromkeys(by_page[number] + labels))

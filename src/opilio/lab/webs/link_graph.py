@@ -1,7 +1,7 @@
 """The links of a web as integer arrays, and walks over them. Pure.
 
-Nodes 0..pages-1 are the pages of the web in its own order; nodes from `pages` on are addresses that some page
-links to and that the web does not hold (dead links: asking for one costs a fetch).
+Nodes 0..pages-1 are the pages of the web in its own order; nodes from `pages` on are URLs that some page links to
+and that are not in the web (dead links: requesting one costs a fetch).
 """
 
 from collections.abc import Iterable, Sequence
@@ -45,7 +45,7 @@ class WebLinkGraph:
         return len(self.targets) - self.links
 
     def out_links(self, node: int) -> Nodes:
-        """Where a node links to; a dead address links nowhere."""
+        """The targets of a node; a dead URL has none."""
         if node >= self.pages:
             return self.targets[:0]
         return self.targets[self.starts[node] : self.starts[node + 1]]

@@ -1,7 +1,7 @@
-"""The pages of a web, parsed once and kept in the user's cache folder, with the links between them as a graph.
+"""The parsed pages of a web, cached in the user's cache folder, with the links between them as a graph.
 
-Many runs over one web then cost a look-up a page instead of a parse. What is kept is found by the content of
-the web and the code of the parser: change either and it is worked out again. The first time uses several processes.
+Runs over one web then look pages up instead of parsing them. The cache key is the content of the web and the code of
+the parser: after a change of either all pages are parsed again, in several processes.
 """
 
 import mmap
@@ -30,19 +30,21 @@ from opilio.lab.webs.web import WarcWeb
 from opilio.parse.html import HtmlParser
 
 _FORMAT_VERSION = 2
-_MAX_CACHED_VERSIONS = 3  # of one web, made by different code, that are kept
-_CHUNK_PAGES = 250  # pages a process takes at once
-_MIN_PAGES_FOR_POOL = 400  # starting processes costs more than parsing so few pages
+_MAX_CACHED_VERSIONS = 3  # of one web, made by different code
+_CHUNK_PAGES = 250  # pages per task of a process
+# Starting processes costs more than parsing fewer pages.
+_MIN_PAGES_FOR_POOL = 400
 
 
 class _ParsedChunk(msgspec.Struct):
-    """What parsing some pages gave: packed pages end to end, and where each leads."""
+    """The result of parsing some pages: packed pages in one buffer, and the targets of each."""
 
     packed: bytes
     sizes: list[int]
-    hashes: list[int]  # of the bodies, to be sure that a page is asked for with the bytes that were parsed
+    # Hashes of the bodies, to make sure that a page is looked up with the bytes that were parsed.
+    hashes: list[int]
     live: list[list[int]]  # numbers of pages of the web
-    dead: list[list[str]]  # addresses that the web does not hold
+    dead: list[list[str]]  # URLs that are not in the web
 
 
 class _ParsedPagesIndex(msgspec.Struct):
@@ -57,7 +59,8 @@ class ParsedPages:
     """Every page of a web as the parser reads it. A page that can't be parsed has an empty entry."""
 
     def __init__(self, folder: Path, kept: _ParsedPagesIndex, packed: mmap.mmap) -> None:
-        self.folder = folder  # where they are kept; what else is worked out from them is kept there too
+        # The cache folder; other data computed from the pages is stored there too.
+        self.folder = folder
         self._offsets = memoryview(kept.offsets).cast("q")
         self._hashes = memoryview(kept.hashes).cast("Q")
         self._index = kept
@@ -76,10 +79,10 @@ class ParsedPages:
 
     @classmethod
     def load(cls, folder: Path) -> "ParsedPages":
-        """What was kept in a folder."""
+        """The parsed pages in a folder."""
         kept = load_cached(folder / "index", _ParsedPagesIndex)
         if kept is None:
-            raise OfflineWebError(f"{folder}: the parsed pages can't be kept or read there; is the disk full?")
+            raise OfflineWebError(f"{folder}: the parsed pages can't be stored or read; is the disk full?")
         with (folder / "packed").open("rb") as file:
             return cls(folder, kept, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
@@ -88,7 +91,7 @@ class ParsedPages:
 
     @property
     def body_hashes(self) -> Sequence[int]:
-        """A number for the body of each page: equal ones have the same."""
+        """A number for the body of each page: equal bodies have equal numbers."""
         return self._hashes
 
     @cached_property
@@ -97,17 +100,17 @@ class ParsedPages:
         return WebLinkGraph(starts, np.frombuffer(self._index.targets, dtype=np.int32), self._index.nodes)
 
     def page(self, number: int) -> Page | None:
-        """A page by its number, None where the parser found none in the answer."""
+        """A page by its number, None if the response was not a page."""
         begin, end = self._offsets[number], self._offsets[number + 1]
         return _decode_page(self._packed[begin:end]) if end > begin else None
 
     def page_if_same_body(self, number: int, body: bytes) -> Page | None:
-        """The same, but only when it was parsed from this body."""
+        """The same, but only if it was parsed from this body."""
         return self.page(number) if self._hashes[number] == xxhash.xxh3_64_intdigest(body) else None
 
 
 class CachedParser:
-    """A parser that looks up the pages of one web and parses everything else: the same pages, sooner."""
+    """A parser that looks up the pages of one web and parses everything else: the same result, faster."""
 
     def __init__(self, web: WarcWeb, pages: ParsedPages, parser: Parser) -> None:
         self._web = web
@@ -121,8 +124,10 @@ class CachedParser:
 
 
 def parser_version() -> str:
-    """Names the parser's code: its own files, what unpacks recorded answers, the address rules, the records, and the
-    library underneath."""
+    """A digest of the parser's code and libraries.
+
+    It covers the parser's own files, the decoding of recorded responses, the URL rules and the records.
+    """
     root = files("opilio")
     digest = xxhash.xxh3_64(f"{_FORMAT_VERSION} {version('turbohtml')} {version('msgspec')}".encode())
     parse_files = [f for f in root.joinpath("parse").iterdir() if f.name.endswith(".py")]
@@ -133,14 +138,15 @@ def parser_version() -> str:
 
 
 def to_fetched(url: str, answer: RecordedResponse) -> FetchResult:
-    """A recorded answer in the form the parser takes."""
+    """A recorded response as the parser's input."""
     return FetchResult(url=url, status=answer.status, headers=answer.headers, body=answer.body)
 
 
 def _parse_all(web: WarcWeb, folder: Path, cache: Path | None, processes: int) -> None:
     offsets, hashes = array("q", [0]), array("Q")
     rows: list[list[int]] = []
-    names: dict[str, int] = {}  # dead addresses get the numbers behind the pages
+    # Dead URLs get the numbers after the pages.
+    names: dict[str, int] = {}
     with write_atomically(folder / "packed") as file:
         for chunk in _parse_chunks(web, cache, processes):
             file.write(chunk.packed)
@@ -148,7 +154,8 @@ def _parse_all(web: WarcWeb, folder: Path, cache: Path | None, processes: int) -
             for size, live, dead in zip(chunk.sizes, chunk.live, chunk.dead, strict=True):
                 offsets.append(offsets[-1] + size)
                 rows.append(live + [names.setdefault(url, len(web) + len(names)) for url in dead])
-        file.write(b"\0")  # an empty file can't be mapped
+        # An empty file can't be mapped.
+        file.write(b"\0")
     graph = WebLinkGraph.from_rows(rows)
     kept = _ParsedPagesIndex(
         offsets.tobytes(), hashes.tobytes(), graph.starts.tobytes(), graph.targets.tobytes(), max(graph.nodes, len(web))
@@ -197,7 +204,7 @@ def _parse_page(parser: Parser, url: str, answer: RecordedResponse) -> Page | No
 
 
 def _targets(url: str, answer: RecordedResponse, page: Page | None) -> list[str]:
-    """Where a page leads, itself left out. Links a polite crawler would not follow are in: the oracle knows all."""
+    """The targets of a page without itself. Links that a polite crawler would not follow are included."""
     found = (
         [link.url for link in page.links] if page else [redirect_target(answer.status, answer.header("location"), url)]
     )

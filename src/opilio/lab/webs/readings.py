@@ -1,8 +1,7 @@
-"""The words of a web's pages, read once and kept beside the parsed pages: a run then looks its token vectors up.
+"""The words of a web's pages, cached beside the parsed pages: a run looks its token vectors up.
 
-What is kept is found by the content of the web, the code that reads, and the options that change what is read. Terms
-are stable hashes; one word of each is kept so that a table can still be shown in words. The first time uses several
-processes.
+The cache key is the content of the web, the code that reads, and the options that it depends on. Terms are stable
+hashes; one word of each is stored so that a table can still be shown in words. The first time uses several processes.
 """
 
 import mmap
@@ -27,7 +26,7 @@ from opilio.text.vocabulary import Vocabulary
 from opilio.topic.setup import build_vocabulary
 
 _FORMAT_VERSION = 1
-_MAX_CACHED_VERSIONS = 6  # by different code or options, that are kept
+_MAX_CACHED_VERSIONS = 6  # made by different code or options
 _CHUNK_PAGES = 250
 _MIN_PAGES_FOR_POOL = 400  # as for parsing
 
@@ -56,7 +55,7 @@ class _ReadingsIndex(msgspec.Struct):
 
 
 class Readings:
-    """Readings of the pages of one web under one set of options; a page that has none is read anew."""
+    """Readings of the pages of one web under one set of options; a page without one is read again."""
 
     def __init__(self, web: WarcWeb, kept: _ReadingsIndex, packed: mmap.mmap) -> None:
         self._web = web
@@ -71,13 +70,14 @@ class Readings:
         kept = load_cached(folder / "index", _ReadingsIndex)
         if kept is None or not is_complete(folder / "packed", memoryview(kept.offsets).cast("q")[-1] + 1):
             kept = _read_all(web, pages, settings, folder, processes)
-        with (folder / "packed").open("rb") as file:  # now: whoever clears the folder away later does no harm
+        # Opened now, so that a later removal of the folder does no harm.
+        with (folder / "packed").open("rb") as file:
             packed = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         prune(folder, "read-*", _MAX_CACHED_VERSIONS)
         return cls(web, kept, packed)
 
     def reader(self, settings: Settings, vocabulary: Vocabulary) -> Callable[[Page], Reading]:
-        """A reader that looks pages of the web up; it tells the vocabulary what the terms mean."""
+        """A reader that looks up the pages of the web, and adds their words to the vocabulary."""
         vocabulary.set_word_source(lambda term: self._words.get(term, ""))
         anew = build_page_reader(settings, vocabulary)
 
@@ -90,7 +90,7 @@ class Readings:
 
 
 def reading_version(settings: Settings) -> str:
-    """Names the code that reads, the libraries underneath, and the options that change what is read."""
+    """A digest of the code that reads, its libraries, and the options that it depends on."""
     topic = settings.topic
     options = (_FORMAT_VERSION, topic.language, topic.normaliser, topic.around, topic.identify, settings.seen.near)
     digest = xxhash.xxh3_64(msgspec.msgpack.encode((options, version("PyStemmer"), version("numpy"))))
@@ -110,7 +110,8 @@ def _read_all(web: WarcWeb, pages: ParsedPages, settings: Settings, folder: Path
             words |= some.words
             for size in some.sizes:
                 offsets.append(offsets[-1] + size)
-        file.write(b"\0")  # an empty file can't be mapped
+        # An empty file can't be mapped.
+        file.write(b"\0")
     kept = _ReadingsIndex(offsets.tobytes(), words)
     save_cached(folder / "index", kept)
     return kept

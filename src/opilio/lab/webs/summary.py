@@ -1,4 +1,4 @@
-"""What a web holds: `opilio lab webs`. Counts, and what can be reached from where."""
+"""The summary of a web for `opilio lab webs`: counts, and the pages that can be reached from seeds."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,12 +17,12 @@ from opilio.lab.webs.web import LabProblem, WarcWeb
 
 
 class SeedReach(msgspec.Struct, frozen=True, kw_only=True):
-    """What a seed set reaches. `at_depth[d]` counts relevant pages whose shortest way from a seed has d links."""
+    """The pages that a seed set reaches. `at_depth[d]` counts relevant pages d links from the seeds."""
 
     name: str
     seeds: int
     missing_seeds: int
-    reachable: int  # pages of any kind
+    reachable: int  # pages, relevant or not
     relevant: int
     at_depth: tuple[int, ...]
 
@@ -48,7 +48,7 @@ class WebSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summarize_web(folder: Path, cache: Path | None = None, processes: int = 2) -> WebSummary:
-    """Read a web's folder; a web without labels or topics is described without them."""
+    """Read a web's folder; labels and topics are optional."""
     web = WarcWeb.open(folder, cache)
     graph = ParsedPages.open(web, cache, processes).graph
     topics, topic_problems = load_topics(web.folder)

@@ -13,7 +13,7 @@ from opilio.lab.webs.web import LabProblem
 
 
 class TopicBrief(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person would tell the crawler of the topic: all it gets beside the seeds."""
+    """The description of a topic that a crawler gets, as the user would write it; besides it, only seeds."""
 
     name: str
     description: str = ""
@@ -22,15 +22,16 @@ class TopicBrief(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeedSet(msgspec.Struct, frozen=True, kw_only=True):
-    """A place to begin: `on-topic-N` (relevant pages) or `generic-N` (irrelevant ones)."""
+    """Start pages: `on-topic-N` (relevant pages) or `generic-N` (irrelevant ones)."""
 
     name: str
     urls: tuple[str, ...]
-    reaches: int | None = None  # as stated in the file; the lab counts for itself
+    # As stated in the file; the lab counts for itself.
+    reaches: int | None = None
 
 
 class LabTopic(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic with its truth. Only `brief` and `seed_sets` may be handed to a crawler."""
+    """A topic with its relevant labels. Only `brief` and `seed_sets` may be passed to a crawler."""
 
     brief: TopicBrief
     relevant: tuple[str, ...]
@@ -70,7 +71,7 @@ class _TopicsFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def load_topics(folder: Path) -> tuple[list[LabTopic], list[LabProblem]]:
-    """The topics in `topics.toml` that can be used, and what is wrong with the others; none when there is no file."""
+    """The usable topics in `topics.toml`, and problems with the others; empty without the file."""
     path = folder / "topics.toml"
     if not path.exists():
         return [], []
@@ -94,7 +95,7 @@ def load_topics(folder: Path) -> tuple[list[LabTopic], list[LabProblem]]:
 
 
 def select_topics(topics: Sequence[LabTopic], names: Sequence[str], folder: Path) -> list[LabTopic]:
-    """The topics of these names (all without a name), or a message that lists what there is."""
+    """The topics of these names (all without a name), or an error that lists the known ones."""
     known = {t.name: t for t in topics}
     if not known:
         raise OfflineWebError(f"{folder}: no usable topic in topics.toml; an experiment needs at least one")
@@ -110,7 +111,7 @@ def _build_topic(table: _TopicTable, problems: list[LabProblem]) -> LabTopic:
         name = seeds.name or f"seeds-{number}"
         usable = [u for u in map(canonicalize_url, seeds.urls) if u is not None]
         if len(usable) < len(seeds.urls):
-            problems.append(LabProblem("seed", f"{table.name}/{name}", "holds an address that is not http or https"))
+            problems.append(LabProblem("seed", f"{table.name}/{name}", "contains a URL that is not http(s)"))
         if any(name == known.name for known in sets):
             problems.append(LabProblem("seed", f"{table.name}/{name}", "second seed set of this name; skipped"))
         elif usable:

@@ -1,7 +1,7 @@
-"""WARC files from anywhere, read the lab's way: find every record once, then any one of them by its place.
+"""Reads WARC files from any source: scans all records once, then reads single ones by offset.
 
-Own code instead of a library's iterator because a damaged file must give up its sound records, with the place
-of the damage, and because one member is decoded in some 60 µs. Must not know of webs, labels or caches.
+Own code instead of a library's iterator because the intact records of a damaged file must be found, with the offset of
+the damage, and because one member is decoded in some 60 µs. Independent of webs, labels and caches.
 """
 
 import re
@@ -17,7 +17,8 @@ from opilio.fetch.decoding import BodyTooLargeError, Decoder, DecodingError
 _GZIP_WBITS = 31  # zlib's window bits for one gzip member
 _INFLATE_CHUNK_BYTES = 1 << 16
 _MAGIC = b"\x1f\x8b\x08"
-_MAX_RECORD_BYTES = 256 << 20  # a record that unpacks to more is a bomb, not a page
+# A record that unpacks to more is a decompression bomb.
+_MAX_RECORD_BYTES = 256 << 20
 _HEADER_END = re.compile(rb"\r?\n\r?\n")  # RFC 9112, 2.2: some servers end lines without CR
 _STATUS = re.compile(rb"HTTP/\d(?:\.\d)? (\d{3})")
 
@@ -33,19 +34,21 @@ class ByteBuffer(Protocol):
 
 
 class ScannedWarcRecord(msgspec.Struct, frozen=True):
-    """Where one record lies and what its head says."""
+    """The location of a record, and the values of its header."""
 
     offset: int
     length: int
-    kind: str  # response, resource, request, warcinfo, revisit, …; "damaged" for bytes that are no record
+    # response, resource, request, warcinfo, revisit, …; "damaged" for bytes that are not a record
+    kind: str
     url: str
-    is_http: bool  # the block is an HTTP message, not the bare content
+    # Is the block an HTTP message, or the bare content?
+    is_http: bool
     detail: str = ""
-    status: int = 0  # of the answer; 200 for bare content
+    status: int = 0  # of the response; 200 for bare content
 
 
 class RecordedResponse(msgspec.Struct, frozen=True):
-    """A recorded answer: the body decoded, the headers that described its transfer removed."""
+    """A recorded response: the body decoded, without the headers of its transfer."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -56,7 +59,7 @@ class RecordedResponse(msgspec.Struct, frozen=True):
 
 
 def scan_records(data: ByteBuffer) -> Iterator[ScannedWarcRecord]:
-    """Every record of a file in order; damage is a record too, and reading goes on at the next sound one."""
+    """Every record of a file in order; damage is a record too, and reading continues at the next intact one."""
     position = 0
     while position < len(data):
         member, end = _inflate_member(data, position)
@@ -71,7 +74,7 @@ def scan_records(data: ByteBuffer) -> Iterator[ScannedWarcRecord]:
 
 
 def read_response(data: ByteBuffer, offset: int, length: int) -> RecordedResponse:
-    """The answer in the record at a place that `scan_records` gave."""
+    """The response in the record at an offset from `scan_records`."""
     member, _ = _inflate_member(data, offset, length)
     if member is None:
         raise OfflineWebError(f"the record at byte {offset} can't be read any more: the file has changed")
@@ -84,7 +87,7 @@ def read_response(data: ByteBuffer, offset: int, length: int) -> RecordedRespons
 
 
 def parse_http_response(message: bytes) -> RecordedResponse:
-    """An HTTP response as it was on the wire, made whole."""
+    """Parse a raw HTTP response and decode its body."""
     gap = _HEADER_END.search(message)
     head, body = (message[: gap.start()], message[gap.end() :]) if gap else (message, b"")
     first, *lines = head.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
@@ -104,7 +107,7 @@ _TRANSFER_HEADERS = frozenset(
 
 
 def _inflate_member(data: ByteBuffer, offset: int, length: int | None = None) -> tuple[bytes | None, int]:
-    """One gzip member unpacked, and where it ends; None where it is not one, is cut off or unpacks to too much."""
+    """One unpacked gzip member with its end; None where it is not one, is truncated or unpacks to too much."""
     unpacker = isal_zlib.decompressobj(wbits=_GZIP_WBITS)
     parts: list[bytes] = []
     position, size = offset, 0
@@ -139,7 +142,7 @@ def _describe_record(member: bytes, offset: int, length: int) -> ScannedWarcReco
     size = fields.get("content-length", "")
     if not gap or not size.isdigit() or len(block) < int(size):
         return ScannedWarcRecord(
-            offset, length, "damaged", url, False, f"record at byte {offset} is shorter than it says"
+            offset, length, "damaged", url, False, f"record at byte {offset} is shorter than its Content-Length"
         )
     if block[int(size) :].strip(b"\r\n"):
         raise OfflineWebError("the file is not gzip per record; rewrite it with 'warcio recompress'")
@@ -161,7 +164,7 @@ def _parse_headers(head: bytes) -> dict[str, str]:
 
 
 def _decode_chunked(body: bytes) -> bytes:
-    """The content of a chunked body; the body itself where it is not chunked after all (some tools undo it)."""
+    """The content of a chunked body; the body itself if it is not chunked (some tools undo it)."""
     parts: list[bytes] = []
     position = 0
     while position < len(body):
@@ -178,7 +181,7 @@ def _decode_chunked(body: bytes) -> bytes:
 
 
 def _decode_content(body: bytes, encodings: str) -> bytes:
-    """The content of a packed body; the body itself where it is not packed that way (some tools undo it)."""
+    """The content of a compressed body; the body itself if it is not compressed that way (some tools undo it)."""
     try:
         return Decoder(encodings, _MAX_RECORD_BYTES).feed(body) or body
     except (BodyTooLargeError, DecodingError):

@@ -1,10 +1,9 @@
-"""An offline web: a folder with `*.warc.gz`, every page found by its canonical address.
+"""An offline web: a folder with `*.warc.gz`, every page found by its canonical URL.
 
-The files are read through once; the index is kept in the user's cache folder and found again by the names, sizes and
-times of the files. A web holds what a server would answer and nothing else: labels are in labels.py, which
-only whoever judges a crawl may read. Any collection made by `opilio crawl` is a web without labels.
-
-What can be replayed or served: a written web or a synthetic one.
+The files are scanned once; the index is stored in the user's cache folder and found again by the names, sizes and
+times of the files. A web holds only what a server would respond: labels are in labels.py, which only the evaluation
+may read. Any collection made by `opilio crawl` is a web without labels. `ResponseSource` is the protocol of a web that
+can be replayed or served, recorded or synthetic.
 """
 
 import mmap
@@ -23,8 +22,8 @@ from opilio.core.urls import canonicalize_url, host_of
 from opilio.lab.webs.cache import default_cache_folder, load_cached, save_cached
 from opilio.lab.webs.warc import RecordedResponse, ScannedWarcRecord, read_response, scan_records
 
-_UNCOMPRESSED_MESSAGE = "not compressed, so it is not read; pack it with 'warcio recompress'"
-_INDEX_FORMAT_VERSION = 2  # of the index file: raise it when its meaning changes
+_UNCOMPRESSED_MESSAGE = "not compressed, so it is not read; compress it with 'warcio recompress'"
+_INDEX_FORMAT_VERSION = 2  # increase it when the meaning of the index file changes
 
 
 class LabProblem(msgspec.Struct, frozen=True, order=True):
@@ -39,7 +38,7 @@ class LabProblem(msgspec.Struct, frozen=True, order=True):
 
 
 class _WebIndex(msgspec.Struct, frozen=True):
-    """What one reading of the files gave; page i lies in file `file[i]` at `offset[i]`, `length[i]` bytes long."""
+    """The result of scanning the files; page i is in file `file[i]` at `offset[i]`, `length[i]` bytes long."""
 
     files: list[str]
     urls: list[str]
@@ -52,7 +51,7 @@ class _WebIndex(msgspec.Struct, frozen=True):
 
 
 class WarcWeb:
-    """The pages of a web. Invariant: `urls[i]` is canonical, and no address is there twice."""
+    """The pages of a web. Invariant: `urls[i]` is canonical, and no URL occurs twice."""
 
     def __init__(self, folder: Path, index: _WebIndex) -> None:
         self.folder = folder
@@ -63,7 +62,7 @@ class WarcWeb:
 
     @classmethod
     def open(cls, folder: Path, cache: Path | None = None) -> "WarcWeb":
-        """Open a web, from the index of last time when the files are the same."""
+        """Open a web, with the stored index if the files are the same."""
         folder = folder.resolve()
         files = warc_files(folder)
         path = (cache or default_cache_folder()) / f"web-{_files_digest(folder, files)}.index"
@@ -83,12 +82,12 @@ class WarcWeb:
 
     @property
     def digest(self) -> str:
-        """Names the content of the web, wherever it lies: what is worked out from it is kept under this name."""
+        """A digest of the web's content: data computed from it is cached under this name."""
         return self._index.digest
 
     @property
     def problems(self) -> Sequence[LabProblem]:
-        """What was skipped when the files were read."""
+        """What was skipped when the files were scanned."""
         return [
             *self._index.problems,
             *(LabProblem("damaged", f.name, _UNCOMPRESSED_MESSAGE) for f in _uncompressed_files(self.folder)),
@@ -96,31 +95,31 @@ class WarcWeb:
 
     @cached_property
     def numbers(self) -> dict[str, int]:
-        """The number of each page by its canonical address."""
+        """The number of each page by its canonical URL."""
         return {url: number for number, url in enumerate(self.urls)}
 
     @cached_property
     def hosts(self) -> dict[str, int]:
-        """How many pages each host has."""
+        """The number of pages of each host."""
         return dict(Counter(map(host_of, self.urls)))
 
     def __len__(self) -> int:
         return len(self._index.urls)
 
     def response(self, number: int) -> RecordedResponse:
-        """What was recorded for a page, by its number."""
+        """The recorded response of a page."""
         file, offset, length = (column[number] for column in self._places)
         return read_response(self._map(file), offset, length)
 
     def status(self, number: int) -> int:
-        """The status that was recorded for a page: 200, or it is none."""
+        """The recorded status; only 200 is a page."""
         return self._statuses[number]
 
     def number_of(self, url: str) -> int | None:
-        """The number of the page at a canonical address, or None.
+        """The number of the page at a canonical URL, or None.
 
-        Some webs were recorded under file names: their links say `%2528` where the record says `%28`. Such an
-        address is looked up again with one layer of encoding less.
+        Some webs were recorded under file names: their links have `%2528` where the record has `%28`. Such a URL is
+        looked up again with one layer of encoding less.
         """
         number = self.numbers.get(url)
         if number is None and "%25" in url:
@@ -128,7 +127,7 @@ class WarcWeb:
         return number
 
     def find(self, url: str) -> RecordedResponse | None:
-        """What was recorded for a canonical address, or None."""
+        """The recorded response of a canonical URL, or None."""
         number = self.number_of(url)
         return None if number is None else self.response(number)
 
@@ -190,7 +189,7 @@ def _records(path: Path, data: mmap.mmap) -> list[ScannedWarcRecord]:
 
 
 def _classify_record(file: str, record: ScannedWarcRecord, known: dict[str, int]) -> tuple[str, LabProblem | None]:
-    """The canonical address of a record that is a page, or what is wrong with it (both empty: nothing of ours)."""
+    """The canonical URL of a record that is a page, or what is wrong with it (both empty: a record to ignore)."""
     if record.kind == "damaged":
         return "", LabProblem("damaged", file, f"{record.detail}; the other records are used")
     if record.kind == "revisit":
@@ -199,14 +198,14 @@ def _classify_record(file: str, record: ScannedWarcRecord, known: dict[str, int]
         return "", None
     url = canonicalize_url(record.url)
     if url is None:
-        return "", LabProblem("address", record.url or file, "no http or https address; skipped")
+        return "", LabProblem("address", record.url or file, "not an http(s) URL; skipped")
     if url in known:
         return "", LabProblem("duplicate", url, "recorded more than once; the first record is used")
     return url, None
 
 
 def _first_problem(problems: list[LabProblem]) -> str:
-    return str(problems[0]) if problems else "they hold no response record"
+    return str(problems[0]) if problems else "they contain no response record"
 
 
 def _map_file(path: Path) -> mmap.mmap:
@@ -219,7 +218,7 @@ def _int_view(data: bytes) -> memoryview:
 
 
 class ResponseSource(Protocol):
-    """Answers by canonical address; None where there is nothing."""
+    """Responses by canonical URL; None if there is no page."""
 
     @property
     def hosts(self) -> Mapping[str, int]: ...

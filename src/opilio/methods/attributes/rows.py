@@ -83,7 +83,7 @@ class RowMemory:
                 max(self._by_class, key=len).popleft()
 
     def relabel(self, row: Rows, label: bool) -> bool:
-        """Change the label of a stored row with the other label; False where there is none."""
+        """Change the label of a stored row with the other label; False without one."""
         (data,) = (one.tobytes() for one in sanitize_rows(row).astype(np.float32))
         if data not in self._by_class[not label]:
             return False

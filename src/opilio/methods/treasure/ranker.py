@@ -124,7 +124,7 @@ class TreasureRanker(BaseLearner):
         return self.updater.version
 
     def make_lesson(self, outcomes: Sequence[Outcome]) -> bytes:
-        """The experience of these visits, for the journal; empty if there is none."""
+        """The experience of these visits, for the journal; may be empty."""
         if not self.updater.options.period:
             return b""
         met = [one for outcome in outcomes if (one := _experience(outcome)) is not None]
