@@ -21,6 +21,20 @@ def crawl(
     topic: Annotated[str, typer.Argument(help="The topic, as a sentence in quotes.", show_default=False)] = "",
     seed: Annotated[list[str] | None, typer.Option(metavar="URL", help="A URL to start from. Repeatable.")] = None,
     seeds: Annotated[Path | None, typer.Option(metavar="FILE", help="A file of seed URLs, one per line.")] = None,
+    site: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DOMAIN", help="Crawl only this domain and its subdomains. Repeatable."),
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(metavar="RULE", help="Crawl only URLs like example.org/docs/*. Repeatable."),
+    ] = None,
+    deny: Annotated[
+        list[str] | None, typer.Option(metavar="RULE", help="Exclude URLs like example.org or /tag/*. Repeatable.")
+    ] = None,
+    max_depth: Annotated[
+        int | None, typer.Option(min=0, help="Follow at most N links from a seed (0: no limit).")
+    ] = None,
     offline_seeds: Annotated[
         bool, typer.Option("--offline-seeds", help="Never ask a search engine for seeds.")
     ] = False,
@@ -73,7 +87,7 @@ def crawl(
     # The engine takes a moment to import; nothing is open yet, so Ctrl-C may end the process at once.
     exit_on_signals()
     from opilio.cli.crawl_run import CrawlOptions, run_crawl
-    from opilio.cli.settings_options import merge_options, read_seed_options
+    from opilio.cli.settings_options import merge_options, read_scope_options, read_seed_options
 
     given: dict[str, Any] = {
         "strategy": strategy,
@@ -83,7 +97,9 @@ def crawl(
         "topic": {"name": topic or None},
         "rank": {"model": str(start_from) if start_from else None},
         "revisit": {"on": revisit or continuous or None, "continuous": continuous or None},
-        "seeds": {"urls": read_seed_options(seed or [], seeds), "offline": offline_seeds or None},
+        "scope": read_scope_options(site or [], allow or [], deny or []),
+        "frontier": {"max_depth": max_depth},
+        "seeds": {"urls": read_seed_options(seed or [], seeds, site or []), "offline": offline_seeds or None},
     }
     if (revisit or continuous) and pages is None:
         # The page limit that the collection was made with has been reached already.

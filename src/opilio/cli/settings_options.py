@@ -7,7 +7,7 @@ from typing import Any
 from opilio.cli.options import print_message
 from opilio.core.errors import ConfigError
 from opilio.core.settings import Tree, merge_trees, parse_setting, read_settings
-from opilio.core.urls import canonicalize_url
+from opilio.core.urls import canonicalize_url, host_of
 from opilio.seeds.local import read_numbered_seeds
 
 # `example.org`, `example.org:8080/path`: a host name with a dot, and no scheme.
@@ -22,8 +22,28 @@ def merge_options(given: dict[str, Any], assignments: list[str], config: Path | 
     return merge_trees(read_settings(config), tree) if config else tree
 
 
-def read_seed_options(urls: list[str], path: Path | None) -> list[str] | dict[str, int] | None:
-    """The seeds of the command line; a file may give priorities. A missing scheme is reported once."""
+def read_scope_options(sites: list[str], allow: list[str], deny: list[str]) -> Tree:
+    """The scope of the command line; a site may be written as a domain or a URL."""
+    domains = [host_of(_site_url(site)).removeprefix("www.") for site in sites]
+    return {"allow": [*domains, *allow] or None, "deny": deny or None}
+
+
+def _site_url(site: str) -> str:
+    found = canonicalize_url(site if "://" in site else f"https://{site}/")
+    if found is None:
+        raise ConfigError(f"--site {site}: not a valid domain; write it like example.org")
+    return found
+
+
+def read_seed_options(
+    urls: list[str], path: Path | None, sites: list[str] | None = None
+) -> list[str] | dict[str, int] | None:
+    """The seeds of the command line; a file may give priorities. A missing scheme is reported once.
+
+    Without seeds, crawls start at the home pages of `sites`.
+    """
+    if not urls and path is None:
+        return [_site_url(site) for site in sites or []] or None
     priorities: dict[str, int] = {}
     without_scheme: list[str] = []
     if path is not None:

@@ -6,6 +6,7 @@ import msgspec
 import xxhash
 
 SOFT_404 = "soft-404"
+SCOPE_FAILURE = "scope"
 
 
 # Control characters that structure `Page.flow`; the parser removes them from a page's own text.

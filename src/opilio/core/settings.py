@@ -17,6 +17,7 @@ from msgspec import Meta
 
 from opilio.core.errors import ConfigError
 from opilio.core.files import read_text
+from opilio.core.scope import ScopeSettings, UrlScope
 
 Normalizer = Literal["stem", "porter", "lemma", "none"]
 
@@ -197,6 +198,7 @@ class Settings(msgspec.Struct, kw_only=True):
     expansion: Tree = {}
     order: Tree = {}
     boost: Tree = {}
+    scope: ScopeSettings = msgspec.field(default_factory=ScopeSettings)
     frontier: FrontierSettings = msgspec.field(default_factory=FrontierSettings)
     seen: SeenSettings = msgspec.field(default_factory=SeenSettings)
     politeness: PolitenessSettings = msgspec.field(default_factory=PolitenessSettings)
@@ -215,6 +217,7 @@ def _convert_settings(tree: Tree, source: str) -> Settings:
         settings = msgspec.convert(tree, Settings)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{source}: {describe_validation_error(error)}") from error
+    UrlScope(settings.scope)  # checks the rules
     _check_proxy(settings.fetch.proxy, source)
     _check_user_agent(settings.politeness, source)
     return settings

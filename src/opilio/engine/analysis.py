@@ -16,11 +16,15 @@ from numpy.typing import NDArray
 
 from opilio.core.errors import ParseError
 from opilio.core.protocols import Judge, OnlineLearner, Parser, Ranker
-from opilio.core.records import SOFT_404, Analysis, Failure, FetchResult, Lead, Page, Reading, Verdict
+from opilio.core.records import SCOPE_FAILURE, SOFT_404, Analysis, Failure, FetchResult, Lead, Page, Reading, Verdict
+from opilio.core.scope import ScopeSettings, page_refusal
+from opilio.core.settings import Settings
 from opilio.engine.link_columns import pack
 from opilio.parse.page_state import soft_404_phrase
 from opilio.parse.sitemaps import parse_sitemap
 from opilio.store.warc import response_record
+from opilio.text.language_id import identify_language
+from opilio.text.languages import language_code
 from opilio.text.vocabulary import Vocabulary
 
 MAX_EXPANSION_TERMS = 200  # stems of a relevant page that are sent home to feed the topic table
@@ -61,7 +65,7 @@ class PageFeatures:
 
 
 class NofollowIgnoringParser:
-    """A parser whose pages ask for nothing: for a person who switched `politeness.nofollow` off."""
+    """Ignores nofollow on pages and links, for `politeness.nofollow = false`."""
 
     def __init__(self, parser: Parser) -> None:
         self._parser = parser
@@ -70,6 +74,31 @@ class NofollowIgnoringParser:
         page = self._parser.parse(fetched)
         links = tuple(replace(link, rel="") if link.rel else link for link in page.links)
         return replace(page, nofollow=False, links=links)
+
+
+class ScopedParser:
+    """Rejects pages whose type or language is out of scope."""
+
+    def __init__(self, parser: Parser, scope: ScopeSettings) -> None:
+        self._parser = parser
+        self._scope = scope
+
+    def parse(self, fetched: FetchResult) -> Page:
+        page = self._parser.parse(fetched)
+        language = language_code(page.language) or identify_language(page.flow)
+        if refusal := page_refusal(self._scope, page.content_type, language):
+            raise ParseError(f"{SCOPE_FAILURE}: {refusal}")
+        return page
+
+
+def with_page_rules(parser: Parser, settings: Settings) -> Parser:
+    """The parser with the settings about whole pages applied."""
+    if not settings.politeness.nofollow:
+        parser = NofollowIgnoringParser(parser)
+    scope = settings.scope
+    if scope.types or scope.deny_types or scope.languages or scope.deny_languages:
+        parser = ScopedParser(parser, scope)
+    return parser
 
 
 class SharedParts(NamedTuple):

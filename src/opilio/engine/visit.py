@@ -12,7 +12,17 @@ from opilio.core.clock import Clock
 from opilio.core.errors import CollectionError
 from opilio.core.events import VisitFailed
 from opilio.core.protocols import Fetcher
-from opilio.core.records import Analysis, Failure, FetchResult, HostLease, Lead, Outcome, UrlResult, UrlState
+from opilio.core.records import (
+    SCOPE_FAILURE,
+    Analysis,
+    Failure,
+    FetchResult,
+    HostLease,
+    Lead,
+    Outcome,
+    UrlResult,
+    UrlState,
+)
 from opilio.engine.politeness.delays import OVERLOAD_STATUSES, backoff_delay_s, delay_after_response_s, retry_delay_s
 from opilio.engine.politeness.host_gate import HostGate, Permit
 from opilio.engine.workers import AnalysisPool, WorkerStartError
@@ -22,6 +32,7 @@ FATAL_ERRORS = (CollectionError, WorkerStartError)  # not this page's fault: no 
 HOST_FAILURE_KINDS = frozenset(
     {"dns", "connect", "proxy", "timeout", "tls"}
 )  # without an answer: the host's, not the page's
+DROPPED_KINDS = frozenset({"content-type", SCOPE_FAILURE})  # not a page that this crawl stores
 MAX_TRACKED_FAILURES = 20_000
 
 
@@ -190,7 +201,7 @@ class Visitor:
             if wait_s is not None:
                 retry_at = self._clock.now() + wait_s
                 return UrlResult(key=lead.key, host=lead.host, state=UrlState.QUEUED, reason=reason, retry_at=retry_at)
-        return _make_url_result(lead, UrlState.DROPPED if failure.kind == "content-type" else UrlState.FAILED, reason)
+        return _make_url_result(lead, UrlState.DROPPED if failure.kind in DROPPED_KINDS else UrlState.FAILED, reason)
 
     def _status_failure(self, lead: Lead, fetched: FetchResult) -> Failure | None:
         status = fetched.status

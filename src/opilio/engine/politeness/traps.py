@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from opilio.core.events import TrapFound
+from opilio.core.scope import ScopeSettings, UrlScope
 from opilio.core.settings import Settings
 from opilio.core.urls import host_of
 from opilio.frontier.policy import refuse_nothing
@@ -208,8 +209,9 @@ MAX_REPORTED_TRAPS = 50_000
 class UrlFilter:
     """Passes every new URL by `check` and remembers what was found until it is told. `excluded` is a person's word."""
 
-    def __init__(self, check: Callable[[str], str]) -> None:
+    def __init__(self, check: Callable[[str], str], scope: UrlScope | None = None) -> None:
         self._detect_trap = check
+        self._scope = scope or UrlScope(ScopeSettings())
         self.host_rules = HostRules()
         self._reported: set[tuple[str, str]] = set()
         self._found: list[tuple[str, str, str]] = []
@@ -221,8 +223,8 @@ class UrlFilter:
 
     def refusal_reason(self, url: str) -> str:
         """Why this URL must not be followed, or nothing."""
-        if unwanted := self.host_rules.refusal_reason(url):
-            return unwanted
+        if excluded := self._scope.refusal_reason(url) or self.host_rules.refusal_reason(url):
+            return excluded
         reason = self._detect_trap(url)
         if reason:
             known = (host_of(url), reason)
@@ -244,9 +246,9 @@ def build_url_filter(settings: Settings, collection: Collection, resumed: bool, 
     `year` is the present one; without it no date is too far ahead.
     """
     if not settings.frontier.traps:
-        return UrlFilter(refuse_nothing)
+        return UrlFilter(refuse_nothing, UrlScope(settings.scope))
     limits = TrapLimits() if year is None else TrapLimits(current_year=year)
-    watch = UrlFilter(TrapDetector(limits).check)
+    watch = UrlFilter(TrapDetector(limits).check, UrlScope(settings.scope))
     if resumed:
         # Only queries, sessions and dates are counted.
         watch.replay(accepted_urls(collection.connection, "*[?;(0-9]*"))

@@ -32,7 +32,7 @@ from opilio.core.registry import TOPIC_EXTENSIONS, build_component, complete_sec
 from opilio.core.settings import KIND_SECTIONS, Settings
 from opilio.dedup.fingerprint import fingerprint_terms, one_character_words, simhash64
 from opilio.dedup.sqlite import SqliteDuplicateDetector
-from opilio.engine.analysis import NofollowIgnoringParser, PageAnalyzer, PageFeatures, SharedParts
+from opilio.engine.analysis import PageAnalyzer, PageFeatures, SharedParts, with_page_rules
 from opilio.engine.commands import CommandInbox, CommandTargets
 from opilio.engine.commit import BatchCommitter, CommitTargets
 from opilio.engine.learning import LearnerGroup
@@ -170,9 +170,7 @@ def build_analysis_parts(
     """
     vocabulary = build_vocabulary(settings)
     reads_paths = settings.rank["kind"] not in RANKERS_WITHOUT_TAG_PATHS or settings.topic.around == "paragraph"
-    parser = parser or HtmlParser(settings.politeness.agent, paths=reads_paths)
-    if not settings.politeness.nofollow:
-        parser = NofollowIgnoringParser(parser)
+    parser = with_page_rules(parser or HtmlParser(settings.politeness.agent, paths=reads_paths), settings)
     means = SharedParts(vocabulary, parser, (reads or build_page_reader)(settings, vocabulary), records)
     return (
         _build_agent_parts(means, settings, topic, states)

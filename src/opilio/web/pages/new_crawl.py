@@ -132,12 +132,13 @@ def _tree(values: dict[str, Any]) -> Tree:
         more = tomllib.loads(values["toml"])
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"more settings: not valid TOML: {error}") from error
-    seeds = [line.strip() for line in values["seeds"].splitlines() if line.strip()]
+    seeds, allow, deny = (_nonempty_lines(values[name]) for name in ("seeds", "allow", "deny"))
     tree: Tree = {
         "strategy": values["strategy"],
         "topic": {"name": values["topic"], "description": values["description"]},
         "stop": {"pages": values["pages"], "minutes": values["minutes"], "relevant": values["relevant"]},
         "politeness": {"delay_s": values["delay"]},
+        "scope": {"allow": allow, "deny": deny},
     }
     if keywords := parse_keywords(values["keywords"]):
         tree["topic"]["keywords"] = keywords
@@ -146,11 +147,17 @@ def _tree(values: dict[str, Any]) -> Tree:
     return merge_trees(tree, more)
 
 
+def _nonempty_lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
 _PARAMS = (
     Param(name="topic", about="The topic, as a sentence."),
     Param(name="description", about="A longer description."),
     Param(name="keywords", about="Keywords, one per line, optional weight: wren = 0.8", maximum=200_000),
     Param(name="seeds", about="URLs to start from, one per line; if empty, engines are queried.", maximum=200_000),
+    Param(name="allow", about="Crawl only these domains or path patterns, one per line.", maximum=200_000),
+    Param(name="deny", about="Exclude these domains or path patterns, one per line.", maximum=200_000),
     Param(name="strategy", about="How to crawl.", kind="choice", choices=tuple(strategy_names()), default="opilio"),
     Param(
         name="pages",
