@@ -279,3 +279,12 @@ def test_comment_without_end_does_not_swallow_the_page() -> None:
     page = HtmlParser().parse(fetched)
     assert [link.url for link in page.links] == ["http://example.org/x.html"]
     assert "after" in page.text
+
+
+@pytest.mark.parametrize("around", ["rp", "ruby><rp", "rp><rp", "details><rp", "math><mtext", "svg><desc", "noscript"])
+def test_link_in_an_element_without_text_keeps_the_page(around: str) -> None:
+    page = page_of(f"<p>wren<{around}><a href=/m>robin</a>")
+    assert [link.anchor for link in page.links] in (["robin"], [])
+    assert "wren" in page.main_text
+    if "rp" in around:
+        assert [link.anchor for link in page.links] == ["robin"]

@@ -72,14 +72,17 @@ class VirtualClock:
         return True
 
 
+_MAX_DATE_LENGTH = 100  # a long HTTP date has 40 characters
+
+
 def parse_http_date(text: str) -> float | None:
     """The time of an HTTP or e-mail date; None if it is not one.
 
     >>> parse_http_date("Thu, 01 Jan 1970 00:00:30 GMT"), parse_http_date("soon")
     (30.0, None)
     """
-    # Parsing an empty header is the common case, and the parser is slow.
-    if not text:
+    # Parsing an empty header is the common case, and the parser is slow: quadratic for some long texts.
+    if not text or len(text) > _MAX_DATE_LENGTH:
         return None
     try:
         return _timestamp(parsedate_to_datetime(text))

@@ -56,7 +56,7 @@ MAX_FEEDS = 5
 MAX_HEAD_LINKS = 20  # next, previous, refresh
 
 _HEAD_ELEMENTS = ("title", "meta", "link", "base")
-_find_anchors = re.compile("\x02([^\x03]*)\x03").findall
+_find_anchors = re.compile("\x02([^\x02\x03]*)\x03").findall
 # Unclosed formatting elements are reopened in every following block (WHATWG 13.2.4.3): 20 bytes of markup become 60 KB
 # of tree. The text does not need them, so they are removed from pages with very many tags before parsing.
 _STRIP_FORMATTING_BYTES, _STRIP_FORMATTING_TAGS = 60_000, 10_000

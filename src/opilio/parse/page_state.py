@@ -27,7 +27,8 @@ _NOT_FOUND_PHRASES = re.compile(
     r"|ページが見つかりません)",
     re.IGNORECASE,
 )
-_BARE_STATUS = re.compile(r"^\W*(?:error\s*)?(?:404|410)\W*(?:error)?\W*$", re.IGNORECASE)
+# Possessive quantifiers: a title of punctuation is read once, not once from each position.
+_BARE_STATUS = re.compile(r"^\W*+(?:error\s*+)?(?:404|410)\W*+(?:error\W*+)?$", re.IGNORECASE)
 
 
 def soft_404_phrase(page: Page) -> str:

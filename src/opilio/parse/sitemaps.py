@@ -1,7 +1,7 @@
 """Sitemaps and feeds: the pages they list and when each last changed.
 
-Read with regular expressions instead of an XML parser: such files are often broken, and entities of an untrusted file
-must not be expanded. The number of entries is bounded; entries that cannot be read are skipped.
+Scanned tag by tag instead of with an XML parser: such files are often broken, and entities of an untrusted file must
+not be expanded. The number of entries is bounded; entries that cannot be read are skipped.
 """
 
 import re
@@ -16,16 +16,14 @@ from opilio.core.urls import canonicalize_url
 MAX_ENTRIES = 5_000
 _FEED_KINDS = ("xml", "rss", "atom")
 _ROOT_ELEMENT = re.compile(rb"<(?:\w+:)?(urlset|sitemapindex|rss|RDF|feed)[\s>]", re.IGNORECASE)
-_ENTRY = re.compile(
-    r"<(?P<tag>(?:\w+:)?(?P<kind>url|sitemap|item|entry))\b[^>]*>(?P<content>.*?)</(?P=tag)\s*>",
-    re.IGNORECASE | re.DOTALL,
+# No pattern crosses a "<" and none contains ".*?", so scanning takes time linear in the size of the file.
+_ENTRY_TAG = re.compile(
+    r"<(?P<close>/?)(?P<name>(?:\w+:)?(?P<kind>url|sitemap|item|entry))\b(?P<rest>[^<>]*)>", re.IGNORECASE
 )
-_LOCATION = re.compile(
-    r"<(?:\w+:)?loc\b[^>]*>(.*?)</|<link[^>]*\bhref=[\"']([^\"']+)[\"'][^>]*>|<link[^>]*>(.*?)</link>",
-    re.IGNORECASE | re.DOTALL,
-)
-_DATE = re.compile(r"<(?:\w+:)?(?:lastmod|updated|pubDate|date|published)\b[^>]*>(.*?)</", re.IGNORECASE | re.DOTALL)
-_CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
+_LOCATION_TAG = re.compile(r"<(?:(?P<loc>(?:\w+:)?loc\b)|link)(?P<rest>[^<>]*)>", re.IGNORECASE)
+_HREF = re.compile(r"\bhref=[\"']([^\"']+)[\"']", re.IGNORECASE)
+_LINK_END = re.compile(r"</link>", re.IGNORECASE)
+_DATE_TAG = re.compile(r"<(?:\w+:)?(?:lastmod|updated|pubDate|date|published)\b[^<>]*>", re.IGNORECASE)
 
 
 def parse_sitemap(fetched: FetchResult) -> tuple[SitemapEntry, ...]:
@@ -48,16 +46,62 @@ def has_sitemap_root(body: bytes) -> bool:
 
 def sitemap_entries(xml: str, base_url: str) -> Iterator[SitemapEntry]:
     """The entries in the text of a sitemap, sitemap index or feed, with URLs made absolute and canonical."""
-    for entry in _ENTRY.finditer(xml):
-        location, date = _LOCATION.search(entry["content"]), _DATE.search(entry["content"])
-        href = _clean_xml_text(next(filter(None, location.groups()), "")) if location else ""
-        url = canonicalize_url(href, base_url) if location else None
+    for kind, content in _scan_entries(xml):
+        location = _find_location(content)
+        url = canonicalize_url(_clean_xml_text(location), base_url) if location is not None else None
         if url is not None:
-            modified_at = (parse_date(_clean_xml_text(date[1])) if date else None) or 0.0
-            yield SitemapEntry(
-                url=url, modified_at=max(0.0, modified_at), is_sitemap=entry["kind"].lower() == "sitemap"
-            )
+            modified_at = parse_date(_clean_xml_text(_find_date(content))) or 0.0
+            yield SitemapEntry(url=url, modified_at=max(0.0, modified_at), is_sitemap=kind == "sitemap")
+
+
+def _scan_entries(xml: str) -> Iterator[tuple[str, str]]:
+    """Kind and content of each entry: from an opening tag to the first closing tag of the same name."""
+    tags = list(_ENTRY_TAG.finditer(xml))
+    last_close = {tag["name"].lower(): tag.start() for tag in tags if _is_end(tag)}
+    opened = ""
+    start = 0
+    kind = ""
+    for tag in tags:
+        name = tag["name"].lower()
+        if opened:
+            if name == opened and _is_end(tag):
+                yield kind, xml[start : tag.start()]
+                opened = ""
+        elif not tag["close"] and last_close.get(name, -1) >= tag.end():
+            opened, start, kind = name, tag.end(), tag["kind"].lower()
+
+
+def _is_end(tag: re.Match[str]) -> bool:
+    return bool(tag["close"]) and not tag["rest"].strip()
+
+
+def _find_location(content: str) -> str | None:
+    """The first URL of an entry: the text of `loc` or `link`, or the `href` of a `link`."""
+    # Found once: looking for an end that is missing from every tag would take quadratic time.
+    last_end = content.rfind("</")
+    last_link_end = max((end.start() for end in _LINK_END.finditer(content)), default=-1)
+    for tag in _LOCATION_TAG.finditer(content):
+        start = tag.end()
+        if tag["loc"]:
+            if last_end >= start:
+                return content[start : content.index("</", start)]
+        elif hrefs := _HREF.findall(tag["rest"]):
+            return str(hrefs[-1])
+        elif last_link_end >= start and (end := _LINK_END.search(content, start)):
+            return content[start : end.start()]
+    return None
+
+
+def _find_date(content: str) -> str:
+    tag = _DATE_TAG.search(content)
+    end = content.find("</", tag.end()) if tag else -1
+    return content[tag.end() : end] if tag and end >= 0 else ""
 
 
 def _clean_xml_text(raw: str) -> str:
-    return unescape(_CDATA.sub(r"\1", raw)).strip()
+    first, *sections = raw.split("<![CDATA[")
+    parts = [first]
+    for section in sections:
+        text, end, rest = section.partition("]]>")
+        parts += (text, rest) if end else ("<![CDATA[", text)
+    return unescape("".join(parts)).strip()

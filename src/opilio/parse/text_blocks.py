@@ -20,6 +20,8 @@ _BLOCK_ELEMENTS = (
     *("li", "td", "th", "tr", "table", "caption", "ul", "ol", "menu", "dir", "pre", "xmp", "listing", "plaintext"),
     *("blockquote", "center", "dialog", "fieldset", "form", "hgroup", "legend", "hr", "noscript", "frameset"),
 )
+# Elements whose text turbohtml leaves out, and a link mark in it with it.
+_OMITTED_ELEMENTS = ("rp",)
 # Elements around navigation and the like; a header inside an article is its title.
 _BOILERPLATE_ELEMENTS = ("nav", "header", "footer", "aside")
 _CONTENT_ELEMENTS = "article,main,section"
@@ -28,10 +30,10 @@ _BOILERPLATE_START, _BOILERPLATE_END = "\x05", "\x06"
 _MARKS = (LINK_START, LINK_END, BLOCK_BREAK, _BOILERPLATE_START, _BOILERPLATE_END, "\x00")
 _STRIP_MARKS = str.maketrans(dict.fromkeys(_MARKS, ""))
 _TEXT_FORMAT = PlainText(bullet="")
-_LINK_TEXT = re.compile("\x02[^\x03]*\x03")
+_LINK_TEXT = re.compile("\x02[^\x02\x03]*\x03")
 _EMPTY_LINE = "\n\n"
 _NESTED_LINKS = re.compile("\x02[^\x03]*(?:[\x02\x05\x06]|\n\n)")
-_ACROSS_BLOCKS = re.compile("\x02[^\x03]*(?:[\x05\x06]|\n\n)[^\x03]*\x03")
+_BLOCK_MARK = re.compile("[\x05\x06]|\n\n")
 _BREAKS = re.compile("[\x05\x06\n ]+")
 # A block with less than this share of its text outside links is link-dense.
 _LINK_DENSE_SHARE = 0.4
@@ -54,6 +56,9 @@ def extract_flow(body: Element, links: Sequence[Element]) -> tuple[str, list[boo
     ]
     for element in body.iter_elements(_BLOCK_ELEMENTS, True):
         element.tag = "div"
+    for element in body.iter_elements(_OMITTED_ELEMENTS, True):
+        if element.find("a") is not None:
+            element.tag = "span"
     text_written = _render_text(body, links, surroundings)
     expected = (len(links), len(links), 0, len(surroundings), len(surroundings), 0)
     # The page itself contains such characters.
@@ -88,10 +93,12 @@ def _separate_links(text_written: str) -> str:
     """Put links that nest or span several blocks into blocks of their own."""
     text_written = re.sub("(\x02[^\x02\x03]*)(?=\x02)", "\\1\x03", text_written)
     text_written = re.sub("(\x02[^\x02\x03]*\x03)|\x03", "\\1", text_written)
-    return _ACROSS_BLOCKS.sub(_as_own_block, text_written)
+    return _LINK_TEXT.sub(_as_own_block, text_written)
 
 
 def _as_own_block(link: re.Match[str]) -> str:
+    if not _BLOCK_MARK.search(link[0]):
+        return link[0]
     inside = _BREAKS.sub(" ", link[0][1:-1]).strip()
     return f"{_EMPTY_LINE}{LINK_START}{inside}{LINK_END}{_EMPTY_LINE}"
 

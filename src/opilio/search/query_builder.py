@@ -41,7 +41,7 @@ _FIELD_BY_FILTER = {
 }
 # The field in which the terms of a field are counted.
 _FREQUENCY_FIELD = dict.fromkeys(STEMMED_FIELDS, "body")
-_URL_LIKE = re.compile(r"[\w-]+(?:\.[\w-]+)+(?::\d+)?(?:/\S*)?")
+_is_url_like = re.compile(r"[\w-]+(?:\.[\w-]+)+(?::\d+)?(?:/\S*)?").fullmatch
 EXACT_URL_SCORE = 1_000.0  # score of a page found by its URL, above any score of words
 MAX_PREFIX_TERMS = 40  # most frequent words that a prefix matches
 
@@ -172,7 +172,7 @@ class QueryBuilder:
 
     def _plain(self, text: str) -> tantivy.Query | None:
         """A word without a field; one that looks like a URL without its scheme also finds that page or host."""
-        if not _URL_LIKE.fullmatch(text):
+        if not _is_url_like(text):
             return self._any_field(text)
         host, _, path = text.partition("/")
         if path:

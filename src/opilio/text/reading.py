@@ -138,7 +138,8 @@ def _list_ids(links: tuple[Link, ...], n: int) -> list[str]:
     return names
 
 
-_SENTENCE_BREAK = re.compile("[.!?]+[\"')\\]\u201d\u2019\x03]*\\s|[\u3002\uff01\uff1f]")
+# Starts only at the beginning of a run of stops and never gives one back, so that it is linear.
+_SENTENCE_BREAK = re.compile("(?<![.!?])[.!?]++[\"')\\]\u201d\u2019\x03]*+\\s|[\u3002\uff01\uff1f]")
 _LEADING_MARKS = np.array([BLOCK_END_CODE], dtype=np.int64)
 _TRAILING_MARKS = np.array([LINK_END_CODE, BLOCK_END_CODE], dtype=np.int64)
 

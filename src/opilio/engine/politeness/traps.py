@@ -59,7 +59,7 @@ class HostRules:
 _REPEATED = re.compile(r"/(?=[^/]*[A-Za-z])((?:[^/]+/){1,4}?)\1\1|/([^/]+/)\2\2\2\2")
 _SESSION = re.compile(
     r"(?:[;?&](?:jsessionid|phpsessid|aspsessionid\w*|cfid|cftoken|sessionid|session_id|sess_id)=|\(S\()([^&;/?)]+)"
-    r"|[?&](?:sid|s|session)=((?=[^&]*\d)[0-9A-Za-z]{16,})(?=&|$)",
+    r"|[?&](?:sid|s|session)=((?=[A-Za-z]*+\d)[0-9A-Za-z]{16,})(?=&|$)",
     re.IGNORECASE,
 )
 _CALENDAR = re.compile(

@@ -1,0 +1,168 @@
+"""Every regular expression of the package takes time linear in its input.
+
+The patterns are found in the modules, so a new one is tested without being listed. Hostile inputs are derived from each
+pattern: an example of what it matches, cut off at every position, repeated, or with its last character repeated. The
+time for an input is compared with the time for one four times as long: linear patterns take four times as long,
+quadratic ones sixteen times.
+"""
+
+import importlib
+import pkgutil
+import re
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from re import _constants as codes
+from re import _parser as parser
+from typing import Any
+
+import pytest
+
+import opilio
+
+TOO_STEEP = 9.0  # between linear (4) and quadratic (16)
+LENGTH = 12_000
+MEASURABLE_S = 0.01  # a linear pattern needs less for an input of that length, a quadratic one far more
+# Their patterns read what the user writes, or pages that the lab generated.
+TRUSTED_INPUT = ("opilio.cli", "opilio.lab", "opilio.testing")
+# Patterns that compare parts of one URL, which has at most 2,000 characters, or read the schema of a collection.
+BOUNDED_INPUT = {"opilio.engine.politeness.traps._REPEATED", "opilio.store.merge_sql._TABLE"}
+_CATEGORY_EXAMPLES = {"DIGIT": "7", "SPACE": " ", "WORD": "w", "NOT_DIGIT": "n", "NOT_SPACE": "n", "NOT_WORD": "-"}
+
+
+def patterns() -> Iterator[tuple[str, re.Pattern[Any], str]]:
+    """Name, pattern and method of all patterns that are attributes of modules."""
+    for module in pkgutil.walk_packages(opilio.__path__, "opilio."):
+        if module.name.startswith(TRUSTED_INPUT) or module.name.endswith("__main__"):
+            continue
+        for name, value in vars(importlib.import_module(module.name)).items():
+            pattern = getattr(value, "__self__", value)
+            if isinstance(pattern, re.Pattern):
+                yield f"{module.name}.{name}", pattern, getattr(value, "__name__", "findall")
+
+
+def example(tree: Any) -> str:
+    """A short text that the pattern matches or nearly matches."""
+    return "".join(_example_of(code, argument) for code, argument in tree)
+
+
+def _example_of(code: Any, argument: Any) -> str:
+    text = ""
+    if code is codes.LITERAL:
+        text = chr(argument)
+    elif code is codes.NOT_LITERAL or code is codes.ANY:
+        text = "n"
+    elif code is codes.IN:
+        text = _example_of_class(argument)
+    elif code in (codes.MAX_REPEAT, codes.MIN_REPEAT, codes.POSSESSIVE_REPEAT):
+        text = example(argument[2]) * int(min(max(argument[0], 1), 20))
+    elif code is codes.SUBPATTERN:
+        text = example(argument[3])
+    elif code is codes.ATOMIC_GROUP:
+        text = example(argument)
+    elif code is codes.BRANCH:
+        text = example(argument[1][0])
+    return text
+
+
+def _example_of_class(members: Any) -> str:
+    excluded = any(code is codes.NEGATE for code, _ in members)
+    if excluded:
+        return next((c for c in "nm7-/ é" if re.fullmatch(_class_source(members), c)), "é")
+    code, argument = members[0]
+    if code is codes.RANGE:
+        return chr(argument[0])
+    return _CATEGORY_EXAMPLES[str(argument).removeprefix("CATEGORY_")] if code is codes.CATEGORY else chr(argument)
+
+
+def _class_source(members: Any) -> str:
+    names = {"DIGIT": r"\d", "SPACE": r"\s", "WORD": r"\w", "NOT_DIGIT": r"\D", "NOT_SPACE": r"\S", "NOT_WORD": r"\W"}
+    source = ""
+    for code, argument in members:
+        if code is codes.NEGATE:
+            source += "^"
+        elif code is codes.RANGE:
+            source += f"{re.escape(chr(argument[0]))}-{re.escape(chr(argument[1]))}"
+        elif code is codes.CATEGORY:
+            source += names[str(argument).removeprefix("CATEGORY_")]
+        else:
+            source += re.escape(chr(argument))
+    return f"[{source}]"
+
+
+def branches(tree: Any) -> list[str]:
+    """Examples of every alternative at the top of the pattern or in a group of its own."""
+    found = [example(tree)]
+    for code, argument in tree:
+        if code is codes.SUBPATTERN:
+            code, argument = argument[3][0] if len(argument[3]) else (None, None)
+        if code is codes.BRANCH:
+            found += [example(branch) for branch in argument[1][:12]]
+    return [text for text in dict.fromkeys(found) if text]
+
+
+def hostile_inputs(pattern: re.Pattern[Any]) -> Iterator[Callable[[int], str]]:
+    """Functions from a length to a text of about that length."""
+    source = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
+    beginnings: dict[str, None] = {}
+    for text in branches(parser.parse(source, pattern.flags & ~re.UNICODE | re.UNICODE)):
+        beginnings |= dict.fromkeys(text[:end] for end in range(1, min(len(text), 40) + 1))
+    for start in list(beginnings)[:80]:
+        yield partial(_repeat, start, "")
+        yield partial(_repeat, start, " ")
+        yield partial(_prolong, start, "\0")
+        yield partial(_prolong, start, "w")
+
+
+def _repeat(part: str, between: str, length: int) -> str:
+    return (part + between) * (length // len(part + between)) + "\0"
+
+
+def _prolong(start: str, end: str, length: int) -> str:
+    return start + start[-1] * length + end
+
+
+def growth(run: Callable[[Any], object], make: Callable[[int], Any]) -> float:
+    """How much longer an input takes than one of a fourth of its length; 1 if it is too quick to be measured."""
+    long = make(LENGTH)
+    if _seconds(run, long) < MEASURABLE_S:
+        return 1.0
+    short = make(LENGTH // 4)
+    return min(_seconds(run, long) for _ in range(3)) / max(1e-9, min(_seconds(run, short) for _ in range(5)))
+
+
+def _seconds(run: Callable[[Any], object], text: Any) -> float:
+    started = time.process_time()
+    run(text)
+    return time.process_time() - started
+
+
+def steepest(pattern: re.Pattern[Any], method: str) -> tuple[float, str]:
+    run = (lambda text: pattern.sub("", text)) if method == "sub" else getattr(pattern, method)
+    if method in ("sub", "subn") and isinstance(pattern.pattern, bytes):
+        run = pattern.findall
+    worst = (0.0, "")
+    for make in hostile_inputs(pattern):
+
+        def encoded(n: int, make: Callable[[int], str] = make) -> Any:
+            return make(n) if isinstance(pattern.pattern, str) else make(n).encode("latin-1", "replace")
+
+        worst = max(worst, (growth(run, encoded), make(12)))
+        if worst[0] > TOO_STEEP:
+            break
+    return worst
+
+
+def test_all_patterns_are_linear() -> None:
+    steep = {}
+    for name, pattern, method in patterns():
+        ratio, text = steepest(pattern, method)
+        if ratio > TOO_STEEP and name not in BOUNDED_INPUT:
+            steep[name] = (round(ratio, 1), text)
+    assert not steep, "\n".join(f"{name}: {found}" for name, found in steep.items())
+
+
+@pytest.mark.parametrize("source", [r"404\W*(?:error)?\W*$", r"<a>.*?</a>", r"[.!?]+\s"])
+def test_quadratic_pattern_is_recognized(source: str) -> None:
+    pattern = re.compile(source, re.DOTALL)
+    assert steepest(pattern, "findall")[0] > TOO_STEEP
