@@ -129,6 +129,25 @@ def test_person_judges_a_page_with_one_key_and_reads_what_changed(browser: Brows
         assert one.problems == []
 
 
+def test_badge_of_a_hit_follows_its_label(browser: Browser, fresh: Client) -> None:
+    with tab(browser, fresh.base) as one:
+        page = one.go("/search?q=wren&relevant=yes")
+        hit = page.locator(".hit").first
+        expect(hit.locator("[data-verdict]")).to_have_text("relevant")
+        hit.locator('button[value="irrelevant"]').click()
+        expect(hit.locator("[data-verdict]")).to_have_text("not relevant")
+        expect(hit.locator("[data-score] > span")).to_have_text("0.00")
+        hit.locator('button[value="undo"]').click()
+        expect(hit.locator("[data-verdict]")).to_have_text("relevant")
+
+
+def test_counts_of_facets_stay_on_one_line(browser: Browser, fresh: Client) -> None:
+    with tab(browser, fresh.base, viewport={"width": 800, "height": 600}) as one:
+        page = one.go("/search?q=wren")
+        heights = page.locator(".facet .count").evaluate_all("all => all.map(e => e.getClientRects().length)")
+        assert set(heights) == {1}
+
+
 def test_person_judges_a_hit_without_scripts(browser: Browser, fresh: Client) -> None:
     with tab(browser, fresh.base, java_script_enabled=False) as one:
         page = one.go("/search?q=wren")

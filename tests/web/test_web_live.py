@@ -1,6 +1,7 @@
 """A real crawl over HTTP, watched, paused, resumed and stopped in a browser; and the stream that keeps pages live."""
 
 import json
+import re
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -219,6 +220,44 @@ def test_stream_tells_state_and_events_and_goes_on_where_it_was(client: Client) 
     with stream(client, "/c/birds/live", Last_Event_ID=number) as messages:
         following = next(m for m in messages if m[0] == "event")
     assert int(following[1]) == int(number) + 1
+
+
+def test_header_and_tables_of_a_crawl_agree(client: Client) -> None:
+    """What the tables do not list is a row of its own, and both read the same totals."""
+    data = client.get("/c/birds.json").data
+    status, rest = data["status"], data["other_hosts"]
+    for name in ("pages", "relevant"):
+        assert sum(host[name] for host in data["hosts"]) + rest[name] == status[name]
+    assert sum(error["count"] for error in data["errors"]) == status["failed"]
+    shown = client.get("/c/birds/errors.json").data
+    assert (sum(error["count"] for error in shown["errors"]), shown["fetched"]) == (status["failed"], status["fetched"])
+
+
+def test_pages_just_fetched_are_listed_with_verdict_and_reason(client: Client) -> None:
+    recent = client.get("/c/birds.json").data["recent"]
+    newest = client.get("/c/birds/pages.json?sort=newest&relevant=all").data["pages"]
+    assert newest[0]["url"] in {page["url"] for page in recent}
+    assert all(page["reason"].startswith("Kept: " if page["relevant"] else "Not kept: ") for page in recent)
+
+
+def test_chart_shows_values_under_the_pointer_and_marks_labels(browser: Browser, tmp_path: Path) -> None:
+    with pages_of([crawled(tmp_path / "birds")], tmp_path) as client, tab(browser, client.base) as one:
+        client.post("/c/birds/label", {"url": "http://h0.example/0.html", "is": "irrelevant"})
+        page = one.go("/c/birds")
+        page.locator(".by-pages svg.chart").hover()
+        expect(page.locator(".by-pages [data-value]").first).to_have_text(re.compile(r"^[01]\.\d\d$"))
+        expect(page.locator(".by-pages [data-at]")).to_have_text(re.compile(r"^at \d+$"))
+        expect(page.locator(".by-pages .mark title")).to_have_text("label")
+        assert "Pages fetched" in page.locator(".by-pages svg.chart").text_content()
+        page.locator("h1").hover()
+        expect(page.locator(".by-pages [data-at]")).to_have_text("")
+        assert one.problems == []
+
+
+def test_picture_is_offered_only_if_it_can_be_drawn(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "curve.png" in client.get("/c/birds").text
+    monkeypatch.setattr("opilio.web.pages.crawl.find_spec", lambda _name: None)
+    assert "curve.png" not in client.get("/c/birds").text
 
 
 def test_stream_of_an_unknown_collection_is_refused(client: Client) -> None:

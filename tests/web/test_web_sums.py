@@ -66,6 +66,21 @@ def test_age_counts_from_the_first_fetch_of_a_parent_or_the_start(tmp_path: Path
     assert ages == {"": round(fetched + 100.0 - began, 1), SEED: 100.0}
 
 
+def test_page_of_a_dead_seed_names_the_error(tmp_path: Path) -> None:
+    """Nothing was fetched, but the crawl did not go well."""
+    with served(mixed_web()) as server:
+        nowhere = {"proxy": "", "allow_private": True, "resolve": {"dead.example": "127.0.0.1:1"}}
+        tree = settings_for(server, ["http://dead.example/"], fetch=nowhere)
+        crawl(tmp_path / "dead", tree)
+    with pages_of([tmp_path / "dead"], tmp_path) as client:
+        blocked = client.get("/c/dead/errors.json").data["blocked"]
+        assert [host["host"] for host in blocked] == ["dead.example"]
+        for address in ("/c/dead", "/c/dead/errors"):
+            text = client.get(address).text
+            assert "dead.example" in text
+            assert "No errors." not in text
+
+
 @given(st.lists(st.booleans(), max_size=700), st.integers(2, 50))
 def test_curve_ends_with_the_whole_crawl(found: list[bool], points: int) -> None:
     curve = harvest_curve(bytes(found), [float(n) for n in range(len(found))], points)

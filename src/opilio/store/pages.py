@@ -223,6 +223,11 @@ def doubtful_pages(db: sqlite3.Connection, limit: int) -> list[RecordedPage]:
     return list(read_rows(db, RecordedPage, source, (limit,)))
 
 
+def newest_pages(db: sqlite3.Connection, limit: int) -> list[JudgedPage]:
+    """The pages that were stored last, the newest first."""
+    return list(read_rows(db, JudgedPage, "page ORDER BY seq DESC LIMIT ?", (limit,)))
+
+
 def first_pages(db: sqlite3.Connection, limit: int) -> list[RecordedPage]:
     """The pages that were fetched first."""
     return list(read_rows(db, RecordedPage, f"page WHERE {_HAS_RECORD} ORDER BY seq LIMIT ?", (limit,)))

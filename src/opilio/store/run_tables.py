@@ -83,6 +83,16 @@ def events_after(db: sqlite3.Connection, number: int, limit: int) -> list[EventR
     return list(read_rows(db, EventRow, "event WHERE id > ? ORDER BY id LIMIT ?", (number, limit)))
 
 
+def last_event_id(db: sqlite3.Connection) -> int:
+    return int(read_value(db, "SELECT coalesce(max(id), 0) FROM event"))
+
+
+def events_between(db: sqlite3.Connection, after: int, last: int, kinds: Sequence[str]) -> list[EventRow]:
+    """The events of these kinds after one number up to another, oldest first."""
+    source = f"event WHERE id > ? AND id <= ? AND kind IN ({', '.join('?' * len(kinds))}) ORDER BY id"
+    return list(read_rows(db, EventRow, source, (after, last, *kinds)))
+
+
 def first_event_at(db: sqlite3.Connection, kind: str) -> float | None:
     """When the first event of a kind happened."""
     at: float | None = read_value(db, "SELECT at FROM event WHERE kind = ? ORDER BY id LIMIT 1", (kind,))

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from opilio.core.errors import OpilioError
-from opilio.web.charts import Chart, ChartLine, Points, harvest_series, line_chart
+from opilio.web.charts import Chart, ChartLine, Points, harvest_chart, harvest_series
 from opilio.web.context import AppContext, RawRoute
 from opilio.web.pages.crawl import live_data
 from opilio.web.params import Param, parse_params
@@ -42,10 +42,10 @@ class MissingExtraError(OpilioError):
 def curve_routes(context: AppContext) -> list[Route]:
     def picture(name: str, form: str, x: str) -> bytes:
         data = live_data(context, name, everything=False)
-        series = harvest_series(data["curve"], data["status"]["stops_below"], x)
         if form == "png":
-            return render_png(series, x)
-        return render_svg(line_chart(series, elapsed=x == "time")).encode("utf-8", "replace")
+            return render_png(harvest_series(data["curve"], data["status"]["stops_below"], x), x)
+        chart = harvest_chart(data["curve"], data["status"]["stops_below"], x)
+        return render_svg(chart).encode("utf-8", "replace")
 
     def route(curve: RawRoute) -> Route:
         form = curve.path.rpartition(".")[2]
@@ -93,6 +93,8 @@ def render_svg(chart: Chart) -> str:
         parts.append(f'<text x="{chart.left - 6}" y="{tick.at + 4}" {up}>{escape(tick.label)}</text>')
     below = f'y="{chart.bottom + 18}" text-anchor="middle"'
     parts += [f'<text x="{tick.at}" {below}>{escape(tick.label)}</text>' for tick in chart.x_ticks]
+    middle = (chart.left + chart.right) / 2
+    parts.append(f'<text x="{middle}" y="{chart.bottom + 38}" text-anchor="middle">{escape(chart.x_title)}</text>')
     for number, line in enumerate(chart.lines):
         left, low = chart.left + number * 170, chart.height + 8
         parts += [_path(line, line.path), _path(line, f"M{left},{low} L{left + 26},{low}")]

@@ -4,6 +4,7 @@ Charts are drawn by the server: they need no script, take their colours from the
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -12,8 +13,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-WIDTH, HEIGHT = 720.0, 260.0
-LEFT, RIGHT, TOP, BOTTOM = 44.0, 12.0, 12.0, 30.0
+WIDTH, HEIGHT = 720.0, 280.0
+MARK_GAP = 14.0  # marks nearer than this are drawn as one
+MARK_LETTERS = {"label": "L", "topic": "T", "pause": "P", "resume": "R"}
+LEFT, RIGHT, TOP, BOTTOM = 58.0, 12.0, 18.0, 46.0
 LONG_WINDOW_PAGES = 500  # the longer window; with fewer pages it equals the overall line
 
 
@@ -30,10 +33,22 @@ class ChartLine(msgspec.Struct, frozen=True):
     path: str
 
 
+class ChartMark(msgspec.Struct, frozen=True):
+    """A moment of a crawl: a label, a topic change, a pause."""
+
+    at: float
+    letter: str
+    label: str
+
+
 class Chart(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[ChartLine, ...]
     x_ticks: tuple[ChartTick, ...]
     y_ticks: tuple[ChartTick, ...]
+    x_title: str = ""
+    y_title: str = ""
+    marks: tuple[ChartMark, ...] = ()
+    hover: tuple[dict[str, Any], ...] = ()  # per position: its x, and the values of all lines as text
     width: float = WIDTH
     height: float = HEIGHT
     left: float = LEFT
@@ -95,9 +110,74 @@ def _label(x: float, elapsed: bool) -> str:
     return f"{x / 3600:g} h" if x >= 7200 else f"{x / 60:.3g} min" if x >= 120 else f"{x:g} s"
 
 
-def harvest_chart(curve: Sequence[dict[str, Any]], target: float = 0.0, x: str = "pages") -> Chart:
+X_TITLES = {"pages": "Pages fetched", "time": "Time since the first page"}
+Y_TITLES = {"relevant": "Relevant pages"}
+HARVEST_TITLE = "Harvest (share of relevant pages)"
+
+
+def harvest_chart(
+    curve: Sequence[dict[str, Any]],
+    target: float = 0.0,
+    x: str = "pages",
+    marks: Sequence[dict[str, Any]] = (),
+) -> Chart:
     """The live curve as geometry."""
-    return line_chart(harvest_series(curve, target, x), elapsed=x == "time")
+    series = harvest_series(curve, target, x)
+    chart = line_chart(series, elapsed=x == "time")
+    return msgspec.structs.replace(
+        chart,
+        x_title=X_TITLES[x],
+        y_title=HARVEST_TITLE,
+        marks=chart_marks(curve, marks, x),
+        hover=_hover_values(series, x),
+    )
+
+
+def _hover_values(series: Sequence[tuple[str, str, Points]], x: str) -> tuple[dict[str, Any], ...]:
+    """What the chart shows under the pointer. Lines with fewer values, such as a limit, come last and take no part."""
+    most = max((len(points) for _, _, points in series), default=0)
+    full = [points for _, _, points in series if len(points) == most]
+    if not full:
+        return ()
+    axis = _ChartAxis(0.0, max(place for place, _ in full[0]) or 1.0, LEFT, WIDTH - RIGHT)
+    return tuple(
+        {
+            "x": round(axis.position(place), 1),
+            "at": _label(round(place), x == "time"),
+            "values": [f"{points[number][1]:.2f}" for points in full],
+        }
+        for number, (place, _) in enumerate(full[0])
+    )
+
+
+def chart_marks(curve: Sequence[dict[str, Any]], marks: Sequence[dict[str, Any]], x: str) -> tuple[ChartMark, ...]:
+    """Marks at their positions; those that would touch are one mark that names them all.
+
+    >>> points = [{"pages": 1, "at": 10.0}, {"pages": 101, "at": 20.0}]
+    >>> labels = [{"at": 12.0, "kind": "label", "words": "label"}] * 3
+    >>> pause = {"at": 19.0, "kind": "pause", "words": "pause"}
+    >>> [(mark.letter, mark.label) for mark in chart_marks(points, [*labels, pause], "pages")]
+    [('L', '3 × label'), ('P', 'pause')]
+    """
+    if not curve:
+        return ()
+    times = [point["at"] for point in curve]
+    places = [at - times[0] for at in times] if x == "time" else [float(point["pages"]) for point in curve]
+    axis = _ChartAxis(0.0, places[-1] or 1.0, LEFT, WIDTH - RIGHT)
+    groups: list[tuple[float, list[dict[str, Any]]]] = []
+    for mark in marks:
+        at = axis.position(float(np.interp(mark["at"], times, places)))
+        if groups and at - groups[-1][0] < MARK_GAP:
+            groups[-1][1].append(mark)
+        else:
+            groups.append((at, [mark]))
+    return tuple(ChartMark(round(at, 1), *_mark_text(found)) for at, found in groups)
+
+
+def _mark_text(marks: Sequence[dict[str, Any]]) -> tuple[str, str]:
+    counts = Counter(mark["words"] for mark in marks)
+    letters = {MARK_LETTERS[mark["kind"]]: None for mark in marks}
+    return "".join(letters)[:2], ", ".join(word if n == 1 else f"{n} × {word}" for word, n in counts.items())
 
 
 def harvest_series(
@@ -131,7 +211,8 @@ def comparison_chart(
     every = [point for _, _, points in series for point in points] or [(0.0, 0.0)]
     least_x, least = (min(x for x, _ in every), min(y for _, y in every)) if closer else (0.0, 0.0)
     up = (least, max(y for _, y in every) or 1.0) if y == "relevant" else (0.0, 1.0)
-    return line_chart(series, up, elapsed=x == "time", least_x=least_x)
+    chart = line_chart(series, up, elapsed=x == "time", least_x=least_x)
+    return msgspec.structs.replace(chart, x_title=X_TITLES[x], y_title=Y_TITLES.get(y, HARVEST_TITLE))
 
 
 def sparkline_path(curve: Sequence[dict[str, Any]], width: float = 240.0, height: float = 44.0) -> str:

@@ -19,7 +19,25 @@ from opilio.store.collection import Collection, load_settings, stored_stop_setti
 from opilio.store.locks import is_crawl_running
 from opilio.store.maintain.record_check import stored_counts
 from opilio.store.pages import new_pages
+from opilio.store.run_tables import EventRow, events_between, last_event_id
 from opilio.store.writer import CrawlCounts
+
+MARK_KINDS = ("PageLabeled", "LabelRemoved", "TopicChanged", "CommandApplied", "CrawlStarted")
+MAX_MARKS = 400
+MAX_BACKOFFS = 1000
+
+
+def _mark(event: EventRow) -> tuple[float, str, str] | None:
+    """A mark of the harvest chart: a label, a topic change, a pause, a resume."""
+    if event.kind in ("PageLabeled", "LabelRemoved"):
+        return event.at, "label", "label"
+    if event.kind == "TopicChanged":
+        return event.at, "topic", "topic change"
+    data = msgspec.json.decode(event.data)
+    if event.kind == "CrawlStarted":
+        return (event.at, "resume", "resume") if data.get("resumed") else None
+    command = str(data.get("command", ""))
+    return (event.at, command, command) if command in ("pause", "resume") else None
 
 
 class HostStats(msgspec.Struct):
@@ -44,9 +62,12 @@ class CollectionStats:
     times: "array[float]" = field(default_factory=lambda: array("d"))
     failures: Counter[str] = field(default_factory=Counter)
     host_links: Counter[tuple[str, str]] = field(default_factory=Counter)  # pages of a host first found on another host
+    marks: list[tuple[float, str, str]] = field(default_factory=list)  # (time, kind, words) of a user's acts
+    backoffs: dict[str, tuple[float, str]] = field(default_factory=dict)  # host to (until, reason), oldest first
     fetched: int = 0
     lock: Lock = field(default_factory=Lock)
     _page_positions: dict[int, tuple[int, str]] = field(default_factory=dict)  # key of a page to its position and host
+    _last_event: int = 0
     _position: tuple[int, str] = (0, "")  # last response read, and the labels applied by then
 
     def refresh(self, collection: Collection) -> None:
@@ -57,6 +78,7 @@ class CollectionStats:
                 self._reset(labels)
             self._read_pages(connection)
             self._read_fetches(connection)
+            self._read_events(connection)
 
     def _reset(self, labels: str) -> None:
         self.hosts.clear()
@@ -96,9 +118,23 @@ class CollectionStats:
             self.fetched += 1
             if answer.failure and answer.failure != "status":
                 self.failures[answer.failure] += 1
-            elif answer.status >= 400:
+            elif answer.failure or not 200 <= answer.status <= 399:
                 self.failures[f"status {answer.status}"] += 1
         self._position = (last, self._position[1])
+
+    def _read_events(self, connection: sqlite3.Connection) -> None:
+        last = last_event_id(connection)
+        for event in events_between(connection, self._last_event, last, (*MARK_KINDS, "HostBackedOff")):
+            if event.kind == "HostBackedOff":
+                data = msgspec.json.decode(event.data)
+                self.backoffs.pop(data["host"], None)
+                self.backoffs[data["host"]] = (data["until"], data["reason"])
+            elif (mark := _mark(event)) is not None:
+                self.marks.append(mark)
+        self._last_event = last
+        del self.marks[:-MAX_MARKS]
+        for host in list(self.backoffs)[:-MAX_BACKOFFS]:
+            del self.backoffs[host]
 
     def rate(self, now: float, window_s: float = 20.0) -> float:
         """Pages per second in the last `window_s` seconds."""
@@ -116,7 +152,7 @@ ACTIVE_STATES = ("running", "pausing", "paused")
 
 def crawl_stats(collection: Collection, stats: CollectionStats, now: float) -> dict[str, Any]:
     """The run header: state, counts, limits, alerts."""
-    counts = stored_counts(collection)
+    counts = consistent_counts(stored_counts(collection), stats)
     frontier = SqliteFrontier(collection.connection).stats()
     settings = load_settings(collection)
     state = crawl_state(collection, frontier.leased)
@@ -148,6 +184,18 @@ def crawl_stats(collection: Collection, stats: CollectionStats, now: float) -> d
         "alerts": alerts(counts, stats, state),
         "stops_below": stop.harvest_below,
     }
+
+
+def consistent_counts(stored: CrawlCounts, stats: CollectionStats) -> CrawlCounts:
+    """The counters as the running totals have them, so that the header agrees with the tables beside it."""
+    with stats.lock:
+        return msgspec.structs.replace(
+            stored,
+            fetched=stats.fetched,
+            pages=len(stats.relevant),
+            relevant=stats.relevant.count(1),
+            failed=stats.failures.total(),
+        )
 
 
 def alerts(counts: CrawlCounts, stats: CollectionStats, state: str) -> list[str]:

@@ -1,5 +1,7 @@
 """The live page of a crawl with its controls, and its event log."""
 
+from collections import Counter
+from importlib.util import find_spec
 from typing import Any
 
 import msgspec
@@ -7,14 +9,17 @@ import msgspec
 from opilio.core import events as known
 from opilio.core.errors import UsageError
 from opilio.engine.commands import send_command
+from opilio.frontier.sqlite.queries import host_wakes_at
 from opilio.manage.agents import agent_cards
 from opilio.store.collection import Collection
+from opilio.store.pages import newest_pages
 from opilio.store.run_tables import EventFilter, EventRow, events_after, newest_events
 from opilio.web.charts import format_time, harvest_curve
 from opilio.web.context import ActionResult, ActionRoute, AppContext, PageRequest, PageRoute
 from opilio.web.pages.new_crawl import launch_crawl, read_log_tail
 from opilio.web.pages.queue import top_queue_rows
 from opilio.web.params import NOTE_PARAM, Param
+from opilio.web.sentences import event_sentence, failure_words, verdict_sentence
 from opilio.web.stats import ACTIVE_STATES, CollectionStats, crawl_stats
 from opilio.web.views import PageView
 
@@ -64,7 +69,7 @@ def event_row(event: EventRow) -> dict[str, Any]:
         "at": event.at,
         "kind": event.kind,
         "level": level,
-        "text": _text(fields),
+        "text": event_sentence(event.kind, fields) or _text(fields),
         "data": fields,
     }
 
@@ -83,6 +88,8 @@ def _format_value(value: object) -> str:
 
 
 MAX_TABLE_ROWS = 8
+RECENT_PAGES = 12
+MAX_CHECKED_HOSTS = 200
 CONTROL_COMMANDS = ("pause", "resume", "stop")
 KEEP_LIMIT = -1  # the stored limit stays
 LIMITS = ("pages", "fetches", "relevant", "minutes")
@@ -98,6 +105,7 @@ def show_crawl(context: AppContext, request: PageRequest) -> PageView:
     data["events"] = read_events_after(context, request.name, -1, 10)[::-1]
     with context.open(request.name) as collection:
         data["several"] = bool(agent_cards(collection))
+    data["png"] = find_spec("matplotlib") is not None  # of the extra `lab`
     data["log"] = (
         read_log_tail(context.collections.folder(request.name)) if data["status"]["state"] in ("crashed", "new") else ""
     )
@@ -105,20 +113,39 @@ def show_crawl(context: AppContext, request: PageRequest) -> PageView:
 
 
 def live_data(context: AppContext, name: str, *, everything: bool) -> dict[str, Any]:
-    """Data of the live page. `everything`: include the tables, which cost more than tiles and curve."""
+    """Data of the live page. `everything`: include the queue, which costs more than the rest."""
     now = context.clock.now()
     with context.open(name) as collection:
         stats = context.stats(collection)
         status = crawl_stats(collection, stats, now)
         with stats.lock:
             curve = harvest_curve(stats.relevant, stats.times)
-        data: dict[str, Any] = {"name": name, "status": status, "curve": curve}
+            marks = [{"at": at, "kind": kind, "words": words} for at, kind, words in stats.marks]
+        data: dict[str, Any] = {"name": name, "status": status, "curve": curve, "marks": marks}
+        data |= _tables(collection, stats) | {"recent": recent_pages(collection)}
         if everything:
-            data |= _tables(collection, stats, now)
+            data["queue"] = top_queue_rows(collection, 0, MAX_TABLE_ROWS, now)
     return data
 
 
-def _tables(collection: Collection, stats: CollectionStats, now: float) -> dict[str, Any]:
+def recent_pages(collection: Collection) -> list[dict[str, Any]]:
+    """The pages stored last, with the reason for each verdict in one sentence."""
+    return [
+        {
+            "url": page.url,
+            "host": page.host,
+            "title": page.title,
+            "relevant": page.relevant,
+            "score": round(page.score, 4),
+            "at": page.fetched_at,
+            "reason": verdict_sentence(page.relevant, page.decoded_reasons, bool(page.duplicate_of)),
+        }
+        for page in newest_pages(collection.connection, RECENT_PAGES)
+    ]
+
+
+def _tables(collection: Collection, stats: CollectionStats) -> dict[str, Any]:
+    """Totals that agree with the status: what the tables do not list is one more row."""
     with stats.lock:
         best = sorted(stats.hosts.items(), key=lambda pair: (-pair[1].relevant, -pair[1].pages, pair[0]))[
             :MAX_TABLE_ROWS
@@ -127,8 +154,34 @@ def _tables(collection: Collection, stats: CollectionStats, now: float) -> dict[
             {"host": host, "pages": one.pages, "relevant": one.relevant, "harvest": round(one.harvest, 4)}
             for host, one in best
         ]
-        errors = [{"kind": kind, "count": count} for kind, count in stats.failures.most_common(MAX_TABLE_ROWS)]
-    return {"queue": top_queue_rows(collection, 0, MAX_TABLE_ROWS, now), "hosts": hosts, "errors": errors}
+        rest = {
+            "hosts": len(stats.hosts) - len(best),
+            "pages": len(stats.relevant) - sum(one.pages for _, one in best),
+            "relevant": stats.relevant.count(1) - sum(one.relevant for _, one in best),
+        }
+        errors = error_groups(stats.failures, MAX_TABLE_ROWS)
+    blocked = blocked_hosts(collection, stats, MAX_TABLE_ROWS)
+    return {"hosts": hosts, "other_hosts": rest, "errors": errors, "blocked": blocked}
+
+
+def error_groups(failures: Counter[str], limit: int | None = None) -> list[dict[str, Any]]:
+    """Failures by cause, the most frequent first; what is beyond `limit` is one group."""
+    groups = [
+        {"kind": kind, "cause": failure_words(kind), "count": count} for kind, count in failures.most_common(limit)
+    ]
+    rest = failures.total() - sum(failures[str(group["kind"])] for group in groups)
+    return [*groups, {"kind": "", "cause": "other causes", "count": rest}] if rest else groups
+
+
+def blocked_hosts(collection: Collection, stats: CollectionStats, limit: int) -> list[dict[str, Any]]:
+    """Hosts that are not contacted for now because they failed, the last first; a dead seed is one of them."""
+    with stats.lock:
+        newest = list(stats.backoffs.items())[: -MAX_CHECKED_HOSTS - 1 : -1]
+    return [
+        {"host": host, "reason": failure_words(reason), "until": until}
+        for host, (until, reason) in newest
+        if host_wakes_at(collection.connection, host) == until
+    ][:limit]
 
 
 def control_crawl(context: AppContext, request: PageRequest) -> ActionResult:

@@ -19,8 +19,9 @@ from opilio.store.pages import PAGE_SORTS, ListFilter, list_pages
 from opilio.store.run_tables import EventFilter, SeedResult, newest_events, seed_results
 from opilio.web.charts import harvest_curve, sparkline_path
 from opilio.web.context import AppContext, PageRequest, PageRoute
-from opilio.web.pages.crawl import event_row
+from opilio.web.pages.crawl import blocked_hosts, error_groups, event_row
 from opilio.web.params import NOTE_PARAM, PAGE_PARAM, SIZE_PARAM, Param
+from opilio.web.sentences import failure_words
 from opilio.web.stats import crawl_stats
 from opilio.web.views import PageView
 
@@ -141,12 +142,16 @@ def show_errors(context: AppContext, request: PageRequest) -> PageView:
     with context.open(request.name) as collection:
         stats = context.stats(collection)
         with stats.lock:
-            groups = [{"kind": kind, "count": count} for kind, count in stats.failures.most_common()]
+            groups = error_groups(stats.failures)
             fetched = stats.fetched
         rows = failed_urls(collection.connection, MAX_LISTED_ROWS)
-    examples = [{"url": row.url, "state": "failed" if row.failed else "dropped", "reason": row.reason} for row in rows]
+        blocked = blocked_hosts(collection, stats, MAX_LISTED_ROWS)
+    examples = [
+        {"url": row.url, "state": "failed" if row.failed else "skipped", "reason": failure_words(row.reason)}
+        for row in rows
+    ]
     examples.sort(key=lambda row: (row["state"] != "failed", row["reason"], row["url"]))
-    data = {"errors": groups, "examples": examples, "fetched": fetched}
+    data = {"errors": groups, "examples": examples, "fetched": fetched, "blocked": blocked}
     return PageView(template="errors.html", data=data, title="Errors", table_key="examples")
 
 

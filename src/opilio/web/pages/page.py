@@ -19,7 +19,7 @@ from opilio.parse.html import HtmlParser
 from opilio.store.answers import links_of
 from opilio.store.collection import Collection
 from opilio.store.commands import current_label
-from opilio.store.pages import copies_of, page_description, page_details, record_position
+from opilio.store.pages import copies_of, judged_page, page_description, page_details, record_position
 from opilio.store.run_tables import has_table, latest_state
 from opilio.store.warc import RecordPosition, read_record
 from opilio.text.vocabulary import Vocabulary, term_id
@@ -149,11 +149,26 @@ def label_pages_action(context: AppContext, request: PageRequest) -> ActionResul
     if problems:
         raise TopicError("; ".join(problems))
     data = {"is": request.values["is"], **msgspec.to_builtins(report)}
+    data["verdicts"] = _verdicts(context, request)
     return ActionResult(
         message=describe_label_report(report, request.values["is"]),
         redirect_to=request.redirect_target(url_with_query(f"/c/{request.name}/page", url=urls[0])),
         data=data,
     )
+
+
+def _verdicts(context: AppContext, request: PageRequest) -> list[dict[str, Any]]:
+    """The labelled pages with their verdicts. A running crawl applies the label later; it counts at once."""
+    label = {**LABEL_VALUES, "undo": None}[request.values["is"]]
+    with context.open(request.name) as collection:
+        pages = [judged_page(collection.connection, url_key(url)) for url in request.values["url"]]
+    return [
+        {"url": page.url, "relevant": page.relevant, "score": round(page.score, 4)}
+        if label is None or page.relevant == label
+        else {"url": page.url, "relevant": label, "score": float(label)}
+        for page in pages
+        if page is not None
+    ]
 
 
 def describe_label_report(report: LabelReport, word: str) -> str:

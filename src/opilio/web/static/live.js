@@ -1,4 +1,5 @@
 // Updates the crawl page from one stream of server-sent events.
+import { restoreHover } from "./charts.js";
 
 const SPOKEN_EVERY_MS = 5000; // announcements must not come faster than a screen reader reads
 const LOG_LINES = 500;
@@ -7,7 +8,9 @@ function put(root, part, html) {
   const place = root.querySelector(`[data-part="${part}"]`);
   if (!place || place.contains(document.activeElement) && part === "controls" && place.matches(":focus-within:has(input:focus)")) return;
   const focused = place.contains(document.activeElement) ? document.activeElement.value : null;
+  const known = new Set([...place.querySelectorAll(".stream [data-id]")].map((row) => row.dataset.id));
   place.innerHTML = html; // rendered by the server's templates, which escape everything
+  if (known.size) for (const row of place.querySelectorAll(".stream [data-id]")) row.classList.toggle("fresh", !known.has(row.dataset.id));
   if (focused) place.querySelector("button")?.focus({ preventScroll: true });
 }
 
@@ -46,6 +49,7 @@ export function startLive(root) {
   stream.addEventListener("status", (message) => speak(root, JSON.parse(message.data), memory));
   stream.addEventListener("parts", (message) => {
     for (const [part, html] of Object.entries(JSON.parse(message.data))) put(root, part, html);
+    restoreHover();
     root.dataset.updates = String(Number(root.dataset.updates ?? 0) + 1);
   });
   stream.addEventListener("event", (message) => log(root, JSON.parse(message.data)));

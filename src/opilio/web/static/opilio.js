@@ -1,4 +1,5 @@
 // Theme, keyboard shortcuts, labelling without a reload, live updates. All pages are readable without it.
+import { startCharts } from "./charts.js";
 import { startLive } from "./live.js";
 
 const one = (selector, root = document) => root.querySelector(selector);
@@ -31,7 +32,20 @@ async function send(form, button) {
   const answer = await fetch(form.action, { method: "POST", body, headers: { Accept: "application/json" } });
   const result = await answer.json().catch(() => ({ error: `The server answered ${answer.status}.` }));
   notify(result.message ?? result.error ?? "");
-  return answer.ok;
+  return answer.ok ? result : null;
+}
+
+function showVerdict(row, verdict) {
+  const chip = one("[data-verdict]", row);
+  if (chip) {
+    chip.className = `chip ${verdict.relevant ? "yes" : "no"}`;
+    chip.textContent = verdict.relevant ? "relevant" : "not relevant";
+  }
+  const score = one("[data-score]", row);
+  if (!score) return;
+  score.removeAttribute("title");
+  one(".fill", score)?.setAttribute("width", (verdict.score * 100).toFixed(1));
+  one("span", score).textContent = verdict.score.toFixed(2);
 }
 
 async function judge(event) {
@@ -40,7 +54,10 @@ async function judge(event) {
   const button = event.submitter;
   form.setAttribute("aria-busy", "true");
   try {
-    if (await send(form, button)) {
+    const result = await send(form, button);
+    if (result) {
+      const row = form.closest("[data-row]");
+      if (row && result.verdicts?.length === 1) showVerdict(row, result.verdicts[0]);
       const taken = button.value === "undo";
       for (const other of all("button", form)) {
         if (other.value === "undo") other.hidden = taken;
@@ -103,5 +120,6 @@ function pressed(event) {
 
 startTheme();
 startForms();
+startCharts();
 document.addEventListener("keydown", pressed);
 startLive(one("[data-live]"));

@@ -1,0 +1,140 @@
+"""Events, failures and verdicts as plain sentences. Pure functions."""
+
+import math
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from opilio.core.records import Reason
+from opilio.engine.labels import LABEL_REASON
+
+MAX_WORDS = 4
+MODEL_PREFIX = "text model: "
+# Reasons that sum up others; they are not words of the page.
+SUMMARY_REASONS = frozenset(
+    {"coverage", "text model", "cosine", "topic words", "blend", "query words", "query words found", LABEL_REASON}
+)
+FAILURES = {
+    "dns": "host name not found",
+    "connect": "connection refused or host unreachable",
+    "tls": "TLS or certificate error",
+    "timeout": "timed out",
+    "slow": "response too slow",
+    "reset": "connection reset",
+    "closed": "connection closed",
+    "empty": "empty response",
+    "truncated": "response truncated",
+    "too-large": "response too large",
+    "bomb": "compressed response expands too much",
+    "decode": "content encoding is damaged",
+    "headers": "response headers too large or invalid",
+    "protocol": "invalid HTTP response",
+    "proxy": "proxy error",
+    "redirect-loop": "redirect loop",
+    "private-address": "private network address",
+    "content-type": "unsupported content type",
+    "robots": "disallowed by robots.txt",
+    "url": "invalid URL",
+    "transfer": "transfer failed",
+}
+STATUS_WORDS = {401: "login required", 403: "forbidden", 404: "not found", 410: "gone", 429: "too many requests"}
+STATUS_WORDS |= {500: "server error", 502: "bad gateway", 503: "service unavailable", 504: "gateway timeout"}
+
+
+def failure_words(kind: str) -> str:
+    """A failure for the user.
+
+    >>> failure_words("dns"), failure_words("status 404"), failure_words("robots.txt can't be read (dns)")
+    ('host name not found', 'HTTP 404, not found', "robots.txt can't be read: host name not found")
+    """
+    if match := re.fullmatch(r"(?:status|answered) (\d+)", kind):
+        words = STATUS_WORDS.get(int(match[1]))
+        return f"HTTP {match[1]}, {words}" if words else f"HTTP {match[1]}"
+    if match := re.fullmatch(r"(.*) \(([a-z-]+)\)", kind):
+        return f"{match[1]}: {FAILURES[match[2]]}" if match[2] in FAILURES else kind
+    return FAILURES.get(kind, kind)
+
+
+def event_sentence(kind: str, fields: dict[str, Any]) -> str:
+    """An event as a sentence; empty for kinds that have none, which are shown as fields."""
+    get = fields.get
+    if kind == "RobotsRead":
+        delay = f"crawl delay {get('delay_s'):g} s" if get("delay_s") else "no crawl delay"
+        return f"robots.txt of {get('host')}: {f'crawling allowed, {delay}' if get('allowed') else 'no crawling now'}."
+    if kind == "HostBackedOff":
+        until = datetime.fromtimestamp(float(get("until") or 0), UTC).strftime("%H:%M:%S")
+        return f"{get('host')} is not contacted until {until} UTC: {failure_words(str(get('reason')))}."
+    if kind == "TopicChanged":
+        added = ", ".join(map(str, (get("added") or ())[:8]))
+        return f"Topic changed to version {get('version')}, {get('size')} keywords{f'; new: {added}' if added else ''}."
+    simple = _SENTENCES.get(kind)
+    return simple.format(**{"reason": "", **fields}) if simple else ""
+
+
+_SENTENCES = {
+    "CrawlStopped": "Crawl stopped with {pages} pages, {relevant} relevant: {reason}.",
+    "SeedsFound": "{found} seeds found for “{query}”, {new} of them new.",
+    "TrapFound": "Trap on {host}: URLs like {pattern} are skipped ({reason}).",
+    "LabelRemoved": "Label removed from {url}.",
+    "CommandApplied": "Command applied: {command} {target}",
+    "PagesLost": "{pages} pages were lost and are fetched again: {detail}.",
+}
+
+
+def join_words(words: Sequence[str]) -> str:
+    """
+    >>> join_words(["a", "b", "c"]), join_words(["a"])
+    ('a, b and c', 'a')
+    """
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
+def verdict_sentence(relevant: bool, reasons: Sequence[Reason], duplicate: bool = False) -> str:
+    """Why a page was kept or not, in one sentence.
+
+    >>> verdict_sentence(True, [Reason("coverage", 0.5), Reason("nest", 0.2), Reason("egg", 0.1)])
+    'Kept: its text is about nest and egg.'
+    """
+    if any(reason.name == LABEL_REASON for reason in reasons):
+        return f"{'Kept' if relevant else 'Not kept'}: you labelled it {'relevant' if relevant else 'not relevant'}."
+    if duplicate:
+        return "Not kept: a copy of a page stored earlier."
+    words = [r.name for r in reasons if r.value > 0 and _is_word(r)][:MAX_WORDS]
+    learned = [r.name.removeprefix(MODEL_PREFIX) for r in reasons if r.name.startswith(MODEL_PREFIX)]
+    if relevant:
+        shown = words or [word for word in learned if word][:MAX_WORDS]
+        return f"Kept: its text is about {join_words(shown)}." if shown else "Kept: its text is close to the topic."
+    against = [r.name.removeprefix(MODEL_PREFIX) for r in reasons if r.value < 0 and r.name.startswith(MODEL_PREFIX)]
+    found = f"only few topic keywords ({', '.join(words)})" if words else "no topic keywords"
+    other = f"; words such as {join_words(against[:3])} are typical of other pages" if against else ""
+    return f"Not kept: {found}{other}."
+
+
+def _is_word(reason: Reason) -> bool:
+    return reason.name not in SUMMARY_REASONS and not reason.name.startswith(MODEL_PREFIX)
+
+
+def score_parts(score: float, reasons: Sequence[Reason]) -> dict[str, Any]:
+    """The score of a judge by coverage as parts that add up; empty for other judges.
+
+    `points` are log odds: the keywords and the text model add up to the total, and 0 points are a score of one half.
+    `words` add up to the coverage.
+    """
+    by_name = {reason.name: reason for reason in reasons}
+    coverage, model = by_name.get("coverage"), by_name.get("text model")
+    if coverage is None or LABEL_REASON in by_name or not 0.0 < score < 1.0:
+        return {}
+    total = math.log(score / (1.0 - score))
+    learned = model.value * model.weight if model else 0.0
+    words = [(reason.name, reason.value) for reason in reasons if _is_word(reason)]
+    rest = coverage.value - sum(value for _, value in words)
+    if rest < -0.005:  # another part of the judge raised the coverage, or words overlap
+        return {}
+    return {
+        "total": total,
+        "points": [("Topic keywords", total - learned)] + ([("Learned text model", learned)] if model else []),
+        "words": words + ([("other keywords", rest)] if rest > 0.0005 else []),
+        "coverage": coverage.value,
+        "model": [(r.name.removeprefix(MODEL_PREFIX), r.value) for r in reasons if r.name.startswith(MODEL_PREFIX)],
+    }
