@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from opilio.core.urls import MAX_URL_LENGTH, canonicalize_url, canonicalize_urls, host_of, origin_of
+from opilio.core.urls import MAX_URL_LENGTH, absolute_url, canonicalize_url, canonicalize_urls, host_of, origin_of
 
 BASE = "http://www.csepedia.com/terms/data.html"
 
@@ -86,6 +86,7 @@ hrefs = st.lists(pieces, max_size=8).map("".join) | st.text(max_size=40)
 )
 def test_canonical_of_relative_address_s0_29_e7(href: str, expected: str) -> None:
     assert canonicalize_url(href, BASE) == expected
+    assert absolute_url(href, BASE) == (f"{expected}#section1" if href == "#section1" else expected)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,9 @@ import tomli_w
 
 from opilio.cli.main import run_command
 from opilio.core.errors import OfflineWebError
-from opilio.lab.experiments.results import read_results
+from opilio.lab.experiments.declarations import load_experiment
+from opilio.lab.experiments.results import RunResult, read_results
+from opilio.lab.reports.report import END_NOTE, ReportInput, paper_comparison_table
 from opilio.lab.synthetic.shape import WebShape
 from opilio.lab.synthetic.web import write_synthetic_web
 from opilio.lab.webs.cache import default_cache_folder
@@ -112,12 +114,34 @@ def test_s0_experiment_prints_the_papers_columns(lab: Lab, tiny: Path, tmp_path:
     done = lab("run", "s0-32", "--web", tiny, "--out", tmp_path, "--pages", 100, "--seed-sets", 1)
     assert done.code == 0, done.err
     report = (tmp_path / "report.md").read_text()
-    assert (
-        "| pages | breadth: label | self | paper | s0-earlier: label | self | paper | s0: label | self | paper |"
-        in report
-    )
+    columns = [f"{name}: label | self | paper" for name in ("breadth", "s0-earlier", "s0")]
+    assert f"| pages | {' | '.join(columns)} | ceiling |" in report
     assert "The data differ" in report
     assert (tmp_path / "harvest-s0-earlier.png").exists()
+
+
+def test_harvest_of_a_finished_crawl_is_that_of_its_pages_and_marked_s0_32() -> None:
+    """Eq. 7 divides by the pages downloaded, not by the checkpoint that the crawl never reached."""
+    run = RunResult(
+        experiment="s0-32",
+        web="w",
+        topic="t",
+        strategy="s0",
+        seed_set="on-topic-1",
+        random_seed=0,
+        budget=1000,
+        fetched=200,
+        relevant_found=100,
+        relevant_reachable=250,
+        harvest=0.5,
+        recall=0.4,
+        auc_vs_oracle=0.5,
+        curve=((100, 80), (200, 100)),
+    )
+    text = paper_comparison_table(ReportInput(load_experiment("s0-32"), [run]), [run])
+    rows = [line for line in text.splitlines() if line.startswith(("| 1", "| 5"))]
+    assert rows == ["| 100 | 0.80 | 0.86 | 1.00 |", "| 500 | 0.50† | 0.81 | 0.50 |", "| 1,000 | 0.50† | 0.78 | 0.25 |"]
+    assert END_NOTE in text
 
 
 def test_declaration_of_a_person_runs_variants_of_one_strategy(lab: Lab, tiny: Path, tmp_path: Path) -> None:

@@ -69,6 +69,20 @@ def test_link_score_is_the_sum_of_four_parts_s0_25() -> None:
     assert ranked[2].score == max(r.score for r in ranked)
 
 
+def test_surrounding_text_does_not_repeat_the_anchor_s0_25() -> None:
+    """ω is the text before and after the link: the anchor is already β."""
+    alone, beside = "[wren](http://x.example/1)", "a nest [wren](http://x.example/1) in a hedge"
+    parts = [
+        {
+            part.name: part.value
+            for part in scored_links(linkscore(), reading_of(text), verdict_of(0.0), lead_to())[0].parts
+        }
+        for text in (alone, beside)
+    ]
+    assert [part["around"] > 0.0 for part in parts] == [False, True]
+    assert parts[0]["anchor"] == parts[1]["anchor"] > 0.0
+
+
 def test_parts_may_weigh_differently() -> None:
     only_parent = linkscore(weights={"url": 0, "anchor": 0, "around": 0})
     assert {r.score for r in scored_links(only_parent, reading_of(PAGE), verdict_of(0.5), lead_to())} == {0.5}
@@ -78,7 +92,7 @@ def test_parts_may_weigh_differently() -> None:
 
 def test_division_score_of_hati_and_kumar_is_a_setting() -> None:
     """Relevancy of the parent + Σ w of the topic's words in the link's block / Σ w of the topic."""
-    division = linkscore(form="mass", weights={"url": 0, "anchor": 0})
+    division = linkscore(form="mass", weights={"url": 0})
     ranked = scored_links(division, reading_of("nest [wren](http://x.example/wren)"), verdict_of(0.4), lead_to())
     assert ranked[0].score == pytest.approx(0.4 + 1.5 / 1.75)
 
@@ -123,7 +137,7 @@ def test_growing_topic_changes_scores_at_once() -> None:
     assert scored_links(ranker, page, verdict_of(0.0), lead_to())[0].score == 0.0
     grown = EvolvingTopic(table_from_weights({"heron": 1.0}))
     topic.restore(grown.snapshot())
-    assert scored_links(ranker, page, verdict_of(0.0), lead_to())[0].score == pytest.approx(2.0)
+    assert scored_links(ranker, page, verdict_of(0.0), lead_to())[0].score == pytest.approx(1.0)  # the anchor
 
 
 def test_columns_say_what_ranked_says() -> None:

@@ -1,6 +1,7 @@
 """Tables from what a person gives: sentence, keywords, examples, query log."""
 
 import math
+from functools import partial
 
 import msgspec
 import pytest
@@ -58,6 +59,14 @@ def test_table_is_no_larger_than_asked_x_10() -> None:
     page = " ".join(f"word{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(200))
     assert len(weights(make_topic("Birds", positive=(page,)))) == 50
     assert len(weights(make_topic("Birds", positive=(page,)), size=7)) == 7
+
+
+def test_name_changes_a_given_table_only_by_its_weight() -> None:
+    given = make_topic("Birds of the lake", {"heron": 1.0, "egret": 0.5})
+    table = partial(build_topic_table, vocabulary=Vocabulary())
+    assert table(given, source_weights=SourceWeights(sentence=0.0)).weights == {"heron": 1.0, "egret": 0.5}
+    assert "bird" in table(given).weights
+    assert "bird" in table(make_topic("Birds of the lake"), source_weights=SourceWeights(sentence=0.0)).weights
 
 
 def test_table_is_a_pure_function_of_the_topic() -> None:

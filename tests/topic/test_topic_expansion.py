@@ -10,7 +10,7 @@ from opilio.text.vocabulary import term_id
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.expansion import Expansion, FrozenExpansion, PagewiseExpansion, PeriodicExpansion, QueryLogExpansion
 from opilio.topic.query_log import QueryLogSmoothing
-from opilio.topic.weights import TfIdf, WeightTable, table_from_weights
+from opilio.topic.weights import NoiseFilter, TfDf, TfIdf, WeightTable, table_from_weights
 
 BASE = table_from_weights({"wren": 1.0, "nest": 0.5})
 PAGE = {"wren": 4, "song": 3, "perch": 1, "hedge": 2}
@@ -64,6 +64,16 @@ def test_size_bounds_what_is_added() -> None:
     assert len(topic.table) == 3
 
 
+def test_full_table_exchanges_its_weakest_word_for_a_better_one_s0_21() -> None:
+    """S0's table has 300 words before the crawl: without an exchange it could never learn a new one."""
+    base = table_from_weights({"wren": 1.0, "nest": 0.5, "stray": 0.01})
+    topic = EvolvingTopic(base, periodic(base=base.weights, period=1, added=1, size=3))
+    topic.learn([outcome(PAGE)])
+    assert topic.table.weights.keys() == {"wren", "nest", "song"}
+    topic.learn([outcome({"wren": 9, "zzz": 1})])  # too weak to replace a word
+    assert topic.table.weights.keys() == {"wren", "nest", "song"}
+
+
 def test_weak_pages_are_left_out_of_a_period() -> None:
     topic = EvolvingTopic(BASE, periodic(period=1, min_score=0.8))
     topic.learn([outcome(PAGE, score=0.5)])
@@ -76,6 +86,24 @@ def test_page_adds_a_share_of_its_keywords_s3_15(share: float, added: set[str]) 
     topic = EvolvingTopic(BASE, grown)
     topic.learn([outcome(PAGE, score=0.6)])
     assert topic.table.weights.keys() == {"wren", "nest"} | added
+
+
+def test_word_of_one_page_alone_does_not_join_s3_e8() -> None:
+    growing = PagewiseExpansion(base=BASE.weights, share=1.0, keywords=9, period=1, weighing=TfIdf(idf_source="smooth"))
+    topic = EvolvingTopic(BASE, growing)
+    topic.learn([outcome({"wren": 3, "song": 2, "hedge": 1}), outcome({"wren": 3, "song": 2, "autoblog": 4})])
+    assert topic.table.weights.keys() == {"wren", "nest", "song"}
+
+
+def test_filler_does_not_join_a_table_from_seeds_s3_e8() -> None:
+    noise = NoiseFilter(min_documents=1, min_idf=5.0)
+    rarity = {"year": 4.5, "railway": 6.9, "wren": 8.3, "nest": 6.0}
+    for weighing in (TfIdf(noise=noise), TfDf(noise=noise)):
+        growing = PagewiseExpansion(base=BASE.weights, awaited=1, share=0.0, weighing=weighing)
+        topic = EvolvingTopic(BASE, growing, rarity.__getitem__)
+        topic.learn([outcome({"year": 9, "railway": 2, "wren": 1})])
+        topic.finish_seeding()
+        assert topic.table.weights.keys() == {"wren", "nest", "railway"}
 
 
 def test_new_weights_wait_for_a_period_of_pages_s3_15() -> None:

@@ -57,6 +57,8 @@ class TopicSettings(msgspec.Struct, kw_only=True):
     around: Literal["block", "beside", "sentence", "paragraph"] = "block"
     identify: bool = False  # detect the language of pages that declare none
     table_size: Positive = 50
+    name_weight: Amount = 0.5  # of the words of name and description beside keywords and example pages
+    title_weight: Count = 3  # how often a word of a page's title counts
     # Weighting of the words in example pages.
     weighing: Literal["tf-idf", "tf-df", "corpus"] = "tf-idf"
 

@@ -83,6 +83,17 @@ def canonicalize_url(url: str, base: str | None = None) -> str | None:
     return _canonicalize_absolute(url) if _SCHEME(url) else None
 
 
+def absolute_url(href: str, base: str) -> str | None:
+    """The canonical URL of a link with its fragment (S0-E7), for display; queues and fetches use it without.
+
+    >>> absolute_url("#section1", "http://www.csepedia.com/terms/data.html")
+    'http://www.csepedia.com/terms/data.html#section1'
+    """
+    found = canonicalize_url(href, base)
+    fragment = href.partition("#")[2].strip(_WHITESPACE)
+    return f"{found}#{fragment}" if found and fragment else found
+
+
 def canonicalize_urls(hrefs: Sequence[str], base: str) -> list[str | None]:
     """Each href of a page, made absolute against `base` and canonical; None if it is not a valid http or https URL.
 

@@ -27,7 +27,6 @@ class LinkScoreRanker:
 
     A link passes at score ≥ threshold, or > if `strict` (X-02). The papers give no threshold (S0-26); the default 0
     follows every link in the order of its score. `tunnel_depth` as in `tunnel_drop_reason`: −1 is S0-28, 0 is S4-18.
-    S4-18.
     """
 
     def __init__(
@@ -53,7 +52,9 @@ class LinkScoreRanker:
     def score(self, reading: Reading, verdict: Verdict, lead: Lead) -> LinkScores:
         """All links of the page at once."""
         page, weigh = reading.page, self.weights
-        texts = LinkTexts(reading, self.url_terms([link.url for link in page.links]))
+        # The anchor has its own part: the surrounding text is what stands before and after it.
+        url_words = self.url_terms([link.url for link in page.links])
+        texts = LinkTexts(reading, url_words, anchor_in_context=False)
         url, anchor, around = rows = texts.score(self.topic.compiled, self.form)
         scores = np.array((weigh["url"], weigh["anchor"], weigh["around"])) @ rows + weigh["parent"] * verdict.score
         parent = np.full(len(page.links), verdict.score)

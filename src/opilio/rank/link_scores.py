@@ -134,17 +134,21 @@ class LinkTexts:
     """The words of the links' URLs, anchors and surroundings as one bag of (text, term) pairs.
 
     Text number = kind · links + link, with kinds 0 URL, 1 anchor, 2 context. `page_terms` are the terms of the whole
-    page, `anchors` and `arounds` the (start, end) slices of each link in them.
+    page, `anchors` and `arounds` the (start, end) slices of each link in them. The context includes the anchor unless
+    `anchor_in_context` is false: then it is the text before and after it.
     """
 
     __slots__ = ("_matched", "anchors", "arounds", "counts", "links", "page_terms", "terms", "texts")
 
-    def __init__(self, reading: Reading, url_words: Sequence[Sequence[int]]) -> None:
+    def __init__(self, reading: Reading, url_words: Sequence[Sequence[int]], *, anchor_in_context: bool = True) -> None:
         self.links = len(reading.page.links)
         self.page_terms = term_array(reading.terms)
         index = np.array([link.index for link in reading.page.links], dtype=np.int64)
         self.anchors, self.arounds = link_spans(reading.anchors, index), link_spans(reading.link_contexts, index)
-        link_terms, in_text = flatten_slices(self.page_terms, np.concatenate((self.anchors, self.arounds)))
+        contexts = (self.arounds,) if anchor_in_context else outside_spans(self.arounds, self.anchors)
+        link_terms, in_text = flatten_slices(self.page_terms, np.concatenate((self.anchors, *contexts)))
+        # The slices after the anchors belong to the same texts as those before.
+        in_text = np.where(in_text < 2 * self.links, in_text, in_text - self.links)
         lengths = list(map(len, url_words))
         urls = term_array([*chain.from_iterable(url_words)])
         in_url = np.repeat(np.arange(self.links), lengths)
@@ -201,6 +205,15 @@ def link_spans(spans: Sequence[tuple[int, int]], index: NDArray[np.int64]) -> ND
     bounds = np.fromiter(chain.from_iterable(spans), np.int64, 2 * last).reshape(-1, 2)
     bounds = np.concatenate((bounds, np.zeros((1, 2), dtype=np.int64)))
     return bounds[np.where((index < 0) | (index > last), last, index)]
+
+
+def outside_spans(
+    arounds: NDArray[np.int64], anchors: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The slices of the text before and after each anchor; empty for links that are not in the flow."""
+    before = np.column_stack((arounds[:, 0], np.maximum(arounds[:, 0], anchors[:, 0])))
+    after = np.column_stack((np.minimum(anchors[:, 1], arounds[:, 1]), arounds[:, 1]))
+    return before, after
 
 
 def flatten_slices(words: Terms, bounds: NDArray[np.int64]) -> tuple[Terms, NDArray[np.int64]]:

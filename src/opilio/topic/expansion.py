@@ -14,7 +14,6 @@ from opilio.topic.query_log import QueryLogSmoothing, QueryLogWeights
 from opilio.topic.weights import (
     Counts,
     Idf,
-    NoiseFilter,
     TermStatistics,
     TfIdf,
     WeightScheme,
@@ -78,8 +77,9 @@ class FrozenExpansion(_ExpansionBase, tag="frozen"):
 class PeriodicExpansion(_ExpansionBase, tag="periodic", kw_only=True):
     """After every `period` relevant pages, add the `added` best new terms and recompute all weights (S0-21).
 
-    The paper gives neither period nor number (S0-E8). `trust` is the part of a weight that comes from the pages; the
-    rest stays with the first table, so that a misjudged page can't shift the topic permanently.
+    In a table of `size` terms the new ones replace the weakest, which may be terms of the first table. The paper gives
+    neither period nor number (S0-E8). `trust` is the part of a weight that comes from the pages; the rest stays with
+    the first table, so that a misjudged page can't shift the topic permanently.
     """
 
     base: dict[str, float]
@@ -119,10 +119,12 @@ class PeriodicExpansion(_ExpansionBase, tag="periodic", kw_only=True):
             return table
         self.waiting = 0
         fresh = normalize_weights(self.weighing.weigh(self.pages, background))
-        room = min(self.added, self.size - len(self.base) - len(self.chosen))
         known = self.base.keys() | set(self.chosen)
-        self.chosen.extend([s for s in fresh if s not in known][: max(0, room)])
-        return table.next_version(_keep_labels(table, blend_weights(self.base, fresh, self.chosen, self.trust)))
+        candidates = [*self.chosen, *[s for s in fresh if s not in known][: self.added]]
+        blended = blend_weights(self.base, fresh, candidates, self.trust).top(max(self.size, len(self.base)))
+        kept = blended.weights
+        self.chosen = [stem for stem in candidates if stem in kept]
+        return table.next_version(_keep_labels(table, blended))
 
 
 class PagewiseExpansion(_ExpansionBase, tag="pagewise", kw_only=True):
@@ -143,7 +145,7 @@ class PagewiseExpansion(_ExpansionBase, tag="pagewise", kw_only=True):
     trust: float = 0.5
     built: int = 50
     period: int = 10
-    weighing: WeightScheme = TfIdf(noise=NoiseFilter(min_documents=1))
+    weighing: WeightScheme = TfIdf()
     pages: TermStatistics = msgspec.field(default_factory=_bounded_statistics)
     chosen: list[str] = []
     waiting: int = 0
@@ -181,6 +183,9 @@ class PagewiseExpansion(_ExpansionBase, tag="pagewise", kw_only=True):
         page.add(counts)
         known = self.base.keys() | set(self.chosen)
         top = table_from_weights(self.weighing.weigh(page, background), round(self.keywords * self.share)).weights
+        # S3-E8: a word of one page alone may be its boilerplate; it can join with the next page that has it.
+        found, allows = self.pages, self.weighing.noise.allows
+        top = {stem: weight for stem, weight in top.items() if allows(stem, found.containing[stem], found.documents)}
         room = self.size - len(known)
         self.chosen.extend([s for s in top if s not in known][: max(0, room)])
 

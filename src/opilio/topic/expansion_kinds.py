@@ -37,8 +37,10 @@ def pagewise_expansion(
     built: Count = 50,
     trust: Share = 0.5,
     weighing: Literal["tf-idf", "tf-df"] = "tf-idf",
+    min_documents: Positive = 2,
+    min_idf: Amount = 0.0,
 ) -> Expansion:
-    noise = NoiseFilter(min_documents=1)
+    noise = NoiseFilter(min_documents=min_documents, min_idf=min_idf)
     by: WeightScheme = TfDf(noise=noise) if weighing == "tf-df" else TfIdf(noise=noise)
     return PagewiseExpansion(
         base=dict(start.weights),

@@ -76,9 +76,11 @@ def build_topic_table(
     examples = partial(_example_weights, stems=stems, weighing=shares.weighing, background=background)
     # The background frequencies are of English: they say nothing about `Tee` and `Art` in German.
     rarity = background if vocabulary.language == "english" else None
+    # A topic that is only a name needs its words, whatever their weight.
+    sentence = shares.sentence or (0.0 if topic.keywords or topic.positive else 1.0)
     sources = (
         (shares.keywords, _keyword_weights(topic.keywords, stems)),
-        (shares.sentence, _sentence_weights(f"{topic.name} {topic.description}", stems, rarity)),
+        (sentence, _sentence_weights(f"{topic.name} {topic.description}", stems, rarity)),
         (shares.positive, examples(topic.positive)),
         (-shares.negative, examples(topic.negative)),
     )

@@ -130,11 +130,25 @@ def _log(base: float) -> float:
 
 
 class NoiseFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which stems may be keywords (S0-E11, S3-E8). `NoiseFilter(min_documents=1, min_letters=1)` disables it."""
+    """Which stems may be keywords (S0-E11, S3-E8). `NoiseFilter(min_documents=1, min_letters=1)` disables it.
+
+    `min_idf` excludes filler: words with a lower idf in the background corpus, which are common in any text.
+    """
 
     min_documents: int = 2
     min_letters: int = 3
     numbers: bool = True
+    min_idf: float = 0.0
+
+    def allowed(self, statistics: "TermStatistics", background: Idf | None) -> list[str]:
+        """The stems of the statistics that may be keywords."""
+        containing, total = statistics.containing, statistics.documents or 1
+        rare = background if self.min_idf else None
+        return [
+            stem
+            for stem in statistics.shares
+            if self.allows(stem, containing[stem], total) and (rare is None or rare(stem) >= self.min_idf)
+        ]
 
     def allows(self, stem: str, containing: int, documents: int) -> bool:
         """True for a stem that looks like a word and is in enough documents (all of them if there are fewer)."""
@@ -208,12 +222,8 @@ class TfIdf(msgspec.Struct, frozen=True, kw_only=True, tag="tf-idf"):
         """Stem -> weight, not yet normalized."""
         idf = self._idf(statistics, background)
         total = statistics.documents or 1
-        allows, containing = self.noise.allows, statistics.containing
-        return {
-            stem: share / total * idf(stem)
-            for stem, share in statistics.shares.items()
-            if allows(stem, containing[stem], total)
-        }
+        shares = statistics.shares
+        return {stem: shares[stem] / total * idf(stem) for stem in self.noise.allowed(statistics, background)}
 
     def _idf(self, statistics: TermStatistics, background: Idf | None) -> Idf:
         if self.idf_source == "background" and background is not None:
@@ -229,13 +239,8 @@ class TfDf(msgspec.Struct, frozen=True, kw_only=True, tag="tf-df"):
 
     def weigh(self, statistics: TermStatistics, background: Idf | None = None) -> dict[str, float]:
         """Stem -> weight, not yet normalized."""
-        del background
-        allows, containing = self.noise.allows, statistics.containing
-        return {
-            stem: share * containing[stem]
-            for stem, share in statistics.shares.items()
-            if allows(stem, containing[stem], statistics.documents)
-        }
+        shares, containing = statistics.shares, statistics.containing
+        return {stem: shares[stem] * containing[stem] for stem in self.noise.allowed(statistics, background)}
 
 
 WeightScheme = TfIdf | TfDf

@@ -197,7 +197,9 @@ def _build_parts(means: SharedParts, settings: Settings, topic: Topic, states: M
     vocabulary = means.vocabulary
     banned = frozenset(vocabulary.stem_of(term) for text in topic.contexts for term in vocabulary.terms(text))
     living = EvolvingTopic(WeightTable(), None, background_idf, build_query_log_reader(settings, vocabulary), banned)
-    words = PageTerms(vocabulary.terms, CachedIdf(background_frequencies().__getitem__))
+    words = PageTerms(
+        vocabulary.terms, CachedIdf(background_frequencies().__getitem__), title=settings.topic.title_weight
+    )
     genres = build_genres(settings, vocabulary, topic.genres)
     context = BuildContext(settings, topic, living, vocabulary, words, UrlTerms(vocabulary), genres, states)
     first: Judge = build_component("judge", settings.judge, context)

@@ -26,7 +26,11 @@ TERM_WEIGHTINGS: dict[str, WeightScheme] = {"tf-idf": TfIdf(), "tf-df": TfDf(), 
 def build_initial_topic(settings: Settings, topic: Topic) -> EvolvingTopic:
     """The topic before the first page: its table and how it will grow."""
     vocabulary = build_vocabulary(settings)
-    mixture = SourceWeights(size=settings.topic.table_size, weighing=TERM_WEIGHTINGS[settings.topic.weighing])
+    mixture = SourceWeights(
+        sentence=settings.topic.name_weight,
+        size=settings.topic.table_size,
+        weighing=TERM_WEIGHTINGS[settings.topic.weighing],
+    )
     table = build_topic_table(topic, vocabulary, background_idf, mixture)
     expansion = build_component(
         "expansion", settings.expansion, ExpansionStart(table.weights, len(settings.seeds.urls))

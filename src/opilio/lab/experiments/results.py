@@ -21,10 +21,6 @@ class SelfJudged(msgspec.Struct, frozen=True, kw_only=True):
     recall: float | None = None
     curve: tuple[tuple[int, int], ...] = ()
 
-    def harvest_at(self, fetches: int) -> float:
-        """Self-judged harvest after this number of fetches: exact at the points of the curve."""
-        return found_at(self.curve, fetches) / fetches
-
 
 class LinkQuality(msgspec.Struct, frozen=True, kw_only=True):
     """The ranker without the crawl: its scores against the labels of the fetched links."""

@@ -123,7 +123,11 @@ def _paper_by_topic(material: ReportInput) -> str:
 
 
 def paper_comparison_table(material: ReportInput, runs: Sequence[RunResult]) -> str:
-    """One row per checkpoint; for each variant: by label, by its own judge, and the paper's number if there is one."""
+    """One row per checkpoint; for each variant: by label, by its own judge, and the paper's number if there is one.
+
+    Harvest is relevant over downloaded pages (Eq. 7 of S0). A crawl that ended before a checkpoint counts with what it
+    downloaded, and the cell is marked. The ceiling is the harvest of a crawl that fetches only relevant pages.
+    """
     paper, columns = material.paper, material.columns or {}
     head, rows = ["pages"], [[f"{n:,}"] for n in material.checkpoints]
     for name, mine in group_by_strategy(runs).items():
@@ -131,12 +135,27 @@ def paper_comparison_table(material: ReportInput, runs: Sequence[RunResult]) -> 
         judged = [r.self_judged for r in mine if r.self_judged is not None]
         head += [f"{name}: label", *(["self"] if judged else []), *(["paper"] if theirs else [])]
         for row, n in zip(rows, material.checkpoints, strict=True):
-            row.append(f"{np.mean([found_at(r.curve, n) / n for r in mine]):.2f}")
+            ended = END_MARK if any(r.fetched < n for r in mine) else ""
+            row.append(f"{np.mean([harvest_at(r, r.curve, n) for r in mine]):.2f}{ended}")
             if judged:
-                row.append(f"{np.mean([j.harvest_at(n) for j in judged]):.2f}")
+                own = [harvest_at(r, r.self_judged.curve, n) for r in mine if r.self_judged is not None]
+                row.append(f"{np.mean(own):.2f}{ended}")
             if theirs:
                 row.append(f"{theirs[n]:.2f}" if n in theirs else "–")
-    return markdown_table(head, rows)
+    for row, n in zip(rows, material.checkpoints, strict=True):
+        row.append(f"{np.mean([min(n, r.relevant_reachable) / n for r in runs]):.2f}")
+    table = markdown_table([*head, "ceiling"], rows)
+    return f"{table}\n\n{END_NOTE}" if END_MARK in table else table
+
+
+END_MARK = "†"
+END_NOTE = f"{END_MARK} A crawl had ended before: its harvest is that of all pages it downloaded."
+
+
+def harvest_at(run: RunResult, curve: Sequence[tuple[int, int]], fetches: int) -> float:
+    """Relevant over downloaded pages after so many fetches, or at the end of a shorter crawl (S0-30)."""
+    downloaded = min(fetches, run.fetched)
+    return found_at(curve, downloaded) / downloaded if downloaded else 0.0
 
 
 def _windows(material: ReportInput) -> str:
