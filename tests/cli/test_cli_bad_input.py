@@ -2,6 +2,7 @@
 
 import random
 import resource
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from checks.page_server import pages_of
 from checks.small_webs import (
     COMMAND,
     SmallWeb,
@@ -142,7 +144,7 @@ def test_folder_is_named_by_the_beginning_of_a_topic_without_spaces(tmp_path: Pa
     topic = "关于欧洲鸟类的一切" * 20
     done = opilio("crawl", topic, "--seed", SEED, "--proxy", "http://127.0.0.1:9", "--minutes", "0.001", cwd=tmp_path)
     (made,) = tmp_path.iterdir()
-    assert (done.returncode, topic.startswith(made.name), len(made.name.encode())) == (1, True, 198), done
+    assert (done.returncode, topic.startswith(made.name), len(made.name.encode())) == (3, True, 198), done
 
 
 def test_folder_of_other_files_is_not_said_to_become_a_collection(tmp_path: Path) -> None:
@@ -161,7 +163,26 @@ def test_crawl_leaves_a_file_alone_that_stands_where_its_folder_should(tmp_path:
 def test_seeds_are_explained_when_no_page_came(tmp_path: Path) -> None:
     with served(SmallWeb({"http://h0.example/robots.txt": robots("", 503)})) as server:
         done = opilio("crawl", *flags(settings_for(server, [SEED])), "--into", tmp_path / "c")
-        assert (done.returncode, done.stderr) == (1, f"seed {SEED}: robots.txt can't be read (status 503)\n")
+        assert done.returncode == 3
+        assert done.stderr.splitlines() == [
+            "no page could be fetched:",
+            f"seed {SEED}: robots.txt can't be read (status 503)",
+        ]
+
+
+def test_closed_port_ends_with_its_own_exit_code_and_advice_also_on_the_errors_page(tmp_path: Path) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        seed = f"http://127.0.0.1:{closed.getsockname()[1]}/"
+    more = ("--workers", 0, "--set", "stop.patience_s=0", "--allow-private", "--into", tmp_path / "c")
+    done = opilio("crawl", "wrens", "--seed", seed, *more)
+    assert done.returncode == 3
+    advice = "the server refuses connections or can't be reached: check host and port"
+    assert advice in done.stderr.splitlines()[-1]
+    with pages_of([tmp_path / "c"], tmp_path) as client:
+        shown = client.get("/c/c/errors").text
+    assert "No page could be fetched" in shown
+    assert "check host and port" in shown
 
 
 def test_example_that_is_gone_leaves_nothing_behind_and_can_be_corrected(tmp_path: Path) -> None:
@@ -183,8 +204,8 @@ def test_collection_that_has_begun_is_not_taken_back(folder: Path) -> None:
 def test_name_that_leads_home_is_told_and_so_is_a_missing_contact(tmp_path: Path) -> None:
     home = 'fetch.resolve={"h0.example" = "127.0.0.1:9"}'
     done = opilio("crawl", "wrens", "--seed", SEED, "--set", home, "--workers", 0, "--into", tmp_path / "c")
-    contact, seed = done.stderr.splitlines()
-    assert (done.returncode, "politeness.contact=URL" in contact) == (1, True)
+    contact, _, seed = done.stderr.splitlines()
+    assert (done.returncode, "politeness.contact=URL" in contact) == (3, True)
     assert seed == f"seed {SEED}: private-address: only --allow-private lets it be asked"
 
 

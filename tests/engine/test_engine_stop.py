@@ -33,7 +33,10 @@ RULES = {
     "fetch limit reached (5 fetches)": {"fetches": 5},
     "enough relevant pages (3)": {"relevant": 3},
     "nothing left to fetch": {},
-    "harvest of the last 5 pages fell below 0.5": {"harvest_below": 0.5, "harvest_window": 5},
+    "harvest of the last 5 pages fell below 0.5 (stop.harvest_below; 0 continues)": {
+        "harvest_below": 0.5,
+        "harvest_window": 5,
+    },
 }
 
 

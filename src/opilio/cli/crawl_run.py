@@ -15,11 +15,11 @@ from opilio.core.settings import Tree
 from opilio.engine.loop import Engine
 from opilio.engine.wiring.launch import new_event_loop, open_crawl
 from opilio.manage.progress import CrawlProgress
-from opilio.manage.status import collection_status, first_seeds
-from opilio.manage.why import why
+from opilio.manage.status import collection_status
+from opilio.manage.why import explain_empty_crawl
 from opilio.text.tokens import tokenize_verbatim
 
-MAX_SEEDS_EXPLAINED = 3
+NOTHING_FETCHED = 3  # exit code of a crawl without a page
 MAX_FOLDER_NAME_BYTES = 200  # of a folder named after its topic; file systems allow 255
 
 
@@ -85,7 +85,7 @@ def run_crawl(options: CrawlOptions) -> int:
     pages = _print_summary(folder, end, options)
     if end.reason == "interrupted":
         return INTERRUPTED
-    return 0 if pages else 1
+    return 0 if pages else NOTHING_FETCHED
 
 
 async def _crawl(folder: Path, options: CrawlOptions) -> CrawlEnd | None:
@@ -124,16 +124,10 @@ def _print_summary(folder: Path, end: CrawlEnd, options: CrawlOptions) -> int:
         )
     print_text(f"stopped: {end.reason}")
     if not status.pages:
-        _explain_empty_crawl(folder)
+        print_message("no page could be fetched:")
+        for line in explain_empty_crawl(folder):
+            print_message(line)
     return status.pages
-
-
-def _explain_empty_crawl(folder: Path) -> None:
-    """A crawl without a page is most often a misspelt seed: print what happened to the first ones."""
-    for url in first_seeds(folder, MAX_SEEDS_EXPLAINED):
-        found = why(folder, url)
-        wait = found.host_waits.reason if found.host_waits is not None else ""
-        print_message(f"seed {url}: {found.reason or wait or found.state}")
 
 
 def _folder_name(tree: Tree) -> str:

@@ -69,7 +69,10 @@ class StopRules:
         rules = self._settings
         full = len(self._recent) == rules.harvest_window
         if rules.harvest_below and full and self.harvest < rules.harvest_below:
-            return f"harvest of the last {rules.harvest_window} pages fell below {rules.harvest_below:g}"
+            return (
+                f"harvest of the last {rules.harvest_window} pages fell below {rules.harvest_below:g}"
+                " (stop.harvest_below; 0 continues)"
+            )
         if rules.expected_below and self._expected is not None and self._expected < rules.expected_below:
             return f"about {self._expected:.1f} relevant pages are left to find, fewer than {rules.expected_below:g}"
         return ""

@@ -187,7 +187,6 @@ class CrawlProgress:
         self._errors: Counter[str] = Counter()
         self._revisits: Counter[str] = Counter()
         self._queued = 0
-        self._expected: float | None = None
         self._display = display or choose_display(clock, quiet=quiet)
 
     def __enter__(self) -> "CrawlProgress":
@@ -207,7 +206,7 @@ class CrawlProgress:
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, BatchCommitted):
-            self._queued, self._expected = event.queued, event.expected
+            self._queued = event.queued
             for outcome in event.outcomes:
                 self._count(outcome)
         elif isinstance(event, VisitFailed):
@@ -253,12 +252,8 @@ class CrawlProgress:
             ("relevant", f"{self._relevant:,}"),
             ("harvest", f"{now:.2f} now, {overall:.2f} overall"),
             ("speed", f"{(self._pages - self._started[1]) / elapsed:,.1f} pages/s"),
-            ("queue", f"{self._queued:,}{_format_expected(self._expected)}"),
+            ("queue", f"{self._queued:,}"),
             *([("revisited", revisited)] if revisited else []),
             ("hosts", f"{len(self._hosts):,}"),
             ("errors", ", ".join(f"{n} {kind}" for kind, n in self._errors.most_common(4)) or "none"),
         ]
-
-
-def _format_expected(expected: float | None) -> str:
-    return "" if expected is None else f", about {expected:,.0f} of them relevant"

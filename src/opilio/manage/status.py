@@ -11,7 +11,6 @@ from opilio.store.collection import Collection, load_settings, open_readonly
 from opilio.store.locks import is_crawl_running
 from opilio.store.maintain.record_check import stored_counts
 from opilio.store.pages import genre_counts
-from opilio.store.run_tables import first_seed_urls
 from opilio.topic.topic import Topic
 
 
@@ -19,12 +18,6 @@ def collection_status(folder: Path) -> Status:
     """The state of a collection, running, stopped or crashed."""
     with open_readonly(folder) as collection:
         return _status(collection)
-
-
-def first_seeds(folder: Path, limit: int) -> list[str]:
-    """The first seeds of a collection by priority."""
-    with open_readonly(folder) as collection:
-        return first_seed_urls(collection.connection, limit)
 
 
 def _stored_topic_name(collection: Collection) -> str:

@@ -1,5 +1,6 @@
 """Why a URL was fetched, skipped or kept: everything that a collection knows of it."""
 
+import re
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
@@ -30,7 +31,7 @@ from opilio.store.collection import Collection, open_readonly
 from opilio.store.commands import agent_verdicts
 from opilio.store.pages import judged_page, latest_page, nearest_page_url, page_url
 from opilio.store.revisits import RevisitStore
-from opilio.store.run_tables import last_host_backoff, seed_row
+from opilio.store.run_tables import first_seed_urls, last_host_backoff, seed_row
 
 MAX_PATH_LENGTH = 30
 MAX_PARENTS = 5
@@ -180,3 +181,28 @@ def _page(db: Connection, key: int) -> PageExplanation | None:
         language=page.language,
         genre=page.genre,
     )
+
+
+MAX_SEEDS_EXPLAINED = 3
+# Kind of failure -> what it means and what to do.
+_ADVICE = {
+    "dns": "the host name can't be resolved: check its spelling and the network",
+    "connect": "the server refuses connections or can't be reached: check host and port",
+    "timeout": "the server does not answer: try again later",
+    "tls": "the certificate is not trusted; fetch.verify_tls = false accepts it",
+    "proxy": "the proxy can't be used: check fetch.proxy",
+}
+
+
+def explain_empty_crawl(folder: Path) -> list[str]:
+    """What happened to the first seeds of a crawl without a page, one line each; most often one is misspelled."""
+    with open_readonly(folder) as collection:
+        seeds = first_seed_urls(collection.connection, MAX_SEEDS_EXPLAINED)
+    lines = []
+    for url in seeds:
+        found = why(folder, url)
+        wait = found.host_waits.reason if found.host_waits is not None else ""
+        reason = found.reason or wait or found.state
+        kinds = [kind for kind in re.findall(r"^\w+|(?<=\()\w+", reason) if kind in _ADVICE]
+        lines.append(f"seed {url}: {reason}" + (f"; {_ADVICE[kinds[0]]}" if kinds else ""))
+    return lines

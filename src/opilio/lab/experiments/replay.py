@@ -178,7 +178,7 @@ def lab_settings(
         "seeds": {"urls": list(seeds)},
         "politeness": {"delay_s": NO_DELAY_S, "robots": False},
         "fetch": {"retries": 0},
-        "stop": {"pages": 0, "fetches": budget, "patience_s": 1e9},
+        "stop": {"pages": 0, "fetches": budget, "patience_s": 1e9, "harvest_below": 0.0},
         "engine": {"workers": 0, "connections": 1, "batch": 1},
         "frontier": {"per_host": 1},
     }

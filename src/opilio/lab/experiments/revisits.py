@@ -165,7 +165,7 @@ class RevisitStudy:
         folder, days = self._folder / name, self._case.churn.days
         shutil.copytree(self._folder / "start", folder)
         wanted = {"on": True, "continuous": True, "interval_s": self._case.interval_days * DAY_S, **revisit}
-        more: Tree = {"revisit": wanted, "stop": {"minutes": days * 1440.0}}
+        more: Tree = {"revisit": wanted, "stop": {"minutes": days * 1440.0, "harvest_below": 0.0}}
         web = asyncio.run(self._crawl(folder, START_TIME_S, self._settings(more)))
         times = (START_TIME_S + np.linspace(0.0, days * DAY_S, SAMPLE_COUNT)).tolist()
         collection = Collection.open_for_reading(folder)

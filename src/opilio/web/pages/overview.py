@@ -14,7 +14,9 @@ from opilio.core.urls import host_of
 from opilio.frontier.sqlite.frontier import SqliteFrontier
 from opilio.frontier.sqlite.queries import failed_urls
 from opilio.manage.agents import agent_cards, list_agents
+from opilio.manage.why import explain_empty_crawl
 from opilio.store.collection import Collection
+from opilio.store.maintain.record_check import stored_counts
 from opilio.store.pages import PAGE_SORTS, ListFilter, list_pages
 from opilio.store.run_tables import EventFilter, SeedResult, newest_events, seed_results
 from opilio.web.charts import harvest_curve, sparkline_path
@@ -146,12 +148,14 @@ def show_errors(context: AppContext, request: PageRequest) -> PageView:
             fetched = stats.fetched
         rows = failed_urls(collection.connection, MAX_LISTED_ROWS)
         blocked = blocked_hosts(collection, stats, MAX_LISTED_ROWS)
+        stored = stored_counts(collection).pages
     examples = [
         {"url": row.url, "state": "failed" if row.failed else "skipped", "reason": failure_words(row.reason)}
         for row in rows
     ]
     examples.sort(key=lambda row: (row["state"] != "failed", row["reason"], row["url"]))
-    data = {"errors": groups, "examples": examples, "fetched": fetched, "blocked": blocked}
+    seeds = explain_empty_crawl(context.collections.folder(request.name)) if not stored else []
+    data = {"errors": groups, "examples": examples, "fetched": fetched, "blocked": blocked, "seeds": seeds}
     return PageView(template="errors.html", data=data, title="Errors", table_key="examples")
 
 
