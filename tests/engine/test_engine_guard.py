@@ -176,7 +176,7 @@ def test_worker_is_replaced_and_only_its_page_fails_when_it_dies() -> None:
         first = await results(desk, "a", "boom", "b", "raise", "c")
         kinds = [type(r).__name__ for r in first]
         assert kinds == ["Analysis", "AnalysisError", "Analysis", "AnalysisError", "Analysis"], first
-        assert "its worker process ended" in str(first[1])
+        assert "worker processes ended while they analyzed this page" in str(first[1])
         assert str(first[3]) == "ValueError: bad page"
         again = await results(desk, "d", "boom", "e", "boom", "f")
         assert [type(r).__name__ for r in again].count("Analysis") == 3

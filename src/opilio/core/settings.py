@@ -159,6 +159,8 @@ class EngineSettings(msgspec.Struct, kw_only=True):
     connections: Positive = 64
     batch: Positive = 32
     random_seed: int = 0
+    analysis_s: Annotated[float, Meta(gt=0)] = 20.0  # CPU time for one page in a worker
+    analysis_mb: Positive = 1024  # memory for one page in a worker
 
 
 class AgentSettings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -1,16 +1,13 @@
-"""Where analysis happens: inline, or in worker processes that bytes cross into once.
+"""Where analysis happens: in the engine's process, or in worker processes.
 
-The engine does not know which. Frames are length-prefixed msgpack over a socket pair, a page's body behind its frame as
-it is, so that nobody copies it; the engine's side never blocks, so a large page and a large answer can't wait for each
-other.
+The engine does not know which. The engine's side never blocks, so a large page and a large reply cannot wait for each
+other. `worker_process` is the other side.
 """
 
 import asyncio
-import gc
 import multiprocessing
 import os
 import socket
-import struct
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,58 +15,58 @@ from functools import partial
 from multiprocessing.process import BaseProcess
 from typing import Protocol, cast
 
-import msgspec
 from msgspec.structs import replace
 
 from opilio.core.errors import OpilioError
-from opilio.core.records import Analysis, FetchResult, Lead
+from opilio.core.records import Analysis, Failure, FetchResult, Lead
 from opilio.engine.analysis import PageAnalyzer
-from opilio.engine.worker_process import die_with_parent, start_with_signals_blocked
+from opilio.engine.worker_process import (
+    REPLY_HEADER,
+    AnalysisJob,
+    AnalysisLimits,
+    AnalysisReply,
+    StateUpdate,
+    decode_reply,
+    encode_message,
+    is_timeout,
+    run_worker,
+    start_with_signals_blocked,
+)
 
-_REPLY_HEADER = struct.Struct("!I")  # of an answer: its length
-_MESSAGE_HEADER = struct.Struct("!II")  # of a message: its length, and that of the body behind it
 MAX_STARTUP_FAILURES = 4
 MAX_WAITING_PER_WORKER = 16  # pages that wait for a worker: it has enough to do while the engine commits
-
-
-class AnalysisJob(msgspec.Struct, tag=True, array_like=True):
-    lead: Lead
-    fetched: FetchResult
-
-
-class StateUpdate(msgspec.Struct, tag=True, array_like=True):
-    name: str
-    state: bytes
-
-
-class AnalysisReply(msgspec.Struct, array_like=True):
-    """An analysis, or the error that came instead."""
-
-    analysis: Analysis | None = None
-    error: str = ""
+MAX_WAITING_BYTES = 64 << 20  # bodies that wait for all workers
+MAX_ATTEMPTS = 2  # worker processes that may end while they analyze the same page
+LIMIT_EXCEEDED = "analysis-limit"  # the kind of the failure of a page that is too expensive to analyze
 
 
 class AnalysisError(OpilioError):
-    """Thinking about a page went wrong in a worker process: a bug of ours, or a page too much for it."""
+    """The analysis of a page failed in a worker process because of a bug."""
 
 
 class WorkerStartError(OpilioError):
-    """Worker processes die as soon as they start: the crawl can't go on."""
+    """Worker processes end as soon as they start, so the crawl cannot continue."""
 
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode_message = msgspec.msgpack.Decoder(AnalysisJob | StateUpdate).decode
-_decode_reply = msgspec.msgpack.Decoder(AnalysisReply).decode
+class PendingJob:
+    """A page that waits for its analysis; `attempts` counts the worker processes that ended with it."""
+
+    __slots__ = ("attempts", "future", "job")
+
+    def __init__(self, job: AnalysisJob, future: "asyncio.Future[Analysis]") -> None:
+        self.job = job
+        self.future = future
+        self.attempts = 0
 
 
 class AnalysisPool(Protocol):
-    """Takes answers, gives analyses."""
+    """Turns responses into analyses."""
 
     async def analyze(self, lead: Lead, fetched: FetchResult) -> Analysis: ...
 
     @property
     def is_saturated(self) -> bool:
-        """Does so much wait here that more had better wait elsewhere?"""
+        """True if so many pages wait that the caller should wait for its own."""
 
     def update_state(self, name: str, state: bytes) -> None: ...
 
@@ -77,17 +74,17 @@ class AnalysisPool(Protocol):
 
 
 class InlinePool:
-    """Analysis in this process: for debugging, tests and the lab. It shares the learners, so nothing to refresh."""
+    """Analysis in this process, without limits: for debugging, tests and the lab. Shares the engine's learners."""
 
-    def __init__(self, analyst: PageAnalyzer) -> None:
-        self._analyzer = analyst
+    def __init__(self, analyzer: PageAnalyzer) -> None:
+        self._analyzer = analyzer
 
     async def analyze(self, lead: Lead, fetched: FetchResult) -> Analysis:
         return self._analyzer.analyze(lead, fetched)
 
     @property
     def is_saturated(self) -> bool:
-        return True  # nothing is read while something else is done
+        return True
 
     def update_state(self, name: str, state: bytes) -> None:
         pass
@@ -97,54 +94,60 @@ class InlinePool:
 
 
 class _WorkerConnection(asyncio.Protocol):
-    """The engine's end of one worker: jobs go out, answers come back in the same order."""
+    """The engine's end of one worker: jobs are sent, replies come back in the same order."""
 
     def __init__(
-        self, process: BaseProcess, channel: socket.socket, lost: Callable[["_WorkerConnection"], None]
+        self, process: BaseProcess, channel: socket.socket, on_lost: Callable[["_WorkerConnection"], None]
     ) -> None:
         self.process = process
-        self._channel = channel  # a second handle on the socket, for what is left in it when the transport gives up
-        self.waiting: deque[tuple[AnalysisJob, asyncio.Future[Analysis]]] = deque()
-        self.answered = 0
-        self._on_lost = lost
+        self.waiting: deque[PendingJob] = deque()
+        self.ready = False  # the worker has built its analyzer
+        # A second handle on the socket: the transport closes its own before all replies are read.
+        self._channel = channel
+        self._on_lost = on_lost
         self._buffer = bytearray()
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one without saying so
+        # uvloop's transport is one without declaring it.
+        self._transport = cast(asyncio.Transport, transport)
 
-    def submit(self, job: AnalysisJob, future: "asyncio.Future[Analysis]") -> None:
-        self.waiting.append((job, future))
-        self.send(AnalysisJob(job.lead, replace(job.fetched, body=b"")), job.fetched.body)
+    def submit(self, pending: PendingJob) -> None:
+        self.waiting.append(pending)
+        fetched = pending.job.fetched
+        self.send(AnalysisJob(pending.job.lead, replace(fetched, body=b"")), fetched.body)
 
     def send(self, message: AnalysisJob | StateUpdate, body: bytes = b"") -> None:
-        data = _encode(message)
-        if self._transport is not None:
-            self._transport.writelines((_MESSAGE_HEADER.pack(len(data), len(body)), data, body))
+        # A transport that is closing would raise. Its jobs are submitted again when the loss is reported.
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.writelines(encode_message(message, body))
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
-        while len(self._buffer) >= _REPLY_HEADER.size:
-            (length,) = _REPLY_HEADER.unpack_from(self._buffer)
-            end = _REPLY_HEADER.size + length
+        while len(self._buffer) >= REPLY_HEADER.size:
+            (length,) = REPLY_HEADER.unpack_from(self._buffer)
+            end = REPLY_HEADER.size + length
             if len(self._buffer) < end:
                 return
-            frame = bytes(memoryview(self._buffer)[_REPLY_HEADER.size : end])
+            frame = bytes(memoryview(self._buffer)[REPLY_HEADER.size : end])
             del self._buffer[:end]
-            self._handle_reply(_decode_reply(frame))
+            if frame:
+                self._handle_reply(decode_reply(frame))
+            else:
+                self.ready = True
 
-    def _handle_reply(self, answer: AnalysisReply) -> None:
-        _, future = self.waiting.popleft()
-        self.answered += 1
-        if future.done():  # the visit was cut short
+    def _handle_reply(self, reply: AnalysisReply) -> None:
+        future = self.waiting.popleft().future
+        # The visit was cancelled.
+        if future.done():
             return
-        if answer.analysis is not None:
-            future.set_result(answer.analysis)
+        if reply.analysis is not None:
+            future.set_result(reply.analysis)
         else:
-            future.set_exception(AnalysisError(answer.error))
+            future.set_exception(AnalysisError(reply.error))
 
     def connection_lost(self, _: Exception | None) -> None:
-        """A write to a dead worker fails before its last answers are read; they count, or the wrong page is blamed."""
+        """Read the last replies, which a failed write leaves unread; otherwise the wrong page would be blamed."""
         with self._channel as channel, suppress(OSError):
             channel.setblocking(False)
             while data := channel.recv(1 << 16):
@@ -152,14 +155,14 @@ class _WorkerConnection(asyncio.Protocol):
         self._on_lost(self)
 
     def kill(self) -> None:
-        """End the process at once, in whatever state it is."""
+        """End the process immediately."""
         if self.process.pid is not None:
             self.process.kill()
             self.process.join()
         self._channel.close()
 
     def close(self) -> None:
-        """End the process now: a transport closes only when its loop runs again, and the pool joins before that."""
+        """End the process when it has finished its page: the transport itself closes only when its loop runs again."""
         with suppress(OSError):
             self._channel.shutdown(socket.SHUT_RDWR)
         if self._transport is not None:
@@ -167,19 +170,22 @@ class _WorkerConnection(asyncio.Protocol):
 
 
 class WorkerPool:
-    """Analysis in `count` processes, each built by `make` (a picklable function) after it has started.
+    """Analysis in `count` processes, each with an analyzer that `build` (a picklable function) creates in it.
 
-    A worker that dies (out of memory, killed) takes one page with it, the one it was reading. The others it had are
-    given to the worker that replaces it.
+    A worker that dies is replaced and its pages are analyzed by others. The page it was analyzing gets a second
+    attempt, unless it exceeded the time limit; after that it fails.
     """
 
-    def __init__(self, make: Callable[[], PageAnalyzer], count: int) -> None:
-        self._build_analyzer = make
+    def __init__(self, build: Callable[[], PageAnalyzer], count: int, limits: AnalysisLimits | None = None) -> None:
+        self._build_analyzer = build
         self._count = count
+        self._limits = limits or AnalysisLimits()
         self._workers: list[_WorkerConnection] = []
-        self._latest_updates: dict[str, StateUpdate] = {}  # what a replacement has to be told
+        self._backlog: deque[PendingJob] = deque()  # pages without a worker
+        self._waiting_bytes = 0
+        self._latest_updates: dict[str, StateUpdate] = {}  # for replacements
         self._replacing: set[asyncio.Task[None]] = set()
-        self._startup_failures = 0  # workers in a row that died before their first answer
+        self._startup_failures = 0  # workers in a row that died before they were ready
         self._closing = False
 
     async def start(self) -> None:
@@ -195,8 +201,8 @@ class WorkerPool:
         # Spawned, not forked: the parent has threads (name resolution) and sockets that a child must not share.
         context = multiprocessing.get_context("spawn")
         ours, theirs = socket.socketpair()
-        arguments = (self._build_analyzer, theirs, os.getpid())
-        process = context.Process(target=_run_worker, args=arguments, daemon=True)
+        arguments = (self._build_analyzer, theirs, os.getpid(), self._limits)
+        process = context.Process(target=run_worker, args=arguments, daemon=True)
         worker = _WorkerConnection(process, ours.dup(), self._on_worker_lost)
         try:
             with theirs:
@@ -211,18 +217,28 @@ class WorkerPool:
 
     async def analyze(self, lead: Lead, fetched: FetchResult) -> Analysis:
         future: asyncio.Future[Analysis] = asyncio.get_running_loop().create_future()
-        self._submit(AnalysisJob(lead, fetched), future)
-        return await future
+        self._waiting_bytes += len(fetched.body)
+        try:
+            self._submit(PendingJob(AnalysisJob(lead, fetched), future))
+            return await future
+        finally:
+            self._waiting_bytes -= len(fetched.body)
 
     @property
     def is_saturated(self) -> bool:
-        return all(len(worker.waiting) >= MAX_WAITING_PER_WORKER for worker in self._workers)
+        return self._waiting_bytes > MAX_WAITING_BYTES or all(
+            len(worker.waiting) >= MAX_WAITING_PER_WORKER for worker in self._workers
+        )
 
-    def _submit(self, job: AnalysisJob, future: "asyncio.Future[Analysis]") -> None:
+    def _submit(self, pending: PendingJob) -> None:
         if self._workers:
-            min(self._workers, key=lambda w: len(w.waiting)).submit(job, future)
+            min(self._workers, key=lambda worker: len(worker.waiting)).submit(pending)
+        elif self._replacing:
+            self._backlog.append(pending)
         else:
-            future.set_exception(WorkerStartError("worker processes die at their start; --workers 0 may tell why"))
+            pending.future.set_exception(
+                WorkerStartError("worker processes end when they start; run with --workers 0 to see the error")
+            )
 
     def update_state(self, name: str, state: bytes) -> None:
         self._latest_updates[name] = StateUpdate(name, state)
@@ -232,28 +248,52 @@ class WorkerPool:
     def _on_worker_lost(self, worker: _WorkerConnection) -> None:
         if self._closing or worker not in self._workers:
             return
+        self._workers.remove(worker)
         task = asyncio.get_running_loop().create_task(self._replace(worker))
         self._replacing.add(task)
-        task.add_done_callback(self._replacing.discard)
+        task.add_done_callback(self._on_replaced)
+
+    def _on_replaced(self, task: "asyncio.Task[None]") -> None:
+        self._replacing.discard(task)
+        # A replacement that could not be started (no memory, no descriptors) leaves its pages to the other workers.
+        if not task.cancelled() and (task.exception() is not None or not self._workers):
+            self._drain_backlog()
 
     async def _replace(self, lost: _WorkerConnection) -> None:
+        # Its socket is closed, so it is dead or about to be; a process that closed it and lives on must not.
         lost.process.join(timeout=1)
-        if lost.waiting:
-            _, future = lost.waiting.popleft()
-            if not future.done():
-                code = lost.process.exitcode
-                future.set_exception(AnalysisError(f"its worker process ended while it read this page ({code})"))
-        self._workers.remove(lost)
-        self._startup_failures = 0 if lost.answered else self._startup_failures + 1
+        lost.kill()
+        if lost.ready and lost.waiting:
+            self._blame(lost.waiting[0], lost.process.exitcode)
+        self._startup_failures = 0 if lost.ready else self._startup_failures + 1
+        self._backlog.extend(lost.waiting)
+        lost.waiting.clear()
         if self._startup_failures <= MAX_STARTUP_FAILURES:
             worker = await self._spawn_worker()
-            for news in self._latest_updates.values():
-                worker.send(news)
+            for update in self._latest_updates.values():
+                worker.send(update)
             self._workers.append(worker)
-        while lost.waiting:
-            job, future = lost.waiting.popleft()
-            if not future.done():
-                self._submit(job, future)
+            self._drain_backlog()
+
+    def _blame(self, pending: PendingJob, exit_code: int | None) -> None:
+        """Count the death of a worker against the page it was analyzing, and fail the page if that was enough."""
+        pending.attempts += 1
+        reason = self._limits.exceeded(exit_code)
+        final = pending.attempts >= MAX_ATTEMPTS or is_timeout(exit_code)
+        if pending.future.done() or not final:
+            return
+        if reason:
+            pending.future.set_result(Analysis(failure=Failure(LIMIT_EXCEEDED, reason)))
+        else:
+            pending.future.set_exception(
+                AnalysisError(f"{MAX_ATTEMPTS} worker processes ended while they analyzed this page ({exit_code})")
+            )
+
+    def _drain_backlog(self) -> None:
+        waiting, self._backlog = self._backlog, deque()
+        for pending in waiting:
+            if not pending.future.done():
+                self._submit(pending)
 
     async def close(self) -> None:
         self._closing = True
@@ -261,8 +301,8 @@ class WorkerPool:
             task.cancel()
         for worker in self._workers:
             worker.close()
-            # A worker that has not answered yet may still be importing: it does not read its channel.
-            if not worker.answered:
+            # A worker that is not ready does not read its channel.
+            if not worker.ready:
                 worker.process.kill()
         for worker in self._workers:
             worker.process.join(timeout=5)
@@ -275,37 +315,6 @@ def _existing_protocol(worker: _WorkerConnection) -> _WorkerConnection:
     return worker
 
 
-def _run_worker(make: Callable[[], PageAnalyzer], channel: socket.socket, parent: int) -> None:
-    """Read a message, analyse the page, reply; end when the engine is gone."""
-    die_with_parent(parent)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    analyst = make()
-    # What an analyst holds stays to the end, and a page makes thousands of objects but hardly a cycle: with Python's
-    # own thresholds the collector takes a tenth of the time (measured).
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 100)
-    stream = channel.makefile("rb", buffering=1 << 20)
-    with suppress(ConnectionError):
-        while len(heads := stream.read(_MESSAGE_HEADER.size)) == _MESSAGE_HEADER.size:
-            sizes = _MESSAGE_HEADER.unpack(heads)
-            frame, body = map(stream.read, sizes)
-            if (len(frame), len(body)) != sizes:
-                return
-            message = _decode_message(frame)
-            if isinstance(message, StateUpdate):
-                analyst.restore(message.name, message.state)
-                continue
-            data = _encode(_reply_to_job(analyst, message.lead, replace(message.fetched, body=body)))
-            channel.sendall(_REPLY_HEADER.pack(len(data)) + data)
-
-
-def _reply_to_job(analyst: PageAnalyzer, lead: Lead, fetched: FetchResult) -> AnalysisReply:
-    try:
-        return AnalysisReply(analysis=analyst.analyze(lead, fetched))
-    except Exception as error:  # noqa: BLE001 - sent home, where the engine's per-URL guard records it
-        return AnalysisReply(error=f"{type(error).__name__}: {error}"[:300])
-
-
 def available_cpus() -> int:
-    """How many processes this machine runs at once for us."""
+    """The number of processes that this machine can run for us at the same time."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)

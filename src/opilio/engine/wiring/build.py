@@ -48,6 +48,7 @@ from opilio.engine.revisit.scheduler import RevisitScheduler, with_conditional_r
 from opilio.engine.visit import VisitLimits, Visitor
 from opilio.engine.wiring.seed_engines import complete_engine
 from opilio.engine.wiring.topic import build_initial_topic, build_query_log_reader, check_topic_settings
+from opilio.engine.worker_process import AnalysisLimits
 from opilio.engine.workers import AnalysisPool, InlinePool, WorkerPool
 from opilio.frontier.policy import FrontierLimits, FrontierPolicy, MergePolicy, refuse_nothing
 from opilio.frontier.sqlite.claims import ClaimableFrontier
@@ -287,7 +288,8 @@ def build_analysis_pool(
         return InlinePool(mind.analyzer)
     encode = msgspec.msgpack.encode
     make = partial(build_worker_analyzer, encode(settings), encode(topic), dict(states))
-    return WorkerPool(make, settings.engine.workers)
+    limits = AnalysisLimits(cpu_s=settings.engine.analysis_s, memory_mb=settings.engine.analysis_mb)
+    return WorkerPool(make, settings.engine.workers, limits)
 
 
 def build_engine(

@@ -1,0 +1,94 @@
+"""A page that takes too long, needs too much memory or ends its worker costs that page only."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from checks.costly_pages import URL, CostlyAnalyzer
+from opilio.core.records import Analysis, FetchResult, Lead
+from opilio.engine.worker_process import AnalysisLimits
+from opilio.engine.workers import LIMIT_EXCEEDED, AnalysisError, WorkerPool
+
+LIMITS = AnalysisLimits(cpu_s=0.2, memory_mb=256)
+Results = list[Analysis | BaseException]
+
+
+async def analyze(pool: WorkerPool, *paths: str) -> Results:
+    jobs = [(Lead(url=URL + path, key=1, host="a.example"), FetchResult(url=URL + path, status=200)) for path in paths]
+    return await asyncio.gather(*(pool.analyze(*job) for job in jobs), return_exceptions=True)
+
+
+def with_pool(folder: Path, run: Callable[[WorkerPool], Awaitable[Results]]) -> Results:
+    async def main() -> Results:
+        pool = WorkerPool(partial(CostlyAnalyzer, str(folder)), 1, LIMITS)  # type: ignore[arg-type]
+        await pool.start()
+        try:
+            return await run(pool)
+        finally:
+            await pool.close()
+
+    return asyncio.run(main())
+
+
+def summary(found: Results) -> list[str]:
+    kinds = []
+    for result in found:
+        if isinstance(result, Analysis):
+            failure = result.failure
+            kinds.append(f"{failure.kind}: {failure.detail}" if failure else result.title)
+        else:
+            kinds.append(type(result).__name__)
+    return kinds
+
+
+@pytest.mark.parametrize(
+    ("path", "reason", "attempts"),
+    [
+        ("busy", "more than 0.2 s of CPU time", 1),
+        ("native", "more than 0.2 s of CPU time", 1),
+        ("blocked", "more than 2 s", 1),
+        ("large", "more than 256 MB of memory", 2),
+    ],
+)
+def test_page_over_a_limit_fails_with_its_reason(tmp_path: Path, path: str, reason: str, attempts: int) -> None:
+    found = with_pool(tmp_path, lambda pool: analyze(pool, "a", path, "b"))
+    assert summary(found) == ["a", f"{LIMIT_EXCEEDED}: {reason}", "b"]
+    assert len((tmp_path / path).read_text()) == attempts
+
+
+def test_page_of_a_killed_worker_is_analyzed_again(tmp_path: Path) -> None:
+    found = with_pool(tmp_path, lambda pool: analyze(pool, "a", "once-1", "b", "once-2"))
+    assert summary(found) == ["a", "once-1", "b", "once-2"]
+
+
+def test_page_that_ends_two_workers_fails(tmp_path: Path) -> None:
+    found = with_pool(tmp_path, lambda pool: analyze(pool, "deadly", "b"))
+    assert isinstance(found[0], AnalysisError)
+    assert summary(found[1:]) == ["b"]
+    assert len((tmp_path / "deadly").read_text()) == 2
+
+
+def test_pages_that_end_new_workers_do_not_end_the_crawl(tmp_path: Path) -> None:
+    """They end processes that have started well: the limit on failing starts does not count them."""
+    found = with_pool(tmp_path, lambda pool: analyze(pool, *(f"deadly-{n}" for n in range(4)), "b"))
+    assert summary(found) == ["AnalysisError"] * 4 + ["b"]
+
+
+def test_pages_sent_while_a_dead_worker_is_noticed_are_analyzed(tmp_path: Path) -> None:
+    """The transport of a dead worker is closing before the pool is told; a page submitted then was lost."""
+
+    async def run(pool: WorkerPool) -> Results:
+        await analyze(pool, "started")
+        worker = pool.processes[0]
+        worker.kill()
+        worker.join()
+        pending = [asyncio.ensure_future(analyze(pool, "a" * 20, "b"))]
+        for number in range(20):
+            await asyncio.sleep(0)
+            pending.append(asyncio.ensure_future(analyze(pool, f"c{number}")))
+        return [result for results in await asyncio.gather(*pending) for result in results]
+
+    assert summary(with_pool(tmp_path, run)) == ["a" * 20, "b", *(f"c{number}" for number in range(20))]
