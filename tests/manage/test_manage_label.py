@@ -180,7 +180,7 @@ def test_command_labels_from_arguments_and_files(folder: Path) -> None:
     ("url", "told"),
     [
         ("http://birds.example/never.html", "is not in the collection"),
-        ("birds", "is no http or https URL"),
+        ("birds", "not a valid http(s) URL"),
         ("queued", "was not fetched (queued)"),
         (BIRD, "nobody labelled it"),
     ],

@@ -386,7 +386,7 @@ def test_strategies_that_agents_can_not_crawl_by_are_named_in_the_docs() -> None
     [
         ({"each": [{"name": "x"}, {"name": "x"}]}, "two agents have the name 'x'"),
         ({"each": [{"topic": {"language": "german"}}]}, "can't be its own"),
-        ({"each": [{"seeds": ["example.org"]}]}, "is no http or https URL"),
+        ({"each": [{"seeds": ["example.org"]}]}, r"not a valid http\(s\) URL"),
         ({"count": 300}, "at most 255"),
         ({"each": [{"sedes": []}]}, "sedes"),
     ],

@@ -127,7 +127,7 @@ def test_description_names_everything_that_is_served(client: Client, tmp_path: P
         ("/c/birds/label", {"url": "http://h9.example/", "is": "relevant"}, "is not in the collection"),
         ("/c/birds/command", {"do": "exclude", "target": "*"}, "would leave nothing"),
         ("/c/birds/topic", {"do": "preview", "toml": "]"}, "TOML"),
-        ("/new", {"do": "start", "topic": "x", "seeds": "ftp://x"}, "is no http or https URL"),
+        ("/new", {"do": "start", "topic": "x", "seeds": "ftp://x"}, "not a valid http(s) URL"),
         ("/new", {"do": "check", "topic": "wrens", "seeds": SEED, "toml": "[stop]\npagse = 1"}, "did you mean"),
         ("/c/birds/command", [1], "must be a JSON object"),
     ],

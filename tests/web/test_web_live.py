@@ -119,7 +119,7 @@ def test_crawl_that_can_not_begin_is_told_on_the_form(browser: Browser, tmp_path
         page.fill("#n-topic", "wrens")
         page.fill("#n-seeds", "not an address")
         page.click("text=Start crawl")
-        expect(page.locator("[role=alert]")).to_contain_text("is no http or https URL")
+        expect(page.locator("[role=alert]")).to_contain_text("not a valid http(s) URL")
         assert page.input_value("#n-topic") == "wrens"
     assert list(tmp_path.iterdir()) == []
 

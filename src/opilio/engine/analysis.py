@@ -57,9 +57,9 @@ class PageFeatures:
         if not self._feeds_topic:
             return (), ()
         terms, book = reading.terms, self._vocabulary
-        said = Counter([t for start, end in reading.main_slices for t in terms[start:end]])
+        term_counts = Counter([t for start, end in reading.main_slices for t in terms[start:end]])
         # Sorting all is a quarter of the time of most_common, whose heap runs in Python (measured); ties stay the same.
-        common = sorted(said.items(), key=itemgetter(1), reverse=True)[:MAX_EXPANSION_TERMS]
+        common = sorted(term_counts.items(), key=itemgetter(1), reverse=True)[:MAX_EXPANSION_TERMS]
         counts = tuple([(book.stem_of(term), n) for term, n in common])
         return counts, tuple([book.surface_of(term) for term, _ in common[:MAX_SURFACE_FORMS]])
 
@@ -102,7 +102,7 @@ def with_page_rules(parser: Parser, settings: Settings) -> Parser:
 
 
 class SharedParts(NamedTuple):
-    """What several minds share: the words they have seen, and how pages are parsed and read."""
+    """Parser, reader and vocabulary shared by all analyzers."""
 
     vocabulary: Vocabulary
     parser: Parser
@@ -154,9 +154,9 @@ class PageAnalyzer:
         return self._judge.judge(self.read(fetched))
 
     def analyze(self, lead: Lead, fetched: FetchResult) -> Analysis:
-        told = parse_sitemap(fetched)
-        if told:
-            return Analysis(sitemap_entries=told)
+        entries = parse_sitemap(fetched)
+        if entries:
+            return Analysis(sitemap_entries=entries)
         try:
             page = self._parser.parse(fetched)
         except ParseError as error:

@@ -40,25 +40,25 @@ class CommitTargets:
 
 
 class BatchCommitter:
-    """Commits served leases and tells what happened."""
+    """Commits served leases and returns the events."""
 
     def __init__(
         self,
         books: CommitTargets,
         learning: LearnerGroup,
-        chooser: LinkScorer,
+        link_scorer: LinkScorer,
         bounds: VisitLimits,
         publish: Callable[[str, bytes], None],
     ) -> None:
         self._targets = books
         self._learning = learning
-        self._link_scorer = chooser
-        self._labels = LabelInbox(books.collection, books.writer, books.frontier, learning, chooser)
+        self._link_scorer = link_scorer
+        self._labels = LabelInbox(books.collection, books.writer, books.frontier, learning, link_scorer)
         self._limits = bounds
         self._copy_links = CopyLinkFilter(books.collection.connection, bounds.follow_copies)
         self._publish_state = publish
-        self._stored_figures: dict[str, float] = {}  # figures for whoever looks on, as they were written last
-        self._pending_events: list[Event] = []  # kept already, told with the next batch
+        self._stored_figures: dict[str, float] = {}  # figures for observers, as last written
+        self._pending_events: list[Event] = []  # already stored, returned with the next batch
 
     def commit(self, batch: Sequence[LeaseResult], now: float) -> list[Event]:
         """Write everything these visits changed, or nothing. A visit that lost its lease has not happened."""
@@ -95,9 +95,9 @@ class BatchCommitter:
             books.writer.sync(now)
         for name, state in changed.items():
             self._publish_state(name, state)
-        told, self._pending_events = [*self._pending_events, *events], []
+        all_events, self._pending_events = [*self._pending_events, *events], []
         queued = books.frontier.stats().queued
-        return [*told, BatchCommitted(at=now, outcomes=tuple(outcomes), queued=queued, expected=expected)]
+        return [*all_events, BatchCommitted(at=now, outcomes=tuple(outcomes), queued=queued, expected=expected)]
 
     def apply_labels(self, now: float) -> list[Event]:
         """Apply new labels: verdicts, learners and the queue follow at once. Inside the caller's unit of work."""
@@ -109,10 +109,10 @@ class BatchCommitter:
         return events
 
     def _estimate_remaining(self) -> float | None:
-        """How many relevant pages the queue still holds, where the ranker can tell: never more than wait, for it
-        reckons anew only now and then.
+        """How many relevant pages the queue still holds, if the ranker can estimate it: never more than are
+        queued, since the estimate is updated only now and then.
 
-        It is noted for whoever looks on, with how often the URL-seen test was spared the disk (S4-21).
+        It is stored for observers, with the hit rate of the URL-seen cache (S4-21).
         """
         expected, stats = self._link_scorer.expected_relevant, self._targets.frontier.stats()
         figures = {"front_hit_rate": round(stats.cache_hit_rate, 2)}
@@ -144,11 +144,11 @@ class BatchCommitter:
 
     @property
     def continuous(self) -> bool:
-        """Does the crawl go on until somebody stops it?"""
+        """Does the crawl run until the user stops it?"""
         return self._targets.revisit_scheduler is not None and self._targets.revisit_scheduler.continuous
 
     def stop_reason(self, now: float) -> str:
-        """Why nobody will ask for more: no agent is left, or all that was due was looked at again; or nothing."""
+        """Why the crawl is finished: no agent is left, or everything due was revisited; empty while it continues."""
         revisits = self._targets.revisit_scheduler
         return self._learning.finish_reason or (revisits.stop_reason(now) if revisits is not None else "")
 
@@ -220,7 +220,7 @@ class BatchCommitter:
         return None
 
     def _complete_lease(self, served: LeaseResult, now: float, events: list[Event]) -> bool:
-        """End the lease; False: somebody else holds the host by now."""
+        """End the lease; False: another holder has the host by now."""
         lease, frontier = served.lease, self._targets.frontier
         if not frontier.complete(lease, served.url_results, served.wake_at):
             return False

@@ -1,4 +1,4 @@
-"""Visits under way and visits that have landed but are not committed yet. Knows tasks, not pages."""
+"""Visits in flight and visits that are finished but not committed yet. Knows tasks, not pages."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
@@ -45,7 +45,7 @@ class InFlight:
 
     @property
     def running(self) -> int:
-        """How many visits are under way."""
+        """The number of visits in flight."""
         return len(self._running)
 
     @property
@@ -84,7 +84,7 @@ class InFlight:
         self._wake_event.set()
 
     async def wait(self, timeout_s: float) -> None:
-        """Until something lands, somebody nudges, or the time is over."""
+        """Wait until a visit finishes, `wake` is called, or the time is over."""
         timer = asyncio.get_running_loop().call_later(
             timeout_s, self._wake_event.set
         )  # wait_for would make a task each time

@@ -1,6 +1,6 @@
 """A person's words about pages, as the writing process takes them up: verdict, judge and ranker follow at once.
 
-Whoever labels appends rows to the table `label`; here they are found by their number, in the next unit of work.
+Commands append rows to the table `label`; here they are found by their number, in the next transaction.
 A word stands until it is taken back: also where the page has changed, was gone for a while, or has moved.
 """
 
@@ -32,21 +32,21 @@ LAST_LABEL_META_KEY = "labels_taken"  # the number of the last one that was take
 
 
 class LabelInbox:
-    """Takes up what people said since it last looked."""
+    """Applies labels that were added since the last check."""
 
     def __init__(
         self,
         collection: Collection,
-        keeper: CollectionWriter,
+        writer: CollectionWriter,
         frontier: Frontier,
         learning: LearnerGroup,
-        chooser: LinkScorer,
+        link_scorer: LinkScorer,
     ) -> None:
         self._collection = collection
-        self._writer = keeper
+        self._writer = writer
         self._frontier = frontier
         self._learning = learning
-        self._link_scorer = chooser
+        self._link_scorer = link_scorer
         self._last_applied_id = int(collection.meta(LAST_LABEL_META_KEY, "0"))
 
     def apply_new(self, now: float) -> list[Event]:
@@ -65,7 +65,7 @@ class LabelInbox:
         return events
 
     def override_verdicts(self, outcomes: Sequence[Outcome], now: float) -> list[Outcome]:
-        """The outcomes with what a person said of their pages before in the place of what the judge says now."""
+        """The outcomes with the user's earlier labels in the place of the judge's verdicts."""
         labeled = labeled_keys(self._collection.connection, [outcome.lead.key for outcome in outcomes])
         return [self._override_verdict(one, now) if one.lead.key in labeled else one for one in outcomes]
 
@@ -74,12 +74,12 @@ class LabelInbox:
         if outcome.change is PageChange.MOVED:
             target = url_key(outcome.fetched.location)
             copy_label(self._collection.connection, key, target, now)
-        said = current_label(
+        label = current_label(
             self._collection.connection, key, before=self._last_applied_id + 1
         )  # what is new is taken up after
-        if said is None or analysis is None or analysis.verdict is None or outcome.duplicate_of:
+        if label is None or analysis is None or analysis.verdict is None or outcome.duplicate_of:
             return outcome
-        verdict = override_verdict(analysis.verdict, said[0], _label_reason(said[0]))
+        verdict = override_verdict(analysis.verdict, label[0], _label_reason(label[0]))
         return msgspec.structs.replace(outcome, analysis=msgspec.structs.replace(analysis, verdict=verdict))
 
     def _apply(self, id_: int, key: int, relevant: bool | None, sample: bytes, now: float) -> list[Event]:
@@ -97,7 +97,7 @@ class LabelInbox:
         return [PageLabeled(at=now, url=url, relevant=relevant)]
 
     def _remove_label(self, key: int, sample: bytes, before: bool | None, event: LabelRemoved) -> list[Event]:
-        """The judge's own verdict counts again; the judge forgets the word, the ranker is told better. Once for all."""
+        """Restores the judge's verdict and undoes the label in judge and ranker (idempotent)."""
         if before is None:
             return []
         self._learning.label(sample, None, before)
@@ -125,26 +125,26 @@ class LabelInbox:
         return self._frontier.entry(host, key) if host else None
 
     def _previous_label(self, id_: int, key: int) -> bool | None:
-        """What was said of the page before, and stands."""
-        said = current_label(self._collection.connection, key, before=id_)
-        return None if said is None else said[0]
+        """The earlier label of the page that is still valid."""
+        label = current_label(self._collection.connection, key, before=id_)
+        return None if label is None else label[0]
 
 
 def _label_reason(relevant: bool) -> Reason:
     return Reason(LABEL_REASON, float(relevant))
 
 
-def reapply_labels(collection: Collection, keeper: CollectionWriter) -> None:
-    """Have every page say what a person said of it last; inside a unit of work. Nobody learns from it."""
+def reapply_labels(collection: Collection, writer: CollectionWriter) -> None:
+    """Set every page to its last label, inside a transaction. Nothing is learned from it."""
     for key in labeled_originals(collection.connection):
-        said = current_label(collection.connection, key)
-        if said is None:
-            keeper.remove_label(key, LABEL_REASON)
+        label = current_label(collection.connection, key)
+        if label is None:
+            writer.remove_label(key, LABEL_REASON)
         else:
-            keeper.set_label(key, said[0], _label_reason(said[0]))
+            writer.set_label(key, label[0], _label_reason(label[0]))
 
 
 def has_pending_label(collection: Collection, key: int) -> bool:
-    """Was something said of a page that nobody has taken up: a command was killed, or a crawl will do it?"""
+    """Is there a label that was not applied: a command was killed, or a crawl will apply it?"""
     taken = int(collection.meta(LAST_LABEL_META_KEY, "0"))
     return has_label_after(collection.connection, key, taken)

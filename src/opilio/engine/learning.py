@@ -18,7 +18,7 @@ class LearnerGroup:
     """Lets learners see what happened and keeps their states, inside a unit of work.
 
     Some have a journal: killed at any moment, they go on as they were. What the others count between two versions
-    is kept every few seconds, what a table waits to be built from with every seed. `settled` tells at a time whether
+    is kept every few seconds, what a table waits to be built from with every seed. `settled` returns whether
     the seeds were visited.
     """
 
@@ -26,13 +26,13 @@ class LearnerGroup:
         self,
         learners: Mapping[str, OnlineLearner],
         collection: Collection,
-        keeper: CollectionWriter,
+        writer: CollectionWriter,
         agent: str = "",
         settled: Callable[[float], bool] = lambda _: True,
     ) -> None:
         self._learners = learners
         self._seeds_finished = settled
-        self._writer = keeper
+        self._writer = writer
         self._agent = agent  # whose: agents learn each for itself, under names of their own
         # Checked once: a check against a protocol takes as long as learning from a page.
         self._journaled = {name: learner for name, learner in learners.items() if isinstance(learner, Learns)}
@@ -46,7 +46,7 @@ class LearnerGroup:
 
     @property
     def finish_reason(self) -> str:
-        """Why nobody will learn any more; one crawler goes on as long as it is let."""
+        """Why learning has ended; a single crawler has no reason of its own."""
         return ""
 
     def resume(self) -> dict[str, bytes]:
@@ -136,7 +136,7 @@ class LearnerGroup:
     def _expand_topic(
         self, name: str, topic: EvolvingTopic, outcomes: Sequence[Outcome], now: float, events: list[Event]
     ) -> None:
-        """Let the topic learn visit by visit, so that every version of its table is kept and told of."""
+        """Let the topic learn visit by visit, so that every version of its table is stored and reported."""
         for outcome in outcomes:
             before = topic.table
             topic.learn([outcome])
@@ -151,7 +151,7 @@ class LearnerGroup:
             self._writer.write_snapshot(name, topic.version, now, topic.snapshot())
 
     def _record_table_change(self, name: str, before: WeightTable, topic: EvolvingTopic, now: float) -> list[Event]:
-        """Keep a table that is new, and tell of it."""
+        """Store a new table, and report it."""
         if topic.table is before:
             return []
         # Of a version that is past only the table matters: what was counted for the next one is large.

@@ -66,7 +66,7 @@ class LinkModelStore:
             self._journal.add(msgspec.msgpack.encode(lessons), len(lessons))
 
     def correct(self, entry: FrontierEntry, before: float, after: float) -> None:
-        """A person said that a page is worth `after`; its link was learnt with `before`."""
+        """Correct the model after a label: the page's value is `after`; its link was learned with `before`."""
         lead = entry.lead
         row = b""
         if self.load_link(entry) is not None:

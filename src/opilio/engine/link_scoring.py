@@ -1,6 +1,6 @@
 """Who decides how promising the links of new pages are, in the writing process, between fetch and frontier.
 
-Queued links raised by what the links among pages say: around any other chooser, in the writing process.
+Also raises queued links by the link structure: around any other link scorer, in the writing process.
 
 The structure is that of the pages of this run and, after a start, of those stored last; scores are in the frontier.
 """
@@ -67,7 +67,7 @@ class LinkScorerContext:
 
 
 def build_link_scorer(kind: str, context: LinkScorerContext) -> LinkScorer:
-    """The link scorer registered under the ranker's kind; the ranker's own scores where there is none."""
+    """The link scorer registered for the ranker's kind; without one, the ranker's own scores."""
     if not has_plugin(LINK_SCORERS, kind):
         return StaticLinkScorer()
     scorer: LinkScorer = load_plugin(LINK_SCORERS, kind)(context)
@@ -96,14 +96,14 @@ class StaticLinkScorer:
         return ()
 
     def correct(self, entry: FrontierEntry, before: float, after: float) -> None:
-        """A person said that a fetched page is worth `after`, not `before`."""
+        """A label changed the value of a fetched page from `before` to `after`."""
 
     def save(self, now: float, *, at_end: bool = False) -> None:
         """Keep what was learnt, where anything learns here."""
 
     @property
     def expected_relevant(self) -> float | None:
-        """Relevant pages that still wait in the queue, where anybody can tell."""
+        """Expected relevant pages in the queue, if known."""
         return None
 
 
@@ -140,9 +140,9 @@ class CommitteeLinkScorer(StaticLinkScorer):
         scored = self._committee.add_pages(found)
         leads = []
         for outcome, columns, places, scores in zip(outcomes, every, kept, scored, strict=True):
-            told = np.frombuffer(columns.scores, dtype=np.float32).astype(np.float64)
-            told[places] = scores
-            leads.append(build_leads(columns, outcome.lead, _is_relevant(outcome), told.tolist()))
+            merged = np.frombuffer(columns.scores, dtype=np.float32).astype(np.float64)
+            merged[places] = scores
+            leads.append(build_leads(columns, outcome.lead, _is_relevant(outcome), merged.tolist()))
         return leads
 
     def rescored(self) -> Iterable[tuple[str, int, float]]:
@@ -203,7 +203,7 @@ def _discarded_visit(key: int) -> LinkVisit:
 
 
 def _committee_visit(outcome: Outcome) -> LinkVisit:
-    """A duplicate, a failure and a page that is none pay nothing."""
+    """Duplicates, failures and non-pages have reward 0."""
     verdict = outcome.analysis.verdict if outcome.analysis else None
     new = verdict is not None and not outcome.duplicate_of
     reward = verdict.score if verdict is not None and new else 0.0
@@ -217,7 +217,7 @@ MIN_SCORE_CHANGE = 1e-3
 
 
 class BoostingLinkScorer:
-    """Lets another chooser score, then raises. Links leave its memory when they are fetched, the oldest when full."""
+    """Raises the scores of another scorer. Links leave its memory when they are fetched, the oldest when full."""
 
     def __init__(self, inner: LinkScorer, boost: Boost, structure: CrawledLinkGraph | None = None) -> None:
         self._inner = inner
@@ -258,8 +258,8 @@ class BoostingLinkScorer:
         raised = self._boosted_scores([key for _, key, _ in moved], [score for _, _, score in moved])
         for (host, key, own), score in zip(moved, raised, strict=True):
             self._own_scores[key] = (host, own, score)
-        told = [(host, key, score) for (host, key, _), score in zip(moved, raised, strict=True)]
-        return told if self._pages_since_update < self._boost.interval_pages else [*told, *self._rescore_all()]
+        changes = [(host, key, score) for (host, key, _), score in zip(moved, raised, strict=True)]
+        return changes if self._pages_since_update < self._boost.interval_pages else [*changes, *self._rescore_all()]
 
     def _rescore_all(self) -> list[tuple[str, int, float]]:
         """All that wait, with what the structure says now."""
@@ -269,8 +269,8 @@ class BoostingLinkScorer:
         scores = self._boosted_scores(keys, [self._own_scores[key][1] for key in keys])
         moved = []
         for key, score in zip(keys, scores, strict=True):
-            host, own, told = self._own_scores[key]
-            if abs(score - told) > MIN_SCORE_CHANGE:
+            host, own, sent = self._own_scores[key]
+            if abs(score - sent) > MIN_SCORE_CHANGE:
                 self._own_scores[key] = (host, own, score)
                 moved.append((host, key, score))
         return moved
@@ -295,7 +295,7 @@ class BoostingLinkScorer:
 
 
 def with_boost(inner: LinkScorer, boost: Boost | None, collection: Collection) -> LinkScorer:
-    """A chooser that raises, where asked, with what the collection knows of links."""
+    """A link scorer that raises links, if configured, by the links in the collection."""
     if boost is None:
         return inner
     structure = CrawledLinkGraph()

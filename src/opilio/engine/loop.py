@@ -38,7 +38,7 @@ class StopRules:
         self._recent.append(relevant)
 
     def set_expected(self, relevant: float | None) -> None:
-        """So many relevant pages are still to be found, as far as anybody can tell."""
+        """The expected number of relevant pages still to be found, if known."""
         self._expected = relevant
 
     @property
@@ -89,7 +89,8 @@ class StopRules:
 
 
 LEASE_TTL_S = 300.0
-SHUTDOWN_GRACE_S = 10.0  # how long a clean stop waits for answers that are under way
+# How long a clean stop waits for requests in flight.
+SHUTDOWN_GRACE_S = 10.0
 INTERRUPTED = "interrupted"
 
 
@@ -120,7 +121,7 @@ class Engine:
         self._listeners: list[EventListener] = []
 
     def add_listener(self, listener: EventListener) -> None:
-        """Have every event told to `listener`, after it has been committed."""
+        """Call `listener` with every event, after it has been committed."""
         self._listeners.append(listener)
 
     @property
@@ -228,7 +229,7 @@ class Engine:
                 listener(event)
 
     async def _idle(self) -> str:
-        """Nothing runs: wait for the next host to wake, or for a person; or say why to stop."""
+        """Nothing is in flight: wait for the next host to wake or for a command, or return why to stop."""
         clock = self._parts.clock
         if self._parts.commands.paused:
             await self._in_flight.wait(COMMAND_POLL_S)
@@ -242,13 +243,12 @@ class Engine:
         if isinstance(clock, VirtualClock):
             clock.advance(until=wakes_at)
         else:
-            await self._in_flight.wait(
-                max(0.001, min(wait_s, COMMAND_POLL_S))
-            )  # a person must not wait as long as a host
+            # The user's commands must not wait as long as a host.
+            await self._in_flight.wait(max(0.001, min(wait_s, COMMAND_POLL_S)))
         return ""
 
     async def _reseed(self) -> str:
-        """Nothing is queued. Engines may know more; whoever wants to stop need not wait for them."""
+        """Nothing is queued. Engines may find more; a stop command need not wait for them."""
         asking = asyncio.ensure_future(self._parts.reseeder.find_more_seeds(self._parts.clock.now()))
         asking.add_done_callback(lambda _: self._in_flight.wake())
         while not asking.done() and not self._requested_stop:

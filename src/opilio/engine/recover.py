@@ -1,8 +1,7 @@
-"""Before a crawl goes on: what a power cut took is let go of and queued again, and a clock set back is followed.
+"""Recovery before a crawl resumes: pages lost by a power cut are queued again, and a clock set back is followed.
 
-Hosts that an earlier run could not even ask: a resumed one does not wait for them, it may reach further.
-
-Whoever was asked and wants to be left alone is none of them.
+Hosts that an earlier run could not reach are tried at once: a resumed crawl may reach them. Hosts that responded and
+asked for a delay keep it.
 """
 
 import msgspec
@@ -26,9 +25,9 @@ CLOCK_META_KEY = "clock_followed"  # in `meta`: the number of the last answer th
 
 
 def recover(collection: Collection, now: float) -> int:
-    """Make database and WARC files agree after an end that nobody meant; how many pages are fetched again.
+    """Make database and WARC files agree after a crash; returns how many pages are fetched again.
 
-    Only what was written behind the last sync can be lost that way. Other damage is for a person to look at:
+    Only what was written behind the last sync can be lost that way. Other damage is left to the user:
     `verify --repair`.
     """
     if collection.meta("state") != "running":

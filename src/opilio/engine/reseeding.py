@@ -1,13 +1,9 @@
-"""Finding more seeds while crawling: when nothing is left to fetch, engines are asked by queries of our own making.
+"""Finds more seeds while crawling: when nothing is left to fetch, engines are queried.
 
-What was asked and what it brought is in the database, one commit for each query, so a crawl that is killed goes on
-where it was and asks nothing twice. With sources that answer the same, a crawl is the same again.
-
-What a configuration wishes for: the query that engines are asked, and which of their addresses may be used.
-
-Were the pages a crawl begins with visited, as far as they can be (S3-12)? Told by what is stored, by nothing else.
-
-So it is right after a kill, for seeds that redirect or are refused, and for every agent. It only reads.
+Queries and their results are in the database, one commit for each query, so a killed crawl resumes and sends no query
+twice. With sources that respond the same, a crawl is reproducible. Also here: the seed request of the settings (the
+query, and which URLs may be used), and the check whether the seeds were visited (S3-12). That check reads only stored
+data, so it is right after a kill, for seeds that redirect or are refused, and for every agent.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -46,7 +42,7 @@ def build_seed_request(settings: Settings, genres: Sequence[str] = ()) -> SeedRe
 
 
 def is_allowed_seed(settings: Settings, seed: Seed) -> bool:
-    """An engine may name an address of our own network: a person's seed would be refused, this one is left out."""
+    """Engines may return private addresses: a user's seed would be an error, this one is dropped."""
     allowed = settings.fetch.allow_private or settings.fetch.proxy != ""
     return allowed or not is_private_host(urlsplit(seed.url).hostname or "")
 
@@ -57,7 +53,7 @@ MAX_SAMPLED_PAGES = 300  # relevant pages whose titles are looked at, and as man
 
 
 class Reseeding(Protocol):
-    """Asked when the frontier has run dry. `more` tells what was found; `reason` says why there is no more."""
+    """Called when the frontier is empty. `more` reports the seeds found; `reason` is why there are no more."""
 
     stop_reason: str
 
@@ -77,12 +73,12 @@ class ReseedTargets:
     """What a scout reads and writes. A bundle without methods."""
 
     def __init__(
-        self, collection: Collection, keeper: CollectionWriter, frontier: Frontier, living: EvolvingTopic
+        self, collection: Collection, writer: CollectionWriter, frontier: Frontier, evolving_topic: EvolvingTopic
     ) -> None:
         self.collection = collection
-        self.writer = keeper
+        self.writer = writer
         self.frontier = frontier
-        self.evolving_topic = living
+        self.evolving_topic = evolving_topic
 
 
 class ReseedLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +120,7 @@ class Reseeder:
 
     def _next_query(self) -> str:
         """What to ask next; empty, with the reason, where nothing should be asked."""
-        connection, living = self._targets.collection.connection, self._targets.evolving_topic
+        connection, evolving_topic = self._targets.collection.connection, self._targets.evolving_topic
         asked = read_seed_queries(connection)
         further = [one for one in asked if one.while_crawling]
         if len(further) >= self._limits.max_queries:
@@ -136,7 +132,7 @@ class Reseeder:
         if worn:
             self.stop_reason = f"{NOTHING_LEFT}; {worn}"
             return ""
-        keywords = [keyword.label for keyword in living.table.keywords]
+        keywords = [keyword.label for keyword in evolving_topic.table.keywords]
         telling = distinctive_words(
             self._sample_texts(relevant=True), self._sample_texts(relevant=False), self._limits.is_word
         )
@@ -190,7 +186,7 @@ MAX_SEED_WAIT_S = 60.0  # a host that rests longer (no robots.txt, Retry-After) 
 
 
 class SeedProgress:
-    """Seeds of which some may still be open: never tried, under way, or redirected to a page that is."""
+    """Seeds of which some may still be open: never tried, in flight, or redirected to a page that is."""
 
     def __init__(self, seeds: Iterable[str], frontier: Frontier, collection: Collection, hops: int) -> None:
         self._pending = list(seeds)

@@ -1,4 +1,4 @@
-"""One URL through all stages: manners, fetch, parse, read, judge, rank. Commits nothing."""
+"""One URL through all stages: politeness, fetch, parse, read, judge, rank. Commits nothing."""
 
 import asyncio
 import random
@@ -46,7 +46,7 @@ class LeaseResult(msgspec.Struct, kw_only=True):
     wake_at: float = 0.0
     delay_s: float = 0.0
     wait_reason: str = ""  # why the host has to wait, when it asked us to
-    requesting: bool = False  # a request is under way, or its answer is being read
+    requesting: bool = False  # a request is in flight, or its response is being read
     closed: bool = False  # no further URL of this lease
 
 
@@ -65,19 +65,20 @@ class Visitor:
     def __init__(
         self,
         fetcher: Fetcher,
-        desk: AnalysisPool,
-        manners: HostGate,
+        pool: AnalysisPool,
+        host_gate: HostGate,
         clock: Clock,
         bounds: VisitLimits,
         rng: random.Random,
     ) -> None:
         self._fetcher = fetcher
-        self._pool = desk
-        self._host_gate = manners
+        self._pool = pool
+        self._host_gate = host_gate
         self._clock = clock
         self._limits = bounds
         self._rng = rng
-        self._host_failures: Counter[str] = Counter()  # by host: answers in a row that said it is in trouble
+        # By host: responses in a row that reported overload.
+        self._host_failures: Counter[str] = Counter()
 
     async def serve(self, served: LeaseResult) -> None:
         """Visit the lease's URLs in turn, as long as the host may be asked again at once.
@@ -103,7 +104,8 @@ class Visitor:
             if readings:
                 await asyncio.wait(readings)
                 order = {lead.key: number for number, lead in enumerate(leads)}
-                served.outcomes.sort(key=lambda outcome: order[outcome.lead.key])  # whoever read faster
+                # In the order of the lease, whichever response was read first.
+                served.outcomes.sort(key=lambda outcome: order[outcome.lead.key])
             for task in readings:
                 task.result()  # raises what must end the crawl
         finally:
@@ -133,7 +135,7 @@ class Visitor:
 
     @contextmanager
     def _record_errors(self, lead: Lead, served: LeaseResult) -> Iterator[None]:
-        """The per-URL guard: an error of ours is recorded with its URL and the crawl goes on."""
+        """The per-URL guard: an internal error is recorded with its URL and the crawl continues."""
         try:
             yield
         except FATAL_ERRORS:

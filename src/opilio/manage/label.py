@@ -124,7 +124,7 @@ def _page(collection: Collection, given: str) -> _LabelTarget | str:
     """The page of a URL, or why there is none."""
     url = canonicalize_url(given) if "://" in given else None
     if url is None:
-        return f"'{given}': is no http or https URL; write it whole, for example https://example.org/"
+        return f"'{given}': not a valid http(s) URL; include the scheme, for example https://example.org/"
     key = url_key(url)
     page = judged_page(collection.connection, key)
     if page is None:

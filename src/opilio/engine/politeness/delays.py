@@ -6,13 +6,12 @@ Who waits is the frontier (a host's `wake_at`); what to wait for is decided here
 import random
 
 MAX_BACKOFF_S = 3600.0  # of the pauses that we choose ourselves
-# A Retry-After is heeded up to this, as long as the fetcher lets it be: it is written by strangers, but RFC 9110 knows
-# no bound, and whoever says two hours is not to be asked after one.
+# Retry-After is obeyed up to this, if the fetcher allows it: servers choose it, but RFC 9110 has no bound, and a server
+# that asks for two hours must not get a request after one.
 MAX_RETRY_AFTER_S = 86_400.0
 MIN_RETRY_AFTER_S = 1.0  # and who asks for less than this gets a second all the same
-MAX_TRUSTED_RETRY_AFTERS = (
-    3  # overloaded answers in a row; whoever says "in a second" more often than this is left alone for longer
-)
+# Overloaded responses in a row after which a short Retry-After is no longer trusted, and the delay grows.
+MAX_TRUSTED_RETRY_AFTERS = 3
 OVERLOAD_STATUSES = frozenset({429, 503})
 
 
@@ -28,7 +27,7 @@ def effective_delay_s(configured_s: float, crawl_delay_s: float = 0.0, *, cap_s:
 
 
 def backoff_delay_s(failures: int, rng: random.Random, *, first_s: float = 5.0, cap_s: float = MAX_BACKOFF_S) -> float:
-    """The pause after so many failures in a row: doubling, with the upper half left to chance.
+    """The delay after this number of failures in a row: doubling, with the upper half left to chance.
 
     Jitter keeps hosts that failed together (one server, one network) from coming back together.
     """
@@ -42,7 +41,7 @@ def delay_after_response_s(
     """The pause after an answer: the delay in force, or longer where the server says it is overloaded (429, 503).
 
     `failures` counts such answers in a row, this one included. Retry-After (RFC 9110 10.2.3) is heeded as it is given,
-    from a second to a day; where there is none, or it has not helped, the pause doubles.
+    from a second to a day; without one, or if it has not helped, the delay doubles.
     """
     asked = min(max(retry_after_s, 0.0), MAX_RETRY_AFTER_S)
     if status not in OVERLOAD_STATUSES:
@@ -55,9 +54,9 @@ def delay_after_response_s(
 def retry_delay_s(
     retries: int, retry_after_s: float, rng: random.Random, *, most: int = 3, first_s: float = 30.0
 ) -> float | None:
-    """Seconds until a URL that failed is tried again after so many retries; None: give it up.
+    """Seconds until a URL that failed is retried after this number of retries; None: give up.
 
-    As soon as the server allows it, where it said when.
+    As soon as the server allows it, if it sent Retry-After.
 
     >>> retry_delay_s(3, 0.0, random.Random(1)) is None
     True
@@ -95,7 +94,7 @@ class AddressThrottle:
         return start
 
     def _evict_expired(self, now: float) -> None:
-        """Drop what is long past from the front: whoever was used last is at the end, so this costs O(1) a call."""
+        """Drop expired entries from the front: the last used one is at the end, so this costs O(1) per call."""
         while self._last_request:
             address, (start, _) = next(iter(self._last_request.items()))
             if start + self._keep_s > now:

@@ -33,7 +33,7 @@ V = TypeVar("V")
 class HostThrottle:
     """Invariant: between the end of a request to a host and the start of the next lies the pause of the former.
 
-    `floor`: no request before it; after a restart somebody may have been asked just before the end.
+    `floor`: no request before it; after a restart a host may have been fetched from just before.
     """
 
     def __init__(self, clock: Clock, addresses: "AddressResolver | None" = None, floor: float = 0.0) -> None:
@@ -45,7 +45,7 @@ class HostThrottle:
         self._free_at: dict[str, float] = {}
         self._last_request: dict[str, tuple[float, float]] = {}  # by address: when a request last left, and its pause
         self._reserved_start: dict[str, float] = {}  # by host: a start at its address that was given but not yet used
-        self.host_delays_s: Mapping[str, float] = {}  # by host: what a person asked for
+        self.host_delays_s: Mapping[str, float] = {}  # set by the user, by host
 
     async def acquire(self, host: str, ready_at: float, delay_s: float, patience_s: float) -> float:
         """Wait for the host's turn and take it (0.0); or say when to come again, if that is too long to wait."""
@@ -125,7 +125,7 @@ def _split_port(host: str) -> tuple[str, str]:
 
 
 def _put_bounded(kept: dict[str, V], key: str, value: V) -> None:
-    """Keep a bounded memory: whoever was used longest ago goes first."""
+    """Bound the memory: the least recently used entry is dropped first."""
     kept.pop(key, None)
     if len(kept) >= MAX_THROTTLED_HOSTS:
         del kept[next(iter(kept))]
@@ -152,7 +152,7 @@ class Permit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostGate:
-    """The one place that knows what hosts want of us. Whoever got a permit says `asked` when the request has ended."""
+    """The one place that knows the rules of hosts. The holder of a permit calls `asked` when the request has ended."""
 
     def __init__(
         self,
@@ -267,4 +267,4 @@ class _ThrottledFetcher:
             self._throttle.release(host, self._delay_s)
 
     async def close(self) -> None:
-        """The fetcher belongs to somebody else."""
+        """The fetcher is closed by its owner."""

@@ -38,7 +38,7 @@ _LOCAL_FAILURES = frozenset(("dns", "proxy", PRIVATE_ADDRESS))  # failures of wh
 class RobotsRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """What one origin allows, until `expires_at`. The default allows everything.
 
-    `text` holds only the groups that apply to `agent`: what other crawlers may do is nobody's business here.
+    `text` holds only the groups that apply to `agent`: rules for other crawlers are dropped.
     """
 
     expires_at: float

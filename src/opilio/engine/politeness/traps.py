@@ -3,7 +3,7 @@
 It is asked once for every URL that is new to the frontier, so counting calls counts distinct URLs. It must let
 honest size pass: a directory of 50,000 pages, a forum of `?id=N`, the dated archive of a newspaper are no traps.
 
-Traps as the crawl sees them: refuses what looks like one, and tells once for every host and kind.
+`UrlFilter` refuses URLs that look like traps, and reports each host and kind once.
 """
 
 import re
@@ -24,7 +24,7 @@ EXCLUDED_REASON = "excluded by hand"
 
 
 class HostRules:
-    """Hosts and patterns of addresses that a person does not want or wants first, and the pauses given to hosts."""
+    """Hosts and patterns of addresses that the user excluded or boosted, and the delays set for hosts."""
 
     def __init__(self) -> None:
         self.banned_hosts: set[str] = set()
@@ -161,7 +161,7 @@ class TrapDetector:
         return "query explosion" if most and _add_bounded(site.queries, path, limits.max_paths) > most else ""
 
     def _check_calendar(self, host: str, url: str) -> str:
-        """Dates that nobody has lived yet, or more of them than a calendar needs."""
+        """Dates in the far future, or more dates than a calendar needs."""
         limits = self._limits
         found = _DATE.search(url)
         calendar = _CALENDAR.search(url) is not None
@@ -207,7 +207,7 @@ MAX_REPORTED_TRAPS = 50_000
 
 
 class UrlFilter:
-    """Passes every new URL by `check` and remembers what was found until it is told. `excluded` is a person's word."""
+    """Checks every new URL, and keeps what was found until it is reported. `excluded` holds the user's rules."""
 
     def __init__(self, check: Callable[[str], str], scope: UrlScope | None = None) -> None:
         self._detect_trap = check

@@ -1,8 +1,8 @@
 """How often a page changes, from looks at irregular times: a Poisson process whose rate is not known. Pure.
 
-A look tells only whether a page changed since the last one, not how often, so counting changes says too little of pages
-that change fast (Cho and Garcia-Molina 2003). Here each possible rate of a fixed grid keeps how well it explains what
-was seen: exact, whatever the intervals, and a page that was never looked at again has the rates of its like: its
+A revisit shows only whether a page changed since the last one, not how often, so counting changes says too little of
+pages that change fast (Cho and Garcia-Molina 2003). Here each possible rate of a fixed grid keeps how well it explains
+what was seen: exact, whatever the intervals, and a page that was never looked at again has the rates of its like: its
 directory's, its host's, its kind's, everybody's. Those are learnt from the same looks (EM, one step a look).
 """
 

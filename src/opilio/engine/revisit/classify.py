@@ -1,7 +1,7 @@
 """What a visit means for a page that is stored already. Pure.
 
 A change is judged on the fingerprint of the text: words without case, figures and punctuation, so that clocks and
-counters do not count; whoever asks looks at what else is noise (`parse.stable`).
+counters do not count; the caller removes other noise (`parse.stable`).
 """
 
 from urllib.parse import urlsplit
@@ -43,7 +43,7 @@ def classify_change(
 
 
 def _is_missing_failure(fetched: FetchResult) -> bool:
-    """Does a failure tell that there is no page: another type of content, or a redirect for good to itself?"""
+    """Does a failure show that there is no page: another content type, or a permanent redirect to itself?"""
     kind = fetched.failure.kind if fetched.failure is not None else ""
     return kind == WRONG_CONTENT_TYPE or (kind == REDIRECT_LOOP and fetched.status in PERMANENT_REDIRECTS)
 

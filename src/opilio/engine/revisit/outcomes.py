@@ -1,6 +1,6 @@
-"""Visits of pages that are stored already: what each means, and what is kept of it. Inside the ledger's unit of work.
+"""Visits of pages that are stored already: classifies and records each, inside the transaction of a commit.
 
-Also where no revisits are planned: a crawl that goes on may find some in its queue.
+Also without a revisit policy: a resumed crawl may have revisits in its queue.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ StoredPages = dict[int, StoredPageInfo]
 
 
 class RevisitOutcomes:
-    """Judges such visits. `shelf` is there while revisits are planned, and follows what happens."""
+    """Classifies visits to stored pages. `table` is set only while revisits are scheduled."""
 
     def __init__(
         self, collection: Collection, frontier: Frontier, seen: DuplicateDetector | None, second_look_s: float
@@ -55,7 +55,7 @@ class RevisitOutcomes:
         return known
 
     def _classify_soft_404(self, outcome: Outcome) -> Outcome:
-        """A page with the text that its host shows for any unknown address is none."""
+        """A page with the text that its host shows for unknown URLs is a soft 404."""
         analysis = outcome.analysis
         if analysis is None or analysis.failure is not None or analysis.sitemap_entries:
             return outcome
@@ -256,7 +256,7 @@ class RevisitOutcomes:
         return len(new)
 
     def _credit_link_sources(self, outcomes: Sequence[Outcome]) -> None:
-        """Relevant pages count for the page that told of them."""
+        """Relevant pages count for the page that linked to them."""
         paid = {o.lead.key: o.relevant for o in outcomes if o.change is PageChange.NEW}
         for key, page in (self.store.take_link_sources(list(paid)) if paid else {}).items():
             if paid[key]:

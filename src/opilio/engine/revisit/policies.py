@@ -7,7 +7,7 @@ proportional  in proportion to how often a page changes (S1-02's plain reading)
 adaptive      by what a look is worth: relevance × the time that the copy would be true for longer × what new links of
               the page brought. A page that changes faster than anybody can follow is worth less than one that a look
               keeps true for a week (Cho and Garcia-Molina 2000; the form per page is Azar, Horvitz and others 2018).
-              A small part counts the age of what is shown, so that nobody is given up altogether.
+              A small part counts the age of what is shown, so that no page is given up altogether.
 """
 
 from collections.abc import Callable
@@ -51,9 +51,9 @@ def score_adaptive(pages: RevisitCandidates) -> Array:
         gained[part] = _expected_gain_s(pages.waited_s[part], pages.rate_probabilities[part], pages.interval_s)
     value = pages.value * gained / pages.interval_s
     if pages.hinted.any():
-        told = pages.hinted
-        value[told] /= np.maximum(
-            change_probability(pages.rate_probabilities[told], pages.waited_s[told]), MIN_CHANGE_CHANCE
+        hinted = pages.hinted
+        value[hinted] /= np.maximum(
+            change_probability(pages.rate_probabilities[hinted], pages.waited_s[hinted]), MIN_CHANGE_CHANCE
         )
     return np.asarray(value)
 

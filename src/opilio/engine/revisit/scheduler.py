@@ -66,7 +66,7 @@ class RevisitScheduler:
             self._budget, self._budget_at = self._table.due_visits(now, self._settings.interval_s), now
 
     def record_fetches(self, fetched: int, looks: int) -> None:
-        """So many fetches were committed, so many of them looks."""
+        """Count committed fetches and the revisits among them."""
         self._fetch_counts[0] += fetched
         self._fetch_counts[1] += looks
 
@@ -179,11 +179,11 @@ class ConditionalFetcher:
         return {"If-None-Match": stored[0], "If-Modified-Since": stored[1]} if stored and any(stored) else None
 
     async def close(self) -> None:
-        """The fetcher belongs to somebody else."""
+        """The fetcher is closed by its owner."""
 
 
 def with_conditional_requests(settings: Settings, fetcher: Fetcher, connection: sqlite3.Connection) -> Fetcher:
-    """The fetcher of a crawl: one that looks again, or has looks of an earlier run in its queue, asks for changes.
+    """The fetcher of a crawl: with revisits, scheduled now or queued by an earlier run, it sends conditional requests.
 
     Others save the question whether a page is stored: it takes some twenty microseconds a fetch.
     """

@@ -1,7 +1,7 @@
 """What sitemaps and feeds say of pages, and what a host says where it has none: cheap knowledge before any look.
 
-A page that they call unchanged needs no look, one that they call changed comes first, one that nobody knew is a lead.
-Inside the ledger's unit of work; only where pages are looked at again.
+A page listed as unchanged needs no revisit, a changed one comes first, an unknown one is a lead.
+Runs inside the transaction of a commit, and only with a revisit policy.
 """
 
 import sqlite3
@@ -22,18 +22,18 @@ from opilio.store.run_tables import robots_rows
 
 SITEMAP_INTERVAL_SHARE = 0.125  # of the interval between two looks at a page: sitemaps and feeds are asked for as often
 MAX_SITEMAPS_PER_HOST = 20
-SITEMAP_LEAD_SCORE = 0.3  # of a page that only a sitemap or feed tells of
+SITEMAP_LEAD_SCORE = 0.3  # of a page known only from a sitemap or feed
 PROBE_PATH_PREFIX = "opilio-looks-for-no-page-"
 
 
 class SitemapScheduler:
     """Asks for sitemaps and feeds, and takes in what they say."""
 
-    def __init__(self, notices: SitemapStore, book: RevisitStore, frontier: Frontier, shelf: RevisitTable) -> None:
+    def __init__(self, notices: SitemapStore, book: RevisitStore, frontier: Frontier, table: RevisitTable) -> None:
         self._sitemap_store = notices
         self._revisit_store = book
         self._frontier = frontier
-        self._table = shelf
+        self._table = table
 
     def add(self, urls: Sequence[str], host: str, kind: str) -> None:
         """There is a sitemap or feed; of a host's own only, and not too many."""
@@ -41,7 +41,7 @@ class SitemapScheduler:
         self._sitemap_store.add(own, host, kind, MAX_SITEMAPS_PER_HOST)
 
     def load_from_robots(self, connection: sqlite3.Connection) -> None:
-        """Sitemaps that were named in robots.txt when nobody asked for them."""
+        """Sitemaps named in robots.txt that were not requested yet."""
         for row in robots_rows(connection):
             self.add(msgspec.msgpack.decode(row.rules, type=RobotsRules).sitemaps, host_of(row.origin), "sitemap")
 
@@ -57,19 +57,19 @@ class SitemapScheduler:
             self._revisit_store.save([looks])
 
     def process(self, outcomes: Sequence[Outcome], now: float) -> list[Lead]:
-        """What came; returns leads to pages that nobody knew."""
+        """Process received sitemaps; returns leads to unknown pages."""
         leads: list[Lead] = []
         for outcome in outcomes:
-            told = outcome.analysis.sitemap_entries if outcome.analysis else ()
+            entries = outcome.analysis.sitemap_entries if outcome.analysis else ()
             feeds = outcome.analysis.feeds if outcome.analysis else ()
             if feeds:
                 self.add(feeds, outcome.lead.host, "feed")
-            if told:
+            if entries:
                 fetched = outcome.fetched
                 marks = fetched.header("etag"), fetched.header("last-modified")
-                self._sitemap_store.mark_received(outcome.lead.key, marks, len(told))
-                self.add([one.url for one in told if one.is_sitemap], outcome.lead.host, "sitemap")
-                leads += self._process_entries([one for one in told if not one.is_sitemap], outcome.lead, now)
+                self._sitemap_store.mark_received(outcome.lead.key, marks, len(entries))
+                self.add([one.url for one in entries if one.is_sitemap], outcome.lead.host, "sitemap")
+                leads += self._process_entries([one for one in entries if not one.is_sitemap], outcome.lead, now)
         return leads
 
     def _process_entries(self, pages: Sequence[SitemapEntry], source: Lead, now: float) -> list[Lead]:
@@ -86,7 +86,7 @@ class SitemapScheduler:
         return leads
 
     def _apply_change_date(self, key: int, changed_at: float, now: float) -> None:
-        """A page was last changed at that time, it is said."""
+        """Record the time of the last change that a sitemap states."""
         looks, checked_at = self._revisit_store.record(key), self._table.checked_at(key)
         if changed_at > checked_at:
             if looks.hinted_at >= changed_at:

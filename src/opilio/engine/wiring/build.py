@@ -1,6 +1,6 @@
 """Puts together what judges visits of stored pages and what plans them; refuses settings that can't be.
 
-Which chooser belongs to a ranker: who scores links in the writing process.
+Also selects the link scorer of a ranker in the writing process.
 
 The only module that knows every class: puts a crawl together from its settings.
 """
@@ -80,7 +80,7 @@ def check_revisits(settings: Settings) -> None:
 def build_revisits(
     settings: Settings, collection: Collection, frontier: Frontier, seen: DuplicateDetector | None, now: float
 ) -> tuple[RevisitOutcomes, RevisitScheduler | None]:
-    """What every crawl needs, and what one needs that looks again."""
+    """The outcomes of revisits, for every crawl, and the scheduler if revisits are scheduled."""
     again = RevisitOutcomes(collection, frontier, seen, settings.revisit.second_look_s)
     if not settings.revisit.on or settings.revisit.share <= 0:
         return again, None
@@ -114,7 +114,7 @@ def complete_settings(settings: Settings) -> Settings:
 
 @dataclass(frozen=True, slots=True)
 class AnalysisParts:
-    """What thinks: the analyst and the parts of it that learn. `crew`: the minds of agents, first to last."""
+    """The analyzer and its learners. `agents`: the parts of each agent, first to last."""
 
     analyzer: PageAnalyzer
     learners: dict[str, OnlineLearner]
@@ -133,7 +133,7 @@ class AnalysisParts:
 
 
 def build_topic(settings: Settings, positive: tuple[str, ...] = (), negative: tuple[str, ...] = ()) -> Topic:
-    """The topic a person described, with the texts of example pages."""
+    """The user's topic, with the texts of example pages."""
     s = settings.topic
     topic = make_topic(
         s.name,
@@ -183,30 +183,30 @@ def build_analysis_parts(
 def _build_agent_parts(
     means: SharedParts, settings: Settings, topic: Topic, states: Mapping[str, bytes]
 ) -> AnalysisParts:
-    """A mind for each agent, and one analyst who asks them."""
-    minds = []
-    for told in agent_profiles(settings):
-        about = topic if told.settings.topic == settings.topic else build_topic(told.settings)
-        first = {TOPIC_SNAPSHOT: initial_topic_state(told.settings, about)}
-        minds.append(_build_parts(means, told.settings, about, first | agent_states(told, states)))
-    learners = team_learners(settings, [mind.learners for mind in minds], states)
-    analyst = build_team_analyzer(settings, [mind.analyzer for mind in minds], learners)
-    return AnalysisParts(analyst, learners, minds[0].ranker, tuple(minds))
+    """Parts for each agent, and one analyzer over them."""
+    agents = []
+    for profile in agent_profiles(settings):
+        about = topic if profile.settings.topic == settings.topic else build_topic(profile.settings)
+        first = {TOPIC_SNAPSHOT: initial_topic_state(profile.settings, about)}
+        agents.append(_build_parts(means, profile.settings, about, first | agent_states(profile, states)))
+    learners = team_learners(settings, [parts.learners for parts in agents], states)
+    analyst = build_team_analyzer(settings, [parts.analyzer for parts in agents], learners)
+    return AnalysisParts(analyst, learners, agents[0].ranker, tuple(agents))
 
 
 def _build_parts(means: SharedParts, settings: Settings, topic: Topic, states: Mapping[str, bytes]) -> AnalysisParts:
     vocabulary = means.vocabulary
     banned = frozenset(vocabulary.stem_of(term) for text in topic.contexts for term in vocabulary.terms(text))
-    living = EvolvingTopic(WeightTable(), None, background_idf, build_query_log_reader(settings, vocabulary), banned)
+    evolving = EvolvingTopic(WeightTable(), None, background_idf, build_query_log_reader(settings, vocabulary), banned)
     words = PageTerms(
         vocabulary.terms, CachedIdf(background_frequencies().__getitem__), title=settings.topic.title_weight
     )
     genres = build_genres(settings, vocabulary, topic.genres)
-    context = BuildContext(settings, topic, living, vocabulary, words, UrlTerms(vocabulary), genres, states)
+    context = BuildContext(settings, topic, evolving, vocabulary, words, UrlTerms(vocabulary), genres, states)
     first: Judge = build_component("judge", settings.judge, context)
     judge: Judge = build_component("senses", settings.senses, first, context)
     ranker: Ranker = build_component("rank", settings.rank, context)
-    learners: dict[str, OnlineLearner] = {TOPIC_SNAPSHOT: living}
+    learners: dict[str, OnlineLearner] = {TOPIC_SNAPSHOT: evolving}
     for part in (first, ranker):
         if isinstance(part, HasLearners):
             learners |= part.learners()
@@ -248,14 +248,14 @@ class Environment:
     def __init__(
         self,
         collection: Collection,
-        keeper: CollectionWriter,
+        writer: CollectionWriter,
         frontier: Frontier,
         fetcher: Fetcher,
         clock: Clock,
         traps: UrlFilter | None = None,
     ) -> None:
         self.collection = collection
-        self.writer = keeper
+        self.writer = writer
         self.frontier = frontier
         self.fetcher = fetcher
         self.clock = clock
@@ -281,11 +281,11 @@ def build_frontier_policy(settings: Settings, collection: Collection, traps: Url
 
 
 def build_analysis_pool(
-    settings: Settings, topic: Topic, mind: AnalysisParts, states: Mapping[str, bytes]
+    settings: Settings, topic: Topic, parts: AnalysisParts, states: Mapping[str, bytes]
 ) -> AnalysisPool:
     """Where analysis happens. `WorkerPool` still has to be started."""
     if settings.engine.workers == 0:
-        return InlinePool(mind.analyzer)
+        return InlinePool(parts.analyzer)
     encode = msgspec.msgpack.encode
     make = partial(build_worker_analyzer, encode(settings), encode(topic), dict(states))
     limits = AnalysisLimits(cpu_s=settings.engine.analysis_s, memory_mb=settings.engine.analysis_mb)
@@ -295,8 +295,8 @@ def build_analysis_pool(
 def build_engine(
     settings: Settings,
     world: Environment,
-    mind: AnalysisParts,
-    desk: AnalysisPool,
+    parts: AnalysisParts,
+    pool: AnalysisPool,
     resumed: bool,
     sources: Sequence[SeedSource] = (),
 ) -> Engine:
@@ -309,27 +309,29 @@ def build_engine(
         follow_copies=settings.seen.follow,
     )
     seen = SqliteDuplicateDetector(collection.connection, settings.seen.near, settings.seen.distance)
-    frontier, learning, chooser = build_writers(settings, collection, world.writer, world.frontier, mind, clock.now())
+    frontier, learning, link_scorer = build_writers(
+        settings, collection, world.writer, world.frontier, parts, clock.now()
+    )
     content = seen if settings.seen.content else None
     looks = build_revisits(settings, collection, frontier, content, clock.now())
     books = CommitTargets(collection, world.writer, frontier, content, world.url_filter, *looks)
     for name, state in learning.resume().items():
-        desk.update_state(name, state)
-    ledger = BatchCommitter(books, learning, chooser, bounds, desk.update_state)
-    manners = _build_host_gate(settings, world, ledger, resumed)
+        pool.update_state(name, state)
+    committer = BatchCommitter(books, learning, link_scorer, bounds, pool.update_state)
+    host_gate = _build_host_gate(settings, world, committer, resumed)
     rng = random.Random(settings.engine.random_seed)
     fetcher = with_conditional_requests(settings, world.fetcher, collection.connection)
-    visitor = Visitor(fetcher, desk, manners, clock, bounds, rng)
+    visitor = Visitor(fetcher, pool, host_gate, clock, bounds, rng)
     host_rules = world.url_filter.host_rules
     commands = CommandInbox(
         CommandTargets(
-            collection, world.writer, frontier, host_rules, mind.topics, learning.retire_agent, ledger.apply_labels
+            collection, world.writer, frontier, host_rules, parts.topics, learning.retire_agent, committer.apply_labels
         )
     )
     commands.apply_stored(clock.now())
-    shelves = ReseedTargets(collection, world.writer, frontier, mind.evolving_topic)
-    scout = build_reseeder(settings, shelves, sources, build_vocabulary(settings))
-    stages = EngineParts(frontier, visitor, ledger, commands, world.writer.counts, clock, scout)
+    targets = ReseedTargets(collection, world.writer, frontier, parts.evolving_topic)
+    scout = build_reseeder(settings, targets, sources, build_vocabulary(settings))
+    stages = EngineParts(frontier, visitor, committer, commands, world.writer.counts, clock, scout)
     per_host = settings.frontier.per_host or (1 if settings.politeness.delay_s > 0 else LEASE_URLS_WITHOUT_DELAY)
     return Engine(stages, settings.engine, settings.stop, per_host)
 
@@ -337,46 +339,46 @@ def build_engine(
 def build_writers(
     settings: Settings,
     collection: Collection,
-    keeper: CollectionWriter,
+    writer: CollectionWriter,
     store: Frontier,
-    mind: AnalysisParts,
+    parts: AnalysisParts,
     now: float,
 ) -> tuple[Frontier, LearnerGroup, LinkScorer]:
-    """What the ledger writes through: of one crawler, or of a crew."""
-    if not mind.agents:
+    """The writers of a commit: of one crawler, or of a team."""
+    if not parts.agents:
         learning = LearnerGroup(
-            mind.learners, collection, keeper, settled=seeds_finished_check(settings, store, collection)
+            parts.learners, collection, writer, settled=seeds_finished_check(settings, store, collection)
         )
-        return store, learning, _build_boosted_scorer(settings, collection, mind)
+        return store, learning, _build_boosted_scorer(settings, collection, parts)
     assert isinstance(store, ClaimableFrontier)
-    wits = [
-        AgentParts(one.evolving_topic, one.learners, _build_boosted_scorer(settings, collection, one, told))
-        for one, told in zip(mind.agents, agent_profiles(settings), strict=True)
+    agent_parts = [
+        AgentParts(one.evolving_topic, one.learners, _build_boosted_scorer(settings, collection, one, profile))
+        for one, profile in zip(parts.agents, agent_profiles(settings), strict=True)
     ]
-    return build_team(settings, collection, keeper, store, wits, now)
+    return build_team(settings, collection, writer, store, agent_parts, now)
 
 
 def _build_boosted_scorer(
-    settings: Settings, collection: Collection, mind: AnalysisParts, agent: AgentProfile | None = None
+    settings: Settings, collection: Collection, parts: AnalysisParts, agent: AgentProfile | None = None
 ) -> LinkScorer:
     whose = (agent.name, agent.number) if agent else ("", 0)
-    chooser = build_link_scorer(
-        settings.rank["kind"], LinkScorerContext(mind.ranker, collection, mind.learners, *whose)
+    link_scorer = build_link_scorer(
+        settings.rank["kind"], LinkScorerContext(parts.ranker, collection, parts.learners, *whose)
     )
-    return with_boost(chooser, build_component("boost", settings.boost), collection)
+    return with_boost(link_scorer, build_component("boost", settings.boost), collection)
 
 
-def _build_host_gate(settings: Settings, world: Environment, ledger: BatchCommitter, resumed: bool) -> HostGate:
+def _build_host_gate(settings: Settings, world: Environment, committer: BatchCommitter, resumed: bool) -> HostGate:
     polite, clock, connection = settings.politeness, world.clock, world.collection.connection
     shares = polite.share_address and not settings.fetch.proxy  # behind a proxy, only it knows addresses
     floor = 0.0
     if resumed:
-        # Whoever was asked just before the end has a neighbour at its address, or was a hop of somebody's robots.txt.
+        # After a restart another host of the same address may have been fetched from just before.
         floor = clock.now() + max(polite.delay_s, longest_delay(connection, clock.now()))
     turns = HostThrottle(clock, AddressResolver(settings.fetch.resolve) if shares else None, floor)
     turns.host_delays_s = world.url_filter.host_rules.host_delays_s
 
     def keep(origin: str, rules: RobotsRules, delay_s: float) -> None:
-        ledger.store_robots(origin, rules, delay_s, clock.now())
+        committer.store_robots(origin, rules, delay_s, clock.now())
 
     return HostGate(polite, world.fetcher, clock, turns, partial(stored_robots, connection), keep)

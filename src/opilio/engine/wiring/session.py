@@ -1,4 +1,4 @@
-"""A live crawl as a person runs it: made, resumed, run to its end, recorded."""
+"""A live crawl: created, resumed, run to its end, recorded."""
 
 import asyncio
 import sqlite3
@@ -106,11 +106,11 @@ class CrawlSession:
         fetcher = build_fetcher(settings, self._clock)
         self._exit_stack.push_async_callback(fetcher.close)
         topic, states = await load_topic_and_states(collection, settings, fetcher, self._clock.now())
-        mind = build_analysis_parts(settings, topic, states)
-        desk = build_analysis_pool(settings, topic, mind, states)
-        self._exit_stack.push_async_callback(desk.close)
-        if isinstance(desk, WorkerPool):
-            await desk.start()
+        parts = build_analysis_parts(settings, topic, states)
+        pool = build_analysis_pool(settings, topic, parts, states)
+        self._exit_stack.push_async_callback(pool.close)
+        if isinstance(pool, WorkerPool):
+            await pool.start()
         resumed = collection.meta("state") != ""
         traps = build_url_filter(settings, collection, resumed, datetime.fromtimestamp(self._clock.now(), UTC).year)
         frontier = build_frontier(settings, collection, traps)
@@ -118,7 +118,7 @@ class CrawlSession:
         world = Environment(collection, self._writer, frontier, fetcher, self._clock, traps)
         sources = await self._exit_stack.enter_async_context(open_seed_sources(settings, self._clock, lenient=True))
         self._start_integrity_monitor()
-        self.engine = build_engine(settings, world, mind, desk, resumed, sources)
+        self.engine = build_engine(settings, world, parts, pool, resumed, sources)
 
     def _start_integrity_monitor(self) -> None:
         """The checker, until the crawl ends."""
@@ -157,12 +157,12 @@ async def _cancel_and_wait(task: "asyncio.Task[None]") -> None:
 
 
 def check_settings(settings: Settings) -> Settings:
-    """Settings that a crawl can begin with but for its seeds, completed; what can't be used is told before anything."""
+    """Complete and valid settings for a new crawl, except its seeds; raises before anything is created."""
     check_start_model(settings)
     check_example_files(settings.topic)
     settings = complete_settings(settings)
     load_start_states(settings)  # a model that can't be used must not leave a folder behind either
-    others = [told.settings for told in agent_profiles(settings) if told.settings.topic != settings.topic]
+    others = [profile.settings for profile in agent_profiles(settings) if profile.settings.topic != settings.topic]
     for one in (settings, *others):
         topic = build_topic(one)  # a topic that can't be used must not leave a folder behind
         if not one.topic.examples:
@@ -173,7 +173,7 @@ def check_settings(settings: Settings) -> Settings:
 def create_crawl(
     folder: Path, settings: Settings, found: FoundSeeds | None = None, clock: Clock | None = None
 ) -> CrawlSession:
-    """A new collection, ready to run. `found` tells who named the seeds that engines brought."""
+    """A new collection, ready to run. `found` has the engine of each seed that engines returned."""
     collection, settings = _create_collection(folder, settings, found)
     return CrawlSession(collection, _resolve_workers(settings), clock)
 
@@ -256,7 +256,8 @@ def _check_same_topic(folder: Path, stored: Tree, tree: Tree) -> None:
     """A collection is about one topic: what was judged by another would say nothing."""
     wanted = tree.get("topic", {})
     if not isinstance(wanted, dict):
-        return  # told by `resolve`, as is an unknown key
+        # Reported by `resolve`, as is an unknown key.
+        return
     begun = {**msgspec.to_builtins(TopicSettings()), **stored["topic"]}
     for key, value in wanted.items():
         if key in begun and value != begun[key]:
@@ -296,7 +297,7 @@ def canonicalize_seeds(settings: Settings) -> Settings:
         found = canonicalize_url(seed.url) if "://" in seed.url else None
         if found is None:
             raise ConfigError(
-                f"seed '{seed.url}': is no http or https URL; write it whole, for example https://example.org/"
+                f"seed '{seed.url}': not a valid http(s) URL; include the scheme, for example https://example.org/"
             )
         if not (settings.fetch.allow_private or settings.fetch.proxy) and is_private_host(
             urlsplit(found).hostname or ""

@@ -108,11 +108,11 @@ async def load_topic_and_states(
         TOPIC_SNAPSHOT: initial_topic_state(settings, topic),
         **load_start_states(settings),
     }
-    keeper = CollectionWriter(collection, None)
+    writer = CollectionWriter(collection, None)
     with collection.unit_of_work():
         collection.set_meta(topic=msgspec.json.encode(topic).decode())
         for name, first in states.items():
-            keeper.write_snapshot(name, 0, now, first)
+            writer.write_snapshot(name, 0, now, first)
     return topic, latest_snapshots(collection)
 
 

@@ -1,6 +1,6 @@
 """What the settings of a topic become: vocabulary, reader, genres, first table, the log that is read on.
 
-Reads the files a person named (genres, query log); example pages are `examples.py`'s part.
+Reads the user's files (genres, query log); example pages are read by `topic_files`.
 """
 
 from pathlib import Path
@@ -35,13 +35,13 @@ def build_initial_topic(settings: Settings, topic: Topic) -> EvolvingTopic:
     expansion = build_component(
         "expansion", settings.expansion, ExpansionStart(table.weights, len(settings.seeds.urls))
     )
-    living = EvolvingTopic(table, expansion, background_idf, build_query_log_reader(settings, vocabulary))
+    evolving = EvolvingTopic(table, expansion, background_idf, build_query_log_reader(settings, vocabulary))
     if isinstance(expansion, QueryLogExpansion):
         expansion.waiting = expansion.interval  # the log so far is the first interval (S4-03)
-        living.grow()
-        table = msgspec.structs.replace(living.table, version=0, added=())
+        evolving.grow()
+        table = msgspec.structs.replace(evolving.table, version=0, added=())
         return EvolvingTopic(table, expansion, background_idf)
-    return living
+    return evolving
 
 
 def check_topic_settings(settings: Settings, topic: Topic) -> None:
@@ -76,8 +76,8 @@ def build_query_log_reader(settings: Settings, vocabulary: Vocabulary) -> QueryL
             position = position if log is None or position <= len(log) else 0  # shorter than it was: begun anew
             asked = (log or [])[position : position + step if step else None]
         queries = [stem_query(text, stem, phrases) for text in asked]
-        said = {word for query in queries for term in query for word in term.split()}
-        shown = {word: vocabulary.surface_of(term_id(word)) or word for word in said}
+        words = {word for query in queries for term in query for word in term.split()}
+        shown = {word: vocabulary.surface_of(term_id(word)) or word for word in words}
         return queries, position + len(asked), shown
 
     return read_on

@@ -35,7 +35,7 @@ async def read_examples(places: list[str], fetcher: Fetcher, option: str) -> tup
 
 
 async def detect_example_language(settings: Settings) -> str:
-    """The language that a topic's example pages are plainly in; empty where that is English, or can't be told."""
+    """Language detected from the example pages; empty if English or uncertain."""
     fetcher = build_fetcher(settings)
     try:
         return guess_language(" ".join(await read_examples(settings.topic.examples, fetcher, "topic.examples")))
@@ -91,7 +91,7 @@ MAX_EMPTY_INTERVALS = 64  # empty intervals in a row after which nothing asked b
 
 
 class LoggedQuery(msgspec.Struct, frozen=True):
-    """What somebody asked, and when (seconds since 1970, 0 where the log does not tell)."""
+    """A query of a log with its time (seconds since 1970, 0 if the log has none)."""
 
     text: str
     at: float = 0.0

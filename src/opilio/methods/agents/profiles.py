@@ -123,7 +123,7 @@ def _agent_topic(settings: Settings, one: AgentSettings) -> TopicSettings:
 def _canonical_seed(url: str, one: AgentSettings) -> str:
     found = canonicalize_url(url) if "://" in url else None
     if found is None:
-        raise ConfigError(f"agents.each: seed '{url}' of '{one.name}' is not a valid http(s) URL; include the scheme")
+        raise ConfigError(f"agents.each: seed '{url}' of '{one.name}': not a valid http(s) URL; include the scheme")
     return found
 
 
