@@ -51,9 +51,13 @@ class CollectionView:
         language: str = "",
         genre: str = "",
         min_score: float | None = None,
+        include_noindex: bool = False,
     ) -> PageTable:
         """The stored pages, without duplicates, that meet all conditions; read when the table is used."""
-        wanted = PageFilter(relevant=relevant, host=host, language=language, genre=genre, min_score=min_score)
+        wanted = PageFilter(
+            relevant=relevant, host=host, language=language, genre=genre, min_score=min_score,
+            include_noindex=include_noindex,
+        )  # fmt: skip
         return PageTable(self._folder, wanted, columns)
 
     def search(
@@ -96,10 +100,13 @@ class CollectionView:
         *,
         format: str | None = None,  # noqa: A002 - named as the command's option
         relevant: bool | None = None,
+        include_noindex: bool = False,
+        chunk_words: int = 0,
     ) -> int:
         """Write the pages to a new file and return how many. The default format is that of the file's name."""
         target = Path(path)
-        return export_to_file(self._folder, target, format or format_of(target), PageFilter(relevant=relevant))
+        wanted = PageFilter(relevant=relevant, include_noindex=include_noindex)
+        return export_to_file(self._folder, target, format or format_of(target), wanted, chunk_words=chunk_words)
 
     def close(self) -> None:
         """Release the index. Further calls raise CollectionError."""

@@ -71,26 +71,38 @@ def export(
     folder: CollectionArgument,
     form: Annotated[
         str,
-        typer.Option("--format", metavar="NAME", help="jsonl, csv, parquet or warc.", autocompletion=complete_formats),
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help="jsonl, csv, parquet, markdown or warc.",
+            autocompletion=complete_formats,
+        ),
     ] = "jsonl",
     relevant: Annotated[bool, typer.Option("--relevant", help="Only pages judged relevant.")] = False,
     topic: Annotated[
         str,
         typer.Option(metavar="NAME", help="Only pages that an agent of this topic found relevant.", show_default=False),
     ] = "",
+    include_noindex: Annotated[
+        bool, typer.Option("--include-noindex", help="Also pages that ask not to be indexed.")
+    ] = False,
+    chunk_words: Annotated[
+        int,
+        typer.Option(metavar="N", min=0, help="Split Markdown into chunks of at most N words.", show_default=False),
+    ] = 0,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file instead of stdout.")] = None,
 ) -> int:
-    """Write the pages as JSON Lines, CSV, Parquet or WARC."""
+    """Write the pages as JSON Lines, CSV, Parquet, Markdown or WARC."""
     from opilio.core.files import pluralize
     from opilio.manage.export import export as export_pages
     from opilio.manage.export import export_to_file
     from opilio.store.page_selection import PageFilter
 
-    pages = PageFilter(relevant=relevant or None, topic=topic)
+    pages = PageFilter(relevant=relevant or None, topic=topic, include_noindex=include_noindex)
     if out is None:
-        export_pages(folder, form, pages, sys.stdout.buffer)
+        export_pages(folder, form, pages, sys.stdout.buffer, chunk_words=chunk_words)
         return 0
-    count = export_to_file(folder, out, form, pages)
+    count = export_to_file(folder, out, form, pages, chunk_words=chunk_words)
     print_message(f"{pluralize(count, 'page')} written to {out}")
     return 0
 

@@ -91,9 +91,10 @@ COMMANDS: Entries = {
     "label": CommandEntry("collection:label", "Mark pages as relevant or irrelevant; the crawl learns from it."),
     "export": CommandEntry(
         "collection:export",
-        "Write the pages as JSON Lines, CSV, Parquet or WARC.",
+        "Write the pages as JSON Lines, CSV, Parquet, Markdown or WARC.",
         (
             "opilio export signs --relevant --out pages.jsonl",
+            "opilio export signs --format markdown --out pages",
             "opilio export signs --format warc --out pages.warc.gz",
         ),
     ),

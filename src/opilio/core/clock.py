@@ -102,6 +102,15 @@ def parse_iso_date(text: str) -> float | None:
         return None
 
 
+def format_iso_time(at: float) -> str:
+    """A time as ISO 8601 in UTC, to the second.
+
+    >>> format_iso_time(60.4)
+    '1970-01-01T00:01:00Z'
+    """
+    return datetime.fromtimestamp(int(at), UTC).isoformat().replace("+00:00", "Z")
+
+
 def parse_date(text: str) -> float | None:
     """The time of a date in either format."""
     found = parse_iso_date(text)

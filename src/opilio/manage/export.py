@@ -1,4 +1,4 @@
-"""Export the pages of a collection as JSON lines, CSV, Parquet or WARC. Streams: memory use does not grow."""
+"""Export the pages of a collection as JSON lines, CSV, Parquet, Markdown or WARC. Memory use does not grow."""
 
 import csv
 from collections.abc import Callable
@@ -10,35 +10,49 @@ import msgspec
 from opilio.core.errors import CollectionError, UsageError
 from opilio.core.files import atomic_writer
 from opilio.manage.agents import agent_cards
+from opilio.manage.formats.markdown import write_markdown_files, write_markdown_lines
 from opilio.manage.pages import PAGE_COLUMNS, TEXT_COLUMN, PageTable, arrow_schema, import_pyarrow
 from opilio.store.collection import open_readonly
 from opilio.store.maintain.record_check import record_problem
 from opilio.store.page_selection import PageFilter, select_pages
 from opilio.store.warc import read_member, warc_name
 
-ExportFormat = Literal["jsonl", "csv", "parquet", "warc"]
+ExportFormat = Literal["jsonl", "csv", "parquet", "markdown", "warc"]
 FORMATS: tuple[str, ...] = get_args(ExportFormat)
-SUFFIXES = {"jsonl": ".jsonl", "csv": ".csv", "parquet": ".parquet", "warc": ".warc.gz"}
+SUFFIXES = {
+    "markdown": ".md.jsonl",
+    "jsonl": ".jsonl",
+    "csv": ".csv",
+    "parquet": ".parquet",
+    "warc": ".warc.gz",
+}
 EXPORT_COLUMNS = (*PAGE_COLUMNS, TEXT_COLUMN)
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def export(folder: Path, form: str, wanted: PageFilter, out: BinaryIO) -> int:
-    """Write the selected pages to `out`; returns how many."""
-    if form not in FORMATS:
-        raise UsageError(f"--format {form}: unknown; known: {', '.join(FORMATS)}")
-    if wanted.topic:
-        _check_agent_topic(folder, wanted.topic)
+def export(folder: Path, form: str, wanted: PageFilter, out: BinaryIO, *, chunk_words: int = 0) -> int:
+    """Write the selected pages to `out`; returns how many. `chunk_words` splits Markdown into chunks."""
+    _check_request(folder, form, wanted, chunk_words)
+    if form == "markdown":
+        return write_markdown_lines(folder, wanted, out, chunk_words)
     return _WRITERS[form](folder, wanted, out)
 
 
-def export_to_file(folder: Path, path: Path, form: str, wanted: PageFilter) -> int:
-    """Write the selected pages to a new file, which appears when it is complete; returns how many."""
+def export_to_file(folder: Path, path: Path, form: str, wanted: PageFilter, *, chunk_words: int = 0) -> int:
+    """Write the selected pages to a new file, which appears when it is complete; returns how many.
+
+    Markdown is written as a folder with a file per page, unless the name ends in .jsonl.
+    """
     if path.exists():
         raise UsageError(f"{path}: already exists; choose another name")
     try:
+        if form == "markdown" and not path.name.endswith(".jsonl"):
+            if chunk_words:
+                raise UsageError(f"{path}: chunks are written as JSON lines; choose a name that ends in .jsonl")
+            _check_request(folder, form, wanted, chunk_words)
+            return write_markdown_files(folder, wanted, path)
         with atomic_writer(path) as file:
-            return export(folder, form, wanted, file)
+            return export(folder, form, wanted, file, chunk_words=chunk_words)
     except OSError as error:
         raise UsageError(f"{path}: can't be written: {error.strerror}") from error
 
@@ -53,6 +67,15 @@ def format_of(path: Path) -> str:
         if path.name.endswith(suffix):
             return form
     raise UsageError(f"{path}: give a format or a name that ends in {', '.join(SUFFIXES.values())}")
+
+
+def _check_request(folder: Path, form: str, wanted: PageFilter, chunk_words: int) -> None:
+    if form not in FORMATS:
+        raise UsageError(f"--format {form}: unknown; known: {', '.join(FORMATS)}")
+    if chunk_words and form != "markdown":
+        raise UsageError(f"--chunk-words: not for --format {form}; use --format markdown")
+    if wanted.topic:
+        _check_agent_topic(folder, wanted.topic)
 
 
 def _check_agent_topic(folder: Path, topic: str) -> None:

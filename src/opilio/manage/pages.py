@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from opilio.core.display import html_table, rich_table
 from opilio.core.errors import ParseError, UsageError
 from opilio.core.settings import suggest_name
-from opilio.parse.html import HtmlParser
+from opilio.parse.extract import extract_content
 from opilio.store.collection import open_readonly
 from opilio.store.page_columns import EXPORTED_COLUMNS
 from opilio.store.page_selection import PageFilter, SelectedPage, count_pages, select_pages
@@ -50,10 +50,13 @@ class StoredPage:
 
     @property
     def text(self) -> str:
-        """The main text, read from the WARC file at each access; empty if the record does not parse as a page."""
+        """The main text, read from the WARC file at each access; empty if the record does not parse as a page.
+
+        Headings, lists, tables and code blocks are laid out as in Markdown.
+        """
         if self.position.length:
             with suppress(ParseError):
-                return HtmlParser().parse(read_record(self.folder, *self.position)).main_text
+                return extract_content(read_record(self.folder, *self.position), markdown=False).content
         return ""
 
     def column(self, name: str) -> Any:  # noqa: ANN401 - a value of any type

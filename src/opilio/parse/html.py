@@ -55,7 +55,7 @@ MAX_LINKS = 5_000
 MAX_FEEDS = 5
 MAX_HEAD_LINKS = 20  # next, previous, refresh
 
-_HEAD_ELEMENTS = ("title", "meta", "link", "base")
+HEAD_ELEMENTS = ("title", "meta", "link", "base")
 _find_anchors = re.compile("\x02([^\x02\x03]*)\x03").findall
 # Unclosed formatting elements are reopened in every following block (WHATWG 13.2.4.3): 20 bytes of markup become 60 KB
 # of tree. The text does not need them, so they are removed from pages with very many tags before parsing.
@@ -89,7 +89,7 @@ class HtmlParser:
             page, head = parse_plain_text(url, *decode_text(fetched.body, content_type), self._max_links), PageHead()
         else:
             page, head = _read_document(
-                _parse_tree(fetched.body, kind, content_type), url, self._max_links, self._with_tag_paths
+                parse_tree(fetched.body, kind, content_type), url, self._max_links, self._with_tag_paths
             )
         tags = [value for name, value in fetched.headers if name.lower() == "x-robots-tag"]
         directives = parse_directives(
@@ -114,7 +114,7 @@ def _strip_cdata(body: bytes) -> bytes:
     return b"".join(parts)
 
 
-def _parse_tree(body: bytes, kind: ContentKind, content_type: str) -> turbohtml.Document:
+def parse_tree(body: bytes, kind: ContentKind, content_type: str) -> turbohtml.Document:
     if kind is ContentKind.XHTML:
         body = _SELF_CLOSED.sub(rb"<\1\2></\1>", _strip_cdata(body))
     opened = body.rfind(b"<!--")
@@ -130,7 +130,7 @@ def _parse_tree(body: bytes, kind: ContentKind, content_type: str) -> turbohtml.
 
 def _read_document(document: turbohtml.Document, url: str, max_links: int, with_paths: bool) -> tuple[Page, PageHead]:
     document.remove(HIDDEN_ELEMENTS)
-    head = read_head(document.iter_elements(_HEAD_ELEMENTS))
+    head = read_head(document.iter_elements(HEAD_ELEMENTS))
     base = (canonicalize_url(head.base, url) if head.base else None) or url
     root, body = document.root, _find_body(document)
     if root is None or body is None:

@@ -31,6 +31,8 @@ class PageFilter(msgspec.Struct, frozen=True, kw_only=True):
     min_score: float | None = None
     # Only pages that an agent of this topic found relevant.
     topic: str = ""
+    # Also pages that ask not to be indexed (robots noindex).
+    include_noindex: bool = False
 
     def clause(self) -> tuple[str, list[object]]:
         """The condition in SQL, with its values."""
@@ -45,6 +47,8 @@ class PageFilter(msgspec.Struct, frozen=True, kw_only=True):
         if self.topic:
             agents = "SELECT v.page FROM verdict AS v JOIN agent AS a ON a.number = v.agent"
             conditions.append((f"key IN ({agents} WHERE v.relevant AND a.topic = ?)", self.topic))
+        if not self.include_noindex:
+            conditions.append(("noindex = ?", 0))
         return " AND ".join(["duplicate_of = 0", *(text for text, _ in conditions)]), [value for _, value in conditions]
 
 

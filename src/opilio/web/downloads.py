@@ -79,6 +79,7 @@ EXPORT = RawRoute(
     params=(
         Param(name="format", about="The form of the file.", kind="choice", choices=FORMATS, default="jsonl"),
         Param(name="relevant", about="yes: only relevant pages.", kind="flag", default=False),
+        Param(name="noindex", about="yes: also pages that ask not to be indexed.", kind="flag", default=False),
     ),
 )
 CHUNK = 1 << 16
@@ -90,7 +91,8 @@ def export_route(context: AppContext) -> Route:
         values = parse_params(EXPORT.params, request.query_params.multi_items())
         file = tempfile.TemporaryFile()  # noqa: SIM115 - closed when it has been sent
         try:
-            export(folder, values["format"], PageFilter(relevant=values["relevant"] or None), file)
+            wanted = PageFilter(relevant=values["relevant"] or None, include_noindex=values["noindex"])
+            export(folder, values["format"], wanted, file)
         except BaseException:
             file.close()
             raise

@@ -1,0 +1,1 @@
+"""Export formats that need more than a writer of rows: Markdown."""

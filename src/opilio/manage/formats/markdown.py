@@ -1,0 +1,129 @@
+"""Export pages as Markdown: one file per page with front matter, or JSON lines of pages or chunks."""
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from opilio.core.clock import format_iso_time
+from opilio.core.errors import ParseError
+from opilio.core.records import url_key
+from opilio.core.urls import canonicalize_url
+from opilio.manage.formats.chunks import split_markdown
+from opilio.manage.pages import PageTable, StoredPage
+from opilio.parse.extract import extract_content
+from opilio.store.page_selection import PageFilter
+from opilio.store.warc import read_record
+
+_NOT_IN_NAMES = re.compile(r"[^\w.-]+")
+_MAX_SLUG = 60
+_encode = msgspec.json.Encoder().encode
+
+
+class MarkdownPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A page as Markdown with its metadata; an empty string if the page does not state a value."""
+
+    url: str
+    canonical: str
+    title: str
+    author: str
+    published: str
+    modified: str
+    language: str
+    licence: str
+    fetched_at: str
+    score: float
+    relevant: bool
+    content_hash: str
+    markdown: str
+
+
+def markdown_pages(folder: Path, wanted: PageFilter) -> Iterator[MarkdownPage]:
+    """The selected pages; pages without content are left out."""
+    for page in PageTable(folder, wanted):
+        converted = convert_page(page)
+        if converted is not None and converted.markdown:
+            yield converted
+
+
+def convert_page(page: StoredPage) -> MarkdownPage | None:
+    """A stored page as Markdown; None if its record does not parse as a page."""
+    if not page.position.length:
+        return None
+    try:
+        extracted = extract_content(read_record(page.folder, *page.position))
+    except ParseError:
+        return None
+    stated = extracted.metadata
+    digest = hashlib.sha256(extracted.content.encode("utf-8", "replace")).hexdigest()
+    return MarkdownPage(
+        url=page.url,
+        canonical=extracted.canonical or page.url,
+        title=stated.title or page.title,
+        author=stated.author,
+        published=stated.published,
+        modified=stated.modified,
+        language=page.language or extracted.language,
+        licence=canonicalize_url(stated.licence, page.url) or stated.licence if stated.licence else "",
+        fetched_at=format_iso_time(page.fetched_at),
+        score=page.score,
+        relevant=page.relevant,
+        content_hash=f"sha256:{digest}",
+        markdown=extracted.content,
+    )
+
+
+def write_markdown_lines(folder: Path, wanted: PageFilter, out: BinaryIO, chunk_words: int = 0) -> int:
+    """Write a JSON object per page, or per chunk of at most `chunk_words` words; returns the number of pages."""
+    count = 0
+    for page in markdown_pages(folder, wanted):
+        out.writelines(_encode(row) + b"\n" for row in (_chunk_rows(page, chunk_words) if chunk_words else [page]))
+        count += 1
+    return count
+
+
+def _chunk_rows(page: MarkdownPage, chunk_words: int) -> Iterator[dict[str, object]]:
+    about = {name: value for name, value in msgspec.to_builtins(page).items() if name != "markdown"}
+    for chunk in split_markdown(page.url, page.markdown, chunk_words):
+        yield {"id": chunk.id, "index": chunk.index, "headings": chunk.headings, "text": chunk.text, **about}
+
+
+def write_markdown_files(folder: Path, wanted: PageFilter, target: Path) -> int:
+    """Write a folder with a `.md` file per page, one subfolder per host; it appears when it is complete."""
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    count = 0
+    try:
+        part.mkdir(parents=True)
+        for page in markdown_pages(folder, wanted):
+            path = part / page_file_name(page.url)
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(f"{front_matter(page)}\n{page.markdown}\n", encoding="utf-8", errors="replace")
+            count += 1
+        part.rename(target)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return count
+
+
+def page_file_name(url: str) -> str:
+    """The name of a page's file: readable, safe on every file system, unique by the key of the URL.
+
+    >>> page_file_name("http://a.example:8080/birds/Wren (bird)?x=1")
+    'a.example-8080/birds-Wren-bird-f1c68cc523e2.md'
+    """
+    parts = urlsplit(url)
+    slug = _NOT_IN_NAMES.sub("-", unquote(parts.path)).strip("-.")[:_MAX_SLUG].rstrip("-.") or "index"
+    host = _NOT_IN_NAMES.sub("-", parts.netloc).strip("-.") or "host"
+    return f"{host}/{slug}-{url_key(url) & 0xFFFFFFFFFFFF:012x}.md"
+
+
+def front_matter(page: MarkdownPage) -> str:
+    """The metadata as YAML between lines of hyphens. Values are written as JSON, which YAML includes."""
+    values = {name: value for name, value in msgspec.to_builtins(page).items() if name != "markdown" and value != ""}
+    return "\n".join(["---", *(f"{name}: {_encode(value).decode()}" for name, value in values.items()), "---", ""])

@@ -1,0 +1,49 @@
+"""The main content of a stored page as Markdown and as text, with its metadata. Used by exports, not in the crawl."""
+
+import msgspec
+
+from opilio.core.errors import ParseError
+from opilio.core.records import FetchResult
+from opilio.core.urls import canonicalize_url
+from opilio.parse.encoding import ContentKind, decode_text, detect_kind
+from opilio.parse.head import read_head
+from opilio.parse.html import HEAD_ELEMENTS, parse_tree
+from opilio.parse.main_content import find_main_content
+from opilio.parse.markdown import render_markdown
+from opilio.parse.metadata import PageMetadata, read_metadata
+
+
+class ExtractedPage(msgspec.Struct, frozen=True, kw_only=True):
+    """The main content and the metadata of a page."""
+
+    metadata: PageMetadata
+    # Markdown with links, or the text laid out in the same way without links and escapes.
+    content: str
+    canonical: str = ""
+    language: str = ""  # as declared by the page
+
+
+def extract_content(fetched: FetchResult, *, markdown: bool = True) -> ExtractedPage:
+    """Parse the page again and extract its main content; raises ParseError if there is no page."""
+    content_type = fetched.header("content-type")
+    kind = detect_kind(content_type, fetched.body)
+    if kind is ContentKind.PLAIN:
+        text, _ = decode_text(fetched.body, content_type)
+        content = text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "").strip()
+        return ExtractedPage(metadata=PageMetadata(), content=content)
+    url = canonicalize_url(fetched.url)
+    if url is None:
+        raise ParseError(f"url: {fetched.url[:200]!r} is not an http or https URL")
+    document = parse_tree(fetched.body, kind, content_type)
+    head = read_head(document.iter_elements(HEAD_ELEMENTS))
+    metadata = read_metadata(document, head)
+    base = (canonicalize_url(head.base, url) if head.base else None) or url
+    root = document.root
+    language = (root.attr("lang") or root.attr("xml:lang") or "") if root is not None else ""
+    main = find_main_content(document)
+    return ExtractedPage(
+        metadata=metadata,
+        content=render_markdown(main, base, links=markdown) if main is not None else "",
+        canonical=(canonicalize_url(head.canonical, base) if head.canonical else None) or "",
+        language=language.strip(),
+    )
