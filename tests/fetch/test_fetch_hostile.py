@@ -11,9 +11,12 @@ import zstandard
 
 from checks.hostile_site import Behaviour, answer, endless, raw, silent, site
 from opilio.core.records import FetchResult
+from opilio.engine.politeness.robots import rules_from_response
 from opilio.fetch.curl import CurlFetcher
-from opilio.fetch.decoding import ACCEPT_ENCODING
+from opilio.fetch.curl_transfer import BodyBudget, Transfer
+from opilio.fetch.decoding import ACCEPT_ENCODING, Decoder
 from opilio.fetch.http import FetchLimits, NetworkOptions
+from opilio.store.warc import response_record
 
 OK = b"HTTP/1.1 200 OK\r\n"
 HTML = OK + b"Content-Type: text/html\r\n"
@@ -70,7 +73,9 @@ BROKEN: dict[str, tuple[Behaviour, str]] = {
     "interim flood": (endless(b"", b"HTTP/1.1 102 Wait\r\n\r\n"), "headers"),
     "not a page": (answer(b"\x89PNG", content_type="image/png"), "content-type"),
     "no gzip at all": (answer(b"plain", content_encoding="gzip"), "decode"),
-    "gzip cut": (answer(gzip.compress(b"wren" * 99)[:-9], content_encoding="gzip"), "decode"),
+    "gzip cut in its head": (answer(gzip.compress(b"wren" * 99)[:9], content_encoding="gzip"), "decode"),
+    "zstd cut in its head": (answer(zstandard.compress(b"wren" * 99)[:5], content_encoding="zstd"), "decode"),
+    "chunks of a byte": (endless(HTML + CHUNKED, b"1\r\ny\r\n" * 4096), "protocol"),
     "unknown encoding": (answer(b"x", content_encoding="compress"), "decode"),
     "three layers": (answer(b"x", content_encoding="gzip, gzip, gzip"), "decode"),
 }
@@ -158,3 +163,76 @@ def test_body_is_decoded_when_the_server_packs_it(packer: str) -> None:
 def test_failure_is_bomb_when_a_small_body_grows_without_end(packer: str) -> None:
     encoding, pack = PACKERS[packer]
     assert kind_of(ask(answer(pack(zeros()), content_encoding=encoding))) == "bomb"
+
+
+def zstd_blocks(data: bytes) -> bytes:
+    """With small blocks: a block that is cut cannot be decoded at all."""
+    encoder = zstandard.ZstdCompressor(write_checksum=True).compressobj()
+    packed = b""
+    for start in range(0, len(data), 1000):
+        packed += encoder.compress(data[start : start + 1000]) + encoder.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+    return packed + encoder.flush()
+
+
+@pytest.mark.parametrize(
+    ("name", "encode"),
+    [("gzip", gzip.compress), ("deflate", zlib.compress), ("br", pack_brotli), ("zstd", zstd_blocks)],
+)
+def test_readable_part_of_a_truncated_encoding_is_a_page(name: str, encode: Callable[[bytes], bytes]) -> None:
+    page = b"".join(b"<p>wren %d" % number for number in range(20_000))
+    packed = encode(page)
+    whole = ask(answer(packed, content_encoding=name))
+    assert (whole.failure, whole.truncated, whole.body) == (None, "", page)
+    for cut in (len(packed) // 2, len(packed) - 1):
+        found = ask(answer(packed[:cut], content_encoding=name))
+        assert (found.failure, found.truncated) == (None, "disconnect")
+        assert found.body and page.startswith(found.body)
+    assert b"WARC-Truncated: disconnect" in gzip.decompress(response_record(found))
+
+
+@pytest.mark.parametrize("pieces", [1, 7, 1000])
+def test_end_of_a_zstd_stream_is_found_however_it_is_cut(pieces: int) -> None:
+    skippable = (0x184D2A50).to_bytes(4, "little") + (3).to_bytes(4, "little") + b"abc"
+    for packed in (
+        zstd_blocks(b"wren" * 5000),
+        zstandard.compress(b""),
+        skippable + zstandard.compress(b"a" * 300_000),
+    ):
+        decoder = Decoder("zstd", 1 << 20)
+        for start in range(0, len(packed), pieces):
+            assert start == 0 or not decoder.is_complete() or packed.startswith(skippable)
+            decoder.feed(packed[start : start + pieces])
+        assert decoder.is_complete()
+
+
+def test_bytes_in_flight_are_bounded() -> None:
+    """Each of four transfers keeps its share; what is beyond that is refused and may be tried again."""
+    budget = BodyBudget(1000, 4)
+    transfers = [Transfer("http://a.example/", FetchLimits(), lambda *_: True, budget) for _ in range(4)]
+    for transfer in transfers:
+        transfer.status = 200
+        for _ in range(30):
+            if transfer.on_body(b"y" * 50) is not None:
+                break
+    assert budget.used <= 2000
+    assert [t.failure is not None and t.failure.retry for t in transfers] == [True] * 4
+    for transfer in transfers:
+        transfer.finish()
+        transfer.release()
+    assert budget.used == 0
+
+
+def test_beginning_of_a_large_robots_txt_is_kept() -> None:
+    async def fetch() -> FetchResult:
+        large = answer(b"User-agent: *\nDisallow: /private\n" + b"# filler\n" * 1_000_000, content_type="text/plain")
+        async with site({"/robots.txt": large}) as served:
+            fetcher = CurlFetcher("Opilio/test", network=NetworkOptions(allow_private=True, connections=1))
+            try:
+                return await fetcher.fetch(served.url("/robots.txt"))
+            finally:
+                await fetcher.close()
+
+    found = asyncio.run(fetch())
+    assert (found.failure, found.truncated) == (None, "length")
+    rules = rules_from_response(found, "opilio", 0.0)
+    assert rules.allows("http://a.example/") and not rules.allows("http://a.example/private")

@@ -92,6 +92,7 @@ class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
     elapsed_s: float = 0.0
     retry_after_s: float = 0.0
     failure: Failure | None = None
+    truncated: str = ""  # why the body is incomplete: a reason of WARC-Truncated (disconnect, length)
 
     def header(self, name: str) -> str:
         """The last value of a header, or an empty string."""

@@ -15,7 +15,7 @@ from opilio.core.clock import Clock, SystemClock
 from opilio.core.records import Failure, FetchResult
 from opilio.core.urls import host_of
 from opilio.fetch.curl_driver import CurlDriver, TransferEnd
-from opilio.fetch.curl_transfer import AcceptFilter, Transfer
+from opilio.fetch.curl_transfer import AcceptFilter, BodyBudget, Transfer
 from opilio.fetch.decoding import ACCEPT_ENCODING
 from opilio.fetch.http import (
     FetchLimits,
@@ -63,6 +63,7 @@ class CurlFetcher:
         self._accept = accept
         self._clock = clock or SystemClock()
         self._connection_slots = asyncio.Semaphore(self._network.connections)
+        self._budget = BodyBudget(self._limits.in_flight_bytes, self._network.connections)
         self._idle: list[pycurl.Curl] = []
         self._driver: CurlDriver | None = None
 
@@ -90,15 +91,18 @@ class CurlFetcher:
     async def _perform(
         self, driver: CurlDriver, handle: pycurl.Curl, url: str, validators: Mapping[str, str] | None
     ) -> FetchResult:
-        transfer = Transfer(url, self._limits, self._accept)
+        transfer = Transfer(url, self._limits, self._accept, self._budget)
         started_at = self._clock.now()
         try:
             self._prepare(handle, transfer, validators)
         # A URL that libcurl rejects.
         except (pycurl.error, ValueError, TypeError) as problem:
             return FetchResult(url=url, started_at=started_at, failure=Failure("url", str(problem)[:200]))
-        ended = await driver.run(handle)
-        fetched = self._build_result(handle, transfer, ended, started_at)
+        try:
+            ended = await driver.run(handle)
+            fetched = self._build_result(handle, transfer, ended, started_at)
+        finally:
+            transfer.release()
         if fetched.status == _NOT_MODIFIED and not validators and fetched.failure is None:
             return replace(fetched, failure=Failure("protocol", "304 to an unconditional request"))
         return fetched
@@ -124,7 +128,7 @@ class CurlFetcher:
         if code == 0:
             # An address may have been refused before a public one of the same host.
             transfer.failure = None
-        elif transfer.failure is None:
+        elif transfer.failure is None and not transfer.truncated:
             transfer.failure = classify_curl_error(code, message, self._network.proxy)
         body = transfer.finish()
         # 0: only a proxy responded.
@@ -147,6 +151,7 @@ class CurlFetcher:
             elapsed_s=handle.getinfo(pycurl.TOTAL_TIME),
             retry_after_s=parse_retry_after(found.header("retry-after"), self._clock.now(), self._limits.retry_after_s),
             failure=transfer.failure,
+            truncated="" if transfer.failure else transfer.truncated,
         )
 
     def _new_handle(self) -> pycurl.Curl:

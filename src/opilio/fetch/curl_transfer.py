@@ -10,6 +10,7 @@ from typing import Protocol
 
 import pycurl
 
+from opilio.core.errors import OpilioError
 from opilio.core.records import Failure
 from opilio.fetch.addresses import is_public
 from opilio.fetch.decoding import BodyTooLargeError, Decoder, DecodingError
@@ -19,6 +20,11 @@ AcceptFilter = Callable[[str, str], bool]  # (url, content type) -> fetch the bo
 _ABORT = -1
 # Text compresses 3 to 20 times; a higher ratio is a decompression bomb.
 _BOMB_RATIO = 50
+# Every piece costs a call, whatever its length. Most servers send pieces of 1 KB and more; a page of 16 KB may come in
+# single bytes.
+_FREE_PIECES, _MIN_PIECE_BYTES = 16_384, 64
+# Of a robots.txt, the beginning counts (RFC 9309, 2.5); a parser that reads 500 KiB sees that it is cut.
+_ROBOTS_BYTES = 512 << 10
 
 
 class SocketTarget(Protocol):
@@ -30,18 +36,43 @@ class SocketTarget(Protocol):
     addr: object  # (address, port, ...), or bytes for a Unix socket
 
 
-class Transfer:
-    """Collects one response."""
+class BodyBudget:
+    """The bytes of all bodies in flight.
 
-    def __init__(self, url: str, limits: FetchLimits, accept: AcceptFilter) -> None:
+    Every transfer may hold an equal share of `limit`, however large the others are. Beyond that, all of them together
+    may hold `limit`, so that the total is at most twice as much.
+    """
+
+    def __init__(self, limit: int, transfers: int) -> None:
+        self._limit = limit
+        self._share = limit // transfers
+        self.used = 0
+
+    def take(self, held: int, more: int) -> bool:
+        """True if a transfer that holds `held` bytes may hold `more`."""
+        if self.used + more > self._limit and held + more > self._share:
+            return False
+        self.used += more
+        return True
+
+    def release(self, held: int) -> None:
+        self.used -= held
+
+
+class Transfer:
+    """Collects one response. `release` must be called when its body is no longer in flight."""
+
+    def __init__(self, url: str, limits: FetchLimits, accept: AcceptFilter, budget: BodyBudget | None = None) -> None:
         self.url = url
         self.status = 0
+        self.truncated = ""  # why the body is incomplete, in the words of WARC-Truncated
         self.headers: tuple[tuple[str, str], ...] = ()
         self.failure: Failure | None = None
         self._limits = limits
         self._accept = accept
         self._head = _ResponseHead()
-        self._body = _ResponseBody(limits.body_bytes)
+        self._keeps_beginning = url.partition("?")[0].endswith("/robots.txt")
+        self._body = _ResponseBody(limits.body_bytes, budget or BodyBudget(limits.in_flight_bytes, 1))
 
     def on_header(self, line: bytes) -> int | None:
         """Handle a header line; an empty one ends the head, a status line starts another response (1xx, CONNECT)."""
@@ -72,7 +103,7 @@ class Transfer:
         if self.status < 300 and not self._accept(self.url, kind := values.get("content-type", "")):
             return self._abort(Failure("content-type", kind[:100]))
         size = parse_content_length(values.get("content-length", ""))
-        if size > self._limits.body_bytes and self.status != 304:
+        if size > self._limits.body_bytes and self.status != 304 and not self._keeps_beginning:
             return self._abort(Failure("too-large", f"{size} bytes announced"))
         try:
             self._body.decode_with(values.get("content-encoding", ""))
@@ -91,6 +122,11 @@ class Transfer:
             return self._abort(self._body.overflow())
         except DecodingError as problem:
             return self._abort(Failure("decode", str(problem)[:200]))
+        except _BodyRefusedError as problem:
+            return self._abort(problem.failure)
+        if self._keeps_beginning and self._body.size > _ROBOTS_BYTES:
+            self.truncated = "length"
+            return _ABORT
         return None
 
     def open_socket(self, _purpose: int, target: SocketTarget) -> socket.socket | int:
@@ -119,9 +155,16 @@ class Transfer:
         if self.failure is None and not self._head.ended:
             cut = self.status >= 100
             self.failure = Failure("truncated" if cut else "protocol", "incomplete response head", cut)
-        if self.failure is None and not complete:
-            self.failure = Failure("decode", "the encoded body is truncated", True)
+        if self.failure is None and not complete and not self.truncated:
+            # What could be decoded is a page. A server that sends half a body sends it again.
+            self.truncated = "disconnect"
+            if not body:
+                self.failure = Failure("decode", "the encoded body is truncated", True)
         return b"" if self.failure else body
+
+    def release(self) -> None:
+        """Give the room of the body back."""
+        self._body.release()
 
     def _abort(self, failure: Failure) -> int:
         self.failure = failure
@@ -143,35 +186,62 @@ class _ResponseHead:
         self.moved = False
 
 
+class _BodyRefusedError(OpilioError):
+    """A body that is not received any further."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.detail)
+        self.failure = failure
+
+
 class _ResponseBody:
     """The decoded bytes so far, never more than `limit`."""
 
-    __slots__ = ("_decoder", "_limit", "_pieces", "_room", "received")
+    __slots__ = ("_budget", "_decoder", "_first", "_held", "_limit", "_pieces", "_rest", "received", "size")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, budget: BodyBudget) -> None:
         self._limit = limit
-        self._room = limit
-        self._pieces: list[bytes] = []
+        self._budget = budget
+        # Most bodies arrive in one piece, which is not copied. Further pieces are appended to one buffer: as objects of
+        # their own they would take fifty times the memory of single bytes.
+        self._first = b""
+        self._rest = bytearray()
         self._decoder: Decoder | None = None
+        self._pieces = 0
+        self._held = 0
         self.received = 0
+        self.size = 0
 
     def decode_with(self, encodings: str) -> None:
         self._decoder = Decoder(encodings, self._limit) if encodings else None
 
     def add(self, data: bytes) -> None:
         self.received += len(data)
+        self._pieces += 1
+        if self._pieces > _FREE_PIECES + self.received // _MIN_PIECE_BYTES:
+            raise _BodyRefusedError(Failure("protocol", f"{self.received} bytes in {self._pieces} pieces"))
         if self._decoder is not None:
             data = self._decoder.feed(data)
-        self._room -= len(data)
-        if self._room < 0:
+        if self.size + len(data) > self._limit:
             raise BodyTooLargeError("body")
-        self._pieces.append(data)
+        if not self._budget.take(self.size, len(data)):
+            raise _BodyRefusedError(Failure("transfer", "too many bytes in flight", retry=True))
+        self._held += len(data)
+        self.size += len(data)
+        if self._first:
+            self._rest += data
+        else:
+            self._first = data
 
     def overflow(self) -> Failure:
         bomb = self._decoder is not None and self._limit > _BOMB_RATIO * self.received
         return Failure("bomb" if bomb else "too-large", f"more than {self._limit} bytes from {self.received}")
 
     def take(self) -> tuple[bytes, bool]:
-        body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-        self._pieces = []
+        body = self._first + self._rest if self._rest else self._first
+        self._first, self._rest = b"", bytearray()
         return body, self._decoder is None or self._decoder.is_complete()
+
+    def release(self) -> None:
+        self._budget.release(self._held)
+        self._held = 0

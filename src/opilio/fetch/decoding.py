@@ -101,12 +101,69 @@ class _Brotli:
         return bool(self._stream.is_finished())
 
 
+class _ZstdFrames:
+    """Follows the frames of a zstd stream (RFC 8878, 3.1) to find its end, which the library does not report."""
+
+    _SKIPPABLE = 0x184D2A5
+
+    def __init__(self) -> None:
+        self._field = b""  # the field that is being read
+        self._wanted = 4  # its length
+        self._skip = 0
+        self._next = self._on_magic
+        self._checksum_bytes = 0
+
+    def feed(self, data: bytes) -> None:
+        position = 0
+        while position < len(data):
+            if self._skip:
+                step = min(self._skip, len(data) - position)
+                self._skip -= step
+            else:
+                step = min(self._wanted - len(self._field), len(data) - position)
+                self._field += data[position : position + step]
+                if len(self._field) == self._wanted:
+                    field, self._field = int.from_bytes(self._field, "little"), b""
+                    self._next(field)
+            position += step
+
+    def at_end(self) -> bool:
+        return self._next == self._on_magic and not self._skip and not self._field
+
+    def _expect(self, read: Callable[[int], None], length: int, skip: int = 0) -> None:
+        self._next, self._wanted, self._skip = read, length, skip
+
+    def _on_magic(self, magic: int) -> None:
+        if magic >> 4 == self._SKIPPABLE:
+            self._expect(self._on_skippable_size, 4)
+        else:
+            self._expect(self._on_descriptor, 1)
+
+    def _on_skippable_size(self, size: int) -> None:
+        self._expect(self._on_magic, 4, size)
+
+    def _on_descriptor(self, flags: int) -> None:
+        single_segment = flags >> 5 & 1
+        content_size = (single_segment, 2, 4, 8)[flags >> 6]
+        self._checksum_bytes = 4 * (flags >> 2 & 1)
+        self._expect(self._on_block, 3, 1 - single_segment + (0, 1, 2, 4)[flags & 3] + content_size)
+
+    def _on_block(self, header: int) -> None:
+        is_last, is_repeated_byte = header & 1, header >> 1 & 3 == 1
+        size = 1 if is_repeated_byte else header >> 3
+        if is_last:
+            self._expect(self._on_magic, 4, size + self._checksum_bytes)
+        else:
+            self._expect(self._on_block, 3, size)
+
+
 class _Zstd:
     """Uses a writer, the only interface of zstandard that returns its output in pieces."""
 
     def __init__(self) -> None:
         self._out: list[bytes] = []
         self._room = 0
+        self._frames = _ZstdFrames()
         self._stream = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW).stream_writer(
             cast(IO[bytes], self), closefd=False
         )
@@ -124,11 +181,11 @@ class _Zstd:
             self._stream.write(data)
         except zstandard.ZstdError as problem:
             raise DecodingError(str(problem)) from None
+        self._frames.feed(data)
         return b"".join(self._out)
 
     def is_complete(self) -> bool:
-        # The library does not report it; a truncated transfer is detected by its length.
-        return True
+        return self._frames.at_end()
 
 
 _LAYERS: dict[str, Callable[[], EncodingLayer]] = {

@@ -21,6 +21,7 @@ class FetchLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     # After decoding; a larger response is a failure and its body is dropped.
     body_bytes: int = 8 << 20
+    in_flight_bytes: int = 128 << 20  # of all bodies that are being received
     header_bytes: int = 64 << 10
     header_count: int = 256
     total_s: float = 60.0

@@ -47,6 +47,8 @@ def response_record(fetched: FetchResult) -> bytes:
     ]
     if fetched.address:
         fields.insert(4, ("WARC-IP-Address", fetched.address))
+    if fetched.truncated:
+        fields.append(("WARC-Truncated", fetched.truncated))
     return _member(fields, http)
 
 
