@@ -121,7 +121,7 @@ def test_score_that_fell_with_a_parent_is_told_to_the_frontier_s1_23() -> None:
     ranker = s1_ranker()
     chooser = AttributesLinkScorer(ranker)
     words = " ".join(f"w{at}" for at in range(9))
-    said = said_of("wren")
+    said = pack_evidence(page_evidence(reading_of(f"wren [here]({URLS[0]})"), NOTHING, flat_idf))
     other = pack_evidence(page_evidence(reading_of(f"{words} {words} []({URLS[0]})"), NOTHING, flat_idf))
     (first,) = chooser.score_links([page_with(said, [0.9], "http://a.example/", URLS[:1])])
     (second,) = chooser.score_links([page_with(other, [0.1], "http://b.example/", URLS[:1])])

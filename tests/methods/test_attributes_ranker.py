@@ -9,6 +9,7 @@ from opilio.methods.attributes.features import LinkRows, TermFunctions
 from opilio.methods.attributes.learner import OnlineTrainer
 from opilio.methods.attributes.models import LEARNER_NAMES, make_learner
 from opilio.methods.attributes.ranker import AttributesRanker, pack_rows, unpack_rows
+from opilio.methods.attributes.rows import stack_rows
 from opilio.testing.conformance import check_learner, check_ranker
 from opilio.testing.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
 from opilio.topic.evolving import EvolvingTopic, Terms, term_array
@@ -73,6 +74,15 @@ def test_priority_is_the_probability_once_taught_s1_14(name: str) -> None:
     one = taught(name)
     wren, tax = scored_links(one, reading_of(PAGE), verdict_of(0.5), lead_to())
     assert one.version > 0 and wren.score > 0.6 and tax.score < 0.4
+
+
+def test_equal_probabilities_are_ordered_by_the_attributes_s1_28() -> None:
+    """A tree gives whole groups of links the same probability; first come, first served would be no priority."""
+    one = taught("tree")
+    rows = stack_rows(np.array([[1.0, 1.0, 1.0, 0.9], [1.0, 1.0, 1.0, 0.8]]), np.zeros((2, 4), dtype=np.bool_))
+    better, worse = one.probabilities(rows)
+    assert len(set(one.trainer.probability(rows).tolist())) == 1
+    assert 0.0 < better - worse < 1e-3
 
 
 def test_version_grows_with_fits_only_s1_12() -> None:

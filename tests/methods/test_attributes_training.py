@@ -71,8 +71,8 @@ def test_attributes_tell_the_two_kinds_apart_s1_21_s1_24(material: CollectionTra
     rows = rows_by_url(material)
     for name, other in list(zip(BIRDS, TAXES, strict=True))[1:]:  # the first page was a seed
         assert rows[bird(name)].values > (0.3, 0.3, 0.3, 0.3)
-        url, anchor, _, around = rows[tax(other)].values
-        assert url == anchor == 0.0 and around < rows[bird(name)].values[3]
+        url, anchor, _, _ = rows[tax(other)].values  # both kinds stand in one list, so the same words are around them
+        assert url == anchor == 0.0 and sum(rows[tax(other)].values) < sum(rows[bird(name)].values) - 0.6
 
 
 def test_parents_fetched_before_the_page_count_the_first_five_of_them_s1_22_s1_23(

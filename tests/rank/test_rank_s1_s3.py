@@ -49,7 +49,8 @@ def row_of(url: str = "", *, anchors: Sequence[str] = (), parents: Sequence[Tabl
         for name, table in (("parent", parent or {}), ("around", around or {})):
             owners = np.zeros(len(table), dtype=np.int64)
             terms = np.array([terms_of(word)[0] for word in table], dtype=np.uint32)
-            found[name], found[f"{name}_weights"] = heaviest_terms(owners, terms, np.array([*table.values()]), 1)
+            size = found[name].shape[-1]
+            found[name], found[f"{name}_weights"] = heaviest_terms(owners, terms, np.array([*table.values()]), 1, size)
         add_parent_evidence(said, at, found.tobytes())
     rows = attribute_rows([terms_of(url)], *gather_evidence([said.values()]), more.get("sight", DNA))
     return [float(value) for value in rows[0]]
@@ -90,6 +91,22 @@ def test_tables_of_several_parents_are_added_up_and_cut_again_s1_23_s1_24() -> N
         assert found == pytest.approx(0.9168 / DNA.norm)
 
 
+def test_contents_of_parents_are_pooled_before_the_cut_s1_23() -> None:
+    """A word that no parent has among its own seven heaviest can be one of all five together."""
+    own = [dict.fromkeys((f"{letter}{n}" for n in range(7)), 2.0) | {"genetic": 1.5, "dna": 1.5} for letter in "abcde"]
+    pooled = row_of(parents=own)[2]
+    assert pooled == pytest.approx((1.0 + 0.9168) / (np.sqrt(2.0) * DNA.norm))
+    assert row_of(parents=own[:1])[2] == 0.0
+
+
+def test_surrounding_text_is_what_stands_beside_the_anchor_s1_24() -> None:
+    reading = reading_of("family [dna genetic](http://x.example/) history")
+    found = page_evidence(reading, (np.zeros(0, dtype=np.uint32), np.zeros(0)), flat_idf)
+    rows = attribute_rows([[]], found, np.arange(1), DNA)
+    expected = (0.7084 + 0.3334) / (np.sqrt(2.0) * DNA.norm)
+    assert rows[0, 3] == pytest.approx(expected, abs=5e-5)
+
+
 def test_what_is_not_known_is_zero_and_flagged_s1_e6() -> None:
     found = row_of("dna")
     assert found[1:4] == [0.0, 0.0, 0.0]
@@ -101,7 +118,7 @@ def test_all_links_of_a_page_at_once_s1_21_s1_24() -> None:
     found = page_evidence(reading, (np.array(terms_of("dna"), dtype=np.uint32), np.ones(1)), flat_idf)
     rows = attribute_rows([terms_of("dna"), []], found, np.arange(2), DNA)
     assert rows[0, :3] == pytest.approx([0.5696, 0.7727, 1.0 / DNA.norm], abs=5e-5)
-    assert rows[0, 3] > 0.7 and rows[1, 3] > 0.7  # twenty words on each side, whatever block they are in
+    assert 0.3 < rows[0, 3] < rows[1, 3]  # twenty words on each side, whatever block they are in, without the anchor
     assert rows[:, 4:].tolist() == [[0.0] * 4, [1.0, 1.0, 0.0, 0.0]]
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from opilio.core.records import Lead, Reading
 from opilio.methods.attributes.rows import Rows, stack_rows
 from opilio.rank.four_part_score import UrlTerms
-from opilio.rank.link_scores import flatten_slices, link_spans
+from opilio.rank.link_scores import flatten_slices, link_spans, outside_spans
 from opilio.text.term_arrays import distinct
 from opilio.topic.evolving import CompiledTable, EvolvingTopic, Terms, compile_table, term_array
 from opilio.topic.weights import WeightTable
@@ -29,13 +29,17 @@ TABLE_SIZE = 7  # S1-17, S1-23: size of the topic's, the parent's and the surrou
 AROUND_TERMS = 20
 # The rarest words of anchors; hardly any anchor has more.
 ANCHOR_TERMS = 10
+# Terms kept of one parent and of the text around its link. The seven words are chosen from all parents together
+# (S1-23), so each keeps more than seven, with weights that can be added up.
+PARENT_TERMS = 20
+CONTEXT_TERMS = 12
 EVIDENCE_DTYPE = np.dtype(
     [
         ("anchor", "<u4", (ANCHOR_TERMS,)),  # 0 is no term
-        ("parent", "<u4", (TABLE_SIZE,)),
-        ("parent_weights", "<f4", (TABLE_SIZE,)),
-        ("around", "<u4", (TABLE_SIZE,)),
-        ("around_weights", "<f4", (TABLE_SIZE,)),
+        ("parent", "<u4", (PARENT_TERMS,)),
+        ("parent_weights", "<f4", (PARENT_TERMS,)),
+        ("around", "<u4", (CONTEXT_TERMS,)),
+        ("around_weights", "<f4", (CONTEXT_TERMS,)),
     ]
 )
 
@@ -48,7 +52,7 @@ IdfFunction = Callable[[Terms], WeightArray]
 def heaviest_terms(
     owners: LinkNumbers, terms: Terms, weights: WeightArray, texts: int, size: int = TABLE_SIZE
 ) -> tuple[Terms, WeightArray]:
-    """For each of `texts` texts, its `size` heaviest terms, normalised (S1-17, S1-19); 0 where it has fewer.
+    """For each of `texts` texts, its `size` heaviest terms with their weights; 0 where it has fewer.
 
     The weights of a term that occurs more than once in a text are added up. Ties are broken by term.
     """
@@ -67,7 +71,7 @@ def heaviest_terms(
     rank = np.arange(len(owner)) - np.searchsorted(owner, owner)
     kept = np.flatnonzero(rank < size)
     table[owner[kept], rank[kept]], heavy[owner[kept], rank[kept]] = term[kept], summed[kept]
-    return table, heavy / np.where(heavy[:, :1] > 0.0, heavy[:, :1], 1.0)
+    return table, heavy
 
 
 def page_evidence(reading: Reading, page: tuple[Terms, WeightArray], idf: IdfFunction) -> LinkEvidence:
@@ -84,11 +88,14 @@ def page_evidence(reading: Reading, page: tuple[Terms, WeightArray], idf: IdfFun
     # Without an anchor in the text there is nothing around the link.
     stands = ((index >= 0) & (index < len(reading.anchors)))[:, None]
     beside = np.clip(anchors + np.array((-AROUND_TERMS, AROUND_TERMS)), 0, len(reading.terms))
+    # S1-24: the text before and after; the anchor is an attribute of its own.
+    spans = np.concatenate([np.where(stands, side, 0) for side in outside_spans(beside, anchors)])
     found["around"], found["around_weights"] = _slice_tables(
-        reading, np.where(stands, beside, 0), owners, idf, TABLE_SIZE
+        reading, spans, np.concatenate((owners, owners)), idf, CONTEXT_TERMS
     )
     terms, weights = page
-    found["parent"], found["parent_weights"] = heaviest_terms(np.zeros(len(terms), dtype=np.int64), terms, weights, 1)
+    alone = np.zeros(len(terms), dtype=np.int64)
+    found["parent"], found["parent_weights"] = heaviest_terms(alone, terms, weights, 1, PARENT_TERMS)
     return found[owners]
 
 

@@ -29,6 +29,8 @@ from opilio.rank.link_scores import LinkScores, LinkTexts, drop_all, refused_lin
 from opilio.topic.build_context import BuildContext
 from opilio.topic.weights import WeightTable, table_from_weights
 
+# Share of the attributes' mean in the score of a link: below what separates two leaves of a tree.
+TIE_BREAK = 1e-3
 ROW_DTYPE = np.dtype([("values", "<f4", (4,)), ("missing", "?", (4,))])
 
 
@@ -103,10 +105,11 @@ class AttributesRanker(BaseLearner):
 
     def probabilities(self, rows: Rows) -> NDArray[np.float64]:
         """The score of each row."""
-        if self.trainer.is_ready:
-            return self.trainer.probability(rows)
         mean: NDArray[np.float64] = rows[:, :4].mean(axis=1)
-        return mean
+        if not self.trainer.is_ready:
+            return mean
+        # A tree has few distinct probabilities: among equals the better attributes come first.
+        return (1.0 - TIE_BREAK) * self.trainer.probability(rows) + TIE_BREAK * mean
 
     def make_lesson(self, outcomes: Sequence[Outcome]) -> bytes:
         """The rows of these visits, for the journal; empty if there are none."""
