@@ -86,6 +86,7 @@ class FrontierSettings(msgspec.Struct, kw_only=True):
     max_depth: Count = 0  # 0: no limit
     per_host: Count = 0  # URLs per lease; 0: one, or a few without a delay
     traps: bool = True
+    discover: bool = True  # follow sitemaps and feeds
 
 
 class SeenSettings(msgspec.Struct, kw_only=True):

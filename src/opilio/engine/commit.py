@@ -13,6 +13,7 @@ from opilio.core.protocols import DuplicateDetector, Frontier
 from opilio.core.records import HostLease, Lead, Outcome, PageChange, url_key
 from opilio.core.urls import host_of
 from opilio.engine.copy_links import CopyLinkFilter
+from opilio.engine.discovery import SiteDiscovery
 from opilio.engine.labels import LabelInbox
 from opilio.engine.learning import LearnerGroup
 from opilio.engine.link_scoring import LinkScorer
@@ -36,7 +37,8 @@ class CommitTargets:
     duplicate_detector: DuplicateDetector | None
     url_filter: UrlFilter
     revisit_outcomes: RevisitOutcomes
-    revisit_scheduler: RevisitScheduler | None = None  # where pages are to be looked at again
+    revisit_scheduler: RevisitScheduler | None = None  # if pages are revisited
+    discovery: SiteDiscovery | None = None
 
 
 class BatchCommitter:
@@ -85,6 +87,8 @@ class BatchCommitter:
                 books.revisit_scheduler.record_fetches(len(outcomes), len(outcomes) - len(new))
                 if books.revisit_scheduler.sitemaps is not None:
                     books.frontier.add(books.revisit_scheduler.sitemaps.process(outcomes, now), now)
+            elif books.discovery is not None:
+                books.frontier.add(books.discovery.leads(outcomes), now)
             books.frontier.rescore(self._link_scorer.rescored())
             self._link_scorer.save(now)
             self._learning.learn(new, now, events)

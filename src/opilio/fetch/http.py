@@ -53,15 +53,17 @@ PAGE_TYPES = frozenset(("text/html", "application/xhtml+xml", "text/plain"))
 # Sitemaps and feeds list pages.
 FEED_TYPES = frozenset(("text/xml", "application/xml", "application/rss+xml", "application/atom+xml"))
 
+_FILES_OF_ANY_TYPE = ("/robots.txt", ".xml.gz")
+
 
 def accept_pages(url: str, content_type: str) -> bool:
-    """The default filter of responses: pages, plain text, sitemaps and feeds, and robots.txt of any type.
+    """The default filter of responses: pages, sitemaps and feeds; robots.txt and compressed sitemaps of any type.
 
     >>> accept_pages("http://a.example/", "text/html; charset=utf-8"), accept_pages("http://a.example/", "image/png")
     (True, False)
     """
     kind = content_type.partition(";")[0].strip().lower()
-    return not kind or kind in PAGE_TYPES or kind in FEED_TYPES or url.partition("?")[0].endswith("/robots.txt")
+    return not kind or kind in PAGE_TYPES or kind in FEED_TYPES or url.partition("?")[0].endswith(_FILES_OF_ANY_TYPE)
 
 
 def parse_status_line(line: bytes) -> int:

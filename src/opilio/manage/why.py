@@ -202,7 +202,7 @@ def explain_empty_crawl(folder: Path) -> list[str]:
     for url in seeds:
         found = why(folder, url)
         wait = found.host_waits.reason if found.host_waits is not None else ""
-        reason = found.reason or wait or found.state
+        reason = found.reason or wait or found.state or ""
         kinds = [kind for kind in re.findall(r"^\w+|(?<=\()\w+", reason) if kind in _ADVICE]
         lines.append(f"seed {url}: {reason}" + (f"; {_ADVICE[kinds[0]]}" if kinds else ""))
     return lines

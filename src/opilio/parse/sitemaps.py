@@ -5,6 +5,7 @@ not be expanded. The number of entries is bounded; entries that cannot be read a
 """
 
 import re
+import zlib
 from collections.abc import Iterator
 from html import unescape
 from itertools import islice
@@ -14,6 +15,9 @@ from opilio.core.records import FetchResult, SitemapEntry
 from opilio.core.urls import canonicalize_url
 
 MAX_ENTRIES = 5_000
+# The largest sitemap that sitemaps.org allows.
+MAX_BYTES = 50_000_000
+_GZIP_START = b"\x1f\x8b"
 _FEED_KINDS = ("xml", "rss", "atom")
 _ROOT_ELEMENT = re.compile(rb"<(?:\w+:)?(urlset|sitemapindex|rss|RDF|feed)[\s>]", re.IGNORECASE)
 # No pattern crosses a "<" and none contains ".*?", so scanning takes time linear in the size of the file.
@@ -34,9 +38,21 @@ def parse_sitemap(fetched: FetchResult) -> tuple[SitemapEntry, ...]:
     (SitemapEntry(url='http://a.example/a?x=1&y=2', modified_at=86400.0, is_sitemap=False),)
     """
     kind = fetched.header("content-type").partition(";")[0].lower()
-    if not any(word in kind for word in _FEED_KINDS) or not has_sitemap_root(fetched.body):
+    compressed = fetched.body.startswith(_GZIP_START) and fetched.url.endswith(".gz")
+    body = gunzip_bounded(fetched.body) if compressed else fetched.body
+    if not (compressed or any(word in kind for word in _FEED_KINDS)) or not has_sitemap_root(body):
         return ()
-    return tuple(islice(sitemap_entries(fetched.body.decode("utf-8", "replace"), fetched.url), MAX_ENTRIES))
+    return tuple(islice(sitemap_entries(body.decode("utf-8", "replace"), fetched.url), MAX_ENTRIES))
+
+
+def gunzip_bounded(body: bytes) -> bytes:
+    """The body without gzip, at most `MAX_BYTES`; truncated data is kept as far as it goes, damaged data is dropped."""
+    if not body.startswith(_GZIP_START):
+        return body
+    try:
+        return zlib.decompressobj(wbits=31).decompress(body, MAX_BYTES)
+    except zlib.error:
+        return b""
 
 
 def has_sitemap_root(body: bytes) -> bool:

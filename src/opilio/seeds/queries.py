@@ -7,6 +7,7 @@ decide alone. Lists that answer no query (sitemaps, URL indexes, external links)
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, zip_longest
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -144,12 +145,17 @@ def sort_by_query_words(urls: Iterable[str], query: str) -> list[str]:
     >>> sort_by_query_words(["https://a.example/about", "https://a.example/songs/wren-song.html"], "songs of the wren")
     ['https://a.example/songs/wren-song.html', 'https://a.example/about']
     """
-    wanted = {_strip_plural(word) for word in tokenize(query) if not is_short_word(word) and word != "the"}
+    return sorted(urls, key=lambda url: -count_query_words(url, query))
 
-    def hits(url: str) -> int:
-        return len(wanted.intersection(map(_strip_plural, tokenize(unquote(url.partition("://")[2])))))
 
-    return sorted(urls, key=lambda url: -hits(url))
+def count_query_words(url: str, query: str) -> int:
+    """The number of the query's words in a URL."""
+    return len(_query_words(query).intersection(map(_strip_plural, tokenize(unquote(url.partition("://")[2])))))
+
+
+@lru_cache(maxsize=8)
+def _query_words(query: str) -> frozenset[str]:
+    return frozenset(_strip_plural(word) for word in tokenize(query) if not is_short_word(word) and word != "the")
 
 
 def _strip_plural(word: str) -> str:

@@ -35,6 +35,7 @@ from opilio.dedup.sqlite import SqliteDuplicateDetector
 from opilio.engine.analysis import PageAnalyzer, PageFeatures, SharedParts, with_page_rules
 from opilio.engine.commands import CommandInbox, CommandTargets
 from opilio.engine.commit import BatchCommitter, CommitTargets
+from opilio.engine.discovery import SiteDiscovery
 from opilio.engine.learning import LearnerGroup
 from opilio.engine.link_scoring import LinkScorer, LinkScorerContext, build_link_scorer, with_boost
 from opilio.engine.loop import Engine, EngineParts
@@ -314,7 +315,8 @@ def build_engine(
     )
     content = seen if settings.seen.content else None
     looks = build_revisits(settings, collection, frontier, content, clock.now())
-    books = CommitTargets(collection, world.writer, frontier, content, world.url_filter, *looks)
+    discovery = SiteDiscovery(settings, collection.connection) if settings.frontier.discover else None
+    books = CommitTargets(collection, world.writer, frontier, content, world.url_filter, *looks, discovery)
     for name, state in learning.resume().items():
         pool.update_state(name, state)
     committer = BatchCommitter(books, learning, link_scorer, bounds, pool.update_state)

@@ -180,7 +180,7 @@ def lab_settings(
         "fetch": {"retries": 0},
         "stop": {"pages": 0, "fetches": budget, "patience_s": 1e9, "harvest_below": 0.0},
         "engine": {"workers": 0, "connections": 1, "batch": 1},
-        "frontier": {"per_host": 1},
+        "frontier": {"per_host": 1, "discover": False},
     }
     return complete_settings(resolve_settings(merge_trees(tree, more or {}), "lab"))
 

@@ -1,18 +1,15 @@
 """Seeds from sitemaps: the URLs that a site lists itself. Sitemap indexes are followed, gzip files are unpacked."""
 
-import zlib
 from collections import deque
 from collections.abc import Sequence
 
 from opilio.core.records import EngineAnswer, EngineHit, Failure
 from opilio.core.urls import origin_of
-from opilio.parse.sitemaps import has_sitemap_root, sitemap_entries
+from opilio.parse.sitemaps import gunzip_bounded, has_sitemap_root, sitemap_entries
 from opilio.seeds.api_client import ApiRequest, EngineClient
 from opilio.seeds.queries import sort_by_query_words
 
 MAX_FILES = 20
-# The largest sitemap that sitemaps.org allows.
-MAX_BYTES = 50_000_000
 LOW_PRIORITY = 3
 
 
@@ -75,13 +72,3 @@ def parse_sitemap_urls(xml: str, url: str) -> SitemapFile:
         pages=[entry.url for entry in entries if not entry.is_sitemap],
         sitemaps=[entry.url for entry in entries if entry.is_sitemap],
     )
-
-
-def gunzip_bounded(body: bytes) -> bytes:
-    """The body without gzip, at most `MAX_BYTES`; truncated data is kept as far as it goes, damaged data is dropped."""
-    if not body.startswith(b"\x1f\x8b"):
-        return body
-    try:
-        return zlib.decompressobj(wbits=31).decompress(body, MAX_BYTES)
-    except zlib.error:
-        return b""
