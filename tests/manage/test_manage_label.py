@@ -103,7 +103,7 @@ def test_word_taken_back_leaves_the_judges_verdict_and_model(folder: Path) -> No
     assert collection_status(folder).relevant == counts
     assert restored(folder).committee.snapshot() != taught
     assert rows(folder, "SELECT count(*) FROM event WHERE kind = 'LabelRemoved'") == [(1,)]
-    assert "nobody labelled it" in label_pages(folder, [given(TRAIN, None)], 9.0)[1][0]
+    assert "has no label to remove" in label_pages(folder, [given(TRAIN, None)], 9.0)[1][0]
     assert label_pages(folder, [given(TRAIN, True)], 10.0)[0].verdicts_changed == 1  # and may be said again
     assert verify(folder) == []
 
@@ -182,7 +182,7 @@ def test_command_labels_from_arguments_and_files(folder: Path) -> None:
         ("http://birds.example/never.html", "is not in the collection"),
         ("birds", "not a valid http(s) URL"),
         ("queued", "was not fetched (queued)"),
-        (BIRD, "nobody labelled it"),
+        (BIRD, "has no label to remove"),
     ],
 )
 def test_label_is_refused_when_there_is_no_such_page(folder: Path, url: str, told: str) -> None:

@@ -59,7 +59,7 @@ def test_one_example_is_not_judged_by_others(place: Path) -> None:
 def test_examples_that_are_alike_to_counterexamples_are_warned_of(place: Path) -> None:
     mixed = ("wrens", "--positive", "wren0.html", "--positive", "train1.html", "--negative", "wren1.html")
     _, warnings = built(place, *mixed, "--negative", "train2.html")
-    assert any("hardly tells examples from counter-examples" in line for line in warnings)
+    assert any("hardly separates examples from counter-examples" in line for line in warnings)
 
 
 def test_one_word_and_ambiguous_word_are_warned_of(place: Path) -> None:

@@ -175,7 +175,7 @@ def _describe_folds(trained: TrainingResult) -> str:
     else:
         held = f"Tested on {trial.folds} folds of one host's pages: expect less on hosts never seen (S1-E4)"
     table = "its table was built from its own training pages (S1-E7)"
-    given = "attributes as given: whether their table knew the tested pages can't be told (S1-E7)"
+    given = "attributes as given: it is unknown whether their table included the tested pages (S1-E7)"
     return f"{held}; {table if trained.table.keywords else given}."
 
 

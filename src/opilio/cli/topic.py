@@ -51,7 +51,7 @@ def build_topic(
 ) -> int:
     """Make a topic file from a sentence, keywords, pages or a query log.
 
-    Also reports how well the words of the topic tell the example pages apart.
+    Also reports how well the words of the topic separate the example pages.
     """
     import msgspec
 

@@ -1,7 +1,7 @@
-"""A person's words about pages, as the writing process takes them up: verdict, judge and ranker follow at once.
+"""Applies the user's labels in the writing process: verdict, judge and ranker follow at once.
 
 Commands append rows to the table `label`; here they are found by their number, in the next transaction.
-A word stands until it is taken back: also where the page has changed, was gone for a while, or has moved.
+A label is valid until it is removed, also if the page has changed, was missing for a while, or has moved.
 """
 
 from collections.abc import Sequence

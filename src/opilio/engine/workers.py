@@ -66,7 +66,7 @@ class AnalysisPool(Protocol):
 
     @property
     def is_saturated(self) -> bool:
-        """True if so many pages wait that the caller should wait for its own."""
+        """True if the queue is so long that the caller should wait for its own page."""
 
     def update_state(self, name: str, state: bytes) -> None: ...
 

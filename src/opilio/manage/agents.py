@@ -17,7 +17,7 @@ from opilio.store.run_tables import has_table, snapshots
 from opilio.topic.evolving import restored_table
 from opilio.topic.weights import WeightTable
 
-STOPPED = "stopped"  # with the crawl: it goes on when that does
+STOPPED = "stopped"  # stopped with the crawl: it continues with it
 MAX_SHOWN_WORDS = 10  # of a table that are shown
 
 

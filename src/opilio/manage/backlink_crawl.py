@@ -34,30 +34,30 @@ async def crawl_backlinks(
     settings: Settings,
     targets: Sequence[str],
     bounds: GraphLimits,
-    tell: ProgressCallback,
+    report: ProgressCallback,
     query: str = BACKLINK_QUERY,
 ) -> None:
     """Fetch the targets and, level by level, pages that link to them. UsageError where no target can be fetched."""
     await _fetch(folder, settings, targets)
     layer = [url for url in targets if url in _stored_urls(folder, targets)]
     if not layer:
-        raise UsageError(f"--target {targets[0]}: can't be fetched; 'opilio why {folder} {targets[0]}' tells why")
+        raise UsageError(f"--target {targets[0]}: can't be fetched; 'opilio why {folder} {targets[0]}' shows why")
     known = set(layer)
     for level in range(bounds.depth):
-        named = await _find_backlinks(settings, layer[:MAX_QUERIED_PAGES], bounds, tell, query)
+        named = await _find_backlinks(settings, layer[:MAX_QUERIED_PAGES], bounds, report, query)
         fresh = [url for url in dict.fromkeys(url for found in named.values() for url in found) if url not in known]
         await _fetch(folder, settings, fresh)
         layer = _pages_linking_to(folder, fresh, layer)
         known |= set(fresh)
-        tell(f"level {level + 1}: {len(layer)} of {len(fresh)} pages that engines named link to the level below")
+        report(f"level {level + 1}: {len(layer)} of {len(fresh)} pages that engines named link to the level below")
         if not layer:
             break
 
 
 async def _find_backlinks(
-    settings: Settings, layer: Sequence[str], bounds: GraphLimits, tell: ProgressCallback, query: str
+    settings: Settings, layer: Sequence[str], bounds: GraphLimits, report: ProgressCallback, query: str
 ) -> dict[str, list[str]]:
-    """What engines say links to each page of a layer; who fails is told once."""
+    """The pages that engines say link to each page of a layer; a failing engine is reported once."""
     named, problems = {}, dict[SeedProblem, None]()
     for url in layer:
         wish = SeedRequest(query=query.replace("{url}", url), limit=max(1, 2 * (bounds.parents_per_page or 50)))
@@ -65,12 +65,12 @@ async def _find_backlinks(
         named[url] = [address for seed in found.seeds if (address := canonicalize_url(seed.url)) and address != url]
         problems |= dict.fromkeys(found.problems)
     for problem in problems:
-        tell(f"opilio: {problem}")
+        report(f"opilio: {problem}")
     return named
 
 
 async def _fetch(folder: Path, settings: Settings, urls: Sequence[str]) -> None:
-    """Fetch so many addresses into the collection: best-first, seeds come before every link of what is there."""
+    """Fetch URLs into the collection, best-first: seeds come before every queued link."""
     missing = [url for url in urls if url not in _stored_urls(folder, urls)]
     if not missing:
         return

@@ -1,4 +1,4 @@
-"""What `opilio topic dewey` tells of a text or a page: its dots, galaxy and classes, and the class of each link."""
+"""What `opilio topic dewey` shows for a text or a page: its dots, galaxy and classes, and the class of each link."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
-"""`opilio label`: what a person says of pages, checked, stored, and taken up at once.
+"""`opilio label`: the user's labels of pages, checked, stored, and applied at once.
 
-A collection that nobody crawls learns here and now; a running crawl finds the labels in its next unit of work.
+A stopped collection learns here; a running crawl finds the labels in its next transaction.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,11 +37,11 @@ from opilio.topic.setup import resolve_settings
 from opilio.topic.topic import Topic
 
 LABEL_VALUES = {"relevant": True, "irrelevant": False}
-MAX_REPORTED_MOVES = 5  # movers that are told
+MAX_REPORTED_MOVES = 5  # moved links that are reported
 
 
 class LabelRequest(NamedTuple):
-    """One label as a person gave it, None to take the last one back; `source` says where, for a complaint."""
+    """One label by the user, None to remove the last one; `source` is its origin, for error messages."""
 
     url: str
     relevant: bool | None
@@ -52,9 +52,8 @@ class _LabelTarget(NamedTuple):
     key: int
     relevant: bool
     warc_position: RecordPosition
-    judge_relevant: (
-        bool | None
-    )  # by the judge alone; None: a person's word stands, and what the judge said is not known
+    # The verdict of the judge alone; None: a label replaced it, and the verdict is unknown.
+    judge_relevant: bool | None
 
 
 def read_label_file(path: Path) -> tuple[list[LabelRequest], list[str]]:
@@ -81,13 +80,14 @@ def label_pages(
         if problems or more or not given:
             return LabelReport(), [*problems, *more]
         settings, topic = _load_settings_and_topic(collection)
-        mind = build_analysis_parts(settings, topic, latest_snapshots(collection))
-        last = {page.key: (page, one) for page, one in zip(pages, given, strict=True)}  # what is said last counts
-        said = [(page, one, _sample(mind, collection, page, one)) for page, one in last.values()]
+        parts = build_analysis_parts(settings, topic, latest_snapshots(collection))
+        # The last label of a page counts.
+        last = {page.key: (page, one) for page, one in zip(pages, given, strict=True)}
+        labeled = [(page, one, _sample(parts, collection, page, one)) for page, one in last.values()]
     notes = Collection.open_for_append(folder)
     try:
         with notes.unit_of_work():
-            labels = [NewLabel(page.key, one.relevant, sample) for page, one, sample in said]
+            labels = [NewLabel(page.key, one.relevant, sample) for page, one, sample in labeled]
             append_labels(notes.connection, labels, now)
             append_command(notes.connection, now, "label")
     finally:
@@ -112,9 +112,9 @@ def _find_pages(collection: Collection, given: Iterable[LabelRequest]) -> tuple[
 
 
 def _check_removable(collection: Collection, url: str, page: _LabelTarget) -> _LabelTarget | str:
-    """The page, where a person's word about it can be taken back; or why not."""
+    """The page, if it has a label that can be removed; or why not."""
     if current_label(collection.connection, page.key) is None and not has_pending_label(collection, page.key):
-        return f"{url}: nobody labelled it, so there is nothing to take back"
+        return f"{url}: has no label to remove"
     if page.judge_relevant is None:
         return f"{url}: was labelled before the judge's verdict was kept; label it --relevant or --irrelevant"
     return page
@@ -145,22 +145,22 @@ def _load_settings_and_topic(collection: Collection) -> tuple[Settings, Topic]:
     return settings, msgspec.json.decode(collection.meta("topic"), type=Topic)
 
 
-def _sample(mind: AnalysisParts, collection: Collection, page: _LabelTarget, given: LabelRequest) -> bytes:
+def _sample(parts: AnalysisParts, collection: Collection, page: _LabelTarget, given: LabelRequest) -> bytes:
     """The words the judge knows the page by, read again from its record; none where it no longer reads as a page.
 
     A word is taken back with the words it was given with: the page may have changed since.
     """
-    said = current_label(collection.connection, page.key) if given.relevant is None else None
-    if said is not None:
-        return said[1]
+    labeled = current_label(collection.connection, page.key) if given.relevant is None else None
+    if labeled is not None:
+        return labeled[1]
     if page.warc_position[2]:
         with suppress(ParseError):
-            return mind.analyzer.sample(read_record(collection.folder, *page.warc_position))
+            return parts.analyzer.sample(read_record(collection.folder, *page.warc_position))
     return b""
 
 
 def _apply_labels(folder: Path, settings: Settings, topic: Topic, now: float, report: LabelReport) -> None:
-    """Learn here, unless a crawl that holds the collection will, or somebody else keeps us from it for long."""
+    """Learn here, unless a crawl holds the collection and will learn, or another process blocks it for long."""
     report.running = is_crawl_running(folder)
     if report.running:
         return
@@ -178,30 +178,32 @@ def _apply_labels(folder: Path, settings: Settings, topic: Topic, now: float, re
 
 
 def _learn_labels(collection: Collection, settings: Settings, topic: Topic, now: float, report: LabelReport) -> None:
-    mind = build_analysis_parts(settings, topic, latest_snapshots(collection))
-    keeper = CollectionWriter(collection, None)
-    keeper.resume()
+    parts = build_analysis_parts(settings, topic, latest_snapshots(collection))
+    writer = CollectionWriter(collection, None)
+    writer.resume()
     store = build_frontier(settings, collection)
-    frontier, learning, chooser = build_writers(settings, collection, keeper, store, mind, now)
+    frontier, learning, link_scorer = build_writers(settings, collection, writer, store, parts, now)
     learning.resume()
-    labels = LabelInbox(collection, keeper, frontier, learning, chooser)
+    labels = LabelInbox(collection, writer, frontier, learning, link_scorer)
     ranks = settings.rank["kind"] == "committee" and settings.rank["learn"]
     report.learns = learning.learns_from_labels or ranks
     with collection.unit_of_work():
-        read_back = list(chooser.rescored())  # links from disk are scored anew: not the labels' doing
+        # Links from disk are rescored first: that is not an effect of the labels.
+        read_back = list(link_scorer.rescored())
         before = {mover.url: mover.before for mover in _priority_changes(frontier, read_back)}
         frontier.rescore(read_back)
         events = labels.apply_new(now)
-        moves = list(chooser.rescored())
+        moves = list(link_scorer.rescored())
         movers = [
             msgspec.structs.replace(m, before=before.get(m.url, m.before)) for m in _priority_changes(frontier, moves)
         ]
         report.moved = frontier.rescore(moves)
-        chooser.save(now, at_end=True)  # with a new estimate of what the queue holds
-        if chooser.expected_relevant is not None:
-            collection.set_meta(expected_relevant=round(chooser.expected_relevant, 2))
+        # With a new estimate for the queue.
+        link_scorer.save(now, at_end=True)
+        if link_scorer.expected_relevant is not None:
+            collection.set_meta(expected_relevant=round(link_scorer.expected_relevant, 2))
         learning.save_changed(now)
-        keeper.write_events(events)
+        writer.write_events(events)
     report.top_moves = sorted(movers, key=lambda m: -abs(m.after - m.before))[:MAX_REPORTED_MOVES]
 
 

@@ -76,7 +76,8 @@ def merge(sources: Sequence[Path], into: Path, now: float) -> MergeResult:
                 held.enter_context(hold_files(folder))
             merged = _merge(collection, sources, now)
         collection.connection.close()
-        _rename_into_place(part, into)  # before the lock is gone: nobody takes it for what a kill left
+        # Before the lock is released: no other process may mistake it for the rest of a killed merge.
+        _rename_into_place(part, into)
     except BaseException as error:
         shutil.rmtree(part, ignore_errors=True)  # most often the disk is full: it must not stay so
         if isinstance(error, sqlite3.Error):

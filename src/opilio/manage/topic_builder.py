@@ -1,4 +1,4 @@
-"""A topic file from anything a person has, with how well its table tells the examples apart. Fetches nothing.
+"""Builds a topic file from examples, words or a query log, and measures how well it separates them. Fetches nothing.
 
 The table is written out as weighted keywords: the file then needs neither the example pages nor the log to be there.
 
@@ -44,7 +44,7 @@ HOUR_S = 3600.0
 
 
 class TopicReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person should know of a table: figures and warnings in plain words."""
+    """Figures and warnings about a table for the user."""
 
     examples: int = 0
     counterexamples: int = 0
@@ -63,7 +63,7 @@ class QueryLogInput(msgspec.Struct, frozen=True):
 
 
 def keywords_from_log(logged: QueryLogInput, log: QueryLogSmoothing, vocabulary: Vocabulary) -> dict[str, float]:
-    """The keywords of a log, interval by interval where it tells the time, so that old questions fade (S4-07)."""
+    """The keywords of a log, interval by interval if it has times, so that old queries fade (S4-07)."""
     state = QueryLogWeights()
     stem = make_stemmer(vocabulary)
     for asked in split_intervals(logged.queries, logged.hours * HOUR_S):
@@ -160,50 +160,51 @@ def _verdict(judge: CosineJudge | None, vocabulary: Vocabulary, text: str) -> tu
 
 
 def _example_warnings(topic: Topic, report: TopicReport) -> list[str]:
-    said = []
+    warnings = []
     if report.examples < MIN_EXAMPLES:
         pages = "no example page" if not report.examples else f"only {report.examples} example pages"
         pages = pages.removesuffix("s") if report.examples == 1 else pages
-        said.append(
+        warnings.append(
             f"{pages}: give at least {MIN_EXAMPLES} (--file, --url), better ten, to learn the topic's own words"
         )
     if report.examples and not report.counterexamples:
-        said.append("no counter-examples (--negative): how well other pages are kept out can't be told")
+        warnings.append("no counter-examples (--negative): how well other pages are kept out is unknown")
     spoken = {code for text in _texts(topic.positive) if (code := identify_language(text))}
     if foreign := sorted(spoken - {language_code(topic.language)}):
         names = ", ".join(map(language_name, foreign))
-        said.append(f"example pages in {names}, but the topic's language is {topic.language}: give --language")
-    return said
+        warnings.append(f"example pages in {names}, but the topic's language is {topic.language}: give --language")
+    return warnings
 
 
 def _word_warnings(topic: Topic, table: WeightTable, wordnet: WordNet | None) -> list[str]:
-    said = []
+    warnings = []
     if len(table) < MIN_TABLE_WORDS:
         words = "one word" if len(table) == 1 else f"{len(table)} words"
-        said.append(f"a topic of {words}: every page that has it counts, whatever it means; add keywords or examples")
+        warnings.append(f"a topic of {words}: every page that has it counts in any sense; add keywords or examples")
     if (
         wordnet is not None and topic.language == "english" and len(table) < LARGE_TABLE_WORDS
     ):  # many words explain each other
         for word, senses in ((k.label, wordnet.senses(k.label)) for k in table.keywords[:1]):
             if len(senses) > MAX_CLEAR_SENSES:
                 meanings = "; ".join(s.gloss.partition(";")[0] for s in senses[:3])
-                said.append(
+                warnings.append(
                     f'"{word}" has {len(senses)} senses ({meanings}): name words of those not meant in topic.contexts'
                 )
-    return said
+    return warnings
 
 
 def _separation_warnings(report: TopicReport) -> list[str]:
-    said = []
+    warnings = []
     if report.examples >= MIN_EXAMPLES and report.found < MIN_FOUND_SHARE * report.examples:
-        said.append("the example pages have little in common: perhaps they are about several topics")
+        warnings.append("the example pages have little in common: perhaps they are about several topics")
     if report.area is not None and report.area < MIN_AUC:
-        said.append("the table hardly tells examples from counter-examples: give more of both")
-    return said
+        warnings.append("the table hardly separates examples from counter-examples: give more of both")
+    return warnings
 
 
 ACCEPTED_WEIGHT = 0.5  # what an accepted word weighs beside the person's own
-MAX_LOOKED_UP_KEYWORDS = 10  # keywords a thesaurus is asked about: suggestions for the hundredth word help nobody
+# Keywords looked up in the thesaurus: suggestions for the hundredth word are of no use.
+MAX_LOOKED_UP_KEYWORDS = 10
 
 
 def table_history(folder: Path) -> list[tuple[float, WeightTable]]:
@@ -253,7 +254,7 @@ def suggest_words(topic: Topic, wordnet: WordNet) -> list[Suggestion]:
 
 
 def accept_words(path: Path, words: list[str], offered: list[Suggestion]) -> None:
-    """Write the words a person accepted into the topic file; each must have been suggested."""
+    """Write the accepted words into the topic file; each must have been suggested."""
     by_name = {s.word.lower(): s.word for s in offered}
     for word in words:
         if word.lower() not in by_name:

@@ -1,7 +1,7 @@
-"""A topic changed by a person: the table it would have, what it would say of pages that are known, and taking it up.
+"""Edits of a topic by the user: a preview of its table and of the verdicts on known pages, and applying it.
 
-A preview changes nothing. What is saved is a command, so that a running crawl goes on with the new topic too; a
-collection that nobody crawls takes it up here.
+A preview changes nothing. What is saved is a command, so that a running crawl uses the new topic too; a
+stopped collection applies it here.
 """
 
 from collections.abc import Iterable
@@ -52,7 +52,7 @@ class TopicPreview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def stored_topic(collection: Collection) -> Topic:
-    """The topic as a person gave it, with every change since."""
+    """The user's topic, with every change since."""
     text = collection.meta("topic")
     if not text:
         raise TopicError(f"{collection.folder}: has no topic yet: its crawl never began")
@@ -115,13 +115,13 @@ def preview_topic(collection: Collection, new: TopicReplacement) -> TopicPreview
     settings, states = completed_settings(collection), latest_snapshots(collection)
     tables = load_topic_tables(settings, states)
     tables[TOPIC_SNAPSHOT].replace(new.table)
-    mind = build_analysis_parts(
-        settings, new.topic, states | {name: living.snapshot() for name, living in tables.items()}
+    parts = build_analysis_parts(
+        settings, new.topic, states | {name: topic_table.snapshot() for name, topic_table in tables.items()}
     )
     pages: list[dict[str, Any]] = []
     for page in _known_pages(collection):
         with suppress(ParseError, CollectionError):
-            verdict = mind.analyzer.verdict(read_record(collection.folder, *page.position))
+            verdict = parts.analyzer.verdict(read_record(collection.folder, *page.position))
             now = {"after": round(verdict.score, 4), "relevant_after": verdict.relevant}
             was = {"before": round(page.score, 4), "relevant_before": page.relevant}
             pages.append({"url": page.url, "title": page.title, **was, **now})
@@ -140,14 +140,16 @@ def _known_pages(collection: Collection) -> list[RecordedPage]:
 
 
 def save_topic(folder: Path, new: TopicReplacement, now: float) -> str:
-    """Have the new topic taken up; who keeps us from it, as `apply_pending_commands` tells."""
+    """Apply the new topic; returns the command that prevents it, as `apply_pending_commands` does."""
     send_command(folder, "topic", now, "", msgspec.msgpack.encode(new))
     return apply_pending_commands(folder, now)
 
 
 def apply_pending_commands(folder: Path, now: float) -> str:
-    """Do what was asked of a collection that nobody writes to; else who does: a crawl sees to it itself, after any
-    other command the next crawl does."""
+    """Apply pending commands to a stopped collection; returns the command that prevents it.
+
+    A running crawl applies them itself; after any other command the next crawl does.
+    """
     if is_crawl_running(folder):
         return CRAWL_COMMAND
     try:
@@ -158,13 +160,13 @@ def apply_pending_commands(folder: Path, now: float) -> str:
         raise
     try:
         settings = completed_settings(collection)
-        keeper = CollectionWriter(collection, None)
-        keeper.resume()
+        collection_writer = CollectionWriter(collection, None)
+        collection_writer.resume()
         traps = build_url_filter(settings, collection, resumed=False)
         frontier = build_frontier(settings, collection, traps)
         tables = load_topic_tables(settings, latest_snapshots(collection))
         targets = CommandTargets(
-            collection, keeper, frontier, traps.host_rules, tables, partial(_retire_agent, collection)
+            collection, collection_writer, frontier, traps.host_rules, tables, partial(_retire_agent, collection)
         )
         CommandInbox(targets).apply_stored(now)
     finally:

@@ -93,7 +93,7 @@ class Collection:
     def open_for_writing(
         cls, folder: Path, work: str = CRAWL_COMMAND, patience_s: float = LOCK_TIMEOUT_S
     ) -> "Collection":
-        """`work`: the command that others are told of; `patience_s`: how long to wait for who writes now."""
+        """`work`: the command shown to other processes; `patience_s`: how long to wait for the current writer."""
         check_collection(folder)
         try:
             lock = lock_of(folder, work, patience_s)
@@ -107,7 +107,7 @@ class Collection:
 
     @classmethod
     def open_for_append(cls, folder: Path) -> "Collection":
-        """To leave a note for whoever crawls: no lock is taken, so only append to tables that a crawl looks into."""
+        """For notes to the crawl: no lock is taken, so only append to tables that a crawl polls."""
         check_collection(folder)
         return cls(folder, _open(folder, ADDED_TABLES))
 
@@ -200,8 +200,8 @@ def _read_header(database: Path) -> tuple[int, int]:
         raise CollectionError(f"{database}: can't be read: {error.strerror}") from error
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_CANTOPEN:
-            told = "can't be opened in a folder that can't be written: a crawl was killed; copy the folder elsewhere"
-            raise CollectionError(f"{database}: {told}") from error
+            problem = "can't be opened in a folder that can't be written: a crawl was killed; copy the folder elsewhere"
+            raise CollectionError(f"{database}: {problem}") from error
         if not _is_damage(error):
             raise database_error(database.parent, error) from error
         raise CollectionError(f"{database}: is damaged (no SQLite header); restore it from a copy") from error
@@ -210,8 +210,10 @@ def _read_header(database: Path) -> tuple[int, int]:
 
 @contextmanager
 def open_readonly(folder: Path) -> Iterator[Collection]:
-    """A collection to look at: one moment of it with its files, whoever writes meanwhile; damage becomes a
-    CollectionError."""
+    """A read-only snapshot of a collection with its files, also while another process writes.
+
+    Damage raises CollectionError.
+    """
     with hold_files(folder), closing(Collection.open_for_reading(folder)) as collection:
         try:
             collection.connection.execute("BEGIN")
@@ -221,7 +223,7 @@ def open_readonly(folder: Path) -> Iterator[Collection]:
 
 
 def database_error(folder: Path, error: sqlite3.Error) -> CollectionError:
-    """What to tell when the database can't be used."""
+    """The error message for a database that can't be used."""
     hint = "restore a copy of it" if _is_damage(error) else "is the disk full, or failing?"
     return CollectionError(f"{folder / DATABASE}: can't be used: {error}; {hint}")
 
@@ -241,7 +243,8 @@ def delete_new_collection(folder: Path) -> None:
         for name in ("pages-*.warc.gz", f"{DATABASE}*", CONFIG, LOCK_FILE):  # the database before what it is known by
             for path in folder.glob(name):
                 path.unlink()
-    with suppress(OSError):  # something of somebody else is in it
+    # It contains files of others.
+    with suppress(OSError):
         folder.rmdir()
 
 
@@ -280,7 +283,7 @@ def _create_missing_temp_tables(connection: sqlite3.Connection) -> None:
 
 
 def _check_folder_is_free(folder: Path) -> None:
-    """Only an empty folder, or what a killed `create` left (its lock tells), may become a collection."""
+    """Only an empty folder, or the rest of a killed `create` (recognized by its lock), may become a collection."""
     if not folder.is_dir():
         raise CollectionError(f"{folder}: is a file; choose a folder with --into")
     names = {path.name for path in folder.iterdir()}
@@ -299,7 +302,8 @@ def _create_files(folder: Path, config: str, parts: Sequence[CreateTables]) -> N
                 create_tables(connection)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        connection.execute("PRAGMA journal_mode = WAL")  # later it would need that nobody reads at that moment
+        # Later it would need a moment without readers.
+        connection.execute("PRAGMA journal_mode = WAL")
     finally:
         connection.close()
     (folder / f"{CONFIG}.part").write_text(config, encoding="utf-8")

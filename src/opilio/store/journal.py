@@ -18,7 +18,8 @@ class LearnerJournal:
 
     def __init__(self, collection: Collection, name: str) -> None:
         self._connection = collection.connection
-        self._persistent = collection.persistent  # nobody goes on from what is in memory alone
+        # A collection in memory is never resumed.
+        self._persistent = collection.persistent
         self.name = name
         self.pending_lessons = 0  # lessons since the last saved state, as far as this process knows
         self._snapshot_after = SNAPSHOT_MIN_LESSONS

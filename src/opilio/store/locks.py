@@ -1,7 +1,7 @@
 """Who uses a collection: one process writes, any number read, and files that a reader needs stay where they are.
 
 Advisory locks of the kernel, which lets go of them when a process dies. The writer's is on `crawl.lock`, with a word
-that tells what it does; readers share one on the folder itself, which works where nothing may be written too.
+that states what it does; readers share one on the folder itself, which works where nothing may be written too.
 """
 
 import fcntl
@@ -22,7 +22,7 @@ COMMAND_LOCK_TIMEOUT_S = 2.0  # by then most commands are done that are no crawl
 
 
 def acquire_write_lock(folder: Path, work: str = CRAWL_COMMAND, patience_s: float = LOCK_TIMEOUT_S) -> IO[str]:
-    """Become the one who writes; CollectionError tells who is it already. Closing the file lets go."""
+    """Take the write lock; CollectionError names the current holder. Closing the file releases it."""
     held = (folder / LOCK_FILE).open("a", encoding="utf-8")
     for _ in range(round(patience_s / RETRY_INTERVAL_S)):
         try:
@@ -70,7 +70,8 @@ def hold_files(folder: Path) -> Iterator[None]:
     """Files that are there now stay until the block ends, also where `compact` no longer needs them."""
     try:
         place = os.open(folder, os.O_RDONLY)
-    except OSError:  # it is told by whoever opens what is in it
+    # Opening the files reports it.
+    except OSError:
         yield
         return
     try:
@@ -83,7 +84,7 @@ def hold_files(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def try_exclusive_lock(folder: Path) -> Iterator[bool]:
-    """True: nobody holds files of this collection, and nobody begins to until the block ends."""
+    """True: no process uses files of this collection, and none starts to until the block ends."""
     place = os.open(folder, os.O_RDONLY)
     try:
         yield _try_flock_exclusive(place)

@@ -47,7 +47,7 @@ class JudgedPage(msgspec.Struct, frozen=True):
 
 
 class PageDetails(msgspec.Struct, frozen=True):
-    """What the server said of a page, and what was read from it."""
+    """The response of the server, and the data extracted from it."""
 
     status: int
     content_type: str

@@ -151,7 +151,7 @@ class RevisitStore:
         self._db.executemany("INSERT OR IGNORE INTO tip VALUES (?, ?)", [(key, page) for key in keys])
 
     def take_link_sources(self, keys: Sequence[int]) -> dict[int, int]:
-        """The pages that told of these links, by link; they are asked for once."""
+        """The pages that linked to these URLs, by URL; they are read once."""
         marks = ", ".join("?" * len(keys))
         found: dict[int, int] = dict(self._db.execute(f"SELECT key, page FROM tip WHERE key IN ({marks})", keys))
         self._db.executemany("DELETE FROM tip WHERE key = ?", [(key,) for key in found])
@@ -188,7 +188,7 @@ class Soft404Texts:
         return place[1] != 0 and self._db.execute(sql, place).fetchone() is not None
 
     def add(self, host: str, fingerprint: int, at: float) -> None:
-        """Remember such a text; one that is too short to have a fingerprint tells nothing."""
+        """Remember such a text; one too short for a fingerprint is skipped."""
         if fingerprint:
             self._db.execute("INSERT OR IGNORE INTO empty_text VALUES (?, ?, ?)", (host, fingerprint, at))
 
@@ -208,7 +208,7 @@ class SitemapStore:
         self._db = connection
 
     def add(self, urls: Sequence[str], host: str, kind: str, most: int) -> None:
-        """Remember these, as far as the host has no more than so many."""
+        """Store these, up to a limit per host."""
         known = self._db.execute("SELECT count(*) FROM notice WHERE host = ?", (host,)).fetchone()[0]
         self._db.executemany(
             "INSERT OR IGNORE INTO notice VALUES (?, ?, ?, ?, 0, '', '', 0)",
@@ -223,7 +223,7 @@ class SitemapStore:
         self._db.execute("UPDATE notice SET asked_at = ? WHERE key = ?", (now, key))
 
     def mark_received(self, key: int, marks: tuple[str, str], entries: int) -> None:
-        """Keep by what marks to ask next time, and how many pages it told of."""
+        """Store the validators for the next request, and the number of listed pages."""
         self._db.execute(
             "UPDATE notice SET etag = ?, last_modified = ?, entries = ? WHERE key = ?", (*marks, entries, key)
         )

@@ -36,10 +36,10 @@ CREATE TABLE event (id INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL
 
 # Tables that came later: a collection that was made without them gets them when it is next written to.
 ADDED_TABLES = f"""
--- What learners were taught since their last snapshot: with it, a killed crawl goes on with the same models.
+-- Lessons since the last snapshot: with them, a killed crawl resumes with the same models.
 CREATE TABLE IF NOT EXISTS lesson (id INTEGER PRIMARY KEY, name TEXT NOT NULL, data BLOB NOT NULL);
 
--- What a person said of pages, with the words they are known by; of two words about one page the last counts.
+-- The user's labels of pages, with their words; of two labels of one page the last counts.
 CREATE TABLE IF NOT EXISTS label (id INTEGER PRIMARY KEY AUTOINCREMENT, key INTEGER NOT NULL,
   relevant INTEGER NOT NULL, at REAL NOT NULL, sample BLOB NOT NULL);
 CREATE INDEX IF NOT EXISTS label_by_key ON label (key);
@@ -79,7 +79,7 @@ CREATE TABLE IF NOT EXISTS tip (key INTEGER PRIMARY KEY, page INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS empty_text (host TEXT NOT NULL, fingerprint INTEGER NOT NULL, at REAL NOT NULL,
   PRIMARY KEY (host, fingerprint)) WITHOUT ROWID;
 
--- Sitemaps and feeds: they tell of many pages at once.
+-- Sitemaps and feeds: they list many pages at once.
 CREATE TABLE IF NOT EXISTS notice (key INTEGER PRIMARY KEY, url TEXT NOT NULL, host TEXT NOT NULL, kind TEXT NOT NULL,
   asked_at REAL NOT NULL, etag TEXT NOT NULL, last_modified TEXT NOT NULL, entries INTEGER NOT NULL);
 

@@ -2,8 +2,8 @@
 views when it is only read.
 
 Missing tables are created elsewhere; here is what an older version wrote differently. Version 2 kept several meanings
-in `priority` and the number of the agent in the first byte of `features`, called commands wishes, and had other names
-of events.
+in `priority` and the number of the agent in the first byte of `features`, had the table `wish` for commands, and had
+other names of events.
 """
 
 import sqlite3

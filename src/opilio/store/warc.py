@@ -93,7 +93,7 @@ def _date(at: float) -> str:
 class WarcWriter:
     """Appends records to `pages-00001.warc.gz`, `pages-00002.warc.gz`, … of one folder.
 
-    Invariant: `position` (file number, offset) names the end of the last record appended; whoever commits it
+    Invariant: `position` (file number, offset) names the end of the last record appended; the code that commits it
     beside the page rows can give it back after a crash, and everything behind it is cut off.
     """
 

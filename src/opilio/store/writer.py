@@ -17,7 +17,8 @@ SYNC_INTERVAL_S = 5.0
 ENDING_CHANGES = frozenset({PageChange.GONE, PageChange.MOVED})
 _encode = msgspec.msgpack.Encoder().encode
 _reasons = msgspec.msgpack.Decoder(tuple[Reason, ...]).decode
-_JUDGE_VERDICTS = {"by the judge: not relevant": False, "by the judge: relevant": True}  # kept beside a person's word
+# Stored beside the user's label.
+_JUDGE_VERDICTS = {"by the judge: not relevant": False, "by the judge: relevant": True}
 _JUDGE_VERDICT_NAMES = list(_JUDGE_VERDICTS)
 
 
@@ -139,7 +140,7 @@ class CollectionWriter:
         )
 
     def set_label(self, key: int, relevant: bool, reason: Reason) -> None:
-        """A person knows better: put that in the place of the verdict; the judge's reasons stay behind it."""
+        """Replace the verdict by the user's label; the judge's reasons stay behind it."""
         was, score, reasons = self._verdict(key)
         now = override_verdict(Verdict(score=score, relevant=was, reasons=reasons), relevant, reason)
         self._write_verdict(key, was, (relevant, now.score, now.reasons))
@@ -176,7 +177,7 @@ class CollectionWriter:
         )
 
     def replace_snapshot(self, name: str, version: int, at: float, state: bytes) -> None:
-        """Put a smaller state in the place of one that nobody will go on from, or where none was kept yet."""
+        """Put a smaller state in the place of one that is not needed to resume, or where none was kept yet."""
         self._collection.connection.execute(
             "INSERT INTO snapshot VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET state = excluded.state",
             (name, version, at, state),
@@ -191,7 +192,7 @@ class CollectionWriter:
 
 
 def override_verdict(verdict: Verdict, relevant: bool, reason: Reason) -> Verdict:
-    """A person's word in the place of a verdict; what the judge said, and why, stays behind it."""
+    """The user's label in the place of a verdict; the judge's verdict and reasons stay behind it."""
     score, reasons = verdict.score, verdict.reasons
     first = not reasons or reasons[0].name != reason.name
     earlier = (Reason(_JUDGE_VERDICT_NAMES[verdict.relevant], score), *reasons) if first else reasons[1:]
@@ -199,7 +200,7 @@ def override_verdict(verdict: Verdict, relevant: bool, reason: Reason) -> Verdic
 
 
 def judge_verdict(reasons: Sequence[Reason], by_hand: str) -> tuple[bool, float] | None:
-    """What the judge said of a page before a person did: relevant, and the score; nothing where no word stands."""
+    """The judge's verdict before the user's label: relevant, and the score; None without a label."""
     if len(reasons) < 2 or reasons[0].name != by_hand or reasons[1].name not in _JUDGE_VERDICTS:
         return None
     return _JUDGE_VERDICTS[reasons[1].name], reasons[1].value

@@ -126,7 +126,7 @@ class LeaseChecks:
         assert entry is not None
         assert (entry.state, entry.reason) == (UrlState.FAILED, "timeout")
         assert frontier.entry("a.example", 1) is None
-        assert frontier.entry("nobody.example", key) is None
+        assert frontier.entry("unknown.example", key) is None
 
     def test_counts_add_up(self, make: Make) -> None:
         frontier = queued(make(PLAIN), lead("a"), lead("b"), lead("c"), lead("d", host="b.example"))
@@ -232,7 +232,7 @@ class LeaseChecks:
         frontier = queued(make(PLAIN), lead("x", 0.9), lead("y"), lead("z"), lead("o", 0.1, "b.example"))
         (lease,) = frontier.lease(0.0, 1, 1, 60.0)
         assert frontier.drop_host("a.example", "robots") == 2
-        assert frontier.drop_host("nobody.example", "robots") == 0
+        assert frontier.drop_host("unknown.example", "robots") == 0
         entry = frontier.entry("a.example", lead("y").key)
         assert entry is not None
         assert (entry.state, entry.reason) == (UrlState.DROPPED, "robots")

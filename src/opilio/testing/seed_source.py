@@ -1,4 +1,4 @@
-"""What every `SeedSource` does, whoever is behind it.
+"""The behaviour of every `SeedSource`.
 
 An implementation that knows KNOWN on any query is given to the checks by a way to ask it.
 """
@@ -25,9 +25,8 @@ class SourceChecks:
         assert {canonicalize_url(url) for url in found} == set(KNOWN)
 
     def test_limit_is_kept(self, ask: Ask) -> None:
-        answers = [
-            answer for answer in ask("wren", 2) if answer.fixed_priority != 1
-        ]  # what a person wrote is given whole
+        # URLs that the user wrote are returned completely.
+        answers = [answer for answer in ask("wren", 2) if answer.fixed_priority != 1]
         assert all(len(answer.hits) <= 2 for answer in answers)
 
     def test_ranks_rise_from_one(self, ask: Ask) -> None:

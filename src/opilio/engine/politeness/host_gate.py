@@ -1,4 +1,4 @@
-"""Manners: may we ask this host for this URL, and when? robots.txt first, then the delay, then the address.
+"""Politeness: may this URL be fetched, and when? Checks robots.txt first, then the delay, then the address.
 
 Everything here survives concurrency because a host is asked by one at a time, and survives a restart because the rules
 of a host are in the collection before the first of its pages is asked for.

@@ -33,7 +33,7 @@ class HostRules:
         self.boosted_hosts: set[str] = set()
 
     def apply(self, word: str, target: str, data: bytes = b"") -> None:
-        """Take up a wish: `ban` a host, `exclude` a pattern, give a host a longer `delay`, or have it first or not."""
+        """Apply a command: `ban` a host, `exclude` a pattern, set a longer `delay`, boost a host or not."""
         if word == "ban":
             self.banned_hosts.add(target)
         elif word == "boost_host":

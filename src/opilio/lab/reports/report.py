@@ -153,7 +153,7 @@ END_NOTE = f"{END_MARK} A crawl had ended before: its harvest is that of all pag
 
 
 def harvest_at(run: RunResult, curve: Sequence[tuple[int, int]], fetches: int) -> float:
-    """Relevant over downloaded pages after so many fetches, or at the end of a shorter crawl (S0-30)."""
+    """Relevant over downloaded pages after this number of fetches, or at the end of a shorter crawl (S0-30)."""
     downloaded = min(fetches, run.fetched)
     return found_at(curve, downloaded) / downloaded if downloaded else 0.0
 

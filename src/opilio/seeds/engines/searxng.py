@@ -2,7 +2,7 @@
 
 `engines` and `positions` of a result are not in the same order. A server without JSON responds 403 or, to an unknown
 format, an HTML page with status 200. A suspended engine is only listed in `unresponsive_engines`, and one without
-results is listed nowhere, so `/config` tells which engines were queried.
+results is listed nowhere, so `/config` is read for the engines that were queried.
 """
 
 from collections import defaultdict

@@ -39,13 +39,13 @@ def source_views(connection: sqlite3.Connection, number: int) -> Iterator[str]:
 
 
 _ANSWER = "key, at, status, failure, detail, elapsed_s, size_bytes, address, location"
-# Everybody's answers in the order of time, with new numbers; and every version with what tells it from others. Where
+# All answers in the order of time, with new numbers; and every version with what identifies it. Where
 # one collection was made of another (a copy, an earlier merge), both know of some answers: each is one answer.
 RENUMBER_ANSWERS = (
     """CREATE TEMP TABLE renumbered AS SELECT dense_rank() OVER (ORDER BY first) AS new, src, old FROM (
-        SELECT min(place) OVER (PARTITION BY key, said, status, nth) AS first, src, old FROM (
-        SELECT row_number() OVER (ORDER BY at, src, seq) AS place, src, seq AS old, key, said, status, nth FROM (
-        {all:SELECT % AS src, seq, key, at AS said, status, max(at) OVER (ORDER BY seq) AS at,
+        SELECT min(place) OVER (PARTITION BY key, received, status, nth) AS first, src, old FROM (
+        SELECT row_number() OVER (ORDER BY at, src, seq) AS place, src, seq AS old, key, received, status, nth FROM (
+        {all:SELECT % AS src, seq, key, at AS received, status, max(at) OVER (ORDER BY seq) AS at,
         row_number() OVER (PARTITION BY key, at, status ORDER BY seq) AS nth FROM s%.answer})))""",
     "CREATE UNIQUE INDEX temp.renumbered_by_old ON renumbered (src, old)",
     f"""INSERT OR IGNORE INTO main.answer (seq, {_ANSWER})
@@ -62,13 +62,13 @@ RENUMBER_ANSWERS = (
     "CREATE INDEX temp.every_by_key ON every (key)",
 )
 SELECT_VERSIONS = (
-    # What one answer brought is one version, and who knows how it ended tells of it first.
+    # What one answer brought is one version, and a row that knows its end comes first.
     """CREATE TEMP TABLE once AS SELECT *, row_number() OVER (PARTITION BY key, seq ORDER BY ended = 0, ended) AS place,
         max(CASE WHEN cause IN ('gone', 'moved') THEN ended ELSE 0 END) OVER (PARTITION BY key) AS left_seq,
         first_value(cause) OVER (PARTITION BY key ORDER BY cause IN ('gone', 'moved') DESC, ended DESC) AS left_by,
         max(seq) OVER (PARTITION BY key) AS last_seq FROM temp.every""",
     # Of versions that follow each other with the same text the first is kept; a copy has no text of its own.
-    """CREATE TEMP TABLE told AS SELECT *, coalesce(fingerprint <> 0 AND length > 0
+    """CREATE TEMP TABLE ordered AS SELECT *, coalesce(fingerprint <> 0 AND length > 0
         AND lag(fingerprint) OVER one = fingerprint AND lag(length) OVER one > 0
         AND lag(cause) OVER one NOT IN ('gone', 'moved'), 0) AS repeats
         FROM temp.once WHERE place = 1 WINDOW one AS (PARTITION BY key ORDER BY seq)""",
@@ -80,14 +80,14 @@ SELECT_VERSIONS = (
             ELSE left_seq END AS ended,
         CASE WHEN cause IN ('gone', 'moved') THEN cause WHEN next_seq IS NOT NULL THEN 'changed' ELSE left_by
             END AS cause
-        FROM (SELECT *, lead(seq) OVER one AS next_seq, lead(fetched_at) OVER one AS next_at FROM temp.told
+        FROM (SELECT *, lead(seq) OVER one AS next_seq, lead(fetched_at) OVER one AS next_at FROM temp.ordered
             WHERE NOT repeats WINDOW one AS (PARTITION BY key ORDER BY seq))""",
     "CREATE INDEX temp.kept_by_key ON kept (key, current)",
-    # Collections may have had other topics, or judges that had learnt something else: who finds most in a text tells.
+    # Collections may have had other topics, or judges that had learnt something else: the highest score counts.
     """CREATE TEMP TABLE best AS SELECT key, kept, src, old FROM (SELECT key, kept, src, old,
         row_number() OVER (PARTITION BY key, kept ORDER BY relevant DESC, score DESC, seq) AS rank FROM (
         SELECT *, max(CASE WHEN repeats THEN 0 ELSE seq END) OVER (PARTITION BY key ORDER BY seq) AS kept
-        FROM temp.told) WHERE current AND duplicate_of = 0) WHERE rank = 1""",
+        FROM temp.ordered) WHERE current AND duplicate_of = 0) WHERE rank = 1""",
     "CREATE UNIQUE INDEX temp.best_by ON best (key, kept)",
 )
 

@@ -3,9 +3,9 @@
 The record of a page is flushed before its commit, but only now and then forced onto the disk. A power cut may therefore
 keep the commit and lose the record. Nothing is guessed: a row without its record goes, and its URL is fetched again.
 
-The counters of a collection, as they follow from its rows: for whoever checks them, and to make them anew.
+The counters of a collection, computed from its rows: to check and to rebuild them.
 
-A crawl adds up as it goes (`keeper`); nobody counts rows while it runs.
+A crawl updates them as it runs (`writer`), without counting rows.
 """
 
 import sqlite3
@@ -119,7 +119,7 @@ def truncate_at(collection: Collection, place: WarcPosition) -> list[tuple[str, 
 
 
 def add_dropped_versions(collection: Collection, versions: int) -> None:
-    """Note that past versions were deleted: the past is another one now, for whoever made something from it."""
+    """Note that past versions were deleted: data derived from them is out of date."""
     collection.set_meta(**{DROPPED_VERSIONS_KEY: int(collection.meta(DROPPED_VERSIONS_KEY, "0")) + versions})
 
 

@@ -1,0 +1,60 @@
+"""Docstrings, comments and messages of the source use the field's words."""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "opilio"
+MODULES = sorted(SOURCE.rglob("*.py"))
+BANNED = (
+    "whoever|nobody|somebody|a person|is told|are told|tells?|told|said|looks? again|(?<!there )(?-i:is none)|so many"
+    "|under way|goes on|wish(es)?|manners|minds?|desk|shelf|shelves|keeper|ledger|chooser|arena"
+)
+WORD = re.compile(rf"\b({BANNED})\b", re.IGNORECASE)
+# Reviewed: names in stored data, and words in their usual meaning.
+ALLOWED = {
+    # The key of a field in stored snapshots.
+    ("methods/attributes/ranker.py", "told"),
+    # The table of commands in collections of schema 1.
+    ("store/upgrade.py", "wish"),
+    # The URL of commands in earlier versions, which is redirected.
+    ("web/app.py", "wish"),
+}
+
+
+def _texts(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, text) of each comment and string literal of a module; values inside f-strings are code."""
+    source = path.read_text(encoding="utf-8")
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, " ".join(node.value.split())
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: p.relative_to(SOURCE).as_posix())
+def test_module_uses_the_usual_words(path: Path) -> None:
+    name = path.relative_to(SOURCE).as_posix()
+    found = [(line, match[0]) for line, text in _texts(path) for match in WORD.finditer(text)]
+    assert [(line, word) for line, word in found if (name, word.lower()) not in ALLOWED] == []
+
+
+def test_every_exception_is_needed() -> None:
+    used = {
+        (path.relative_to(SOURCE).as_posix(), match[0].lower())
+        for path in MODULES
+        for _, text in _texts(path)
+        for match in WORD.finditer(text)
+    }
+    assert ALLOWED - used == set()
+
+
+def test_banned_words_are_found() -> None:
+    found = [match[0] for match in WORD.finditer("Nobody is told; there is none, and this is none.")]
+    assert found == ["Nobody", "is told", "is none"]
