@@ -25,7 +25,11 @@ GUIDE = f"""<html lang="en"><head><title>Guide | Birds</title><meta name="author
     return "small"</pre><table><tr><th>Bird<th>Size<tr><td>wren<td>10 cm</table></main></body></html>"""
 WEB = {
     ROOT: page(BIRDS, ["/guide?x=1", "/hidden"], title="Birds"),
-    ROOT + "guide?x=1": RecordedResponse(200, (("Content-Type", "text/html; charset=utf-8"),), GUIDE.encode()),
+    ROOT + "guide?x=1": RecordedResponse(
+        200,
+        (("Content-Type", "text/html; charset=utf-8"), ("Content-Signal", "search=yes, ai-train=no")),
+        GUIDE.encode(),
+    ),
     ROOT + "hidden": page(f"{BIRDS} hidden", title="Hidden", head='<meta name="robots" content="noindex">'),
 }
 
@@ -80,12 +84,26 @@ def test_pages_that_ask_not_to_be_indexed_are_left_out(folder: Path, form: str) 
     assert ROOT + "hidden" in {row["url"] for row in lines(folder, form, PageFilter(include_noindex=True))}
 
 
+@pytest.mark.parametrize("form", ["jsonl", "markdown"])
+def test_pages_that_deny_a_purpose_are_left_out(folder: Path, form: str) -> None:
+    assert [row["url"] for row in lines(folder, form, PageFilter(allow=("ai-train",)))] == [ROOT]
+    assert len(lines(folder, form, PageFilter(allow=("search", "ai-input")))) == 2
+
+
+def test_signals_are_in_the_export(folder: Path) -> None:
+    row = {row["url"]: row for row in lines(folder, "markdown", PageFilter())}[ROOT + "guide?x=1"]
+    assert row["signals"] == {"content_signal": {"search": True, "ai-train": False}}
+
+
 def test_command_and_api(folder: Path, tmp_path: Path) -> None:
     ended = opilio("export", folder, "--format", "markdown", "--include-noindex", "--out", tmp_path / "all")
     assert (ended.returncode, ended.stderr.strip()) == (0, f"3 pages written to {tmp_path / 'all'}")
     view = CollectionView(folder)
     assert view.export(tmp_path / "x.md.jsonl", chunk_words=50) == len(view.pages()) == 2
     assert len(view.pages(include_noindex=True)) == 3
+    assert view.export(tmp_path / "trained.warc.gz", allow=["ai-train"]) == 1
+    wrong = opilio("export", folder, "--allow", "ai-trian")
+    assert (wrong.returncode, "did you mean" in wrong.stderr) == (2, True)
 
 
 def test_requests_that_make_no_sense_are_refused(folder: Path, tmp_path: Path) -> None:

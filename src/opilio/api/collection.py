@@ -101,11 +101,12 @@ class CollectionView:
         format: str | None = None,  # noqa: A002 - named as the command's option
         relevant: bool | None = None,
         include_noindex: bool = False,
+        allow: Sequence[str] = (),
         chunk_words: int = 0,
     ) -> int:
         """Write the pages to a new file and return how many. The default format is that of the file's name."""
         target = Path(path)
-        wanted = PageFilter(relevant=relevant, include_noindex=include_noindex)
+        wanted = PageFilter(relevant=relevant, include_noindex=include_noindex, allow=tuple(allow))
         return export_to_file(self._folder, target, format or format_of(target), wanted, chunk_words=chunk_words)
 
     def close(self) -> None:

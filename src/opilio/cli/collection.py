@@ -86,6 +86,14 @@ def export(
     include_noindex: Annotated[
         bool, typer.Option("--include-noindex", help="Also pages that ask not to be indexed.")
     ] = False,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PURPOSE",
+            help="Leave out pages that deny this purpose: search, ai-input or ai-train. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     chunk_words: Annotated[
         int,
         typer.Option(metavar="N", min=0, help="Split Markdown into chunks of at most N words.", show_default=False),
@@ -98,7 +106,9 @@ def export(
     from opilio.manage.export import export_to_file
     from opilio.store.page_selection import PageFilter
 
-    pages = PageFilter(relevant=relevant or None, topic=topic, include_noindex=include_noindex)
+    pages = PageFilter(
+        relevant=relevant or None, topic=topic, include_noindex=include_noindex, allow=tuple(allow or ())
+    )
     if out is None:
         export_pages(folder, form, pages, sys.stdout.buffer, chunk_words=chunk_words)
         return 0

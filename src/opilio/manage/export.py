@@ -14,7 +14,7 @@ from opilio.manage.formats.markdown import write_markdown_files, write_markdown_
 from opilio.manage.pages import PAGE_COLUMNS, TEXT_COLUMN, PageTable, arrow_schema, import_pyarrow
 from opilio.store.collection import open_readonly
 from opilio.store.maintain.record_check import record_problem
-from opilio.store.page_selection import PageFilter, select_pages
+from opilio.store.page_selection import PageFilter
 from opilio.store.warc import read_member, warc_name
 
 ExportFormat = Literal["jsonl", "csv", "parquet", "markdown", "warc"]
@@ -34,7 +34,7 @@ def export(folder: Path, form: str, wanted: PageFilter, out: BinaryIO, *, chunk_
     """Write the selected pages to `out`; returns how many. `chunk_words` splits Markdown into chunks."""
     _check_request(folder, form, wanted, chunk_words)
     if form == "markdown":
-        return write_markdown_lines(folder, wanted, out, chunk_words)
+        return write_markdown_lines(PageTable(folder, wanted), out, chunk_words)
     return _WRITERS[form](folder, wanted, out)
 
 
@@ -50,7 +50,7 @@ def export_to_file(folder: Path, path: Path, form: str, wanted: PageFilter, *, c
             if chunk_words:
                 raise UsageError(f"{path}: chunks are written as JSON lines; choose a name that ends in .jsonl")
             _check_request(folder, form, wanted, chunk_words)
-            return write_markdown_files(folder, wanted, path)
+            return write_markdown_files(PageTable(folder, wanted), path)
         with atomic_writer(path) as file:
             return export(folder, form, wanted, file, chunk_words=chunk_words)
     except OSError as error:
@@ -139,16 +139,15 @@ def _parquet(folder: Path, wanted: PageFilter, out: BinaryIO) -> int:
 def _warc(folder: Path, wanted: PageFilter, out: BinaryIO) -> int:
     """The records as they are: gzip members can be concatenated. A damaged record would spoil the whole file."""
     count = 0
-    with open_readonly(folder) as collection:
-        for page in select_pages(collection, wanted):
-            position = page.position
-            if position.length:
-                member = read_member(folder, *position)
-                if problem := record_problem(member, page.values["url"]):
-                    name = folder / warc_name(position.warc)
-                    raise CollectionError(f"{name} at {position.offset}: {problem}; run 'opilio maintain verify'")
-                out.write(member)
-                count += 1
+    for page in PageTable(folder, wanted):
+        position = page.position
+        if position.length:
+            member = read_member(folder, *position)
+            if problem := record_problem(member, page.url):
+                name = folder / warc_name(position.warc)
+                raise CollectionError(f"{name} at {position.offset}: {problem}; run 'opilio maintain verify'")
+            out.write(member)
+            count += 1
     return count
 
 

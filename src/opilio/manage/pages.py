@@ -11,6 +11,7 @@ from opilio.core.display import html_table, rich_table
 from opilio.core.errors import ParseError, UsageError
 from opilio.core.settings import suggest_name
 from opilio.parse.extract import extract_content
+from opilio.parse.signals import PURPOSES, page_signals
 from opilio.store.collection import open_readonly
 from opilio.store.page_columns import EXPORTED_COLUMNS
 from opilio.store.page_selection import PageFilter, SelectedPage, count_pages, select_pages
@@ -59,6 +60,14 @@ class StoredPage:
                 return extract_content(read_record(self.folder, *self.position), markdown=False).content
         return ""
 
+    def allows(self, purposes: Sequence[str]) -> bool:
+        """True if no signal of the page denies one of these purposes; read from the WARC file."""
+        if not purposes:
+            return True
+        if not self.position.length:
+            return False
+        return not page_signals(read_record(self.folder, *self.position)).denied() & set(purposes)
+
     def column(self, name: str) -> Any:  # noqa: ANN401 - a value of any type
         """The value of an exported column, or the text."""
         return self.text if name == TEXT_COLUMN else self.values[name]
@@ -75,14 +84,19 @@ class PageTable:
     def __init__(self, folder: Path, wanted: PageFilter, columns: Sequence[str] | None = None) -> None:
         self._folder = folder
         self._wanted = wanted
+        check_purposes(wanted.allow)
         self.columns = check_columns(columns)
 
     def __iter__(self) -> Iterator[StoredPage]:
         with open_readonly(self._folder) as collection:
             for row in select_pages(collection, self._wanted):
-                yield StoredPage.from_row(self._folder, row)
+                page = StoredPage.from_row(self._folder, row)
+                if page.allows(self._wanted.allow):
+                    yield page
 
     def __len__(self) -> int:
+        if self._wanted.allow:
+            return sum(1 for _ in self)
         with open_readonly(self._folder) as collection:
             return count_pages(collection, self._wanted)
 
@@ -129,6 +143,13 @@ class PageTable:
         """The first rows; only a few columns unless the user chose which."""
         columns = SHOWN_COLUMNS if self.columns == PAGE_COLUMNS else self.columns
         return columns, [[page.column(name) for name in columns] for page in islice(self, SHOWN_PAGES)]
+
+
+def check_purposes(purposes: Sequence[str]) -> None:
+    """UsageError for an unknown purpose."""
+    for name in purposes:
+        if name not in PURPOSES:
+            raise UsageError(f"--allow {name}: unknown{suggest_name(name, PURPOSES)}; purposes: {', '.join(PURPOSES)}")
 
 
 def check_columns(columns: Sequence[str] | None) -> tuple[str, ...]:

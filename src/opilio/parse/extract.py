@@ -6,11 +6,12 @@ from opilio.core.errors import ParseError
 from opilio.core.records import FetchResult
 from opilio.core.urls import canonicalize_url
 from opilio.parse.encoding import ContentKind, decode_text, detect_kind
-from opilio.parse.head import read_head
+from opilio.parse.head import PageHead, read_head
 from opilio.parse.html import HEAD_ELEMENTS, parse_tree
 from opilio.parse.main_content import find_main_content
 from opilio.parse.markdown import render_markdown
 from opilio.parse.metadata import PageMetadata, read_metadata
+from opilio.parse.signals import PageSignals, read_signals
 
 
 class ExtractedPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +22,7 @@ class ExtractedPage(msgspec.Struct, frozen=True, kw_only=True):
     content: str
     canonical: str = ""
     language: str = ""  # as declared by the page
+    signals: PageSignals = PageSignals()
 
 
 def extract_content(fetched: FetchResult, *, markdown: bool = True) -> ExtractedPage:
@@ -30,7 +32,7 @@ def extract_content(fetched: FetchResult, *, markdown: bool = True) -> Extracted
     if kind is ContentKind.PLAIN:
         text, _ = decode_text(fetched.body, content_type)
         content = text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "").strip()
-        return ExtractedPage(metadata=PageMetadata(), content=content)
+        return ExtractedPage(metadata=PageMetadata(), content=content, signals=read_signals(fetched, PageHead()))
     url = canonicalize_url(fetched.url)
     if url is None:
         raise ParseError(f"url: {fetched.url[:200]!r} is not an http or https URL")
@@ -46,4 +48,5 @@ def extract_content(fetched: FetchResult, *, markdown: bool = True) -> Extracted
         content=render_markdown(main, base, links=markdown) if main is not None else "",
         canonical=(canonicalize_url(head.canonical, base) if head.canonical else None) or "",
         language=language.strip(),
+        signals=read_signals(fetched, head),
     )

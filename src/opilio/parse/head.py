@@ -122,11 +122,14 @@ def parse_directives(values: Iterable[str], agent: str) -> RobotsDirectives:
     >>> parse_directives(["otherbot: noindex", "opilio: nofollow"], "opilio")
     RobotsDirectives(noindex=False, nofollow=True)
     """
-    found: set[str] = set()
-    for value in values:
-        found |= _directives_for(value, agent.lower())
+    found = robots_words(values, agent)
     nothing = "none" in found
     return RobotsDirectives(noindex=nothing or "noindex" in found, nofollow=nothing or "nofollow" in found)
+
+
+def robots_words(values: Iterable[str], agent: str) -> set[str]:
+    """The words of all robots directives for `agent`."""
+    return {word for value in values for word in _directives_for(value, agent.lower())}
 
 
 def _directives_for(value: str, agent: str) -> set[str]:

@@ -91,7 +91,7 @@ class HtmlParser:
             page, head = _read_document(
                 parse_tree(fetched.body, kind, content_type), url, self._max_links, self._with_tag_paths
             )
-        tags = [value for name, value in fetched.headers if name.lower() == "x-robots-tag"]
+        tags = [value for name, value in fetched.headers if name.lower() in ("x-robots-tag", "robots-tag")]
         directives = parse_directives(
             [*head.all_values("robots"), *head.all_values(self._agent.lower()), *tags], self._agent
         )

@@ -18,7 +18,7 @@ from opilio.core.urls import canonicalize_url
 from opilio.manage.formats.chunks import split_markdown
 from opilio.manage.pages import PageTable, StoredPage
 from opilio.parse.extract import extract_content
-from opilio.store.page_selection import PageFilter
+from opilio.parse.signals import PageSignals
 from opilio.store.warc import read_record
 
 _NOT_IN_NAMES = re.compile(r"[^\w.-]+")
@@ -41,12 +41,13 @@ class MarkdownPage(msgspec.Struct, frozen=True, kw_only=True):
     score: float
     relevant: bool
     content_hash: str
+    signals: PageSignals
     markdown: str
 
 
-def markdown_pages(folder: Path, wanted: PageFilter) -> Iterator[MarkdownPage]:
-    """The selected pages; pages without content are left out."""
-    for page in PageTable(folder, wanted):
+def markdown_pages(pages: PageTable) -> Iterator[MarkdownPage]:
+    """The pages as Markdown; pages without content are left out."""
+    for page in pages:
         converted = convert_page(page)
         if converted is not None and converted.markdown:
             yield converted
@@ -75,14 +76,15 @@ def convert_page(page: StoredPage) -> MarkdownPage | None:
         score=page.score,
         relevant=page.relevant,
         content_hash=f"sha256:{digest}",
+        signals=extracted.signals,
         markdown=extracted.content,
     )
 
 
-def write_markdown_lines(folder: Path, wanted: PageFilter, out: BinaryIO, chunk_words: int = 0) -> int:
+def write_markdown_lines(pages: PageTable, out: BinaryIO, chunk_words: int = 0) -> int:
     """Write a JSON object per page, or per chunk of at most `chunk_words` words; returns the number of pages."""
     count = 0
-    for page in markdown_pages(folder, wanted):
+    for page in markdown_pages(pages):
         out.writelines(_encode(row) + b"\n" for row in (_chunk_rows(page, chunk_words) if chunk_words else [page]))
         count += 1
     return count
@@ -94,13 +96,13 @@ def _chunk_rows(page: MarkdownPage, chunk_words: int) -> Iterator[dict[str, obje
         yield {"id": chunk.id, "index": chunk.index, "headings": chunk.headings, "text": chunk.text, **about}
 
 
-def write_markdown_files(folder: Path, wanted: PageFilter, target: Path) -> int:
+def write_markdown_files(pages: PageTable, target: Path) -> int:
     """Write a folder with a `.md` file per page, one subfolder per host; it appears when it is complete."""
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
     count = 0
     try:
         part.mkdir(parents=True)
-        for page in markdown_pages(folder, wanted):
+        for page in markdown_pages(pages):
             path = part / page_file_name(page.url)
             path.parent.mkdir(exist_ok=True)
             path.write_text(f"{front_matter(page)}\n{page.markdown}\n", encoding="utf-8", errors="replace")
@@ -125,5 +127,7 @@ def page_file_name(url: str) -> str:
 
 def front_matter(page: MarkdownPage) -> str:
     """The metadata as YAML between lines of hyphens. Values are written as JSON, which YAML includes."""
-    values = {name: value for name, value in msgspec.to_builtins(page).items() if name != "markdown" and value != ""}
+    values = {
+        name: value for name, value in msgspec.to_builtins(page).items() if name != "markdown" and value not in ("", {})
+    }
     return "\n".join(["---", *(f"{name}: {_encode(value).decode()}" for name, value in values.items()), "---", ""])
