@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from checks.engines import PageFetcher, html, plain_tree, run_engine
 from checks.scored_links import scored_links
@@ -15,12 +16,16 @@ from opilio.methods.dewey.detect import LexiconMatcher
 from opilio.methods.dewey.lexicon import parse_lexicon
 from opilio.methods.treasure.focus import GalaxyMember
 from opilio.rank.committee import CommitteeMember, CommitteeRanker, LinkWords
+from opilio.rank.meaning import LinkMeanings
 from opilio.rank.topic_genre import TopicGenreRanker
 from opilio.testing.conformance import PAGE, check_ranker
 from opilio.testing.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
+from opilio.text.url_words import UrlTerms
 from opilio.text.vocabulary import Vocabulary
+from opilio.text.word_vectors import load_word_vectors
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.genre import GenreDetector, GenreWords
+from opilio.topic.page_terms import flat_idf
 from opilio.topic.weights import table_from_weights
 
 TOPIC = EvolvingTopic(table_from_weights({"wren": 1.0, "song": 0.5}))
@@ -101,3 +106,25 @@ def test_crawl_with_the_galaxy_reaches_what_the_topic_is_about(tmp_path: Path) -
     columns = unpack(rows_of(tmp_path / "c", "SELECT columns FROM links WHERE parent = ?", url_key(SITE + "0"))[0][0])
     galaxy = unpack_features(columns.features)["dense"][:, DENSE_FIELDS.index("galaxy")].tolist()
     assert galaxy[0] > 0.5 > galaxy[1]
+
+
+def test_link_has_the_meaning_of_its_anchor_or_of_the_last_part_of_its_url() -> None:
+    vocabulary = Vocabulary(normalizer="none")
+    topic = EvolvingTopic(table_from_weights({"bird": 1.0, "song": 0.5}))
+    one = CommitteeRanker(topic, LinkWords(vocabulary, url_terms))
+    one.meanings = LinkMeanings(load_word_vectors(vocabulary), topic, flat_idf, UrlTerms(vocabulary))
+    text = "[sparrow](http://a.example/1)\n[railway](http://a.example/2)\n[zqxwv](http://a.example/x/sparrow.html)"
+    rows = [r.features for r in scored_links(one, reading_of(text), verdict_of(0.7), lead_to())]
+    sparrow, railway, by_url = dense("meaning", rows)
+    assert sparrow == by_url
+    assert sparrow > 0.3 > railway
+    assert unpack_features(rows)["meaning"].any(axis=1).all()
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_meaning_can_be_left_out(tmp_path: Path, wanted: bool) -> None:
+    answers = {SITE + "0": html(SITE + "0", "<html><body><p>Birds: <a href='/1'>sparrow</a></p></body></html>")}
+    tree, clock = plain_tree([SITE + "0"], strategy="opilio", rank={"meaning": wanted}), VirtualClock()
+    run_engine(tmp_path / "c", tree, PageFetcher(answers, clock, 0.0), clock=clock)
+    columns = unpack(rows_of(tmp_path / "c", "SELECT columns FROM links WHERE parent = ?", url_key(SITE + "0"))[0][0])
+    assert bool(unpack_features(columns.features)["meaning"].any()) is wanted

@@ -121,6 +121,7 @@ class Committee(CommitteeScoring):
             if visit.is_page:
                 self._credit.add_visit(_page_hash(visit.key), example)
         self._train(examples)
+        self._meaning.learn(queue["meaning"].take(rows, axis=0), rewards)
         self._sibling_groups.add(queue["groups"].take(rows, axis=0), rewards)
         self._tables["page"].add(pages, rewards)
         self._tables["tag path"].add(queue["path"].take(rows)[:, None], rewards)
@@ -175,9 +176,11 @@ class Committee(CommitteeScoring):
         self._tables["page"].correct(queue["pages"][row, :used], change)
         self._tables["tag path"].correct(queue["path"][row : row + 1], change)
         example = LinkExample(queue["words"][row].copy(), self.dense_features(np.array([row]))[0], visit.reward)
+        meaning = queue["meaning"][row : row + 1].copy()
         self.pool.drop(visit.key)
         for _ in range(LABEL_REPEATS):
             self._train([example])
+            self._meaning.learn(meaning, np.array([visit.reward]))
 
     def load_link(self, key: int, host: str, features: bytes, pages: Sequence[SourcePage]) -> int:
         """Load a link from its stored features, as if it had just been found on these pages; returns its row."""
@@ -254,7 +257,7 @@ class Committee(CommitteeScoring):
         if first:
             places = list(first.values())
             taken = queue.allocate(list(first), [hosts[place] for place in places])
-            for name in ("words", "path", "prefixes"):
+            for name in ("words", "path", "prefixes", "meaning"):
                 rows[name][taken] = new_contexts.features[name][places]
             rows["dense"][taken, FEATURE_INDEX["bias"]] = 1.0
             rows["dense"][taken, FEATURE_INDEX["tunnel"]] = new_contexts.tunnel_depths[places]
@@ -265,8 +268,7 @@ class Committee(CommitteeScoring):
         """Merge new contexts into their rows: the maximum of every score, and one sibling group per context."""
         if not len(link_rows):
             return
-        # Sorted by row and page. A URL that occurs twice on a page is one context: its first
-        # occurrence counts.
+        # Sorted by row and page. A URL that occurs twice on a page is one context: its first occurrence counts.
         order = np.lexsort((new_contexts.page_numbers, link_rows))
         link_rows, new_contexts = link_rows[order], new_contexts.select(order)
         new = np.diff(link_rows, prepend=-1) > 0
@@ -285,9 +287,8 @@ class Committee(CommitteeScoring):
         dense[:, FEATURE_INDEX["relevant parents"]] = np.minimum(parents, 1.0)
         times = np.diff(first, append=len(link_rows))
         before = rows["contexts"].take(each)
-        # The number of contexts before this one.
         contexts = np.arange(len(link_rows)) + np.repeat(before - first, times)
-        # When all slots are used, the latest page takes the last one.
+        # `contexts` is the number before this one. When all slots are used, the latest page takes the last one.
         slot = np.minimum(contexts, MAX_CONTEXTS - 1)
         rows["pages"][link_rows, slot] = new_contexts.pages
         rows["groups"][link_rows, slot] = (

@@ -199,11 +199,13 @@ _LINK_PRIORS = {
     "S3": 0.0,  # the topic score of S3-17 without the parents; 0 if not computed
     "genre": 0.5,  # genre words at the link (S3-23); 0 if no genre is wanted
     "S1": 1.0,  # the probability from a trained S1 learner; 0 without one
+    "meaning": 1.5,  # similarity of its meaning to the topic
 }
 # Features that the crawl learns.
 _CRAWL_PRIORS = {
     "words at it": 0.5,  # word values of URL and anchor
     "words around": 0.0,  # word values of the context and the heading above
+    "meaning learned": 3.0,  # reward of links with a similar meaning
     "found": 0.5,  # how many pages link to it
     "relevant parents": 0.5,
     "tunnel": -0.3,
@@ -219,7 +221,7 @@ PRIOR_WEIGHTS = {"bias": -2.2, **_LINK_PRIORS, **_CRAWL_PRIORS}
 # all links; with strength 1 they gained nothing or did harm (docs/lab/s2.md).
 PRIOR_STRENGTHS = {"T-Graph": 10.0, "similarity": 10.0, "layer": 10.0}
 # These help on one web and mislead on another: see `TrialModel`.
-TRIAL_FEATURES = ("galaxy", "T-Graph", "similarity", "layer")
+TRIAL_FEATURES = ("galaxy", "T-Graph", "similarity", "layer", "meaning", "meaning learned")
 FEATURE_NAMES = tuple(PRIOR_WEIGHTS)
 FEATURE_INDEX = {name: place for place, name in enumerate(FEATURE_NAMES)}
 LINK_FEATURE_SLICE = slice(1, 1 + len(_LINK_PRIORS))

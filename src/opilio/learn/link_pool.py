@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from opilio.learn.word_model import PREFIX_COUNT, WORD_COUNT
 from opilio.text.term_arrays import distinct
+from opilio.text.word_vectors import DIMENSIONS
 
 # The number of source pages stored per link.
 MAX_CONTEXTS = 5
@@ -46,6 +47,7 @@ class LinkPool:
             "path": np.zeros(capacity, dtype=np.uint32),
             "prefixes": np.zeros((capacity, PREFIX_COUNT), dtype=np.uint32),
             "contexts": np.zeros(capacity, dtype=np.int16),
+            "meaning": np.zeros((capacity, DIMENSIONS), dtype=np.int8),
         }
         # The score stored in the frontier.
         self.scores: NDArray[np.float64] = np.full(capacity, -1.0)

@@ -20,6 +20,7 @@ from opilio.learn.dense_model import (
 )
 from opilio.learn.link_pool import FetchedFilter, LinkPool, RowIndices
 from opilio.learn.logistic import sigmoid
+from opilio.learn.meaning_model import MeaningModel
 from opilio.learn.success_rates import DelayedCredit, SuccessRates
 from opilio.learn.word_model import CONTEXT_WORDS, LINK_WORDS, WordModel, WordValues
 
@@ -34,6 +35,7 @@ class _CommitteeState(msgspec.Struct, array_like=True):
     groups: bytes = b""
     credit: bytes = b""
     done: bytes = b""
+    meaning: bytes = b""
 
 
 class CommitteeModels:
@@ -49,18 +51,20 @@ class CommitteeModels:
         self._sibling_groups = SuccessRates(TABLE_BITS + 2)
         self._credit = DelayedCredit(credit)
         self._fetched = FetchedFilter()
+        self._meaning = MeaningModel()
 
     def snapshot(self) -> bytes:
         """Everything learned, without the links in the pool: the frontier stores those."""
         tables = {name: table.snapshot() for name, table in self._tables.items()}
-        rest = (part.snapshot() for part in (self._sibling_groups, self._credit, self._fetched))
+        rest = (part.snapshot() for part in (self._sibling_groups, self._credit, self._fetched, self._meaning))
         return msgspec.msgpack.encode(
             _CommitteeState(self._names, self.dense.snapshot(), self.words.snapshot(), tables, *rest)
         )
 
     def transferable_state(self) -> bytes:
         """The part that another crawl can start from: weights of features and words, nothing about hosts and pages."""
-        return msgspec.msgpack.encode(_CommitteeState(self._names, self.dense.snapshot(), self.words.snapshot()))
+        models = self.dense.snapshot(), self.words.snapshot()
+        return msgspec.msgpack.encode(_CommitteeState(self._names, *models, meaning=self._meaning.snapshot()))
 
     def restore(self, state: bytes) -> None:
         """Continue from a snapshot or transferable state; new features start with their prior weights."""
@@ -70,6 +74,8 @@ class CommitteeModels:
         self.words.restore(kept.words)
         for name in kept.tables.keys() & self._tables.keys():
             self._tables[name].restore(kept.tables[name])
+        if kept.meaning:
+            self._meaning.restore(kept.meaning)
         if kept.groups:
             self._sibling_groups.restore(kept.groups)
             self._fetched.restore(kept.done)
@@ -130,6 +136,7 @@ class CommitteeScoring(CommitteeModels):
         rows = self.pool.rows
         dense = rows["dense"].take(row_indices, axis=0).astype(np.float64)
         dense[:, FEATURE_INDEX["tunnel"]] = np.minimum(dense[:, FEATURE_INDEX["tunnel"]], 4.0) * 0.25
+        dense[:, FEATURE_INDEX["meaning learned"]] = self._meaning.predict(rows["meaning"].take(row_indices, axis=0))
         if not self.options.statistics:
             return dense
         base, tables = self.base_rate, self._tables

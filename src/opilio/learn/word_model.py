@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from opilio.learn.logistic import sigmoid
 from opilio.text.term_arrays import zero_repeats
+from opilio.text.word_vectors import DIMENSIONS
 
 WordIndices = NDArray[np.uint32]
 
@@ -97,6 +98,7 @@ PREFIX_COUNT = 4  # host and up to three directories
 DENSE_FIELDS = (
     *("url", "anchor", "parent", "around", "same_host", "textless", "path_depth", "query", "galaxy"),
     *("tgraph", "osm", "layer", "tswt", "genre", "s1"),
+    "meaning",
 )
 LINK_FEATURES_DTYPE = np.dtype(
     [
@@ -107,6 +109,8 @@ LINK_FEATURES_DTYPE = np.dtype(
         # Host first; the last one is repeated.
         ("prefixes", np.uint32, (PREFIX_COUNT,)),
         ("dense", np.float16, (len(DENSE_FIELDS),)),
+        # Meaning of the anchor, or of the URL's last part; zeros if unknown.
+        ("meaning", np.int8, (DIMENSIONS,)),
     ]
 )
 

@@ -14,7 +14,7 @@ from opilio.engine.link_memory import NO_OWNER, LinkModelStore, Owner
 from opilio.engine.wiring.build import AnalysisParts, build_analysis_parts, complete_settings
 from opilio.engine.wiring.start import latest_snapshots
 from opilio.learn.committee import Committee
-from opilio.learn.explain import LinkExplanation, explain_link
+from opilio.learn.explain import FeatureEffect, LinkExplanation, explain_link
 from opilio.manage.results import RankerExplanation, ScoreEffect, SiblingResult
 from opilio.methods.agents.profiles import agent_profiles, uses_agents
 from opilio.rank.committee import CommitteeRanker
@@ -39,6 +39,8 @@ FEATURE_DESCRIPTIONS = {
     "query": "its URL has a query",
     "words at it": "what its words are worth on pages",
     "words around": "what the words around it are worth on pages",
+    "meaning": "the similarity of its meaning to the topic",
+    "meaning learned": "links of a similar meaning",
     "found": "how many pages link to it",
     "relevant parents": "how many relevant pages link to it",
     "tunnel": "irrelevant pages on the way to it",
@@ -101,12 +103,13 @@ def _words_by_hash(collection: Collection, parts: AnalysisParts, entry: Frontier
     return {}
 
 
+def _describe(feature: FeatureEffect) -> str:
+    text = FEATURE_DESCRIPTIONS.get(feature.name, feature.name)
+    return f"{text}: {feature.value:.2f}" if feature.name == "meaning" else text
+
+
 def _ranker_explanation(why: LinkExplanation, words: dict[int, str], pages: list[str]) -> RankerExplanation:
-    effects = [
-        ScoreEffect(FEATURE_DESCRIPTIONS.get(p.name, p.name), round(p.effect, 3), round(p.value, 3))
-        for p in why.parts
-        if p.name != "bias"
-    ]
+    effects = [ScoreEffect(_describe(p), round(p.effect, 3), round(p.value, 3)) for p in why.parts if p.name != "bias"]
     by_word: dict[str, float] = {}
     for index, effect in why.words:
         name = words.get(index, "words that can't be read back")

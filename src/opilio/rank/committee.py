@@ -35,6 +35,7 @@ from opilio.learn.word_model import (
 )
 from opilio.rank.four_part_score import UrlTerms
 from opilio.rank.link_scores import LinkScores, LinkTexts, drop_all, refused_links, tunnel_drop_reason
+from opilio.rank.meaning import LinkMeanings
 from opilio.text.vocabulary import Vocabulary
 from opilio.topic.build_context import BuildContext
 from opilio.topic.evolving import EvolvingTopic
@@ -177,6 +178,7 @@ class CommitteeRanker:
         self.words = words
         self.tunnel_depth = tunnel_depth
         self.options = options or CommitteeOptions()
+        self.meanings: LinkMeanings | None = None
         self.opinions: dict[str, LinkOpinion] = {}
         self._learners: dict[str, OnlineLearner] = {}
 
@@ -204,6 +206,9 @@ class CommitteeRanker:
             rows, reading, texts, np.frombuffer(b"".join([a.row for a in addresses]), dtype=ADDRESS_DTYPE)
         )
         known = parts | {name: member(reading, texts) for name, member in self.opinions.items()}
+        if self.meanings:
+            rows["meaning"] = self.meanings.vectors(links, texts)
+            known["meaning"] = self.meanings.similarities(rows["meaning"])
         for name, column in known.items():
             rows["dense"][:, DENSE_FIELDS.index(name)] = column
         return LinkScores((url + anchor + parent + around) / 4.0, parts, dropped, features=_rows_as_bytes(rows))

@@ -12,7 +12,9 @@ from opilio.rank.baselines import BreadthRanker, FishRanker, ParentRanker, Shark
 from opilio.rank.committee import CommitteeMember, CommitteeRanker, LinkWords, MemberKind
 from opilio.rank.four_part_score import LinkScoreRanker
 from opilio.rank.link_scores import LinkTextMeasure
+from opilio.rank.meaning import LinkMeanings
 from opilio.rank.topic_genre import LinkTextKind, ParentAgg, TopicGenreOptions, TopicGenreRanker
+from opilio.text.word_vectors import load_word_vectors
 from opilio.topic.build_context import BuildContext
 
 
@@ -90,6 +92,7 @@ def committee_ranker(
     without: tuple[str, ...] = (),
     galaxy: bool = False,
     hints: bool = False,
+    meaning: bool = False,
     tswt: bool = False,
     trained: str = "",
     graph: str = "",
@@ -111,6 +114,9 @@ def committee_ranker(
         raise ConfigError(f"rank.without: unknown feature '{min(unknown)}'; known: {', '.join(FEATURE_NAMES)}")
     topic, url_terms = context.evolving_topic, context.url_terms.terms_batch
     ranker = CommitteeRanker(topic, LinkWords(context.vocabulary, url_terms), tunnel_depth, options)
+    if meaning:
+        vectors = load_word_vectors(context.vocabulary)
+        ranker.meanings = LinkMeanings(vectors, topic, context.page_words.idf, context.url_terms)
     if tswt:
         ranker.add_member(CommitteeMember({"tswt": TopicGenreRanker(topic, url_terms).topic_member_scores}))
     if context.topic.genres:

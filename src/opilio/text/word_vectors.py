@@ -1,0 +1,88 @@
+"""Meanings of words: a short vector per term, from a table that is shipped with the package.
+
+The table was made once from a multilingual sentence encoder (scripts/make_word_vectors.py), so words of one meaning
+have similar vectors in 14 languages, and a look-up takes the place of the encoder. A text is the mean of its words.
+"""
+
+import io
+import zlib
+from functools import lru_cache
+from importlib.resources import files
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opilio.core.settings import Normalizer
+from opilio.text.languages import make_normalizer
+from opilio.text.stopwords import stop_words
+from opilio.text.term_arrays import Terms
+from opilio.text.vocabulary import Vocabulary, term_id
+
+Vectors = NDArray[np.float32]
+DIMENSIONS = 64
+BYTE_SCALE = 127.0
+_DATA_FILE = "data/word_vectors.npz"
+
+
+class WordVectors:
+    """term -> unit vector. Vectors are stored as bytes; a term outside the table has none."""
+
+    def __init__(self, terms: Terms, vectors: NDArray[np.int8]) -> None:
+        order = np.argsort(terms)
+        self._terms = terms[order]
+        self._vectors = vectors[order]
+        lengths = np.linalg.norm(self._vectors.astype(np.float32), axis=1)
+        self._scales: NDArray[np.float32] = (1.0 / np.maximum(lengths, 1.0)).astype(np.float32)
+
+    def __len__(self) -> int:
+        return len(self._terms)
+
+    def rows(self, terms: Terms) -> NDArray[np.int64]:
+        """The row of each term in the table; -1 for an unknown term."""
+        at = np.minimum(self._terms.searchsorted(terms), len(self._terms) - 1)
+        return np.where(self._terms[at] == terms, at, -1)
+
+    def vectors(self, rows: NDArray[np.int64], weights: NDArray[np.floating]) -> Vectors:
+        """The unit vectors of rows, times their weights."""
+        result: Vectors = self._vectors[rows] * (self._scales[rows] * weights.astype(np.float32))[:, None]
+        return result
+
+    def mean(self, terms: Terms, weights: NDArray[np.floating] | None = None) -> Vectors:
+        """The direction of a text: the weighted sum of its words' vectors as a unit vector, or zeros."""
+        rows = self.rows(terms)
+        known = np.flatnonzero(rows >= 0)
+        counted = np.ones(len(known)) if weights is None else weights[known]
+        direction: Vectors = unit_vectors(self.vectors(rows[known], counted).sum(axis=0, keepdims=True))[0]
+        return direction
+
+
+def unit_vectors(sums: Vectors) -> Vectors:
+    """Each row scaled to length 1; a row of zeros stays."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", sums, sums))
+    result: Vectors = sums / np.maximum(lengths, 1e-6)[:, None]
+    return result
+
+
+def to_bytes(vectors: Vectors) -> NDArray[np.int8]:
+    """Unit vectors as bytes, for storage."""
+    rounded: NDArray[np.int8] = np.rint(vectors * BYTE_SCALE).astype(np.int8)
+    return rounded
+
+
+def load_word_vectors(vocabulary: Vocabulary) -> WordVectors:
+    """The shipped table, by the terms of a vocabulary."""
+    return _load(vocabulary.language, vocabulary.normalizer)
+
+
+@lru_cache(maxsize=4)
+def _load(language: str, normalizer: Normalizer) -> WordVectors:
+    with np.load(io.BytesIO(files("opilio.text").joinpath(_DATA_FILE).read_bytes())) as data:
+        words = zlib.decompress(data["words"].tobytes()).decode().split("\n")
+        vectors = data["vectors"]
+    stem, ignored = make_normalizer(language, normalizer), stop_words(language)
+    # Several words may have one stem. The first is the most frequent one.
+    rows: dict[int, int] = {}
+    for row, word in enumerate(words):
+        if word not in ignored:
+            rows.setdefault(term_id(stem(word)), row)
+    return WordVectors(np.array(list(rows), dtype=np.uint32), vectors[list(rows.values())])
