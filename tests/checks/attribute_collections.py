@@ -57,11 +57,11 @@ def write_collection(folder: Path, found: list[tuple[str, bool, str]] | None = N
     tree = {"strategy": "s1-bayes", "topic": {"name": "birds"}, "seeds": {"urls": [bird("wren")]}}
     config = tomli_w.dumps(msgspec.to_builtins(complete_settings(resolve_settings(tree, "test"))))
     collection = Collection.create(folder, config, (create_frontier, create_seen))
-    keeper = CollectionWriter(collection, WarcWriter(folder, "test", 1 << 30))
-    keeper.resume()
+    writer = CollectionWriter(collection, WarcWriter(folder, "test", 1 << 30))
+    writer.resume()
     with collection.unit_of_work():
-        keeper.write_outcomes([outcome(*page) for page in (pages() if found is None else found)])
-    keeper.close()
+        writer.write_outcomes([outcome(*page) for page in (pages() if found is None else found)])
+    writer.close()
     collection.close()
     return folder
 

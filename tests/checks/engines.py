@@ -77,8 +77,8 @@ def run_engine(
             if resumed
             else Collection.create(folder, "", (create_frontier, create_seen))
         )
-        keeper = CollectionWriter(collection, WarcWriter(folder, "test"))
-        keeper.resume()
+        writer = CollectionWriter(collection, WarcWriter(folder, "test"))
+        writer.resume()
         desk: AnalysisPool | None = None
         try:
             topic = build_topic(settings)
@@ -87,21 +87,21 @@ def run_engine(
             desk = make_desk(inline) if make_desk else inline
             if isinstance(desk, WorkerPool):
                 await desk.start()
-            world = _world(settings, collection, keeper, fetcher, clock or SystemClock())
+            world = _world(settings, collection, writer, fetcher, clock or SystemClock())
             engine = build_engine(settings, world, mind, desk, resumed, sources)
             engine.add_listener(told.append)
             return await asyncio.wait_for(engine.run(), PATIENCE_S)
         finally:
             if desk is not None:
                 await desk.close()
-            keeper.close()
+            writer.close()
             collection.close()
 
     return asyncio.run(main()), told
 
 
 def _world(
-    settings: Settings, collection: Collection, keeper: CollectionWriter, fetcher: Fetcher, clock: Clock
+    settings: Settings, collection: Collection, writer: CollectionWriter, fetcher: Fetcher, clock: Clock
 ) -> Environment:
     traps = build_url_filter(settings, collection, resumed=False)
     frontier = build_frontier(settings, collection, traps)
@@ -109,7 +109,7 @@ def _world(
         frontier.add(
             [Lead(url=u, key=url_key(u), host=host_of(u), score=9.0) for u in settings.seeds.urls], clock.now()
         )
-    return Environment(collection, keeper, frontier, fetcher, clock, traps)
+    return Environment(collection, writer, frontier, fetcher, clock, traps)
 
 
 def plain_tree(seeds: list[str], **more: Any) -> Tree:

@@ -42,22 +42,22 @@ def store(folder: Path, sheets: Iterable[Sheet]) -> Path:
         else Collection.create(folder, "", [create_frontier, create_seen])
     )
     with closing(made):
-        keeper = CollectionWriter(made, WarcWriter(folder, "test"))
-        keeper.resume()
+        writer = CollectionWriter(made, WarcWriter(folder, "test"))
+        writer.resume()
         with made.unit_of_work():
-            keeper.write_outcomes([_outcome(sheet) for sheet in sheets])
-        keeper.close()
+            writer.write_outcomes([_outcome(sheet) for sheet in sheets])
+        writer.close()
     return folder
 
 
 def lose(folder: Path, url: str, at: float) -> None:
     """A page is gone for good."""
     with closing(Collection.open_for_writing(folder)) as made:
-        keeper = CollectionWriter(made, None)
-        keeper.resume()
+        writer = CollectionWriter(made, None)
+        writer.resume()
         lead = Lead(url=url, key=url_key(url), host=host_of(url))
         with made.unit_of_work():
-            keeper.write_outcomes(
+            writer.write_outcomes(
                 [Outcome(lead=lead, fetched=FetchResult(url=url, status=410, started_at=at), change=PageChange.GONE)]
             )
 
@@ -65,13 +65,13 @@ def lose(folder: Path, url: str, at: float) -> None:
 def judge(folder: Path, url: str, relevant: bool) -> None:
     """A person's word about a page, taken up as a crawl does."""
     with closing(Collection.open_for_writing(folder)) as made:
-        keeper = CollectionWriter(made, None)
-        keeper.resume()
+        writer = CollectionWriter(made, None)
+        writer.resume()
         with made.unit_of_work():
             made.connection.execute(
                 "INSERT INTO label (key, relevant, at, sample) VALUES (?, ?, 0, x'')", (url_key(url), relevant)
             )
-            keeper.set_label(url_key(url), relevant, Reason("labelled by hand", float(relevant)))
+            writer.set_label(url_key(url), relevant, Reason("labelled by hand", float(relevant)))
             made.set_meta(labels_taken=made.connection.execute("SELECT max(id) FROM label").fetchone()[0])
 
 

@@ -1,6 +1,6 @@
 """What every `Store` does: a Keeper over a collection, on disk or in memory.
 
-Subclass with a fixture `store` that gives a fresh (collection, keeper) pair.
+Subclass with a fixture `store` that gives a fresh (collection, writer) pair.
 """
 
 from typing import Any
@@ -41,9 +41,9 @@ class StoreChecks:
         return collection.connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
 
     def test_batch_is_kept_whole_when_committed(self, store: Pair) -> None:
-        collection, keeper = store
+        collection, writer = store
         with collection.unit_of_work():
-            keeper.write_outcomes(
+            writer.write_outcomes(
                 [visited("1"), visited("2", relevant=False), visited("3", duplicate_of=7), visited("4", failure="x")]
             )
         assert (self.count(collection, "page"), self.count(collection, "answer"), self.count(collection, "links")) == (
@@ -51,15 +51,15 @@ class StoreChecks:
             4,
             3,
         )
-        counts = keeper.counts
+        counts = writer.counts
         assert (counts.fetched, counts.pages, counts.relevant, counts.duplicates, counts.failed) == (4, 3, 1, 1, 1)
         row = collection.connection.execute("SELECT title, depth, etag, relevant FROM page ORDER BY seq").fetchone()
         assert row == ("1", 2, '"1"', 1)
 
     def test_batch_leaves_nothing_when_it_fails(self, store: Pair) -> None:
-        collection, keeper = store
+        collection, writer = store
         with pytest.raises(ZeroDivisionError), collection.unit_of_work():
-            keeper.write_outcomes([visited("1")])
+            writer.write_outcomes([visited("1")])
             collection.set_meta(topic="x")
             raise ZeroDivisionError
         assert self.count(collection, "page") == 0
@@ -71,29 +71,29 @@ class StoreChecks:
             collection.connection.execute("INSERT INTO nowhere VALUES (1)")
 
     def test_page_is_replaced_when_visited_again(self, store: Pair) -> None:
-        collection, keeper = store
+        collection, writer = store
         for _ in range(2):
             with collection.unit_of_work():
-                keeper.write_outcomes([visited("1")])
+                writer.write_outcomes([visited("1")])
         assert (self.count(collection, "page"), self.count(collection, "answer")) == (1, 2)
 
     def test_counters_are_taken_up_when_resumed(self, store: Pair) -> None:
-        collection, keeper = store
+        collection, writer = store
         with collection.unit_of_work():
-            keeper.write_outcomes([visited("1")])
+            writer.write_outcomes([visited("1")])
         again = CollectionWriter(collection, None)
         again.resume()
-        assert again.counts == keeper.counts
+        assert again.counts == writer.counts
 
     def test_snapshots_events_robots_and_seeds_are_kept(self, store: Pair) -> None:
-        collection, keeper = store
+        collection, writer = store
         with collection.unit_of_work():
             for version in (1, 2, 2):
-                keeper.write_snapshot("topic", version, 5.0, b"state")
-            keeper.write_events([CrawlStarted(at=1.0, strategy="s0", resumed=False)])
-            keeper.write_robots("http://a.example", 9.0, b"old")
-            keeper.write_robots("http://a.example", 9.0, b"new")
-            keeper.write_seeds([Seed(url="http://a.example/", sources=("given", "found"))] * 2)
+                writer.write_snapshot("topic", version, 5.0, b"state")
+            writer.write_events([CrawlStarted(at=1.0, strategy="s0", resumed=False)])
+            writer.write_robots("http://a.example", 9.0, b"old")
+            writer.write_robots("http://a.example", 9.0, b"new")
+            writer.write_seeds([Seed(url="http://a.example/", sources=("given", "found"))] * 2)
         found = collection.connection.execute("SELECT kind, data FROM event").fetchone()
         assert (found[0], msgspec.json.decode(found[1])["strategy"]) == ("CrawlStarted", "s0")
         assert self.count(collection, "snapshot") == 2

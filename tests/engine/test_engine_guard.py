@@ -110,10 +110,10 @@ def test_lease_is_held_when_an_answer_takes_longer_than_it(tmp_path: Path) -> No
 def test_visit_has_not_happened_when_its_lease_was_lost(tmp_path: Path) -> None:
     """A process that slept too long (a closed laptop): its host went to another visit, whose result counts."""
     collection = Collection.create(tmp_path / "c", "", (create_frontier, create_seen))
-    keeper, frontier = CollectionWriter(collection, None), SqliteFrontier(collection.connection)
+    writer, frontier = CollectionWriter(collection, None), SqliteFrontier(collection.connection)
     again = RevisitOutcomes(collection, frontier, None, 1.0)
-    books = CommitTargets(collection, keeper, frontier, None, UrlFilter(refuse_nothing), again)
-    ledger = BatchCommitter(books, LearnerGroup({}, collection, keeper), StaticLinkScorer(), VisitLimits(), print)
+    books = CommitTargets(collection, writer, frontier, None, UrlFilter(refuse_nothing), again)
+    ledger = BatchCommitter(books, LearnerGroup({}, collection, writer), StaticLinkScorer(), VisitLimits(), print)
     with collection.unit_of_work():
         frontier.add([Lead(url=ROOT, key=url_key(ROOT), host="a.example")], 0.0)
     outcome = Outcome(lead=lead("")[0], fetched=FetchResult(url=ROOT, status=200), analysis=Analysis(title="x"))
@@ -123,9 +123,9 @@ def test_visit_has_not_happened_when_its_lease_was_lost(tmp_path: Path) -> None:
         landing = UrlResult(key=url_key(ROOT), host="a.example", state=UrlState.DONE)
         served.append(LeaseResult(lease=lease, outcomes=[outcome], url_results=[landing]))
     ledger.commit(served[:1], 1001.0)
-    assert keeper.counts.pages == 0
+    assert writer.counts.pages == 0
     ledger.commit(served[1:], 1002.0)
-    assert keeper.counts.pages == 1
+    assert writer.counts.pages == 1
     collection.close()
 
 

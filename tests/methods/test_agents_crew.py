@@ -43,13 +43,13 @@ def crew_of(topics: Sequence[str], settings: AgentTeamSettings) -> AgentTeam:
     ]
     directory = AgentDirectory(collection.connection, 60.0)
     directory.register([agent.record for agent in agents], 0.0)
-    keeper = CollectionWriter(collection, None)
+    writer = CollectionWriter(collection, None)
     members = [
         TeamMember(
             agent,
             EvolvingTopic(WeightTable()),
             StaticLinkScorer(),
-            LearnerGroup({}, collection, keeper, agent.record.name),
+            LearnerGroup({}, collection, writer, agent.record.name),
         )
         for agent in agents
     ]

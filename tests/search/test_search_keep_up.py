@@ -13,9 +13,9 @@ from opilio.search.searcher import Searcher
 from opilio.store.collection import Collection
 
 
-def until(true: Callable[[], bool], keeper: BackgroundIndexer) -> None:
+def until(true: Callable[[], bool], writer: BackgroundIndexer) -> None:
     while not true():
-        assert keeper.alive
+        assert writer.alive
         time.sleep(0.02)
 
 
@@ -26,18 +26,18 @@ def pages(first: int, last: int) -> list[Sheet]:
 def test_index_follows_while_a_collection_is_served(tmp_path: Path) -> None:
     folder = store(tmp_path / "c", pages(0, 3))
     searcher = Searcher([folder])
-    with BackgroundIndexer([folder, tmp_path / "no-collection"], every_s=0.05) as keeper:
-        until(lambda: searcher.search("wren").total == 3, keeper)
+    with BackgroundIndexer([folder, tmp_path / "no-collection"], every_s=0.05) as writer:
+        until(lambda: searcher.search("wren").total == 3, writer)
         store(folder, pages(3, 5))
-        until(lambda: searcher.search("wren").total == 5, keeper)
-    assert not keeper.alive
+        until(lambda: searcher.search("wren").total == 5, writer)
+    assert not writer.alive
 
 
 def test_process_ends_when_told_to_once_nothing_is_left_to_do(tmp_path: Path) -> None:
     folder = store(tmp_path / "c", pages(0, 3))
-    keeper = BackgroundIndexer([folder], until_quiet=True)
-    keeper.start()
-    while keeper.alive:
+    writer = BackgroundIndexer([folder], until_quiet=True)
+    writer.start()
+    while writer.alive:
         time.sleep(0.02)
     assert Searcher([folder]).search("wren").total == 3
 
@@ -89,5 +89,5 @@ def test_rest_ends_when_all_is_to_end() -> None:
 def test_pages_of_a_running_crawl_are_found_before_it_ends(tmp_path: Path) -> None:
     folder = store(tmp_path / "c", pages(0, 3))
     searcher = Searcher([folder])
-    with BackgroundIndexer([folder]) as keeper, closing(Collection.open_for_writing(folder)):
-        until(lambda: searcher.search("wren").total == 3, keeper)
+    with BackgroundIndexer([folder]) as writer, closing(Collection.open_for_writing(folder)):
+        until(lambda: searcher.search("wren").total == 3, writer)

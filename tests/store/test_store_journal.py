@@ -80,18 +80,18 @@ def test_tables_that_came_later_are_made_when_an_old_collection_is_written_to(tm
 
 def test_person_replaces_the_verdict_and_the_counters_follow() -> None:
     collection = Collection.in_memory()
-    keeper = CollectionWriter(collection, None)
+    writer = CollectionWriter(collection, None)
     with collection.unit_of_work():
-        keeper.write_outcomes([visited("1")])
+        writer.write_outcomes([visited("1")])
     key = collection.connection.execute("SELECT key FROM page").fetchone()[0]
     by_hand = Reason("labelled by hand", 1.0)
     for relevant in (True, True, False, True):
         with collection.unit_of_work():
-            keeper.set_label(key, relevant, by_hand)
+            writer.set_label(key, relevant, by_hand)
         row = collection.connection.execute("SELECT relevant, score, reasons FROM page").fetchone()
         assert (bool(row[0]), row[1]) == (relevant, float(relevant))
         names = [reason["name"] for reason in msgspec.msgpack.decode(row[2])]
         assert names.count("labelled by hand") == 1
     again = CollectionWriter(collection, None)
     again.resume()
-    assert again.counts.relevant == keeper.counts.relevant == 1
+    assert again.counts.relevant == writer.counts.relevant == 1

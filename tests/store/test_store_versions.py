@@ -41,10 +41,10 @@ def seen(path: str, when: float, fate: PageChange = PageChange.NEW, title: str =
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[tuple[Collection, CollectionWriter]]:
     collection = Collection.create(tmp_path / "c", "")
-    keeper = CollectionWriter(collection, WarcWriter(tmp_path / "c", "test"))
-    keeper.resume()
-    yield collection, keeper
-    keeper.close()
+    writer = CollectionWriter(collection, WarcWriter(tmp_path / "c", "test"))
+    writer.resume()
+    yield collection, writer
+    writer.close()
     collection.close()
 
 
