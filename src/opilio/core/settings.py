@@ -117,6 +117,7 @@ class FetchSettings(msgspec.Struct, kw_only=True):
     allow_private: bool = False
     verify_tls: bool = True
     resolve: dict[str, str] = {}
+    cookies: bool = True  # return cookies to the hosts that set them, within one run
 
 
 class RevisitSettings(msgspec.Struct, kw_only=True):

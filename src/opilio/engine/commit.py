@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from opilio.core.caches import evict_oldest
 from opilio.core.events import BatchCommitted, CrawlStopped, Event, HostBackedOff, RobotsRead
 from opilio.core.protocols import DuplicateDetector, Frontier
 from opilio.core.records import HostLease, Lead, Outcome, PageChange, url_key
@@ -25,6 +26,8 @@ from opilio.engine.visit import LeaseResult, VisitLimits
 from opilio.frontier.policy import seed_score
 from opilio.store.collection import Collection
 from opilio.store.writer import CollectionWriter
+
+MAX_COOKIE_RETRIES = 20_000  # remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ class BatchCommitter:
         self._labels = LabelInbox(books.collection, books.writer, books.frontier, learning, link_scorer)
         self._limits = bounds
         self._copy_links = CopyLinkFilter(books.collection.connection, bounds.follow_copies)
+        self._cookie_retries: dict[int, None] = {}
         self._publish_state = publish
         self._stored_figures: dict[str, float] = {}  # figures for observers, as last written
         self._pending_events: list[Event] = []  # already stored, returned with the next batch
@@ -80,7 +84,7 @@ class BatchCommitter:
             offers = self._outgoing_leads(outcomes)
             events += books.revisit_outcomes.record(outcomes, offers, known, held, now)
             added = books.frontier.add([lead for leads in offers for lead in leads], now)
-            books.frontier.revive(_moved_targets(outcomes))
+            books.frontier.revive([*_moved_targets(outcomes), *self._cookie_targets(outcomes)])
             if added.refused:
                 self._link_scorer.discard(added.refused)
             if books.revisit_scheduler is not None:
@@ -222,6 +226,22 @@ class BatchCommitter:
         if bounds.max_depth and page.depth >= bounds.max_depth:
             return []
         return None
+
+    def _cookie_targets(self, outcomes: Sequence[Outcome]) -> list[tuple[str, int]]:
+        """(host, key) of URLs to fetch once more: a redirect back to them has set a cookie, as consent pages do."""
+        targets = []
+        for outcome in outcomes:
+            target = outcome.fetched.location
+            returns = target and (outcome.lead.hops or target == outcome.lead.url)
+            if (
+                returns
+                and outcome.fetched.header("set-cookie")
+                and (key := url_key(target)) not in self._cookie_retries
+            ):
+                self._cookie_retries[key] = None
+                targets.append((host_of(target), key))
+        evict_oldest(self._cookie_retries, MAX_COOKIE_RETRIES)
+        return targets
 
     def _complete_lease(self, served: LeaseResult, now: float, events: list[Event]) -> bool:
         """End the lease; False: another holder has the host by now."""

@@ -1,7 +1,8 @@
 """The fetcher of real crawls: libcurl under asyncio.
 
-One request, one response. It follows no redirects, stores no cookies, retries nothing and knows neither robots.txt nor
-delays: the engine decides. It supports http and https only and refuses private addresses.
+One request, one response. It follows no redirects, retries nothing and knows neither robots.txt nor delays: the engine
+decides. Cookies are kept in memory, per host as in a browser, and never written. It supports http and https only and
+refuses private addresses.
 """
 
 import asyncio
@@ -39,6 +40,8 @@ _CONDITIONAL_HEADERS = {
 _NOT_MODIFIED = 304
 # Larger than libcurl's 16 KiB, so that most pages arrive in one or two callbacks.
 _BUFFER_BYTES = 64 << 10
+# After this number of responses that set cookies, all are forgotten: memory stays bounded in a crawl of many hosts.
+MAX_COOKIE_RESPONSES = 20_000
 
 
 class CurlFetcher:
@@ -66,6 +69,13 @@ class CurlFetcher:
         self._budget = BodyBudget(self._limits.in_flight_bytes, self._network.connections)
         self._idle: list[pycurl.Curl] = []
         self._driver: CurlDriver | None = None
+        self._headers = [*_REQUEST_HEADERS]
+        if self._network.language:
+            self._headers.append(f"Accept-Language: {self._network.language}, *;q=0.5")
+        self._cookie_responses = 0
+        self._cookies = pycurl.CurlShare() if self._network.cookies else None
+        if self._cookies is not None:
+            self._cookies.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_COOKIE)
 
     async def fetch(self, url: str, validators: Mapping[str, str] | None = None) -> FetchResult:
         """Fetch one URL; `validators` (ETag, Last-Modified or the request headers for them) make it conditional."""
@@ -111,7 +121,7 @@ class CurlFetcher:
         if not transfer.url.startswith(("http://", "https://")):
             raise ValueError("not an http or https address")
         handle.setopt(pycurl.URL, transfer.url.encode("utf-8"))
-        handle.setopt(pycurl.HTTPHEADER, [*_REQUEST_HEADERS, *conditional_headers(validators or {})])
+        handle.setopt(pycurl.HTTPHEADER, [*self._headers, *conditional_headers(validators or {})])
         handle.setopt(pycurl.HEADERFUNCTION, transfer.on_header)
         handle.setopt(pycurl.WRITEFUNCTION, transfer.on_body)
         if not (self._network.allow_private or self._network.proxy):
@@ -136,8 +146,11 @@ class CurlFetcher:
         headers = transfer.headers if status else ()
         found = FetchResult(url=transfer.url, headers=headers)
         location = redirect_target(status, found.header("location"), transfer.url)
-        # Usually to set a cookie, or to another spelling of the same URL.
-        if location == transfer.url:
+        sets_cookie = self._cookies is not None and found.header("set-cookie") != ""
+        if sets_cookie:
+            self._bound_cookies(handle)
+        # Often to another spelling of the same URL. With a new cookie, the same request can succeed.
+        if location == transfer.url and not sets_cookie:
             location, transfer.failure = "", Failure("redirect-loop", "redirects to itself")
         return FetchResult(
             url=transfer.url,
@@ -153,6 +166,12 @@ class CurlFetcher:
             failure=transfer.failure,
             truncated="" if transfer.failure else transfer.truncated,
         )
+
+    def _bound_cookies(self, handle: pycurl.Curl) -> None:
+        self._cookie_responses += 1
+        if self._cookie_responses >= MAX_COOKIE_RESPONSES:
+            self._cookie_responses = 0
+            handle.setopt(pycurl.COOKIELIST, "ALL")
 
     def _new_handle(self) -> pycurl.Curl:
         handle = pycurl.Curl()
@@ -172,6 +191,10 @@ class CurlFetcher:
         handle.setopt(pycurl.PROXY, network.proxy)
         handle.setopt(pycurl.NOPROXY, "")
         set_tls(handle, network)
+        if self._cookies is not None:
+            # An empty file name starts the cookie engine without reading a file.
+            handle.setopt(pycurl.COOKIEFILE, "")
+            handle.setopt(pycurl.SHARE, self._cookies)
         return handle
 
 

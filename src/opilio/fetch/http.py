@@ -47,6 +47,8 @@ class NetworkOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     ca_file: str = ""  # certificates to trust; empty: the system's
     allow_private: bool = False
     connections: int = 64  # maximum of open connections and of requests in flight
+    cookies: bool = False  # return the cookies that hosts set, in this process only
+    language: str = ""  # preferred language code, sent as Accept-Language; empty: none
 
 
 PAGE_TYPES = frozenset(("text/html", "application/xhtml+xml", "text/plain"))

@@ -21,6 +21,7 @@ _WALKED_ELEMENTS = (*_LINK_ATTRIBUTES, *HEADINGS)
 MAX_PATH_STEPS = 8
 _MAX_STEP_LENGTH = 40
 _NUMBERS = re.compile(r"\d+")
+_INVISIBLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE).search
 
 Headings = tuple[str, str, str]
 
@@ -46,7 +47,7 @@ def find_links(body: Element, title: str) -> tuple[list[LinkElement], list[tuple
                 # Its content is a fallback for browsers without frames.
                 element.set_text("")
             href = element.attr(source)
-            if href is not None:
+            if href is not None and not _is_hidden(element):
                 places.append((element, href, above))
         else:
             found = (int(tag[1]), _heading_text(element))
@@ -54,6 +55,12 @@ def find_links(body: Element, title: str) -> tuple[list[LinkElement], list[tuple
             open_headings = [*(h for h in open_headings if h[0] < found[0]), found]
             above = (found[1], open_headings[-2][1] if len(open_headings) > 1 else "", main)
     return places, headings
+
+
+def _is_hidden(element: Element) -> bool:
+    """True for a link that no visitor can see: it is there to catch crawlers."""
+    style = element.attr("style")
+    return bool(style and _INVISIBLE(style)) or element.attr("hidden") is not None
 
 
 def _heading_text(element: Element) -> str:

@@ -7,6 +7,7 @@ from opilio.core.registry import FETCHERS, load_plugin
 from opilio.core.settings import Settings
 from opilio.fetch.curl import CurlFetcher
 from opilio.fetch.http import FetchLimits, NetworkOptions
+from opilio.text.languages import language_code
 
 
 def build_fetcher(settings: Settings, clock: Clock | None = None) -> Fetcher:
@@ -24,6 +25,8 @@ def build_curl_fetcher(settings: Settings, clock: Clock | None = None) -> Fetche
         verify_tls=fetch.verify_tls,
         allow_private=fetch.allow_private,
         connections=settings.engine.connections,
+        cookies=fetch.cookies,
+        language=language_code(settings.topic.language),
     )
     limits = FetchLimits(body_bytes=fetch.max_bytes, total_s=fetch.timeout_s)
     return CurlFetcher(user_agent(settings), limits=limits, network=network, clock=clock)

@@ -1,0 +1,89 @@
+"""Cookies, hidden links and the language that is asked for, against a real server."""
+
+import asyncio
+from pathlib import Path
+
+from checks.hostile_site import Behaviour, Request, answer, site
+from checks.small_webs import BIRDS, PATIENCE_S, stored
+from opilio.core.settings import Tree
+from opilio.engine.wiring.session import create_crawl
+from opilio.topic.setup import resolve_settings
+
+FORM = b"<p>We use cookies.</p>"
+
+
+def needs_cookie(target: str, body: bytes) -> Behaviour:
+    """The page for visitors with the cookie; others are redirected to `target`, which sets it."""
+
+    async def behave(request: Request, writer: asyncio.StreamWriter) -> bool:
+        given = "consent=yes" in request.headers.get("cookie", "")
+        redirect = answer(b"", "302 Found", location=target, set_cookie="consent=yes; Path=/")
+        return await (answer(body) if given else redirect)(request, writer)
+
+    return behave
+
+
+def crawl_site(folder: Path, behaviours: dict[str, Behaviour], **more: Tree) -> tuple[list[str], list[Request]]:
+    """The stored paths and the requests of a crawl that starts at /."""
+
+    async def main() -> tuple[str, list[Request]]:
+        async with site(behaviours) as served:
+            tree: Tree = {
+                "strategy": "breadth",
+                "topic": {"name": "wrens and other small birds"},
+                "seeds": {"urls": ["http://a.example/"]},
+                "politeness": {"delay_s": 0.0},
+                "fetch": {"allow_private": True, "resolve": {"*": f"127.0.0.1:{served.port}"}, "retries": 0},
+                "engine": {"workers": 0},
+                "stop": {"patience_s": 2.0},
+            }
+            for name, section in more.items():
+                tree[name] = {**tree[name], **section}
+            async with create_crawl(folder, resolve_settings(tree)) as running:
+                await asyncio.wait_for(running.engine.run(), PATIENCE_S)
+            return served.root, served.requests
+
+    _, requests = asyncio.run(main())
+    return [url.removeprefix("http://a.example") for url in stored(folder)], requests
+
+
+def test_page_that_redirects_to_itself_to_set_a_cookie_is_stored(tmp_path: Path) -> None:
+    paths, requests = crawl_site(tmp_path / "c", {"/": needs_cookie("/", BIRDS.encode())})
+    assert (paths, [r.target for r in requests].count("/")) == (["/"], 2)
+
+
+def test_page_behind_a_consent_redirect_is_stored(tmp_path: Path) -> None:
+    back = answer(b"", "302 Found", location="/", set_cookie="consent=yes; Path=/")
+    paths, _ = crawl_site(tmp_path / "c", {"/": needs_cookie("/consent", BIRDS.encode()), "/consent": back})
+    assert paths == ["/"]
+
+
+def test_cookies_that_do_not_help_end_after_one_more_request(tmp_path: Path) -> None:
+    loop = answer(b"", "302 Found", location="/", set_cookie="a=1")
+    paths, requests = crawl_site(tmp_path / "c", {"/": loop})
+    assert (paths, [r.target for r in requests].count("/")) == ([], 2)
+
+
+def test_no_cookie_is_returned_when_they_are_off_and_none_to_another_host(tmp_path: Path) -> None:
+    start = answer(f"{BIRDS} <a href='http://b.example/x'>x</a> <a href='/y'>y</a>".encode(), set_cookie="a=1")
+    behaviours = {"/": start, "/x": answer(b"<p>a wren</p>"), "/y": answer(b"<p>another wren</p>")}
+    _, requests = crawl_site(tmp_path / "on", behaviours)
+    assert {r.target: r.headers.get("cookie") for r in requests if r.target in "/x/y"} == {
+        "/": None,
+        "/x": None,
+        "/y": "a=1",
+    }
+    _, requests = crawl_site(tmp_path / "off", behaviours, fetch={"cookies": False})
+    assert not any("cookie" in r.headers for r in requests)
+
+
+def test_hidden_links_are_not_followed(tmp_path: Path) -> None:
+    links = """<a href=/a style="color: red">a</a><a href=/b style="Display : none">b</a>
+        <a href=/c style="visibility:hidden">c</a><a href=/d hidden>d</a>"""
+    _, requests = crawl_site(tmp_path / "c", {"/": answer(f"{BIRDS}{links}".encode())})
+    assert {r.target for r in requests} == {"/robots.txt", "/", "/a"}
+
+
+def test_topic_language_is_asked_for(tmp_path: Path) -> None:
+    _, requests = crawl_site(tmp_path / "c", {"/": answer(b"<p>wren</p>")}, topic={"language": "german"})
+    assert {r.headers["accept-language"] for r in requests} == {"de, *;q=0.5"}
