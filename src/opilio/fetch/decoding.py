@@ -110,7 +110,7 @@ class _ZstdFrames:
         self._field = b""  # the field that is being read
         self._wanted = 4  # its length
         self._skip = 0
-        self._next = self._on_magic
+        self._next: Callable[[int], None] = self._on_magic
         self._checksum_bytes = 0
 
     def feed(self, data: bytes) -> None:

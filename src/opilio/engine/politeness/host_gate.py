@@ -22,7 +22,7 @@ from opilio.core.records import FetchResult
 from opilio.core.settings import PolitenessSettings
 from opilio.core.urls import host_of, origin_of
 from opilio.engine.politeness.delays import AddressThrottle, effective_delay_s
-from opilio.engine.politeness.robots import PRIVATE_ADDRESS, RobotsRules, rules_from_response
+from opilio.engine.politeness.robots import LARGE_TEXT, PRIVATE_ADDRESS, RobotsRules, rules_from_response
 from opilio.fetch.http import follow_redirects
 
 MAX_THROTTLED_HOSTS = 50_000  # hosts and addresses; more than can be asked within a pause
@@ -132,7 +132,7 @@ def _put_bounded(kept: dict[str, V], key: str, value: V) -> None:
     kept[key] = value
 
 
-MAX_CACHED_ROBOTS = 20_000  # robots rules kept in memory; older ones are read from the collection again
+MAX_CACHED_ROBOTS_BYTES = 64 << 20  # rules in memory; others are read from the collection again
 MAX_THROTTLE_WAIT_S = 0.5  # who would wait longer gives its connection to others and comes again
 PRIVATE_ADDRESS_REASON = f"{PRIVATE_ADDRESS}: only --allow-private lets it be asked"
 ALL_ALLOWED = RobotsRules(expires_at=float("inf"))
@@ -170,6 +170,7 @@ class HostGate:
         self._load_robots = stored
         self._store_robots = keep
         self._rules: dict[str, RobotsRules] = {}
+        self._cached_bytes = 0
 
     async def acquire(self, url: str, ready_at: float) -> Permit:
         """Reads robots.txt when it must, then says whether this URL may be asked for, and waits for its turn."""
@@ -186,6 +187,8 @@ class HostGate:
         delay_s = self._host_delay_s(origin)
         if rules.unreachable:
             return _refuse_unreachable(rules, delay_s)
+        if rules.needs_compiling:
+            await asyncio.to_thread(getattr, rules, "matcher")
         if not rules.allows(url):
             return Permit(delay_s=delay_s, refusal="robots.txt disallows it")
         return Permit(
@@ -222,15 +225,21 @@ class HostGate:
         """Ask for the file (the host's turn is ours) and have its rules kept before any page is asked for."""
         polite = _ThrottledFetcher(self._fetcher, self._throttle, self._host_delay_s(origin), host_of(origin))
         answer = await follow_redirects(polite, f"{origin}/robots.txt", hops=5)
-        rules = rules_from_response(answer, self._settings.agent, self._clock.now(), self._rules.get(origin))
+        arguments = (answer, self._settings.agent, self._clock.now(), self._rules.get(origin))
+        if len(answer.body) > LARGE_TEXT:
+            rules = await asyncio.to_thread(rules_from_response, *arguments)
+        else:
+            rules = rules_from_response(*arguments)
         self._cache_rules(origin, rules)
         self._store_robots(origin, rules, self._host_delay_s(origin))
         return rules
 
     def _cache_rules(self, origin: str, rules: RobotsRules) -> None:
-        if len(self._rules) >= MAX_CACHED_ROBOTS and origin not in self._rules:
-            self._rules.pop(next(iter(self._rules)))
+        replaced = self._rules.pop(origin, None)
         self._rules[origin] = rules
+        self._cached_bytes += rules.cost_bytes - (replaced.cost_bytes if replaced else 0)
+        while self._cached_bytes > MAX_CACHED_ROBOTS_BYTES and len(self._rules) > 1:
+            self._cached_bytes -= self._rules.pop(next(iter(self._rules))).cost_bytes
 
 
 def _both_schemes(origin: str) -> tuple[str, str]:
