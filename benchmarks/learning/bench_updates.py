@@ -12,7 +12,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from checks.link_visits import taught
-from opilio.engine.link_memory import LinkModelStore
+from opilio.engine.link_memory import CommitteeLearner
 from opilio.learn.committee import Committee
 from opilio.learn.dense_model import DenseModel
 from opilio.learn.scoring import CommitteeOptions
@@ -57,12 +57,12 @@ def main() -> None:
     size = len(committee.snapshot())
     timed(f"snapshot after 1000 visits, {size:,} bytes", 1, began)
     collection = Collection.in_memory()
-    memory = LinkModelStore(committee, collection)
+    memory = CommitteeLearner(committee, collection)
     began = time.perf_counter()
     memory.save(0.0, at_end=True)
     timed("save", 1, began)
     began = time.perf_counter()
-    LinkModelStore(Committee(CommitteeOptions(capacity=5000)), collection).restore()
+    CommitteeLearner(Committee(CommitteeOptions(capacity=5000)), collection).load()
     timed("restore", 1, began)
 
 

@@ -4,21 +4,12 @@ import asyncio
 from pathlib import Path
 
 from opilio.core.clock import VirtualClock
-from opilio.core.records import Lead, url_key
 from opilio.core.settings import Settings
-from opilio.core.urls import host_of
 from opilio.dedup.sqlite import create_dedup_tables as create_seen
-from opilio.engine.wiring.build import (
-    TOPIC_SNAPSHOT,
-    Environment,
-    build_analysis_parts,
-    build_analysis_pool,
-    build_engine,
-    build_frontier,
-    build_topic,
-    initial_topic_state,
-)
-from opilio.frontier.policy import seed_score
+from opilio.engine.wiring.assembly import open_analysis
+from opilio.engine.wiring.build import Environment, build_engine, build_frontier, seed_leads
+from opilio.engine.wiring.start import initial_states
+from opilio.engine.wiring.topic import build_topic
 from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
 from opilio.lab.experiments.replay import ReplayFetcher, lab_settings
 from opilio.lab.webs.topics import LabTopic
@@ -40,20 +31,15 @@ async def _crawl(folder: Path, web: WarcWeb, settings: Settings) -> None:
     clock = VirtualClock()
     collection = Collection.create(folder, "", [create_frontier, create_seen])
     topic = build_topic(settings)
-    states = {TOPIC_SNAPSHOT: initial_topic_state(settings, topic)}
-    mind = build_analysis_parts(settings, topic, states)
-    desk = build_analysis_pool(settings, topic, mind, states)
-    keeper = CollectionWriter(collection, WarcWriter(folder, "benchmark"))
-    keeper.resume()
+    writer = CollectionWriter(collection, WarcWriter(folder, "benchmark"))
+    writer.resume()
     frontier = build_frontier(settings, collection)
-    leads = [Lead(url=url, key=url_key(url), host=host_of(url), score=seed_score(1)) for url in settings.seeds.urls]
     with collection.unit_of_work():
-        frontier.add(leads, clock.now())
-    world = Environment(collection, keeper, frontier, ReplayFetcher(web, clock, 0.0, 1), clock)
-    engine = build_engine(settings, world, mind, desk, resumed=False)
+        frontier.add(seed_leads(settings), clock.now())
+    environment = Environment(collection, writer, frontier, ReplayFetcher(web, clock, 0.0, 1), clock)
     try:
-        await engine.run()
+        async with open_analysis(settings, topic, initial_states(settings, topic)) as analysis:
+            await build_engine(settings, environment, analysis, resumed=False).run()
     finally:
-        await desk.close()
-        keeper.close()
+        writer.close()
         collection.close()

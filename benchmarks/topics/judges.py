@@ -14,7 +14,10 @@ import numpy as np
 
 from opilio.core.protocols import Judge
 from opilio.core.records import Page, Reading
-from opilio.engine.wiring.build import TOPIC_SNAPSHOT, build_analysis_parts, build_topic, initial_topic_state
+from opilio.engine.wiring.analysis import AnalysisOptions
+from opilio.engine.wiring.assembly import build_analysis_parts
+from opilio.engine.wiring.start import initial_states
+from opilio.engine.wiring.topic import build_topic
 from opilio.lab.evaluation.metrics import average_precision
 from opilio.lab.evaluation.statistics import bootstrap_mean
 from opilio.lab.experiments.replay import OfflineWeb, lab_settings
@@ -30,12 +33,10 @@ MEASURES = ("average precision", "precision", "recall", "F1")
 def judge_of(offline: OfflineWeb, topic: LabTopic, kind: str) -> tuple[Judge, Callable[[Page], Reading]]:
     """A judge as a crawl would have it on its first page, and who reads pages for it."""
     settings = lab_settings("best-first", topic.brief, (), 1, {"judge": {"kind": kind}})
-    told = build_topic(settings)
-    read = offline.readings(settings).reader
-    mind = build_analysis_parts(
-        settings, told, {TOPIC_SNAPSHOT: initial_topic_state(settings, told)}, records=False, reads=read
-    )
-    return mind.analyzer._judge, mind.analyzer._read
+    built = build_topic(settings)
+    options = AnalysisOptions(records=False, read_pages=offline.readings(settings).reader)
+    analyzer = build_analysis_parts(settings, built, initial_states(settings, built), options).analyzer
+    return analyzer._judge, analyzer._read
 
 
 def measured(offline: OfflineWeb, labels: GroundTruthLabels, topic: LabTopic, kind: str) -> tuple[float, ...]:

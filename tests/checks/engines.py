@@ -1,4 +1,4 @@
-"""An engine put together by hand, with parts of a test's choosing at the seams."""
+"""Runs an engine that is built as for a live crawl, with a fetcher, a clock and a pool that a test chooses."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -11,29 +11,24 @@ from checks.small_webs import PATIENCE_S
 from opilio.core.clock import Clock, SystemClock
 from opilio.core.events import Event
 from opilio.core.protocols import Fetcher, SeedSource
-from opilio.core.records import FetchResult, Lead, url_key
+from opilio.core.records import FetchResult
 from opilio.core.settings import Settings, Tree
-from opilio.core.urls import host_of
 from opilio.dedup.sqlite import create_dedup_tables as create_seen
 from opilio.engine.politeness.traps import build_url_filter
-from opilio.engine.wiring.build import (
-    TOPIC_SNAPSHOT,
-    Environment,
-    build_analysis_parts,
-    build_engine,
-    build_frontier,
-    build_topic,
-    complete_settings,
-    initial_topic_state,
-)
-from opilio.engine.workers import AnalysisPool, InlinePool, WorkerPool
+from opilio.engine.wiring.analysis import AnalysisOptions
+from opilio.engine.wiring.assembly import open_analysis
+from opilio.engine.wiring.build import Environment, build_engine, build_frontier, seed_leads
+from opilio.engine.wiring.settings import complete_settings
+from opilio.engine.wiring.start import initial_states
+from opilio.engine.wiring.topic import build_topic
+from opilio.engine.workers import AnalysisPool
 from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
 from opilio.store.collection import Collection, collection_exists
 from opilio.store.warc import WarcWriter
 from opilio.store.writer import CollectionWriter
 from opilio.topic.setup import resolve_settings
 
-MakeDesk = Callable[[AnalysisPool], AnalysisPool]  # from the usual inline one
+WrapPool = Callable[[AnalysisPool], AnalysisPool]  # receives the inline pool
 
 
 class PageFetcher:
@@ -62,13 +57,13 @@ def run_engine(
     folder: Path,
     tree: Tree,
     fetcher: Fetcher,
-    make_desk: MakeDesk | None = None,
+    wrap_pool: WrapPool | None = None,
     clock: Clock | None = None,
     sources: Sequence[SeedSource] = (),
 ) -> tuple[str, list[Event]]:
     """Crawl into a new collection, or go on with one; returns why it stopped and every event."""
     settings = complete_settings(resolve_settings(tree))
-    told: list[Event] = []
+    events: list[Event] = []
 
     async def main() -> str:
         resumed = collection_exists(folder)
@@ -79,37 +74,29 @@ def run_engine(
         )
         writer = CollectionWriter(collection, WarcWriter(folder, "test"))
         writer.resume()
-        desk: AnalysisPool | None = None
+        topic = build_topic(settings)
+        states, options = initial_states(settings, topic), AnalysisOptions(wrap_pool=wrap_pool)
         try:
-            topic = build_topic(settings)
-            mind = build_analysis_parts(settings, topic, {TOPIC_SNAPSHOT: initial_topic_state(settings, topic)})
-            inline = InlinePool(mind.analyzer)
-            desk = make_desk(inline) if make_desk else inline
-            if isinstance(desk, WorkerPool):
-                await desk.start()
-            world = _world(settings, collection, writer, fetcher, clock or SystemClock())
-            engine = build_engine(settings, world, mind, desk, resumed, sources)
-            engine.add_listener(told.append)
-            return await asyncio.wait_for(engine.run(), PATIENCE_S)
+            async with open_analysis(settings, topic, states, options) as analysis:
+                environment = _environment(settings, collection, writer, fetcher, clock or SystemClock())
+                engine = build_engine(settings, environment, analysis, resumed, sources)
+                engine.add_listener(events.append)
+                return await asyncio.wait_for(engine.run(), PATIENCE_S)
         finally:
-            if desk is not None:
-                await desk.close()
             writer.close()
             collection.close()
 
-    return asyncio.run(main()), told
+    return asyncio.run(main()), events
 
 
-def _world(
+def _environment(
     settings: Settings, collection: Collection, writer: CollectionWriter, fetcher: Fetcher, clock: Clock
 ) -> Environment:
-    traps = build_url_filter(settings, collection, resumed=False)
-    frontier = build_frontier(settings, collection, traps)
+    url_filter = build_url_filter(settings, collection, resumed=False)
+    frontier = build_frontier(settings, collection, url_filter)
     with collection.unit_of_work():
-        frontier.add(
-            [Lead(url=u, key=url_key(u), host=host_of(u), score=9.0) for u in settings.seeds.urls], clock.now()
-        )
-    return Environment(collection, writer, frontier, fetcher, clock, traps)
+        frontier.add(seed_leads(settings), clock.now())
+    return Environment(collection, writer, frontier, fetcher, clock, url_filter)
 
 
 def plain_tree(seeds: list[str], **more: Any) -> Tree:

@@ -11,7 +11,7 @@ from opilio.core.events import BatchCommitted, Event
 from opilio.core.protocols import JUDGE_STATE
 from opilio.core.settings import Tree
 from opilio.engine.commit import BatchCommitter
-from opilio.engine.link_memory import LinkModelStore
+from opilio.engine.link_memory import CommitteeLearner
 from opilio.engine.link_scoring import CommitteeLinkScorer
 from opilio.engine.wiring.session import create_crawl, resume_crawl
 from opilio.judge.learned import LearnedJudge
@@ -46,12 +46,12 @@ def learning_tree(server: LabWebServer, **more: Any) -> Tree:
     return settings_for(server, [HUB], **{**tree, **more})
 
 
-def restored(folder: Path) -> LinkModelStore:
+def restored(folder: Path) -> CommitteeLearner:
     """What the collection says that the committee knows."""
     collection = Collection.open_for_reading(folder)
     try:
-        memory = LinkModelStore(Committee(CommitteeOptions()), collection)
-        memory.restore()
+        memory = CommitteeLearner(Committee(CommitteeOptions()), collection)
+        memory.load()
         return memory
     finally:
         collection.close()
@@ -89,10 +89,10 @@ def crawl_and_stop_dead(folder: Path, tree: Tree, after: int) -> BatchCommitter:
     return ledgers[-1]
 
 
-def memory_of(ledger: BatchCommitter) -> LinkModelStore:
+def memory_of(ledger: BatchCommitter) -> CommitteeLearner:
     chooser = ledger._link_scorer
     assert isinstance(chooser, CommitteeLinkScorer)
-    return chooser._model_store
+    return chooser._learner
 
 
 def judge_of(ledger: BatchCommitter) -> LearnedJudge:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from opilio.engine.wiring.build import complete_settings
+from opilio.engine.wiring.settings import complete_settings
 from opilio.topic.setup import resolve_settings
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "strategies.md"

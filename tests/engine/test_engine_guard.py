@@ -38,26 +38,29 @@ SITE = {ROOT: html(ROOT, "".join(f"<a href='/{p}'>wren</a>" for p in PATHS))} | 
 
 
 class Clumsy:
-    """A desk that fails on one page."""
+    """A pool that fails on one page."""
 
-    def __init__(self, desk: AnalysisPool, error: Exception) -> None:
-        self._desk = desk
+    def __init__(self, pool: AnalysisPool, error: Exception) -> None:
+        self._pool = pool
         self._error = error
+
+    async def start(self) -> None:
+        await self._pool.start()
 
     async def analyze(self, lead: Lead, fetched: FetchResult) -> Analysis:
         if lead.url.endswith("boom"):
             raise self._error
-        return await self._desk.analyze(lead, fetched)
+        return await self._pool.analyze(lead, fetched)
 
     @property
     def is_saturated(self) -> bool:
-        return self._desk.is_saturated
+        return self._pool.is_saturated
 
     def update_state(self, name: str, state: bytes) -> None:
-        self._desk.update_state(name, state)
+        self._pool.update_state(name, state)
 
     async def close(self) -> None:
-        await self._desk.close()
+        await self._pool.close()
 
 
 class ClumsyFetcher(PageFetcher):
@@ -70,7 +73,7 @@ class ClumsyFetcher(PageFetcher):
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), RecursionError(), MemoryError(), UnicodeError("x")])
 def test_crawl_goes_on_when_analysis_raises(tmp_path: Path, error: Exception) -> None:
     tree = plain_tree([ROOT], frontier={"per_host": 4})
-    reason, told = run_engine(tmp_path / "c", tree, PageFetcher(SITE), lambda desk: Clumsy(desk, error))
+    reason, told = run_engine(tmp_path / "c", tree, PageFetcher(SITE), lambda pool: Clumsy(pool, error))
     assert reason == "nothing left to fetch"
     state, why = states(tmp_path / "c")["boom"]
     assert state == FAILED
@@ -93,7 +96,7 @@ def test_crawl_ends_when_nothing_can_be_kept(tmp_path: Path) -> None:
     """A full disk is nobody's page: it must not be recorded as one page's failure and then the next one's."""
     error = CollectionError("the disk is full")
     with pytest.raises(CollectionError, match="disk is full"):
-        run_engine(tmp_path / "c", plain_tree([ROOT]), PageFetcher(SITE), lambda desk: Clumsy(desk, error))
+        run_engine(tmp_path / "c", plain_tree([ROOT]), PageFetcher(SITE), lambda pool: Clumsy(pool, error))
     assert rows(tmp_path / "c", "SELECT count(*) FROM event WHERE kind = 'VisitFailed'") == [(0,)]
 
 

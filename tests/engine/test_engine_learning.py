@@ -24,9 +24,9 @@ from opilio.core.clock import VirtualClock
 from opilio.core.events import BatchCommitted, Event
 from opilio.core.records import url_key
 from opilio.engine.commit import BatchCommitter
-from opilio.engine.link_memory import LinkModelStore
+from opilio.engine.link_memory import CommitteeLearner
 from opilio.engine.link_scoring import CommitteeLinkScorer
-from opilio.engine.wiring.build import complete_settings
+from opilio.engine.wiring.settings import complete_settings
 from opilio.learn.committee import Committee
 from opilio.learn.dense_model import FEATURE_NAMES
 from opilio.learn.link_pool import MAX_CONTEXTS, LinkPool
@@ -111,7 +111,7 @@ def values_of_words(ledger: BatchCommitter) -> dict[int, float]:
 def held_again(folder: Path) -> LinkPool:
     """The links that a committee holds when it goes on with this collection."""
     collection = Collection.open_for_reading(folder)
-    memory = LinkModelStore(Committee(CommitteeOptions()), collection)
+    memory = CommitteeLearner(Committee(CommitteeOptions()), collection)
     memory.resume()
     collection.close()
     return memory.committee.pool

@@ -17,7 +17,7 @@ STEPS = [
     "opilio.engine.wiring.session:recover",
     "opilio.engine.wiring.session:build_fetcher",
     "opilio.engine.wiring.session:load_topic_and_states",
-    "opilio.engine.wiring.session:build_analysis_parts",
+    "opilio.engine.wiring.assembly:build_analysis_parts",
     "opilio.engine.workers:WorkerPool.start",
     "opilio.engine.workers:start_with_signals_blocked",
     "opilio.engine.wiring.session:build_frontier",

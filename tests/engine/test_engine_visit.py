@@ -40,6 +40,9 @@ class Reader:
         for place in places:
             self.waiting[place].set_result(Analysis())
 
+    async def start(self) -> None:
+        pass
+
     def update_state(self, name: str, state: bytes) -> None:
         pass
 

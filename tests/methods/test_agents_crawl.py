@@ -32,8 +32,9 @@ from opilio.core.events import BatchCommitted, Event
 from opilio.core.records import Reading, Verdict
 from opilio.core.settings import Tree
 from opilio.core.strategies import strategy_names
-from opilio.engine.wiring.build import build_topic, complete_settings
 from opilio.engine.wiring.session import create_crawl
+from opilio.engine.wiring.settings import complete_settings
+from opilio.engine.wiring.topic import build_topic
 from opilio.engine.workers import InlinePool
 from opilio.lab.server.http import AccessLogEntry
 from opilio.manage.agents import list_agents

@@ -13,8 +13,10 @@ from opilio.core.errors import ConfigError
 from opilio.core.records import Analysis, Failure, FetchResult, LinkColumns, Outcome, url_key
 from opilio.core.settings import Settings
 from opilio.engine.link_columns import pack
-from opilio.engine.wiring.build import build_analysis_parts, build_topic, complete_settings, initial_topic_state
+from opilio.engine.wiring.assembly import build_analysis_parts
 from opilio.engine.wiring.session import create_crawl
+from opilio.engine.wiring.settings import complete_settings
+from opilio.engine.wiring.topic import build_topic, initial_topic_state
 from opilio.learn.word_model import DENSE_FIELDS, unpack_features
 from opilio.methods.attributes.features import LinkRows, TermFunctions, pack_evidence, page_evidence
 from opilio.methods.attributes.learner import OnlineTrainer

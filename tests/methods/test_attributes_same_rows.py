@@ -10,7 +10,9 @@ from checks.attribute_collections import crowded_web
 from checks.learning_webs import crawl_and_stop_dead, learning_tree
 from checks.small_webs import SmallWeb, rows, served
 from opilio.engine.commit import BatchCommitter
-from opilio.engine.wiring.build import build_analysis_parts, build_topic, complete_settings, initial_topic_state
+from opilio.engine.wiring.assembly import build_analysis_parts
+from opilio.engine.wiring.settings import complete_settings
+from opilio.engine.wiring.topic import build_topic, initial_topic_state
 from opilio.manage.train_attributes import train
 from opilio.methods.attributes.link_scoring import AttributesLinkScorer
 from opilio.methods.attributes.ranker import MODEL_FILE, AttributesRanker, unpack_rows

@@ -12,7 +12,8 @@ from checks.small_webs import rows
 from opilio.core.clock import VirtualClock
 from opilio.core.errors import ConfigError, TopicError
 from opilio.core.settings import Settings
-from opilio.engine.wiring.build import build_topic, complete_settings
+from opilio.engine.wiring.settings import complete_settings
+from opilio.engine.wiring.topic import build_topic
 from opilio.methods.dewey.detect import Galaxy, GalaxyRule, LexiconMatcher, ScoredClass
 from opilio.methods.dewey.judge import DeweyJudge
 from opilio.methods.dewey.lexicon import builtin_lexicon, parse_lexicon

@@ -185,7 +185,7 @@ def test_option_that_makes_no_sense_leaves_no_folder_behind(tmp_path: Path, sett
 
 
 def test_paper_defaults_are_the_strategy_s_own_s2_37() -> None:
-    from opilio.engine.wiring.build import complete_settings as complete
+    from opilio.engine.wiring.settings import complete_settings as complete
     from opilio.topic.setup import resolve_settings as resolve
 
     settings = complete(resolve({"strategy": "s2-treasure", "topic": {"name": "grammar"}}))

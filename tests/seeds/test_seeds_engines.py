@@ -12,8 +12,8 @@ from opilio.core.clock import SystemClock
 from opilio.core.errors import ConfigError
 from opilio.core.records import EngineAnswer
 from opilio.core.registry import SEED_ENGINES, plugin_names
-from opilio.engine.wiring.build import complete_settings
 from opilio.engine.wiring.seed_engines import build_source, complete_engine
+from opilio.engine.wiring.settings import complete_settings
 from opilio.fetch.api_client import ApiClient
 from opilio.seeds.api_client import MemoryQuota, Quota
 from opilio.topic.setup import resolve_settings

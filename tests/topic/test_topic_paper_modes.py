@@ -10,7 +10,7 @@ from checks.engines import PageFetcher, html, plain_tree, run_engine, states
 from checks.small_webs import rows
 from opilio.core.clock import VirtualClock
 from opilio.core.strategies import strategy_names
-from opilio.engine.wiring.build import complete_settings
+from opilio.engine.wiring.settings import complete_settings
 from opilio.topic.setup import resolve_settings
 
 SITE = "http://a.example/"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from opilio.core.errors import TopicError
-from opilio.engine.wiring.build import complete_settings
+from opilio.engine.wiring.settings import complete_settings
 from opilio.engine.wiring.topic import build_query_log_reader
 from opilio.engine.wiring.topic_files import LoggedQuery, read_query_log, simulate_queries, split_intervals
 from opilio.manage.topic_builder import QueryLogInput, keywords_from_log

@@ -18,6 +18,7 @@ import msgspec
 from opilio.core.errors import ConfigError
 from opilio.core.settings import Tree, describe_validation_error, suggest_name
 
+ASSEMBLIES = "opilio.assemblies"
 COMMANDS = "opilio.commands"
 COMMITTEE_MEMBERS = "opilio.committee_members"
 DOCUMENT_READERS = "opilio.document_readers"

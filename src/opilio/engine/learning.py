@@ -1,6 +1,7 @@
-"""All that learns from outcomes in the writing process: topic table, judge and ranker; how their states are stored."""
+"""Learning in the writing process: how the states of topic table, judge and rankers are stored and restored."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from opilio.core.events import Event, TopicChanged
 from opilio.core.protocols import Learns, OnlineLearner
@@ -11,15 +12,65 @@ from opilio.store.writer import CollectionWriter
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.weights import WeightTable
 
-SAVE_INTERVAL_S = 10.0  # what is learnt between two versions (words counted for the next growth) is kept so often
+# Learners without a journal save what they count between two versions this often.
+SAVE_INTERVAL_S = 10.0
+
+
+class Owner(NamedTuple):
+    """The agent that a learner belongs to; the default is a crawl without agents."""
+
+    agent: str = ""
+    number: int = 0
+
+
+NO_OWNER = Owner()
+
+
+class JournaledLearner:
+    """A learner with its journal in the collection. Writes inside `collection.unit_of_work()`.
+
+    Every lesson is stored with the visit it comes from; from time to time the whole state replaces the lessons.
+    """
+
+    def __init__(self, learner: Learns, collection: Collection, name: str) -> None:
+        self.learner = learner
+        self._journal = LearnerJournal(collection, name)
+
+    @property
+    def snapshot_due(self) -> bool:
+        """Whether the journal is long enough for a new snapshot."""
+        return self._journal.snapshot_due
+
+    def teach(self, lesson: bytes, visits: int = 1) -> None:
+        """Store a lesson of so many visits and learn from it; an empty lesson teaches nothing."""
+        if lesson:
+            self._journal.add(lesson, visits)
+            self.learner.apply_lesson(lesson)
+
+    def load(self) -> bool:
+        """Restore the last snapshot and apply the lessons behind it; False where nothing is stored."""
+        state = self._journal.load_snapshot()
+        if state is not None:
+            self.learner.restore(state)
+        self.replay()
+        return state is not None or self._journal.pending_lessons > 0
+
+    def replay(self) -> None:
+        """Apply the lessons behind the last snapshot."""
+        for lesson in self._journal.lessons():
+            self.learner.apply_lesson(lesson)
+
+    def save(self, now: float) -> None:
+        """Store a snapshot in place of the last one and of the lessons behind it."""
+        self._journal.save_snapshot(self.learner.version, now, self.learner.snapshot())
 
 
 class LearnerGroup:
-    """Lets learners see what happened and keeps their states, inside a unit of work.
+    """Passes outcomes to learners and stores their states, inside a unit of work.
 
-    Some have a journal: killed at any moment, they go on as they were. What the others count between two versions
-    is kept every few seconds, what a table waits to be built from with every seed. `settled` returns whether
-    the seeds were visited.
+    A learner with a journal loses nothing when the crawl is killed. The others save what they count between two
+    versions every few seconds, and a table that waits for the seeds with every seed. `seeds_finished` returns whether
+    all seeds were visited.
     """
 
     def __init__(
@@ -28,15 +79,18 @@ class LearnerGroup:
         collection: Collection,
         writer: CollectionWriter,
         agent: str = "",
-        settled: Callable[[float], bool] = lambda _: True,
+        seeds_finished: Callable[[float], bool] = lambda _: True,
     ) -> None:
         self._learners = learners
-        self._seeds_finished = settled
+        self._seeds_finished = seeds_finished
         self._writer = writer
-        self._agent = agent  # whose: agents learn each for itself, under names of their own
+        self._agent = agent  # prefix of the names of the states
         # Checked once: a check against a protocol takes as long as learning from a page.
-        self._journaled = {name: learner for name, learner in learners.items() if isinstance(learner, Learns)}
-        self._journals = {name: LearnerJournal(collection, self._state_name(name)) for name in self._journaled}
+        self._journaled = {
+            name: JournaledLearner(learner, collection, self._state_name(name))
+            for name, learner in learners.items()
+            if isinstance(learner, Learns)
+        }
         self._published_versions = {name: learner.version for name, learner in learners.items()}
         self._saved_at = 0.0
 
@@ -46,15 +100,15 @@ class LearnerGroup:
 
     @property
     def finish_reason(self) -> str:
-        """Why learning has ended; a single crawler has no reason of its own."""
+        """Why the crawl should end; a single crawler has no reason of its own."""
         return ""
 
     def resume(self) -> dict[str, bytes]:
-        """Teach learners again what they learnt behind their last saved state; returns what the workers must know."""
+        """Apply the lessons behind the last snapshots; returns the states that workers need."""
         changed: dict[str, bytes] = {}
-        for name, learner in self._journaled.items():
-            for lesson in self._journals[name].lessons():
-                learner.apply_lesson(lesson)
+        for name, journaled in self._journaled.items():
+            journaled.replay()
+            learner = journaled.learner
             if learner.version != self._published_versions[name]:
                 changed[self._state_name(name)] = learner.worker_state()
             self._published_versions[name] = learner.version
@@ -64,40 +118,36 @@ class LearnerGroup:
     def learn(
         self, outcomes: Sequence[Outcome], now: float, events: list[Event], lessons: Sequence[Outcome] = ()
     ) -> None:
-        """Let every learner see what happened; `lessons` are for all but the topic's table."""
+        """Pass outcomes to every learner; `lessons` are for all but the topic's table."""
         for name, learner in self._learners.items():
             if isinstance(learner, EvolvingTopic):
                 self._expand_topic(self._state_name(name), learner, outcomes, now, events)
             elif name in self._journaled:
-                self._apply_lesson(name, self._journaled[name].make_lesson([*outcomes, *lessons]))
-                events += self._journaled[name].take_events(now)
+                journaled = self._journaled[name]
+                journaled.teach(journaled.learner.make_lesson([*outcomes, *lessons]))
+                events += journaled.learner.take_events(now)
             else:
                 learner.learn([*outcomes, *lessons])
 
     def label(self, sample: bytes, relevant: bool | None, before: bool | None) -> None:
         """Learn from the label of a page; None removes the label `before`."""
-        for name, learner in self._journaled.items() if sample else ():
-            self._apply_lesson(name, learner.label_lesson(sample, relevant, before))
+        for journaled in self._journaled.values() if sample else ():
+            journaled.teach(journaled.learner.label_lesson(sample, relevant, before))
 
     def correct_verdicts(self, links: Sequence[tuple[Lead, bool]]) -> None:
         """Learn from pages that labels made relevant or irrelevant, by their links."""
-        for name, learner in self._journaled.items() if links else ():
-            self._apply_lesson(name, learner.correction_lesson(links))
+        for journaled in self._journaled.values() if links else ():
+            journaled.teach(journaled.learner.correction_lesson(links))
 
     @property
     def learns_from_labels(self) -> bool:
         """Whether any learner here learns from labels."""
-        return any(learner.learns_from_labels for learner in self._journaled.values())
+        return any(journaled.learner.learns_from_labels for journaled in self._journaled.values())
 
     def retire_agent(self, name: str, now: float) -> list[Event]:
         """Retire an agent, where agents share the crawl; a crawl without agents has none to retire."""
         del name, now
         return []
-
-    def _apply_lesson(self, name: str, lesson: bytes) -> None:
-        if lesson:
-            self._journals[name].add(lesson)
-            self._journaled[name].apply_lesson(lesson)
 
     def save_changed(self, now: float) -> dict[str, bytes]:
         """Save what has changed; returns the new states, for the workers."""
@@ -106,32 +156,35 @@ class LearnerGroup:
             is_new = learner.version != self._published_versions[name]
             self._published_versions[name] = learner.version
             if name in self._journaled:
+                journaled = self._journaled[name]
                 if is_new:
-                    changed[self._state_name(name)] = self._journaled[name].worker_state()
-                if self._journals[name].snapshot_due or (is_new and self._journaled[name].saves_every_version):
-                    self._save_state(name, learner, now, learner.snapshot())
+                    changed[self._state_name(name)] = journaled.learner.worker_state()
+                if journaled.snapshot_due or (is_new and journaled.learner.saves_every_version):
+                    journaled.save(now)
             elif is_new:
                 state = changed[self._state_name(name)] = learner.snapshot()
-                self._save_state(name, learner, now, state)
-        if now - self._saved_at >= SAVE_INTERVAL_S:  # what has no journal
-            self._save_states(self._learners.keys() - self._journals.keys(), now)
+                self._write_state(name, now, state)
+        if now - self._saved_at >= SAVE_INTERVAL_S:
+            self._save_states(self._learners.keys() - self._journaled.keys(), now)
         return changed
 
     def save_all(self, now: float) -> None:
-        """Save everything: at the end, so that another crawl may begin with it."""
+        """Save everything at the end, so that another crawl can start from it."""
         self._save_states(self._learners, now)
 
     def _save_states(self, names: Iterable[str], now: float) -> None:
         for name in names:
-            self._save_state(name, self._learners[name], now, self._learners[name].snapshot())
+            if name in self._journaled:
+                self._journaled[name].save(now)
+            else:
+                self._write_state(name, now, self._learners[name].snapshot())
         self._saved_at = now
 
-    def _save_state(self, name: str, learner: OnlineLearner, now: float, state: bytes) -> None:
-        if name in self._journals:
-            self._journals[name].save_snapshot(learner.version, now, state)
-        else:
-            only = not isinstance(learner, EvolvingTopic)
-            self._writer.write_snapshot(self._state_name(name), learner.version, now, state, only=only)
+    def _write_state(self, name: str, now: float, state: bytes) -> None:
+        """Store the state of a learner without a journal. All versions of a topic's table are kept."""
+        learner = self._learners[name]
+        only = not isinstance(learner, EvolvingTopic)
+        self._writer.write_snapshot(self._state_name(name), learner.version, now, state, only=only)
 
     def _expand_topic(
         self, name: str, topic: EvolvingTopic, outcomes: Sequence[Outcome], now: float, events: list[Event]
@@ -147,14 +200,14 @@ class LearnerGroup:
             before = topic.table
             topic.finish_seeding()
             events += self._record_table_change(name, before, topic, now)
-        elif any(outcome.lead.depth == 0 for outcome in outcomes):  # a kill must not cost the words of a seed
+        elif any(outcome.lead.depth == 0 for outcome in outcomes):  # a kill must not lose the words of a seed
             self._writer.write_snapshot(name, topic.version, now, topic.snapshot())
 
     def _record_table_change(self, name: str, before: WeightTable, topic: EvolvingTopic, now: float) -> list[Event]:
-        """Store a new table, and report it."""
+        """Store a new table and report it."""
         if topic.table is before:
             return []
-        # Of a version that is past only the table matters: what was counted for the next one is large.
+        # Of an old version only the table matters: the counts for the next one are large.
         self._writer.replace_snapshot(name, before.version, now, EvolvingTopic(before).snapshot())
         self._writer.write_snapshot(name, topic.version, now, EvolvingTopic(topic.table).snapshot())
         known = {keyword.stem for keyword in before.keywords}
@@ -163,7 +216,7 @@ class LearnerGroup:
 
 
 def state_name(agent: str, learner: str) -> str:
-    """The name under which an agent's learner is kept; without an agent, its own.
+    """The name of a learner's state in the collection.
 
     >>> state_name("", "topic"), state_name("agent-1", "topic")
     ('topic', 'agent-1/topic')

@@ -1,19 +1,19 @@
-"""Keeps a committee in its collection: every lesson with the visit it came from, now and then everything learnt.
+"""The committee as a learner: lessons with the visits they come from, snapshots, and its estimate of the queue.
 
-The links that the committee holds are not saved: on start they are read from the frontier's queue, best first.
+The links in its pool are not saved: at the start they are loaded from the frontier's queue, best first.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import islice
-from typing import NamedTuple
 
 import msgspec
 
-from opilio.core.protocols import FrontierEntry
-from opilio.core.records import Tier
-from opilio.engine.learning import state_name
+from opilio.core.protocols import BaseLearner, FrontierEntry
+from opilio.core.records import Outcome, Tier, url_key
+from opilio.core.urls import host_of
+from opilio.engine.learning import NO_OWNER, JournaledLearner, Owner, state_name
 from opilio.frontier.sqlite.urls import best_urls
 from opilio.learn.committee import Committee
 from opilio.learn.explain import YieldEstimate
@@ -21,23 +21,13 @@ from opilio.learn.link_pool import MAX_CONTEXTS
 from opilio.learn.scoring import LinkLesson, LinkVisit, SourcePage
 from opilio.learn.word_model import LINK_FEATURES_DTYPE, unpack_features
 from opilio.store.collection import Collection
-from opilio.store.journal import LearnerJournal
 from opilio.store.pages import is_relevant
 
 COMMITTEE = "committee"  # its name among the snapshots
-QUEUE_READ_BATCH = 5_000  # queued links that are read at a time
-ESTIMATE_EVERY_VISITS = 20  # visits between two sums over all links held; more where there are many
+QUEUE_READ_BATCH = 5_000  # queued links read at a time
+# Visits between two estimates, which sum over all links of the pool; more for a large pool.
+ESTIMATE_EVERY_VISITS = 20
 _decode_lessons = msgspec.msgpack.Decoder(list[LinkLesson]).decode
-
-
-class Owner(NamedTuple):
-    """An agent's, or the crawl's own."""
-
-    agent: str = ""
-    number: int = 0
-
-
-NO_OWNER = Owner()
 
 
 class _LinkModelState(msgspec.Struct, array_like=True):
@@ -45,93 +35,123 @@ class _LinkModelState(msgspec.Struct, array_like=True):
     yield_estimate: bytes = b""
 
 
-class LinkModelStore:
-    """A committee with its journal. Writes inside `collection.unit_of_work()`."""
+class CommitteeLearner(BaseLearner):
+    """See `Learns`. Writes inside `collection.unit_of_work()`.
 
-    def __init__(self, committee: Committee, collection: Collection, whose: Owner = NO_OWNER) -> None:
+    Its link scorer decides when it learns: the links of a batch are scored with what the batch has just taught.
+    """
+
+    learns_from_labels = True
+
+    def __init__(self, committee: Committee, collection: Collection, owner: Owner = NO_OWNER) -> None:
         self.committee = committee
         self.yield_estimate = YieldEstimate()
         self._collection = collection
-        self._owner = whose
-        self._journal = LearnerJournal(collection, state_name(whose.agent, COMMITTEE))
-        self._expected_relevant: float | None = None  # as of the last look
+        self._owner = owner
+        self._journaled = JournaledLearner(self, collection, state_name(owner.agent, COMMITTEE))
+        self._expected_relevant: float | None = None  # the last estimate
         self._lessons_since_estimate = 0
         self._is_relevant = lru_cache(maxsize=1 << 16)(self._query_relevance)
 
-    def learn(self, visits: Iterable[LinkVisit]) -> None:
-        """What became of links, learnt and written down."""
+    @property
+    def version(self) -> int:
+        return self.committee.visits_learned
+
+    def snapshot(self) -> bytes:
+        return msgspec.msgpack.encode(_LinkModelState(self.committee.snapshot(), self.yield_estimate.snapshot()))
+
+    def restore(self, state: bytes) -> None:
+        stored = msgspec.msgpack.decode(state, type=_LinkModelState)
+        self.committee.restore(stored.committee)
+        if stored.yield_estimate:
+            self.yield_estimate.restore(stored.yield_estimate)
+            self._expected_relevant = self.yield_estimate.expected
+
+    def worker_state(self) -> bytes:
+        """Nothing: the committee scores links in the writing process."""
+        return b""
+
+    def make_lesson(self, outcomes: Sequence[Outcome]) -> bytes:
+        """The lesson of these visits. A redirected link stays in the pool under its target, which is still queued."""
+        ended, redirected = [], []
+        for outcome in outcomes:
+            fetched, lead = outcome.fetched, outcome.lead
+            if fetched.location:
+                self.committee.redirect(lead.key, url_key(fetched.location), host_of(fetched.location))
+                redirected.append(_discarded_visit(lead.key))
+            elif fetched.failure is None or not fetched.failure.retry:
+                ended.append(_committee_visit(outcome))
+        return self._encode_lessons([*redirected, *ended])
+
+    def _encode_lessons(self, visits: Iterable[LinkVisit]) -> bytes:
         lessons = [self.committee.make_lesson(visit) for visit in visits]
-        if lessons:
-            self._apply_lessons(*lessons)
-            self._journal.add(msgspec.msgpack.encode(lessons), len(lessons))
+        return msgspec.msgpack.encode(lessons) if lessons else b""
+
+    def apply_lesson(self, lesson: bytes) -> None:
+        lessons = _decode_lessons(lesson)
+        self.committee.apply_lessons(*lessons)
+        for one in lessons:
+            if one.queued_score >= 0.0:
+                self.yield_estimate.record(one.queued_score, one.visit.relevant)
+        self._lessons_since_estimate += len(lessons)
+
+    def observe(self, outcomes: Sequence[Outcome]) -> None:
+        """Learn from visits, and store what they teach."""
+        self._journaled.teach(self.make_lesson(outcomes), len(outcomes))
+
+    def discard(self, keys: Sequence[int]) -> None:
+        """Drop links that will never be fetched."""
+        self._journaled.teach(self._encode_lessons(map(_discarded_visit, keys)), len(keys))
 
     def correct(self, entry: FrontierEntry, before: float, after: float) -> None:
-        """Correct the model after a label: the page's value is `after`; its link was learned with `before`."""
+        """Learn that a label makes a page worth `after`; its link was learnt with `before`."""
         lead = entry.lead
         row = b""
         if self.load_link(entry) is not None:
             row = self.committee.pool.row_bytes(lead.key)
             self.committee.pool.drop(lead.key)
         lesson = LinkLesson(LinkVisit(lead.key, lead.url, after, True, after > 0.5), row, old_reward=before)
-        self._apply_lessons(lesson)
+        self._journaled.teach(msgspec.msgpack.encode([lesson]))
         self.committee.relabel_page(lead.key, after > 0.5)
-        self._journal.add(msgspec.msgpack.encode([lesson]))
         self._is_relevant.cache_clear()
-
-    def _apply_lessons(self, *lessons: LinkLesson) -> None:
-        self.committee.apply_lessons(*lessons)
-        for lesson in lessons:
-            if lesson.queued_score >= 0.0:
-                self.yield_estimate.record(lesson.queued_score, lesson.visit.relevant)
-        self._lessons_since_estimate += len(lessons)
 
     @property
     def expected_relevant(self) -> float | None:
-        """Relevant pages still to be found among the links held."""
+        """Estimate of the relevant pages among the queued links."""
         if self._lessons_since_estimate >= max(ESTIMATE_EVERY_VISITS, len(self.committee.pool) // 200):
-            self._update_estimate()
+            self._update_estimate(recompute=False)
         return self._expected_relevant
 
-    def _update_estimate(self, *, anew: bool = False) -> None:
-        self.yield_estimate.predicted = self.committee.expected_relevant(recompute=anew)
+    def _update_estimate(self, *, recompute: bool) -> None:
+        self.yield_estimate.predicted = self.committee.expected_relevant(recompute=recompute)
         self._expected_relevant = self.yield_estimate.expected
         self._lessons_since_estimate = 0
 
     def save(self, now: float, *, at_end: bool = False) -> None:
-        """Save everything, where the journal has grown long or the crawl ends."""
+        """Store a snapshot if the journal is long or the crawl ends."""
         if at_end:
-            self._update_estimate(anew=True)
-        if at_end or self._journal.snapshot_due:
-            state = _LinkModelState(self.committee.snapshot(), self.yield_estimate.snapshot())
-            self._journal.save_snapshot(self.committee.visits_learned, now, msgspec.msgpack.encode(state))
+            self._update_estimate(recompute=True)
+        if at_end or self._journaled.snapshot_due:
+            self._journaled.save(now)
 
     def resume(self) -> None:
-        """Be what was committed: the saved state, the lessons behind it, and the links that wait."""
-        self.restore()
+        """Load what was committed: the model, and the queued links."""
+        self.load()
         self._load_queued_links()
 
-    def restore(self) -> bool:
-        """The saved state and the lessons behind it; False where there are none."""
-        state = self._journal.load_snapshot()
-        if state is not None:
-            kept = msgspec.msgpack.decode(state, type=_LinkModelState)
-            self.committee.restore(kept.committee)
-            if kept.yield_estimate:
-                self.yield_estimate.restore(kept.yield_estimate)
-                self._expected_relevant = self.yield_estimate.expected
-        for lessons in self._journal.lessons():
-            self._apply_lessons(*_decode_lessons(lessons))
-        return state is not None or self._journal.pending_lessons > 0
+    def load(self) -> bool:
+        """Load the last snapshot and the lessons behind it; False where nothing is stored."""
+        return self._journaled.load()
 
     def _load_queued_links(self) -> None:
-        # Room is left, so that none of the best has to go for another of them.
+        # Leave room, so that loading does not evict one of the best links.
         entries = best_urls(self._collection.connection, self.committee.options.capacity * 7 // 8)
-        while portion := list(islice(entries, QUEUE_READ_BATCH)):
-            mine = portion if not self._owner.number else [e for e in portion if e.lead.agent == self._owner.number]
-            self._rediscover([entry for entry in mine if _has_features(entry)])
+        while batch := list(islice(entries, QUEUE_READ_BATCH)):
+            own = batch if not self._owner.number else [e for e in batch if e.lead.agent == self._owner.number]
+            self._add_entries([entry for entry in own if _has_features(entry)])
 
-    def _rediscover(self, entries: Sequence[FrontierEntry]) -> None:
-        """Discover links again, page by page; of their contexts only the best one's features are known."""
+    def _add_entries(self, entries: Sequence[FrontierEntry]) -> None:
+        """Add links page by page; of their contexts only the features of the best one are known."""
         pages: defaultdict[tuple[int, int], list[FrontierEntry]] = defaultdict(list)
         for entry in entries:
             for parent in entry.parents[:MAX_CONTEXTS]:
@@ -148,7 +168,7 @@ class LinkModelStore:
             queue.scores[queue.row_of[entry.lead.key]] = max(0.0, entry.lead.score)
 
     def load_link(self, entry: FrontierEntry) -> int | None:
-        """Hold the link of a frontier's entry; returns its row, or nothing where the committee never saw it."""
+        """Put the link of a frontier's entry into the pool; returns its row, or None for a link without features."""
         if not _has_features(entry):
             return None
         pages = [SourcePage(p, self._is_relevant(p), entry.lead.tunnel) for p in entry.parents[:MAX_CONTEXTS]]
@@ -160,13 +180,25 @@ class LinkModelStore:
         return is_relevant(self._collection.connection, page)
 
     def transferable_state(self) -> bytes:
-        """What another crawl may begin with, in the form of a saved state."""
+        """A snapshot for another crawl to start from."""
         return msgspec.msgpack.encode(_LinkModelState(self.committee.transferable_state()))
 
 
+def _discarded_visit(key: int) -> LinkVisit:
+    return LinkVisit(key, "", 0.0, is_page=False, discarded=True)
+
+
+def _committee_visit(outcome: Outcome) -> LinkVisit:
+    """A visit with its reward: 0 for a duplicate, a failure, and a response that is not a page."""
+    verdict = outcome.analysis.verdict if outcome.analysis else None
+    new = verdict is not None and not outcome.duplicate_of
+    reward = verdict.score if verdict is not None and new else 0.0
+    relevant = new and verdict is not None and verdict.relevant
+    return LinkVisit(outcome.lead.key, outcome.lead.url, reward, verdict is not None, relevant)
+
+
 def _has_features(entry: FrontierEntry) -> bool:
-    """The target of a redirect carries the features of the link that led there, and was never ranked itself."""
-    # A revisit was fetched, and learnt from, before.
+    """Whether a queued link was ranked. A redirect's target has the features of another link; a revisit was learnt."""
     return (
         entry.lead.tier != Tier.REVISIT
         and bool(entry.parents)

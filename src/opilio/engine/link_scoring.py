@@ -1,8 +1,7 @@
-"""Who decides how promising the links of new pages are, in the writing process, between fetch and frontier.
+"""Scores the links of new pages in the writing process, between analysis and frontier.
 
-Also raises queued links by the link structure: around any other link scorer, in the writing process.
-
-The structure is that of the pages of this run and, after a start, of those stored last; scores are in the frontier.
+`BoostingLinkScorer` wraps another scorer and raises scores by the link graph of the crawled pages: those of this run
+and, after a start, the newest stored ones.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,14 +13,14 @@ from msgspec.structs import replace
 
 from opilio.core.caches import evict_oldest
 from opilio.core.protocols import JUDGE_STATE, FrontierEntry, OnlineLearner, WeighsTerms
-from opilio.core.records import Lead, LinkColumns, Outcome, url_key
+from opilio.core.records import Lead, LinkColumns, Outcome
 from opilio.core.registry import LINK_SCORERS, has_plugin, load_plugin
-from opilio.core.urls import host_of
+from opilio.engine.learning import NO_OWNER, Owner
 from opilio.engine.link_columns import build_leads, unpack
-from opilio.engine.link_memory import LinkModelStore, Owner
+from opilio.engine.link_memory import CommitteeLearner
 from opilio.frontier.sqlite.urls import best_urls
 from opilio.learn.committee import Committee, FoundLinks
-from opilio.learn.scoring import CommitteeOptions, LinkVisit, SourcePage
+from opilio.learn.scoring import CommitteeOptions, SourcePage
 from opilio.learn.word_model import unpack_features
 from opilio.rank.link_graph import Boost, CrawledLinkGraph, NodeColumn
 from opilio.store.answers import newest_linked_pages
@@ -29,7 +28,7 @@ from opilio.store.collection import Collection
 
 
 class LinkScorer(Protocol):
-    """Turns outcomes into leads, and says which queued URLs have a new score."""
+    """Turns outcomes into leads, and returns queued URLs whose score has changed."""
 
     def observe(self, outcomes: Sequence[Outcome]) -> None: ...
 
@@ -55,19 +54,17 @@ class LinkScorerContext:
     ranker: Any
     collection: Collection
     learners: Mapping[str, OnlineLearner]
-    agent: str = ""
-    number: int = 0
+    owner: Owner = NO_OWNER
 
     def queued(self, limit: int) -> Iterator[FrontierEntry]:
         """The queued URLs, best first."""
         waiting = best_urls(self.collection.connection, limit)
-        if not self.number:
-            return waiting
-        return (entry for entry in waiting if entry.lead.agent == self.number)
+        agent = self.owner.number
+        return waiting if not agent else (entry for entry in waiting if entry.lead.agent == agent)
 
 
 def build_link_scorer(kind: str, context: LinkScorerContext) -> LinkScorer:
-    """The link scorer registered for the ranker's kind; without one, the ranker's own scores."""
+    """The link scorer registered under the ranker's kind; the ranker's own scores where there is none."""
     if not has_plugin(LINK_SCORERS, kind):
         return StaticLinkScorer()
     scorer: LinkScorer = load_plugin(LINK_SCORERS, kind)(context)
@@ -75,7 +72,7 @@ def build_link_scorer(kind: str, context: LinkScorerContext) -> LinkScorer:
 
 
 class StaticLinkScorer:
-    """The ranker's own score, once and for all."""
+    """The ranker's own scores, never changed."""
 
     def observe(self, outcomes: Sequence[Outcome]) -> None:
         pass
@@ -96,40 +93,32 @@ class StaticLinkScorer:
         return ()
 
     def correct(self, entry: FrontierEntry, before: float, after: float) -> None:
-        """A label changed the value of a fetched page from `before` to `after`."""
+        """A label makes a fetched page worth `after`, not `before`."""
 
     def save(self, now: float, *, at_end: bool = False) -> None:
-        """Keep what was learnt, where anything learns here."""
+        """Store what was learnt."""
 
     @property
     def expected_relevant(self) -> float | None:
-        """Expected relevant pages in the queue, if known."""
+        """Estimate of the relevant pages in the queue; None without an estimate."""
         return None
 
 
 class CommitteeLinkScorer(StaticLinkScorer):
     """The committee learns from every outcome and scores every link, by the judge's term weights too."""
 
-    def __init__(self, memory: LinkModelStore, judge: WeighsTerms | None = None) -> None:
-        self._model_store = memory
-        self._committee = memory.committee
+    def __init__(self, learner: CommitteeLearner, judge: WeighsTerms | None = None) -> None:
+        self._learner = learner
+        self._committee = learner.committee
         self._judge = judge
         self._judge_version = 0
 
     def observe(self, outcomes: Sequence[Outcome]) -> None:
         self._update_word_values()
-        ended, passed = [], []
-        for outcome in outcomes:
-            fetched, lead = outcome.fetched, outcome.lead
-            if fetched.location:  # the link lives on in the address it leads to, which is still to be fetched
-                self._committee.redirect(lead.key, url_key(fetched.location), host_of(fetched.location))
-                passed.append(lead.key)
-            elif fetched.failure is None or not fetched.failure.retry:
-                ended.append(outcome)
-        self._model_store.learn([*(_discarded_visit(key) for key in passed), *map(_committee_visit, ended)])
+        self._learner.observe(outcomes)
 
     def discard(self, keys: Sequence[int]) -> None:
-        self._model_store.learn([_discarded_visit(key) for key in keys])
+        self._learner.discard(keys)
 
     def score_links(self, outcomes: Sequence[Outcome]) -> list[list[Lead]]:
         every = [unpack(outcome.analysis.links if outcome.analysis else b"") for outcome in outcomes]
@@ -140,9 +129,9 @@ class CommitteeLinkScorer(StaticLinkScorer):
         scored = self._committee.add_pages(found)
         leads = []
         for outcome, columns, places, scores in zip(outcomes, every, kept, scored, strict=True):
-            merged = np.frombuffer(columns.scores, dtype=np.float32).astype(np.float64)
-            merged[places] = scores
-            leads.append(build_leads(columns, outcome.lead, _is_relevant(outcome), merged.tolist()))
+            values = np.frombuffer(columns.scores, dtype=np.float32).astype(np.float64)
+            values[places] = scores
+            leads.append(build_leads(columns, outcome.lead, _is_relevant(outcome), values.tolist()))
         return leads
 
     def rescored(self) -> Iterable[tuple[str, int, float]]:
@@ -150,17 +139,17 @@ class CommitteeLinkScorer(StaticLinkScorer):
         return self._committee.rescored()
 
     def correct(self, entry: FrontierEntry, before: float, after: float) -> None:
-        self._model_store.correct(entry, before, after)
+        self._learner.correct(entry, before, after)
 
     def save(self, now: float, *, at_end: bool = False) -> None:
-        self._model_store.save(now, at_end=at_end)
+        self._learner.save(now, at_end=at_end)
 
     @property
     def expected_relevant(self) -> float | None:
-        return self._model_store.expected_relevant
+        return self._learner.expected_relevant
 
     def _update_word_values(self) -> None:
-        """Hear what words are worth since the judge learnt last."""
+        """Pass on the judge's term weights if it has learnt since the last time."""
         if self._judge is not None and self._judge.version != self._judge_version:
             self._judge_version = self._judge.version
             self._committee.update_word_values(*self._judge.term_weights)
@@ -171,10 +160,10 @@ def committee_link_scorer(context: LinkScorerContext) -> LinkScorer:
     options: CommitteeOptions = context.ranker.options
     if not options.learn:
         return StaticLinkScorer()
-    store = LinkModelStore(Committee(options), context.collection, Owner(context.agent, context.number))
-    store.resume()
+    learner = CommitteeLearner(Committee(options), context.collection, context.owner)
+    learner.resume()
     judge = context.learners.get(JUDGE_STATE)
-    return CommitteeLinkScorer(store, judge if isinstance(judge, WeighsTerms) else None)
+    return CommitteeLinkScorer(learner, judge if isinstance(judge, WeighsTerms) else None)
 
 
 def _followed_positions(page: int, columns: LinkColumns) -> list[int]:
@@ -184,7 +173,7 @@ def _followed_positions(page: int, columns: LinkColumns) -> list[int]:
 
 
 def _committee_links(outcome: Outcome, columns: LinkColumns, places: list[int]) -> FoundLinks:
-    """Those links as the committee wants them."""
+    """These links as the committee takes them."""
     relevant = _is_relevant(outcome)
     page = SourcePage(outcome.lead.key, relevant, 0 if relevant else outcome.lead.tunnel + 1)
     keys, rows = np.frombuffer(columns.keys, dtype=np.int64), unpack_features(columns.features)
@@ -198,26 +187,13 @@ def _is_relevant(outcome: Outcome) -> bool:
     return verdict is not None and verdict.relevant
 
 
-def _discarded_visit(key: int) -> LinkVisit:
-    return LinkVisit(key, "", 0.0, is_page=False, discarded=True)
-
-
-def _committee_visit(outcome: Outcome) -> LinkVisit:
-    """Duplicates, failures and non-pages have reward 0."""
-    verdict = outcome.analysis.verdict if outcome.analysis else None
-    new = verdict is not None and not outcome.duplicate_of
-    reward = verdict.score if verdict is not None and new else 0.0
-    relevant = new and _is_relevant(outcome)
-    return LinkVisit(outcome.lead.key, outcome.lead.url, reward, verdict is not None, relevant)
-
-
 MAX_TRACKED_LINKS = 200_000  # queued links whose own score is remembered
 MAX_RESUMED_PAGES = 5_000  # pages that a resumed crawl reads back
 MIN_SCORE_CHANGE = 1e-3
 
 
 class BoostingLinkScorer:
-    """Raises the scores of another scorer. Links leave its memory when they are fetched, the oldest when full."""
+    """Raises the scores of another scorer. Forgets a link when it is fetched, and the oldest ones when full."""
 
     def __init__(self, inner: LinkScorer, boost: Boost, structure: CrawledLinkGraph | None = None) -> None:
         self._inner = inner
@@ -258,19 +234,19 @@ class BoostingLinkScorer:
         raised = self._boosted_scores([key for _, key, _ in moved], [score for _, _, score in moved])
         for (host, key, own), score in zip(moved, raised, strict=True):
             self._own_scores[key] = (host, own, score)
-        changes = [(host, key, score) for (host, key, _), score in zip(moved, raised, strict=True)]
-        return changes if self._pages_since_update < self._boost.interval_pages else [*changes, *self._rescore_all()]
+        changed = [(host, key, score) for (host, key, _), score in zip(moved, raised, strict=True)]
+        return changed if self._pages_since_update < self._boost.interval_pages else [*changed, *self._rescore_all()]
 
     def _rescore_all(self) -> list[tuple[str, int, float]]:
-        """All that wait, with what the structure says now."""
+        """All queued links with a changed score."""
         self._pages_since_update = 0
         self._node_values = self._boost.node_values(self._structure)
         keys = list(self._own_scores)
         scores = self._boosted_scores(keys, [self._own_scores[key][1] for key in keys])
         moved = []
         for key, score in zip(keys, scores, strict=True):
-            host, own, sent = self._own_scores[key]
-            if abs(score - sent) > MIN_SCORE_CHANGE:
+            host, own, previous = self._own_scores[key]
+            if abs(score - previous) > MIN_SCORE_CHANGE:
                 self._own_scores[key] = (host, own, score)
                 moved.append((host, key, score))
         return moved
@@ -295,7 +271,7 @@ class BoostingLinkScorer:
 
 
 def with_boost(inner: LinkScorer, boost: Boost | None, collection: Collection) -> LinkScorer:
-    """A link scorer that raises links, if configured, by the links in the collection."""
+    """The scorer wrapped in a boost, if there is one, with the links of the stored pages."""
     if boost is None:
         return inner
     structure = CrawledLinkGraph()

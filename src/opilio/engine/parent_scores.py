@@ -55,7 +55,7 @@ class ParentLinkScorer(StaticLinkScorer):
 def parent_link_scorer(context: LinkScorerContext) -> LinkScorer:
     """The scorer with the parents that the collection's pages have (those of one agent)."""
     scorer = ParentLinkScorer(context.ranker.options)
-    scorer.resume(context.collection.connection, context.number)
+    scorer.resume(context.collection.connection, context.owner.number)
     return scorer
 
 

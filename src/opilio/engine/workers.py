@@ -60,7 +60,9 @@ class PendingJob:
 
 
 class AnalysisPool(Protocol):
-    """Turns responses into analyses."""
+    """Analyzes responses, in this process or in others."""
+
+    async def start(self) -> None: ...
 
     async def analyze(self, lead: Lead, fetched: FetchResult) -> Analysis: ...
 
@@ -78,6 +80,9 @@ class InlinePool:
 
     def __init__(self, analyzer: PageAnalyzer) -> None:
         self._analyzer = analyzer
+
+    async def start(self) -> None:
+        """Nothing to start."""
 
     async def analyze(self, lead: Lead, fetched: FetchResult) -> Analysis:
         return self._analyzer.analyze(lead, fetched)

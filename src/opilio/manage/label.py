@@ -17,23 +17,19 @@ from opilio.core.records import url_key
 from opilio.core.settings import Settings
 from opilio.core.urls import canonicalize_url, host_of
 from opilio.engine.labels import LABEL_REASON, LabelInbox, has_pending_label
-from opilio.engine.wiring.build import (
-    AnalysisParts,
-    build_analysis_parts,
-    build_frontier,
-    build_writers,
-    complete_settings,
-)
-from opilio.engine.wiring.start import latest_snapshots
+from opilio.engine.wiring.analysis import AnalysisParts
+from opilio.engine.wiring.assembly import WriterContext, build_analysis_parts, crawl_assembly
+from opilio.engine.wiring.build import build_frontier
+from opilio.engine.wiring.settings import collection_settings
+from opilio.engine.wiring.start import latest_snapshots, stored_topic
 from opilio.frontier.sqlite.frontier import SqliteFrontier
 from opilio.manage.results import LabelReport, PriorityChange
-from opilio.store.collection import Collection, load_settings, open_readonly
+from opilio.store.collection import Collection, open_readonly
 from opilio.store.commands import NewLabel, append_command, append_labels, current_label
 from opilio.store.locks import COMMAND_LOCK_TIMEOUT_S, current_writer, is_crawl_running
 from opilio.store.pages import judged_page, page_url
 from opilio.store.warc import RecordPosition, read_record
 from opilio.store.writer import CollectionWriter, judge_verdict
-from opilio.topic.setup import resolve_settings
 from opilio.topic.topic import Topic
 
 LABEL_VALUES = {"relevant": True, "irrelevant": False}
@@ -79,7 +75,7 @@ def label_pages(
         pages, more = _find_pages(collection, given)
         if problems or more or not given:
             return LabelReport(), [*problems, *more]
-        settings, topic = _load_settings_and_topic(collection)
+        settings, topic = collection_settings(collection), stored_topic(collection)
         parts = build_analysis_parts(settings, topic, latest_snapshots(collection))
         # The last label of a page counts.
         last = {page.key: (page, one) for page, one in zip(pages, given, strict=True)}
@@ -140,11 +136,6 @@ def _page(collection: Collection, given: str) -> _LabelTarget | str:
     return _LabelTarget(key, page.relevant, page.position, judged[0] if judged is not None else unlabelled)
 
 
-def _load_settings_and_topic(collection: Collection) -> tuple[Settings, Topic]:
-    settings = complete_settings(resolve_settings(load_settings(collection), str(collection.folder / "crawl.toml")))
-    return settings, msgspec.json.decode(collection.meta("topic"), type=Topic)
-
-
 def _sample(parts: AnalysisParts, collection: Collection, page: _LabelTarget, given: LabelRequest) -> bytes:
     """The words the judge knows the page by, read again from its record; none where it no longer reads as a page.
 
@@ -181,8 +172,8 @@ def _learn_labels(collection: Collection, settings: Settings, topic: Topic, now:
     parts = build_analysis_parts(settings, topic, latest_snapshots(collection))
     writer = CollectionWriter(collection, None)
     writer.resume()
-    store = build_frontier(settings, collection)
-    frontier, learning, link_scorer = build_writers(settings, collection, writer, store, parts, now)
+    context = WriterContext(settings, collection, writer, build_frontier(settings, collection), now)
+    frontier, learning, link_scorer = crawl_assembly(settings).build_writers(context, parts)
     learning.resume()
     labels = LabelInbox(collection, writer, frontier, learning, link_scorer)
     ranks = settings.rank["kind"] == "committee" and settings.rank["learn"]

@@ -14,9 +14,9 @@ import tomli_w
 import tomlkit
 
 from opilio.core.errors import ConfigError, TopicError
+from opilio.core.protocols import TOPIC_STATE
 from opilio.core.records import Page
 from opilio.core.settings import Settings, read_settings
-from opilio.engine.wiring.build import TOPIC_SNAPSHOT
 from opilio.engine.wiring.topic_files import LoggedQuery, split_intervals
 from opilio.judge.similarity import CosineJudge
 from opilio.learn.logistic import roc_auc
@@ -210,7 +210,7 @@ MAX_LOOKED_UP_KEYWORDS = 10
 def table_history(folder: Path) -> list[tuple[float, WeightTable]]:
     """Every version of a collection's table with the time it was made, oldest first."""
     with open_readonly(folder) as collection:
-        states = snapshots(collection.connection, TOPIC_SNAPSHOT)
+        states = snapshots(collection.connection, TOPIC_STATE)
     found = [(row.at, restored_table(row.state)) for row in states]
     if not found:
         raise TopicError(f"{folder}: has no topic yet: its crawl never began")

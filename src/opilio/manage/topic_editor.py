@@ -1,7 +1,7 @@
-"""Edits of a topic by the user: a preview of its table and of the verdicts on known pages, and applying it.
+"""Changes the topic of a collection: its new table, a preview of the verdicts on stored pages, and saving it.
 
-A preview changes nothing. What is saved is a command, so that a running crawl uses the new topic too; a
-stopped collection applies it here.
+A preview changes nothing. Saving sends a command, so that a running crawl continues with the new topic; without a
+running crawl the command is applied here.
 """
 
 from collections.abc import Iterable
@@ -14,25 +14,27 @@ import msgspec
 
 from opilio.core.errors import CollectionError, ParseError, TopicError
 from opilio.core.events import Event
+from opilio.core.protocols import TOPIC_STATE
 from opilio.core.records import url_key
-from opilio.core.settings import Settings
 from opilio.engine.commands import CommandInbox, CommandTargets, TopicReplacement, send_command
 from opilio.engine.politeness.traps import build_url_filter
-from opilio.engine.wiring.build import TOPIC_SNAPSHOT, build_analysis_parts, build_frontier, complete_settings
-from opilio.engine.wiring.start import latest_snapshots
+from opilio.engine.wiring.assembly import build_analysis_parts
+from opilio.engine.wiring.build import build_frontier
+from opilio.engine.wiring.settings import collection_settings
+from opilio.engine.wiring.start import latest_snapshots, stored_topic
 from opilio.engine.wiring.topic import build_initial_topic, check_topic_settings
 from opilio.methods.agents.directory import mark_retired
 from opilio.methods.agents.plugin import load_topic_tables
 from opilio.methods.dewey.target import check_classes as checked_classes
 from opilio.methods.dewey.target import load_lexicon
-from opilio.store.collection import Collection, load_settings
+from opilio.store.collection import Collection
 from opilio.store.locks import COMMAND_LOCK_TIMEOUT_S, CRAWL_COMMAND, current_writer, is_crawl_running
 from opilio.store.pages import RecordedPage, best_pages, doubtful_pages, record_position
 from opilio.store.run_tables import latest_state
 from opilio.store.warc import read_record
 from opilio.store.writer import CollectionWriter
 from opilio.topic.evolving import restored_table
-from opilio.topic.setup import load_genre_definitions, resolve_settings
+from opilio.topic.setup import load_genre_definitions
 from opilio.topic.topic import Topic
 from opilio.topic.weights import WeightTable, table_from_weights
 
@@ -51,32 +53,19 @@ class TopicPreview(msgspec.Struct, frozen=True, kw_only=True):
         return sum(page["relevant_before"] != page["relevant_after"] for page in self.pages)
 
 
-def stored_topic(collection: Collection) -> Topic:
-    """The user's topic, with every change since."""
-    text = collection.meta("topic")
-    if not text:
-        raise TopicError(f"{collection.folder}: has no topic yet: its crawl never began")
-    return msgspec.json.decode(text, type=Topic)
-
-
 def current_table(collection: Collection) -> WeightTable:
     """The table as the crawl has it now."""
-    return restored_table(latest_state(collection.connection, TOPIC_SNAPSHOT))
-
-
-def completed_settings(collection: Collection) -> Settings:
-    """The settings of a collection, completed."""
-    return complete_settings(resolve_settings(load_settings(collection), str(collection.folder / "crawl.toml")))
+    return restored_table(latest_state(collection.connection, TOPIC_STATE))
 
 
 def known_genres(collection: Collection) -> list[str]:
     """The genres a topic may ask for."""
-    return sorted(load_genre_definitions(completed_settings(collection)))
+    return sorted(load_genre_definitions(collection_settings(collection)))
 
 
 def learned_words(collection: Collection) -> dict[str, tuple[str, float]]:
     """Stems that the crawl itself brought into the table: label and weight."""
-    own = build_initial_topic(completed_settings(collection), stored_topic(collection)).table.weights
+    own = build_initial_topic(collection_settings(collection), stored_topic(collection)).table.weights
     return {k.stem: (k.label, k.weight) for k in current_table(collection).keywords if k.stem not in own}
 
 
@@ -85,7 +74,7 @@ def page_text(collection: Collection, url: str) -> str:
     position = record_position(collection.connection, url_key(url))
     if position is None:
         raise TopicError(f"example '{url[:200]}': not a page of this collection; paste its text instead")
-    settings, topic = completed_settings(collection), stored_topic(collection)
+    settings, topic = collection_settings(collection), stored_topic(collection)
     try:
         page = build_analysis_parts(settings, topic, {}).analyzer.read(read_record(collection.folder, *position)).page
     except ParseError as error:
@@ -95,7 +84,7 @@ def page_text(collection: Collection, url: str) -> str:
 
 def draft_topic(collection: Collection, topic: Topic, dropped: Iterable[str] = ()) -> TopicReplacement:
     """A topic with its table; words that the crawl brought in stay, but for those that were dropped."""
-    settings = completed_settings(collection)
+    settings = collection_settings(collection)
     if topic.dewey:
         topic = msgspec.structs.replace(topic, dewey=checked_classes(topic.dewey, load_lexicon(settings)))
     check_topic_settings(settings, topic)
@@ -112,11 +101,11 @@ def preview_topic(collection: Collection, new: TopicReplacement) -> TopicPreview
     """Judge known pages by a new topic, with everything else as it was learnt."""
     before = {k.stem: k.label for k in current_table(collection).keywords}
     after = {k.stem: k.label for k in new.table.keywords}
-    settings, states = completed_settings(collection), latest_snapshots(collection)
+    settings, states = collection_settings(collection), latest_snapshots(collection)
     tables = load_topic_tables(settings, states)
-    tables[TOPIC_SNAPSHOT].replace(new.table)
+    tables[TOPIC_STATE].replace(new.table)
     parts = build_analysis_parts(
-        settings, new.topic, states | {name: topic_table.snapshot() for name, topic_table in tables.items()}
+        settings, new.topic, states | {name: table.snapshot() for name, table in tables.items()}
     )
     pages: list[dict[str, Any]] = []
     for page in _known_pages(collection):
@@ -140,13 +129,13 @@ def _known_pages(collection: Collection) -> list[RecordedPage]:
 
 
 def save_topic(folder: Path, new: TopicReplacement, now: float) -> str:
-    """Apply the new topic; returns the command that prevents it, as `apply_pending_commands` does."""
+    """Send the new topic as a command; returns as `apply_pending_commands` does."""
     send_command(folder, "topic", now, "", msgspec.msgpack.encode(new))
     return apply_pending_commands(folder, now)
 
 
 def apply_pending_commands(folder: Path, now: float) -> str:
-    """Apply pending commands to a stopped collection; returns the command that prevents it.
+    """Apply the pending commands of a collection that no process writes to; otherwise the name of the writing command.
 
     A running crawl applies them itself; after any other command the next crawl does.
     """
@@ -155,18 +144,18 @@ def apply_pending_commands(folder: Path, now: float) -> str:
     try:
         collection = Collection.open_for_writing(folder, "serve", COMMAND_LOCK_TIMEOUT_S)
     except CollectionError:
-        if writer := current_writer(folder):
-            return writer
+        if holder := current_writer(folder):
+            return holder
         raise
     try:
-        settings = completed_settings(collection)
-        collection_writer = CollectionWriter(collection, None)
-        collection_writer.resume()
-        traps = build_url_filter(settings, collection, resumed=False)
-        frontier = build_frontier(settings, collection, traps)
+        settings = collection_settings(collection)
+        writer = CollectionWriter(collection, None)
+        writer.resume()
+        url_filter = build_url_filter(settings, collection, resumed=False)
+        frontier = build_frontier(settings, collection, url_filter)
         tables = load_topic_tables(settings, latest_snapshots(collection))
         targets = CommandTargets(
-            collection, collection_writer, frontier, traps.host_rules, tables, partial(_retire_agent, collection)
+            collection, writer, frontier, url_filter.host_rules, tables, partial(_retire_agent, collection)
         )
         CommandInbox(targets).apply_stored(now)
     finally:

@@ -6,24 +6,21 @@ again from the page that holds the link.
 
 from contextlib import suppress
 
-import msgspec
-
 from opilio.core.errors import CollectionError, ParseError
 from opilio.core.protocols import JUDGE_STATE, FrontierEntry, WeighsTerms
-from opilio.engine.link_memory import NO_OWNER, LinkModelStore, Owner
-from opilio.engine.wiring.build import AnalysisParts, build_analysis_parts, complete_settings
-from opilio.engine.wiring.start import latest_snapshots
+from opilio.engine.link_memory import CommitteeLearner
+from opilio.engine.wiring.analysis import AnalysisParts
+from opilio.engine.wiring.assembly import build_analysis_parts
+from opilio.engine.wiring.settings import collection_settings
+from opilio.engine.wiring.start import latest_snapshots, stored_topic
 from opilio.learn.committee import Committee
 from opilio.learn.explain import FeatureEffect, LinkExplanation, explain_link
 from opilio.manage.results import RankerExplanation, ScoreEffect, SiblingResult
-from opilio.methods.agents.profiles import agent_profiles, uses_agents
 from opilio.rank.committee import CommitteeRanker
 from opilio.store.collection import Collection, load_settings
 from opilio.store.pages import record_position, urls_by_key
 from opilio.store.run_tables import has_table
 from opilio.store.warc import read_record
-from opilio.topic.setup import resolve_settings
-from opilio.topic.topic import Topic
 
 # Strongest features and words that are reported, in either direction.
 MAX_EFFECTS = 8
@@ -66,25 +63,22 @@ def explain_link_score(collection: Collection, entry: FrontierEntry) -> RankerEx
         return None
     if not has_table(collection.connection, "lesson"):
         return None
-    resolved = complete_settings(resolve_settings(settings, str(collection.folder / "crawl.toml")))
-    topic = msgspec.json.decode(collection.meta("topic"), type=Topic)
-    parts = build_analysis_parts(resolved, topic, latest_snapshots(collection))
+    parts = build_analysis_parts(
+        collection_settings(collection), stored_topic(collection), latest_snapshots(collection)
+    )
     if not isinstance(parts.ranker, CommitteeRanker):
         return None
-    owner, judge = NO_OWNER, parts.learners.get(JUDGE_STATE)
-    if uses_agents(resolved):
-        for profile, agent in zip(agent_profiles(resolved), parts.agents, strict=True):
-            if profile.number == entry.lead.agent:
-                owner, judge = Owner(profile.name, profile.number), agent.learners.get(JUDGE_STATE)
-    memory = LinkModelStore(Committee(parts.ranker.options), collection, owner)
-    memory.restore()
+    own = parts.parts_of(entry.lead.agent)
+    judge = own.learners.get(JUDGE_STATE)
+    learner = CommitteeLearner(Committee(parts.ranker.options), collection, own.owner)
+    learner.load()
     if isinstance(judge, WeighsTerms):
-        memory.committee.update_word_values(*judge.term_weights)
-    row = memory.load_link(entry)
+        learner.committee.update_word_values(*judge.term_weights)
+    row = learner.load_link(entry)
     if row is None:
         return None
     return _ranker_explanation(
-        explain_link(memory.committee, row),
+        explain_link(learner.committee, row),
         _words_by_hash(collection, parts, entry),
         urls_by_key(collection.connection, entry.parents),
     )

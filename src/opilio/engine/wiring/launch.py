@@ -8,7 +8,8 @@ from pathlib import Path
 from opilio.core.errors import ConfigError, UsageError
 from opilio.core.settings import PolitenessSettings, Settings, TopicSettings, Tree
 from opilio.engine.wiring.seeding import default_engine_notice, with_found_seeds
-from opilio.engine.wiring.session import CrawlSession, check_settings, create_crawl, resume_crawl
+from opilio.engine.wiring.session import CrawlSession, create_crawl, resume_crawl
+from opilio.engine.wiring.settings import check_settings
 from opilio.engine.wiring.topic_files import detect_example_language
 from opilio.store.collection import collection_exists, delete_new_collection
 from opilio.topic.setup import resolve_settings

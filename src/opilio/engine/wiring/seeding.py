@@ -15,11 +15,11 @@ from opilio.core.records import Seed
 from opilio.core.registry import SEED_ENGINES, has_plugin, plugin_names
 from opilio.core.settings import Settings, Tree, read_toml
 from opilio.engine.reseeding import build_seed_request, is_allowed_seed
+from opilio.engine.wiring.assembly import crawl_assembly
 from opilio.engine.wiring.fetcher import user_agent
 from opilio.engine.wiring.seed_engines import build_source, complete_engine
 from opilio.fetch.api_client import ApiClient
 from opilio.fetch.http import FetchLimits, NetworkOptions
-from opilio.methods.agents.profiles import agent_profiles
 from opilio.seeds.cache import CachedSource, DailyCache, DailyQuota
 from opilio.seeds.engines.mediawiki import MEDIAWIKI_URL
 from opilio.seeds.finder import FoundSeeds, SeedRequest, find_irrelevant_seeds, find_seeds, join_found
@@ -166,9 +166,9 @@ async def with_found_seeds(settings: Settings) -> tuple[Settings, FoundSeeds]:
 async def _find_for_all_agents(settings: Settings) -> tuple[Settings, FoundSeeds]:
     """Seeds on the crawl's topic, and for each agent that has a topic or genres of its own (S3-01, S3-02)."""
     each, found = list(settings.agents.each), list[FoundSeeds]()
-    for number, profile in enumerate(agent_profiles(settings)[: len(each)] if each else ()):
+    for number, own_settings in enumerate(crawl_assembly(settings).member_settings(settings)[: len(each)]):
         if each[number].topic:
-            own = await _find_allowed_seeds(settings, build_seed_request(profile.settings))
+            own = await _find_allowed_seeds(settings, build_seed_request(own_settings))
             each[number] = msgspec.structs.replace(each[number], seeds=[seed.url for seed in own.seeds])
             found.append(own)
     if len(found) < max(1, len(each), settings.agents.count):

@@ -1,66 +1,43 @@
-"""A live crawl: created, resumed, run to its end, recorded."""
+"""A live crawl: its collection is created or resumed, the engine is built over it, and everything is closed."""
 
 import asyncio
 import sqlite3
-import textwrap
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from urllib.parse import urlsplit
 
 import msgspec
 import tomli_w
 
 from opilio import __version__
 from opilio.core.clock import Clock, SystemClock
-from opilio.core.errors import ConfigError, UsageError
+from opilio.core.errors import UsageError
 from opilio.core.events import CrawlStarted, ProblemsFound, SeedsFound
-from opilio.core.records import Seed, url_key
-from opilio.core.registry import DEFAULT_KINDS
-from opilio.core.settings import Settings, TopicSettings, Tree, merge_trees
-from opilio.core.urls import canonicalize_url
+from opilio.core.records import url_key
+from opilio.core.settings import Settings, Tree
 from opilio.dedup.sqlite import create_dedup_tables as create_seen
 from opilio.engine.integrity import IntegrityMonitor
 from opilio.engine.loop import Engine
 from opilio.engine.politeness.traps import build_url_filter
 from opilio.engine.recover import adjust_for_clock_change, recover, retry_unreachable
-from opilio.engine.reseeding import build_seed_request, seed_lead
-from opilio.engine.wiring.build import (
-    Environment,
-    build_analysis_parts,
-    build_analysis_pool,
-    build_engine,
-    build_frontier,
-    build_topic,
-    complete_settings,
-    initial_topic_state,
-)
+from opilio.engine.reseeding import build_seed_request
+from opilio.engine.wiring.assembly import open_analysis
+from opilio.engine.wiring.build import Environment, build_engine, build_frontier, configured_seeds, seed_leads
 from opilio.engine.wiring.fetcher import build_fetcher
-from opilio.engine.wiring.seeding import no_seeds_error, open_seed_sources
-from opilio.engine.wiring.start import check_start_model, load_start_states, load_topic_and_states
-from opilio.engine.wiring.topic_files import check_example_files
-from opilio.engine.workers import WorkerPool, available_cpus
-from opilio.fetch.addresses import is_private_host
+from opilio.engine.wiring.seeding import open_seed_sources
+from opilio.engine.wiring.settings import canonicalize_seeds, check_settings, resumed_settings
+from opilio.engine.wiring.start import load_topic_and_states
+from opilio.engine.workers import available_cpus
 from opilio.frontier.sqlite.claims import ClaimableFrontier
 from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
-from opilio.methods.agents.profiles import agent_profiles, check_agents_unchanged
 from opilio.seeds.finder import FoundSeeds
 from opilio.store.collection import Collection, database_error, delete_new_collection, load_settings
 from opilio.store.run_tables import SeedQuery, write_seed_query
 from opilio.store.warc import WarcWriter
 from opilio.store.writer import CollectionWriter, CrawlCounts, write_events, write_seeds
-from opilio.topic.setup import resolve_settings
-
-# Options that a resumed crawl can't change: of those that say what a priority in the queue means, too.
-FIXED_OPTIONS = {
-    "judge": ("kind",),
-    "rank": ("kind",),
-    "order": ("kind", "factor", "every", "mode"),
-    "boost": ("kind", "share", "lift"),
-}
 
 
 class CrawlSession:
@@ -77,7 +54,7 @@ class CrawlSession:
 
     @property
     def counts(self) -> CrawlCounts:
-        """How far the collection has come."""
+        """How many pages the collection has."""
         return self._writer.counts
 
     async def __aenter__(self) -> "CrawlSession":
@@ -106,22 +83,19 @@ class CrawlSession:
         fetcher = build_fetcher(settings, self._clock)
         self._exit_stack.push_async_callback(fetcher.close)
         topic, states = await load_topic_and_states(collection, settings, fetcher, self._clock.now())
-        parts = build_analysis_parts(settings, topic, states)
-        pool = build_analysis_pool(settings, topic, parts, states)
-        self._exit_stack.push_async_callback(pool.close)
-        if isinstance(pool, WorkerPool):
-            await pool.start()
+        analysis = await self._exit_stack.enter_async_context(open_analysis(settings, topic, states))
         resumed = collection.meta("state") != ""
-        traps = build_url_filter(settings, collection, resumed, datetime.fromtimestamp(self._clock.now(), UTC).year)
-        frontier = build_frontier(settings, collection, traps)
+        year = datetime.fromtimestamp(self._clock.now(), UTC).year
+        url_filter = build_url_filter(settings, collection, resumed, year)
+        frontier = build_frontier(settings, collection, url_filter)
         self._prepare_run(frontier, resumed)
-        world = Environment(collection, self._writer, frontier, fetcher, self._clock, traps)
+        environment = Environment(collection, self._writer, frontier, fetcher, self._clock, url_filter)
         sources = await self._exit_stack.enter_async_context(open_seed_sources(settings, self._clock, lenient=True))
         self._start_integrity_monitor()
-        self.engine = build_engine(settings, world, parts, pool, resumed, sources)
+        self.engine = build_engine(settings, environment, analysis, resumed, sources)
 
     def _start_integrity_monitor(self) -> None:
-        """The checker, until the crawl ends."""
+        """Check the collection from time to time until the crawl ends."""
         every_s = self._settings.store.check_every_s
         if every_s <= 0:
             return
@@ -138,14 +112,13 @@ class CrawlSession:
 
     def _prepare_run(self, frontier: ClaimableFrontier, resumed: bool) -> None:
         now = self._clock.now()
-        seeds = configured_seeds(self._settings)
         with self._collection.unit_of_work():
             create_frontier(self._collection.connection, bounded=self._settings.frontier.max_queued > 0)
             adjust_for_clock_change(self._collection, now)
             frontier.recover(now)
             retry_unreachable(self._collection, frontier, self._settings.fetch, now)
-            frontier.add([seed_lead(seed) for seed in seeds], now)
-            self._writer.write_seeds(seeds)
+            frontier.add(seed_leads(self._settings), now)
+            self._writer.write_seeds(configured_seeds(self._settings))
             stop = msgspec.json.encode(self._settings.stop).decode()
             self._collection.set_meta(state="running", stop_reason="", started_at=now, paused="", stop=stop)
             self._writer.write_events([CrawlStarted(at=now, strategy=self._settings.strategy, resumed=resumed)])
@@ -156,24 +129,10 @@ async def _cancel_and_wait(task: "asyncio.Task[None]") -> None:
     await asyncio.wait([task])
 
 
-def check_settings(settings: Settings) -> Settings:
-    """Complete and valid settings for a new crawl, except its seeds; raises before anything is created."""
-    check_start_model(settings)
-    check_example_files(settings.topic)
-    settings = complete_settings(settings)
-    load_start_states(settings)  # a model that can't be used must not leave a folder behind either
-    others = [profile.settings for profile in agent_profiles(settings) if profile.settings.topic != settings.topic]
-    for one in (settings, *others):
-        topic = build_topic(one)  # a topic that can't be used must not leave a folder behind
-        if not one.topic.examples:
-            initial_topic_state(one, topic)
-    return settings
-
-
 def create_crawl(
     folder: Path, settings: Settings, found: FoundSeeds | None = None, clock: Clock | None = None
 ) -> CrawlSession:
-    """A new collection, ready to run. `found` has the engine of each seed that engines returned."""
+    """A new collection, ready to run. `found` tells who named the seeds that engines brought."""
     collection, settings = _create_collection(folder, settings, found)
     return CrawlSession(collection, _resolve_workers(settings), clock)
 
@@ -224,93 +183,11 @@ def resume_crawl(folder: Path, tree: Tree, clock: Clock | None = None) -> CrawlS
     """Go on with a collection. What `tree` gives is laid over its settings; strategy and topic stay."""
     collection = Collection.open_for_writing(folder)
     try:
-        stored = load_settings(collection)
-        _check_same_strategy(folder, stored, tree)
-        _check_same_topic(folder, stored, tree)
-        _check_same_start(folder, stored, tree)
-        settings = complete_settings(
-            canonicalize_seeds(resolve_settings(merge_trees(stored, tree), str(folder / "crawl.toml")))
-        )
-        check_agents_unchanged(folder, stored, settings)
+        settings = resumed_settings(folder, load_settings(collection), tree)
     except BaseException:
         collection.close()
         raise
     return CrawlSession(collection, _resolve_workers(settings), clock)
-
-
-def _check_same_strategy(folder: Path, stored: Tree, tree: Tree) -> None:
-    """It stays, and so does what it is made of: what one judge or ranker has learnt is of no use to another, and
-    priorities of different scales can't stand in one queue."""
-    begun, wanted = stored["strategy"], tree.get("strategy", stored["strategy"])
-    if wanted != begun:
-        raise ConfigError(f"--strategy {wanted}: {folder} was begun with '{begun}'; choose another --into")
-    for section, options in FIXED_OPTIONS.items():
-        given, begun = tree.get(section, {}), {"kind": DEFAULT_KINDS[section], **stored.get(section, {})}
-        for name in options if isinstance(given, dict) else ():
-            if name in given and given[name] != begun.get(name, given[name]):
-                begun_with = f"{folder} was begun with {begun[name]!r}; choose another --into"
-                raise ConfigError(f"{section}.{name} = {given[name]!r}: {begun_with}")
-
-
-def _check_same_topic(folder: Path, stored: Tree, tree: Tree) -> None:
-    """A collection is about one topic: what was judged by another would say nothing."""
-    wanted = tree.get("topic", {})
-    if not isinstance(wanted, dict):
-        # Reported by `resolve`, as is an unknown key.
-        return
-    begun = {**msgspec.to_builtins(TopicSettings()), **stored["topic"]}
-    for key, value in wanted.items():
-        if key in begun and value != begun[key]:
-            given = f"topic '{value}'" if key == "name" else f"topic.{key} {_shorten(value)}"
-            raise ConfigError(
-                f"{given}: {folder} was begun with {_shorten(begun[key])}; choose another --into, "
-                f"or change the topic on its page ('opilio serve {folder}')"
-            )
-
-
-def _shorten(value: object) -> str:
-    return textwrap.shorten(repr(value), 80, placeholder=" …")
-
-
-def _check_same_start(folder: Path, stored: Tree, tree: Tree) -> None:
-    """What a crawl begins with can't be changed once it has begun."""
-    rank, begun = tree.get("rank", {}), stored.get("rank", {})
-    for key, option in (("model", "--start-from"), ("graph", "rank.graph")):
-        wanted = rank.get(key, "") if isinstance(rank, dict) else ""
-        if wanted and wanted != begun.get(key, ""):
-            raise ConfigError(f"{option} {wanted}: {folder} was begun already; choose another --into")
-
-
-def configured_seeds(settings: Settings) -> list[Seed]:
-    """The seeds of settings with their priorities."""
-    urls = settings.seeds.urls
-    priorities = urls if isinstance(urls, dict) else dict.fromkeys(urls, 1)
-    return [Seed(url=url, priority=priority, sources=("given",)) for url, priority in priorities.items()]
-
-
-def canonicalize_seeds(settings: Settings) -> Settings:
-    """Settings whose seeds are canonical URLs; ConfigError names the one that is not."""
-    if not settings.seeds.urls:
-        raise no_seeds_error()
-    urls: dict[str, int] = {}
-    for seed in configured_seeds(settings):
-        found = canonicalize_url(seed.url) if "://" in seed.url else None
-        if found is None:
-            raise ConfigError(
-                f"seed '{seed.url}': not a valid http(s) URL; include the scheme, for example https://example.org/"
-            )
-        if not (settings.fetch.allow_private or settings.fetch.proxy) and is_private_host(
-            urlsplit(found).hostname or ""
-        ):
-            raise ConfigError(
-                f"seed '{seed.url}': is an address of this machine or its network; allow it with --allow-private"
-                " or fetch.allow_private = true"
-            )
-        if seed.priority not in (1, 2, 3):
-            raise ConfigError(f"seed '{seed.url}': its priority must be 1, 2 or 3, not {seed.priority}")
-        urls[found] = min(seed.priority, urls.get(found, seed.priority))
-    given = urls if isinstance(settings.seeds.urls, dict) else list(urls)
-    return msgspec.structs.replace(settings, seeds=msgspec.structs.replace(settings.seeds, urls=given))
 
 
 def _resolve_workers(settings: Settings) -> Settings:

@@ -1,18 +1,17 @@
-"""What a crawl knows when it begins: its topic with the texts of example pages, and everything learnt so far.
+"""What a crawl starts with: its topic with the texts of example pages, and the states of its learners.
 
-Made once and kept in the collection; every later run reads it back.
+Both are built once and stored in the collection; every later run loads them.
 
-`--start-from DIR`: a new crawl begins with what another one learnt about links, and about pages of the same topic.
-
-What paid in general goes over: the weights of features and words. What was there does not: queue, hosts, pages.
+`--start-from DIR`: a new crawl starts with what another one learnt about links, and about pages of the same topic.
+Weights of features and words are taken over; queue, hosts and pages are not.
 """
 
 from pathlib import Path
 
 import msgspec
 
-from opilio.core.errors import CollectionError, ConfigError
-from opilio.core.protocols import JUDGE_STATE, Fetcher
+from opilio.core.errors import CollectionError, ConfigError, TopicError
+from opilio.core.protocols import JUDGE_STATE, TOPIC_STATE, Fetcher
 from opilio.core.registry import (
     COMMITTEE_MEMBERS,
     DEFAULT_KINDS,
@@ -23,8 +22,8 @@ from opilio.core.registry import (
     plugin_names,
 )
 from opilio.core.settings import Settings, read_toml
-from opilio.engine.link_memory import COMMITTEE, LinkModelStore
-from opilio.engine.wiring.build import TOPIC_SNAPSHOT, build_topic, initial_topic_state
+from opilio.engine.link_memory import COMMITTEE, CommitteeLearner
+from opilio.engine.wiring.topic import build_topic, initial_topic_state
 from opilio.engine.wiring.topic_files import read_examples
 from opilio.learn.committee import Committee
 from opilio.rank.committee import MemberKind
@@ -55,7 +54,7 @@ def load_start_states(settings: Settings) -> dict[str, bytes]:
 
 
 def committee_start_states(settings: Settings) -> dict[str, bytes]:
-    """Those of the committee: of the collection `rank.model`, and of its members."""
+    """The first states of the committee, from the collection `rank.model`, and those of its members."""
     options, states = settings.rank, dict[str, bytes]()
     if options.get("graph") and not options.get("hints"):
         raise ConfigError(
@@ -83,10 +82,10 @@ def _transferable_states(collection: Collection, settings: Settings) -> dict[str
             f"--start-from {collection.folder}: was crawled by strategy '{other.get('strategy', '')}',"
             " which leaves no model of links; one that 'opilio' crawled does"
         )
-    memory = LinkModelStore(Committee(), collection)
-    if not memory.restore():
+    learner = CommitteeLearner(Committee(), collection)
+    if not learner.load():
         raise ConfigError(f"--start-from {collection.folder}: has learnt nothing yet; let it crawl first")
-    states = {COMMITTEE: memory.transferable_state()}
+    states = {COMMITTEE: learner.transferable_state()}
     judge = LearnerJournal(collection, JUDGE_STATE).load_snapshot()
     same = other.get("topic", {}).get("name", "") == settings.topic.name
     if judge is not None and same and settings.judge["kind"] == other.get("judge", {}).get("kind"):
@@ -97,26 +96,36 @@ def _transferable_states(collection: Collection, settings: Settings) -> dict[str
 async def load_topic_and_states(
     collection: Collection, settings: Settings, fetcher: Fetcher, now: float
 ) -> tuple[Topic, dict[str, bytes]]:
-    """The topic with its examples and what was learnt; made on the first run, read back on the others."""
+    """The topic with its examples and the learners' states; built in the first run, loaded in later ones."""
     stored = collection.meta("topic")
     if stored:
         return msgspec.json.decode(stored, type=Topic), latest_snapshots(collection)
     positive = await read_examples(settings.topic.examples, fetcher, "topic.examples")
     negative = await read_examples(settings.topic.counterexamples, fetcher, "topic.counterexamples")
     topic = build_topic(settings, positive, negative)
-    states = {
-        TOPIC_SNAPSHOT: initial_topic_state(settings, topic),
-        **load_start_states(settings),
-    }
+    states = initial_states(settings, topic)
     writer = CollectionWriter(collection, None)
     with collection.unit_of_work():
         collection.set_meta(topic=msgspec.json.encode(topic).decode())
-        for name, first in states.items():
-            writer.write_snapshot(name, 0, now, first)
+        for name, state in states.items():
+            writer.write_snapshot(name, 0, now, state)
     return topic, latest_snapshots(collection)
 
 
+def initial_states(settings: Settings, topic: Topic) -> dict[str, bytes]:
+    """The states that the learners of a new crawl start with."""
+    return {TOPIC_STATE: initial_topic_state(settings, topic), **load_start_states(settings)}
+
+
+def stored_topic(collection: Collection) -> Topic:
+    """The topic of a collection with every change since its start."""
+    text = collection.meta("topic")
+    if not text:
+        raise TopicError(f"{collection.folder}: no topic stored yet: its crawl has not started")
+    return msgspec.json.decode(text, type=Topic)
+
+
 def latest_snapshots(collection: Collection) -> dict[str, bytes]:
-    """The newest state of everything that workers know too."""
-    # No worker needs the state of the committee: the writing process restores it.
+    """The newest state of every learner that workers have too."""
+    # Workers do not need the state of the committee: the writing process restores it.
     return latest_states(collection.connection, without=COMMITTEE)

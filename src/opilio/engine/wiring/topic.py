@@ -1,6 +1,6 @@
-"""What the settings of a topic become: vocabulary, reader, genres, first table, the log that is read on.
+"""Builds a topic from its settings: the topic with its examples, its first table, and the reader of its query log.
 
-Reads the user's files (genres, query log); example pages are read by `topic_files`.
+Reads the files that the settings name (genres, query log); example pages are read by `topic_files`.
 """
 
 from pathlib import Path
@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from opilio.core.errors import TopicError
-from opilio.core.registry import build_component
+from opilio.core.registry import TOPIC_EXTENSIONS, build_component, load_plugin, plugin_names
 from opilio.core.settings import Settings
 from opilio.engine.wiring.topic_files import SIMULATED, SIMULATED_QUERIES_PER_INTERVAL, read_query_log, simulate_queries
 from opilio.text.tokens import tokenize
@@ -17,14 +17,38 @@ from opilio.topic.evolving import EvolvingTopic, QueryLogReader
 from opilio.topic.expansion import ExpansionStart, QueryLogExpansion
 from opilio.topic.query_log import stem_query
 from opilio.topic.setup import background_idf, build_genres, build_vocabulary, check_language
-from opilio.topic.topic import SourceWeights, Topic, build_topic_table, make_stemmer
+from opilio.topic.topic import SourceWeights, Topic, build_topic_table, make_stemmer, make_topic
 from opilio.topic.weights import TfDf, TfIdf, WeightScheme
 
 TERM_WEIGHTINGS: dict[str, WeightScheme] = {"tf-idf": TfIdf(), "tf-df": TfDf(), "corpus": TfIdf(idf_source="corpus")}
 
 
+def build_topic(settings: Settings, positive: tuple[str, ...] = (), negative: tuple[str, ...] = ()) -> Topic:
+    """The topic that the settings describe, with the texts of example pages."""
+    s = settings.topic
+    topic = make_topic(
+        s.name,
+        s.keywords,
+        description=s.description,
+        positive=positive,
+        negative=negative,
+        contexts=tuple(s.contexts),
+        genres=tuple(s.genres),
+        language=s.language,
+    )
+    for name in plugin_names(TOPIC_EXTENSIONS):
+        topic = load_plugin(TOPIC_EXTENSIONS, name)(topic, settings)
+    check_topic_settings(settings, topic)
+    return topic
+
+
+def initial_topic_state(settings: Settings, topic: Topic) -> bytes:
+    """The snapshot of the topic's table before the first page."""
+    return build_initial_topic(settings, topic).snapshot()
+
+
 def build_initial_topic(settings: Settings, topic: Topic) -> EvolvingTopic:
-    """The topic before the first page: its table and how it will grow."""
+    """The topic before the first page: its table, and how it expands."""
     vocabulary = build_vocabulary(settings)
     mixture = SourceWeights(
         sentence=settings.topic.name_weight,
@@ -45,8 +69,8 @@ def build_initial_topic(settings: Settings, topic: Topic) -> EvolvingTopic:
 
 
 def check_topic_settings(settings: Settings, topic: Topic) -> None:
-    """Find out what can't be used before a folder is made; ConfigError or TopicError says what."""
-    if settings.topic.normaliser != "lemma":  # which says itself what it does not know
+    """ConfigError or TopicError for a topic that can't be used."""
+    if settings.topic.normaliser != "lemma":  # the lemmatizer checks its languages itself
         check_language(settings.topic.language)
     vocabulary = build_vocabulary(settings)
     build_genres(settings, vocabulary, topic.genres)
@@ -60,7 +84,7 @@ def check_topic_settings(settings: Settings, topic: Topic) -> None:
 
 
 def build_query_log_reader(settings: Settings, vocabulary: Vocabulary) -> QueryLogReader | None:
-    """How the query log is read on; None where the table follows no log."""
+    """A function that reads the next queries of the log; None where the expansion uses no log."""
     if not settings.expansion.get("log"):
         return None
     name, step = str(settings.expansion["log"]), int(settings.expansion["per_interval"])
@@ -70,15 +94,16 @@ def build_query_log_reader(settings: Settings, vocabulary: Vocabulary) -> QueryL
 
     def read_on(position: int) -> tuple[list[list[str]], int, dict[str, str]]:
         if name == SIMULATED:
-            asked = simulate_queries(own, range(position, position + (step or SIMULATED_QUERIES_PER_INTERVAL)))
+            texts = simulate_queries(own, range(position, position + (step or SIMULATED_QUERIES_PER_INTERVAL)))
         else:
             log = _read_queries(Path(name), first=not position)
-            position = position if log is None or position <= len(log) else 0  # shorter than it was: begun anew
-            asked = (log or [])[position : position + step if step else None]
-        queries = [stem_query(text, stem, phrases) for text in asked]
+            # A log that became shorter was replaced: read it from its start.
+            position = position if log is None or position <= len(log) else 0
+            texts = (log or [])[position : position + step if step else None]
+        queries = [stem_query(text, stem, phrases) for text in texts]
         words = {word for query in queries for term in query for word in term.split()}
         shown = {word: vocabulary.surface_of(term_id(word)) or word for word in words}
-        return queries, position + len(asked), shown
+        return queries, position + len(texts), shown
 
     return read_on
 
@@ -89,4 +114,5 @@ def _read_queries(log: Path, first: bool) -> list[str] | None:
     except TopicError:
         if first:
             raise
-        return None  # a log that is being replaced must not end a crawl: the table stays until the next interval
+        # A log that is being replaced must not end the crawl: the table stays until the next interval.
+        return None

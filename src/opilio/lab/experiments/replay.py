@@ -16,27 +16,17 @@ import msgspec
 from opilio.core.clock import Clock, VirtualClock
 from opilio.core.events import BatchCommitted, Event, VisitFailed
 from opilio.core.protocols import Frontier, SeedSource
-from opilio.core.records import Failure, FetchResult, Lead, url_key
+from opilio.core.records import Failure, FetchResult
 from opilio.core.settings import Settings, Tree, merge_trees
-from opilio.core.urls import host_of
 from opilio.dedup.sqlite import create_dedup_tables as create_seen
-from opilio.engine.wiring.build import (
-    TOPIC_SNAPSHOT,
-    Environment,
-    build_analysis_parts,
-    build_analysis_pool,
-    build_engine,
-    build_frontier,
-    build_frontier_policy,
-    build_topic,
-    complete_settings,
-    initial_topic_state,
-)
-from opilio.engine.wiring.start import load_start_states
-from opilio.engine.workers import WorkerPool
+from opilio.engine.wiring.analysis import AnalysisOptions
+from opilio.engine.wiring.assembly import SINGLE_CRAWLER, assembly_kind, open_analysis
+from opilio.engine.wiring.build import Environment, build_engine, build_frontier, build_frontier_policy, seed_leads
+from opilio.engine.wiring.settings import complete_settings
+from opilio.engine.wiring.start import initial_states
+from opilio.engine.wiring.topic import build_topic
 from opilio.fetch.http import parse_retry_after, redirect_target
 from opilio.frontier.memory import MemoryFrontier
-from opilio.frontier.policy import seed_score
 from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
 from opilio.lab.synthetic.faults import (
     SERVICE_UNAVAILABLE,
@@ -192,10 +182,8 @@ def replay_crawl(
     begin: Mapping[str, bytes] | None = None,
     sources: Sequence[SeedSource] = (),
 ) -> CrawlTrace:
-    """One crawl of an offline web.
-
-    `begin`: first states of learners. `sources`: engines for more seeds when nothing is left to fetch.
-    """
+    """One crawl of an offline web. `begin` replaces first states of learners; `sources` are asked for more seeds when
+    the queue is empty."""
     return asyncio.run(_replay_crawl(offline, settings, latency_s, begin or {}, sources))
 
 
@@ -212,33 +200,33 @@ async def _replay_crawl(
     create_frontier(collection.connection)
     create_seen(collection.connection)
     topic = build_topic(settings)
-    states = {TOPIC_SNAPSHOT: initial_topic_state(settings, topic), **load_start_states(settings), **begin}
-    parser = CachedParser(offline.web, offline.pages, HtmlParser())
-    reader = offline.readings(settings).reader
-    parts = build_analysis_parts(settings, topic, states, parser, records=False, reads=reader)
-    pool = build_analysis_pool(settings, topic, parts, states)
-    if isinstance(pool, WorkerPool):
-        await pool.start()
-    # The frontier in memory gives the same order in less time; agents need claims, which only SQLite has.
-    frontier: Frontier = (
-        build_frontier(settings, collection)
-        if parts.agents
-        else MemoryFrontier(build_frontier_policy(settings, collection))
+    options = AnalysisOptions(
+        parser=CachedParser(offline.web, offline.pages, HtmlParser()),
+        records=False,
+        read_pages=offline.readings(settings).reader,
     )
-    frontier.add([_seed_lead(url) for url in settings.seeds.urls], clock.now())
-    fetcher = ReplayFetcher(offline.web, clock, latency_s, settings.engine.random_seed, offline.faults())
-    world = Environment(collection, CollectionWriter(collection, None), frontier, fetcher, clock)
-    engine = build_engine(settings, world, parts, pool, resumed=False, sources=sources)
     trace = CrawlTrace([])
-    engine.add_listener(lambda event: _record_event(trace, event))
     try:
-        trace.stop_reason = await engine.run()
+        async with open_analysis(settings, topic, initial_states(settings, topic) | dict(begin), options) as analysis:
+            frontier = _build_replay_frontier(settings, collection)
+            frontier.add(seed_leads(settings), clock.now())
+            fetcher = ReplayFetcher(offline.web, clock, latency_s, settings.engine.random_seed, offline.faults())
+            environment = Environment(collection, CollectionWriter(collection, None), frontier, fetcher, clock)
+            engine = build_engine(settings, environment, analysis, resumed=False, sources=sources)
+            engine.add_listener(lambda event: _record_event(trace, event))
+            trace.stop_reason = await engine.run()
     finally:
-        await pool.close()
         collection.close()
     trace.virtual_s = clock.now()
     trace.wall_s, trace.cpu_s = time.perf_counter() - began[0], time.process_time() - began[1]
     return trace
+
+
+def _build_replay_frontier(settings: Settings, collection: Collection) -> Frontier:
+    """The frontier in memory gives the same order in less time; agents need the one in the database, to share it."""
+    if assembly_kind(settings.agents) == SINGLE_CRAWLER:
+        return MemoryFrontier(build_frontier_policy(settings, collection))
+    return build_frontier(settings, collection)
 
 
 def _record_event(trace: CrawlTrace, event: Event) -> None:
@@ -255,7 +243,3 @@ def _record_event(trace: CrawlTrace, event: Event) -> None:
                 outcome.fetched.status,
             )
         )
-
-
-def _seed_lead(url: str) -> Lead:
-    return Lead(url=url, key=url_key(url), host=host_of(url), score=seed_score(1))

@@ -20,22 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.core.clock import VirtualClock
-from opilio.core.records import Lead, url_key
 from opilio.core.settings import Settings, Tree
-from opilio.core.urls import host_of
 from opilio.dedup.sqlite import create_dedup_tables as create_seen
-from opilio.engine.wiring.build import (
-    TOPIC_SNAPSHOT,
-    Environment,
-    build_analysis_parts,
-    build_analysis_pool,
-    build_engine,
-    build_frontier,
-    build_topic,
-    initial_topic_state,
-)
-from opilio.engine.wiring.start import latest_snapshots
-from opilio.frontier.policy import seed_score
+from opilio.engine.wiring.assembly import open_analysis
+from opilio.engine.wiring.build import Environment, build_engine, build_frontier, seed_leads
+from opilio.engine.wiring.start import initial_states, latest_snapshots
+from opilio.engine.wiring.topic import build_topic
 from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
 from opilio.lab.experiments.replay import ReplayFetcher, lab_settings, replay_crawl
 from opilio.lab.experiments.runs import ExperimentRunner
@@ -198,23 +188,18 @@ class RevisitStudy:
         settings: Settings,
     ) -> None:
         topic = build_topic(settings)
-        states = latest_snapshots(collection) or {TOPIC_SNAPSHOT: initial_topic_state(settings, topic)}
-        parts = build_analysis_parts(settings, topic, states)
-        pool = build_analysis_pool(settings, topic, parts, states)
+        states = latest_snapshots(collection) or initial_states(settings, topic)
         frontier = build_frontier(settings, collection)
         with collection.unit_of_work():
             frontier.recover(clock.now())
-            frontier.add([_seed_lead(url) for url in self._seeds.urls], clock.now())
+            frontier.add(seed_leads(settings), clock.now())
         fetcher = ReplayFetcher(web, clock, 0.0, faults=self._runner.offline.faults())
-        world = Environment(collection, writer, frontier, fetcher, clock)
-        await build_engine(settings, world, parts, pool, resumed=False).run()
+        environment = Environment(collection, writer, frontier, fetcher, clock)
+        async with open_analysis(settings, topic, states) as analysis:
+            await build_engine(settings, environment, analysis, resumed=False).run()
 
 
 _TABLE_CREATORS = (create_frontier, create_seen)
-
-
-def _seed_lead(url: str) -> Lead:
-    return Lead(url=url, key=url_key(url), host=host_of(url), score=seed_score(1))
 
 
 def revisit_cases(

@@ -1,14 +1,21 @@
-"""Builds a team: agents, manager, directory, and the frontier that they share."""
+"""The assembly of a crawl by agents: a crawler each, with the manager, the directory and the frontier they share."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from opilio.core.protocols import RANK_STATE, TOPIC_STATE, OnlineLearner
 from opilio.core.settings import Settings
-from opilio.engine.analysis import PageAnalyzer
-from opilio.engine.learning import LearnerGroup, state_name
-from opilio.engine.link_scoring import LinkScorer
+from opilio.engine.analysis import PageAnalyzer, SharedParts
+from opilio.engine.learning import LearnerGroup, Owner, state_name
 from opilio.engine.reseeding import seeds_finished_check
+from opilio.engine.wiring.analysis import AnalysisParts, build_crawler_parts
+from opilio.engine.wiring.assembly import (
+    AGENTS,
+    CrawlWriters,
+    WriterContext,
+    assembly_kind,
+    build_boosted_scorer,
+)
+from opilio.engine.wiring.topic import build_topic, initial_topic_state
 from opilio.frontier.policy import Order
 from opilio.frontier.sqlite.claims import ClaimableFrontier
 from opilio.methods.agents.agent import Agent, AgentRecord
@@ -17,48 +24,73 @@ from opilio.methods.agents.directory import AgentDirectory
 from opilio.methods.agents.frontier import SharedFrontier
 from opilio.methods.agents.link_queue import AgentLinkQueue, AgentQueueOptions
 from opilio.methods.agents.manager import AgentManager
-from opilio.methods.agents.profiles import AgentProfile, agent_profiles, seed_agents, uses_agents
+from opilio.methods.agents.profiles import AgentProfile, agent_profiles, check_agent_settings, seed_agents
 from opilio.methods.agents.team import AgentTeam, TeamLearning, TeamLinkScorer, TeamMember
 from opilio.methods.treasure.hints import HINTS_STATE
-from opilio.store.collection import Collection
-from opilio.store.writer import CollectionWriter
 from opilio.topic.evolving import EvolvingTopic
+from opilio.topic.topic import Topic
 from opilio.topic.weights import WeightTable
 
 
-class AgentParts(NamedTuple):
-    """The learning parts of one agent, in the writing process."""
+class AgentsAssembly:
+    """See `Assembly`: several agents share one frontier; each has its own topic table, judge and ranker."""
 
-    evolving_topic: EvolvingTopic
-    learners: Mapping[str, OnlineLearner]
-    link_scorer: LinkScorer
+    def check_settings(self, settings: Settings) -> None:
+        check_agent_settings(settings)
 
+    def member_settings(self, settings: Settings) -> Sequence[Settings]:
+        return [profile.settings for profile in agent_profiles(settings)]
 
-class TeamWriters(NamedTuple):
-    """The parts that a commit writes through."""
+    def build_parts(
+        self, shared: SharedParts, settings: Settings, topic: Topic, states: Mapping[str, bytes]
+    ) -> AnalysisParts:
+        """Parts for each agent, and one analyzer that asks them."""
+        members = []
+        for profile in agent_profiles(settings):
+            own = profile.settings
+            own_topic = topic if own.topic == settings.topic else build_topic(own)
+            first = {TOPIC_STATE: initial_topic_state(own, own_topic)} | agent_states(profile, states)
+            members.append(build_crawler_parts(shared, own, own_topic, first, Owner(profile.name, profile.number)))
+        learners = team_learners(settings, [member.learners for member in members], states)
+        analyzer = build_team_analyzer(settings, [member.analyzer for member in members], learners)
+        return AnalysisParts(analyzer, learners, members[0].ranker, tuple(members))
 
-    frontier: SharedFrontier
-    learning: TeamLearning
-    link_scorer: TeamLinkScorer
+    def build_writers(self, context: WriterContext, parts: AnalysisParts) -> CrawlWriters:
+        """The agents over a collection; those that worked in an earlier run continue."""
+        settings, collection, store = context.settings, context.collection, context.frontier
+        assert isinstance(store, ClaimableFrontier)
+        profiles = agent_profiles(settings)
+        agents = [_build_agent(settings, profile, store.order) for profile in profiles]
+        directory = AgentDirectory(collection.connection, settings.agents.lease_s)
+        manager = AgentManager(agents, directory, seed_agents(settings))
+        members = []
+        for profile, agent, own in zip(profiles, agents, parts.agents, strict=True):
+            seeds_finished = seeds_finished_check(profile.settings, store, collection)
+            learning = LearnerGroup(own.learners, collection, context.writer, profile.name, seeds_finished)
+            scorer = build_boosted_scorer(settings, collection, own)
+            members.append(TeamMember(agent, own.evolving_topic, scorer, learning))
+        team = AgentTeam(members, manager, settings.agents, settings.topic.name)
+        learning = TeamLearning(team, context.writer, context.now)
+        return CrawlWriters(SharedFrontier(store, manager), learning, TeamLinkScorer(team))
 
 
 class SharedTopic(EvolvingTopic):
-    """The crawl's topic, which no agent uses: a change to it changes the tables of the agents of that topic."""
+    """The crawl's topic. No agent uses it; a change is passed on to the tables of the agents with that topic."""
 
     def __init__(self, followers: Sequence[EvolvingTopic]) -> None:
         super().__init__(WeightTable())
         self._followers = followers
 
     def replace(self, table: WeightTable, removed: Iterable[str] | None = None) -> None:
-        """Replace the table. Words that agents learned go too, but may return: the user did not remove them."""
+        """Replace the agents' tables too. Words that an agent learnt are removed, but it may learn them again."""
         gone = self.table.weights.keys() - table.weights.keys() if removed is None else removed
         super().replace(table, gone)
-        for topic in self._followers:
-            topic.replace(table, gone)
+        for follower in self._followers:
+            follower.replace(table, gone)
 
 
 def agent_states(profile: AgentProfile, states: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The learner states of an agent by their own names; in a new crawl, the T-Graph that all agents start with."""
+    """The states of an agent by its learners' own names; a T-Graph that all agents start with is among them."""
     prefix = state_name(profile.name, "")
     common = {name: states[name] for name in (RANK_STATE, HINTS_STATE) if name in states}
     return common | {name.removeprefix(prefix): state for name, state in states.items() if name.startswith(prefix)}
@@ -67,10 +99,12 @@ def agent_states(profile: AgentProfile, states: Mapping[str, bytes]) -> dict[str
 def team_learners(
     settings: Settings, each: Sequence[Mapping[str, OnlineLearner]], states: Mapping[str, bytes]
 ) -> dict[str, OnlineLearner]:
-    """All learners of a team by the names of their states in the collection, with the crawl's own topic."""
+    """All learners of the agents by the names of their states in the collection, with the crawl's own topic."""
     profiles = agent_profiles(settings)
     found = {
-        state_name(p.name, name): one for p, mine in zip(profiles, each, strict=True) for name, one in mine.items()
+        state_name(profile.name, name): learner
+        for profile, own in zip(profiles, each, strict=True)
+        for name, learner in own.items()
     }
     common = [p for p in profiles if p.settings.topic.name == settings.topic.name]
     tables = [found.get(state_name(p.name, TOPIC_STATE)) for p in common]
@@ -83,7 +117,7 @@ def team_learners(
 def load_topic_tables(settings: Settings, states: Mapping[str, bytes]) -> dict[str, EvolvingTopic]:
     """The tables of a collection by the names of their states: the crawl's own, and the agents', which follow it."""
     known = {name: restore_topic(state) for name, state in states.items() if name.rpartition("/")[2] == TOPIC_STATE}
-    if not uses_agents(settings):
+    if assembly_kind(settings.agents) != AGENTS:
         return {TOPIC_STATE: known.get(TOPIC_STATE, EvolvingTopic(WeightTable()))}
     each = [
         {TOPIC_STATE: known[name]} if (name := state_name(p.name, TOPIC_STATE)) in known else {}
@@ -93,57 +127,33 @@ def load_topic_tables(settings: Settings, states: Mapping[str, bytes]) -> dict[s
 
 
 def restore_topic(state: bytes) -> EvolvingTopic:
-    """A stored table, to read or to edit; it knows no pages."""
+    """A stored table, to display it or to replace it."""
     topic = EvolvingTopic(WeightTable())
     topic.restore(state)
     return topic
 
 
 def build_team_analyzer(
-    settings: Settings, analysts: Sequence[PageAnalyzer], learners: Mapping[str, OnlineLearner]
+    settings: Settings, analyzers: Sequence[PageAnalyzer], learners: Mapping[str, OnlineLearner]
 ) -> TeamAnalyzer:
-    """One analyzer for all agents. Agents of other topics judge every page; those of the same one if they exchange."""
+    """One analyzer for all. Agents of other topics judge every page; those of the same topic if they exchange."""
     profiles, agents = agent_profiles(settings), settings.agents
-    close = agents.exchange_links or agents.exchange_lessons
+    exchange = agents.exchange_links or agents.exchange_lessons
     listeners = {
         one.number: [
-            o.number for o in profiles if o is not one and (close or o.settings.topic.name != one.settings.topic.name)
+            other.number
+            for other in profiles
+            if other is not one and (exchange or other.settings.topic.name != one.settings.topic.name)
         ]
         for one in profiles
     }
     ranks = frozenset(one.number for one in profiles) if agents.exchange_links else frozenset[int]()
-    return TeamAnalyzer({p.number: a for p, a in zip(profiles, analysts, strict=True)}, listeners, ranks, learners)
-
-
-def build_team(
-    settings: Settings,
-    collection: Collection,
-    writer: CollectionWriter,
-    store: ClaimableFrontier,
-    parts: Sequence[AgentParts],
-    now: float,
-) -> TeamWriters:
-    """The team of a collection; agents of an earlier run continue."""
-    profiles = agent_profiles(settings)
-    agents = [_build_agent(settings, profile, store.order) for profile in profiles]
-    directory = AgentDirectory(collection.connection, settings.agents.lease_s)
-    manager = AgentManager(agents, directory, seed_agents(settings))
-    members = [
-        TeamMember(
-            agent,
-            w.evolving_topic,
-            w.link_scorer,
-            LearnerGroup(w.learners, collection, writer, p.name, seeds_finished_check(p.settings, store, collection)),
-        )
-        for p, agent, w in zip(profiles, agents, parts, strict=True)
-    ]
-    team = AgentTeam(members, manager, settings.agents, settings.topic.name)
-    return TeamWriters(SharedFrontier(store, manager), TeamLearning(team, writer, now), TeamLinkScorer(team))
+    return TeamAnalyzer({p.number: a for p, a in zip(profiles, analyzers, strict=True)}, listeners, ranks, learners)
 
 
 def _build_agent(settings: Settings, profile: AgentProfile, order: Order) -> Agent:
     topic = profile.settings.topic
-    card = AgentRecord(
+    record = AgentRecord(
         number=profile.number,
         name=profile.name,
         topic=topic.name,
@@ -152,4 +162,4 @@ def _build_agent(settings: Settings, profile: AgentProfile, order: Order) -> Age
     )
     options = AgentQueueOptions(order=order, keep_first_score=settings.frontier.merge == "discard")
     agents = settings.agents
-    return Agent(card, AgentLinkQueue(options), profile.requests, agents.relevant, agents.patience)
+    return Agent(record, AgentLinkQueue(options), profile.requests, agents.relevant, agents.patience)

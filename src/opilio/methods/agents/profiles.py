@@ -1,7 +1,6 @@
-"""The settings of each agent of a team: those of the crawl with the agent's own topic and seeds. Pure."""
+"""The settings of each agent: those of the crawl with its own topic and seeds. Pure."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import msgspec
 
@@ -30,38 +29,24 @@ class AgentProfile(msgspec.Struct, frozen=True):
     settings: Settings
 
 
-def uses_agents(settings: Settings) -> bool:
-    """Does the crawl use agents?"""
-    return settings.agents.count > 0 or bool(settings.agents.each)
-
-
-def check_agents_unchanged(folder: Path, stored: Tree, settings: Settings) -> None:
-    """Raise ConfigError if a resumed crawl changes between agents and no agents: queued URLs carry their agent."""
-    begun = stored.get("agents", {})
-    if uses_agents(settings) != bool(begun.get("count") or begun.get("each")):
-        how = "without agents" if uses_agents(settings) else "by agents"
-        raise ConfigError(f"agents.count: {folder} was started {how} and can't change; choose another --into")
-
-
 def check_agent_settings(settings: Settings) -> None:
-    """Raise ConfigError for agents that can't work with these settings."""
-    if uses_agents(settings):
-        agent_profiles(settings)
-        for key, value, fit in (
-            ("order.kind", settings.order["kind"], ("best-first", "expiring", "breadth-first")),
-            ("frontier.merge", settings.frontier.merge, ("max", "discard")),
-            ("order.top", settings.order.get("top", 0), (0,)),
-        ):
-            if value not in fit:
-                raise ConfigError(
-                    f"{key} = {value!r}: agents keep their own order; with them it can be {_format_choices(fit)}"
-                )
-        if settings.rank.get("model") and settings.rank["kind"] == "committee":
-            raise ConfigError("rank.model: agents start with untrained rankers; leave rank.model or the agents out")
+    """ConfigError for settings that agents can't use."""
+    agent_profiles(settings)
+    for key, value, fit in (
+        ("order.kind", settings.order["kind"], ("best-first", "expiring", "breadth-first")),
+        ("frontier.merge", settings.frontier.merge, ("max", "discard")),
+        ("order.top", settings.order.get("top", 0), (0,)),
+    ):
+        if value not in fit:
+            raise ConfigError(
+                f"{key} = {value!r}: agents keep their own order; with them it can be {_format_choices(fit)}"
+            )
+    if settings.rank.get("model") and settings.rank["kind"] == "committee":
+        raise ConfigError("rank.model: agents start with untrained rankers; leave rank.model or the agents out")
 
 
 def agent_profiles(settings: Settings) -> list[AgentProfile]:
-    """The profile of every agent; ConfigError for invalid settings."""
+    """Every agent with its settings; ConfigError for invalid ones."""
     given = _named_agents(settings.agents)
     own = [[_canonical_seed(url, one) for url in one.seeds] for one in given]
     shares = assign_seeds(list(settings.seeds.urls), own, settings.agents.split)
@@ -78,12 +63,12 @@ def agent_profiles(settings: Settings) -> list[AgentProfile]:
 
 
 def seed_agents(settings: Settings) -> dict[int, int]:
-    """Key of a seed -> number of its agent."""
+    """The number of the agent that starts at a seed, by the seed's key."""
     return {url_key(url): p.number for p in agent_profiles(settings) for url in p.settings.seeds.urls}
 
 
 def _named_agents(agents: AgentTeamSettings) -> list[AgentSettings]:
-    """The agents as configured, filled up to `count` with agents without settings of their own."""
+    """The agents of the settings, named; `agents.count` may add agents without settings of their own."""
     more = max(0, agents.count - len(agents.each))
     each = [*agents.each, *(AgentSettings() for _ in range(more))]
     if len(each) > MAX_AGENTS:

@@ -116,7 +116,7 @@ def attributes_link_scorer(context: LinkScorerContext) -> LinkScorer:
     """S1's scorer with the queued links of a collection (of one agent)."""
     scorer = AttributesLinkScorer(context.ranker)
     waiting = context.queued(MAX_QUEUED_LINKS)
-    scorer.resume(waiting, context.collection.connection, context.number)
+    scorer.resume(waiting, context.collection.connection, context.owner.number)
     return scorer
 
 

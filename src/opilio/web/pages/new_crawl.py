@@ -18,7 +18,8 @@ from opilio.core.errors import CollectionError, ConfigError, SeedError, UsageErr
 from opilio.core.settings import Settings, Tree, merge_trees
 from opilio.core.strategies import strategy_names
 from opilio.engine.wiring.seeding import engine_hint, load_user_engines, with_default_engines, with_found_seeds
-from opilio.engine.wiring.session import canonicalize_seeds, check_settings, prepare_collection
+from opilio.engine.wiring.session import prepare_collection
+from opilio.engine.wiring.settings import canonicalize_seeds, check_settings
 from opilio.seeds.finder import FoundSeeds
 from opilio.topic.setup import resolve_settings
 from opilio.web.context import ActionResult, ActionRoute, AppContext, PageRequest, PageRoute

@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 
 from opilio.core.errors import CollectionError, ParseError, TopicError, UsageError
+from opilio.core.protocols import TOPIC_STATE
 from opilio.core.records import url_key
 from opilio.engine.link_columns import unpack
-from opilio.engine.wiring.build import TOPIC_SNAPSHOT
 from opilio.manage.history import page_history
 from opilio.manage.label import LABEL_VALUES, LabelRequest, label_pages
 from opilio.manage.results import LabelReport
@@ -36,7 +36,7 @@ _WORD = re.compile(r"\w[\w'’-]*")
 
 def topic_stems(collection: Collection) -> dict[str, float]:
     """The topic's stems with their current weights."""
-    table = restored_table(latest_state(collection.connection, TOPIC_SNAPSHOT))
+    table = restored_table(latest_state(collection.connection, TOPIC_STATE))
     return {word: k.weight for k in reversed(table.keywords) for word in k.stem.split()}
 
 

@@ -9,6 +9,7 @@ import tomli_w
 from opilio.core.errors import UsageError
 from opilio.core.urls import canonicalize_url
 from opilio.engine.commands import TopicReplacement
+from opilio.engine.wiring.start import stored_topic
 from opilio.manage.topic_builder import table_history, table_to_dict
 from opilio.manage.topic_editor import (
     current_table,
@@ -18,7 +19,6 @@ from opilio.manage.topic_editor import (
     page_text,
     preview_topic,
     save_topic,
-    stored_topic,
 )
 from opilio.store.collection import Collection
 from opilio.store.locks import CRAWL_COMMAND

@@ -1,0 +1,154 @@
+"""Completes and checks settings: every option of every kind is written out, and invalid values raise ConfigError."""
+
+import textwrap
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from opilio.core.errors import ConfigError
+from opilio.core.registry import DEFAULT_KINDS, complete_section
+from opilio.core.settings import KIND_SECTIONS, AgentTeamSettings, Settings, TopicSettings, Tree, merge_trees
+from opilio.core.urls import canonicalize_url
+from opilio.engine.revisit.policies import POLICIES
+from opilio.engine.wiring.assembly import SINGLE_CRAWLER, assembly_kind, crawl_assembly
+from opilio.engine.wiring.build import configured_seeds
+from opilio.engine.wiring.seed_engines import complete_engine
+from opilio.engine.wiring.seeding import no_seeds_error
+from opilio.engine.wiring.start import check_start_model, load_start_states
+from opilio.engine.wiring.topic import build_topic, initial_topic_state
+from opilio.engine.wiring.topic_files import check_example_files
+from opilio.fetch.addresses import is_private_host
+from opilio.frontier.policy import MergePolicy
+from opilio.store.collection import CONFIG, Collection, load_settings
+from opilio.topic.setup import resolve_settings
+
+# Options that a resumed crawl can't change, among them those that define the scale of priorities in the queue.
+FIXED_OPTIONS = {
+    "judge": ("kind",),
+    "rank": ("kind",),
+    "order": ("kind", "factor", "every", "mode"),
+    "boost": ("kind", "share", "lift"),
+}
+
+
+def complete_settings(settings: Settings) -> Settings:
+    """Settings with every option of every kind written out and checked."""
+    sections = {name: complete_section(name, getattr(settings, name)) for name in KIND_SECTIONS}
+    _check_choice("frontier.merge", settings.frontier.merge, list(MergePolicy))
+    _check_choice("revisit.policy", settings.revisit.policy, list(POLICIES))
+    engines = {name: complete_engine(name, tree) for name, tree in settings.seeds.engines.items()}
+    seeds = msgspec.structs.replace(settings.seeds, engines=engines)
+    completed: Settings = msgspec.structs.replace(settings, seeds=seeds, **sections)
+    crawl_assembly(completed).check_settings(completed)
+    return completed
+
+
+def collection_settings(collection: Collection) -> Settings:
+    """The settings of a collection, completed."""
+    return complete_settings(resolve_settings(load_settings(collection), str(collection.folder / CONFIG)))
+
+
+def check_settings(settings: Settings) -> Settings:
+    """Settings that a crawl can start with, completed; seeds may be missing. Runs before a folder exists."""
+    check_start_model(settings)
+    check_example_files(settings.topic)
+    settings = complete_settings(settings)
+    load_start_states(settings)
+    members = crawl_assembly(settings).member_settings(settings)
+    for one in (settings, *(member for member in members if member.topic != settings.topic)):
+        topic = build_topic(one)
+        if not one.topic.examples:
+            initial_topic_state(one, topic)
+    return settings
+
+
+def resumed_settings(folder: Path, stored: Tree, tree: Tree) -> Settings:
+    """The stored settings of a collection overlaid with `tree`, completed; strategy, topic and start can't change."""
+    _check_same_strategy(folder, stored, tree)
+    _check_same_topic(folder, stored, tree)
+    _check_same_start(folder, stored, tree)
+    settings = resolve_settings(merge_trees(stored, tree), str(folder / CONFIG))
+    settings = complete_settings(canonicalize_seeds(settings))
+    _check_same_assembly(folder, stored, settings)
+    return settings
+
+
+def canonicalize_seeds(settings: Settings) -> Settings:
+    """Settings whose seeds are canonical URLs; ConfigError names the one that is not."""
+    if not settings.seeds.urls:
+        raise no_seeds_error()
+    urls: dict[str, int] = {}
+    for seed in configured_seeds(settings):
+        found = canonicalize_url(seed.url) if "://" in seed.url else None
+        if found is None:
+            raise ConfigError(
+                f"seed '{seed.url}': not a valid http(s) URL; include the scheme, for example https://example.org/"
+            )
+        if not (settings.fetch.allow_private or settings.fetch.proxy) and is_private_host(
+            urlsplit(found).hostname or ""
+        ):
+            raise ConfigError(
+                f"seed '{seed.url}': is an address of this machine or its network; allow it with --allow-private"
+                " or fetch.allow_private = true"
+            )
+        if seed.priority not in (1, 2, 3):
+            raise ConfigError(f"seed '{seed.url}': its priority must be 1, 2 or 3, not {seed.priority}")
+        urls[found] = min(seed.priority, urls.get(found, seed.priority))
+    given = urls if isinstance(settings.seeds.urls, dict) else list(urls)
+    return msgspec.structs.replace(settings, seeds=msgspec.structs.replace(settings.seeds, urls=given))
+
+
+def _check_choice(option: str, value: str, known: list[str]) -> None:
+    if value not in known:
+        raise ConfigError(f"{option} = '{value}': unknown; choose one of {', '.join(known)}")
+
+
+def _check_same_strategy(folder: Path, stored: Tree, tree: Tree) -> None:
+    """The strategy can't change: a judge or ranker can't use what another has learnt, and priorities of different
+    scales can't be mixed in one queue."""
+    begun, wanted = stored["strategy"], tree.get("strategy", stored["strategy"])
+    if wanted != begun:
+        raise ConfigError(f"--strategy {wanted}: {folder} was begun with '{begun}'; choose another --into")
+    for section, options in FIXED_OPTIONS.items():
+        given, begun = tree.get(section, {}), {"kind": DEFAULT_KINDS[section], **stored.get(section, {})}
+        for name in options if isinstance(given, dict) else ():
+            if name in given and given[name] != begun.get(name, given[name]):
+                begun_with = f"{folder} was begun with {begun[name]!r}; choose another --into"
+                raise ConfigError(f"{section}.{name} = {given[name]!r}: {begun_with}")
+
+
+def _check_same_topic(folder: Path, stored: Tree, tree: Tree) -> None:
+    """A collection has one topic: verdicts by different topics can't be compared."""
+    wanted = tree.get("topic", {})
+    if not isinstance(wanted, dict):
+        return  # reported by `resolve_settings`
+    begun = {**msgspec.to_builtins(TopicSettings()), **stored["topic"]}
+    for key, value in wanted.items():
+        if key in begun and value != begun[key]:
+            given = f"topic '{value}'" if key == "name" else f"topic.{key} {_shorten(value)}"
+            raise ConfigError(
+                f"{given}: {folder} was begun with {_shorten(begun[key])}; choose another --into, "
+                f"or change the topic on its page ('opilio serve {folder}')"
+            )
+
+
+def _shorten(value: object) -> str:
+    return textwrap.shorten(repr(value), 80, placeholder=" …")
+
+
+def _check_same_start(folder: Path, stored: Tree, tree: Tree) -> None:
+    """The model or graph that a crawl starts from can't change later."""
+    rank, begun = tree.get("rank", {}), stored.get("rank", {})
+    for key, option in (("model", "--start-from"), ("graph", "rank.graph")):
+        wanted = rank.get(key, "") if isinstance(rank, dict) else ""
+        if wanted and wanted != begun.get(key, ""):
+            raise ConfigError(f"{option} {wanted}: {folder} was begun already; choose another --into")
+
+
+def _check_same_assembly(folder: Path, stored: Tree, settings: Settings) -> None:
+    """Queued URLs belong to agents: a collection keeps them, or stays without."""
+    kind = assembly_kind(settings.agents)
+    if kind != assembly_kind(msgspec.convert(stored.get("agents", {}), AgentTeamSettings)):
+        how = "by agents" if kind == SINGLE_CRAWLER else "without agents"
+        raise ConfigError(f"agents.count: {folder} was started {how} and can't change; choose another --into")
