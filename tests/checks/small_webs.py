@@ -129,9 +129,10 @@ def direct(server: LabWebServer) -> Tree:
 
 
 class LaterClock(SystemClock):
-    """The wall clock, so many seconds on: a week passes between two lines of a test."""
+    """The system's clock plus a number of seconds: a week passes between two lines of a test."""
 
     def __init__(self, later_s: float) -> None:
+        super().__init__()
         self.later_s = later_s
 
     def now(self) -> float:

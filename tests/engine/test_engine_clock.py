@@ -1,10 +1,14 @@
 """A clock that was wrong and is set back: the crawl goes on today, with its pauses, and reads robots.txt anew."""
 
+import time
 from pathlib import Path
 
 import pytest
 
 from checks.small_webs import SmallWeb, crawl, grid, least_gap, robots, rows, rules_first, served, settings_for
+from opilio.core import clock as clock_module
+from opilio.core.clock import SystemClock
+from opilio.core.events import BatchCommitted
 from opilio.manage.verify import verify
 
 SEED = "http://h0.example/0.html"
@@ -31,3 +35,47 @@ def test_host_that_asked_for_time_has_it_when_the_clock_is_set_back(tmp_path: Pa
         for later_s in (40 * DAY, 0.0, 0.0):
             crawl(tmp_path / "c", settings_for(server, [SEED]), later_s=later_s)
         assert [access.target for access in server.log] == ["/robots.txt"]
+
+
+class SetClock:
+    """The system's clock, which is set to another time while a crawl runs."""
+
+    def __init__(self, by_s: float) -> None:
+        self._by_s = by_s
+        self._real = time.time
+        self.is_set = False
+
+    def time(self) -> float:
+        return self._real() + (self._by_s if self.is_set else 0.0)
+
+
+@pytest.mark.parametrize("by_s", [3600.0, -3600.0])
+def test_clock_that_is_set_during_a_run_breaks_no_pause_and_ends_no_crawl(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_s: float
+) -> None:
+    clock = SetClock(by_s)
+    monkeypatch.setattr(time, "time", clock.time)
+    pages = 0
+
+    def set_after_three_pages(event: object) -> None:
+        nonlocal pages
+        pages += len(event.outcomes) if isinstance(event, BatchCommitted) else 0
+        clock.is_set = pages >= 3
+
+    with served(SmallWeb(grid(hosts=2, pages=8))) as server:
+        tree = settings_for(server, [SEED], politeness={"delay_s": DELAY_S}, engine={"connections": 2})
+        crawl(tmp_path / "c", tree, set_after_three_pages)
+        assert clock.is_set
+        assert least_gap(server.log) >= DELAY_S
+        assert rows(tmp_path / "c", "SELECT count(*) FROM page") == [(16,)]
+    assert verify(tmp_path / "c") == []
+
+
+def test_suspended_time_counts_and_a_set_clock_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SystemClock()
+    before = clock.now()
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    assert 0.0 <= clock.now() - before < 1800.0
+    real = clock_module.elapsed_s
+    monkeypatch.setattr(clock_module, "elapsed_s", lambda: real() + 3600.0)
+    assert clock.now() - before >= 3600.0

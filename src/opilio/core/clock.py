@@ -20,11 +20,23 @@ class Clock(Protocol):
     async def sleep(self, seconds: float) -> None: ...
 
 
+def elapsed_s() -> float:
+    """Seconds since some moment, also while the machine is suspended; setting the system's clock does not change it."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
 class SystemClock:
-    """The wall clock."""
+    """The time when it was created plus the seconds since then.
+
+    A system clock that is set during a run neither shortens a pause nor makes one an hour long. The next run starts
+    with the new time.
+    """
+
+    def __init__(self) -> None:
+        self._offset_s = time.time() - elapsed_s()
 
     def now(self) -> float:
-        return time.time()
+        return self._offset_s + elapsed_s()
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(max(0.0, seconds))
