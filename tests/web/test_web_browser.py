@@ -1,5 +1,6 @@
 """The pages as a person uses them, in a real browser: read, search, judge, edit, with keys and without scripts."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,10 +94,12 @@ def test_person_searches_filters_opens_and_reads_why(browser: Browser, client: C
         expect(page.locator(".facets a[aria-current]")).to_have_count(1)
         assert all("//h1.example/" in text for text in page.locator(".hit .address").all_inner_texts())
         assert 0 < page.locator(".hit").count() <= before
-        page.locator(".hit h2 a").first.click()
+        page.locator(".hit a.why").first.click()
         expect(page.get_by_role("heading", name="Why it was judged relevant")).to_be_visible()
+        expect(page.locator(".verdict-sentence")).to_contain_text("Kept: its text is about")
+        page.locator(".numbers summary").click()
         words = page.locator("table.bars th[scope=row]").all_inner_texts()
-        assert {"coverage", "birds"} <= set(words), words
+        assert {"Topic keywords", "birds", "Total"} <= set(words), words
         assert "Path from the seed" in one.text()
         assert page.locator(".stored mark").count() > 0
 
@@ -122,7 +125,7 @@ def test_person_judges_a_page_with_one_key_and_reads_what_changed(browser: Brows
         expect(page.locator('button[value="irrelevant"]')).to_have_attribute("aria-pressed", "true")
         page.reload()
         assert "your label: irrelevant" in one.text()
-        assert "labelled by hand" in one.text()
+        assert "Not kept: you labelled it not relevant." in one.text()
         page.keyboard.press("u")
         expect(page.locator("[data-note]")).to_contain_text("Label removed from 1 page")
         expect(page.locator('button[value="undo"]')).to_be_hidden()
@@ -139,6 +142,78 @@ def test_badge_of_a_hit_follows_its_label(browser: Browser, fresh: Client) -> No
         expect(hit.locator("[data-score] > span")).to_have_text("0.00")
         hit.locator('button[value="undo"]').click()
         expect(hit.locator("[data-verdict]")).to_have_text("relevant")
+
+
+def test_result_opens_the_page_and_filters_apply_at_once(browser: Browser, client: Client) -> None:
+    with tab(browser, client.base) as one:
+        page = one.go("/search?q=wren")
+        title = page.locator(".hit h2 a").first
+        assert str(title.get_attribute("href")).startswith("http://h")
+        assert (title.get_attribute("rel"), title.get_attribute("target")) == ("noreferrer noopener nofollow", "_blank")
+        expect(page.locator("[data-auto-button]")).to_be_hidden()
+        page.select_option("select[name=relevant]", "yes")
+        page.wait_for_url("**relevant=yes*")
+        expect(page.locator(".chips a")).to_contain_text("relevant: yes")
+        page.locator(".facets a", has_text="h1.example").click()
+        expect(page.locator(".chips a")).to_have_count(2)
+        page.locator(".chips a", has_text="relevant").click()
+        expect(page.locator(".chips a")).to_have_count(1)
+        assert "relevant=" not in page.url
+
+
+def test_further_results_of_a_host_are_folded(client: Client) -> None:
+    shown = client.get("/search?q=wren&size=20", Accept="text/html").text
+    hits = client.get("/search.json?q=wren&size=20").data["hits"]
+    by_host = Counter(hit["host"] for hit in hits)
+    assert len(by_host) > 1
+    for host, count in by_host.items():
+        assert (f"{count - 2} more from {host}" in shown) == (count > 2)
+    assert shown.count('<li class="hit"') == len(hits)
+    one_host = client.get("/search?q=wren&size=20&host=h1.example", Accept="text/html").text
+    assert "more from" not in one_host
+
+
+def test_message_of_a_label_does_not_move_the_page(browser: Browser, fresh: Client) -> None:
+    with tab(browser, fresh.base) as one:
+        page = one.go("/search?q=wren")
+        place = page.locator(".hit").first.bounding_box()
+        page.locator('.hit button[value="irrelevant"]').first.click()
+        expect(page.locator("[data-note].toast")).to_be_visible()
+        assert page.locator(".hit").first.bounding_box() == place
+        page.locator("[data-note]").click()
+        expect(page.locator("[data-note]")).to_be_hidden()
+
+
+def test_least_certain_pages_are_labelled_with_one_key_each(browser: Browser, fresh: Client) -> None:
+    """The interval of the estimate narrows, and a page that was labelled is not asked for again."""
+    before = fresh.get("/c/birds/review.json").data
+    scores = [abs(page["score"] - 0.5) for page in before["pages"]]
+    assert scores == sorted(scores)
+    with tab(browser, fresh.base) as one:
+        page = one.go("/c/birds/review")
+        expect(page.locator("[data-row].chosen")).to_have_count(1)
+        for number in range(3):
+            page.keyboard.press("+")
+            expect(page.locator("[data-judged=relevant]")).to_have_count(number + 1)
+            expect(page.locator("[data-row]").nth(number + 1)).to_have_class("chosen")
+        expect(page.locator("[data-before]")).to_contain_text("At the start")
+        assert one.problems == []
+    after = fresh.get("/c/birds/review.json").data
+    assert not {page["url"] for page in before["pages"][:3]} & {page["url"] for page in after["pages"]}
+    assert after["estimate"]["high"] - after["estimate"]["low"] < before["estimate"]["high"] - before["estimate"]["low"]
+
+
+def test_header_of_a_phone_is_one_row(browser: Browser, client: Client) -> None:
+    with tab(browser, client.base, **MODES["phone"]) as one:
+        page = one.go("/c/birds/hosts")
+        box = page.locator("header.top").bounding_box()
+        assert box is not None
+        assert box["height"] < 60
+        heights = page.locator(".sub-nav").evaluate_all("all => all.map(e => e.clientHeight)")
+        assert len(heights) == 2
+        assert max(heights) < 60
+        page.locator(".phone-search").click()
+        expect(page.locator("#big-find")).to_be_visible()
 
 
 def test_counts_of_facets_stay_on_one_line(browser: Browser, fresh: Client) -> None:

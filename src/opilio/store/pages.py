@@ -223,6 +223,11 @@ def doubtful_pages(db: sqlite3.Connection, limit: int) -> list[RecordedPage]:
     return list(read_rows(db, RecordedPage, source, (limit,)))
 
 
+def kept_scores(db: sqlite3.Connection) -> list[float]:
+    """The scores of all relevant pages that are not copies."""
+    return [float(score) for (score,) in db.execute("SELECT score FROM page WHERE relevant = 1 AND duplicate_of = 0")]
+
+
 def newest_pages(db: sqlite3.Connection, limit: int) -> list[JudgedPage]:
     """The pages that were stored last, the newest first."""
     return list(read_rows(db, JudgedPage, "page ORDER BY seq DESC LIMIT ?", (limit,)))

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import as_file, files
 from typing import Any
@@ -22,6 +23,7 @@ from opilio.web.views import PageView
 INVISIBLE_CHARACTERS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
 )
+MAX_TIME = 32_503_680_000.0  # the year 3000
 MAX_RENDERED_CHARS = 250_000  # characters of one value
 
 
@@ -133,6 +135,14 @@ def format_duration(seconds: float | None) -> str:
     return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{whole} s"
 
 
+def format_day(at: float) -> str:
+    """
+    >>> format_day(0.0), format_day(1794825244.0)
+    ('', '16 Nov 2026')
+    """
+    return datetime.fromtimestamp(at, UTC).strftime("%-d %b %Y") if 0 < at < MAX_TIME else ""
+
+
 def http_url_or_empty(url: str) -> str:
     """The URL if it is http or https, else empty: other schemes must not become links."""
     return url if url.startswith(("http://", "https://")) else ""
@@ -168,11 +178,21 @@ _FILTERS = {
     "share": format_ratio,
     "size": size,
     "format_duration": format_duration,
+    "format_day": format_day,
     "format_time": charts.format_time,
     "http_url": http_url_or_empty,
     "q": lambda text: quote(text, safe=""),
 }
+# The pages of a collection: name of the group, its icon, and (path, name) of its pages.
+COLLECTION_TABS = (
+    ("Crawl", "crawl", (("", "Crawl"),)),
+    ("Pages", "pages", (("/pages", "Pages"), ("/review", "Review"), ("/subtopics", "Subtopics"))),
+    ("Topic", "topic", (("/topic", "Topic"), ("/seeds", "Seeds"))),
+    ("Hosts", "hosts", (("/hosts", "Hosts"), ("/graph", "Graph"), ("/queue", "Queue"))),
+    ("Log", "log", (("/errors", "Errors"), ("/events", "Events"), ("/agents", "Agents"))),
+)
 _GLOBALS = {
+    "collection_tabs": COLLECTION_TABS,
     "static": static,
     "link": url_with_query,
     "url_of_page": url_of_page,

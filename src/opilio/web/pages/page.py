@@ -28,6 +28,7 @@ from opilio.web.collections import UnknownCollectionError
 from opilio.web.context import ActionResult, ActionRoute, AppContext, PageRequest, PageRoute
 from opilio.web.pages.search import similar_pages
 from opilio.web.params import NOTE_PARAM, Param
+from opilio.web.sentences import score_parts, verdict_sentence
 from opilio.web.templating import url_with_query
 from opilio.web.views import PageView
 
@@ -82,6 +83,9 @@ def show_page(context: AppContext, request: PageRequest) -> PageView:
         data = {"why": msgspec.to_builtins(found), "label": _label(collection, key), **_stored(collection, key)}
     data["versions"], data["similar"], title = [], [], found.url
     if found.page is not None:
+        page = found.page
+        data["_sentence"] = verdict_sentence(page.relevant, page.reasons, bool(page.duplicate_of))
+        data["_parts"] = score_parts(page.score, page.reasons)
         data["versions"] = msgspec.to_builtins(page_history(folder, found.url).versions)
         data["similar"] = similar_pages(context, request.name, found.url)
         title = found.page.title or found.url

@@ -13,6 +13,7 @@ from opilio.web.views import PageView
 
 FACETS = {"hosts": "host", "languages": "language", "genres": "genre", "bands": "band", "subtopics": "subtopic"}
 FACETS |= {"years": "year"}
+HITS_PER_HOST = 2  # shown of one host; more are folded
 TITLES = {"bands": "Relevance", "hosts": "Host", "languages": "Language", "genres": "Genre", "years": "Year"}
 
 
@@ -44,7 +45,9 @@ def show_search(context: AppContext, request: PageRequest) -> PageView:
         "suggestion": results.suggestion,
         "notes": [*results.notes, *problems],
         "waiting": fresh.pages_behind,
-        "hits": [hit_data(hit) for hit in results.hits],
+        "hits": (hits := [hit_data(hit) for hit in results.hits]),
+        "_groups": _group_by_host(hits, (results.page - 1) * results.size),
+        "_chips": _chips(values),
         "facets": _facets(results, values),
         "results": True,
         "sorts": SORT_ORDERS,
@@ -69,6 +72,34 @@ def hit_data(hit: SearchHit) -> dict[str, Any]:
     row |= {"title": str(hit.title), "snippet": str(hit.snippet)}
     row.pop("key")
     return row | {"_title": hit.title, "_snippet": hit.snippet}
+
+
+def _group_by_host(hits: list[dict[str, Any]], before: int) -> list[dict[str, Any]]:
+    """The hits with their numbers. From the third of a host on they are folded below its second, if there are
+    other hosts."""
+    numbered = [hit | {"_number": number, "_more": []} for number, hit in enumerate(hits, before + 1)]
+    if len({hit["host"] for hit in hits}) < 2:
+        return numbered
+    shown: list[dict[str, Any]] = []
+    for hit in numbered:
+        same = [one for one in shown if one["host"] == hit["host"]]
+        if len(same) < HITS_PER_HOST:
+            shown.append(hit)
+        else:
+            same[-1]["_more"].append(hit)
+    return shown
+
+
+def _chips(values: dict[str, Any]) -> list[dict[str, str]]:
+    """The chosen filters, each with the URL that removes it."""
+    lists = [
+        (f"{name}: {value}", {name: [one for one in values[name] if one != value]})
+        for name in (*FACETS.values(), "in")
+        for value in values[name]
+    ]
+    single = [(f"{name}: {values[name]}", {name: _DEFAULTS[name]}) for name in ("relevant", "after", "before")]
+    chosen = lists + [chip for chip in single if not chip[0].endswith((": ", ": all"))]
+    return [{"label": label, "address": _search_url(values, page=1, **changes)} for label, changes in chosen]
 
 
 def _facets(results: SearchResults, values: dict[str, Any]) -> list[dict[str, Any]]:

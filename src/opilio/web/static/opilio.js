@@ -20,10 +20,29 @@ function startTheme() {
   });
 }
 
+const NOTE_MS = 9000;
+let noteTimer = 0;
+
 function notify(text) {
   const note = one("[data-note]");
   note.textContent = text;
   note.hidden = !text;
+  note.classList.add("toast"); // with scripts a message does not move the page
+  clearTimeout(noteTimer);
+  noteTimer = setTimeout(() => { note.hidden = true; }, NOTE_MS);
+}
+
+function startNotes() {
+  const note = one("[data-note]");
+  if (!note.hidden) notify(note.textContent);
+  note.addEventListener("click", () => { note.hidden = true; });
+}
+
+function startFilters() {
+  for (const form of all("[data-auto]")) {
+    one("[data-auto-button]", form).hidden = true;
+    form.addEventListener("change", () => form.requestSubmit());
+  }
 }
 
 async function send(form, button) {
@@ -63,12 +82,27 @@ async function judge(event) {
         if (other.value === "undo") other.hidden = taken;
         else other.setAttribute("aria-pressed", String(other === button));
       }
-      form.closest("[data-row]")?.setAttribute("data-judged", button.value);
+      row?.setAttribute("data-judged", button.value);
+      await afterReview(row, button.value);
     }
   } catch {
     notify("The server cannot be reached; nothing was changed.");
   }
   form.removeAttribute("aria-busy");
+}
+
+// On the review page a label selects the next page and updates the estimate.
+async function afterReview(row, label) {
+  const box = one("[data-estimate]");
+  if (!box || !row) return;
+  if (label !== "undo" && row.classList.contains("chosen")) step(1);
+  const { estimate } = await (await fetch(box.dataset.estimate)).json();
+  const percent = (value) => (value * 100).toFixed(1);
+  const before = one("[data-before]", box);
+  before.textContent ||= `At the start: ${one("[data-low]", box).textContent} to ${one("[data-high]", box).textContent} %.`;
+  one("[data-precision]", box).textContent = `${percent(estimate.precision)} %`;
+  one("[data-low]", box).textContent = percent(estimate.low);
+  one("[data-high]", box).textContent = percent(estimate.high);
 }
 
 function startForms() {
@@ -96,7 +130,7 @@ function step(by) {
 
 function chosen() { return one("[data-row].chosen") ?? (rows().length === 1 ? rows()[0] : null); }
 
-const places = { c: "", p: "/pages", t: "/topic", h: "/hosts", q: "/queue", g: "/graph", e: "/events" };
+const places = { c: "", p: "/pages", t: "/topic", h: "/hosts", q: "/queue", r: "/review", g: "/graph", e: "/events" };
 let going = false;
 
 function go(key) {
@@ -120,6 +154,9 @@ function pressed(event) {
 
 startTheme();
 startForms();
+startNotes();
+startFilters();
 startCharts();
 document.addEventListener("keydown", pressed);
 startLive(one("[data-live]"));
+if (one("[data-review]")) step(1);
