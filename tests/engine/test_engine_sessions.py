@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from checks.hostile_site import Behaviour, Request, answer, site
-from checks.small_webs import BIRDS, PATIENCE_S, stored
+from checks.small_webs import BIRDS, PATIENCE_S, rows, stored
 from opilio.core.settings import Tree
 from opilio.engine.wiring.session import create_crawl
 from opilio.topic.setup import resolve_settings
@@ -87,3 +87,30 @@ def test_hidden_links_are_not_followed(tmp_path: Path) -> None:
 def test_topic_language_is_asked_for(tmp_path: Path) -> None:
     _, requests = crawl_site(tmp_path / "c", {"/": answer(b"<p>wren</p>")}, topic={"language": "german"})
     assert {r.headers["accept-language"] for r in requests} == {"de, *;q=0.5"}
+
+
+WALLS: dict[str, tuple[Behaviour, str]] = {
+    "/moment": (answer(b"<title>Just a moment...</title><p>Checking your browser"), "challenge Just a moment..."),
+    "/header": (answer(b"<title>A</title><p>x", cf_mitigated="challenge"), "challenge Cloudflare"),
+    "/403": (answer(b"no", "403 Forbidden", cf_mitigated="challenge"), "challenge Cloudflare, status 403"),
+    "/login": (answer(b"<h1>Sign in</h1><form><input name=p type='password'></form>"), "login Sign in"),
+    "/consent": (answer(b"<title>Before you continue</title><form>Accept all"), "consent Before you continue"),
+    "/about": (answer(b"<title>How to log in</title><p>An article without a form, about wrens."), ""),
+    "/long": (answer(b"<title>Access denied</title><p>" + b"wren " * 200), ""),
+}
+
+
+def test_walls_are_recognized_and_not_stored(tmp_path: Path) -> None:
+    links = "".join(f"<a href='{path}'>{path}</a>" for path in WALLS)
+    behaviours = {path: behave for path, (behave, _) in WALLS.items()} | {"/": answer(f"{BIRDS}{links}".encode())}
+    paths, _ = crawl_site(tmp_path / "c", behaviours)
+    assert set(paths) == {"/", "/about", "/long"}
+    for path, (_, reason) in WALLS.items():
+        found = rows(tmp_path / "c", "SELECT reason FROM frontier_url WHERE url = ?", f"http://a.example{path}")
+        assert (found[0][0] or "") == reason, path
+
+
+def test_links_of_headers_are_followed(tmp_path: Path) -> None:
+    start = answer(BIRDS.encode(), link='</2>; rel="next", </style.css>; rel=preload', refresh="9; url=/3")
+    _, requests = crawl_site(tmp_path / "c", {"/": start})
+    assert {r.target for r in requests} == {"/robots.txt", "/", "/2", "/3"}

@@ -7,6 +7,8 @@ import xxhash
 
 SOFT_404 = "soft-404"
 SCOPE_FAILURE = "scope"
+# Kinds of failures: a form instead of the page. Opilio does not get past them.
+CHALLENGE, LOGIN, CONSENT = "challenge", "login", "consent"
 
 
 # Control characters that structure `Page.flow`; the parser removes them from a page's own text.

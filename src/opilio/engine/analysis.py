@@ -20,7 +20,7 @@ from opilio.core.records import SCOPE_FAILURE, SOFT_404, Analysis, Failure, Fetc
 from opilio.core.scope import ScopeSettings, page_refusal
 from opilio.core.settings import Settings
 from opilio.engine.link_columns import pack
-from opilio.parse.page_state import soft_404_phrase
+from opilio.parse.page_state import find_wall, soft_404_phrase
 from opilio.parse.sitemaps import parse_sitemap
 from opilio.store.warc import response_record
 from opilio.text.language_id import identify_language
@@ -163,6 +163,8 @@ class PageAnalyzer:
             kind, _, detail = str(error).partition(": ")
             return Analysis(failure=Failure(kind or "parse", detail))
         reading = self._read(page)
+        if wall := find_wall(page, fetched):
+            return Analysis(failure=wall)
         missing = soft_404_phrase(page)
         if missing:
             return Analysis(failure=Failure(SOFT_404, missing), fingerprint=reading.fingerprint)

@@ -13,6 +13,7 @@ from opilio.core.errors import CollectionError
 from opilio.core.events import VisitFailed
 from opilio.core.protocols import Fetcher
 from opilio.core.records import (
+    CHALLENGE,
     SCOPE_FAILURE,
     Analysis,
     Failure,
@@ -26,6 +27,7 @@ from opilio.core.records import (
 from opilio.engine.politeness.delays import OVERLOAD_STATUSES, backoff_delay_s, delay_after_response_s, retry_delay_s
 from opilio.engine.politeness.host_gate import HostGate, Permit
 from opilio.engine.workers import AnalysisPool, WorkerStartError
+from opilio.parse.page_state import challenge_header
 
 INTERNAL_ERROR = "internal"
 FATAL_ERRORS = (CollectionError, WorkerStartError)  # not this page's fault: no page can be kept or read any more
@@ -211,6 +213,8 @@ class Visitor:
             return Failure("redirect-loop", f"{lead.hops} redirects in a row, the next to {fetched.location}")
         if 200 <= status < 300 or (300 <= status < 400 and fetched.location) or status == 304:
             return None
+        if service := challenge_header(fetched):
+            return Failure(CHALLENGE, f"{service}, status {status}")
         return Failure("status", str(status), retry=status in OVERLOAD_STATUSES or status >= 500)
 
 

@@ -14,6 +14,9 @@ from opilio.parse.text_blocks import clean_text
 _REFRESH = re.compile(r"""^\s*[\d.]*\s*[;,\s]\s*(?:url\s*=\s*)?["']?([^"'>]+)""", re.IGNORECASE)
 _FEED_TYPES = frozenset({"application/rss+xml", "application/atom+xml"})
 _FOLLOWED_RELS = ("next", "prev", "previous")
+_LINK_VALUE = re.compile(r"<([^<>]*)>([^<,]*)")
+_REL = re.compile(r"""\brel\s*=\s*["']?([\w -]+)""", re.IGNORECASE)
+_MAX_LINK_HEADER = 8_000
 _DATE_META_NAMES = (
     "article:published_time",
     "date",
@@ -75,6 +78,24 @@ def read_head(elements: Iterable[Element]) -> PageHead:
     if refresh:
         head.links.append(HeadLink(refresh[1].strip(), "refresh"))
     return head
+
+
+def read_header_links(headers: Iterable[tuple[str, str]]) -> list[HeadLink]:
+    """The links of `Link` (RFC 8288: next, previous) and `Refresh` headers.
+
+    >>> read_header_links([("Link", '</2>; rel="next", </s.css>; rel=preload'), ("Refresh", "5; url=/new")])
+    [HeadLink(href='/2', rel='next', anchor=''), HeadLink(href='/new', rel='refresh', anchor='')]
+    """
+    links = []
+    for name, value in headers:
+        if name.lower() == "link":
+            for href, options in _LINK_VALUE.findall(value[:_MAX_LINK_HEADER]):
+                rels = _REL.search(options)
+                words = rels[1].lower().split() if rels else []
+                links += [HeadLink(href.strip(), rel) for rel in _FOLLOWED_RELS if rel in words][:1]
+        elif name.lower() == "refresh" and (refresh := _REFRESH.match(value)):
+            links.append(HeadLink(refresh[1].strip(), "refresh"))
+    return links
 
 
 def _read_meta(head: PageHead, element: Element) -> None:

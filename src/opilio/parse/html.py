@@ -14,7 +14,7 @@ from opilio.core.errors import ParseError
 from opilio.core.records import BLOCK_BREAK, LINK_END, LINK_START, FetchResult, Link, Page, url_key
 from opilio.core.urls import canonicalize_url
 from opilio.parse.encoding import ContentKind, declared_encoding, decode_text, detect_kind, encode_href, xml_encoding
-from opilio.parse.head import PageHead, parse_directives, read_head
+from opilio.parse.head import HeadLink, PageHead, parse_directives, read_head, read_header_links
 from opilio.parse.links import build_head_links, build_links, fill_empty_anchors, find_links, resolve_links, tag_paths
 from opilio.parse.text_blocks import HIDDEN_ELEMENTS, clean_text, extract_flow
 
@@ -88,9 +88,9 @@ class HtmlParser:
         if kind is ContentKind.PLAIN:
             page, head = parse_plain_text(url, *decode_text(fetched.body, content_type), self._max_links), PageHead()
         else:
-            page, head = _read_document(
-                parse_tree(fetched.body, kind, content_type), url, self._max_links, self._with_tag_paths
-            )
+            document = parse_tree(fetched.body, kind, content_type)
+            header_links = read_header_links(fetched.headers)
+            page, head = _read_document(document, url, header_links, self._max_links, self._with_tag_paths)
         tags = [value for name, value in fetched.headers if name.lower() in ("x-robots-tag", "robots-tag")]
         directives = parse_directives(
             [*head.all_values("robots"), *head.all_values(self._agent.lower()), *tags], self._agent
@@ -128,9 +128,12 @@ def parse_tree(body: bytes, kind: ContentKind, content_type: str) -> turbohtml.D
     return turbohtml.parse(body, encoding=encoding, detect_encoding=True, positions=False)
 
 
-def _read_document(document: turbohtml.Document, url: str, max_links: int, with_paths: bool) -> tuple[Page, PageHead]:
+def _read_document(
+    document: turbohtml.Document, url: str, header_links: list[HeadLink], max_links: int, with_paths: bool
+) -> tuple[Page, PageHead]:
     document.remove(HIDDEN_ELEMENTS)
     head = read_head(document.iter_elements(HEAD_ELEMENTS))
+    head.links += header_links
     base = (canonicalize_url(head.base, url) if head.base else None) or url
     root, body = document.root, _find_body(document)
     if root is None or body is None:

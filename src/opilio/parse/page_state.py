@@ -12,7 +12,7 @@ import turbohtml
 from msgspec.structs import replace
 
 from opilio.core.errors import ParseError
-from opilio.core.records import FetchResult, Page
+from opilio.core.records import CHALLENGE, CONSENT, LOGIN, Failure, FetchResult, Page
 from opilio.parse.html import HtmlParser
 
 MAX_SOFT_404_WORDS = 120
@@ -42,6 +42,48 @@ def soft_404_phrase(page: Page) -> str:
     if found is None or len(page.main_text.split()) > MAX_SOFT_404_WORDS:
         return ""
     return " ".join(found[0].split())[:80]
+
+
+MAX_WALL_WORDS = 150
+_CHALLENGE = re.compile(
+    r"^(?:just a moment|attention required|checking your browser|one more step|security check|access denied"
+    r"|pardon our interruption|are you (?:a )?(?:robot|human)|verify(?:ing)? (?:that )?you are (?:a )?human|robot check"
+    r"|please wait\W|ddos-guard|nur einen moment|un instant)",
+    re.IGNORECASE,
+)
+_LOGIN = re.compile(
+    r"\b(?:log ?in|sign ?in|login|anmelden|einloggen|se connecter|connexion|iniciar sesi[oó]n|accedi|inloggen|войти)\b",
+    re.IGNORECASE,
+)
+_CONSENT = re.compile(
+    r"^(?:before you continue|cookie consent|your privacy choices|we value your privacy|privacy settings|consent\b"
+    r"|bevor sie fortfahren|avant de continuer)",
+    re.IGNORECASE,
+)
+_PASSWORD_FIELD = re.compile(rb"""<input[^<>]*\stype\s*=\s*["']?password""", re.IGNORECASE)
+
+
+def challenge_header(fetched: FetchResult) -> str:
+    """The service that answered with a challenge instead of the page, as its headers say; else empty."""
+    return "Cloudflare" if fetched.header("cf-mitigated").lower() == "challenge" else ""
+
+
+def find_wall(page: Page, fetched: FetchResult) -> Failure | None:
+    """Why a response is a challenge, a login form or a consent form instead of a page; None for a page.
+
+    Short pages only: an article about logins has more text.
+    """
+    if service := challenge_header(fetched):
+        return Failure(CHALLENGE, service)
+    titles = [text for text in (page.title, *(text for _, text in page.headings[:1])) if text]
+    kinds = ((CHALLENGE, _CHALLENGE.match), (CONSENT, _CONSENT.match), (LOGIN, _LOGIN.search))
+    found = [(kind, title) for title in titles for kind, matches in kinds if matches(title.strip())]
+    if not found or len(page.text.split()) > MAX_WALL_WORDS:
+        return None
+    kind, title = found[0]
+    if kind == LOGIN and not _PASSWORD_FIELD.search(fetched.body):
+        return None
+    return Failure(kind, title[:80])
 
 
 # Class names and ids that ad networks use and ad blockers filter.

@@ -37,6 +37,10 @@ FAILURES = {
     "robots": "disallowed by robots.txt",
     "url": "invalid URL",
     "transfer": "transfer failed",
+    "challenge": "bot challenge: ask the site's owner for access, or deny the host",
+    "login": "login form: Opilio does not log in",
+    "consent": "consent form: the page needs a choice by the visitor",
+    "scope": "out of scope",
 }
 STATUS_WORDS = {401: "login required", 403: "forbidden", 404: "not found", 410: "gone", 429: "too many requests"}
 STATUS_WORDS |= {500: "server error", 502: "bad gateway", 503: "service unavailable", 504: "gateway timeout"}
