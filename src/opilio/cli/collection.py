@@ -74,7 +74,7 @@ def export(
         typer.Option(
             "--format",
             metavar="NAME",
-            help="jsonl, csv, parquet, markdown or warc.",
+            help="jsonl, csv, parquet, markdown, warc, cdxj or wacz.",
             autocompletion=complete_formats,
         ),
     ] = "jsonl",
@@ -100,7 +100,7 @@ def export(
     ] = 0,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file instead of stdout.")] = None,
 ) -> int:
-    """Write the pages as JSON Lines, CSV, Parquet, Markdown or WARC."""
+    """Write the pages as JSON Lines, CSV, Parquet, Markdown, WARC, CDXJ or WACZ."""
     from opilio.core.files import pluralize
     from opilio.manage.export import export as export_pages
     from opilio.manage.export import export_to_file

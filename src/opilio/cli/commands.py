@@ -91,7 +91,7 @@ COMMANDS: Entries = {
     "label": CommandEntry("collection:label", "Mark pages as relevant or irrelevant; the crawl learns from it."),
     "export": CommandEntry(
         "collection:export",
-        "Write the pages as JSON Lines, CSV, Parquet, Markdown or WARC.",
+        "Write the pages as JSON Lines, CSV, Parquet, Markdown, WARC, CDXJ or WACZ.",
         (
             "opilio export signs --relevant --out pages.jsonl",
             "opilio export signs --format markdown --out pages",

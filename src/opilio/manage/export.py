@@ -1,4 +1,4 @@
-"""Export the pages of a collection as JSON lines, CSV, Parquet, Markdown or WARC. Memory use does not grow."""
+"""Export the pages of a collection as JSON lines, CSV, Parquet, Markdown, WARC, CDXJ or WACZ."""
 
 import csv
 from collections.abc import Callable
@@ -7,17 +7,17 @@ from typing import BinaryIO, Literal, get_args
 
 import msgspec
 
-from opilio.core.errors import CollectionError, UsageError
+from opilio import __version__
+from opilio.core.errors import UsageError
 from opilio.core.files import atomic_writer
 from opilio.manage.agents import agent_cards
+from opilio.manage.formats.archive import read_page_record, write_cdxj, write_wacz
 from opilio.manage.formats.markdown import write_markdown_files, write_markdown_lines
 from opilio.manage.pages import PAGE_COLUMNS, TEXT_COLUMN, PageTable, arrow_schema, import_pyarrow
 from opilio.store.collection import open_readonly
-from opilio.store.maintain.record_check import record_problem
 from opilio.store.page_selection import PageFilter
-from opilio.store.warc import read_member, warc_name
 
-ExportFormat = Literal["jsonl", "csv", "parquet", "markdown", "warc"]
+ExportFormat = Literal["jsonl", "csv", "parquet", "markdown", "warc", "cdxj", "wacz"]
 FORMATS: tuple[str, ...] = get_args(ExportFormat)
 SUFFIXES = {
     "markdown": ".md.jsonl",
@@ -25,6 +25,8 @@ SUFFIXES = {
     "csv": ".csv",
     "parquet": ".parquet",
     "warc": ".warc.gz",
+    "cdxj": ".cdxj",
+    "wacz": ".wacz",
 }
 EXPORT_COLUMNS = (*PAGE_COLUMNS, TEXT_COLUMN)
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -137,18 +139,21 @@ def _parquet(folder: Path, wanted: PageFilter, out: BinaryIO) -> int:
 
 
 def _warc(folder: Path, wanted: PageFilter, out: BinaryIO) -> int:
-    """The records as they are: gzip members can be concatenated. A damaged record would spoil the whole file."""
+    """The records as they are: gzip members can be concatenated."""
     count = 0
     for page in PageTable(folder, wanted):
-        position = page.position
-        if position.length:
-            member = read_member(folder, *position)
-            if problem := record_problem(member, page.url):
-                name = folder / warc_name(position.warc)
-                raise CollectionError(f"{name} at {position.offset}: {problem}; run 'opilio maintain verify'")
-            out.write(member)
+        if page.position.length:
+            out.write(read_page_record(page))
             count += 1
     return count
+
+
+def _cdxj(folder: Path, wanted: PageFilter, out: BinaryIO) -> int:
+    return write_cdxj(PageTable(folder, wanted), out)
+
+
+def _wacz(folder: Path, wanted: PageFilter, out: BinaryIO) -> int:
+    return write_wacz(PageTable(folder, wanted), out, folder.resolve().name, f"opilio {__version__}")
 
 
 _WRITERS: dict[str, Callable[[Path, PageFilter, BinaryIO], int]] = {
@@ -156,4 +161,6 @@ _WRITERS: dict[str, Callable[[Path, PageFilter, BinaryIO], int]] = {
     "csv": _csv,
     "parquet": _parquet,
     "warc": _warc,
+    "cdxj": _cdxj,
+    "wacz": _wacz,
 }

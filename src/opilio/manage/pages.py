@@ -149,7 +149,9 @@ def check_purposes(purposes: Sequence[str]) -> None:
     """UsageError for an unknown purpose."""
     for name in purposes:
         if name not in PURPOSES:
-            raise UsageError(f"--allow {name}: unknown{suggest_name(name, PURPOSES)}; purposes: {', '.join(PURPOSES)}")
+            raise UsageError(
+                f"--allow {name}: unknown{suggest_name(name, list(PURPOSES))}; purposes: {', '.join(PURPOSES)}"
+            )
 
 
 def check_columns(columns: Sequence[str] | None) -> tuple[str, ...]:

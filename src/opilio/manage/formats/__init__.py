@@ -1,1 +1,1 @@
-"""Export formats that need more than a writer of rows: Markdown."""
+"""Export formats that need more than a writer of rows: Markdown, archives."""
