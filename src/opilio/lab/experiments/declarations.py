@@ -16,6 +16,7 @@ from msgspec import Meta
 from opilio.core.errors import ConfigError, OfflineWebError
 from opilio.core.settings import describe_validation_error, suggest_name
 from opilio.core.strategies import strategy_names
+from opilio.lab.evaluation.foresight import FORESIGHT_STEPS
 
 
 class PaperTable(msgspec.Struct, frozen=True):
@@ -46,7 +47,7 @@ def paper_table(name: str) -> PaperTable:
 
 
 PEER_PREFIX = "peer:"
-BOUND_STRATEGIES = ("random", "oracle")
+BOUND_STRATEGIES = ("random", "oracle", *FORESIGHT_STEPS)
 # The longest latency of a response: a run with an endless one would never end.
 MAX_DELAY_S = 3600.0
 Positive = Annotated[int, Meta(ge=1)]
@@ -55,7 +56,7 @@ PLOT_KINDS = ("harvest", "recall", "auc-vs-oracle", "blocks", "cumulative")
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One crawler of an experiment. `strategy` is one of ours, `random`, `oracle` or `peer:NAME`."""
+    """One crawler of an experiment. `strategy` is one of ours, a bound or `peer:NAME`."""
 
     name: str
     strategy: str = ""  # defaults to the name

@@ -25,6 +25,7 @@ from opilio.core.records import Page
 from opilio.core.settings import Settings, merge_trees
 from opilio.core.urls import canonicalize_url, host_of
 from opilio.lab.evaluation import metrics
+from opilio.lab.evaluation.foresight import FORESIGHT_STEPS, foresight_order
 from opilio.lab.evaluation.oracle import oracle_order, random_order
 from opilio.lab.evaluation.referee import Referee
 from opilio.lab.experiments.declarations import BOUND_STRATEGIES, PEER_PREFIX, Variant
@@ -252,6 +253,9 @@ class ExperimentRunner:
         graph, known = self.offline.pages.graph, self.referee.seeds(seeds)
         if kind == "oracle":
             order = oracle_order(graph, self.labels.relevant(topic), known, job.budget)
+        elif kind in FORESIGHT_STEPS:
+            steps = FORESIGHT_STEPS[kind]
+            order = foresight_order(graph, self.labels.relevant(topic), known, job.budget, steps)
         else:
             rng = random.Random(f"{job.random_seed} {topic.name} {seeds.name}")
             order = random_order(graph, known, job.budget, rng)
