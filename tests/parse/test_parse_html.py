@@ -288,3 +288,13 @@ def test_link_in_an_element_without_text_keeps_the_page(around: str) -> None:
     assert "wren" in page.main_text
     if "rp" in around:
         assert [link.anchor for link in page.links] == ["robin"]
+
+
+def test_declarative_shadow_root_is_content_and_other_templates_are_not() -> None:
+    body = (
+        b"<h1>Birds</h1><bird-card><template shadowrootmode='open'><p>A <a href='/wren'>wren</a></p></template>"
+        b"light</bird-card><template><a href='/inert'>inert</a></template><p>after"
+    )
+    page = HtmlParser().parse(FetchResult(url="http://a.example/", headers=(("Content-Type", "text/html"),), body=body))
+    assert [link.url for link in page.links] == ["http://a.example/wren"]
+    assert page.text.split() == ["Birds", "A", "wren", "light", "after"]

@@ -63,6 +63,7 @@ _STRIP_FORMATTING_BYTES, _STRIP_FORMATTING_TAGS = 60_000, 10_000
 _FORMATTING = re.compile(
     rb"</?(?:b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)(?:[\s/][^<>]*)?>", re.IGNORECASE
 )
+_SHADOW_ROOT = re.compile(rb"<template(?=[^<>]*\sshadowrootmode)[^<>]*>", re.IGNORECASE)
 # XHTML may self-close any element; HTML would leave these open to the end of the page.
 _SELF_CLOSED = re.compile(rb"<(script|style|title|iframe|textarea|a|div|span|p|td|th|li|i|b|em|strong)(\s[^<>]*)?/>")
 
@@ -117,6 +118,9 @@ def _strip_cdata(body: bytes) -> bytes:
 def parse_tree(body: bytes, kind: ContentKind, content_type: str) -> turbohtml.Document:
     if kind is ContentKind.XHTML:
         body = _SELF_CLOSED.sub(rb"<\1\2></\1>", _strip_cdata(body))
+    if b"shadowrootmode" in body:
+        # Browsers show a declarative shadow root as content of its host; other templates are inert.
+        body = _SHADOW_ROOT.sub(b"<div>", body)
     opened = body.rfind(b"<!--")
     if opened >= 0 and body.find(b"->", opened) < 0:
         # An unclosed comment would hide the rest of the page. Its author relied on old browsers, which ended it at
