@@ -4,11 +4,12 @@ import csv
 import html
 import io
 import re
+from pathlib import Path
 
 import pytest
 
 from checks.page_addresses import addresses
-from checks.page_server import Client
+from checks.page_server import Client, crawled, pages_of
 from opilio.web.views import csv_response
 
 
@@ -42,6 +43,22 @@ def test_table_of_a_page_is_csv_when_asked_by_suffix(client: Client, address: st
 def test_csv_says_the_same_as_json(client: Client) -> None:
     rows = list(csv.DictReader(io.StringIO(client.get("/c/birds/hosts.csv").text)))
     assert [row["host"] for row in rows] == [row["host"] for row in client.get("/c/birds/hosts.json").data["hosts"]]
+
+
+def test_collections_are_sorted_by_activity_pages_size_or_name(birds: Path, tmp_path: Path) -> None:
+    small = crawled(tmp_path / "ants", stop={"pages": 3})
+    with pages_of([birds, small], tmp_path) as client:
+        names = {sort: [c["name"] for c in client.get(f"/index.json?sort={sort}").data["collections"]]
+            for sort in ("activity", "pages", "size", "name")}  # fmt: skip
+        shown = client.get("/", Accept="text/html").text
+    recent, first = ["ants", "birds"], ["birds", "ants"]
+    assert names == {"activity": recent, "pages": first, "size": first, "name": recent}
+    assert "last active" in shown
+
+
+def test_page_without_collections_offers_the_demo(tmp_path: Path) -> None:
+    with pages_of([], tmp_path) as client:
+        assert "<code>opilio demo</code>" in client.get("/", Accept="text/html").text
 
 
 def test_csv_cell_that_looks_like_a_formula_is_text() -> None:

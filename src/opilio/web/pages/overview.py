@@ -27,10 +27,17 @@ from opilio.web.sentences import failure_words
 from opilio.web.stats import crawl_stats
 from opilio.web.views import PageView
 
+HOME_SORTS = {"activity": "last_activity", "pages": "pages", "size": "size_bytes", "name": "name"}
 
-def show_home(context: AppContext, _request: PageRequest) -> PageView:
+
+def show_home(context: AppContext, request: PageRequest) -> PageView:
+    sort = request.values["sort"]
     found = [_card(context, name) for name in context.collections.names]
-    return PageView(template="home.html", data={"collections": found}, table_key="collections")
+    found.sort(key=lambda card: str(card["name"]))
+    if sort != "name":
+        found.sort(key=lambda card: float(card.get(HOME_SORTS[sort], 0.0)), reverse=True)
+    data = {"collections": found, "sort": sort, "sorts": list(HOME_SORTS)}
+    return PageView(template="home.html", data=data, table_key="collections")
 
 
 def _card(context: AppContext, name: str) -> dict[str, Any]:
@@ -39,7 +46,10 @@ def _card(context: AppContext, name: str) -> dict[str, Any]:
             stats = context.stats(collection)
             with stats.lock:
                 line = sparkline_path(harvest_curve(stats.relevant, stats.times, 60))
-            return {"name": name, "problem": "", "_spark": line, **crawl_stats(collection, stats, context.clock.now())}
+                last = max(stats.times, default=0.0)
+            status = crawl_stats(collection, stats, context.clock.now())
+            card = {"name": name, "problem": "", "_spark": line, **status}
+            return card | {"last_activity": max(last, status["started_at"])}
     except CollectionError as error:
         return {"name": name, "problem": str(error)}
 
@@ -169,7 +179,15 @@ def show_agents(context: AppContext, request: PageRequest) -> PageView:
 
 
 PAGES = (
-    PageRoute(path="/", show=show_home, about="All collections with their state.", params=(NOTE_PARAM,)),
+    PageRoute(
+        path="/",
+        show=show_home,
+        about="All collections with their state.",
+        params=(
+            Param(name="sort", about="The order.", kind="choice", choices=tuple(HOME_SORTS), default="activity"),
+            NOTE_PARAM,
+        ),
+    ),
     PageRoute(
         path="/help",
         show=show_help,
