@@ -4,6 +4,7 @@
 #   make test      everything: what the tests need, the checks, coverage, all tests
 #   make check     ruff, mypy, import-linter, deptry, vulture, sizes, docs (a part of `make test`)
 #   make coverage  the quick tests with branch coverage, against the floors in pyproject.toml
+#   make fuzz      hostile input for every reader: 10,000 inputs each (make fuzz INPUTS=1000000)
 #   make install   only .venv, with the command .venv/bin/opilio and all optional features
 
 PYTHON ?= python3
@@ -24,7 +25,7 @@ SEARXNG_STATED := tests/seeds/searxng/needs.txt tests/seeds/searxng/server.txt
 
 export PYTHONDONTWRITEBYTECODE := 1
 .DEFAULT_GOAL := help
-.PHONY: help install install-test demo quick check coverage test clean
+.PHONY: help install install-test demo quick check coverage fuzz test clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -67,6 +68,11 @@ check: install-test
 coverage: install-test
 	$(PYTEST) -m "$(QUICK)" --cov --cov-report=
 	$(BIN)/python scripts/check_coverage.py
+
+# New inputs each time; a failure prints the input that caused it.
+INPUTS ?= 10000
+fuzz: install-test
+	FUZZ_INPUTS=$(INPUTS) $(PYTEST) --hypothesis-profile fuzz tests/fuzz
 
 # A real search server for the tests of seeds. Its requirements don't go together with ours.
 $(SEARXNG)/.installed: $(SEARXNG_STATED)
