@@ -16,7 +16,7 @@ import tomli_w
 
 from opilio.cli.main import run_command
 from opilio.core.errors import OfflineWebError
-from opilio.lab.experiments.declarations import load_experiment
+from opilio.lab.experiments.declarations import PAPER_SUITES, load_experiment
 from opilio.lab.experiments.results import RunResult, read_results
 from opilio.lab.reports.report import END_NOTE, ReportInput, paper_comparison_table
 from opilio.lab.synthetic.shape import WebShape
@@ -118,6 +118,18 @@ def test_s0_experiment_prints_the_papers_columns(lab: Lab, tiny: Path, tmp_path:
     assert f"| pages | {' | '.join(columns)} | ceiling |" in report
     assert "The data differ" in report
     assert (tmp_path / "harvest-s0-earlier.png").exists()
+
+
+def test_papers_experiments_run_with_one_command(lab: Lab, tiny: Path, tmp_path: Path) -> None:
+    done = lab("run", "paper-s0", "--web", tiny, "--out", tmp_path, "--pages", 20, "--seed-sets", 1, "--no-plots")
+    assert done.code == 0, done.err
+    assert all((tmp_path / name / "report.md").exists() for name in ("s0-32", "s0-09"))
+
+
+def test_every_experiment_of_a_paper_is_declared() -> None:
+    assert list(PAPER_SUITES) == [f"paper-s{number}" for number in range(5)]
+    for names in PAPER_SUITES.values():
+        assert [load_experiment(name).name for name in names] == list(names)
 
 
 def test_harvest_of_a_finished_crawl_is_that_of_its_pages_and_marked_s0_32() -> None:

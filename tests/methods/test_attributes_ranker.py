@@ -8,7 +8,7 @@ from opilio.core.records import Analysis, FetchResult, Outcome, Reading
 from opilio.methods.attributes.features import LinkRows, TermFunctions
 from opilio.methods.attributes.learner import OnlineTrainer
 from opilio.methods.attributes.models import LEARNER_NAMES, make_learner
-from opilio.methods.attributes.ranker import AttributesRanker, pack_rows, unpack_rows
+from opilio.methods.attributes.ranker import NEVER, AttributesRanker, pack_rows, unpack_rows
 from opilio.methods.attributes.rows import stack_rows
 from opilio.testing.conformance import check_learner, check_ranker
 from opilio.testing.readings import lead_to, reading_of, terms_of, url_terms, verdict_of
@@ -83,6 +83,15 @@ def test_equal_probabilities_are_ordered_by_the_attributes_s1_28() -> None:
     better, worse = one.probabilities(rows)
     assert len(set(one.trainer.probability(rows).tolist())) == 1
     assert 0.0 < better - worse < 1e-3
+
+
+def test_ranker_that_does_not_learn_keeps_the_mean_s1_12() -> None:
+    one = AttributesRanker(taught("bayes").links, OnlineTrainer(make_learner("bayes"), 1, NEVER))
+    good, bad = (r.features for r in scored_links(one, reading_of(PAGE), verdict_of(0.5), lead_to()))
+    one.learn([visited(f"http://x.example/{at}", at % 2 == 0, bad if at % 2 else good) for at in range(20)])
+    first = scored_links(one, reading_of(PAGE), verdict_of(0.5), lead_to())[0]
+    assert one.version == 0
+    assert first.score == pytest.approx(np.mean([p.value for p in first.parts]))
 
 
 def test_version_grows_with_fits_only_s1_12() -> None:

@@ -155,15 +155,15 @@ def run(
     Relevance is decided by the labels of the webs. Without an argument: list the experiments.
     """
     from opilio.core.errors import UsageError
-    from opilio.lab.experiments.declarations import experiment_names
+    from opilio.lab.experiments.declarations import PAPER_SUITES, experiment_names
 
     if not experiment:
-        raise UsageError(f"no experiment: give a TOML file or one of {', '.join(experiment_names())}")
+        raise UsageError(f"no experiment: give a TOML file or one of {', '.join([*experiment_names(), *PAPER_SUITES])}")
     if not web:
         raise UsageError(f"no web: give at least one, for example: opilio lab run {experiment} --web DIR")
-    from opilio.cli.lab_run import ExperimentOptions, run_experiment
+    from opilio.cli.lab_run import ExperimentOptions, run_experiments
 
-    run_experiment(
+    run_experiments(
         ExperimentOptions(
             experiment, web, out, topic or [], strategy or [], pages, seed_sets, random_seed, random_seeds,
             processes, plots, set_ or [], json,

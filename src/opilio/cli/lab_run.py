@@ -11,7 +11,7 @@ from opilio.cli.options import print_json, print_message, print_text
 from opilio.core.files import make_writable_folder, pluralize, report_write_errors
 from opilio.core.settings import merge_trees, parse_setting
 from opilio.engine.workers import available_cpus
-from opilio.lab.experiments.declarations import Plot, load_experiment, select_variants
+from opilio.lab.experiments.declarations import Plot, load_experiment, select_variants, suite_experiments
 from opilio.lab.experiments.results import RunResult, write_results
 from opilio.lab.experiments.resume import RunCheckpoint
 from opilio.lab.experiments.runs import ExperimentJob
@@ -42,6 +42,15 @@ class ExperimentOptions(NamedTuple):
     plots: bool
     assignments: list[str]
     json: bool
+
+
+def run_experiments(options: ExperimentOptions) -> None:
+    """Run an experiment, or all of a suite, each into its own folder below `--out`."""
+    names = suite_experiments(options.experiment)
+    folder = options.out or Path(f"lab-{options.experiment}")
+    for name in names:
+        out = options.out if len(names) == 1 and name == options.experiment else folder / name
+        run_experiment(options._replace(experiment=name, out=out))
 
 
 def run_experiment(options: ExperimentOptions) -> None:

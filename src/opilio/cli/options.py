@@ -47,9 +47,9 @@ def complete_webs(incomplete: str) -> list[str]:
 
 
 def complete_experiments(incomplete: str) -> list[str]:
-    from opilio.lab.experiments.declarations import experiment_names
+    from opilio.lab.experiments.declarations import PAPER_SUITES, experiment_names
 
-    return [name for name in experiment_names() if name.startswith(incomplete)]
+    return [name for name in (*experiment_names(), *PAPER_SUITES) if name.startswith(incomplete)]
 
 
 def _complete_folders(incomplete: str, pattern: str) -> list[str]:

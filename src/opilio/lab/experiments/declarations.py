@@ -116,6 +116,21 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return self.variant or tuple(Variant(name=name) for name in strategy_names())
 
 
+# All experiments of one paper, run by one command.
+PAPER_SUITES = {
+    "paper-s0": ("s0-32", "s0-09"),
+    "paper-s1": ("s1-30",),
+    "paper-s2": ("s2-40", "s2-46"),
+    "paper-s3": ("s3-33", "s3-36", "s3-37", "s3-38", "s3-39"),
+    "paper-s4": ("s4-24",),
+}
+
+
+def suite_experiments(name: str) -> tuple[str, ...]:
+    """The experiments of a suite; any other name stands for itself."""
+    return PAPER_SUITES.get(name, (name,))
+
+
 def experiment_names() -> list[str]:
     """The names of the built-in experiments."""
     folder = files("opilio.lab.experiments") / "declared"
@@ -127,8 +142,8 @@ def load_experiment(name: str) -> Experiment:
     if name.endswith(".toml"):
         return _parse_experiment(name, _read_text(Path(name)))
     if name not in experiment_names():
-        known = ", ".join(experiment_names())
-        raise ConfigError(f"experiment {name}: is unknown{suggest_name(name, experiment_names())}; known: {known}")
+        names = [*experiment_names(), *PAPER_SUITES]
+        raise ConfigError(f"experiment {name}: is unknown{suggest_name(name, names)}; known: {', '.join(names)}")
     return _parse_experiment(name, (files("opilio.lab.experiments") / "declared" / f"{name}.toml").read_text("utf-8"))
 
 

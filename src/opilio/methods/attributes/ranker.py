@@ -31,6 +31,8 @@ from opilio.topic.weights import WeightTable, table_from_weights
 
 # Share of the attributes' mean in the score of a link: below what separates two leaves of a tree.
 TIE_BREAK = 1e-3
+MIN_CLASS_ROWS = 10  # of either class before the first fit
+NEVER = 1 << 62
 ROW_DTYPE = np.dtype([("values", "<f4", (4,)), ("missing", "?", (4,))])
 
 
@@ -170,12 +172,14 @@ def attributes_ranker(
     learner: Literal["bayes", "tree", "neural"] = "bayes",
     table: Positive = TABLE_SIZE,
     every: Positive = 50,
+    learn: bool = True,
     model: str = "",
     tunnel_depth: int = -1,
 ) -> AttributesRanker:
     """S1's ranker. A new crawl starts with the learner in the file or collection `model`, where one is named."""
     require_sklearn()
-    trainer = OnlineTrainer(make_learner(learner), every)
+    # Without learning, a crawl keeps the model it starts with, or the mean of the attributes.
+    trainer = OnlineTrainer(make_learner(learner), every, MIN_CLASS_ROWS if learn else NEVER)
     words = TermFunctions(
         context.url_terms.terms_batch, context.page_words.with_weighting("tfidf").weighted_terms, context.page_words.idf
     )
