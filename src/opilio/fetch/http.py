@@ -51,7 +51,7 @@ class NetworkOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     language: str = ""  # preferred language code, sent as Accept-Language; empty: none
 
 
-PAGE_TYPES = frozenset(("text/html", "application/xhtml+xml", "text/plain"))
+PAGE_TYPES = frozenset(("text/html", "application/xhtml+xml", "text/plain", "text/markdown", "text/x-markdown"))
 # Sitemaps and feeds list pages.
 FEED_TYPES = frozenset(("text/xml", "application/xml", "application/rss+xml", "application/atom+xml"))
 

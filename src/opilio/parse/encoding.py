@@ -114,6 +114,7 @@ def _can_encode(codec: str) -> bool:
 
 _SNIFFED_BYTES = 1_024  # as in browsers
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml", "application/vnd.wap.xhtml+xml"})
+_MARKDOWN_TYPES = frozenset({"text/markdown", "text/x-markdown"})
 _XML_TYPES = frozenset({"text/xml", "application/xml"})
 _UNKNOWN_TYPES = frozenset({"", "application/octet-stream", "unknown/unknown", "application/unknown", "*/*"})
 # First bytes of binary files that servers send as text/html (MIME Sniffing standard, section 6).
@@ -127,6 +128,7 @@ class ContentKind(Enum):
     HTML = auto()
     XHTML = auto()
     PLAIN = auto()
+    MARKDOWN = auto()
 
 
 def detect_kind(content_type: str, body: bytes) -> ContentKind:
@@ -137,6 +139,8 @@ def detect_kind(content_type: str, body: bytes) -> ContentKind:
         raise ParseError(f"content-type: {media or 'none'} was declared, but the body is a binary file")
     if media in _HTML_TYPES:
         return ContentKind.HTML if media == "text/html" else ContentKind.XHTML
+    if media in _MARKDOWN_TYPES:
+        return ContentKind.MARKDOWN
     if media == "text/plain":
         return ContentKind.PLAIN
     if media in _XML_TYPES and b"<html" in start.lower():

@@ -69,7 +69,7 @@ _SELF_CLOSED = re.compile(rb"<(script|style|title|iframe|textarea|a|div|span|p|t
 
 
 class HtmlParser:
-    """Parses HTML, XHTML and plain text. `agent` is the product token that robots directives may name.
+    """Parses HTML, XHTML, Markdown and plain text. `agent` is the product token that robots directives may name.
 
     Without `paths`, links have no tag path, which saves a tenth of the time.
     """
@@ -116,6 +116,13 @@ def _strip_cdata(body: bytes) -> bytes:
 
 
 def parse_tree(body: bytes, kind: ContentKind, content_type: str) -> turbohtml.Document:
+    """The tree of a page that is not plain text, with some repairs of its markup."""
+    if kind is ContentKind.MARKDOWN:
+        # The converter is imported for the first such page only.
+        from opilio.parse.markdown_page import markdown_to_html
+
+        text, _ = decode_text(body, content_type)
+        body, content_type = markdown_to_html(text).encode("utf-8", "replace"), "text/html; charset=utf-8"
     if kind is ContentKind.XHTML:
         body = _SELF_CLOSED.sub(rb"<\1\2></\1>", _strip_cdata(body))
     if b"shadowrootmode" in body:
