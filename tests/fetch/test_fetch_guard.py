@@ -40,6 +40,20 @@ def test_address_is_refused_when_it_is_not_public(address: str) -> None:
     assert not is_public(address)
 
 
+METADATA = ["169.254.169.254", "169.254.170.2", "[fd00:ec2::254]", "100.100.100.200", "[::ffff:169.254.169.254]"]
+
+
+@pytest.mark.parametrize("address", METADATA)
+def test_metadata_of_a_cloud_is_refused_also_when_private_addresses_are_allowed(address: str) -> None:
+    found = fetch(f"http://{address}/latest/", NetworkOptions(allow_private=True))
+    assert (kind_of(found), found.status) == ("private-address", 0)
+
+
+def test_metadata_is_refused_when_a_name_leads_to_it() -> None:
+    network = NetworkOptions(allow_private=True, resolve={"a.example": "169.254.169.254:80"})
+    assert kind_of(fetch("http://a.example/", network)) == "private-address"
+
+
 @pytest.mark.parametrize("address", PUBLIC)
 def test_address_is_public_when_anybody_may_reach_it(address: str) -> None:
     assert is_public(address)

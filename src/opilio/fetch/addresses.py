@@ -11,6 +11,9 @@ _GLOBAL_UNICAST = IPv6Network("2000::/3")
 # RFC 6052; the local-use 64:ff9b:1::/48 of RFC 8215 stays private.
 _NAT64 = IPv6Network("64:ff9b::/96")
 
+# Amazon (IPv6), Alibaba, Oracle; most others are link-local.
+_METADATA_ADDRESSES = frozenset(("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "192.0.0.192"))
+
 
 @lru_cache(maxsize=4096)
 def is_public(address: str) -> bool:
@@ -27,6 +30,21 @@ def is_public(address: str) -> bool:
         hidden = _embedded_ipv4(ip)
         return _is_public_v6(ip) if hidden is None else _is_public_v4(hidden)
     return _is_public_v4(ip)
+
+
+def is_metadata_address(address: str) -> bool:
+    """True for link-local addresses and others at which clouds serve credentials of the machine.
+
+    >>> is_metadata_address("169.254.169.254"), is_metadata_address("10.0.0.1")
+    (True, False)
+    """
+    try:
+        ip = ip_address(address.partition("%")[0])
+    except ValueError:
+        return True
+    if isinstance(ip, IPv6Address):
+        ip = _embedded_ipv4(ip) or ip
+    return ip.is_link_local or str(ip) in _METADATA_ADDRESSES
 
 
 def is_private_host(host: str) -> bool:

@@ -124,7 +124,8 @@ class CurlFetcher:
         handle.setopt(pycurl.HTTPHEADER, [*self._headers, *conditional_headers(validators or {})])
         handle.setopt(pycurl.HEADERFUNCTION, transfer.on_header)
         handle.setopt(pycurl.WRITEFUNCTION, transfer.on_body)
-        if not (self._network.allow_private or self._network.proxy):
+        if not self._network.proxy:
+            transfer.allow_private = self._network.allow_private
             handle.setopt(pycurl.OPENSOCKETFUNCTION, transfer.open_socket)
         entry = connect_to_entry(transfer.url, self._network.resolve) if self._network.resolve else ""
         # An entry names its host, so one left from an earlier request affects no other host.

@@ -12,7 +12,7 @@ import pycurl
 
 from opilio.core.errors import OpilioError
 from opilio.core.records import Failure
-from opilio.fetch.addresses import is_public
+from opilio.fetch.addresses import is_metadata_address, is_public
 from opilio.fetch.decoding import BodyTooLargeError, Decoder, DecodingError
 from opilio.fetch.http import FetchLimits, parse_content_length, parse_headers, parse_status_line
 
@@ -63,6 +63,8 @@ class Transfer:
     """Collects one response. `release` must be called when its body is no longer in flight."""
 
     def __init__(self, url: str, limits: FetchLimits, accept: AcceptFilter, budget: BodyBudget | None = None) -> None:
+        self.allow_private = False
+        self._sockets: list[socket.socket] = []
         self.url = url
         self.status = 0
         self.truncated = ""  # why the body is incomplete, in the words of WARC-Truncated
@@ -133,11 +135,14 @@ class Transfer:
         """The address guard: checks the address that libcurl connects to, after every DNS answer."""
         address = target.addr[0] if isinstance(target.addr, tuple) else ""
         address = address.decode("ascii", "replace") if isinstance(address, bytes) else address
-        if not is_public(address):
+        # Cloud metadata is never a page, whatever the user allows.
+        if is_metadata_address(address) or not (self.allow_private or is_public(address)):
             self.failure = Failure("private-address", address)
             return int(pycurl.SOCKET_BAD)
         try:
-            return socket.socket(target.family, target.socktype, target.protocol)
+            # pycurl duplicates the descriptor; this one is closed with the transfer.
+            self._sockets.append(socket.socket(target.family, target.socktype, target.protocol))
+            return self._sockets[-1]
         # Too many open files, or an address family that this machine does not support.
         except OSError as problem:
             self.failure = Failure("connect", str(problem), retry=True)
@@ -149,6 +154,8 @@ class Transfer:
         Redirects need only a head, as in browsers, even if the body is broken. libcurl reports success for a response
         whose head is truncated or whose status it does not know.
         """
+        for opened in self._sockets:
+            opened.close()
         body, complete = self._body.take()
         if self._head.moved:
             self.failure = None
