@@ -130,7 +130,7 @@ def test_export_chooses_the_format_by_the_name(folder: Path, tmp_path: Path) -> 
     assert birds.export(tmp_path / "data", format="warc") == 18
     with pytest.raises(opilio.UsageError, match="already exists"):
         birds.export(tmp_path / "birds.csv")
-    with pytest.raises(opilio.UsageError, match=r"give a format or a name that ends in \.jsonl"):
+    with pytest.raises(opilio.UsageError, match=r"give a format or a name that ends in \.md\.jsonl, \.jsonl, "):
         birds.export(tmp_path / "birds.txt")
 
 
