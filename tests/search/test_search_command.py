@@ -71,4 +71,4 @@ def test_index_is_made_again_and_asked_for_subtopics_and_similar_pages(folder: P
     assert opilio("maintain", "reindex", folder).stdout == "2 pages indexed\n"
     assert "fewer than twelve relevant pages" in opilio("topic", "subtopics", folder).stderr
     assert "http://b.example/robin" in opilio("search", "--like", folder, "http://a.example/wren").stdout
-    assert "must be a page that was fetched" in one_line(opilio("search", "--like", folder, "http://c.example/"))
+    assert "give the URL of a fetched page" in one_line(opilio("search", "--like", folder, "http://c.example/"))

@@ -1,10 +1,10 @@
-"""The unit of work is one commit: what a batch of served leases changed, written in one transaction.
+"""One commit writes what a batch of served leases changed, in one transaction.
 
-What is in the database has happened; what is not has not: a kill at any moment loses no URL, stores no page twice.
+What is in the database has happened, the rest has not: a kill at any moment loses no URL and stores no page twice.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -20,7 +20,7 @@ from opilio.engine.learning import LearnerGroup
 from opilio.engine.link_scoring import LinkScorer
 from opilio.engine.politeness.robots import RobotsRules
 from opilio.engine.politeness.traps import UrlFilter
-from opilio.engine.revisit.outcomes import RevisitOutcomes
+from opilio.engine.revisit.outcomes import RevisitOutcomes, StoredPages
 from opilio.engine.revisit.scheduler import RevisitScheduler
 from opilio.engine.visit import LeaseResult, VisitLimits
 from opilio.frontier.policy import seed_score
@@ -44,68 +44,134 @@ class CommitTargets:
     discovery: SiteDiscovery | None = None
 
 
+@dataclass(slots=True)
+class _Batch:
+    """A batch of served leases on its way through the steps of a commit."""
+
+    lease_results: Sequence[LeaseResult]
+    now: float
+    events: list[Event] = field(default_factory=list)
+    stored_pages: StoredPages = field(default_factory=dict)  # pages of the batch that were stored before
+    completed: list[LeaseResult] = field(default_factory=list)  # whose lease was still valid
+    outcomes: list[Outcome] = field(default_factory=list)
+    leads: list[list[Lead]] = field(default_factory=list)  # of each outcome
+    changed_states: dict[str, bytes] = field(default_factory=dict)  # of learners, for the workers
+    expected_relevant: float | None = None
+
+    @property
+    def new_outcomes(self) -> list[Outcome]:
+        """Those that are not revisits."""
+        if not self.stored_pages:
+            return self.outcomes
+        return [outcome for outcome in self.outcomes if outcome.change is PageChange.NEW]
+
+
 class BatchCommitter:
     """Commits served leases and returns the events."""
 
     def __init__(
         self,
-        books: CommitTargets,
+        targets: CommitTargets,
         learning: LearnerGroup,
         link_scorer: LinkScorer,
         bounds: VisitLimits,
         publish: Callable[[str, bytes], None],
     ) -> None:
-        self._targets = books
+        self._targets = targets
         self._learning = learning
         self._link_scorer = link_scorer
-        self._labels = LabelInbox(books.collection, books.writer, books.frontier, learning, link_scorer)
+        self._labels = LabelInbox(targets.collection, targets.writer, targets.frontier, learning, link_scorer)
         self._limits = bounds
-        self._copy_links = CopyLinkFilter(books.collection.connection, bounds.follow_copies)
+        self._copy_links = CopyLinkFilter(targets.collection.connection, bounds.follow_copies)
         self._cookie_retries: dict[int, None] = {}
         self._publish_state = publish
         self._stored_figures: dict[str, float] = {}  # figures for observers, as last written
         self._pending_events: list[Event] = []  # already stored, returned with the next batch
+        # The order is the algorithm: every step uses what the steps before it wrote.
+        self._steps = (
+            self._complete_leases,
+            self._classify_outcomes,
+            self._write_pages,
+            self._score_links,
+            self._record_revisits,
+            self._enqueue_leads,
+            self._enqueue_announced,
+            self._rescore_queue,
+            self._learn,
+            self._write_events,
+        )
 
-    def commit(self, batch: Sequence[LeaseResult], now: float) -> list[Event]:
+    def commit(self, lease_results: Sequence[LeaseResult], now: float) -> list[Event]:
         """Write everything these visits changed, or nothing. A visit that lost its lease has not happened."""
-        books, events = self._targets, list[Event]()
-        with books.collection.unit_of_work():
-            known = books.revisit_outcomes.match(batch, now)
-            held = [served for served in batch if self._complete_lease(served, now, events)]
-            outcomes = [
-                books.revisit_outcomes.classify(self._mark_duplicate(o), known, now)
-                for served in held
-                for o in served.outcomes
-            ]
-            outcomes = self._labels.override_verdicts(outcomes, now)
-            books.writer.write_outcomes(outcomes)
-            new = [outcome for outcome in outcomes if outcome.change is PageChange.NEW] if known else outcomes
-            self._link_scorer.observe(new)
-            offers = self._outgoing_leads(outcomes)
-            events += books.revisit_outcomes.record(outcomes, offers, known, held, now)
-            added = books.frontier.add([lead for leads in offers for lead in leads], now)
-            books.frontier.revive([*_moved_targets(outcomes), *self._cookie_targets(outcomes)])
-            if added.refused:
-                self._link_scorer.discard(added.refused)
-            if books.revisit_scheduler is not None:
-                books.revisit_scheduler.record_fetches(len(outcomes), len(outcomes) - len(new))
-                if books.revisit_scheduler.sitemaps is not None:
-                    books.frontier.add(books.revisit_scheduler.sitemaps.process(outcomes, now), now)
-            elif books.discovery is not None:
-                books.frontier.add(books.discovery.leads(outcomes), now)
-            books.frontier.rescore(self._link_scorer.rescored())
-            self._link_scorer.save(now)
-            self._learning.learn(new, now, events)
-            changed = self._learning.save_changed(now)
-            expected = self._estimate_remaining()
-            events += books.url_filter.take_events(now)
-            books.writer.write_events(events)
-            books.writer.sync(now)
-        for name, state in changed.items():
+        batch = _Batch(lease_results, now)
+        with self._targets.collection.unit_of_work():
+            for step in self._steps:
+                step(batch)
+        for name, state in batch.changed_states.items():
             self._publish_state(name, state)
-        all_events, self._pending_events = [*self._pending_events, *events], []
-        queued = books.frontier.stats().queued
-        return [*all_events, BatchCommitted(at=now, outcomes=tuple(outcomes), queued=queued, expected=expected)]
+        events, self._pending_events = [*self._pending_events, *batch.events], []
+        queued = self._targets.frontier.stats().queued
+        outcomes = tuple(batch.outcomes)
+        return [*events, BatchCommitted(at=now, outcomes=outcomes, queued=queued, expected=batch.expected_relevant)]
+
+    def _complete_leases(self, batch: "_Batch") -> None:
+        batch.stored_pages = self._targets.revisit_outcomes.match(batch.lease_results, batch.now)
+        batch.completed = [r for r in batch.lease_results if self._complete_lease(r, batch.now, batch.events)]
+
+    def _classify_outcomes(self, batch: "_Batch") -> None:
+        """Mark duplicates and what changed since the last visit; labels of users override the judge."""
+        revisits = self._targets.revisit_outcomes
+        outcomes = [
+            revisits.classify(self._mark_duplicate(outcome), batch.stored_pages, batch.now)
+            for result in batch.completed
+            for outcome in result.outcomes
+        ]
+        batch.outcomes = self._labels.override_verdicts(outcomes, batch.now)
+
+    def _write_pages(self, batch: "_Batch") -> None:
+        self._targets.writer.write_outcomes(batch.outcomes)
+
+    def _score_links(self, batch: "_Batch") -> None:
+        """The link model learns from the batch first, so that its links are scored with the newest weights."""
+        self._link_scorer.observe(batch.new_outcomes)
+        batch.leads = self._outgoing_leads(batch.outcomes)
+
+    def _record_revisits(self, batch: "_Batch") -> None:
+        batch.events += self._targets.revisit_outcomes.record(
+            batch.outcomes, batch.leads, batch.stored_pages, batch.completed, batch.now
+        )
+
+    def _enqueue_leads(self, batch: "_Batch") -> None:
+        frontier = self._targets.frontier
+        added = frontier.add([lead for leads in batch.leads for lead in leads], batch.now)
+        frontier.revive([*_moved_targets(batch.outcomes), *self._cookie_targets(batch.outcomes)])
+        if added.refused:
+            self._link_scorer.discard(added.refused)
+
+    def _enqueue_announced(self, batch: "_Batch") -> None:
+        """URLs that sitemaps and feeds announce."""
+        frontier, scheduler = self._targets.frontier, self._targets.revisit_scheduler
+        if scheduler is not None:
+            scheduler.record_fetches(len(batch.outcomes), len(batch.outcomes) - len(batch.new_outcomes))
+            if scheduler.sitemaps is not None:
+                frontier.add(scheduler.sitemaps.process(batch.outcomes, batch.now), batch.now)
+        elif self._targets.discovery is not None:
+            frontier.add(self._targets.discovery.leads(batch.outcomes), batch.now)
+
+    def _rescore_queue(self, batch: "_Batch") -> None:
+        self._targets.frontier.rescore(self._link_scorer.rescored())
+        self._link_scorer.save(batch.now)
+
+    def _learn(self, batch: "_Batch") -> None:
+        """Judge, topic and the models of the methods learn; the link scorer sees it with the next batch."""
+        self._learning.learn(batch.new_outcomes, batch.now, batch.events)
+        batch.changed_states = self._learning.save_changed(batch.now)
+        batch.expected_relevant = self._estimate_remaining()
+
+    def _write_events(self, batch: "_Batch") -> None:
+        batch.events += self._targets.url_filter.take_events(batch.now)
+        self._targets.writer.write_events(batch.events)
+        self._targets.writer.sync(batch.now)
 
     def apply_labels(self, now: float) -> list[Event]:
         """Apply new labels: verdicts, learners and the queue follow at once. Inside the caller's unit of work."""

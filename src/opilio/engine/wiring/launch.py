@@ -8,7 +8,7 @@ from pathlib import Path
 from opilio.core.errors import ConfigError, UsageError
 from opilio.core.settings import PolitenessSettings, Settings, TopicSettings, Tree
 from opilio.engine.wiring.seeding import default_engine_notice, with_found_seeds
-from opilio.engine.wiring.session import CrawlSession, create_crawl, resume_crawl
+from opilio.engine.wiring.session import CrawlSession, create_checked_crawl, resume_crawl
 from opilio.engine.wiring.settings import check_settings
 from opilio.engine.wiring.topic_files import detect_example_language
 from opilio.store.collection import collection_exists, delete_new_collection
@@ -63,15 +63,15 @@ async def _detect_language(settings: Settings, notify: Notify) -> None:
 async def _create(folder: Path, settings: Settings, notify: Notify, warn: Notify) -> CrawlSession:
     """A new collection. Search engines are asked for seeds if none were given, before the folder is created."""
     _require_topic(folder, settings)
-    check_settings(settings)
+    checked = check_settings(settings)
     if notice := default_engine_notice(settings):
         notify(notice)
-    settings, found = await with_found_seeds(settings)
+    settings, found = await with_found_seeds(checked.settings)
     for problem in found.problems:
         warn(str(problem))
     if found.seeds:
         notify(f"{len(found.seeds)} seeds from {', '.join(found.voters) or 'lists'}")
-    created = create_crawl(folder, settings, found)
+    created = create_checked_crawl(folder, checked.with_seeds_of(settings), found)
     private = settings.fetch.proxy or settings.fetch.allow_private
     if not private and settings.politeness.contact == PolitenessSettings().contact:
         notify("No contact set: site owners can't reach you; set politeness.contact=URL")

@@ -28,7 +28,7 @@ from opilio.engine.wiring.assembly import open_analysis
 from opilio.engine.wiring.build import Environment, build_engine, build_frontier, configured_seeds, seed_leads
 from opilio.engine.wiring.fetcher import build_fetcher
 from opilio.engine.wiring.seeding import open_seed_sources
-from opilio.engine.wiring.settings import canonicalize_seeds, check_settings, resumed_settings
+from opilio.engine.wiring.settings import CheckedSettings, canonicalize_seeds, check_settings, resumed_settings
 from opilio.engine.wiring.start import load_topic_and_states
 from opilio.engine.workers import available_cpus
 from opilio.frontier.sqlite.claims import ClaimableFrontier
@@ -38,13 +38,17 @@ from opilio.store.collection import Collection, database_error, delete_new_colle
 from opilio.store.run_tables import SeedQuery, write_seed_query
 from opilio.store.warc import WarcWriter
 from opilio.store.writer import CollectionWriter, CrawlCounts, write_events, write_seeds
+from opilio.topic.topic import Topic
 
 
 class CrawlSession:
     """One run over a collection. `async with` opens what needs a loop and closes it again, whatever happens."""
 
-    def __init__(self, collection: Collection, settings: Settings, clock: Clock | None = None) -> None:
+    def __init__(
+        self, collection: Collection, settings: Settings, clock: Clock | None = None, topic: Topic | None = None
+    ) -> None:
         self._collection = collection
+        self._topic = topic
         self._settings = settings
         self._clock = clock or SystemClock()
         writer = WarcWriter(collection.folder, f"Opilio/{__version__}", settings.store.rotate_bytes)
@@ -82,7 +86,7 @@ class CrawlSession:
         settings, collection = self._settings, self._collection
         fetcher = build_fetcher(settings, self._clock)
         self._exit_stack.push_async_callback(fetcher.close)
-        topic, states = await load_topic_and_states(collection, settings, fetcher, self._clock.now())
+        topic, states = await load_topic_and_states(collection, settings, fetcher, self._clock.now(), self._topic)
         analysis = await self._exit_stack.enter_async_context(open_analysis(settings, topic, states))
         resumed = collection.meta("state") != ""
         year = datetime.fromtimestamp(self._clock.now(), UTC).year
@@ -132,17 +136,24 @@ async def _cancel_and_wait(task: "asyncio.Task[None]") -> None:
 def create_crawl(
     folder: Path, settings: Settings, found: FoundSeeds | None = None, clock: Clock | None = None
 ) -> CrawlSession:
-    """A new collection, ready to run. `found` tells who named the seeds that engines brought."""
-    collection, settings = _create_collection(folder, settings, found)
-    return CrawlSession(collection, _resolve_workers(settings), clock)
+    """A new collection, ready to run. `found` names the engines that proposed the seeds."""
+    return create_checked_crawl(folder, check_settings(settings), found, clock)
 
 
-async def prepare_collection(folder: Path, settings: Settings, found: FoundSeeds | None = None) -> None:
+def create_checked_crawl(
+    folder: Path, checked: CheckedSettings, found: FoundSeeds | None = None, clock: Clock | None = None
+) -> CrawlSession:
+    """The same from settings that were checked before."""
+    collection, settings = _create_collection(folder, checked.settings, found)
+    return CrawlSession(collection, _resolve_workers(settings), clock, checked.topic)
+
+
+async def prepare_collection(folder: Path, checked: CheckedSettings, found: FoundSeeds | None = None) -> None:
     """A new collection that another process will crawl; none where its example pages can't be had."""
-    collection, settings = _create_collection(folder, settings, found)
+    collection, settings = _create_collection(folder, checked.settings, found)
     fetcher = build_fetcher(settings)
     try:
-        await load_topic_and_states(collection, settings, fetcher, SystemClock().now())
+        await load_topic_and_states(collection, settings, fetcher, SystemClock().now(), checked.topic)
     except UsageError:
         collection.close()
         delete_new_collection(folder)
@@ -153,7 +164,7 @@ async def prepare_collection(folder: Path, settings: Settings, found: FoundSeeds
 
 
 def _create_collection(folder: Path, settings: Settings, found: FoundSeeds | None) -> tuple[Collection, Settings]:
-    settings = check_settings(canonicalize_seeds(settings))
+    settings = canonicalize_seeds(settings)
     config = tomli_w.dumps(msgspec.to_builtins(settings))
     parts = (
         create_frontier,

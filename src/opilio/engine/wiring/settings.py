@@ -2,6 +2,7 @@
 
 import textwrap
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -22,6 +23,7 @@ from opilio.fetch.addresses import is_private_host
 from opilio.frontier.policy import MergePolicy
 from opilio.store.collection import CONFIG, Collection, load_settings
 from opilio.topic.setup import resolve_settings
+from opilio.topic.topic import Topic
 
 # Options that a resumed crawl can't change, among them those that define the scale of priorities in the queue.
 FIXED_OPTIONS = {
@@ -49,18 +51,40 @@ def collection_settings(collection: Collection) -> Settings:
     return complete_settings(resolve_settings(load_settings(collection), str(collection.folder / CONFIG)))
 
 
-def check_settings(settings: Settings) -> Settings:
-    """Settings that a crawl can start with, completed; seeds may be missing. Runs before a folder exists."""
+class CheckedSettings(NamedTuple):
+    """Completed settings that a crawl can start with, and the topic they describe.
+
+    The topic is None if it has to wait for the text of example pages.
+    """
+
+    settings: Settings
+    topic: Topic | None
+
+    def with_seeds_of(self, settings: Settings) -> "CheckedSettings":
+        """The same with the seeds and agents of `settings`, which search engines filled in."""
+        return self._replace(
+            settings=msgspec.structs.replace(self.settings, seeds=settings.seeds, agents=settings.agents)
+        )
+
+
+def check_settings(settings: Settings) -> CheckedSettings:
+    """Complete and check settings before a folder exists; seeds may be missing."""
     check_start_model(settings)
     check_example_files(settings.topic)
     settings = complete_settings(settings)
     load_start_states(settings)
     members = crawl_assembly(settings).member_settings(settings)
-    for one in (settings, *(member for member in members if member.topic != settings.topic)):
-        topic = build_topic(one)
-        if not one.topic.examples:
-            initial_topic_state(one, topic)
-    return settings
+    topics = [_check_topic(one) for one in (settings, *(m for m in members if m.topic != settings.topic))]
+    return CheckedSettings(settings, topics[0])
+
+
+def _check_topic(settings: Settings) -> Topic | None:
+    """The topic of the settings; None if it waits for example pages. TopicError if no table can be built of it."""
+    topic = build_topic(settings)
+    if settings.topic.examples:
+        return None
+    initial_topic_state(settings, topic)
+    return topic
 
 
 def resumed_settings(folder: Path, stored: Tree, tree: Tree) -> Settings:

@@ -94,15 +94,19 @@ def _transferable_states(collection: Collection, settings: Settings) -> dict[str
 
 
 async def load_topic_and_states(
-    collection: Collection, settings: Settings, fetcher: Fetcher, now: float
+    collection: Collection, settings: Settings, fetcher: Fetcher, now: float, topic: Topic | None = None
 ) -> tuple[Topic, dict[str, bytes]]:
-    """The topic with its examples and the learners' states; built in the first run, loaded in later ones."""
+    """The topic with its examples and the learners' states; built in the first run, loaded in later ones.
+
+    `topic` is the one that was built when the settings were checked, if it needs no example pages.
+    """
     stored = collection.meta("topic")
     if stored:
         return msgspec.json.decode(stored, type=Topic), latest_snapshots(collection)
-    positive = await read_examples(settings.topic.examples, fetcher, "topic.examples")
-    negative = await read_examples(settings.topic.counterexamples, fetcher, "topic.counterexamples")
-    topic = build_topic(settings, positive, negative)
+    if topic is None or settings.topic.counterexamples:
+        positive = await read_examples(settings.topic.examples, fetcher, "topic.examples")
+        negative = await read_examples(settings.topic.counterexamples, fetcher, "topic.counterexamples")
+        topic = build_topic(settings, positive, negative)
     states = initial_states(settings, topic)
     writer = CollectionWriter(collection, None)
     with collection.unit_of_work():

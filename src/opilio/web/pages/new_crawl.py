@@ -19,7 +19,7 @@ from opilio.core.settings import Settings, Tree, merge_trees
 from opilio.core.strategies import strategy_names
 from opilio.engine.wiring.seeding import engine_hint, load_user_engines, with_default_engines, with_found_seeds
 from opilio.engine.wiring.session import prepare_collection
-from opilio.engine.wiring.settings import canonicalize_seeds, check_settings
+from opilio.engine.wiring.settings import CheckedSettings, canonicalize_seeds, check_settings
 from opilio.seeds.finder import FoundSeeds
 from opilio.topic.setup import resolve_settings
 from opilio.web.context import ActionResult, ActionRoute, AppContext, PageRequest, PageRoute
@@ -32,9 +32,9 @@ COMMAND = (sys.executable, "-m", "opilio", "crawl", "--quiet")
 LOG_TAIL_BYTES = 4_000
 
 
-async def create_and_launch(folder: Path, settings: Settings, found: FoundSeeds) -> None:
+async def create_and_launch(folder: Path, checked: CheckedSettings, found: FoundSeeds) -> None:
     """Create a collection and start its crawl; ConfigError or CollectionError if that fails."""
-    await prepare_collection(folder, settings, found)
+    await prepare_collection(folder, checked, found)
     launch_crawl(folder)
 
 
@@ -88,12 +88,12 @@ def start_crawl(context: AppContext, request: PageRequest) -> PageView | ActionR
     values = request.values
     try:
         settings = _with_seed_sources(resolve_settings(_tree(values), "new crawl"))
-        check_settings(settings)
+        checked = check_settings(settings)
         if values["do"] == "check":
             return _form(values, "", checked=_describe_settings(settings))
-        settings, found = asyncio.run(with_found_seeds(settings))
+        settings, found = asyncio.run(with_found_seeds(checked.settings))
         folder = context.collections.unused_folder(settings.topic.name)
-        asyncio.run(create_and_launch(folder, settings, found))
+        asyncio.run(create_and_launch(folder, checked.with_seeds_of(settings), found))
     except (UsageError, CollectionError, SeedError) as error:
         return _form(values, str(error))
     name = context.collections.add(folder)
