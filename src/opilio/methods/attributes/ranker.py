@@ -17,7 +17,7 @@ from opilio.core.caches import evict_oldest
 from opilio.core.errors import ConfigError
 from opilio.core.protocols import RANK_STATE, BaseLearner
 from opilio.core.records import Lead, Outcome, Reading, Verdict
-from opilio.core.settings import Positive, Settings
+from opilio.core.settings import Count, Positive, Settings
 from opilio.methods.attributes.features import TABLE_SIZE, LinkRows, TermFunctions
 from opilio.methods.attributes.features import pack_evidence as packed_evidence
 from opilio.methods.attributes.learner import OnlineTrainer, RowLearner, require_sklearn
@@ -171,15 +171,14 @@ def attributes_ranker(
     *,
     learner: Literal["bayes", "tree", "neural"] = "bayes",
     table: Positive = TABLE_SIZE,
-    every: Positive = 50,
-    learn: bool = True,
+    every: Count = 50,
     model: str = "",
     tunnel_depth: int = -1,
 ) -> AttributesRanker:
     """S1's ranker. A new crawl starts with the learner in the file or collection `model`, where one is named."""
     require_sklearn()
-    # Without learning, a crawl keeps the model it starts with, or the mean of the attributes.
-    trainer = OnlineTrainer(make_learner(learner), every, MIN_CLASS_ROWS if learn else NEVER)
+    # With every = 0 a crawl keeps the model it starts with, or the mean of the attributes.
+    trainer = OnlineTrainer(make_learner(learner), every, MIN_CLASS_ROWS if every else NEVER)
     words = TermFunctions(
         context.url_terms.terms_batch, context.page_words.with_weighting("tfidf").weighted_terms, context.page_words.idf
     )
