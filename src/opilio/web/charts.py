@@ -48,7 +48,7 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
     x_title: str = ""
     y_title: str = ""
     marks: tuple[ChartMark, ...] = ()
-    hover: tuple[dict[str, Any], ...] = ()  # per position: its x, and the values of all lines as text
+    hover: str = ""  # JSON: per position its x, its label, and the values of the lines
     width: float = WIDTH
     height: float = HEIGHT
     left: float = LEFT
@@ -133,21 +133,18 @@ def harvest_chart(
     )
 
 
-def _hover_values(series: Sequence[tuple[str, str, Points]], x: str) -> tuple[dict[str, Any], ...]:
+def _hover_values(series: Sequence[tuple[str, str, Points]], x: str) -> str:
     """What the chart shows under the pointer. Lines with fewer values, such as a limit, come last and take no part."""
     most = max((len(points) for _, _, points in series), default=0)
     full = [points for _, _, points in series if len(points) == most]
     if not full:
-        return ()
+        return ""
     axis = _ChartAxis(0.0, max(place for place, _ in full[0]) or 1.0, LEFT, WIDTH - RIGHT)
-    return tuple(
-        {
-            "x": round(axis.position(place), 1),
-            "at": _label(round(place), x == "time"),
-            "values": [f"{points[number][1]:.2f}" for points in full],
-        }
+    rows = [
+        (round(axis.position(place), 1), _label(round(place), x == "time"), [round(p[number][1], 2) for p in full])
         for number, (place, _) in enumerate(full[0])
-    )
+    ]
+    return msgspec.json.encode(rows).decode()
 
 
 def chart_marks(curve: Sequence[dict[str, Any]], marks: Sequence[dict[str, Any]], x: str) -> tuple[ChartMark, ...]:

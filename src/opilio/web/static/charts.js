@@ -3,7 +3,7 @@
 let last = null; // the pointer, so that a chart that was replaced shows its values again
 
 function nearest(points, x) {
-  return points.reduce((best, point) => (Math.abs(point.x - x) < Math.abs(best.x - x) ? point : best));
+  return points.reduce((best, point) => (Math.abs(point[0] - x) < Math.abs(best[0] - x) ? point : best));
 }
 
 function clear(box) {
@@ -15,13 +15,13 @@ function show(svg, clientX) {
   const box = svg.closest(".chart-box");
   const frame = svg.getBoundingClientRect();
   const x = ((clientX - frame.left) / frame.width) * svg.viewBox.baseVal.width;
-  const point = nearest(JSON.parse(svg.dataset.hover), x);
+  const [place, label, values] = nearest(JSON.parse(svg.dataset.hover), x);
   const line = box.querySelector(".pointer");
-  line.setAttribute("x1", point.x);
-  line.setAttribute("x2", point.x);
+  line.setAttribute("x1", place);
+  line.setAttribute("x2", place);
   line.setAttribute("visibility", "visible");
-  for (const cell of box.querySelectorAll("[data-value]")) cell.textContent = point.values[cell.dataset.value] ?? "";
-  box.querySelector("[data-at]").textContent = `at ${point.at}`;
+  for (const cell of box.querySelectorAll("[data-value]")) cell.textContent = values[cell.dataset.value]?.toFixed(2) ?? "";
+  box.querySelector("[data-at]").textContent = `at ${label}`;
 }
 
 export function restoreHover() {
