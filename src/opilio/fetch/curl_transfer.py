@@ -154,8 +154,6 @@ class Transfer:
         Redirects need only a head, as in browsers, even if the body is broken. libcurl reports success for a response
         whose head is truncated or whose status it does not know.
         """
-        for opened in self._sockets:
-            opened.close()
         body, complete = self._body.take()
         if self._head.moved:
             self.failure = None
@@ -170,7 +168,9 @@ class Transfer:
         return b"" if self.failure else body
 
     def release(self) -> None:
-        """Give the room of the body back."""
+        """Give the room of the body back, and close its sockets."""
+        for opened in self._sockets:
+            opened.close()
         self._body.release()
 
     def _abort(self, failure: Failure) -> int:
