@@ -85,7 +85,7 @@ COMMANDS: Entries = {
             "opilio search signs https://example.org/page --like",
         ),
     ),
-    "serve": CommandEntry("serve:serve", "Start the web interface and the HTTP API."),
+    "serve": CommandEntry("serve:serve", "Start the web interface and the HTTP API, or an MCP server."),
     "status": CommandEntry("collection:status", "Show what a collection holds and how its crawl ended."),
     "why": CommandEntry("collection:why", "Explain why a URL was fetched, skipped or kept."),
     "label": CommandEntry("collection:label", "Mark pages as relevant or irrelevant; the crawl learns from it."),

@@ -1,4 +1,4 @@
-"""`opilio serve` (web interface and HTTP API) and `opilio maintain doctor` (what this machine can do)."""
+"""`opilio serve` (web interface and HTTP API, or MCP server) and `opilio maintain doctor` (checks this machine)."""
 
 import importlib.util
 import platform
@@ -6,12 +6,16 @@ import shutil
 import sqlite3
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from opilio import __version__
 from opilio.cli.options import JsonOption, complete_collections, print_json, print_message, print_text
+from opilio.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from opilio.web.server import UiServerConfig
 
 
 def serve(
@@ -36,10 +40,15 @@ def serve(
         Path, typer.Option(metavar="DIR", help="Folder for the collections of crawls started in the browser.")
     ] = Path(),
     read_only: Annotated[bool, typer.Option("--read-only", help="Allow no changes and no new crawls.")] = False,
+    mcp: Annotated[
+        str, typer.Option(metavar="stdio|http", help="Serve the Model Context Protocol instead of the web interface.")
+    ] = "",
+    allow_crawl: Annotated[bool, typer.Option("--allow-crawl", help="With --mcp: let clients start crawls.")] = False,
 ) -> int:
-    """Start the web interface and the HTTP API.
+    """Start the web interface and the HTTP API, or an MCP server.
 
     Search, live crawls, explanations, topic, queue and experiment runs, as pages and as JSON.
+    With --mcp: the same for programs that use language models.
     """
     from opilio.web.server import UiServerConfig
     from opilio.web.server import serve as run_server
@@ -47,8 +56,28 @@ def serve(
     config = UiServerConfig(
         host=host, port=port, token=token, host_names=tuple(name or ()), home=home, read_only=read_only
     )
-    run_server(folders or [], config, _announce)
+    if mcp:
+        _serve_mcp(mcp, folders or [], config, allow_crawl)
+    elif allow_crawl:
+        raise UsageError("--allow-crawl: needs --mcp; in the web interface, --read-only forbids new crawls")
+    else:
+        run_server(folders or [], config, _announce)
     return 0
+
+
+def _serve_mcp(transport: str, folders: list[Path], config: "UiServerConfig", allow_crawl: bool) -> None:
+    from opilio.web.mcp_server import serve_http, serve_stdio
+    from opilio.web.mcp_tools import McpOptions
+
+    if transport not in ("stdio", "http"):
+        raise UsageError(f"--mcp {transport}: unknown transport; use stdio or http")
+    if allow_crawl and config.read_only:
+        raise UsageError("--allow-crawl and --read-only exclude each other; use one of them")
+    options = McpOptions(home=config.home, read_only=config.read_only, allow_crawl=allow_crawl)
+    if transport == "stdio":
+        serve_stdio(folders, options)
+    else:
+        serve_http(folders, options, config, _announce)
 
 
 def _announce(address: str, token: str) -> None:
@@ -58,7 +87,7 @@ def _announce(address: str, token: str) -> None:
     print_message("Ctrl-C stops the server; crawls that were started from it keep running")
 
 
-EXTRAS = {"lab": "matplotlib", "parquet": "pyarrow", "lemmas": "simplemma", "learn": "sklearn"}
+EXTRAS = {"lab": "matplotlib", "parquet": "pyarrow", "lemmas": "simplemma", "learn": "sklearn", "mcp": "mcp"}
 MIN_FREE_DISK_BYTES = 1 << 30
 
 

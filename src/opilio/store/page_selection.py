@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from opilio.core.records import url_key
 from opilio.store.collection import Collection
 from opilio.store.page_columns import EXPORTED_COLUMNS
 from opilio.store.warc import RecordPosition
@@ -25,6 +26,8 @@ class PageFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which pages to select; all conditions must hold, and a condition left out selects every page."""
 
     relevant: bool | None = None
+    # Canonical.
+    url: str = ""
     host: str = ""
     language: str = ""
     genre: str = ""
@@ -42,6 +45,8 @@ class PageFilter(msgspec.Struct, frozen=True, kw_only=True):
         conditions: list[tuple[str, object]] = []
         if self.relevant is not None:
             conditions.append(("relevant = ?", int(self.relevant)))
+        if self.url:
+            conditions.append(("key = ?", url_key(self.url)))
         conditions += [
             (f"{name} = ?", value) for name in ("host", "language", "genre") if (value := getattr(self, name))
         ]

@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from opilio.core.errors import CollectionError, ConfigError, SeedError, UsageError
 from opilio.core.settings import Settings, Tree, merge_trees
@@ -22,6 +22,7 @@ from opilio.engine.wiring.session import prepare_collection
 from opilio.engine.wiring.settings import CheckedSettings, canonicalize_seeds, check_settings
 from opilio.seeds.finder import FoundSeeds
 from opilio.topic.setup import resolve_settings
+from opilio.web.collections import ServedCollections
 from opilio.web.context import ActionResult, ActionRoute, AppContext, PageRequest, PageRoute
 from opilio.web.pages.topic import parse_keywords
 from opilio.web.params import NOTE_PARAM, Param
@@ -87,20 +88,39 @@ def start_crawl(context: AppContext, request: PageRequest) -> PageView | ActionR
     """Check the form; start the crawl, or show the form with the error."""
     values = request.values
     try:
-        settings = _with_seed_sources(resolve_settings(_tree(values), "new crawl"))
-        checked = check_settings(settings)
+        checked = check_new_crawl(_tree(values))
         if values["do"] == "check":
-            return _form(values, "", checked=_describe_settings(settings))
-        settings, found = asyncio.run(with_found_seeds(checked.settings))
-        folder = context.collections.unused_folder(settings.topic.name)
-        asyncio.run(create_and_launch(folder, checked.with_seeds_of(settings), found))
+            return _form(values, "", checked=_describe_settings(checked.settings))
+        started = create_collection(context.collections, checked)
     except (UsageError, CollectionError, SeedError) as error:
         return _form(values, str(error))
-    name = context.collections.add(folder)
-    message = f"Crawl started in {folder}.{_describe_found_seeds(found)}"
     return ActionResult(
-        message=message, redirect_to=f"/c/{name}", data={"name": name, "seeds": len(settings.seeds.urls)}
+        message=f"Crawl started in {started.folder}.{_describe_found_seeds(started.found)}",
+        redirect_to=f"/c/{started.name}",
+        data={"name": started.name, "seeds": started.seeds},
     )
+
+
+class StartedCrawl(NamedTuple):
+    """A crawl that was started: the name and folder of its collection, the number of seeds, what engines found."""
+
+    name: str
+    folder: Path
+    seeds: int
+    found: FoundSeeds
+
+
+def check_new_crawl(tree: Tree) -> CheckedSettings:
+    """The settings of a new crawl; UsageError if they can't be used."""
+    return check_settings(_with_seed_sources(resolve_settings(tree, "new crawl")))
+
+
+def create_collection(collections: ServedCollections, checked: CheckedSettings) -> StartedCrawl:
+    """Find seeds, create a collection in the home folder, start its crawl and serve it."""
+    settings, found = asyncio.run(with_found_seeds(checked.settings))
+    folder = collections.unused_folder(settings.topic.name)
+    asyncio.run(create_and_launch(folder, checked.with_seeds_of(settings), found))
+    return StartedCrawl(collections.add(folder), folder, len(settings.seeds.urls), found)
 
 
 def _with_seed_sources(settings: Settings) -> Settings:
