@@ -42,7 +42,7 @@ class JournaledLearner:
         return self._journal.snapshot_due
 
     def teach(self, lesson: bytes, visits: int = 1) -> None:
-        """Store a lesson of so many visits and learn from it; an empty lesson teaches nothing."""
+        """Store a lesson of this number of visits and learn from it; an empty lesson teaches nothing."""
         if lesson:
             self._journal.add(lesson, visits)
             self.learner.apply_lesson(lesson)
