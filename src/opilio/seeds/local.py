@@ -12,11 +12,6 @@ from opilio.core.records import EngineAnswer, EngineHit, Failure, Seed
 from opilio.core.urls import canonicalize_url
 
 
-def read_seeds(path: Path, option: str) -> list[Seed]:
-    """The seeds of a file; ConfigError names file and line of an invalid entry. URLs are not checked here."""
-    return list(read_numbered_seeds(path, option).values())
-
-
 def read_numbered_seeds(path: Path, option: str) -> dict[int, Seed]:
     """The seeds of a file by line number."""
     lines = enumerate(read_text(path, option).splitlines(), 1)

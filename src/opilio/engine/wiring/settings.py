@@ -10,7 +10,7 @@ import msgspec
 from opilio.core.errors import ConfigError
 from opilio.core.registry import DEFAULT_KINDS, complete_section
 from opilio.core.settings import KIND_SECTIONS, AgentTeamSettings, Settings, TopicSettings, Tree, merge_trees
-from opilio.core.urls import canonicalize_url
+from opilio.core.urls import require_url
 from opilio.engine.revisit.policies import POLICIES
 from opilio.engine.wiring.assembly import SINGLE_CRAWLER, assembly_kind, crawl_assembly
 from opilio.engine.wiring.build import configured_seeds
@@ -104,11 +104,7 @@ def canonicalize_seeds(settings: Settings) -> Settings:
         raise no_seeds_error()
     urls: dict[str, int] = {}
     for seed in configured_seeds(settings):
-        found = canonicalize_url(seed.url) if "://" in seed.url else None
-        if found is None:
-            raise ConfigError(
-                f"seed '{seed.url}': not a valid http(s) URL; include the scheme, for example https://example.org/"
-            )
+        found = require_url(seed.url, "seed", ConfigError)
         if not (settings.fetch.allow_private or settings.fetch.proxy) and is_private_host(
             urlsplit(found).hostname or ""
         ):
