@@ -19,8 +19,8 @@ JOBS ?= 2
 STATED := pyproject.toml constraints.txt
 # Tests with one of these marks are left out of `make quick`; see tests/checks/marking.py.
 QUICK := not (browser or process or kill or install or system or slow)
-PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --max-worker-restart=0 \
-	--ignore=tests/docs --ignore=tests/project
+PARALLEL := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --max-worker-restart=0
+PYTEST := $(PARALLEL) --ignore=tests/docs --ignore=tests/project
 SEARXNG_STATED := tests/seeds/searxng/needs.txt tests/seeds/searxng/server.txt
 
 export PYTHONDONTWRITEBYTECODE := 1
@@ -63,7 +63,7 @@ check: install-test
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/deptry src
 	$(BIN)/python scripts/check_unused.py
-	$(BIN)/python -m pytest tests/project tests/docs
+	$(PARALLEL) tests/project tests/docs
 
 coverage: install-test
 	$(PYTEST) -m "$(QUICK)" --cov --cov-report=
