@@ -10,8 +10,11 @@ import pytest
 from checks.engines import PageFetcher, plain_tree, run_engine, states
 from checks.hostile_site import Behaviour, answer, endless, raw, silent, site
 from checks.small_webs import PATIENCE_S, rows, stored
-from opilio.core.records import FetchResult
+from opilio.core.errors import ConfigError
+from opilio.core.records import FetchResult, Seed
+from opilio.engine.reseeding import is_allowed_seed
 from opilio.engine.wiring.session import create_crawl, resume_crawl
+from opilio.engine.wiring.settings import canonicalize_seeds
 from opilio.fetch.curl import CurlFetcher
 from opilio.fetch.http import FetchLimits, NetworkOptions
 from opilio.manage.verify import verify
@@ -106,9 +109,9 @@ def test_links_are_bounded_when_a_page_has_too_many(crawled: Path) -> None:
 class Outside:
     """Public hosts from a table; everything else by the real fetcher, which guards our own network."""
 
-    def __init__(self, public: Mapping[str, FetchResult]) -> None:
+    def __init__(self, public: Mapping[str, FetchResult], proxy: str = "") -> None:
         self._public = public
-        self._real = CurlFetcher("test", limits=FetchLimits(total_s=5), network=NetworkOptions())
+        self._real = CurlFetcher("test", limits=FetchLimits(total_s=5), network=NetworkOptions(proxy=proxy))
 
     async def fetch(self, url: str, _: Mapping[str, str] | None = None) -> FetchResult:
         return self._public[url] if url in self._public else await self._real.fetch(url)
@@ -120,12 +123,26 @@ class Outside:
 @pytest.mark.parametrize(
     "target", ["http://127.0.0.1:9/admin", "http://[::1]/x", "http://169.254.169.254/x", "http://10.0.0.1/x"]
 )
-def test_redirect_is_refused_when_it_leads_to_a_private_address(tmp_path: Path, target: str) -> None:
+@pytest.mark.parametrize("proxy", ["", "http://127.0.0.1:1"])
+def test_redirect_is_refused_when_it_leads_to_a_private_address(tmp_path: Path, target: str, proxy: str) -> None:
     public = "http://public.example/"
-    fetcher = Outside({public: FetchResult(url=public, status=302, location=target)})
+    fetcher = Outside({public: FetchResult(url=public, status=302, location=target)}, proxy)
     run_engine(tmp_path / "c", plain_tree([public]), fetcher)
     facts = why(tmp_path / "c", target)
     assert (facts.state, facts.answers[0].failure) == ("failed", "private-address")
+
+
+@pytest.mark.parametrize("proxy", ["", "http://127.0.0.1:1"])
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/", "http://[::ffff:a00:1]/", "http://localhost./"])
+def test_private_seed_is_refused_unless_it_is_allowed(url: str, proxy: str) -> None:
+    """One of the user's is an error; one that an engine found is dropped."""
+    settings = resolve_settings({"topic": {"name": "wrens"}, "seeds": {"urls": [url]}, "fetch": {"proxy": proxy}})
+    with pytest.raises(ConfigError, match="allow it with --allow-private"):
+        canonicalize_seeds(settings)
+    assert not is_allowed_seed(settings, Seed(url=url))
+    settings.fetch.allow_private = True
+    assert len(canonicalize_seeds(settings).seeds.urls) == 1
+    assert is_allowed_seed(settings, Seed(url=url))
 
 
 def test_link_is_dropped_when_the_rules_of_its_host_are_at_a_private_address(tmp_path: Path) -> None:

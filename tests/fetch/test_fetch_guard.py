@@ -19,6 +19,7 @@ from opilio.core.records import FetchResult
 from opilio.core.urls import canonicalize_url
 from opilio.engine.politeness.robots import rules_from_response
 from opilio.fetch.addresses import is_public
+from opilio.fetch.api_client import ApiClient
 from opilio.fetch.curl import CurlFetcher
 from opilio.fetch.curl_transfer import Transfer
 from opilio.fetch.http import FetchLimits, NetworkOptions
@@ -208,6 +209,52 @@ def test_dead_proxy_is_named_without_its_password() -> None:
     assert kind_of(found) == "proxy"
     told = "the proxy http://127.0.0.1:1 can't be reached (7)"
     assert (found.failure and found.failure.detail, rules_from_response(found, AGENT, 0.0).why) == (told, told)
+
+
+PROXIED = (
+    *("http://169.254.169.254/latest/", "http://127.0.0.1:6379/", "http://[::1]/", "http://[::ffff:10.0.0.1]/"),
+    *("http://2130706433/", "http://0x7f.1/", "http://0177.0.0.1/", "http://127.0.0.1./", "http://10.0.0.1/"),
+    *("http://localhost/", "http://LOCALHOST./", "http://a.localhost/", "http://user@127.0.0.1/", "https://[fe80::1]/"),
+)
+
+
+@pytest.mark.parametrize("url", PROXIED)
+def test_proxy_is_not_asked_for_a_private_address(url: str) -> None:
+    async def start() -> None:
+        async with site({}) as proxy:
+            network = NetworkOptions(proxy=proxy.root)
+            fetcher, client = CurlFetcher(AGENT, network=network), ApiClient(AGENT, network=network)
+            found = [await fetcher.fetch(url), await client.request(url)]
+            await fetcher.close()
+            await client.close()
+            assert {(kind_of(one), one.status) for one in found} == {("private-address", 0)}
+            assert proxy.connections == 0
+
+    asyncio.run(start())
+
+
+def test_proxy_is_asked_for_a_private_address_when_it_is_allowed() -> None:
+    async def start() -> None:
+        async with site({}) as proxy:
+            proxy.behaviours["http://10.0.0.1/"] = answer(b"near")
+            fetcher = CurlFetcher(AGENT, network=NetworkOptions(proxy=proxy.root, allow_private=True))
+            assert (await fetcher.fetch("http://10.0.0.1/")).body == b"near"
+            assert kind_of(await fetcher.fetch("http://169.254.169.254/")) == "private-address"
+            await fetcher.close()
+            assert [request.target for request in proxy.requests] == ["http://10.0.0.1/"]
+
+    asyncio.run(start())
+
+
+def test_engine_named_by_the_user_is_asked_through_a_proxy() -> None:
+    async def start() -> None:
+        async with site({}) as proxy:
+            proxy.behaviours["http://10.0.0.1/"] = answer(b"near")
+            client = ApiClient(AGENT, network=NetworkOptions(proxy=proxy.root))
+            assert (await client.request("http://10.0.0.1/", trusted=True)).body == b"near"
+            await client.close()
+
+    asyncio.run(start())
 
 
 def test_environment_proxy_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

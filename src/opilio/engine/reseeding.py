@@ -43,8 +43,7 @@ def build_seed_request(settings: Settings, genres: Sequence[str] = ()) -> SeedRe
 
 def is_allowed_seed(settings: Settings, seed: Seed) -> bool:
     """Engines may return private addresses: a user's seed would be an error, this one is dropped."""
-    allowed = settings.fetch.allow_private or settings.fetch.proxy != ""
-    return allowed or not is_private_host(urlsplit(seed.url).hostname or "")
+    return settings.fetch.allow_private or not is_private_host(urlsplit(seed.url).hostname or "")
 
 
 NOTHING_LEFT = "nothing left to fetch"

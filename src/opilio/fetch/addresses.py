@@ -1,10 +1,14 @@
 """Which IP addresses are public, and which belong to a private network.
 
-Works on resolved addresses: a check of host names could be bypassed by a second DNS answer (rebinding).
+Direct connections are checked by their resolved address: a check of host names could be bypassed by a second DNS
+answer (rebinding). A proxy resolves names itself, so only addresses and local names in the URL can be checked there.
 """
 
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from urllib.parse import urlsplit
+
+from opilio.core.urls import canonicalize_url
 
 # All public unicast addresses of IPv6 (RFC 4291, 2.4).
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
@@ -53,11 +57,34 @@ def is_private_host(host: str) -> bool:
     >>> [is_private_host(host) for host in ("127.0.0.1", "::1", "localhost", "birds.example")]
     [True, True, True, False]
     """
+    if _is_ip_address(host):
+        return not is_public(host)
+    host = host.rstrip(".")
+    return host == "localhost" or host.endswith(".localhost")
+
+
+def refused_proxy_host(url: str, *, allow_private: bool = False) -> str:
+    """The host of a URL that no proxy may be asked for, or an empty string; ValueError for an invalid URL.
+
+    >>> [refused_proxy_host(url) for url in ("http://0x7f.1:6379/", "http://[::ffff:a00:1]/", "http://birds.example/")]
+    ['127.0.0.1', '::ffff:a00:1', '']
+    """
+    # In a canonical URL, every spelling of an IPv4 address is four decimal numbers.
+    canonical = canonicalize_url(url)
+    if canonical is None:
+        raise ValueError("not a valid http(s) URL")
+    host = (urlsplit(canonical).hostname or "").rstrip(".")
+    if allow_private:
+        return host if _is_ip_address(host) and is_metadata_address(host) else ""
+    return host if is_private_host(host) else ""
+
+
+def _is_ip_address(host: str) -> bool:
     try:
         ip_address(host)
     except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
-    return not is_public(host)
+        return False
+    return True
 
 
 def _is_public_v4(ip: IPv4Address) -> bool:

@@ -14,6 +14,7 @@ import pycurl
 from opilio.core.clock import Clock, SystemClock
 from opilio.core.records import Failure, FetchResult
 from opilio.core.urls import host_of
+from opilio.fetch.addresses import refused_proxy_host
 from opilio.fetch.curl import set_tls
 from opilio.fetch.curl_driver import CurlDriver
 from opilio.fetch.curl_transfer import Transfer
@@ -63,12 +64,12 @@ class ApiClient:
         handle = pycurl.Curl()
         started_at = self._clock.now()
         try:
+            if not trusted and (host := self._guard(handle, transfer)):
+                return FetchResult(url=url, started_at=started_at, failure=Failure("private-address", host))
             self._prepare(handle, transfer, timeout_s)
             handle.setopt(pycurl.HTTPHEADER, header_lines(headers, body))
             if body:
                 handle.setopt(pycurl.POSTFIELDS, body)
-            if not (trusted or self._network.allow_private or self._network.proxy):
-                handle.setopt(pycurl.OPENSOCKETFUNCTION, transfer.open_socket)
             code, message = await self._driver.run(handle)
             if code == 0:
                 transfer.failure = None
@@ -79,7 +80,17 @@ class ApiClient:
         except (pycurl.error, ValueError, TypeError) as problem:
             return FetchResult(url=url, started_at=started_at, failure=Failure("url", str(problem)[:200]))
         finally:
+            transfer.release()
             handle.close()
+
+    def _guard(self, handle: pycurl.Curl, transfer: Transfer) -> str:
+        """Check the address when a socket is opened. With a proxy, return the host of the URL if it is refused."""
+        network = self._network
+        if network.proxy:
+            return refused_proxy_host(transfer.url, allow_private=network.allow_private)
+        transfer.allow_private = network.allow_private
+        handle.setopt(pycurl.OPENSOCKETFUNCTION, transfer.open_socket)
+        return ""
 
     async def close(self) -> None:
         """Close every connection."""

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from opilio.core.clock import Clock, SystemClock
 from opilio.core.records import Failure, FetchResult
 from opilio.core.urls import host_of
+from opilio.fetch.addresses import refused_proxy_host
 from opilio.fetch.curl_driver import CurlDriver, TransferEnd
 from opilio.fetch.curl_transfer import AcceptFilter, BodyBudget, Transfer
 from opilio.fetch.decoding import ACCEPT_ENCODING
@@ -104,6 +105,8 @@ class CurlFetcher:
         transfer = Transfer(url, self._limits, self._accept, self._budget)
         started_at = self._clock.now()
         try:
+            if host := self._refused_host(url):
+                return FetchResult(url=url, started_at=started_at, failure=Failure("private-address", host))
             self._prepare(handle, transfer, validators)
         # A URL that libcurl rejects.
         except (pycurl.error, ValueError, TypeError) as problem:
@@ -116,6 +119,11 @@ class CurlFetcher:
         if fetched.status == _NOT_MODIFIED and not validators and fetched.failure is None:
             return replace(fetched, failure=Failure("protocol", "304 to an unconditional request"))
         return fetched
+
+    def _refused_host(self, url: str) -> str:
+        """With a proxy no socket shows the address of the host, so the URL itself is checked."""
+        network = self._network
+        return refused_proxy_host(url, allow_private=network.allow_private) if network.proxy else ""
 
     def _prepare(self, handle: pycurl.Curl, transfer: Transfer, validators: Mapping[str, str] | None) -> None:
         if not transfer.url.startswith(("http://", "https://")):

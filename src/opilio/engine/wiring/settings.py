@@ -105,9 +105,7 @@ def canonicalize_seeds(settings: Settings) -> Settings:
     urls: dict[str, int] = {}
     for seed in configured_seeds(settings):
         found = require_url(seed.url, "seed", ConfigError)
-        if not (settings.fetch.allow_private or settings.fetch.proxy) and is_private_host(
-            urlsplit(found).hostname or ""
-        ):
+        if not settings.fetch.allow_private and is_private_host(urlsplit(found).hostname or ""):
             raise ConfigError(
                 f"seed '{seed.url}': is an address of this machine or its network; allow it with --allow-private"
                 " or fetch.allow_private = true"
