@@ -73,7 +73,8 @@ class _Stay(urllib.request.HTTPRedirectHandler):
 
 @contextmanager
 def pages_of(folders: Sequence[Path], home: Path, **options: Any) -> Iterator[Client]:
-    """The pages of these collections while the block runs. `options`: token, names, read_only, searches."""
+    """The pages of these collections while the block runs. `options`: token, names, read_only,
+    allow_local, searches."""
     access = AccessPolicy(token=options.pop("token", ""), host_names=options.pop("names", ()))
     searches = options.pop("searches", RateLimiter(rate_s=1e6, burst=1_000_000))
     desk = AppContext(ServedCollections(folders, home), SystemClock(), **options)

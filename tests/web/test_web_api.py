@@ -379,7 +379,7 @@ def test_page_that_was_looked_at_often_shows_the_last_answers_first(own: Client,
 
 
 def test_new_crawl_whose_example_is_gone_is_told_on_the_form_and_leaves_nothing(tmp_path: Path) -> None:
-    with served(SmallWeb({})) as server, pages_of([], tmp_path) as client:
+    with served(SmallWeb({})) as server, pages_of([], tmp_path, allow_local=True) as client:
         toml = f'[fetch]\nproxy = "{server.proxy}"\n[topic]\nexamples = ["{SEED}-gone"]'
         answer = client.post("/new", {"do": "start", "topic": "wrens", "seeds": SEED, "toml": toml})
         assert (answer.status, "can't be fetched (status 404)" in answer.text) == (400, True), answer.text

@@ -65,6 +65,67 @@ def test_csv_cell_that_looks_like_a_formula_is_text() -> None:
     assert b"'=HYPERLINK" in bytes(csv_response([{"title": '=HYPERLINK("http://evil.example")'}]).body)
 
 
+@pytest.mark.parametrize("sign", ["\uff1d", "\uff0b", "\uff0d", "\uff20"])
+def test_csv_cell_that_looks_like_a_full_width_formula_is_text(sign: str) -> None:
+    assert f"'{sign}1" in bytes(csv_response([{"title": f"{sign}1"}]).body).decode()
+
+
+LOCAL = [
+    ("fetch.allow_private", "[fetch]\nallow_private = true"),
+    ("fetch.proxy", '[fetch]\nproxy = "http://127.0.0.1:9"'),
+    ("fetch.resolve", '[fetch.resolve]\n"*" = "127.0.0.1"'),
+    ("seeds.proxy", '[seeds]\nproxy = "http://127.0.0.1:9"'),
+    ("seeds.wiki", '[seeds]\nwiki = "http://127.0.0.1:9/api.php"'),
+    ("seeds.engines", '[seeds.engines.mine]\nkind = "file"\npath = "FILE"'),
+    ("topic.examples", '[topic]\nexamples = ["https://a.example/", "FILE"]'),
+    ("topic.counterexamples", '[topic]\ncounterexamples = ["FILE"]'),
+    ("topic.genre_file", '[topic]\ngenre_file = "FILE"'),
+    ("topic.lexicon_file", '[topic]\nlexicon_file = "FILE"'),
+    ("agents.each.topic.examples", '[[agents.each]]\ntopic = {examples = ["FILE"]}'),
+    ("agents.each.topic.lexicon_file", '[[agents.each]]\ntopic = {lexicon_file = "FILE"}'),
+    ("expansion.log", '[expansion]\nkind = "query-log"\nlog = "FILE"'),
+    ("rank.model", '[rank]\nmodel = "FILE"'),
+    ("rank.graph", '[rank]\nkind = "tgraph"\ngraph = "FILE"'),
+    ("rank.trained", '[rank]\ntrained = "FILE"'),
+]
+
+
+@pytest.mark.parametrize(("key", "toml"), LOCAL, ids=[key for key, _ in LOCAL])
+@pytest.mark.parametrize("do", ["check", "start"])
+def test_new_crawl_form_refuses_local_settings(tmp_path: Path, key: str, toml: str, do: str) -> None:
+    home, secret = tmp_path / "home", tmp_path / "secret.html"
+    home.mkdir()
+    secret.write_text("<p>heliotrope heliotrope", encoding="utf-8")
+    values = {"topic": "wrens", "seeds": "http://h0.example/", "toml": toml.replace("FILE", str(secret)), "do": do}
+    with pages_of([], home) as client:
+        answer = client.post("/new", values)
+    assert (answer.status, f"more settings: {key}: not allowed" in answer.text) == (400, True), answer.text
+    assert "heliotrope" not in answer.text
+    assert list(home.iterdir()) == []
+
+
+def test_new_crawl_form_takes_local_settings_when_the_server_allows_them(tmp_path: Path) -> None:
+    example = tmp_path / "wren.html"
+    example.write_text("<title>Wrens</title><p>The wren is a small bird.", encoding="utf-8")
+    toml = f'[fetch]\nproxy = "http://127.0.0.1:9"\n[topic]\nexamples = ["{example}"]'
+    with pages_of([], tmp_path, allow_local=True) as client:
+        answer = client.post("/new", {"topic": "wrens", "seeds": "http://h0.example/", "toml": toml, "do": "check"})
+    assert (answer.status, "Settings are valid" in answer.text) == (200, True), answer.text
+
+
+def test_new_crawl_form_takes_other_settings(tmp_path: Path) -> None:
+    toml = '[topic]\nexamples = ["https://a.example/"]\n[fetch]\nproxy = ""\n[rank]\nmodel = ""\nwithout = ["words"]'
+    with pages_of([], tmp_path) as client:
+        answer = client.post("/new", {"topic": "wrens", "seeds": "http://h0.example/", "toml": toml, "do": "check"})
+    assert (answer.status, "Settings are valid" in answer.text) == (200, True), answer.text
+
+
+def test_new_crawl_form_refuses_private_seeds(tmp_path: Path) -> None:
+    with pages_of([], tmp_path) as client:
+        answer = client.post("/new", {"topic": "wrens", "seeds": "http://[::ffff:127.0.0.1]/", "do": "check"})
+    assert (answer.status, "address of this machine" in answer.text) == (400, True), answer.text
+
+
 @pytest.mark.parametrize(
     ("address", "status"),
     [("/c/nobody", 404), ("/nowhere", 404), ("/c/birds/pages?page=x", 400), ("/c/birds/page", 400)],

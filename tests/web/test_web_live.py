@@ -49,7 +49,11 @@ def more(server: LabWebServer) -> str:
 
 
 def test_person_starts_watches_pauses_resumes_and_stops_a_crawl(browser: Browser, tmp_path: Path) -> None:
-    with slow_web() as (server, told), pages_of([], tmp_path) as client, tab(browser, client.base) as one:
+    with (
+        slow_web() as (server, told),
+        pages_of([], tmp_path, allow_local=True) as client,
+        tab(browser, client.base) as one,
+    ):
         page = one.go("/new")
         page.fill("#n-topic", str(told["name"]))
         page.fill("#n-keywords", "\n".join(told["keywords"]))
@@ -92,7 +96,11 @@ def test_person_starts_watches_pauses_resumes_and_stops_a_crawl(browser: Browser
 
 def test_running_crawl_takes_up_a_topic_that_was_edited(browser: Browser, tmp_path: Path) -> None:
     """What it does to verdicts is tested with the commands of a crawl."""
-    with slow_web() as (server, told), pages_of([], tmp_path) as client, tab(browser, client.base) as one:
+    with (
+        slow_web() as (server, told),
+        pages_of([], tmp_path, allow_local=True) as client,
+        tab(browser, client.base) as one,
+    ):
         given = {"topic": told["name"], "keywords": "\n".join(told["keywords"]), "toml": more(server)}
         seeds = "\n".join(told["seeds"][0]["urls"])
         start = {"seeds": seeds, "strategy": "best-first", "pages": 0, "delay": 0, "do": "start"}
@@ -136,7 +144,7 @@ def test_engines_are_asked_where_no_seeds_are_given(
     with (
         served(mixed_web()) as server,
         search_double(brave=["http://h0.example/0.html", "http://h1.example/1.html"]) as double,
-        pages_of([], home) as client,
+        pages_of([], home, allow_local=True) as client,
         tab(browser, client.base) as one,
     ):
         page = one.go("/new")
@@ -171,7 +179,11 @@ def write_engine(config: Path, table: dict[str, object]) -> None:
 
 
 def test_crawl_that_has_ended_goes_on_from_the_browser(browser: Browser, tmp_path: Path) -> None:
-    with served(mixed_web()) as server, pages_of([], tmp_path) as client, tab(browser, client.base) as one:
+    with (
+        served(mixed_web()) as server,
+        pages_of([], tmp_path, allow_local=True) as client,
+        tab(browser, client.base) as one,
+    ):
         seeds = {"seeds": "http://h0.example/0.html", "topic": "wrens and other small birds"}
         values = {"pages": 5, "delay": 0, "toml": more(server), "do": "start", **seeds}
         name = client.post("/new", values).data["name"]

@@ -1,15 +1,21 @@
 """Who may ask, from where, and what an answer may do."""
 
+import asyncio
 import re
+import socket
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+from starlette.responses import PlainTextResponse
+from starlette.types import Message, Scope
 
 from checks.page_server import Client, pages_of
+from checks.small_webs import PATIENCE_S
 from opilio.cli.serve import serve
 from opilio.core.clock import VirtualClock
 from opilio.core.errors import CollectionError, UsageError
-from opilio.web.auth import AccessPolicy, TokenChecker, TooManyRequestsError
+from opilio.web.auth import AccessMiddleware, AccessPolicy, TokenChecker, TooManyRequestsError
 
 WISH = {"do": "ban", "target": "h9.example"}
 
@@ -18,6 +24,42 @@ def test_request_that_names_another_host_is_refused(client: Client) -> None:
     """DNS rebinding: a stranger's name that leads to us."""
     assert client.get("/", Host="evil.example").status == 421
     assert client.get("/", Host="localhost:1").status == 200
+
+
+@pytest.mark.parametrize("host", ["[::1].evil", "[::1]evil", "127.0.0.1@evil", "evil@127.0.0.1", "a/b", "[::1]:x", ""])
+def test_malformed_host_header_is_refused(client: Client, host: str) -> None:
+    assert raw_status(client, f"Host: {host}") in (400, 421)
+
+
+def test_second_host_header_is_refused(client: Client) -> None:
+    assert raw_status(client, "Host: 127.0.0.1") == 200
+    assert raw_status(client, "Host: 127.0.0.1", "Host: evil.example") in (400, 421)
+    assert raw_status(client, "Host: evil.example", "Host: 127.0.0.1") in (400, 421)
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": 2 * [(b"host", b"127.0.0.1")]}
+    assert asyncio.run(middleware_status(scope)) == 421
+
+
+def raw_status(client: Client, *headers: str) -> int:
+    """The status of a request whose headers are sent as they are."""
+    server = urlsplit(client.base)
+    with socket.create_connection((server.hostname, server.port), timeout=PATIENCE_S) as connection:
+        connection.sendall("\r\n".join(["GET /login HTTP/1.1", *headers, "Connection: close", "", ""]).encode())
+        return int(connection.makefile("rb").readline().split()[1])
+
+
+async def middleware_status(scope: Scope) -> int:
+    """The status that the access control alone gives, whatever the server in front of it refuses."""
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    access = AccessPolicy()
+    await AccessMiddleware(PlainTextResponse("ok"), access, TokenChecker(access, VirtualClock()))(scope, receive, send)
+    return int(sent[0]["status"])
 
 
 def test_name_that_was_given_is_ours(birds: Path, tmp_path: Path) -> None:
@@ -77,17 +119,35 @@ def test_guesses_of_the_token_are_limited_wherever_they_come(
         assert client.get("/", Accept="text/html", **headers).headers["Location"] == "/login"
 
 
-def test_no_token_is_looked_at_while_a_client_must_wait() -> None:
+def test_wrong_tokens_do_not_lock_out_the_right_one() -> None:
     clock = VirtualClock()
-    guesses = TokenChecker(AccessPolicy(token="right"), clock)
-    assert [guesses.check("right", "a") for _ in range(20)] == [True] * 20
-    assert [guesses.check("wrong", "a") for _ in range(10)] == [False] * 10
-    for token in ("wrong", "right"):
-        with pytest.raises(TooManyRequestsError, match="wait 5 seconds"):
-            guesses.check(token, "a")
-    assert guesses.check("right", "b")
+    checker = TokenChecker(AccessPolicy(token="right"), clock)
+    assert [checker.check("a", "right") for _ in range(20)] == [True] * 20
+    assert [checker.check("a", "wrong") for _ in range(10)] == [False] * 10
+    with pytest.raises(TooManyRequestsError, match="wait 5 seconds"):
+        checker.check("a", "wrong")
+    assert checker.check("a", "right")
+    assert checker.check("a", "wrong", "right")
+    assert not checker.check("b", "wrong")
     clock.advance(5.0)
-    assert guesses.check("right", "a")
+    assert not checker.check("a", "wrong")
+    with pytest.raises(TooManyRequestsError):
+        checker.check("a", "wrong")
+
+
+def test_right_token_is_accepted_beside_a_wrong_one_after_many_guesses(birds: Path, tmp_path: Path) -> None:
+    with pages_of([birds], tmp_path, token="secret-token") as client:
+        statuses = {client.get("/c/birds.json", Authorization="Bearer wrong").status for _ in range(40)}
+        assert statuses == {401, 429}
+        assert client.get("/c/birds.json", Authorization="Bearer secret-token").status == 200
+        both = client.get("/c/birds.json", Authorization="Bearer wrong", Cookie="opilio-token=secret-token")
+        assert both.status == 200
+        assert client.form("/login", {"token": "secret-token"}).status == 303
+
+
+def test_token_that_can_be_guessed_is_refused(birds: Path) -> None:
+    with pytest.raises(UsageError, match="--token: too short"):
+        serve([birds], token="fifteen-letters", port=0)
 
 
 def test_login_that_is_too_long_is_refused(birds: Path, tmp_path: Path) -> None:

@@ -44,6 +44,12 @@ def serve(
         str, typer.Option(metavar="stdio|http", help="Serve the Model Context Protocol instead of the web interface.")
     ] = "",
     allow_crawl: Annotated[bool, typer.Option("--allow-crawl", help="With --mcp: let clients start crawls.")] = False,
+    allow_local: Annotated[
+        bool,
+        typer.Option(
+            "--allow-local", help="Let the form for new crawls name local files, proxies, engines, private addresses."
+        ),
+    ] = False,
 ) -> int:
     """Start the web interface and the HTTP API, or an MCP server.
 
@@ -54,7 +60,13 @@ def serve(
     from opilio.web.server import serve as run_server
 
     config = UiServerConfig(
-        host=host, port=port, token=token, host_names=tuple(name or ()), home=home, read_only=read_only
+        host=host,
+        port=port,
+        token=token,
+        host_names=tuple(name or ()),
+        home=home,
+        read_only=read_only,
+        allow_local=allow_local,
     )
     if mcp:
         _serve_mcp(mcp, folders or [], config, allow_crawl)

@@ -29,7 +29,8 @@ SUFFIXES = {
     "wacz": ".wacz",
 }
 EXPORT_COLUMNS = (*PAGE_COLUMNS, TEXT_COLUMN)
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+# Spreadsheets in East Asian locales read the full-width forms (U+FF1D, U+FF0B, U+FF0D, U+FF20) in the same way.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def export(folder: Path, form: str, wanted: PageFilter, out: BinaryIO, *, chunk_words: int = 0) -> int:

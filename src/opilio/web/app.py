@@ -129,7 +129,7 @@ class Application:
             )
         raw = await _raw_body(request)
         token = dict(parse_qsl(raw.decode("utf-8", "replace"))).get("token", "") if len(raw) < 10_000 else ""
-        if not self._token_checker.check(token, request.client.host if request.client else ""):
+        if not self._token_checker.check(request.client.host if request.client else "", token):
             view = PageView(template="login.html", data={"wrong": True}, status=403)
             return self.templates.response(view, PageRequest(address="/login"))
         answer = RedirectResponse("/", 303)

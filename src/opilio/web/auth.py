@@ -1,15 +1,16 @@
 """Access control: host check, token, cross-site check, rate limits, security headers.
 
 - The Host header must name this server, which defeats DNS rebinding. IP addresses and loopback names are always
-  accepted; other names must be configured.
-- If a token is set, every request needs it, as a cookie or as `Authorization: Bearer`. Wrong tokens are rate-limited
-  per client; until the client has waited, no token is checked.
+  accepted; other names must be configured. A second Host header is refused: a proxy in front may read the other.
+- If a token is set, every request needs it, as a cookie or as `Authorization: Bearer`. The right one is always
+  accepted, so that no other client of the same address can lock a user out; wrong ones are rate-limited per client.
 - A request that changes something must come from this server's pages: the browser's `Sec-Fetch-Site` and `Origin`
   headers are checked, and forms carry a secret that other sites cannot read.
 - Pages load only this server's files and run no inline script (Content-Security-Policy).
 """
 
 import ipaddress
+import re
 import secrets
 from collections.abc import Sequence
 from urllib.parse import urlsplit
@@ -52,11 +53,6 @@ class RateLimiter:
         if wait_s > 0.0:
             raise TooManyRequestsError(wait_s)
 
-    def refund(self, client: str) -> None:
-        """Return the token taken last."""
-        tokens, since = self._tokens[client]
-        self._tokens[client] = (tokens + 1.0, since)
-
     def try_acquire(self, client: str, now: float) -> float:
         """Take a token and return 0.0, or return the seconds to wait for one.
 
@@ -77,6 +73,8 @@ class RateLimiter:
 
 
 COOKIE = "opilio-token"
+# RFC 9112, 3.2: a name or an address, and nothing around it but a port.
+_HOST = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<name>[\w.-]+))(?::[0-9]{0,5})?", re.ASCII)
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 PUBLIC_PATHS = ("/login", "/static/", "/favicon.ico")
 POLICY = (
@@ -106,19 +104,18 @@ class AccessPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenChecker:
-    """Checks tokens; only wrong ones count against the rate limit."""
+    """Checks tokens; only wrong ones count against the rate limit. Tokens are long, so guessing is hopeless anyway."""
 
     def __init__(self, access: AccessPolicy, clock: Clock) -> None:
         self._access = access
         self._clock = clock
         self._failures = RateLimiter(rate_s=0.2, burst=10)
 
-    def check(self, token: str, client: str) -> bool:
-        """Whether the token is right; TooManyRequestsError if the client must wait."""
-        self._failures.acquire(client, self._clock.now())
-        right = self._access.is_token(token)
-        if right:
-            self._failures.refund(client)
+    def check(self, client: str, *tokens: str) -> bool:
+        """Whether one of the tokens is right; TooManyRequestsError if none is and the client must wait."""
+        right = any(self._access.is_token(token) for token in tokens)
+        if not right:
+            self._failures.acquire(client, self._clock.now())
         return right
 
 
@@ -139,7 +136,8 @@ class AccessMiddleware:
 
     def _refusal(self, scope: Scope) -> ASGIApp | None:
         headers = Headers(scope=scope)
-        if not is_allowed_host(headers.get("host", ""), self._access.host_names):
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or not is_allowed_host(hosts[0], self._access.host_names):
             return PlainTextResponse("This host name is not served here; use --name to allow it.\n", 421)
         if scope["method"] not in SAFE_METHODS and _is_cross_site(headers):
             return PlainTextResponse("Refused: cross-site request.\n", 403)
@@ -159,20 +157,20 @@ class AccessMiddleware:
         kind, _, given = headers.get("authorization", "").partition(" ")
         tokens = (given.strip() if kind.lower() == "bearer" else "", Request(scope).cookies.get(COOKIE, ""))
         client = scope["client"][0] if scope.get("client") else ""
-        return any(self._token_checker.check(token, client) for token in tokens if token)
+        return any(tokens) and self._token_checker.check(client, *tokens)
 
 
 def is_allowed_host(host: str, names: Sequence[str]) -> bool:
     """Whether a request may name this host.
 
     >>> [is_allowed_host(h, ("box.example",)) for h in ("127.0.0.1:80", "localhost", "box.example:1",
-    ...     "evil.example", "")]
-    [True, True, True, False, False]
+    ...     "evil.example", "[::1].evil.example", "")]
+    [True, True, True, False, False, False]
     """
-    try:
-        name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
-    except ValueError:
+    found = _HOST.fullmatch(host)
+    if found is None:
         return False
+    name = (found["ipv6"] or found["name"]).lower().rstrip(".")
     if name == "localhost" or name.endswith(".localhost") or name in names:
         return True
     try:

@@ -104,10 +104,13 @@ class FlashMessages:
 class AppContext:
     """Shared state of all pages."""
 
-    def __init__(self, collections: ServedCollections, clock: Clock, *, read_only: bool = False) -> None:
+    def __init__(
+        self, collections: ServedCollections, clock: Clock, *, read_only: bool = False, allow_local: bool = False
+    ) -> None:
         self.collections = collections
         self.clock = clock
         self.read_only = read_only
+        self.allow_local = allow_local
         self.flash = FlashMessages()
         self.searchers = SearcherPool()
         self.search_limiter = RateLimiter(rate_s=5.0, burst=40)

@@ -126,7 +126,9 @@ class McpTools:
         tree: Tree = {"topic": {"name": topic}, "stop": {"pages": pages}}
         if seeds:
             tree["seeds"] = {"urls": list(seeds)}
-        started = create_collection(self._collections, check_new_crawl(merge_trees(self.options.crawl_settings, tree)))
+        # Local settings come from the server's own options only: clients set a topic, seeds and a number.
+        checked = check_new_crawl(merge_trees(self.options.crawl_settings, tree), allow_local=True)
+        started = create_collection(self._collections, checked)
         return {"collection": started.name, "folder": str(started.folder), "seeds": started.seeds}
 
     def _view(self, collection: str) -> CollectionView:

@@ -18,6 +18,8 @@ from opilio.web.collections import ServedCollections
 from opilio.web.context import AppContext
 
 PORT = 8750
+# The right token is never refused, so only its length protects against guesses.
+MIN_TOKEN_CHARS = 16
 
 
 class UiServerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,15 +31,18 @@ class UiServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     host_names: tuple[str, ...] = ()
     home: Path = Path()
     read_only: bool = False
+    allow_local: bool = False  # see web.local_settings
 
 
 def serve(folders: Sequence[Path], serving: UiServerConfig, announce: Callable[[str, str], None]) -> None:
     """Serve collections until SIGINT or SIGTERM; `announce` gets the URL and the token (empty: none needed)."""
     if not (serving.token.isascii() and serving.token.isprintable()) or serving.token != serving.token.strip():
         raise UsageError("--token: use printable ASCII characters without spaces at either end")
+    if serving.token and len(serving.token) < MIN_TOKEN_CHARS:
+        raise UsageError(f"--token: too short; use at least {MIN_TOKEN_CHARS} characters, or omit it to generate one")
     collections = ServedCollections(folders, serving.home)
     token = serving.token if is_loopback(serving.host) else serving.token or secrets.token_urlsafe(18)
-    context = AppContext(collections, SystemClock(), read_only=serving.read_only)
+    context = AppContext(collections, SystemClock(), read_only=serving.read_only, allow_local=serving.allow_local)
     app = Application(context, AccessPolicy(host_names=serving.host_names, token=token)).asgi()
     listener = open_listener(serving)
     threading.Thread(target=_refresh_indexes, args=(context,), daemon=True).start()

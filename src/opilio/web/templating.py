@@ -64,6 +64,7 @@ class TemplateRenderer:
             "secret": self._access.form_secret,
             "note": context.flash.get(str(request.values.get("note", ""))) if request.values else "",
             "read_only": context.read_only,
+            "allow_local": context.allow_local,
             "now": context.clock.now(),
             "opilio_version": __version__,
         }

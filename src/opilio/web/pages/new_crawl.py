@@ -24,6 +24,7 @@ from opilio.seeds.finder import FoundSeeds
 from opilio.topic.setup import resolve_settings
 from opilio.web.collections import ServedCollections
 from opilio.web.context import ActionResult, ActionRoute, AppContext, PageRequest, PageRoute
+from opilio.web.local_settings import reject_local_settings
 from opilio.web.pages.topic import parse_keywords
 from opilio.web.params import NOTE_PARAM, Param
 from opilio.web.views import PageView
@@ -88,7 +89,7 @@ def start_crawl(context: AppContext, request: PageRequest) -> PageView | ActionR
     """Check the form; start the crawl, or show the form with the error."""
     values = request.values
     try:
-        checked = check_new_crawl(_tree(values))
+        checked = check_new_crawl(_tree(values), allow_local=context.allow_local)
         if values["do"] == "check":
             return _form(values, "", checked=_describe_settings(checked.settings))
         started = create_collection(context.collections, checked)
@@ -110,9 +111,12 @@ class StartedCrawl(NamedTuple):
     found: FoundSeeds
 
 
-def check_new_crawl(tree: Tree) -> CheckedSettings:
-    """The settings of a new crawl; UsageError if they can't be used."""
-    return check_settings(_with_seed_sources(resolve_settings(tree, "new crawl")))
+def check_new_crawl(tree: Tree, *, allow_local: bool = False) -> CheckedSettings:
+    """The settings of a new crawl; UsageError if they can't be used, or if a client may not set them."""
+    settings = resolve_settings(tree, "new crawl")
+    if not allow_local:
+        reject_local_settings(tree, settings)
+    return check_settings(_with_seed_sources(settings))
 
 
 def create_collection(collections: ServedCollections, checked: CheckedSettings) -> StartedCrawl:
