@@ -63,7 +63,7 @@ CONFIGS = {
     "harvest that can't be": ("[stop]\nharvest_below = 7\n", "stop.harvest_below: expected number <= 1.0"),
     "no proxy": ("[fetch]\nproxy = 'nonsense'\n", "fetch.proxy 'nonsense': not a valid proxy URL"),
     "option of another kind": ("[judge]\nthreshold = 1\n", "'judge.threshold' for kind 'learned'; it has middle"),
-    "unknown merge": ("[frontier]\nmerge = 'most'\n", "frontier.merge = 'most': is unknown"),
+    "unknown merge": ("[frontier]\nmerge = 'most'\n", "frontier.merge = 'most': unknown"),
     "seed that is no url": ("[seeds]\nurls = ['birds']\n", "seed 'birds': not a valid http(s) URL"),
     "seed of another kind": ("[seeds]\nurls = ['ftp://a.example/']\n", "not a valid http(s) URL"),
     "seed of our own": ("[seeds]\nurls = ['http://127.0.0.1:8000/']\n", "allow it with --allow-private"),
