@@ -77,7 +77,7 @@ def test_option_is_checked_by_its_own_ranker_only(tree: dict[str, Any]) -> None:
         ({"kind": "tgraph", "watchdog": -1}, "rank.watchdog: expected whole number >= 0"),
         ({"kind": "context-graph", "least": 2.0}, "rank.least: expected number <= 1.0"),
         ({"kind": "attributes", "table": -3}, "rank.table: expected whole number >= 1"),
-        ({"kind": "attributes", "every": 0}, "rank.every: expected whole number >= 1"),
+        ({"kind": "attributes", "every": -1}, "rank.every: expected whole number >= 0"),
     ],
 )
 def test_option_out_of_range_is_refused(tree: dict[str, Any], message: str) -> None:
