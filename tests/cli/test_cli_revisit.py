@@ -60,5 +60,5 @@ def test_history_of_a_page_that_is_not_stored_is_told(tmp_path: Path) -> None:
 def test_unknown_policy_is_refused(tmp_path: Path) -> None:
     words = ("crawl", "wrens", "--seed", SEED, "--into", tmp_path / "c", "--revisit")
     done = opilio(*words, "--set", "revisit.policy=best")
-    assert (done.returncode, "known: fixed, proportional, adaptive" in one_line(done)) == (2, True)
+    assert (done.returncode, "choose one of fixed, proportional, adaptive" in one_line(done)) == (2, True)
     assert not (tmp_path / "c").exists()
