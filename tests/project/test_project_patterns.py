@@ -105,7 +105,7 @@ def hostile_inputs(pattern: re.Pattern[Any]) -> Iterator[Callable[[int], str]]:
     """Functions from a length to a text of about that length."""
     source = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
     beginnings: dict[str, None] = {}
-    for text in branches(parser.parse(source, pattern.flags & ~re.UNICODE | re.UNICODE)):
+    for text in branches(parser.parse(source, pattern.flags & ~re.ASCII | re.UNICODE)):
         beginnings |= dict.fromkeys(text[:end] for end in range(1, min(len(text), 40) + 1))
     for start in list(beginnings)[:80]:
         yield partial(_repeat, start, "")
