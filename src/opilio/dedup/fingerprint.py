@@ -9,7 +9,6 @@ Near duplicates are found without comparing all pairs: two signatures that diffe
 four bands of 16 bits (pigeonhole principle; Manku, Jain and Das Sarma 2007). With a larger distance some are missed.
 """
 
-from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterable, Sequence
 
@@ -119,41 +118,3 @@ def nearest_simhash(simhash: int, candidates: Iterable[tuple[int, int]], max_dis
     near = [(hamming_distance(simhash, other), key) for key, other in candidates]
     distance, key = min(near, default=(max_distance + 1, 0))
     return key if distance <= max_distance else None
-
-
-class BaseDuplicateDetector(ABC):
-    """The test for duplicates; subclasses store fingerprints and signatures.
-
-    Invariant: the first page with a text is its original, and a page is no duplicate of itself when it is fetched
-    again. Fingerprints and signatures of 0 match nothing and are not stored.
-    """
-
-    def __init__(self, near: bool, max_distance: int) -> None:
-        self._near = near
-        self._max_distance = max_distance
-
-    def find_original(self, key: int, fingerprint: int, simhash: int) -> tuple[int, bool] | None:
-        """The original of this text and whether it is a near duplicate; None for a new text, which is stored."""
-        if fingerprint:
-            original = self._find_exact(fingerprint, key)
-            if original != key:
-                return original, False
-        if not self._near or not simhash:
-            return None
-        near = nearest_simhash(simhash, self._candidates(key, simhash), self._max_distance)
-        if near is not None:
-            return near, True
-        self._remember(key, simhash)
-        return None
-
-    @abstractmethod
-    def _find_exact(self, fingerprint: int, key: int) -> int:
-        """The first page with this fingerprint; `key` if it is new, which is then stored."""
-
-    @abstractmethod
-    def _candidates(self, key: int, simhash: int) -> list[tuple[int, int]]:
-        """Other pages (key, signature) that share a band of this signature."""
-
-    @abstractmethod
-    def _remember(self, key: int, simhash: int) -> None:
-        """Store the signature of a page in place of an older one."""

@@ -2,21 +2,40 @@
 
 from collections import defaultdict
 
-from opilio.dedup.fingerprint import BaseDuplicateDetector, simhash_bands
+from opilio.dedup.fingerprint import nearest_simhash, simhash_bands
 
 MAX_DISTANCE = 3
 # A band that thousands of pages share is useless; the limit keeps a test cheap.
 MAX_CANDIDATES = 2_000
 
 
-class MemoryDuplicateDetector(BaseDuplicateDetector):
-    """Implements `DuplicateDetector` with dictionaries."""
+class MemoryDuplicateDetector:
+    """Implements `DuplicateDetector` with dictionaries.
+
+    Invariant: the first page with a text is its original, and a page is no duplicate of itself when it is fetched
+    again. Fingerprints and signatures of 0 match nothing and are not stored.
+    """
 
     def __init__(self, near: bool = False, max_distance: int = MAX_DISTANCE) -> None:
-        super().__init__(near, max_distance)
+        self._near = near
+        self._max_distance = max_distance
         self._exact: dict[int, int] = {}
         self._signatures: dict[int, int] = {}
         self._bands: defaultdict[int, list[int]] = defaultdict(list)
+
+    def find_original(self, key: int, fingerprint: int, simhash: int) -> tuple[int, bool] | None:
+        """The original of this text and whether it is a near duplicate; None for a new text, which is stored."""
+        if fingerprint:
+            original = self._exact.setdefault(fingerprint, key)
+            if original != key:
+                return original, False
+        if not self._near or not simhash:
+            return None
+        near = nearest_simhash(simhash, self._candidates(key, simhash), self._max_distance)
+        if near is not None:
+            return near, True
+        self._remember(key, simhash)
+        return None
 
     def forget(self, key: int, fingerprint: int, *, gone: bool = False) -> None:
         """Remove the text of a page that changed or is gone, so that the next page with it is no duplicate."""
@@ -26,9 +45,6 @@ class MemoryDuplicateDetector(BaseDuplicateDetector):
         if signature is not None:
             for band in simhash_bands(signature):
                 self._bands[band].remove(key)
-
-    def _find_exact(self, fingerprint: int, key: int) -> int:
-        return self._exact.setdefault(fingerprint, key)
 
     def _candidates(self, key: int, simhash: int) -> list[tuple[int, int]]:
         found = dict.fromkeys(

@@ -6,7 +6,7 @@ that found it is committed. Fingerprints are signed 64-bit integers, as in SQLit
 
 import sqlite3
 
-from opilio.dedup.fingerprint import BaseDuplicateDetector, simhash_bands
+from opilio.dedup.fingerprint import nearest_simhash, simhash_bands
 from opilio.dedup.memory import MAX_CANDIDATES, MAX_DISTANCE
 
 _TABLES_SQL = (
@@ -30,12 +30,27 @@ def add_signatures(connection: sqlite3.Connection, simhashes: list[tuple[int, in
     connection.executemany("INSERT OR IGNORE INTO main.text_bands VALUES (?, ?)", bands)
 
 
-class SqliteDuplicateDetector(BaseDuplicateDetector):
+class SqliteDuplicateDetector:
     """Implements `DuplicateDetector` on tables that `create_dedup_tables` made; the same invariants as in memory."""
 
     def __init__(self, connection: sqlite3.Connection, near: bool = False, max_distance: int = MAX_DISTANCE) -> None:
         self._connection = connection
-        super().__init__(near, max_distance)
+        self._near = near
+        self._max_distance = max_distance
+
+    def find_original(self, key: int, fingerprint: int, simhash: int) -> tuple[int, bool] | None:
+        """The original of this text and whether it is a near duplicate; None for a new text, which is stored."""
+        if fingerprint:
+            original = self._find_exact(fingerprint, key)
+            if original != key:
+                return original, False
+        if not self._near or not simhash:
+            return None
+        near = nearest_simhash(simhash, self._candidates(key, simhash), self._max_distance)
+        if near is not None:
+            return near, True
+        self._remember(key, simhash)
+        return None
 
     def forget(self, key: int, fingerprint: int, *, gone: bool = False) -> None:
         """Remove the text of a page that changed or is gone, so that the next page with it is no duplicate."""
