@@ -1,6 +1,6 @@
 import re
 
-import can_ada
+import ada_url
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -96,6 +96,9 @@ def test_canonical_of_relative_address_s0_29_e7(href: str, expected: str) -> Non
         ("https://example.org:443/a/../b", "https://example.org/b"),
         ("https://example.org:8080/", "https://example.org:8080/"),
         ("http://münchen.example/", "http://xn--mnchen-3ya.example/"),
+        ("http://FAẞ.example/", "http://xn--fa-hia.example/"),
+        ("http://ﬁ.Ⅷ.example/", "http://fi.viii.example/"),
+        ("http://a\u00adb。example/", "http://ab.example/"),
         ("http://example.org./a", "http://example.org/a"),
         ("http://example.org.:8080/a", "http://example.org:8080/a"),
         ("http://user:secret@example.org/a", "http://example.org/a"),
@@ -189,12 +192,11 @@ def test_canonical_is_idempotent_for_any_text(href: str) -> None:
     hrefs, st.sampled_from([BASE, "https://example.org/a/b/?q=/x/", "http://example.org:8080", "https://[::1]/a/b/c"])
 )
 def test_canonical_agrees_with_whatwg_join_for_any_text(href: str, base: str) -> None:
-    """The same reference resolved by another WHATWG implementation has the same canonical form.
+    """The same reference, resolved by the WHATWG parser instead of joined as text, has the same canonical form.
 
     Only white space before a fragment differs: we drop it as we drop it at the end.
     """
     href = re.sub(r"[\x00-\x20]+#", "#", href)
-    ada_url = pytest.importorskip("ada_url")
     try:
         expected = canonicalize_url(ada_url.join_url(base, href))
     except ValueError:
@@ -236,7 +238,7 @@ def test_addresses_and_ports_are_as_the_url_parser_has_them(
     """What is taken as canonical without being parsed is what parsing gives."""
     url = f"{scheme}://{'.'.join(labels)}{port}{path}"
     try:
-        parsed = str(can_ada.parse(url).href)
+        parsed = ada_url.normalize_url(url)
     except ValueError:
         assert canonicalize_url(url) is None
     else:

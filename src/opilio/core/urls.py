@@ -1,6 +1,6 @@
 """The canonical form of URLs. Every key, seen test and queue entry uses it.
 
-Two spellings of one URL have the same canonical form, and the canonical form of a canonical form is itself. can_ada
+Two spellings of one URL have the same canonical form, and the canonical form of a canonical form is itself. ada-url
 applies the WHATWG rules (scheme and host in lower case, IDNA, default ports, dot segments, backslashes, white space).
 This module also removes the fragment (S0-E7), tracking and session parameters, credentials and the host's final dot,
 and normalizes percent-encoding.
@@ -9,7 +9,7 @@ and normalizes percent-encoding.
 import re
 from collections.abc import Sequence
 
-import can_ada
+import ada_url
 
 from opilio.core.errors import OpilioError, UsageError
 
@@ -195,9 +195,8 @@ def _canonicalize_absolute(url: str) -> str | None:
     if _CLEAN_ABSOLUTE(url) and "xn--" not in url:
         return url
     try:
-        parsed = str(can_ada.parse(url).href)
-    # TypeError: lone surrogates.
-    except (ValueError, TypeError):
+        parsed = ada_url.normalize_url(url)
+    except ValueError:
         return None
     if not parsed.startswith(("http://", "https://")):
         return None
@@ -232,7 +231,7 @@ def _normalize_escapes(origin: str, rest: str) -> str | None:
 
 
 def _remove_dot_segments(path: str) -> str:
-    """Resolve dot segments (RFC 3986, 5.2.4): can_ada 3.0 and the removal of parameters leave some behind."""
+    """Resolve dot segments (RFC 3986, 5.2.4): the removal of parameters leaves some behind."""
     kept: list[str] = []
     *folders, last = path.split("/")[1:]
     for segment in (*folders, last):
