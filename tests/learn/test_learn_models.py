@@ -309,7 +309,7 @@ def test_explanation_adds_up_to_the_score() -> None:
     committee = taught(Committee(CommitteeOptions(capacity=200, siblings=False, statistics=False, explore=0.0)), 40)
     row = int(committee.pool.used_rows[0])
     committee.refresh_word_logits(np.array([row]))
-    why = explain_link(committee, row)
+    why = explain_link(committee, row, {})
     logit = sum(part.effect for part in why.parts) + sum(effect for _, effect in why.words)
     assert why.score == pytest.approx(1.0 / (1.0 + math.exp(-logit)), abs=1e-6)
     assert why.fetched == 40
@@ -318,6 +318,6 @@ def test_explanation_adds_up_to_the_score() -> None:
 def test_explanation_counts_siblings() -> None:
     committee = taught(Committee(CommitteeOptions(capacity=200)), 40)
     committee.apply_lessons(committee.make_lesson(visit(int(committee.pool.rows["key"][committee.pool.used_rows[0]]))))
-    told = [explain_link(committee, int(row)).siblings for row in committee.pool.used_rows]
+    told = [explain_link(committee, int(row), {}).siblings for row in committee.pool.used_rows]
     assert any(siblings and siblings[0].fetched >= 1 for siblings in told)
     assert all(0.0 <= s.mean_reward <= 1.0 for siblings in told for s in siblings)

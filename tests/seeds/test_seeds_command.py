@@ -1,4 +1,4 @@
-"""`opilio seeds` and `opilio crawl` without seeds, as a person runs them, against engines on loopback."""
+"""`opilio topic seeds` and `opilio crawl` without seeds, as a user runs them, against engines on loopback."""
 
 import json
 import socket
@@ -58,7 +58,7 @@ def _lines(table: dict[str, object]) -> str:
 
 def test_table_shows_who_voted_s0_11(tmp_path: Path, double: SearchDouble, run: Run) -> None:
     configure(tmp_path, double, "searxng")
-    done = run("seeds", "wrens")
+    done = run("topic", "seeds", "wrens")
     assert (done.returncode, done.stderr) == (0, "")
     assert [line.split(maxsplit=3) for line in done.stdout.splitlines()] == [
         ["1", "3/3", "https://e.example/u1", "alpha, beta, gamma"],
@@ -74,7 +74,7 @@ def test_rules_of_s1_15_and_s4_12_are_options(
     tmp_path: Path, double: SearchDouble, run: Run, rule: str, kept: int
 ) -> None:
     configure(tmp_path, double, "searxng")
-    done = run("seeds", "wrens", "--agree", rule, "--json")
+    done = run("topic", "seeds", "wrens", "--agree", rule, "--json")
     told = json.loads(done.stdout)
     assert (told["schema"], len(told["seeds"]), told["voters"]) == (1, kept, ["alpha", "beta", "gamma"])
 
@@ -87,7 +87,7 @@ def test_engines_that_fail_are_reported_and_the_others_go_on(tmp_path: Path, dou
     each: dict[str, dict[str, object]] = {"mojeek": {"timeout_s": 0.5}, "google": {"key": "env:WRONG_KEY"}}
     kinds = ("brave", "kagi", "searxng", "mojeek", "google", "marginalia", "mediawiki")
     configure(tmp_path, double, *kinds, each=each, timeout_s=60.0)
-    done = run("seeds", "wrens", WRONG_KEY="wrong")
+    done = run("topic", "seeds", "wrens", WRONG_KEY="wrong")
     assert done.returncode == 0
     assert [line.split()[:3] for line in done.stdout.splitlines()] == [
         ["1", "2/2", "https://e.example/u1"],
@@ -106,8 +106,8 @@ def test_key_is_in_no_output_and_no_file(tmp_path: Path, double: SearchDouble, r
     double.faults["kagi"] = "429"
     configure(tmp_path, double, "brave", "google", "mojeek", "kagi")
     double.lists["brave"] = double.lists["google"] = ["https://e.example/u1"]
-    done = run("seeds", "wrens", "--json", "--out", "s.txt")
-    wrong = run("seeds", "wrens", "--fresh", TEST_SEARCH_KEY="wrong-secret")
+    done = run("topic", "seeds", "wrens", "--json", "--out", "s.txt")
+    wrong = run("topic", "seeds", "wrens", "--fresh", TEST_SEARCH_KEY="wrong-secret")
     assert done.returncode == 0
     assert wrong.returncode == 1
     assert KEY not in done.stdout + done.stderr
@@ -134,20 +134,20 @@ def test_key_that_an_engine_repeats_is_not_stored_with_a_crawl(tmp_path: Path, d
 
 def test_engine_is_asked_once_a_day(tmp_path: Path, double: SearchDouble, run: Run) -> None:
     configure(tmp_path, double, "searxng")
-    first = run("seeds", "wrens")
+    first = run("topic", "seeds", "wrens")
     asked = len(double.log)
-    assert run("seeds", "wrens").stdout == first.stdout
+    assert run("topic", "seeds", "wrens").stdout == first.stdout
     assert len(double.log) == asked
-    run("seeds", "robins")
-    run("seeds", "wrens", "--fresh")
+    run("topic", "seeds", "robins")
+    run("topic", "seeds", "wrens", "--fresh")
     assert len(double.log) == 3 * asked
 
 
 def test_budget_is_the_days_and_not_the_commands(tmp_path: Path, double: SearchDouble, run: Run) -> None:
     double.lists["brave"] = ["https://e.example/u1"]
     configure(tmp_path, double, "brave", budget=2)
-    assert [run("seeds", topic).returncode for topic in ("wrens", "robins")] == [0, 0]
-    third = run("seeds", "herons")
+    assert [run("topic", "seeds", topic).returncode for topic in ("wrens", "robins")] == [0, 0]
+    third = run("topic", "seeds", "herons")
     assert third.returncode == 1
     assert "the daily budget of 2 requests is used up (budget)" in one_line(third)
     assert len(double.asked("brave")) == 2
@@ -158,24 +158,26 @@ def test_engine_that_wants_rest_gets_it_from_the_next_command_too(
 ) -> None:
     double.faults["brave"], double.retry_after = "429", "3600"
     configure(tmp_path, double, "brave")
-    assert "asks to wait 3600 s" in one_line(run("seeds", "wrens"))
-    assert "asks for a pause" in one_line(run("seeds", "wrens"))
+    assert "asks to wait 3600 s" in one_line(run("topic", "seeds", "wrens"))
+    assert "asks for a pause" in one_line(run("topic", "seeds", "wrens"))
     assert len(double.asked("brave")) == 1
 
 
 def test_engine_may_be_chosen_by_its_name_or_kind(tmp_path: Path, double: SearchDouble, run: Run) -> None:
     double.lists["brave"] = ["https://e.example/u1"]
     configure(tmp_path, double, "searxng", "brave")
-    assert run("seeds", "wrens", "--engine", "brave").stdout == "3    1/1  https://e.example/u1  brave\n"
-    assert "the environment variable KAGI_API_KEY is not set" in one_line(run("seeds", "wrens", "--engine", "kagi"))
-    assert "--engine gogle: is neither" in one_line(run("seeds", "wrens", "--engine", "gogle"))
+    assert run("topic", "seeds", "wrens", "--engine", "brave").stdout == "3    1/1  https://e.example/u1  brave\n"
+    assert "the environment variable KAGI_API_KEY is not set" in one_line(
+        run("topic", "seeds", "wrens", "--engine", "kagi")
+    )
+    assert "--engine gogle: is neither" in one_line(run("topic", "seeds", "wrens", "--engine", "gogle"))
 
 
 def test_genres_are_asked_for_one_by_one_s3_02(tmp_path: Path, double: SearchDouble, run: Run) -> None:
     double.by_query["brave", "wrens blog"] = ["https://blog.example/"]
     double.by_query["brave", "wrens forum discussion"] = ["https://forum.example/"]
     configure(tmp_path, double, "brave")
-    done = run("seeds", "wrens", "--genre", "blogs", "--genre", "discussions", "--json")
+    done = run("topic", "seeds", "wrens", "--genre", "blogs", "--genre", "discussions", "--json")
     assert [(s["url"], s["genre"]) for s in json.loads(done.stdout)["seeds"]] == [
         ("https://blog.example/", "blogs"),
         ("https://forum.example/", "discussions"),
@@ -185,12 +187,12 @@ def test_genres_are_asked_for_one_by_one_s3_02(tmp_path: Path, double: SearchDou
 def test_genre_must_be_a_known_one_or_of_the_persons_file(tmp_path: Path, double: SearchDouble, run: Run) -> None:
     double.lists["brave"] = ["https://e.example/u1"]
     configure(tmp_path, double, "brave")
-    wrong = run("seeds", "wrens", "--genre", "blog")
+    wrong = run("topic", "seeds", "wrens", "--genre", "blog")
     assert wrong.returncode == 2
     assert "--genre blog: unknown (did you mean 'blogs'?); known: web, news" in one_line(wrong)
     assert double.log == []
     (tmp_path / "g.toml").write_text("[recipes]\nenglish = ['oven']\n", encoding="utf-8")
-    own = run("seeds", "wrens", "--genre", "recipes", "--genre", "web", "--set", "topic.genre_file=g.toml")
+    own = run("topic", "seeds", "wrens", "--genre", "recipes", "--genre", "web", "--set", "topic.genre_file=g.toml")
     assert (own.returncode, len(double.asked("brave"))) == (0, 2)
 
 
@@ -198,30 +200,30 @@ def test_irrelevant_seeds_are_not_those_of_the_topic_s1_16(tmp_path: Path, doubl
     double.lists["brave"] = ["https://e.example/u1"]
     double.by_query["brave", "cooking"] = ["https://food.example/", "http://www.e.example/u1/"]
     configure(tmp_path, double, "brave")
-    done = run("seeds", "genetic DNA", "--irrelevant", "--off-topic", "cooking", "--json")
+    done = run("topic", "seeds", "genetic DNA", "--irrelevant", "--off-topic", "cooking", "--json")
     assert [seed["url"] for seed in json.loads(done.stdout)["seeds"]] == ["https://food.example/"]
-    own = run("seeds", "genetic DNA", "--irrelevant")
+    own = run("topic", "seeds", "genetic DNA", "--irrelevant")
     assert own.returncode == 1
     assert len({asked.query["q"] for asked in double.asked("brave")}) > 5, "queries of our own were asked"
 
 
 def test_seed_file_keeps_priorities(tmp_path: Path, double: SearchDouble, run: Run) -> None:
     configure(tmp_path, double, "searxng")
-    run("seeds", "wrens", "--out", "s.txt")
+    run("topic", "seeds", "wrens", "--out", "s.txt")
     assert (tmp_path / "s.txt").read_text(encoding="utf-8").splitlines()[:3] == [
         "# seeds for: wrens",
         "https://e.example/u1\t1\talpha, beta, gamma",
         "https://e.example/u2\t2\talpha, beta",
     ]
-    assert "already exists" in one_line(run("seeds", "wrens", "--out", "s.txt"))
+    assert "already exists" in one_line(run("topic", "seeds", "wrens", "--out", "s.txt"))
 
 
 def test_seeds_names_only_what_it_takes_itself(run: Run) -> None:
-    done = run("seeds", "wrens", "--set", "seeds.offline=true")
+    done = run("topic", "seeds", "wrens", "--set", "seeds.offline=true")
     lines = done.stderr.strip().splitlines()
     assert (done.returncode, done.stdout, len(lines)) == (2, "", 2)
     assert lines[0].startswith("opilio: no search engine configured: add one")
-    assert "no topic: give one as a sentence" in one_line(run("seeds"))
+    assert "no topic: give one as a sentence" in one_line(run("topic", "seeds"))
 
 
 def test_three_lines_teach_what_to_do_when_no_engine_may_be_asked(tmp_path: Path, run: Run) -> None:
@@ -240,7 +242,7 @@ def test_what_the_three_lines_teach_works(double: SearchDouble, run: Run) -> Non
     path = Path(lines[1].split()[-1])
     path.parent.mkdir(parents=True)
     path.write_text(lines[2].replace("http://127.0.0.1:8888", double.engine("searxng")["url"]), encoding="utf-8")
-    assert len(run("seeds", "wrens").stdout.splitlines()) == 5
+    assert len(run("topic", "seeds", "wrens").stdout.splitlines()) == 5
 
 
 def test_topic_alone_is_enough_and_the_default_engine_is_named(tmp_path: Path, double: SearchDouble, run: Run) -> None:

@@ -30,6 +30,7 @@ TOPIC = GroupEntry(
         "build": CommandEntry(
             "topic:build_topic", "Make a topic file from a sentence, keywords, pages or a query log."
         ),
+        "seeds": CommandEntry("seeds:seeds", "Ask search engines for seeds."),
         "show": CommandEntry("topic:show_topic", "Print a collection's topic table, or its history."),
         "suggest": CommandEntry("topic:suggest", "Print words that WordNet suggests for a topic file."),
         "subtopics": CommandEntry("search:subtopics", "List the subtopics of the relevant pages."),
@@ -98,7 +99,6 @@ COMMANDS: Entries = {
             "opilio export signs --format warc --out pages.warc.gz",
         ),
     ),
-    "seeds": CommandEntry("seeds:seeds", "Ask search engines for seeds."),
     "topic": TOPIC,
     "maintain": MAINTAIN,
     "lab": LAB,
@@ -112,6 +112,8 @@ ALIASES: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("merge",): ("maintain", "merge"),
     ("agents",): ("maintain", "agents"),
     ("doctor",): ("maintain", "doctor"),
+    ("seeds",): ("topic", "seeds"),
+    ("mcp",): ("serve", "--mcp", "stdio"),
     ("index", "rebuild"): ("maintain", "reindex"),
     ("index", "like"): ("search", "--like"),
     ("index", "subtopics"): ("topic", "subtopics"),

@@ -1,4 +1,4 @@
-"""`opilio seeds`: ask the configured search engines for seeds, and show which engine named which URL."""
+"""`opilio topic seeds`: ask the configured search engines for seeds, and show which engine named which URL."""
 
 import asyncio
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ def seeds(
     _check_genres(settings, genre or settings.topic.genres)
     request = build_seed_request(settings, genre or [])
     if not request.query:
-        raise ConfigError('no topic: give one as a sentence, for example: opilio seeds "sign languages"')
+        raise ConfigError('no topic: give one as a sentence, for example: opilio topic seeds "sign languages"')
     if not settings.seeds.engines:
         raise no_engines_error()
     found = asyncio.run(_find_seeds(settings, request, off_topic or [] if irrelevant else None, fresh))

@@ -142,6 +142,33 @@ class WeighsTerms(Protocol):
     def term_weights(self) -> "tuple[NDArray[np.int64], NDArray[np.float64]]": ...
 
 
+class FeatureEffect(msgspec.Struct, frozen=True):
+    """One feature of a link: its value, its current weight, and their product, which is added to the logit."""
+
+    name: str
+    value: float
+    weight: float
+    effect: float
+
+
+class SiblingSuccess(msgspec.Struct, frozen=True):
+    """The outcomes of the other links of one list on one page; `context` is the index of that page."""
+
+    context: int
+    fetched: int
+    mean_reward: float
+
+
+class LinkExplanation(msgspec.Struct, frozen=True):
+    """Why a queued link has its score."""
+
+    score: float  # the current score
+    parts: list[FeatureEffect]
+    words: list[tuple[str, float]]  # a word of the link, and its effect
+    siblings: list[SiblingSuccess]
+    fetched: int  # outcomes that the model has learned from
+
+
 class AddResult(msgspec.Struct, frozen=True):
     """What the frontier did with the links it was given."""
 
@@ -213,6 +240,30 @@ class Frontier(Protocol):
     def stats(self) -> FrontierStats: ...
 
     def recover(self, now: float) -> int: ...
+
+
+class LinkScorer(Protocol):
+    """Turns outcomes into leads in the writing process, and returns queued URLs whose score has changed."""
+
+    def observe(self, outcomes: Sequence[Outcome]) -> None: ...
+
+    def score_links(self, outcomes: Sequence[Outcome]) -> list[list[Lead]]: ...  # of each page, those worth following
+
+    def discard(self, keys: Sequence[int]) -> None: ...  # links that the frontier refused
+
+    def rescored(self) -> Iterable[tuple[str, int, float]]: ...
+
+    @property
+    def learns_from_labels(self) -> bool: ...
+
+    def correct(self, entry: FrontierEntry, before: float, after: float) -> None: ...
+
+    def explain(self, entry: FrontierEntry, parent: Reading | None = None) -> LinkExplanation | None: ...
+
+    def save(self, now: float, *, at_end: bool = False) -> None: ...
+
+    @property
+    def expected_relevant(self) -> float | None: ...
 
 
 class DuplicateDetector(Protocol):

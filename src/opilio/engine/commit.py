@@ -10,14 +10,13 @@ import msgspec
 
 from opilio.core.caches import evict_oldest
 from opilio.core.events import BatchCommitted, CrawlStopped, Event, HostBackedOff, RobotsRead
-from opilio.core.protocols import DuplicateDetector, Frontier
+from opilio.core.protocols import DuplicateDetector, Frontier, LinkScorer
 from opilio.core.records import HostLease, Lead, Outcome, PageChange, url_key
 from opilio.core.urls import host_of
 from opilio.engine.copy_links import CopyLinkFilter
 from opilio.engine.discovery import SiteDiscovery
 from opilio.engine.labels import LabelInbox
 from opilio.engine.learning import LearnerGroup
-from opilio.engine.link_scoring import LinkScorer
 from opilio.engine.politeness.robots import RobotsRules
 from opilio.engine.politeness.traps import UrlFilter
 from opilio.engine.revisit.outcomes import RevisitOutcomes, StoredPages

@@ -9,11 +9,10 @@ from collections.abc import Sequence
 import msgspec
 
 from opilio.core.events import Event, LabelRemoved, PageLabeled
-from opilio.core.protocols import Frontier, FrontierEntry
+from opilio.core.protocols import Frontier, FrontierEntry, LinkScorer
 from opilio.core.records import Outcome, PageChange, Reason, url_key
 from opilio.core.urls import host_of
 from opilio.engine.learning import LearnerGroup
-from opilio.engine.link_scoring import LinkScorer
 from opilio.store.collection import Collection
 from opilio.store.commands import (
     REMOVED_LABEL,

@@ -134,10 +134,11 @@ class CommitteeLearner(BaseLearner):
         if at_end or self._journaled.snapshot_due:
             self._journaled.save(now)
 
-    def resume(self) -> None:
+    def resume(self, *, with_queue: bool = True) -> None:
         """Load what was committed: the model, and the queued links."""
         self.load()
-        self._load_queued_links()
+        if with_queue:
+            self._load_queued_links()
 
     def load(self) -> bool:
         """Load the last snapshot and the lessons behind it; False where nothing is stored."""

@@ -6,55 +6,48 @@ and, after a start, the newest stored ones.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
 from opilio.core.caches import evict_oldest
-from opilio.core.protocols import JUDGE_STATE, FrontierEntry, OnlineLearner, WeighsTerms
-from opilio.core.records import Lead, LinkColumns, Outcome
+from opilio.core.protocols import (
+    JUDGE_STATE,
+    FrontierEntry,
+    LinkExplanation,
+    LinkScorer,
+    OnlineLearner,
+    WeighsTerms,
+)
+from opilio.core.records import Lead, LinkColumns, Outcome, Reading
 from opilio.core.registry import LINK_SCORERS, has_plugin, load_plugin
 from opilio.engine.learning import NO_OWNER, Owner
 from opilio.engine.link_columns import build_leads, unpack
 from opilio.engine.link_memory import CommitteeLearner
 from opilio.frontier.sqlite.urls import best_urls
 from opilio.learn.committee import Committee, FoundLinks
-from opilio.learn.scoring import CommitteeOptions, SourcePage
+from opilio.learn.explain import explain_link
+from opilio.learn.scoring import SourcePage
 from opilio.learn.word_model import unpack_features
+from opilio.rank.committee import CommitteeRanker
 from opilio.rank.link_graph import Boost, CrawledLinkGraph, NodeColumn
 from opilio.store.answers import newest_linked_pages
 from opilio.store.collection import Collection
 
 
-class LinkScorer(Protocol):
-    """Turns outcomes into leads, and returns queued URLs whose score has changed."""
-
-    def observe(self, outcomes: Sequence[Outcome]) -> None: ...
-
-    def score_links(self, outcomes: Sequence[Outcome]) -> list[list[Lead]]:
-        """The links of each page, as many as are worth following."""
-
-    def discard(self, keys: Sequence[int]) -> None: ...
-
-    def rescored(self) -> Iterable[tuple[str, int, float]]: ...
-
-    def correct(self, entry: FrontierEntry, before: float, after: float) -> None: ...
-
-    def save(self, now: float, *, at_end: bool = False) -> None: ...
-
-    @property
-    def expected_relevant(self) -> float | None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class LinkScorerContext:
-    """The argument of every factory of a link scorer: its ranker, and what the collection knows (of one agent)."""
+    """The argument of every factory of a link scorer: its ranker, and what the collection knows (of one agent).
+
+    `load_queue` is False for a scorer that only explains: it needs what was learnt, not all queued links.
+    """
 
     ranker: Any
     collection: Collection
     learners: Mapping[str, OnlineLearner]
     owner: Owner = NO_OWNER
+    load_queue: bool = True
 
     def queued(self, limit: int) -> Iterator[FrontierEntry]:
         """The queued URLs, best first."""
@@ -73,6 +66,8 @@ def build_link_scorer(kind: str, context: LinkScorerContext) -> LinkScorer:
 
 class StaticLinkScorer:
     """The ranker's own scores, never changed."""
+
+    learns_from_labels = False
 
     def observe(self, outcomes: Sequence[Outcome]) -> None:
         pass
@@ -95,6 +90,11 @@ class StaticLinkScorer:
     def correct(self, entry: FrontierEntry, before: float, after: float) -> None:
         """A label makes a fetched page worth `after`, not `before`."""
 
+    def explain(self, entry: FrontierEntry, parent: Reading | None = None) -> LinkExplanation | None:
+        """Why a queued link has its score, with its words from the page it stands on; None without a model."""
+        del entry, parent
+        return None
+
     def save(self, now: float, *, at_end: bool = False) -> None:
         """Store what was learnt."""
 
@@ -107,9 +107,12 @@ class StaticLinkScorer:
 class CommitteeLinkScorer(StaticLinkScorer):
     """The committee learns from every outcome and scores every link, by the judge's term weights too."""
 
-    def __init__(self, learner: CommitteeLearner, judge: WeighsTerms | None = None) -> None:
+    learns_from_labels = True
+
+    def __init__(self, learner: CommitteeLearner, ranker: CommitteeRanker, judge: WeighsTerms | None = None) -> None:
         self._learner = learner
         self._committee = learner.committee
+        self._ranker = ranker
         self._judge = judge
         self._judge_version = 0
 
@@ -141,6 +144,17 @@ class CommitteeLinkScorer(StaticLinkScorer):
     def correct(self, entry: FrontierEntry, before: float, after: float) -> None:
         self._learner.correct(entry, before, after)
 
+    def explain(self, entry: FrontierEntry, parent: Reading | None = None) -> LinkExplanation | None:
+        self._update_word_values()
+        row = self._learner.load_link(entry)
+        return explain_link(self._committee, row, self._word_labels(entry, parent)) if row is not None else None
+
+    def _word_labels(self, entry: FrontierEntry, parent: Reading | None) -> dict[int, str]:
+        for place, link in enumerate(parent.page.links if parent is not None else ()):
+            if parent is not None and link.key == entry.lead.key:
+                return self._ranker.word_labels(parent, place)
+        return {}
+
     def save(self, now: float, *, at_end: bool = False) -> None:
         self._learner.save(now, at_end=at_end)
 
@@ -157,13 +171,13 @@ class CommitteeLinkScorer(StaticLinkScorer):
 
 def committee_link_scorer(context: LinkScorerContext) -> LinkScorer:
     """The committee's scorer with what it learnt before; static where the ranker does not learn."""
-    options: CommitteeOptions = context.ranker.options
-    if not options.learn:
+    ranker: CommitteeRanker = context.ranker
+    if not ranker.options.learn:
         return StaticLinkScorer()
-    learner = CommitteeLearner(Committee(options), context.collection, context.owner)
-    learner.resume()
+    learner = CommitteeLearner(Committee(ranker.options), context.collection, context.owner)
+    learner.resume(with_queue=context.load_queue)
     judge = context.learners.get(JUDGE_STATE)
-    return CommitteeLinkScorer(learner, judge if isinstance(judge, WeighsTerms) else None)
+    return CommitteeLinkScorer(learner, ranker, judge if isinstance(judge, WeighsTerms) else None)
 
 
 def _followed_positions(page: int, columns: LinkColumns) -> list[int]:
@@ -254,13 +268,19 @@ class BoostingLinkScorer:
     def _boosted_scores(self, keys: Sequence[int], own: Sequence[float]) -> list[float]:
         place, known = self._structure.node_of, len(self._node_values)
         at = np.array([place.get(key, known) for key in keys], dtype=np.int64)
-        values = np.append(self._node_values, 0.0)[
-            np.minimum(at, known)
-        ]  # what came after the last look counts nothing
+        # Pages that were added after the last update have no value yet.
+        values = np.append(self._node_values, 0.0)[np.minimum(at, known)]
         return [float(score) for score in self._boost.combine(np.array(own, dtype=np.float64), values)]
 
     def correct(self, entry: FrontierEntry, before: float, after: float) -> None:
         self._inner.correct(entry, before, after)
+
+    @property
+    def learns_from_labels(self) -> bool:
+        return self._inner.learns_from_labels
+
+    def explain(self, entry: FrontierEntry, parent: Reading | None = None) -> LinkExplanation | None:
+        return self._inner.explain(entry, parent)
 
     def save(self, now: float, *, at_end: bool = False) -> None:
         self._inner.save(now, at_end=at_end)

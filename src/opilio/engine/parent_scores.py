@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from opilio.core.protocols import LinkScorer
 from opilio.core.records import Lead, LinkColumns, Outcome
 from opilio.engine.link_columns import build_leads, unpack
-from opilio.engine.link_scoring import LinkScorer, LinkScorerContext, StaticLinkScorer
+from opilio.engine.link_scoring import LinkScorerContext, StaticLinkScorer
 from opilio.rank.topic_genre import KnownParents, TopicGenreOptions, aggregate_parents
 from opilio.store.answers import linked_pages
 

@@ -6,42 +6,21 @@ is most accurate for links like those.
 """
 
 from collections import deque
+from collections.abc import Mapping
 
 import msgspec
 import numpy as np
 
+from opilio.core.protocols import FeatureEffect, LinkExplanation, SiblingSuccess
 from opilio.learn.committee import Committee
 from opilio.learn.dense_model import FEATURE_NAMES
 from opilio.learn.link_pool import MAX_CONTEXTS
 
-
-class FeatureEffect(msgspec.Struct, frozen=True):
-    """One feature: its value, its current weight, and their product, which is added to the logit."""
-
-    name: str
-    value: float
-    weight: float
-    effect: float
+UNKNOWN_WORDS = "words that can't be read back"
 
 
-class SiblingSuccess(msgspec.Struct, frozen=True):
-    """The outcomes of the other links of one list on one page; `context` is the index of that page."""
-
-    context: int
-    fetched: int
-    mean_reward: float
-
-
-class LinkExplanation(msgspec.Struct, frozen=True):
-    score: float  # the current score
-    parts: list[FeatureEffect]
-    words: list[tuple[int, float]]  # index of a hashed word, and its effect
-    siblings: list[SiblingSuccess]
-    fetched: int  # outcomes that the committee has learned from
-
-
-def explain_link(committee: Committee, row: int) -> LinkExplanation:
-    """All contributions to the score of a link in the pool."""
+def explain_link(committee: Committee, row: int, names: Mapping[int, str]) -> LinkExplanation:
+    """All contributions to the score of a link in the pool. The pool has hashed words; `names` are their labels."""
     where = np.array([row])
     rows, weights = committee.pool.rows, committee.dense.weights
     dense = committee.dense_features(where)[0]
@@ -51,11 +30,15 @@ def explain_link(committee: Committee, row: int) -> LinkExplanation:
     ]
     words = rows["words"][row][rows["words"][row] > 0]
     effects = committee.words.weights[words] / np.sqrt(max(1, len(words)))
+    by_name: dict[str, float] = {}
+    for word, effect in zip(words.tolist(), effects.tolist(), strict=True):
+        name = names.get(word, UNKNOWN_WORDS)
+        by_name[name] = by_name.get(name, 0.0) + effect
     score = float(committee.scores(where)[0])
     return LinkExplanation(
         score,
         parts,
-        list(zip(words.tolist(), effects.tolist(), strict=True)),
+        list(by_name.items()),
         _siblings(committee, row),
         committee.visits_learned,
     )

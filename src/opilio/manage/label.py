@@ -176,8 +176,7 @@ def _learn_labels(collection: Collection, settings: Settings, topic: Topic, now:
     frontier, learning, link_scorer = crawl_assembly(settings).build_writers(context, parts)
     learning.resume()
     labels = LabelInbox(collection, writer, frontier, learning, link_scorer)
-    ranks = settings.rank["kind"] == "committee" and settings.rank["learn"]
-    report.learns = learning.learns_from_labels or ranks
+    report.learns = learning.learns_from_labels or link_scorer.learns_from_labels
     with collection.unit_of_work():
         # Links from disk are rescored first: that is not an effect of the labels.
         read_back = list(link_scorer.rescored())

@@ -7,17 +7,15 @@ again from the page that holds the link.
 from contextlib import suppress
 
 from opilio.core.errors import CollectionError, ParseError
-from opilio.core.protocols import JUDGE_STATE, FrontierEntry, WeighsTerms
-from opilio.engine.link_memory import CommitteeLearner
+from opilio.core.protocols import FeatureEffect, FrontierEntry, LinkExplanation
+from opilio.core.records import Reading
+from opilio.engine.link_scoring import LinkScorerContext, build_link_scorer
 from opilio.engine.wiring.analysis import AnalysisParts
 from opilio.engine.wiring.assembly import build_analysis_parts
 from opilio.engine.wiring.settings import collection_settings
 from opilio.engine.wiring.start import latest_snapshots, stored_topic
-from opilio.learn.committee import Committee
-from opilio.learn.explain import FeatureEffect, LinkExplanation, explain_link
 from opilio.manage.results import RankerExplanation, ScoreEffect, SiblingResult
-from opilio.rank.committee import CommitteeRanker
-from opilio.store.collection import Collection, load_settings
+from opilio.store.collection import Collection
 from opilio.store.pages import record_position, urls_by_key
 from opilio.store.run_tables import has_table
 from opilio.store.warc import read_record
@@ -57,44 +55,26 @@ FEATURE_DESCRIPTIONS = {
 
 
 def explain_link_score(collection: Collection, entry: FrontierEntry) -> RankerExplanation | None:
-    """How the ranker scores a link; None where the ranker is not a committee or has not seen the link."""
-    settings = load_settings(collection)
-    if settings.get("rank", {}).get("kind") != "committee" or not entry.lead.features:
+    """How the ranker scores a link; None where the ranker has no model or has not seen the link."""
+    if not entry.lead.features or not has_table(collection.connection, "lesson"):
         return None
-    if not has_table(collection.connection, "lesson"):
-        return None
-    parts = build_analysis_parts(
-        collection_settings(collection), stored_topic(collection), latest_snapshots(collection)
-    )
-    if not isinstance(parts.ranker, CommitteeRanker):
-        return None
+    settings = collection_settings(collection)
+    parts = build_analysis_parts(settings, stored_topic(collection), latest_snapshots(collection))
     own = parts.parts_of(entry.lead.agent)
-    judge = own.learners.get(JUDGE_STATE)
-    learner = CommitteeLearner(Committee(parts.ranker.options), collection, own.owner)
-    learner.load()
-    if isinstance(judge, WeighsTerms):
-        learner.committee.update_word_values(*judge.term_weights)
-    row = learner.load_link(entry)
-    if row is None:
-        return None
-    return _ranker_explanation(
-        explain_link(learner.committee, row),
-        _words_by_hash(collection, parts, entry),
-        urls_by_key(collection.connection, entry.parents),
-    )
+    context = LinkScorerContext(own.ranker, collection, own.learners, own.owner, load_queue=False)
+    scorer = build_link_scorer(settings.rank["kind"], context)
+    why = scorer.explain(entry, _read_parent(collection, parts, entry))
+    return _ranker_explanation(why, urls_by_key(collection.connection, entry.parents)) if why is not None else None
 
 
-def _words_by_hash(collection: Collection, parts: AnalysisParts, entry: FrontierEntry) -> dict[int, str]:
-    """The link's words by their hash index, read from the parent page."""
+def _read_parent(collection: Collection, parts: AnalysisParts, entry: FrontierEntry) -> Reading | None:
+    """The page that holds the link; None where its record can't be read."""
     position = record_position(collection.connection, entry.lead.parent)
-    if position is None or not isinstance(parts.ranker, CommitteeRanker):
-        return {}
+    if position is None:
+        return None
     with suppress(ParseError, CollectionError):
-        reading = parts.analyzer.read(read_record(collection.folder, *position))
-        for place, link in enumerate(reading.page.links):
-            if link.key == entry.lead.key:
-                return parts.ranker.word_labels(reading, place)
-    return {}
+        return parts.analyzer.read(read_record(collection.folder, *position))
+    return None
 
 
 def _describe(feature: FeatureEffect) -> str:
@@ -102,13 +82,9 @@ def _describe(feature: FeatureEffect) -> str:
     return f"{text}: {feature.value:.2f}" if feature.name == "meaning" else text
 
 
-def _ranker_explanation(why: LinkExplanation, words: dict[int, str], pages: list[str]) -> RankerExplanation:
+def _ranker_explanation(why: LinkExplanation, pages: list[str]) -> RankerExplanation:
     effects = [ScoreEffect(_describe(p), round(p.effect, 3), round(p.value, 3)) for p in why.parts if p.name != "bias"]
-    by_word: dict[str, float] = {}
-    for index, effect in why.words:
-        name = words.get(index, "words that can't be read back")
-        by_word[name] = by_word.get(name, 0.0) + effect
-    effects += [ScoreEffect(name, round(effect, 3)) for name, effect in by_word.items()]
+    effects += [ScoreEffect(name, round(effect, 3)) for name, effect in why.words]
     effects = sorted((e for e in effects if abs(e.effect) >= MIN_EFFECT), key=lambda e: -abs(e.effect))
     return RankerExplanation(
         score_now=round(why.score, 4),

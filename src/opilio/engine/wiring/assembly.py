@@ -12,12 +12,12 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from opilio.core.protocols import Frontier
+from opilio.core.protocols import Frontier, LinkScorer
 from opilio.core.registry import ASSEMBLIES, build_component, load_plugin
 from opilio.core.settings import AgentTeamSettings, Settings
 from opilio.engine.analysis import PageAnalyzer, SharedParts
 from opilio.engine.learning import LearnerGroup
-from opilio.engine.link_scoring import LinkScorer, LinkScorerContext, build_link_scorer, with_boost
+from opilio.engine.link_scoring import LinkScorerContext, build_link_scorer, with_boost
 from opilio.engine.reseeding import seeds_finished_check
 from opilio.engine.wiring.analysis import (
     AnalysisOptions,

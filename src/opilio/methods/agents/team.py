@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from opilio.core.events import AgentRegistered, AgentsExchanged, Event, VisitFailed
-from opilio.core.protocols import FrontierEntry
-from opilio.core.records import AgentAnalysis, Analysis, Lead, Outcome, Verdict
+from opilio.core.protocols import FrontierEntry, LinkExplanation, LinkScorer
+from opilio.core.records import AgentAnalysis, Analysis, Lead, Outcome, Reading, Verdict
 from opilio.core.settings import AgentTeamSettings
 from opilio.engine.learning import LearnerGroup
-from opilio.engine.link_scoring import LinkScorer
 from opilio.methods.agents.agent import Agent
 from opilio.methods.agents.directory import AgentReport
 from opilio.methods.agents.manager import AgentManager
@@ -156,6 +155,14 @@ class TeamLinkScorer:
         member = self._team.members.get(entry.lead.agent)
         if member is not None:
             member.link_scorer.correct(entry, before, after)
+
+    @property
+    def learns_from_labels(self) -> bool:
+        return any(member.link_scorer.learns_from_labels for member in self._team.members.values())
+
+    def explain(self, entry: FrontierEntry, parent: Reading | None = None) -> LinkExplanation | None:
+        member = self._team.members.get(entry.lead.agent)
+        return member.link_scorer.explain(entry, parent) if member is not None else None
 
     def save(self, now: float, *, at_end: bool = False) -> None:
         for member in self._team.members.values():

@@ -11,10 +11,10 @@ import numpy as np
 from msgspec.structs import replace
 
 from opilio.core.caches import evict_oldest
-from opilio.core.protocols import FrontierEntry
+from opilio.core.protocols import FrontierEntry, LinkScorer
 from opilio.core.records import Lead, LinkColumns, Outcome
 from opilio.engine.link_columns import unpack
-from opilio.engine.link_scoring import LinkScorer, LinkScorerContext, StaticLinkScorer
+from opilio.engine.link_scoring import LinkScorerContext, StaticLinkScorer
 from opilio.engine.parent_scores import MAX_LINKS
 from opilio.methods.attributes.features import add_parent_evidence
 from opilio.methods.attributes.ranker import AttributesRanker, pack_rows, unpack_rows
