@@ -62,7 +62,7 @@ def paths(client: Client) -> list[str]:
     parts = ("", "/pages", "/queue", "/hosts", "/seeds", "/errors", "/events", "/topic", "/graph", "/subtopics")
     known = [p["url"] for p in client.get("/c/hostile/pages.json?relevant=all").data["pages"]]
     assert len(known) >= 4, known
-    details = [f"/c/hostile/page?url={quote(url, safe='')}" for url in known]
+    details = [f"/c/hostile/{view}?url={quote(url, safe='')}" for url in known for view in ("page", "copy")]
     return [*(f"/c/hostile{part}" for part in parts), *details, "/search?q=wren", f"/search?q={quote(SCRIPT + TURNED)}"]
 
 

@@ -25,6 +25,7 @@ from opilio.web.live import live_route
 from opilio.web.openapi import build_openapi
 from opilio.web.pages import ACTIONS, PAGES
 from opilio.web.pages.graph import GEXF, gexf_response, show_graph
+from opilio.web.pages.stored_copy import original_route
 from opilio.web.params import parse_params
 from opilio.web.templating import TemplateRenderer
 from opilio.web.views import PageView, csv_response, json_response, response_format
@@ -52,6 +53,7 @@ class Application:
             live_route(self.context, self.templates),
             metrics_route(self.context),
             export_route(self.context),
+            original_route(self.context),
             *curve_routes(self.context),
             Route(GEXF.path, self._gexf, methods=METHODS),
             Route("/c/{name}/wish", _redirect_to_command, methods=["POST"]),

@@ -78,8 +78,8 @@ _HOST = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<name>[\w.-]+))(?::[0-9]
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 PUBLIC_PATHS = ("/login", "/static/", "/favicon.ico")
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
-    " form-action 'self'; base-uri 'none'; frame-ancestors 'none'; manifest-src 'self'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self';"
+    " connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; manifest-src 'self'"
 )
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -132,7 +132,7 @@ class AccessMiddleware:
             await self._app(scope, receive, send)
             return
         refused = self._refusal(scope)
-        await (refused or self._app)(scope, receive, _add_security_headers(send))
+        await (refused or self._app)(scope, receive, _add_security_headers(send, _cache_control(scope)))
 
     def _refusal(self, scope: Scope) -> ASGIApp | None:
         headers = Headers(scope=scope)
@@ -188,13 +188,21 @@ def _is_cross_site(headers: Headers) -> bool:
     return origin is not None and urlsplit(origin).netloc != headers.get("host", "")
 
 
-def _add_security_headers(send: Send) -> Send:
+def _cache_control(scope: Scope) -> str:
+    """Style sheet and first script are requested with a hash of their content; what they load is revalidated."""
+    if not scope["path"].startswith("/static/"):
+        return "no-store"
+    fixed = scope["query_string"].startswith(b"v=") or scope["path"].endswith(".woff2")
+    return "public, max-age=604800, immutable" if fixed else "no-cache"
+
+
+def _add_security_headers(send: Send, cache_control: str) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             for name, value in HEADERS.items():
                 headers.setdefault(name, value)
-            headers.setdefault("Cache-Control", "no-store")
+            headers.setdefault("Cache-Control", cache_control)
         await send(message)
 
     return sending

@@ -11,9 +11,10 @@ from opilio.web.downloads import EXPORT, PROMETHEUS
 from opilio.web.live import LIVE
 from opilio.web.pages import ACTIONS, PAGES
 from opilio.web.pages.graph import GEXF
+from opilio.web.pages.stored_copy import ORIGINAL
 from opilio.web.params import Param, param_schema
 
-RAW = (PROMETHEUS, EXPORT, GEXF, LIVE, *CURVE_ROUTES)
+RAW = (PROMETHEUS, EXPORT, GEXF, LIVE, ORIGINAL, *CURVE_ROUTES)
 _OBJECT = {"type": "object", "required": ["schema"], "properties": {"schema": {"const": 1}}}
 _PROBLEM = {
     "type": "object",
