@@ -19,8 +19,8 @@ import Stemmer
 from opilio.core.records import FetchResult, Page
 from opilio.parse.html import HtmlParser
 from opilio.text.language_id import identify_language
+from opilio.text.languages import stop_words
 from opilio.text.reading import PageReader, SentenceContext, WindowContext
-from opilio.text.stopwords import stop_words
 from opilio.text.term_arrays import TermEncoder
 from opilio.text.tokens import tokenize, tokenize_marked
 from opilio.text.url_words import UrlTerms

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from opilio.core.protocols import DuplicateDetector
-from opilio.dedup.memory import MemoryDuplicateDetector
+from opilio.dedup.detector import MemoryDuplicateDetector
 from opilio.dedup.sqlite import SqliteDuplicateDetector, create_dedup_tables
 from opilio.testing.content_seen import ContentSeenChecks
 

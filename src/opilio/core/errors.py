@@ -4,6 +4,7 @@ OpilioError
 ├── UsageError          invalid input from the user: exit code 2
 │   ├── ConfigError     a file, key or option that can't be used
 │   ├── TopicError      a topic that can't be used
+│   ├── MissingExtraError  an optional package that is not installed
 │   ├── QueryError      a search query that can't be parsed
 │   └── OfflineWebError an offline web that can't be used
 ├── CollectionError     a collection that can't be opened or written: exit code 1
@@ -33,6 +34,10 @@ class ConfigError(UsageError):
 
 class TopicError(UsageError):
     """A topic can't be built or used."""
+
+
+class MissingExtraError(UsageError):
+    """An optional package is not installed; the message names the extra that installs it."""
 
 
 class QueryError(UsageError):

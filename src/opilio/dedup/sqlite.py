@@ -6,8 +6,8 @@ that found it is committed. Fingerprints are signed 64-bit integers, as in SQLit
 
 import sqlite3
 
-from opilio.dedup.fingerprint import nearest_simhash, simhash_bands
-from opilio.dedup.memory import MAX_CANDIDATES, MAX_DISTANCE
+from opilio.dedup.detector import MAX_CANDIDATES, MAX_DISTANCE, BandDetector
+from opilio.dedup.fingerprint import simhash_bands
 
 _TABLES_SQL = (
     "CREATE TABLE IF NOT EXISTS texts (fingerprint INTEGER PRIMARY KEY, key INTEGER NOT NULL)",
@@ -30,27 +30,12 @@ def add_signatures(connection: sqlite3.Connection, simhashes: list[tuple[int, in
     connection.executemany("INSERT OR IGNORE INTO main.text_bands VALUES (?, ?)", bands)
 
 
-class SqliteDuplicateDetector:
-    """Implements `DuplicateDetector` on tables that `create_dedup_tables` made; the same invariants as in memory."""
+class SqliteDuplicateDetector(BandDetector):
+    """Implements `DuplicateDetector` on tables that `create_dedup_tables` made."""
 
     def __init__(self, connection: sqlite3.Connection, near: bool = False, max_distance: int = MAX_DISTANCE) -> None:
+        super().__init__(near, max_distance)
         self._connection = connection
-        self._near = near
-        self._max_distance = max_distance
-
-    def find_original(self, key: int, fingerprint: int, simhash: int) -> tuple[int, bool] | None:
-        """The original of this text and whether it is a near duplicate; None for a new text, which is stored."""
-        if fingerprint:
-            original = self._find_exact(fingerprint, key)
-            if original != key:
-                return original, False
-        if not self._near or not simhash:
-            return None
-        near = nearest_simhash(simhash, self._candidates(key, simhash), self._max_distance)
-        if near is not None:
-            return near, True
-        self._remember(key, simhash)
-        return None
 
     def forget(self, key: int, fingerprint: int, *, gone: bool = False) -> None:
         """Remove the text of a page that changed or is gone, so that the next page with it is no duplicate."""
@@ -63,7 +48,7 @@ class SqliteDuplicateDetector:
             self._connection.executemany("DELETE FROM text_bands WHERE band = ? AND key = ?", old)
             self._connection.execute("DELETE FROM text_signatures WHERE key = ?", (key,))
 
-    def _find_exact(self, fingerprint: int, key: int) -> int:
+    def _first_page(self, fingerprint: int, key: int) -> int:
         row = self._connection.execute("SELECT key FROM texts WHERE fingerprint = ?", (fingerprint,)).fetchone()
         if row is not None:
             return int(row[0])

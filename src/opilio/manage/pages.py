@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opilio.core.display import html_table, rich_table
-from opilio.core.errors import ParseError, UsageError
+from opilio.core.errors import MissingExtraError, ParseError, UsageError
 from opilio.core.settings import suggest_name
 from opilio.parse.extract import extract_content
 from opilio.parse.signals import PURPOSES, page_signals
@@ -125,7 +125,7 @@ class PageTable:
         try:
             import pandas as pd
         except ImportError as error:
-            raise UsageError("to_pandas(): pandas is not installed; pip install 'opilio[pandas]'") from error
+            raise MissingExtraError("to_pandas(): pandas is not installed; pip install 'opilio[pandas]'") from error
         return pd.DataFrame(self.to_list(), columns=list(self.columns))
 
     def __repr__(self) -> str:
@@ -168,7 +168,7 @@ def import_pyarrow(needed_by: str) -> Any:  # noqa: ANN401 - an optional library
     try:
         import pyarrow as pa
     except ImportError as error:
-        raise UsageError(f"{needed_by}: pyarrow is not installed; pip install 'opilio[parquet]'") from error
+        raise MissingExtraError(f"{needed_by}: pyarrow is not installed; pip install 'opilio[parquet]'") from error
     return pa
 
 

@@ -25,7 +25,7 @@ from opilio.search.schema import (
     replace_surrogates,
     title_term,
 )
-from opilio.text.stopwords import stop_words
+from opilio.text.languages import stop_words
 from opilio.text.tokens import UNSPACED_SCRIPTS
 from opilio.text.url_words import url_words
 

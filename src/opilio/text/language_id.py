@@ -9,8 +9,7 @@ import unicodedata
 from collections import Counter
 
 from opilio.core.records import BLOCK_BREAK, LINK_END, LINK_START
-from opilio.text.languages import language_name
-from opilio.text.stopwords import stop_word_languages, stop_words
+from opilio.text.languages import language_name, stop_word_languages, stop_words
 from opilio.text.tokens import tokenize
 
 # With fewer letters the statistics are a guess.

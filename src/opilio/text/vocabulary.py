@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable
 import xxhash
 
 from opilio.core.settings import Normalizer
-from opilio.text.languages import StemFunction, language_name, make_normalizer
-from opilio.text.stopwords import is_function_bigram, stop_words
+from opilio.text.languages import StemFunction, is_function_bigram, language_name, make_normalizer, stop_words
 from opilio.text.tokens import MARKS, is_short_word, tokenize
 
 # A page may contain one "word" of a megabyte; such words are not stored.

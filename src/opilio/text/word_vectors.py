@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.core.settings import Normalizer
-from opilio.text.languages import make_normalizer
-from opilio.text.stopwords import stop_words
+from opilio.text.languages import make_normalizer, stop_words
 from opilio.text.term_arrays import Terms
 from opilio.text.vocabulary import Vocabulary, term_id
 

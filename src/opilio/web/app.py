@@ -15,9 +15,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from opilio.core.errors import CollectionError, OpilioError, UsageError
+from opilio.core.errors import CollectionError, MissingExtraError, OpilioError, UsageError
 from opilio.web.auth import COOKIE, AccessMiddleware, AccessPolicy, TokenChecker, TooManyRequestsError
-from opilio.web.chart_files import MissingExtraError, curve_routes
+from opilio.web.chart_files import curve_routes
 from opilio.web.collections import UnknownCollectionError
 from opilio.web.context import ActionRoute, AppContext, PageRequest, PageRoute, ReadOnlyError
 from opilio.web.downloads import export_route, metrics_route

@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from opilio.core.caches import evict_oldest
 from opilio.core.clock import Clock
 from opilio.core.errors import OpilioError
 
@@ -63,8 +64,7 @@ class RateLimiter:
         """
         tokens, since = self._tokens.pop(client, (self._burst, now))
         tokens = min(self._burst, tokens + max(0.0, now - since) * self._rate_s)
-        if len(self._tokens) >= MAX_TRACKED_CLIENTS:
-            self._tokens.pop(next(iter(self._tokens)))
+        evict_oldest(self._tokens, MAX_TRACKED_CLIENTS - 1)
         if tokens < 1.0:
             self._tokens[client] = (tokens, now)
             return (1.0 - tokens) / self._rate_s

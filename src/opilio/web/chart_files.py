@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from opilio.core.errors import OpilioError
+from opilio.core.figures import GRID_COLOR, new_figure, save_figure
 from opilio.web.charts import Chart, ChartLine, Points, harvest_chart, harvest_series
 from opilio.web.context import AppContext, RawRoute
 from opilio.web.pages.crawl import live_data
@@ -33,10 +33,6 @@ CURVE_ROUTES = tuple(
 LINE_STYLES = {"a": ("#0b6b57", "2.4", ""), "b": ("#b25e00", "1.6", ""), "c": ("#5a48b8", "1.4", "3 3")}
 LINE_STYLES |= {"t": ("#ab2319", "1.4", "5 4")}
 LEGEND = 24  # pixels under the chart
-
-
-class MissingExtraError(OpilioError):
-    """An optional dependency is not installed."""
 
 
 def curve_routes(context: AppContext) -> list[Route]:
@@ -63,24 +59,18 @@ def curve_routes(context: AppContext) -> list[Route]:
 
 def render_png(series: Sequence[tuple[str, str, Points]], x: str) -> bytes:
     """Lines as a PNG file."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("curve.png needs matplotlib: pip install 'opilio[lab]', or use curve.svg") from error
-    figure = Figure(figsize=(7.2, 3.2), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    for label, kind, points in series:
-        colour, width, dashes = LINE_STYLES[kind]
-        style: Any = (0, tuple(map(float, dashes.split()))) if dashes else "-"
-        across, up = zip(*points, strict=True) if points else ((), ())
-        axes.plot(across, up, label=label, color=colour, linewidth=float(width), linestyle=style)
-    axes.set(xlabel="seconds" if x == "time" else "pages", ylabel="harvest", ylim=(0.0, 1.03))
-    axes.grid(axis="y", color="#ddd")
-    axes.legend(fontsize=8)
     file = BytesIO()
-    figure.savefig(file, format="png", dpi=200)
+    with new_figure(7.2, 3.2) as figure:
+        axes = figure.add_subplot()
+        for label, kind, points in series:
+            colour, width, dashes = LINE_STYLES[kind]
+            style: Any = (0, tuple(map(float, dashes.split()))) if dashes else "-"
+            across, up = zip(*points, strict=True) if points else ((), ())
+            axes.plot(across, up, label=label, color=colour, linewidth=float(width), linestyle=style)
+        axes.set(xlabel="seconds" if x == "time" else "pages", ylabel="harvest", ylim=(0.0, 1.03))
+        axes.grid(axis="y", color=GRID_COLOR, linewidth=0.6)
+        axes.legend(fontsize=8)
+        save_figure(figure, file, "png")
     return file.getvalue()
 
 

@@ -1,7 +1,6 @@
 """What pages work with: collections, statistics, clock; and the declarations of pages and actions."""
 
 import secrets
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from opilio.core.caches import evict_oldest
 from opilio.core.clock import Clock
 from opilio.core.errors import UsageError
 from opilio.store.collection import Collection, open_readonly
@@ -88,13 +88,12 @@ class FlashMessages:
     """Messages for the page that follows an action, by unguessable keys."""
 
     def __init__(self) -> None:
-        self._messages: OrderedDict[str, str] = OrderedDict()
+        self._messages: dict[str, str] = {}
 
     def add(self, message: str) -> str:
         number = secrets.token_urlsafe(9)
         self._messages[number] = message
-        while len(self._messages) > MAX_FLASH_MESSAGES:
-            self._messages.popitem(last=False)
+        evict_oldest(self._messages, MAX_FLASH_MESSAGES)
         return number
 
     def get(self, number: str) -> str:

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp
 
 from opilio import __version__
 from opilio.core.clock import SystemClock
-from opilio.core.errors import OpilioError, UsageError
+from opilio.core.errors import MissingExtraError, OpilioError, UsageError
 from opilio.web.auth import AccessMiddleware, AccessPolicy, TokenChecker
 from opilio.web.mcp_tools import DEFAULT_CRAWL_PAGES, McpOptions, McpTools
 from opilio.web.server import UiServerConfig, is_loopback, open_listener
@@ -58,7 +58,7 @@ def build_mcp_server(folders: Sequence[Path], options: McpOptions) -> "MCPServer
     try:
         from mcp.server.mcpserver import MCPServer
     except ImportError as error:
-        raise UsageError("--mcp: the MCP SDK is not installed; pip install 'opilio[mcp]'") from error
+        raise MissingExtraError("--mcp: the MCP SDK is not installed; pip install 'opilio[mcp]'") from error
 
     tools = McpTools(folders, options)
     server: MCPServer[Any] = MCPServer(

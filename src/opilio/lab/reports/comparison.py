@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from opilio.core.display import html_table, rich_table
-from opilio.core.errors import UsageError
+from opilio.core.errors import MissingExtraError
 from opilio.lab.evaluation.statistics import ConfidenceInterval
 from opilio.lab.experiments.results import RunResult
 from opilio.lab.reports.tables import format_interval, group_by_strategy, measure_interval, strategy_table
@@ -64,7 +64,7 @@ class Comparison:
         try:
             import pandas as pd
         except ImportError as error:
-            raise UsageError("to_pandas(): pandas is not installed; pip install 'opilio[pandas]'") from error
+            raise MissingExtraError("to_pandas(): pandas is not installed; pip install 'opilio[pandas]'") from error
         return pd.DataFrame(self.to_list()).set_index("strategy")
 
     def __repr__(self) -> str:

@@ -5,25 +5,23 @@ With many strategies only the best and the reference stand out; the others are t
 strategy has the same style in every plot of an experiment. Nothing is computed here that the report does not print.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opilio.core.figures import GRID_COLOR, PALETTE, new_figure, save_figure
 from opilio.lab.experiments.declarations import PLOT_KINDS, Plot
 from opilio.lab.experiments.results import RunResult
 from opilio.lab.reports.tables import group_by_strategy, measure_interval, run_indices_by_case
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
-# Okabe and Ito (2008), without yellow, which is too light on paper.
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00", "#7F7F7F")
+PLOT_FORMATS = ("svg", "png")
 _DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (3, 1, 1, 1)), (0, (1, 2)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _GRAY = "#8C8C8C"
@@ -34,17 +32,6 @@ _BLOCK_COUNT = 10
 _GRID_POINTS = 200  # along the horizontal axis
 # The first 1/50 of the fetches depends on the seeds only, and would flatten the rest.
 _SKIPPED_START_DIVISOR = 50
-_STYLE: Any = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "svg.hashsalt": "opilio",
-    "svg.fonttype": "none",
-    "axes.titlesize": 10,
-    "axes.titlelocation": "left",
-    "text.parse_math": False,  # names may contain a dollar sign
-}
-
 Curves = NDArray[np.float64]
 
 
@@ -63,6 +50,7 @@ Draw = Callable[["Axes", Sequence[RunResult], LineStyles, int], None]
 
 def draw_plots(runs: Sequence[RunResult], folder: Path, extra: Sequence[Plot] = (), seed: int = 0) -> list[str]:
     """The three plots of a comparison and those that an experiment adds, as SVG and PNG; returns their names."""
+    folder.mkdir(parents=True, exist_ok=True)
     drawn: list[str] = []
     styles = assign_line_styles(runs)
     for plot in (*(Plot(file=kind, kind=kind) for kind in DEFAULT_PLOTS), *extra):
@@ -70,9 +58,10 @@ def draw_plots(runs: Sequence[RunResult], folder: Path, extra: Sequence[Plot] = 
         if mine:
             # A plot of few variants needs no grey lines.
             own = assign_line_styles(mine) if plot.variants and len(styles) > _MAX_DISTINCT_STRATEGIES else styles
-            with _figure(mine) as (figure, axes):
-                DRAW_FUNCTIONS[plot.kind](axes, mine, own, seed)
-                _save_figure(figure, folder, plot.file)
+            with new_figure(6.4, max(3.6, 1.4 + 0.3 * len(group_by_strategy(mine)))) as figure:
+                DRAW_FUNCTIONS[plot.kind](figure.add_subplot(), mine, own, seed)
+                for form in PLOT_FORMATS:
+                    save_figure(figure, folder / f"{plot.file}.{form}", form)
             drawn.append(plot.file)
     return drawn
 
@@ -86,30 +75,10 @@ def assign_line_styles(runs: Sequence[RunResult]) -> LineStyles:
         best = sorted(groups, key=lambda name: -means[name])[:_HIGHLIGHTED_STRATEGIES]
         strong = [name for name in groups if name in best or name == _BASELINE_STRATEGY]
     own = {
-        name: LineStyle(_COLORS[n % len(_COLORS)], _DASHES[n % len(_DASHES)], _MARKERS[n % len(_MARKERS)])
+        name: LineStyle(PALETTE[n % len(PALETTE)], _DASHES[n % len(_DASHES)], _MARKERS[n % len(_MARKERS)])
         for n, name in enumerate(strong)
     }
     return {name: own.get(name, LineStyle(_GRAY, "-", "", emphasized=False)) for name in groups}
-
-
-@contextmanager
-def _figure(runs: Sequence[RunResult]) -> "Iterator[tuple[Figure, Axes]]":
-    import matplotlib as mpl
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context(_STYLE):
-        height = max(3.6, 1.4 + 0.3 * len(group_by_strategy(runs)))
-        figure = Figure(figsize=(6.4, height), layout="constrained")
-        FigureCanvasAgg(figure)
-        yield figure, figure.add_subplot()
-
-
-def _save_figure(figure: "Figure", folder: Path, name: str) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    # Without a date: equal runs give equal files.
-    figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
-    figure.savefig(folder / f"{name}.png", dpi=200)
 
 
 def _draw_harvest(axes: "Axes", runs: Sequence[RunResult], styles: LineStyles, seed: int) -> None:
@@ -157,7 +126,7 @@ def _draw_curves(
     top = min(1.02, top) if shares else top
     axes.set_xlim(0, budget)
     axes.set_ylim(0, top)
-    axes.grid(axis="y", color="#dddddd", linewidth=0.6)
+    axes.grid(axis="y", color=GRID_COLOR, linewidth=0.6)
     _label_line_ends(axes, budget, ends, styles, top)
 
 

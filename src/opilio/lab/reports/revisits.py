@@ -2,19 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from opilio.core.figures import GRID_COLOR, PALETTE, new_figure, save_figure
 from opilio.lab.evaluation.statistics import ConfidenceInterval, bootstrap_mean
 from opilio.lab.experiments.revisits import FreshnessMeasures
+from opilio.lab.reports.plots import PLOT_FORMATS
 from opilio.lab.reports.tables import markdown_table
 
 Array = NDArray[np.float64]
-_STYLE: Any = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "opilio"}
-_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#999999")
 
 
 class RevisitRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,28 +110,20 @@ def _format_interval(found: ConfidenceInterval) -> str:
 
 def draw_revisit_plot(runs: Sequence[RevisitRun], folder: Path) -> list[Path]:
     """Plots freshness and age over time: one line per policy, the mean over cases."""
-    import matplotlib as mpl
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     folder.mkdir(parents=True, exist_ok=True)
-    with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(8.0, 3.4), layout="constrained")
-        FigureCanvasAgg(figure)
+    with new_figure(8.0, 3.4) as figure:
         for place, (field, label) in enumerate((("fresh", "freshness"), ("age_days", "age, days"))):
             axes = figure.add_subplot(1, 2, place + 1)
             for number, policy in enumerate(dict.fromkeys(run.policy for run in runs)):
                 mine = [run.truth for run in runs if run.policy == policy]
                 days = (np.array(mine[0].times) - mine[0].times[0]) / 86_400.0
                 curve: Array = np.mean([getattr(truth, field) for truth in mine], axis=0)
-                axes.plot(days, curve, color=_COLORS[number % len(_COLORS)], label=policy, linewidth=1.6)
+                axes.plot(days, curve, color=PALETTE[number % len(PALETTE)], label=policy, linewidth=1.6)
             axes.set(xlabel="days", ylabel=label)
             axes.set_ylim(bottom=0)
-            axes.grid(axis="y", color="#dddddd", linewidth=0.6)
+            axes.grid(axis="y", color=GRID_COLOR, linewidth=0.6)
         figure.axes[0].legend(frameon=False, loc="lower left")
-        written = []
-        for kind in ("svg", "png"):
-            path = folder / f"freshness.{kind}"
-            figure.savefig(path, dpi=160, metadata={"Date": None} if kind == "svg" else {})
-            written.append(path)
+        written = [folder / f"freshness.{form}" for form in PLOT_FORMATS]
+        for path, form in zip(written, PLOT_FORMATS, strict=True):
+            save_figure(figure, path, form)
     return written

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from opilio.core.errors import ConfigError
+from opilio.core.errors import MissingExtraError
 from opilio.methods.attributes.rows import MAX_TRAINING_ROWS, Labels, RowMemory, Rows, sanitize_rows
 
 Probabilities = NDArray[np.float64]
@@ -94,7 +94,7 @@ def logistic(logits: NDArray[np.float64]) -> Probabilities:
 def require_sklearn() -> None:
     """Raise ConfigError where scikit-learn is not installed."""
     if importlib.util.find_spec("sklearn") is None:
-        raise ConfigError("learning from rows needs scikit-learn; install it with: pip install 'opilio[learn]'")
+        raise MissingExtraError("learning from rows needs scikit-learn; install it with: pip install 'opilio[learn]'")
 
 
 class _RowLearnerState(msgspec.Struct):

@@ -7,9 +7,10 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from opilio.core.errors import UsageError
+from opilio.core.figures import GRID_COLOR, PALETTE, new_figure, save_figure
 from opilio.methods.dewey.detect import Dot, Galaxy
 from opilio.methods.dewey.lexicon import Lexicon, digits_of
 
@@ -49,11 +50,7 @@ def _note(cell: str, best: str, kept: set[str]) -> str:
     return "" if cell in kept else "  (outlier)"
 
 
-KEPT_COLOR, DROPPED_COLOR, ANCHOR_COLOR = (
-    "#0072B2",
-    "#999999",
-    "#D55E00",
-)
+KEPT_COLOR, ANCHOR_COLOR, DROPPED_COLOR = PALETTE[0], PALETTE[1], "#999999"
 BAND_COLOR = "#F0E442"
 PLOT_FORMATS = (".svg", ".png")
 MAX_LABELS = 8  # words listed beside the galaxy
@@ -61,34 +58,17 @@ NAME_SPACE_SHARE = 0.5  # width for names, relative to the width for dots
 # Words of one number are drawn side by side, so that they stay distinct.
 DOT_SPACING = 0.045
 _PLOT_CELL_DIGITS = 3
-_PLOT_STYLE: Any = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "svg.hashsalt": "opilio",
-    "svg.fonttype": "none",
-    "axes.titlesize": 10,
-    "axes.titlelocation": "left",
-}
 
 
 def plot_dots(dots: Sequence[Dot], galaxy: Galaxy, lexicon: Lexicon, path: Path, title: str = "") -> None:
     """Write the figure as SVG or PNG, by the name of the file. The same dots give the same bytes."""
     if path.suffix.lower() not in PLOT_FORMATS:
         raise UsageError(f"--plot {path}: the name must end in .svg or .png")
-    try:
-        import matplotlib as mpl
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise UsageError("--plot: needs matplotlib; pip install 'opilio[lab]'") from error
-    with mpl.rc_context(_PLOT_STYLE):
-        figure = Figure(figsize=(7.6, 5.6), layout="constrained")
-        FigureCanvasAgg(figure)
+    with new_figure(7.6, 5.6) as figure:
         _draw(figure.add_subplot(), dots, galaxy, lexicon)
         figure.suptitle(title, x=0.01, ha="left", fontsize=10)
         try:
-            figure.savefig(path, dpi=200, metadata={"Date": None} if path.suffix.lower() == ".svg" else {})
+            save_figure(figure, path, path.suffix.lower().removeprefix("."))
         except OSError as error:
             raise UsageError(f"--plot {path}: can't be written: {error.strerror}") from error
 
@@ -111,7 +91,7 @@ def _draw(axes: "Axes", dots: Sequence[Dot], galaxy: Galaxy, lexicon: Lexicon) -
     axes.set_yticks(
         range(0, 1000, 100), [f"{n:03}  {_shortened(lexicon.name_of(f'{n:03}'))}" for n in range(0, 1000, 100)]
     )
-    axes.grid(axis="y", color="#dddddd", linewidth=0.6)
+    axes.grid(axis="y", color=GRID_COLOR, linewidth=0.6)
     _annotate_galaxy(axes, dots, galaxy, lexicon, right)
 
 

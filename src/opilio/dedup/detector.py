@@ -1,6 +1,8 @@
-"""Duplicate detection in memory, for tests, the lab and short crawls."""
+"""The content-seen test, and its implementation in memory for tests, the lab and short crawls."""
 
+from abc import ABC, abstractmethod
 from collections import defaultdict
+from collections.abc import Sequence
 
 from opilio.dedup.fingerprint import nearest_simhash, simhash_bands
 
@@ -9,8 +11,8 @@ MAX_DISTANCE = 3
 MAX_CANDIDATES = 2_000
 
 
-class MemoryDuplicateDetector:
-    """Implements `DuplicateDetector` with dictionaries.
+class BandDetector(ABC):
+    """The test itself, by fingerprint and by bands of the SimHash; subclasses store both.
 
     Invariant: the first page with a text is its original, and a page is no duplicate of itself when it is fetched
     again. Fingerprints and signatures of 0 match nothing and are not stored.
@@ -19,14 +21,11 @@ class MemoryDuplicateDetector:
     def __init__(self, near: bool = False, max_distance: int = MAX_DISTANCE) -> None:
         self._near = near
         self._max_distance = max_distance
-        self._exact: dict[int, int] = {}
-        self._signatures: dict[int, int] = {}
-        self._bands: defaultdict[int, list[int]] = defaultdict(list)
 
     def find_original(self, key: int, fingerprint: int, simhash: int) -> tuple[int, bool] | None:
         """The original of this text and whether it is a near duplicate; None for a new text, which is stored."""
         if fingerprint:
-            original = self._exact.setdefault(fingerprint, key)
+            original = self._first_page(fingerprint, key)
             if original != key:
                 return original, False
         if not self._near or not simhash:
@@ -36,6 +35,31 @@ class MemoryDuplicateDetector:
             return near, True
         self._remember(key, simhash)
         return None
+
+    @abstractmethod
+    def _first_page(self, fingerprint: int, key: int) -> int:
+        """The first page with this fingerprint: `key` for a new one, which is stored."""
+
+    @abstractmethod
+    def _candidates(self, key: int, simhash: int) -> Sequence[tuple[int, int]]:
+        """Key and signature of the other pages that share a band."""
+
+    @abstractmethod
+    def _remember(self, key: int, simhash: int) -> None:
+        """Store the signature of a page, in place of an older one."""
+
+
+class MemoryDuplicateDetector(BandDetector):
+    """Implements `DuplicateDetector` with dictionaries."""
+
+    def __init__(self, near: bool = False, max_distance: int = MAX_DISTANCE) -> None:
+        super().__init__(near, max_distance)
+        self._exact: dict[int, int] = {}
+        self._signatures: dict[int, int] = {}
+        self._bands: defaultdict[int, list[int]] = defaultdict(list)
+
+    def _first_page(self, fingerprint: int, key: int) -> int:
+        return self._exact.setdefault(fingerprint, key)
 
     def forget(self, key: int, fingerprint: int, *, gone: bool = False) -> None:
         """Remove the text of a page that changed or is gone, so that the next page with it is no duplicate."""
