@@ -92,7 +92,10 @@ def test_pages_that_deny_a_purpose_are_left_out(folder: Path, form: str) -> None
 
 def test_signals_are_in_the_export(folder: Path) -> None:
     row = {row["url"]: row for row in lines(folder, "markdown", PageFilter())}[ROOT + "guide?x=1"]
-    assert row["signals"] == {"content_signal": {"search": True, "ai-train": False}}
+    assert row["signals"] == {
+        "content_signal": {"search": True, "ai-train": False},
+        "licence": ROOT + "licence",
+    }
 
 
 def test_command_and_api(folder: Path, tmp_path: Path) -> None:

@@ -3,8 +3,9 @@
 import pytest
 
 from opilio.core.records import FetchResult
+from opilio.parse.extract import stored_signals
 from opilio.parse.html import HtmlParser
-from opilio.parse.signals import PageSignals, page_signals
+from opilio.parse.signals import PageSignals
 
 BOTH_AI = {"ai-input", "ai-train"}
 
@@ -38,13 +39,13 @@ def response(head: str = "", *headers: tuple[str, str], content_type: str = "tex
     ],
 )
 def test_signals_deny_purposes(head: str, header: tuple[str, str] | None, denied: set[str]) -> None:
-    assert page_signals(response(head, *([header] if header else []))).denied() == denied
+    assert stored_signals(response(head, *([header] if header else []))).denied() == denied
 
 
 def test_signals_are_recorded_as_stated() -> None:
     rsl = ("Link", '<http://a.example/rsl.xml>; rel="license"; type="application/rsl+xml"')
     robots = ("X-Robots-Tag", "noarchive, unavailable_after: 25 Jun 2026 15:00:00 PST")
-    found = page_signals(
+    found = stored_signals(
         response("<meta name=tdm-reservation content=1><meta name=tdm-policy content='/policy'>", rsl, robots)
     )
     assert found == PageSignals(
@@ -58,7 +59,7 @@ def test_signals_are_recorded_as_stated() -> None:
 
 @pytest.mark.parametrize("content_type", ["text/plain", "image/png"])
 def test_headers_count_for_other_content(content_type: str) -> None:
-    found = page_signals(response("", ("Content-Signal", "ai-train=no"), content_type=content_type))
+    found = stored_signals(response("", ("Content-Signal", "ai-train=no"), content_type=content_type))
     assert found.denied() == {"ai-train"}
 
 

@@ -12,8 +12,11 @@ from opilio.engine.wiring.session import resume_crawl
 from opilio.frontier.sqlite.frontier import SqliteFrontier
 from opilio.frontier.sqlite.urls import best_urls
 from opilio.manage.merge import merge
+from opilio.manage.pages import PageTable
 from opilio.manage.why import why
 from opilio.store.collection import Collection, open_readonly
+from opilio.store.page_columns import NOT_RECORDED
+from opilio.store.page_selection import PageFilter
 from opilio.store.schema import SCHEMA_VERSION
 
 ARCHIVE = Path(__file__).parent / "collections" / "version2.tar.xz"
@@ -87,3 +90,11 @@ def test_older_crawl_goes_on(old: Path, name: str) -> None:
 def test_older_collections_can_be_merged(old: Path) -> None:
     result = merge([old / "plain", old / "agents"], old / "both", 2e9)
     assert result.pages >= 5
+
+
+def test_signals_of_an_older_collection_are_read_from_its_records(old: Path) -> None:
+    pages = list(PageTable(old / "plain", PageFilter()))
+    assert {page.column("signals") for page in pages} == {NOT_RECORDED}
+    assert all(page.allows(["ai-train"]) for page in pages)
+    Collection.open_for_writing(old / "plain").close()
+    assert {page.column("signals") for page in PageTable(old / "plain", PageFilter())} == {NOT_RECORDED}

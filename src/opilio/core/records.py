@@ -7,9 +7,9 @@ import xxhash
 
 SOFT_404 = "soft-404"
 SCOPE_FAILURE = "scope"
+SIGNAL_FAILURE = "signal"  # the owner denies a purpose of `politeness.heed`
 # Kinds of failures: a form instead of the page. Opilio does not get past them.
 CHALLENGE, LOGIN, CONSENT = "challenge", "login", "consent"
-
 
 # Control characters that structure `Page.flow`; the parser removes them from a page's own text.
 LINK_START = "\x02"
@@ -84,8 +84,7 @@ class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
 
     url: str
     status: int = 0
-    # The target of a 3xx response, absolute and canonical; the engine queues it as a lead.
-    location: str = ""
+    location: str = ""  # the target of a 3xx response, absolute and canonical; the engine queues it as a lead
     headers: tuple[tuple[str, str], ...] = ()  # as received
     body: bytes = b""  # decoded from its content encoding
     size_bytes: int = 0  # of the body, also after the body was dropped
@@ -95,6 +94,8 @@ class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
     retry_after_s: float = 0.0
     failure: Failure | None = None
     truncated: str = ""  # why the body is incomplete: a reason of WARC-Truncated (disconnect, length)
+    # Signals of the whole host (robots.txt, tdmrep.json) as the response headers that mean the same.
+    host_signals: tuple[tuple[str, str], ...] = ()
 
     def header(self, name: str) -> str:
         """The last value of a header, or an empty string."""
@@ -128,6 +129,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     encoding: str = ""
     noindex: bool = False
     nofollow: bool = False
+    signals: str = ""  # what the owner allows (PageSignals as JSON); empty if nothing is stated
     published: str = ""
     links_dropped: int = 0  # links beyond the parser's limit
     feeds: tuple[str, ...] = ()  # URLs of its feeds
@@ -243,8 +245,7 @@ class EngineAnswer(msgspec.Struct, frozen=True, kw_only=True):
     voter: str
     hits: tuple[EngineHit, ...] = ()
     failure: Failure | None = None
-    # Above 0: a list, whose URLs have this priority and which has no vote.
-    fixed_priority: int = 0
+    fixed_priority: int = 0  # above 0: a list, whose URLs have this priority and which has no vote
 
     @property
     def has_answered(self) -> bool:
@@ -303,13 +304,12 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: int = 0
     simhash: int = 0
     noindex: bool = False
+    signals: str = ""
     verdict: Verdict | None = None
     links: bytes = b""  # LinkColumns, encoded: stored as it is
-    # Stems of a relevant page with their counts, for expanding the topic's table.
-    counts: tuple[tuple[str, int], ...] = ()
+    counts: tuple[tuple[str, int], ...] = ()  # stems of a relevant page, which expand the topic's table
     surfaces: tuple[str, ...] = ()  # the displayed form of each stem (S0-E4)
-    # The page's most distinctive terms (uint32), which train a learning judge.
-    sample_terms: bytes = b""
+    sample_terms: bytes = b""  # the page's most distinctive terms (uint32), which train a learning judge
     warc_record: bytes = b""  # the gzip member to append to the WARC file
     sitemap_entries: tuple[SitemapEntry, ...] = ()  # of a sitemap or feed
     feeds: tuple[str, ...] = ()  # feeds that the page links
@@ -324,8 +324,7 @@ class PageChange(StrEnum):
     NEW = "new"
     UNCHANGED = "unchanged"
     CHANGED = "changed"  # different main text: the stored version becomes a past version
-    # Missing for the first time: checked once more before the page is removed (S1-06).
-    MISSING_ONCE = "struck"
+    MISSING_ONCE = "struck"  # checked once more before the page is removed (S1-06)
     GONE = "gone"  # missing at two visits
     MOVED = "moved"  # permanent redirect
     UNKNOWN = "unknown"  # no usable response

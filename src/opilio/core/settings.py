@@ -20,11 +20,9 @@ from opilio.core.files import read_text
 from opilio.core.scope import ScopeSettings, UrlScope
 
 Normalizer = Literal["stem", "porter", "lemma", "none"]
-
-
 SeedSplit = Literal["deal", "blocks"]
-
-
+# What a page may be used for: an index that links to it, input of a model, training of a model.
+Purpose = Literal["search", "ai-input", "ai-train"]
 Tree = dict[str, Any]
 # The bounds keep numbers within what SQLite and libcurl accept, and delays finite.
 Positive = Annotated[int, Meta(ge=1, le=10**15)]
@@ -104,6 +102,7 @@ class PolitenessSettings(msgspec.Struct, kw_only=True):
     contact: str = "https://opilio.invalid/about"
     share_address: bool = True
     nofollow: bool = True  # obey nofollow on pages and links; `robots` is about robots.txt
+    heed: list[Purpose] = []  # do not fetch or store what its owner denies these purposes
 
 
 class FetchSettings(msgspec.Struct, kw_only=True):

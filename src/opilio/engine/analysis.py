@@ -6,7 +6,7 @@ What is noted of a page beside its verdict: its genre, and the words by which it
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -16,11 +16,23 @@ from numpy.typing import NDArray
 
 from opilio.core.errors import ParseError
 from opilio.core.protocols import Judge, OnlineLearner, Parser, Ranker
-from opilio.core.records import SCOPE_FAILURE, SOFT_404, Analysis, Failure, FetchResult, Lead, Page, Reading, Verdict
+from opilio.core.records import (
+    SCOPE_FAILURE,
+    SIGNAL_FAILURE,
+    SOFT_404,
+    Analysis,
+    Failure,
+    FetchResult,
+    Lead,
+    Page,
+    Reading,
+    Verdict,
+)
 from opilio.core.scope import ScopeSettings, page_refusal
 from opilio.core.settings import Settings
 from opilio.engine.link_columns import pack
 from opilio.parse.page_state import find_wall, soft_404_phrase
+from opilio.parse.signals import PageSignals
 from opilio.parse.sitemaps import parse_sitemap
 from opilio.store.warc import response_record
 from opilio.text.language_id import identify_language
@@ -91,6 +103,20 @@ class ScopedParser:
         return page
 
 
+class HeedingParser:
+    """Rejects pages whose signals deny a purpose of `politeness.heed`."""
+
+    def __init__(self, parser: Parser, purposes: Sequence[str]) -> None:
+        self._parser = parser
+        self._purposes = frozenset(purposes)
+
+    def parse(self, fetched: FetchResult) -> Page:
+        page = self._parser.parse(fetched)
+        if denied := PageSignals.decode(page.signals).denied() & self._purposes:
+            raise ParseError(f"{SIGNAL_FAILURE}: the page denies {', '.join(sorted(denied))}")
+        return page
+
+
 def with_page_rules(parser: Parser, settings: Settings) -> Parser:
     """The parser with the settings about whole pages applied."""
     if not settings.politeness.nofollow:
@@ -98,6 +124,8 @@ def with_page_rules(parser: Parser, settings: Settings) -> Parser:
     scope = settings.scope
     if scope.types or scope.deny_types or scope.languages or scope.deny_languages:
         parser = ScopedParser(parser, scope)
+    if settings.politeness.heed:
+        parser = HeedingParser(parser, settings.politeness.heed)
     return parser
 
 
@@ -199,6 +227,7 @@ class PageAnalyzer:
             fingerprint=reading.fingerprint,
             simhash=reading.simhash,
             noindex=page.noindex,
+            signals=page.signals,
             feeds=page.feeds,
             verdict=verdict,
             links=self.rank(reading, verdict, lead),

@@ -15,6 +15,7 @@ from opilio.core.protocols import Fetcher
 from opilio.core.records import (
     CHALLENGE,
     SCOPE_FAILURE,
+    SIGNAL_FAILURE,
     Analysis,
     Failure,
     FetchResult,
@@ -34,7 +35,7 @@ FATAL_ERRORS = (CollectionError, WorkerStartError)  # not this page's fault: no 
 HOST_FAILURE_KINDS = frozenset(
     {"dns", "connect", "proxy", "timeout", "tls"}
 )  # without an answer: the host's, not the page's
-DROPPED_KINDS = frozenset({"content-type", SCOPE_FAILURE})  # not a page that this crawl stores
+DROPPED_KINDS = frozenset({"content-type", SCOPE_FAILURE, SIGNAL_FAILURE})  # not a page that this crawl stores
 MAX_TRACKED_FAILURES = 20_000
 
 
@@ -160,6 +161,8 @@ class Visitor:
         if served.wake_at > self._clock.now() + permit.delay_s:
             failure = fetched.failure
             served.wait_reason = failure.kind if failure else f"answered {fetched.status}"
+        if permit.host_signals:
+            return msgspec.structs.replace(fetched, host_signals=permit.host_signals)
         return fetched
 
     def _host_delay_s(self, host: str, fetched: FetchResult, delay_s: float) -> float:

@@ -55,11 +55,11 @@ PAGE_TYPES = frozenset(("text/html", "application/xhtml+xml", "text/plain", "tex
 # Sitemaps and feeds list pages.
 FEED_TYPES = frozenset(("text/xml", "application/xml", "application/rss+xml", "application/atom+xml"))
 
-_FILES_OF_ANY_TYPE = ("/robots.txt", ".xml.gz")
+_FILES_OF_ANY_TYPE = ("/robots.txt", "/.well-known/tdmrep.json", ".xml.gz")
 
 
 def accept_pages(url: str, content_type: str) -> bool:
-    """The default filter of responses: pages, sitemaps and feeds; robots.txt and compressed sitemaps of any type.
+    """The default filter of responses: pages, sitemaps, feeds; robots.txt, tdmrep.json and .xml.gz of any type.
 
     >>> accept_pages("http://a.example/", "text/html; charset=utf-8"), accept_pages("http://a.example/", "image/png")
     (True, False)

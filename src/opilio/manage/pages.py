@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from opilio.core.display import html_table, rich_table
 from opilio.core.errors import MissingExtraError, ParseError, UsageError
 from opilio.core.settings import suggest_name
-from opilio.parse.extract import extract_content
-from opilio.parse.signals import PURPOSES, page_signals
+from opilio.parse.extract import extract_content, stored_signals
+from opilio.parse.signals import PURPOSES, PageSignals
 from opilio.store.collection import open_readonly
-from opilio.store.page_columns import EXPORTED_COLUMNS
+from opilio.store.page_columns import EXPORTED_COLUMNS, NOT_RECORDED
 from opilio.store.page_selection import PageFilter, SelectedPage, count_pages, select_pages
 from opilio.store.warc import RecordPosition, read_record
 
@@ -60,13 +60,17 @@ class StoredPage:
                 return extract_content(read_record(self.folder, *self.position), markdown=False).content
         return ""
 
+    @property
+    def signals(self) -> PageSignals:
+        """What the owner of the page allows, as recorded when it was fetched."""
+        recorded = self.values["signals"]
+        if recorded != NOT_RECORDED:
+            return PageSignals.decode(recorded)
+        return stored_signals(read_record(self.folder, *self.position)) if self.position.length else PageSignals()
+
     def allows(self, purposes: Sequence[str]) -> bool:
-        """True if no signal of the page denies one of these purposes; read from the WARC file."""
-        if not purposes:
-            return True
-        if not self.position.length:
-            return False
-        return not page_signals(read_record(self.folder, *self.position)).denied() & set(purposes)
+        """True if no signal of the page or its host denies one of these purposes."""
+        return not purposes or not self.signals.denied() & set(purposes)
 
     def column(self, name: str) -> Any:  # noqa: ANN401 - a value of any type
         """The value of an exported column, or the text."""

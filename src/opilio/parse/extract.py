@@ -1,5 +1,7 @@
 """The main content of a stored page as Markdown and as text, with its metadata. Used by exports, not in the crawl."""
 
+from contextlib import suppress
+
 import msgspec
 
 from opilio.core.errors import ParseError
@@ -22,7 +24,17 @@ class ExtractedPage(msgspec.Struct, frozen=True, kw_only=True):
     content: str
     canonical: str = ""
     language: str = ""  # as declared by the page
-    signals: PageSignals = PageSignals()
+
+
+def stored_signals(fetched: FetchResult) -> PageSignals:
+    """The signals of a stored response; those of the headers only if it does not parse as HTML."""
+    content_type = fetched.header("content-type")
+    head = PageHead()
+    with suppress(ParseError):
+        kind = detect_kind(content_type, fetched.body)
+        if kind is not ContentKind.PLAIN:
+            head = read_head(parse_tree(fetched.body, kind, content_type).iter_elements(HEAD_ELEMENTS))
+    return read_signals(fetched, head)
 
 
 def extract_content(fetched: FetchResult, *, markdown: bool = True) -> ExtractedPage:
@@ -32,7 +44,7 @@ def extract_content(fetched: FetchResult, *, markdown: bool = True) -> Extracted
     if kind is ContentKind.PLAIN:
         text, _ = decode_text(fetched.body, content_type)
         content = text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "").strip()
-        return ExtractedPage(metadata=PageMetadata(), content=content, signals=read_signals(fetched, PageHead()))
+        return ExtractedPage(metadata=PageMetadata(), content=content)
     url = canonicalize_url(fetched.url)
     if url is None:
         raise ParseError(f"url: {fetched.url[:200]!r} is not an http or https URL")
@@ -48,5 +60,4 @@ def extract_content(fetched: FetchResult, *, markdown: bool = True) -> Extracted
         content=render_markdown(main, base, links=markdown) if main is not None else "",
         canonical=(canonicalize_url(head.canonical, base) if head.canonical else None) or "",
         language=language.strip(),
-        signals=read_signals(fetched, head),
     )

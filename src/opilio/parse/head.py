@@ -41,6 +41,7 @@ class PageHead(msgspec.Struct, kw_only=True):
     title: str = ""
     base: str = ""
     canonical: str = ""
+    licence: str = ""
     # By name, property or http-equiv in lower case.
     meta: dict[str, str] = msgspec.field(default_factory=dict)
     # Further values of the same names.
@@ -90,12 +91,21 @@ def read_header_links(headers: Iterable[tuple[str, str]]) -> list[HeadLink]:
     for name, value in headers:
         if name.lower() == "link":
             for href, options in _LINK_VALUE.findall(value[:_MAX_LINK_HEADER]):
-                rels = _REL.search(options)
-                words = rels[1].lower().split() if rels else []
+                words = link_rels(options)
                 links += [HeadLink(href.strip(), rel) for rel in _FOLLOWED_RELS if rel in words][:1]
         elif name.lower() == "refresh" and (refresh := _REFRESH.match(value)):
             links.append(HeadLink(refresh[1].strip(), "refresh"))
     return links
+
+
+def link_rels(options: str) -> list[str]:
+    """The relations in the options of a Link header.
+
+    >>> link_rels('; rel="next license"; title=x')
+    ['next', 'license']
+    """
+    rels = _REL.search(options)
+    return rels[1].lower().split() if rels else []
 
 
 def _read_meta(head: PageHead, element: Element) -> None:
@@ -117,6 +127,8 @@ def _read_link(head: PageHead, element: Element) -> None:
         return
     if "canonical" in rels:
         head.canonical = head.canonical or href
+    if "license" in rels:
+        head.licence = head.licence or href.strip()
     if "alternate" in rels and (element.attr("type") or "").lower() in _FEED_TYPES:
         head.feeds.append(href)
     for rel in _FOLLOWED_RELS:
@@ -125,31 +137,17 @@ def _read_link(head: PageHead, element: Element) -> None:
             return
 
 
-_DIRECTIVES_WITH_VALUE = frozenset(
+DIRECTIVES_WITH_VALUE = frozenset(
     ("unavailable_after", "max-snippet", "max-image-preview", "max-video-preview", "charset")
 )
 
 
-class RobotsDirectives(msgspec.Struct, frozen=True):
-    """The robots directives of a page."""
-
-    noindex: bool = False
-    nofollow: bool = False
-
-
-def parse_directives(values: Iterable[str], agent: str) -> RobotsDirectives:
-    """The directives for `agent` in meta robots contents and X-Robots-Tag values; the strictest wins.
-
-    >>> parse_directives(["otherbot: noindex", "opilio: nofollow"], "opilio")
-    RobotsDirectives(noindex=False, nofollow=True)
-    """
-    found = robots_words(values, agent)
-    nothing = "none" in found
-    return RobotsDirectives(noindex=nothing or "noindex" in found, nofollow=nothing or "nofollow" in found)
-
-
 def robots_words(values: Iterable[str], agent: str) -> set[str]:
-    """The words of all robots directives for `agent`."""
+    """The words of the directives for `agent` in meta robots contents and X-Robots-Tag values.
+
+    >>> robots_words(["otherbot: noindex", "opilio: nofollow"], "opilio")
+    {'nofollow'}
+    """
     return {word for value in values for word in _directives_for(value, agent.lower())}
 
 
@@ -159,7 +157,7 @@ def _directives_for(value: str, agent: str) -> set[str]:
     applies = True
     for part in value.lower().split(","):
         name, colon, rest = part.partition(":")
-        if colon and name.strip() in _DIRECTIVES_WITH_VALUE:
+        if colon and name.strip() in DIRECTIVES_WITH_VALUE:
             continue
         if colon:
             applies = name.strip() in (agent, "*", "robots")

@@ -14,8 +14,9 @@ from opilio.core.errors import ParseError
 from opilio.core.records import BLOCK_BREAK, LINK_END, LINK_START, FetchResult, Link, Page, url_key
 from opilio.core.urls import canonicalize_url
 from opilio.parse.encoding import ContentKind, declared_encoding, decode_text, detect_kind, encode_href, xml_encoding
-from opilio.parse.head import HeadLink, PageHead, parse_directives, read_head, read_header_links
+from opilio.parse.head import HeadLink, PageHead, read_head, read_header_links
 from opilio.parse.links import build_head_links, build_links, fill_empty_anchors, find_links, resolve_links, tag_paths
+from opilio.parse.signals import read_signals
 from opilio.parse.text_blocks import HIDDEN_ELEMENTS, clean_text, extract_flow
 
 _BLANK_LINES = re.compile(r"\n[ \t]*\n\s*")
@@ -92,16 +93,15 @@ class HtmlParser:
             document = parse_tree(fetched.body, kind, content_type)
             header_links = read_header_links(fetched.headers)
             page, head = _read_document(document, url, header_links, self._max_links, self._with_tag_paths)
-        tags = [value for name, value in fetched.headers if name.lower() in ("x-robots-tag", "robots-tag")]
-        directives = parse_directives(
-            [*head.all_values("robots"), *head.all_values(self._agent.lower()), *tags], self._agent
-        )
+        signals = read_signals(fetched, head, self._agent)
+        noindex, nofollow = signals.directives(fetched.started_at)
         return msgspec.structs.replace(
             page,
             content_type=content_type.partition(";")[0].strip().lower(),
             language=page.language or fetched.header("content-language").partition(",")[0].strip(),
-            noindex=directives.noindex,
-            nofollow=directives.nofollow,
+            noindex=noindex,
+            nofollow=nofollow,
+            signals=signals.encode(),
         )
 
 

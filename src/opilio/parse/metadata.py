@@ -9,6 +9,7 @@ import msgspec
 from turbohtml import Document, Element
 
 from opilio.parse.head import PageHead
+from opilio.parse.signals import LICENCE_METAS
 from opilio.parse.text_blocks import clean_text
 
 _MAX_JSON_LD = 200_000  # bytes of one block
@@ -20,7 +21,6 @@ _PUBLISHED_NAMES = (
     *("citation_publication_date", "pubdate", "parsely-pub-date"),
 )
 _MODIFIED_NAMES = ("article:modified_time", "og:updated_time", "dcterms.modified", "dc.date.modified", "last-modified")
-_LICENCE_NAMES = ("license", "licence", "dcterms.license", "dc.rights", "dcterms.rights", "rights")
 
 
 class PageMetadata(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ def _author(document: Document, head: PageHead, nodes: list[dict[str, Any]]) -> 
 def _licence(document: Document, head: PageHead, nodes: list[dict[str, Any]]) -> str:
     link = document.select_one("link[rel~=license][href],a[rel~=license][href]")
     href = (link.attr("href") or "") if isinstance(link, Element) else ""
-    return href.strip() or _node_text(nodes, "license") or head.first_value(*_LICENCE_NAMES)
+    return href.strip() or _node_text(nodes, "license") or head.first_value(*LICENCE_METAS)
 
 
 def _first_date(*values: str) -> str:

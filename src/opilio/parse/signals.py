@@ -1,23 +1,23 @@
-"""What the owner of a page allows: robots directives, Content-Signal, Content-Usage, TDMRep, RSL.
+"""What the owner of a page allows: robots directives, Content-Signal, Content-Usage, TDMRep, RSL, licence.
 
-Read from the response headers and meta elements of a stored page. A purpose is allowed unless a signal denies it. Which
-signal denies what is in docs/signals.md.
+Read from the response headers and meta elements of a page, and from the signals of its host. A purpose is allowed
+unless a signal denies it. Which signal does what is in docs/signals.md.
 """
 
+import re
 from collections.abc import Iterable
-from typing import Literal, get_args
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import get_args
 
 import msgspec
 
-from opilio.core.errors import ParseError
 from opilio.core.records import FetchResult
-from opilio.parse.encoding import ContentKind, detect_kind
-from opilio.parse.head import PageHead, read_head, robots_words
-from opilio.parse.html import HEAD_ELEMENTS, parse_tree
+from opilio.core.settings import Purpose
+from opilio.core.urls import canonicalize_url
+from opilio.parse.head import DIRECTIVES_WITH_VALUE, PageHead, link_rels, robots_words
 
-Purpose = Literal["search", "ai-input", "ai-train"]
 PURPOSES: tuple[str, ...] = get_args(Purpose)
-ROBOTS_HEADERS = ("x-robots-tag", "robots-tag")
 _NO_AI_WORDS = frozenset(("noai", "noimageai", "noml"))
 _RECORDED_WORDS = frozenset(("noindex", "nofollow", "none", "noarchive", "nosnippet", *_NO_AI_WORDS))
 # Names of purposes in Content-Usage (aipref) and in its earlier drafts.
@@ -29,7 +29,15 @@ _USAGE_PURPOSES = {
     "tdm": ("ai-train", "ai-input"),
     "bots": PURPOSES,
 }
+_ROBOTS_HEADERS = ("x-robots-tag", "robots-tag")
+_SIGNAL_HEADERS = frozenset(
+    (*_ROBOTS_HEADERS, "content-signal", "content-usage", "tdm-reservation", "tdm-policy", "link")
+)
+_SIGNAL_METAS = frozenset(("robots", "tdm-reservation", "tdm-policy"))
+LICENCE_METAS = ("license", "licence", "dcterms.license", "dc.rights", "dcterms.rights", "rights")
 _RSL_TYPE = "application/rsl+xml"
+_LINK = re.compile(r"<([^<>]*)>([^<]*)")
+_MAX_LENGTH = 500
 
 
 class PageSignals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -42,6 +50,7 @@ class PageSignals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     tdm_reserved: bool | None = None
     tdm_policy: str = ""
     rsl: str = ""  # URL of a licence in Really Simple Licensing
+    licence: str = ""  # as stated in the head of the page or in a Link header
 
     def denied(self) -> frozenset[str]:
         """The purposes that a signal denies."""
@@ -51,45 +60,56 @@ class PageSignals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
                 denied |= set(_USAGE_PURPOSES.get(name, ()))
         if "noindex" in self.robots or "none" in self.robots:
             denied.add("search")
-        if _NO_AI_WORDS & set(self.robots):
-            denied |= {"ai-train", "ai-input"}
-        if self.tdm_reserved:
+        if self.tdm_reserved or _NO_AI_WORDS & set(self.robots):
             denied |= {"ai-train", "ai-input"}
         return frozenset(denied & set(PURPOSES))
 
+    def directives(self, at: float) -> tuple[bool, bool]:
+        """noindex and nofollow. A page whose `unavailable_after` is before `at` counts as noindex."""
+        nothing = "none" in self.robots
+        expired = bool(self.unavailable_after) and _parse_date(self.unavailable_after) < at
+        return nothing or expired or "noindex" in self.robots, nothing or "nofollow" in self.robots
 
-def page_signals(fetched: FetchResult, agent: str = "opilio") -> PageSignals:
-    """The signals of a stored response; those of the headers only if it does not parse as HTML."""
-    content_type = fetched.header("content-type")
-    try:
-        kind = detect_kind(content_type, fetched.body)
-    except ParseError:
-        return read_signals(fetched, PageHead(), agent)
-    if kind is ContentKind.PLAIN:
-        return read_signals(fetched, PageHead(), agent)
-    document = parse_tree(fetched.body, kind, content_type)
-    return read_signals(fetched, read_head(document.iter_elements(HEAD_ELEMENTS)), agent)
+    def encode(self) -> str:
+        """As JSON for the page column; empty if nothing is stated."""
+        return "" if self == NO_SIGNALS else msgspec.json.encode(self).decode()
+
+    @classmethod
+    def decode(cls, text: str) -> "PageSignals":
+        return msgspec.json.decode(text, type=cls) if text else NO_SIGNALS
+
+
+NO_SIGNALS = PageSignals()
 
 
 def read_signals(fetched: FetchResult, head: PageHead, agent: str = "opilio") -> PageSignals:
-    """The signals of the headers and of the head of a page; of two that differ, the stricter counts."""
-    values = [*head.all_values("robots"), *head.all_values(agent)]
-    values += [value for name in ROBOTS_HEADERS for value in _headers(fetched, name)]
-    words = robots_words(values, agent)
-    reserved = [*_headers(fetched, "tdm-reservation"), *head.all_values("tdm-reservation")]
+    """The signals of the headers, of the head of a page and of its host; of two that differ, the stricter counts."""
+    headers = [(name.lower(), value) for name, value in fetched.headers if name.lower() in _SIGNAL_HEADERS]
+    headers += fetched.host_signals
+    linked = (canonicalize_url(head.licence, fetched.url) or head.licence) if head.licence else ""
+    licence = linked or head.first_value(*LICENCE_METAS)
+    agent = agent.lower()
+    # Most pages state nothing.
+    if not headers and not licence and _SIGNAL_METAS.isdisjoint(head.meta) and agent not in head.meta:
+        return NO_SIGNALS
+    values = [*head.all_values("robots"), *head.all_values(agent), *_values(headers, *_ROBOTS_HEADERS)]
+    reserved = [*_values(headers, "tdm-reservation"), *head.all_values("tdm-reservation")]
+    policies = [*_values(headers, "tdm-policy"), head.first_value("tdm-policy")]
+    rsl, in_header = _licence_links(_values(headers, "link"))
     return PageSignals(
-        robots=tuple(sorted(words & _RECORDED_WORDS)),
-        unavailable_after=_unavailable_after(values),
-        content_signal=_preferences(_headers(fetched, "content-signal"), "yes", "no"),
-        content_usage=_preferences(_headers(fetched, "content-usage"), "y", "n"),
+        robots=tuple(sorted(robots_words(values, agent) & _RECORDED_WORDS)),
+        unavailable_after=_unavailable_after(values, agent),
+        content_signal=_preferences(_values(headers, "content-signal"), "yes", "no"),
+        content_usage=_preferences(_values(headers, "content-usage"), "y", "n"),
         tdm_reserved=any(value.strip() == "1" for value in reserved) if reserved else None,
-        tdm_policy=(fetched.header("tdm-policy") or head.first_value("tdm-policy"))[:500],
-        rsl=_rsl_link(fetched)[:500],
+        tdm_policy=next(filter(None, policies), "")[:_MAX_LENGTH],
+        rsl=rsl[:_MAX_LENGTH],
+        licence=(licence or in_header)[:_MAX_LENGTH],
     )
 
 
-def _headers(fetched: FetchResult, wanted: str) -> list[str]:
-    return [value for name, value in fetched.headers if name.lower() == wanted]
+def _values(headers: Iterable[tuple[str, str]], *names: str) -> list[str]:
+    return [value for name, value in headers if name in names]
 
 
 def _preferences(values: Iterable[str], yes: str, no: str) -> dict[str, bool]:
@@ -103,19 +123,38 @@ def _preferences(values: Iterable[str], yes: str, no: str) -> dict[str, bool]:
     return found
 
 
-def _unavailable_after(values: Iterable[str]) -> str:
+def _unavailable_after(values: Iterable[str], agent: str) -> str:
     for value in values:
         before, mark, _ = value.lower().partition("unavailable_after:")
-        if mark:
-            return value[len(before) + len(mark) :].strip()[:60]
+        names = [part.rpartition(",")[2].strip() for part in before.split(":")[:-1]]
+        agents = [name for name in names if name not in DIRECTIVES_WITH_VALUE]
+        if mark and (not agents or agents[-1] in (agent, "*", "robots")):
+            parts = value[len(before) + len(mark) :].split(",")
+            # A date may have a comma after the weekday; other directives may follow it.
+            last = next((number for number, part in enumerate(parts) if any(map(str.isdigit, part))), 0)
+            return ",".join(parts[: last + 1]).strip()[:60]
     return ""
 
 
-def _rsl_link(fetched: FetchResult) -> str:
-    """The target of `Link: <URL>; rel="license"; type="application/rsl+xml"`."""
-    for value in _headers(fetched, "link"):
-        for link in value.split(",<"):
-            target, _, options = link.strip().lstrip("<").partition(">")
-            if _RSL_TYPE in options.lower() and "license" in options.lower():
-                return target.strip()
-    return ""
+def _parse_date(text: str) -> float:
+    """The time of a date in the forms of RFC 822, RFC 850 or ISO 8601; infinity for other text."""
+    for parse in (datetime.fromisoformat, parsedate_to_datetime):
+        try:
+            found = parse(text)
+            return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
+            continue
+    return float("inf")
+
+
+def _licence_links(values: Iterable[str]) -> tuple[str, str]:
+    """The targets of `Link: <URL>; rel="license"`: of the type application/rsl+xml, and of other types."""
+    rsl = other = ""
+    for value in values:
+        for target, options in _LINK.findall(value[:8_000]):
+            if "license" in link_rels(options):
+                if _RSL_TYPE in options.lower():
+                    rsl = rsl or target.strip()
+                else:
+                    other = other or target.strip()
+    return rsl, other

@@ -29,12 +29,20 @@ class StoredVisit(NamedTuple):
 
 
 class PageColumn(NamedTuple):
-    """A column: its name and type, its value for a new page, and whether an export has it."""
+    """A column: its name and type, its value for a new page, and whether an export has it.
+
+    `older`: its value for pages of collections that were made before the column existed.
+    """
 
     name: str
     kind: type
     value: Callable[[StoredVisit], Any]
     exported: bool = False
+    older: str | int | float | None = None
+
+
+# The signals of a page that was stored before they were recorded: they are in its WARC record only.
+NOT_RECORDED = "?"
 
 
 PAGE_COLUMNS: tuple[PageColumn, ...] = (
@@ -68,6 +76,7 @@ PAGE_COLUMNS: tuple[PageColumn, ...] = (
     PageColumn("warc", int, lambda v: v.position.warc),
     PageColumn("offset", int, lambda v: v.position.offset),
     PageColumn("length", int, lambda v: v.position.length),
+    PageColumn("signals", str, lambda v: v.analysis.signals, exported=True, older=NOT_RECORDED),
 )
 # The order of the fields in exported files, which users rely on; a new column comes after them.
 _EXPORT_ORDER = (
@@ -84,6 +93,12 @@ PAGE_COLUMN_NAMES = tuple(column.name for column in PAGE_COLUMNS)
 COLUMN_DEFINITIONS = ",\n".join(
     f"  {column.name} {_SQL_TYPES[column.kind]} NOT NULL" for column in PAGE_COLUMNS if column.name != "key"
 )
+# The columns that older collections lack, with their definitions for ALTER TABLE and their values in SQL.
+ADDED_COLUMNS = {
+    column.name: (f"{column.name} {_SQL_TYPES[column.kind]} NOT NULL DEFAULT {column.older!r}", repr(column.older))
+    for column in PAGE_COLUMNS
+    if column.older is not None
+}
 INSERT_PAGE = (
     f"INSERT OR REPLACE INTO page ({', '.join(PAGE_COLUMN_NAMES)}) VALUES ({', '.join('?' * len(PAGE_COLUMNS))})"
 )

@@ -36,8 +36,7 @@ class PageFilter(msgspec.Struct, frozen=True, kw_only=True):
     topic: str = ""
     # Also pages that ask not to be indexed (robots noindex).
     include_noindex: bool = False
-    # Purposes that no signal of the page may deny: search, ai-input, ai-train. Signals are in the stored responses, so
-    # PageTable applies this, not the database.
+    # Purposes that no signal of the page may deny: search, ai-input, ai-train. Applied by PageTable.
     allow: tuple[str, ...] = ()
 
     def clause(self) -> tuple[str, list[object]]:

@@ -3,7 +3,7 @@
 from opilio.store.page_columns import COLUMN_DEFINITIONS
 
 APPLICATION_ID = 0x6F70696C  # "opil": says whose file this is
-SCHEMA_VERSION = 3  # 2: versions, revisits; 3: tier and agent of queued URLs, commands
+SCHEMA_VERSION = 4  # 2: versions, revisits; 3: tier and agent of queued URLs, commands; 4: signals of pages
 
 TABLES = f"""
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

@@ -3,10 +3,12 @@ views when it is only read.
 
 Missing tables are created elsewhere; here is what an older version wrote differently. Version 2 kept several meanings
 in `priority` and the number of the agent in the first byte of `features`, had the table `wish` for commands, and had
-other names of events.
+other names of events. Columns of pages that came later have a fixed value (`PageColumn.older`).
 """
 
 import sqlite3
+
+from opilio.store.page_columns import ADDED_COLUMNS
 
 _BATCH_OFFSET = float(1 << 20)
 _REVISIT_OFFSET = 2 * _BATCH_OFFSET
@@ -35,6 +37,7 @@ _FILL_COLUMNS = (
         WHERE parked = 0 AND best IS NOT NULL""",
     "CREATE INDEX frontier_url_queue ON frontier_url (host_id, tier DESC, priority DESC, seq) WHERE state = 0",
 )
+_PAGE_TABLES = ("page", "version")
 _OLD_COMMANDS = "SELECT id, at, word AS name, target, data FROM main.wish"
 EVENT_NAMES = {
     "AgentMissing": "AgentLost",
@@ -63,6 +66,9 @@ def upgrade(connection: sqlite3.Connection) -> None:
         connection.execute("DROP TABLE wish")
         connection.execute("UPDATE meta SET name = 'commands_applied' WHERE name = 'wishes_taken'")
     connection.execute(f"UPDATE event SET kind = {_EVENT_KIND}, data = {_EVENT_DATA} WHERE {_OLD_EVENT}")
+    for table in _PAGE_TABLES:
+        for name in _missing_columns(connection, table):
+            connection.execute(f"ALTER TABLE {table} ADD COLUMN {ADDED_COLUMNS[name][0]}")
 
 
 def emulate(connection: sqlite3.Connection) -> None:
@@ -90,6 +96,10 @@ def emulate(connection: sqlite3.Connection) -> None:
     connection.execute(
         f"CREATE TEMP VIEW event AS SELECT id, at, {_EVENT_KIND} AS kind, {data} AS data FROM main.event"
     )
+    for table in _PAGE_TABLES:
+        if missing := _missing_columns(connection, table):
+            added = ", ".join(f"{ADDED_COLUMNS[name][1]} AS {name}" for name in missing)
+            connection.execute(f"CREATE TEMP VIEW {table} AS SELECT *, {added} FROM main.{table}")
 
 
 def _has_old_frontier(connection: sqlite3.Connection) -> bool:
@@ -102,6 +112,12 @@ def _has_agents(connection: sqlite3.Connection) -> bool:
     connection.create_function("first_byte", 1, lambda blob: blob[0], deterministic=True)
     there = bool(_columns(connection, "agent"))
     return there and connection.execute("SELECT 1 FROM main.agent LIMIT 1").fetchone() is not None
+
+
+def _missing_columns(connection: sqlite3.Connection, table: str) -> list[str]:
+    """The added columns that a table of pages lacks; none if there is no such table."""
+    there = _columns(connection, table)
+    return [name for name in ADDED_COLUMNS if there and name not in there]
 
 
 def _columns(connection: sqlite3.Connection, table: str) -> list[str]:

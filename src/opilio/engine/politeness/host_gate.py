@@ -18,12 +18,15 @@ import msgspec
 
 from opilio.core.clock import Clock
 from opilio.core.protocols import Fetcher
-from opilio.core.records import FetchResult
+from opilio.core.records import SIGNAL_FAILURE, FetchResult
 from opilio.core.settings import PolitenessSettings
 from opilio.core.urls import host_of, origin_of
 from opilio.engine.politeness.delays import AddressThrottle, effective_delay_s
+from opilio.engine.politeness.host_signals import TDMREP_PATH, parse_tdmrep
 from opilio.engine.politeness.robots import LARGE_TEXT, PRIVATE_ADDRESS, RobotsRules, rules_from_response
 from opilio.fetch.http import follow_redirects
+from opilio.parse.head import PageHead
+from opilio.parse.signals import read_signals
 
 MAX_THROTTLED_HOSTS = 50_000  # hosts and addresses; more than can be asked within a pause
 POLL_S = 0.02
@@ -144,11 +147,15 @@ StoreRobots = Callable[
 
 
 class Permit(msgspec.Struct, frozen=True, kw_only=True):
-    """Go ahead now and keep `delay_s`; or not: `until` says when to ask again, `refused` why it may not be asked."""
+    """Fetch now and keep `delay_s` afterwards; or ask again at `retry_at`; or do not fetch, because of `refusal`.
+
+    `host_signals`: what the owner allows on all pages of the host, as headers.
+    """
 
     delay_s: float
     retry_at: float = 0.0
     refusal: str = ""
+    host_signals: tuple[tuple[str, str], ...] = ()
 
 
 class HostGate:
@@ -173,7 +180,7 @@ class HostGate:
         self._cached_bytes = 0
 
     async def acquire(self, url: str, ready_at: float) -> Permit:
-        """Reads robots.txt when it must, then says whether this URL may be asked for, and waits for its turn."""
+        """Read robots.txt if needed, check whether this URL may be fetched, and wait for its turn."""
         origin = origin_of(url)
         rules = self._cached_rules(origin)
         if rules is None:
@@ -191,9 +198,13 @@ class HostGate:
             await asyncio.to_thread(getattr, rules, "matcher")
         if not rules.allows(url):
             return Permit(delay_s=delay_s, refusal="robots.txt disallows it")
-        return Permit(
-            delay_s=delay_s, retry_at=await self._throttle.acquire(host_of(url), ready_at, delay_s, MAX_THROTTLE_WAIT_S)
-        )
+        signals = rules.signals.headers(url)
+        if signals and self._settings.heed:
+            stated = read_signals(FetchResult(url=url, host_signals=signals), PageHead())
+            if denied := stated.denied().intersection(self._settings.heed):
+                return Permit(delay_s=delay_s, refusal=f"{SIGNAL_FAILURE} the host denies {', '.join(sorted(denied))}")
+        retry_at = await self._throttle.acquire(host_of(url), ready_at, delay_s, MAX_THROTTLE_WAIT_S)
+        return Permit(delay_s=delay_s, retry_at=retry_at, host_signals=signals)
 
     def release(self, url: str, delay_s: float) -> None:
         """The request that was permitted has ended."""
@@ -222,7 +233,7 @@ class HostGate:
                 self._cache_rules(origin, rules)
 
     async def _fetch_robots(self, origin: str) -> RobotsRules:
-        """Ask for the file (the host's turn is ours) and have its rules kept before any page is asked for."""
+        """Fetch the file (the caller holds the host's turn) and store its rules before any page is fetched."""
         polite = _ThrottledFetcher(self._fetcher, self._throttle, self._host_delay_s(origin), host_of(origin))
         answer = await follow_redirects(polite, f"{origin}/robots.txt", hops=5)
         arguments = (answer, self._settings.agent, self._clock.now(), self._rules.get(origin))
@@ -230,6 +241,10 @@ class HostGate:
             rules = await asyncio.to_thread(rules_from_response, *arguments)
         else:
             rules = rules_from_response(*arguments)
+        if self._settings.heed and not rules.unreachable:
+            # Few hosts have this file: it is worth a request only where its answer decides.
+            tdmrep = await follow_redirects(polite, f"{origin}{TDMREP_PATH}", hops=5)
+            rules = msgspec.structs.replace(rules, tdm_rules=parse_tdmrep(tdmrep))
         self._cache_rules(origin, rules)
         self._store_robots(origin, rules, self._host_delay_s(origin))
         return rules

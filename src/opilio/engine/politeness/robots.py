@@ -11,11 +11,13 @@ import msgspec
 from msgspec.structs import replace
 
 from opilio.core.records import FetchResult
+from opilio.engine.politeness.host_signals import HostSignals, TdmRule
 from opilio.engine.politeness.robots_rules import RuleMatcher, crawl_delay_s
 
 MAX_PARSED_BYTES = 500 << 10  # RFC 9309, 2.5: at least this much is parsed
 CACHE_TTL_S = 86_400.0  # RFC 9309, 2.4: not cached for longer than 24 hours
 MAX_SITEMAPS = 1_000
+MAX_LICENCE_LENGTH = 500
 LARGE_TEXT = 32_000  # characters of rules that are compiled outside the event loop
 _BYTES_PER_CHARACTER, _RECORD_BYTES = 8, 1_000  # measured: rules of 20 characters take 120 bytes
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -30,6 +32,9 @@ _FIELD_SPELLINGS = {
     **dict.fromkeys(("crawl-delay", "crawl delay"), "crawl-delay"),
     **dict.fromkeys(("sitemap", "sitemaps", "site-map"), "sitemap"),
     "allow": "allow",
+    "content-signal": "content-signal",
+    "content-usage": "content-usage",
+    "license": "license",
 }
 _LINE = re.compile(r"\s*([^:\s]+(?: [^:\s]+)?)\s*:\s*(.*)|\s*(\S+)\s+(.*)").match
 _replace_encoded_slash = re.compile("%2f", re.IGNORECASE).sub
@@ -49,6 +54,8 @@ class RobotsRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     text: str = ""
     delay_s: float = 0.0
     sitemaps: tuple[str, ...] = ()
+    licence: str = ""  # URL of the licence of the whole host (RSL)
+    tdm_rules: tuple[TdmRule, ...] = ()  # of /.well-known/tdmrep.json
     unreachable: bool = False  # nothing is allowed, for now
     asked: bool = True  # the host heard of us
     failures: int = 0  # attempts in a row that could not read the file
@@ -69,6 +76,11 @@ class RobotsRules(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def cost_bytes(self) -> int:
         """About the memory that the rules take when they are compiled."""
         return _RECORD_BYTES + _BYTES_PER_CHARACTER * len(self.text)
+
+    @cached_property
+    def signals(self) -> HostSignals:
+        """What the owner allows on all pages of the host."""
+        return HostSignals(self.text, self.agent, self.licence, self.tdm_rules)
 
     def allows(self, url: str) -> bool:
         """True if `agent` may request this URL."""
@@ -107,13 +119,14 @@ def _unreachable_rules(fetched: FetchResult, agent: str, now: float, previous: R
 
 
 def _parse_rules(body: bytes, agent: str, now: float) -> RobotsRules:
-    own, sitemaps = _matching_groups(_beginning(body).decode("utf-8", "replace"), agent)
+    own, hostwide = _matching_groups(_beginning(body).decode("utf-8", "replace"), agent)
     return RobotsRules(
         agent=agent,
         text=own,
         # A group of its own without a delay: the delay for all agents is the careful guess.
         delay_s=crawl_delay_s(own, agent),
-        sitemaps=tuple(sitemaps[:MAX_SITEMAPS]),
+        sitemaps=tuple(hostwide["sitemap"][:MAX_SITEMAPS]),
+        licence=next(iter(hostwide["license"]), "")[:MAX_LICENCE_LENGTH],
         expires_at=now + CACHE_TTL_S,
         read_at=now,
     )
@@ -132,17 +145,18 @@ def _beginning(body: bytes) -> bytes:
     return body.lstrip(_BYTE_ORDER_MARK) if body[:1] in (b"\xef", b"\xbb", b"\xbf") else body
 
 
-def _matching_groups(text: str, agent: str) -> tuple[str, list[str]]:
-    """The groups for `agent` and for everybody, their agent lines reduced to exact product tokens; and the sitemaps.
+def _matching_groups(text: str, agent: str) -> tuple[str, dict[str, list[str]]]:
+    """The groups for `agent` and for all agents, their agent lines reduced to exact product tokens; and the fields
+    that apply to the whole host.
 
     RFC 9309 (2.2.1) matches whole tokens: a group for `op` does not apply to `opilio`.
     """
     kept: list[str] = []
-    sitemaps: list[str] = []
+    hostwide: dict[str, list[str]] = {"sitemap": [], "license": []}
     ours = naming_agents = False
     for field, value in _parse_lines(text):
-        if field == "sitemap":
-            sitemaps.append(value)
+        if field in hostwide:
+            hostwide[field] += [value] if value else []
         elif field == "user-agent":
             token = _matching_token(value, agent)
             ours = bool(token) or (ours and naming_agents)
@@ -153,7 +167,7 @@ def _matching_groups(text: str, agent: str) -> tuple[str, list[str]]:
             naming_agents = False
             if ours:
                 kept.append(f"{field}: {_normalize_rule(value)}")
-    return "\n".join(kept), [s for s in sitemaps if s]
+    return "\n".join(kept), hostwide
 
 
 def _normalize_rule(value: str) -> str:

@@ -142,6 +142,24 @@ def _matches(path: str, parts: list[str], anchored: bool) -> bool:
     return path.find(last, position) >= 0
 
 
+def normalize_pattern(value: str) -> str:
+    """A rule in the spelling in which `path_matches` compares it."""
+    return normalize_rule(value.removesuffix("$")) + ("$" if value.endswith("$") else "")
+
+
+def path_matches(path: str, pattern: str) -> bool:
+    """True if a normalized path begins with a normalized pattern, which may have `*` and a final `$`.
+
+    >>> path_matches("/art/wren.html", "/art/*.html$"), path_matches("/art/", "/music/")
+    (True, False)
+    """
+    anchored = pattern.endswith("$")
+    parts = re.sub(r"\*+", "*", pattern.removesuffix("$")).split("*")
+    if len(parts) == 1:
+        return path == parts[0] if anchored else path.startswith(parts[0])
+    return len(parts) <= MAX_WILDCARD_PARTS and _matches(path, parts, anchored)
+
+
 def normalize_path(url: str) -> str:
     """Path and query of a URL in the spelling in which rules are compared.
 

@@ -76,7 +76,7 @@ def convert_page(page: StoredPage) -> MarkdownPage | None:
         score=page.score,
         relevant=page.relevant,
         content_hash=f"sha256:{digest}",
-        signals=extracted.signals,
+        signals=page.signals,
         markdown=extracted.content,
     )
 
