@@ -84,7 +84,7 @@ NO_SIGNALS = PageSignals()
 
 def read_signals(fetched: FetchResult, head: PageHead, agent: str = "opilio") -> PageSignals:
     """The signals of the headers, of the head of a page and of its host; of two that differ, the stricter counts."""
-    headers = [(name.lower(), value) for name, value in fetched.headers if name.lower() in _SIGNAL_HEADERS]
+    headers = [(key, value) for name, value in fetched.headers if (key := name.lower()) in _SIGNAL_HEADERS]
     headers += fetched.host_signals
     linked = (canonicalize_url(head.licence, fetched.url) or head.licence) if head.licence else ""
     licence = linked or head.first_value(*LICENCE_METAS)
