@@ -12,7 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SEARXNG := .searxng
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-EXTRAS := lab,learn,parquet,lemmas,mcp
+EXTRAS := lab,learn,parquet,lemmas,mcp,postgres
 TEST_EXTRAS := $(EXTRAS),test
 # On two cores; `make test JOBS=8` on a larger machine.
 JOBS ?= 2
@@ -84,7 +84,8 @@ $(SEARXNG)/.installed: $(SEARXNG_STATED)
 
 # The quick tests run once, under coverage; the others run without, because it slows them most.
 test: check coverage $(SEARXNG)/.installed
-	@sh scripts/get_chromium.sh
+	@sh scripts/get_package.sh chromium chromium "the tests of the pages in a browser"
+	@sh scripts/get_package.sh initdb postgresql "the tests of collections in PostgreSQL"
 	OPILIO_SEARXNG=$(CURDIR)/$(SEARXNG)/bin/python $(PYTEST) -m "not ($(QUICK))"
 
 clean:

@@ -8,7 +8,7 @@ import tomli_w
 from checks import small_webs
 from opilio.core.records import Analysis, FetchResult, Lead, Outcome, Verdict, url_key
 from opilio.core.urls import host_of
-from opilio.dedup.sqlite import create_dedup_tables as create_seen
+from opilio.dedup.stored import create_dedup_tables as create_seen
 from opilio.engine.wiring.settings import complete_settings
 from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
 from opilio.lab.webs.warc import RecordedResponse

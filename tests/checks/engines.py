@@ -13,7 +13,7 @@ from opilio.core.events import Event
 from opilio.core.protocols import Fetcher, SeedSource
 from opilio.core.records import FetchResult
 from opilio.core.settings import Settings, Tree
-from opilio.dedup.sqlite import create_dedup_tables as create_seen
+from opilio.dedup.stored import create_dedup_tables as create_seen
 from opilio.engine.politeness.traps import build_url_filter
 from opilio.engine.wiring.analysis import AnalysisOptions
 from opilio.engine.wiring.assembly import open_analysis

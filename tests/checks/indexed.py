@@ -10,7 +10,7 @@ import numpy as np
 
 from opilio.core.records import Analysis, FetchResult, Lead, LinkColumns, Outcome, PageChange, Reason, Verdict, url_key
 from opilio.core.urls import host_of
-from opilio.dedup.sqlite import create_dedup_tables as create_seen
+from opilio.dedup.stored import create_dedup_tables as create_seen
 from opilio.engine.link_columns import pack
 from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
 from opilio.store.collection import Collection, collection_exists

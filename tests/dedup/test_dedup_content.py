@@ -6,7 +6,7 @@ import pytest
 
 from opilio.core.protocols import DuplicateDetector
 from opilio.dedup.detector import MemoryDuplicateDetector
-from opilio.dedup.sqlite import SqliteDuplicateDetector, create_dedup_tables
+from opilio.dedup.stored import StoredDuplicateDetector, create_dedup_tables
 from opilio.testing.content_seen import ContentSeenChecks
 
 
@@ -31,28 +31,28 @@ class TestMemoryContentSeen(ContentSeenChecks):
 class TestSqliteContentSeen(ContentSeenChecks):
     @pytest.fixture
     def exact(self, connection: sqlite3.Connection) -> DuplicateDetector:
-        return SqliteDuplicateDetector(connection)
+        return StoredDuplicateDetector(connection)
 
     @pytest.fixture
     def near(self, connection: sqlite3.Connection) -> DuplicateDetector:
-        return SqliteDuplicateDetector(connection, near=True)
+        return StoredDuplicateDetector(connection, near=True)
 
 
 def test_sqlite_content_seen_survives_restart_s4_15(tmp_path: Path) -> None:
     first = sqlite3.connect(tmp_path / "crawl.db", isolation_level=None)
     create_dedup_tables(first)
-    SqliteDuplicateDetector(first, near=True).find_original(1, 100, 0xABCDEF)
+    StoredDuplicateDetector(first, near=True).find_original(1, 100, 0xABCDEF)
     first.close()
     second = sqlite3.connect(tmp_path / "crawl.db", isolation_level=None)
     create_dedup_tables(second)
-    seen = SqliteDuplicateDetector(second, near=True)
+    seen = StoredDuplicateDetector(second, near=True)
     assert seen.find_original(2, 100, 0) == (1, False)
     assert seen.find_original(3, 101, 0xABCDEE) == (1, True)
     second.close()
 
 
 def test_sqlite_content_seen_forgets_what_was_rolled_back(connection: sqlite3.Connection) -> None:
-    seen = SqliteDuplicateDetector(connection)
+    seen = StoredDuplicateDetector(connection)
     connection.execute("BEGIN IMMEDIATE")
     seen.find_original(1, 100, 0)
     connection.execute("ROLLBACK")

@@ -24,7 +24,7 @@ from opilio.core.registry import (
 )
 from opilio.core.settings import Settings
 from opilio.core.strategies import load_strategy, strategy_names
-from opilio.dedup import sqlite as seen
+from opilio.dedup import stored as seen
 from opilio.frontier.sqlite.schema import TABLES_SQL as FRONTIER_TABLES
 from opilio.manage.export import EXPORT_COLUMNS
 from opilio.manage.results import Status

@@ -21,6 +21,7 @@ EXEMPT = {
     "engine/link_memory.py:CommitteeLearner public methods": "implements Learns",
     "frontier/memory.py:MemoryFrontier public methods": "implements Frontier",
     "frontier/sqlite/frontier.py:SqliteFrontier public methods": "implements Frontier",
+    "frontier/postgres/frontier.py:PostgresFrontier public methods": "implements Frontier",
     "methods/agents/frontier.py:SharedFrontier public methods": "implements Frontier",
     "methods/agents/link_queue.py:AgentLinkQueue public methods": "one queue: what it offers belongs together",
     "rank/four_part_score.py:LinkScoreRanker.__init__ parameters": "its options are its constructor's arguments",

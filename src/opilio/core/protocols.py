@@ -4,8 +4,8 @@ Each protocol has a conformance suite in `opilio.testing` that every implementat
 of judges and rankers that learn with a journal.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -26,6 +26,39 @@ from opilio.core.records import (
     UrlState,
     Verdict,
 )
+
+# What fills the placeholders of a statement, by position or by name.
+Values = Sequence[Any] | Mapping[str, Any]
+
+
+class Rows(Protocol):
+    """The result of a statement: tuples."""
+
+    @property
+    def rowcount(self) -> int: ...
+
+    def fetchone(self) -> Any: ...  # noqa: ANN401 - a tuple, or None behind the last row
+
+    def fetchall(self) -> list[Any]: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Database(Protocol):
+    """An open connection to the database of a collection. It begins and commits nothing by itself.
+
+    Statements are written once, in the SQL that SQLite and PostgreSQL share, with `?` or `:name` for values.
+    `sqlite3.Connection` is a `Database` as it is; `store.postgres.connection` wraps a connection of psycopg.
+    """
+
+    @property
+    def in_transaction(self) -> bool: ...
+
+    def execute(self, sql: str, values: Values = ..., /) -> Rows: ...
+
+    def executemany(self, sql: str, values: Iterable[Values], /) -> Rows: ...
+
+    def close(self) -> None: ...
 
 
 class ScoredLinks(Protocol):

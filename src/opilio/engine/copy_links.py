@@ -4,7 +4,6 @@ Pages of a gallery or listing can have equal words and different links, so the l
 same links as its original at another place: equal paths, or equal paths relative to the page. They are not followed.
 """
 
-import sqlite3
 from collections import Counter
 from urllib.parse import urlsplit
 
@@ -12,6 +11,7 @@ import msgspec
 import numpy as np
 
 from opilio.core.caches import evict_oldest
+from opilio.core.protocols import Database
 from opilio.core.records import Outcome
 from opilio.engine.link_columns import pack, unpack
 from opilio.store.answers import links_of
@@ -26,7 +26,7 @@ ON_ORIGINAL = "also on the original"
 class CopyLinkFilter:
     """Drops the links of a copy that its original has too. Counts, in bounded memory, the copies of each original."""
 
-    def __init__(self, connection: sqlite3.Connection, enabled: bool = True) -> None:
+    def __init__(self, connection: Database, enabled: bool = True) -> None:
         self._connection = connection
         self._enabled = enabled
         self._followed: Counter[int] = Counter()

@@ -4,13 +4,13 @@ Only hosts that matter are asked: those of seeds and those with a relevant page.
 that a sitemap of a million URLs does not fill the queue: URLs with words of the topic come first, then the newest.
 """
 
-import sqlite3
 from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
 
 from opilio.core.caches import evict_oldest
+from opilio.core.protocols import Database
 from opilio.core.records import Lead, Outcome, SitemapEntry, url_key
 from opilio.core.settings import Settings
 from opilio.core.urls import host_of, origin_of
@@ -29,7 +29,7 @@ PLAIN_SCORE, MATCHING_SCORE = 0.05, 0.3
 class SiteDiscovery:
     """Turns sitemaps and feeds into leads, in bounded memory. Runs inside the committer's unit of work."""
 
-    def __init__(self, settings: Settings, connection: sqlite3.Connection) -> None:
+    def __init__(self, settings: Settings, connection: Database) -> None:
         topic = settings.topic
         self._query = " ".join([topic.name, topic.description, *topic.keywords])
         # Guessing /sitemap.xml costs a request per host: only where the crawl is limited to sites.

@@ -1,11 +1,10 @@
 """Leads whose score counts all the pages they were found on (S3-17, X-11), in the writing process."""
 
-import sqlite3
 from collections.abc import Iterator
 
 import numpy as np
 
-from opilio.core.protocols import LinkScorer
+from opilio.core.protocols import Database, LinkScorer
 from opilio.core.records import Lead, LinkColumns, Outcome
 from opilio.engine.link_columns import build_leads, unpack
 from opilio.engine.link_scoring import LinkScorerContext, StaticLinkScorer
@@ -22,7 +21,7 @@ class ParentLinkScorer(StaticLinkScorer):
         self._options = options
         self._parents = KnownParents(limit=MAX_LINKS, per_link=options.parents or MAX_LINKS)
 
-    def resume(self, connection: sqlite3.Connection, agent: int = 0) -> None:
+    def resume(self, connection: Database, agent: int = 0) -> None:
         """Know again what the collection's pages say (those of an agent): the newest, so far as there is room."""
         newest: list[tuple[int, float, list[int]]] = []
         links = 0
@@ -66,7 +65,7 @@ def _followed_keys(columns: LinkColumns) -> list[int]:
     return list(dict.fromkeys(key for at, key in enumerate(keys) if at not in columns.dropped))
 
 
-def _pages_with_links(connection: sqlite3.Connection, agent: int) -> Iterator[tuple[int, float, list[int]]]:
+def _pages_with_links(connection: Database, agent: int) -> Iterator[tuple[int, float, list[int]]]:
     """Every page with its relevance and the links to follow, newest first."""
     for page in linked_pages(connection, agent):
         yield page.key, page.score, _followed_keys(unpack(page.columns))

@@ -2,13 +2,12 @@
 
 import re
 from pathlib import Path
-from sqlite3 import Connection
 from typing import Any
 
 import numpy as np
 
 from opilio.core.errors import UsageError
-from opilio.core.protocols import FrontierEntry
+from opilio.core.protocols import Database, FrontierEntry
 from opilio.core.records import UrlState, url_key
 from opilio.core.urls import canonicalize_url, host_of
 from opilio.engine.link_columns import unpack
@@ -77,26 +76,26 @@ def _explain(collection: Collection, url: str) -> Explanation:
     )
 
 
-def _seed(db: Connection, key: int) -> SeedOrigin | None:
+def _seed(db: Database, key: int) -> SeedOrigin | None:
     seed = seed_row(db, key)
     return SeedOrigin(seed.priority, seed.sources) if seed is not None else None
 
 
-def _fetch_attempts(db: Connection, key: int) -> list[FetchAttempt]:
+def _fetch_attempts(db: Database, key: int) -> list[FetchAttempt]:
     return [
         FetchAttempt(at=a.at, status=a.status, failure=a.failure, detail=a.detail, location=a.location)
         for a in answers_of(db, key)
     ]
 
 
-def _revisits(db: Connection, key: int) -> RevisitStats | None:
+def _revisits(db: Database, key: int) -> RevisitStats | None:
     record = RevisitStore(db).record(key)
     if not record.checks:
         return None
     return RevisitStats(**{name: getattr(record, name) for name in RevisitStats.__struct_fields__})
 
 
-def _agent_verdicts(db: Connection, key: int, names: dict[int, str]) -> list[AgentVerdict]:
+def _agent_verdicts(db: Database, key: int, names: dict[int, str]) -> list[AgentVerdict]:
     """Each agent's verdict on the page, and which of them fetched it."""
     return [AgentVerdict(names.get(v.agent, ""), v.own, v.score, v.relevant) for v in agent_verdicts(db, key)]
 
@@ -113,7 +112,7 @@ def _frontier_facts(entry: FrontierEntry) -> dict[str, Any]:
     }
 
 
-def _redirects(db: Connection, entry: FrontierEntry) -> list[str]:
+def _redirects(db: Database, entry: FrontierEntry) -> list[str]:
     """The URLs whose redirects led to a URL, the last redirect first."""
     sources: list[str] = []
     url = entry.lead.url
@@ -126,7 +125,7 @@ def _redirects(db: Connection, entry: FrontierEntry) -> list[str]:
     return sources
 
 
-def _contexts(db: Connection, keys: tuple[int, ...], parents: tuple[int, ...]) -> list[LinkContext]:
+def _contexts(db: Database, keys: tuple[int, ...], parents: tuple[int, ...]) -> list[LinkContext]:
     """The links on its parents that lead to a URL (`keys`: its own and those of redirects to it), with their scores."""
     found = []
     for parent in parents:
@@ -150,13 +149,13 @@ def _contexts(db: Connection, keys: tuple[int, ...], parents: tuple[int, ...]) -
     return found
 
 
-def _host_wait(db: Connection, host: str) -> HostWait | None:
+def _host_wait(db: Database, host: str) -> HostWait | None:
     """Why the host of a queued URL is backed off, if its last back-off is still in force."""
     backoff = last_host_backoff(db, host)
     return HostWait(*backoff) if backoff is not None and backoff[0] == host_wakes_at(db, host) else None
 
 
-def _path(db: Connection, frontier: SqliteFrontier, entry: FrontierEntry | None) -> list[str]:
+def _path(db: Database, frontier: SqliteFrontier, entry: FrontierEntry | None) -> list[str]:
     """The shortest known path from a seed: of the parents of a URL always the one nearest to a seed."""
     path: list[str] = []
     while entry is not None and entry.lead.url not in path and len(path) < MAX_PATH_LENGTH:
@@ -166,7 +165,7 @@ def _path(db: Connection, frontier: SqliteFrontier, entry: FrontierEntry | None)
     return path[::-1]
 
 
-def _page(db: Connection, key: int) -> PageExplanation | None:
+def _page(db: Database, key: int) -> PageExplanation | None:
     page = judged_page(db, key)
     if page is None:
         return None

@@ -18,7 +18,7 @@ import msgspec
 
 from opilio.core.errors import CollectionError, ConfigError
 from opilio.core.settings import StopSettings, Tree
-from opilio.store.connection import connect, run_script, sqlite_uri, transaction
+from opilio.store.connection import connect, run_script, sqlite_uri, transaction, upsert_sql
 from opilio.store.locks import CRAWL_COMMAND, LOCK_FILE, LOCK_TIMEOUT_S, hold_files
 from opilio.store.locks import acquire_write_lock as lock_of
 from opilio.store.schema import ADDED_TABLES, APPLICATION_ID, SCHEMA_VERSION, TABLES
@@ -148,7 +148,7 @@ class Collection:
 
     def set_meta(self, **values: str | float) -> None:
         self.connection.executemany(
-            "INSERT INTO meta VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
+            upsert_sql("meta", ("name", "value"), ("name",)),
             [(name, str(value)) for name, value in values.items()],
         )
 

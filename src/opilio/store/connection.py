@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from opilio.core.protocols import Database, Values
+
 
 def sqlite_uri(database: Path) -> str:
     """What to open, as a URI or a path (a path that begins with "/" is no URI). SQLite makes files beside a database
@@ -50,7 +52,6 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 Row = TypeVar("Row", bound=msgspec.Struct)
-Values = Sequence[object] | dict[str, object]
 
 
 def columns_of(row_type: type[msgspec.Struct], prefix: str = "") -> str:
@@ -84,18 +85,30 @@ def row_reader(row_type: type[Row]) -> Callable[[Sequence[Any]], Row]:
     return read
 
 
-def read_rows(db: sqlite3.Connection, row_type: type[Row], source: str, values: Values = ()) -> Iterator[Row]:
+def read_rows(db: Database, row_type: type[Row], source: str, values: Values = ()) -> Iterator[Row]:
     """The rows of `SELECT <fields of the type> FROM <source>`; a stream."""
     rows = db.execute(f"SELECT {columns_of(row_type)} FROM {source}", values)
     return map(row_reader(row_type), rows)
 
 
-def read_row(db: sqlite3.Connection, row_type: type[Row], source: str, values: Values = ()) -> Row | None:
+def read_row(db: Database, row_type: type[Row], source: str, values: Values = ()) -> Row | None:
     """The first such row, if there is one."""
     return next(read_rows(db, row_type, source, values), None)
 
 
-def read_value(db: sqlite3.Connection, sql: str, values: Values = ()) -> Any:  # noqa: ANN401 a cell of any type
+def read_value(db: Database, sql: str, values: Values = ()) -> Any:  # noqa: ANN401 a cell of any type
     """The first column of the first row; None where there is no row."""
     row = db.execute(sql, values).fetchone()
     return None if row is None else row[0]
+
+
+def upsert_sql(table: str, columns: Sequence[str], keys: Sequence[str]) -> str:
+    """The statement that inserts a row, or replaces the one with the same key.
+
+    >>> upsert_sql("move", ("key", "target"), ("key",))
+    'INSERT INTO move (key, target) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET target = excluded.target'
+    """
+    values = ", ".join("?" * len(columns))
+    changes = ", ".join(f"{name} = excluded.{name}" for name in columns if name not in keys)
+    insert = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({values})"
+    return f"{insert} ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {changes}"

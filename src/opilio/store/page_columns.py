@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from opilio.core.records import Analysis, FetchResult, Lead, Outcome, Verdict
+from opilio.store.connection import upsert_sql
 from opilio.store.warc import RecordPosition
 
 _SQL_TYPES = {int: "INTEGER", bool: "INTEGER", str: "TEXT", float: "REAL", bytes: "BLOB"}
@@ -99,9 +100,7 @@ ADDED_COLUMNS = {
     for column in PAGE_COLUMNS
     if column.older is not None
 }
-INSERT_PAGE = (
-    f"INSERT OR REPLACE INTO page ({', '.join(PAGE_COLUMN_NAMES)}) VALUES ({', '.join('?' * len(PAGE_COLUMNS))})"
-)
+INSERT_PAGE = upsert_sql("page", PAGE_COLUMN_NAMES, ("key",))
 ARCHIVE_PAGE = (
     f"INSERT INTO version ({', '.join(PAGE_COLUMN_NAMES)}, until, ended, cause)"
     f" SELECT {', '.join(PAGE_COLUMN_NAMES)}, ?, ?, ? FROM page WHERE key = ?"

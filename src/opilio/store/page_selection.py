@@ -53,7 +53,7 @@ class PageFilter(msgspec.Struct, frozen=True, kw_only=True):
             conditions.append(("score >= ?", self.min_score))
         if self.topic:
             agents = "SELECT v.page FROM verdict AS v JOIN agent AS a ON a.number = v.agent"
-            conditions.append((f"key IN ({agents} WHERE v.relevant AND a.topic = ?)", self.topic))
+            conditions.append((f"key IN ({agents} WHERE v.relevant <> 0 AND a.topic = ?)", self.topic))
         if not self.include_noindex:
             conditions.append(("noindex = ?", 0))
         return " AND ".join(["duplicate_of = 0", *(text for text, _ in conditions)]), [value for _, value in conditions]

@@ -3,12 +3,12 @@
 Every function takes the connection of a collection, so that readers and the writing process can share them.
 """
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
 
+from opilio.core.protocols import Database
 from opilio.core.records import Reason
 from opilio.store.connection import read_row, read_rows, read_value
 from opilio.store.warc import RecordPosition
@@ -118,80 +118,81 @@ class ListFilter(NamedTuple):
     sort: PageSort = "score"
 
 
-def judged_page(db: sqlite3.Connection, key: int) -> JudgedPage | None:
+def judged_page(db: Database, key: int) -> JudgedPage | None:
     return read_row(db, JudgedPage, "page WHERE key = ?", (key,))
 
 
-def page_details(db: sqlite3.Connection, key: int) -> PageDetails | None:
+def page_details(db: Database, key: int) -> PageDetails | None:
     return read_row(db, PageDetails, "page WHERE key = ?", (key,))
 
 
-def page_description(db: sqlite3.Connection, key: int) -> str:
+def page_description(db: Database, key: int) -> str:
     return read_value(db, "SELECT description FROM page WHERE key = ?", (key,)) or ""
 
 
-def page_url(db: sqlite3.Connection, key: int) -> str:
+def page_url(db: Database, key: int) -> str:
     """The URL of a current page; empty where there is none."""
     return read_value(db, "SELECT url FROM page WHERE key = ?", (key,)) or ""
 
 
-def page_host(db: sqlite3.Connection, key: int) -> str:
+def page_host(db: Database, key: int) -> str:
     """The host of a current page; empty where there is none."""
     return read_value(db, "SELECT host FROM page WHERE key = ?", (key,)) or ""
 
 
-def is_relevant(db: sqlite3.Connection, key: int) -> bool:
+def is_relevant(db: Database, key: int) -> bool:
     """Is there a current page with this key that was judged relevant?"""
     return bool(read_value(db, "SELECT relevant FROM page WHERE key = ?", (key,)))
 
 
-def has_page(db: sqlite3.Connection, key: int) -> bool:
+def has_page(db: Database, key: int) -> bool:
     return read_value(db, "SELECT 1 FROM page WHERE key = ?", (key,)) is not None
 
 
-def record_position(db: sqlite3.Connection, key: int) -> RecordPosition | None:
+def record_position(db: Database, key: int) -> RecordPosition | None:
     """Where the WARC record of a page is; None for a copy, which has no record, and where there is no page."""
     row = db.execute("SELECT warc, offset, length FROM page WHERE key = ? AND length > 0", (key,)).fetchone()
     return None if row is None else RecordPosition(*row)
 
 
-def current_page(db: sqlite3.Connection, key: int) -> PageTitle | None:
+def current_page(db: Database, key: int) -> PageTitle | None:
     row = db.execute("SELECT url, title FROM page WHERE key = ?", (key,)).fetchone()
     return None if row is None else PageTitle(*row)
 
 
-def latest_page(db: sqlite3.Connection, key: int) -> PageTitle | None:
+def latest_page(db: Database, key: int) -> PageTitle | None:
     """The page as it is, or as it was before it went: explanations outlive pages."""
     sql = """SELECT url, title FROM (SELECT url, title, 1 AS now, seq FROM page WHERE key = :key
-        UNION ALL SELECT url, title, 0, seq FROM version WHERE key = :key) ORDER BY now DESC, seq DESC LIMIT 1"""
+        UNION ALL SELECT url, title, 0, seq FROM version WHERE key = :key) AS known
+        ORDER BY now DESC, seq DESC LIMIT 1"""
     row = db.execute(sql, {"key": key}).fetchone()
     return None if row is None else PageTitle(*row)
 
 
-def nearest_page_url(db: sqlite3.Connection, keys: Iterable[int]) -> str:
+def nearest_page_url(db: Database, keys: Iterable[int]) -> str:
     """Of these pages the URL of the one with the fewest links from a seed; empty where none is stored."""
     wanted = tuple(keys)
     marks = ", ".join("?" * len(wanted))
     return read_value(db, f"SELECT url FROM page WHERE key IN ({marks}) ORDER BY depth, seq LIMIT 1", wanted) or ""
 
 
-def first_fetched_at(db: sqlite3.Connection, keys: Iterable[int]) -> float | None:
+def first_fetched_at(db: Database, keys: Iterable[int]) -> float | None:
     """When the first version of any of these pages was fetched."""
     wanted = tuple(keys)
     among = f"WHERE key IN ({', '.join('?' * len(wanted))})"
     sql = f"""SELECT min(at) FROM (SELECT fetched_at AS at FROM page {among}
-        UNION ALL SELECT fetched_at FROM version {among})"""
+        UNION ALL SELECT fetched_at FROM version {among}) AS known"""
     at: float | None = read_value(db, sql, 2 * wanted)
     return at
 
 
-def copies_of(db: sqlite3.Connection, key: int, limit: int) -> list[tuple[str, bool]]:
+def copies_of(db: Database, key: int, limit: int) -> list[tuple[str, bool]]:
     """URLs of pages that repeat the text of this one; True where the texts only nearly agree."""
     sql = "SELECT url, near_duplicate FROM page WHERE duplicate_of = ? AND duplicate_of <> 0 LIMIT ?"
     return [(url, bool(near)) for url, near in db.execute(sql, (key, limit))]
 
 
-def list_pages(db: sqlite3.Connection, wanted: ListFilter, limit: int, offset: int = 0) -> list[ListedPage]:
+def list_pages(db: Database, wanted: ListFilter, limit: int, offset: int = 0) -> list[ListedPage]:
     """A part of a filtered list of pages; copies are left out."""
     where, values = ["duplicate_of = 0"], list[object]()
     if wanted.relevant is not None:
@@ -204,7 +205,7 @@ def list_pages(db: sqlite3.Connection, wanted: ListFilter, limit: int, offset: i
     return list(read_rows(db, ListedPage, source, (*values, limit, offset)))
 
 
-def genre_counts(db: sqlite3.Connection) -> dict[str, int]:
+def genre_counts(db: Database) -> dict[str, int]:
     """The number of pages of each genre that was detected."""
     rows = db.execute(
         "SELECT genre, count(*) FROM page WHERE genre <> '' AND duplicate_of = 0 GROUP BY genre ORDER BY genre"
@@ -212,80 +213,80 @@ def genre_counts(db: sqlite3.Connection) -> dict[str, int]:
     return {str(genre): int(count) for genre, count in rows}
 
 
-def best_pages(db: sqlite3.Connection, limit: int) -> list[RecordedPage]:
+def best_pages(db: Database, limit: int) -> list[RecordedPage]:
     """The pages with the highest scores."""
     return list(read_rows(db, RecordedPage, f"page WHERE {_HAS_RECORD} ORDER BY score DESC LIMIT ?", (limit,)))
 
 
-def doubtful_pages(db: sqlite3.Connection, limit: int) -> list[RecordedPage]:
+def doubtful_pages(db: Database, limit: int) -> list[RecordedPage]:
     """The pages whose scores are nearest to one half."""
     source = f"page WHERE {_HAS_RECORD} ORDER BY abs(score - 0.5) LIMIT ?"
     return list(read_rows(db, RecordedPage, source, (limit,)))
 
 
-def kept_scores(db: sqlite3.Connection) -> list[float]:
+def kept_scores(db: Database) -> list[float]:
     """The scores of all relevant pages that are not copies."""
     return [float(score) for (score,) in db.execute("SELECT score FROM page WHERE relevant = 1 AND duplicate_of = 0")]
 
 
-def newest_pages(db: sqlite3.Connection, limit: int) -> list[JudgedPage]:
+def newest_pages(db: Database, limit: int) -> list[JudgedPage]:
     """The pages that were stored last, the newest first."""
     return list(read_rows(db, JudgedPage, "page ORDER BY seq DESC LIMIT ?", (limit,)))
 
 
-def first_pages(db: sqlite3.Connection, limit: int) -> list[RecordedPage]:
+def first_pages(db: Database, limit: int) -> list[RecordedPage]:
     """The pages that were fetched first."""
     return list(read_rows(db, RecordedPage, f"page WHERE {_HAS_RECORD} ORDER BY seq LIMIT ?", (limit,)))
 
 
-def pages_after(db: sqlite3.Connection, seq: int, limit: int) -> list[RecordedPage]:
+def pages_after(db: Database, seq: int, limit: int) -> list[RecordedPage]:
     """The next pages after an answer. By `seq`, which has an index: a few pages of a million are read in no time."""
     return list(read_rows(db, RecordedPage, "page WHERE seq > ? ORDER BY seq LIMIT ?", (seq, limit)))
 
 
-def new_pages(db: sqlite3.Connection, seq: int) -> Iterator[NewPage]:
+def new_pages(db: Database, seq: int) -> Iterator[NewPage]:
     """Every page that was stored after an answer."""
     return read_rows(db, NewPage, "page WHERE seq > ? ORDER BY seq", (seq,))
 
 
-def sample_texts(db: sqlite3.Connection, relevant: bool, limit: int) -> list[str]:
+def sample_texts(db: Database, relevant: bool, limit: int) -> list[str]:
     """Title and keywords of the pages with the highest scores among the relevant (or irrelevant) ones."""
     sql = """SELECT title || ' ' || keywords FROM page WHERE relevant = ? AND duplicate_of = 0
         ORDER BY score DESC, seq LIMIT ?"""
     return [str(text) for (text,) in db.execute(sql, (relevant, limit))]
 
 
-def indexable_pages(db: sqlite3.Connection, upto: int) -> Iterator[RecordedPage]:
+def indexable_pages(db: Database, upto: int) -> Iterator[RecordedPage]:
     """Every page that a search index of the answers up to `upto` must hold."""
     return read_rows(db, RecordedPage, "page WHERE duplicate_of = 0 AND noindex = 0 AND seq <= ? ORDER BY seq", (upto,))
 
 
-def page_keys_and_endings(db: sqlite3.Connection, after: int) -> tuple[set[int], set[int]]:
+def page_keys_and_endings(db: Database, after: int) -> tuple[set[int], set[int]]:
     """The keys of all current pages, and of pages with a version that ended after an answer."""
     current = {key for (key,) in db.execute("SELECT key FROM page")}
     return current, {key for (key,) in db.execute("SELECT key FROM version WHERE ended > ?", (after,))}
 
 
-def count_indexable_versions(db: sqlite3.Connection, upto: int) -> int:
+def count_indexable_versions(db: Database, upto: int) -> int:
     """The number of past versions that an index of the answers up to `upto` must hold."""
     sql = "SELECT count(*) FROM version WHERE duplicate_of = 0 AND noindex = 0 AND ended <= ?"
     return int(read_value(db, sql, (upto,)))
 
 
-def version_intervals(db: sqlite3.Connection) -> Iterator[tuple[str, float, float]]:
+def version_intervals(db: Database) -> Iterator[tuple[str, float, float]]:
     """(URL, fetched at, replaced at) of every version; infinite for the current ones."""
     yield from db.execute("SELECT url, fetched_at, 9e999 FROM page")
     yield from db.execute("SELECT url, fetched_at, until FROM version")
 
 
-def relevant_host_count(db: sqlite3.Connection, agent: int) -> int:
+def relevant_host_count(db: Database, agent: int) -> int:
     """On how many hosts an agent found relevant pages."""
     sql = """SELECT count(DISTINCT p.host) FROM verdict AS v JOIN page AS p ON p.key = v.page
-        WHERE v.agent = ? AND v.own AND v.relevant"""
+        WHERE v.agent = ? AND v.own <> 0 AND v.relevant <> 0"""
     return int(read_value(db, sql, (agent,)))
 
 
-def page_validators(db: sqlite3.Connection, key: int) -> tuple[str, str] | None:
+def page_validators(db: Database, key: int) -> tuple[str, str] | None:
     """ETag and Last-Modified of a stored page, sitemap or feed.
 
     A copy gives none: its text is not stored, and it is needed should the copy become the original.
@@ -296,6 +297,6 @@ def page_validators(db: sqlite3.Connection, key: int) -> tuple[str, str] | None:
     return row
 
 
-def urls_by_key(db: sqlite3.Connection, keys: Sequence[int]) -> list[str]:
+def urls_by_key(db: Database, keys: Sequence[int]) -> list[str]:
     """The URLs of these pages in this order; empty for one that is not stored."""
     return [page_url(db, key) for key in keys]

@@ -5,14 +5,14 @@ Executes statements on the connection it is given; transactions belong to the co
 The table `notice`: sitemaps and feeds, and when each was last asked for. Decides nothing.
 """
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
+from opilio.core.protocols import Database
 from opilio.core.records import url_key
-from opilio.store.connection import read_row, read_value
+from opilio.store.connection import read_row, read_value, upsert_sql
 from opilio.store.warc import RecordPosition
 
 
@@ -52,7 +52,7 @@ class StoredPageInfo(msgspec.Struct, frozen=True, kw_only=True):
 _FIELD_NAMES = tuple(field.name for field in msgspec.structs.fields(RevisitRecord))
 _COLUMNS = ", ".join(_FIELD_NAMES)
 _STORED_PAGE_COLUMNS = "key, url, host, title, words, fingerprint, duplicate_of, fetched_at, warc, offset, length"
-_SAVE_SQL = f"INSERT OR REPLACE INTO revisit ({_COLUMNS}) VALUES ({', '.join('?' * len(_FIELD_NAMES))})"
+_SAVE_SQL = upsert_sql("revisit", _FIELD_NAMES, ("key",))
 
 
 class PageFacts(NamedTuple):
@@ -73,12 +73,12 @@ _PAGE_COLUMNS = ", ".join(f"p.{name}" for name in PageFacts._fields)
 _FACTS = len(PageFacts._fields)
 
 
-def revisit_record(db: sqlite3.Connection, key: int) -> RevisitRecord | None:
+def revisit_record(db: Database, key: int) -> RevisitRecord | None:
     """The row of a page; None before its first revisit."""
     return read_row(db, RevisitRecord, "revisit WHERE key = ?", (key,))
 
 
-def count_revisits(db: sqlite3.Connection) -> int:
+def count_revisits(db: Database) -> int:
     """The number of revisits of all pages."""
     return int(read_value(db, "SELECT coalesce(sum(checks), 0) FROM revisit"))
 
@@ -86,7 +86,7 @@ def count_revisits(db: sqlite3.Connection) -> int:
 class RevisitStore:
     """Reads and writes them."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Database) -> None:
         self._db = connection
 
     def stored_pages(self, keys: Sequence[int]) -> dict[int, StoredPageInfo]:
@@ -94,7 +94,7 @@ class RevisitStore:
         marks = ", ".join("?" * len(keys))
         rows = self._db.execute(f"SELECT {_STORED_PAGE_COLUMNS} FROM page WHERE key IN ({marks})", keys)
         found = {row[0]: _stored_page_from_row(row) for row in rows}
-        left = self._db.execute(f"SELECT key FROM revisit WHERE queued AND key IN ({marks})", keys)
+        left = self._db.execute(f"SELECT key FROM revisit WHERE queued <> 0 AND key IN ({marks})", keys)
         return {**{key: StoredPageInfo(key=key, is_current=False) for (key,) in left}, **found}
 
     def record(self, key: int) -> RevisitRecord:
@@ -132,7 +132,7 @@ class RevisitStore:
 
     def queued_keys(self) -> list[int]:
         """Pages that wait in the frontier to be looked at again."""
-        return [key for (key,) in self._db.execute("SELECT key FROM revisit WHERE queued")]
+        return [key for (key,) in self._db.execute("SELECT key FROM revisit WHERE queued <> 0")]
 
     def duplicates_of(self, key: int) -> list[tuple[int, str]]:
         """(key, host) of pages that repeat the text of this one."""
@@ -140,7 +140,7 @@ class RevisitStore:
 
     def record_move(self, key: int, target: int, at: float) -> None:
         """A page redirects for good."""
-        self._db.execute("INSERT OR REPLACE INTO move VALUES (?, ?, ?)", (key, target, at))
+        self._db.execute(upsert_sql("move", ("key", "target", "at"), ("key",)), (key, target, at))
 
     def mark_present(self, keys: Sequence[int]) -> None:
         """There are pages at these addresses (again)."""
@@ -148,7 +148,7 @@ class RevisitStore:
 
     def record_new_links(self, page: int, keys: Iterable[int]) -> None:
         """Links that were new on a page when it was looked at again."""
-        self._db.executemany("INSERT OR IGNORE INTO tip VALUES (?, ?)", [(key, page) for key in keys])
+        self._db.executemany("INSERT INTO tip VALUES (?, ?) ON CONFLICT DO NOTHING", [(key, page) for key in keys])
 
     def take_link_sources(self, keys: Sequence[int]) -> dict[int, int]:
         """The pages that linked to these URLs, by URL; they are read once."""
@@ -177,10 +177,13 @@ def _record_from_row(row: tuple[Any, ...]) -> RevisitRecord:
     return RevisitRecord(**dict(zip(_FIELD_NAMES, row, strict=True)))
 
 
+_ADD_EMPTY_TEXT = "INSERT INTO empty_text VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+
+
 class Soft404Texts:
     """What hosts show where they have nothing (soft 404)."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Database) -> None:
         self._db = connection
 
     def __contains__(self, place: tuple[str, int]) -> bool:
@@ -190,7 +193,7 @@ class Soft404Texts:
     def add(self, host: str, fingerprint: int, at: float) -> None:
         """Remember such a text; one too short for a fingerprint is skipped."""
         if fingerprint:
-            self._db.execute("INSERT OR IGNORE INTO empty_text VALUES (?, ?, ?)", (host, fingerprint, at))
+            self._db.execute(_ADD_EMPTY_TEXT, (host, fingerprint, at))
 
     def was_probed(self, host: str) -> bool:
         """Was this host asked for a page that can't be there?"""
@@ -198,20 +201,20 @@ class Soft404Texts:
         return row is not None
 
     def record_probe(self, host: str, at: float) -> None:
-        self._db.execute("INSERT OR IGNORE INTO empty_text VALUES (?, 0, ?)", (host, at))
+        self._db.execute(_ADD_EMPTY_TEXT, (host, 0, at))
 
 
 class SitemapStore:
     """Reads and writes it; transactions belong to the collection."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Database) -> None:
         self._db = connection
 
     def add(self, urls: Sequence[str], host: str, kind: str, most: int) -> None:
         """Store these, up to a limit per host."""
         known = self._db.execute("SELECT count(*) FROM notice WHERE host = ?", (host,)).fetchone()[0]
         self._db.executemany(
-            "INSERT OR IGNORE INTO notice VALUES (?, ?, ?, ?, 0, '', '', 0)",
+            "INSERT INTO notice VALUES (?, ?, ?, ?, 0, '', '', 0) ON CONFLICT DO NOTHING",
             [(url_key(url), url, host, kind) for url in dict.fromkeys(urls)][: max(0, most - known)],
         )
 

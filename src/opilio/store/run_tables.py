@@ -1,11 +1,11 @@
 """What belongs to the crawl as a whole: events, snapshots of learners, seeds, seed queries, robots.txt rules."""
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from opilio.core.protocols import Database
 from opilio.core.records import url_key
 from opilio.store.connection import read_row, read_rows, read_value
 
@@ -54,6 +54,16 @@ class SeedResult(NamedTuple):
     relevant: bool | None
 
 
+class _Backoff(msgspec.Struct):
+    """The fields of HostBackedOff that a reader needs."""
+
+    until: float
+    reason: str
+
+
+_decode_backoff = msgspec.json.Decoder(_Backoff).decode
+
+
 class EventFilter(NamedTuple):
     """Which events a list shows. `kinds`: None for all; `before`: only events with a lower number, 0 for all."""
 
@@ -62,9 +72,9 @@ class EventFilter(NamedTuple):
     before: int = 0
 
 
-def newest_events(db: sqlite3.Connection, wanted: EventFilter, limit: int) -> list[EventRow]:
+def newest_events(db: Database, wanted: EventFilter, limit: int) -> list[EventRow]:
     """Filtered events, newest first."""
-    where, values = ["1"], list[object]()
+    where, values = ["id > 0"], list[object]()
     if wanted.kinds is not None:
         where.append(f"kind IN ({', '.join('?' * len(wanted.kinds))})")
         values += wanted.kinds
@@ -78,87 +88,86 @@ def newest_events(db: sqlite3.Connection, wanted: EventFilter, limit: int) -> li
     return list(read_rows(db, EventRow, source, (*values, limit)))
 
 
-def events_after(db: sqlite3.Connection, number: int, limit: int) -> list[EventRow]:
+def events_after(db: Database, number: int, limit: int) -> list[EventRow]:
     """The events after one, oldest first."""
     return list(read_rows(db, EventRow, "event WHERE id > ? ORDER BY id LIMIT ?", (number, limit)))
 
 
-def last_event_id(db: sqlite3.Connection) -> int:
+def last_event_id(db: Database) -> int:
     return int(read_value(db, "SELECT coalesce(max(id), 0) FROM event"))
 
 
-def events_between(db: sqlite3.Connection, after: int, last: int, kinds: Sequence[str]) -> list[EventRow]:
+def events_between(db: Database, after: int, last: int, kinds: Sequence[str]) -> list[EventRow]:
     """The events of these kinds after one number up to another, oldest first."""
     source = f"event WHERE id > ? AND id <= ? AND kind IN ({', '.join('?' * len(kinds))}) ORDER BY id"
     return list(read_rows(db, EventRow, source, (after, last, *kinds)))
 
 
-def first_event_at(db: sqlite3.Connection, kind: str) -> float | None:
+def first_event_at(db: Database, kind: str) -> float | None:
     """When the first event of a kind happened."""
     at: float | None = read_value(db, "SELECT at FROM event WHERE kind = ? ORDER BY id LIMIT 1", (kind,))
     return at
 
 
-def last_host_backoff(db: sqlite3.Connection, host: str) -> tuple[float, str] | None:
+def last_host_backoff(db: Database, host: str) -> tuple[float, str] | None:
     """Until when a host was backed off last, and why."""
-    row: tuple[float, str] | None = db.execute(
-        "SELECT json_extract(data, '$.until'), json_extract(data, '$.reason') FROM event"
-        " WHERE kind = 'HostBackedOff' AND json_extract(data, '$.host') = ? ORDER BY id DESC LIMIT 1",
-        (host,),
-    ).fetchone()
-    return row
+    sql = """SELECT data FROM event WHERE kind = 'HostBackedOff' AND instr(CAST(data AS TEXT), ?) > 0
+        ORDER BY id DESC LIMIT 1"""
+    data = read_value(db, sql, (f'"host":{msgspec.json.encode(host).decode()},',))
+    found = None if data is None else _decode_backoff(data)
+    return None if found is None else (found.until, found.reason)
 
 
-def latest_snapshot(db: sqlite3.Connection, name: str) -> SnapshotRow | None:
+def latest_snapshot(db: Database, name: str) -> SnapshotRow | None:
     """The newest saved state of a learner."""
     return read_row(db, SnapshotRow, "snapshot WHERE name = ? ORDER BY version DESC LIMIT 1", (name,))
 
 
-def latest_state(db: sqlite3.Connection, name: str) -> bytes | None:
+def latest_state(db: Database, name: str) -> bytes | None:
     """The newest saved state of a learner as bytes."""
     found = latest_snapshot(db, name)
     return None if found is None else bytes(found.state)
 
 
-def snapshots(db: sqlite3.Connection, name: str) -> list[SnapshotRow]:
+def snapshots(db: Database, name: str) -> list[SnapshotRow]:
     """Every saved state of a learner, oldest first."""
     return list(read_rows(db, SnapshotRow, "snapshot WHERE name = ? ORDER BY version", (name,)))
 
 
-def latest_states(db: sqlite3.Connection, without: str) -> dict[str, bytes]:
+def latest_states(db: Database, without: str) -> dict[str, bytes]:
     """The newest saved state of every learner by name; without those called `without`, an agent's too."""
     source = """snapshot AS s WHERE name <> ? AND name NOT LIKE '%/' || ?
         AND version = (SELECT max(version) FROM snapshot WHERE name = s.name)"""
     return {row.name: bytes(row.state) for row in read_rows(db, SnapshotRow, source, (without, without))}
 
 
-def robots_rows(db: sqlite3.Connection) -> list[RobotsRow]:
+def robots_rows(db: Database) -> list[RobotsRow]:
     """The stored rules of every origin."""
     return list(read_rows(db, RobotsRow, "robots"))
 
 
-def delete_robots(db: sqlite3.Connection, origin: str) -> None:
+def delete_robots(db: Database, origin: str) -> None:
     db.execute("DELETE FROM robots WHERE origin = ?", (origin,))
 
 
-def delete_robots_expired_before(db: sqlite3.Connection, at: float) -> None:
+def delete_robots_expired_before(db: Database, at: float) -> None:
     db.execute("DELETE FROM robots WHERE expires_at < ?", (at,))
 
 
-def delete_robots_expiring_after(db: sqlite3.Connection, at: float) -> None:
+def delete_robots_expiring_after(db: Database, at: float) -> None:
     db.execute("DELETE FROM robots WHERE expires_at > ?", (at,))
 
 
-def seed_row(db: sqlite3.Connection, key: int) -> SeedRow | None:
+def seed_row(db: Database, key: int) -> SeedRow | None:
     return read_row(db, SeedRow, "seed WHERE key = ?", (key,))
 
 
-def first_seed_urls(db: sqlite3.Connection, limit: int) -> list[str]:
+def first_seed_urls(db: Database, limit: int) -> list[str]:
     """The first seeds by priority."""
-    return [row.url for row in read_rows(db, SeedRow, "seed ORDER BY priority, rowid LIMIT ?", (limit,))]
+    return [row.url for row in read_rows(db, SeedRow, "seed ORDER BY priority, key LIMIT ?", (limit,))]
 
 
-def seed_results(db: sqlite3.Connection, limit: int) -> Iterator[SeedResult]:
+def seed_results(db: Database, limit: int) -> Iterator[SeedResult]:
     """Seeds by priority, each with the page it became."""
     sql = """SELECT s.key, s.url, s.priority, s.sources, p.title, p.score, p.relevant FROM seed AS s
         LEFT JOIN page AS p ON p.key = s.key ORDER BY s.priority, s.url LIMIT ?"""
@@ -167,7 +176,7 @@ def seed_results(db: sqlite3.Connection, limit: int) -> Iterator[SeedResult]:
         yield SeedResult(seed, title, score, None if relevant is None else bool(relevant))
 
 
-def has_table(db: sqlite3.Connection, name: str) -> bool:
+def has_table(db: Database, name: str) -> bool:
     """Collections of early versions lack the tables that were added later."""
     return read_value(db, "SELECT 1 FROM sqlite_master WHERE name = ?", (name,)) is not None
 
@@ -185,7 +194,7 @@ class SeedQuery(NamedTuple):
     while_crawling: bool
 
 
-def write_seed_query(connection: sqlite3.Connection, at: float, enquiry: SeedQuery) -> None:
+def write_seed_query(connection: Database, at: float, enquiry: SeedQuery) -> None:
     """Write down that a query was asked."""
     connection.execute(
         "INSERT INTO enquiry (at, query, further, keys) VALUES (?, ?, ?, ?)",
@@ -193,19 +202,19 @@ def write_seed_query(connection: sqlite3.Connection, at: float, enquiry: SeedQue
     )
 
 
-def read_seed_queries(connection: sqlite3.Connection) -> list[SeedQuery]:
+def read_seed_queries(connection: Database) -> list[SeedQuery]:
     """All queries, in the order they were asked."""
     rows = connection.execute("SELECT query, keys, further FROM enquiry ORDER BY id")
     return [SeedQuery(str(query), _keys.decode(keys), bool(further)) for query, keys, further in rows]
 
 
-def count_judged(connection: sqlite3.Connection, keys: tuple[int, ...]) -> tuple[int, int]:
+def count_judged(connection: Database, keys: tuple[int, ...]) -> tuple[int, int]:
     """How many of these addresses were fetched and judged, and how many are relevant; redirects are followed."""
     verdicts = [_verdict(connection, key) for key in keys]
     return sum(v is not None for v in verdicts), sum(v is True for v in verdicts)
 
 
-def _verdict(connection: sqlite3.Connection, key: int) -> bool | None:
+def _verdict(connection: Database, key: int) -> bool | None:
     for _ in range(MAX_REDIRECTS):
         page = connection.execute("SELECT relevant FROM page WHERE key = ?", (key,)).fetchone()
         if page is not None:
@@ -217,7 +226,7 @@ def _verdict(connection: sqlite3.Connection, key: int) -> bool | None:
     return None
 
 
-def last_location(connection: sqlite3.Connection, key: int) -> str:
+def last_location(connection: Database, key: int) -> str:
     """Where the last answer of an address pointed to; empty where it is no redirect, or there is none."""
     row = connection.execute(_LAST_LOCATION, (key,)).fetchone()
     return str(row[0]) if row else ""

@@ -70,7 +70,7 @@ CREATE TABLE IF NOT EXISTS revisit (
   hinted_at REAL NOT NULL,                            -- a sitemap or feed says that it changed then
   queued INTEGER NOT NULL                             -- 1: it waits in the frontier to be looked at again
 );
-CREATE INDEX IF NOT EXISTS revisit_queued ON revisit (key) WHERE queued;
+CREATE INDEX IF NOT EXISTS revisit_waiting ON revisit (key) WHERE queued <> 0;
 
 -- Links that were new when a page was looked at again, until they are fetched: page gets the credit.
 CREATE TABLE IF NOT EXISTS tip (key INTEGER PRIMARY KEY, page INTEGER NOT NULL);

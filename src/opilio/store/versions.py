@@ -6,7 +6,6 @@ Only reads. A watermark is the number of an answer (`answer.seq`): what an index
 How a page becomes history: its row moves from `page` to `version` as it is (S2-F6). Decides nothing.
 """
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from math import inf
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from opilio.core.protocols import Database
 from opilio.core.records import FetchResult, Reason
 from opilio.store.collection import Collection
 from opilio.store.page_columns import ARCHIVE_PAGE
@@ -157,7 +157,7 @@ class ArchivedPage(NamedTuple):
 class VersionArchiver:
     """The pages that a batch of visits is about, and what becomes of them. Writes inside a unit of work."""
 
-    def __init__(self, connection: sqlite3.Connection, keys: Sequence[int]) -> None:
+    def __init__(self, connection: Database, keys: Sequence[int]) -> None:
         self._connection = connection
         marks = ", ".join("?" * len(keys))
         rows = connection.execute(f"SELECT key, relevant, duplicate_of FROM page WHERE key IN ({marks})", keys)

@@ -1,18 +1,22 @@
 """Writes outcomes into a collection: page rows, answers, links, WARC records, counters. Reads nothing back."""
 
-import sqlite3
 from collections.abc import Sequence
 
 import msgspec
 
 from opilio.core.events import Event
+from opilio.core.protocols import Database
 from opilio.core.records import Analysis, Outcome, PageChange, Reason, Seed, Verdict, url_key
 from opilio.store.collection import Collection
+from opilio.store.connection import upsert_sql
 from opilio.store.page_columns import INSERT_PAGE, page_values
 from opilio.store.versions import ArchivedPage, VersionArchiver
 from opilio.store.warc import RecordPosition, WarcWriter
 
 _ANSWER = "INSERT INTO answer VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_SAVE_LINKS = upsert_sql("links", ("parent", "columns"), ("parent",))
+_SAVE_ROBOTS = upsert_sql("robots", ("origin", "expires_at", "rules"), ("origin",))
+_SAVE_SNAPSHOT = upsert_sql("snapshot", ("name", "version", "at", "state"), ("name", "version"))
 SYNC_INTERVAL_S = 5.0
 ENDING_CHANGES = frozenset({PageChange.GONE, PageChange.MOVED})
 _encode = msgspec.msgpack.Encoder().encode
@@ -83,7 +87,7 @@ class CollectionWriter:
         connection = self._collection.connection
         connection.executemany(_ANSWER, answers)
         connection.executemany(INSERT_PAGE, pages)
-        connection.executemany("INSERT OR REPLACE INTO links VALUES (?, ?)", links)
+        connection.executemany(_SAVE_LINKS, links)
         self._finish_batch()
 
     def sync(self, now: float, *, at_once: bool = False) -> None:
@@ -135,9 +139,7 @@ class CollectionWriter:
         write_seeds(self._collection.connection, seeds)
 
     def write_robots(self, origin: str, expires_at: float, rules: bytes) -> None:
-        self._collection.connection.execute(
-            "INSERT OR REPLACE INTO robots VALUES (?, ?, ?)", (origin, expires_at, rules)
-        )
+        self._collection.connection.execute(_SAVE_ROBOTS, (origin, expires_at, rules))
 
     def set_label(self, key: int, relevant: bool, reason: Reason) -> None:
         """Replace the verdict by the user's label; the judge's reasons stay behind it."""
@@ -172,14 +174,12 @@ class CollectionWriter:
         """Keep a version of something that learns; `only`: earlier versions are of no use and go."""
         if only:
             self._collection.connection.execute("DELETE FROM snapshot WHERE name = ?", (name,))
-        self._collection.connection.execute(
-            "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?)", (name, version, at, state)
-        )
+        self._collection.connection.execute(_SAVE_SNAPSHOT, (name, version, at, state))
 
     def replace_snapshot(self, name: str, version: int, at: float, state: bytes) -> None:
         """Put a smaller state in the place of one that is not needed to resume, or where none was kept yet."""
         self._collection.connection.execute(
-            "INSERT INTO snapshot VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET state = excluded.state",
+            "INSERT INTO snapshot VALUES (?, ?, ?, ?) ON CONFLICT (name, version) DO UPDATE SET state = excluded.state",
             (name, version, at, state),
         )
 
@@ -206,15 +206,15 @@ def judge_verdict(reasons: Sequence[Reason], by_hand: str) -> tuple[bool, float]
     return _JUDGE_VERDICTS[reasons[1].name], reasons[1].value
 
 
-def write_seeds(connection: sqlite3.Connection, seeds: Sequence[Seed]) -> None:
+def write_seeds(connection: Database, seeds: Sequence[Seed]) -> None:
     """Write down where a crawl begins and who named it; what is there already stays."""
     connection.executemany(
-        "INSERT OR IGNORE INTO seed VALUES (?, ?, ?, ?)",
+        "INSERT INTO seed VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
         [(url_key(s.url), s.url, s.priority, ", ".join(s.sources)) for s in seeds],
     )
 
 
-def write_events(connection: sqlite3.Connection, events: Sequence[Event]) -> None:
+def write_events(connection: Database, events: Sequence[Event]) -> None:
     """Write down what happened."""
     connection.executemany(
         "INSERT INTO event (at, kind, data) VALUES (?, ?, ?)",
@@ -222,7 +222,7 @@ def write_events(connection: sqlite3.Connection, events: Sequence[Event]) -> Non
     )
 
 
-def stored_robots(connection: sqlite3.Connection, origin: str) -> bytes | None:
+def stored_robots(connection: Database, origin: str) -> bytes | None:
     """The rules of an origin as `keep_robots` was given them."""
     row = connection.execute("SELECT rules FROM robots WHERE origin = ?", (origin,)).fetchone()
     return bytes(row[0]) if row else None

@@ -4,7 +4,6 @@ A collection stores no totals per host, and summing all rows for every request w
 keeps the totals and reads only rows after the last known one.
 """
 
-import sqlite3
 from array import array
 from collections import Counter
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from opilio.core.protocols import Database
 from opilio.frontier.sqlite.frontier import SqliteFrontier
 from opilio.store.answers import answers_after
 from opilio.store.collection import Collection, load_settings, stored_stop_settings
@@ -90,7 +90,7 @@ class CollectionStats:
         self.fetched = 0
         self._position = (0, labels)
 
-    def _read_pages(self, connection: sqlite3.Connection) -> None:
+    def _read_pages(self, connection: Database) -> None:
         for page in new_pages(connection, self._position[0]):
             host = self.hosts.get(page.host)
             if host is None:
@@ -111,7 +111,7 @@ class CollectionStats:
             host.relevant += page.relevant
             host.last_status, host.last_at = page.status, page.fetched_at
 
-    def _read_fetches(self, connection: sqlite3.Connection) -> None:
+    def _read_fetches(self, connection: Database) -> None:
         last = self._position[0]
         for answer in answers_after(connection, last):
             last = answer.seq
@@ -122,7 +122,7 @@ class CollectionStats:
                 self.failures[f"status {answer.status}"] += 1
         self._position = (last, self._position[1])
 
-    def _read_events(self, connection: sqlite3.Connection) -> None:
+    def _read_events(self, connection: Database) -> None:
         last = last_event_id(connection)
         for event in events_between(connection, self._last_event, last, (*MARK_KINDS, "HostBackedOff")):
             if event.kind == "HostBackedOff":

@@ -5,11 +5,10 @@ before new URLs, so the same delays and limits hold for them. While there are ne
 fetches are revisits. Revisits are conditional requests: the fetcher sends the validators of the stored page.
 """
 
-import sqlite3
 from collections.abc import Mapping
 from math import inf
 
-from opilio.core.protocols import Fetcher, Frontier
+from opilio.core.protocols import Database, Fetcher, Frontier
 from opilio.core.records import FetchResult, Lead, Tier, url_key
 from opilio.core.settings import RevisitSettings, Settings
 from opilio.engine.revisit.candidates import MAX_MISSING_CHECKS, RevisitTable
@@ -167,7 +166,7 @@ class RevisitScheduler:
 class ConditionalFetcher:
     """ETag and Last-Modified of a stored page go with the request (RFC 9110, 13.1): a 304 costs no parse."""
 
-    def __init__(self, fetcher: Fetcher, connection: sqlite3.Connection) -> None:
+    def __init__(self, fetcher: Fetcher, connection: Database) -> None:
         self._fetcher = fetcher
         self._db = connection
 
@@ -182,7 +181,7 @@ class ConditionalFetcher:
         """The fetcher is closed by its owner."""
 
 
-def with_conditional_requests(settings: Settings, fetcher: Fetcher, connection: sqlite3.Connection) -> Fetcher:
+def with_conditional_requests(settings: Settings, fetcher: Fetcher, connection: Database) -> Fetcher:
     """The fetcher of a crawl: with revisits, scheduled now or queued by an earlier run, it sends conditional requests.
 
     Others save the question whether a page is stored: it takes some twenty microseconds a fetch.

@@ -4,14 +4,13 @@ A page listed as unchanged needs no revisit, a changed one comes first, an unkno
 Runs inside the transaction of a commit, and only with a revisit policy.
 """
 
-import sqlite3
 from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 import xxhash
 
-from opilio.core.protocols import Frontier
+from opilio.core.protocols import Database, Frontier
 from opilio.core.records import Lead, Outcome, SitemapEntry, url_key
 from opilio.core.urls import host_of, origin_of
 from opilio.engine.politeness.robots import RobotsRules
@@ -40,7 +39,7 @@ class SitemapScheduler:
         own = [url for url in urls if host_of(url) == host]
         self._sitemap_store.add(own, host, kind, MAX_SITEMAPS_PER_HOST)
 
-    def load_from_robots(self, connection: sqlite3.Connection) -> None:
+    def load_from_robots(self, connection: Database) -> None:
         """Sitemaps named in robots.txt that were not requested yet."""
         for row in robots_rows(connection):
             self.add(msgspec.msgpack.decode(row.rules, type=RobotsRules).sitemaps, host_of(row.origin), "sitemap")

@@ -14,7 +14,7 @@ from opilio.core.protocols import DuplicateDetector, Fetcher, Frontier, SeedSour
 from opilio.core.records import Lead, Seed
 from opilio.core.registry import build_component
 from opilio.core.settings import Settings
-from opilio.dedup.sqlite import SqliteDuplicateDetector
+from opilio.dedup.stored import StoredDuplicateDetector
 from opilio.engine.commands import CommandInbox, CommandTargets
 from opilio.engine.commit import BatchCommitter, CommitTargets
 from opilio.engine.discovery import SiteDiscovery
@@ -123,7 +123,7 @@ def _build_commit_targets(settings: Settings, environment: Environment, frontier
     collection, now = environment.collection, environment.clock.now()
     detector: DuplicateDetector | None = None
     if settings.seen.content:
-        detector = SqliteDuplicateDetector(collection.connection, settings.seen.near, settings.seen.distance)
+        detector = StoredDuplicateDetector(collection.connection, settings.seen.near, settings.seen.distance)
     outcomes = RevisitOutcomes(collection, frontier, detector, settings.revisit.second_look_s)
     scheduler: RevisitScheduler | None = None
     if settings.revisit.on and settings.revisit.share > 0:

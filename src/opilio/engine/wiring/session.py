@@ -18,7 +18,7 @@ from opilio.core.errors import UsageError
 from opilio.core.events import CrawlStarted, ProblemsFound, SeedsFound
 from opilio.core.records import url_key
 from opilio.core.settings import Settings, Tree
-from opilio.dedup.sqlite import create_dedup_tables as create_seen
+from opilio.dedup.stored import create_dedup_tables as create_seen
 from opilio.engine.integrity import IntegrityMonitor
 from opilio.engine.loop import Engine
 from opilio.engine.politeness.traps import build_url_filter

@@ -133,7 +133,7 @@ class BatchAdder:
         known = CachedUrl(host.id, 0, finite_or_zero(lead.score), lead.depth, lead.tunnel, lead.parent, parents)
         if reason:
             counters.dropped += 1
-            self._refused.append(_insert_row(lead, known, DROPPED, reason))
+            self._refused.append(insert_row(lead, known, DROPPED, reason))
             return None
         counters.inserted += 1
         counters.queued += 1
@@ -179,8 +179,8 @@ class BatchAdder:
     def _write(self, hosts: dict[str, HostRow | None]) -> None:
         """Write everything that changed, one batch per kind."""
         tables = self._tables
-        tables.urls.insert([_insert_row(self._sources[key], known) for key, known in self._new.items()] + self._refused)
-        tables.urls.promote(_promoted_row(key, known, self._sources.get(key)) for key, known in self._promoted.items())
+        tables.urls.insert([insert_row(self._sources[key], known) for key, known in self._new.items()] + self._refused)
+        tables.urls.promote(promoted_row(key, known, self._sources.get(key)) for key, known in self._promoted.items())
         touched = {known.host_id for known in self._new.values()} | {known.host_id for known in self._promoted.values()}
         tables.hosts.save([h for h in hosts.values() if h is not None and h.id in touched])
 
@@ -195,7 +195,7 @@ class BatchAdder:
         return tables.drop(tail[:excess], FRONTIER_FULL)
 
 
-def _promoted_row(key: int, known: CachedUrl, source: Lead | None) -> tuple[object, ...]:
+def promoted_row(key: int, known: CachedUrl, source: Lead | None) -> tuple[object, ...]:
     # What the ranker stored with the link follows the better one; another agent's ranker stored something else.
     agent = source.agent or None if source is not None else None
     features = None if source is None else source.features or (b"" if agent else None)
@@ -214,7 +214,7 @@ def _promoted_row(key: int, known: CachedUrl, source: Lead | None) -> tuple[obje
     )
 
 
-def _insert_row(lead: Lead, known: CachedUrl, state: int = QUEUED, reason: str | None = None) -> InsertRow:
+def insert_row(lead: Lead, known: CachedUrl, state: int = QUEUED, reason: str | None = None) -> InsertRow:
     return (
         known.host_id,
         lead.key,

@@ -1,10 +1,10 @@
 """The SQLite frontier with URLs that can be claimed by key, for agents that keep queues of their own over the store."""
 
-import sqlite3
 from collections.abc import Sequence, Set
 
 import msgspec
 
+from opilio.core.protocols import Database
 from opilio.core.records import HostLease, Lead
 from opilio.frontier.policy import Order
 from opilio.frontier.sqlite.frontier import SqliteFrontier
@@ -25,7 +25,7 @@ class ClaimableFrontier(SqliteFrontier):
     """Keeps the frontier's invariants: a URL is leased once, a host to one holder, never before it wakes."""
 
     @property
-    def connection(self) -> sqlite3.Connection:
+    def connection(self) -> Database:
         """The connection to its database."""
         return self._tables.counters.connection
 

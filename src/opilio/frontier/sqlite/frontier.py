@@ -4,13 +4,12 @@ It executes statements on a connection it is given and never begins or commits: 
 one transaction. If that is rolled back, the frontier notices at its next call and forgets what it had in memory.
 """
 
-import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from opilio.core.protocols import AddResult, FrontierEntry, FrontierStats
+from opilio.core.protocols import AddResult, Database, FrontierEntry, FrontierStats
 from opilio.core.records import HostLease, Lead, Tier, UrlResult, UrlState
 from opilio.frontier.policy import (
     EXPIRED,
@@ -35,7 +34,7 @@ class SqliteFrontier:
 
     def __init__(
         self,
-        connection: sqlite3.Connection,
+        connection: Database,
         policy: FrontierPolicy | None = None,
         *,
         front_size: int = 200_000,

@@ -4,12 +4,12 @@ It executes statements only; transactions belong to the store.
 """
 
 import heapq
-import sqlite3
 from collections.abc import Collection, Container, Iterable
+
+from opilio.core.protocols import Database
 
 # A host that sleeps longer is parked. `ready` skips those that sleep less: at most as many as were fetched from
 # within this time.
-# asked within this time.
 MIN_PARK_S = 10.0
 # The smallest number of parked hosts that `best` reads.
 MIN_PARKED_HOSTS = 10_000
@@ -52,7 +52,7 @@ class HostRow:
 class SleepingHosts:
     """Hosts that sleep and are not parked, by the time they wake. `clock` is the latest time passed in."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Database) -> None:
         self._db = connection
         self._heap: list[tuple[float, int]] = []
         self.latest_time = 0.0
@@ -97,7 +97,7 @@ class SleepingHosts:
 class HostTable:
     """The host table."""
 
-    def __init__(self, connection: sqlite3.Connection, cached: int = 200_000) -> None:
+    def __init__(self, connection: Database, cached: int = 200_000) -> None:
         self._db = connection
         self._cache_size = cached
         self._ids: dict[str, int] = {}
@@ -122,9 +122,8 @@ class HostTable:
 
     def insert(self, name: str) -> HostRow:
         """Insert a host seen for the first time."""
-        cursor = self._db.execute("INSERT INTO frontier_host (name) VALUES (?)", (name,))
-        assert cursor.lastrowid is not None
-        return self._cache(name, HostRow(cursor.lastrowid, 0, None, 0, 0, 0))
+        sql = "INSERT INTO frontier_host (name) VALUES (?) RETURNING id"
+        return self._cache(name, HostRow(self._db.execute(sql, (name,)).fetchone()[0], 0, None, 0, 0, 0))
 
     def _cache(self, name: str, row: HostRow) -> HostRow:
         if len(self._rows) >= self._cache_size:

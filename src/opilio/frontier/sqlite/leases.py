@@ -6,12 +6,12 @@ from the one in memory, a transaction was rolled back or another process wrote, 
 Executes statements only; transactions belong to the store.
 """
 
-import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from opilio.core.protocols import Database
 from opilio.frontier.sqlite.schema import pack_keys, unpack_keys
 
 
@@ -29,7 +29,7 @@ NO_KEYS: frozenset[int] = frozenset()
 class LeaseTable:
     """Invariant: `by_host` equals the table. An expired lease stays until the host is leased again."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Database) -> None:
         self._db = connection
         self.by_host: dict[int, HeldLease] = {}
 
@@ -88,7 +88,7 @@ _UPDATE_SQL = f"UPDATE frontier_count SET {', '.join(f'{n} = ?' for n in _COUNTE
 class FrontierCounters(msgspec.Struct):
     """The number of URLs in each state."""
 
-    connection: sqlite3.Connection
+    connection: Database
     generation: int = -1
     inserted: int = 0
     queued: int = 0

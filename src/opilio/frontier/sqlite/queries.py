@@ -3,10 +3,12 @@
 The frontier itself does not use it: nothing here is needed for crawling.
 """
 
-import sqlite3
+import re
 from collections.abc import Iterator
+from fnmatch import translate
 from typing import NamedTuple
 
+from opilio.core.protocols import Database
 from opilio.frontier.sqlite.schema import DONE, DROPPED, FAILED, WAITING
 
 _REBUILD_COUNTERS = (
@@ -65,41 +67,41 @@ class QueuedUrl(NamedTuple):
     depth: int
 
 
-def host_summaries(db: sqlite3.Connection) -> list[HostSummary]:
+def host_summaries(db: Database) -> list[HostSummary]:
     rows = db.execute("SELECT name, queued, total, delay_s, wake_at FROM frontier_host")
     return [HostSummary(*row) for row in rows]
 
 
-def hosts_with_queue(db: sqlite3.Connection) -> list[str]:
+def hosts_with_queue(db: Database) -> list[str]:
     """The hosts that have queued URLs."""
     return [name for (name,) in db.execute("SELECT name FROM frontier_host WHERE queued > 0")]
 
 
-def host_wakes_at(db: sqlite3.Connection, host: str) -> float:
+def host_wakes_at(db: Database, host: str) -> float:
     """When a host may be asked next; 0 for an unknown one."""
     row = db.execute("SELECT wake_at FROM frontier_host WHERE name = ?", (host,)).fetchone()
     return float(row[0]) if row else 0.0
 
 
-def longest_delay(db: sqlite3.Connection, after: float) -> float:
+def longest_delay(db: Database, after: float) -> float:
     """The longest delay of the hosts that may not be asked before a time."""
     row = db.execute("SELECT max(delay_s) FROM frontier_host WHERE wake_at > ?", (after,)).fetchone()
     return float(row[0] or 0.0)
 
 
-def count_failed(db: sqlite3.Connection, host: str) -> int:
+def count_failed(db: Database, host: str) -> int:
     """The number of URLs of a host that failed."""
     sql = "SELECT count(*) FROM frontier_url WHERE host_id = ? AND state = ?"
     return int(db.execute(sql, (_host_id(db, host), FAILED)).fetchone()[0])
 
 
-def state_counts(db: sqlite3.Connection, host: str) -> list[tuple[int, int]]:
+def state_counts(db: Database, host: str) -> list[tuple[int, int]]:
     """(state code, number of URLs) of a host."""
     sql = "SELECT state, count(*) FROM frontier_url WHERE host_id = ? GROUP BY state"
     return db.execute(sql, (_host_id(db, host),)).fetchall()
 
 
-def failure_groups(db: sqlite3.Connection, host: str, limit: int) -> list[FailureGroup]:
+def failure_groups(db: Database, host: str, limit: int) -> list[FailureGroup]:
     """Why URLs of a host failed or were dropped, the most frequent reason first."""
     rows = db.execute(
         "SELECT coalesce(reason, ''), count(*), min(url) FROM frontier_url WHERE host_id = ? AND state IN (?, ?)"
@@ -109,13 +111,13 @@ def failure_groups(db: sqlite3.Connection, host: str, limit: int) -> list[Failur
     return [FailureGroup(*row) for row in rows]
 
 
-def failed_urls(db: sqlite3.Connection, limit: int) -> list[FailedUrl]:
+def failed_urls(db: Database, limit: int) -> list[FailedUrl]:
     """Some URLs that failed or were dropped."""
     sql = "SELECT url, state, coalesce(reason, '') FROM frontier_url WHERE state IN (?, ?) LIMIT ?"
     return [FailedUrl(url, state == FAILED, reason) for url, state, reason in db.execute(sql, (FAILED, DROPPED, limit))]
 
 
-def pages_of_host(db: sqlite3.Connection, host: str, limit: int, offset: int) -> list[HostPage]:
+def pages_of_host(db: Database, host: str, limit: int, offset: int) -> list[HostPage]:
     """Stored pages of a host by score. The frontier's key leads to them: `page` has no index by host."""
     rows = db.execute(
         "SELECT p.url, p.title, p.score, p.relevant, p.depth, p.fetched_at FROM frontier_url AS u"
@@ -126,38 +128,38 @@ def pages_of_host(db: sqlite3.Connection, host: str, limit: int, offset: int) ->
     return [HostPage(url, title, score, bool(relevant), *rest) for url, title, score, relevant, *rest in rows]
 
 
-def queue_of_host(db: sqlite3.Connection, host: str, limit: int) -> list[QueuedUrl]:
+def queue_of_host(db: Database, host: str, limit: int) -> list[QueuedUrl]:
     """The queued URLs of a host, best first."""
     sql = """SELECT url, score, depth FROM frontier_url WHERE host_id = ? AND state = 0
         ORDER BY tier DESC, priority DESC, seq LIMIT ?"""
     return [QueuedUrl(*row) for row in db.execute(sql, (_host_id(db, host), limit))]
 
 
-def queued_priorities(db: sqlite3.Connection, limit: int) -> list[float]:
+def queued_priorities(db: Database, limit: int) -> list[float]:
     """Priorities of queued URLs, from an index that holds them."""
     rows = db.execute("SELECT priority FROM frontier_url WHERE state = 0 LIMIT ?", (limit,))
     return [priority for (priority,) in rows]
 
 
-def queue_length(db: sqlite3.Connection) -> int:
-    row = db.execute("SELECT queued FROM frontier_count").fetchone()
-    return int(row[0]) if row else 0
+def queue_length(db: Database) -> int:
+    row = db.execute("SELECT sum(queued) FROM frontier_count").fetchone()
+    return int(row[0] or 0)
 
 
-def url_of_key(db: sqlite3.Connection, key: int) -> str:
+def url_of_key(db: Database, key: int) -> str:
     """The URL with this key; empty where it is unknown. The index is by host and key: one lookup for each host."""
     sql = "SELECT u.url FROM frontier_host AS h CROSS JOIN frontier_url AS u ON u.host_id = h.id AND u.key = ? LIMIT 1"
     row = db.execute(sql, (key,)).fetchone()
     return str(row[0]) if row else ""
 
 
-def accepted_urls(db: sqlite3.Connection, pattern: str) -> Iterator[str]:
-    """URLs that were not dropped and match a GLOB pattern."""
-    rows = db.execute("SELECT url FROM frontier_url WHERE state <> ? AND url GLOB ?", (DROPPED, pattern))
-    return (url for (url,) in rows)
+def accepted_urls(db: Database, pattern: str) -> Iterator[str]:
+    """URLs that were not dropped and match a shell pattern."""
+    matches = re.compile(translate(pattern)).match
+    return (url for (url,) in db.execute("SELECT url FROM frontier_url WHERE state <> ?", (DROPPED,)) if matches(url))
 
 
-def host_timing(db: sqlite3.Connection, host_id: int) -> tuple[float, float | None]:
+def host_timing(db: Database, host_id: int) -> tuple[float, float | None]:
     """When a host may be asked next, and its own delay."""
     row: tuple[float, float | None] = db.execute(
         "SELECT wake_at, delay_s FROM frontier_host WHERE id = ?", (host_id,)
@@ -165,44 +167,52 @@ def host_timing(db: sqlite3.Connection, host_id: int) -> tuple[float, float | No
     return row
 
 
-def requeue_dropped(db: sqlite3.Connection, host_id: int, reason: str) -> int:
+def requeue_dropped(db: Database, host_id: int, reason: str) -> int:
     """Queue the URLs of a host again that were dropped for a reason; returns how many."""
     sql = "UPDATE frontier_url SET state = 0, reason = NULL WHERE host_id = ? AND state = ? AND reason = ?"
     return db.execute(sql, (host_id, DROPPED, reason)).rowcount
 
 
-def shift_times(db: sqlite3.Connection, back_s: float, now: float) -> None:
+def shift_times(db: Database, back_s: float, now: float) -> None:
     """The clock was set back: hosts and retries wait as long as they would have."""
-    db.execute("UPDATE frontier_host SET wake_at = max(wake_at - ?1, ?2), parked = 0 WHERE wake_at > ?2", (back_s, now))
+    db.execute(
+        "UPDATE frontier_host SET wake_at = CASE WHEN wake_at - :back > :now THEN wake_at - :back ELSE :now END,"
+        " parked = 0 WHERE wake_at > :now",
+        {"back": back_s, "now": now},
+    )
     db.execute("UPDATE frontier_url SET not_before = not_before - ? WHERE state = ?", (back_s, WAITING))
 
 
-def counter_problems(db: sqlite3.Connection) -> Iterator[str]:
+def counter_problems(db: Database) -> Iterator[str]:
     """Counters that do not agree with the rows."""
-    stored = db.execute("SELECT queued + leased, done, failed, dropped FROM frontier_count").fetchone()
+    stored = db.execute(
+        "SELECT sum(queued + leased), sum(done), sum(failed), sum(dropped) FROM frontier_count"
+    ).fetchone()
     counted = db.execute(
-        "SELECT sum(state < 2), sum(state = 2), sum(state = 3), sum(state = 4) FROM frontier_url"
+        "SELECT count(*) FILTER (WHERE state < 2), count(*) FILTER (WHERE state = 2),"
+        " count(*) FILTER (WHERE state = 3), count(*) FILTER (WHERE state = 4) FROM frontier_url"
     ).fetchone()
     for name, counter, rows in zip(("queued", "done", "failed", "dropped"), stored, counted, strict=True):
         if counter != (rows or 0):
             yield f"counter of {name} URLs is {counter}, there are {rows or 0}"
 
 
-def host_counter_problems(db: sqlite3.Connection) -> Iterator[str]:
+def host_counter_problems(db: Database) -> Iterator[str]:
     """Counters of hosts that do not agree with the rows."""
     for host, counter, rows in db.execute(
-        """SELECT name, queued, (SELECT count(*) FROM frontier_url WHERE host_id = id AND state < 2) AS found
-        FROM frontier_host WHERE queued <> found"""
+        """SELECT name, queued, found FROM (SELECT name, queued,
+        (SELECT count(*) FROM frontier_url WHERE host_id = id AND state < 2) AS found FROM frontier_host) AS counted
+        WHERE queued <> found"""
     ):
         yield f"counter of queued URLs of {host} is {counter}, there are {rows}"
 
 
-def rebuild_counters(db: sqlite3.Connection) -> None:
+def rebuild_counters(db: Database) -> None:
     """Compute counters and the best URL of each host from the rows, and end all leases."""
     for statement in _REBUILD_COUNTERS:
         db.execute(statement)
 
 
-def _host_id(db: sqlite3.Connection, host: str) -> int:
+def _host_id(db: Database, host: str) -> int:
     row = db.execute("SELECT id FROM frontier_host WHERE name = ?", (host,)).fetchone()
     return int(row[0]) if row else 0

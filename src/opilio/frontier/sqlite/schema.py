@@ -5,9 +5,9 @@ rows; a host that falls asleep or wakes is not moved between indexes (`lease` pa
 that sleep long are parked). All indexes are partial: settled rows and timers not in use cost nothing.
 """
 
-import sqlite3
 from array import array
 
+from opilio.core.protocols import Database
 from opilio.core.records import UrlState
 
 QUEUED, WAITING, DONE, FAILED, DROPPED = range(5)  # WAITING: queued, but not before a time (a retry)
@@ -85,7 +85,7 @@ WORST_INDEX_SQL = (
 )
 
 
-def create_frontier_tables(connection: sqlite3.Connection, *, bounded: bool = False) -> None:
+def create_frontier_tables(connection: Database, *, bounded: bool = False) -> None:
     """Create missing tables and indexes. `bounded`: Limits.queued is set."""
     for statement in TABLES_SQL.split(";\n"):
         if statement.strip():

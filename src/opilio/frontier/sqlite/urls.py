@@ -5,13 +5,12 @@ It executes statements only; transactions belong to the store, decisions to the 
 """
 
 import heapq
-import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
-from opilio.core.protocols import FrontierEntry
+from opilio.core.protocols import Database, FrontierEntry
 from opilio.core.records import Lead, UrlState
 from opilio.frontier.policy import QueuePosition
 from opilio.frontier.sqlite.schema import STATE_BY_CODE, unpack_keys
@@ -35,7 +34,7 @@ def _load_sql(count: int) -> str:
     )
 
 
-def _row_to_cached(row: Sequence[Any]) -> CachedUrl | None:
+def row_to_cached(row: Sequence[Any]) -> CachedUrl | None:
     """A row of `load` as a cache entry."""
     host_id, _, state, seq, priority, score, depth, tunnel, parent, parents, timer, tier = row
     if state > 1:
@@ -54,7 +53,7 @@ def unpack_parents(blob: bytes | None, parent: int) -> tuple[int, ...]:
 class UrlTable:
     """The URL table."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Database) -> None:
         self._db = connection
 
     def load(self, pairs: list[tuple[int, int]]) -> Iterator[tuple[int, CachedUrl | None]]:
@@ -66,7 +65,7 @@ class UrlTable:
             chunk = pairs[start : start + count]
             flat = [v for pair in chunk for v in pair] + [0, 0] * (count - len(chunk))
             for row in self._db.execute(_load_sql(count), flat):
-                yield row[1], _row_to_cached(row)
+                yield row[1], row_to_cached(row)
             start += count
 
     def retry_state(self, host_id: int, key: int) -> tuple[int, int, float | None] | None:
@@ -157,24 +156,24 @@ class UrlTable:
         return [(host_id, key) for key, url in rows.fetchall() if fnmatchcase(url, pattern)]
 
 
-_LEAD_COLUMNS = "key, url, score, depth, tunnel, parent, hops, retries, features, agent, tier"
-_ENTRY_COLUMNS = f"{_LEAD_COLUMNS}, state, priority, reason, parents, found, seq"
+LEAD_COLUMNS = "key, url, score, depth, tunnel, parent, hops, retries, features, agent, tier"
+_ENTRY_COLUMNS = f"{LEAD_COLUMNS}, state, priority, reason, parents, found, seq"
 _QUEUED_SQL = "FROM frontier_url WHERE host_id = ? AND state = 0"
 
 
 class QueueReader:
     """Queued URLs in order."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Database) -> None:
         self._db = connection
 
     def best_of_host(self, host_id: int, host: str, limit: int, min_tier: int) -> list[Lead]:
         """The best queued URLs of a host."""
         rows = self._db.execute(
-            f"SELECT {_LEAD_COLUMNS} {_QUEUED_SQL} AND tier >= ? ORDER BY tier DESC, priority DESC, seq LIMIT ?",
+            f"SELECT {LEAD_COLUMNS} {_QUEUED_SQL} AND tier >= ? ORDER BY tier DESC, priority DESC, seq LIMIT ?",
             (host_id, min_tier, limit),
         )
-        return [_row_to_lead(row, host) for row in rows.fetchall()]
+        return [row_to_lead(row, host) for row in rows.fetchall()]
 
     def worst(self, limit: int, host_id: int | None = None) -> list[tuple[int, int]]:
         """(host id, key) of the worst queued URLs, of one host or of all (needs the tail index)."""
@@ -225,7 +224,7 @@ class QueueReader:
             start, size = start + size, size * 2
 
 
-def _row_to_lead(row: Sequence[Any], host: str) -> Lead:
+def row_to_lead(row: Sequence[Any], host: str) -> Lead:
     key, url, score, depth, tunnel, parent, hops, retries, features, agent, tier = row[:11]
     return Lead(
         url=url,
@@ -246,7 +245,7 @@ def _row_to_lead(row: Sequence[Any], host: str) -> Lead:
 def _row_to_entry(row: Sequence[Any], host: str, leased: frozenset[int]) -> FrontierEntry:
     state, priority, reason, parents, found, seq = row[11:]
     return FrontierEntry(
-        lead=_row_to_lead(row, host),
+        lead=row_to_lead(row, host),
         state=UrlState.LEASED if row[0] in leased else STATE_BY_CODE[state],
         priority=priority,
         reason=reason or "",
@@ -256,16 +255,14 @@ def _row_to_entry(row: Sequence[Any], host: str, leased: frozenset[int]) -> Fron
     )
 
 
-def upcoming_urls(connection: sqlite3.Connection, limit: int, boosted: Collection[str]) -> Iterator[FrontierEntry]:
+def upcoming_urls(connection: Database, limit: int, boosted: Collection[str]) -> Iterator[FrontierEntry]:
     """Queued URLs in the order they will be fetched: those of boosted hosts, then the others, each best first."""
     if boosted:
         yield from best_urls(connection, limit, boosted)
     yield from (entry for entry in best_urls(connection, limit) if entry.lead.host not in boosted)
 
 
-def best_urls(
-    connection: sqlite3.Connection, limit: int, names: Collection[str] | None = None
-) -> Iterator[FrontierEntry]:
+def best_urls(connection: Database, limit: int, names: Collection[str] | None = None) -> Iterator[FrontierEntry]:
     """Queued URLs on disk, best first, of all hosts or of these. Read by index: finished URLs cost nothing."""
     among = "" if names is None else f" AND name IN ({', '.join('?' * len(names))})"
     hosts = connection.execute(

@@ -18,7 +18,7 @@ from opilio.core.events import BatchCommitted, Event, VisitFailed
 from opilio.core.protocols import Frontier, SeedSource
 from opilio.core.records import Failure, FetchResult
 from opilio.core.settings import Settings, Tree, merge_trees
-from opilio.dedup.sqlite import create_dedup_tables as create_seen
+from opilio.dedup.stored import create_dedup_tables as create_seen
 from opilio.engine.wiring.analysis import AnalysisOptions
 from opilio.engine.wiring.assembly import SINGLE_CRAWLER, assembly_kind, open_analysis
 from opilio.engine.wiring.build import Environment, build_engine, build_frontier, build_frontier_policy, seed_leads

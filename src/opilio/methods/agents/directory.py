@@ -4,10 +4,10 @@ It writes records and reports to the collection inside the caller's transaction,
 An agent's lease is renewed by every response, on the crawl's clock; an agent with an expired lease is missing.
 """
 
-import sqlite3
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from opilio.core.protocols import Database
 from opilio.methods.agents.agent import ACTIVE_STATES, MISSING, RETIRED, WORKING, AgentRecord
 from opilio.store.commands import add_verdicts, read_agent_rows, save_agent_records, set_agent_state
 
@@ -28,7 +28,7 @@ class AgentReport(NamedTuple):
 class AgentDirectory:
     """Invariant: between two commits the rows equal the records at the last `save`."""
 
-    def __init__(self, connection: sqlite3.Connection, lease_s: float) -> None:
+    def __init__(self, connection: Database, lease_s: float) -> None:
         self._connection = connection
         self._lease_s = lease_s
         # Agents of an earlier run that are not in this one.
@@ -80,11 +80,11 @@ class AgentDirectory:
         save_agent_records(self._connection, cards)
 
 
-def read_agent_records(connection: sqlite3.Connection) -> list[AgentRecord]:
+def read_agent_records(connection: Database) -> list[AgentRecord]:
     """The records as they were saved last."""
     return read_agent_rows(connection, AgentRecord)
 
 
-def mark_retired(connection: sqlite3.Connection, name: str) -> None:
+def mark_retired(connection: Database, name: str) -> None:
     """Retire an agent while no crawl runs: the next run gives its links to others."""
     set_agent_state(connection, name, RETIRED, RETIRED_BY_USER)

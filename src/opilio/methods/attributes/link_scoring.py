@@ -3,7 +3,6 @@
 A link's row grows with every parent that is found (S1-22…S1-24), and old scores came from an older model (S1-14).
 """
 
-import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -11,7 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from opilio.core.caches import evict_oldest
-from opilio.core.protocols import FrontierEntry, LinkScorer
+from opilio.core.protocols import Database, FrontierEntry, LinkScorer
 from opilio.core.records import Lead, LinkColumns, Outcome
 from opilio.engine.link_columns import unpack
 from opilio.engine.link_scoring import LinkScorerContext, StaticLinkScorer
@@ -46,7 +45,7 @@ class AttributesLinkScorer(StaticLinkScorer):
         # The frontier keeps the better score of a link, so a lower one is sent as a new score.
         self._lowered: dict[int, _QueuedLink] = {}
 
-    def resume(self, waiting: Iterable[FrontierEntry], connection: sqlite3.Connection, agent: int = 0) -> None:
+    def resume(self, waiting: Iterable[FrontierEntry], connection: Database, agent: int = 0) -> None:
         """Load the queued links, with the evidence of the newest stored pages, up to the limit."""
         leads = {entry.lead.key: entry.lead for entry in waiting if entry.parents}
         pages = _newest_pages(connection, agent)
@@ -120,7 +119,7 @@ def attributes_link_scorer(context: LinkScorerContext) -> LinkScorer:
     return scorer
 
 
-def _newest_pages(connection: sqlite3.Connection, agent: int) -> dict[int, LinkColumns]:
+def _newest_pages(connection: Database, agent: int) -> dict[int, LinkColumns]:
     """The pages stored last (by an agent) with their links, the newest first."""
     pages, links = dict[int, LinkColumns](), 0
     for page in linked_pages(connection, agent):

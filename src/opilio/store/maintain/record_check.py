@@ -8,13 +8,13 @@ The counters of a collection, computed from its rows: to check and to rebuild th
 A crawl updates them as it runs (`writer`), without counting rows.
 """
 
-import sqlite3
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
 
 import msgspec
 
+from opilio.core.protocols import Database
 from opilio.store.collection import Collection
 from opilio.store.warc import parse_member, payload_digest, read_member, split_http_block, warc_name
 from opilio.store.writer import CrawlCounts
@@ -37,7 +37,7 @@ def stored_counts(collection: Collection) -> CrawlCounts:
     return msgspec.json.decode(stored, type=CrawlCounts) if stored else CrawlCounts()
 
 
-def count_rows(connection: sqlite3.Connection) -> CrawlCounts:
+def count_rows(connection: Database) -> CrawlCounts:
     """What the rows say."""
     return CrawlCounts(**{name: connection.execute(query).fetchone()[0] for name, query in COUNT_QUERIES.items()})
 

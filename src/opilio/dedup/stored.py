@@ -1,39 +1,39 @@
 """Duplicate detection in the collection's database, so that it survives a restart (S4-15).
 
 Executes statements on the given connection; the caller owns transactions, so that a text is seen exactly if the visit
-that found it is committed. Fingerprints are signed 64-bit integers, as in SQLite.
+that found it is committed. Fingerprints are signed 64-bit integers, as in SQLite and PostgreSQL.
 """
 
-import sqlite3
-
+from opilio.core.protocols import Database
 from opilio.dedup.detector import MAX_CANDIDATES, MAX_DISTANCE, BandDetector
 from opilio.dedup.fingerprint import simhash_bands
 
-_TABLES_SQL = (
+DEDUP_TABLES = (
     "CREATE TABLE IF NOT EXISTS texts (fingerprint INTEGER PRIMARY KEY, key INTEGER NOT NULL)",
     "CREATE TABLE IF NOT EXISTS text_signatures (key INTEGER PRIMARY KEY, simhash INTEGER NOT NULL)",
     """CREATE TABLE IF NOT EXISTS text_bands
     (band INTEGER NOT NULL, key INTEGER NOT NULL, PRIMARY KEY (band, key)) WITHOUT ROWID""",
 )
+_SAVE_SIGNATURE = "INSERT INTO text_signatures VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET simhash = excluded.simhash"
 
 
-def create_dedup_tables(connection: sqlite3.Connection) -> None:
+def create_dedup_tables(connection: Database) -> None:
     """Create the tables if they are missing."""
-    for statement in _TABLES_SQL:
+    for statement in DEDUP_TABLES:
         connection.execute(statement)
 
 
-def add_signatures(connection: sqlite3.Connection, simhashes: list[tuple[int, int]]) -> None:
-    """Store the near-duplicate signatures of (key, simhash) pairs; known keys keep theirs."""
+def add_signatures(connection: Database, simhashes: list[tuple[int, int]]) -> None:
+    """Store the near-duplicate signatures of (key, simhash) pairs; known keys keep theirs. For a merge in SQLite."""
     connection.executemany("INSERT OR IGNORE INTO main.text_signatures VALUES (?, ?)", simhashes)
     bands = [(band, key) for key, simhash in simhashes for band in simhash_bands(simhash)]
     connection.executemany("INSERT OR IGNORE INTO main.text_bands VALUES (?, ?)", bands)
 
 
-class SqliteDuplicateDetector(BandDetector):
+class StoredDuplicateDetector(BandDetector):
     """Implements `DuplicateDetector` on tables that `create_dedup_tables` made."""
 
-    def __init__(self, connection: sqlite3.Connection, near: bool = False, max_distance: int = MAX_DISTANCE) -> None:
+    def __init__(self, connection: Database, near: bool = False, max_distance: int = MAX_DISTANCE) -> None:
         super().__init__(near, max_distance)
         self._connection = connection
 
@@ -67,6 +67,6 @@ class SqliteDuplicateDetector(BandDetector):
         if known is not None:
             old = [(band, key) for band in simhash_bands(known[0])]
             self._connection.executemany("DELETE FROM text_bands WHERE band = ? AND key = ?", old)
-        self._connection.execute("INSERT OR REPLACE INTO text_signatures VALUES (?, ?)", (key, simhash))
+        self._connection.execute(_SAVE_SIGNATURE, (key, simhash))
         new = [(band, key) for band in simhash_bands(simhash)]
         self._connection.executemany("INSERT INTO text_bands VALUES (?, ?)", new)

@@ -1,0 +1,1 @@
+"""The frontier in a PostgreSQL database, for any number of workers."""

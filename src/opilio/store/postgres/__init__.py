@@ -1,0 +1,1 @@
+"""A collection in a PostgreSQL database: connection, schema, leases of roles."""
