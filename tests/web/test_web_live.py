@@ -54,12 +54,12 @@ def test_person_starts_watches_pauses_resumes_and_stops_a_crawl(browser: Browser
         pages_of([], tmp_path, allow_local=True) as client,
         tab(browser, client.base) as one,
     ):
-        page = one.go("/new")
+        page = one.go("/new?all=1")
         page.fill("#n-topic", str(told["name"]))
         page.fill("#n-keywords", "\n".join(told["keywords"]))
         page.fill("#n-seeds", "\n".join(told["seeds"][0]["urls"]))
         page.fill("#n-pages", "0")
-        page.click("summary")
+        page.click("summary:has-text('Advanced')")
         page.fill("#n-delay", "0")
         page.fill("#n-toml", more(server))
         page.click("text=Start crawl")
@@ -123,7 +123,7 @@ def test_running_crawl_takes_up_a_topic_that_was_edited(browser: Browser, tmp_pa
 
 def test_crawl_that_can_not_begin_is_told_on_the_form(browser: Browser, tmp_path: Path) -> None:
     with pages_of([], tmp_path) as client, tab(browser, client.base) as one:
-        page = one.go("/new")
+        page = one.go("/new?all=1")
         page.fill("#n-topic", "wrens")
         page.fill("#n-seeds", "not an address")
         page.click("text=Start crawl")
@@ -147,16 +147,16 @@ def test_engines_are_asked_where_no_seeds_are_given(
         pages_of([], home, allow_local=True) as client,
         tab(browser, client.base) as one,
     ):
-        page = one.go("/new")
+        page = one.go("/new?all=1")
         page.fill("#n-topic", "wrens and other small birds")
-        page.locator("details").first.evaluate("details => { details.open = true; }")
+        page.locator("details.fold").last.evaluate("details => { details.open = true; }")
         page.fill("#n-toml", "[seeds]\noffline = true")
         page.click("text=Start crawl")
         expect(page.locator("[role=alert]")).to_contain_text("or configure a search engine")
         assert list(home.iterdir()) == []
         write_engine(tmp_path / "config", double.engine("brave"))
         page.fill("#n-pages", "5")
-        page.locator("details").first.evaluate("details => { details.open = true; }")
+        page.locator("details.fold").last.evaluate("details => { details.open = true; }")
         page.fill("#n-delay", "0")
         page.fill("#n-toml", more(server))
         page.click("text=Check only")

@@ -39,6 +39,12 @@ def load_strategy(name: str) -> Tree:
     return tomllib.loads(file.read_text(encoding="utf-8"))
 
 
+def strategy_summaries() -> dict[str, str]:
+    """One sentence about each strategy: the first comment line of its file; empty if it has none."""
+    first = {name: file.read_text(encoding="utf-8").partition("\n")[0] for name, file in _find_strategies().items()}
+    return {name: line.removeprefix("#").strip() if line.startswith("#") else "" for name, line in first.items()}
+
+
 def _find_strategies() -> dict[str, Traversable]:
     """The file of each strategy."""
     found: dict[str, Traversable] = {}

@@ -1,8 +1,21 @@
 """One module per group of pages, and the list of all pages and actions."""
 
 from opilio.web.context import ActionRoute, PageRoute
-from opilio.web.pages import crawl, graph, hosts, new_crawl, overview, page, queue, review, search, stored_copy, topic
+from opilio.web.pages import (
+    crawl,
+    crawl_guide,
+    graph,
+    hosts,
+    new_crawl,
+    overview,
+    page,
+    queue,
+    review,
+    search,
+    stored_copy,
+    topic,
+)
 
-_PAGE_MODULES = (overview, search, new_crawl, crawl, page, stored_copy, review, topic, queue, hosts, graph)
+_PAGE_MODULES = (overview, search, new_crawl, crawl_guide, crawl, page, stored_copy, review, topic, queue, hosts, graph)
 PAGES: tuple[PageRoute, ...] = tuple(page for part in _PAGE_MODULES for page in getattr(part, "PAGES", ()))
 ACTIONS: tuple[ActionRoute, ...] = tuple(action for part in _PAGE_MODULES for action in getattr(part, "ACTIONS", ()))

@@ -1,4 +1,4 @@
-"""The form for a new crawl, and the processes it starts.
+"""The form for a new crawl, step by step, and the processes it starts.
 
 The server creates the collection, so that errors appear on the form; the crawl then runs in its own process, which
 continues when the server ends.
@@ -14,9 +14,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from opilio.core.errors import CollectionError, ConfigError, SeedError, UsageError
 from opilio.core.settings import Settings, Tree, merge_trees
-from opilio.core.strategies import strategy_names
+from opilio.core.strategies import strategy_names, strategy_summaries
+from opilio.core.urls import canonicalize_url, host_of
 from opilio.engine.wiring.seeding import engine_hint, load_user_engines, with_default_engines, with_found_seeds
 from opilio.engine.wiring.session import prepare_collection
 from opilio.engine.wiring.settings import CheckedSettings, canonicalize_seeds, check_settings
@@ -25,6 +28,7 @@ from opilio.topic.setup import resolve_settings
 from opilio.web.collections import ServedCollections
 from opilio.web.context import ActionResult, ActionRoute, AppContext, PageRequest, PageRoute
 from opilio.web.local_settings import reject_local_settings
+from opilio.web.pages.crawl_guide import TRIAL_PAGES, Suggestions, keywords_with_suggestions, suggest
 from opilio.web.pages.topic import parse_keywords
 from opilio.web.params import NOTE_PARAM, Param
 from opilio.web.views import PageView
@@ -32,6 +36,7 @@ from opilio.web.views import PageView
 LOG = "crawl.log"
 COMMAND = (sys.executable, "-m", "opilio", "crawl", "--quiet")
 LOG_TAIL_BYTES = 4_000
+STEPS = ("suggest", "check", "trial", "start")
 
 
 async def create_and_launch(folder: Path, checked: CheckedSettings, found: FoundSeeds) -> None:
@@ -69,13 +74,36 @@ def read_log_tail(folder: Path) -> str:
 
 def show_new_crawl(context: AppContext, request: PageRequest) -> PageView:
     context.require_writable()
-    return _form(request.values, "")
+    return _form(request.values, "", whole=request.values["all"])
 
 
-def _form(values: dict[str, Any], problem: str, checked: str = "") -> PageView:
-    data = {"values": values, "strategies": strategy_names(), "engines": _engines(), "checked": checked}
+def _form(
+    values: dict[str, Any], problem: str, checked: str = "", offer: Suggestions | None = None, *, whole: bool = False
+) -> PageView:
+    """The form. `whole`: with all fields; else the first step, which asks for the topic only."""
+    data = {
+        "values": values,
+        "strategies": _strategy_choices(),
+        "engines": _engines(),
+        "checked": checked,
+        "offer": msgspec.to_builtins(offer or _offered(values)),
+        "suggested": offer is not None or bool(values.get("guided")),
+        "whole": whole or bool(values.get("do")),
+        "trial_pages": TRIAL_PAGES,
+    }
     data |= {"error": problem} if problem else {}
     return PageView(template="new.html", data=data, title="New crawl", status=400 if problem else 200)
+
+
+def _offered(values: dict[str, Any]) -> Suggestions:
+    """The suggestions of an earlier step, which the form carries along."""
+    return Suggestions(**{name: tuple(values.get(f"offered_{name}", ())) for name in ("own", "words", "seeds")})
+
+
+def _strategy_choices() -> list[dict[str, str]]:
+    """All strategies, the recommended one first."""
+    found = [{"name": name, "about": about} for name, about in sorted(strategy_summaries().items())]
+    return sorted(found, key=lambda one: one["name"] != "opilio")
 
 
 def _engines() -> list[str]:
@@ -86,20 +114,30 @@ def _engines() -> list[str]:
 
 
 def start_crawl(context: AppContext, request: PageRequest) -> PageView | ActionResult:
-    """Check the form; start the crawl, or show the form with the error."""
+    """The step that the form asks for: suggestions, a check, a trial, or the crawl; or the form with the error."""
     values = request.values
     try:
+        if values["do"] == "suggest":
+            return _suggestions(context, values)
         checked = check_new_crawl(_tree(values), allow_local=context.allow_local)
         if values["do"] == "check":
             return _form(values, "", checked=_describe_settings(checked.settings))
         started = create_collection(context.collections, checked)
     except (UsageError, CollectionError, SeedError) as error:
         return _form(values, str(error))
+    home, trial = f"/c/{started.name}", values["do"] == "trial"
     return ActionResult(
-        message=f"Crawl started in {started.folder}.{_describe_found_seeds(started.found)}",
-        redirect_to=f"/c/{started.name}",
+        message=f"{'Trial' if trial else 'Crawl'} started in {started.folder}.{_describe_found_seeds(started.found)}",
+        redirect_to=f"{home}/trial?pages={values['pages']}" if trial else home,
         data={"name": started.name, "seeds": started.seeds},
     )
+
+
+def _suggestions(context: AppContext, values: dict[str, Any]) -> PageView:
+    """The form with suggested words and seeds; all of the seeds are chosen, none of the words."""
+    checked = check_new_crawl(_tree(values), allow_local=context.allow_local)
+    offer = suggest(checked.settings)
+    return _form(values | {"seed": list(offer.seeds), "word": []}, "", offer=offer)
 
 
 class StartedCrawl(NamedTuple):
@@ -157,19 +195,28 @@ def _tree(values: dict[str, Any]) -> Tree:
         more = tomllib.loads(values["toml"])
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"more settings: not valid TOML: {error}") from error
-    seeds, allow, deny = (_nonempty_lines(values[name]) for name in ("seeds", "allow", "deny"))
+    typed, allow, deny = (_nonempty_lines(values[name]) for name in ("seeds", "allow", "deny"))
+    seeds = list(dict.fromkeys([*typed, *values["seed"]]))
+    if values["sites"] == "seeds":
+        allow += sorted({host for url in seeds if (host := host_of(canonicalize_url(url) or "")) not in allow} - {""})
     tree: Tree = {
         "strategy": values["strategy"],
         "topic": {"name": values["topic"], "description": values["description"]},
-        "stop": {"pages": values["pages"], "minutes": values["minutes"], "relevant": values["relevant"]},
+        "stop": {"pages": _page_limit(values), "minutes": values["minutes"], "relevant": values["relevant"]},
         "politeness": {"delay_s": values["delay"]},
         "scope": {"allow": allow, "deny": deny},
     }
-    if keywords := parse_keywords(values["keywords"]):
+    own, chosen = values["offered_own"], values["word"]
+    if keywords := keywords_with_suggestions(parse_keywords(values["keywords"]), own, chosen):
         tree["topic"]["keywords"] = keywords
     if seeds:
         tree["seeds"] = {"urls": seeds}
     return merge_trees(tree, more)
+
+
+def _page_limit(values: dict[str, Any]) -> int:
+    limit = int(values["pages"])
+    return min(limit, TRIAL_PAGES) or TRIAL_PAGES if values["do"] == "trial" else limit
 
 
 def _nonempty_lines(text: str) -> list[str]:
@@ -203,13 +250,31 @@ _PARAMS = (
         maximum=3600,
     ),
     Param(name="toml", about="Any other settings, as TOML.", maximum=200_000),
+    Param(
+        name="sites",
+        about="Any site, or only the sites of the seeds.",
+        kind="choice",
+        choices=("any", "seeds"),
+        default="any",
+    ),
+    Param(name="word", about="Suggested keywords that were chosen.", kind="list"),
+    Param(name="seed", about="Suggested seeds that were chosen.", kind="list"),
+    *(
+        Param(name=f"offered_{name}", about="Suggestions of the step before, to show them again.", kind="list")
+        for name in ("own", "words", "seeds")
+    ),
+    Param(name="guided", about="1: the form shows suggestions.", kind="flag", default=False),
 )
 PAGES = (
     PageRoute(
         path="/new",
         show=show_new_crawl,
         about="The form for a new crawl.",
-        params=(*_PARAMS, NOTE_PARAM),
+        params=(
+            *_PARAMS,
+            Param(name="all", about="1: show all fields at once.", kind="flag", default=False),
+            NOTE_PARAM,
+        ),
         has_table=False,
     ),
 )
@@ -220,9 +285,7 @@ ACTIONS = (
         about="Start a crawl in a new collection.",
         params=(
             *_PARAMS,
-            Param(
-                name="do", about="Check it only, or start it.", kind="choice", choices=("check", "start"), required=True
-            ),
+            Param(name="do", about="The next step.", kind="choice", choices=STEPS, required=True),
         ),
     ),
 )

@@ -80,7 +80,7 @@ def show_page(context: AppContext, request: PageRequest) -> PageView:
         raise UnknownCollectionError(f"{found.url[:300]}: unknown URL: not a seed, and no fetched page links to it")
     with context.open(request.name) as collection:
         key = url_key(found.url)
-        data = {"why": msgspec.to_builtins(found), "label": _label(collection, key), **_stored(collection, key)}
+        data = {"why": msgspec.to_builtins(found), "label": page_label(collection, key), **_stored(collection, key)}
     data["versions"], data["similar"], title = [], [], found.url
     if found.page is not None:
         page = found.page
@@ -134,7 +134,7 @@ def _links(collection: Collection, key: int) -> list[dict[str, Any]]:
     ]
 
 
-def _label(collection: Collection, key: int) -> str:
+def page_label(collection: Collection, key: int) -> str:
     """The current label of a page."""
     if not has_table(collection.connection, "label"):
         return ""

@@ -115,6 +115,32 @@ function startForms() {
   });
 }
 
+// A trial shows its pages as they arrive. New rows are appended, so that a button under the pointer stays.
+async function followTrial() {
+  const root = one("[data-trial]");
+  if (!root?.dataset.trial) return;
+  await new Promise((resolve) => { setTimeout(resolve, 1000); });
+  const answer = await fetch(location.href, { headers: { Accept: "text/html" } }).catch(() => null);
+  if (answer?.ok) {
+    const fresh = one("[data-trial]", new DOMParser().parseFromString(await answer.text(), "text/html"));
+    one(".trial-state", root).replaceWith(one(".trial-state", fresh));
+    root.dataset.trial = fresh.dataset.trial;
+    const list = one(".review", root);
+    if (!list) root.append(...all(".review", fresh));
+    else {
+      const known = new Set(all("[data-id]", list).map((row) => row.dataset.id));
+      list.append(...all(".review [data-id]", fresh).filter((row) => !known.has(row.dataset.id)));
+    }
+  }
+  followTrial();
+}
+
+function startMenus() {
+  document.addEventListener("click", (event) => {
+    for (const menu of all(".menu[open]")) if (!menu.contains(event.target)) menu.open = false;
+  });
+}
+
 function rows() { return all("[data-row]"); }
 
 function step(by) {
@@ -156,7 +182,9 @@ startTheme();
 startForms();
 startNotes();
 startFilters();
+startMenus();
 startCharts();
 document.addEventListener("keydown", pressed);
 startLive(one("[data-live]"));
+followTrial();
 if (one("[data-review]")) step(1);

@@ -1,0 +1,107 @@
+"""A newcomer with only the browser: from a topic sentence to a labelled, exported collection.
+
+The clicks are those that docs/tutorials/browser.md lists, in the same order.
+"""
+
+import json
+import re
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+import tomli_w
+from playwright.sync_api import Page, expect
+
+from checks.browsing import WAIT_MS, chromium, tab
+from checks.page_server import Client, mixed_web, pages_of
+from checks.search_doubles import KEY, search_double
+from checks.small_webs import served
+from opilio.manage.verify import verify
+
+expect.set_options(timeout=WAIT_MS)
+TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorials" / "browser.md"
+SEEDS = ["http://h0.example/0.html?about=garden-nests", "http://h0.example/0.html", "http://h1.example/1.html?nests"]
+
+
+def listed_clicks() -> list[str]:
+    """What the tutorial says to click, in its order: the words in bold of the numbered list."""
+    steps = re.search(r"^1\. .*?(?=\n\n)", TUTORIAL.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert steps
+    return [word.replace("\n   ", " ") for word in re.findall(r"\*\*(.+?)\*\*", steps[0], re.DOTALL)]
+
+
+class Newcomer:
+    """Clicks what is named, and remembers it."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.clicks: list[str] = []
+
+    def click(self, name: str, role: str = "button") -> None:
+        self.clicks.append(name)
+        if role == "text":
+            self.page.locator("summary", has_text=name).first.click()
+        else:
+            self.page.get_by_role(role, name=name, exact=role == "link").first.click()  # type: ignore[arg-type]
+
+    def press(self, key: str) -> None:
+        self.clicks.append(key)
+        self.page.keyboard.press(key)
+
+
+def test_newcomer_gets_from_a_sentence_to_an_exported_collection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("TEST_SEARCH_KEY", KEY)
+    (tmp_path / "home").mkdir()
+    with served(mixed_web(hosts=4)) as server, search_double(brave=SEEDS) as double:
+        engines = tmp_path / "config" / "opilio" / "engines.toml"
+        engines.parent.mkdir(parents=True)
+        engines.write_text(tomli_w.dumps({"mine": double.engine("brave")}), encoding="utf-8")
+        # What a crawl of the web on this machine needs beside the newcomer's own choices.
+        local = f'[fetch]\nproxy = "{server.proxy}"\n[engine]\nworkers = 0\n'
+        with pages_of([], tmp_path / "home", allow_local=True) as client:
+            _walk(client, f"/new?delay=0&toml={quote(local)}", tmp_path)
+
+
+def _walk(client: Client, form: str, folder: Path) -> None:
+    with chromium() as browser, tab(browser, client.base, accept_downloads=True) as one:
+        newcomer = Newcomer(one.go("/"))
+        page = newcomer.page
+        newcomer.click("Start a crawl", "link")
+        expect(page.locator("#n-topic")).to_be_visible()
+        page.goto(f"{client.base}{form}")
+        page.fill("#n-topic", "wrens and other small birds")
+        newcomer.click("Suggest words and seeds")
+        page.locator(".pick", has_text="nests").click()
+        expect(page.locator("[name=seed]:checked")).to_have_count(3)
+        newcomer.click("Try 20 pages")
+        expect(page.get_by_role("button", name="Start the full crawl")).to_be_visible()
+        assert page.locator("[data-row]").count() == 20
+        wrong = page.locator("[data-row]", has_text="Not kept").first
+        wrong.locator('button[value="irrelevant"]').click()
+        newcomer.clicks.append("− Not")
+        expect(wrong.locator('button[value="irrelevant"]')).to_have_attribute("aria-pressed", "true")
+        newcomer.click("Start the full crawl")
+        page.wait_for_url("**/c/wrens-and-other-small-birds*")
+        page.wait_for_function("() => Number(document.querySelector('[data-count=pages]')?.textContent) > 40")
+        expect(page.locator(".controls .chip").first).to_have_text("stopped")
+        newcomer.click("Pages", "link")
+        newcomer.click("Review", "link")
+        expect(page.locator("[data-row].chosen")).to_have_count(1)
+        newcomer.press("+")
+        expect(page.locator("[data-judged=relevant]")).to_have_count(1)
+        newcomer.click("Crawl", "link")
+        newcomer.click("Export", "text")
+        with page.expect_download() as download:
+            newcomer.click("JSONL: text and metadata", "link")
+        download.value.save_as(folder / "pages.jsonl")
+        assert one.problems == []
+    pages = [json.loads(line) for line in (folder / "pages.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert len(pages) > 20
+    # The key + was pressed on the least certain page, whatever it is about.
+    assert sum("wren" not in page["text"] for page in pages) <= 1
+    assert verify(folder / "home" / "wrens-and-other-small-birds") == []
+    assert newcomer.clicks == listed_clicks()
