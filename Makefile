@@ -69,10 +69,10 @@ coverage: install-test
 	$(PYTEST) -m "$(QUICK)" --cov --cov-report=
 	$(BIN)/python scripts/check_coverage.py
 
-# New inputs each time; a failure prints the input that caused it.
+# New inputs each time; a failure prints the input that caused it and the seed.
 INPUTS ?= 10000
 fuzz: install-test
-	FUZZ_INPUTS=$(INPUTS) $(PYTEST) --hypothesis-profile fuzz tests/fuzz
+	FUZZ_INPUTS=$(INPUTS) FUZZ_SEED=$$(date +%s) $(PARALLEL) -o faulthandler_timeout=0 tests/fuzz
 
 # A real search server for the tests of seeds. Its requirements don't go together with ours.
 $(SEARXNG)/.installed: $(SEARXNG_STATED)

@@ -19,9 +19,6 @@ for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
 settings.register_profile("wander", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("opilio", settings.get_profile("wander"), derandomize=True)
 settings.register_profile("quick", settings.get_profile("opilio"), max_examples=20)
-settings.register_profile(
-    "fuzz", settings.get_profile("wander"), max_examples=int(os.environ.get("FUZZ_INPUTS", "10000"))
-)
 settings.load_profile("opilio")
 
 

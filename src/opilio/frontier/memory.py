@@ -143,11 +143,11 @@ class MemoryFrontier:
         return tuple(replace(url.lead, tier=url.position.tier) if url.position.tier else url.lead for url in urls)
 
     def renew(self, leases: Sequence[HostLease], now: float, ttl_s: float) -> set[str]:
-        """Hold hosts longer; returns those that are still the caller's."""
+        """Hold hosts longer, also after expiry if they were not leased again; returns those that are still held."""
         kept = set()
         for lease in leases:
             host = self._tables.hosts.get(lease.host)
-            if host and host.token == lease.token and host.leased and host.wake_at > now:
+            if host and host.token == lease.token and host.leased:
                 host.wake_at, host.ready = now + ttl_s, False
                 self._tables.reschedule(host)
                 kept.add(lease.host)

@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, cast
 
 import xxhash
 from isal import isal_zlib
@@ -90,6 +90,24 @@ def _date(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
+class WarcFiles:
+    """How WARC files are opened and forced onto the disk. A simulation replaces it."""
+
+    def open(self, path: Path, mode: str) -> BinaryIO:
+        """Open a file for binary reading and writing."""
+        return cast(BinaryIO, path.open(mode))
+
+    def sync(self, file: BinaryIO) -> None:
+        """Force the content of a file onto the disk."""
+        os.fdatasync(file.fileno())
+
+    def sync_folder(self, folder: Path) -> None:
+        """Force the names of new files onto the disk."""
+        place = os.open(folder, os.O_RDONLY)
+        os.fsync(place)
+        os.close(place)
+
+
 class WarcWriter:
     """Appends records to `pages-00001.warc.gz`, `pages-00002.warc.gz`, … of one folder.
 
@@ -97,8 +115,11 @@ class WarcWriter:
     beside the page rows can give it back after a crash, and everything behind it is cut off.
     """
 
-    def __init__(self, folder: Path, software: str, rotate_bytes: int = 1 << 30) -> None:
+    def __init__(
+        self, folder: Path, software: str, rotate_bytes: int = 1 << 30, files: WarcFiles | None = None
+    ) -> None:
         self._folder = folder
+        self._files = files or WarcFiles()
         self._software = software
         self._rotate_bytes = rotate_bytes
         self._file: BinaryIO | None = None
@@ -119,7 +140,7 @@ class WarcWriter:
             for later in self._folder.glob("pages-*.warc.gz"):
                 if later.name > path.name:
                     later.unlink()
-            self._file = path.open("r+b" if path.exists() else "w+b")
+            self._file = self._files.open(path, "r+b" if path.exists() else "w+b")
             self._file.truncate(offset)
             self._file.seek(offset)
         except OSError as error:
@@ -133,7 +154,7 @@ class WarcWriter:
             self.close()
             number, offset = number + 1, 0
         if self._file is None:
-            self._file = (self._folder / warc_name(number)).open("w+b")
+            self._file = self._files.open(self._folder / warc_name(number), "w+b")
         if offset == 0:
             offset = self._file.write(info_record(warc_name(number), self._software, at))
         self._file.write(record)
@@ -150,11 +171,9 @@ class WarcWriter:
         if self._file is None or self.synced_position == self.position:
             return
         self._file.flush()
-        os.fdatasync(self._file.fileno())
+        self._files.sync(self._file)
         if self.synced_position[0] != self.position[0] or not self.synced_position[1]:
-            place = os.open(self._folder, os.O_RDONLY)
-            os.fsync(place)
-            os.close(place)
+            self._files.sync_folder(self._folder)
         self.synced_position = self.position
 
     def close(self) -> None:

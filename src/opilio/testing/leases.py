@@ -101,7 +101,15 @@ class LeaseChecks:
         (lease,) = frontier.lease(0.0, 1, 1, 10.0)
         assert frontier.renew([lease], 5.0, 10.0) == {"a.example"}
         assert frontier.lease(12.0, 1, 1, 10.0) == []
-        assert frontier.renew([lease], 15.0, 10.0) == set()
+
+    def test_expired_lease_is_renewed_only_if_the_host_was_not_leased_again(self, make: Make) -> None:
+        """A process that was suspended holds its hosts when it continues."""
+        frontier = queued(make(PLAIN), lead("x"))
+        (lease,) = frontier.lease(0.0, 1, 1, 10.0)
+        assert frontier.renew([lease], 4000.0, 10.0) == {"a.example"}
+        assert frontier.lease(4005.0, 1, 1, 10.0) == []
+        assert len(frontier.lease(4020.0, 1, 1, 10.0)) == 1
+        assert frontier.renew([lease], 4021.0, 10.0) == set()
 
     def test_url_not_landed_is_queued_as_before(self, make: Make) -> None:
         frontier = queued(make(PLAIN), lead("x", 0.9), lead("y"))

@@ -246,7 +246,10 @@ class HostGate:
             tdmrep = await follow_redirects(polite, f"{origin}{TDMREP_PATH}", hops=5)
             rules = msgspec.structs.replace(rules, tdm_rules=parse_tdmrep(tdmrep))
         self._cache_rules(origin, rules)
-        self._store_robots(origin, rules, self._host_delay_s(origin))
+        delay_s = self._host_delay_s(origin)
+        # The delay that the file asks for counts from now on, also where the first URL turns out to be disallowed.
+        self._throttle.release(host_of(origin), delay_s)
+        self._store_robots(origin, rules, delay_s)
         return rules
 
     def _cache_rules(self, origin: str, rules: RobotsRules) -> None:

@@ -2,8 +2,9 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from opilio import __version__
 from opilio.core.clock import Clock, SystemClock
 from opilio.core.errors import UsageError
 from opilio.core.events import CrawlStarted, ProblemsFound, SeedsFound
+from opilio.core.protocols import Fetcher
 from opilio.core.records import url_key
 from opilio.core.settings import Settings, Tree
 from opilio.dedup.stored import create_dedup_tables as create_seen
@@ -24,6 +26,7 @@ from opilio.engine.loop import Engine
 from opilio.engine.politeness.traps import build_url_filter
 from opilio.engine.recover import adjust_for_clock_change, recover, retry_unreachable
 from opilio.engine.reseeding import build_seed_request
+from opilio.engine.wiring.analysis import AnalysisOptions
 from opilio.engine.wiring.assembly import open_analysis
 from opilio.engine.wiring.build import Environment, build_engine, build_frontier, configured_seeds, seed_leads
 from opilio.engine.wiring.fetcher import build_fetcher
@@ -36,22 +39,34 @@ from opilio.frontier.sqlite.schema import create_frontier_tables as create_front
 from opilio.seeds.finder import FoundSeeds
 from opilio.store.collection import Collection, database_error, delete_new_collection, load_settings
 from opilio.store.run_tables import SeedQuery, write_seed_query
-from opilio.store.warc import WarcWriter
+from opilio.store.warc import WarcFiles, WarcWriter
 from opilio.store.writer import CollectionWriter, CrawlCounts, write_events, write_seeds
 from opilio.topic.topic import Topic
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a crawl uses of its machine: clock, network, worker processes, files. A simulation replaces them."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    build_fetcher: Callable[[Settings, Clock], Fetcher] | None = None  # None: the one that `fetch.client` names
+    analysis: AnalysisOptions = field(default_factory=AnalysisOptions)
+    files: WarcFiles = field(default_factory=WarcFiles)
 
 
 class CrawlSession:
     """One run over a collection. `async with` opens what needs a loop and closes it again, whatever happens."""
 
     def __init__(
-        self, collection: Collection, settings: Settings, clock: Clock | None = None, topic: Topic | None = None
+        self, collection: Collection, settings: Settings, machine: Machine | None = None, topic: Topic | None = None
     ) -> None:
+        self._machine = machine or Machine()
         self._collection = collection
         self._topic = topic
         self._settings = settings
-        self._clock = clock or SystemClock()
-        writer = WarcWriter(collection.folder, f"Opilio/{__version__}", settings.store.rotate_bytes)
+        self._clock = self._machine.clock
+        software, rotate_bytes = f"Opilio/{__version__}", settings.store.rotate_bytes
+        writer = WarcWriter(collection.folder, software, rotate_bytes, self._machine.files)
         self._writer = CollectionWriter(collection, writer)
         self._exit_stack = AsyncExitStack()
         self.engine: Engine
@@ -84,10 +99,11 @@ class CrawlSession:
 
     async def _assemble(self) -> None:
         settings, collection = self._settings, self._collection
-        fetcher = build_fetcher(settings, self._clock)
+        fetcher = (self._machine.build_fetcher or build_fetcher)(settings, self._clock)
         self._exit_stack.push_async_callback(fetcher.close)
         topic, states = await load_topic_and_states(collection, settings, fetcher, self._clock.now(), self._topic)
-        analysis = await self._exit_stack.enter_async_context(open_analysis(settings, topic, states))
+        opening = open_analysis(settings, topic, states, self._machine.analysis)
+        analysis = await self._exit_stack.enter_async_context(opening)
         resumed = collection.meta("state") != ""
         year = datetime.fromtimestamp(self._clock.now(), UTC).year
         url_filter = build_url_filter(settings, collection, resumed, year)
@@ -145,7 +161,7 @@ def create_checked_crawl(
 ) -> CrawlSession:
     """The same from settings that were checked before."""
     collection, settings = _create_collection(folder, checked.settings, found)
-    return CrawlSession(collection, _resolve_workers(settings), clock, checked.topic)
+    return CrawlSession(collection, _resolve_workers(settings), Machine(clock or SystemClock()), checked.topic)
 
 
 async def prepare_collection(folder: Path, checked: CheckedSettings, found: FoundSeeds | None = None) -> None:
@@ -198,7 +214,7 @@ def resume_crawl(folder: Path, tree: Tree, clock: Clock | None = None) -> CrawlS
     except BaseException:
         collection.close()
         raise
-    return CrawlSession(collection, _resolve_workers(settings), clock)
+    return CrawlSession(collection, _resolve_workers(settings), Machine(clock or SystemClock()))
 
 
 def _resolve_workers(settings: Settings) -> Settings:

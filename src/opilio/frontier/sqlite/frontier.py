@@ -102,12 +102,12 @@ class SqliteFrontier:
                 yield (*host, batch_tier)
 
     def renew(self, leases: Sequence[HostLease], now: float, ttl_s: float) -> set[str]:
-        """Hold hosts longer; returns those that are still the caller's."""
+        """Hold hosts longer, also after expiry if they were not leased again; returns those that are still held."""
         tables = self._current_tables()
         kept = set()
         for lease in leases:
             id_ = self._held_host_id(lease)
-            if id_ is not None and tables.leases.is_leased(id_, now):
+            if id_ is not None:
                 tables.leases.renew(id_, now + ttl_s)
                 kept.add(lease.host)
         tables.counters.write()

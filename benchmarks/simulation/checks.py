@@ -1,0 +1,83 @@
+"""What must be true of a simulated crawl: at every commit, when a process ends, and when the crawl is finished."""
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from opilio.engine.loop import Engine
+from opilio.frontier.sqlite.schema import DONE, FAILED
+from opilio.manage.verify import verify
+from opilio.store.collection import open_readonly
+
+from benchmarks.simulation.network import SimulatedNetwork
+from benchmarks.simulation.processes import SimulatedPool
+
+
+def commit_problems(engine: Engine, connections: int, db: sqlite3.Connection) -> Iterator[str]:
+    """After every commit: one lease per host, and no more in flight than allowed."""
+    held = [lease.host for lease in engine._in_flight.leases]
+    if len(held) > connections:
+        yield f"{len(held)} leases in flight, {connections} allowed"
+    if len(held) != len(set(held)):
+        yield f"a host is leased twice: {sorted(held)}"
+    stored = db.execute("SELECT count(*) FROM frontier_lease").fetchone()[0]
+    if stored < len(held):
+        yield f"{len(held)} leases in flight, but {stored} in the database"
+
+
+def learner_states(engine: Engine) -> dict[str, bytes]:
+    """The states of all learners that have a journal."""
+    committer = engine._parts.committer
+    states = {name: j.learner.snapshot() for name, j in committer._learning._journaled.items()}
+    learner = getattr(committer._link_scorer, "learner", None)
+    return states | ({"committee": learner.snapshot()} if learner is not None else {})
+
+
+def end_problems(engine: Engine, pool: SimulatedPool | None) -> Iterator[str]:
+    """When a process has ended cleanly: nothing is held any more."""
+    if engine._in_flight.leases:
+        yield f"leases are held after the end: {[lease.host for lease in engine._in_flight.leases]}"
+    busy = engine._parts.visitor._host_gate._throttle._busy_hosts
+    if busy:
+        yield f"hosts are busy after the end: {sorted(busy)}"
+    if pool is not None:
+        yield from pool.leftovers()
+
+
+def integrity_problems(folder: Path) -> Iterator[str]:
+    """Problems that `opilio maintain verify` finds."""
+    yield from (f"verify: {problem}" for problem in verify(folder))
+
+
+def final_problems(folder: Path, network: SimulatedNetwork, all_links: bool, poisoned: set[str]) -> Iterator[str]:
+    """When nothing is left to fetch: every known URL has its result, every result its reason, no page is missing."""
+    with open_readonly(folder) as collection:
+        db = collection.connection
+        known = {
+            url: (state, reason or "")
+            for url, state, reason in db.execute("SELECT url, state, reason FROM frontier_url")
+        }
+        stored = [url for (url,) in db.execute("SELECT url FROM page")]
+        failed_visits = [data for (data,) in db.execute("SELECT data FROM event WHERE kind = 'VisitFailed'")]
+    web = network.web
+    if len(stored) != len(set(stored)):
+        yield "a page is stored twice"
+    for url, (state, reason) in sorted(known.items()):
+        answer = web.pages.get(url)
+        if state < DONE:
+            yield f"{url} has no result"
+        elif state == DONE and answer is not None and answer.is_page and url not in stored:
+            yield f"{url} is done, but its page is missing"
+        elif state == FAILED and reason.startswith(("internal", "analysis-limit")) and url not in poisoned:
+            yield f"{url} failed without a cause: {reason}"
+        elif state == FAILED and answer is not None and answer.is_page and network.requests[url] < 1:
+            yield f"{url} failed without a request: {reason}"
+    for url in stored:
+        if known.get(url, (0, ""))[0] != DONE:
+            yield f"{url} is stored, but its state is {known.get(url)}"
+        missing = [link for link in web.pages[url].links if all_links and link not in known]
+        if missing:
+            yield f"links of {url} are lost: {missing}"
+    yield from (
+        f"an error of the engine: {data!r}" for data in failed_visits if not any(u.encode() in data for u in poisoned)
+    )
