@@ -5,6 +5,7 @@
 #   make check     ruff, mypy, import-linter, deptry, vulture, sizes, docs (a part of `make test`)
 #   make coverage  the quick tests with branch coverage, against the floors in pyproject.toml
 #   make fuzz      hostile input for every reader: 10,000 inputs each (make fuzz INPUTS=1000000)
+#   make simulate  1,000 crawls with simulated faults of network, processes and disk (make simulate SEEDS=50000)
 #   make install   only .venv, with the command .venv/bin/opilio and all optional features
 
 PYTHON ?= python3
@@ -25,7 +26,7 @@ SEARXNG_STATED := tests/seeds/searxng/needs.txt tests/seeds/searxng/server.txt
 
 export PYTHONDONTWRITEBYTECODE := 1
 .DEFAULT_GOAL := help
-.PHONY: help install install-test demo quick check coverage fuzz test clean
+.PHONY: help install install-test demo quick check coverage fuzz simulate test clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -73,6 +74,12 @@ coverage: install-test
 INPUTS ?= 10000
 fuzz: install-test
 	FUZZ_INPUTS=$(INPUTS) FUZZ_SEED=$$(date +%s) $(PARALLEL) -o faulthandler_timeout=0 tests/fuzz
+
+# A failure prints the command that runs its seed again.
+SEEDS ?= 1000
+FIRST ?= 0
+simulate: install-test
+	$(BIN)/python -m benchmarks.simulation.run --first $(FIRST) --seeds $(SEEDS)
 
 # A real search server for the tests of seeds. Its requirements don't go together with ours.
 $(SEARXNG)/.installed: $(SEARXNG_STATED)

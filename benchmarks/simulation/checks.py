@@ -4,13 +4,13 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.simulation.network import SimulatedNetwork
+from benchmarks.simulation.processes import SimulatedPool
+
 from opilio.engine.loop import Engine
 from opilio.frontier.sqlite.schema import DONE, FAILED
 from opilio.manage.verify import verify
 from opilio.store.collection import open_readonly
-
-from benchmarks.simulation.network import SimulatedNetwork
-from benchmarks.simulation.processes import SimulatedPool
 
 
 def commit_problems(engine: Engine, connections: int, db: sqlite3.Connection) -> Iterator[str]:
@@ -29,7 +29,7 @@ def learner_states(engine: Engine) -> dict[str, bytes]:
     """The states of all learners that have a journal."""
     committer = engine._parts.committer
     states = {name: j.learner.snapshot() for name, j in committer._learning._journaled.items()}
-    learner = getattr(committer._link_scorer, "learner", None)
+    learner = getattr(committer._link_scorer, "_learner", None)
     return states | ({"committee": learner.snapshot()} if learner is not None else {})
 
 

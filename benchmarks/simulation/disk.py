@@ -1,4 +1,4 @@
-"""A simulated disk: the files are real (in memory), but every write, sync and truncation of a crawl passes through here.
+"""A simulated disk: files in memory, with every write, sync and truncation of a crawl passing through here.
 
 SQLite is reached through a VFS of its own that is registered in the library that Python's `sqlite3` uses. WARC files
 are reached through `SimulatedFiles`. A disk can be full, and it can lose power: then everything that was written
@@ -6,6 +6,7 @@ behind the last sync of a file is lost in parts, sector by sector. After `power_
 the code of the dead process can unwind as it likes.
 """
 
+import _sqlite3
 import ctypes
 import errno
 import os
@@ -14,8 +15,6 @@ from collections.abc import Callable
 from ctypes import CFUNCTYPE, c_char_p, c_int, c_int64, c_void_p
 from pathlib import Path
 from typing import BinaryIO, cast
-
-import _sqlite3
 
 from opilio.store.warc import WarcFiles
 

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from opilio.core.clock import Clock
 from opilio.core.records import Failure, FetchResult
 from opilio.core.urls import host_of
@@ -158,24 +160,18 @@ class SimulatedNetwork:
         chance = rng.random()
         answer = FetchResult(url=url, address="10.0.0.1", started_at=started_at, elapsed_s=latency_s)
         if chance < 0.04:
-            return LOST_S, _with(answer, failure=Failure("timeout", "no answer", retry=True))
+            return LOST_S, replace(answer, failure=Failure("timeout", "no answer", retry=True))
         if chance < 0.08:
-            return latency_s, _with(answer, failure=Failure("connect", "connection reset", retry=True))
+            return latency_s, replace(answer, failure=Failure("connect", "connection reset", retry=True))
         if chance < 0.11:
-            return latency_s, _with(answer, status=rng.choice((429, 503)), retry_after_s=rng.choice((0.0, 1.0, 8.0)))
+            return latency_s, replace(answer, status=rng.choice((429, 503)), retry_after_s=rng.choice((0.0, 1.0, 8.0)))
         if chance < 0.13:
-            return latency_s, _with(answer, status=500)
+            return latency_s, replace(answer, status=500)
         host = host_of(url)
         known = self.web.robots[host] if url.endswith("/robots.txt") else self.web.pages.get(url, WebPage(status=404))
-        return latency_s, _with(
+        return latency_s, replace(
             answer, status=known.status, headers=known.headers, body=known.body, location=known.location
         )
-
-
-def _with(answer: FetchResult, **changes: object) -> FetchResult:
-    from msgspec.structs import replace
-
-    return replace(answer, **changes)
 
 
 class NetworkClient:

@@ -7,20 +7,20 @@ is left to fetch. A step is a change of a file, a request, an answer, or an anal
 import asyncio
 import random
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
-
 from benchmarks.simulation import checks
 from benchmarks.simulation.disk import Disk, SimulatedFiles, SqliteHook
 from benchmarks.simulation.network import SimulatedNetwork, make_web
 from benchmarks.simulation.processes import LoopClock, NoEndError, SimulatedPool, VirtualTimeLoop
+
 from opilio.core.errors import CollectionError
 from opilio.core.events import BatchCommitted, Event
+from opilio.core.protocols import Fetcher
 from opilio.core.settings import Settings
 from opilio.engine.wiring.analysis import AnalysisOptions
 from opilio.engine.wiring.session import CrawlSession, Machine, _create_collection
@@ -167,7 +167,7 @@ class World:
                 self._report(f"the crawl ended with an error: {error}")
         except NoEndError as error:
             self._report(str(error))
-        except (Exception, asyncio.CancelledError) as error:
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - any error is a finding
             if not life.is_dead:
                 self._report(f"the crawl ended with {type(error).__name__}: {error}")
         finally:
@@ -179,10 +179,11 @@ class World:
     def _bury(self, life: Life) -> None:
         """End what is left of a process, and let time pass until the next one starts."""
         loop = life.loop
-        for task in asyncio.all_tasks(loop):
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
             task.cancel()
-        loop.call_soon(loop.stop)
-        loop.run_forever()
+        if tasks:
+            loop.run_until_complete(asyncio.wait(tasks))
         loop.close()
         self._now = life.clock.now()
         self._network.process_ended(self._now)
@@ -210,7 +211,7 @@ class World:
             )
             return life.pool
 
-        def build_fetcher(*_: Any) -> Any:
+        def build_fetcher(*_: object) -> Fetcher:
             return self._network.connect(life.clock, lambda name: self._step(life, name), lambda: life.is_dead)
 
         collection = Collection.open_for_writing(folder)
@@ -227,7 +228,7 @@ class World:
                 self._report_all(checks.end_problems(engine, life.pool))
         return reason
 
-    def _report_all(self, problems: Any) -> None:
+    def _report_all(self, problems: Iterable[str]) -> None:
         for problem in problems:
             self._report(problem)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from checks.killing import same_as_undisturbed, urls_in_warc
-from checks.small_webs import SmallWeb, crawl, events, grid, rows, served, settings_for, stored
+from checks.small_webs import TRAINS, SmallWeb, crawl, events, grid, page, redirect, rows, served, settings_for, stored
 from opilio.core.errors import OpilioError
 from opilio.manage.verify import verify
 from opilio.store.warc import warc_name
@@ -89,3 +89,23 @@ def test_records_that_had_been_on_the_disk_are_not_given_up(tmp_path: Path) -> N
             crawl(tmp_path / "c", {**tree, "stop": {"pages": 0}})
     assert len(stored(tmp_path / "c")) == 20
     assert last_file(tmp_path / "c").stat().st_size == 2000
+
+
+def test_copy_is_fetched_again_when_its_original_was_lost(tmp_path: Path) -> None:
+    """The text of a copy is in the record of its original; and a text that is lost has not been seen."""
+    urls = [f"http://h0.example/{name}.html" for name in ("0", "original", "copy")]
+    web = SmallWeb({urls[0]: page(links=urls[1:]), urls[1]: page(TRAINS), urls[2]: page(TRAINS)})
+    with served(web) as server:
+        tree = settings_for(server, [SEED])
+        crawl(tmp_path / "c", tree)
+        ((original, warc, offset),) = rows(
+            tmp_path / "c", "SELECT o.url, o.warc, o.offset FROM page JOIN page AS o ON o.key = page.duplicate_of"
+        )
+        as_if_power_failed(tmp_path / "c", (warc, offset))
+        cut_short(tmp_path / "c", offset + 10)
+        web.answers[original] = redirect(SEED)  # it is gone by now
+        crawl(tmp_path / "c", tree)
+    assert rows(tmp_path / "c", "SELECT url, duplicate_of FROM page WHERE url <> ?", SEED) == [
+        ((set(urls) - {SEED, original}).pop(), 0)
+    ]
+    assert verify(tmp_path / "c") == []

@@ -4,11 +4,14 @@ Hosts that an earlier run could not reach are tried at once: a resumed crawl may
 asked for a delay keep it.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
 from opilio.core.events import PagesLost
 from opilio.core.settings import FetchSettings
 from opilio.core.urls import host_of
+from opilio.dedup.stored import StoredDuplicateDetector
 from opilio.engine.politeness.host_gate import PRIVATE_ADDRESS_REASON
 from opilio.engine.politeness.robots import PRIVATE_ADDRESS
 from opilio.frontier.sqlite.claims import ClaimableFrontier
@@ -16,7 +19,7 @@ from opilio.frontier.sqlite.frontier import SqliteFrontier
 from opilio.frontier.sqlite.queries import shift_times
 from opilio.store.answers import last_answer
 from opilio.store.collection import Collection
-from opilio.store.maintain.record_check import find_first_lost, truncate_at
+from opilio.store.maintain.record_check import LostPage, find_first_lost, truncate_at
 from opilio.store.run_tables import delete_robots, delete_robots_expiring_after, robots_rows
 from opilio.store.warc import warc_name
 from opilio.store.writer import CollectionWriter
@@ -58,9 +61,15 @@ def adjust_for_clock_change(collection: Collection, now: float) -> None:
     collection.set_meta(**{CLOCK_META_KEY: last.seq})
 
 
-def requeue_pages(collection: Collection, pages: list[tuple[str, int]]) -> None:
-    """Fetch (host, key) pages once more. Those that are queued already stay queued."""
-    SqliteFrontier(collection.connection).revive(pages)
+def requeue_pages(collection: Collection, pages: Sequence[LostPage]) -> None:
+    """Fetch lost pages once more; those that are queued already stay queued.
+
+    Their texts are forgotten: else the next page with such a text would be the copy of a page that is not there.
+    """
+    texts = StoredDuplicateDetector(collection.connection)
+    for page in pages:
+        texts.forget(page.key, page.fingerprint, gone=True)
+    SqliteFrontier(collection.connection).revive([(page.host, page.key) for page in pages])
 
 
 class _RobotsReachability(msgspec.Struct):

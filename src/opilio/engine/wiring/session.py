@@ -80,8 +80,8 @@ class CrawlSession:
         self._exit_stack.callback(self._collection.close)
         try:
             recover(self._collection, self._clock.now())
-            self._writer.resume()
             self._exit_stack.callback(self._writer.close)
+            self._writer.resume()
             await self._assemble()
         except BaseException as error:
             await self._exit_stack.aclose()

@@ -11,6 +11,7 @@ A crawl updates them as it runs (`writer`), without counting rows.
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
+from typing import NamedTuple
 
 import msgspec
 
@@ -49,6 +50,14 @@ def recount(collection: Collection) -> None:
 
 DROPPED_VERSIONS_KEY = "versions_dropped"  # in `meta`: past versions that were deleted so far
 WarcPosition = tuple[int, int]  # WARC file and offset
+
+
+class LostPage(NamedTuple):
+    """A page that was deleted because its record is lost."""
+
+    host: str
+    key: int
+    fingerprint: int
 
 
 class StoredRecord(msgspec.Struct, frozen=True):
@@ -105,8 +114,8 @@ def find_first_lost(collection: Collection) -> WarcPosition | None:
     return None
 
 
-def truncate_at(collection: Collection, place: WarcPosition) -> list[tuple[str, int]]:
-    """Let go of every row from a place on, and end the WARC files there; (host, key) of the pages to fetch again."""
+def truncate_at(collection: Collection, place: WarcPosition) -> list[LostPage]:
+    """Delete every row from a place on, and end the WARC files there; returns the pages to fetch again."""
     lost = delete_records(collection, list(stored_records(collection, place)))
     number, offset = place
     path = collection.folder / warc_name(number)
@@ -123,19 +132,25 @@ def add_dropped_versions(collection: Collection, versions: int) -> None:
     collection.set_meta(**{DROPPED_VERSIONS_KEY: int(collection.meta(DROPPED_VERSIONS_KEY, "0")) + versions})
 
 
-def delete_records(collection: Collection, rows: Iterable[StoredRecord]) -> list[tuple[str, int]]:
-    """Delete these rows, with the links of pages and what was counted; (host, key) of the pages among them."""
+def delete_records(collection: Collection, rows: Iterable[StoredRecord]) -> list[LostPage]:
+    """Delete these rows, with the links and the copies of pages and what was counted; returns the pages among them.
+
+    The text of a copy is in the record of its original, so it is lost with it.
+    """
     connection = collection.connection
-    pages: list[tuple[str, int]] = []
+    keys: set[int] = set()
     for current, group in groupby(rows, key=attrgetter("current")):
         if not current:
             gone = [(row.key, row.seq) for row in group]
             connection.executemany("DELETE FROM version WHERE key = ? AND seq = ?", gone)
             add_dropped_versions(collection, len(gone))
             continue
-        for row in group:
-            connection.execute("DELETE FROM page WHERE key = ?", (row.key,))
-            connection.execute("DELETE FROM links WHERE parent = ?", (row.key,))
-            pages.append((row.host, row.key))
+        keys.update(row.key for row in group)
+    copies = connection.execute("SELECT key, duplicate_of FROM page WHERE duplicate_of <> 0").fetchall() if keys else []
+    keys.update([key for key, original in copies if original in keys])
+    find = "SELECT host, key, fingerprint FROM page WHERE key = ?"
+    pages = [LostPage(*connection.execute(find, (key,)).fetchone()) for key in sorted(keys)]
+    connection.executemany("DELETE FROM page WHERE key = ?", [(page.key,) for page in pages])
+    connection.executemany("DELETE FROM links WHERE parent = ?", [(page.key,) for page in pages])
     recount(collection)
     return pages
