@@ -4,10 +4,13 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 from benchmarks.simulation.network import SimulatedNetwork
 from benchmarks.simulation.processes import SimulatedPool
 
+from opilio.core.urls import host_of
 from opilio.engine.loop import Engine
+from opilio.engine.politeness.robots import RobotsRules
 from opilio.frontier.sqlite.schema import DONE, FAILED
 from opilio.manage.verify import verify
 from opilio.store.collection import open_readonly
@@ -23,6 +26,14 @@ def commit_problems(engine: Engine, connections: int, db: sqlite3.Connection) ->
     stored = db.execute("SELECT count(*) FROM frontier_lease").fetchone()[0]
     if stored < len(held):
         yield f"{len(held)} leases in flight, but {stored} in the database"
+
+
+def stored_pages_and_rules(db: sqlite3.Connection) -> tuple[set[str], set[str]]:
+    """The URLs of stored pages, and the hosts whose robots.txt is stored."""
+    pages = {url for (url,) in db.execute("SELECT url FROM page")}
+    rules = msgspec.msgpack.Decoder(RobotsRules).decode
+    robots = db.execute("SELECT origin, rules FROM robots")
+    return pages, {host_of(origin) for origin, data in robots if not rules(data).unreachable}
 
 
 def learner_states(engine: Engine) -> dict[str, bytes]:

@@ -96,8 +96,8 @@ class HostTraffic:
     """What a host has seen of the crawl, over all its processes."""
 
     in_flight: int = 0
-    free_at: float = 0.0  # no request before
-    robots_known: bool = False
+    ended_at: float = 0.0  # the last request
+    robots_known: bool = False  # to the process that runs
 
 
 class SimulatedNetwork:
@@ -118,10 +118,16 @@ class SimulatedNetwork:
 
     def process_ended(self, now: float) -> None:
         """Requests of a process that is gone count as ended now."""
-        for host, traffic in self._traffic.items():
+        for traffic in self._traffic.values():
             if traffic.in_flight:
                 traffic.in_flight = 0
-                traffic.free_at = max(traffic.free_at, now + self._pause_s(host))
+                traffic.ended_at = now
+
+    def process_started(self, stored: set[str], hosts_with_rules: set[str]) -> None:
+        """A process knows the pages and rules that are stored; what an earlier one only received is lost."""
+        self.stored = stored
+        for host, traffic in self._traffic.items():
+            traffic.robots_known = host in hosts_with_rules
 
     def started(self, url: str, now: float) -> None:
         host = host_of(url)
@@ -129,8 +135,9 @@ class SimulatedNetwork:
         self.requests[url] += 1
         if traffic.in_flight:
             self._problem(f"two requests to {host} at the same time: {url}")
-        if now < traffic.free_at - TOLERANCE_S:
-            self._problem(f"{url} was requested {traffic.free_at - now:.6f} s too early")
+        early_s = traffic.ended_at + self._pause_s(host) - now
+        if traffic.ended_at and early_s > TOLERANCE_S:
+            self._problem(f"{url} was requested {early_s:.6f} s too early")
         traffic.in_flight += 1
         if url.endswith("/robots.txt"):
             return
@@ -147,7 +154,7 @@ class SimulatedNetwork:
         traffic.in_flight -= 1
         if fetched.url.endswith("/robots.txt") and 200 <= fetched.status < 500 and fetched.status != 429:
             traffic.robots_known = True
-        traffic.free_at = now + self._pause_s(host)
+        traffic.ended_at = now
 
     def _pause_s(self, host: str) -> float:
         wanted = self.web.crawl_delay_s.get(host, 0.0) if self._traffic[host].robots_known else 0.0

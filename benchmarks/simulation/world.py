@@ -220,7 +220,7 @@ class World:
         life.session = CrawlSession(collection, self._settings, machine, checked_settings(self._strategy).topic)
         async with life.session as session:
             engine = session.engine
-            self._network.stored = {url for (url,) in collection.connection.execute("SELECT url FROM page")}
+            self._network.process_started(*checks.stored_pages_and_rules(collection.connection))
             self._check_learners(life)
             engine.add_listener(lambda event: self._heard(life, event))
             reason = await engine.run()

@@ -3,11 +3,14 @@
 Used by the test (30 kills) and by benchmarks/killing (200).
 """
 
+import os
 import random
 import signal
 import time
 import warnings
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from warcio.archiveiterator import ArchiveIterator as WarcioIterator
@@ -39,6 +42,58 @@ def killed_after(folder: Path, tree: Tree, seconds: float, log: Sequence[AccessL
     process.join()
     assert process.exitcode in (0, -signal.SIGKILL), process.exitcode
     return not ended
+
+
+def killed_by_part(
+    folder: Path, tree: Tree, rng: random.Random, most_s: float, workers: int
+) -> tuple[Counter[str], bool]:
+    """Crawl in a process of its own and kill its workers one after another, at most `workers` of them, then the engine
+    or all of its processes at once. Returns the kills by kind, and whether the crawl was still running at the end.
+
+    After the end of an engine none of its processes may be left.
+    """
+    process = CONTEXT.Process(target=crawl, args=(folder, tree))
+    process.start()
+    assert process.pid is not None
+    kills: Counter[str] = Counter()
+    family: set[int] = set()
+    for _ in range(workers):
+        process.join(rng.uniform(0.0, most_s))
+        family |= {*children(process.pid)}
+        victims = [pid for pid in children(process.pid) if _is_worker(pid)]
+        if process.exitcode is not None or not victims:
+            break
+        with suppress(ProcessLookupError):  # it has ended by itself
+            os.kill(rng.choice(victims), signal.SIGKILL)
+            kills["worker"] += 1
+    process.join(rng.uniform(0.0, most_s))
+    family |= {*children(process.pid)}
+    running, kind = process.exitcode is None, rng.choice(("parent", "tree"))
+    if running:
+        kills[kind] += 1
+        for pid in family if kind == "tree" else ():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    process.kill()
+    process.join()
+    assert process.exitcode in (0, -signal.SIGKILL), process.exitcode
+    assert still_alive(sorted(family)) == [], "orphans"
+    return kills, running
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started and that have not ended; none if it has ended itself."""
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def _is_worker(pid: int) -> bool:
+    try:
+        return b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def _is_growing(log: Sequence[AccessLogEntry]) -> bool:

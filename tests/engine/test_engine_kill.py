@@ -3,12 +3,22 @@
 import os
 import random
 import signal
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from checks.killing import kill_often, polite_throughout, same_as_undisturbed, still_alive, urls_in_warc
-from checks.small_webs import SmallWeb, crawl, flags, grid, served, settings_for, started, stored, until
+from checks.killing import (
+    children,
+    kill_often,
+    killed_after,
+    killed_by_part,
+    polite_throughout,
+    same_as_undisturbed,
+    still_alive,
+    urls_in_warc,
+)
+from checks.small_webs import PATIENCE_S, SmallWeb, crawl, flags, grid, served, settings_for, started, stored, until
 from opilio.core.errors import OpilioError
 from opilio.engine.wiring.session import create_crawl
 from opilio.manage.status import collection_status
@@ -40,6 +50,23 @@ def test_crawl_loses_nothing_when_killed_at_random_moments(
         hit = kill_often(tmp_path / "killed", tree, kills, most_s, random.Random(workers), server.log)
         log = list(server.log)
     assert hit == kills
+    same_as_undisturbed(tmp_path / "killed", tmp_path / "undisturbed")
+    assert urls_in_warc(tmp_path / "killed") == stored(tmp_path / "killed")
+    polite_throughout(log, DELAY_S)
+
+
+def test_crawl_loses_nothing_when_workers_engine_and_all_processes_are_killed(tmp_path: Path) -> None:
+    """The large version of this is benchmarks/killing."""
+    with served(SmallWeb(WEB)) as server:
+        tree = settings_for(server, [SEED], politeness={"delay_s": DELAY_S}, engine={"workers": 2, "batch": 8})
+        crawl(tmp_path / "undisturbed", {**tree, "politeness": {"delay_s": 0.0}, "engine": {"workers": 0}})
+        server.log.clear()
+        rng = random.Random(1)
+        kills = Counter[str]()
+        while not (kills["worker"] and kills["parent"] and kills["tree"]):
+            kills += killed_by_part(tmp_path / "killed", tree, rng, 1.0, workers=2)[0]
+        assert not killed_after(tmp_path / "killed", tree, PATIENCE_S)
+        log = list(server.log)
     same_as_undisturbed(tmp_path / "killed", tmp_path / "undisturbed")
     assert urls_in_warc(tmp_path / "killed") == stored(tmp_path / "killed")
     polite_throughout(log, DELAY_S)
@@ -117,7 +144,3 @@ def test_workers_end_by_themselves_when_the_engine_is_killed(tmp_path: Path) -> 
         process.communicate()
         assert still_alive(workers) == []
         Collection.open_for_writing(tmp_path / "c").close()  # and nobody holds the lock for them
-
-
-def children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

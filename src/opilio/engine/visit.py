@@ -125,6 +125,7 @@ class Visitor:
                 served.wake_at, served.wait_reason, served.closed = permit.retry_at, permit.refusal, True
             elif permit.refusal:
                 served.url_results.append(_make_url_result(lead, UrlState.DROPPED, permit.refusal))
+                served.wake_at = max(served.wake_at, permit.ready_at)
             else:
                 return await self._fetch(lead, permit, served)
         return None

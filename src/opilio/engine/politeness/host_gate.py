@@ -149,13 +149,15 @@ StoreRobots = Callable[
 class Permit(msgspec.Struct, frozen=True, kw_only=True):
     """Fetch now and keep `delay_s` afterwards; or ask again at `retry_at`; or do not fetch, because of `refusal`.
 
-    `host_signals`: what the owner allows on all pages of the host, as headers.
+    `host_signals`: what the owner allows on all pages of the host, as headers. `ready_at`: when the host may be
+    requested next; after its robots.txt was read, its delay counts first.
     """
 
     delay_s: float
     retry_at: float = 0.0
     refusal: str = ""
     host_signals: tuple[tuple[str, str], ...] = ()
+    ready_at: float = 0.0
 
 
 class HostGate:
@@ -197,12 +199,13 @@ class HostGate:
         if rules.needs_compiling:
             await asyncio.to_thread(getattr, rules, "matcher")
         if not rules.allows(url):
-            return Permit(delay_s=delay_s, refusal="robots.txt disallows it")
+            return Permit(delay_s=delay_s, refusal="robots.txt disallows it", ready_at=ready_at)
         signals = rules.signals.headers(url)
         if signals and self._settings.heed:
             stated = read_signals(FetchResult(url=url, host_signals=signals), PageHead())
             if denied := stated.denied().intersection(self._settings.heed):
-                return Permit(delay_s=delay_s, refusal=f"{SIGNAL_FAILURE} the host denies {', '.join(sorted(denied))}")
+                refusal = f"{SIGNAL_FAILURE} the host denies {', '.join(sorted(denied))}"
+                return Permit(delay_s=delay_s, refusal=refusal, ready_at=ready_at)
         retry_at = await self._throttle.acquire(host_of(url), ready_at, delay_s, MAX_THROTTLE_WAIT_S)
         return Permit(delay_s=delay_s, retry_at=retry_at, host_signals=signals)
 

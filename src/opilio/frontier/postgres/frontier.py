@@ -81,12 +81,12 @@ class PostgresFrontier:
         yield from zip(hosts, self._queue.best_of_hosts(hosts, per_host, batch_tier), strict=True)
 
     def renew(self, leases: Sequence[HostLease], now: float, ttl_s: float) -> set[str]:
-        """Hold hosts longer; returns those that are still the caller's."""
+        """Hold hosts longer, also after expiry if they were not leased again; returns those that are still held."""
         if not leases:
             return set()
         self._rows.hosts.lock([lease.host for lease in leases])
         names, tokens = [lease.host for lease in leases], [lease.token for lease in leases]
-        return self._rows.hosts.renew(names, tokens, now, now + ttl_s)
+        return self._rows.hosts.renew(names, tokens, now + ttl_s)
 
     def complete(self, lease: HostLease, landings: Sequence[UrlResult], wake_at: float) -> bool:
         """End a lease. Its URLs without a result are queued as before. False: the lease was no longer held."""

@@ -151,13 +151,13 @@ class HostRows:
             _columns((g.host_id, g.token, g.expires_at, pack_keys(g.keys)) for g in grants),
         )
 
-    def renew(self, names: Sequence[str], tokens: Sequence[int], now: float, until: float) -> set[str]:
-        """Extend leases that have not expired; returns the hosts."""
+    def renew(self, names: Sequence[str], tokens: Sequence[int], until: float) -> set[str]:
+        """Extend leases, also expired ones if the host was not leased again; returns the hosts."""
         rows = self._db.execute(
-            "UPDATE frontier_host AS h SET expires_at = ?, wake_at = ? FROM"
+            "UPDATE frontier_host AS h SET expires_at = ?, wake_at = ?, parked = 1 FROM"
             " unnest(CAST(? AS text[]), CAST(? AS bigint[])) AS d (name, token) WHERE h.name = d.name"
-            " AND h.token = d.token AND h.keys IS NOT NULL AND h.expires_at > ? RETURNING h.name",
-            (until, until, list(names), list(tokens), now),
+            " AND h.token = d.token AND h.keys IS NOT NULL RETURNING h.name",
+            (until, until, list(names), list(tokens)),
         )
         return {name for (name,) in rows}
 
