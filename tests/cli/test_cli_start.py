@@ -82,7 +82,7 @@ def test_wrong_line_of_a_seed_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "seeds.txt").write_text("https://a.example/\nbirds\n", encoding="utf-8")
     done = opilio("crawl", "wrens", "--seeds", "seeds.txt", cwd=tmp_path)
     assert done.returncode == 2
-    assert "--seeds seeds.txt, line 2: 'birds' is not a valid http(s) URL" in one_line(done)
+    assert "--seeds seeds.txt, line 2: 'birds': not a valid http(s) URL" in one_line(done)
 
 
 def test_seed_without_a_scheme_is_https(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from opilio.cli.options import print_message
 from opilio.core.errors import ConfigError
 from opilio.core.settings import Tree, merge_trees, parse_setting, read_settings
-from opilio.core.urls import canonicalize_url, host_of
+from opilio.core.urls import canonicalize_url, host_of, require_url
 from opilio.seeds.local import read_numbered_seeds
 
 # `example.org`, `example.org:8080/path`: a host name with a dot, and no scheme.
@@ -65,10 +65,7 @@ def _add_scheme(url: str, where: str, without_scheme: list[str]) -> str:
     if _WITHOUT_SCHEME.fullmatch(url):
         without_scheme.append(url)
         url = f"https://{url}"
-    if "://" not in url or canonicalize_url(url) is None:
-        raise ConfigError(
-            f"{where}: '{url}' is not a valid http(s) URL; include the scheme, for example https://example.org/"
-        )
+    require_url(url, f"{where}:", ConfigError)
     return url
 
 

@@ -122,13 +122,9 @@ def _settings(engines: list[str] | None, sets: list[str] | None, language: str) 
 
 
 def _canonical_targets(targets: list[str]) -> list[str]:
-    from opilio.core.errors import UsageError
-    from opilio.core.urls import canonicalize_url
+    from opilio.core.urls import require_url
 
-    found = [canonicalize_url(url) if "://" in url else None for url in targets]
-    if None in found:
-        raise UsageError(f"--target {targets[found.index(None)]}: not a valid http(s) URL; include the scheme")
-    return [url for url in found if url]
+    return [require_url(url, "--target") for url in targets]
 
 
 def _print_graph(graph: "TGraph", json: bool, more: dict[str, object]) -> None:

@@ -133,9 +133,9 @@ def canonicalize_urls(hrefs: Sequence[str], base: str) -> list[str | None]:
 
 def require_url(url: str, option: str = "", error: type[OpilioError] = UsageError) -> str:
     """The canonical form of a URL that a user gave; raises `error` if it is not an http or https URL."""
-    found = canonicalize_url(url)
+    found = canonicalize_url(url) if "://" in url else None
     if found is None:
-        source = f"{option} '{url}'".strip()
+        source = f"{option} '{url[:200]}'".strip()
         raise error(f"{source}: not a valid http(s) URL; include the scheme, for example https://example.org/")
     return found
 

@@ -14,7 +14,7 @@ from opilio.core.errors import UsageError
 from opilio.core.events import CommandApplied, Event, TopicChanged
 from opilio.core.protocols import TOPIC_STATE, Frontier
 from opilio.core.records import url_key
-from opilio.core.urls import canonicalize_url, host_of
+from opilio.core.urls import host_of, require_url
 from opilio.engine.politeness.traps import EXCLUDED_REASON, HostRules
 from opilio.frontier.sqlite.queries import hosts_with_queue
 from opilio.store.collection import Collection
@@ -200,10 +200,7 @@ def _pattern_target(name: str, target: str) -> str:
 
 
 def _url_target(name: str, target: str) -> str:
-    url = canonicalize_url(target) if "://" in target else None
-    if url is None:
-        raise UsageError(f"{name} '{target}': not a valid http(s) URL; include the scheme")
-    return url
+    return require_url(target, name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from opilio.core.errors import ParseError, UsageError
+from opilio.core.errors import ParseError
 from opilio.core.records import url_key
-from opilio.core.urls import canonicalize_url
+from opilio.core.urls import require_url
 from opilio.frontier.sqlite.queries import url_of_key
 from opilio.manage.results import HistoryVersion, PageHistory
 from opilio.parse.html import HtmlParser
@@ -24,9 +24,7 @@ MAX_DIFF_LINES = 40
 
 def page_history(folder: Path, url: str) -> PageHistory:
     """Every version of a page, the oldest first, each with its difference from the one before."""
-    address = canonicalize_url(url)
-    if address is None:
-        raise UsageError(f"'{url}': not a valid http(s) URL; include the scheme, for example https://example.org/")
+    address = require_url(url)
     with open_readonly(folder) as collection:
         key = follow_moves(collection, url_key(address))
         versions = list(_describe_versions(collection, list_versions(collection, key)))

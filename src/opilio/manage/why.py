@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from opilio.core.errors import UsageError
 from opilio.core.protocols import Database, FrontierEntry
 from opilio.core.records import UrlState, url_key
-from opilio.core.urls import canonicalize_url, host_of
+from opilio.core.urls import host_of, require_url
 from opilio.engine.link_columns import unpack
 from opilio.frontier.sqlite.frontier import SqliteFrontier
 from opilio.frontier.sqlite.queries import host_wakes_at, url_of_key
@@ -40,9 +39,7 @@ SKIPPED = "skipped"
 
 def why(folder: Path, url: str) -> Explanation:
     """All reasons for one URL. `found` is False for a URL that was never seen."""
-    address = canonicalize_url(url)
-    if address is None:
-        raise UsageError(f"'{url}': not a valid http(s) URL; include the scheme, for example https://example.org/")
+    address = require_url(url)
     with open_readonly(folder) as collection:
         return _explain(collection, address)
 

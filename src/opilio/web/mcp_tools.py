@@ -15,7 +15,7 @@ from opilio.api.collection import CollectionView
 from opilio.core.clock import format_iso_time
 from opilio.core.errors import UsageError
 from opilio.core.settings import Tree, merge_trees
-from opilio.core.urls import canonicalize_url
+from opilio.core.urls import require_url
 from opilio.manage.formats.markdown import MarkdownPage, convert_page, front_matter
 from opilio.manage.pages import PageTable, StoredPage
 from opilio.search.results import MarkedText, SearchFilters, SearchHit
@@ -142,9 +142,7 @@ class McpTools:
         return collection or names[0]
 
     def _stored_page(self, name: str, url: str) -> StoredPage | None:
-        address = canonicalize_url(url)
-        if address is None:
-            raise UsageError(f"'{url}': not a valid http(s) URL; include the scheme, for example https://example.org/")
+        address = require_url(url)
         return next(iter(PageTable(self._collections.folder(name), PageFilter(url=address))), None)
 
 

@@ -7,7 +7,7 @@ import msgspec
 from opilio.core.errors import ConfigError
 from opilio.core.records import MAX_AGENTS, url_key
 from opilio.core.settings import AgentSettings, AgentTeamSettings, Settings, TopicSettings, Tree, suggest_name
-from opilio.core.urls import canonicalize_url
+from opilio.core.urls import require_url
 from opilio.methods.agents.agent import assign_seeds
 
 AGENT_TOPIC_OPTIONS = (
@@ -106,10 +106,7 @@ def _agent_topic(settings: Settings, one: AgentSettings) -> TopicSettings:
 
 
 def _canonical_seed(url: str, one: AgentSettings) -> str:
-    found = canonicalize_url(url) if "://" in url else None
-    if found is None:
-        raise ConfigError(f"agents.each: seed '{url}' of '{one.name}': not a valid http(s) URL; include the scheme")
-    return found
+    return require_url(url, f"agents.each: '{one.name}': seed", ConfigError)
 
 
 def _format_choices(values: Sequence[object]) -> str:

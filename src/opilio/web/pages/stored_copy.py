@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from opilio.core.errors import CollectionError, ParseError, UsageError
 from opilio.core.records import FetchResult, url_key
-from opilio.core.urls import canonicalize_url
+from opilio.core.urls import require_url
 from opilio.parse.encoding import ContentKind, declared_encoding, detect_kind
 from opilio.parse.extract import extract_content
 from opilio.store.collection import Collection
@@ -71,9 +71,7 @@ def show_copy(context: AppContext, request: PageRequest) -> PageView:
 
 def _find_version(collection: Collection, url: str, number: int) -> StoredVersion:
     """The version with this number; 0 is the newest."""
-    address = canonicalize_url(url)
-    if address is None:
-        raise UsageError(f"'{url[:200]}': not a valid http(s) URL; include the scheme")
+    address = require_url(url)
     versions = list_versions(collection, follow_moves(collection, url_key(address)))
     if not versions:
         raise UnknownCollectionError(f"{address[:300]}: no stored page has this URL")
