@@ -25,7 +25,7 @@ from opilio.topic.setup import resolve_settings
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
 DONE, FAILED = 2, 3
 PAGES: dict[str, tuple[Behaviour, str]] = {
-    "endless": (endless(HEAD + b"\r\n", b"wren " * 2000), "too-large"),
+    "endless": (endless(HEAD + b"\r\n", b"wren " * 2000), ""),
     "slow": (silent(HEAD + b"\r\n<p>wr"), "timeout"),
     "mute": (silent(), "timeout"),
     "bomb": (answer(gzip.compress(bytes(30 << 20)), content_encoding="gzip"), "bomb"),

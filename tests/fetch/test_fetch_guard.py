@@ -22,7 +22,7 @@ from opilio.fetch.addresses import is_public
 from opilio.fetch.api_client import ApiClient
 from opilio.fetch.curl import CurlFetcher
 from opilio.fetch.curl_transfer import Transfer
-from opilio.fetch.http import FetchLimits, NetworkOptions
+from opilio.fetch.http import AnyResponse, FetchLimits, NetworkOptions
 
 AGENT = "Opilio/test"
 
@@ -75,7 +75,7 @@ class Target:
 
 def test_failure_is_connect_when_no_socket_can_be_had() -> None:
     """A callback that raises would print a traceback for every request."""
-    transfer = Transfer("http://a.example/", FetchLimits(), lambda *_: True)
+    transfer = Transfer("http://a.example/", FetchLimits(), AnyResponse())
     assert transfer.open_socket(0, Target(family=999, socktype=1, protocol=0, addr=(PUBLIC[0], 80))) == -1
     assert transfer.failure is not None
     assert (transfer.failure.kind, transfer.failure.retry) == ("connect", True)

@@ -13,22 +13,26 @@ from checks.hostile_site import Behaviour, answer, endless, raw, silent, site
 from opilio.core.records import FetchResult
 from opilio.engine.politeness.robots import rules_from_response
 from opilio.fetch.curl import CurlFetcher
-from opilio.fetch.curl_transfer import BodyBudget, Transfer
+from opilio.fetch.curl_transfer import INTERRUPTED, BodyBudget, Transfer
 from opilio.fetch.decoding import ACCEPT_ENCODING, Decoder
-from opilio.fetch.http import FetchLimits, NetworkOptions
+from opilio.fetch.http import AnyResponse, FetchLimits, NetworkOptions, ResponseFilter
 from opilio.store.warc import response_record
 
 OK = b"HTTP/1.1 200 OK\r\n"
 HTML = OK + b"Content-Type: text/html\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
-LIMITS = FetchLimits(body_bytes=1 << 20, total_s=20, slow_s=10)
+PDF = OK + b"Content-Type: application/pdf\r\n"
+LIMITS = FetchLimits(body_bytes=1 << 20, document_bytes=2 << 20, total_s=20, slow_s=10)
 
 
 def ask(behave: Behaviour, limits: FetchLimits = LIMITS) -> FetchResult:
     async def start() -> FetchResult:
         async with site({"/": behave, "/after": answer()}) as served:
             fetcher = CurlFetcher(
-                "Opilio/test", limits=limits, network=NetworkOptions(allow_private=True, connections=1)
+                "Opilio/test",
+                limits=limits,
+                network=NetworkOptions(allow_private=True, connections=1),
+                accept=ResponseFilter(["application/pdf"]),
             )
             try:
                 found = await fetcher.fetch(served.url("/"))
@@ -47,7 +51,9 @@ def failed_by_time(found: FetchResult) -> bool:
 
 
 def kind_of(found: FetchResult) -> str:
-    assert found.failure is not None and found.body == b""
+    assert found.failure is not None
+    # Of an interrupted response the beginning is kept.
+    assert found.body == b"" or found.failure.kind in INTERRUPTED
     return found.failure.kind
 
 
@@ -65,9 +71,9 @@ BROKEN: dict[str, tuple[Behaviour, str]] = {
     "chunk cut": (raw(HTML + CHUNKED + b"9\r\nhi"), "truncated"),
     "length too long": (raw(HTML + b"Content-Length: 100\r\n\r\nhi"), "truncated"),
     "head cut": (raw(b"HTTP/1.1 200 OK\r\nContent-Ty"), "truncated"),
-    "endless body": (endless(HTML + b"\r\n", b"y" * 65536), "too-large"),
-    "endless chunks": (endless(HTML + CHUNKED, b"1000\r\n" + b"y" * 4096 + b"\r\n"), "too-large"),
-    "large announced": (raw(HTML + b"Content-Length: 99999999\r\n\r\n"), "too-large"),
+    "endless body": (endless(PDF + b"\r\n", b"y" * 65536), "too-large"),
+    "endless chunks": (endless(PDF + CHUNKED, b"1000\r\n" + b"y" * 4096 + b"\r\n"), "too-large"),
+    "large announced": (raw(PDF + b"Content-Length: 99999999\r\n\r\n"), "too-large"),
     "header flood": (endless(HTML, b"X-A: b\r\n"), "headers"),
     "huge header line": (endless(HTML + b"X-A: ", b"b" * 65536), "headers"),
     "interim flood": (endless(b"", b"HTTP/1.1 102 Wait\r\n\r\n"), "headers"),
@@ -208,7 +214,7 @@ def test_end_of_a_zstd_stream_is_found_however_it_is_cut(pieces: int) -> None:
 def test_bytes_in_flight_are_bounded() -> None:
     """Each of four transfers keeps its share; what is beyond that is refused and may be tried again."""
     budget = BodyBudget(1000, 4)
-    transfers = [Transfer("http://a.example/", FetchLimits(), lambda *_: True, budget) for _ in range(4)]
+    transfers = [Transfer("http://a.example/", FetchLimits(), AnyResponse(), budget) for _ in range(4)]
     for transfer in transfers:
         transfer.status = 200
         for _ in range(30):
@@ -220,6 +226,42 @@ def test_bytes_in_flight_are_bounded() -> None:
         transfer.finish()
         transfer.release()
     assert budget.used == 0
+
+
+@pytest.mark.parametrize(
+    "behave",
+    [
+        endless(HTML + b"\r\n", b"y" * 65536),
+        endless(HTML + CHUNKED, b"1000\r\n" + b"y" * 4096 + b"\r\n"),
+        endless(HTML + b"Content-Length: 99999999\r\n\r\n", b"y" * 65536),
+    ],
+    ids=["endless", "chunks", "announced"],
+)
+def test_beginning_of_a_text_that_is_too_long_is_kept(behave: Behaviour) -> None:
+    found = ask(behave)
+    assert (found.failure, found.truncated) == (None, "length")
+    assert found.body == b"y" * LIMITS.body_bytes
+
+
+def test_text_before_damaged_bytes_is_kept() -> None:
+    page = b"".join(b"<p>wren %d" % i for i in range(20_000))
+    packed = bytearray(gzip.compress(page))
+    packed[len(packed) // 2] ^= 255
+    found = ask(answer(bytes(packed), content_encoding="gzip"))
+    assert (found.failure, found.truncated) == (None, "unspecified")
+    assert page.startswith(found.body[:1000]) and found.body
+
+
+def test_part_that_was_received_is_kept_with_the_failure() -> None:
+    found = ask(raw(HTML + b"Content-Length: 100\r\n\r\n<p>wren"))
+    assert kind_of(found) == "truncated"
+    assert found.body == b"<p>wren"
+
+
+def test_documents_may_be_longer_than_pages() -> None:
+    body = b"%PDF-" + b"y" * (LIMITS.body_bytes + 99)
+    found = ask(answer(body, content_type="application/pdf"))
+    assert (found.failure, found.truncated, found.size_bytes) == (None, "", len(body))
 
 
 def test_beginning_of_a_large_robots_txt_is_kept() -> None:

@@ -12,9 +12,10 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opilio.core.records import Failure
 from opilio.fetch.decoding import ACCEPT_ENCODING, BodyTooLargeError, Decoder, DecodingError
 from opilio.fetch.http import (
-    accept_pages,
+    ResponseFilter,
     parse_content_length,
     parse_headers,
     parse_retry_after,
@@ -105,7 +106,22 @@ def test_content_length_is_read_when_it_is_a_number(value: str, size: int) -> No
     ],
 )
 def test_pages_are_wanted_and_little_else(url: str, content_type: str, wanted: bool) -> None:
-    assert accept_pages(url, content_type) is wanted
+    assert (ResponseFilter().refusal(url, content_type) is None) is wanted
+
+
+@pytest.mark.parametrize(
+    ("url", "content_type", "kind"),
+    [
+        ("http://a.example/x", "application/pdf", ""),
+        ("http://a.example/x.PDF?v=1", "application/octet-stream", ""),
+        ("http://a.example/x", "application/octet-stream", "content-type"),
+        ("http://a.example/x.epub", "application/epub+zip", "scope"),
+    ],
+)
+def test_documents_are_wanted_where_they_can_be_read(url: str, content_type: str, kind: str) -> None:
+    refused = {"application/epub+zip": Failure("scope", "application/epub+zip is denied")}
+    refusal = ResponseFilter(["application/pdf"], ["pdf"], refused).refusal(url, content_type)
+    assert (refusal.kind if refusal else "") == kind
 
 
 def fed(decoder: Decoder, data: bytes, cuts: list[int]) -> bytes:

@@ -222,7 +222,9 @@ def test_missing_content_type_is_sniffed() -> None:
 
 def test_binary_body_sent_as_html_is_refused() -> None:
     with pytest.raises(ParseError, match="content-type: text/html"):
-        HtmlParser().parse(answer(b"%PDF-1.7 ..."))
+        HtmlParser().parse(answer(b"\x89PNG ..."))
+    with pytest.raises(ParseError, match="content-type: text/html"):
+        HtmlParser().parse(answer(b"PK\x03\x04 ..."))
 
 
 def test_address_that_is_none_is_refused() -> None:

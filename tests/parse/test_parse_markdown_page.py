@@ -1,7 +1,7 @@
 """Pages that servers send as Markdown."""
 
 from opilio.core.records import FetchResult
-from opilio.fetch.http import accept_pages
+from opilio.fetch.http import ResponseFilter
 from opilio.parse.extract import extract_content
 from opilio.parse.html import HtmlParser
 from opilio.parse.markdown_page import MAX_CHARACTERS, markdown_to_html
@@ -51,4 +51,4 @@ def test_long_and_odd_texts_are_converted() -> None:
 
 
 def test_markdown_is_fetched() -> None:
-    assert accept_pages("http://a.example/wren.md", "text/markdown; charset=utf-8")
+    assert ResponseFilter().refusal("http://a.example/wren.md", "text/markdown; charset=utf-8") is None

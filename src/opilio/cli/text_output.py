@@ -78,11 +78,24 @@ def _format_page(page: PageExplanation) -> list[str]:
     lines = [f"  judged {verdict}, score {page.score:.3f}: {page.title}"]
     if page.genre:
         lines.append(f"  genre: {page.genre}")
+    if page.truncated:
+        lines.append(f"  truncated: {TRUNCATION_REASONS.get(page.truncated, page.truncated)}")
+    if page.rendered:
+        lines.append("  rendered: read as a browser shows it, after its scripts ran")
     if page.duplicate_of:
         kind = "nearly the same text as" if page.near_duplicate else "the same text as"
         lines.append(f"  a duplicate: {kind} {page.duplicate_of}")
     lines += [f"    {reason.name} {reason.value:.3f}" for reason in page.reasons if reason.weight]
     return lines
+
+
+# The reasons of WARC-Truncated.
+TRUNCATION_REASONS = {
+    "length": "the page is longer than the limit; only its beginning was read",
+    "time": "the server was too slow; only a part was received",
+    "disconnect": "the connection ended early; only a part was received",
+    "unspecified": "the response is damaged; only the part before the damage was read",
+}
 
 
 def _format_time(at: float) -> str:

@@ -5,10 +5,10 @@ from enum import IntEnum, StrEnum
 import msgspec
 import xxhash
 
-SOFT_404 = "soft-404"
-SCOPE_FAILURE = "scope"
+# Kinds of failures.
+SOFT_404, SCOPE_FAILURE, CONTENT_TYPE_FAILURE = "soft-404", "scope", "content-type"
 SIGNAL_FAILURE = "signal"  # the owner denies a purpose of `politeness.heed`
-# Kinds of failures: a form instead of the page. Opilio does not get past them.
+# A form instead of the page. Opilio does not get past it.
 CHALLENGE, LOGIN, CONSENT = "challenge", "login", "consent"
 
 # Control characters that structure `Page.flow`; the parser removes them from a page's own text.
@@ -93,7 +93,8 @@ class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
     elapsed_s: float = 0.0
     retry_after_s: float = 0.0
     failure: Failure | None = None
-    truncated: str = ""  # why the body is incomplete: a reason of WARC-Truncated (disconnect, length)
+    truncated: str = ""  # why the body is incomplete: a reason of WARC-Truncated (disconnect, length, time …)
+    converted: bytes = b""  # the page as HTML where the body is not: a document converted, the DOM of a browser
     # Signals of the whole host (robots.txt, tdmrep.json) as the response headers that mean the same.
     host_signals: tuple[tuple[str, str], ...] = ()
 
@@ -305,6 +306,8 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     simhash: int = 0
     noindex: bool = False
     signals: str = ""
+    truncated: str = ""  # why the text is incomplete; see FetchResult
+    rendered: bool = False  # made of the DOM of a browser
     verdict: Verdict | None = None
     links: bytes = b""  # LinkColumns, encoded: stored as it is
     counts: tuple[tuple[str, int], ...] = ()  # stems of a relevant page, which expand the topic's table
@@ -314,8 +317,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     sitemap_entries: tuple[SitemapEntry, ...] = ()  # of a sitemap or feed
     feeds: tuple[str, ...] = ()  # feeds that the page links
     failure: Failure | None = None  # a typed failure of parsing, or a skipped content type
-    # One per agent if several agents analysed the page; `verdict` is the best of them.
-    agent_analyses: tuple[AgentAnalysis, ...] = ()
+    agent_analyses: tuple[AgentAnalysis, ...] = ()  # of several agents; `verdict` is the best of theirs
 
 
 class PageChange(StrEnum):

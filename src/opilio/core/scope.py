@@ -90,5 +90,14 @@ def page_refusal(settings: ScopeSettings, content_type: str, language: str) -> s
     return ""
 
 
+def media_type(content_type: str) -> str:
+    """The media type in a Content-Type header.
+
+    >>> media_type("Text/HTML; charset=utf-8")
+    'text/html'
+    """
+    return content_type.partition(";")[0].strip().lower()
+
+
 def _listed(value: str, names: Sequence[str]) -> bool:
     return value.lower() in {name.strip().lower() for name in names}

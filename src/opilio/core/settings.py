@@ -110,6 +110,7 @@ class FetchSettings(msgspec.Struct, kw_only=True):
     client: str = "curl"
     timeout_s: Annotated[float, Meta(gt=0, le=1e9)] = 30.0
     max_bytes: Positive = 4_000_000
+    max_document_bytes: Positive = 20_000_000  # of a PDF and the like, which can't be read in part
     retries: Count = 2
     hops: Count = 5
     proxy: str = ""
@@ -228,14 +229,8 @@ def _convert_settings(tree: Tree, source: str) -> Settings:
     return settings
 
 
-_TOML_TYPE_NAMES = {
-    "object": "table",
-    "str": "string",
-    "int": "whole number",
-    "float": "number",
-    "bool": "true or false",
-}
-_TOML_TYPE_NAMES["array"] = 'list such as ["one", "two"]'
+_TOML_TYPE_NAMES = {"object": "table", "str": "string", "int": "whole number", "float": "number"}
+_TOML_TYPE_NAMES |= {"bool": "true or false", "array": 'list such as ["one", "two"]'}
 
 
 def describe_validation_error(error: msgspec.ValidationError) -> str:

@@ -31,6 +31,7 @@ from opilio.core.records import (
 from opilio.core.scope import ScopeSettings, page_refusal
 from opilio.core.settings import Settings
 from opilio.engine.link_columns import pack
+from opilio.parse.documents.formats import convert_document
 from opilio.parse.page_state import find_wall, soft_404_phrase
 from opilio.parse.signals import PageSignals
 from opilio.parse.sitemaps import parse_sitemap
@@ -186,6 +187,7 @@ class PageAnalyzer:
         if entries:
             return Analysis(sitemap_entries=entries)
         try:
+            fetched = convert_document(fetched)
             page = self._parser.parse(fetched)
         except ParseError as error:
             kind, _, detail = str(error).partition(": ")
@@ -228,6 +230,7 @@ class PageAnalyzer:
             simhash=reading.simhash,
             noindex=page.noindex,
             signals=page.signals,
+            truncated=fetched.truncated,
             feeds=page.feeds,
             verdict=verdict,
             links=self.rank(reading, verdict, lead),

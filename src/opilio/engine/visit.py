@@ -37,6 +37,7 @@ HOST_FAILURE_KINDS = frozenset(
 )  # without an answer: the host's, not the page's
 DROPPED_KINDS = frozenset({"content-type", SCOPE_FAILURE, SIGNAL_FAILURE})  # not a page that this crawl stores
 MAX_TRACKED_FAILURES = 20_000
+MIN_PARTIAL_BYTES = 512  # of an interrupted response; less is hardly text
 
 
 class LeaseResult(msgspec.Struct, kw_only=True):
@@ -132,10 +133,20 @@ class Visitor:
 
     async def _process_response(self, lead: Lead, fetched: FetchResult, served: LeaseResult) -> None:
         with self._record_errors(lead, served):
-            outcome = await self._analyze(lead, fetched, served)
+            outcome = await self._analyze(lead, self._with_partial_body(lead, fetched), served)
             landing = self._url_result(outcome)
             served.outcomes.append(outcome)
             served.url_results.append(landing)
+
+    def _with_partial_body(self, lead: Lead, fetched: FetchResult) -> FetchResult:
+        """After the last attempt, the part of a body that was received is the page."""
+        failure = fetched.failure
+        if failure is None or len(fetched.body) < MIN_PARTIAL_BYTES or not 200 <= fetched.status < 300:
+            return fetched
+        if lead.retries < self._limits.max_retries:
+            return fetched
+        reason = "time" if failure.kind in ("timeout", "slow") else "disconnect"
+        return msgspec.structs.replace(fetched, failure=None, truncated=reason)
 
     @contextmanager
     def _record_errors(self, lead: Lead, served: LeaseResult) -> Iterator[None]:

@@ -19,7 +19,14 @@ from opilio.fetch.curl import set_tls
 from opilio.fetch.curl_driver import CurlDriver
 from opilio.fetch.curl_transfer import Transfer
 from opilio.fetch.decoding import ACCEPT_ENCODING
-from opilio.fetch.http import FetchLimits, NetworkOptions, classify_curl_error, parse_retry_after, redirect_target
+from opilio.fetch.http import (
+    AnyResponse,
+    FetchLimits,
+    NetworkOptions,
+    classify_curl_error,
+    parse_retry_after,
+    redirect_target,
+)
 
 _ACCEPT_HEADERS = ("Accept: application/json, */*;q=0.5", f"Accept-Encoding: {ACCEPT_ENCODING}")
 MAX_CONNECTIONS = 16
@@ -60,7 +67,7 @@ class ApiClient:
     ) -> FetchResult:
         if self._driver is None:
             self._driver = CurlDriver(asyncio.get_running_loop(), MAX_CONNECTIONS)
-        transfer = Transfer(url, self._limits, _accept_all)
+        transfer = Transfer(url, self._limits, AnyResponse())
         handle = pycurl.Curl()
         started_at = self._clock.now()
         try:
@@ -141,7 +148,3 @@ def header_lines(headers: Sequence[tuple[str, str]], body: bytes) -> list[str]:
     if any("\r" in line or "\n" in line for line in lines):
         raise ValueError("a header with a line break")
     return [*_ACCEPT_HEADERS, *(["Content-Type: application/json"] if body else []), *lines]
-
-
-def _accept_all(_url: str, _content_type: str) -> bool:
-    return True

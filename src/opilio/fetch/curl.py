@@ -17,21 +17,18 @@ from opilio.core.records import Failure, FetchResult
 from opilio.core.urls import host_of
 from opilio.fetch.addresses import refused_proxy_host
 from opilio.fetch.curl_driver import CurlDriver, TransferEnd
-from opilio.fetch.curl_transfer import AcceptFilter, BodyBudget, Transfer
+from opilio.fetch.curl_transfer import BodyBudget, Transfer
 from opilio.fetch.decoding import ACCEPT_ENCODING
 from opilio.fetch.http import (
     FetchLimits,
     NetworkOptions,
-    accept_pages,
+    ResponseFilter,
     classify_curl_error,
     parse_retry_after,
     redirect_target,
 )
 
-_REQUEST_HEADERS = (
-    "Accept: text/html,application/xhtml+xml,text/plain;q=0.8,*/*;q=0.1",
-    f"Accept-Encoding: {ACCEPT_ENCODING}",
-)
+_PAGES = "text/html,application/xhtml+xml,text/plain;q=0.8,"
 _CONDITIONAL_HEADERS = {
     "etag": "If-None-Match",
     "if-none-match": "If-None-Match",
@@ -58,19 +55,20 @@ class CurlFetcher:
         *,
         limits: FetchLimits | None = None,
         network: NetworkOptions | None = None,
-        accept: AcceptFilter = accept_pages,
+        accept: ResponseFilter | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._user_agent = user_agent
         self._limits = limits or FetchLimits()
         self._network = network or NetworkOptions()
-        self._accept = accept
+        self._accept = accept or ResponseFilter()
         self._clock = clock or SystemClock()
         self._connection_slots = asyncio.Semaphore(self._network.connections)
         self._budget = BodyBudget(self._limits.in_flight_bytes, self._network.connections)
         self._idle: list[pycurl.Curl] = []
         self._driver: CurlDriver | None = None
-        self._headers = [*_REQUEST_HEADERS]
+        documents = "".join(f"{kind};q=0.5," for kind in self._accept.documents)
+        self._headers = [f"Accept: {_PAGES}{documents}*/*;q=0.1", f"Accept-Encoding: {ACCEPT_ENCODING}"]
         if self._network.language:
             self._headers.append(f"Accept-Language: {self._network.language}, *;q=0.5")
         self._cookie_responses = 0

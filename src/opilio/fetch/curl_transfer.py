@@ -5,7 +5,6 @@ Invariant: a callback never raises. To abort, it returns a value that makes libc
 """
 
 import socket
-from collections.abc import Callable
 from typing import Protocol
 
 import pycurl
@@ -14,12 +13,21 @@ from opilio.core.errors import OpilioError
 from opilio.core.records import Failure
 from opilio.fetch.addresses import is_metadata_address, is_public
 from opilio.fetch.decoding import BodyTooLargeError, Decoder, DecodingError
-from opilio.fetch.http import FetchLimits, parse_content_length, parse_headers, parse_status_line
+from opilio.fetch.http import (
+    FetchLimits,
+    ResponseFilter,
+    is_text,
+    parse_content_length,
+    parse_headers,
+    parse_status_line,
+)
 
-AcceptFilter = Callable[[str, str], bool]  # (url, content type) -> fetch the body?
 _ABORT = -1
 # Text compresses 3 to 20 times; a higher ratio is a decompression bomb.
 _BOMB_RATIO = 50
+BOMB = "bomb"
+# Failures after which the beginning of the body is known.
+INTERRUPTED = frozenset(("truncated", "reset", "timeout", "slow", "transfer"))
 # Every piece costs a call, whatever its length. Most servers send pieces of 1 KB and more; a page of 16 KB may come in
 # single bytes.
 _FREE_PIECES, _MIN_PIECE_BYTES = 16_384, 64
@@ -62,7 +70,7 @@ class BodyBudget:
 class Transfer:
     """Collects one response. `release` must be called when its body is no longer in flight."""
 
-    def __init__(self, url: str, limits: FetchLimits, accept: AcceptFilter, budget: BodyBudget | None = None) -> None:
+    def __init__(self, url: str, limits: FetchLimits, accept: ResponseFilter, budget: BodyBudget | None = None) -> None:
         self.allow_private = False
         self._sockets: list[socket.socket] = []
         self.url = url
@@ -73,7 +81,8 @@ class Transfer:
         self._limits = limits
         self._accept = accept
         self._head = _ResponseHead()
-        self._keeps_beginning = url.partition("?")[0].endswith("/robots.txt")
+        self._is_robots = url.partition("?")[0].endswith("/robots.txt")
+        self._keeps_beginning = self._is_robots
         self._body = _ResponseBody(limits.body_bytes, budget or BodyBudget(limits.in_flight_bytes, 1))
 
     def on_header(self, line: bytes) -> int | None:
@@ -102,10 +111,15 @@ class Transfer:
         if 300 <= self.status < 400 and values.get("location"):
             self._head.moved = True
             return None
-        if self.status < 300 and not self._accept(self.url, kind := values.get("content-type", "")):
-            return self._abort(Failure("content-type", kind[:100]))
+        kind = values.get("content-type", "")
+        if self.status < 300 and (refusal := self._accept.refusal(self.url, kind)):
+            return self._abort(refusal)
+        if self._accept.is_document(self.url, kind):
+            self._body.limit = self._limits.document_bytes
+        else:
+            self._keeps_beginning = self._keeps_beginning or is_text(kind)
         size = parse_content_length(values.get("content-length", ""))
-        if size > self._limits.body_bytes and self.status != 304 and not self._keeps_beginning:
+        if size > self._body.limit and self.status != 304 and not self._keeps_beginning:
             return self._abort(Failure("too-large", f"{size} bytes announced"))
         try:
             self._body.decode_with(values.get("content-encoding", ""))
@@ -121,15 +135,14 @@ class Transfer:
         try:
             self._body.add(data)
         except BodyTooLargeError:
-            return self._abort(self._body.overflow())
+            failure = self._body.overflow()
+            return self._cut("length") if self._keeps_beginning and failure.kind != BOMB else self._abort(failure)
         except DecodingError as problem:
-            return self._abort(Failure("decode", str(problem)[:200]))
+            # What came before the damage is a page.
+            return self._cut("unspecified") if self._body.size else self._abort(Failure("decode", str(problem)[:200]))
         except _BodyRefusedError as problem:
             return self._abort(problem.failure)
-        if self._keeps_beginning and self._body.size > _ROBOTS_BYTES:
-            self.truncated = "length"
-            return _ABORT
-        return None
+        return self._cut("length") if self._is_robots and self._body.size > _ROBOTS_BYTES else None
 
     def open_socket(self, _purpose: int, target: SocketTarget) -> socket.socket | int:
         """The address guard: checks the address that libcurl connects to, after every DNS answer."""
@@ -165,7 +178,7 @@ class Transfer:
             self.truncated = "disconnect"
             if not body:
                 self.failure = Failure("decode", "the encoded body is truncated", True)
-        return b"" if self.failure else body
+        return b"" if self.failure and self.failure.kind not in INTERRUPTED else body
 
     def release(self) -> None:
         """Give the room of the body back, and close its sockets."""
@@ -175,6 +188,11 @@ class Transfer:
 
     def _abort(self, failure: Failure) -> int:
         self.failure = failure
+        return _ABORT
+
+    def _cut(self, reason: str) -> int:
+        """Stop here and keep what was received."""
+        self.truncated = reason
         return _ABORT
 
 
@@ -204,10 +222,10 @@ class _BodyRefusedError(OpilioError):
 class _ResponseBody:
     """The decoded bytes so far, never more than `limit`."""
 
-    __slots__ = ("_budget", "_decoder", "_first", "_held", "_limit", "_pieces", "_rest", "received", "size")
+    __slots__ = ("_budget", "_decoder", "_first", "_held", "_pieces", "_rest", "limit", "received", "size")
 
     def __init__(self, limit: int, budget: BodyBudget) -> None:
-        self._limit = limit
+        self.limit = limit
         self._budget = budget
         # Most bodies arrive in one piece, which is not copied. Further pieces are appended to one buffer: as objects of
         # their own they would take fifty times the memory of single bytes.
@@ -220,7 +238,7 @@ class _ResponseBody:
         self.size = 0
 
     def decode_with(self, encodings: str) -> None:
-        self._decoder = Decoder(encodings, self._limit) if encodings else None
+        self._decoder = Decoder(encodings, self.limit) if encodings else None
 
     def add(self, data: bytes) -> None:
         self.received += len(data)
@@ -229,8 +247,13 @@ class _ResponseBody:
             raise _BodyRefusedError(Failure("protocol", f"{self.received} bytes in {self._pieces} pieces"))
         if self._decoder is not None:
             data = self._decoder.feed(data)
-        if self.size + len(data) > self._limit:
+        fits = self.limit - self.size
+        if len(data) > fits:
+            self._keep(data[:fits])
             raise BodyTooLargeError("body")
+        self._keep(data)
+
+    def _keep(self, data: bytes) -> None:
         if not self._budget.take(self.size, len(data)):
             raise _BodyRefusedError(Failure("transfer", "too many bytes in flight", retry=True))
         self._held += len(data)
@@ -241,8 +264,8 @@ class _ResponseBody:
             self._first = data
 
     def overflow(self) -> Failure:
-        bomb = self._decoder is not None and self._limit > _BOMB_RATIO * self.received
-        return Failure("bomb" if bomb else "too-large", f"more than {self._limit} bytes from {self.received}")
+        bomb = self._decoder is not None and self.limit > _BOMB_RATIO * self.received
+        return Failure(BOMB if bomb else "too-large", f"more than {self.limit} bytes from {self.received}")
 
     def take(self) -> tuple[bytes, bool]:
         body = self._first + self._rest if self._rest else self._first

@@ -4,7 +4,7 @@ Header lines are untrusted: every parser accepts any bytes and raises nothing. A
 `follow_redirects` is for single requests (robots.txt, example pages).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 import pycurl
@@ -12,15 +12,17 @@ from msgspec.structs import replace
 
 from opilio.core.clock import parse_http_date
 from opilio.core.protocols import Fetcher
-from opilio.core.records import Failure, FetchResult
+from opilio.core.records import CONTENT_TYPE_FAILURE, Failure, FetchResult
+from opilio.core.scope import media_type
 from opilio.core.urls import canonicalize_url
 
 
 class FetchLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Limits on every response in bytes and in seconds."""
 
-    # After decoding; a larger response is a failure and its body is dropped.
+    # After decoding; of a longer text the beginning is kept, anything else that is longer is a failure.
     body_bytes: int = 8 << 20
+    document_bytes: int = 32 << 20  # the same for documents such as PDF, which can't be read in part
     in_flight_bytes: int = 128 << 20  # of all bodies that are being received
     header_bytes: int = 64 << 10
     header_count: int = 256
@@ -54,18 +56,61 @@ class NetworkOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 PAGE_TYPES = frozenset(("text/html", "application/xhtml+xml", "text/plain", "text/markdown", "text/x-markdown"))
 # Sitemaps and feeds list pages.
 FEED_TYPES = frozenset(("text/xml", "application/xml", "application/rss+xml", "application/atom+xml"))
-
+# Types that say nothing about the content.
+_UNKNOWN_TYPES = frozenset(("application/octet-stream", "application/x-download", "binary/octet-stream"))
 _FILES_OF_ANY_TYPE = ("/robots.txt", "/.well-known/tdmrep.json", ".xml.gz")
 
 
-def accept_pages(url: str, content_type: str) -> bool:
-    """The default filter of responses: pages, sitemaps, feeds; robots.txt, tdmrep.json and .xml.gz of any type.
+def is_text(content_type: str) -> bool:
+    """True for types of which a beginning is readable: HTML, plain text, XML."""
+    kind = media_type(content_type)
+    return not kind or kind.startswith("text/") or kind in PAGE_TYPES or kind.endswith("xml")
 
-    >>> accept_pages("http://a.example/", "text/html; charset=utf-8"), accept_pages("http://a.example/", "image/png")
-    (True, False)
+
+class ResponseFilter:
+    """Which responses are received, decided by their heads: pages, sitemaps, feeds, robots.txt and some documents.
+
+    `documents` are media types, `extensions` those of their files, for servers that send no useful type. `refused` has
+    types that are not received, with the failure that says why.
     """
-    kind = content_type.partition(";")[0].strip().lower()
-    return not kind or kind in PAGE_TYPES or kind in FEED_TYPES or url.partition("?")[0].endswith(_FILES_OF_ANY_TYPE)
+
+    def __init__(
+        self,
+        documents: Collection[str] = (),
+        extensions: Collection[str] = (),
+        refused: Mapping[str, Failure] | None = None,
+    ) -> None:
+        self.documents = tuple(documents)
+        self._accepted = PAGE_TYPES | FEED_TYPES | frozenset(documents)
+        self._endings = tuple(f".{extension}" for extension in extensions)
+        self._refused = refused or {}
+
+    def refusal(self, url: str, content_type: str) -> Failure | None:
+        """Why the body is not wanted; None if it is.
+
+        >>> ResponseFilter().refusal("http://a.example/", "text/html; charset=utf-8")
+        >>> ResponseFilter().refusal("http://a.example/", "image/png")
+        Failure(kind='content-type', detail='image/png', retry=False)
+        """
+        kind = media_type(content_type)
+        if not kind or kind in self._accepted or self.is_document(url, content_type):
+            return None
+        if url.partition("?")[0].endswith(_FILES_OF_ANY_TYPE):
+            return None
+        return self._refused.get(kind) or Failure(CONTENT_TYPE_FAILURE, content_type[:100])
+
+    def is_document(self, url: str, content_type: str) -> bool:
+        """True for a document by its type, or by the name of its file if the type says nothing."""
+        kind = media_type(content_type)
+        is_file = kind in _UNKNOWN_TYPES and url.partition("?")[0].lower().endswith(self._endings)
+        return is_file or (kind in self.documents and not is_text(content_type))
+
+
+class AnyResponse(ResponseFilter):
+    """Receives everything: for requests of a browser."""
+
+    def refusal(self, url: str, content_type: str) -> Failure | None:  # noqa: ARG002 - the same for all
+        return None
 
 
 def parse_status_line(line: bytes) -> int:

@@ -34,6 +34,10 @@ class Status(Displayable, msgspec.Struct, frozen=True, kw_only=True, omit_defaul
     front_hit_rate: float | None = None
     # The ranker's estimate of the relevant pages that are still in the queue.
     expected_relevant: float | None = None
+    truncated: int = 0  # pages of which a part is missing
+    rendered: int = 0  # pages read as a browser shows them, with the relevant ones among them
+    rendered_relevant: int = 0
+    found_by_rendering: int = 0  # relevant pages that only links of rendered pages led to
     # One line for each agent by name; None for a crawl without agents.
     agents: dict[str, str] | None = None
 
@@ -111,6 +115,8 @@ class PageExplanation(msgspec.Struct, frozen=True, kw_only=True):
     fetched_at: float
     language: str
     genre: str
+    truncated: str  # why a part of the page is missing; empty for a whole page
+    rendered: bool  # read as a browser shows it
 
 
 class RevisitStats(msgspec.Struct, frozen=True, kw_only=True):

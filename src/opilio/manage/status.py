@@ -10,7 +10,7 @@ from opilio.manage.results import Status
 from opilio.store.collection import Collection, load_settings, open_readonly
 from opilio.store.locks import is_crawl_running
 from opilio.store.maintain.record_check import stored_counts
-from opilio.store.pages import genre_counts
+from opilio.store.pages import count_unusual_pages, genre_counts
 from opilio.topic.topic import Topic
 
 
@@ -51,6 +51,7 @@ def _status(collection: Collection) -> Status:
         front_hit_rate=_stored_number(collection, "front_hit_rate"),
         expected_relevant=_stored_number(collection, "expected_relevant"),
         agents=_agents(collection),
+        **msgspec.structs.asdict(count_unusual_pages(collection.connection)),
     )
 
 

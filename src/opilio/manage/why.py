@@ -176,6 +176,8 @@ def _page(db: Database, key: int) -> PageExplanation | None:
         fetched_at=page.fetched_at,
         language=page.language,
         genre=page.genre,
+        truncated=page.truncated,
+        rendered=page.rendered,
     )
 
 

@@ -113,8 +113,6 @@ def _can_encode(codec: str) -> bool:
 
 
 _SNIFFED_BYTES = 1_024  # as in browsers
-_HTML_TYPES = frozenset({"text/html", "application/xhtml+xml", "application/vnd.wap.xhtml+xml"})
-_MARKDOWN_TYPES = frozenset({"text/markdown", "text/x-markdown"})
 _XML_TYPES = frozenset({"text/xml", "application/xml"})
 _UNKNOWN_TYPES = frozenset({"", "application/octet-stream", "unknown/unknown", "application/unknown", "*/*"})
 # First bytes of binary files that servers send as text/html (MIME Sniffing standard, section 6).
@@ -124,30 +122,43 @@ _BINARY_SIGNATURES = (
 )
 
 
+# Of these, a document reader may read some.
+_DOCUMENT_SIGNATURES = (b"%PDF-", b"PK\x03\x04")
+
+
 class ContentKind(Enum):
     HTML = auto()
     XHTML = auto()
     PLAIN = auto()
     MARKDOWN = auto()
+    DOCUMENT = auto()  # anything else: a document reader decides
+
+
+_KINDS = {
+    "text/html": ContentKind.HTML,
+    "application/xhtml+xml": ContentKind.XHTML,
+    "application/vnd.wap.xhtml+xml": ContentKind.XHTML,
+    "text/markdown": ContentKind.MARKDOWN,
+    "text/x-markdown": ContentKind.MARKDOWN,
+    "text/plain": ContentKind.PLAIN,
+}
 
 
 def detect_kind(content_type: str, body: bytes) -> ContentKind:
-    """The kind of the body; raises ParseError("content-type: ...") if it is not supported."""
+    """The kind of the body; raises ParseError("content-type: ...") if it is surely not supported."""
     media = content_type.partition(";")[0].strip().lower()
     start = body[:_SNIFFED_BYTES]
     if start.startswith(_BINARY_SIGNATURES):
+        if start.startswith(_DOCUMENT_SIGNATURES):
+            return ContentKind.DOCUMENT
         raise ParseError(f"content-type: {media or 'none'} was declared, but the body is a binary file")
-    if media in _HTML_TYPES:
-        return ContentKind.HTML if media == "text/html" else ContentKind.XHTML
-    if media in _MARKDOWN_TYPES:
-        return ContentKind.MARKDOWN
-    if media == "text/plain":
-        return ContentKind.PLAIN
+    if media in _KINDS:
+        return _KINDS[media]
     if media in _XML_TYPES and b"<html" in start.lower():
         return ContentKind.XHTML
     if media in _UNKNOWN_TYPES:
         return _sniff(media, start)
-    raise ParseError(f"content-type: {media} is not supported")
+    return ContentKind.DOCUMENT
 
 
 def _sniff(media: str, start: bytes) -> ContentKind:

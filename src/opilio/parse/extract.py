@@ -7,9 +7,10 @@ import msgspec
 from opilio.core.errors import ParseError
 from opilio.core.records import FetchResult
 from opilio.core.urls import canonicalize_url
+from opilio.parse.documents.formats import convert_document
 from opilio.parse.encoding import ContentKind, decode_text, detect_kind
 from opilio.parse.head import PageHead, read_head
-from opilio.parse.html import HEAD_ELEMENTS, parse_tree
+from opilio.parse.html import HEAD_ELEMENTS, parse_response_tree
 from opilio.parse.main_content import find_main_content
 from opilio.parse.markdown import render_markdown
 from opilio.parse.metadata import PageMetadata, read_metadata
@@ -32,8 +33,8 @@ def stored_signals(fetched: FetchResult) -> PageSignals:
     head = PageHead()
     with suppress(ParseError):
         kind = detect_kind(content_type, fetched.body)
-        if kind is not ContentKind.PLAIN:
-            head = read_head(parse_tree(fetched.body, kind, content_type).iter_elements(HEAD_ELEMENTS))
+        if kind not in (ContentKind.PLAIN, ContentKind.DOCUMENT):
+            head = read_head(parse_response_tree(fetched, kind).iter_elements(HEAD_ELEMENTS))
     return read_signals(fetched, head)
 
 
@@ -41,6 +42,7 @@ def extract_content(fetched: FetchResult, *, markdown: bool = True) -> Extracted
     """Parse the page again and extract its main content; raises ParseError if there is no page."""
     content_type = fetched.header("content-type")
     kind = detect_kind(content_type, fetched.body)
+    fetched = convert_document(fetched)
     if kind is ContentKind.PLAIN:
         text, _ = decode_text(fetched.body, content_type)
         content = text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "").strip()
@@ -48,13 +50,14 @@ def extract_content(fetched: FetchResult, *, markdown: bool = True) -> Extracted
     url = canonicalize_url(fetched.url)
     if url is None:
         raise ParseError(f"url: {fetched.url[:200]!r} is not an http or https URL")
-    document = parse_tree(fetched.body, kind, content_type)
+    document = parse_response_tree(fetched, kind)
     head = read_head(document.iter_elements(HEAD_ELEMENTS))
     metadata = read_metadata(document, head)
     base = (canonicalize_url(head.base, url) if head.base else None) or url
     root = document.root
     language = (root.attr("lang") or root.attr("xml:lang") or "") if root is not None else ""
-    main = find_main_content(document)
+    # A document has no menus or banners.
+    main = document.find("body") if kind is ContentKind.DOCUMENT else find_main_content(document)
     return ExtractedPage(
         metadata=metadata,
         content=render_markdown(main, base, links=markdown) if main is not None else "",

@@ -13,6 +13,7 @@ import turbohtml
 from opilio.core.errors import ParseError
 from opilio.core.records import BLOCK_BREAK, LINK_END, LINK_START, FetchResult, Link, Page, url_key
 from opilio.core.urls import canonicalize_url
+from opilio.parse.documents.formats import convert_document
 from opilio.parse.encoding import ContentKind, declared_encoding, decode_text, detect_kind, encode_href, xml_encoding
 from opilio.parse.head import HeadLink, PageHead, read_head, read_header_links
 from opilio.parse.links import build_head_links, build_links, fill_empty_anchors, find_links, resolve_links, tag_paths
@@ -70,8 +71,9 @@ _SELF_CLOSED = re.compile(rb"<(script|style|title|iframe|textarea|a|div|span|p|t
 
 
 class HtmlParser:
-    """Parses HTML, XHTML, Markdown and plain text. `agent` is the product token that robots directives may name.
+    """Parses HTML, XHTML, Markdown, plain text and documents.
 
+    `agent` is the product token that robots directives may name.
     Without `paths`, links have no tag path, which saves a tenth of the time.
     """
 
@@ -82,15 +84,16 @@ class HtmlParser:
 
     def parse(self, fetched: FetchResult) -> Page:
         """The page in the response; raises ParseError if there is none."""
+        fetched = convert_document(fetched)
         content_type = fetched.header("content-type")
-        kind = detect_kind(content_type, fetched.body)
         url = canonicalize_url(fetched.url)
         if url is None:
             raise ParseError(f"url: {fetched.url[:200]!r} is not an http or https URL")
+        kind = ContentKind.HTML if fetched.converted else detect_kind(content_type, fetched.body)
         if kind is ContentKind.PLAIN:
             page, head = parse_plain_text(url, *decode_text(fetched.body, content_type), self._max_links), PageHead()
         else:
-            document = parse_tree(fetched.body, kind, content_type)
+            document = parse_response_tree(fetched, kind)
             header_links = read_header_links(fetched.headers)
             page, head = _read_document(document, url, header_links, self._max_links, self._with_tag_paths)
         signals = read_signals(fetched, head, self._agent)
@@ -113,6 +116,13 @@ def _strip_cdata(body: bytes) -> bytes:
         text, end, rest = section.partition(b"]]>")
         parts += (text.replace(b"&", b"&amp;").replace(b"<", b"&lt;"), rest) if end else (b"<![CDATA[", text)
     return b"".join(parts)
+
+
+def parse_response_tree(fetched: FetchResult, kind: ContentKind) -> turbohtml.Document:
+    """The tree of a response: of its HTML, or of the HTML that it was converted to."""
+    if fetched.converted:
+        return parse_tree(fetched.converted, ContentKind.HTML, "text/html; charset=utf-8")
+    return parse_tree(fetched.body, kind, fetched.header("content-type"))
 
 
 def parse_tree(body: bytes, kind: ContentKind, content_type: str) -> turbohtml.Document:

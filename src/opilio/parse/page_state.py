@@ -115,9 +115,10 @@ def stable_words(fetched: FetchResult) -> list[str] | None:
     """
     try:
         if "html" in fetched.header("content-type"):
-            document = turbohtml.parse(fetched.body, detect_encoding=True, positions=False)
+            document = turbohtml.parse(fetched.converted or fetched.body, detect_encoding=True, positions=False)
             document.remove(_AD_SELECTORS)
-            fetched = replace(fetched, body=str(document.html).encode("utf-8", "replace"), headers=(_HTML_HEADER,))
+            body = str(document.html).encode("utf-8", "replace")
+            fetched = replace(fetched, body=body, converted=b"", headers=(_HTML_HEADER,))
         text = HtmlParser(paths=False).parse(fetched).main_text
     except ParseError:
         return None

@@ -56,12 +56,13 @@ class LinkScores:
         )
 
 
-# Extensions of files that are not pages: a fetch would be wasted. Extensions that are also common in names of things
+# Extensions of files that are not pages: a fetch would be wasted. Documents that can be read are pages; `UrlFilter`
+# refuses those that can't. Extensions that are also common in names of things
 # (Node.js, Main.class) are not listed: there the content type of the response decides.
 NON_PAGE_EXTENSIONS = frozenset(
     """
-    7z aac apk avi bmp bz2 deb dmg doc docx dvi eps epub exe flac flv gif gz gzip hqx ico iso jar jpeg jpg lzh
-    m4a m4v mid midi mkv mov mp3 mp4 mpeg mpg msi odp ods odt ogg ogv otf pdf png ppt pptx ps psd ram rar rpm
+    7z aac apk avi bmp bz2 deb dmg doc dvi eps exe flac flv gif gz gzip hqx ico iso jar jpeg jpg lzh
+    m4a m4v mid midi mkv mov mp3 mp4 mpeg mpg msi odp ods odt ogg ogv otf png ppt pptx ps psd ram rar rpm
     rtf svg swf tar tgz tif tiff ttf wav webm webp wma wmv woff woff2 xls xlsx xpm xz zip zst
     """.split()
 )

@@ -33,6 +33,8 @@ class JudgedPage(msgspec.Struct, frozen=True):
     fetched_at: float
     language: str
     genre: str
+    truncated: str
+    rendered: bool
     warc: int
     offset: int
     length: int
@@ -211,6 +213,23 @@ def genre_counts(db: Database) -> dict[str, int]:
         "SELECT genre, count(*) FROM page WHERE genre <> '' AND duplicate_of = 0 GROUP BY genre ORDER BY genre"
     )
     return {str(genre): int(count) for genre, count in rows}
+
+
+class UnusualPages(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts of pages that were not read as they came."""
+
+    truncated: int
+    rendered: int
+    rendered_relevant: int
+    found_by_rendering: int  # relevant pages, not rendered themselves, that were found on a rendered page
+
+
+def count_unusual_pages(db: Database) -> UnusualPages:
+    """How many pages are incomplete, and what the browser brought."""
+    found = "relevant = 1 AND rendered = 0 AND parent IN (SELECT key FROM page WHERE rendered = 1)"
+    conditions = ("truncated <> ''", "rendered = 1", "rendered = 1 AND relevant = 1", found)
+    counts = [int(read_value(db, f"SELECT count(*) FROM page WHERE {condition}")) for condition in conditions]
+    return UnusualPages(**dict(zip(UnusualPages.__struct_fields__, counts, strict=True)))
 
 
 def best_pages(db: Database, limit: int) -> list[RecordedPage]:

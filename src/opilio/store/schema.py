@@ -3,7 +3,8 @@
 from opilio.store.page_columns import COLUMN_DEFINITIONS
 
 APPLICATION_ID = 0x6F70696C  # "opil": says whose file this is
-SCHEMA_VERSION = 4  # 2: versions, revisits; 3: tier and agent of queued URLs, commands; 4: signals of pages
+# 2: versions, revisits; 3: tier and agent of queued URLs, commands; 4: signals of pages; 5: truncated, rendered pages
+SCHEMA_VERSION = 5
 
 TABLES = f"""
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

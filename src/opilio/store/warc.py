@@ -15,6 +15,7 @@ from typing import BinaryIO, NamedTuple, cast
 import xxhash
 from isal import isal_zlib
 from isal.igzip_lib import IsalError
+from msgspec.structs import replace
 
 from opilio.core.errors import CollectionError
 from opilio.core.records import FetchResult
@@ -35,11 +36,12 @@ class RecordPosition(NamedTuple):
 
 
 def response_record(fetched: FetchResult) -> bytes:
-    """One `response` record as a gzip member of its own."""
+    """One `response` record as a gzip member of its own, and behind it the page as HTML if the body was converted."""
     http = _http_block(fetched)
+    name = _record_id(f"{fetched.url} {fetched.started_at}")
     fields = [
         ("WARC-Type", "response"),
-        ("WARC-Record-ID", _record_id(f"{fetched.url} {fetched.started_at}")),
+        ("WARC-Record-ID", name),
         ("WARC-Date", _date(fetched.started_at)),
         ("WARC-Target-URI", fetched.url),
         ("WARC-Payload-Digest", payload_digest(fetched.body)),
@@ -47,9 +49,26 @@ def response_record(fetched: FetchResult) -> bytes:
     ]
     if fetched.address:
         fields.insert(4, ("WARC-IP-Address", fetched.address))
+    # A document may be whole and its conversion not.
+    if fetched.truncated and not fetched.converted:
+        fields.append(("WARC-Truncated", fetched.truncated))
+    return _member(fields, http) + (_conversion_record(fetched, name) if fetched.converted else b"")
+
+
+def _conversion_record(fetched: FetchResult, response: str) -> bytes:
+    """A `conversion` record (WARC 1.1, 6.8): a document as HTML, or the DOM that a browser made of the response."""
+    fields = [
+        ("WARC-Type", "conversion"),
+        ("WARC-Record-ID", _record_id(f"converted {fetched.url} {fetched.started_at}")),
+        ("WARC-Refers-To", response),
+        ("WARC-Date", _date(fetched.started_at)),
+        ("WARC-Target-URI", fetched.url),
+        ("WARC-Block-Digest", payload_digest(fetched.converted)),
+        ("Content-Type", "text/html; charset=utf-8"),
+    ]
     if fetched.truncated:
         fields.append(("WARC-Truncated", fetched.truncated))
-    return _member(fields, http)
+    return _member(fields, fetched.converted)
 
 
 def info_record(file_name: str, software: str, at: float) -> bytes:
@@ -212,20 +231,40 @@ def read_record(folder: Path, number: int, offset: int, length: int) -> FetchRes
         raise CollectionError(f"{path} at {offset}: {error}; run 'opilio maintain verify'") from error
 
 
-def parse_response(member: bytes) -> FetchResult:
-    """The answer in one gzip member; ValueError for anything that is no whole record."""
-    return _response_from_block(*parse_member(member))
+def parse_response(data: bytes) -> FetchResult:
+    """The response in a record, with its conversion; ValueError for anything that is not a whole record."""
+    (fields, block), *conversions = parse_records(data)
+    found = _response_from_block(fields, block)
+    for about, html in conversions:
+        found = replace(found, converted=html, truncated=about.get("WARC-Truncated", ""))
+    return found
 
 
-def parse_member(member: bytes) -> tuple[dict[str, str], bytes]:
-    """The fields and the block of one gzip member; ValueError for anything that is no whole record.
+def parse_member(data: bytes) -> tuple[dict[str, str], bytes]:
+    """The fields and the block of the first record; ValueError for anything that is not a whole record."""
+    return parse_records(data)[0]
+
+
+def parse_records(data: bytes) -> list[tuple[dict[str, str], bytes]]:
+    """The fields and the block of each gzip member; ValueError for anything that is not a whole record.
 
     Done by hand: the native reader ends the process on some damaged input, and a checker must survive it.
     """
-    try:
-        raw: bytes = isal_zlib.decompress(member, _GZIP)
-    except IsalError as error:  # type: ignore[misc]  # the stub takes the class for an instance
-        raise ValueError(f"unreadable record ({error})") from error
+    found: list[tuple[dict[str, str], bytes]] = []
+    while data or not found:
+        stream = isal_zlib.decompressobj(wbits=_GZIP)
+        try:
+            raw: bytes = stream.decompress(data)
+        except IsalError as error:  # type: ignore[misc]  # the stub takes the class for an instance
+            raise ValueError(f"unreadable record ({error})") from error
+        if not stream.eof:
+            raise ValueError("unreadable record (incomplete)")
+        found.append(_parse_record(raw))
+        data = stream.unused_data
+    return found
+
+
+def _parse_record(raw: bytes) -> tuple[dict[str, str], bytes]:
     head, gap, rest = raw.partition(b"\r\n\r\n")
     lines = head.decode("utf-8", "surrogateescape").split("\r\n")
     fields = {name: value for name, _, value in (line.partition(": ") for line in lines[1:])}
@@ -258,4 +297,5 @@ def _response_from_block(fields: dict[str, str], block: bytes) -> FetchResult:
         body=body,
         address=fields.get("WARC-IP-Address", ""),
         started_at=datetime.fromisoformat(date).timestamp() if date else 0.0,
+        truncated=fields.get("WARC-Truncated", ""),
     )

@@ -34,6 +34,7 @@ FAILURES = {
     "redirect-loop": "redirect loop",
     "private-address": "private network address",
     "content-type": "unsupported content type",
+    "document": "document can't be read",
     "robots": "disallowed by robots.txt",
     "url": "invalid URL",
     "transfer": "transfer failed",

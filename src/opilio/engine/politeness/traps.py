@@ -7,7 +7,7 @@ honest size pass: a directory of 50,000 pages, a forum of `?id=N`, the dated arc
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -207,10 +207,18 @@ MAX_REPORTED_TRAPS = 50_000
 
 
 class UrlFilter:
-    """Checks every new URL, and keeps what was found until it is reported. `excluded` holds the user's rules."""
+    """Checks every new URL, and keeps what was found until it is reported.
 
-    def __init__(self, check: Callable[[str], str], scope: UrlScope | None = None) -> None:
+    `unreadable` are extensions of documents that this crawl does not fetch, with the reason.
+    """
+
+    def __init__(
+        self, check: Callable[[str], str], scope: UrlScope | None = None, unreadable: Mapping[str, str] | None = None
+    ) -> None:
         self._detect_trap = check
+        self._unreadable = unreadable or {}
+        # Compared with every new URL, so without regard to queries: the type of the response decides there.
+        self._endings = tuple(f".{form}" for name in self._unreadable for form in (name, name.upper()))
         self._scope = scope or UrlScope(ScopeSettings())
         self.host_rules = HostRules()
         self._reported: set[tuple[str, str]] = set()
@@ -225,6 +233,8 @@ class UrlFilter:
         """Why this URL must not be followed, or nothing."""
         if excluded := self._scope.refusal_reason(url) or self.host_rules.refusal_reason(url):
             return excluded
+        if url.endswith(self._endings) and (reason := self._unreadable.get(url.rpartition(".")[2].lower())):
+            return f"document not fetched: {reason}"
         reason = self._detect_trap(url)
         if reason:
             known = (host_of(url), reason)
@@ -240,15 +250,22 @@ class UrlFilter:
         return [TrapFound(at=now, host=host, pattern=url, reason=reason) for host, reason, url in found]
 
 
-def build_url_filter(settings: Settings, collection: Collection, resumed: bool, year: int | None = None) -> UrlFilter:
-    """What looks out for traps; on a resumed crawl it knows what was let pass before.
+def build_url_filter(
+    settings: Settings,
+    collection: Collection,
+    resumed: bool,
+    year: int | None = None,
+    unreadable: Mapping[str, str] | None = None,
+) -> UrlFilter:
+    """The filter of new URLs; that of a resumed crawl knows which URLs it accepted before.
 
-    `year` is the present one; without it no date is too far ahead.
+    `year` is the current one; without it no date is too far ahead.
     """
+    scope = UrlScope(settings.scope)
     if not settings.frontier.traps:
-        return UrlFilter(refuse_nothing, UrlScope(settings.scope))
+        return UrlFilter(refuse_nothing, scope, unreadable)
     limits = TrapLimits() if year is None else TrapLimits(current_year=year)
-    watch = UrlFilter(TrapDetector(limits).check, UrlScope(settings.scope))
+    watch = UrlFilter(TrapDetector(limits).check, scope, unreadable)
     if resumed:
         # Only queries, sessions and dates are counted.
         watch.replay(accepted_urls(collection.connection, "*[?;(0-9]*"))

@@ -1,12 +1,15 @@
-"""The fetcher for the live web, built from the settings."""
+"""The fetcher for the live web, built from the settings, and the documents that it receives."""
 
 from opilio import __version__
 from opilio.core.clock import Clock
 from opilio.core.protocols import Fetcher
+from opilio.core.records import CONTENT_TYPE_FAILURE, SCOPE_FAILURE, Failure
 from opilio.core.registry import FETCHERS, load_plugin
+from opilio.core.scope import page_refusal
 from opilio.core.settings import Settings
 from opilio.fetch.curl import CurlFetcher
-from opilio.fetch.http import FetchLimits, NetworkOptions
+from opilio.fetch.http import FetchLimits, NetworkOptions, ResponseFilter
+from opilio.parse.documents.formats import document_formats, extensions_of_types, missing_types, readable_types
 from opilio.text.languages import language_code
 
 
@@ -16,8 +19,8 @@ def build_fetcher(settings: Settings, clock: Clock | None = None) -> Fetcher:
     return fetcher
 
 
-def build_curl_fetcher(settings: Settings, clock: Clock | None = None) -> Fetcher:
-    """The fetcher on libcurl."""
+def build_curl_fetcher(settings: Settings, clock: Clock | None = None, accept: ResponseFilter | None = None) -> Fetcher:
+    """The fetcher on libcurl; `accept` replaces the filter of responses."""
     fetch = settings.fetch
     network = NetworkOptions(
         proxy=fetch.proxy,
@@ -28,8 +31,30 @@ def build_curl_fetcher(settings: Settings, clock: Clock | None = None) -> Fetche
         cookies=fetch.cookies,
         language=language_code(settings.topic.language),
     )
-    limits = FetchLimits(body_bytes=fetch.max_bytes, total_s=fetch.timeout_s)
-    return CurlFetcher(user_agent(settings), limits=limits, network=network, clock=clock)
+    limits = FetchLimits(body_bytes=fetch.max_bytes, document_bytes=fetch.max_document_bytes, total_s=fetch.timeout_s)
+    accept = accept or build_response_filter(settings)
+    return CurlFetcher(user_agent(settings), limits=limits, network=network, accept=accept, clock=clock)
+
+
+def build_response_filter(settings: Settings) -> ResponseFilter:
+    """Pages, and the documents that can be read here and are in scope."""
+    types = readable_types()
+    denied = {kind: page_refusal(settings.scope, kind, "") for kind in types}
+    refused = {kind: Failure(SCOPE_FAILURE, reason) for kind, reason in denied.items() if reason}
+    missing = {kind: f"{kind}; {what}" for kind, what in missing_types().items()}
+    refused |= {kind: Failure(CONTENT_TYPE_FAILURE, reason) for kind, reason in missing.items()}
+    wanted = [kind for kind in types if kind not in refused]
+    return ResponseFilter(wanted, extensions_of_types(wanted.__contains__), refused)
+
+
+def unreadable_extensions(settings: Settings) -> dict[str, str]:
+    """The extensions of documents that would not be received, with the reason."""
+    return {
+        extension: reason
+        for kinds, extensions, missing in ((r.types, r.extensions, r.missing) for r in document_formats())
+        for extension in extensions
+        if (reason := missing or page_refusal(settings.scope, kinds[0], ""))
+    }
 
 
 def user_agent(settings: Settings) -> str:

@@ -29,7 +29,7 @@ from opilio.engine.reseeding import build_seed_request
 from opilio.engine.wiring.analysis import AnalysisOptions
 from opilio.engine.wiring.assembly import open_analysis
 from opilio.engine.wiring.build import Environment, build_engine, build_frontier, configured_seeds, seed_leads
-from opilio.engine.wiring.fetcher import build_fetcher
+from opilio.engine.wiring.fetcher import build_fetcher, unreadable_extensions
 from opilio.engine.wiring.seeding import open_seed_sources
 from opilio.engine.wiring.settings import CheckedSettings, canonicalize_seeds, check_settings, resumed_settings
 from opilio.engine.wiring.start import load_topic_and_states
@@ -106,7 +106,7 @@ class CrawlSession:
         analysis = await self._exit_stack.enter_async_context(opening)
         resumed = collection.meta("state") != ""
         year = datetime.fromtimestamp(self._clock.now(), UTC).year
-        url_filter = build_url_filter(settings, collection, resumed, year)
+        url_filter = build_url_filter(settings, collection, resumed, year, unreadable_extensions(settings))
         frontier = build_frontier(settings, collection, url_filter)
         self._prepare_run(frontier, resumed)
         environment = Environment(collection, self._writer, frontier, fetcher, self._clock, url_filter)

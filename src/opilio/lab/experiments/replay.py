@@ -19,6 +19,7 @@ from opilio.core.protocols import Frontier, SeedSource
 from opilio.core.records import Failure, FetchResult
 from opilio.core.settings import Settings, Tree, merge_trees
 from opilio.dedup.stored import create_dedup_tables as create_seen
+from opilio.engine.politeness.traps import build_url_filter
 from opilio.engine.wiring.analysis import AnalysisOptions
 from opilio.engine.wiring.assembly import SINGLE_CRAWLER, assembly_kind, open_analysis
 from opilio.engine.wiring.build import Environment, build_engine, build_frontier, build_frontier_policy, seed_leads
@@ -47,6 +48,8 @@ from opilio.store.writer import CollectionWriter
 from opilio.topic.setup import resolve_settings
 
 _MAX_RETRY_AFTER_S = 86_400.0
+# Webs consist of pages. Replays are the same whether a reader of documents is installed or not.
+_NOT_IN_WEBS = dict.fromkeys(("pdf", "docx", "epub"), "not in the web")
 _NOT_FOUND_RESPONSE = RecordedResponse(404, (("Content-Type", "text/plain"),), b"")
 _FAULT_RESPONSES = {
     SERVICE_UNAVAILABLE: RecordedResponse(SERVICE_UNAVAILABLE, (("Content-Type", "text/plain"),), b""),
@@ -224,9 +227,10 @@ async def _replay_crawl(
 
 def _build_replay_frontier(settings: Settings, collection: Collection) -> Frontier:
     """The frontier in memory gives the same order in less time; agents need the one in the database, to share it."""
+    url_filter = build_url_filter(settings, collection, resumed=False, unreadable=_NOT_IN_WEBS)
     if assembly_kind(settings.agents) == SINGLE_CRAWLER:
-        return MemoryFrontier(build_frontier_policy(settings, collection))
-    return build_frontier(settings, collection)
+        return MemoryFrontier(build_frontier_policy(settings, collection, url_filter))
+    return build_frontier(settings, collection, url_filter)
 
 
 def _record_event(trace: CrawlTrace, event: Event) -> None:

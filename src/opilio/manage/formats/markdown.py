@@ -40,6 +40,7 @@ class MarkdownPage(msgspec.Struct, frozen=True, kw_only=True):
     fetched_at: str
     score: float
     relevant: bool
+    truncated: str  # why a part is missing; empty for a whole page
     content_hash: str
     signals: PageSignals
     markdown: str
@@ -75,6 +76,7 @@ def convert_page(page: StoredPage) -> MarkdownPage | None:
         fetched_at=format_iso_time(page.fetched_at),
         score=page.score,
         relevant=page.relevant,
+        truncated=str(page.values.get("truncated", "")),
         content_hash=f"sha256:{digest}",
         signals=page.signals,
         markdown=extracted.content,

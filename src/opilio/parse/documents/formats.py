@@ -1,0 +1,113 @@
+"""The formats of documents, and the conversion of a response to HTML.
+
+A format is registered as an entry point in the group `opilio.document_readers`. The crawl converts a document once, in
+a worker process under its limits of time and memory, and stores the HTML beside the document: search and exports use
+that HTML.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from html import escape
+from importlib.util import find_spec
+
+import msgspec
+from msgspec.structs import replace
+
+from opilio.core.errors import ParseError
+from opilio.core.records import CONTENT_TYPE_FAILURE, FetchResult
+from opilio.core.registry import DOCUMENT_READERS, load_plugin, plugin_names
+from opilio.core.scope import media_type
+from opilio.parse.encoding import ContentKind, detect_kind
+
+# Types that say nothing about the content: the first bytes decide.
+_UNKNOWN_TYPES = frozenset({"", "application/octet-stream", "application/x-download", "application/zip", "text/html"})
+# Why a document is incomplete, as in WARC-Truncated.
+_TRUNCATED = "length"
+
+
+class HtmlDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A document as HTML."""
+
+    html: str
+    truncated: bool = False  # a part is missing: the document is damaged, or larger than the limits
+
+
+class DocumentFormat(msgspec.Struct, frozen=True, kw_only=True):
+    """How to read one format. `to_html` raises ParseError, and nothing else, for a document it can't read."""
+
+    name: str
+    types: tuple[str, ...]  # media types, the usual one first
+    extensions: tuple[str, ...]  # of files, in lower case without the dot
+    to_html: Callable[[bytes], HtmlDocument]
+    recognizes: Callable[[bytes], bool]  # whether a body of unknown type is such a document
+    module: str = ""  # must be installed; empty: nothing
+    extra: str = ""  # installs the module
+
+    @property
+    def missing(self) -> str:
+        """What to install to read it; empty if it can be read."""
+        if not self.module or find_spec(self.module) is not None:
+            return ""
+        return f"to read {self.name}, install {self.extra}"
+
+
+@cache
+def document_formats() -> tuple[DocumentFormat, ...]:
+    """All registered formats."""
+    return tuple(load_plugin(DOCUMENT_READERS, name) for name in plugin_names(DOCUMENT_READERS))
+
+
+def readable_types() -> tuple[str, ...]:
+    """The media types of the documents that can be read here."""
+    return tuple(kind for known in document_formats() if not known.missing for kind in known.types)
+
+
+def missing_types() -> dict[str, str]:
+    """What to install for the types that can't be read here, by media type."""
+    return {kind: known.missing for known in document_formats() if known.missing for kind in known.types}
+
+
+def extensions_of_types(wanted: Callable[[str], bool]) -> list[str]:
+    """The file extensions of the formats of which a media type is wanted."""
+    return [name for known in document_formats() if any(map(wanted, known.types)) for name in known.extensions]
+
+
+def find_format(media: str, body: bytes) -> DocumentFormat | None:
+    """The format of a media type, or of a body whose type is unknown."""
+    for known in document_formats():
+        if media in known.types or (media in _UNKNOWN_TYPES and known.recognizes(body)):
+            return known
+    return None
+
+
+def convert_document(fetched: FetchResult) -> FetchResult:
+    """The response with its document as HTML in `converted`; a page as it is.
+
+    Raises ParseError if the document can't be read.
+    """
+    content_type = fetched.header("content-type")
+    if fetched.converted or detect_kind(content_type, fetched.body) is not ContentKind.DOCUMENT:
+        return fetched
+    media = media_type(content_type)
+    known = find_format(media, fetched.body)
+    if known is None:
+        raise ParseError(f"{CONTENT_TYPE_FAILURE}: {media or 'none'} is not supported")
+    if known.missing:
+        raise ParseError(f"{CONTENT_TYPE_FAILURE}: {media or known.types[0]}; {known.missing}")
+    document = known.to_html(fetched.body)
+    return replace(
+        fetched,
+        converted=document.html.encode("utf-8", "replace"),
+        truncated=fetched.truncated or (_TRUNCATED if document.truncated else ""),
+    )
+
+
+def html_page(body: str, *, title: str = "", language: str = "", **meta: str) -> str:
+    """A page with its metadata.
+
+    >>> html_page("<p>Wrens", title="Birds & co", author="A. Wren")
+    '<html><head><title>Birds &amp; co</title><meta name="author" content="A. Wren"></head><body><p>Wrens</body></html>'
+    """
+    values = "".join(f'<meta name="{name}" content="{escape(value)}">' for name, value in meta.items() if value)
+    declared = f' lang="{escape(language)}"' if language else ""
+    return f"<html{declared}><head><title>{escape(title)}</title>{values}</head><body>{body}</body></html>"
