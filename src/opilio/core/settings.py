@@ -163,6 +163,7 @@ class EngineSettings(msgspec.Struct, kw_only=True):
     random_seed: int = 0
     analysis_s: Annotated[float, Meta(gt=0)] = 20.0  # CPU time for one page in a worker
     analysis_mb: Positive = 1024  # memory for one page in a worker
+    sandbox: bool = True  # workers can't write files, use the network or start programs
 
 
 class AgentSettings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from opilio.core.records import Analysis, FetchResult, Lead
 from opilio.engine.analysis import PageAnalyzer
+from opilio.engine.sandbox import enter_sandbox
 
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 REPLY_HEADER = struct.Struct("!I")  # the length of a reply
@@ -65,6 +66,7 @@ class AnalysisLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     cpu_s: float = 20.0
     memory_mb: int = 1024  # beyond what a worker needs without a page
+    sandbox: bool = False  # no new files, connections and programs
 
     def limit_memory(self) -> None:
         """Limit the address space of this process, where the system reports its size."""
@@ -113,6 +115,8 @@ def run_worker(build: Callable[[], PageAnalyzer], channel: socket.socket, parent
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
     limits.limit_memory()
+    if limits.sandbox:
+        enter_sandbox()
     stream = channel.makefile("rb", buffering=1 << 20)
     with suppress(ConnectionError):
         channel.sendall(REPLY_HEADER.pack(0))

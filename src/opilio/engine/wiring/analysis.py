@@ -134,7 +134,7 @@ async def open_pool(
 ) -> AsyncIterator[AnalysisPool]:
     """The pool that runs the analysis: worker processes, or this process where `engine.workers` is 0."""
     engine = settings.engine
-    limits = AnalysisLimits(cpu_s=engine.analysis_s, memory_mb=engine.analysis_mb)
+    limits = AnalysisLimits(cpu_s=engine.analysis_s, memory_mb=engine.analysis_mb, sandbox=engine.sandbox)
     pool: AnalysisPool = InlinePool(analyzer)
     if engine.workers:
         pool = WorkerPool(build_worker, engine.workers, limits)
