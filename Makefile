@@ -12,6 +12,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SEARXNG := .searxng
+PYWB := .pywb
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 EXTRAS := lab,learn,parquet,lemmas,mcp,postgres,documents
 TEST_EXTRAS := $(EXTRAS),test
@@ -89,11 +90,18 @@ $(SEARXNG)/.installed: $(SEARXNG_STATED)
 		-r tests/seeds/searxng/server.txt
 	@touch $@
 
+# A player of web archives, for the tests of exports. Its requirements don't go together with ours either.
+$(PYWB)/.installed: tests/manage/pywb_needs.txt
+	@sh scripts/make_venv.sh "$(PYTHON)" "$(PYWB)"
+	$(PYWB)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps -r $<
+	@touch $@
+
 # The quick tests run once, under coverage; the others run without, because it slows them most.
-test: check coverage $(SEARXNG)/.installed
+test: check coverage $(SEARXNG)/.installed $(PYWB)/.installed
 	@sh scripts/get_package.sh chromium chromium "the tests of the pages in a browser"
 	@sh scripts/get_package.sh initdb postgresql "the tests of collections in PostgreSQL"
-	OPILIO_SEARXNG=$(CURDIR)/$(SEARXNG)/bin/python $(PYTEST) -m "not ($(QUICK))"
+	OPILIO_SEARXNG=$(CURDIR)/$(SEARXNG)/bin/python OPILIO_PYWB=$(CURDIR)/$(PYWB)/bin/python \
+		$(PYTEST) -m "not ($(QUICK))"
 
 clean:
-	rm -rf $(VENV) $(SEARXNG) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	rm -rf $(VENV) $(SEARXNG) $(PYWB) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

@@ -10,8 +10,8 @@ from opilio.core.records import Analysis, FetchResult, Lead, Outcome, Verdict, u
 from opilio.core.urls import host_of
 from opilio.dedup.stored import create_dedup_tables as create_seen
 from opilio.engine.wiring.settings import complete_settings
+from opilio.fetch.recorded import RecordedResponse
 from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
-from opilio.lab.webs.warc import RecordedResponse
 from opilio.store.collection import Collection
 from opilio.store.warc import WarcWriter, response_record
 from opilio.store.writer import CollectionWriter

@@ -14,9 +14,9 @@ from opilio.engine.commit import BatchCommitter
 from opilio.engine.link_memory import CommitteeLearner
 from opilio.engine.link_scoring import CommitteeLinkScorer
 from opilio.engine.wiring.session import create_crawl, resume_crawl
+from opilio.fetch.recorded import RecordedResponse
 from opilio.judge.learned import LearnedJudge
 from opilio.lab.server.server import LabWebServer
-from opilio.lab.webs.warc import RecordedResponse
 from opilio.learn.committee import Committee
 from opilio.learn.scoring import CommitteeOptions
 from opilio.store.collection import Collection, collection_exists

@@ -21,10 +21,10 @@ from opilio.core.events import Event
 from opilio.core.settings import Tree, merge_trees
 from opilio.core.urls import host_of
 from opilio.engine.wiring.session import create_crawl, resume_crawl
+from opilio.fetch.recorded import RecordedResponse
 from opilio.lab.server.http import AccessLogEntry
 from opilio.lab.server.server import LabServerConfig, LabWebServer
 from opilio.lab.synthetic.faults import HostFaults
-from opilio.lab.webs.warc import RecordedResponse
 from opilio.store.collection import Collection, collection_exists
 from opilio.topic.setup import resolve_settings
 

@@ -8,7 +8,7 @@ from checks.engines import PageFetcher, html, plain_tree, run_engine
 from checks.small_webs import BIRDS, HTML, SmallWeb, crawl, page, rows, served, settings_for, stored, word
 from opilio.core.records import FetchResult
 from opilio.engine.copy_links import MAX_COPIES_FOLLOWED
-from opilio.lab.webs.warc import RecordedResponse
+from opilio.fetch.recorded import RecordedResponse
 
 ROOT = "http://a.example/"
 COPIES = "SELECT count(*) FROM page WHERE duplicate_of <> 0"

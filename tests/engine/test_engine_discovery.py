@@ -7,7 +7,7 @@ import pytest
 
 from checks.small_webs import BIRDS, TRAINS, SmallWeb, crawl, page, robots, rows, served, settings_for, stored, word
 from opilio.engine.discovery import MAX_URLS_PER_HOST
-from opilio.lab.webs.warc import RecordedResponse
+from opilio.fetch.recorded import RecordedResponse
 
 ROOT = "http://a.example/"
 XML = ("Content-Type", "application/xml")

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from checks.small_webs import BIRDS, SmallWeb, crawl, grid, page, rows, served, settings_for, word
+from opilio.fetch.recorded import RecordedResponse
 from opilio.lab.server.http import AccessLogEntry
-from opilio.lab.webs.warc import RecordedResponse
 
 HTML = (("Content-Type", "text/html"),)
 GOOD = (

@@ -39,7 +39,7 @@ from opilio.core.events import CrawlStopped, Event, RobotsRead
 from opilio.core.settings import PolitenessSettings, merge_trees
 from opilio.engine.politeness.host_gate import HostGate, HostThrottle
 from opilio.engine.politeness.robots import RobotsRules
-from opilio.lab.webs.warc import RecordedResponse
+from opilio.fetch.recorded import RecordedResponse
 from opilio.testing.fetcher import MemoryFetcher
 
 DONE, DROPPED = 2, 4

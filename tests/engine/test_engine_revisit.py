@@ -24,8 +24,8 @@ from checks.small_webs import (
 )
 from opilio.core.records import url_key
 from opilio.engine.revisit.sitemaps import probe_url
+from opilio.fetch.recorded import RecordedResponse
 from opilio.lab.server.server import LabWebServer
-from opilio.lab.webs.warc import RecordedResponse
 from opilio.manage.history import page_history
 from opilio.manage.label import LabelRequest, label_pages
 from opilio.manage.verify import verify

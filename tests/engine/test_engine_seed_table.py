@@ -11,10 +11,10 @@ from opilio.core.records import Lead, UrlResult, UrlState, url_key
 from opilio.core.settings import Tree
 from opilio.core.urls import host_of
 from opilio.engine.reseeding import SeedProgress
+from opilio.fetch.recorded import RecordedResponse
 from opilio.frontier.memory import MemoryFrontier
 from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
 from opilio.lab.server.server import LabWebServer
-from opilio.lab.webs.warc import RecordedResponse
 from opilio.store.collection import Collection
 from opilio.topic.evolving import EvolvingTopic
 from opilio.topic.weights import WeightTable

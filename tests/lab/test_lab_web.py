@@ -9,11 +9,11 @@ from warcio.archiveiterator import ArchiveIterator
 
 from opilio.core.errors import OfflineWebError
 from opilio.core.records import FetchResult
+from opilio.fetch.recorded import RecordedResponse, parse_http_response
 from opilio.lab.experiments.replay import lab_settings
 from opilio.lab.synthetic.faults import load_faults
 from opilio.lab.webs.labels import load_labels
 from opilio.lab.webs.topics import load_topics, select_topics
-from opilio.lab.webs.warc import RecordedResponse, parse_http_response
 from opilio.lab.webs.web import WarcWeb
 from opilio.store.warc import response_record
 

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -97,6 +98,40 @@ def test_the_reference_validator_accepts_the_archive(archive: Path) -> None:
         timeout=120,
     )
     assert (ended.returncode, "the passed WACZ is valid" in ended.stdout) == (0, True), ended.stdout + ended.stderr
+
+
+# Run by the Python of pywb: adds an archive to a new collection and prints what it replays for each URL.
+REPLAY = """
+import json, os, subprocess, sys
+
+archive, folder, *urls = sys.argv[1:]
+os.chdir(folder)
+manage = [sys.executable, "-c", "import sys; from pywb.manager.manager import main; main(sys.argv[1:])"]
+for arguments in (["init", "c"], ["add", "--unpack-wacz", "c", archive]):
+    subprocess.run([*manage, *arguments], check=True, capture_output=True)
+from pywb.apps.frontendapp import FrontEndApp
+from werkzeug.test import Client
+
+client = Client(FrontEndApp())
+replayed = {url: client.get(f"/c/id_/{url}", follow_redirects=True) for url in urls}
+print(json.dumps({url: [answer.status_code, answer.get_data(as_text=True)] for url, answer in replayed.items()}))
+"""
+
+
+@pytest.mark.skipif("OPILIO_PYWB" not in os.environ, reason="pywb is not installed; 'make test' installs it")
+def test_pywb_replays_the_archive(archive: Path, tmp_path: Path) -> None:
+    absent = f"{ROOT}absent"
+    ended = subprocess.run(
+        [os.environ["OPILIO_PYWB"], "-c", REPLAY, archive, tmp_path, *WEB, absent],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ended.returncode == 0, ended.stderr
+    replayed = json.loads(ended.stdout.splitlines()[-1])
+    assert replayed.pop(absent)[0] == 404
+    assert replayed == {url: [200, recorded.body.decode()] for url, recorded in WEB.items()}
 
 
 @pytest.mark.parametrize("url", [*WEB, "https://sub.a.example:8443/a/b?x", "http://a.example/a%20b", "http://1.2.3.4/"])

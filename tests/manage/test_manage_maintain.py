@@ -25,8 +25,8 @@ from checks.small_webs import (
 )
 from opilio.core.events import Event, ProblemsFound
 from opilio.engine.integrity import START_SEQ, check_next_records
+from opilio.fetch.recorded import RecordedResponse
 from opilio.lab.server.server import LabWebServer
-from opilio.lab.webs.warc import RecordedResponse
 from opilio.manage.compact import compact
 from opilio.manage.history import page_history
 from opilio.manage.merge import PARTIAL_SUFFIX, merge

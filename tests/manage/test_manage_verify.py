@@ -11,7 +11,7 @@ import pytest
 
 from checks.small_webs import BIRDS, SmallWeb, crawl, opilio, page, redirect, robots, served, settings_for, stored, word
 from opilio.core.errors import CollectionError, UsageError
-from opilio.lab.webs.warc import RecordedResponse
+from opilio.fetch.recorded import RecordedResponse
 from opilio.lab.webs.web import WarcWeb
 from opilio.manage.export import FORMATS, export
 from opilio.manage.results import Explanation, SeedOrigin
@@ -72,7 +72,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "flipped info": (lambda f: _patch(f / warc_name(1), 30), "pages-00001.warc.gz at 0"),
     "missing file": (lambda f: (f / warc_name(1)).unlink(), "pages-00001.warc.gz: can't be read: No such file"),
     "short file": (lambda f: _cut(f / warc_name(1)), "bytes are missing at the end"),
-    "record elsewhere": (swap, "another page stands here"),
+    "record elsewhere": (swap, "the record of another page is here"),
     "missing page": (lambda f: changed(f, "DELETE FROM page WHERE url LIKE '%wren'"), "bytes that belong to no page"),
     "orphan links": (lambda f: changed(f, "INSERT INTO links VALUES (5, x'00')"), "links of a missing page: 5"),
     "unknown page": (

@@ -25,7 +25,7 @@ from checks.small_webs import (
 )
 from opilio.core.records import url_key
 from opilio.engine.link_columns import unpack
-from opilio.lab.webs.warc import RecordedResponse
+from opilio.fetch.recorded import RecordedResponse
 from opilio.methods.treasure.graph import GraphNode, TGraph, check_graph, encode_graph
 from opilio.methods.treasure.graph_builder import load_collection_graph
 from opilio.methods.treasure.ranker import TreasureRanker

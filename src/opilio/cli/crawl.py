@@ -35,6 +35,10 @@ def crawl(
     max_depth: Annotated[
         int | None, typer.Option(min=0, help="Follow at most N links from a seed (0: no limit).")
     ] = None,
+    archives: Annotated[
+        list[Path] | None,
+        typer.Option("--from", metavar="FILE", help="Crawl WARC or WACZ files, not the web. Repeatable."),
+    ] = None,
     offline_seeds: Annotated[
         bool, typer.Option("--offline-seeds", help="Never ask a search engine for seeds.")
     ] = False,
@@ -93,7 +97,7 @@ def crawl(
         "strategy": strategy,
         "stop": {"pages": pages, "relevant": relevant, "minutes": minutes},
         "engine": {"workers": workers},
-        "fetch": {"proxy": proxy, "allow_private": allow_private},
+        "fetch": {"proxy": proxy, "allow_private": allow_private, "archives": list(map(str, archives or [])) or None},
         "topic": {"name": topic or None},
         "rank": {"model": str(start_from) if start_from else None},
         "revisit": {"on": revisit or continuous or None, "continuous": continuous or None},

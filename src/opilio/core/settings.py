@@ -118,6 +118,7 @@ class FetchSettings(msgspec.Struct, kw_only=True):
     verify_tls: bool = True
     resolve: dict[str, str] = {}
     cookies: bool = True  # return cookies to the hosts that set them, within one run
+    archives: list[str] = []  # WARC and WACZ files to crawl instead of the live web
 
 
 class RevisitSettings(msgspec.Struct, kw_only=True):

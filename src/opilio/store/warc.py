@@ -1,7 +1,7 @@
-"""WARC 1.1 files, gzip per record: making a record, appending, truncating, reading one back.
+"""WARC 1.1 files of a collection, gzip per record: create, append, truncate; `core.warc` reads them.
 
-A record is built by hand because it is made in the worker process as one gzip member of known length
-(the writers of the WARC libraries want to own the stream); tests read every file with both warcio and fastwarc.
+Own code because a record is made in the worker process as one gzip member of known length, and the writers of WARC
+libraries own the stream. Tests read every file with both warcio and fastwarc.
 """
 
 import base64
@@ -14,11 +14,11 @@ from typing import BinaryIO, NamedTuple, cast
 
 import xxhash
 from isal import isal_zlib
-from isal.igzip_lib import IsalError
 from msgspec.structs import replace
 
 from opilio.core.errors import CollectionError
 from opilio.core.records import FetchResult
+from opilio.core.warc import parse_http, parse_records
 
 # Level 1 of ISA-L is some six times faster than zlib's level 6 and 15 % larger.
 _GZIP = 31
@@ -212,7 +212,7 @@ def warc_name(number: int) -> str:
 
 
 def read_member(folder: Path, number: int, offset: int, length: int) -> bytes:
-    """The gzip member stored at one place, as it is."""
+    """The gzip member at a position, not decompressed."""
     path = folder / warc_name(number)
     try:
         with path.open("rb") as file:
@@ -223,7 +223,7 @@ def read_member(folder: Path, number: int, offset: int, length: int) -> bytes:
 
 
 def read_record(folder: Path, number: int, offset: int, length: int) -> FetchResult:
-    """The answer stored at one place, as it was fetched."""
+    """The stored response at a position."""
     path, data = folder / warc_name(number), read_member(folder, number, offset, length)
     try:
         return parse_response(data)
@@ -232,70 +232,25 @@ def read_record(folder: Path, number: int, offset: int, length: int) -> FetchRes
 
 
 def parse_response(data: bytes) -> FetchResult:
-    """The response in a record, with its conversion; ValueError for anything that is not a whole record."""
-    (fields, block), *conversions = parse_records(data)
-    found = _response_from_block(fields, block)
+    """The response in a record, with its conversion; ValueError if a record is not whole."""
+    record, *conversions = parse_records(data)
+    status, headers, body = parse_http(record.block)
+    if not status:
+        raise ValueError("the record has no HTTP status")
+    found = FetchResult(
+        url=record.fields.get("warc-target-uri", ""),
+        status=status,
+        headers=headers,
+        body=body,
+        address=record.fields.get("warc-ip-address", ""),
+        started_at=record.recorded_at,
+        truncated=record.fields.get("warc-truncated", ""),
+    )
     for about, html in conversions:
-        found = replace(found, converted=html, truncated=about.get("WARC-Truncated", ""))
+        found = replace(found, converted=html, truncated=about.get("warc-truncated", ""))
     return found
-
-
-def parse_member(data: bytes) -> tuple[dict[str, str], bytes]:
-    """The fields and the block of the first record; ValueError for anything that is not a whole record."""
-    return parse_records(data)[0]
-
-
-def parse_records(data: bytes) -> list[tuple[dict[str, str], bytes]]:
-    """The fields and the block of each gzip member; ValueError for anything that is not a whole record.
-
-    Done by hand: the native reader ends the process on some damaged input, and a checker must survive it.
-    """
-    found: list[tuple[dict[str, str], bytes]] = []
-    while data or not found:
-        stream = isal_zlib.decompressobj(wbits=_GZIP)
-        try:
-            raw: bytes = stream.decompress(data)
-        except IsalError as error:  # type: ignore[misc]  # the stub takes the class for an instance
-            raise ValueError(f"unreadable record ({error})") from error
-        if not stream.eof:
-            raise ValueError("unreadable record (incomplete)")
-        found.append(_parse_record(raw))
-        data = stream.unused_data
-    return found
-
-
-def _parse_record(raw: bytes) -> tuple[dict[str, str], bytes]:
-    head, gap, rest = raw.partition(b"\r\n\r\n")
-    lines = head.decode("utf-8", "surrogateescape").split("\r\n")
-    fields = {name: value for name, _, value in (line.partition(": ") for line in lines[1:])}
-    length = fields.get("Content-Length", "")
-    if not gap or not lines[0].startswith("WARC/1.") or not length.isdecimal() or len(rest) != int(length) + 4:
-        raise ValueError("no whole WARC record")
-    return fields, rest[: int(length)]
-
-
-def split_http_block(block: bytes) -> tuple[bytes, bytes]:
-    """The header and the body of an HTTP answer."""
-    head, _, body = block.partition(b"\r\n\r\n")
-    return head, body
 
 
 def payload_digest(body: bytes) -> str:
-    """The digest a record carries for its page."""
+    """The payload digest of a record."""
     return "sha1:" + base64.b32encode(hashlib.sha1(body, usedforsecurity=False).digest()).decode()
-
-
-def _response_from_block(fields: dict[str, str], block: bytes) -> FetchResult:
-    head, body = split_http_block(block)
-    first, *lines = head.decode("utf-8", "surrogateescape").split("\r\n")
-    headers = tuple((name, value.strip()) for name, _, value in (line.partition(":") for line in lines))
-    date = fields.get("WARC-Date", "")
-    return FetchResult(
-        url=fields.get("WARC-Target-URI", ""),
-        status=int(first.split(" ")[1]),
-        headers=headers,
-        body=body,
-        address=fields.get("WARC-IP-Address", ""),
-        started_at=datetime.fromisoformat(date).timestamp() if date else 0.0,
-        truncated=fields.get("WARC-Truncated", ""),
-    )

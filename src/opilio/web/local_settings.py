@@ -14,7 +14,7 @@ from opilio.core.settings import KIND_SECTIONS, Settings, Tree
 
 # An engine's options name files, servers that may have private addresses, and keys that are sent to them.
 LOCAL_KEYS = {
-    "fetch": ("allow_private", "proxy", "resolve"),
+    "fetch": ("allow_private", "archives", "proxy", "resolve"),
     "seeds": ("engines", "proxy", "wiki"),
     "topic": ("genre_file", "lexicon_file"),
 }

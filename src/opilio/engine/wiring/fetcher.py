@@ -1,4 +1,8 @@
-"""The fetcher for the live web, built from the settings, and the documents that it receives."""
+"""The fetcher of a crawl, built from the settings (for the live web or for archives), and the documents it receives."""
+
+from pathlib import Path
+
+import msgspec
 
 from opilio import __version__
 from opilio.core.clock import Clock
@@ -7,6 +11,7 @@ from opilio.core.records import CONTENT_TYPE_FAILURE, SCOPE_FAILURE, Failure
 from opilio.core.registry import FETCHERS, load_plugin
 from opilio.core.scope import page_refusal
 from opilio.core.settings import Settings
+from opilio.fetch.archive import ArchiveFetcher, ArchiveWeb
 from opilio.fetch.curl import CurlFetcher
 from opilio.fetch.http import FetchLimits, NetworkOptions, ResponseFilter
 from opilio.parse.documents.formats import document_formats, extensions_of_types, missing_types, readable_types
@@ -14,9 +19,31 @@ from opilio.text.languages import language_code
 
 
 def build_fetcher(settings: Settings, clock: Clock | None = None) -> Fetcher:
-    """The fetcher that `fetch.client` names."""
+    """The fetcher that `fetch.client` names, or one that reads `fetch.archives`."""
+    if settings.fetch.archives:
+        return ArchiveFetcher(open_archives(settings))
     fetcher: Fetcher = load_plugin(FETCHERS, settings.fetch.client, "fetch.client")(settings, clock)
     return fetcher
+
+
+def open_archives(settings: Settings) -> ArchiveWeb:
+    """The web of `fetch.archives`; OfflineWebError names a file that can't be read."""
+    return ArchiveWeb([Path(name) for name in settings.fetch.archives])
+
+
+def adapt_to_archives(settings: Settings) -> Settings:
+    """Settings of a run over archives: no delays, because no server is asked, and no search engines.
+
+    They are not stored: a later run on the live web needs its delays.
+    """
+    if not settings.fetch.archives:
+        return settings
+    politeness = {"delay_s": 0.0, "max_crawl_delay_s": 0.0, "share_address": False}
+    return msgspec.structs.replace(
+        settings,
+        politeness=msgspec.structs.replace(settings.politeness, **politeness),
+        seeds=msgspec.structs.replace(settings.seeds, offline=True),
+    )
 
 
 def build_curl_fetcher(settings: Settings, clock: Clock | None = None, accept: ResponseFilter | None = None) -> Fetcher:

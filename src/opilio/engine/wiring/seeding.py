@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from heapq import nsmallest
 from pathlib import Path
 
 import msgspec
@@ -16,7 +17,7 @@ from opilio.core.registry import SEED_ENGINES, has_plugin, plugin_names
 from opilio.core.settings import Settings, Tree, read_toml
 from opilio.engine.reseeding import build_seed_request, is_allowed_seed
 from opilio.engine.wiring.assembly import crawl_assembly
-from opilio.engine.wiring.fetcher import user_agent
+from opilio.engine.wiring.fetcher import open_archives, user_agent
 from opilio.engine.wiring.seed_engines import build_source, complete_engine
 from opilio.fetch.api_client import ApiClient
 from opilio.fetch.http import FetchLimits, NetworkOptions
@@ -24,7 +25,7 @@ from opilio.seeds.cache import CachedSource, DailyCache, DailyQuota
 from opilio.seeds.engines.mediawiki import MEDIAWIKI_URL
 from opilio.seeds.finder import FoundSeeds, SeedRequest, find_irrelevant_seeds, find_seeds, join_found
 from opilio.seeds.local import FailingSource
-from opilio.seeds.queries import off_topic_queries
+from opilio.seeds.queries import count_query_words, off_topic_queries
 from opilio.text.languages import is_known_language, language_code
 
 MAX_API_RESPONSE_BYTES = 50 << 20  # a sitemap may have 50 MB
@@ -93,7 +94,7 @@ def wiki_url(settings: Settings) -> str:
 def default_engine_notice(settings: Settings) -> str:
     """Names the default engine if it is about to be asked; otherwise empty."""
     seeds = settings.seeds
-    if seeds.urls or seeds.offline or seeds.engines or load_user_engines():
+    if seeds.urls or seeds.offline or settings.fetch.archives or seeds.engines or load_user_engines():
         return ""
     return f"no seeds given: searching {wiki_url(settings)}; configure other engines in {engines_file()}"
 
@@ -146,6 +147,8 @@ async def with_found_seeds(settings: Settings) -> tuple[Settings, FoundSeeds]:
     """Settings with the seeds that engines bring, for a crawl that was given none."""
     if settings.seeds.urls:
         return settings, FoundSeeds()
+    if settings.fetch.archives:
+        return with_seeds(settings, urls=_archive_seeds(settings)), FoundSeeds()
     default = default_engine_notice(settings) != ""
     settings = with_default_engines(settings)
     if not settings.seeds.engines:
@@ -161,6 +164,15 @@ async def with_found_seeds(settings: Settings) -> tuple[Settings, FoundSeeds]:
         found = msgspec.structs.replace(found, seeds=(*found.seeds, *kept))
     urls = {seed.url: seed.priority for seed in found.seeds}
     return with_seeds(settings, urls=urls), found
+
+
+def _archive_seeds(settings: Settings) -> list[str]:
+    """Home pages of an archive, and pages with words of the topic in their URLs."""
+    web, limit = open_archives(settings), settings.seeds.limit
+    query = build_seed_request(settings).query
+    matching = ((count_query_words(url, query), url) for url in web.page_urls())
+    best = nsmallest(limit, ((-hits, len(url), url) for hits, url in matching if hits))
+    return list(dict.fromkeys([*(url for _, _, url in best), *web.home_pages(limit)]))
 
 
 async def _find_for_all_agents(settings: Settings) -> tuple[Settings, FoundSeeds]:

@@ -29,7 +29,7 @@ from opilio.engine.reseeding import build_seed_request
 from opilio.engine.wiring.analysis import AnalysisOptions
 from opilio.engine.wiring.assembly import open_analysis
 from opilio.engine.wiring.build import Environment, build_engine, build_frontier, configured_seeds, seed_leads
-from opilio.engine.wiring.fetcher import build_fetcher, unreadable_extensions
+from opilio.engine.wiring.fetcher import adapt_to_archives, build_fetcher, unreadable_extensions
 from opilio.engine.wiring.seeding import open_seed_sources
 from opilio.engine.wiring.settings import CheckedSettings, canonicalize_seeds, check_settings, resumed_settings
 from opilio.engine.wiring.start import load_topic_and_states
@@ -63,7 +63,7 @@ class CrawlSession:
         self._machine = machine or Machine()
         self._collection = collection
         self._topic = topic
-        self._settings = settings
+        self._settings = adapt_to_archives(settings)
         self._clock = self._machine.clock
         software, rotate_bytes = f"Opilio/{__version__}", settings.store.rotate_bytes
         writer = WarcWriter(collection.folder, software, rotate_bytes, self._machine.files)

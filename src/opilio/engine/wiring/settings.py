@@ -41,7 +41,10 @@ def complete_settings(settings: Settings) -> Settings:
     _check_choice("revisit.policy", settings.revisit.policy, list(POLICIES))
     engines = {name: complete_engine(name, tree) for name, tree in settings.seeds.engines.items()}
     seeds = msgspec.structs.replace(settings.seeds, engines=engines)
-    completed: Settings = msgspec.structs.replace(settings, seeds=seeds, **sections)
+    # A resumed crawl may be started in another folder.
+    archives = [str(Path(name).absolute()) for name in settings.fetch.archives]
+    fetch = msgspec.structs.replace(settings.fetch, archives=archives)
+    completed: Settings = msgspec.structs.replace(settings, seeds=seeds, fetch=fetch, **sections)
     crawl_assembly(completed).check_settings(completed)
     return completed
 
@@ -105,7 +108,8 @@ def canonicalize_seeds(settings: Settings) -> Settings:
     urls: dict[str, int] = {}
     for seed in configured_seeds(settings):
         found = require_url(seed.url, "seed", ConfigError)
-        if not settings.fetch.allow_private and is_private_host(urlsplit(found).hostname or ""):
+        reaches_private = settings.fetch.allow_private or settings.fetch.archives
+        if not reaches_private and is_private_host(urlsplit(found).hostname or ""):
             raise ConfigError(
                 f"seed '{seed.url}': is an address of this machine or its network; allow it with --allow-private"
                 " or fetch.allow_private = true"

@@ -27,6 +27,7 @@ from opilio.engine.wiring.settings import complete_settings
 from opilio.engine.wiring.start import initial_states
 from opilio.engine.wiring.topic import build_topic
 from opilio.fetch.http import parse_retry_after, redirect_target
+from opilio.fetch.recorded import RecordedResponse
 from opilio.frontier.memory import MemoryFrontier
 from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
 from opilio.lab.synthetic.faults import (
@@ -40,7 +41,6 @@ from opilio.lab.synthetic.faults import (
 from opilio.lab.webs.pages import CachedParser, ParsedPages
 from opilio.lab.webs.readings import Readings, reading_version
 from opilio.lab.webs.topics import TopicBrief
-from opilio.lab.webs.warc import RecordedResponse
 from opilio.lab.webs.web import ResponseSource, WarcWeb
 from opilio.parse.html import HtmlParser
 from opilio.store.collection import Collection

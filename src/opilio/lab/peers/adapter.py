@@ -20,13 +20,13 @@ from pathlib import Path
 
 from opilio.core.errors import ConfigError, OfflineWebError
 from opilio.core.settings import suggest_name
+from opilio.fetch.recorded import RecordedResponse
 from opilio.lab.experiments.replay import CrawlTrace, ReplayedFetch
 from opilio.lab.server.http import LoggedFetch, fetch_attempts
 from opilio.lab.server.server import LabWebServer
 from opilio.lab.synthetic.faults import Faults
 from opilio.lab.webs.cache import default_cache_folder
 from opilio.lab.webs.topics import TopicBrief
-from opilio.lab.webs.warc import RecordedResponse
 from opilio.lab.webs.web import ResponseSource
 
 PEERS = {"scrapy": "scrapy>=2.13", "crawl4ai": "crawl4ai>=0.9"}  # the requirement for pip

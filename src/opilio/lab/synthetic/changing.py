@@ -15,7 +15,7 @@ import msgspec
 
 from opilio.core.clock import Clock
 from opilio.core.urls import canonicalize_url, host_of
-from opilio.lab.webs.warc import RecordedResponse
+from opilio.fetch.recorded import RecordedResponse
 from opilio.lab.webs.web import ResponseSource
 
 DAY_S = 86_400.0

@@ -15,12 +15,12 @@ import tomli_w
 
 from opilio.core.records import FetchResult
 from opilio.core.urls import canonicalize_url
+from opilio.fetch.recorded import RecordedResponse
 from opilio.lab.synthetic.faults import HostFaults
 from opilio.lab.synthetic.html import HtmlWriter, trap_links
 from opilio.lab.synthetic.plan import ARTICLE, MIRROR, REDIRECT, TUNNEL, WebPlan, make_plan
 from opilio.lab.synthetic.shape import WebShape
 from opilio.lab.webs.link_graph import WebLinkGraph
-from opilio.lab.webs.warc import RecordedResponse
 from opilio.store.warc import info_record, response_record
 
 _RECORDED_AT = 1_700_000_000.0  # a fixed moment: the same shape gives the same file

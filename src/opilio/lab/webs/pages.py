@@ -22,10 +22,10 @@ from opilio.core.errors import OfflineWebError, ParseError
 from opilio.core.protocols import Parser
 from opilio.core.records import FetchResult, Page
 from opilio.fetch.http import redirect_target
+from opilio.fetch.recorded import RecordedResponse
 from opilio.lab.experiments.processes import map_ordered
 from opilio.lab.webs.cache import default_cache_folder, is_complete, load_cached, prune, save_cached, write_atomically
 from opilio.lab.webs.link_graph import WebLinkGraph
-from opilio.lab.webs.warc import RecordedResponse
 from opilio.lab.webs.web import WarcWeb
 from opilio.parse.html import HtmlParser
 
@@ -131,7 +131,7 @@ def parser_version() -> str:
     root = files("opilio")
     digest = xxhash.xxh3_64(f"{_FORMAT_VERSION} {version('turbohtml')} {version('msgspec')}".encode())
     parse_files = [f for f in root.joinpath("parse").iterdir() if f.name.endswith(".py")]
-    more = ("core/urls.py", "core/records.py", "lab/webs/warc.py", "fetch/decoding.py")
+    more = ("core/urls.py", "core/records.py", "core/warc.py", "fetch/recorded.py", "fetch/decoding.py")
     for file in [*sorted(parse_files, key=lambda f: f.name), *(root.joinpath(*name.split("/")) for name in more)]:
         digest.update(file.read_bytes())
     return digest.hexdigest()

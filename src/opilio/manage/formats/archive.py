@@ -18,9 +18,10 @@ import msgspec
 
 from opilio.core.clock import format_iso_time
 from opilio.core.errors import CollectionError
+from opilio.core.warc import parse_member
 from opilio.manage.pages import PageTable, StoredPage
 from opilio.store.maintain.record_check import record_problem
-from opilio.store.warc import RecordPosition, parse_member, parse_response, read_member, warc_name
+from opilio.store.warc import RecordPosition, parse_response, read_member, warc_name
 
 WACZ_VERSION = "1.1.1"
 _WARC_NAME = "data.warc.gz"
@@ -123,7 +124,7 @@ def _index_line(page: StoredPage, member: bytes, file_name: str, position: Recor
         "url": page.url,
         "mime": response.header("content-type").partition(";")[0].strip().lower() or "unk",
         "status": str(response.status),
-        "digest": fields.get("WARC-Payload-Digest", ""),
+        "digest": fields.get("warc-payload-digest", ""),
         "length": str(position.length),
         "offset": str(position.offset),
         "filename": file_name,

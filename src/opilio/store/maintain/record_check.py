@@ -16,8 +16,9 @@ from typing import NamedTuple
 import msgspec
 
 from opilio.core.protocols import Database
+from opilio.core.warc import parse_http, parse_member
 from opilio.store.collection import Collection
-from opilio.store.warc import parse_member, payload_digest, read_member, split_http_block, warc_name
+from opilio.store.warc import payload_digest, read_member, warc_name
 from opilio.store.writer import CrawlCounts
 
 _SIZE = "SELECT a.size_bytes AS size FROM {table} AS p JOIN answer AS a ON a.seq = p.seq"
@@ -95,9 +96,9 @@ def record_problem(data: bytes, url: str = "") -> str:
         fields, block = parse_member(data)
     except ValueError as error:
         return str(error)
-    if fields.get("WARC-Target-URI", "") != url:
-        return f"another page stands here: {fields.get('WARC-Target-URI')}"
-    if url and fields.get("WARC-Payload-Digest") != payload_digest(split_http_block(block)[1]):
+    if fields.get("warc-target-uri", "") != url:
+        return f"the record of another page is here: {fields.get('warc-target-uri')}"
+    if url and fields.get("warc-payload-digest") != payload_digest(parse_http(block).body):
         return "the page was changed (its digest differs)"
     return ""
 

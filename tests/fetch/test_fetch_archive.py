@@ -1,0 +1,98 @@
+"""Archives as a web: WARC files, compressed or not, and WACZ files, whole or damaged."""
+
+import asyncio
+import gzip
+import io
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from checks.small_webs import BIRDS, opilio, page, redirect, robots, stored, word
+from opilio.core.errors import OfflineWebError
+from opilio.core.records import FetchResult
+from opilio.fetch.archive import ArchiveFetcher, ArchiveWeb
+from opilio.store.warc import info_record, response_record
+
+ROOT = "http://a.example/"
+AT = 1_600_000_000.0
+WEB = {
+    ROOT: page(BIRDS, ["/wren", "/old", "/absent", "/secret/x"]),
+    f"{ROOT}wren": page(f"{BIRDS} {word(1)}"),
+    f"{ROOT}old": redirect("/new"),
+    f"{ROOT}new": page(f"{BIRDS} {word(2)}"),
+    f"{ROOT}secret/x": page(f"{BIRDS} {word(3)}"),
+    f"{ROOT}robots.txt": robots("User-agent: *\nDisallow: /secret/\nCrawl-delay: 20\n"),
+}
+
+
+def records(extra: bytes = b"") -> bytes:
+    members = [info_record("x.warc.gz", "test", AT)]
+    for url, r in WEB.items():
+        members.append(
+            response_record(FetchResult(url=url, status=r.status, headers=r.headers, body=r.body, started_at=AT))
+        )
+    return b"".join([*members[:3], extra, *members[3:]])
+
+
+def uncompressed() -> bytes:
+    return gzip.decompress(records())
+
+
+def wacz(compression: int) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", compression) as archive:
+        archive.writestr("pages/pages.jsonl", "{}")
+        archive.writestr("archive/data.warc.gz", records())
+    return out.getvalue()
+
+
+FORMS: dict[str, Callable[[], bytes]] = {
+    "x.warc.gz": records,
+    "x.warc": uncompressed,
+    "stored.wacz": lambda: wacz(zipfile.ZIP_STORED),
+    "packed.wacz": lambda: wacz(zipfile.ZIP_DEFLATED),
+    "damaged.warc.gz": lambda: records(b"\x1f\x8b\x08 damaged"),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_responses_are_found_in_every_form_of_archive(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(FORMS[name]())
+    web = ArchiveWeb([tmp_path / name])
+    assert len(web) == len(WEB)
+    found = web.find(f"{ROOT}wren")
+    assert found is not None
+    assert (found.status, found.body, found.started_at) == (200, WEB[f"{ROOT}wren"].body, AT)
+    moved = web.find(f"{ROOT}old")
+    assert moved is not None
+    assert moved.location == f"{ROOT}new"
+    assert asyncio.run(ArchiveFetcher(web).fetch(f"{ROOT}absent")).status == 404
+    assert web.home_pages(2) == [ROOT, f"{ROOT}new"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"", "can't be read"), (b"hello", "no response"), (b"PK broken", "can't be read"), (None, "can't be read")],
+)
+def test_other_files_are_refused(tmp_path: Path, content: bytes | None, message: str) -> None:
+    path = tmp_path / "x.warc.gz"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(OfflineWebError, match=message):
+        ArchiveWeb([path])
+
+
+def test_crawl_runs_over_an_archive_and_resumes(tmp_path: Path) -> None:
+    (tmp_path / "x.wacz").write_bytes(wacz(zipfile.ZIP_STORED))
+    run = ["crawl", "small birds", "--into", "c", "--strategy", "breadth", "--workers", "0", "--quiet"]
+    first = opilio(*run, "--from", "x.wacz", "--pages", "2", cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    again = opilio(*run, "--pages", "0", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    # Delays of robots.txt do not apply, its rules do.
+    assert set(stored(tmp_path / "c")) == {ROOT, f"{ROOT}wren", f"{ROOT}new"}
+    missing = opilio("crawl", "small birds", "--into", "d", "--from", "none.warc.gz", cwd=tmp_path)
+    assert (missing.returncode, "none.warc.gz: can't be read" in missing.stderr) == (2, True), missing.stderr
+    assert not (tmp_path / "d").exists()
