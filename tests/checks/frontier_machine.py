@@ -134,6 +134,10 @@ class BothFrontiers(RuleBasedStateMachine):
     def drop_host(self, host: str) -> None:
         self.both(lambda f: f.drop_host(host, "robots"))
 
+    @rule(host=hosts, reason=st.sampled_from(["robots", "no"]), limit=st.integers(1, 3))
+    def readmit(self, host: str, reason: str, limit: int) -> None:
+        self.both(lambda f: f.readmit(host, reason, limit, self.now))
+
     @rule(host=hosts, delay_s=st.sampled_from([0.0, 3.0]))
     def set_delay(self, host: str, delay_s: float) -> None:
         self.both(lambda f: f.set_delay(host, delay_s))

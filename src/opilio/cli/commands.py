@@ -52,6 +52,9 @@ LAB = GroupEntry(
         "serve": CommandEntry("lab:serve", "Serve a web over HTTP on loopback, by Host header and as a forward proxy."),
         "run": CommandEntry("lab:run", "Run an experiment over offline webs and write a report."),
         "revisit": CommandEntry("lab:revisit", "Compare revisit policies while a web changes."),
+        "traps": CommandEntry(
+            "lab:traps", "Measure how much of the budget spider traps take, without and with waste control."
+        ),
         "train": CommandEntry("train:train", "Train and test the learners of the s1 strategies."),
         "tgraph": TGRAPH,
     },

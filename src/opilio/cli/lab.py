@@ -214,6 +214,38 @@ def _format_web(web: "WebSummary") -> str:
     return "\n".join(lines)
 
 
+def traps(
+    kind: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this trap. Repeatable.")] = None,
+    strategy: Annotated[str, typer.Option(help="The strategy.", autocompletion=complete_strategies)] = "opilio",
+    fetches: Annotated[int, typer.Option(min=1, help="Fetches per run.")] = 2_000,
+    hosts: Annotated[int, typer.Option(min=2, help="Honest hosts beside the traps.")] = 8,
+    seed: Annotated[int, typer.Option(help="Seed of the synthetic web.")] = 1,
+    json: JsonOption = False,
+) -> int:
+    """Measure how much of the budget spider traps take, without and with waste control."""
+    import msgspec
+
+    from opilio.core.errors import UsageError
+    from opilio.lab.experiments.traps import TrapOptions, format_trap_table, run_trap_case, trap_names
+
+    known = trap_names()
+    for name in kind or ():
+        if name not in known:
+            raise UsageError(f"--kind {name}: unknown; known: {', '.join(known)}")
+    options = TrapOptions(strategy=strategy, budget=fetches, hosts=hosts, seed=seed)
+    runs = []
+    for name in kind or known:
+        for control in (False, True):
+            run = run_trap_case(name, options, control=control)
+            print_message(f"{name}, {'with' if control else 'without'} control: {run.waste:.1%} wasted")
+            runs.append(run)
+    if json:
+        print_json({"runs": [msgspec.to_builtins(run) for run in runs]})
+    else:
+        print_text(format_trap_table(runs))
+    return 0
+
+
 VARIANTS: dict[str, dict[str, Any]] = {
     "fixed": {"policy": "fixed"},
     "proportional": {"policy": "proportional"},

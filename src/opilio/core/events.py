@@ -64,6 +64,14 @@ class TrapFound(Event, frozen=True):
     reason: str
 
 
+class TrapRetried(Event, frozen=True):
+    """URLs of a place that yielded too little are queued for a trial."""
+
+    host: str
+    pattern: str
+    urls: int
+
+
 class TopicChanged(Event, frozen=True):
     version: int
     added: tuple[str, ...]

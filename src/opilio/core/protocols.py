@@ -241,7 +241,7 @@ class Frontier(Protocol):
 
     Invariants: a URL is in exactly one state; a host is leased to at most one holder; a host is never leased before
     its `wake_at`; `add` does not queue a URL again that is leased, done, failed or dropped. Only `revive`
-    queues a done or failed URL again. Higher tiers (see `Tier`) are leased first.
+    queues a done or failed URL again, and only `readmit` a dropped one. Higher tiers (see `Tier`) are leased first.
     """
 
     def add(self, leads: Sequence[Lead], now: float) -> AddResult: ...
@@ -261,6 +261,8 @@ class Frontier(Protocol):
     def set_delay(self, host: str, delay_s: float) -> None: ...
 
     def drop_host(self, host: str, reason: str, pattern: str = "*") -> int: ...
+
+    def readmit(self, host: str, reason: str, limit: int, now: float) -> list[int]: ...
 
     def rescore(self, scores: Iterable[tuple[str, int, float]]) -> int: ...
 

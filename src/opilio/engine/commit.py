@@ -18,7 +18,7 @@ from opilio.engine.discovery import SiteDiscovery
 from opilio.engine.labels import LabelInbox
 from opilio.engine.learning import LearnerGroup
 from opilio.engine.politeness.robots import RobotsRules
-from opilio.engine.politeness.traps import UrlFilter
+from opilio.engine.politeness.traps import UrlFilter, save_given_up
 from opilio.engine.revisit.outcomes import RevisitOutcomes, StoredPages
 from opilio.engine.revisit.scheduler import RevisitScheduler
 from opilio.engine.visit import LeaseResult, VisitLimits
@@ -91,6 +91,7 @@ class BatchCommitter:
             self._complete_leases,
             self._classify_outcomes,
             self._write_pages,
+            self._control_waste,
             self._score_links,
             self._record_revisits,
             self._enqueue_leads,
@@ -129,6 +130,16 @@ class BatchCommitter:
 
     def _write_pages(self, batch: "_Batch") -> None:
         self._targets.writer.write_outcomes(batch.outcomes)
+
+    def _control_waste(self, batch: "_Batch") -> None:
+        """Before links are queued: those of a place that was just given up are refused."""
+        url_filter = self._targets.url_filter
+        if (yields := url_filter.yields) is not None:
+            boosted = url_filter.host_rules.boosted_hosts
+            found = yields.update(batch.new_outcomes, self._targets.frontier, boosted, batch.now)
+            if found:
+                save_given_up(self._targets.collection, yields.given_up)
+                batch.events += found
 
     def _score_links(self, batch: "_Batch") -> None:
         """The link model learns from the batch first, so that its links are scored with the newest weights."""

@@ -122,7 +122,7 @@ class MemoryFrontier:
         leases: list[HostLease] = []
         while room > 0 and len(leases) < max_hosts and (host := self._tables.next_ready(floor)) is not None:
             heapq.heappop(self._tables.ready)
-            leads = self._lease_host(host, min(per_host, room), floor)
+            leads = self._tables.lease(host, min(per_host, room), floor)
             host.ready, host.wake_at, host.token = False, now + ttl_s, host.token + 1
             self._tables.reschedule(host)
             room -= len(leads)
@@ -131,16 +131,6 @@ class MemoryFrontier:
                 HostLease(host=host.name, token=host.token, expires_at=now + ttl_s, leads=leads, delay_s=delay_s)
             )
         return leases
-
-    def _lease_host(self, host: HostQueue, limit: int, floor: int) -> tuple[Lead, ...]:
-        self._tables.release(host)
-        urls = [host.urls[key] for tier, _, _, key in host.queue[:limit] if -tier >= floor]
-        for url in urls:
-            url.state = UrlState.LEASED
-        self._tables.count["leased"] += len(urls)
-        self._tables.count["queued"] -= len(urls)
-        host.leased = frozenset(url.lead.key for url in urls)
-        return tuple(replace(url.lead, tier=url.position.tier) if url.position.tier else url.lead for url in urls)
 
     def renew(self, leases: Sequence[HostLease], now: float, ttl_s: float) -> set[str]:
         """Hold hosts longer, also after expiry if they were not leased again; returns those that are still held."""
@@ -194,6 +184,20 @@ class MemoryFrontier:
             return 0
         return self._tables.drop([url for url in known.urls.values() if fnmatchcase(url.lead.url, pattern)], reason)
 
+    def readmit(self, host: str, reason: str, limit: int, now: float) -> list[int]:
+        """Queue the best URLs again that were dropped at a host for this reason; returns their keys."""
+        known = self._tables.hosts.get(host)
+        if known is None:
+            return []
+        dropped = known.find_dropped(reason)[:limit]
+        for url in dropped:
+            self._tables.count["inserted"] += not url.seq
+            url.seq = url.seq or self._tables.count["inserted"]
+            moment = QueueTime(self._tables.count["inserted"], now)
+            self._tables.requeue(known, url, self._policy.order.position(url.lead.score, url.seq, moment))
+        self._tables.reschedule(known, now)
+        return [url.lead.key for url in dropped]
+
     def rescore(self, scores: Iterable[tuple[str, int, float]]) -> int:
         """New scores, higher or lower, for URLs that are queued and not in flight; how many changed."""
         moment = QueueTime(self._tables.count["inserted"])
@@ -227,11 +231,8 @@ class MemoryFrontier:
             return True
         if url.state not in (UrlState.DONE, UrlState.FAILED):
             return False
-        self._tables.count[url.state.value] -= 1
-        self._tables.count["queued"] += 1
-        url.state, url.reason, url.lead = UrlState.QUEUED, "", replace(url.lead, retries=0)
-        url.position = place
-        self._tables.enqueue(host, url)
+        url.lead = replace(url.lead, retries=0)
+        self._tables.requeue(host, url, place)
         return True
 
     def boost(self, urls: Sequence[tuple[str, int]]) -> int:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import msgspec
+from msgspec.structs import replace
 
 from opilio.core.records import Lead, UrlState
 from opilio.frontier.policy import QueuePosition
@@ -58,6 +59,11 @@ class HostQueue(msgspec.Struct):
     def iter_sorted(self) -> Iterator[tuple[SortKey, UrlEntry]]:
         """Its queue, best first."""
         return ((rank, self.urls[rank[3]]) for rank in self.queue)
+
+    def find_dropped(self, reason: str) -> list[UrlEntry]:
+        """URLs that were dropped for this reason, best first."""
+        dropped = [url for url in self.urls.values() if url.state is UrlState.DROPPED and url.reason == reason]
+        return sorted(dropped, key=lambda url: (-url.lead.score, url.lead.key))
 
 
 class MemoryTables:
@@ -129,6 +135,17 @@ class MemoryTables:
             heapq.heappop(self.ready)
         return None
 
+    def lease(self, host: HostQueue, limit: int, floor: int) -> tuple[Lead, ...]:
+        """Lease the best URLs of a host, those of this tier and above."""
+        self.release(host)
+        urls = [host.urls[key] for tier, _, _, key in host.queue[:limit] if -tier >= floor]
+        for url in urls:
+            url.state = UrlState.LEASED
+        self.count["leased"] += len(urls)
+        self.count["queued"] -= len(urls)
+        host.leased = frozenset(url.lead.key for url in urls)
+        return tuple(replace(url.lead, tier=url.position.tier) if url.position.tier else url.lead for url in urls)
+
     def release(self, host: HostQueue) -> None:
         """Requeue everything still leased at a host."""
         for key in host.leased:
@@ -148,6 +165,13 @@ class MemoryTables:
         self.count[url.state.value] -= 1
         self.count[state.value] += 1
         url.state, url.reason, url.retry_at = state, reason, None
+
+    def requeue(self, host: HostQueue, url: UrlEntry, place: QueuePosition) -> None:
+        """Queue a URL again that was done, failed or dropped."""
+        self.count[url.state.value] -= 1
+        self.count["queued"] += 1
+        url.state, url.reason, url.position = UrlState.QUEUED, "", place
+        self.enqueue(host, url)
 
     def drop(self, urls: Iterable[UrlEntry], reason: str) -> int:
         """Drop queued URLs, except those in flight."""

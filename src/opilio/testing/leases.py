@@ -248,6 +248,15 @@ class LeaseChecks:
         assert crawl_order(frontier) == ["o"]
         assert frontier.add([lead("y", 1.0)], 0.0) == AddResult(known=1)
 
+    def test_readmitted_urls_are_queued_again_the_best_first(self, make: Make) -> None:
+        frontier = queued(make(PLAIN), lead("x", 0.2), lead("y", 0.5), lead("z", 0.3), lead("o", 0.1, "b.example"))
+        frontier.drop_host("a.example", "low yield")
+        assert frontier.readmit("a.example", "another reason", 9, 0.0) == []
+        assert frontier.readmit("unknown.example", "low yield", 9, 0.0) == []
+        assert frontier.readmit("a.example", "low yield", 2, 0.0) == [lead("y").key, lead("z").key]
+        assert (frontier.stats().queued, frontier.stats().dropped) == (3, 1)
+        assert crawl_order(frontier) == ["y", "z", "o"]
+
     def test_rescored_urls_go_up_and_down(self, make: Make) -> None:
         frontier = queued(make(PLAIN), lead("x", 0.9), lead("y", 0.5), lead("z", 0.4, "b.example"))
         changed = frontier.rescore(

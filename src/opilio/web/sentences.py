@@ -81,6 +81,7 @@ _SENTENCES = {
     "CrawlStopped": "Crawl stopped with {pages} pages, {relevant} relevant: {reason}.",
     "SeedsFound": "{found} seeds found for “{query}”, {new} of them new.",
     "TrapFound": "Trap on {host}: URLs like {pattern} are skipped ({reason}).",
+    "TrapRetried": "{urls} URLs like {pattern} are queued again after a low yield.",
     "LabelRemoved": "Label removed from {url}.",
     "CommandApplied": "Command applied: {command} {target}",
     "PagesLost": "{pages} pages were lost and are fetched again: {detail}.",

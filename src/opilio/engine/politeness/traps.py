@@ -16,6 +16,7 @@ from opilio.core.events import TrapFound
 from opilio.core.scope import ScopeSettings, UrlScope
 from opilio.core.settings import Settings
 from opilio.core.urls import host_of
+from opilio.engine.politeness.yields import GivenUpPlace, YieldMonitor
 from opilio.frontier.policy import refuse_nothing
 from opilio.frontier.sqlite.queries import accepted_urls
 from opilio.store.collection import Collection
@@ -221,6 +222,7 @@ class UrlFilter:
         self._endings = tuple(f".{form}" for name in self._unreadable for form in (name, name.upper()))
         self._scope = scope or UrlScope(ScopeSettings())
         self.host_rules = HostRules()
+        self.yields: YieldMonitor | None = None  # waste control, if it is on
         self._reported: set[tuple[str, str]] = set()
         self._found: list[tuple[str, str, str]] = []
 
@@ -242,12 +244,26 @@ class UrlFilter:
                 self._reported.add(known)
                 self._found.append((*known, url))
             return f"trap: {reason}"
-        return ""
+        return self.yields.refusal_reason(url) if self.yields is not None else ""
 
     def take_events(self, now: float) -> list[TrapFound]:
         """What was found since the last time."""
         found, self._found = self._found, []
         return [TrapFound(at=now, host=host, pattern=url, reason=reason) for host, reason, url in found]
+
+
+GIVEN_UP_META_KEY = "given_up"
+
+
+def load_given_up(collection: Collection) -> list[GivenUpPlace]:
+    """The places that earlier runs gave up."""
+    stored = collection.meta(GIVEN_UP_META_KEY, "")
+    return msgspec.json.decode(stored, type=list[GivenUpPlace]) if stored else []
+
+
+def save_given_up(collection: Collection, places: Sequence[GivenUpPlace]) -> None:
+    """Store the places that are given up; inside a unit of work."""
+    collection.set_meta(**{GIVEN_UP_META_KEY: msgspec.json.encode(places).decode()})
 
 
 def build_url_filter(
@@ -266,6 +282,7 @@ def build_url_filter(
         return UrlFilter(refuse_nothing, scope, unreadable)
     limits = TrapLimits() if year is None else TrapLimits(current_year=year)
     watch = UrlFilter(TrapDetector(limits).check, scope, unreadable)
+    watch.yields = YieldMonitor(given_up=load_given_up(collection))
     if resumed:
         # Only queries, sessions and dates are counted.
         watch.replay(accepted_urls(collection.connection, "*[?;(0-9]*"))

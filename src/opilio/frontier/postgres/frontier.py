@@ -19,6 +19,7 @@ from opilio.frontier.postgres.queue import PostgresQueue
 from opilio.frontier.postgres.tables import MIN_PARK_S, Grant, LockedHost, UrlChange
 from opilio.frontier.sqlite.schema import DONE, DROPPED, FAILED, FINAL_STATE_CODES, QUEUED, WAITING, unpack_keys
 from opilio.frontier.sqlite.url_cache import CachedUrl
+from opilio.frontier.sqlite.urls import UrlTable
 
 _Completed = tuple[HostLease, Sequence[UrlResult], float]  # a lease, its results, when the host wakes
 
@@ -31,6 +32,7 @@ class PostgresFrontier:
         self._order = self._policy.order
         self._rows = FrontierRows.of(db)
         self._queue = PostgresQueue(db)
+        self._dropped = UrlTable(db)
         self._latest_time = 0.0
 
     def add(self, leads: Sequence[Lead], now: float) -> AddResult:
@@ -127,6 +129,22 @@ class PostgresFrontier:
         return self._drop(
             [(locked.id, key) for key, url in self._queue.unfinished(locked.id) if fnmatchcase(url, pattern)], reason
         )
+
+    def readmit(self, host: str, reason: str, limit: int, now: float) -> list[int]:
+        """Queue the best URLs again that were dropped at a host for this reason; returns their keys."""
+        locked = self._rows.hosts.lock([host]).get(host)
+        found = self._dropped.dropped(locked.id, reason, limit) if locked is not None else []
+        if locked is None or not found:
+            return []
+        inserted = self._rows.counts.inserted(lock=True)
+        for key, seq, score in found:
+            inserted += not seq
+            seq = seq or inserted
+            self._dropped.readmit(seq, self._order.position(score, seq, QueueTime(inserted, now)), locked.id, key)
+        self._rows.counts.set_inserted(inserted)
+        self._rows.hosts.refresh([(locked.id, -len(found), 0)])
+        self._rows.counts.add(queued=len(found), dropped=-len(found))
+        return [key for key, *_ in found]
 
     def rescore(self, scores: Iterable[tuple[str, int, float]]) -> int:
         """New scores, higher or lower, for URLs that are queued and not in flight; how many changed."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from opilio.core.protocols import AddResult
-from opilio.core.records import Lead
+from opilio.core.records import Lead, UrlResult
 from opilio.frontier.policy import (
     AGGREGATING_POLICIES,
     FRONTIER_FULL,
@@ -24,7 +24,7 @@ from opilio.frontier.policy import (
 )
 from opilio.frontier.sqlite.hosts import HostRow, HostTable
 from opilio.frontier.sqlite.leases import FrontierCounters, LeaseTable
-from opilio.frontier.sqlite.schema import DROPPED, QUEUED, pack_keys
+from opilio.frontier.sqlite.schema import DROPPED, FINAL_STATE_CODES, QUEUED, WAITING, pack_keys
 from opilio.frontier.sqlite.url_cache import CachedUrl, UrlCache
 from opilio.frontier.sqlite.urls import InsertRow, QueueReader, UrlTable
 
@@ -52,6 +52,25 @@ class FrontierTables(NamedTuple):
         self.counters.queued -= len(rows)
         self.counters.dropped += len(rows)
         return len(rows)
+
+    def finish(self, host_id: int, landings: Sequence[UrlResult]) -> None:
+        """Write the final states of URLs that were leased."""
+        self.urls.finish(
+            [(FINAL_STATE_CODES[x.state], x.reason or None, *self.cache.evict(x.key), host_id, x.key) for x in landings]
+        )
+        self.cache.mark_finished(x.key for x in landings)
+        for landing in landings:
+            name = landing.state.value
+            setattr(self.counters, name, getattr(self.counters, name) + 1)
+
+    def retry(self, host_id: int, landings: Sequence[UrlResult], wake_at: float) -> None:
+        """Queue retries. One that is due before the host wakes needs no timer of its own."""
+        rows = []
+        for x in landings:
+            later = x.retry_at > wake_at
+            state, not_before = (WAITING, x.retry_at) if later else (QUEUED, None)
+            rows.append((state, x.reason or None, not_before, *self.cache.evict(x.key), host_id, x.key))
+        self.urls.retry(rows)
 
     def not_in_flight(self, urls: Sequence[tuple[str, int]]) -> list[tuple[int, int]]:
         """(host id, key) of those (host, key) URLs whose host is known and that are not leased."""

@@ -21,7 +21,7 @@ from opilio.frontier.policy import (
 from opilio.frontier.sqlite.add import BatchAdder, FrontierTables
 from opilio.frontier.sqlite.hosts import HostTable
 from opilio.frontier.sqlite.leases import FrontierCounters, LeaseTable
-from opilio.frontier.sqlite.schema import DONE, FAILED, FINAL_STATE_CODES, QUEUED, WAITING
+from opilio.frontier.sqlite.schema import DONE, FAILED, FINAL_STATE_CODES, QUEUED
 from opilio.frontier.sqlite.url_cache import UrlCache
 from opilio.frontier.sqlite.urls import QueueReader, UrlTable
 
@@ -129,38 +129,15 @@ class SqliteFrontier:
         landed = {landing.key: landing for landing in reversed(landings) if landing.key in flying}
         settled = [landing for landing in landed.values() if landing.state in FINAL_STATE_CODES]
         again = [landing for landing in landed.values() if landing.state is UrlState.QUEUED]
-        self._finish(id_, settled)
+        tables.finish(id_, settled)
         if again:
-            self._retry(id_, again, wake_at)
+            tables.retry(id_, again, wake_at)
         tables.hosts.sleep(id_, len(settled), wake_at)
         tables.leases.release(id_)
         tables.counters.move_to_leased(-len(flying))
         tables.counters.queued -= len(settled)
         tables.counters.write()
         return True
-
-    def _finish(self, host_id: int, landings: list[UrlResult]) -> None:
-        tables, counters = self._tables, self._tables.counters
-        tables.urls.finish(
-            [
-                (FINAL_STATE_CODES[x.state], x.reason or None, *tables.cache.evict(x.key), host_id, x.key)
-                for x in landings
-            ]
-        )
-        tables.cache.mark_finished(x.key for x in landings)
-        for landing in landings:
-            name = landing.state.value
-            setattr(counters, name, getattr(counters, name) + 1)
-
-    def _retry(self, host_id: int, landings: list[UrlResult], wake_at: float) -> None:
-        """Queue retries. One that is due before the host wakes needs no timer of its own."""
-        tables = self._tables
-        rows = []
-        for x in landings:
-            later = x.retry_at > wake_at
-            state, not_before = (WAITING, x.retry_at) if later else (QUEUED, None)
-            rows.append((state, x.reason or None, not_before, *tables.cache.evict(x.key), host_id, x.key))
-        tables.urls.retry(rows)
 
     def set_delay(self, host: str, delay_s: float) -> None:
         """The pause a host asks for (Crawl-delay, back-off): handed out with its leases, used by `recover`."""
@@ -181,6 +158,26 @@ class SqliteFrontier:
         dropped = tables.drop(tables.urls.unfinished(row.id, pattern), reason)
         tables.counters.write()
         return dropped
+
+    def readmit(self, host: str, reason: str, limit: int, now: float) -> list[int]:
+        """Queue the best URLs again that were dropped at a host for this reason; returns their keys."""
+        tables = self._current_tables()
+        row = tables.hosts.find(host)
+        if row is None:
+            return []
+        found = tables.urls.dropped(row.id, reason, limit)
+        for key, seq, score in found:
+            tables.counters.inserted += not seq
+            seq = seq or tables.counters.inserted
+            place = self._order.position(score, seq, QueueTime(tables.counters.inserted, now))
+            tables.cache.evict(key)
+            tables.urls.readmit(seq, place, row.id, key)
+        if found:
+            tables.hosts.refresh_best([(row.id, -len(found))])
+            tables.counters.queued += len(found)
+            tables.counters.dropped -= len(found)
+            tables.counters.write()
+        return [key for key, *_ in found]
 
     def rescore(self, scores: Iterable[tuple[str, int, float]]) -> int:
         """New scores, higher or lower, for URLs that are queued and not in flight; how many changed."""

@@ -127,6 +127,22 @@ class UrlTable:
                 )
         return found
 
+    def dropped(self, host_id: int, reason: str, limit: int) -> list[tuple[int, int, float]]:
+        """(key, seq, score) of the best URLs of a host that were dropped for this reason."""
+        return self._db.execute(
+            "SELECT key, seq, score FROM frontier_url WHERE host_id = ? AND state = 4 AND reason = ?"
+            " ORDER BY score DESC, key LIMIT ?",
+            (host_id, reason, limit),
+        ).fetchall()
+
+    def readmit(self, seq: int, place: QueuePosition, host_id: int, key: int) -> None:
+        """Queue a dropped row."""
+        self._db.execute(
+            "UPDATE frontier_url SET state = 0, reason = NULL, seq = ?, priority = ?, timer = ?, tier = ?"
+            " WHERE host_id = ? AND key = ?",
+            (seq, *place, host_id, key),
+        )
+
     def reposition(self, rows: Iterable[tuple[float, float, float | None, int, int, int]]) -> None:
         """Set a new position: score, priority, timer, tier, host id, key."""
         self._db.executemany(

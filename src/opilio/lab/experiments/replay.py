@@ -19,7 +19,7 @@ from opilio.core.protocols import Frontier, SeedSource
 from opilio.core.records import Failure, FetchResult
 from opilio.core.settings import Settings, Tree, merge_trees
 from opilio.dedup.stored import create_dedup_tables as create_seen
-from opilio.engine.politeness.traps import build_url_filter
+from opilio.engine.politeness.traps import UrlFilter, build_url_filter
 from opilio.engine.wiring.analysis import AnalysisOptions
 from opilio.engine.wiring.assembly import SINGLE_CRAWLER, assembly_kind, open_analysis
 from opilio.engine.wiring.build import Environment, build_engine, build_frontier, build_frontier_policy, seed_leads
@@ -211,10 +211,13 @@ async def _replay_crawl(
     trace = CrawlTrace([])
     try:
         async with open_analysis(settings, topic, initial_states(settings, topic) | dict(begin), options) as analysis:
-            frontier = _build_replay_frontier(settings, collection)
+            url_filter = build_url_filter(settings, collection, resumed=False, unreadable=_NOT_IN_WEBS)
+            frontier = _build_replay_frontier(settings, collection, url_filter)
             frontier.add(seed_leads(settings), clock.now())
             fetcher = ReplayFetcher(offline.web, clock, latency_s, settings.engine.random_seed, offline.faults())
-            environment = Environment(collection, CollectionWriter(collection, None), frontier, fetcher, clock)
+            environment = Environment(
+                collection, CollectionWriter(collection, None), frontier, fetcher, clock, url_filter
+            )
             engine = build_engine(settings, environment, analysis, resumed=False, sources=sources)
             engine.add_listener(lambda event: _record_event(trace, event))
             trace.stop_reason = await engine.run()
@@ -225,9 +228,8 @@ async def _replay_crawl(
     return trace
 
 
-def _build_replay_frontier(settings: Settings, collection: Collection) -> Frontier:
+def _build_replay_frontier(settings: Settings, collection: Collection, url_filter: UrlFilter) -> Frontier:
     """The frontier in memory gives the same order in less time; agents need the one in the database, to share it."""
-    url_filter = build_url_filter(settings, collection, resumed=False, unreadable=_NOT_IN_WEBS)
     if assembly_kind(settings.agents) == SINGLE_CRAWLER:
         return MemoryFrontier(build_frontier_policy(settings, collection, url_filter))
     return build_frontier(settings, collection, url_filter)

@@ -176,6 +176,11 @@ class SharedFrontier:
     def drop_host(self, host: str, reason: str, pattern: str = "*") -> int:
         return self._store.drop_host(host, reason, pattern)
 
+    def readmit(self, host: str, reason: str, limit: int, now: float) -> list[int]:
+        keys = self._store.readmit(host, reason, limit, now)
+        self._reload_urls([(host, key) for key in keys])
+        return keys
+
     def rescore(self, scores: Iterable[tuple[str, int, float]]) -> int:
         """Also moves the link in the queue of the agent that holds it; where several do, each has its own score."""
         moves = list(scores)

@@ -1,0 +1,209 @@
+"""Waste control: places that yield nothing are given up and tried again later; listings and redirects are not."""
+
+import itertools
+
+import msgspec
+import pytest
+
+from opilio.core.events import Event, TrapFound, TrapRetried
+from opilio.core.records import Analysis, FetchResult, Lead, Outcome, UrlState, Verdict, url_key
+from opilio.core.urls import host_of
+from opilio.engine.politeness.traps import load_given_up, save_given_up
+from opilio.engine.politeness.yields import GivenUpPlace, YieldLimits, YieldMonitor, places_of
+from opilio.frontier.memory import MemoryFrontier
+from opilio.frontier.policy import FrontierPolicy
+from opilio.lab.experiments.traps import TrapOptions, run_trap_case
+from opilio.store.collection import Collection
+
+GOOD = [f"http://good.example/a/{n}" for n in range(2_000)]
+
+
+def lead(url: str, parent: str = "", score: float = 0.5) -> Lead:
+    return Lead(url=url, key=url_key(url), host=host_of(url), score=score, parent=url_key(parent) if parent else 0)
+
+
+def outcome(url: str, relevant: bool = False, parent: str = "", location: str = "", duplicate_of: int = 0) -> Outcome:
+    fetched = FetchResult(url=url, status=301 if location else 200, location=location)
+    analysis = None if location else Analysis(verdict=Verdict(score=float(relevant), relevant=relevant))
+    return Outcome(lead=lead(url, parent), fetched=fetched, analysis=analysis, duplicate_of=duplicate_of)
+
+
+class Crawl:
+    """A monitor and a frontier; an honest host yields a relevant page in two."""
+
+    def __init__(self, limits: YieldLimits | None = None, given_up: list[GivenUpPlace] | None = None) -> None:
+        self.monitor = YieldMonitor(limits, given_up or [])
+        self.frontier = MemoryFrontier(FrontierPolicy(refusal_reason=self.monitor.refusal_reason))
+        self.events: list[Event] = []
+        self._good = itertools.count()
+        self.protected: set[str] = set()
+        # Something is always left to fetch.
+        self.frontier.add([lead("http://rest.example/")], 0.0)
+
+    def fetch(self, *outcomes: Outcome) -> None:
+        self.events += self.monitor.update(outcomes, self.frontier, self.protected, 0.0)
+
+    def fetch_good(self, count: int) -> None:
+        for number in itertools.islice(self._good, count):
+            self.fetch(outcome(GOOD[number], relevant=number % 2 == 0))
+
+    @property
+    def patterns(self) -> list[str]:
+        return [event.pattern for event in self.events if isinstance(event, TrapFound)]
+
+
+def trap_urls(count: int) -> list[str]:
+    return [f"http://trap.example/maze/{n}" for n in range(count)]
+
+
+def run_into_trap(crawl: Crawl, most: int = 60) -> int:
+    """Fetch from the trap until it is given up; returns how many fetches that took."""
+    for number, url in enumerate(trap_urls(most), 1):
+        crawl.fetch(outcome(url))
+        if crawl.patterns:
+            return number
+    return most
+
+
+def test_place_that_yields_nothing_is_given_up_with_a_reason() -> None:
+    crawl = Crawl()
+    crawl.fetch_good(40)
+    crawl.frontier.add([lead(url) for url in trap_urls(100)], 0.0)
+    crawl.frontier.add([lead("http://trap.example/about")], 0.0)
+    fetches = run_into_trap(crawl)
+    assert fetches <= 30
+    assert crawl.patterns == ["*://trap.example/maze/*"]
+    entry = crawl.frontier.entry("trap.example", url_key(trap_urls(100)[-1]))
+    assert entry is not None
+    assert (entry.state, entry.reason) == (
+        UrlState.DROPPED,
+        f"trap: low yield of *://trap.example/maze/*: 0 of {fetches} fetches brought a new relevant page",
+    )
+    assert crawl.monitor.refusal_reason("http://trap.example/maze/new") == entry.reason
+    # The rest of the host stays.
+    assert crawl.monitor.refusal_reason("http://trap.example/contact") == ""
+    about = crawl.frontier.entry("trap.example", url_key("http://trap.example/about"))
+    assert about is not None
+    assert about.state is UrlState.QUEUED
+
+
+def test_copies_take_fewer_fetches() -> None:
+    crawl, copies = Crawl(), Crawl()
+    for each in (crawl, copies):
+        each.fetch_good(40)
+    fetches = run_into_trap(crawl)
+    for url in trap_urls(fetches - 1):
+        copies.fetch(outcome(url, relevant=True, duplicate_of=1))
+    assert copies.patterns == crawl.patterns
+
+
+def test_nothing_is_given_up_before_the_crawl_yields_anything() -> None:
+    crawl = Crawl()
+    assert run_into_trap(crawl, 300) == 300
+    assert crawl.events == []
+
+
+def test_listing_that_leads_to_relevant_pages_elsewhere_is_kept() -> None:
+    crawl = Crawl()
+    crawl.fetch_good(40)
+    for number in range(200):
+        listing = f"http://list.example/index?page={number}"
+        crawl.fetch(outcome(listing), outcome(f"http://good.example/b/{number}", relevant=True, parent=listing))
+    assert crawl.events == []
+
+
+def test_redirects_that_lead_to_relevant_pages_are_kept() -> None:
+    crawl = Crawl()
+    crawl.fetch_good(40)
+    for number in range(200):
+        old, new = f"http://moved.example/old/{number}", f"http://good.example/b/{number}"
+        crawl.fetch(outcome(old, location=new), outcome(new, relevant=True))
+    assert crawl.events == []
+
+
+def test_host_that_the_user_boosted_is_never_given_up() -> None:
+    crawl = Crawl()
+    crawl.protected = {"trap.example"}
+    crawl.fetch_good(40)
+    assert run_into_trap(crawl) == 60
+
+
+def given_up_crawl() -> Crawl:
+    crawl = Crawl(YieldLimits(retry_after=50))
+    crawl.fetch_good(40)
+    crawl.frontier.add([lead(url, score=n / 1000) for n, url in enumerate(trap_urls(100))], 0.0)
+    run_into_trap(crawl)
+    return crawl
+
+
+def queued(crawl: Crawl) -> list[str]:
+    return [entry.lead.url for entry in crawl.frontier.best(1_000) if entry.lead.host == "trap.example"]
+
+
+def test_given_up_place_is_tried_again_and_stays_given_up_without_a_hit() -> None:
+    crawl = given_up_crawl()
+    assert queued(crawl) == []
+    crawl.fetch_good(50)
+    retried = trap_urls(100)[:97:-1]
+    assert queued(crawl) == retried
+    assert crawl.events[-1] == TrapRetried(at=0.0, host="trap.example", pattern="*://trap.example/maze/*", urls=2)
+    crawl.fetch(*map(outcome, retried))
+    assert crawl.monitor.refusal_reason("http://trap.example/maze/new")
+    # The next trial is three times as far away.
+    crawl.fetch_good(140)
+    assert len([e for e in crawl.events if isinstance(e, TrapRetried)]) == 1
+    crawl.fetch_good(10)
+    assert len([e for e in crawl.events if isinstance(e, TrapRetried)]) == 2
+
+
+def test_one_hit_of_a_trial_admits_the_whole_place() -> None:
+    crawl = given_up_crawl()
+    crawl.fetch_good(50)
+    crawl.fetch(outcome(trap_urls(100)[-1], relevant=True))
+    assert len(queued(crawl)) == 100
+    assert crawl.monitor.refusal_reason("http://trap.example/maze/new") == ""
+    assert crawl.monitor.given_up == []
+
+
+def test_given_up_places_are_kept_with_the_collection() -> None:
+    crawl = given_up_crawl()
+    collection = Collection.in_memory()
+    assert load_given_up(collection) == []
+    save_given_up(collection, crawl.monitor.given_up)
+    resumed = Crawl(given_up=load_given_up(collection))
+    collection.close()
+    url = "http://trap.example/maze/new"
+    assert resumed.monitor.refusal_reason(url) == crawl.monitor.refusal_reason(url) != ""
+
+
+@pytest.mark.parametrize(
+    ("url", "place", "pattern"),
+    [
+        ("http://a.example/x", "", "*://a.example/*"),
+        ("http://a.example/list?q=1", "/list?", "*://a.example/list[?]*"),
+        ("http://a.example/2026/05/x", "/#/#/", "*://a.example/[0-9]*/[0-9]*/*"),
+        ("http://a.example/b[1]/c/", "/b[1]/c/", "*://a.example/b[[]1]/c/*"),
+    ],
+)
+def test_narrowest_place_has_a_pattern(url: str, place: str, pattern: str) -> None:
+    host, places = places_of(url)
+    assert places[-1] == place
+    assert GivenUpPlace(host, place, "").pattern == pattern
+
+
+def test_memory_is_bounded() -> None:
+    crawl = Crawl(YieldLimits(max_hosts=10))
+    for number in range(500):
+        crawl.fetch(outcome(f"http://h{number}.example/{number}/x"))
+    assert len(crawl.monitor._hosts) == 10
+
+
+def test_waste_is_limited_beside_a_trap() -> None:
+    """The table of all kinds is in docs/lab/traps.md; here one of them, on a small web."""
+    options = TrapOptions(budget=400, pages=600, hosts=2)
+    without, with_control = (run_trap_case("path", options, control=control) for control in (False, True))
+    assert without.fetches == with_control.fetches == 400
+    assert without.waste > 0.2
+    assert with_control.waste < 0.08
+    assert with_control.relevant >= without.relevant
+    assert msgspec.to_builtins(without)["traps"] == "path"
