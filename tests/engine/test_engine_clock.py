@@ -1,14 +1,18 @@
 """A clock that was wrong and is set back: the crawl goes on today, with its pauses, and reads robots.txt anew."""
 
 import time
+from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from checks.engines import PageFetcher, html, plain_tree, run_engine
 from checks.small_webs import SmallWeb, crawl, grid, least_gap, robots, rows, rules_first, served, settings_for
 from opilio.core import clock as clock_module
-from opilio.core.clock import SystemClock
+from opilio.core.clock import SystemClock, VirtualClock
 from opilio.core.events import BatchCommitted
+from opilio.core.records import FetchResult
 from opilio.manage.verify import verify
 
 SEED = "http://h0.example/0.html"
@@ -79,3 +83,28 @@ def test_suspended_time_counts_and_a_set_clock_does_not(monkeypatch: pytest.Monk
     real = clock_module.elapsed_s
     monkeypatch.setattr(clock_module, "elapsed_s", lambda: real() + 3600.0)
     assert clock.now() - before >= 3600.0
+    assert 3600.0 <= clock.suspended_s < 3601.0
+
+
+def test_suspended_time_ends_no_crawl_and_breaks_no_pause(tmp_path: Path) -> None:
+    """The machine is suspended for an hour during the third request of a crawl that may take two minutes."""
+    clock = VirtualClock(1_700_000_000.0)
+    urls = [f"http://h0.example/{number}" for number in range(6)]
+    asked: list[float] = []
+
+    class SuspendingFetcher(PageFetcher):
+        async def fetch(self, url: str, _: Mapping[str, str] | None = None) -> FetchResult:
+            asked.append(clock.now())
+            if len(asked) == 3:
+                clock.suspend(3600.0)
+            return await super().fetch(url)
+
+    fetcher = SuspendingFetcher({url: html(url, f"<p>wren {number}") for number, url in enumerate(urls)}, clock, 1.0)
+    tree = plain_tree(urls, politeness={"delay_s": 5.0, "robots": False, "share_address": False}, stop={"minutes": 2.0})
+    reason, _ = run_engine(tmp_path / "c", tree, fetcher, clock=clock)
+    assert reason == "nothing left to fetch"
+    # The lease of the request in flight has expired, so it is repeated.
+    assert len(asked) == len(urls) + 1
+    assert rows(tmp_path / "c", "SELECT count(*) FROM page") == [(len(urls),)]
+    assert min(after - before for before, after in pairwise(asked)) >= 5.0
+    assert clock.suspended_s == 3600.0

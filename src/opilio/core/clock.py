@@ -19,6 +19,10 @@ class Clock(Protocol):
 
     async def sleep(self, seconds: float) -> None: ...
 
+    @property
+    def suspended_s(self) -> float:
+        """How long the machine was suspended since the clock was made; `now` includes it."""
+
 
 def elapsed_s() -> float:
     """Seconds since some moment, also while the machine is suspended; setting the system's clock does not change it."""
@@ -34,9 +38,14 @@ class SystemClock:
 
     def __init__(self) -> None:
         self._offset_s = time.time() - elapsed_s()
+        self._asleep_before_s = elapsed_s() - time.monotonic()
 
     def now(self) -> float:
         return self._offset_s + elapsed_s()
+
+    @property
+    def suspended_s(self) -> float:
+        return max(0.0, elapsed_s() - time.monotonic() - self._asleep_before_s)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(max(0.0, seconds))
@@ -53,6 +62,16 @@ class VirtualClock:
         self._now = start
         self._order = count()
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._suspended_s = 0.0
+
+    @property
+    def suspended_s(self) -> float:
+        return self._suspended_s
+
+    def suspend(self, seconds: float) -> None:
+        """Let time pass as while the machine is suspended: nobody wakes before the next `advance`."""
+        self._now += seconds
+        self._suspended_s += seconds
 
     def now(self) -> float:
         return self._now

@@ -160,7 +160,9 @@ class Engine:
         commands, now = self._parts.commands, self._parts.clock.now()
         self.publish(commands.poll(now))
         requested = self._requested_stop or commands.stop_reason
-        ended = requested or self._stop_rules.stop_reason(now - commands.paused_s(now), self._parts.counts)
+        # The time limit counts neither pauses nor the time while the machine was suspended.
+        idle_s = commands.paused_s(now) + self._parts.clock.suspended_s
+        ended = requested or self._stop_rules.stop_reason(now - idle_s, self._parts.counts)
         return ended or (
             "" if self._in_flight.running or self._in_flight.finished else self._parts.committer.stop_reason(now)
         )
