@@ -75,6 +75,10 @@ class LoopClock:
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(max(0.0, seconds))
 
+    @property
+    def suspended_s(self) -> float:
+        return 0.0
+
 
 class SimulatedProcess:
     """A worker process: a task that reads messages and replies, until it is killed or dies by itself."""

@@ -105,7 +105,7 @@ def test_verify_is_text_or_json(folder: Path) -> None:
     text = opilio("maintain", "verify", folder)
     assert (text.returncode, text.stdout) == (0, f"{folder}: no problems found\n")
     facts = json.loads(opilio("maintain", "verify", folder, "--json").stdout)
-    assert facts == {"schema": 1, "ok": True, "problems": [], "repaired": [], "fetched_again": 0}
+    assert facts == {"schema": 1, "ok": True, "problems": [], "repaired": [], "accepted": [], "fetched_again": 0}
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet", "warc"])

@@ -35,6 +35,7 @@ def last_file(folder: Path) -> Path:
 
 def as_if_power_failed(folder: Path, synced: tuple[int, int]) -> None:
     """The database says that a crawl is running, and that only so much of the WARC files was forced to the disk."""
+    (folder / "checksums.json").unlink(missing_ok=True)
     with sqlite3.connect(folder / "crawl.db") as database:
         database.execute("UPDATE meta SET value = 'running' WHERE name = 'state'")
         database.execute("UPDATE meta SET value = ? WHERE name = 'warc_synced'", (f"{synced[0]} {synced[1]}",))

@@ -19,6 +19,8 @@ EXEMPT = {
     "core/protocols.py:Frontier public methods": "the whole contract between the engine and a frontier",
     "engine/analysis.py:PageAnalyzer.__init__ parameters": "one argument per step between an answer and an outcome",
     "engine/link_memory.py:CommitteeLearner public methods": "implements Learns",
+    "frontier/memory_tables.py:MemoryTables public methods": "every move between the tables of one frontier",
+    "frontier/sqlite/urls.py:UrlTable public methods": "every statement that writes the URL table",
     "frontier/memory.py:MemoryFrontier public methods": "implements Frontier",
     "frontier/sqlite/frontier.py:SqliteFrontier public methods": "implements Frontier",
     "frontier/postgres/frontier.py:PostgresFrontier public methods": "implements Frontier",

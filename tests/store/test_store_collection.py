@@ -47,7 +47,12 @@ def test_collection_is_there_with_its_settings_when_made(tmp_path: Path) -> None
     assert collection_exists(tmp_path / "deep" / "c")
     with open_readonly(tmp_path / "deep" / "c") as collection:
         assert collection.config == "strategy = 's0'\n"
-    assert sorted(p.name for p in (tmp_path / "deep" / "c").iterdir()) == ["crawl.db", "crawl.lock", "crawl.toml"]
+    assert sorted(p.name for p in (tmp_path / "deep" / "c").iterdir()) == [
+        "checksums.json",
+        "crawl.db",
+        "crawl.lock",
+        "crawl.toml",
+    ]
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "crawl.toml", "crawl.db.part"])

@@ -46,7 +46,7 @@ def read(folder: Path) -> str:
 
 def test_collection_is_read_where_its_folder_can_not_be_written(folder: Path) -> None:
     assert read(folder) == "stopped\n"
-    assert {path.name for path in folder.iterdir()} == {"crawl.db", "crawl.lock", "crawl.toml"}
+    assert {path.name for path in folder.iterdir()} == {"checksums.json", "crawl.db", "crawl.lock", "crawl.toml"}
 
 
 def test_nothing_old_is_shown_there_when_a_crawl_was_killed(folder: Path) -> None:

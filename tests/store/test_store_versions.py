@@ -132,6 +132,8 @@ def test_unchanged_page_keeps_its_row_and_takes_the_new_marks(store: tuple[Colle
 
 def test_older_collection_is_read_as_it_is_and_completed_when_written_to(tmp_path: Path) -> None:
     Collection.create(tmp_path / "c", "").close()
+    # Older versions wrote no checksums.
+    (tmp_path / "c" / "checksums.json").unlink()
     database = sqlite3.connect(tmp_path / "c" / "crawl.db")
     for table in ("version", "move", "revisit", "tip", "empty_text", "notice", "label"):
         database.execute(f"DROP TABLE {table}")

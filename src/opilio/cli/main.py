@@ -59,7 +59,18 @@ def _print_version() -> int:
 
 
 def run_command(arguments: list[str]) -> int:
-    """Run a command; its exit code."""
+    """Run a command; its exit code. An error that comes from a damaged collection is one line."""
+    try:
+        return _run_app(arguments)
+    except _errors_of_damage():
+        problem = _find_damage(arguments)
+        if not problem:  # a bug, so show the traceback
+            raise
+        print_error(problem)
+        return 1
+
+
+def _run_app(arguments: list[str]) -> int:
     from typer import Exit
     from typer.exceptions import TyperException
 
@@ -90,6 +101,37 @@ def run_command(arguments: list[str]) -> int:
         print_error("interrupted")
         return INTERRUPTED
     return result if isinstance(result, int) else 0
+
+
+def _errors_of_damage() -> tuple[type[Exception], ...]:
+    """Errors that a damaged file can cause. Only called when an error ends a command: importing takes time."""
+    import sqlite3
+    import zlib
+
+    import msgspec
+
+    libraries = (sqlite3.Error, zlib.error, msgspec.MsgspecError)
+    return (ArithmeticError, AttributeError, EOFError, LookupError, TypeError, ValueError, *libraries)
+
+
+def _find_damage(arguments: list[str]) -> str:
+    """Which of the collections in the arguments is damaged, and what to do; empty if all are intact."""
+    from pathlib import Path
+
+    from opilio.core.errors import OpilioError
+    from opilio.manage.verify import verify
+    from opilio.store.collection import collection_exists
+
+    expected: tuple[type[Exception], ...] = (OpilioError, *_errors_of_damage())
+    for folder in (Path(argument) for argument in arguments if collection_exists(Path(argument))):
+        try:
+            problems = verify(folder)
+        except expected as error:
+            problems = [str(error)]
+        if problems:
+            advice = f"'opilio maintain verify {folder}' lists all damage"
+            return f"{folder}: is damaged: {' '.join(problems[0].split())}; {advice}"
+    return ""
 
 
 def _usage_message(error: Exception, arguments: list[str]) -> str:

@@ -21,23 +21,27 @@ def verify(
 
     Prints the problems that are left, one per line; the exit code is then 1.
     """
+    import msgspec
+
     from opilio.core.errors import UsageError
     from opilio.core.files import pluralize
-    from opilio.manage.repair import check_and_repair
+    from opilio.manage.repair import RepairReport, check_and_repair
     from opilio.manage.verify import MAX_PROBLEMS
     from opilio.manage.verify import verify as find_problems
 
     if look_only and repair:
         raise UsageError("--look-only and --repair can't be combined; leave one out")
     if look_only:
-        problems, repaired, queued = find_problems(folder), list[str](), 0
+        report = RepairReport(problems=find_problems(folder))
     else:
         report = check_and_repair(folder, time.time(), pages=repair)
-        problems, repaired, queued = report.problems, report.repaired, report.fetched_again
+    problems, queued = report.problems, report.fetched_again
     if json:
-        print_json({"ok": not problems, "problems": problems, "repaired": repaired, "fetched_again": queued})
+        print_json({"ok": not problems, **msgspec.to_builtins(report)})
     else:
-        lines = [*(f"repaired: {text}" for text in repaired[:MAX_PROBLEMS]), *problems[:MAX_PROBLEMS]]
+        lines = [f"repaired: {text}" for text in report.repaired[:MAX_PROBLEMS]]
+        lines += [f"accepted as it is: {text}" for text in report.accepted[:MAX_PROBLEMS]]
+        lines += problems[:MAX_PROBLEMS]
         lines += [f"{pluralize(queued, 'page')} will be fetched again by the next crawl"] if queued else []
         print_text("\n".join(lines) or f"{folder}: no problems found")
     return 1 if problems else 0

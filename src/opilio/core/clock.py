@@ -69,7 +69,7 @@ class VirtualClock:
         return self._suspended_s
 
     def suspend(self, seconds: float) -> None:
-        """Let time pass as while the machine is suspended: nobody wakes before the next `advance`."""
+        """Let time pass as while the machine is suspended: sleepers wake with the next `advance`."""
         self._now += seconds
         self._suspended_s += seconds
 

@@ -7,14 +7,12 @@ that a sitemap of a million URLs does not fill the queue: URLs with words of the
 from collections import Counter
 from collections.abc import Sequence
 
-import msgspec
-
 from opilio.core.caches import evict_oldest
 from opilio.core.protocols import Database
 from opilio.core.records import Lead, Outcome, SitemapEntry, url_key
 from opilio.core.settings import Settings
 from opilio.core.urls import host_of, origin_of
-from opilio.engine.politeness.robots import RobotsRules
+from opilio.engine.politeness.robots import decode_rules
 from opilio.seeds.queries import count_query_words
 from opilio.store.writer import stored_robots
 
@@ -59,10 +57,10 @@ class SiteDiscovery:
             return []
         self._asked[origin] = None
         evict_oldest(self._asked, MAX_TRACKED_HOSTS)
-        stored = stored_robots(self._connection, origin)
-        if stored is None:
+        rules = decode_rules(stored_robots(self._connection, origin))
+        if rules is None:
             return []
-        named = list(msgspec.msgpack.decode(stored, type=RobotsRules).sitemaps)
+        named = list(rules.sitemaps)
         return named or ([f"{origin}/sitemap.xml"] if self._guess_sitemap else [])
 
     def _list_leads(self, urls: Sequence[str], source: Lead) -> list[Lead]:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from opilio.core.clock import Clock
 from opilio.core.errors import CollectionError
+from opilio.engine.link_columns import unpack
 from opilio.frontier.sqlite.schema import DONE
 from opilio.store.collection import Collection, open_readonly
-from opilio.store.maintain.integrity import CONSISTENCY_QUERIES, ORPHAN_QUERIES, run_checks
+from opilio.store.maintain.integrity import CONSISTENCY_QUERIES, ORPHAN_QUERIES, run_checks, stored_links
 from opilio.store.maintain.record_check import count_rows, record_problem, stored_counts
 from opilio.store.pages import pages_after
 from opilio.store.warc import read_member, warc_name
@@ -81,3 +82,12 @@ def check_counters(collection: Collection) -> Iterator[str]:
     for name in stored.__struct_fields__:
         if getattr(stored, name) != getattr(counted, name):
             yield f"counter of {name} is {getattr(stored, name)}, there are {getattr(counted, name)}"
+
+
+def check_contents(collection: Collection) -> Iterator[str]:
+    """Links of pages that can't be read. (Rules of robots.txt that can't be read are fetched again.)"""
+    for page, data in stored_links(collection.connection):
+        try:
+            unpack(bytes(data))
+        except ValueError as error:
+            yield f"links of page {page}: can't be read: {' '.join(str(error).split())}"

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 from isal import isal_zlib
+from isal.igzip_lib import IsalError
 
 from opilio.core.records import Lead, LinkColumns
 
@@ -21,14 +22,17 @@ def pack(columns: LinkColumns) -> bytes:
 
 
 def unpack(blob: bytes) -> LinkColumns:
-    """The columns of an encoded blob.
+    """The columns of an encoded blob; a damaged one raises ValueError.
 
     >>> unpack(b"").urls
     []
     """
     if not blob:
         return LinkColumns(urls=[], hosts=[], anchors=[], keys=b"", scores=b"", names=[], parts=b"", dropped={})
-    return _decode(isal_zlib.decompress(blob))
+    try:
+        return _decode(isal_zlib.decompress(blob))
+    except IsalError as error:  # type: ignore[misc]  # the stub takes the class for an instance
+        raise ValueError(f"the links of a page are damaged: {error}") from error
 
 
 def build_leads(columns: LinkColumns, page: Lead, relevant: bool, scores: Sequence[float] | None = None) -> list[Lead]:

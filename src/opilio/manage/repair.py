@@ -19,7 +19,12 @@ from opilio.manage.verify_index import check_index
 from opilio.search.indexer import rebuild_index
 from opilio.store.collection import Collection, open_readonly
 from opilio.store.locks import has_writer
-from opilio.store.maintain.integrity import last_record_end, rebuild_derived, update_planner_statistics
+from opilio.store.maintain.integrity import (
+    last_record_end,
+    rebuild_database_indexes,
+    rebuild_derived,
+    update_planner_statistics,
+)
 from opilio.store.maintain.record_check import StoredRecord, delete_records, recount
 from opilio.store.run_tables import delete_robots_expired_before
 from opilio.store.warc import warc_name
@@ -34,6 +39,7 @@ class RepairReport(msgspec.Struct, kw_only=True):
 
     problems: list[str] = []  # that remain
     repaired: list[str] = []
+    accepted: list[str] = []  # damage that can't be repaired: the files are used as they are
     fetched_again: int = 0
 
 
@@ -46,7 +52,7 @@ def check_and_repair(folder: Path, now: float, *, pages: bool = False) -> Repair
     if has_writer(folder) or (found and not wrong):
         return report
     try:
-        collection = Collection.open_for_writing(folder, "maintain verify")
+        collection = Collection.open_for_writing(folder, "maintain verify", damaged=pages)
     except CollectionError:
         # Another process has begun to write, or the folder is read-only.
         return report
@@ -57,6 +63,8 @@ def check_and_repair(folder: Path, now: float, *, pages: bool = False) -> Repair
             )
         if wrong:
             repair_derived(collection, now)
+        if pages and found:
+            rebuild_database_indexes(collection.connection)
         _drop_stale_robots(collection, now)
     finally:
         collection.close()
@@ -66,7 +74,9 @@ def check_and_repair(folder: Path, now: float, *, pages: bool = False) -> Repair
     if _index_has_problems(folder):
         rebuild_index(folder)
     remaining = [finding.message for finding in all_problems(folder)]
-    report.repaired = [text for text in report.problems if text not in remaining]
+    gone = [finding for finding in found if finding.message not in remaining]
+    report.accepted = [finding.message for finding in gone if finding.damage]
+    report.repaired = [finding.message for finding in gone if not finding.damage]
     report.problems = remaining
     return report
 

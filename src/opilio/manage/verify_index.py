@@ -13,6 +13,7 @@ from opilio.search.manifest import IndexManifest
 from opilio.search.results import FOREVER
 from opilio.store.collection import Collection
 from opilio.store.pages import count_indexable_versions, indexable_pages, page_keys_and_endings
+from opilio.store.seal import seal_problems
 
 PROBLEM_PREFIX = "index: "
 REBUILD_ADVICE = "'opilio maintain reindex' makes it again"
@@ -35,7 +36,7 @@ def check_index(collection: Collection) -> Iterator[str]:
         return
     yield from _missing(collection, known, mark)
     yield from _left_over(collection, known, mark)
-    yield from _check_document_counts(collection, len(known), count_indexable_versions(collection.connection, mark))
+    yield from _check_files_and_counts(collection, len(known), count_indexable_versions(collection.connection, mark))
 
 
 def _missing(collection: Collection, known: dict[int, int], mark: int) -> Iterator[str]:
@@ -52,14 +53,16 @@ def _left_over(collection: Collection, known: dict[int, int], mark: int) -> Iter
             yield f"{PROBLEM_PREFIX}holds a page that the collection no longer has (key {key}); {REBUILD_ADVICE}"
 
 
-def _check_document_counts(collection: Collection, documents: int, past: int) -> Iterator[str]:
-    """The index has as many documents as the manifest says, and one for each past version.
+def _check_files_and_counts(collection: Collection, documents: int, past: int) -> Iterator[str]:
+    """Its files are as they were written; it has as many documents as the manifest says, and all past versions.
 
     Not checked while another process writes: the two are updated one after the other.
     """
     with nullcontext(True) if is_read_only(collection.folder) else index_write_lock(collection.folder) as ours:
         if not ours:
             return
+        for problem in seal_problems(collection.folder / INDEX_FOLDER):
+            yield f"{PROBLEM_PREFIX}{problem.message}; {REBUILD_ADVICE}"
         try:
             found, found_past = _count_documents(collection.folder / INDEX_FOLDER)
         except CollectionError as error:

@@ -17,6 +17,7 @@ import tantivy
 
 from opilio.core.errors import CollectionError
 from opilio.search.schema import INDEX_VERSION, make_schema, register_analyzers
+from opilio.store.seal import SEAL_FILE
 
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 # Raised by the engine for damaged files; a BaseException that no module exports.
@@ -68,6 +69,7 @@ ENGINE_META_FILE = f"{ENGINE_FOLDER}/meta.json"
 HEAP_BYTES = 64_000_000
 # Files that the engine creates readable only for their owner.
 PRIVATE_FILES = ("meta.json", ".managed.json")
+_TRANSIENT = (".lock", "-wal", "-shm", ".part")
 
 
 class FullTextIndex:
@@ -227,6 +229,17 @@ def _is_current_version(folder: Path) -> bool:
 
 def _unwritable(folder: Path, error: OSError) -> CollectionError:
     return CollectionError(f"{folder}: can't be written: {error.strerror}; the index needs a writable folder")
+
+
+def index_files(folder: Path) -> list[str]:
+    """The files of an index that change only when it is updated."""
+    files = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return [name for name in sorted(files) if name not in (SEAL_FILE, CHANGED_FILE) and not name.endswith(_TRANSIENT)]
+
+
+def is_segment_file(folder: Path, name: str) -> bool:
+    """Is it a file that the engine writes once? (Its lists of files change.)"""
+    return name.startswith(f"{ENGINE_FOLDER}/") and not name.endswith(PRIVATE_FILES) and (folder / name).is_file()
 
 
 def delete_index(collection: Path) -> None:

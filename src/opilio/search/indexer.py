@@ -31,8 +31,10 @@ from opilio.search.index import (
     FullTextIndex,
     FullTextWriter,
     delete_index,
+    index_files,
     index_write_lock,
     is_read_only,
+    is_segment_file,
     prepare_index_folder,
     readable_index_folder,
     touch_generation,
@@ -43,6 +45,7 @@ from opilio.search.results import FOREVER, IndexDocument, IndexProgress
 from opilio.search.schema import document_id, to_engine_document
 from opilio.store.collection import check_collection, open_readonly
 from opilio.store.locks import has_writer
+from opilio.store.seal import read_seal, remove_seal, write_seal
 
 _encode = msgspec.msgpack.Encoder().encode
 _weights = msgspec.msgpack.Decoder(dict[str, float]).decode
@@ -158,15 +161,20 @@ def _update_locked(folder: Path, limit: int) -> IndexProgress:
             prepare_index_folder(folder)
         if state is IndexState.UP_TO_DATE:
             return IndexProgress()
+        unchanged = {name: blocks for name, blocks in (read_seal(place) or {}).items() if is_segment_file(place, name)}
         manifest = IndexManifest(place)
         try:
             # Before reading, so that versions dropped from now on are noticed.
             if state is IndexState.DIVERGED:
                 manifest.set_marks(dropped=_dropped_versions(folder))
-            return _IndexUpdate(folder, FullTextIndex(place), manifest).run(limit)
+            # Killed on the way, the index has no checksums.
+            remove_seal(place)
+            progress = _IndexUpdate(folder, FullTextIndex(place), manifest).run(limit)
         finally:
             manifest.close()
             touch_generation(place)
+        write_seal(place, index_files(place), unchanged)
+        return progress
 
 
 class IndexState(Enum):

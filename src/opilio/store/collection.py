@@ -22,6 +22,7 @@ from opilio.store.connection import connect, run_script, sqlite_uri, transaction
 from opilio.store.locks import CRAWL_COMMAND, LOCK_FILE, LOCK_TIMEOUT_S, hold_files
 from opilio.store.locks import acquire_write_lock as lock_of
 from opilio.store.schema import ADDED_TABLES, APPLICATION_ID, SCHEMA_VERSION, TABLES
+from opilio.store.seal import remove_seal, require_intact, write_seal
 from opilio.store.upgrade import emulate, upgrade
 
 DATABASE = "crawl.db"
@@ -91,15 +92,21 @@ class Collection:
 
     @classmethod
     def open_for_writing(
-        cls, folder: Path, work: str = CRAWL_COMMAND, patience_s: float = LOCK_TIMEOUT_S
+        cls, folder: Path, work: str = CRAWL_COMMAND, patience_s: float = LOCK_TIMEOUT_S, *, damaged: bool = False
     ) -> "Collection":
-        """`work`: the command shown to other processes; `patience_s`: how long to wait for the current writer."""
+        """`work`: the command shown to other processes; `patience_s`: how long to wait for the current writer.
+
+        A database that was changed by anything but Opilio is refused unless `damaged` accepts it.
+        """
         check_collection(folder)
         try:
             lock = lock_of(folder, work, patience_s)
         except OSError as error:
             raise CollectionError(f"{folder}: can't be written: {error.strerror}") from error
         try:
+            if not damaged:
+                require_intact(folder)
+            remove_seal(folder)
             return cls(folder, _open(folder, ADDED_TABLES), lock)
         except BaseException:
             lock.close()
@@ -109,6 +116,8 @@ class Collection:
     def open_for_append(cls, folder: Path) -> "Collection":
         """For notes to the crawl: no lock is taken, so only append to tables that a crawl polls."""
         check_collection(folder)
+        require_intact(folder)
+        remove_seal(folder)
         return cls(folder, _open(folder, ADDED_TABLES))
 
     @classmethod
@@ -153,10 +162,22 @@ class Collection:
         )
 
     def close(self) -> None:
+        if self._lock is not None and self.persistent:
+            self._close_sealed()
         self.connection.close()
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+    def _close_sealed(self) -> None:
+        """Write the log into the database, then the checksums; not where a reader or a full disk prevents it."""
+        with suppress(sqlite3.Error, OSError):
+            self.connection.execute("PRAGMA busy_timeout = 0")
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self.connection.close()
+            log = self.folder / f"{DATABASE}-wal"
+            if not log.exists() or not log.stat().st_size:
+                write_seal(self.folder)
 
 
 def check_collection(folder: Path) -> None:

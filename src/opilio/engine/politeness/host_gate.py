@@ -23,7 +23,7 @@ from opilio.core.settings import PolitenessSettings
 from opilio.core.urls import host_of, origin_of
 from opilio.engine.politeness.delays import AddressThrottle, effective_delay_s
 from opilio.engine.politeness.host_signals import TDMREP_PATH, parse_tdmrep
-from opilio.engine.politeness.robots import LARGE_TEXT, PRIVATE_ADDRESS, RobotsRules, rules_from_response
+from opilio.engine.politeness.robots import LARGE_TEXT, PRIVATE_ADDRESS, RobotsRules, decode_rules, rules_from_response
 from opilio.fetch.http import follow_redirects
 from opilio.parse.head import PageHead
 from opilio.parse.signals import read_signals
@@ -230,10 +230,9 @@ class HostGate:
 
     def _load_stored_rules(self, origin: str) -> None:
         """Take up what an earlier run kept: the rules for its own name, which under another one say nothing."""
-        if (blob := self._load_robots(origin)) is not None:
-            rules = msgspec.msgpack.decode(blob, type=RobotsRules)
-            if rules.agent == self._settings.agent:
-                self._cache_rules(origin, rules)
+        rules = decode_rules(self._load_robots(origin))
+        if rules is not None and rules.agent == self._settings.agent:
+            self._cache_rules(origin, rules)
 
     async def _fetch_robots(self, origin: str) -> RobotsRules:
         """Fetch the file (the caller holds the host's turn) and store its rules before any page is fetched."""

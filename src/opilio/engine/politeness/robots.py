@@ -192,3 +192,11 @@ def _matching_token(value: str, agent: str) -> str:
         return "*"
     token = _PRODUCT_TOKEN(value)
     return agent if token and token[0].lower() == agent.lower() else ""
+
+
+def decode_rules(stored: bytes | None) -> RobotsRules | None:
+    """Rules as the store has them; None if there are none, or if they are damaged: then they are fetched again."""
+    try:
+        return None if stored is None else msgspec.msgpack.decode(stored, type=RobotsRules)
+    except msgspec.DecodeError:
+        return None

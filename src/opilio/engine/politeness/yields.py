@@ -199,7 +199,7 @@ class YieldMonitor:
         return None
 
     def _is_barren(self, place: _Place) -> bool:
-        """Did it never yield much? A productive place whose pages are exhausted is none of these."""
+        """Did it never yield much? Exhausted places that were productive do not count."""
         return place.hits <= max(1, self._limits.barren_share * place.tries)
 
     def _is_copy(self, outcome: Outcome, site: _HostYield) -> bool:

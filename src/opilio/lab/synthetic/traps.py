@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from html import escape
 from urllib.parse import urlsplit
 
+from opilio.fetch.recorded import RecordedResponse
 from opilio.lab.synthetic.faults import hash_fraction
 from opilio.lab.synthetic.prose import ProseGenerator, Subject, load_word_lists, proper_name
-from opilio.lab.webs.warc import RecordedResponse
 from opilio.lab.webs.web import ResponseSource
 
 _HTML = ("Content-Type", "text/html; charset=utf-8")

@@ -75,6 +75,12 @@ def database_problems(db: Database) -> Iterator[str]:
     return (line for (line,) in db.execute("PRAGMA integrity_check(20)") if line != "ok")
 
 
+def stored_links(db: Database) -> Iterator[tuple[str, bytes]]:
+    """URL of each page, or its key, and its links as stored; a stream."""
+    sql = "SELECT coalesce(p.url, l.parent), l.* FROM links AS l LEFT JOIN page AS p ON p.key = l.parent"
+    return ((str(row[0]), row[-1]) for row in db.execute(sql))
+
+
 def run_checks(db: Database, checks: dict[str, str], done: int) -> Iterator[str]:
     """One line for each row that a check finds."""
     for name, query in checks.items():
@@ -92,6 +98,11 @@ def rebuild_derived(db: Database, done: int, now: float) -> None:
     delete_orphans(db)
     for statement in _REBUILD_DERIVED:
         db.execute(statement, {"done": done, "now": now})
+
+
+def rebuild_database_indexes(db: Database) -> None:
+    """Make SQLite's own indexes again from the tables."""
+    db.execute("REINDEX")
 
 
 def update_planner_statistics(db: Database) -> None:

@@ -1,0 +1,157 @@
+"""Any flipped byte of a collection is found by verify or harmless, and no command ends in a traceback."""
+
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from checks.small_webs import SmallWeb, crawl, grid, served, settings_for
+from opilio.cli.main import run_command
+from opilio.core.errors import CollectionError
+from opilio.manage.export import export
+from opilio.manage.repair import check_and_repair
+from opilio.manage.verify import verify
+from opilio.search.indexer import update_index
+from opilio.store.collection import Collection
+from opilio.store.page_selection import PageFilter
+from opilio.store.seal import SEAL_FILE
+
+SEED = "http://h0.example/0.html"
+# Files without content: a lock is empty or names a command, and `changed` only has a time.
+WITHOUT_CONTENT = ("crawl.lock", "index.lock", "index/changed", "index/version")
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("damage") / "c"
+    with served(SmallWeb(grid(hosts=2, pages=5))) as server:
+        crawl(folder, settings_for(server, [SEED], strategy="opilio", stop={"pages": 8}))
+    update_index(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(original: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(original, tmp_path / "c"))
+
+
+def files_of(folder: Path) -> list[str]:
+    names = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return sorted(
+        name for name in names if name not in WITHOUT_CONTENT and not name.endswith((".lock", "-shm", "-wal"))
+    )
+
+
+def flip(path: Path, at: int, mask: int = 0x10) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= mask
+    path.write_bytes(data)
+
+
+def sampled_flips(folder: Path, each: int) -> Iterator[tuple[str, int]]:
+    """Places in every file: the first and last bytes, and some between."""
+    for name in files_of(folder):
+        size = (folder / name).stat().st_size
+        if size:
+            rng = random.Random(name.rpartition(".")[2])
+            yield from ((name, at) for at in {0, size - 1, *(rng.randrange(size) for _ in range(each))})
+
+
+def problems_of(folder: Path) -> list[str]:
+    try:
+        return verify(folder)
+    except CollectionError as error:
+        return [str(error)]
+
+
+def texts_of(folder: Path) -> bytes:
+    out = folder.parent / "export.jsonl"
+    with out.open("wb") as file:
+        export(folder, "jsonl", PageFilter(), file)
+    return out.read_bytes()
+
+
+def test_any_flipped_byte_is_found_or_harmless(folder: Path) -> None:
+    assert problems_of(folder) == []
+    before = texts_of(folder)
+    missed = []
+    for name, at in sampled_flips(folder, each=4):
+        flip(folder / name, at)
+        if not problems_of(folder) and not (name.endswith(".warc.gz") and texts_of(folder) == before):
+            missed.append((name, at))
+        flip(folder / name, at)
+    assert missed == []
+    assert problems_of(folder) == []
+
+
+COMMANDS = (
+    ("status", "{c}"),
+    ("search", "{c}", "wren"),
+    ("why", "{c}", SEED),
+    ("export", "{c}", "--format", "csv", "--out", "{c}.csv"),
+    ("label", "{c}", SEED, "--relevant"),
+    ("topic", "show", "{c}"),
+    ("maintain", "verify", "{c}"),
+    ("maintain", "verify", "{c}", "--repair"),
+    ("maintain", "compact", "{c}"),
+    ("maintain", "reindex", "{c}"),
+    ("crawl", "--into", "{c}", "--pages", "8"),
+)
+
+
+def test_commands_work_on_intact_files(folder: Path) -> None:
+    assert [run_command([word.format(c=folder) for word in command]) for command in COMMANDS] == [0] * len(COMMANDS)
+    assert problems_of(folder) == []
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_no_command_ends_in_a_traceback_when_files_are_damaged(
+    folder: Path, number: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Fifty bytes of a file are changed; a command does its work or ends with one line. It raises nothing."""
+    name = ("crawl.db", "crawl.db", "crawl.db", "index/derived.db", "pages-00001.warc.gz", "crawl.toml")[number]
+    rng = random.Random(number)
+    for _ in range(50):
+        flip(folder / name, rng.randrange((folder / name).stat().st_size), rng.randrange(1, 256))
+    for command in COMMANDS:
+        code = run_command([word.format(c=folder) for word in command])
+        assert code in (0, 1, 2, 3), command
+        assert "Traceback" not in capsys.readouterr().err
+
+
+def test_damaged_database_is_not_written_to_until_it_is_accepted(folder: Path) -> None:
+    path = folder / "crawl.db"
+    at = path.read_bytes().index(b"http://h0.example/0.html")
+    flip(path, at)
+    with pytest.raises(CollectionError, match=r"crawl.db at \d+: changed since it was written; it holds .*--repair"):
+        Collection.open_for_writing(folder)
+    assert any(line.startswith("crawl.db at ") for line in check_and_repair(folder, 0.0).problems)
+    report = check_and_repair(folder, 0.0, pages=True)
+    assert [line.partition(":")[0] for line in report.accepted] == [f"crawl.db at {at // 65536 * 65536}"]
+    assert not any(line.startswith("crawl.db at ") for line in problems_of(folder))
+    Collection.open_for_writing(folder).close()
+
+
+def test_edited_settings_and_damaged_checksums_are_sealed_again(folder: Path) -> None:
+    with (folder / "crawl.toml").open("a") as file:
+        file.write("\n# a note\n")
+    flip(folder / SEAL_FILE, 40)
+    assert problems_of(folder) == [f"{SEAL_FILE}: is damaged; it is written again"]
+    report = check_and_repair(folder, 0.0)
+    assert (report.problems, len(report.repaired)) == ([], 1)
+    with (folder / "crawl.toml").open("a") as file:
+        file.write("# another note\n")
+    report = check_and_repair(folder, 0.0)
+    assert (report.problems, len(report.repaired)) == ([], 1)
+    assert problems_of(folder) == []
+
+
+def test_killed_writer_leaves_no_checksums(folder: Path) -> None:
+    collection = Collection.open_for_writing(folder)
+    assert not (folder / SEAL_FILE).exists()
+    collection.connection.execute("UPDATE meta SET value = 'x' WHERE name = 'topic'")
+    collection.close()
+    assert (folder / SEAL_FILE).exists()
+    assert not any("changed since" in line for line in problems_of(folder))
