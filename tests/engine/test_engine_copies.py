@@ -9,6 +9,9 @@ from checks.small_webs import BIRDS, HTML, SmallWeb, crawl, page, rows, served, 
 from opilio.core.records import FetchResult
 from opilio.engine.copy_links import MAX_COPIES_FOLLOWED
 from opilio.fetch.recorded import RecordedResponse
+from opilio.manage.pages import PageTable
+from opilio.manage.why import why
+from opilio.store.page_selection import PageFilter
 
 ROOT = "http://a.example/"
 COPIES = "SELECT count(*) FROM page WHERE duplicate_of <> 0"
@@ -65,3 +68,26 @@ def test_endless_chain_of_copies_ends(tmp_path: Path) -> None:
     fetcher = PageFetcher(answers)
     run_engine(tmp_path / "c", plain_tree(urls[:1], stop={"pages": 0}), fetcher)
     assert len(fetcher.asked) == MAX_COPIES_FOLLOWED + 2
+
+
+def test_pages_with_one_canonical_url_are_one_page(tmp_path: Path) -> None:
+    root = "http://c.example/"
+    head = f'<link rel="canonical" href="{root}wren">'
+    wrong = f'<link rel="canonical" href="{root}">'
+    web = {
+        root: page(f"{BIRDS} {word(1)}", ["/wren?print=1", "/wren", "/wren?ref=abc", "/owl"], title="Birds"),
+        f"{root}wren": page(f"{BIRDS} {word(2)} {word(3)}", title="Wren", head=head),
+        f"{root}wren?print=1": page(f"{BIRDS} {word(2)} {word(3)} {word(4)}", title="Wren", head=head),
+        f"{root}wren?ref=abc": page(f"{BIRDS} {word(2)} {word(3)} {word(5)}", title="Wren", head=head),
+        f"{root}owl": page(f"{BIRDS} {word(6)}", title="Owl", head=wrong),
+    }
+    with served(SmallWeb(web)) as server:
+        crawl(tmp_path / "c", settings_for(server, [root]))
+    pages = {p.url: p for p in PageTable(tmp_path / "c", PageFilter())}
+    (wren,) = (url for url in pages if "wren" in url)
+    assert set(pages) == {root, f"{root}owl", wren}
+    assert pages[wren].column("canonical") == f"{root}wren"
+    assert {wren, *pages[wren].column("aliases").split()} == {url for url in web if "wren" in url}
+    found = why(tmp_path / "c", wren).page
+    assert found is not None
+    assert {wren, *found.aliases} == {url for url in web if "wren" in url}

@@ -62,3 +62,15 @@ def test_crawl_of_a_site_starts_at_its_home_page_when_there_are_no_seeds() -> No
         "http://a.example/x",
     ]
     assert read_seed_options(["https://b.example/"], None, ["example.org"]) == ["https://b.example/"]
+
+
+def test_changed_scope_applies_to_the_queue_of_a_resumed_crawl(tmp_path: Path) -> None:
+    with served(SmallWeb(WEB)) as server:
+        crawl(tmp_path / "c", settings_for(server, [ROOT], stop={"pages": 1}))
+        scope = {"allow": ["example.org"], "deny": ["/tag/*"]}
+        narrow = settings_for(server, [ROOT], scope=scope, stop={"pages": 0})
+        crawl(tmp_path / "c", narrow)
+    assert {entry.host for entry in server.log} == {"example.org", "sub.example.org"}
+    assert why(tmp_path / "c", f"{ROOT}tag/b").reason == "out of scope: scope.deny /tag/*"
+    assert why(tmp_path / "c", "http://other.example/").state == "dropped"
+    assert f"{ROOT}docs/a" in stored(tmp_path / "c")

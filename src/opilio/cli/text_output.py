@@ -85,6 +85,7 @@ def _format_page(page: PageExplanation) -> list[str]:
     if page.duplicate_of:
         kind = "nearly the same text as" if page.near_duplicate else "the same text as"
         lines.append(f"  a duplicate: {kind} {page.duplicate_of}")
+    lines += [f"  also at {url}" for url in page.aliases]
     lines += [f"    {reason.name} {reason.value:.3f}" for reason in page.reasons if reason.weight]
     return lines
 

@@ -13,7 +13,7 @@ from opilio.core.events import BatchCommitted, CrawlStopped, Event, HostBackedOf
 from opilio.core.protocols import DuplicateDetector, Frontier, LinkScorer
 from opilio.core.records import HostLease, Lead, Outcome, PageChange, url_key
 from opilio.core.urls import host_of
-from opilio.engine.copy_links import CopyLinkFilter
+from opilio.engine.copy_links import AliasFinder, CopyLinkFilter
 from opilio.engine.discovery import SiteDiscovery
 from opilio.engine.labels import LabelInbox
 from opilio.engine.learning import LearnerGroup
@@ -82,6 +82,7 @@ class BatchCommitter:
         self._labels = LabelInbox(targets.collection, targets.writer, targets.frontier, learning, link_scorer)
         self._limits = bounds
         self._copy_links = CopyLinkFilter(targets.collection.connection, bounds.follow_copies)
+        self._aliases = AliasFinder(targets.collection.connection)
         self._cookie_retries: dict[int, None] = {}
         self._publish_state = publish
         self._stored_figures: dict[str, float] = {}  # figures for observers, as last written
@@ -274,6 +275,8 @@ class BatchCommitter:
         if seen is None or analysis is None or not analysis.fingerprint or analysis.failure is not None:
             return outcome
         original = seen.find_original(outcome.lead.key, analysis.fingerprint, analysis.simhash)
+        if original is None and (alias_of := self._aliases.find_original(outcome)):
+            original = (alias_of, True)
         if original is None:
             return outcome
         return msgspec.structs.replace(outcome, duplicate_of=original[0], near_duplicate=original[1])

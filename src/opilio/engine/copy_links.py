@@ -1,10 +1,14 @@
-"""Which links of a copy to follow: those that its original does not have.
+"""Copies of pages: which pages are aliases of others, and which links of a copy to follow.
+
+A page that names another URL as its canonical one (rel=canonical) is an alias if both have the same title and about the
+same number of words. The links that the original of a copy does not have are followed.
 
 Pages of a gallery or listing can have equal words and different links, so the links of a copy matter. A mirror has the
 same links as its original at another place: equal paths, or equal paths relative to the page. They are not followed.
 """
 
 from collections import Counter
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -12,15 +16,57 @@ import numpy as np
 
 from opilio.core.caches import evict_oldest
 from opilio.core.protocols import Database
-from opilio.core.records import Outcome
+from opilio.core.records import Outcome, url_key
+from opilio.core.urls import host_of
 from opilio.engine.link_columns import pack, unpack
 from opilio.store.answers import links_of
-from opilio.store.pages import page_url
+from opilio.store.pages import page_outline, page_url
 
 # An endless chain of pages with one text ends here; a listing of 5,000 items at 50 per page does not.
 MAX_COPIES_FOLLOWED = 100
 MAX_TRACKED_ORIGINALS = 20_000
 ON_ORIGINAL = "also on the original"
+
+
+class _PageOutline(NamedTuple):
+    key: int
+    title: str
+    words: int
+
+
+class AliasFinder:
+    """Finds the page that another one is an alias of. Remembers canonical URLs of this run, in bounded memory."""
+
+    def __init__(self, connection: Database) -> None:
+        self._connection = connection
+        # By the key of a canonical URL: the first page that named it.
+        self._first: dict[int, _PageOutline] = {}
+
+    def find_original(self, page: Outcome) -> int:
+        """The key of the page that has the same canonical URL; 0 if there is none."""
+        analysis, lead = page.analysis, page.lead
+        if analysis is None or not (analysis.canonical or lead.key in self._first):
+            return 0
+        target = lead.key
+        if analysis.canonical and analysis.canonical != lead.url:
+            # Sites set it wrongly, most often to another site.
+            if host_of(analysis.canonical).removeprefix("www.") != lead.host.removeprefix("www."):
+                return 0
+            target = url_key(analysis.canonical)
+        first = self._first.get(target) or (self._stored(target) if target != lead.key else None)
+        if first is None:
+            self._first[target] = _PageOutline(lead.key, analysis.title, analysis.words)
+            evict_oldest(self._first, MAX_TRACKED_ORIGINALS)
+            return 0
+        alike = first.title == analysis.title and first.words <= 2 * analysis.words <= 4 * first.words
+        return first.key if first.key != lead.key and alike else 0
+
+    def _stored(self, key: int) -> _PageOutline | None:
+        """The page with this key, or its original if it is a copy."""
+        row = page_outline(self._connection, key)
+        if row is not None and row.duplicate_of:
+            key, row = row.duplicate_of, page_outline(self._connection, row.duplicate_of)
+        return None if row is None else _PageOutline(key, row.title, row.words)
 
 
 class CopyLinkFilter:

@@ -112,6 +112,8 @@ class PageExplanation(msgspec.Struct, frozen=True, kw_only=True):
     reasons: tuple[Reason, ...]
     duplicate_of: str
     near_duplicate: bool
+    canonical: str  # as the page states it
+    aliases: list[str]  # URLs of its copies, at most 20
     fetched_at: float
     language: str
     genre: str

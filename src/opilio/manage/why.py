@@ -27,12 +27,13 @@ from opilio.manage.why_link import explain_link_score
 from opilio.store.answers import answers_of, links_of, parents_linking_to, redirecting_key
 from opilio.store.collection import Collection, open_readonly
 from opilio.store.commands import agent_verdicts
-from opilio.store.pages import judged_page, latest_page, nearest_page_url, page_url
+from opilio.store.pages import copy_urls, judged_page, latest_page, nearest_page_url, page_url
 from opilio.store.revisits import RevisitStore
 from opilio.store.run_tables import first_seed_urls, last_host_backoff, seed_row
 
 MAX_PATH_LENGTH = 30
 MAX_PARENTS = 5
+MAX_ALIASES = 20
 # The state of a URL that was seen in pages but never queued; the frontier does not know it.
 SKIPPED = "skipped"
 
@@ -173,6 +174,8 @@ def _page(db: Database, key: int) -> PageExplanation | None:
         reasons=page.decoded_reasons,
         duplicate_of=page_url(db, page.duplicate_of) if page.duplicate_of else "",
         near_duplicate=page.near_duplicate,
+        canonical=page.canonical,
+        aliases=copy_urls(db, key, MAX_ALIASES),
         fetched_at=page.fetched_at,
         language=page.language,
         genre=page.genre,

@@ -58,7 +58,7 @@ PAGE_COLUMNS: tuple[PageColumn, ...] = (
     PageColumn("title", str, lambda v: v.analysis.title, exported=True),
     PageColumn("description", str, lambda v: v.analysis.description, exported=True),
     PageColumn("keywords", str, lambda v: v.analysis.keywords),
-    PageColumn("canonical", str, lambda v: v.analysis.canonical),
+    PageColumn("canonical", str, lambda v: v.analysis.canonical, exported=True),
     PageColumn("genre", str, lambda v: v.analysis.genre, exported=True),
     PageColumn("words", int, lambda v: v.analysis.words),
     PageColumn("score", float, lambda v: v.verdict.score, exported=True),

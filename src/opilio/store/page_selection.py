@@ -10,6 +10,8 @@ from opilio.store.collection import Collection
 from opilio.store.page_columns import EXPORTED_COLUMNS
 from opilio.store.warc import RecordPosition
 
+# Computed: the URLs of copies of a page, with spaces between them.
+ALIASES_COLUMN = "aliases"
 _NAMES = tuple(column.name for column in EXPORTED_COLUMNS)
 _FLAGS = tuple(column.name for column in EXPORTED_COLUMNS if column.kind is bool)
 _COLUMNS = ", ".join((*_NAMES, *RecordPosition._fields))
@@ -62,11 +64,21 @@ class PageFilter(msgspec.Struct, frozen=True, kw_only=True):
 def select_pages(collection: Collection, wanted: PageFilter) -> Iterator[SelectedPage]:
     """The pages, oldest first."""
     where, values = wanted.clause()
-    query = f"SELECT {_COLUMNS} FROM page WHERE {where} ORDER BY seq"
-    for *columns, warc, offset, length in collection.connection.execute(query, values):
+    query = f"SELECT key, {_COLUMNS} FROM page WHERE {where} ORDER BY seq"
+    aliases = _aliases(collection)
+    for key, *columns, warc, offset, length in collection.connection.execute(query, values):
         fields = dict(zip(_NAMES, columns, strict=True))
         fields.update({name: bool(fields[name]) for name in _FLAGS})
+        fields[ALIASES_COLUMN] = " ".join(aliases.get(key, ()))
         yield SelectedPage(fields, RecordPosition(warc, offset, length))
+
+
+def _aliases(collection: Collection) -> dict[int, list[str]]:
+    """The URLs of copies by the key of their original."""
+    found: dict[int, list[str]] = {}
+    for key, url in collection.connection.execute("SELECT duplicate_of, url FROM page WHERE duplicate_of <> 0"):
+        found.setdefault(key, []).append(url)
+    return found
 
 
 def count_pages(collection: Collection, wanted: PageFilter) -> int:

@@ -30,6 +30,7 @@ class JudgedPage(msgspec.Struct, frozen=True):
     reasons: bytes
     duplicate_of: int
     near_duplicate: bool
+    canonical: str
     fetched_at: float
     language: str
     genre: str
@@ -130,6 +131,24 @@ def page_details(db: Database, key: int) -> PageDetails | None:
 
 def page_description(db: Database, key: int) -> str:
     return read_value(db, "SELECT description FROM page WHERE key = ?", (key,)) or ""
+
+
+class PageOutline(msgspec.Struct, frozen=True):
+    """The values by which another page is recognized as a version of this one."""
+
+    duplicate_of: int
+    title: str
+    words: int
+
+
+def page_outline(db: Database, key: int) -> PageOutline | None:
+    return read_row(db, PageOutline, "page WHERE key = ?", (key,))
+
+
+def copy_urls(db: Database, key: int, most: int) -> list[str]:
+    """URLs of pages that are copies of a page, the first found first."""
+    rows = db.execute("SELECT url FROM page WHERE duplicate_of = ? ORDER BY seq LIMIT ?", (key, most))
+    return [url for (url,) in rows]
 
 
 def page_url(db: Database, key: int) -> str:

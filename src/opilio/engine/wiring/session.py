@@ -19,6 +19,7 @@ from opilio.core.errors import UsageError
 from opilio.core.events import CrawlStarted, ProblemsFound, SeedsFound
 from opilio.core.protocols import Fetcher
 from opilio.core.records import url_key
+from opilio.core.scope import UrlScope
 from opilio.core.settings import Settings, Tree
 from opilio.dedup.stored import create_dedup_tables as create_seen
 from opilio.engine.integrity import IntegrityMonitor
@@ -137,11 +138,20 @@ class CrawlSession:
             adjust_for_clock_change(self._collection, now)
             frontier.recover(now)
             retry_unreachable(self._collection, frontier, self._settings.fetch, now)
+            self._apply_changed_scope(frontier, resumed)
             frontier.add(seed_leads(self._settings), now)
             self._writer.write_seeds(configured_seeds(self._settings))
             stop = msgspec.json.encode(self._settings.stop).decode()
             self._collection.set_meta(state="running", stop_reason="", started_at=now, paused="", stop=stop)
             self._writer.write_events([CrawlStarted(at=now, strategy=self._settings.strategy, resumed=resumed)])
+
+    def _apply_changed_scope(self, frontier: ClaimableFrontier, resumed: bool) -> None:
+        """Drop queued URLs that the scope of this run excludes, if it differs from that of the last run."""
+        scope = msgspec.json.encode(self._settings.scope).decode()
+        has_rules = bool(self._settings.scope.allow or self._settings.scope.deny)
+        if resumed and has_rules and scope != self._collection.meta("scope"):
+            frontier.drop_refused(UrlScope(self._settings.scope).refusal_reason)
+        self._collection.set_meta(scope=scope)
 
 
 async def _cancel_and_wait(task: "asyncio.Task[None]") -> None:

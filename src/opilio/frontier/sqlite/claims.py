@@ -1,6 +1,6 @@
 """The SQLite frontier with URLs that can be claimed by key, for agents that keep queues of their own over the store."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 
 import msgspec
 
@@ -8,7 +8,7 @@ from opilio.core.protocols import Database
 from opilio.core.records import HostLease, Lead
 from opilio.frontier.policy import Order
 from opilio.frontier.sqlite.frontier import SqliteFrontier
-from opilio.frontier.sqlite.queries import host_timing, requeue_dropped
+from opilio.frontier.sqlite.queries import host_timing, requeue_dropped, unfinished_urls
 from opilio.frontier.sqlite.schema import QUEUED, WAITING
 
 
@@ -49,6 +49,17 @@ class ClaimableFrontier(SqliteFrontier):
         tables = self._current_tables()
         self._advance_time(now)
         tables.counters.write()
+
+    def drop_refused(self, refusal_reason: Callable[[str], str]) -> int:
+        """Drop queued URLs for which there is a reason; how many."""
+        refused: dict[str, list[tuple[int, int]]] = {}
+        for host_id, key, url in unfinished_urls(self.connection):
+            if reason := refusal_reason(url):
+                refused.setdefault(reason, []).append((host_id, key))
+        tables = self._current_tables()
+        dropped = sum(tables.drop(pairs, reason) for reason, pairs in refused.items())
+        tables.counters.write()
+        return dropped
 
     def reopen_host(self, host: str, reason: str, now: float) -> None:
         """Wake a host that can be reached again, and requeue its URLs that were dropped for this reason."""

@@ -159,6 +159,11 @@ def accepted_urls(db: Database, pattern: str) -> Iterator[str]:
     return (url for (url,) in db.execute("SELECT url FROM frontier_url WHERE state <> ?", (DROPPED,)) if matches(url))
 
 
+def unfinished_urls(db: Database) -> Iterator[tuple[int, int, str]]:
+    """(host id, key, URL) of everything that is queued or waits."""
+    yield from db.execute("SELECT host_id, key, url FROM frontier_url WHERE state < 2").fetchall()
+
+
 def host_timing(db: Database, host_id: int) -> tuple[float, float | None]:
     """When a host may be asked next, and its own delay."""
     row: tuple[float, float | None] = db.execute(
