@@ -19,6 +19,7 @@ SYSTEM_FOLDERS = frozenset({"lab", "web"})
 # A name that is used anywhere on the way to the mark it stands for.
 MARKS = {
     "sync_playwright": "browser",
+    "needs_chromium": "browser",
     "Popen": "process",
     "Process": "process",
     "ProcessPoolExecutor": "process",

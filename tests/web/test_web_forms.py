@@ -73,6 +73,7 @@ def test_csv_cell_that_looks_like_a_full_width_formula_is_text(sign: str) -> Non
 LOCAL = [
     ("fetch.allow_private", "[fetch]\nallow_private = true"),
     ("fetch.proxy", '[fetch]\nproxy = "http://127.0.0.1:9"'),
+    ("browser.path", '[browser]\npath = "/bin/true"'),
     ("fetch.resolve", '[fetch.resolve]\n"*" = "127.0.0.1"'),
     ("seeds.proxy", '[seeds]\nproxy = "http://127.0.0.1:9"'),
     ("seeds.wiki", '[seeds]\nwiki = "http://127.0.0.1:9/api.php"'),

@@ -78,6 +78,7 @@ def crawl(
     allow_private: Annotated[
         bool | None, typer.Option(help="Allow private and loopback addresses.", show_default=False)
     ] = None,
+    browser: Annotated[bool, typer.Option("--browser", help="Render pages that need JavaScript in Chromium.")] = False,
     set_: SetOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
@@ -103,6 +104,7 @@ def crawl(
         "revisit": {"on": revisit or continuous or None, "continuous": continuous or None},
         "scope": read_scope_options(site or [], allow or [], deny or []),
         "frontier": {"max_depth": max_depth},
+        "browser": {"on": browser or None},
         "seeds": {"urls": read_seed_options(seed or [], seeds, site or []), "offline": offline_seeds or None},
     }
     if (revisit or continuous) and pages is None:

@@ -118,6 +118,11 @@ def _print_summary(folder: Path, end: CrawlEnd, options: CrawlOptions) -> int:
     print_text(
         f"{folder}: {pluralize(status.pages, 'page')}, {status.relevant} relevant (harvest {status.harvest:.2f})"
     )
+    if status.rendered:
+        print_text(
+            f"{pluralize(status.rendered, 'page')} rendered in a browser, {status.rendered_relevant} relevant; "
+            f"their links led to {status.found_by_rendering} more relevant pages"
+        )
     if options.revisits:
         print_text(
             f"{pluralize(end.revisited, 'page')} revisited" if end.revisited else "0 pages were due for a revisit"

@@ -106,8 +106,7 @@ class PolitenessSettings(msgspec.Struct, kw_only=True):
 
 
 class FetchSettings(msgspec.Struct, kw_only=True):
-    # A name of the entry points `opilio.fetchers`.
-    client: str = "curl"
+    client: str = "curl"  # a name of the entry points `opilio.fetchers`
     timeout_s: Annotated[float, Meta(gt=0, le=1e9)] = 30.0
     max_bytes: Positive = 4_000_000
     max_document_bytes: Positive = 20_000_000  # of a PDF and the like, which can't be read in part
@@ -119,6 +118,17 @@ class FetchSettings(msgspec.Struct, kw_only=True):
     resolve: dict[str, str] = {}
     cookies: bool = True  # return cookies to the hosts that set them, within one run
     archives: list[str] = []  # WARC and WACZ files to crawl instead of the live web
+
+
+class BrowserSettings(msgspec.Struct, kw_only=True):
+    """Rendering pages that need JavaScript."""
+
+    on: bool = False
+    pages: Count = 200  # rendered in one run
+    tabs: Positive = 2  # pages rendered at the same time
+    timeout_s: Seconds = 20.0  # for one page
+    scrolls: Count = 5  # how often a page is scrolled to its end and asked for more
+    path: str = ""  # of Chromium; empty: searched for
 
 
 class RevisitSettings(msgspec.Struct, kw_only=True):
@@ -140,8 +150,7 @@ class RevisitSettings(msgspec.Struct, kw_only=True):
 
 class StoreSettings(msgspec.Struct, kw_only=True):
     rotate_bytes: Positive = 1 << 30  # size at which a new WARC file is started
-    # Interval of the integrity check during a crawl; 0: never.
-    check_every_s: Amount = 60.0
+    check_every_s: Amount = 60.0  # interval of the integrity check during a crawl; 0: never
 
 
 class StopSettings(msgspec.Struct, kw_only=True):
@@ -186,8 +195,7 @@ class AgentTeamSettings(msgspec.Struct, kw_only=True):
     # A link with less than this share of the best score of a busy host waits.
     patience: Annotated[float, Meta(ge=0, le=1)] = 0.0
     exchange_words: bool = False  # S3-F3: share new table words with agents of the same topic
-    # Judge and ranker also learn from the pages of other agents of the same topic.
-    exchange_lessons: bool = False
+    exchange_lessons: bool = False  # judge and ranker also learn from the pages of agents of the same topic
     exchange_links: bool = False  # share links with agents that score them high
     # An agent that does nothing for this long is lost.
     lease_s: Annotated[float, Meta(gt=0)] = 300.0
@@ -211,6 +219,7 @@ class Settings(msgspec.Struct, kw_only=True):
     seen: SeenSettings = msgspec.field(default_factory=SeenSettings)
     politeness: PolitenessSettings = msgspec.field(default_factory=PolitenessSettings)
     fetch: FetchSettings = msgspec.field(default_factory=FetchSettings)
+    browser: BrowserSettings = msgspec.field(default_factory=BrowserSettings)
     revisit: RevisitSettings = msgspec.field(default_factory=RevisitSettings)
     store: StoreSettings = msgspec.field(default_factory=StoreSettings)
     stop: StopSettings = msgspec.field(default_factory=StopSettings)

@@ -40,6 +40,7 @@ from opilio.text.language_id import identify_language
 from opilio.text.languages import language_code
 from opilio.text.vocabulary import Vocabulary
 
+MAX_SHELL_TERMS = 40  # of a page that scripts may fill
 MAX_EXPANSION_TERMS = 200  # stems of a relevant page that are sent home to feed the topic table
 MAX_SURFACE_FORMS = 60  # the commonest of them go with the word as it was written: others hardly reach a table
 
@@ -231,6 +232,7 @@ class PageAnalyzer:
             noindex=page.noindex,
             signals=page.signals,
             truncated=fetched.truncated,
+            needs_browser=len(reading.terms) < MAX_SHELL_TERMS,
             feeds=page.feeds,
             verdict=verdict,
             links=self.rank(reading, verdict, lead),

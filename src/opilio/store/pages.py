@@ -251,6 +251,11 @@ def count_unusual_pages(db: Database) -> UnusualPages:
     return UnusualPages(**dict(zip(UnusualPages.__struct_fields__, counts, strict=True)))
 
 
+def rendered_hosts(db: Database) -> list[tuple[str, int]]:
+    """The hosts with rendered pages, and their number."""
+    return [(str(h), int(n)) for h, n in db.execute("SELECT host, count(*) FROM page WHERE rendered = 1 GROUP BY host")]
+
+
 def best_pages(db: Database, limit: int) -> list[RecordedPage]:
     """The pages with the highest scores."""
     return list(read_rows(db, RecordedPage, f"page WHERE {_HAS_RECORD} ORDER BY score DESC LIMIT ?", (limit,)))

@@ -13,7 +13,9 @@ from opilio.core.registry import DEFAULT_KINDS, kind_options
 from opilio.core.settings import KIND_SECTIONS, Settings, Tree
 
 # An engine's options name files, servers that may have private addresses, and keys that are sent to them.
+# A browser runs scripts of sites on the server, and its path names a program to start.
 LOCAL_KEYS = {
+    "browser": ("on", "path"),
     "fetch": ("allow_private", "archives", "proxy", "resolve"),
     "seeds": ("engines", "proxy", "wiki"),
     "topic": ("genre_file", "lexicon_file"),

@@ -20,6 +20,7 @@ from opilio.engine.commit import BatchCommitter, CommitTargets
 from opilio.engine.discovery import SiteDiscovery
 from opilio.engine.loop import Engine, EngineParts
 from opilio.engine.politeness.host_gate import AddressResolver, HostGate, HostThrottle
+from opilio.engine.politeness.rendering import BrowserTools, HostHistory, RenderingPool, ResourceLoader
 from opilio.engine.politeness.robots import RobotsRules
 from opilio.engine.politeness.traps import UrlFilter, build_url_filter
 from opilio.engine.reseeding import ReseedTargets, build_reseeder, seed_lead
@@ -31,6 +32,7 @@ from opilio.frontier.policy import FrontierLimits, FrontierPolicy, MergePolicy, 
 from opilio.frontier.sqlite.claims import ClaimableFrontier
 from opilio.frontier.sqlite.queries import longest_delay
 from opilio.store.collection import Collection
+from opilio.store.pages import rendered_hosts
 from opilio.store.writer import CollectionWriter, stored_robots
 from opilio.topic.setup import build_vocabulary
 
@@ -48,6 +50,7 @@ class Environment:
     fetcher: Fetcher
     clock: Clock
     url_filter: UrlFilter = field(default_factory=lambda: UrlFilter(refuse_nothing))
+    browser: BrowserTools | None = None
 
 
 def build_frontier(
@@ -108,6 +111,10 @@ def build_engine(
     committer = BatchCommitter(targets, writers.learning, writers.link_scorer, limits, pool.update_state)
     host_gate = _build_host_gate(settings, environment, committer, resumed)
     fetcher = with_conditional_requests(settings, environment.fetcher, collection.connection)
+    if environment.browser is not None:
+        loader = ResourceLoader(environment.browser.fetcher, host_gate, clock)
+        history = HostHistory(rendered_hosts(collection.connection))
+        pool = RenderingPool(pool, environment.browser, loader, settings.browser, history)
     visitor = Visitor(fetcher, pool, host_gate, clock, limits, random.Random(settings.engine.random_seed))
     commands = _build_command_inbox(environment, analysis, writers, committer)
     commands.apply_stored(clock.now())

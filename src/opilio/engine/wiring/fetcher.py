@@ -11,9 +11,11 @@ from opilio.core.records import CONTENT_TYPE_FAILURE, SCOPE_FAILURE, Failure
 from opilio.core.registry import FETCHERS, load_plugin
 from opilio.core.scope import page_refusal
 from opilio.core.settings import Settings
+from opilio.engine.politeness.rendering import BrowserTools
 from opilio.fetch.archive import ArchiveFetcher, ArchiveWeb
+from opilio.fetch.browser import BrowserLimits, ChromiumBrowser, find_chromium
 from opilio.fetch.curl import CurlFetcher
-from opilio.fetch.http import FetchLimits, NetworkOptions, ResponseFilter
+from opilio.fetch.http import AnyResponse, FetchLimits, NetworkOptions, ResponseFilter
 from opilio.parse.documents.formats import document_formats, extensions_of_types, missing_types, readable_types
 from opilio.text.languages import language_code
 
@@ -61,6 +63,14 @@ def build_curl_fetcher(settings: Settings, clock: Clock | None = None, accept: R
     limits = FetchLimits(body_bytes=fetch.max_bytes, document_bytes=fetch.max_document_bytes, total_s=fetch.timeout_s)
     accept = accept or build_response_filter(settings)
     return CurlFetcher(user_agent(settings), limits=limits, network=network, accept=accept, clock=clock)
+
+
+def build_browser(settings: Settings, clock: Clock | None = None) -> BrowserTools:
+    """The browser for pages that need JavaScript; ConfigError if it is not installed."""
+    fetch, browser = settings.fetch, settings.browser
+    limits = BrowserLimits(timeout_s=browser.timeout_s, scrolls=browser.scrolls, dom_bytes=fetch.max_bytes)
+    chromium = ChromiumBrowser(find_chromium(browser.path), user_agent(settings), limits)
+    return BrowserTools(chromium, build_curl_fetcher(settings, clock, AnyResponse()))
 
 
 def build_response_filter(settings: Settings) -> ResponseFilter:

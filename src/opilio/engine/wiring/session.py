@@ -30,7 +30,7 @@ from opilio.engine.reseeding import build_seed_request
 from opilio.engine.wiring.analysis import AnalysisOptions
 from opilio.engine.wiring.assembly import open_analysis
 from opilio.engine.wiring.build import Environment, build_engine, build_frontier, configured_seeds, seed_leads
-from opilio.engine.wiring.fetcher import adapt_to_archives, build_fetcher, unreadable_extensions
+from opilio.engine.wiring.fetcher import adapt_to_archives, build_browser, build_fetcher, unreadable_extensions
 from opilio.engine.wiring.seeding import open_seed_sources
 from opilio.engine.wiring.settings import CheckedSettings, canonicalize_seeds, check_settings, resumed_settings
 from opilio.engine.wiring.start import load_topic_and_states
@@ -110,7 +110,11 @@ class CrawlSession:
         url_filter = build_url_filter(settings, collection, resumed, year, unreadable_extensions(settings))
         frontier = build_frontier(settings, collection, url_filter)
         self._prepare_run(frontier, resumed)
-        environment = Environment(collection, self._writer, frontier, fetcher, self._clock, url_filter)
+        browser = build_browser(settings, self._clock) if settings.browser.on else None
+        if browser is not None:
+            self._exit_stack.push_async_callback(browser.fetcher.close)
+            self._exit_stack.push_async_callback(browser.browser.close)
+        environment = Environment(collection, self._writer, frontier, fetcher, self._clock, url_filter, browser)
         sources = await self._exit_stack.enter_async_context(open_seed_sources(settings, self._clock, lenient=True))
         self._start_integrity_monitor()
         self.engine = build_engine(settings, environment, analysis, resumed, sources)
