@@ -45,9 +45,12 @@ def files_of(folder: Path) -> list[str]:
 
 
 def flip(path: Path, at: int, mask: int = 0x10) -> None:
-    data = bytearray(path.read_bytes())
-    data[at] ^= mask
-    path.write_bytes(data)
+    # In place: a file that is cut short while it is mapped into memory ends the process (SIGBUS).
+    with path.open("r+b") as file:
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ mask]))
 
 
 def sampled_flips(folder: Path, each: int) -> Iterator[tuple[str, int]]:
