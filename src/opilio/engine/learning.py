@@ -1,8 +1,11 @@
 """Learning in the writing process: how the states of topic table, judge and rankers are stored and restored."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
+from opilio.core.errors import CollectionError
 from opilio.core.events import Event, TopicChanged
 from opilio.core.protocols import Learns, OnlineLearner
 from opilio.core.records import Lead, Outcome
@@ -51,18 +54,36 @@ class JournaledLearner:
         """Restore the last snapshot and apply the lessons behind it; False where nothing is stored."""
         state = self._journal.load_snapshot()
         if state is not None:
-            self.learner.restore(state)
+            restore_state(self.learner, self._journal.name, state)
         self.replay()
         return state is not None or self._journal.pending_lessons > 0
 
     def replay(self) -> None:
         """Apply the lessons behind the last snapshot."""
         for lesson in self._journal.lessons():
-            self.learner.apply_lesson(lesson)
+            with _readable_state(self._journal.name):
+                self.learner.apply_lesson(lesson)
 
     def save(self, now: float) -> None:
         """Store a snapshot in place of the last one and of the lessons behind it."""
         self._journal.save_snapshot(self.learner.version, now, self.learner.snapshot())
+
+
+def restore_state(learner: OnlineLearner, name: str, state: bytes) -> None:
+    """Restore a stored state; CollectionError if it is damaged or has another format."""
+    with _readable_state(name):
+        learner.restore(state)
+
+
+@contextmanager
+def _readable_state(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, zlib.error) as error:
+        raise CollectionError(
+            f"the learnt state '{name}' can't be read: damaged, or written by another version; "
+            "'opilio maintain verify' checks the collection"
+        ) from error
 
 
 class LearnerGroup:

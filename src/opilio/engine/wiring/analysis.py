@@ -16,7 +16,7 @@ from opilio.core.registry import build_component
 from opilio.core.settings import Settings
 from opilio.dedup.fingerprint import fingerprint_terms, one_character_words, simhash64
 from opilio.engine.analysis import PageAnalyzer, PageFeatures, SharedParts, with_page_rules
-from opilio.engine.learning import NO_OWNER, Owner
+from opilio.engine.learning import NO_OWNER, Owner, restore_state
 from opilio.engine.wiring.topic import build_query_log_reader
 from opilio.engine.worker_process import AnalysisLimits
 from opilio.engine.workers import AnalysisPool, InlinePool, WorkerPool
@@ -106,7 +106,7 @@ def build_crawler_parts(
     for name, state in states.items():
         # A run with other options may have left states of learners that this one does not have.
         if name in learners:
-            learners[name].restore(state)
+            restore_state(learners[name], name, state)
     expands_by_pages = settings.expansion["kind"] not in ("none", "query-log")
     sample = topic_judge.sample if isinstance(topic_judge, SamplesPages) else None
     detect_genre = build_genres(settings, vocabulary, ()).detect
