@@ -6,6 +6,7 @@
 #   make coverage  the quick tests with branch coverage, against the floors in pyproject.toml
 #   make fuzz      hostile input for every reader: 10,000 inputs each (make fuzz INPUTS=1000000)
 #   make simulate  1,000 crawls with simulated faults of network, processes and disk (make simulate SEEDS=50000)
+#   make docs      the documentation as a site in site/
 #   make install   only .venv, with the command .venv/bin/opilio and all optional features
 
 PYTHON ?= python3
@@ -15,7 +16,7 @@ SEARXNG := .searxng
 PYWB := .pywb
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 EXTRAS := lab,learn,parquet,lemmas,mcp,postgres,documents,browser
-TEST_EXTRAS := $(EXTRAS),test
+TEST_EXTRAS := $(EXTRAS),docs,test
 # On two cores; `make test JOBS=8` on a larger machine.
 JOBS ?= 2
 STATED := pyproject.toml constraints.txt
@@ -27,7 +28,7 @@ SEARXNG_STATED := tests/seeds/searxng/needs.txt tests/seeds/searxng/server.txt
 
 export PYTHONDONTWRITEBYTECODE := 1
 .DEFAULT_GOAL := help
-.PHONY: help install install-test demo quick check coverage fuzz simulate test clean
+.PHONY: help install install-test demo quick check coverage fuzz simulate docs test clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -82,6 +83,10 @@ FIRST ?= 0
 simulate: install-test
 	$(BIN)/python -m benchmarks.simulation.run --first $(FIRST) --seeds $(SEEDS)
 
+# Material reminds of its successor at every build.
+docs: install-test
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet --site-dir site
+
 # A real search server for the tests of seeds. Its requirements don't go together with ours.
 $(SEARXNG)/.installed: $(SEARXNG_STATED)
 	@sh scripts/make_venv.sh "$(PYTHON)" "$(SEARXNG)"
@@ -104,4 +109,5 @@ test: check coverage $(SEARXNG)/.installed $(PYWB)/.installed
 		$(PYTEST) -m "not ($(QUICK))"
 
 clean:
-	rm -rf $(VENV) $(SEARXNG) $(PYWB) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	rm -rf $(VENV) $(SEARXNG) $(PYWB) demo site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
+		.coverage

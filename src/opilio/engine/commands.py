@@ -16,7 +16,7 @@ from opilio.core.protocols import TOPIC_STATE, Frontier
 from opilio.core.records import url_key
 from opilio.core.urls import host_of, require_url
 from opilio.engine.politeness.traps import EXCLUDED_REASON, HostRules
-from opilio.frontier.sqlite.queries import hosts_with_queue
+from opilio.frontier.sqlite.queries import failed_keys, hosts_with_queue
 from opilio.store.collection import Collection
 from opilio.store.commands import LAST_APPLIED_META_KEY, append_command, commands_after, commands_named
 from opilio.store.locks import is_crawl_running
@@ -26,6 +26,7 @@ from opilio.topic.topic import Topic
 from opilio.topic.weights import WeightTable
 
 COMMAND_POLL_S = 0.25
+EVERY_HOST = "*"  # the target of `retry` for the failed URLs of all hosts
 
 
 class TopicReplacement(msgspec.Struct, frozen=True):
@@ -142,6 +143,11 @@ class CommandInbox:
         self._targets.frontier.boost([(host_of(url), url_key(url))])
         return []
 
+    def _retry(self, host: str, cause: bytes, _now: float) -> list[Event]:
+        failed = failed_keys(self._targets.collection.connection, "" if host == EVERY_HOST else host, cause.decode())
+        self._targets.frontier.revive(failed)
+        return []
+
     def _label(self, _target: str, _data: bytes, now: float) -> list[Event]:
         return self._targets.apply_labels(now)
 
@@ -224,6 +230,7 @@ COMMANDS: dict[str, CommandType] = {
     "boost_host": CommandType(CommandInbox._boost_host, _host_target, lasting=True, host_rule=True),
     "unboost_host": CommandType(CommandInbox._unboost_host, _host_target, lasting=True, host_rule=True),
     "boost": CommandType(CommandInbox._boost, _url_target, lasting=True),
+    "retry": CommandType(CommandInbox._retry, _host_target, lasting=True),
     "topic": CommandType(CommandInbox._topic, lasting=True),
     "label": CommandType(CommandInbox._label, lasting=True, reported=False),
     "retire": CommandType(CommandInbox._retire, _host_target, lasting=True, reported=False),

@@ -10,7 +10,7 @@ import re
 import sqlite3
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -252,21 +252,6 @@ def database_error(folder: Path, error: sqlite3.Error) -> CollectionError:
 def _is_damage(error: sqlite3.Error) -> bool:
     """Is the file itself wrong? SQLite also fails where a disk is full or slow, or the system refuses something."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
-
-
-def delete_new_collection(folder: Path) -> None:
-    """Take a new collection back, with its folder; one that a crawl has begun with (it has a topic) stays."""
-    collection = Collection.open_for_writing(folder)
-    with closing(collection):
-        if collection.meta("topic"):
-            return
-        collection.connection.close()
-        for name in ("pages-*.warc.gz", f"{DATABASE}*", CONFIG, LOCK_FILE):  # the database before what it is known by
-            for path in folder.glob(name):
-                path.unlink()
-    # It contains files of others.
-    with suppress(OSError):
-        folder.rmdir()
 
 
 def collection_exists(folder: Path) -> bool:

@@ -18,7 +18,7 @@ from opilio.store.locks import has_writer
 
 
 class ServedCollections:
-    """Collections by the names used in URLs. Invariant: a name keeps its folder while the server runs."""
+    """Collections by the names used in URLs. Invariant: a name keeps its folder until the collection is deleted."""
 
     def __init__(self, folders: Sequence[Path], home: Path) -> None:
         self.home = home
@@ -38,6 +38,12 @@ class ServedCollections:
             name, number = f"{base}-{number}", number + 1
         self._folders[name] = folder
         return name
+
+    def remove(self, name: str) -> Path:
+        """Serve a collection no longer; returns its folder."""
+        folder = self.folder(name)
+        del self._folders[name]
+        return folder
 
     @property
     def names(self) -> list[str]:
@@ -117,6 +123,12 @@ class SearcherPool:
             if names not in self._searchers:
                 self._searchers[names] = Searcher(list(collections.values()), names=names)
             return self._searchers[names]
+
+    def forget(self, name: str, folder: Path) -> None:
+        """Drop the searchers of a deleted collection."""
+        with self._lock:
+            self._searchers = {names: one for names, one in self._searchers.items() if name not in names}
+            self._background_indexers.pop(folder, None)
 
     def refresh(self, collections: Mapping[str, Path]) -> IndexFreshness:
         """Index new pages, or start doing so, and report how many are missing."""

@@ -127,6 +127,12 @@ class AppContext:
         tally.refresh(collection)
         return tally
 
+    def forget(self, name: str) -> None:
+        """Serve a collection no longer; called after its deletion."""
+        folder = self.collections.remove(name)
+        self._stats.pop(folder, None)
+        self.searchers.forget(name, folder)
+
     def require_writable(self) -> None:
         if self.read_only:
             raise ReadOnlyError("this server is read-only (opilio serve --read-only)")

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -47,44 +47,116 @@ STATUS_WORDS = {401: "login required", 403: "forbidden", 404: "not found", 410: 
 STATUS_WORDS |= {500: "server error", 502: "bad gateway", 503: "service unavailable", 504: "gateway timeout"}
 
 
+def failure_cause(reason: str) -> str:
+    """A stored reason without its details.
+
+    >>> failure_cause("status 404"), failure_cause("timeout after 30 s"), failure_cause("banned by the user")
+    ('status 404', 'timeout', 'banned by the user')
+    """
+    first, _, rest = reason.partition(" ")
+    return first if rest and first in FAILURES else reason
+
+
 def failure_words(kind: str) -> str:
     """A failure for the user.
 
     >>> failure_words("dns"), failure_words("status 404"), failure_words("robots.txt can't be read (dns)")
     ('host name not found', 'HTTP 404, not found', "robots.txt can't be read: host name not found")
+    >>> failure_words("timeout after 30 s")
+    'timed out: after 30 s'
     """
     if match := re.fullmatch(r"(?:status|answered) (\d+)", kind):
         words = STATUS_WORDS.get(int(match[1]))
         return f"HTTP {match[1]}, {words}" if words else f"HTTP {match[1]}"
     if match := re.fullmatch(r"(.*) \(([a-z-]+)\)", kind):
         return f"{match[1]}: {FAILURES[match[2]]}" if match[2] in FAILURES else kind
-    return FAILURES.get(kind, kind)
+    cause = failure_cause(kind)
+    details = kind.removeprefix(cause).strip()
+    return f"{FAILURES[cause]}: {details}" if details and cause in FAILURES else FAILURES.get(kind, kind)
 
 
 def event_sentence(kind: str, fields: dict[str, Any]) -> str:
-    """An event as a sentence; empty for kinds that have none, which are shown as fields."""
-    get = fields.get
-    if kind == "RobotsRead":
-        delay = f"crawl delay {get('delay_s'):g} s" if get("delay_s") else "no crawl delay"
-        return f"robots.txt of {get('host')}: {f'crawling allowed, {delay}' if get('allowed') else 'no crawling now'}."
-    if kind == "HostBackedOff":
-        until = datetime.fromtimestamp(float(get("until") or 0), UTC).strftime("%H:%M:%S")
-        return f"{get('host')} is not contacted until {until} UTC: {failure_words(str(get('reason')))}."
-    if kind == "TopicChanged":
-        added = ", ".join(map(str, (get("added") or ())[:8]))
-        return f"Topic changed to version {get('version')}, {get('size')} keywords{f'; new: {added}' if added else ''}."
+    """An event as a sentence; empty for kinds that have none, which are shown as fields.
+
+    >>> event_sentence("CommandApplied", {"command": "ban", "target": "a.example"})
+    'Command ban was applied to a.example.'
+    """
+    if kind in _COMPOSED:
+        return _COMPOSED[kind](fields)
     simple = _SENTENCES.get(kind)
     return simple.format(**{"reason": "", **fields}) if simple else ""
 
 
+def _robots_read(fields: dict[str, Any]) -> str:
+    delay = f"crawl delay {fields['delay_s']:g} s" if fields.get("delay_s") else "no crawl delay"
+    rules = f"crawling allowed, {delay}" if fields.get("allowed") else "no crawling now"
+    return f"robots.txt of {fields.get('host')}: {rules}."
+
+
+def _backed_off(fields: dict[str, Any]) -> str:
+    until = datetime.fromtimestamp(float(fields.get("until") or 0), UTC).strftime("%H:%M:%S")
+    reason = failure_words(str(fields.get("reason")))
+    return f"{fields.get('host')} is not contacted until {until} UTC: {reason}."
+
+
+def _topic_changed(fields: dict[str, Any]) -> str:
+    added = ", ".join(map(str, (fields.get("added") or ())[:8]))
+    new, agent = f"; new: {added}" if added else "", f" of agent {fields['agent']}" if fields.get("agent") else ""
+    return f"Topic{agent} changed to version {fields.get('version')}, {fields.get('size')} keywords{new}."
+
+
+def _started(fields: dict[str, Any]) -> str:
+    return f"Crawl {'resumed' if fields.get('resumed') else 'started'} with strategy {fields.get('strategy')}."
+
+
+def _labeled(fields: dict[str, Any]) -> str:
+    return f"{fields.get('url')} was labelled {'relevant' if fields.get('relevant') else 'not relevant'}."
+
+
+def _command_applied(fields: dict[str, Any]) -> str:
+    target = f" to {fields['target']}" if fields.get("target") else ""
+    return f"Command {fields.get('command')} was applied{target}."
+
+
+def _agent_lost(fields: dict[str, Any]) -> str:
+    others = join_words(list(map(str, fields.get("taken_over_by") or ()))) or "no agent"
+    return (
+        f"Agent {fields.get('agent')} stopped ({fields.get('reason')}); {others} took over {fields.get('urls')} URLs."
+    )
+
+
+def _problems_found(fields: dict[str, Any]) -> str:
+    return f"The integrity check found problems: {'; '.join(map(str, fields.get('problems') or ()))}."
+
+
+def _page_removed(fields: dict[str, Any]) -> str:
+    target = f" to {fields['target']}" if fields.get("target") else ""
+    return f"{fields.get('url')} was removed: {fields.get('cause')}{target}. Its versions are kept."
+
+
+_COMPOSED: dict[str, Callable[[dict[str, Any]], str]] = {
+    "RobotsRead": _robots_read,
+    "HostBackedOff": _backed_off,
+    "TopicChanged": _topic_changed,
+    "CrawlStarted": _started,
+    "PageLabeled": _labeled,
+    "CommandApplied": _command_applied,
+    "AgentLost": _agent_lost,
+    "ProblemsFound": _problems_found,
+    "PageRemoved": _page_removed,
+}
 _SENTENCES = {
     "CrawlStopped": "Crawl stopped with {pages} pages, {relevant} relevant: {reason}.",
     "SeedsFound": "{found} seeds found for “{query}”, {new} of them new.",
     "TrapFound": "Trap on {host}: URLs like {pattern} are skipped ({reason}).",
     "TrapRetried": "{urls} URLs like {pattern} are queued again after a low yield.",
     "LabelRemoved": "Label removed from {url}.",
-    "CommandApplied": "Command applied: {command} {target}",
     "PagesLost": "{pages} pages were lost and are fetched again: {detail}.",
+    "GraphChanged": "T-Graph changed to version {version}: {nodes} nodes, {added} added, {dropped} removed.",
+    "AgentRegistered": "Agent {agent} started on “{topic}” with {seeds} seeds.",
+    "AgentFinished": "Agent {agent} ended: {state}. {reason}",
+    "AgentsExchanged": "Agent {giver} gave {count} {what} to agent {taker}.",
+    "VisitFailed": "Internal error on {url}: {error}",
 }
 
 

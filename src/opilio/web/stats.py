@@ -15,6 +15,7 @@ import msgspec
 from opilio.core.protocols import Database
 from opilio.frontier.sqlite.frontier import SqliteFrontier
 from opilio.store.answers import answers_after
+from opilio.store.card import read_card
 from opilio.store.collection import Collection, load_settings, stored_stop_settings
 from opilio.store.locks import is_crawl_running
 from opilio.store.maintain.record_check import stored_counts
@@ -158,7 +159,11 @@ def crawl_stats(collection: Collection, stats: CollectionStats, now: float) -> d
     state = crawl_state(collection, frontier.leased)
     stop = stored_stop_settings(collection)
     rate = stats.rate(now) if state == "running" else 0.0
+    card = read_card(collection)
     return {
+        "title": card.title or collection.folder.resolve().name,
+        "note": card.note,
+        "archived": card.archived,
         "state": state,
         "stop_reason": collection.meta("stop_reason"),
         "strategy": settings.get("strategy", ""),

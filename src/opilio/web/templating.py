@@ -186,7 +186,7 @@ _FILTERS = {
 }
 # The pages of a collection: name of the group, its icon, and (path, name) of its pages.
 COLLECTION_TABS = (
-    ("Crawl", "crawl", (("", "Crawl"),)),
+    ("Crawl", "crawl", (("", "Crawl"), ("/manage", "Manage"))),
     ("Pages", "pages", (("/pages", "Pages"), ("/review", "Review"), ("/subtopics", "Subtopics"))),
     ("Topic", "topic", (("/topic", "Topic"), ("/seeds", "Seeds"))),
     ("Hosts", "hosts", (("/hosts", "Hosts"), ("/graph", "Graph"), ("/queue", "Queue"))),

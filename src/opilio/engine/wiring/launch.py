@@ -11,7 +11,8 @@ from opilio.engine.wiring.seeding import default_engine_notice, with_found_seeds
 from opilio.engine.wiring.session import CrawlSession, create_checked_crawl, resume_crawl
 from opilio.engine.wiring.settings import check_settings
 from opilio.engine.wiring.topic_files import detect_example_language
-from opilio.store.collection import collection_exists, delete_new_collection
+from opilio.store.card import delete_new_collection
+from opilio.store.collection import collection_exists
 from opilio.topic.setup import resolve_settings
 
 Notify = Callable[[str], None]  # receives one line for the user

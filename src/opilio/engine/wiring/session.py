@@ -38,7 +38,8 @@ from opilio.engine.workers import available_cpus
 from opilio.frontier.sqlite.claims import ClaimableFrontier
 from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
 from opilio.seeds.finder import FoundSeeds
-from opilio.store.collection import Collection, database_error, delete_new_collection, load_settings
+from opilio.store.card import delete_new_collection
+from opilio.store.collection import Collection, database_error, load_settings
 from opilio.store.run_tables import SeedQuery, write_seed_query
 from opilio.store.warc import WarcFiles, WarcWriter
 from opilio.store.writer import CollectionWriter, CrawlCounts, write_events, write_seeds

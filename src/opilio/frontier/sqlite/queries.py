@@ -45,9 +45,19 @@ class FailureGroup(NamedTuple):
 
 
 class FailedUrl(NamedTuple):
+    host: str
     url: str
     failed: bool
     reason: str
+
+
+class FailedHost(NamedTuple):
+    """Failed URLs of a host with one reason."""
+
+    host: str
+    reason: str
+    urls: int
+    example: str
 
 
 class HostPage(NamedTuple):
@@ -111,10 +121,45 @@ def failure_groups(db: Database, host: str, limit: int) -> list[FailureGroup]:
     return [FailureGroup(*row) for row in rows]
 
 
-def failed_urls(db: Database, limit: int) -> list[FailedUrl]:
-    """Some URLs that failed or were dropped."""
-    sql = "SELECT url, state, coalesce(reason, '') FROM frontier_url WHERE state IN (?, ?) LIMIT ?"
-    return [FailedUrl(url, state == FAILED, reason) for url, state, reason in db.execute(sql, (FAILED, DROPPED, limit))]
+def failed_urls(db: Database, limit: int, host: str = "", cause: str = "") -> list[FailedUrl]:
+    """Some URLs that failed or were dropped, of one host or for one cause if given."""
+    where, values = _failed_where(host, cause)
+    rows = db.execute(
+        "SELECT h.name, u.url, u.state, coalesce(u.reason, '') FROM frontier_url AS u"
+        f" JOIN frontier_host AS h ON h.id = u.host_id WHERE u.state IN (?, ?){where} LIMIT ?",
+        (FAILED, DROPPED, *values, limit),
+    )
+    return [FailedUrl(name, url, state == FAILED, reason) for name, url, state, reason in rows]
+
+
+def failed_hosts(db: Database, limit: int, host: str = "", cause: str = "") -> list[FailedHost]:
+    """Failed URLs by host and reason, the largest groups first."""
+    where, values = _failed_where(host, cause)
+    rows = db.execute(
+        "SELECT h.name, coalesce(u.reason, ''), count(*), min(u.url) FROM frontier_url AS u"
+        f" JOIN frontier_host AS h ON h.id = u.host_id WHERE u.state = ?{where}"
+        " GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2 LIMIT ?",
+        (FAILED, *values, limit),
+    )
+    return [FailedHost(*row) for row in rows]
+
+
+def failed_keys(db: Database, host: str = "", cause: str = "") -> list[tuple[str, int]]:
+    """(host, key) of failed URLs."""
+    where, values = _failed_where(host, cause)
+    sql = "SELECT h.name, u.key FROM frontier_url AS u JOIN frontier_host AS h ON h.id = u.host_id WHERE u.state = ?"
+    return db.execute(sql + where, (FAILED, *values)).fetchall()
+
+
+def _failed_where(host: str, cause: str) -> tuple[str, list[str]]:
+    """A reason is its cause, or the cause with details after a space."""
+    where, values = "", list[str]()
+    if host:
+        where, values = " AND h.name = ?", [host]
+    if cause:
+        where += " AND (u.reason = ? OR substr(u.reason, 1, length(?) + 1) = ? || ' ')"
+        values += [cause] * 3
+    return where, values
 
 
 def pages_of_host(db: Database, host: str, limit: int, offset: int) -> list[HostPage]:

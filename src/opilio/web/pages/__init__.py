@@ -4,18 +4,24 @@ from opilio.web.context import ActionRoute, PageRoute
 from opilio.web.pages import (
     crawl,
     crawl_guide,
+    errors,
     graph,
     hosts,
+    manage,
     new_crawl,
     overview,
     page,
     queue,
     review,
+    runs,
     search,
     stored_copy,
     topic,
 )
 
-_PAGE_MODULES = (overview, search, new_crawl, crawl_guide, crawl, page, stored_copy, review, topic, queue, hosts, graph)
+_PAGE_MODULES = (
+    *(overview, runs, search, new_crawl, crawl_guide, crawl, manage, page, stored_copy),
+    *(review, topic, queue, hosts, graph, errors),
+)
 PAGES: tuple[PageRoute, ...] = tuple(page for part in _PAGE_MODULES for page in getattr(part, "PAGES", ()))
 ACTIONS: tuple[ActionRoute, ...] = tuple(action for part in _PAGE_MODULES for action in getattr(part, "ACTIONS", ()))

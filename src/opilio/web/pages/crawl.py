@@ -1,6 +1,5 @@
 """The live page of a crawl with its controls, and its event log."""
 
-from collections import Counter
 from importlib.util import find_spec
 from typing import Any
 
@@ -9,17 +8,17 @@ import msgspec
 from opilio.core import events as known
 from opilio.core.errors import UsageError
 from opilio.engine.commands import send_command
-from opilio.frontier.sqlite.queries import host_wakes_at
 from opilio.manage.agents import agent_cards
 from opilio.store.collection import Collection
 from opilio.store.pages import newest_pages
 from opilio.store.run_tables import EventFilter, EventRow, events_after, newest_events
 from opilio.web.charts import format_time, harvest_curve
 from opilio.web.context import ActionResult, ActionRoute, AppContext, PageRequest, PageRoute
+from opilio.web.pages.errors import blocked_hosts, error_groups
 from opilio.web.pages.new_crawl import launch_crawl, read_log_tail
 from opilio.web.pages.queue import top_queue_rows
 from opilio.web.params import NOTE_PARAM, Param
-from opilio.web.sentences import event_sentence, failure_words, verdict_sentence
+from opilio.web.sentences import event_sentence, verdict_sentence
 from opilio.web.stats import ACTIVE_STATES, CollectionStats, crawl_stats
 from opilio.web.views import PageView
 
@@ -89,7 +88,6 @@ def _format_value(value: object) -> str:
 
 MAX_TABLE_ROWS = 8
 RECENT_PAGES = 12
-MAX_CHECKED_HOSTS = 200
 CONTROL_COMMANDS = ("pause", "resume", "stop")
 KEEP_LIMIT = -1  # the stored limit stays
 LIMITS = ("pages", "fetches", "relevant", "minutes")
@@ -162,26 +160,6 @@ def _tables(collection: Collection, stats: CollectionStats) -> dict[str, Any]:
         errors = error_groups(stats.failures, MAX_TABLE_ROWS)
     blocked = blocked_hosts(collection, stats, MAX_TABLE_ROWS)
     return {"hosts": hosts, "other_hosts": rest, "errors": errors, "blocked": blocked}
-
-
-def error_groups(failures: Counter[str], limit: int | None = None) -> list[dict[str, Any]]:
-    """Failures by cause, the most frequent first; what is beyond `limit` is one group."""
-    groups = [
-        {"kind": kind, "cause": failure_words(kind), "count": count} for kind, count in failures.most_common(limit)
-    ]
-    rest = failures.total() - sum(failures[str(group["kind"])] for group in groups)
-    return [*groups, {"kind": "", "cause": "other causes", "count": rest}] if rest else groups
-
-
-def blocked_hosts(collection: Collection, stats: CollectionStats, limit: int) -> list[dict[str, Any]]:
-    """Hosts that are not contacted for now because they failed, the last first; a dead seed is one of them."""
-    with stats.lock:
-        newest = list(stats.backoffs.items())[: -MAX_CHECKED_HOSTS - 1 : -1]
-    return [
-        {"host": host, "reason": failure_words(reason), "until": until}
-        for host, (until, reason) in newest
-        if host_wakes_at(collection.connection, host) == until
-    ][:limit]
 
 
 def control_crawl(context: AppContext, request: PageRequest) -> ActionResult:

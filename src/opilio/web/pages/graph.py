@@ -39,6 +39,7 @@ def layout_graph(count: int, edges: Sequence[tuple[int, int, float]]) -> NDArray
 
 WIDTH, HEIGHT, GRAPH_MARGIN = 900.0, 600.0, 44.0
 MAX_EDGES = 5_000
+CHARACTER_WIDTH = 8.2  # of a label, with a margin
 
 
 def show_graph(context: AppContext, request: PageRequest) -> PageView:
@@ -60,7 +61,10 @@ def show_graph(context: AppContext, request: PageRequest) -> PageView:
         "edges": [{"from": a, "to": b, "pages": count} for a, b, count in edges],
         "total": len(sums),
         "most": most,
-        "_lines": [_line(nodes[numbers[a]], nodes[numbers[b]], count / strongest) for a, b, count in edges],
+        "_lines": [
+            _line(nodes[numbers[a]], nodes[numbers[b]], count / strongest) | {"a": numbers[a], "b": numbers[b]}
+            for a, b, count in edges
+        ],
         "_named": hosts_with_label(nodes),
         "_size": (WIDTH, HEIGHT),
     }
@@ -68,13 +72,18 @@ def show_graph(context: AppContext, request: PageRequest) -> PageView:
 
 
 def hosts_with_label(nodes: list[dict[str, Any]]) -> set[str]:
-    """Hosts whose label does not overlap the label of a better host."""
+    """Hosts whose label does not overlap the label of a better host, nor the circle of another one.
+
+    With scripts, static/graph.js does the same after every zoom.
+    """
+    circles = [(n["x"] - n["r"], n["y"] - n["r"], n["x"] + n["r"], n["y"] + n["r"]) for n in nodes]
     taken: list[tuple[float, float, float, float]] = []
     found = set()
-    for node in nodes:
-        half, top = 3.6 * min(len(node["host"]), 26), node["y"] - node["r"] - 16
-        box = (node["x"] - half, top, node["x"] + half, top + 16)
-        apart = all(box[0] > b[2] or box[2] < b[0] or box[1] > b[3] or box[3] < b[1] for b in taken)
+    for number, node in enumerate(nodes):
+        half, bottom = CHARACTER_WIDTH / 2 * min(len(node["host"]), 26), node["y"] - node["r"]
+        box = (node["x"] - half, bottom - 16, node["x"] + half, bottom)
+        others = [*taken, *circles[:number], *circles[number + 1 :]]
+        apart = all(box[0] > b[2] or box[2] < b[0] or box[1] > b[3] or box[3] < b[1] for b in others)
         if apart and box[0] > 0 and box[2] < WIDTH:
             taken.append(box)
             found.add(node["host"])

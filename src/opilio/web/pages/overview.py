@@ -1,29 +1,23 @@
 """The first page: a search box and every collection with its state; and the page about the interface itself.
 
-Runs compared: the harvest curves of several collections in one picture, and their figures beside each other.
-
-Plain lists of a collection: its pages, its seeds, what went wrong.
+Plain lists of a collection: its pages, its seeds, its agents.
 """
 
 from typing import Any
 
 import msgspec
 
-from opilio.core.errors import CollectionError, UsageError
+from opilio.core.errors import CollectionError
 from opilio.core.urls import host_of
 from opilio.frontier.sqlite.frontier import SqliteFrontier
-from opilio.frontier.sqlite.queries import failed_urls
 from opilio.manage.agents import agent_cards, list_agents
-from opilio.manage.why import explain_empty_crawl
 from opilio.store.collection import Collection
-from opilio.store.maintain.record_check import stored_counts
 from opilio.store.pages import PAGE_SORTS, ListFilter, list_pages
 from opilio.store.run_tables import EventFilter, SeedResult, newest_events, seed_results
 from opilio.web.charts import harvest_curve, sparkline_path
 from opilio.web.context import AppContext, PageRequest, PageRoute
-from opilio.web.pages.crawl import blocked_hosts, error_groups, event_row
+from opilio.web.pages.crawl import event_row
 from opilio.web.params import NOTE_PARAM, PAGE_PARAM, SIZE_PARAM, Param
-from opilio.web.sentences import failure_words
 from opilio.web.stats import crawl_stats
 from opilio.web.views import PageView
 
@@ -36,7 +30,8 @@ def show_home(context: AppContext, request: PageRequest) -> PageView:
     found.sort(key=lambda card: str(card["name"]))
     if sort != "name":
         found.sort(key=lambda card: float(card.get(HOME_SORTS[sort], 0.0)), reverse=True)
-    data = {"collections": found, "sort": sort, "sorts": list(HOME_SORTS)}
+    shown, archived = ([card for card in found if bool(card.get("archived")) == hidden] for hidden in (False, True))
+    data = {"collections": found, "_shown": shown, "_archived": archived, "sort": sort, "sorts": list(HOME_SORTS)}
     return PageView(template="home.html", data=data, table_key="collections")
 
 
@@ -56,53 +51,6 @@ def _card(context: AppContext, name: str) -> dict[str, Any]:
 
 def show_help(_context: AppContext, _request: PageRequest) -> PageView:
     return PageView(template="help.html", data={}, title="Keys and API")
-
-
-MAX_COMPARED_RUNS = 6  # more lines cannot be distinguished
-
-
-def show_runs(context: AppContext, request: PageRequest) -> PageView:
-    names = request.values["with"] or context.collections.names
-    folders, problems = context.collections.readable_folders(names)
-    chosen = list(folders)[:MAX_COMPARED_RUNS]
-    first, last = request.values["from"], request.values["to"]
-    if last and last < first:
-        raise UsageError(f"to = {last}: must not be before from = {first}; 0 is the end")
-    found = [_run(context, name, first, last) for name in chosen]
-    if found and first > 1 and not any(run["curve"] for run in found):
-        problems.append(f"No run has {first} pages.")
-    data = {"runs": found, "values": request.values, "chosen": chosen, "rows": [_row(run) for run in found]}
-    data |= {"problems": problems, "closer": first > 1 or last > 0}
-    return PageView(template="runs.html", data=data, title="Compare runs", table_key="rows")
-
-
-def _run(context: AppContext, name: str, first: int, last: int) -> dict[str, Any]:
-    """A run with its curve from page `first` to `last` at full resolution."""
-    with context.open(name) as collection:
-        stats = context.stats(collection)
-        status = crawl_stats(collection, stats, context.clock.now())
-        with stats.lock:
-            whole = harvest_curve(stats.relevant, stats.times)
-            curve = harvest_curve(stats.relevant, stats.times, first=first, last=last)
-    began = whole[0]["at"] if whole else 0.0
-    return {"name": name, "status": status, "curve": curve, "began": began, "_whole": whole}
-
-
-def _row(run: dict[str, Any]) -> dict[str, Any]:
-    status, curve = run["status"], run["_whole"]
-    fields = ("topic", "strategy", "state", "pages", "relevant", "harvest", "failed", "hosts", "queued")
-    seconds = curve[-1]["at"] - run["began"] if curve else 0.0
-    row = {"name": run["name"], **{field: status[field] for field in fields}}
-    return row | {"harvest": round(row["harvest"], 4), "seconds": round(seconds, 1)} | _milestones(curve)
-
-
-def _milestones(curve: list[dict[str, Any]]) -> dict[str, Any]:
-    """The harvest after the first hundred and thousand pages."""
-    found: dict[str, Any] = {}
-    for pages in (100, 1000):
-        later = [point for point in curve if point["pages"] >= pages]
-        found[f"harvest_at_{pages}"] = later[0]["harvest"] if later else None
-    return found
 
 
 MAX_LISTED_ROWS = 200
@@ -149,26 +97,6 @@ def _seed(collection: Collection, result: SeedResult) -> dict[str, Any]:
     }
 
 
-def show_errors(context: AppContext, request: PageRequest) -> PageView:
-    """Failures in groups, with examples."""
-    with context.open(request.name) as collection:
-        stats = context.stats(collection)
-        with stats.lock:
-            groups = error_groups(stats.failures)
-            fetched = stats.fetched
-        rows = failed_urls(collection.connection, MAX_LISTED_ROWS)
-        blocked = blocked_hosts(collection, stats, MAX_LISTED_ROWS)
-        stored = stored_counts(collection).pages
-    examples = [
-        {"url": row.url, "state": "failed" if row.failed else "skipped", "reason": failure_words(row.reason)}
-        for row in rows
-    ]
-    examples.sort(key=lambda row: (row["state"] != "failed", row["reason"], row["url"]))
-    seeds = explain_empty_crawl(context.collections.folder(request.name)) if not stored else []
-    data = {"errors": groups, "examples": examples, "fetched": fetched, "blocked": blocked, "seeds": seeds}
-    return PageView(template="errors.html", data=data, title="Errors", table_key="examples")
-
-
 def show_agents(context: AppContext, request: PageRequest) -> PageView:
     """The agents of a crawl; none if a single crawler ran."""
     folder = context.collections.folder(request.name)
@@ -196,25 +124,6 @@ PAGES = (
         has_table=False,
     ),
     PageRoute(
-        path="/runs",
-        show=show_runs,
-        about="Harvest curves and figures of several collections.",
-        params=(
-            Param(name="with", about="The collections, by name; all if left out.", kind="list"),
-            Param(name="x", about="X axis.", kind="choice", choices=("pages", "time"), default="pages"),
-            Param(
-                name="y",
-                about="Y axis.",
-                kind="choice",
-                choices=("harvest", "recent", "longer", "relevant"),
-                default="relevant",
-            ),
-            Param(name="from", about="The first page of the curves.", kind="integer", default=1),
-            Param(name="to", about="Their last page; 0: the end.", kind="integer", default=0, minimum=0),
-            NOTE_PARAM,
-        ),
-    ),
-    PageRoute(
         path="/c/{name}/pages",
         show=show_pages,
         about="The pages of a collection.",
@@ -234,10 +143,4 @@ PAGES = (
         params=(NOTE_PARAM,),
     ),
     PageRoute(path="/c/{name}/agents", show=show_agents, about="The agents of a crawl.", params=(NOTE_PARAM,)),
-    PageRoute(
-        path="/c/{name}/errors",
-        show=show_errors,
-        about="Failures in groups, with examples.",
-        params=(NOTE_PARAM,),
-    ),
 )

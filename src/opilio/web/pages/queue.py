@@ -7,7 +7,7 @@ import numpy as np
 
 from opilio.core.errors import UsageError
 from opilio.core.protocols import FrontierEntry
-from opilio.engine.commands import load_host_rules, send_command
+from opilio.engine.commands import EVERY_HOST, load_host_rules, send_command
 from opilio.engine.link_columns import unpack
 from opilio.frontier.sqlite.queries import queue_length, queued_priorities
 from opilio.frontier.sqlite.urls import upcoming_urls
@@ -70,7 +70,7 @@ def _anchor(blob: bytes, key: int) -> str:
 
 
 MAX_QUEUE_DEPTH = 2_000  # entries that can be listed; later ones change too fast to be useful
-QUEUE_COMMANDS = ("ban", "exclude", "delay", "boost", "boost_host", "unboost_host")
+QUEUE_COMMANDS = ("ban", "exclude", "delay", "boost", "boost_host", "unboost_host", "retry")
 
 
 def show_queue(context: AppContext, request: PageRequest) -> PageView:
@@ -94,10 +94,11 @@ def show_queue(context: AppContext, request: PageRequest) -> PageView:
 def send_command_action(context: AppContext, request: PageRequest) -> ActionResult:
     """Ban, slow down or boost a host, exclude a pattern, boost a URL."""
     folder, word, target = context.collections.folder(request.name), request.values["do"], request.values["target"]
-    data = str(request.values["seconds"]).encode() if word == "delay" else b""
+    data = {"delay": str(request.values["seconds"]), "retry": request.values["cause"]}.get(word, "").encode()
     send_command(folder, word, context.clock.now(), target, data)
     writer = apply_pending_commands(folder, context.clock.now())
-    when = {"": "Applied.", CRAWL_COMMAND: "The running crawl applies it in a moment."}.get(
+    applied = "Resume the crawl to fetch them." if word == "retry" else "Applied."
+    when = {"": applied, CRAWL_COMMAND: "The running crawl applies it in a moment."}.get(
         writer, "The next crawl applies it."
     )
     effect = {
@@ -105,6 +106,7 @@ def send_command_action(context: AppContext, request: PageRequest) -> ActionResu
         "exclude": f"{target}: matching URLs excluded",
         "delay": f"{target}: delay of at least {request.values['seconds']:g} s between requests",
         "boost": f"{target}: fetched next",
+        "retry": f"{'All hosts' if target == EVERY_HOST else target}: failed URLs are queued again",
         "boost_host": f"{target}: host boosted; its URLs come first, within its rate limit",
         "unboost_host": f"{target}: boost removed",
     }[word]
@@ -123,7 +125,7 @@ ACTIONS = (
     ActionRoute(
         path="/c/{name}/command",
         run=send_command_action,
-        about="Ban, slow down or boost a host, exclude a URL pattern, or boost a queued URL.",
+        about="Ban, slow down or boost a host, exclude a URL pattern, boost a queued URL, or retry failed URLs.",
         params=(
             Param(name="do", about="What to do.", kind="choice", choices=QUEUE_COMMANDS, required=True),
             Param(name="target", about="The host, the pattern (such as */tag/*), or the URL.", required=True),
@@ -135,6 +137,7 @@ ACTIONS = (
                 minimum=0,
                 maximum=86_400,
             ),
+            Param(name="cause", about="With retry: only URLs that failed for this cause, such as timeout."),
             Param(name="back", about="The page to show next.", kind="text"),
         ),
     ),

@@ -1,5 +1,6 @@
 // Theme, keyboard shortcuts, labelling without a reload, live updates. All pages are readable without it.
 import { startCharts } from "./charts.js";
+import { startGraph } from "./graph.js";
 import { startLive } from "./live.js";
 
 const one = (selector, root = document) => root.querySelector(selector);
@@ -186,5 +187,6 @@ startMenus();
 startCharts();
 document.addEventListener("keydown", pressed);
 startLive(one("[data-live]"));
+startGraph(one("[data-graph]"));
 followTrial();
 if (one("[data-review]")) step(1);
