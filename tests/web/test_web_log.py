@@ -13,7 +13,7 @@ from checks.browsing import WAIT_MS, chromium, tab
 from checks.page_server import Client, crawled, pages_of
 from checks.small_webs import BIRDS, HTML, SmallWeb, page, rows
 from opilio.core import events
-from opilio.lab.webs.warc import RecordedResponse
+from opilio.fetch.recorded import RecordedResponse
 from opilio.web.pages.crawl import KINDS
 from opilio.web.sentences import event_sentence
 

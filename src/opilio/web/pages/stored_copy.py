@@ -4,7 +4,9 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import cache
 from html import escape
+from pathlib import PurePosixPath
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
@@ -26,7 +28,7 @@ from opilio.web.collections import UnknownCollectionError
 from opilio.web.context import AppContext, PageRequest, PageRoute, RawRoute
 from opilio.web.params import NOTE_PARAM, Param, parse_params
 from opilio.web.templating import strip_invisible
-from opilio.web.views import PageView
+from opilio.web.views import PageView, attachment_header
 
 VIEWS = ("text", "original", "changes")
 MAX_SHOWN_CHARS = 200_000
@@ -59,6 +61,7 @@ def show_copy(context: AppContext, request: PageRequest) -> PageView:
             "view": values["view"],
             "views": VIEWS,
             "markdown": _content(fetched, markdown=True),
+            "shown_as": _shown_as(fetched),
         }
         data["_html"] = render_markdown_safely(data["markdown"]) if values["view"] == "text" else ""
         data["changes"] = _changes(collection, found, values["against"]) if values["view"] == "changes" else []
@@ -204,12 +207,22 @@ def original_route(context: AppContext) -> Route:
 
 
 def _sandboxed(fetched: FetchResult) -> Response:
-    content_type = fetched.header("content-type")
-    media_type = "text/plain" if detect_kind(content_type, fetched.body) is ContentKind.PLAIN else "text/html"
+    content_type, kind = fetched.header("content-type"), _shown_as(fetched)
+    if kind == "document":
+        name = PurePosixPath(urlsplit(fetched.url).path).name or "document"
+        return Response(fetched.body, media_type="application/octet-stream", headers=attachment_header(name))
     encoding = declared_encoding(content_type, fetched.body)
-    kind = f"{media_type}; charset={encoding}" if encoding else media_type
-    headers = {"Content-Security-Policy": SANDBOX_POLICY, "X-Frame-Options": "SAMEORIGIN", "Content-Type": kind}
+    media_type = f"text/{kind}; charset={encoding}" if encoding else f"text/{kind}"
+    headers = {"Content-Security-Policy": SANDBOX_POLICY, "X-Frame-Options": "SAMEORIGIN", "Content-Type": media_type}
     return Response(fetched.body, headers=headers)
+
+
+def _shown_as(fetched: FetchResult | None) -> str:
+    """html, plain, or document: something that is offered as a file."""
+    if fetched is None:
+        return "html"
+    kind = detect_kind(fetched.header("content-type"), fetched.body)
+    return {ContentKind.HTML: "html", ContentKind.XHTML: "html", ContentKind.DOCUMENT: "document"}.get(kind, "plain")
 
 
 _URL = Param(name="url", about="The URL of the page.", required=True)
