@@ -12,7 +12,15 @@ from opilio.store.locks import COMMAND_LOCK_TIMEOUT_S, LOCK_FILE
 
 CARD_META_KEY = "card"
 # Everything that Opilio writes into a collection, the database first: without it the rest is not a collection.
-FILE_PATTERNS = (f"{DATABASE}*", "pages-*.warc.gz", "crawl.log", "model.json", f"{CONFIG}*", LOCK_FILE)
+FILE_PATTERNS = (
+    f"{DATABASE}*",
+    "pages-*.warc.gz",
+    "crawl.log",
+    "checksums.json*",
+    "model.json",
+    f"{CONFIG}*",
+    LOCK_FILE,
+)
 INDEX_FOLDER = "index"
 
 
