@@ -1,6 +1,5 @@
 """What must be true of a simulated crawl: at every commit, when a process ends, and when the crawl is finished."""
 
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +7,9 @@ import msgspec
 from benchmarks.simulation.network import SimulatedNetwork
 from benchmarks.simulation.processes import SimulatedPool
 
+from opilio.core.protocols import Database
 from opilio.core.urls import host_of
+from opilio.engine.commit import BatchCommitter
 from opilio.engine.loop import Engine
 from opilio.engine.politeness.robots import RobotsRules
 from opilio.frontier.sqlite.schema import DONE, FAILED
@@ -16,7 +17,7 @@ from opilio.manage.verify import verify
 from opilio.store.collection import open_readonly
 
 
-def commit_problems(engine: Engine, connections: int, db: sqlite3.Connection) -> Iterator[str]:
+def commit_problems(engine: Engine, connections: int, db: Database) -> Iterator[str]:
     """After every commit: one lease per host, and no more in flight than allowed."""
     held = [lease.host for lease in engine._in_flight.leases]
     if len(held) > connections:
@@ -28,7 +29,7 @@ def commit_problems(engine: Engine, connections: int, db: sqlite3.Connection) ->
         yield f"{len(held)} leases in flight, but {stored} in the database"
 
 
-def stored_pages_and_rules(db: sqlite3.Connection) -> tuple[set[str], set[str]]:
+def stored_pages_and_rules(db: Database) -> tuple[set[str], set[str]]:
     """The URLs of stored pages, and the hosts whose robots.txt is stored."""
     pages = {url for (url,) in db.execute("SELECT url FROM page")}
     rules = msgspec.msgpack.Decoder(RobotsRules).decode
@@ -39,6 +40,7 @@ def stored_pages_and_rules(db: sqlite3.Connection) -> tuple[set[str], set[str]]:
 def learner_states(engine: Engine) -> dict[str, bytes]:
     """The states of all learners that have a journal."""
     committer = engine._parts.committer
+    assert isinstance(committer, BatchCommitter)
     states = {name: j.learner.snapshot() for name, j in committer._learning._journaled.items()}
     learner = getattr(committer._link_scorer, "_learner", None)
     return states | ({"committee": learner.snapshot()} if learner is not None else {})

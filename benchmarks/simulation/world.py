@@ -23,7 +23,7 @@ from opilio.core.events import BatchCommitted, Event
 from opilio.core.protocols import Fetcher
 from opilio.core.settings import Settings
 from opilio.engine.wiring.analysis import AnalysisOptions
-from opilio.engine.wiring.session import CrawlSession, Machine, _create_collection
+from opilio.engine.wiring.session import CrawlSession, Machine, create_collection
 from opilio.engine.wiring.settings import CheckedSettings, check_settings
 from opilio.engine.workers import AnalysisPool, InlinePool
 from opilio.store.collection import Collection
@@ -130,7 +130,7 @@ class World:
         folder = self._place / f"{self.seed}-0"
         template = self._place / self._strategy
         if not template.exists():
-            _create_collection(template, self._settings, None)[0].close()
+            create_collection(template, self._settings, None)[0].close()
         shutil.copytree(template, folder)
         faults = [self._choose_fault() for _ in range(self._rng.randint(1, 3))]
         reason = ""

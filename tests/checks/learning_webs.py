@@ -79,7 +79,9 @@ def crawl_and_stop_dead(folder: Path, tree: Tree, after: int) -> BatchCommitter:
     async def main() -> None:
         made = resume_crawl(folder, tree) if collection_exists(folder) else create_crawl(folder, resolve_settings(tree))
         async with made as running:
-            ledgers.append(running.engine._parts.committer)
+            committer = running.engine._parts.committer
+            assert isinstance(committer, BatchCommitter)
+            ledgers.append(committer)
             running.engine.add_listener(listen)
             if after:
                 await running.engine.run()
@@ -107,7 +109,9 @@ def crawl_and_tell(folder: Path, tree: Tree, log: str) -> None:
     async def main() -> None:
         made = resume_crawl(folder, tree) if collection_exists(folder) else create_crawl(folder, resolve_settings(tree))
         async with made as running:
-            committee = memory_of(running.engine._parts.committer).committee
+            committer = running.engine._parts.committer
+            assert isinstance(committer, BatchCommitter)
+            committee = memory_of(committer).committee
 
             def listen(event: Event) -> None:
                 if isinstance(event, BatchCommitted):

@@ -208,7 +208,7 @@ def opilio(*arguments: object, cwd: Path | None = None, environment: dict[str, s
     with TemporaryDirectory() as place:
         words = [*map(str, arguments)]
         process = CONTEXT.Process(
-            target=_command, args=(words, place, str(cwd or place), plain() | (environment or {}))
+            target=run_command, args=(words, place, str(cwd or place), plain() | (environment or {}))
         )
         process.start()
         process.join(PATIENCE_S)
@@ -217,7 +217,8 @@ def opilio(*arguments: object, cwd: Path | None = None, environment: dict[str, s
         return Done(process.exitcode, out, err)
 
 
-def _command(arguments: list[str], place: str, cwd: str, environment: dict[str, str]) -> None:
+def run_command(arguments: list[str], place: str, cwd: str, environment: dict[str, str]) -> None:
+    """Run a command in a process of its own; its output goes to files in `place`."""
     for number, name in ((1, "out"), (2, "err")):
         os.dup2(os.open(f"{place}/{name}", os.O_CREAT | os.O_WRONLY), number)
     os.chdir(cwd)

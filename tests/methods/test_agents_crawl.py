@@ -32,6 +32,7 @@ from opilio.core.events import BatchCommitted, Event
 from opilio.core.records import Reading, Verdict
 from opilio.core.settings import Tree
 from opilio.core.strategies import strategy_names
+from opilio.engine.commit import BatchCommitter
 from opilio.engine.wiring.session import create_crawl
 from opilio.engine.wiring.settings import complete_settings
 from opilio.engine.wiring.topic import build_topic
@@ -69,7 +70,9 @@ def watched(folder: Path, tree: Tree, act: Callable[[AgentManager, Event], None]
 
     async def main() -> str:
         async with create_crawl(folder, resolve_settings(tree)) as running:
-            frontier = running.engine._parts.frontier
+            committer = running.engine._parts.committer
+            assert isinstance(committer, BatchCommitter)
+            frontier = committer._targets.frontier
             assert isinstance(frontier, SharedFrontier)
             running.engine.add_listener(lambda event: act(frontier.manager, event))
             return await asyncio.wait_for(running.engine.run(), PATIENCE_S)

@@ -1,11 +1,11 @@
 """Whose turn it is, who gets a link, who takes over (S3-01, S3-03, S3-07, S3-26)."""
 
-import sqlite3
 from collections.abc import Sequence
 
 import pytest
 
 from opilio.core.events import AgentFinished, AgentLost
+from opilio.core.protocols import Database
 from opilio.core.records import Lead
 from opilio.methods.agents.agent import GOAL_REACHED, IDLE, MISSING, RETIRED, Agent, AgentRecord
 from opilio.methods.agents.directory import AgentDirectory, AgentReport, read_agent_records
@@ -21,11 +21,11 @@ def lead(key: int, score: float = 0.5, agent: int = 0) -> Lead:
 
 
 @pytest.fixture
-def connection() -> sqlite3.Connection:
+def connection() -> Database:
     return Collection.in_memory().connection
 
 
-def crew(connection: sqlite3.Connection, topics: Sequence[str] = ("birds",) * 3, goal: int = 0) -> AgentManager:
+def crew(connection: Database, topics: Sequence[str] = ("birds",) * 3, goal: int = 0) -> AgentManager:
     agents = [
         Agent(AgentRecord(number=n, name=f"agent-{n}", topic=topic), AgentLinkQueue(), requests=2, goal=goal)
         for n, topic in enumerate(topics, start=1)
@@ -45,7 +45,7 @@ def ask(manager: AgentManager) -> tuple[int, int] | None:
     return agent.number, leads[0].key
 
 
-def test_agents_take_turns_until_each_has_its_requests(connection: sqlite3.Connection) -> None:
+def test_agents_take_turns_until_each_has_its_requests(connection: Database) -> None:
     """S3-07: at most r requests of an agent are under way."""
     manager = crew(connection)
     for key in range(12):
@@ -56,7 +56,7 @@ def test_agents_take_turns_until_each_has_its_requests(connection: sqlite3.Conne
 
 @pytest.mark.parametrize(("patience", "moves"), [(0.0, 2), (0.5, 2), (0.9, None)])
 def test_patient_agent_waits_for_a_busy_host_when_the_rest_is_poor(
-    connection: sqlite3.Connection, patience: float, moves: int | None
+    connection: Database, patience: float, moves: int | None
 ) -> None:
     manager = crew(connection, ("birds",))
     agent = manager.agents[1]
@@ -70,7 +70,7 @@ def test_patient_agent_waits_for_a_busy_host_when_the_rest_is_poor(
     assert ask(manager) == (1, 1)
 
 
-def test_link_that_is_under_way_is_not_offered_again(connection: sqlite3.Connection) -> None:
+def test_link_that_is_under_way_is_not_offered_again(connection: Database) -> None:
     """S3-26: neither re-queued nor re-scored, not by another agent either."""
     manager = crew(connection)
     manager.offer(lead(1, agent=1), 0.0)
@@ -80,14 +80,14 @@ def test_link_that_is_under_way_is_not_offered_again(connection: sqlite3.Connect
     assert ask(manager) is None
 
 
-def test_link_that_two_agents_want_goes_to_one(connection: sqlite3.Connection) -> None:
+def test_link_that_two_agents_want_goes_to_one(connection: Database) -> None:
     manager = crew(connection)
     manager.offer(lead(1, agent=1), 0.0)
     manager.offer(lead(1, agent=2), 0.0)
     assert [ask(manager), ask(manager)] == [(1, 1), None]
 
 
-def test_missing_agent_is_found_when_it_does_not_answer(connection: sqlite3.Connection) -> None:
+def test_missing_agent_is_found_when_it_does_not_answer(connection: Database) -> None:
     manager = crew(connection)
     for key in range(5):
         manager.offer(lead(key, agent=1), 0.0)
@@ -102,7 +102,7 @@ def test_missing_agent_is_found_when_it_does_not_answer(connection: sqlite3.Conn
     assert [len(manager.agents[n].queue) for n in (1, 2, 3)] == [0, 2, 2]
 
 
-def test_agent_that_was_given_up_is_back_when_it_answers(connection: sqlite3.Connection) -> None:
+def test_agent_that_was_given_up_is_back_when_it_answers(connection: Database) -> None:
     manager = crew(connection)
     manager.offer(lead(1, agent=1), 0.0)
     ask(manager)
@@ -112,7 +112,7 @@ def test_agent_that_was_given_up_is_back_when_it_answers(connection: sqlite3.Con
     assert manager.agents[1].is_active
 
 
-def test_links_are_kept_when_all_are_given_up_at_once(connection: sqlite3.Connection) -> None:
+def test_links_are_kept_when_all_are_given_up_at_once(connection: Database) -> None:
     """A slow moment of the whole machine must not cost a link."""
     manager = crew(connection)
     for key in range(12):
@@ -127,13 +127,13 @@ def test_links_are_kept_when_all_are_given_up_at_once(connection: sqlite3.Connec
     assert all(agent.is_active for agent in manager.agents.values())
 
 
-def test_agent_that_waits_for_nothing_is_not_missing(connection: sqlite3.Connection) -> None:
+def test_agent_that_waits_for_nothing_is_not_missing(connection: Database) -> None:
     manager = crew(connection)
     manager.advance_time(10 * LEASE_S)
     assert manager.roster.directory.overdue(10 * LEASE_S) == []
 
 
-def test_retry_of_a_missing_agent_goes_to_who_took_over(connection: sqlite3.Connection) -> None:
+def test_retry_of_a_missing_agent_goes_to_who_took_over(connection: Database) -> None:
     manager = crew(connection)
     manager.offer(lead(1, agent=1), 0.0)
     ask(manager)
@@ -146,7 +146,7 @@ def test_retry_of_a_missing_agent_goes_to_who_took_over(connection: sqlite3.Conn
     assert ask(manager) == (heir.number, 1)
 
 
-def test_links_stay_with_their_topic_when_an_agent_is_gone(connection: sqlite3.Connection) -> None:
+def test_links_stay_with_their_topic_when_an_agent_is_gone(connection: Database) -> None:
     manager = crew(connection, ("birds", "trains", "birds"))
     manager.offer(lead(1, agent=1), 0.0)
     manager.agents[1].kill()
@@ -154,7 +154,7 @@ def test_links_stay_with_their_topic_when_an_agent_is_gone(connection: sqlite3.C
     assert [len(manager.agents[n].queue) for n in (2, 3)] == [0, 1]
 
 
-def test_retired_agent_stays_retired(connection: sqlite3.Connection) -> None:
+def test_retired_agent_stays_retired(connection: Database) -> None:
     manager = crew(connection)
     manager.offer(lead(1, agent=2), 0.0)
     manager.roster.retire("agent-2", 1.0)
@@ -164,7 +164,7 @@ def test_retired_agent_stays_retired(connection: sqlite3.Connection) -> None:
     assert [agent.is_active for agent in again.agents.values()] == [True, False, True]
 
 
-def test_agent_ends_when_it_has_found_enough_or_has_no_move(connection: sqlite3.Connection) -> None:
+def test_agent_ends_when_it_has_found_enough_or_has_no_move(connection: Database) -> None:
     """S3-03."""
     manager = crew(connection, goal=3)
     manager.agents[1].record.relevant = 3
@@ -175,7 +175,7 @@ def test_agent_ends_when_it_has_found_enough_or_has_no_move(connection: sqlite3.
     assert manager.agents[2].record.state == "working"
 
 
-def test_directory_knows_what_agents_found_after_a_restart(connection: sqlite3.Connection) -> None:
+def test_directory_knows_what_agents_found_after_a_restart(connection: Database) -> None:
     manager = crew(connection)
     manager.agents[1].record.relevant = 7
     manager.roster.directory.add_reports([AgentReport(5, 1, True, 0.5, True)])
@@ -184,7 +184,7 @@ def test_directory_knows_what_agents_found_after_a_restart(connection: sqlite3.C
     assert connection.execute("SELECT page, agent, relevant FROM verdict").fetchall() == [(5, 1, 1)]
 
 
-def test_agents_that_join_get_a_part_of_what_waits_for_their_topic(connection: sqlite3.Connection) -> None:
+def test_agents_that_join_get_a_part_of_what_waits_for_their_topic(connection: Database) -> None:
     manager = crew(connection, ("birds", "birds", "trains", "birds", "trains"))
     for number in (1, 2, 3):
         manager.agents[number].record.fetched = 5

@@ -70,7 +70,8 @@ def test_nothing_is_written_down_where_nobody_can_go_on_from_it() -> None:
 
 def test_tables_that_came_later_are_made_when_an_old_collection_is_written_to(tmp_path: Path) -> None:
     collection = Collection.create(tmp_path / "c", "")
-    collection.connection.executescript("DROP TABLE lesson; DROP TABLE label;")
+    for table in ("lesson", "label"):
+        collection.connection.execute(f"DROP TABLE {table}")
     collection.close()
     for opened in (Collection.open_for_append, Collection.open_for_writing):
         again = opened(tmp_path / "c")

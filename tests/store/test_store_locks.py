@@ -4,7 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from opilio.store.collection import DATABASE, Collection, check_collection
+from opilio.store.collection import Collection, check_collection
+from opilio.store.connection import DATABASE
 
 # The bytes that every open connection holds a read lock on (SQLite file format: PENDING_BYTE + 2, 510 bytes).
 ASK = """

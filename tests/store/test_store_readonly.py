@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from opilio.store.collection import DATABASE, Collection
+from opilio.store.collection import Collection
+from opilio.store.connection import DATABASE
 
 # As a stranger: a superuser could write anywhere.
 READ = """

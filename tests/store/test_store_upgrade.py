@@ -1,12 +1,12 @@
 """Collections made by the version before: opened, read, resumed. `collections/version2.tar.xz` was made by it."""
 
 import asyncio
-import sqlite3
 import tarfile
 from pathlib import Path
 
 import pytest
 
+from opilio.core.protocols import Database
 from opilio.core.records import Tier
 from opilio.engine.wiring.session import resume_crawl
 from opilio.frontier.sqlite.frontier import SqliteFrontier
@@ -31,13 +31,13 @@ def old(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def queue(connection: sqlite3.Connection) -> list[tuple[str, int, float | None]]:
+def queue(connection: Database) -> list[tuple[str, int, float | None]]:
     entries = list(best_urls(connection, 3))
     known = [None if tier == Tier.LINK else priority for tier, priority in ((e.lead.tier, e.priority) for e in entries)]
     return [(e.lead.url.rsplit("/", 1)[1], e.lead.tier, p) for e, p in zip(entries, known, strict=True)]
 
 
-def events(connection: sqlite3.Connection) -> set[str]:
+def events(connection: Database) -> set[str]:
     return {kind for (kind,) in connection.execute("SELECT json_extract(data, '$.type') FROM event")}
 
 

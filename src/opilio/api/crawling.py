@@ -12,6 +12,7 @@ from opilio.api.collection import CollectionView
 from opilio.core.clock import SystemClock
 from opilio.core.events import EventListener
 from opilio.core.settings import Tree, merge_trees, validate_tree
+from opilio.engine.cluster.session import ClusterRun
 from opilio.engine.loop import Engine
 from opilio.engine.wiring.launch import Notify, new_event_loop, open_crawl
 from opilio.manage.progress import CrawlProgress
@@ -112,7 +113,7 @@ class CrawlRun:
         self._on_event = on_event
         self._progress = progress
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._engine: Engine | None = None
+        self._engine: Engine | ClusterRun | None = None
         self._stop_requested = False
 
     def run_in_new_loop(self) -> None:

@@ -80,6 +80,7 @@ COMMANDS: Entries = {
             "opilio crawl --into signs --revisit",
         ),
     ),
+    "worker": CommandEntry("crawl:worker", "Join a crawl in PostgreSQL, beside any number of other workers."),
     "search": CommandEntry(
         "search:search",
         "Search one or more collections.",

@@ -7,6 +7,7 @@ import typer
 
 from opilio.cli.main import exit_on_signals
 from opilio.cli.options import (
+    CollectionArgument,
     ConfigOption,
     JsonOption,
     ProxyOption,
@@ -14,7 +15,10 @@ from opilio.cli.options import (
     SetOption,
     complete_collections,
     complete_strategies,
+    parse_place,
 )
+
+WorkersOption = Annotated[int | None, typer.Option(min=-1, help="Analysis processes (-1: one per core, 0: none).")]
 
 
 def crawl(
@@ -47,8 +51,9 @@ def crawl(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Folder of the collection; by default named after the topic.",
+            help="Folder of the collection, by default named after the topic; or postgresql://….",
             autocompletion=complete_collections,
+            parser=parse_place,
         ),
     ] = None,
     strategy: Annotated[
@@ -73,7 +78,7 @@ def crawl(
     minutes: Annotated[float | None, typer.Option(min=0, help="Stop after N minutes.")] = None,
     revisit: Annotated[bool, typer.Option("--revisit", help="Fetch stored pages that are due again.")] = False,
     continuous: Annotated[bool, typer.Option("--continuous", help="Revisit until stopped.")] = False,
-    workers: Annotated[int | None, typer.Option(min=-1, help="Analysis processes (-1: one per core, 0: none).")] = None,
+    workers: WorkersOption = None,
     proxy: ProxyOption = None,
     allow_private: Annotated[
         bool | None, typer.Option(help="Allow private and loopback addresses.", show_default=False)
@@ -112,3 +117,23 @@ def crawl(
         given["stop"]["pages"] = 0
     tree = merge_options(given, set_ or [], config)
     return run_crawl(CrawlOptions(tree, str(config) if config else "command line", into, json=json, quiet=quiet))
+
+
+def worker(
+    folder: CollectionArgument, workers: WorkersOption = None, json: JsonOption = False, quiet: QuietOption = False
+) -> int:
+    """Join a crawl in PostgreSQL, beside any number of other workers.
+
+    Ctrl-C leaves the crawl to the others. A crawl that was stopped is resumed.
+    """
+    exit_on_signals()
+    from opilio.cli.crawl_run import CrawlOptions, run_crawl
+    from opilio.cli.settings_options import merge_options
+    from opilio.core.errors import UsageError
+    from opilio.store.collection import check_collection, is_linked
+
+    if not is_linked(folder):
+        raise UsageError(f"{folder}: not the address of a database; give one like postgresql://user@host/name")
+    check_collection(folder)
+    tree = merge_options({"engine": {"workers": workers}}, [], None)
+    return run_crawl(CrawlOptions(tree, "command line", folder, json=json, quiet=quiet))

@@ -12,6 +12,7 @@ from opilio.core.clock import SystemClock
 from opilio.core.errors import ConfigError
 from opilio.core.files import pluralize
 from opilio.core.settings import Tree
+from opilio.engine.cluster.session import ClusterRun
 from opilio.engine.loop import Engine
 from opilio.engine.wiring.launch import new_event_loop, open_crawl
 from opilio.manage.progress import CrawlProgress
@@ -50,12 +51,12 @@ class StopSignals:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._starting = asyncio.current_task()
-        self._running: tuple[Engine, CrawlProgress] | None = None
+        self._running: tuple[Engine | ClusterRun, CrawlProgress] | None = None
         self.received = False
         for number in (signal.SIGINT, signal.SIGTERM):
             self._loop.add_signal_handler(number, self._handle)
 
-    def started(self, engine: Engine, progress: CrawlProgress) -> None:
+    def started(self, engine: Engine | ClusterRun, progress: CrawlProgress) -> None:
         """From now on the first signal stops the engine; until now it cancels the start."""
         self._running = (engine, progress)
 

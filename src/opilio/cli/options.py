@@ -74,10 +74,23 @@ def _complete_folders(incomplete: str, pattern: str) -> list[str]:
     return found
 
 
+def parse_place(text: str) -> Path:
+    """The folder of a collection; for the address of a database the folder that caches it."""
+    if not text.startswith(("postgresql://", "postgres://")):
+        return Path(text)
+    from opilio.store.postgres.collection import folder_of
+
+    return folder_of(text)
+
+
 CollectionArgument = Annotated[
     Path,
     typer.Argument(
-        metavar="DIR", help="Folder of a collection.", show_default=False, autocompletion=complete_collections
+        metavar="DIR",
+        help="Folder of a collection, or postgresql://….",
+        show_default=False,
+        autocompletion=complete_collections,
+        parser=parse_place,
     ),
 ]
 UrlArgument = Annotated[str, typer.Argument(metavar="URL", show_default=False, help="URL of the page.")]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from opilio.cli.options import JsonOption, complete_collections, print_json, print_message, print_text
+from opilio.cli.options import JsonOption, complete_collections, parse_place, print_json, print_message, print_text
 
 if TYPE_CHECKING:
     from opilio.search.searcher import Searcher
@@ -14,7 +14,13 @@ MIN_PAGES_TO_ANNOUNCE = 500  # unindexed pages that take more than a moment
 DAY_S = 86_400.0
 FoldersArgument = Annotated[
     list[Path],
-    typer.Argument(metavar="DIR...", show_default=False, help="Collections.", autocompletion=complete_collections),
+    typer.Argument(
+        metavar="DIR...",
+        show_default=False,
+        help="Collections.",
+        autocompletion=complete_collections,
+        parser=parse_place,
+    ),
 ]
 QueryArgument = Annotated[
     list[str],
@@ -116,4 +122,4 @@ def _split_arguments(words: list[str]) -> tuple[list[Path], str]:
     *folders, query = words
     if not folders:
         raise UsageError('give a collection and then the query, for example: opilio search birds/ "wren song"')
-    return [Path(folder) for folder in folders], query
+    return [parse_place(folder) for folder in folders], query

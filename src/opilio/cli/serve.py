@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from opilio import __version__
-from opilio.cli.options import JsonOption, complete_collections, print_json, print_message, print_text
+from opilio.cli.options import JsonOption, complete_collections, parse_place, print_json, print_message, print_text
 from opilio.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def serve(
             help="Collections to serve.",
             show_default=False,
             autocompletion=complete_collections,
+            parser=parse_place,
         ),
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; other than loopback needs a token.")] = "127.0.0.1",

@@ -174,6 +174,8 @@ class EngineSettings(msgspec.Struct, kw_only=True):
     analysis_s: Annotated[float, Meta(gt=0)] = 20.0  # CPU time for one page in a worker
     analysis_mb: Positive = 1024  # memory for one page in a worker
     sandbox: bool = True  # workers can't write files, use the network or start programs
+    # A host that its holder does not release is leased to another after this time; at most 60 in PostgreSQL.
+    lease_s: Annotated[float, Meta(gt=0)] = 300.0
 
 
 class AgentSettings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

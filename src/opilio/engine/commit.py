@@ -111,8 +111,7 @@ class BatchCommitter:
         for name, state in batch.changed_states.items():
             self._publish_state(name, state)
         events, self._pending_events = [*self._pending_events, *batch.events], []
-        queued = self._targets.frontier.stats().queued
-        outcomes = tuple(batch.outcomes)
+        outcomes, queued = tuple(batch.outcomes), self._targets.frontier.stats().queued
         return [*events, BatchCommitted(at=now, outcomes=outcomes, queued=queued, expected=batch.expected_relevant)]
 
     def _complete_leases(self, batch: "_Batch") -> None:
@@ -194,8 +193,7 @@ class BatchCommitter:
         return events
 
     def _estimate_remaining(self) -> float | None:
-        """How many relevant pages the queue still holds, if the ranker can estimate it: never more than are
-        queued, since the estimate is updated only now and then.
+        """How many relevant pages the queue still holds, if the ranker can estimate it; never more than are queued.
 
         It is stored for observers, with the hit rate of the URL-seen cache (S4-21).
         """
@@ -210,13 +208,17 @@ class BatchCommitter:
         return expected
 
     def lease(self, now: float, hosts: int, per_host: int, ttl_s: float) -> list[HostLease]:
-        """Take the best hosts that may be asked now; on disk before anybody asks them."""
+        """Take the best hosts that may be fetched from now; on disk before any request."""
         frontier, revisits = self._targets.frontier, self._targets.revisit_scheduler
         with self._targets.collection.unit_of_work():
             if revisits is None:
                 return frontier.lease(now, hosts, per_host, ttl_s)
             revisits.enqueue_due(now, hosts * per_host)
             return frontier.lease(now, hosts, per_host, ttl_s, min_tier=revisits.min_tier)
+
+    def wakes_at(self) -> float | None:
+        """When a host may be leased again."""
+        return self._targets.frontier.wakes_at()
 
     def next_due_at(self, now: float) -> float | None:
         """When there may be something to ask for again: a host wakes, or a page is due to be looked at."""

@@ -10,17 +10,16 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from opilio.core.clock import Clock, VirtualClock
 from opilio.core.events import BatchCommitted, CrawlStopped, Event, EventListener
-from opilio.core.protocols import Frontier
-from opilio.core.records import Outcome, PageChange
+from opilio.core.records import HostLease, Outcome, PageChange
 from opilio.core.settings import EngineSettings, StopSettings
-from opilio.engine.commands import COMMAND_POLL_S, CommandInbox
-from opilio.engine.commit import BatchCommitter
+from opilio.engine.commands import COMMAND_POLL_S
 from opilio.engine.in_flight import COMMIT_EVERY_S, InFlight
 from opilio.engine.reseeding import Reseeding
-from opilio.engine.visit import Visitor
+from opilio.engine.visit import LeaseResult, Visitor
 from opilio.store.writer import CrawlCounts
 
 
@@ -88,20 +87,52 @@ class StopRules:
         return max(0, min((limit - count for limit, count in limits if limit), default=1 << 30))
 
 
-LEASE_TTL_S = 300.0
 # How long a clean stop waits for requests in flight.
 SHUTDOWN_GRACE_S = 10.0
 INTERRUPTED = "interrupted"
+
+
+class Committer(Protocol):
+    """Gives leases and takes results: the writer of a collection, or a worker that shares one."""
+
+    @property
+    def continuous(self) -> bool: ...
+
+    def lease(self, now: float, hosts: int, per_host: int, ttl_s: float) -> list[HostLease]: ...
+
+    def renew(self, leases: Sequence[HostLease], now: float, ttl_s: float) -> None: ...
+
+    def commit(self, lease_results: Sequence[LeaseResult], now: float) -> list[Event]: ...
+
+    def wakes_at(self) -> float | None: ...
+
+    def next_due_at(self, now: float) -> float | None: ...
+
+    def stop_reason(self, now: float) -> str: ...
+
+    def finish(self, stopped: CrawlStopped) -> None: ...
+
+
+class Commands(Protocol):
+    """What users ask of the crawl."""
+
+    stop_reason: str
+
+    @property
+    def paused(self) -> bool: ...
+
+    def paused_s(self, now: float) -> float: ...
+
+    def poll(self, now: float) -> list[Event]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class EngineParts:
     """What the engine drives. A bundle without methods: nothing is handed more than it needs."""
 
-    frontier: Frontier
     visitor: Visitor
-    committer: BatchCommitter
-    commands: CommandInbox
+    committer: Committer
+    commands: Commands
     counts: CrawlCounts
     clock: Clock
     reseeder: Reseeding
@@ -116,7 +147,7 @@ class Engine:
         self._stop_rules = StopRules(stop, stages.clock.now())
         self._urls_per_lease = per_host
         self._in_flight = InFlight(stages.visitor.serve, stages.clock)
-        self._renew_at = stages.clock.now() + LEASE_TTL_S / 3
+        self._renew_at = stages.clock.now() + engine.lease_s / 3
         self._requested_stop = ""
         self._listeners: list[EventListener] = []
 
@@ -175,12 +206,12 @@ class Engine:
         """Fill the free connections with the best hosts that may be asked now."""
         stages, room, now = self._parts, self._remaining_urls(), self._parts.clock.now()
         if now >= self._renew_at:  # who waits for a slow answer must not lose the host to another visit
-            stages.committer.renew(self._in_flight.leases, now, LEASE_TTL_S)
-            self._renew_at = now + LEASE_TTL_S / 3
+            stages.committer.renew(self._in_flight.leases, now, self._settings.lease_s)
+            self._renew_at = now + self._settings.lease_s / 3
         free = min(self._settings.connections - self._in_flight.running, room)
         if free > 0:
             per_host = max(1, min(self._urls_per_lease, room // free))
-            self._in_flight.start(stages.committer.lease(now, free, per_host, LEASE_TTL_S))
+            self._in_flight.start(stages.committer.lease(now, free, per_host, self._settings.lease_s))
 
     async def _wait_for_progress(self) -> None:
         """Wait until something finished, a host woke, or a commit is due."""
@@ -194,7 +225,7 @@ class Engine:
             and self._remaining_urls() > 0
             and not self._parts.commands.paused
         ):
-            wakes_at = self._parts.frontier.wakes_at()
+            wakes_at = self._parts.committer.wakes_at()
             if wakes_at is not None:
                 timeout = min(timeout, max(0.001, wakes_at - clock.now()))
         await self._in_flight.wait(timeout)

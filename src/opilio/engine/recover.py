@@ -14,8 +14,8 @@ from opilio.core.urls import host_of
 from opilio.dedup.stored import StoredDuplicateDetector
 from opilio.engine.politeness.host_gate import PRIVATE_ADDRESS_REASON
 from opilio.engine.politeness.robots import PRIVATE_ADDRESS
+from opilio.frontier.postgres.frontier import open_frontier
 from opilio.frontier.sqlite.claims import ClaimableFrontier
-from opilio.frontier.sqlite.frontier import SqliteFrontier
 from opilio.frontier.sqlite.queries import shift_times
 from opilio.store.answers import last_answer
 from opilio.store.collection import Collection
@@ -69,7 +69,7 @@ def requeue_pages(collection: Collection, pages: Sequence[LostPage]) -> None:
     texts = StoredDuplicateDetector(collection.connection)
     for page in pages:
         texts.forget(page.key, page.fingerprint, gone=True)
-    SqliteFrontier(collection.connection).revive([(page.host, page.key) for page in pages])
+    open_frontier(collection.connection).revive([(page.host, page.key) for page in pages])
 
 
 class _RobotsReachability(msgspec.Struct):

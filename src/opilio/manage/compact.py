@@ -14,7 +14,8 @@ import msgspec
 from opilio import __version__
 from opilio.core.errors import CollectionError
 from opilio.engine.recover import recover
-from opilio.store.collection import DATABASE, Collection, database_error
+from opilio.store.collection import Collection, is_linked
+from opilio.store.connection import DATABASE, database_error
 from opilio.store.locks import try_exclusive_lock
 from opilio.store.maintain.integrity import (
     MovedRecord,
@@ -45,6 +46,8 @@ class CompactResult(msgspec.Struct, kw_only=True):
 
 def compact(folder: Path, now: float, versions: int | None = None, rotate_bytes: int = ROTATE_BYTES) -> CompactResult:
     """Rewrite a collection; `versions`: how many past versions of a page to keep at most (None: all)."""
+    if is_linked(folder):
+        raise CollectionError(f"{folder}: is in PostgreSQL, which reuses space by itself; VACUUM FULL returns it")
     collection = Collection.open_for_writing(folder, "maintain compact")
     try:
         recover(collection, now)

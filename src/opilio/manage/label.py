@@ -22,7 +22,7 @@ from opilio.engine.wiring.assembly import WriterContext, build_analysis_parts, c
 from opilio.engine.wiring.build import build_frontier
 from opilio.engine.wiring.settings import collection_settings
 from opilio.engine.wiring.start import latest_snapshots, stored_topic
-from opilio.frontier.sqlite.frontier import SqliteFrontier
+from opilio.frontier.postgres.frontier import open_frontier
 from opilio.manage.results import LabelReport, PriorityChange
 from opilio.store.collection import Collection, open_readonly
 from opilio.store.commands import NewLabel, append_command, append_labels, current_label
@@ -124,7 +124,7 @@ def _page(collection: Collection, given: str) -> _LabelTarget | str:
     key = url_key(url)
     page = judged_page(collection.connection, key)
     if page is None:
-        entry = SqliteFrontier(collection.connection).entry(host_of(url), key)
+        entry = open_frontier(collection.connection).entry(host_of(url), key)
         known = "is not in the collection" if entry is None else f"was not fetched ({entry.state.value})"
         return f"{url}: {known}; only pages that were fetched can be labelled"
     if page.duplicate_of:

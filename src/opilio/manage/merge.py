@@ -25,15 +25,8 @@ from opilio.engine.labels import reapply_labels
 from opilio.frontier.policy import Order, QueueTime
 from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
 from opilio.manage.repair import repair_derived
-from opilio.store.collection import (
-    CONFIG,
-    DATABASE,
-    Collection,
-    collection_exists,
-    database_error,
-    load_settings,
-    upgrade_collection,
-)
+from opilio.store.collection import CONFIG, Collection, collection_exists, is_linked, load_settings, upgrade_collection
+from opilio.store.connection import DATABASE, database_error
 from opilio.store.locks import has_writer, hold_files
 from opilio.store.maintain.integrity import checkpoint
 from opilio.store.maintain.merge_sql import (
@@ -100,6 +93,9 @@ def _rename_into_place(part: Path, into: Path) -> None:
 def _check(sources: Sequence[Path], into: Path) -> None:
     if len(sources) < 2:
         raise ConfigError("merge: needs at least two collections")
+    for folder in (*sources, into):
+        if is_linked(folder):
+            raise ConfigError(f"merge: {folder} is in PostgreSQL; copy it first: 'opilio maintain copy'")
     for place, folder in enumerate(sources):
         upgrade_collection(folder)
         twin = next((other for other in sources[:place] if other.resolve() == folder.resolve()), None)
@@ -117,6 +113,7 @@ def _config(folder: Path) -> str:
 
 
 def _merge(collection: Collection, sources: Sequence[Path], now: float) -> MergeResult:
+    assert isinstance(collection.connection, sqlite3.Connection)
     tables = TableMerger(collection.connection, [folder / DATABASE for folder in sources])
     commands = merge_commands(HOST_RULE_COMMANDS, LASTING_COMMANDS)
     with collection.unit_of_work():

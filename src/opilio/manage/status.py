@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from opilio.frontier.sqlite.frontier import SqliteFrontier
+from opilio.frontier.postgres.frontier import open_frontier
 from opilio.manage.agents import agent_cards
 from opilio.manage.results import Status
 from opilio.store.collection import Collection, load_settings, open_readonly
@@ -28,7 +28,7 @@ def _stored_topic_name(collection: Collection) -> str:
 
 def _status(collection: Collection) -> Status:
     counts = stored_counts(collection)
-    frontier = SqliteFrontier(collection.connection).stats()
+    frontier = open_frontier(collection.connection).stats()
     settings = load_settings(collection)
     return Status(
         collection=str(collection.folder),
@@ -70,6 +70,6 @@ def _state(collection: Collection) -> str:
     stored = collection.meta("state")
     if is_crawl_running(collection.folder):
         paused = collection.meta("paused") != ""
-        in_flight = SqliteFrontier(collection.connection).stats().leased if paused else 0
+        in_flight = open_frontier(collection.connection).stats().leased if paused else 0
         return ("pausing" if in_flight else "paused") if paused else "running"
     return "crashed" if stored == "running" else stored or "new"

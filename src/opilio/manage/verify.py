@@ -20,7 +20,7 @@ from opilio.store.collection import CONFIG, Collection, open_readonly
 from opilio.store.maintain.integrity import database_problems
 from opilio.store.maintain.record_check import StoredRecord, record_problem, stored_records
 from opilio.store.seal import seal_problems
-from opilio.store.warc import warc_name
+from opilio.store.warc import local_warc, warc_name
 from opilio.topic.setup import resolve_settings
 
 MAX_PROBLEMS = 100
@@ -95,7 +95,7 @@ def _records(collection: Collection) -> Iterator[IntegrityProblem]:
     for number, rows in groupby(stored_records(collection), key=attrgetter("warc")):
         path = collection.folder / warc_name(number)
         try:
-            file = path.open("rb")
+            file = local_warc(collection.folder, number).open("rb")
         except OSError as error:
             yield IntegrityProblem(f"{path.name}: can't be read: {error.strerror}")
             yield from (

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from opilio.core.protocols import Database, FrontierEntry
+from opilio.core.protocols import Database, Frontier, FrontierEntry
 from opilio.core.records import UrlState, url_key
 from opilio.core.urls import host_of, require_url
 from opilio.engine.link_columns import unpack
-from opilio.frontier.sqlite.frontier import SqliteFrontier
+from opilio.frontier.postgres.frontier import open_frontier
 from opilio.frontier.sqlite.queries import host_wakes_at, url_of_key
 from opilio.manage.agents import agent_cards
 from opilio.manage.results import (
@@ -48,7 +48,7 @@ def why(folder: Path, url: str) -> Explanation:
 def _explain(collection: Collection, url: str) -> Explanation:
     key = url_key(url)
     db = collection.connection
-    frontier = SqliteFrontier(db)
+    frontier = open_frontier(db)
     entry = frontier.entry(host_of(url), key)
     facts: dict[str, Any] = {"found_on": [], "path": []}
     if entry is not None:
@@ -153,7 +153,7 @@ def _host_wait(db: Database, host: str) -> HostWait | None:
     return HostWait(*backoff) if backoff is not None and backoff[0] == host_wakes_at(db, host) else None
 
 
-def _path(db: Database, frontier: SqliteFrontier, entry: FrontierEntry | None) -> list[str]:
+def _path(db: Database, frontier: Frontier, entry: FrontierEntry | None) -> list[str]:
     """The shortest known path from a seed: of the parents of a URL always the one nearest to a seed."""
     path: list[str] = []
     while entry is not None and entry.lead.url not in path and len(path) < MAX_PATH_LENGTH:

@@ -153,7 +153,7 @@ class DocumentReader:
     def parent_counts(self) -> Iterator[tuple[int, int]]:
         """(key, number of known pages that link to it) of every page."""
         yield from self._collection.connection.execute(
-            "SELECT p.key, coalesce(length(u.parents) / 8, u.parent <> 0) FROM page AS p"
+            "SELECT p.key, coalesce(length(u.parents) / 8, CASE WHEN u.parent <> 0 THEN 1 ELSE 0 END) FROM page AS p"
             " JOIN frontier_host AS h ON h.name = p.host JOIN frontier_url AS u ON u.host_id = h.id AND u.key = p.key"
         )
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 
 from opilio.core.errors import CollectionError
-from opilio.store.collection import CONFIG, DATABASE, Collection
+from opilio.store.collection import CONFIG, Collection, is_linked
+from opilio.store.connection import DATABASE
 from opilio.store.locks import COMMAND_LOCK_TIMEOUT_S, LOCK_FILE
 
 CARD_META_KEY = "card"
@@ -48,6 +49,8 @@ def delete_collection(folder: Path) -> None:
 
     CollectionError if another process writes to it.
     """
+    if is_linked(folder):
+        raise CollectionError(f"{folder}: is in PostgreSQL; drop its schema or database there")
     collection = Collection.open_for_writing(folder, "delete", COMMAND_LOCK_TIMEOUT_S)
     with closing(collection):
         collection.connection.close()
@@ -57,6 +60,11 @@ def delete_collection(folder: Path) -> None:
 
 def delete_new_collection(folder: Path) -> None:
     """Take a new collection back, with its folder; one that a crawl has begun with (it has a topic) stays."""
+    if is_linked(folder):
+        from opilio.store.postgres.collection import drop_new_tables
+
+        drop_new_tables(folder)
+        return
     collection = Collection.open_for_writing(folder)
     with closing(collection):
         if collection.meta("topic"):

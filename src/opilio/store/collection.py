@@ -1,11 +1,9 @@
-"""A collection: one folder with `crawl.toml`, `crawl.db` and WARC files.
+"""A collection: one folder with `crawl.toml`, `crawl.db` and WARC files, or a database that the folder is a cache of.
 
 Invariant: what is in the database has happened, what is not has not. One process at a time may write
 (an advisory lock that the kernel releases when the process dies); any number may read.
 """
 
-import errno
-import os
 import re
 import sqlite3
 import tomllib
@@ -17,15 +15,15 @@ from typing import IO
 import msgspec
 
 from opilio.core.errors import CollectionError, ConfigError
+from opilio.core.protocols import Database
 from opilio.core.settings import StopSettings, Tree
-from opilio.store.connection import connect, run_script, sqlite_uri, transaction, upsert_sql
-from opilio.store.locks import CRAWL_COMMAND, LOCK_FILE, LOCK_TIMEOUT_S, hold_files
+from opilio.store.connection import DATABASE, connect, database_error, read_header, run_script, transaction, upsert_sql
+from opilio.store.locks import CRAWL_COMMAND, LINK_FILE, LOCK_FILE, LOCK_TIMEOUT_S, hold_files
 from opilio.store.locks import acquire_write_lock as lock_of
 from opilio.store.schema import ADDED_TABLES, APPLICATION_ID, SCHEMA_VERSION, TABLES
 from opilio.store.seal import remove_seal, require_intact, write_seal
 from opilio.store.upgrade import emulate, upgrade
 
-DATABASE = "crawl.db"
 CONFIG = "crawl.toml"
 PARTIAL_DATABASE_FILE = (
     "crawl.db.part"  # a database that is being made; the last step of making a collection gives it its name
@@ -42,13 +40,13 @@ PARTIAL_FILES = frozenset(
 
 _LATER_TABLE = re.compile(r"CREATE TABLE IF NOT EXISTS (\w+)")
 
-CreateTables = Callable[[sqlite3.Connection], None]
+CreateTables = Callable[[Database], None]
 
 
 class Collection:
     """An open collection. Use `create`, `open_for_reading` or `open_for_writing`."""
 
-    def __init__(self, folder: Path, connection: sqlite3.Connection, lock: IO[str] | None = None) -> None:
+    def __init__(self, folder: Path, connection: Database, lock: IO[str] | None = None) -> None:
         self.folder = folder
         self.connection = connection
         self._lock = lock
@@ -60,6 +58,10 @@ class Collection:
         `crawl.db` appears last and whole, so a process killed on the way leaves nothing that looks like a collection,
         and the next one starts over.
         """
+        if is_linked(folder):
+            from opilio.store.postgres.collection import create_in_database
+
+            return create_in_database(folder, config, parts)
         try:
             if folder.exists():
                 _check_folder_is_free(folder)
@@ -98,6 +100,10 @@ class Collection:
 
         A database that was changed by anything but Opilio is refused unless `damaged` accepts it.
         """
+        if is_linked(folder):
+            from opilio.store.postgres.collection import open_database
+
+            return open_database(folder, work)
         check_collection(folder)
         try:
             lock = lock_of(folder, work, patience_s)
@@ -115,6 +121,10 @@ class Collection:
     @classmethod
     def open_for_append(cls, folder: Path) -> "Collection":
         """For notes to the crawl: no lock is taken, so only append to tables that a crawl polls."""
+        if is_linked(folder):
+            from opilio.store.postgres.collection import open_database
+
+            return open_database(folder)
         check_collection(folder)
         require_intact(folder)
         remove_seal(folder)
@@ -122,6 +132,10 @@ class Collection:
 
     @classmethod
     def open_for_reading(cls, folder: Path) -> "Collection":
+        if is_linked(folder):
+            from opilio.store.postgres.collection import open_database
+
+            return open_database(folder)
         check_collection(folder)
         connection = _open(folder)
         _create_missing_temp_tables(connection)
@@ -150,6 +164,10 @@ class Collection:
             raise CollectionError(
                 f"{self.folder}: can't write: {error}; what was committed before is safe, {advice}"
             ) from error
+
+    def begin_snapshot(self) -> None:
+        """What is read from now on was all committed before now."""
+        self.connection.execute("BEGIN")
 
     def meta(self, name: str, default: str = "") -> str:
         row = self.connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
@@ -180,14 +198,24 @@ class Collection:
                 write_seal(self.folder)
 
 
+def is_linked(folder: Path) -> bool:
+    """Is the folder a cache of a collection in a database?"""
+    return (folder / LINK_FILE).exists()
+
+
 def check_collection(folder: Path) -> None:
     """Raise CollectionError unless the folder is a collection that this version can read."""
+    if is_linked(folder):
+        from opilio.store.postgres.collection import open_database
+
+        open_database(folder).close()
+        return
     database = folder / DATABASE
     if not database.is_file():
         taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
         hint = "name a folder that a crawl made" if taken else f"'opilio crawl TOPIC --into {folder}' makes one"
         raise CollectionError(f"{folder}: is no collection (no {DATABASE} in it); {hint}")
-    version, owner = _read_header(database)
+    version, owner = read_header(database)
     if owner != APPLICATION_ID:
         raise CollectionError(f"{database}: was not made by Opilio; nothing was changed")
     if version > SCHEMA_VERSION:
@@ -199,34 +227,10 @@ def check_collection(folder: Path) -> None:
 def upgrade_collection(folder: Path) -> None:
     """Bring a collection of an older schema to the current one, where it is not; raises as `check_collection` does."""
     check_collection(folder)
-    if _read_header(folder / DATABASE)[0] < SCHEMA_VERSION:
+    if is_linked(folder):
+        return
+    if read_header(folder / DATABASE)[0] < SCHEMA_VERSION:
         Collection.open_for_writing(folder).close()
-
-
-def _read_header(database: Path) -> tuple[int, int]:
-    """Version and owner as the file's header has them. Asked of SQLite: to open and close the file ourselves would let
-    go of all locks this process holds on it (POSIX, fcntl), and readers beside it would see a database in pieces."""
-    try:
-        if database.stat().st_size < 100:
-            raise sqlite3.DatabaseError("no SQLite header")
-        if not os.access(database, os.R_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        connection = sqlite3.connect(sqlite_uri(database), timeout=30.0, uri=True)
-        try:
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            (owner,) = connection.execute("PRAGMA application_id").fetchone()
-        finally:
-            connection.close()
-    except OSError as error:
-        raise CollectionError(f"{database}: can't be read: {error.strerror}") from error
-    except sqlite3.DatabaseError as error:
-        if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_CANTOPEN:
-            problem = "can't be opened in a folder that can't be written: a crawl was killed; copy the folder elsewhere"
-            raise CollectionError(f"{database}: {problem}") from error
-        if not _is_damage(error):
-            raise database_error(database.parent, error) from error
-        raise CollectionError(f"{database}: is damaged (no SQLite header); restore it from a copy") from error
-    return int(version), int(owner)
 
 
 @contextmanager
@@ -237,25 +241,18 @@ def open_readonly(folder: Path) -> Iterator[Collection]:
     """
     with hold_files(folder), closing(Collection.open_for_reading(folder)) as collection:
         try:
-            collection.connection.execute("BEGIN")
+            collection.begin_snapshot()
             yield collection
         except sqlite3.Error as error:
             raise database_error(folder, error) from error
 
 
-def database_error(folder: Path, error: sqlite3.Error) -> CollectionError:
-    """The error message for a database that can't be used."""
-    hint = "restore a copy of it" if _is_damage(error) else "is the disk full, or failing?"
-    return CollectionError(f"{folder / DATABASE}: can't be used: {error}; {hint}")
-
-
-def _is_damage(error: sqlite3.Error) -> bool:
-    """Is the file itself wrong? SQLite also fails where a disk is full or slow, or the system refuses something."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
-
-
 def collection_exists(folder: Path) -> bool:
     """Is there a collection in this folder (readable or not)?"""
+    if is_linked(folder):
+        from opilio.store.postgres.collection import database_exists
+
+        return database_exists(folder)
     return (folder / DATABASE).exists()
 
 

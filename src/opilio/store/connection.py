@@ -1,5 +1,6 @@
 """Connections to SQLite files, transactions, and rows read as named records."""
 
+import errno
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +10,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from opilio.core.errors import CollectionError
 from opilio.core.protocols import Database, Values
+
+DATABASE = "crawl.db"
 
 
 def sqlite_uri(database: Path) -> str:
@@ -40,7 +44,7 @@ def run_script(connection: sqlite3.Connection, script: str) -> None:
 
 
 @contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+def transaction(connection: Database) -> Iterator[None]:
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -49,6 +53,43 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def read_header(database: Path) -> tuple[int, int]:
+    """Version and owner in the file's header. SQLite reads them: to open and close the file ourselves would release
+    all locks this process holds on it (POSIX, fcntl), and readers beside it would see a database in pieces."""
+    try:
+        if database.stat().st_size < 100:
+            raise sqlite3.DatabaseError("no SQLite header")
+        if not os.access(database, os.R_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        connection = sqlite3.connect(sqlite_uri(database), timeout=30.0, uri=True)
+        try:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            (owner,) = connection.execute("PRAGMA application_id").fetchone()
+        finally:
+            connection.close()
+    except OSError as error:
+        raise CollectionError(f"{database}: can't be read: {error.strerror}") from error
+    except sqlite3.DatabaseError as error:
+        if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_CANTOPEN:
+            problem = "can't be opened in a folder that can't be written: a crawl was killed; copy the folder elsewhere"
+            raise CollectionError(f"{database}: {problem}") from error
+        if not _is_damage(error):
+            raise database_error(database.parent, error) from error
+        raise CollectionError(f"{database}: is damaged (no SQLite header); restore it from a copy") from error
+    return int(version), int(owner)
+
+
+def database_error(folder: Path, error: sqlite3.Error) -> CollectionError:
+    """The error message for a database that can't be used."""
+    hint = "restore a copy of it" if _is_damage(error) else "is the disk full, or failing?"
+    return CollectionError(f"{folder / DATABASE}: can't be used: {error}; {hint}")
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    """Is the file itself wrong? SQLite also fails where a disk is full or slow, or the system refuses something."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 
 
 Row = TypeVar("Row", bound=msgspec.Struct)

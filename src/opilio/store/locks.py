@@ -15,6 +15,7 @@ from typing import IO
 from opilio.core.errors import CollectionError
 
 LOCK_FILE = "crawl.lock"
+LINK_FILE = "database.toml"  # in the cache of a collection in PostgreSQL: its address
 CRAWL_COMMAND = "crawl"  # what a writer does that says nothing else
 RETRY_INTERVAL_S = 0.01
 LOCK_TIMEOUT_S = 0.2  # `current_writer` holds the lock for a moment when it looks
@@ -43,6 +44,10 @@ def acquire_write_lock(folder: Path, work: str = CRAWL_COMMAND, patience_s: floa
 
 def current_writer(folder: Path) -> str:
     """What the process does that writes to a collection at this moment: the name of a command; nothing: none does."""
+    if (folder / LINK_FILE).exists():
+        from opilio.store.postgres.collection import database_writer
+
+        return database_writer(folder)
     try:
         held = (folder / LOCK_FILE).open("r", encoding="utf-8", errors="replace")
     except OSError:

@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import BinaryIO, NamedTuple, Protocol, cast
 
 import xxhash
 from isal import isal_zlib
@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from opilio.core.errors import CollectionError
 from opilio.core.records import FetchResult
 from opilio.core.warc import parse_http, parse_records
+from opilio.store.locks import LINK_FILE
 
 # Level 1 of ISA-L is some six times faster than zlib's level 6 and 15 % larger.
 _GZIP = 31
@@ -127,6 +128,23 @@ class WarcFiles:
         os.close(place)
 
 
+class RecordWriter(Protocol):
+    """Stores the records of pages. What was appended is part of the next commit, after `flush`."""
+
+    position: tuple[int, int]
+    synced_position: tuple[int, int]
+
+    def resume(self, number: int, offset: int, /) -> None: ...
+
+    def append(self, record: bytes, at: float) -> RecordPosition: ...
+
+    def flush(self) -> None: ...
+
+    def sync(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class WarcWriter:
     """Appends records to `pages-00001.warc.gz`, `pages-00002.warc.gz`, … of one folder.
 
@@ -211,9 +229,19 @@ def warc_name(number: int) -> str:
     return f"pages-{number:05d}.warc.gz"
 
 
+def local_warc(folder: Path, number: int) -> Path:
+    """A WARC file of a collection; one of a collection in a database is copied into the folder first."""
+    path = folder / warc_name(number)
+    if not path.exists() and (folder / LINK_FILE).exists():
+        from opilio.store.postgres.collection import fetch_chunk
+
+        return fetch_chunk(folder, number)
+    return path
+
+
 def read_member(folder: Path, number: int, offset: int, length: int) -> bytes:
     """The gzip member at a position, not decompressed."""
-    path = folder / warc_name(number)
+    path = local_warc(folder, number)
     try:
         with path.open("rb") as file:
             file.seek(offset)

@@ -11,7 +11,7 @@ from opilio.store.collection import Collection
 from opilio.store.connection import upsert_sql
 from opilio.store.page_columns import INSERT_PAGE, page_values
 from opilio.store.versions import ArchivedPage, VersionArchiver
-from opilio.store.warc import RecordPosition, WarcWriter
+from opilio.store.warc import RecordPosition, RecordWriter
 
 _ANSWER = "INSERT INTO answer VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _SAVE_LINKS = upsert_sql("links", ("parent", "columns"), ("parent",))
@@ -40,7 +40,7 @@ class CrawlCounts(msgspec.Struct):
 class CollectionWriter:
     """The writing half of a collection. All methods run inside `collection.unit_of_work()`."""
 
-    def __init__(self, collection: Collection, warc: WarcWriter | None) -> None:
+    def __init__(self, collection: Collection, warc: RecordWriter | None) -> None:
         self._collection = collection
         self._warc = warc
         self._synced_at = 0.0
@@ -139,7 +139,7 @@ class CollectionWriter:
         write_seeds(self._collection.connection, seeds)
 
     def write_robots(self, origin: str, expires_at: float, rules: bytes) -> None:
-        self._collection.connection.execute(_SAVE_ROBOTS, (origin, expires_at, rules))
+        save_robots(self._collection.connection, origin, expires_at, rules)
 
     def set_label(self, key: int, relevant: bool, reason: Reason) -> None:
         """Replace the verdict by the user's label; the judge's reasons stay behind it."""
@@ -220,6 +220,11 @@ def write_events(connection: Database, events: Sequence[Event]) -> None:
         "INSERT INTO event (at, kind, data) VALUES (?, ?, ?)",
         [(e.at, type(e).__name__, msgspec.json.encode(e)) for e in events],
     )
+
+
+def save_robots(connection: Database, origin: str, expires_at: float, rules: bytes) -> None:
+    """Write down the rules of an origin."""
+    connection.execute(_SAVE_ROBOTS, (origin, expires_at, rules))
 
 
 def stored_robots(connection: Database, origin: str) -> bytes | None:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from opilio.core.protocols import Database
-from opilio.frontier.sqlite.frontier import SqliteFrontier
+from opilio.frontier.postgres.frontier import open_frontier
 from opilio.store.answers import answers_after
 from opilio.store.card import read_card
 from opilio.store.collection import Collection, load_settings, stored_stop_settings
@@ -154,7 +154,7 @@ ACTIVE_STATES = ("running", "pausing", "paused")
 def crawl_stats(collection: Collection, stats: CollectionStats, now: float) -> dict[str, Any]:
     """The run header: state, counts, limits, alerts."""
     counts = consistent_counts(stored_counts(collection), stats)
-    frontier = SqliteFrontier(collection.connection).stats()
+    frontier = open_frontier(collection.connection).stats()
     settings = load_settings(collection)
     state = crawl_state(collection, frontier.leased)
     stop = stored_stop_settings(collection)

@@ -12,7 +12,7 @@ that redirects to another host), and it counts from when requests really leave: 
 import asyncio
 import socket
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -33,16 +33,28 @@ POLL_S = 0.02
 V = TypeVar("V")
 
 
+class ReservesStarts(Protocol):
+    """Keeps requests to one address apart: those of this process, or of all workers."""
+
+    def reserve(self, address: str, now: float, delay_s: float) -> float: ...
+
+
 class HostThrottle:
     """Invariant: between the end of a request to a host and the start of the next lies the pause of the former.
 
     `floor`: no request before it; after a restart a host may have been fetched from just before.
     """
 
-    def __init__(self, clock: Clock, addresses: "AddressResolver | None" = None, floor: float = 0.0) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        addresses: "AddressResolver | None" = None,
+        floor: float = 0.0,
+        address_throttle: ReservesStarts | None = None,
+    ) -> None:
         self._clock = clock
         self._addresses = addresses
-        self._address_throttle = AddressThrottle(floor)
+        self._address_throttle = address_throttle or AddressThrottle(floor)
         self._not_before = floor
         self._busy_hosts: set[str] = set()
         self._free_at: dict[str, float] = {}

@@ -5,9 +5,10 @@ only in their `Environment` and in the `AnalysisOptions` of `open_analysis`.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 from opilio.core.clock import Clock
 from opilio.core.protocols import DuplicateDetector, Fetcher, Frontier, SeedSource
@@ -23,16 +24,19 @@ from opilio.engine.politeness.host_gate import AddressResolver, HostGate, HostTh
 from opilio.engine.politeness.rendering import BrowserTools, HostHistory, RenderingPool, ResourceLoader
 from opilio.engine.politeness.robots import RobotsRules
 from opilio.engine.politeness.traps import UrlFilter, build_url_filter
-from opilio.engine.reseeding import ReseedTargets, build_reseeder, seed_lead
+from opilio.engine.reseeding import Reseeding, ReseedTargets, build_reseeder, seed_lead
 from opilio.engine.revisit.outcomes import RevisitOutcomes
 from opilio.engine.revisit.scheduler import RevisitScheduler, with_conditional_requests
 from opilio.engine.visit import VisitLimits, Visitor
+from opilio.engine.wiring.analysis import AnalysisParts
 from opilio.engine.wiring.assembly import CrawlAnalysis, CrawlWriters, WriterContext, crawl_assembly
 from opilio.frontier.policy import FrontierLimits, FrontierPolicy, MergePolicy, refuse_nothing
+from opilio.frontier.postgres.frontier import PostgresFrontier
 from opilio.frontier.sqlite.claims import ClaimableFrontier
 from opilio.frontier.sqlite.queries import longest_delay
 from opilio.store.collection import Collection
 from opilio.store.pages import rendered_hosts
+from opilio.store.postgres.collection import PostgresCollection
 from opilio.store.writer import CollectionWriter, stored_robots
 from opilio.topic.setup import build_vocabulary
 
@@ -53,11 +57,20 @@ class Environment:
     browser: BrowserTools | None = None
 
 
-def build_frontier(
-    settings: Settings, collection: Collection, url_filter: UrlFilter | None = None
-) -> ClaimableFrontier:
+class WritingParts(NamedTuple):
+    """What turns results into pages, links and lessons, and applies commands."""
+
+    committer: BatchCommitter
+    commands: CommandInbox
+    reseeder: Reseeding
+
+
+def build_frontier(settings: Settings, collection: Collection, url_filter: UrlFilter | None = None) -> Frontier:
     """The frontier of a collection."""
-    return ClaimableFrontier(collection.connection, build_frontier_policy(settings, collection, url_filter))
+    policy = build_frontier_policy(settings, collection, url_filter)
+    if isinstance(collection, PostgresCollection):
+        return PostgresFrontier(collection.connection, policy)
+    return ClaimableFrontier(collection.connection, policy)
 
 
 def build_frontier_policy(
@@ -97,32 +110,55 @@ def build_engine(
 ) -> Engine:
     """The engine of a crawl; `sources` are asked for more seeds when the queue is empty."""
     collection, clock, pool = environment.collection, environment.clock, analysis.pool
-    limits = VisitLimits(
-        max_depth=settings.frontier.max_depth,
-        max_redirects=settings.fetch.hops,
-        max_retries=settings.fetch.retries,
-        follow_copies=settings.seen.follow,
-    )
-    context = WriterContext(settings, collection, environment.writer, environment.frontier, clock.now())
-    writers = crawl_assembly(settings).build_writers(context, analysis.parts)
-    targets = _build_commit_targets(settings, environment, writers.frontier)
-    for name, state in writers.learning.resume().items():
-        pool.update_state(name, state)
-    committer = BatchCommitter(targets, writers.learning, writers.link_scorer, limits, pool.update_state)
-    host_gate = _build_host_gate(settings, environment, committer, resumed)
+    limits = visit_limits(settings)
+    writing = build_writing_parts(settings, environment, analysis.parts, pool.update_state, sources)
+    host_gate = _build_host_gate(settings, environment, writing.committer, resumed)
     fetcher = with_conditional_requests(settings, environment.fetcher, collection.connection)
     if environment.browser is not None:
         loader = ResourceLoader(environment.browser.fetcher, host_gate, clock)
         history = HostHistory(rendered_hosts(collection.connection))
         pool = RenderingPool(pool, environment.browser, loader, settings.browser, history)
     visitor = Visitor(fetcher, pool, host_gate, clock, limits, random.Random(settings.engine.random_seed))
-    commands = _build_command_inbox(environment, analysis, writers, committer)
-    commands.apply_stored(clock.now())
-    reseed_targets = ReseedTargets(collection, environment.writer, writers.frontier, analysis.parts.evolving_topic)
+    counts = environment.writer.counts
+    parts = EngineParts(visitor, writing.committer, writing.commands, counts, clock, writing.reseeder)
+    return Engine(parts, settings.engine, settings.stop, urls_per_lease(settings))
+
+
+def build_writing_parts(
+    settings: Settings,
+    environment: Environment,
+    parts: AnalysisParts,
+    publish: Callable[[str, bytes], None],
+    sources: Sequence[SeedSource],
+) -> WritingParts:
+    """What turns results into pages, links and lessons; `publish` gets new states of learners, for the workers."""
+    collection, now = environment.collection, environment.clock.now()
+    context = WriterContext(settings, collection, environment.writer, environment.frontier, now)
+    writers = crawl_assembly(settings).build_writers(context, parts)
+    targets = _build_commit_targets(settings, environment, writers.frontier)
+    for name, state in writers.learning.resume().items():
+        publish(name, state)
+    committer = BatchCommitter(targets, writers.learning, writers.link_scorer, visit_limits(settings), publish)
+    commands = _build_command_inbox(environment, parts, writers, committer)
+    commands.apply_stored(now)
+    reseed_targets = ReseedTargets(collection, environment.writer, writers.frontier, parts.evolving_topic)
     reseeder = build_reseeder(settings, reseed_targets, sources, build_vocabulary(settings))
-    parts = EngineParts(writers.frontier, visitor, committer, commands, environment.writer.counts, clock, reseeder)
-    per_host = settings.frontier.per_host or (1 if settings.politeness.delay_s > 0 else LEASE_URLS_WITHOUT_DELAY)
-    return Engine(parts, settings.engine, settings.stop, per_host)
+    return WritingParts(committer, commands, reseeder)
+
+
+def visit_limits(settings: Settings) -> VisitLimits:
+    """How far links are followed, and how often a URL is tried."""
+    return VisitLimits(
+        max_depth=settings.frontier.max_depth,
+        max_redirects=settings.fetch.hops,
+        max_retries=settings.fetch.retries,
+        follow_copies=settings.seen.follow,
+    )
+
+
+def urls_per_lease(settings: Settings) -> int:
+    """How many URLs of a host a lease hands out."""
+    return settings.frontier.per_host or (1 if settings.politeness.delay_s > 0 else LEASE_URLS_WITHOUT_DELAY)
 
 
 def _build_commit_targets(settings: Settings, environment: Environment, frontier: Frontier) -> CommitTargets:
@@ -143,7 +179,7 @@ def _build_commit_targets(settings: Settings, environment: Environment, frontier
 
 
 def _build_command_inbox(
-    environment: Environment, analysis: CrawlAnalysis, writers: CrawlWriters, committer: BatchCommitter
+    environment: Environment, parts: AnalysisParts, writers: CrawlWriters, committer: BatchCommitter
 ) -> CommandInbox:
     return CommandInbox(
         CommandTargets(
@@ -151,7 +187,7 @@ def _build_command_inbox(
             environment.writer,
             writers.frontier,
             environment.url_filter.host_rules,
-            analysis.parts.topics,
+            parts.topics,
             writers.learning.retire_agent,
             committer.apply_labels,
         )

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from opilio.core.errors import ConfigError, UsageError
 from opilio.core.settings import PolitenessSettings, Settings, TopicSettings, Tree
+from opilio.engine.cluster.session import ClusterSession, join_crawl, start_crawl
 from opilio.engine.wiring.seeding import default_engine_notice, with_found_seeds
 from opilio.engine.wiring.session import CrawlSession, create_checked_crawl, resume_crawl
 from opilio.engine.wiring.settings import check_settings
 from opilio.engine.wiring.topic_files import detect_example_language
 from opilio.store.card import delete_new_collection
-from opilio.store.collection import collection_exists
+from opilio.store.collection import collection_exists, is_linked
 from opilio.topic.setup import resolve_settings
 
 Notify = Callable[[str], None]  # receives one line for the user
@@ -30,13 +31,13 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 @asynccontextmanager
 async def open_crawl(
     folder: Path, tree: Tree, source: str, notify: Notify, warn: Notify
-) -> AsyncIterator[CrawlSession]:
+) -> AsyncIterator[CrawlSession | ClusterSession]:
     """A session that is ready to run. `source` names where the settings come from, for error messages.
 
     `notify` receives hints that a quiet run leaves out, `warn` receives problems that the user must see.
     """
     if collection_exists(folder):
-        async with resume_crawl(folder, tree) as session:
+        async with join_crawl(folder, tree) if is_linked(folder) else resume_crawl(folder, tree) as session:
             yield session
         return
     settings = resolve_settings(tree, source)
@@ -61,7 +62,7 @@ async def _detect_language(settings: Settings, notify: Notify) -> None:
         notify(f"topic language: {topic.language}; to change it: --set topic.language=NAME")
 
 
-async def _create(folder: Path, settings: Settings, notify: Notify, warn: Notify) -> CrawlSession:
+async def _create(folder: Path, settings: Settings, notify: Notify, warn: Notify) -> CrawlSession | ClusterSession:
     """A new collection. Search engines are asked for seeds if none were given, before the folder is created."""
     _require_topic(folder, settings)
     checked = check_settings(settings)
@@ -72,7 +73,8 @@ async def _create(folder: Path, settings: Settings, notify: Notify, warn: Notify
         warn(str(problem))
     if found.seeds:
         notify(f"{len(found.seeds)} seeds from {', '.join(found.voters) or 'lists'}")
-    created = create_checked_crawl(folder, checked.with_seeds_of(settings), found)
+    create = start_crawl if is_linked(folder) else create_checked_crawl
+    created = create(folder, checked.with_seeds_of(settings), found)
     private = settings.fetch.proxy or settings.fetch.allow_private
     if not private and settings.politeness.contact == PolitenessSettings().contact:
         notify("No contact set: site owners can't reach you; set politeness.contact=URL")

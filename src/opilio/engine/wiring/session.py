@@ -17,10 +17,11 @@ from opilio import __version__
 from opilio.core.clock import Clock, SystemClock
 from opilio.core.errors import UsageError
 from opilio.core.events import CrawlStarted, ProblemsFound, SeedsFound
-from opilio.core.protocols import Fetcher
+from opilio.core.protocols import Database, Fetcher
 from opilio.core.records import url_key
 from opilio.core.scope import UrlScope
 from opilio.core.settings import Settings, Tree
+from opilio.dedup.stored import DEDUP_TABLES
 from opilio.dedup.stored import create_dedup_tables as create_seen
 from opilio.engine.integrity import IntegrityMonitor
 from opilio.engine.loop import Engine
@@ -29,17 +30,26 @@ from opilio.engine.recover import adjust_for_clock_change, recover, retry_unreac
 from opilio.engine.reseeding import build_seed_request
 from opilio.engine.wiring.analysis import AnalysisOptions
 from opilio.engine.wiring.assembly import open_analysis
-from opilio.engine.wiring.build import Environment, build_engine, build_frontier, configured_seeds, seed_leads
+from opilio.engine.wiring.build import (
+    Environment,
+    build_engine,
+    build_frontier_policy,
+    configured_seeds,
+    seed_leads,
+)
 from opilio.engine.wiring.fetcher import adapt_to_archives, build_browser, build_fetcher, unreadable_extensions
 from opilio.engine.wiring.seeding import open_seed_sources
 from opilio.engine.wiring.settings import CheckedSettings, canonicalize_seeds, check_settings, resumed_settings
 from opilio.engine.wiring.start import load_topic_and_states
 from opilio.engine.workers import available_cpus
+from opilio.frontier.postgres.schema import create_postgres_frontier
 from opilio.frontier.sqlite.claims import ClaimableFrontier
 from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
 from opilio.seeds.finder import FoundSeeds
 from opilio.store.card import delete_new_collection
-from opilio.store.collection import Collection, database_error, load_settings
+from opilio.store.collection import Collection, CreateTables, is_linked, load_settings
+from opilio.store.connection import database_error
+from opilio.store.postgres.schema import create_defined
 from opilio.store.run_tables import SeedQuery, write_seed_query
 from opilio.store.warc import WarcFiles, WarcWriter
 from opilio.store.writer import CollectionWriter, CrawlCounts, write_events, write_seeds
@@ -109,7 +119,8 @@ class CrawlSession:
         resumed = collection.meta("state") != ""
         year = datetime.fromtimestamp(self._clock.now(), UTC).year
         url_filter = build_url_filter(settings, collection, resumed, year, unreadable_extensions(settings))
-        frontier = build_frontier(settings, collection, url_filter)
+        policy = build_frontier_policy(settings, collection, url_filter)
+        frontier = ClaimableFrontier(collection.connection, policy)
         self._prepare_run(frontier, resumed)
         browser = build_browser(settings, self._clock) if settings.browser.on else None
         if browser is not None:
@@ -175,13 +186,13 @@ def create_checked_crawl(
     folder: Path, checked: CheckedSettings, found: FoundSeeds | None = None, clock: Clock | None = None
 ) -> CrawlSession:
     """The same from settings that were checked before."""
-    collection, settings = _create_collection(folder, checked.settings, found)
-    return CrawlSession(collection, _resolve_workers(settings), Machine(clock or SystemClock()), checked.topic)
+    collection, settings = create_collection(folder, checked.settings, found)
+    return CrawlSession(collection, resolve_workers(settings), Machine(clock or SystemClock()), checked.topic)
 
 
 async def prepare_collection(folder: Path, checked: CheckedSettings, found: FoundSeeds | None = None) -> None:
     """A new collection that another process will crawl; none where its example pages can't be had."""
-    collection, settings = _create_collection(folder, checked.settings, found)
+    collection, settings = create_collection(folder, checked.settings, found)
     fetcher = build_fetcher(settings)
     try:
         await load_topic_and_states(collection, settings, fetcher, SystemClock().now(), checked.topic)
@@ -194,18 +205,21 @@ async def prepare_collection(folder: Path, checked: CheckedSettings, found: Foun
         collection.close()
 
 
-def _create_collection(folder: Path, settings: Settings, found: FoundSeeds | None) -> tuple[Collection, Settings]:
+def create_collection(folder: Path, settings: Settings, found: FoundSeeds | None) -> tuple[Collection, Settings]:
+    """A new collection in a folder or a database, and its settings with canonical seeds."""
     settings = canonicalize_seeds(settings)
     config = tomli_w.dumps(msgspec.to_builtins(settings))
-    parts = (
-        create_frontier,
-        create_seen,
-        partial(_store_found_seeds, found=found, query=build_seed_request(settings).query),
-    )
-    return Collection.create(folder, config, parts), settings
+    tables: tuple[CreateTables, ...] = (create_frontier, create_seen)
+    if is_linked(folder):
+        tables = (
+            partial(create_postgres_frontier, bounded=settings.frontier.max_queued > 0),
+            partial(create_defined, DEDUP_TABLES),
+        )
+    found_seeds = partial(_store_found_seeds, found=found, query=build_seed_request(settings).query)
+    return Collection.create(folder, config, (*tables, found_seeds)), settings
 
 
-def _store_found_seeds(connection: sqlite3.Connection, found: FoundSeeds | None, query: str) -> None:
+def _store_found_seeds(connection: Database, found: FoundSeeds | None, query: str) -> None:
     """What engines brought is there from the first moment of a collection."""
     if found is None or not found.seeds:
         return
@@ -222,17 +236,18 @@ def _store_found_seeds(connection: sqlite3.Connection, found: FoundSeeds | None,
 
 
 def resume_crawl(folder: Path, tree: Tree, clock: Clock | None = None) -> CrawlSession:
-    """Go on with a collection. What `tree` gives is laid over its settings; strategy and topic stay."""
+    """Continue a collection. The settings in `tree` replace its own; strategy and topic stay."""
     collection = Collection.open_for_writing(folder)
     try:
         settings = resumed_settings(folder, load_settings(collection), tree)
     except BaseException:
         collection.close()
         raise
-    return CrawlSession(collection, _resolve_workers(settings), Machine(clock or SystemClock()))
+    return CrawlSession(collection, resolve_workers(settings), Machine(clock or SystemClock()))
 
 
-def _resolve_workers(settings: Settings) -> Settings:
+def resolve_workers(settings: Settings) -> Settings:
+    """The settings with the number of worker processes: by default one per core."""
     if settings.engine.workers >= 0:
         return settings
     return msgspec.structs.replace(settings, engine=msgspec.structs.replace(settings.engine, workers=available_cpus()))

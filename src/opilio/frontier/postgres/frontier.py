@@ -5,18 +5,20 @@ and the token fences a holder whose lease went to another. It executes statement
 never begins or commits: the caller does.
 """
 
+import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 import msgspec
 
-from opilio.core.protocols import AddResult, Database, FrontierEntry, FrontierStats
+from opilio.core.protocols import AddResult, Database, Frontier, FrontierEntry, FrontierStats
 from opilio.core.records import HostLease, Lead, Tier, UrlResult, UrlState
 from opilio.frontier.policy import EXPIRED, FRONTIER_FULL, FrontierPolicy, QueueTime, finite_or_zero, reposition
 from opilio.frontier.postgres.add import FrontierRows, PostgresAdder
 from opilio.frontier.postgres.queue import PostgresQueue
 from opilio.frontier.postgres.tables import MIN_PARK_S, Grant, LockedHost, UrlChange
+from opilio.frontier.sqlite.frontier import SqliteFrontier
 from opilio.frontier.sqlite.schema import DONE, DROPPED, FAILED, FINAL_STATE_CODES, QUEUED, WAITING, unpack_keys
 from opilio.frontier.sqlite.url_cache import CachedUrl
 from opilio.frontier.sqlite.urls import UrlTable
@@ -34,6 +36,10 @@ class PostgresFrontier:
         self._queue = PostgresQueue(db)
         self._dropped = UrlTable(db)
         self._latest_time = 0.0
+
+    def set_time(self, now: float) -> None:
+        """Say what time it is, where no lease did: `complete` parks hosts that sleep long."""
+        self._latest_time = max(self._latest_time, now)
 
     def add(self, leads: Sequence[Lead], now: float) -> AddResult:
         """Offer links. Known ones are merged, new ones queued, refused ones recorded with the reason."""
@@ -305,3 +311,8 @@ def _change(host: LockedHost, landing: UrlResult, wake_at: float) -> UrlChange:
     later = landing.retry_at > wake_at
     retry_at = landing.retry_at if later else None
     return UrlChange(host.id, landing.key, WAITING if later else QUEUED, reason, retry_at, tried=1)
+
+
+def open_frontier(db: Database) -> Frontier:
+    """The frontier of a collection with the default policy: for readers, and for commands that queue URLs."""
+    return SqliteFrontier(db) if isinstance(db, sqlite3.Connection) else PostgresFrontier(db)

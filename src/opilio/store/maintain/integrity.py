@@ -14,7 +14,7 @@ CONSISTENCY_QUERIES = {
     "page without a finished URL": """SELECT p.url FROM page AS p WHERE NOT EXISTS (
         SELECT 1 FROM frontier_url AS u JOIN frontier_host AS h ON h.id = u.host_id
         WHERE h.name = p.host AND u.key = p.key AND (u.state = :done
-        OR u.state < :done AND EXISTS (SELECT 1 FROM revisit AS r WHERE r.key = p.key AND r.queued)))""",
+        OR u.state < :done AND EXISTS (SELECT 1 FROM revisit AS r WHERE r.key = p.key AND r.queued <> 0)))""",
     "finished URL without an answer": """SELECT u.url FROM frontier_url AS u WHERE u.state = :done
         AND NOT EXISTS (SELECT 1 FROM answer AS a WHERE a.key = u.key)""",
     "page stored twice": "SELECT url FROM page GROUP BY url HAVING count(*) > 1",
@@ -77,7 +77,7 @@ def database_problems(db: Database) -> Iterator[str]:
 
 def stored_links(db: Database) -> Iterator[tuple[str, bytes]]:
     """URL of each page, or its key, and its links as stored; a stream."""
-    sql = "SELECT coalesce(p.url, l.parent), l.* FROM links AS l LEFT JOIN page AS p ON p.key = l.parent"
+    sql = "SELECT coalesce(p.url, CAST(l.parent AS TEXT)), l.* FROM links AS l LEFT JOIN page AS p ON p.key = l.parent"
     return ((str(row[0]), row[-1]) for row in db.execute(sql))
 
 

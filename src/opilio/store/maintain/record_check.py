@@ -25,11 +25,11 @@ _SIZE = "SELECT a.size_bytes AS size FROM {table} AS p JOIN answer AS a ON a.seq
 COUNT_QUERIES = {
     "fetched": "SELECT coalesce(max(seq), 0) FROM answer",
     "pages": "SELECT count(*) FROM page",
-    "relevant": "SELECT count(*) FROM page WHERE relevant",
+    "relevant": "SELECT count(*) FROM page WHERE relevant <> 0",
     "duplicates": "SELECT count(*) FROM page WHERE duplicate_of <> 0",
     "failed": "SELECT count(*) FROM answer WHERE failure <> '' OR status NOT BETWEEN 200 AND 399",
     "size_bytes": f"""SELECT coalesce(sum(size), 0) FROM (
-        {_SIZE.format(table="page")} UNION ALL {_SIZE.format(table="version")})""",
+        {_SIZE.format(table="page")} UNION ALL {_SIZE.format(table="version")}) AS sizes""",
 }
 
 

@@ -29,10 +29,12 @@ _SESSION_OPTIONS = (
 _TOKEN = re.compile(r"('(?:[^']|'')*')|\?|(?<![:\w]):([a-z]\w*)|%")
 # Words of our statements that PostgreSQL spells differently. Keywords are upper case: `offset` is the column.
 _SPELLING = {
-    r"\boffset\b": '"offset"',
+    r"(?<!:)\boffset\b": '"offset"',
     r"\binstr\(": "strpos(",
+    r"\bIN \(\)": "IN (NULL)",
     r"\b9e999\b": "CAST('infinity' AS double precision)",
     r"CAST\(data AS TEXT\)": "convert_from(data, 'UTF8')",
+    r"PRAGMA integrity_check\(20\)": "SELECT 'ok'",
     r"\bsqlite_master\b": "(SELECT tablename AS name FROM pg_tables WHERE schemaname = current_schema()) AS tables",
 }
 _WORDS = re.compile("|".join(f"({word})" for word in _SPELLING))

@@ -9,7 +9,7 @@ import msgspec
 
 from opilio.core.errors import CollectionError
 from opilio.core.urls import host_of
-from opilio.frontier.sqlite.frontier import SqliteFrontier
+from opilio.frontier.postgres.frontier import open_frontier
 from opilio.manage.agents import agent_cards, list_agents
 from opilio.store.collection import Collection
 from opilio.store.pages import PAGE_SORTS, ListFilter, list_pages
@@ -84,7 +84,7 @@ def _seed_queries(collection: Collection) -> list[dict[str, Any]]:
 def _seed(collection: Collection, result: SeedResult) -> dict[str, Any]:
     """A seed with its sources and its result."""
     seed = result.seed
-    entry = SqliteFrontier(collection.connection).entry(host_of(seed.url), seed.key)
+    entry = open_frontier(collection.connection).entry(host_of(seed.url), seed.key)
     return {
         "url": seed.url,
         "priority": seed.priority,

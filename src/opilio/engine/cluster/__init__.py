@@ -1,0 +1,1 @@
+"""A crawl by several workers that share a collection in PostgreSQL."""

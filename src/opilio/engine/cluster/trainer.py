@@ -1,0 +1,244 @@
+"""The trainer: one worker at a time turns the results of all workers into pages, links, lessons and a sorted queue.
+
+It takes results in order and applies each in the transaction that removes it, so that none is lost or applied twice
+whatever dies. The role is a lease; a worker that takes it over loads everything from the database. New states of models
+are published as versions that never change, at most once a second.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from opilio import __version__
+from opilio.core.clock import Clock
+from opilio.core.events import BatchCommitted, CrawlStopped, Event
+from opilio.core.protocols import Fetcher, SeedSource
+from opilio.core.records import HostLease, UrlResult
+from opilio.core.settings import Settings
+from opilio.engine.commands import COMMAND_POLL_S
+from opilio.engine.loop import StopRules
+from opilio.engine.politeness.traps import build_url_filter
+from opilio.engine.visit import LeaseResult
+from opilio.engine.wiring.assembly import build_analysis_parts
+from opilio.engine.wiring.build import Environment, WritingParts, build_frontier_policy, build_writing_parts
+from opilio.engine.wiring.start import latest_snapshots, stored_topic
+from opilio.frontier.postgres.frontier import PostgresFrontier
+from opilio.store.collection import stored_stop_settings
+from opilio.store.locks import CRAWL_COMMAND
+from opilio.store.postgres.collection import ChunkWriter, PostgresCollection
+from opilio.store.postgres.connection import ConnectionLostError, PostgresConnection, RetryTransactionError
+from opilio.store.postgres.outcomes import crawl_progress, next_outcomes, publish_models, take_outcome
+from opilio.store.postgres.roles import ROLE_TTL_S, TRAINER, Role, RoleLostError
+from opilio.store.writer import CollectionWriter
+
+BATCH = 32
+PUBLISH_EVERY_S = 1.0
+IDLE_S = 0.05
+# How long a stopped crawl waits for results of requests in flight.
+DRAIN_S = 15.0
+STOPPING = "stopping"
+_decode = msgspec.msgpack.Decoder(LeaseResult).decode
+
+
+class TrainerFrontier(PostgresFrontier):
+    """The frontier as the trainer uses it: leases were ended by the workers, and are not the trainer's to recover."""
+
+    def __init__(self, db: PostgresConnection, settings: Settings, collection: PostgresCollection, now: float) -> None:
+        year = datetime.fromtimestamp(now, UTC).year
+        self.url_filter = build_url_filter(settings, collection, resumed=True, year=year)
+        super().__init__(db, build_frontier_policy(settings, collection, self.url_filter))
+        self._db = db
+
+    def complete(self, lease: HostLease, landings: Sequence[UrlResult], wake_at: float) -> bool:
+        """Take a result, whose number stands in the place of the token; False: it was applied already."""
+        del landings, wake_at
+        return take_outcome(self._db, lease.token)
+
+    def recover(self, now: float) -> int:
+        """Nothing: leases of workers expire by themselves."""
+        del now
+        return 0
+
+
+class Trainer:
+    """Takes the role when it is free, and trains until it is lost or the crawl ends."""
+
+    def __init__(
+        self, folder: Path, dsn: str, settings: Settings, clock: Clock, fetcher: Fetcher, sources: Sequence[SeedSource]
+    ) -> None:
+        self._folder = folder
+        self._dsn = dsn
+        self._settings = settings
+        self._clock = clock
+        self._fetcher = fetcher
+        self._sources = sources
+        self.active = False  # this process has the role
+        self.leaving = ""  # why this process stops; the last worker ends the crawl for this reason
+        self.last_worker: Callable[[PostgresConnection], bool] = lambda _: True
+
+    async def run(self) -> None:
+        """Until the crawl has stopped or this process leaves."""
+        while True:
+            try:
+                with closing(PostgresConnection(self._dsn)) as db:
+                    if await self._take_part(db):
+                        return
+            except (ConnectionLostError, RetryTransactionError, RoleLostError):
+                # What was not committed has not happened: the next trainer starts from the database.
+                await asyncio.sleep(1.0)
+            finally:
+                self.active = False
+
+    async def _take_part(self, db: PostgresConnection) -> bool:
+        """Wait for the role and train; True: there is nothing more to do."""
+        role = Role(self._dsn, TRAINER, CRAWL_COMMAND)
+        while not role.acquire(db):
+            if self.leaving or crawl_progress(db).state == "stopped":
+                return True
+            await asyncio.sleep(ROLE_TTL_S / 10)
+        try:
+            if crawl_progress(db).state == "stopped":
+                return True
+            self.active = True
+            return await _Training(self, db, role).run()
+        finally:
+            role.release()
+
+    def build(
+        self, collection: PostgresCollection, writer: CollectionWriter, publish: Callable[[str, bytes], None]
+    ) -> tuple[WritingParts, TrainerFrontier]:
+        """Everything that writes, from what is stored."""
+        frontier = TrainerFrontier(collection.connection, self._settings, collection, self._clock.now())
+        environment = Environment(collection, writer, frontier, self._fetcher, self._clock, frontier.url_filter)
+        states = latest_snapshots(collection)
+        parts = build_analysis_parts(self._settings, stored_topic(collection), states)
+        return build_writing_parts(self._settings, environment, parts, publish, self._sources), frontier
+
+    @property
+    def settings(self) -> Settings:
+        return self._settings
+
+    @property
+    def folder(self) -> Path:
+        return self._folder
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+
+class _Training:
+    """One term of a trainer."""
+
+    def __init__(self, trainer: Trainer, db: PostgresConnection, role: Role) -> None:
+        self._trainer = trainer
+        self._db = db
+        self._role = role
+        self._clock = trainer.clock
+        self._collection = PostgresCollection(trainer.folder, db)
+        self._collection.role = role
+        self._writer = CollectionWriter(self._collection, ChunkWriter(db, f"Opilio/{__version__}"))
+        self._writer.resume()
+        self._new_states: dict[str, bytes] = {}
+        self._published_at = 0.0
+        self._writing, self._frontier = trainer.build(self._collection, self._writer, self._new_states.__setitem__)
+        started_at = float(self._collection.meta("started_at", "0")) or self._clock.now()
+        self._rules = StopRules(stored_stop_settings(self._collection), started_at)
+        self._renew_at = 0.0
+
+    async def run(self) -> bool:
+        """Apply results until the crawl stops (True), or this process leaves it to others."""
+        while not (reason := await self._stop_reason()):
+            self._keep_role()
+            if not self._apply_next():
+                self._publish()
+                await asyncio.sleep(IDLE_S)
+            else:
+                await asyncio.sleep(0)
+            if self._trainer.leaving and not self._trainer.last_worker(self._db):
+                return True
+        with self._collection.unit_of_work():
+            self._collection.set_meta(state=STOPPING, stop_reason=reason)
+        await self._drain()
+        counts = self._writer.counts
+        stopped = CrawlStopped(at=self._clock.now(), reason=reason, pages=counts.pages, relevant=counts.relevant)
+        self._writing.committer.finish(stopped)
+        return True
+
+    def _keep_role(self) -> None:
+        if self._clock.now() >= self._renew_at:
+            self._role.renew(self._db)
+            self._renew_at = self._clock.now() + ROLE_TTL_S / 3
+
+    def _apply_next(self) -> bool:
+        """Apply the next results; False where none waits."""
+        rows = next_outcomes(self._db, BATCH)
+        if not rows:
+            return False
+        results = []
+        for number, data in rows:
+            result = _decode(data)
+            result.lease = msgspec.structs.replace(result.lease, token=number)
+            results.append(result)
+        for event in self._writing.committer.commit(results, self._clock.now()):
+            self._count(event)
+        self._publish()
+        return True
+
+    def _count(self, event: Event) -> None:
+        if isinstance(event, BatchCommitted):
+            self._rules.set_expected(event.expected)
+            for outcome in event.outcomes:
+                if outcome.analysis is not None and outcome.analysis.verdict is not None:
+                    self._rules.record_page(outcome.relevant)
+
+    def _publish(self) -> None:
+        """Publish models that changed; workers load them between two pages."""
+        now = self._clock.now()
+        if self._new_states and now - self._published_at >= PUBLISH_EVERY_S:
+            with self._collection.unit_of_work():
+                publish_models(self._db, self._new_states)
+            self._new_states.clear()
+            self._published_at = now
+
+    async def _stop_reason(self) -> str:
+        """Why the crawl ends now, or nothing."""
+        now, commands = self._clock.now(), self._writing.commands
+        commands.poll(now)
+        idle_s = commands.paused_s(now) + self._clock.suspended_s
+        requested = commands.stop_reason or (self._trainer.leaving if self._trainer.last_worker(self._db) else "")
+        reason = requested or self._rules.stop_reason(now - idle_s, self._writer.counts)
+        return reason or await self._idle_reason(now)
+
+    async def _idle_reason(self, now: float) -> str:
+        """Nothing waits and nothing is in flight: find more seeds, or say why there is nothing left."""
+        progress = crawl_progress(self._db)
+        if progress.backlog or progress.leased or progress.paused:
+            return ""
+        wakes_at = self._writing.committer.next_due_at(now)
+        if wakes_at is None:
+            reason = self._writing.committer.stop_reason(now)
+            if not reason:
+                await self._writing.reseeder.find_more_seeds(now)
+                reason = self._writing.reseeder.stop_reason
+            return reason
+        wait_s = wakes_at - now
+        if wait_s > self._rules.max_wait_s and not self._writing.committer.continuous:
+            return f"every host left has to wait {wait_s:.0f} s or more; run again later to go on"
+        await asyncio.sleep(min(COMMAND_POLL_S, max(0.0, wait_s)))
+        return ""
+
+    async def _drain(self) -> None:
+        """Apply what workers still bring; requests in flight are given some time."""
+        deadline = self._clock.now() + DRAIN_S
+        while self._clock.now() < deadline:
+            self._keep_role()
+            if self._apply_next():
+                continue
+            if crawl_progress(self._db).leased <= 0:
+                return
+            await asyncio.sleep(IDLE_S)

@@ -1,0 +1,232 @@
+"""The part of a worker that talks to the database: leases, results, the clock, politeness shared with other workers.
+
+A worker leases hosts, fetches and analyzes pages, and hands the results over in the transaction that ends the lease.
+It writes nothing else: the trainer turns results into pages, links and lessons. So workers never wait for each other,
+and one that is killed has lost nothing but the requests it had sent.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from opilio.core.clock import SystemClock, elapsed_s
+from opilio.core.errors import CollectionError
+from opilio.core.events import BatchCommitted, CrawlStopped, Event
+from opilio.core.records import HostLease
+from opilio.core.settings import StopSettings
+from opilio.core.urls import host_of
+from opilio.engine.politeness.host_gate import HostGate, Permit
+from opilio.engine.politeness.robots import RobotsRules
+from opilio.engine.visit import LeaseResult
+from opilio.frontier.policy import FrontierPolicy
+from opilio.frontier.postgres.frontier import PostgresFrontier
+from opilio.store.postgres.connection import (
+    ConnectionLostError,
+    PostgresConnection,
+    RetryTransactionError,
+    postgres_transaction,
+)
+from opilio.store.postgres.outcomes import add_outcomes, crawl_progress, reserve_address
+from opilio.store.postgres.roles import database_time
+from opilio.store.writer import save_robots
+
+MAX_BACKLOG = 2_000  # results that wait for the trainer; above it workers lease nothing
+RECONNECT_S = (0.2, 0.5, 1.0, 2.0, 5.0)
+# Requests of different workers to one address keep this much more apart, for the time until a request leaves.
+ADDRESS_MARGIN_S = 0.05
+T = TypeVar("T")
+
+
+class DatabaseClock(SystemClock):
+    """The time of the database's clock, never ahead of it: this machine's own date does not matter.
+
+    `uncertainty_s` is how far it may be behind: what is computed from it for others to wait for gets it added.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.uncertainty_s = float("inf")
+
+    def synchronize(self, db: PostgresConnection) -> None:
+        """Read the database's clock; the quickest of three answers counts."""
+        best = float("inf")
+        for _ in range(3):
+            sent = elapsed_s()
+            stamp = database_time(db)
+            received = elapsed_s()
+            if received - sent < best:
+                best, self._offset_s = received - sent, stamp - received
+        self.uncertainty_s = best
+
+
+class SharedConnection:
+    """A connection that is made again when the server was gone, and transactions that are tried again."""
+
+    def __init__(self, dsn: str, clock: DatabaseClock, on_wait: Callable[[str], None]) -> None:
+        self._dsn = dsn
+        self._clock = clock
+        self._on_wait = on_wait
+        self.db = PostgresConnection(dsn)
+        clock.synchronize(self.db)
+
+    def run(self, work: Callable[[PostgresConnection], T]) -> T:
+        """Do something in one transaction. It may run several times, so it must read before it decides."""
+        for attempt in range(1 << 30):
+            try:
+                with postgres_transaction(self.db):
+                    return work(self.db)
+            except RetryTransactionError:
+                continue
+            except ConnectionLostError as error:
+                self._reconnect(attempt, error)
+        raise AssertionError
+
+    def close(self) -> None:
+        self.db.close()
+
+    def _reconnect(self, attempt: int, error: CollectionError) -> None:
+        """Wait for the server: what is in memory is kept until it is back."""
+        self.db.close()
+        self._on_wait(f"{error}; waiting for the server")
+        while True:
+            time.sleep(RECONNECT_S[min(attempt, len(RECONNECT_S) - 1)])
+            attempt += 1
+            try:
+                self.db = PostgresConnection(self._dsn)
+                self._clock.synchronize(self.db)
+            except ConnectionLostError:
+                continue
+            return
+
+
+class WorkerCommitter:
+    """See `Committer`: leases from the shared frontier, results to the trainer."""
+
+    continuous = True
+
+    def __init__(
+        self,
+        connection: SharedConnection,
+        policy: FrontierPolicy,
+        clock: DatabaseClock,
+        name: str,
+        stop: StopSettings,
+    ) -> None:
+        self._connection = connection
+        self._policy = policy
+        self._clock = clock
+        self._name = name
+        self._stop = stop
+        self._held: dict[str, tuple[int, float]] = {}  # by host: token and end of the lease
+        self._wakes_at: float | None = None
+
+    def holds(self, host: str) -> bool:
+        """Is the lease of this host still ours? One that has expired may belong to another worker by now."""
+        return self._held.get(host, (0, 0.0))[1] > self._clock.now()
+
+    def _frontier(self, db: PostgresConnection) -> PostgresFrontier:
+        return PostgresFrontier(db, self._policy)
+
+    def lease(self, now: float, hosts: int, per_host: int, ttl_s: float) -> list[HostLease]:
+        """Take the best hosts that may be fetched from now, as far as limits and backlog allow."""
+
+        def take(db: PostgresConnection) -> list[HostLease]:
+            progress = crawl_progress(db)
+            room = progress.remaining(self._stop)
+            if progress.state != "running" or progress.paused or progress.backlog >= MAX_BACKLOG or room <= 0:
+                self._wakes_at = now + 0.25
+                return []
+            frontier = self._frontier(db)
+            leases = frontier.lease(now, min(hosts, room), max(1, min(per_host, room // hosts)), ttl_s)
+            self._wakes_at = now if len(leases) == hosts else frontier.wakes_at()
+            return leases
+
+        leases = self._connection.run(take)
+        for lease in leases:
+            self._held[lease.host] = (lease.token, lease.expires_at)
+        return leases
+
+    def renew(self, leases: Sequence[HostLease], now: float, ttl_s: float) -> None:
+        """Hold hosts longer; those that were lost are no longer fetched from."""
+        kept = self._connection.run(lambda db: self._frontier(db).renew(leases, now, ttl_s))
+        for lease in leases:
+            self._held[lease.host] = (lease.token, now + ttl_s if lease.host in kept else 0.0)
+        self._clock.synchronize(self._connection.db)
+
+    def commit(self, lease_results: Sequence[LeaseResult], now: float) -> list[Event]:
+        """End leases and hand their results over. Results of a lease that was lost have not happened."""
+        late_s = self._clock.uncertainty_s
+        ended = [(result.lease, result.url_results, result.wake_at + late_s) for result in lease_results]
+
+        def write(db: PostgresConnection) -> set[str]:
+            frontier = self._frontier(db)
+            # Hosts that sleep long are parked: for that it must know the time.
+            frontier.set_time(now)
+            kept = frontier.complete_all(ended)
+            own = [result for result in lease_results if result.lease.host in kept]
+            add_outcomes(db, self._name, [msgspec.msgpack.encode(result) for result in own])
+            return kept
+
+        kept = self._connection.run(write)
+        for result in lease_results:
+            self._held.pop(result.lease.host, None)
+        outcomes = tuple(one for result in lease_results if result.lease.host in kept for one in result.outcomes)
+        return [BatchCommitted(at=now, outcomes=outcomes, queued=0, expected=None)]
+
+    def wakes_at(self) -> float | None:
+        """When a host may be leased, as far as the last lease showed; others add links meanwhile."""
+        soon = self._clock.now() + 0.25
+        return soon if self._wakes_at is None else min(self._wakes_at, soon)
+
+    def next_due_at(self, _now: float) -> float | None:
+        return self.wakes_at()
+
+    def stop_reason(self, _now: float) -> str:
+        """The trainer decides when the crawl is finished."""
+        return ""
+
+    def store_robots(self, origin: str, rules: RobotsRules, delay_s: float, _now: float) -> None:
+        """Write down what a robots.txt says, for all workers, before any page is fetched by it."""
+
+        def write(db: PostgresConnection) -> None:
+            save_robots(db, origin, rules.expires_at, msgspec.msgpack.encode(rules))
+            if rules.delay_s > 0:
+                self._frontier(db).set_delay(host_of(origin), delay_s)
+
+        self._connection.run(write)
+
+    def finish(self, stopped: CrawlStopped) -> None:
+        """The worker leaves: what it still holds goes back at once."""
+        del stopped
+        self._held.clear()
+
+
+class AddressReservations:
+    """See `ReservesStarts`: starts at an address are given by the database, to all workers."""
+
+    def __init__(self, connection: SharedConnection) -> None:
+        self._connection = connection
+
+    def reserve(self, address: str, now: float, delay_s: float) -> float:
+        """The time at which a request to that address may start; it is taken from now on."""
+        return self._connection.run(lambda db: reserve_address(db, address, now, delay_s + ADDRESS_MARGIN_S))
+
+
+class LeaseGate(HostGate):
+    """Politeness of a worker: a host whose lease has lapsed is no longer fetched from."""
+
+    holds: Callable[[str], bool] = staticmethod(lambda _: True)
+
+    async def acquire(self, url: str, ready_at: float) -> Permit:
+        """See `HostGate`; the lease may lapse while it waits."""
+        host = host_of(url)
+        if not self.holds(host):
+            return Permit(delay_s=0.0, retry_at=ready_at or 1.0)
+        permit = await super().acquire(url, ready_at)
+        if self.holds(host):
+            return permit
+        if not permit.retry_at and not permit.refusal:
+            self.release(url, permit.delay_s)
+        return Permit(delay_s=permit.delay_s, retry_at=ready_at or 1.0)

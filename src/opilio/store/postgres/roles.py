@@ -1,0 +1,97 @@
+"""Roles that one process at a time holds, and the list of workers. All times are those of the database's clock.
+
+A role is a lease: its holder renews it, any process takes it over when it has expired, and the token fences a holder
+that was too slow. The trainer's role gives the right to write everything but leases and results of visits.
+"""
+
+from contextlib import closing, suppress
+
+from opilio.core.errors import CollectionError
+from opilio.core.protocols import Database
+from opilio.store.postgres.connection import ConnectionLostError, PostgresConnection
+
+TRAINER = "trainer"
+ROLE_TTL_S = 15.0
+NOW = "extract(epoch FROM clock_timestamp())"
+_ACQUIRE = f"""INSERT INTO role VALUES (:name, :holder, 1, {NOW} + :ttl) ON CONFLICT (name) DO UPDATE
+    SET holder = excluded.holder, token = role.token + 1, expires_at = excluded.expires_at
+    WHERE role.expires_at <= {NOW} RETURNING token"""
+
+
+class RoleLostError(CollectionError):
+    """Another process has taken the role over."""
+
+
+class Role:
+    """One role of a collection. It has no connection of its own: each call opens one, or uses the one it is given."""
+
+    def __init__(self, dsn: str, name: str, holder: str, ttl_s: float = ROLE_TTL_S) -> None:
+        self._dsn = dsn
+        self._name = name
+        self._holder = holder
+        self._ttl_s = ttl_s
+        self._token = 0
+
+    def acquire(self, db: Database | None = None) -> bool:
+        """Take the role if it is free."""
+        if db is None:
+            with closing(PostgresConnection(self._dsn)) as connection:
+                return self.acquire(connection)
+        values = {"name": self._name, "holder": self._holder, "ttl": self._ttl_s}
+        row = db.execute(_ACQUIRE, values).fetchone()
+        self._token = 0 if row is None else int(row[0])
+        return row is not None
+
+    def check(self, db: Database) -> None:
+        """Raise RoleLostError unless the role is held; in a transaction, so that it stays held until the commit."""
+        sql = f"SELECT 1 FROM role WHERE name = ? AND token = ? AND expires_at > {NOW} FOR SHARE"
+        if db.execute(sql, (self._name, self._token)).fetchone() is None:
+            raise RoleLostError(f"the role '{self._name}' was taken over by another process")
+
+    def renew(self, db: Database) -> None:
+        """Hold the role longer."""
+        sql = f"UPDATE role SET expires_at = {NOW} + ? WHERE name = ? AND token = ? AND expires_at > {NOW}"
+        if db.execute(sql, (self._ttl_s, self._name, self._token)).rowcount != 1:
+            raise RoleLostError(f"the role '{self._name}' was taken over by another process")
+
+    def release(self) -> None:
+        """Let another process take the role at once; where the server is gone, it expires."""
+        with suppress(ConnectionLostError), closing(PostgresConnection(self._dsn)) as connection:
+            sql = "UPDATE role SET expires_at = 0 WHERE name = ? AND token = ?"
+            connection.execute(sql, (self._name, self._token))
+
+    def holder(self) -> str:
+        """Who holds the role; empty where it is free."""
+        with closing(PostgresConnection(self._dsn)) as connection:
+            sql = f"SELECT holder FROM role WHERE name = ? AND expires_at > {NOW}"
+            row = connection.execute(sql, (self._name,)).fetchone()
+        return str(row[0]) if row else ""
+
+
+def report_worker(db: Database, name: str, figures: bytes) -> None:
+    """Write down that a worker is there, with its figures."""
+    db.execute(
+        f"INSERT INTO worker VALUES (?, {NOW}, {NOW}, ?) ON CONFLICT (name) DO UPDATE"
+        " SET seen_at = excluded.seen_at, figures = excluded.figures",
+        (name, figures),
+    )
+
+
+def lock_workers(db: Database) -> None:
+    """Until the end of the transaction no other worker starts or leaves."""
+    db.execute("LOCK TABLE worker IN EXCLUSIVE MODE")
+
+
+def remove_worker(db: Database, name: str) -> None:
+    """The worker leaves."""
+    db.execute("DELETE FROM worker WHERE name = ?", (name,))
+
+
+def live_workers(db: Database, within_s: float) -> set[str]:
+    """The names of the workers that were seen lately."""
+    return {name for (name,) in db.execute(f"SELECT name FROM worker WHERE seen_at > {NOW} - ?", (within_s,))}
+
+
+def database_time(db: Database) -> float:
+    """The time of the database's clock."""
+    return float(db.execute(f"SELECT {NOW}").fetchone()[0])

@@ -1,0 +1,103 @@
+"""A crawl in PostgreSQL: the same pages as in a folder, and every command works on it."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from checks.page_server import pages_of
+from checks.postgres_server import PostgresServer
+from checks.small_webs import SmallWeb, grid, opilio, served, settings_for
+from opilio.engine.wiring.launch import open_crawl
+from opilio.manage.export import export_to_file
+from opilio.manage.label import LabelRequest, label_pages
+from opilio.manage.status import collection_status
+from opilio.manage.verify import verify
+from opilio.manage.why import why
+from opilio.search.searcher import Searcher
+from opilio.store.collection import open_readonly
+from opilio.store.page_selection import PageFilter
+from opilio.store.postgres.collection import folder_of
+from opilio.web.pages import PAGES
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def crawl_into(place: str, tree: dict[str, object]) -> str:
+    async def run() -> str:
+        async with open_crawl(folder_of(place), tree, "test", lambda _: None, lambda _: None) as session:
+            return await session.engine.run()
+
+    return asyncio.run(run())
+
+
+def test_crawl_in_postgres_stores_the_same_pages_as_in_a_folder(dsn: str, tmp_path: Path) -> None:
+    with served(SmallWeb(grid(4, 5))) as server:
+        tree = settings_for(server, ["http://h0.example/0.html"])
+        reason = crawl_into(dsn, tree)
+        other = crawl_into(str(tmp_path / "folder"), tree)
+    assert reason == other
+    with open_readonly(folder_of(dsn)) as ours, open_readonly(tmp_path / "folder") as theirs:
+        sql = "SELECT url, status, title, relevant, score, duplicate_of FROM page ORDER BY key"
+        assert list(ours.connection.execute(sql)) == list(theirs.connection.execute(sql))
+
+
+@pytest.fixture(scope="module")
+def crawled(server: PostgresServer) -> str:
+    """The address of a collection of 20 pages, crawled by the default strategy."""
+    place = server.new_schema()
+    with served(SmallWeb(grid(4, 5))) as web:
+        crawl_into(place, settings_for(web, ["http://h0.example/0.html"], strategy="opilio"))
+    return place
+
+
+def test_status_and_verify_agree_with_the_crawl(crawled: str) -> None:
+    folder = folder_of(crawled)
+    found = collection_status(folder)
+    assert (found.state, found.pages, found.queued, found.hosts) == ("stopped", 20, 0, 4)
+    assert verify(folder) == []
+
+
+def test_search_finds_pages_and_export_writes_them(crawled: str, tmp_path: Path) -> None:
+    folder = folder_of(crawled)
+    searcher = Searcher([folder])
+    searcher.update_indexes()
+    assert len(searcher.search("wren").hits) > 0
+    for form in ("jsonl", "warc", "markdown"):
+        assert export_to_file(folder, tmp_path / form, form, PageFilter()) == 20
+
+
+def test_why_explains_a_page_and_its_path(crawled: str) -> None:
+    explanation = why(folder_of(crawled), "http://h2.example/3.html")
+    assert explanation.found
+    assert explanation.path[0] == "http://h0.example/0.html"
+
+
+def test_a_label_is_learnt_when_no_crawl_runs(crawled: str) -> None:
+    folder = folder_of(crawled)
+    report, problems = label_pages(folder, [LabelRequest("http://h1.example/1.html", False, "label")], 1.0, [])
+    assert (report.labels, problems) == (1, [])
+    assert collection_status(folder).relevant == 19
+    label_pages(folder, [LabelRequest("http://h1.example/1.html", None, "label")], 2.0, [])
+
+
+def test_commands_take_the_address_of_a_database(crawled: str) -> None:
+    done = opilio("status", crawled, "--json")
+    assert json.loads(done.stdout)["pages"] == 20
+
+
+def test_pages_of_the_web_interface_show_a_database(crawled: str, tmp_path: Path) -> None:
+    folder = folder_of(crawled)
+    routes = [route.path.replace("{name}", folder.name) for route in PAGES if "/c/{name}" in route.path]
+    needed = "?url=http://h0.example/0.html&host=h0.example&q=wren"
+    with pages_of([folder], tmp_path) as client:
+        answers = {path: client.get(f"{path}.json{needed}").status for path in routes}
+    assert set(answers.values()) <= {200, 400}, answers
+    assert sum(status == 200 for status in answers.values()) >= 12, answers
