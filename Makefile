@@ -105,6 +105,8 @@ $(PYWB)/.installed: tests/manage/pywb_needs.txt
 test: check coverage $(SEARXNG)/.installed $(PYWB)/.installed
 	@sh scripts/get_package.sh chromium chromium "the tests of the pages in a browser"
 	@sh scripts/get_package.sh initdb postgresql "the tests of collections in PostgreSQL"
+	@for name in python3-doc git-doc sqlite3-doc postgresql-doc-15 valgrind; do \
+		sh scripts/get_package.sh /usr/share/doc/$$name $$name "the tests with manuals"; done
 	OPILIO_SEARXNG=$(CURDIR)/$(SEARXNG)/bin/python OPILIO_PYWB=$(CURDIR)/$(PYWB)/bin/python \
 		$(PYTEST) -m "not ($(QUICK))"
 

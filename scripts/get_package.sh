@@ -1,8 +1,9 @@
 #!/bin/sh
-# get_package.sh PROGRAM PACKAGE TESTS: install a Debian package that tests need, where its program is missing and
-# packages may be installed. Debian keeps the programs of PostgreSQL out of the path.
+# get_package.sh PROGRAM PACKAGE TESTS: install a Debian package that tests need, where its program (or the file that is
+# named instead) is missing and packages may be installed. Debian keeps the programs of PostgreSQL out of the path.
 set -eu
 program=$1 package=$2 tests=$3
+[ -e "$program" ] && exit 0
 command -v "$program" >/dev/null 2>&1 && exit 0
 ls /usr/lib/postgresql/*/bin/"$program" >/dev/null 2>&1 && exit 0
 if ! command -v apt-get >/dev/null 2>&1; then
