@@ -1,12 +1,21 @@
 """Cookies, hidden links and the language that is asked for, against a real server."""
 
 import asyncio
+import base64
+import gzip
 from pathlib import Path
+
+import pytest
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from checks.hostile_site import Behaviour, Request, answer, site
 from checks.small_webs import BIRDS, PATIENCE_S, rows, stored
+from opilio.core.errors import ConfigError
 from opilio.core.settings import Tree
 from opilio.engine.wiring.session import create_crawl
+from opilio.fetch.identity import Credentials, RequestSigner
 from opilio.topic.setup import resolve_settings
 
 FORM = b"<p>We use cookies.</p>"
@@ -114,3 +123,89 @@ def test_links_of_headers_are_followed(tmp_path: Path) -> None:
     start = answer(BIRDS.encode(), link='</2>; rel="next", </style.css>; rel=preload', refresh="9; url=/3")
     _, requests = crawl_site(tmp_path / "c", {"/": start})
     assert {r.target for r in requests} == {"/robots.txt", "/", "/2", "/3"}
+
+
+CREDENTIALS = """
+["a.example"]
+http = true
+cookies = { member = "secret-cookie" }
+headers = { Authorization = "Bearer secret-token" }
+
+["b.example"]
+cookies = { member = "secret-other" }
+"""
+
+
+def test_credentials_reach_their_host_only_and_are_not_stored(tmp_path: Path) -> None:
+    (tmp_path / "accounts.toml").write_text(CREDENTIALS)
+    links = b'<a href="/x">x</a><a href="http://b.example/">b</a><a href="http://c.example/">c</a>'
+    behaviours = {
+        "/": answer(BIRDS.encode() + links, set_cookie="session=secret-session"),
+        "/x": answer(BIRDS.encode() + b" more"),
+    }
+    _, requests = crawl_site(tmp_path / "c", behaviours, fetch={"credentials": str(tmp_path / "accounts.toml")})
+    sent = {(r.headers["host"].partition(":")[0], r.target): r.headers for r in requests}
+    assert sent["a.example", "/x"]["authorization"] == "Bearer secret-token"
+    assert sorted(sent["a.example", "/x"]["cookie"].split("; ")) == ["member=secret-cookie", "session=secret-session"]
+    # b.example is not asked over https, c.example has no account.
+    for host in ("b.example", "c.example"):
+        assert {"authorization", "cookie"}.isdisjoint(sent[host, "/"])
+    for path in (tmp_path / "c").iterdir():
+        data = path.read_bytes()
+        assert b"secret-" not in (gzip.decompress(data) if path.suffix == ".gz" else data), path.name
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 1", "write a table per host"),
+        ('["a.example"]\ncookies = { a = "secret\\nx" }', "write a table per host"),
+        ('["a.example"]\nheaders = { Host = "secret" }', "'Host' can't be set"),
+        ("[", "not valid TOML"),
+    ],
+)
+def test_invalid_credentials_are_refused_without_showing_a_value(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "accounts.toml").write_text(text)
+    with pytest.raises(ConfigError) as raised:
+        Credentials.read(tmp_path / "accounts.toml")
+    assert message in str(raised.value)
+    assert "secret" not in str(raised.value)
+
+
+# RFC 9421, B.1.4
+TEST_KEY = """-----BEGIN PRIVATE KEY-----
+MC4CAQAwBQYDK2VwBCIEIJ+DYvh6SEqVTm50DFtMDoQikTmiCqirVv9mWG9qfSnF
+-----END PRIVATE KEY-----
+"""
+TEST_KEY_ID = "poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U"
+
+
+def test_server_verifies_the_signature_of_requests(tmp_path: Path) -> None:
+    (tmp_path / "key.pem").write_text(TEST_KEY)
+    fetch = {"signature_key": str(tmp_path / "key.pem"), "signature_agent": "https://crawler.example"}
+    _, requests = crawl_site(tmp_path / "c", {"/": answer(BIRDS.encode())}, fetch=fetch)
+    key = load_pem_private_key(TEST_KEY.encode(), None)
+    assert isinstance(key, Ed25519PrivateKey)
+    assert {r.target for r in requests} >= {"/", "/robots.txt"}
+    for request in requests:
+        parameters = request.headers["signature-input"].removeprefix("sig1=")
+        assert f'keyid="{TEST_KEY_ID}"' in parameters
+        assert parameters.endswith(';tag="web-bot-auth"')
+        base = "\n".join(
+            [
+                f'"@authority": {request.headers["host"]}',
+                f'"signature-agent": {request.headers["signature-agent"]}',
+                f'"@signature-params": {parameters}',
+            ]
+        )
+        signature = base64.b64decode(request.headers["signature"].removeprefix("sig1=:").removesuffix(":"))
+        key.public_key().verify(signature, base.encode())
+        with pytest.raises(InvalidSignature):
+            key.public_key().verify(signature, base.replace("a.example", "b.example").encode())
+
+
+@pytest.mark.parametrize("text", ["", "no key"])
+def test_invalid_signature_key_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "key.pem").write_text(text)
+    with pytest.raises(ConfigError, match="not a PEM private key"):
+        RequestSigner.read(tmp_path / "key.pem", "")

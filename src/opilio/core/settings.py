@@ -117,6 +117,9 @@ class FetchSettings(msgspec.Struct, kw_only=True):
     verify_tls: bool = True
     resolve: dict[str, str] = {}
     cookies: bool = True  # return cookies to the hosts that set them, within one run
+    credentials: str = ""  # a file with cookies and headers for hosts; it is read, never copied
+    signature_key: str = ""  # a file with an Ed25519 key that signs requests (Web Bot Auth)
+    signature_agent: str = ""  # URL of the site that publishes the public key
     archives: list[str] = []  # WARC and WACZ files to crawl instead of the live web
 
 

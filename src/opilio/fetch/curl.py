@@ -127,7 +127,15 @@ class CurlFetcher:
         if not transfer.url.startswith(("http://", "https://")):
             raise ValueError("not an http or https address")
         handle.setopt(pycurl.URL, transfer.url.encode("utf-8"))
-        handle.setopt(pycurl.HTTPHEADER, [*self._headers, *conditional_headers(validators or {})])
+        headers = [*self._headers, *conditional_headers(validators or {})]
+        if (identity := self._network.identity) is not None:
+            headers += identity.headers(transfer.url, self._clock.now())
+            # Sent beside the cookies that the host has set. The handle may have been used for another host.
+            if cookies := identity.cookies(transfer.url):
+                handle.setopt(pycurl.COOKIE, cookies)
+            else:
+                handle.unsetopt(pycurl.COOKIE)
+        handle.setopt(pycurl.HTTPHEADER, headers)
         handle.setopt(pycurl.HEADERFUNCTION, transfer.on_header)
         handle.setopt(pycurl.WRITEFUNCTION, transfer.on_body)
         if not self._network.proxy:
@@ -159,6 +167,8 @@ class CurlFetcher:
         # Often to another spelling of the same URL. With a new cookie, the same request can succeed.
         if location == transfer.url and not sets_cookie:
             location, transfer.failure = "", Failure("redirect-loop", "redirects to itself")
+        if self._network.identity is not None:
+            headers = self._network.identity.stored_headers(transfer.url, headers)
         return FetchResult(
             url=transfer.url,
             status=status,

@@ -15,6 +15,7 @@ from opilio.core.protocols import Fetcher
 from opilio.core.records import CONTENT_TYPE_FAILURE, Failure, FetchResult
 from opilio.core.scope import media_type
 from opilio.core.urls import canonicalize_url
+from opilio.fetch.identity import RequestIdentity
 
 
 class FetchLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -51,6 +52,7 @@ class NetworkOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     connections: int = 64  # maximum of open connections and of requests in flight
     cookies: bool = False  # return the cookies that hosts set, in this process only
     language: str = ""  # preferred language code, sent as Accept-Language; empty: none
+    identity: RequestIdentity | None = None  # credentials and signature of requests
 
 
 PAGE_TYPES = frozenset(("text/html", "application/xhtml+xml", "text/plain", "text/markdown", "text/x-markdown"))

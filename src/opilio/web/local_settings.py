@@ -16,7 +16,7 @@ from opilio.core.settings import KIND_SECTIONS, Settings, Tree
 # A browser runs scripts of sites on the server, and its path names a program to start.
 LOCAL_KEYS = {
     "browser": ("on", "path"),
-    "fetch": ("allow_private", "archives", "proxy", "resolve"),
+    "fetch": ("allow_private", "archives", "credentials", "proxy", "resolve", "signature_key"),
     "seeds": ("engines", "proxy", "wiki"),
     "topic": ("genre_file", "lexicon_file"),
 }

@@ -10,12 +10,13 @@ from opilio.core.protocols import Fetcher
 from opilio.core.records import CONTENT_TYPE_FAILURE, SCOPE_FAILURE, Failure
 from opilio.core.registry import FETCHERS, load_plugin
 from opilio.core.scope import page_refusal
-from opilio.core.settings import Settings
+from opilio.core.settings import FetchSettings, Settings
 from opilio.engine.politeness.rendering import BrowserTools
 from opilio.fetch.archive import ArchiveFetcher, ArchiveWeb
 from opilio.fetch.browser import BrowserLimits, ChromiumBrowser, find_chromium
 from opilio.fetch.curl import CurlFetcher
 from opilio.fetch.http import AnyResponse, FetchLimits, NetworkOptions, ResponseFilter
+from opilio.fetch.identity import Credentials, RequestIdentity, RequestSigner
 from opilio.parse.documents.formats import document_formats, extensions_of_types, missing_types, readable_types
 from opilio.text.languages import language_code
 
@@ -48,6 +49,16 @@ def adapt_to_archives(settings: Settings) -> Settings:
     )
 
 
+def build_identity(fetch: FetchSettings) -> RequestIdentity | None:
+    """Credentials and signature of requests; None if neither is configured. ConfigError names an invalid file."""
+    if not fetch.credentials and not fetch.signature_key:
+        return None
+    return RequestIdentity(
+        Credentials.read(Path(fetch.credentials)) if fetch.credentials else None,
+        RequestSigner.read(Path(fetch.signature_key), fetch.signature_agent) if fetch.signature_key else None,
+    )
+
+
 def build_curl_fetcher(settings: Settings, clock: Clock | None = None, accept: ResponseFilter | None = None) -> Fetcher:
     """The fetcher on libcurl; `accept` replaces the filter of responses."""
     fetch = settings.fetch
@@ -59,6 +70,7 @@ def build_curl_fetcher(settings: Settings, clock: Clock | None = None, accept: R
         connections=settings.engine.connections,
         cookies=fetch.cookies,
         language=language_code(settings.topic.language),
+        identity=build_identity(settings.fetch),
     )
     limits = FetchLimits(body_bytes=fetch.max_bytes, document_bytes=fetch.max_document_bytes, total_s=fetch.timeout_s)
     accept = accept or build_response_filter(settings)

@@ -14,6 +14,7 @@ from opilio.core.urls import require_url
 from opilio.engine.revisit.policies import POLICIES
 from opilio.engine.wiring.assembly import SINGLE_CRAWLER, assembly_kind, crawl_assembly
 from opilio.engine.wiring.build import configured_seeds
+from opilio.engine.wiring.fetcher import build_identity
 from opilio.engine.wiring.seed_engines import complete_engine
 from opilio.engine.wiring.seeding import no_seeds_error
 from opilio.engine.wiring.start import check_start_model, load_start_states
@@ -42,11 +43,20 @@ def complete_settings(settings: Settings) -> Settings:
     engines = {name: complete_engine(name, tree) for name, tree in settings.seeds.engines.items()}
     seeds = msgspec.structs.replace(settings.seeds, engines=engines)
     # A resumed crawl may be started in another folder.
-    archives = [str(Path(name).absolute()) for name in settings.fetch.archives]
-    fetch = msgspec.structs.replace(settings.fetch, archives=archives)
+    build_identity(settings.fetch)  # checks the files
+    fetch = msgspec.structs.replace(
+        settings.fetch,
+        archives=[str(Path(name).absolute()) for name in settings.fetch.archives],
+        credentials=_absolute(settings.fetch.credentials),
+        signature_key=_absolute(settings.fetch.signature_key),
+    )
     completed: Settings = msgspec.structs.replace(settings, seeds=seeds, fetch=fetch, **sections)
     crawl_assembly(completed).check_settings(completed)
     return completed
+
+
+def _absolute(path: str) -> str:
+    return str(Path(path).absolute()) if path else ""
 
 
 def collection_settings(collection: Collection) -> Settings:
