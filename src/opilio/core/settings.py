@@ -51,14 +51,12 @@ class TopicSettings(msgspec.Struct, kw_only=True):
     language: str = "english"
     normaliser: Normalizer = "stem"
     phrases: list[str] = []  # phrases in a query log that count as one term (S4-E1)
-    # Which text around a link counts.
-    around: Literal["block", "beside", "sentence", "paragraph"] = "block"
+    around: Literal["block", "beside", "sentence", "paragraph"] = "block"  # which text around a link counts
     identify: bool = False  # detect the language of pages that declare none
     table_size: Positive = 50
     name_weight: Amount = 0.5  # of the words of name and description beside keywords and example pages
     title_weight: Count = 3  # how often a word of a page's title counts
-    # Weighting of the words in example pages.
-    weighing: Literal["tf-idf", "tf-df", "corpus"] = "tf-idf"
+    weighing: Literal["tf-idf", "tf-df", "corpus"] = "tf-idf"  # weighting of the words in example pages
 
 
 class SeedSettings(msgspec.Struct, kw_only=True):
@@ -141,12 +139,10 @@ class RevisitSettings(msgspec.Struct, kw_only=True):
     continuous: bool = False  # run until stopped, waiting for pages that become due
     policy: str = "adaptive"  # fixed, proportional, adaptive
     share: Annotated[float, Meta(ge=0, le=1)] = 0.5  # of the fetches, while there are new URLs
-    # Between two visits of a page, on average over all pages.
-    interval_s: Annotated[float, Meta(gt=0)] = 7 * 86_400.0
+    interval_s: Annotated[float, Meta(gt=0)] = 7 * 86_400.0  # between two visits of a page, on average over all pages
     relevant_only: bool = False  # do not revisit irrelevant pages
     least_s: Amount = 3600.0  # minimum time between two visits of a page
-    # Time after which a missing page is checked again (S1-06).
-    second_look_s: Amount = 86_400.0
+    second_look_s: Amount = 86_400.0  # time after which a missing page is checked again (S1-06)
     announcements: bool = True  # use sitemaps and feeds
     probe: bool = True  # fetch a nonexistent page of each host once, to detect soft 404s
 
@@ -202,8 +198,7 @@ class AgentTeamSettings(msgspec.Struct, kw_only=True):
     exchange_words: bool = False  # S3-F3: share new table words with agents of the same topic
     exchange_lessons: bool = False  # judge and ranker also learn from the pages of agents of the same topic
     exchange_links: bool = False  # share links with agents that score them high
-    # An agent that does nothing for this long is lost.
-    lease_s: Annotated[float, Meta(gt=0)] = 300.0
+    lease_s: Annotated[float, Meta(gt=0)] = 300.0  # an agent that does nothing for this long is lost
     each: list[AgentSettings] = []
 
 
