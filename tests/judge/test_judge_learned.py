@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from opilio.core.records import Analysis, FetchResult, Outcome
-from opilio.judge.learned import LearnedJudge
+from opilio.core.records import Analysis, FetchResult, Outcome, Verdict
+from opilio.judge.learned import LearnedJudge, with_link_score
 from opilio.judge.similarity import CoverageJudge
 from opilio.learn.text_model import MAX_TERMS, TextModel
 from opilio.testing.conformance import check_judge, check_learner
@@ -60,6 +60,22 @@ def test_coverage_grows_with_the_words_covered_and_is_finite() -> None:
     scores = [coverage().judge(reading_of(text)).score for text in ("court", "song", "nest song", "wren nest song")]
     assert scores == sorted(scores)
     assert coverage().judge(reading_of("wren " * 3000)).score < coverage().judge(reading_of("wren nest song")).score
+
+
+def test_link_to_a_page_counts_but_the_page_alone_is_kept() -> None:
+    unsure = learned().judge(reading_of("song " * 3))
+    good, bad = with_link_score(0.75, unsure, 0.95), with_link_score(0.75, unsure, 0.05)
+    assert good.score > 0.5 > bad.score
+    assert good.relevant
+    assert not bad.relevant
+    assert good.page_score == bad.page_score == unsure.score
+    assert good.reasons[0] == unsure.reasons[0]
+    assert [reason.name for reason in good.reasons[1:3]] == ["page alone", "link to it"]
+
+
+def test_link_does_not_count_for_a_rejected_page() -> None:
+    rejected = Verdict(score=0.0, relevant=False)
+    assert with_link_score(0.75, rejected, 0.95) is rejected
 
 
 def test_topic_without_words_has_no_page() -> None:

@@ -24,13 +24,20 @@ if TYPE_CHECKING:
     from opilio.manage.results import LabelReport
 
 
-def status(folder: CollectionArgument, json: JsonOption = False) -> int:
+def status(
+    folder: CollectionArgument,
+    forecast: Annotated[
+        bool, typer.Option("--forecast", help="Estimate what 1,000, 5,000 and 20,000 fetches will find.")
+    ] = False,
+    json: JsonOption = False,
+) -> int:
     """Show what a collection holds and how its crawl ended."""
     import msgspec
 
+    from opilio.cli.text_output import format_forecast
     from opilio.manage.status import collection_status
 
-    found = collection_status(folder)
+    found = collection_status(folder, forecast=forecast)
     if json:
         print_json(found)
         return 0
@@ -39,9 +46,12 @@ def status(folder: CollectionArgument, json: JsonOption = False) -> int:
     values["genres"] = ", ".join(f"{genre} {count}" for genre, count in found.genres.items()) or "none found"
     if found.agents is not None:
         values["agents"] = "; ".join(f"{name}: {state}" for name, state in found.agents.items())
+    values.pop("forecast", None)
     width = max(map(len, values))
     for name, value in values.items():
         print_text(f"{name.replace('_', ' '):{width}}  {value}")
+    if found.forecast is not None:
+        print_text("\n".join(format_forecast(found.forecast)))
     return 0
 
 

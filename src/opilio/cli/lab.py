@@ -159,8 +159,6 @@ def run(
 
     if not experiment:
         raise UsageError(f"no experiment: give a TOML file or one of {', '.join([*experiment_names(), *PAPER_SUITES])}")
-    if not web:
-        raise UsageError(f"no web: give at least one, for example: opilio lab run {experiment} --web DIR")
     from opilio.cli.lab_run import ExperimentOptions, run_experiments
 
     run_experiments(

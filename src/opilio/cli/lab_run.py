@@ -7,10 +7,14 @@ from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from opilio.cli.options import print_json, print_message, print_text
+from opilio.core.errors import UsageError
 from opilio.core.files import make_writable_folder, pluralize, report_write_errors
 from opilio.core.settings import merge_trees, parse_setting
 from opilio.engine.workers import available_cpus
+from opilio.lab.benchmark.registration import open_manual_webs
 from opilio.lab.experiments.declarations import Plot, load_experiment, select_variants, suite_experiments
 from opilio.lab.experiments.results import RunResult, write_results
 from opilio.lab.experiments.resume import RunCheckpoint
@@ -23,6 +27,7 @@ from opilio.lab.reports.tables import split_by_seed_kind, strategy_table
 from opilio.lab.webs.web import LabProblem
 
 MAX_PROBLEMS_SHOWN = 10
+NO_WEB = "no web: give at least one, for example: opilio lab run EXPERIMENT --web DIR"
 PROGRESS_INTERVAL_S = 10.0
 
 
@@ -58,8 +63,15 @@ def run_experiment(options: ExperimentOptions) -> None:
     declared = load_experiment(options.experiment)
     for section in declared.sections:
         find_section(section)
+    manuals, missing = open_manual_webs(declared.manuals)
+    if not options.webs and not manuals:
+        raise UsageError(
+            f"no web: {missing[0]}; install it or give a web with --web"
+            if missing
+            else NO_WEB.replace("EXPERIMENT", declared.name)
+        )
     choice = StudyOptions(
-        webs=tuple(options.webs),
+        webs=(*options.webs, *manuals),
         topics=tuple(options.topics),
         variants=select_variants(declared, options.strategies),
         pages=options.pages,
@@ -69,6 +81,7 @@ def run_experiment(options: ExperimentOptions) -> None:
         overrides=reduce(merge_trees, map(parse_setting, options.assignments), {}),
     )
     study = Study(declared, choice)
+    study.problems += missing
     jobs = study.jobs()
     _warn(study.problems)
     out = options.out or Path(f"lab-{declared.name}")
@@ -76,6 +89,7 @@ def run_experiment(options: ExperimentOptions) -> None:
     finished = RunCheckpoint.for_jobs(jobs)
     progress = _ExperimentProgress(len(jobs), finished)
     results = progress.run_all(jobs, options.processes or available_cpus())
+    results = [msgspec.structs.replace(run, registration=study.registration) for run in results]
     runs, bounds = _split_bounds(results, [v.name for v in choice.variants])
     if declared.by_seeds:
         runs = split_by_seed_kind(runs)

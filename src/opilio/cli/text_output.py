@@ -9,8 +9,10 @@ from rich.console import Console
 
 from opilio.cli.options import print_message
 from opilio.core.files import pluralize
+from opilio.core.protocols import LINK_TO_PAGE, PAGE_ALONE
+from opilio.core.records import Reason
 from opilio.manage.history import format_utc
-from opilio.manage.results import Explanation, LinkContext, PageExplanation, PageHistory, RankerExplanation
+from opilio.manage.results import Explanation, Forecast, LinkContext, PageExplanation, PageHistory, RankerExplanation
 from opilio.manage.train_attributes import TrainingResult
 from opilio.methods.attributes.evaluation import LearnerResult, MeanInterval
 from opilio.search.hit_display import rich_hit
@@ -86,8 +88,25 @@ def _format_page(page: PageExplanation) -> list[str]:
         kind = "nearly the same text as" if page.near_duplicate else "the same text as"
         lines.append(f"  a duplicate: {kind} {page.duplicate_of}")
     lines += [f"  also at {url}" for url in page.aliases]
-    lines += [f"    {reason.name} {reason.value:.3f}" for reason in page.reasons if reason.weight]
-    return lines
+    return lines + [_format_reason(reason) for reason in page.reasons if reason.weight]
+
+
+def _format_reason(reason: Reason) -> str:
+    if reason.name == PAGE_ALONE:
+        return f"    its text alone gives {reason.value:.3f}"
+    if reason.name == LINK_TO_PAGE:
+        return f"    the link to it had {reason.value:.3f} before the page was fetched"
+    return f"    {reason.name} {reason.value:.3f}"
+
+
+def format_forecast(forecast: Sequence[Forecast]) -> list[str]:
+    """One line per number of fetches."""
+    if not forecast:
+        return ["no forecast: it needs 50 fetches, fewer than 20,000, and a relevant page"]
+    return [
+        f"after {one.fetches:,} fetches about {one.relevant:,} relevant pages ({one.low:,} to {one.high:,})"
+        for one in forecast
+    ]
 
 
 # The reasons of WARC-Truncated.

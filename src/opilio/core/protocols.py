@@ -310,6 +310,7 @@ class DuplicateDetector(Protocol):
 
 
 JUDGE_STATE, RANK_STATE, TOPIC_STATE = "judge", "rank", "topic"  # names of states among the snapshots
+PAGE_ALONE, LINK_TO_PAGE = "page alone", "link to it"  # second and third reason of a verdict that counts the link
 
 
 class BaseLearner:

@@ -190,10 +190,10 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     score: float  # 0..1
     relevant: bool
     reasons: tuple[Reason, ...] = ()
+    page_score: float | None = None  # by the page alone, if `score` counts its link; rankers learn from this one
 
 
-NO_AGENT = 0  # a lead that no agent owns yet, for example a seed
-MAX_AGENTS = 255
+NO_AGENT, MAX_AGENTS = 0, 255  # the first: a lead that no agent owns yet, for example a seed
 
 
 class Lead(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,6 +26,7 @@ from opilio.core.records import (
     Lead,
     Page,
     Reading,
+    Tier,
     Verdict,
 )
 from opilio.core.scope import ScopeSettings, page_refusal
@@ -56,11 +57,19 @@ class PageFeatures:
         genre: Callable[[Reading], str],
         feeds: bool = True,
         telling: Callable[[Reading], NDArray[np.int64]] | None = None,
+        with_link_score: Callable[[Verdict, float], Verdict] | None = None,
     ) -> None:
         self._vocabulary = vocabulary
         self.genre = genre
         self._feeds_topic = feeds
         self._judge_terms = telling
+        self._with_link_score = with_link_score
+
+    def combined_verdict(self, verdict: Verdict, lead: Lead) -> Verdict:
+        """The verdict with the evidence of the link, if the judge counts it; a seed has no link."""
+        if self._with_link_score is None or not lead.parent or lead.tier != Tier.LINK:
+            return verdict
+        return self._with_link_score(verdict, lead.score)
 
     def sample(self, reading: Reading) -> bytes:
         """The terms that a learning judge is taught with; nothing where the judge does not learn."""
@@ -138,6 +147,7 @@ class SharedParts(NamedTuple):
     parser: Parser
     read: Callable[[Page], Reading]
     make_records: bool
+    wrap_judge: Callable[[Judge], Judge] | None = None
 
 
 class PageAnalyzer:
@@ -214,7 +224,8 @@ class PageAnalyzer:
         return self._features.expansion_terms(reading)
 
     def _analyze_reading(self, lead: Lead, fetched: FetchResult, reading: Reading) -> Analysis:
-        page, verdict = reading.page, self.judge(reading)
+        page, alone = reading.page, self.judge(reading)
+        verdict = self._features.combined_verdict(alone, lead)
         counts, surfaces = self.expansion_terms(reading) if verdict.relevant else ((), ())
         return Analysis(
             title=page.title[:500],
@@ -235,7 +246,8 @@ class PageAnalyzer:
             needs_browser=len(reading.terms) < MAX_SHELL_TERMS,
             feeds=page.feeds,
             verdict=verdict,
-            links=self.rank(reading, verdict, lead),
+            # A page's own score: its links must not inherit the evidence of the link to it.
+            links=self.rank(reading, alone, lead),
             counts=counts,
             surfaces=surfaces,
             sample_terms=self._features.sample(reading),

@@ -23,6 +23,7 @@ from opilio.store.commands import (
     labeled_originals,
     labels_after,
 )
+from opilio.store.page_selection import learned_reward
 from opilio.store.pages import is_relevant, judged_page, page_host
 from opilio.store.writer import CollectionWriter, override_verdict
 
@@ -85,14 +86,14 @@ class LabelInbox:
         page = judged_page(self._collection.connection, key)
         if page is None:
             return []
-        url, host, score = page.url, page.host, page.score
+        url, host = page.url, page.host
         before = self._previous_label(id_, key)
         if relevant is None:
             return self._remove_label(key, sample, before, LabelRemoved(at=now, url=url))
         self._writer.set_label(key, relevant, _label_reason(relevant))
         if before is not relevant:
             self._learning.label(sample, relevant, before)
-            self._correct_link_score(host, key, score, float(relevant))
+            self._correct_link_score(host, key, learned_reward(page), float(relevant))
         return [PageLabeled(at=now, url=url, relevant=relevant)]
 
     def _remove_label(self, key: int, sample: bytes, before: bool | None, event: LabelRemoved) -> list[Event]:
@@ -101,8 +102,9 @@ class LabelInbox:
             return []
         self._learning.label(sample, None, before)
         scores = self._writer.remove_label(key, LABEL_REASON)
-        if scores is not None:  # else the page came anew since, and was judged anew
-            self._correct_link_score(host_of(event.url), key, *scores)
+        page = judged_page(self._collection.connection, key)
+        if scores is not None and page is not None:  # else the page came anew since, and was judged anew
+            self._correct_link_score(host_of(event.url), key, scores[0], learned_reward(page))
         return [event]
 
     def _correct_link_score(self, host: str, key: int, before: float, after: float) -> None:

@@ -21,7 +21,7 @@ from opilio.learn.link_pool import MAX_CONTEXTS
 from opilio.learn.scoring import LinkLesson, LinkVisit, SourcePage
 from opilio.learn.word_model import LINK_FEATURES_DTYPE, unpack_features
 from opilio.store.collection import Collection
-from opilio.store.pages import is_relevant
+from opilio.store.page_selection import is_relevant_alone
 
 COMMITTEE = "committee"  # its name among the snapshots
 QUEUE_READ_BATCH = 5_000  # queued links read at a time
@@ -178,7 +178,7 @@ class CommitteeLearner(BaseLearner):
         return row
 
     def _query_relevance(self, page: int) -> bool:
-        return is_relevant(self._collection.connection, page)
+        return is_relevant_alone(self._collection.connection, page)
 
     def transferable_state(self) -> bytes:
         """A snapshot for another crawl to start from."""
@@ -193,7 +193,9 @@ def _committee_visit(outcome: Outcome) -> LinkVisit:
     """A visit with its reward: 0 for a duplicate, a failure, and a response that is not a page."""
     verdict = outcome.analysis.verdict if outcome.analysis else None
     new = verdict is not None and not outcome.duplicate_of
-    reward = verdict.score if verdict is not None and new else 0.0
+    reward = 0.0
+    if verdict is not None and new:
+        reward = verdict.score if verdict.page_score is None else verdict.page_score
     relevant = new and verdict is not None and verdict.relevant
     return LinkVisit(outcome.lead.key, outcome.lead.url, reward, verdict is not None, relevant)
 

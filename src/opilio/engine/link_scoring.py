@@ -198,7 +198,9 @@ def _committee_links(outcome: Outcome, columns: LinkColumns, places: list[int]) 
 
 def _is_relevant(outcome: Outcome) -> bool:
     verdict = outcome.analysis.verdict if outcome.analysis else None
-    return verdict is not None and verdict.relevant
+    if verdict is None or verdict.page_score is None:
+        return verdict is not None and verdict.relevant
+    return verdict.page_score >= 0.5
 
 
 MAX_TRACKED_LINKS = 200_000  # queued links whose own score is remembered

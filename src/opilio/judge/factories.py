@@ -34,11 +34,18 @@ def coverage_judge(context: BuildContext, *, middle: float = 0.25, slope: float 
     return CoverageJudge(context.evolving_topic, context.page_words, middle, slope, classes)
 
 
-def learned_judge(context: BuildContext, *, middle: float = 0.25, slope: float = 14.0, share: float = 0.5) -> Judge:
+def learned_judge(
+    context: BuildContext,
+    *,
+    middle: float = 0.25,
+    slope: float = 14.0,
+    share: float = 0.5,
+    link_weight: float = 0.0,
+) -> Judge:
     base = coverage_judge(context, middle=middle, slope=slope)
     topic = context.topic
     examples = [(page, True) for page in topic.positive] + [(page, False) for page in topic.negative]
-    return LearnedJudge(base, context.vocabulary.surface_of, share, examples)
+    return LearnedJudge(base, context.vocabulary.surface_of, share, examples, link_weight)
 
 
 def blend_judge(

@@ -10,6 +10,15 @@ from opilio.core.display import Displayable
 from opilio.core.records import Reason
 
 
+class Forecast(msgspec.Struct, frozen=True):
+    """The relevant pages expected after this number of fetches, with an interval of 80 %."""
+
+    fetches: int
+    relevant: int
+    low: int
+    high: int
+
+
 class Status(Displayable, msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a collection holds and how its last crawl ended."""
 
@@ -40,6 +49,8 @@ class Status(Displayable, msgspec.Struct, frozen=True, kw_only=True, omit_defaul
     found_by_rendering: int = 0  # relevant pages that only links of rendered pages led to
     # One line for each agent by name; None for a crawl without agents.
     agents: dict[str, str] | None = None
+    # Relevant pages that a longer crawl would have found, if asked for.
+    forecast: list[Forecast] | None = None
 
 
 class LinkContext(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,23 +1,46 @@
-"""The status of a collection: counts, state of its crawl, agents."""
+"""The status of a collection: counts, state of its crawl, agents, and a forecast of what a longer crawl will find.
 
+The number of relevant pages found after n fetches is extrapolated as a power of n. Its exponent compares the second
+half of the crawl with the whole: 1 if relevant pages come as fast as before, less if they become rare. With few
+relevant pages it is held near the mean of the lab's crawls. The width of the intervals is fitted to crawls of the lab's
+development topics (docs/lab/forecast.md).
+"""
+
+import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from opilio.frontier.postgres.frontier import open_frontier
 from opilio.manage.agents import agent_cards
-from opilio.manage.results import Status
+from opilio.manage.results import Forecast, Status
 from opilio.store.collection import Collection, load_settings, open_readonly
 from opilio.store.locks import is_crawl_running
 from opilio.store.maintain.record_check import stored_counts
+from opilio.store.page_selection import relevant_in_second_half
 from opilio.store.pages import count_unusual_pages, genre_counts
 from opilio.topic.topic import Topic
 
+FORECAST_FETCHES = (1_000, 5_000, 20_000)
+MIN_FETCHES = 50  # fetches, and one relevant page, before there is a forecast
+MEAN_EXPONENT = 0.6
+EXPONENT_STRENGTH = 40.0  # relevant pages after which the crawl's own exponent counts as much as the mean
+MAX_EXPONENT = 1.5
+EXPONENT_SPREAD = 0.35  # standard deviation of the exponent
+COUNT_SPREAD = 1.0  # of the count, in Poisson's standard deviations
+LEVEL_80 = 1.2816  # standard deviations on each side of an interval of 80 %
 
-def collection_status(folder: Path) -> Status:
-    """The state of a collection, running, stopped or crashed."""
+
+def collection_status(folder: Path, *, forecast: bool = False) -> Status:
+    """The state of a collection, running, stopped or crashed, with a forecast if asked for."""
     with open_readonly(folder) as collection:
-        return _status(collection)
+        found = _status(collection)
+        if not forecast:
+            return found
+        late = relevant_in_second_half(collection.connection)
+        fetched = max(found.fetched, found.pages)
+        return msgspec.structs.replace(found, forecast=forecast_relevant(fetched, found.relevant, late))
 
 
 def _stored_topic_name(collection: Collection) -> str:
@@ -73,3 +96,30 @@ def _state(collection: Collection) -> str:
         in_flight = open_frontier(collection.connection).stats().leased if paused else 0
         return ("pausing" if in_flight else "paused") if paused else "running"
     return "crashed" if stored == "running" else stored or "new"
+
+
+def forecast_relevant(
+    fetched: int, relevant: int, relevant_late: int, fetches: Sequence[int] = FORECAST_FETCHES
+) -> list[Forecast]:
+    """Forecasts for numbers of fetches above `fetched`; none if there are too few fetches or no relevant page.
+
+    `relevant_late` is the number of relevant pages in the second half of the crawl.
+
+    >>> forecast_relevant(200, 100, 50, [400])
+    [Forecast(fetches=400, relevant=185, low=133, high=257)]
+    """
+    if fetched < MIN_FETCHES or relevant < 1:
+        return []
+    local = 2.0 * (relevant_late + EXPONENT_STRENGTH * MEAN_EXPONENT / 2.0) / (relevant + EXPONENT_STRENGTH)
+    return [_forecast(fetched, relevant, min(local, MAX_EXPONENT), later) for later in fetches if later > fetched]
+
+
+def _forecast(fetched: int, relevant: int, exponent: float, later: int) -> Forecast:
+    growth = math.log(later / fetched)
+    expected = relevant * math.exp(exponent * growth)
+    spread = math.sqrt((EXPONENT_SPREAD * growth) ** 2 + COUNT_SPREAD * growth / (relevant + 1.0))
+    factor = math.exp(LEVEL_80 * spread)
+    # At least what was found, at most every further fetch.
+    most = relevant + later - fetched
+    low, middle, high = (max(relevant, min(most, value)) for value in (expected / factor, expected, expected * factor))
+    return Forecast(later, round(middle), math.floor(low), math.ceil(high))

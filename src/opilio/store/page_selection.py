@@ -1,13 +1,16 @@
-"""Select stored pages by their properties, in the order they were stored. Duplicates are left out."""
+"""Select stored pages by their properties, in the order they were stored, without duplicates; rewards of pages."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
 
+from opilio.core.protocols import PAGE_ALONE, Database
 from opilio.core.records import url_key
 from opilio.store.collection import Collection
+from opilio.store.connection import read_value
 from opilio.store.page_columns import EXPORTED_COLUMNS
+from opilio.store.pages import JudgedPage, judged_page
 from opilio.store.warc import RecordPosition
 
 # Computed: the URLs of copies of a page, with spaces between them.
@@ -86,3 +89,30 @@ def count_pages(collection: Collection, wanted: PageFilter) -> int:
     where, values = wanted.clause()
     (count,) = collection.connection.execute(f"SELECT count(*) FROM page WHERE {where}", values).fetchone()
     return int(count)
+
+
+def learned_reward(page: JudgedPage) -> float:
+    """What the ranker learned from a page: its score without the link to it."""
+    return _score_alone(page, page.score)
+
+
+def is_relevant_alone(db: Database, key: int) -> bool:
+    """Is there a current page with this key that is relevant without the link to it, as its links were scored?"""
+    page = judged_page(db, key)
+    if page is None:
+        return False
+    alone = _score_alone(page, -1.0)
+    return page.relevant if alone < 0.0 else alone >= 0.5
+
+
+def _score_alone(page: JudgedPage, otherwise: float) -> float:
+    """The score by the page alone; `otherwise` if the link did not count, and after a label."""
+    reasons = page.decoded_reasons
+    return reasons[1].value if len(reasons) > 1 and reasons[1].name == PAGE_ALONE else otherwise
+
+
+def relevant_in_second_half(db: Database) -> int:
+    """The number of relevant pages among the later half of all pages."""
+    half = int(read_value(db, "SELECT count(*) FROM page") or 0) // 2
+    sql = "SELECT count(*) FROM (SELECT relevant FROM page ORDER BY seq DESC LIMIT ?) AS late WHERE relevant = 1"
+    return int(read_value(db, sql, (half,)) or 0)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from opilio.core.protocols import LINK_TO_PAGE, PAGE_ALONE
 from opilio.core.records import Reason
 from opilio.engine.labels import LABEL_REASON
 
@@ -14,6 +15,7 @@ MODEL_PREFIX = "text model: "
 # Reasons that sum up others; they are not words of the page.
 SUMMARY_REASONS = frozenset(
     {"coverage", "text model", "cosine", "topic words", "blend", "query words", "query words found", LABEL_REASON}
+    | {PAGE_ALONE, LINK_TO_PAGE}
 )
 FAILURES = {
     "dns": "host name not found",
@@ -193,6 +195,11 @@ def _is_word(reason: Reason) -> bool:
     return reason.name not in SUMMARY_REASONS and not reason.name.startswith(MODEL_PREFIX)
 
 
+def _logit(chance: float) -> float:
+    bounded = min(0.995, max(0.005, chance))
+    return math.log(bounded / (1.0 - bounded))
+
+
 def score_parts(score: float, reasons: Sequence[Reason]) -> dict[str, Any]:
     """The score of a judge by coverage as parts that add up; empty for other judges.
 
@@ -204,14 +211,19 @@ def score_parts(score: float, reasons: Sequence[Reason]) -> dict[str, Any]:
     if coverage is None or LABEL_REASON in by_name or not 0.0 < score < 1.0:
         return {}
     total = math.log(score / (1.0 - score))
-    learned = model.value * model.weight if model else 0.0
+    alone, link = by_name.get(PAGE_ALONE), by_name.get(LINK_TO_PAGE)
+    share = alone.weight if alone else 1.0
+    learned = share * model.value * model.weight if model else 0.0
+    by_link = [("Link to it", link.weight * _logit(link.value))] if link else []
     words = [(reason.name, reason.value) for reason in reasons if _is_word(reason)]
     rest = coverage.value - sum(value for _, value in words)
     if rest < -0.005:  # another part of the judge raised the coverage, or words overlap
         return {}
     return {
         "total": total,
-        "points": [("Topic keywords", total - learned)] + ([("Learned text model", learned)] if model else []),
+        "points": [("Topic keywords", total - learned - sum(points for _, points in by_link))]
+        + ([("Learned text model", learned)] if model else [])
+        + by_link,
         "words": words + ([("other keywords", rest)] if rest > 0.0005 else []),
         "coverage": coverage.value,
         "model": [(r.name.removeprefix(MODEL_PREFIX), r.value) for r in reasons if r.name.startswith(MODEL_PREFIX)],

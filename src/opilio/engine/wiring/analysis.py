@@ -20,6 +20,7 @@ from opilio.engine.learning import NO_OWNER, Owner, restore_state
 from opilio.engine.wiring.topic import build_query_log_reader
 from opilio.engine.worker_process import AnalysisLimits
 from opilio.engine.workers import AnalysisPool, InlinePool, WorkerPool
+from opilio.judge.learned import LearnedJudge, with_link_score
 from opilio.parse.html import HtmlParser
 from opilio.text.reading import PageReader
 from opilio.text.term_arrays import term_array
@@ -68,12 +69,13 @@ class AnalysisParts:
 
 @dataclass(frozen=True, slots=True)
 class AnalysisOptions:
-    """What a replay or a test replaces: the parser, the reader of words, the WARC records, the pool."""
+    """What a replay or a test replaces: the parser, the reader of words, the WARC records, the pool, the judge."""
 
     parser: Parser | None = None
     records: bool = True
     read_pages: "PageReaderFactory" = field(default_factory=lambda: build_page_reader)
     wrap_pool: Callable[[AnalysisPool], AnalysisPool] | None = None
+    wrap_judge: Callable[[Judge], Judge] | None = None
 
 
 def build_shared_parts(settings: Settings, options: AnalysisOptions) -> SharedParts:
@@ -81,7 +83,8 @@ def build_shared_parts(settings: Settings, options: AnalysisOptions) -> SharedPa
     vocabulary = build_vocabulary(settings)
     reads_paths = settings.rank["kind"] not in RANKERS_WITHOUT_TAG_PATHS or settings.topic.around == "paragraph"
     parser = with_page_rules(options.parser or HtmlParser(settings.politeness.agent, paths=reads_paths), settings)
-    return SharedParts(vocabulary, parser, options.read_pages(settings, vocabulary), options.records)
+    read = options.read_pages(settings, vocabulary)
+    return SharedParts(vocabulary, parser, read, options.records, options.wrap_judge)
 
 
 def build_crawler_parts(
@@ -98,6 +101,8 @@ def build_crawler_parts(
     context = BuildContext(settings, topic, evolving, vocabulary, words, UrlTerms(vocabulary), genres, states)
     topic_judge: Judge = build_component("judge", settings.judge, context)
     judge: Judge = build_component("senses", settings.senses, topic_judge, context)
+    if shared.wrap_judge is not None:
+        judge = shared.wrap_judge(judge)
     ranker: Ranker = build_component("rank", settings.rank, context)
     learners: dict[str, OnlineLearner] = {TOPIC_STATE: evolving}
     for part in (topic_judge, ranker):
@@ -110,7 +115,9 @@ def build_crawler_parts(
     expands_by_pages = settings.expansion["kind"] not in ("none", "query-log")
     sample = topic_judge.sample if isinstance(topic_judge, SamplesPages) else None
     detect_genre = build_genres(settings, vocabulary, ()).detect
-    features = PageFeatures(vocabulary, detect_genre, expands_by_pages, sample)
+    link_weight = topic_judge.link_weight if isinstance(topic_judge, LearnedJudge) else 0.0
+    with_link = partial(with_link_score, link_weight) if link_weight else None
+    features = PageFeatures(vocabulary, detect_genre, expands_by_pages, sample, with_link)
     analyzer = PageAnalyzer(shared.parser, shared.read, judge, ranker, features, learners, records=shared.make_records)
     return AnalysisParts(analyzer, learners, ranker, owner=owner)
 

@@ -64,6 +64,8 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     paper: str = ""  # its column in the paper's table; defaults to the name
     # Start with a T-Graph, if the strategy uses one and the experiment has targets.
     graph: bool = True
+    # Every verdict is the page's label: what is lost to this variant is lost by the judge, the rest by the ranker.
+    perfect_judge: bool = False
 
     @property
     def kind(self) -> str:
@@ -110,6 +112,10 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     sections: tuple[str, ...] = ("strategies", "pairs", "topics", "seeds", "self-judged", "parts")
     variant: tuple[Variant, ...] = ()  # empty: every strategy
     plot: tuple[Plot, ...] = ()
+    manuals: tuple[str, ...] = ()  # webs made from installed manuals, used in addition to the given ones
+    budgets: dict[str, Positive] = {}  # web -> fetches per run, where it differs from `budget`
+    # Results carry a digest of this declaration, and the report separates development and held-out topics.
+    registered: bool = False
 
     @property
     def variants(self) -> tuple[Variant, ...]:

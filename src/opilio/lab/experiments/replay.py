@@ -15,8 +15,8 @@ import msgspec
 
 from opilio.core.clock import Clock, VirtualClock
 from opilio.core.events import BatchCommitted, Event, VisitFailed
-from opilio.core.protocols import Frontier, SeedSource
-from opilio.core.records import Failure, FetchResult
+from opilio.core.protocols import Frontier, Judge, SeedSource
+from opilio.core.records import Failure, FetchResult, Reading, Verdict
 from opilio.core.settings import Settings, Tree, merge_trees
 from opilio.dedup.stored import create_dedup_tables as create_seen
 from opilio.engine.politeness.traps import UrlFilter, build_url_filter
@@ -108,6 +108,21 @@ def _to_fetched(url: str, answer: RecordedResponse, started_at: float, elapsed_s
 
 
 NO_DELAY_S = 0.0
+SURE_SCORES = (0.02, 0.98)  # of an irrelevant and of a relevant page
+
+
+class PerfectJudge:
+    """Replaces the verdicts of a judge by known ones; the judge still gives the reasons, from which it learns."""
+
+    def __init__(self, judge: Judge, relevant_urls: frozenset[str]) -> None:
+        self._judge = judge
+        self._relevant_urls = relevant_urls
+
+    def judge(self, reading: Reading) -> Verdict:
+        """See `Judge`."""
+        relevant = reading.page.url in self._relevant_urls
+        own = self._judge.judge(reading)
+        return msgspec.structs.replace(own, score=SURE_SCORES[relevant], relevant=relevant)
 
 
 class ReplayedFetch(msgspec.Struct, frozen=True, array_like=True):
@@ -184,10 +199,11 @@ def replay_crawl(
     latency_s: float = 0.0,
     begin: Mapping[str, bytes] | None = None,
     sources: Sequence[SeedSource] = (),
+    verdicts: frozenset[str] | None = None,
 ) -> CrawlTrace:
     """One crawl of an offline web. `begin` replaces first states of learners; `sources` are asked for more seeds when
-    the queue is empty."""
-    return asyncio.run(_replay_crawl(offline, settings, latency_s, begin or {}, sources))
+    the queue is empty. `verdicts`, the URLs of relevant pages, replace the judge's decisions."""
+    return asyncio.run(_replay_crawl(offline, settings, latency_s, begin or {}, sources, verdicts))
 
 
 async def _replay_crawl(
@@ -196,6 +212,7 @@ async def _replay_crawl(
     latency_s: float,
     begin: Mapping[str, bytes],
     sources: Sequence[SeedSource],
+    verdicts: frozenset[str] | None,
 ) -> CrawlTrace:
     began = time.perf_counter(), time.process_time()
     clock = VirtualClock()
@@ -207,6 +224,7 @@ async def _replay_crawl(
         parser=CachedParser(offline.web, offline.pages, HtmlParser()),
         records=False,
         read_pages=offline.readings(settings).reader,
+        wrap_judge=None if verdicts is None else lambda judge: PerfectJudge(judge, verdicts),
     )
     trace = CrawlTrace([])
     try:

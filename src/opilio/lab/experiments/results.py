@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opilio.core.errors import OfflineWebError
+from opilio.lab.evaluation.metrics import CalibrationBin
 from opilio.lab.evaluation.referee import CrawlScore
 from opilio.lab.experiments.search_engine import SearchComparison
 
@@ -19,6 +20,9 @@ class SelfJudged(msgspec.Struct, frozen=True, kw_only=True):
     harvest: float
     precision: float | None = None  # of the crawler's verdicts against the labels
     recall: float | None = None
+    auc: float | None = None  # of the judge's scores
+    calibration_error: float | None = None  # of the judge's scores, as probabilities
+    reliability: tuple[CalibrationBin, ...] = ()  # of the judge's scores
     curve: tuple[tuple[int, int], ...] = ()
 
 
@@ -66,6 +70,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
     error: str = ""
     # Compared with a search engine, if the crawl started at its results.
     beyond: SearchComparison | None = None
+    # The digest of the registered experiment that this run belongs to; empty for others.
+    registration: str = ""
 
     @property
     def found_curve(self) -> NDArray[np.float64]:

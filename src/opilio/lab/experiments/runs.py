@@ -245,9 +245,13 @@ class ExperimentRunner:
         settings = lab_settings(kind, topic.brief, seeds.urls, job.budget, more)
         targets = next((s.urls for s in topic.seed_sets if s.name == job.targets), ())
         sources = [OfflineSeedSource(name, self.search) for name in settings.seeds.engines]
-        return replay_crawl(
-            self.offline, settings, job.latency_s, self._tgraph_cache.initial_state(settings, targets), sources
-        )
+        begin = self._tgraph_cache.initial_state(settings, targets)
+        verdicts = self._relevant_urls(topic) if job.variant.perfect_judge else None
+        return replay_crawl(self.offline, settings, job.latency_s, begin, sources, verdicts)
+
+    def _relevant_urls(self, topic: LabTopic) -> frozenset[str]:
+        urls = self.offline.web.urls
+        return frozenset(urls[n] for n in np.flatnonzero(self.labels.relevant(topic)).tolist())
 
     def _bound_trace(self, kind: str, topic: LabTopic, seeds: SeedSet, job: ExperimentJob) -> CrawlTrace:
         graph, known = self.offline.pages.graph, self.referee.seeds(seeds)
@@ -270,12 +274,18 @@ class ExperimentRunner:
         known = np.array([n is not None and self._labeled_pages[n] for n in numbers], dtype=bool) & _fetched_page_mask(
             fetches
         )
-        quality = metrics.judge_quality(verdicts[known], self._relevance(topic, numbers)[known])
+        truth = self._relevance(topic, numbers)[known]
+        quality = metrics.judge_quality(verdicts[known], truth)
+        scores = np.array([f.judge_score for f in fetches])[known]
+        chances = truth.size > 0 and scores.max() <= 1.0
         return SelfJudged(
             relevant=int(verdicts.sum()),
             harvest=metrics.harvest(verdicts),
             precision=quality.precision if verdicts[known].any() else None,
-            recall=quality.recall if self._relevance(topic, numbers)[known].any() else None,
+            recall=quality.recall if truth.any() else None,
+            auc=metrics.rank_auc(scores, truth),
+            calibration_error=metrics.calibration_error(scores, truth) if chances else None,
+            reliability=tuple(metrics.reliability_bins(scores, truth)) if chances else (),
             curve=tuple(metrics.curve_points(verdicts, SELF_JUDGED_CURVE_POINTS)),
         )
 

@@ -12,6 +12,7 @@ from opilio.core.errors import OfflineWebError, UsageError
 from opilio.core.settings import Tree, merge_trees
 from opilio.engine.wiring.topic import build_topic, initial_topic_state
 from opilio.engine.workers import available_cpus
+from opilio.lab.benchmark.registration import registration_digest
 from opilio.lab.experiments.declarations import BOUND_STRATEGIES, PEER_PREFIX, Experiment, Variant
 from opilio.lab.experiments.processes import map_unordered
 from opilio.lab.experiments.replay import lab_settings
@@ -46,6 +47,13 @@ class Study:
         self.options = choice
         self.problems: list[LabProblem] = []
 
+    @property
+    def registration(self) -> str:
+        """The digest of a registered experiment; empty for others, and if an option changes what is run."""
+        choice = self.options
+        changed = choice.topics or choice.pages or choice.seed_sets or choice.random_seed or choice.overrides
+        return registration_digest(self.experiment) if self.experiment.registered and not changed else ""
+
     def jobs(self) -> list[ExperimentJob]:
         """Every run, in a fixed order: runs of one case are adjacent, so that they share an oracle."""
         for variant in self.options.variants:
@@ -78,7 +86,8 @@ class Study:
                 self._skip("seed", f"{topic.name}/{targets}", "no such seed set, so there is no T-Graph to start with")
             for seeds in self._seed_sets(runner, topic):
                 for job in self._jobs_for_case(topic, seeds):
-                    yield msgspec.structs.replace(job, folder=str(folder), web=name)
+                    budget = self.options.pages or self.experiment.budgets.get(name, job.budget)
+                    yield msgspec.structs.replace(job, folder=str(folder), web=name, budget=budget)
 
     def _all_variants_accept(self, topic: LabTopic) -> bool:
         """Can every variant use the topic's words? If not, report it before the first run."""

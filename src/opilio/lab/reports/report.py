@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from opilio.core.errors import ConfigError
+from opilio.lab.benchmark.registration import halves_table
 from opilio.lab.experiments.declarations import Experiment, PaperTable, paper_table
 from opilio.lab.experiments.results import RunResult, found_at
 from opilio.lab.reports.tables import (
@@ -15,6 +16,7 @@ from opilio.lab.reports.tables import (
     markdown_table,
     paired_comparisons,
     parts_table,
+    reliability_table,
     run_indices_by_case,
     search_comparison_table,
     seed_table,
@@ -85,7 +87,8 @@ def _scope(runs: Sequence[RunResult]) -> str:
     cases, draws = len(run_indices_by_case(runs)), len({r.random_seed for r in runs})
     budgets = ", ".join(dict.fromkeys(f"{r.budget:,}" for r in runs))
     scope = f"{topics} topics, {cases} cases (topic × seed set)" + (f", {draws} random seeds each" if draws > 1 else "")
-    return f"Web: {webs}. {scope}, {len(runs)} runs of {budgets} fetches."
+    registered = "".join(f" Registration: `{r}`." for r in dict.fromkeys(r.registration for r in runs) if r)
+    return f"Web: {webs}. {scope}, {len(runs)} runs of {budgets} fetches.{registered}"
 
 
 def _strategies(material: ReportInput) -> str:
@@ -195,6 +198,8 @@ SECTIONS: dict[str, tuple[str, Callable[[ReportInput], str]]] = {
     "diversity": ("Diversity and time", lambda m: diversity_table(m.runs)),
     "beyond": ("Beyond the search engine", lambda m: search_comparison_table(m.runs)),
     "windows": ("Relevant pages by block", _windows),
+    "halves": ("Development and held-out topics", lambda m: halves_table([*m.runs, *m.bounds], m.reference)),
+    "reliability": ("Reliability of the judges' scores", lambda m: reliability_table(m.runs)),
 }
 
 _METHOD = (

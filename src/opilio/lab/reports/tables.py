@@ -191,8 +191,28 @@ def self_judged_table(runs: Sequence[RunResult]) -> str:
             found = [j.recall for _, j in judged if j.recall is not None]
             means = [np.mean([h for h, _ in judged]), np.mean([j.harvest for _, j in judged])]
             cells = [f"{m:.2f}" for m in means] + [f"{np.mean(v):.2f}" if v else "–" for v in (precision, found)]
+            cells += [_format_mean_known([getattr(j, m) for _, j in judged]) for m in ("auc", "calibration_error")]
             rows.append([name, *cells])
-    return markdown_table(["strategy", "harvest by label", "self-judged", "judge's precision", "judge's recall"], rows)
+    head = ["harvest by label", "self-judged", "judge's precision", "judge's recall", "AUC", "calibration error"]
+    return markdown_table(["strategy", *head], rows)
+
+
+def reliability_table(runs: Sequence[RunResult]) -> str:
+    """The judges' reliability: of the pages scored between two tenths, the share that the labels call relevant."""
+    rows = []
+    for name, mine in group_by_strategy(runs).items():
+        bins = [found for run in mine if run.self_judged is not None for found in run.self_judged.reliability]
+        if not bins:
+            continue
+        pages = np.zeros(10)
+        relevant = np.zeros(10)
+        for found in bins:
+            tenth = min(9, int(found.predicted * 10))
+            pages[tenth] += found.links
+            relevant[tenth] += found.observed * found.links
+        cells = [f"{hits / n:.2f} ({n:.0f})" if n else "–" for hits, n in zip(relevant, pages, strict=True)]
+        rows.append([name, *cells])
+    return markdown_table(["judge's score", *(f".{tenth}" for tenth in range(10))], rows) if rows else ""
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
