@@ -12,7 +12,7 @@ from opilio.engine.wiring.start import initial_states
 from opilio.engine.wiring.topic import build_topic
 from opilio.frontier.sqlite.schema import create_frontier_tables as create_frontier
 from opilio.lab.experiments.replay import ReplayFetcher, lab_settings
-from opilio.lab.webs.topics import LabTopic
+from opilio.lab.webs.topics import LabTopic, load_topics
 from opilio.lab.webs.web import WarcWeb
 from opilio.store.collection import Collection, collection_exists
 from opilio.store.warc import WarcWriter
@@ -23,11 +23,19 @@ def collect(folder: Path, web: WarcWeb, topic: LabTopic, fetches: int) -> Path:
     """The collection of a topic, crawled where it is not there yet."""
     if not collection_exists(folder):
         seeds = topic.seed_sets[0].urls
-        asyncio.run(_crawl(folder, web, lab_settings("opilio", topic.brief, seeds, fetches)))
+        asyncio.run(crawl(folder, web, lab_settings("opilio", topic.brief, seeds, fetches)))
     return folder
 
 
-async def _crawl(folder: Path, web: WarcWeb, settings: Settings) -> None:
+def collect_web(folder: Path, web: WarcWeb) -> Path:
+    """A collection with every page of a web, whose URLs are the seeds; crawled if it does not exist."""
+    if not collection_exists(folder):
+        topics, _ = load_topics(web.folder)
+        asyncio.run(crawl(folder, web, lab_settings("breadth", topics[0].brief, web.urls, len(web.urls))))
+    return folder
+
+
+async def crawl(folder: Path, web: WarcWeb, settings: Settings) -> None:
     clock = VirtualClock()
     collection = Collection.create(folder, "", [create_frontier, create_seen])
     topic = build_topic(settings)

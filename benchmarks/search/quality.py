@@ -26,12 +26,13 @@ from opilio.lab.webs.labels import load_labels
 from opilio.lab.webs.topics import LabTopic, load_topics
 from opilio.lab.webs.web import WarcWeb
 from opilio.parse.html import HtmlParser
+from opilio.search.candidates import RankingWeights
+from opilio.search.candidates import SearchRequest as Question
 from opilio.search.clusters import count_stems
 from opilio.search.documents import DocumentReader, complete_document
 from opilio.search.indexer import update_index
 from opilio.search.query_builder import FieldWeights
-from opilio.search.ranking import MAX_HITS_FOR_SUGGESTION, RankingWeights, Search
-from opilio.search.ranking import SearchRequest as Question
+from opilio.search.ranking import Search
 from opilio.search.schema import EXACT_FIELD, index_terms
 from opilio.search.searcher import Searcher
 from opilio.store.collection import open_readonly
@@ -114,21 +115,16 @@ def plain_bm25(searcher: Searcher, asked: Asked) -> list[int]:
 
 
 def ours(weights: FieldWeights, mix: RankingWeights, *, respell: bool = False) -> Find:
-    """The order that a search gives, without making snippets and facets of it; after a slip, a suggestion is taken."""
+    """The order that a search gives, without snippets and facets; after a slip, a suggestion is followed."""
 
     def find(searcher: Searcher, asked: Asked) -> list[int]:
         search = Search(searcher._open(), Question(query=asked.query), weights, mix)
-        total, found = search._candidates(search._build_queries(search._group))
-        if (
-            respell
-            and asked.kind == "slip"
-            and total <= MAX_HITS_FOR_SUGGESTION
-            and (better := search._suggestion(total))
-        ):
+        matches = search.find()
+        if respell and asked.kind == "slip" and (better := search.suggestion(matches.total)):
             return ours(weights, mix)(searcher, asked._replace(query=better))
-        if not total:
-            _, found = search._candidates(search._build_queries(search._group, relaxed=True))
-        return [one.key for one in found[:DEPTH]]
+        if not matches.total:
+            matches = search.find(relaxed=True)
+        return [one.key for one in matches.found[:DEPTH]]
 
     return find
 

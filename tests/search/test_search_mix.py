@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opilio.search.ranking import RankingWeights
+from opilio.search.candidates import RankingWeights
 
 shares = st.floats(0.0, 1.0)
 candidates = st.lists(st.tuples(st.floats(0.01, 100.0), shares, shares), min_size=1, max_size=60)

@@ -7,7 +7,7 @@ import pytest
 
 from checks.indexed import Sheet, store
 from opilio.core.errors import QueryError, UsageError
-from opilio.search.ranking import RankingWeights
+from opilio.search.candidates import RankingWeights
 from opilio.search.results import FacetValue, SearchFilters, SearchResults
 from opilio.search.searcher import Searcher
 
@@ -256,7 +256,8 @@ def test_better_spelling_is_suggested_when_it_finds_more(searcher: Searcher, que
 
 def test_note_is_given_when_no_page_has_enough_of_the_words(searcher: Searcher) -> None:
     results = searcher.search("wren locomotive")
-    assert found(results) == ["wren"]
+    assert found(results) == ["wren", "train"]  # the second one by its meaning
+    assert [hit.by_meaning for hit in results] == [False, True]
     assert "some of them" in results.notes[0]
 
 

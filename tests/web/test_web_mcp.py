@@ -39,7 +39,7 @@ from opilio.web.mcp_tools import McpOptions, resource_uri
 SEED = "http://h0.example/0.html"
 DENIED = "http://noai.example/a/../wren"
 STORED_DENIED = "http://noai.example/wren"
-READING = {"status", "search", "page", "why"}
+READING = {"status", "search", "passages", "page", "why"}
 Use = Callable[[Client], Awaitable[None]]
 
 
@@ -98,6 +98,10 @@ async def search_and_read(client: Client) -> None:
     (read,) = (await client.read_resource(hit["resource"])).contents
     assert isinstance(read, TextResourceContents)
     assert (read.text, read.mime_type) == (text, "text/markdown")
+    answers = (await call(client, "passages", query="what is a wren", limit=2))["passages"]
+    assert len(answers) == 2
+    assert "wren" in answers[0]["text"]
+    assert answers[0]["url"] in answers[0]["citation"]
     assert (await call(client, "why", url=SEED))["page"]["relevant"] is True
     (status,) = (await call(client, "status"))["collections"]
     assert (status["name"], status["pages"]) == ("birds", 9)
@@ -150,6 +154,7 @@ def test_page_that_denies_ai_input_is_found_but_not_read(birds: Path) -> None:
     async def use(client: Client) -> None:
         (hit,) = (await call(client, "search", query="kingfisher"))["hits"]
         assert (hit["url"], hit["title"], hit["snippet"]) == (STORED_DENIED, "Kingfisher", "")
+        assert (await call(client, "passages", query="kingfisher"))["passages"] == []
         assert "denies ai-input" in await refusal(client, "page", url=DENIED)
         with pytest.raises(MCPError, match="denies ai-input"):
             await client.read_resource(hit["resource"])

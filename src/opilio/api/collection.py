@@ -17,6 +17,7 @@ from opilio.manage.pages import PageTable
 from opilio.manage.results import Explanation, LabelReport, PageHistory, Status
 from opilio.manage.status import collection_status
 from opilio.manage.why import why as explain_url
+from opilio.search.passages import PassageResults
 from opilio.search.results import SearchFilters, SearchResults
 from opilio.search.searcher import Searcher
 from opilio.store.collection import check_collection
@@ -70,10 +71,13 @@ class CollectionView:
         filters: SearchFilters | Mapping[str, Any] | None = None,
     ) -> SearchResults:
         """Full-text search. New pages are indexed first. `filters` has the fields of `opilio.SearchFilters`."""
-        if self._searcher is None:
-            self._searcher = Searcher([self._folder])
-        self._searcher.update_indexes()
-        return self._searcher.search(query, _to_filters(filters), page, limit, sort)
+        return self._updated_searcher().search(query, _to_filters(filters), page, limit, sort)
+
+    def passages(
+        self, query: str, *, limit: int = 10, filters: SearchFilters | Mapping[str, Any] | None = None
+    ) -> PassageResults:
+        """The passages that answer a query best, with highlights and a citation each."""
+        return self._updated_searcher().passages(query, _to_filters(filters), limit)
 
     def why(self, url: str) -> Explanation:
         """Why a URL was fetched, skipped or kept."""
@@ -128,6 +132,13 @@ class CollectionView:
 
     def _repr_html_(self) -> str:
         return self.status._repr_html_()
+
+    def _updated_searcher(self) -> Searcher:
+        """The searcher, after new pages were indexed."""
+        if self._searcher is None:
+            self._searcher = Searcher([self._folder])
+        self._searcher.update_indexes()
+        return self._searcher
 
     @property
     def _folder(self) -> Path:

@@ -42,6 +42,9 @@ def search(
     like: Annotated[
         bool, typer.Option("--like", help="QUERY is the URL of a stored page: find similar pages.")
     ] = False,
+    passages: Annotated[
+        bool, typer.Option("--passages", help="Print the best passages with citations instead of pages.")
+    ] = False,
     host: Annotated[Texts, typer.Option(help="Only this host. Repeatable, as the next four.")] = None,
     language: Annotated[Texts, typer.Option(help="Only this language, by its code.")] = None,
     genre: Annotated[Texts, typer.Option(help="Only this genre.")] = None,
@@ -56,7 +59,7 @@ def search(
     """Search one or more collections."""
     import msgspec
 
-    from opilio.cli.text_output import print_hits, print_results
+    from opilio.cli.text_output import print_hits, print_passages, print_results
     from opilio.search.query_builder import parse_day
     from opilio.search.results import SearchFilters
 
@@ -74,6 +77,10 @@ def search(
     if like:
         hits = searcher.similar(query, limit)
         print_json({"hits": msgspec.to_builtins(hits)}) if json else print_hits(hits)
+        return 0
+    if passages:
+        found = searcher.passages(query, filters, limit)
+        print_json(msgspec.to_builtins(found)) if json else print_passages(found)
         return 0
     results = searcher.search(query, filters, page, limit, sort)
     print_json(msgspec.to_builtins(results)) if json else print_results(results)

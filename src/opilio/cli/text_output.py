@@ -15,7 +15,8 @@ from opilio.manage.history import format_utc
 from opilio.manage.results import Explanation, Forecast, LinkContext, PageExplanation, PageHistory, RankerExplanation
 from opilio.manage.train_attributes import TrainingResult
 from opilio.methods.attributes.evaluation import LearnerResult, MeanInterval
-from opilio.search.hit_display import rich_hit
+from opilio.search.hit_display import rich_hit, rich_passage
+from opilio.search.passages import PassageResults
 from opilio.search.results import SearchHit, SearchResults
 
 
@@ -144,6 +145,17 @@ def print_hits(hits: Sequence[SearchHit], first: int = 1) -> None:
     console = Console(highlight=False, soft_wrap=True)
     for number, hit in enumerate(hits, start=first):
         console.print(rich_hit(number, hit))
+
+
+def print_passages(found: PassageResults) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    for number, passage in enumerate(found, start=1):
+        console.print(rich_passage(number, passage))
+    for note in found.notes:
+        print_message(note)
+    if found.suggestion:
+        print_message(f"did you mean: {found.suggestion}")
+    print_message(f"{pluralize(len(found), 'passage') if found else 'no results'} ({found.took_s * 1000:.0f} ms)")
 
 
 def print_results(results: SearchResults) -> None:

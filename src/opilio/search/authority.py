@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from opilio.rank.link_graph import LinkEdges, pagerank
-from opilio.search.ranking import Float32Array, KeyArray, ScoreArray
+from opilio.search.candidates import Float32Array, KeyArray, ScoreArray
 
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
 

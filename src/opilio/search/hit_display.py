@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.text import Text
 
+    from opilio.search.passages import Passage
     from opilio.search.results import SearchHit, SearchResults, TextSegment
 
 
@@ -29,6 +30,16 @@ def rich_hit(number: int, hit: "SearchHit") -> "Text":
     return text.append(f"\n     {' · '.join(_facts(hit))}\n", "dim")
 
 
+def rich_passage(number: int, passage: "Passage") -> "Text":
+    """One passage with its place and its citation."""
+    from rich.text import Text
+
+    text = Text(passage.text)
+    for start, end in passage.highlights:
+        text.stylize("bold yellow", start, end)
+    return Text(f"{number:>3}. ").append_text(text).append(f"\n     {passage.citation}\n", "cyan")
+
+
 def html_results(results: "SearchResults") -> str:
     """All hits of one page of results; text of the web is escaped, links to other schemes than http(s) are not made."""
     first = (results.page - 1) * results.size + 1
@@ -43,7 +54,9 @@ def _html_hit(hit: "SearchHit") -> str:
 
 
 def _facts(hit: "SearchHit") -> list[str]:
-    return [f"relevance {hit.relevance:.2f}", *(fact for fact in (hit.language, hit.genre, hit.subtopic) if fact)]
+    found = "similar in meaning" if hit.by_meaning else ""
+    facts = (found, hit.language, hit.genre, hit.subtopic)
+    return [f"relevance {hit.relevance:.2f}", *(fact for fact in facts if fact)]
 
 
 def _rich_segments(segments: "Sequence[TextSegment]", style: str) -> "Text":

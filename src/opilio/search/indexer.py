@@ -41,6 +41,7 @@ from opilio.search.index import (
     translate_index_errors,
 )
 from opilio.search.manifest import IndexManifest, ManifestEntry
+from opilio.search.meaning import page_vectors
 from opilio.search.results import FOREVER, IndexDocument, IndexProgress
 from opilio.search.schema import document_id, to_engine_document
 from opilio.store.collection import check_collection, open_readonly
@@ -67,6 +68,7 @@ class DocumentIndexer:
             self._writer.commit()
         with self._manifest.transaction():
             self._manifest.write_entries(entry for entry in entries if entry is not None)
+            self._manifest.write_meanings((d.key, page_vectors(d)) for d in documents if d.until == FOREVER)
             self._manifest.delete_entries(removed)
             if None in entries:
                 # From now on a search must exclude past versions.

@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 import msgspec
 import numpy as np
 
+from opilio.search.candidates import Float32Array, KeyArray
 from opilio.search.index import translate_index_errors
-from opilio.search.ranking import Float32Array, KeyArray
 from opilio.store.connection import sqlite_uri
 
 MANIFEST_FILE = "derived.db"
@@ -28,6 +28,9 @@ CREATE TABLE IF NOT EXISTS entry (key INTEGER PRIMARY KEY, seq INTEGER NOT NULL,
   relevant INTEGER NOT NULL, targets BLOB NOT NULL, words BLOB NOT NULL, subtopic TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS subtopic (name TEXT PRIMARY KEY, place INTEGER NOT NULL, words TEXT NOT NULL,
   centre BLOB NOT NULL) WITHOUT ROWID;
+-- The vectors of a page (search.meaning). A page indexed again gets a new number: readers load new rows only.
+CREATE TABLE IF NOT EXISTS meaning (id INTEGER PRIMARY KEY AUTOINCREMENT, key INTEGER NOT NULL UNIQUE,
+  vectors BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS authority (id INTEGER PRIMARY KEY CHECK (id = 1), keys BLOB NOT NULL, shares BLOB NOT NULL);
 """
 _INIT_SCRIPT = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;" + MANIFEST_TABLES
@@ -85,11 +88,20 @@ class IndexManifest:
         )
 
     def delete_entries(self, keys: Iterable[int]) -> None:
-        self.connection.executemany("DELETE FROM entry WHERE key = ?", [(key,) for key in keys])
+        chosen = [(key,) for key in keys]
+        for table in ("entry", "meaning"):
+            self.connection.executemany(f"DELETE FROM {table} WHERE key = ?", chosen)
 
     def count(self, *, relevant_only: bool = False) -> int:
         found = self.connection.execute(f"SELECT count(*) FROM entry {'WHERE relevant' if relevant_only else ''}")
         return int(found.fetchone()[0])
+
+    def write_meanings(self, rows: Iterable[tuple[int, bytes]]) -> None:
+        self.connection.executemany("INSERT OR REPLACE INTO meaning (key, vectors) VALUES (?, ?)", rows)
+
+    def meanings_after(self, last: int) -> list[tuple[int, int, bytes]]:
+        """(number, key, vectors) of pages written after the row with this number."""
+        return self.connection.execute("SELECT id, key, vectors FROM meaning WHERE id > ?", (last,)).fetchall()
 
     def indexed_versions(self) -> dict[int, int]:
         """The answer number of the indexed version by page."""
@@ -126,5 +138,8 @@ def _create_database(path: Path) -> None:
         made = Path(place) / MANIFEST_FILE
         with closing(sqlite3.connect(made)) as connection:
             connection.executescript(_INIT_SCRIPT)
+            # Distinguishes this database from the one of an earlier index, whose numbers a reader may still have.
+            connection.execute("INSERT INTO mark VALUES ('origin', abs(random() % 9007199254740992))")
+            connection.commit()
         # Unlike a rename, a link does not replace a database that another process created meanwhile.
         os.link(made, path)

@@ -80,6 +80,11 @@ def check_filter_value(field: str, value: str) -> None:
         raise QueryError(f'{field} "{value[:40]}" is unknown; known: {", ".join(known)}')
 
 
+def is_plain_word(node: QueryNode) -> bool:
+    """True for a single word without a field."""
+    return isinstance(node, QueryTerm) and node.kind == "word" and not node.field
+
+
 def positive_terms(node: QueryNode) -> list[QueryTerm]:
     """All terms to highlight in hits, in order."""
     if isinstance(node, QueryTerm):

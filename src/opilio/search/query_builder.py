@@ -6,7 +6,8 @@ boosted by the ratio of the two weights, which makes the scores of different ind
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 
 import msgspec
 import tantivy
@@ -15,7 +16,7 @@ from opilio.core.clock import parse_iso_date
 from opilio.core.errors import QueryError
 from opilio.core.records import url_key
 from opilio.core.urls import canonicalize_url
-from opilio.search.query import FILTER_FIELDS, QueryGroup, QueryNode, QueryTerm
+from opilio.search.query import FILTER_FIELDS, QueryGroup, QueryNode, QueryTerm, is_plain_word
 from opilio.search.results import FOREVER, SearchFilters
 from opilio.search.schema import (
     EXACT_FIELD,
@@ -25,7 +26,7 @@ from opilio.search.schema import (
     replace_surrogates,
     title_term,
 )
-from opilio.text.languages import stop_words
+from opilio.search.word_forms import drop_stop_words
 from opilio.text.tokens import UNSPACED_SCRIPTS
 from opilio.text.url_words import url_words
 
@@ -43,13 +44,17 @@ _FIELD_BY_FILTER = {
 _FREQUENCY_FIELD = dict.fromkeys(STEMMED_FIELDS, "body")
 _is_url_like = re.compile(r"[\w-]+(?:\.[\w-]+)+(?::\d+)?(?:/\S*)?").fullmatch
 EXACT_URL_SCORE = 1_000.0  # score of a page found by its URL, above any score of words
+# A word is enough alone if it has this share of the rarity of all words, and this multiple of the next one's.
+DECISIVE_SHARE, DECISIVE_RATIO = 0.45, 1.2
+PAIR_DISTANCE = 4  # words between two neighbouring words of a query
+MAX_WORDS_FOR_PAIRS = 12
 MAX_PREFIX_TERMS = 40  # most frequent words that a prefix matches
 
 
 class FieldWeights(msgspec.Struct, frozen=True, kw_only=True):
     """The weight of a match by field, chosen by measurement (docs/search.md)."""
 
-    title: float = 2.0
+    title: float = 2.5
     headings: float = 0.4
     body: float = 1.0
     anchors: float = 0.2
@@ -58,6 +63,7 @@ class FieldWeights(msgspec.Struct, frozen=True, kw_only=True):
     # The share of the other fields besides the best one; above 0 it harmed queries for words of the text.
     tie_breaker: float = 0.0
     proximity: float = 2.5  # the words next to each other
+    pairs: float = 4.0  # two neighbouring words near each other
     whole_title: float = 1.0  # the words are the whole title of a page
 
 
@@ -75,9 +81,13 @@ class QueryScope(msgspec.Struct, frozen=True, kw_only=True):
 class QueryBuilder:
     """Builds the queries of one search in one index."""
 
-    def __init__(self, scope: QueryScope, weights: FieldWeights) -> None:
+    def __init__(
+        self, scope: QueryScope, weights: FieldWeights, alternatives: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
         self._scope = scope
         self._weights = weights
+        # Other forms of a word, searched besides it (`word_forms`).
+        self._alternatives = alternatives or {}
 
     def build(self, group: QueryGroup, *, relaxed: bool = False) -> tantivy.Query:
         """The complete query. `relaxed`: one matching word is enough."""
@@ -119,37 +129,63 @@ class QueryBuilder:
         return self._term(node) if isinstance(node, QueryTerm) else self._group(node, relaxed)
 
     def _group(self, group: QueryGroup, relaxed: bool) -> tantivy.Query:
-        parts = _drop_stop_words(group, self._scope.languages) if group.kind == "some" else group.parts
+        parts = drop_stop_words(group, self._scope.languages) if group.kind == "some" else group.parts
         occurs = {"must": Must, "not": MustNot, "may": Should}
-        made = [(occurs[occur], self._node(node, relaxed)) for occur, node in parts]
-        clauses = [(occur, query) for occur, query in made if query is not None]
+        made = [(occur, node, self._node(node, relaxed)) for occur, node in parts]
+        parts = [(occur, node) for occur, node, query in made if query is not None]
+        clauses = [(occurs[occur], query) for occur, _, query in made if query is not None]
         optional = sum(occur == Should for occur, _ in clauses)
         if all(occur == MustNot for occur, _ in clauses):
             clauses.append((Must, tantivy.Query.all_query()))
         if group.kind != "some" or not optional:
             return tantivy.Query.boolean_query(clauses)
         needed = tantivy.Query.boolean_query(clauses, 1 if relaxed else minimum_should_match(optional))
+        decisive = None if relaxed else self._decisive(parts)
+        if decisive is not None:
+            alone = [(Must if n == decisive else o, q) for n, (o, q) in enumerate(clauses)]
+            needed = tantivy.Query.disjunction_max_query([needed, tantivy.Query.boolean_query(alone)])
         together = self._proximity(parts)
         return needed if together is None else tantivy.Query.boolean_query([(Must, needed), (Should, together)])
 
+    def _decisive(self, parts: Sequence[tuple[str, QueryNode]]) -> int | None:
+        """The place of the word that alone is enough, because it is much rarer than the others; None if none is."""
+        words = [n.text for o, n in parts if o == "may" and isinstance(n, QueryTerm) and is_plain_word(n)]
+        if len(words) < max(2, len(parts)) or any(map(_is_url_like, words)):
+            return None
+        rarity = [self._rarity(word) for word in words]
+        second, most = sorted(rarity)[-2:]
+        enough = most >= DECISIVE_SHARE * sum(rarity) and most >= DECISIVE_RATIO * second
+        return rarity.index(most) if enough else None
+
+    def exact_idf(self, word: str) -> float:
+        """The idf of a word as written."""
+        common = max((self._scope.frequency(EXACT_FIELD, term) for term in index_terms(word)), default=0)
+        return bm25_idf(self._scope.all_documents, common)
+
+    def _rarity(self, word: str) -> float:
+        """The idf of a word or of its most frequent form; highest if no page contains it."""
+        forms = [stems for text in (word, *self._alternatives.get(word, ())) for stems in self._stems(text)]
+        common = max((min(self._scope.frequency("body", stem) for stem in stems) for stems in forms), default=0)
+        return bm25_idf(self._scope.all_documents, common)
+
     def _proximity(self, parts: Sequence[tuple[str, QueryNode]]) -> tantivy.Query | None:
-        """An optional clause for the plain words of a query next to each other."""
-        plain = [n.text for o, n in parts if o != "not" and isinstance(n, QueryTerm) and _is_plain(n)]
+        """An optional clause for the plain words of a query next to each other, all of them or two at a time."""
+        plain = [n.text for o, n in parts if o != "not" and isinstance(n, QueryTerm) and is_plain_word(n)]
         words = index_terms(" ".join(plain))
         if len(plain) < 2 or len(words) < 2:
             return None
-        stems = self._stems(" ".join(plain))
-        phrases = [
-            self._phrase_query(EXACT_FIELD, words, 1),
-            *(self._phrase_query("title", stem, 1) for stem in stems if len(stem) > 1),
-        ]
-        return tantivy.Query.boost_query(
-            tantivy.Query.disjunction_max_query(phrases, 1.0), self._weights.proximity / len(words)
-        )
+        phrases = [self._phrase_query(EXACT_FIELD, words, 1)]
+        phrases += [self._phrase_query("title", stem, 1) for stem in self._stems(" ".join(plain)) if len(stem) > 1]
+        clauses = [(tantivy.Query.disjunction_max_query(phrases, 1.0), self._weights.proximity / len(words))]
+        for pair in pairwise(plain) if len(words) <= MAX_WORDS_FOR_PAIRS else ():
+            stems = [stem for stem in self._stems(" ".join(pair)) if len(stem) > 1]
+            near = [self._phrase_query("body", stem, PAIR_DISTANCE) for stem in stems]
+            clauses += [(query, self._weights.pairs / len(words)) for query in near]
+        return tantivy.Query.boolean_query([(Should, tantivy.Query.boost_query(q, w)) for q, w in clauses])
 
     def _title(self, group: QueryGroup) -> tantivy.Query | None:
         """An optional clause for all words of a plain query as a page's whole title."""
-        parts = [node for occur, node in group.parts if occur == "may" and _is_plain(node)]
+        parts = [node for occur, node in group.parts if occur == "may" and is_plain_word(node)]
         words = title_term(" ".join(node.text for node in parts if isinstance(node, QueryTerm)))
         if len(parts) != len(group.parts) or not words:
             return None
@@ -214,7 +250,13 @@ class QueryBuilder:
         return tantivy.Query.disjunction_max_query([self._weighted_term(field, word, 1.0) for word, _ in best])
 
     def _any_field(self, text: str) -> tantivy.Query | None:
-        """One word in any field; the exact form counts a little more."""
+        """One word in any field, or one of its other forms."""
+        forms = [self._form(form) for form in (text, *self._alternatives.get(text, ()))]
+        known = [form for form in forms if form is not None]
+        return tantivy.Query.disjunction_max_query(known) if len(known) > 1 else next(iter(known), None)
+
+    def _form(self, text: str) -> tantivy.Query | None:
+        """One form of a word in any field; the form as written counts a little more."""
         stemmed, terms = self._word(text, STEMMED_FIELDS), index_terms(text)
         if stemmed is None or len(terms) != 1 or not self._weights.exact:
             return stemmed
@@ -264,28 +306,12 @@ def bm25_idf(documents: int, with_term: int) -> float:
 
 
 def minimum_should_match(words: int) -> int:
-    """How many of the words a page must contain: all of two, then three of four.
+    """How many of the words a page must contain: both of two, then half.
 
     >>> [minimum_should_match(n) for n in (1, 2, 3, 4, 8)]
-    [1, 2, 2, 3, 6]
+    [1, 2, 2, 2, 4]
     """
-    return words if words <= 2 else (3 * words) // 4
-
-
-def _drop_stop_words(group: QueryGroup, languages: Sequence[str]) -> Sequence[tuple[str, QueryNode]]:
-    """The parts without stop words, unless only stop words are left."""
-    stop = frozenset().union(*(stop_words(language) for language in languages or ("en",)))
-    kept = [(o, n) for o, n in group.parts if o != "may" or not isinstance(n, QueryTerm) or not _is_stop_word(n, stop)]
-    return kept if any(o != "not" for o, _ in kept) else group.parts
-
-
-def _is_stop_word(term: QueryTerm, stop: frozenset[str]) -> bool:
-    return _is_plain(term) and term.text.lower() in stop
-
-
-def _is_plain(node: QueryNode) -> bool:
-    """True for a single word without a field."""
-    return isinstance(node, QueryTerm) and node.kind == "word" and not node.field
+    return min(words, max(2, (words + 1) // 2))
 
 
 def filter_value(term: QueryTerm) -> str:

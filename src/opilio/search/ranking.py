@@ -1,162 +1,54 @@
 """One search over several indexes (S2-F1): queried, ranked and merged, with facets and a spelling suggestion.
 
-Ranking has two steps: the engine finds the best text matches; these are ordered by the text score, the judge's score
-and the authority in the link graph together (`RankingWeights`).
+Ranking has two steps: the engine finds the best text matches, and for a question the pages nearest in meaning; these
+are ordered by text score, meaning, the judge's score and the authority in the link graph together (`RankingWeights`).
 """
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
 
-import msgspec
 import numpy as np
 import tantivy
 
-from opilio.core.errors import QueryError
-from opilio.search.query import QueryGroup, check_filter_value, parse_query, positive_terms
-from opilio.search.query_builder import FILTER_FIELD_NAMES, FieldWeights, QueryBuilder, QueryScope, filter_value
+from opilio.search.candidates import (
+    MAX_PAGED_HITS,
+    MIN_TEXT_SCORE,
+    Matches,
+    OpenIndex,
+    RankingWeights,
+    SearchCandidate,
+    SearchPlan,
+    SearchRequest,
+    build_hit,
+    merge_candidates,
+)
+from opilio.search.meaning import query_vector
+from opilio.search.query import QueryGroup, QueryTerm, is_plain_word, parse_query, positive_terms
+from opilio.search.query_builder import (
+    FILTER_FIELD_NAMES,
+    FieldWeights,
+    QueryBuilder,
+    QueryScope,
+    filter_value,
+)
 from opilio.search.results import (
-    SORT_ORDERS,
-    MarkedText,
     SearchFilters,
     SearchHit,
     SearchResults,
-    TextSegment,
     count_facets,
 )
-from opilio.search.schema import STORED_TEXT_FIELD, replace_surrogates
-from opilio.search.snippet import Highlighter, build_snippet, highlight
-from opilio.search.spelling import SpellingSuggester
+from opilio.search.schema import replace_surrogates
+from opilio.search.snippet import Highlighter
+from opilio.search.word_forms import WordForms, drop_stop_words, find_word_forms, is_foreign
+from opilio.text.languages import is_stop_word
+from opilio.text.word_vectors import Vectors
 
-KeyArray = np.ndarray[Any, np.dtype[np.int64]]
-Float32Array = np.ndarray[Any, np.dtype[np.float32]]
-ScoreArray = np.ndarray[Any, np.dtype[np.float64]]
-
-
-class OpenIndex(msgspec.Struct, frozen=True, kw_only=True):
-    """One open index, as of one commit."""
-
-    name: str
-    searcher: tantivy.Searcher
-    schema: tantivy.Schema
-    languages: tuple[str, ...]  # of its documents, most frequent first
-    has_past_versions: bool  # it contains past versions of pages
-    keys: KeyArray  # sorted
-    authority: Float32Array  # of those keys, 0..1
-
-    def authority_of(self, keys: KeyArray) -> Float32Array:
-        if not len(self.keys):
-            return np.zeros(len(keys), dtype=np.float32)
-        at = np.searchsorted(self.keys, keys).clip(max=len(self.keys) - 1)
-        return np.where(self.keys[at] == keys, self.authority[at], np.float32(0.0)).astype(np.float32)
-
-
-class SearchCandidate(msgspec.Struct):
-    """One candidate: its document, and the parts of its score."""
-
-    searcher: tantivy.Searcher
-    address: tantivy.DocAddress
-    key: int
-    text_score: float
-    relevance: float
-    authority: float
-    score: float
-    collections: list[str]  # names of the collections that contain the page
-
-
-def merge_candidates(candidates: Iterable[SearchCandidate]) -> list[SearchCandidate]:
-    """Each page once, best first, from the index with its best score; equal scores in the given order."""
-    found: dict[int, SearchCandidate] = {}
-    for one in candidates:
-        known = found.setdefault(one.key, one)
-        if known is one:
-            continue
-        collections, relevance = known.collections + one.collections, max(known.relevance, one.relevance)
-        if one.score > known.score:
-            # Reinserted, so that its order among equal scores is that of the better one.
-            del found[one.key]
-            found[one.key] = known = one
-        known.collections, known.relevance = collections, relevance
-    return sorted(found.values(), key=lambda f: -f.score)
-
-
-def build_hit(stored: dict[str, list[Any]], highlighter: Highlighter, found: SearchCandidate) -> SearchHit:
-    """A hit with highlighted title and snippet."""
-    title, url = bytes(stored["name"][0]).decode(), bytes(stored["url"][0]).decode()
-    text = bytes(stored[STORED_TEXT_FIELD][0]).decode().lstrip()
-    return SearchHit(
-        url=url,
-        key=found.key,
-        host=stored["host"][0],
-        title=MarkedText(highlight(title, highlighter.matches(title)) or (TextSegment(url),)),
-        snippet=MarkedText(build_snippet(text, highlighter)),
-        collections=tuple(found.collections),
-        language=stored["language"][0],
-        genre=stored["genre"][0],
-        subtopic=stored["subtopic"][0],
-        band=stored["band"][0],
-        relevance=found.relevance,
-        relevant=stored["relevant"][0] == "yes",
-        authority=found.authority,
-        date=float(stored["date"][0]),
-        fetched_at=float(stored["since"][0]),
-        score=found.score,
-        text_score=found.text_score,
-    )
-
-
-MAX_PAGED_HITS = 10_000
-MAX_PAGE_SIZE = 100
-MIN_TEXT_SCORE = 1e-9  # avoids the logarithm of 0
 OPEN_FILTER_FIELDS = {"hosts": "host", "languages": "language", "genres": "genre", "subtopics": "subtopic"}
 MAX_LISTED_VALUES = 8  # values listed for an unknown filter value
-MAX_HITS_FOR_SUGGESTION = 2  # with more hits there is no spelling suggestion
-
-
-class RankingWeights(msgspec.Struct, frozen=True, kw_only=True):
-    """The order of hits: log of the text score, plus these weights times relevance and authority (both 0..1).
-
-    A query for one particular page should find it, so relevance counts only as far as many pages match the words nearly
-    as well as the best one. (The second best, in fact: if the query is the title of a page, that page stands out, but
-    the others are as undecided as before.) Authority is a tie-breaker: a higher weight gained nothing (docs/search.md).
-    """
-
-    relevance: float = 0.8
-    authority: float = 0.05
-    candidates: int = 200  # best text matches that are reordered
-    near_best_ratio: float = 0.7  # of the second best text score: a match nearly as good
-    half_weight_matches: float = 30.0  # such matches at which relevance has half of its weight
-
-    def combine(self, text: ScoreArray, relevance: Float32Array, authority: Float32Array) -> ScoreArray:
-        """The combined scores of all candidates of a search."""
-        best = np.sort(text)[-2:].min(initial=np.inf)
-        near = int((text >= self.near_best_ratio * best).sum())
-        share = near**2 / (near**2 + self.half_weight_matches**2)
-        scores: ScoreArray = np.log(np.maximum(text, MIN_TEXT_SCORE)).astype(np.float64)
-        scores += share * (self.relevance * relevance + self.authority * authority)
-        return scores
-
-
-class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters of a search."""
-
-    query: str = ""
-    filters: SearchFilters = SearchFilters()
-    page: int = 1
-    size: int = 10
-    sort: str = "best"
-
-    def check(self) -> None:
-        if self.sort not in SORT_ORDERS:
-            raise QueryError(f'sort "{self.sort}" is unknown; known: {", ".join(SORT_ORDERS)}')
-        for band in self.filters.bands:
-            check_filter_value("band", band)
-        if self.page < 1 or not 1 <= self.size <= MAX_PAGE_SIZE:
-            raise QueryError(f"page must be 1 or more, and a page has 1 to {MAX_PAGE_SIZE} hits")
-        if self.page * self.size > MAX_PAGED_HITS:
-            raise QueryError(f"only the first {MAX_PAGED_HITS} hits are available; narrow the search with filters")
+MIN_QUESTION_WORDS = 3  # a shorter query is searched by its words only, if some page contains them
+RELAXED_NOTE = "No page contains enough of the words; these contain some of them, or are close in meaning."
 
 
 class Search:
@@ -171,7 +63,13 @@ class Search:
         self._ranking = ranking
         self._group = parse_query(request.query)
         self._indexes = [(s, s.searcher) for s in indexes if not wanted or s.name in wanted]
-        self._builders = [QueryBuilder(self._scope(s, searcher), weights) for s, searcher in self._indexes]
+        self._languages = [language for index, _ in self._indexes for language in index.languages]
+        searchers = [searcher for _, searcher in self._indexes]
+        schema = indexes[0].schema
+        self._forms = find_word_forms(searchers, schema, request.query, self._group) if searchers else WordForms()
+        self._builders = [
+            QueryBuilder(self._scope(s, searcher), weights, self._forms.alternatives) for s, searcher in self._indexes
+        ]
 
     def _scope(self, index: OpenIndex, searcher: tantivy.Searcher) -> QueryScope:
         searchers = [s for _, s in self._indexes]
@@ -185,28 +83,72 @@ class Search:
         )
 
     def run(self) -> SearchResults:
-        request, words = self._request, self._build_queries(self._group)
-        total, found = self._candidates(self._apply_filters(words, request.filters))
-        suggestion = self._suggestion(total) if total <= MAX_HITS_FOR_SUGGESTION else ""
-        notes: tuple[str, ...] = ()
-        if not total and len(self._group.parts) > 1:
-            words = self._build_queries(self._group, relaxed=True)
-            total, found = self._candidates(self._apply_filters(words, request.filters))
-            notes = ("No page contains enough of the words; these contain some of them.",) if total else ()
-        elif request.query.strip() and not any(map(str.isalnum, request.query)):
-            notes = ("The query contains no word to search for; these are all pages.",)
-        chosen = found[(request.page - 1) * request.size : request.page * request.size]
+        request = self._request
+        matches, notes = self.find_with_notes()
+        chosen = matches.found[(request.page - 1) * request.size : request.page * request.size]
         return SearchResults(
             query=request.query,
-            total=total,
+            total=matches.total,
             page=request.page,
-            pages=math.ceil(min(total, MAX_PAGED_HITS) / request.size),
+            pages=math.ceil(min(matches.total, MAX_PAGED_HITS) / request.size),
             size=request.size,
             hits=tuple(self._hits(chosen)),
-            facets=count_facets([s for _, s in self._indexes], request.filters, partial(self._apply_filters, words)),
-            suggestion=suggestion,
-            notes=(*notes, *self._unmatched_filters()),
+            facets=count_facets([s for _, s in self._indexes], request.filters, partial(self._union, matches.plan)),
+            suggestion=self.suggestion(matches.total),
+            notes=notes,
         )
+
+    def find_with_notes(self) -> tuple[Matches, tuple[str, ...]]:
+        """The best pages, with fewer of the words if no page has enough of them, and remarks for the user."""
+        query, matches = self._request.query, self.find()
+        notes = [*self._unmatched_filters()]
+        if not matches.total and len(self._group.parts) > 1:
+            matches = self.find(relaxed=True)
+            notes[:0] = [RELAXED_NOTE] if matches.total else []
+        elif query.strip() and not any(map(str.isalnum, query)):
+            notes.insert(0, "The query contains no word to search for; these are all pages.")
+        return matches, tuple(notes)
+
+    def find(self, *, relaxed: bool = False) -> Matches:
+        """The best pages. `relaxed`: one word or a similar meaning is enough."""
+        text = [builder.build(self._group, relaxed=relaxed) for builder in self._builders]
+        direction = self.direction() if relaxed or len(self._group.parts) >= MIN_QUESTION_WORDS else None
+        if direction is None:
+            return self._matches(SearchPlan(text=text))
+        foreign = is_foreign(self._group, self._languages)
+        least = self._ranking.min_similarity_alone if relaxed or foreign else self._ranking.min_similarity
+        plan = SearchPlan(
+            text=text,
+            similarities=[index.meanings.similarities(direction) for index, _ in self._indexes],
+            meaning_weight=self._ranking.meaning_weight(len(self._content_words()), foreign=foreign),
+            min_similarity=least,
+        )
+        return self._matches(plan)
+
+    def direction(self) -> Vectors | None:
+        """The meaning of a query of plain words; None if it has operators, or another order than the best is wanted."""
+        plain = self._group.parts and all(occur == "may" and is_plain_word(node) for occur, node in self._group.parts)
+        if not plain or self._request.sort != "best" or not self._builders:
+            return None
+        words = self._content_words()
+        # One stop word does not show the language of a query, but it has no meaning in any.
+        wanted = [word for word in words if not is_stop_word(word.lower())] or words
+        return query_vector({self._forms.known_form(word): self._builders[0].exact_idf(word) for word in wanted})
+
+    def _content_words(self) -> list[str]:
+        """The plain words of the query without stop words."""
+        kept = drop_stop_words(self._group, self._languages)
+        return [node.text for _, node in kept if isinstance(node, QueryTerm) and is_plain_word(node)]
+
+    def content_terms(self) -> list[QueryTerm]:
+        """What a page should contain: the terms of the query without stop words, and their other forms."""
+        parts = QueryGroup(kind="some", parts=tuple(drop_stop_words(self._group, self._languages)))
+        terms = [term for term in positive_terms(parts) if term.field not in FILTER_FIELD_NAMES]
+        return [*terms, *self._forms.extra_terms()]
+
+    def weight_of(self, term: QueryTerm) -> float:
+        """The rarity of a term in all indexes."""
+        return self._builders[0].exact_idf(term.text)
 
     def _unmatched_filters(self) -> Iterable[str]:
         """Filter values that no page has, most often misspelled."""
@@ -230,43 +172,88 @@ class Search:
         names = [name for name, _ in counts.most_common(MAX_LISTED_VALUES + 1) if name][:MAX_LISTED_VALUES]
         return f" There are: {', '.join(names)}{' …' if len(counts) > MAX_LISTED_VALUES + 1 else ''}." if names else ""
 
-    def _suggestion(self, total: int) -> str:
-        """A better spelling, if it finds more pages."""
-        better = SpellingSuggester([searcher for _, searcher in self._indexes]).suggest(
-            self._request.query, self._group
-        )
+    def suggestion(self, total: int) -> str:
+        """The query in a better spelling, if that finds pages, and more of them unless it was searched already."""
+        better = self._forms.corrected
         if not better:
             return ""
-        queries = self._apply_filters(self._build_queries(parse_query(better)), self._request.filters)
-        return better if self._count_distinct(queries) > total else ""
+        plan = SearchPlan(text=[builder.build(parse_query(better)) for builder in self._builders])
+        found = self._count_distinct(self._union(plan, self._request.filters))
+        return better if found > (0 if self._forms.alternatives else total) else ""
 
-    def _build_queries(self, group: QueryGroup, *, relaxed: bool = False) -> list[tantivy.Query]:
-        """The query for each index, without filters."""
-        return [builder.build(group, relaxed=relaxed) for builder in self._builders]
+    def _union(self, plan: SearchPlan, filters: SearchFilters) -> list[tantivy.Query]:
+        """The complete query for each index: the words or the meaning, and the filters."""
+        queries = plan.text
+        if plan.similarities:
+            queries = [
+                tantivy.Query.boolean_query([(tantivy.Occur.Should, text), (tantivy.Occur.Should, near)])
+                for text, near in zip(plan.text, self._near(plan), strict=True)
+            ]
+        return [builder.apply_filters(query, filters) for builder, query in zip(self._builders, queries, strict=True)]
 
-    def _apply_filters(self, words: Sequence[tantivy.Query], filters: SearchFilters) -> list[tantivy.Query]:
-        return [builder.apply_filters(query, filters) for builder, query in zip(self._builders, words, strict=True)]
+    def _near(self, plan: SearchPlan) -> list[tantivy.Query]:
+        """The pages nearest in meaning, as a query for each index."""
+        queries = []
+        for (index, _), similarities in zip(self._indexes, plan.similarities, strict=True):
+            keys = index.meanings.nearest(similarities, self._ranking.meaning_pages, plan.min_similarity).tolist()
+            chosen = tantivy.Query.term_set_query(index.schema, "key", keys)
+            queries.append(tantivy.Query.const_score_query(chosen, 0.0))
+        return queries
 
-    def _candidates(self, queries: Sequence[tantivy.Query]) -> tuple[int, list[SearchCandidate]]:
-        """The number of matching documents, and the best ones, each page once.
+    def _matches(self, plan: SearchPlan) -> Matches:
+        """The number of matching pages, and the best ones, each page once.
 
         Invariant: the hits before a page of results are the same for every page number. So a fixed number of candidates
         of each index is reordered, and equal scores keep the engine's order.
         """
-        results = [self._search_index(*one, query) for one, query in zip(self._indexes, queries, strict=True)]
-        mixed = self._ranking.candidates
+        mixed, filters = self._ranking.candidates, self._request.filters
+        limit = max(mixed, self._request.page * self._request.size)
+        results = [
+            self._search_index(*one, builder.apply_filters(query, filters), limit)
+            for one, builder, query in zip(self._indexes, self._builders, plan.text, strict=True)
+        ]
+        added = self._added(plan)
         head = merge_candidates(one for _, found in results for one in found[:mixed])
         tail = merge_candidates([*head[mixed:], *(one for _, found in results for one in found[mixed:])])
         first = {one.key: one for one in head[:mixed]}
+        for one in merge_candidates(one for _, found in added for one in found):
+            known = first.setdefault(one.key, one)
+            if known is not one:
+                known.collections += one.collections
         for one in tail:
             if one.key in first:
                 first[one.key].collections += one.collections
         rest = [one for one in tail if one.key not in first]
         if self._request.sort == "best":
-            self._combine_scores(head[:mixed], rest)
+            self._score(plan, list(first.values()), rest)
         found = [*sorted(first.values(), key=lambda f: -f.score), *rest]
-        all_read = all(count == len(candidates) for count, candidates in results)
-        return len(found) if all_read else self._count_distinct(queries), found
+        all_read = all(count == len(candidates) for count, candidates in (*results, *added))
+        total = len(found) if all_read else self._count_distinct(self._union(plan, filters))
+        return Matches(plan=plan, total=total, found=found)
+
+    def _added(self, plan: SearchPlan) -> list[tuple[int, list[SearchCandidate]]]:
+        """The pages nearest in meaning that do not match the words."""
+        if not plan.similarities:
+            return []
+        filters, limit = self._request.filters, self._ranking.meaning_pages
+        made = []
+        for one, builder, text, near in zip(self._indexes, self._builders, plan.text, self._near(plan), strict=True):
+            query = tantivy.Query.boolean_query([(tantivy.Occur.Must, near), (tantivy.Occur.MustNot, text)])
+            made.append(self._search_index(*one, builder.apply_filters(query, filters), limit))
+        return made
+
+    def _score(self, plan: SearchPlan, first: Sequence[SearchCandidate], rest: Sequence[SearchCandidate]) -> None:
+        if plan.similarities:
+            keys = np.array([one.key for one in first], dtype=np.int64)
+            columns = [
+                index.meanings.select(similarities, keys)
+                for (index, _), similarities in zip(self._indexes, plan.similarities, strict=True)
+            ]
+            for one, meaning in zip(first, np.max(columns, axis=0).tolist(), strict=True):
+                one.meaning = meaning
+        self._ranking.combine_candidates(first, plan.meaning_weight)
+        for one in rest:
+            one.score = math.log(max(one.text_score, MIN_TEXT_SCORE))
 
     def _count_distinct(self, queries: Sequence[tantivy.Query]) -> int:
         """The number of distinct matching pages; beyond `MAX_PAGED_HITS` per index, duplicates are not detected."""
@@ -277,20 +264,12 @@ class Search:
             keys += searcher.fast_field_values("key", [address for _, address in result.hits])
         return counts - len(keys) + len(set(keys))
 
-    def _combine_scores(self, first: Sequence[SearchCandidate], rest: Sequence[SearchCandidate]) -> None:
-        parts = np.array([(one.text_score, one.relevance, one.authority) for one in first]).reshape(-1, 3)
-        for one, score in zip(first, self._ranking.combine(*parts.T).tolist(), strict=True):
-            one.score = score
-        for one in rest:
-            one.score = math.log(max(one.text_score, MIN_TEXT_SCORE))
-
     def _search_index(
-        self, index: OpenIndex, searcher: tantivy.Searcher, query: tantivy.Query
+        self, index: OpenIndex, searcher: tantivy.Searcher, query: tantivy.Query, limit: int
     ) -> tuple[int, list[SearchCandidate]]:
         order = {"newest": "date", "relevance": "relevance"}.get(self._request.sort)
         if order is None and not self._group.parts:
             order = "relevance"
-        limit = max(self._ranking.candidates, self._request.page * self._request.size)
         result = searcher.search(query, limit, order_by_field=order)
         addresses = [address for _, address in result.hits]
         count: int = result.count  # type: ignore[attr-defined]  # the stub forgot it
@@ -307,6 +286,7 @@ class Search:
     def _hits(self, chosen: Iterable[SearchCandidate]) -> Iterable[SearchHit]:
         makers: dict[str, Highlighter] = {}
         wanted = [term for term in positive_terms(self._group) if term.field not in FILTER_FIELD_NAMES]
+        wanted += self._forms.extra_terms()
         for one in chosen:
             stored = one.searcher.doc(one.address).to_dict()
             language = str(stored["language"][0])

@@ -97,6 +97,7 @@ class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
     fetched_at: float = 0.0
     score: float = 0.0  # the score that determines the order
     text_score: float = 0.0  # of the words alone (BM25)
+    by_meaning: bool = False  # similar to the query in meaning; it may not contain the words
 
 
 class FacetValue(msgspec.Struct, frozen=True):

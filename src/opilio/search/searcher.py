@@ -18,6 +18,7 @@ import tantivy
 from opilio.core.errors import UsageError
 from opilio.core.records import url_key
 from opilio.core.urls import canonicalize_url
+from opilio.search.candidates import OpenIndex, RankingWeights, SearchCandidate, SearchRequest, build_hit
 from opilio.search.index import (
     INDEX_FOLDER,
     DamagedIndexError,
@@ -28,8 +29,10 @@ from opilio.search.index import (
 )
 from opilio.search.indexer import count_unindexed, rebuild_index, update_index
 from opilio.search.manifest import IndexManifest
+from opilio.search.meaning import PageMeanings
+from opilio.search.passages import PassageResults, find_passages
 from opilio.search.query_builder import FieldWeights, bm25_idf
-from opilio.search.ranking import OpenIndex, RankingWeights, Search, SearchCandidate, SearchRequest, build_hit
+from opilio.search.ranking import Search
 from opilio.search.results import (
     PAGE_SIZE,
     IndexProgress,
@@ -141,6 +144,15 @@ class Searcher:
             results = Search(indexes, request, self._weights, self._ranking).run()
         return msgspec.structs.replace(results, took_s=time.perf_counter() - started)
 
+    def passages(self, query: str, filters: SearchFilters | None = None, limit: int = PAGE_SIZE) -> PassageResults:
+        """The passages that answer a query best, each with a citation."""
+        started = time.perf_counter()
+        request = SearchRequest(query=query, filters=filters or SearchFilters(), size=limit)
+        indexes = self._open()
+        with self._translate_errors():
+            found = find_passages(Search(indexes, request, self._weights, self._ranking), query, limit)
+        return msgspec.structs.replace(found, took_s=time.perf_counter() - started)
+
     def similar(self, url: str, limit: int = PAGE_SIZE) -> tuple[SearchHit, ...]:
         """Pages similar to a page of a collection; UsageError if it is in none."""
         address = canonicalize_url(url)
@@ -177,7 +189,8 @@ class Searcher:
             now = index_generation(folder)
             known = self._indexes.get(folder)
             if known is None or known[0] != now:
-                self._indexes[folder] = (now, _open_or_rebuild_index(folder, self._names[folder]))
+                meanings = known[1].meanings if known else PageMeanings.empty()
+                self._indexes[folder] = (now, _open_or_rebuild_index(folder, self._names[folder], meanings))
         return [self._indexes[folder][1] for folder in self._folders]
 
 
@@ -187,16 +200,16 @@ def _names(folders: Sequence[Path]) -> list[str]:
     return [str(f) if names.count(name) > 1 else name for f, name in zip(folders, names, strict=True)]
 
 
-def _open_or_rebuild_index(folder: Path, name: str) -> OpenIndex:
-    """Open an index; rebuild it first if it is damaged."""
+def _open_or_rebuild_index(folder: Path, name: str, meanings: PageMeanings) -> OpenIndex:
+    """Open an index; rebuild it first if it is damaged. `meanings` are those that were read before."""
     try:
-        return _open_index(folder, name)
+        return _open_index(folder, name, meanings)
     except DamagedIndexError:
         rebuild_index(folder)
-        return _open_index(folder, name)
+        return _open_index(folder, name, PageMeanings.empty())
 
 
-def _open_index(folder: Path, name: str) -> OpenIndex:
+def _open_index(folder: Path, name: str, meanings: PageMeanings) -> OpenIndex:
     place = readable_index_folder(folder)
     with translate_index_errors(place), closing(IndexManifest(place)) as manifest:
         index = FullTextIndex(place)
@@ -210,6 +223,7 @@ def _open_index(folder: Path, name: str) -> OpenIndex:
             has_past_versions=bool(manifest.mark("versions")),
             keys=keys,
             authority=authority,
+            meanings=meanings.updated(manifest.mark("origin"), manifest.meanings_after),
         )
 
 

@@ -2,17 +2,18 @@
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import tantivy
 
-from opilio.search.query import QueryGroup, positive_terms
 from opilio.search.schema import EXACT_FIELD, index_terms
 from opilio.search.snippet import edit_distance
 
 MIN_WORD_LENGTH = 4  # shorter words are similar to too many others
 MIN_LENGTH_FOR_TWO_EDITS = 6
-MAX_MISSPELLING_PAGES = 2  # a word on more pages is not a misspelling
+MAX_MISSPELLING_PAGES = 2  # a word on more pages is rarely a misspelling
+PAGES_PER_MISSPELLING = 500  # one more page with the same misspelling for this many
+MIN_RATIO_OF_FREQUENT_WORD = 40  # of the suggestion to a misspelling on more pages
 MIN_FREQUENCY_RATIO = 8  # of the suggestion to the misspelling
 MAX_PREFIX_CANDIDATES = 5_000
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -24,28 +25,18 @@ class SpellingSuggester:
     def __init__(self, searchers: Sequence[tantivy.Searcher]) -> None:
         self._searchers = searchers
 
-    def suggest(self, query: str, group: QueryGroup) -> str:
-        """The query with corrected words; empty if there is nothing to correct."""
-        corrected = query
-        for term in positive_terms(group):
-            if term.kind == "word" and term.text.isalpha():
-                found = self._suggest_word(term.text)
-                if found:
-                    corrected = re.sub(rf"(?<!\w){re.escape(term.text)}(?!\w)", found, corrected)
-        return corrected if corrected != query else ""
-
-    def _frequency(self, term: str) -> int:
-        return sum(searcher.doc_freq(EXACT_FIELD, term) for searcher in self._searchers)
-
-    def _suggest_word(self, word: str) -> str:
+    def suggest(self, word: str) -> str:
+        """The word that was probably meant; empty if this one seems right."""
         folded = "".join(index_terms(word))
         if len(folded) < MIN_WORD_LENGTH:
             return ""
-        here = self._frequency(folded)
-        if here > MAX_MISSPELLING_PAGES:
+        here = self.frequency(folded)
+        if here > self._max_misspelling_pages:
             return ""
+        # A word of a few pages may be a rare one; a correction must then be much more frequent.
+        ratio = MIN_FREQUENCY_RATIO if here <= MAX_MISSPELLING_PAGES else MIN_RATIO_OF_FREQUENT_WORD
         for candidates in (self._one_off(folded), self._two_off(folded)):
-            common = [(other, count) for other, count in candidates if count > MIN_FREQUENCY_RATIO * here]
+            common = [pair for pair in candidates if pair[1] > ratio * here and not _same_word(pair[0], folded)]
             best = max(
                 common, key=lambda pair: (math.sqrt(pair[1]) * typo_likelihood(folded, pair[0]), pair[0]), default=None
             )
@@ -53,11 +44,27 @@ class SpellingSuggester:
                 return best[0]
         return ""
 
+    def replace(self, query: str, corrections: Mapping[str, str]) -> str:
+        """The query with words replaced; empty if nothing changes."""
+        corrected = query
+        for word, correction in corrections.items():
+            corrected = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", correction, corrected)
+        return corrected if corrected != query else ""
+
+    def frequency(self, term: str) -> int:
+        """The number of pages with a word as written."""
+        return sum(searcher.doc_freq(EXACT_FIELD, term) for searcher in self._searchers)
+
+    @property
+    def _max_misspelling_pages(self) -> int:
+        documents = sum(searcher.num_docs for searcher in self._searchers)
+        return max(MAX_MISSPELLING_PAGES, documents // PAGES_PER_MISSPELLING)
+
     def _one_off(self, word: str) -> list[tuple[str, int]]:
         """Words with one letter added, removed, changed or swapped."""
         if not word.isascii():
             return [pair for pair in self._words_with_prefix(word[:1]) if edit_distance(pair[0], word, 1) == 1]
-        counted = ((other, self._frequency(other)) for other in set(_edits(word)) - {word})
+        counted = ((other, self.frequency(other)) for other in set(_edits(word)) - {word})
         return [pair for pair in counted if pair[1]]
 
     def _two_off(self, word: str) -> list[tuple[str, int]]:
@@ -91,6 +98,16 @@ def typo_likelihood(wrong: str, right: str) -> float:
     if wrong[0] != right[0]:
         return 0.3
     return 6.0 if sorted(wrong) == sorted(right) else 1.0
+
+
+def _same_word(first: str, second: str) -> bool:
+    """True for singular and plural, neither of which is a misspelling.
+
+    >>> _same_word("wren", "wrens"), _same_word("larg", "large")
+    (True, False)
+    """
+    short, long = sorted((first, second), key=len)
+    return long in (f"{short}s", f"{short}es")
 
 
 def _single(word: str) -> str:

@@ -176,6 +176,15 @@ def stop_words(language: str) -> frozenset[str]:
     return frozenset(_stop_word_lists().get(language_code(language), "").split())
 
 
+def is_stop_word(word: str) -> bool:
+    """True for a stop word of any language.
+
+    >>> is_stop_word("der"), is_stop_word("wren")
+    (True, False)
+    """
+    return any(word in stop_words(language) for language in stop_word_languages())
+
+
 def is_function_bigram(word: str) -> bool:
     """True for a pair of Japanese or Chinese characters that is only a function word or part of one.
 

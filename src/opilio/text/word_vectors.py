@@ -73,6 +73,11 @@ def load_word_vectors(vocabulary: Vocabulary) -> WordVectors:
     return _load(vocabulary.language, vocabulary.normalizer)
 
 
+def load_surface_vectors() -> WordVectors:
+    """The shipped table by the words themselves, for texts of any language."""
+    return _load("", "none")
+
+
 @lru_cache(maxsize=4)
 def _load(language: str, normalizer: Normalizer) -> WordVectors:
     with np.load(io.BytesIO(files("opilio.text").joinpath(_DATA_FILE).read_bytes())) as data:

@@ -19,6 +19,7 @@ from opilio.core.urls import require_url
 from opilio.manage.formats.markdown import MarkdownPage, convert_page, front_matter
 from opilio.manage.pages import PageTable, StoredPage
 from opilio.search.results import MarkedText, SearchFilters, SearchHit
+from opilio.search.searcher import Searcher
 from opilio.store.page_selection import PageFilter
 from opilio.web.collections import SearcherPool, ServedCollections
 from opilio.web.pages.new_crawl import check_new_crawl, create_collection
@@ -62,12 +63,7 @@ class McpTools:
         """Hits, best first, with snippets."""
         if not 1 <= limit <= MAX_HITS or page < 1:
             raise UsageError(f"limit must be 1 to {MAX_HITS}, page at least 1")
-        names = [collection] if collection else self._collections.names
-        folders, problems = self._collections.readable_folders(names)
-        fresh = self._searchers.refresh(folders)
-        if not fresh.collections:
-            raise UsageError("; ".join([*problems, *fresh.problems]) or "no collection is served")
-        searcher = self._searchers.searcher_for(fresh.collections)
+        searcher, behind, problems = self._searcher_for(collection)
         results = searcher.search(query, SearchFilters(relevant=relevant), page, limit, "best")
         return {
             "total": results.total,
@@ -75,18 +71,55 @@ class McpTools:
             "pages": results.pages,
             "hits": [self._describe_hit(hit) for hit in results.hits],
             "suggestion": results.suggestion,
-            "not_indexed_yet": fresh.pages_behind,
-            "notes": [*results.notes, *problems, *fresh.problems],
+            "not_indexed_yet": behind,
+            "notes": [*results.notes, *problems],
         }
+
+    def passages(self, query: str, collection: str, limit: int, relevant: bool | None) -> dict[str, Any]:
+        """The passages that answer a query best, with citations; none of pages that deny the purpose."""
+        if not 1 <= limit <= MAX_HITS:
+            raise UsageError(f"limit must be 1 to {MAX_HITS}")
+        searcher, behind, problems = self._searcher_for(collection)
+        # Some may be left out, so more are read.
+        found = searcher.passages(query, SearchFilters(relevant=relevant), min(2 * limit, MAX_HITS))
+        readable = [one for one in found if self._is_readable(one.collections[0], one.url)]
+        return {
+            "passages": [
+                {
+                    "text": one.text,
+                    "citation": one.citation,
+                    "url": one.url,
+                    "title": one.title,
+                    "resource": resource_uri(one.collections[0], one.url),
+                    "score": round(one.score, 3),
+                }
+                for one in readable[:limit]
+            ],
+            "suggestion": found.suggestion,
+            "not_indexed_yet": behind,
+            "notes": [*found.notes, *problems],
+        }
+
+    def _searcher_for(self, collection: str) -> tuple[Searcher, int, list[str]]:
+        """A searcher over one collection or all, the number of pages not indexed yet, and collections that failed."""
+        names = [collection] if collection else self._collections.names
+        folders, problems = self._collections.readable_folders(names)
+        fresh = self._searchers.refresh(folders)
+        problems = [*problems, *fresh.problems]
+        if not fresh.collections:
+            raise UsageError("; ".join(problems) or "no collection is served")
+        return self._searchers.searcher_for(fresh.collections), fresh.pages_behind, problems
+
+    def _is_readable(self, name: str, url: str) -> bool:
+        page = self._stored_page(name, url)
+        return page is not None and page.allows((PURPOSE,))
 
     def _describe_hit(self, hit: SearchHit) -> dict[str, Any]:
         name = hit.collections[0]
-        page = self._stored_page(name, hit.url)
-        readable = page is not None and page.allows((PURPOSE,))
         return {
             "url": hit.url,
             "title": str(MarkedText(hit.title)),
-            "snippet": str(MarkedText(hit.snippet)) if readable else "",
+            "snippet": str(MarkedText(hit.snippet)) if self._is_readable(name, hit.url) else "",
             "collections": list(hit.collections),
             "resource": resource_uri(name, hit.url),
             "relevance": round(hit.relevance, 3),

@@ -1,0 +1,180 @@
+"""The parts of a search: its parameters, open indexes, candidates, the weights that order them, and hits."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import tantivy
+
+from opilio.core.errors import QueryError
+from opilio.search.meaning import Matrix, PageMeanings
+from opilio.search.query import check_filter_value
+from opilio.search.results import SORT_ORDERS, MarkedText, SearchFilters, SearchHit, TextSegment
+from opilio.search.schema import STORED_TEXT_FIELD
+from opilio.search.snippet import Highlighter, build_snippet, highlight
+
+KeyArray = np.ndarray[Any, np.dtype[np.int64]]
+Float32Array = np.ndarray[Any, np.dtype[np.float32]]
+ScoreArray = np.ndarray[Any, np.dtype[np.float64]]
+MAX_PAGED_HITS = 10_000
+MAX_PAGE_SIZE = 100
+MIN_TEXT_SCORE = 1e-9  # avoids the logarithm of 0
+
+
+class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The parameters of a search."""
+
+    query: str = ""
+    filters: SearchFilters = SearchFilters()
+    page: int = 1
+    size: int = 10
+    sort: str = "best"
+
+    def check(self) -> None:
+        if self.sort not in SORT_ORDERS:
+            raise QueryError(f'sort "{self.sort}" is unknown; known: {", ".join(SORT_ORDERS)}')
+        for band in self.filters.bands:
+            check_filter_value("band", band)
+        if self.page < 1 or not 1 <= self.size <= MAX_PAGE_SIZE:
+            raise QueryError(f"page must be 1 or more, and a page has 1 to {MAX_PAGE_SIZE} hits")
+        if self.page * self.size > MAX_PAGED_HITS:
+            raise QueryError(f"only the first {MAX_PAGED_HITS} hits are available; narrow the search with filters")
+
+
+class OpenIndex(msgspec.Struct, frozen=True, kw_only=True):
+    """One open index, as of one commit."""
+
+    name: str
+    searcher: tantivy.Searcher
+    schema: tantivy.Schema
+    languages: tuple[str, ...]  # of its documents, most frequent first
+    has_past_versions: bool  # it contains past versions of pages
+    keys: KeyArray  # sorted
+    authority: Float32Array  # of those keys, 0..1
+    meanings: PageMeanings  # the vectors of its pages
+
+    def authority_of(self, keys: KeyArray) -> Float32Array:
+        if not len(self.keys):
+            return np.zeros(len(keys), dtype=np.float32)
+        at = np.searchsorted(self.keys, keys).clip(max=len(self.keys) - 1)
+        return np.where(self.keys[at] == keys, self.authority[at], np.float32(0.0)).astype(np.float32)
+
+
+class SearchCandidate(msgspec.Struct):
+    """One candidate: its document, and the parts of its score."""
+
+    searcher: tantivy.Searcher
+    address: tantivy.DocAddress
+    key: int
+    text_score: float
+    relevance: float
+    authority: float
+    score: float
+    collections: list[str]  # names of the collections that contain the page
+    meaning: float = 0.0  # similarity to the query's meaning
+
+
+def merge_candidates(candidates: Iterable[SearchCandidate]) -> list[SearchCandidate]:
+    """Each page once, best first, from the index with its best score; equal scores in the given order."""
+    found: dict[int, SearchCandidate] = {}
+    for one in candidates:
+        known = found.setdefault(one.key, one)
+        if known is one:
+            continue
+        collections, relevance = known.collections + one.collections, max(known.relevance, one.relevance)
+        if one.score > known.score:
+            # Reinserted, so that its order among equal scores is that of the better one.
+            del found[one.key]
+            found[one.key] = known = one
+        known.collections, known.relevance = collections, relevance
+    return sorted(found.values(), key=lambda f: -f.score)
+
+
+class SearchPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is searched in each index: words, and for a question the similarity of every page to its meaning."""
+
+    text: list[tantivy.Query]
+    similarities: list[Matrix] = []
+    meaning_weight: float = 0.0
+    min_similarity: float = 1.0  # of a page that does not match the words
+
+
+class Matches(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found: the number of pages, and the best ones in order."""
+
+    plan: SearchPlan
+    total: int
+    found: list[SearchCandidate]
+
+
+def build_hit(stored: dict[str, list[Any]], highlighter: Highlighter, found: SearchCandidate) -> SearchHit:
+    """A hit with highlighted title and snippet."""
+    title, url = bytes(stored["name"][0]).decode(), bytes(stored["url"][0]).decode()
+    text = bytes(stored[STORED_TEXT_FIELD][0]).decode().lstrip()
+    return SearchHit(
+        url=url,
+        key=found.key,
+        host=stored["host"][0],
+        title=MarkedText(highlight(title, highlighter.matches(title)) or (TextSegment(url),)),
+        snippet=MarkedText(build_snippet(text, highlighter)),
+        collections=tuple(found.collections),
+        language=stored["language"][0],
+        genre=stored["genre"][0],
+        subtopic=stored["subtopic"][0],
+        band=stored["band"][0],
+        relevance=found.relevance,
+        relevant=stored["relevant"][0] == "yes",
+        authority=found.authority,
+        date=float(stored["date"][0]),
+        fetched_at=float(stored["since"][0]),
+        score=found.score,
+        text_score=found.text_score,
+        by_meaning=found.text_score <= 0.0,
+    )
+
+
+class RankingWeights(msgspec.Struct, frozen=True, kw_only=True):
+    """The order of hits: log of the text score, plus these weights times relevance and authority (both 0..1).
+
+    A query for one particular page should find it, so relevance counts only as far as many pages match the words nearly
+    as well as the best one. (The second best, in fact: if the query is the title of a page, that page stands out, but
+    the others are as undecided as before.) Authority is a tie-breaker: a higher weight gained nothing (docs/search.md).
+    """
+
+    relevance: float = 0.8
+    authority: float = 0.05
+    candidates: int = 200  # best text matches that are reordered
+    near_best_ratio: float = 0.7  # of the second best text score: a match nearly as good
+    half_weight_matches: float = 30.0  # such matches at which relevance has half of its weight
+    meaning: float = 1.0  # of the similarity to the query's meaning, for questions
+    meaning_words: float = 3.0  # in a question of more words each adds to the text score, so meaning counts less
+    meaning_foreign: float = 4.0  # of the meaning of a question in another language than the pages
+    meaning_pages: int = 50  # most similar pages that are added to the text matches
+    min_similarity: float = 0.45  # of an added page
+    min_similarity_alone: float = 0.35  # of an added page, if no page contains enough of the words
+    # The text score of an added page, and the least of any page, as a share of the best one
+    floor: float = 0.3
+
+    def combine(self, text: ScoreArray, relevance: Float32Array, authority: Float32Array) -> ScoreArray:
+        """The combined scores of all candidates of a search by words alone."""
+        best = np.sort(text)[-2:].min(initial=np.inf)
+        near = int((text >= self.near_best_ratio * best).sum())
+        share = near**2 / (near**2 + self.half_weight_matches**2)
+        scores: ScoreArray = np.log(np.maximum(text, MIN_TEXT_SCORE)).astype(np.float64)
+        scores += share * (self.relevance * relevance + self.authority * authority)
+        return scores
+
+    def meaning_weight(self, words: int, *, foreign: bool) -> float:
+        """The weight of meaning in a question with this number of words; `foreign` if no page is in its language."""
+        return self.meaning_foreign if foreign else min(self.meaning, self.meaning_words / max(words, 1))
+
+    def combine_candidates(self, found: Sequence[SearchCandidate], meaning_weight: float) -> None:
+        """Set the score of all candidates of a search."""
+        parts = np.array([(one.text_score, one.relevance, one.authority, one.meaning) for one in found]).reshape(-1, 4)
+        text, relevance, authority, meaning = parts.T
+        if meaning_weight:
+            text = np.maximum(text, self.floor * text.max(initial=1.0))
+        scores = self.combine(text, relevance, authority) + meaning_weight * meaning
+        for one, score in zip(found, scores.tolist(), strict=True):
+            one.score = score

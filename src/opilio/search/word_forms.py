@@ -1,0 +1,144 @@
+"""Other forms of a query's words: corrected spellings, and compounds written as one word or as two.
+
+Each form is one that the searched pages contain. Plural and other inflected forms are handled by stemming.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import msgspec
+import tantivy
+
+from opilio.search.query import QueryGroup, QueryNode, QueryTerm, is_plain_word, positive_terms
+from opilio.search.schema import EXACT_FIELD, index_terms
+from opilio.search.spelling import SpellingSuggester
+from opilio.text.languages import language_code, stop_word_languages, stop_words
+
+MIN_PART_LENGTH = 3  # letters of each half of a compound
+MAX_COMPOUND_PAGES = 10  # a word on more pages is not searched as two words
+MAX_SPLITS = 3
+MIN_STOP_WORDS = 2  # that show a question, and its language
+SENTENCE_MARKS = "?!.,;:¿¡"
+# Words of a question that ask for a page, not for its content.
+ASKING_WORDS = frozenset(
+    """
+    tell show explain describe find give know information called happened
+    erkläre erklären zeige finde finden information informationen heißt passierte
+    explique expliquer trouver trouve information informations appelle
+    explica explicar encontrar encuentra información llama
+    spiega spiegare trovare trova informazioni chiama
+    """.split()
+)
+MAX_WORDS = 12  # a longer query is a text; its words need no help
+
+
+class WordForms(msgspec.Struct, frozen=True, kw_only=True):
+    """The forms of the words of one query."""
+
+    alternatives: Mapping[str, tuple[str, ...]] = {}  # word -> what is searched besides it
+    corrected: str = ""  # the query with misspelled words replaced; empty if there are none
+
+    def known_form(self, word: str) -> str:
+        """The form of a word that pages contain."""
+        return self.alternatives.get(word, (word,))[0]
+
+    def extra_terms(self) -> list[QueryTerm]:
+        """The alternatives as terms, for highlighting."""
+        return [QueryTerm(text=part) for forms in self.alternatives.values() for form in forms for part in form.split()]
+
+
+def find_word_forms(
+    searchers: Sequence[tantivy.Searcher], schema: tantivy.Schema, query: str, group: QueryGroup
+) -> WordForms:
+    """The forms of the plain words of a query."""
+    words = [term.text for term in positive_terms(group) if is_plain_word(term) and term.text.isalpha()]
+    if not words or len(words) > MAX_WORDS:
+        return WordForms()
+    finder = _FormFinder(searchers, schema)
+    alternatives: dict[str, tuple[str, ...]] = {}
+    for first, second in pairwise(words):
+        if joined := finder.join(first, second):
+            for word in (first, second):
+                alternatives[word] = (*alternatives.get(word, ()), joined)
+    corrections: dict[str, str] = {}
+    for word in dict.fromkeys(words):
+        if word in alternatives:
+            continue
+        if split := finder.split(word):
+            alternatives[word] = (split,)
+        elif correction := finder.suggester.suggest(word):
+            corrections[word] = correction
+            # A word of some pages may be meant; then the correction is only suggested.
+            if not finder.frequency(word):
+                alternatives[word] = (correction,)
+    return WordForms(alternatives=alternatives, corrected=finder.suggester.replace(query, corrections))
+
+
+def drop_stop_words(group: QueryGroup, languages: Sequence[str]) -> Sequence[tuple[str, QueryNode]]:
+    """The parts without stop words of the collection's languages and of the query's own, and in a question without
+    the words that only ask ("tell me about ..."); all parts if nothing else is left."""
+    words = _plain_words(group)
+    stop = frozenset().union(*(stop_words(language) for language in (*(languages or ("en",)), *_languages_of(words))))
+    if sum(word in stop for word in words) >= MIN_STOP_WORDS:
+        stop |= ASKING_WORDS
+    kept = [(o, n) for o, n in group.parts if o != "may" or not isinstance(n, QueryTerm) or not _is_stop_word(n, stop)]
+    return kept if any(o != "not" for o, _ in kept) else group.parts
+
+
+def is_foreign(group: QueryGroup, languages: Sequence[str]) -> bool:
+    """True for a question in another language than the pages, by its stop words."""
+    spoken = _languages_of(_plain_words(group))
+    return bool(spoken) and not {language_code(language) for language in languages} & set(spoken)
+
+
+def _plain_words(group: QueryGroup) -> list[str]:
+    return [node.text.lower() for _, node in group.parts if isinstance(node, QueryTerm) and is_plain_word(node)]
+
+
+def _is_stop_word(term: QueryTerm, stop: frozenset[str]) -> bool:
+    return is_plain_word(term) and term.text.lower().strip(SENTENCE_MARKS) in stop
+
+
+def _languages_of(words: Sequence[str]) -> list[str]:
+    """The languages of a question by its stop words, of which there must be two; one of them may be wrong.
+
+    >>> _languages_of("wie entsteht ein vulkan".split()), _languages_of(["die", "hard"])
+    (['de'], [])
+    """
+    counts = {language: sum(word in stop_words(language) for word in words) for language in stop_word_languages()}
+    most = max(counts.values(), default=0)
+    return [language for language, count in counts.items() if count == most] if most >= MIN_STOP_WORDS else []
+
+
+class _FormFinder:
+    """Looks up forms in the words of the indexes."""
+
+    def __init__(self, searchers: Sequence[tantivy.Searcher], schema: tantivy.Schema) -> None:
+        self._searchers = searchers
+        self._schema = schema
+        self.suggester = SpellingSuggester(searchers)
+
+    def frequency(self, word: str) -> int:
+        """The number of pages with a word as written."""
+        return self.suggester.frequency("".join(index_terms(word)))
+
+    def join(self, first: str, second: str) -> str:
+        """Two neighbouring words as one, if some page writes them so."""
+        if min(len(first), len(second)) < MIN_PART_LENGTH:
+            return ""
+        joined = f"{first}{second}".lower()
+        return joined if self.frequency(joined) else ""
+
+    def split(self, word: str) -> str:
+        """A rare word as two, if some page writes them next to each other."""
+        folded = "".join(index_terms(word))
+        if len(folded) < 2 * MIN_PART_LENGTH or self.suggester.frequency(folded) > MAX_COMPOUND_PAGES:
+            return ""
+        halves = [(folded[:at], folded[at:]) for at in range(MIN_PART_LENGTH, len(folded) - MIN_PART_LENGTH + 1)]
+        counted = [(min(map(self.suggester.frequency, pair)), pair) for pair in halves]
+        known = sorted((count, pair) for count, pair in counted if count)[-MAX_SPLITS:]
+        return next((" ".join(pair) for _, pair in reversed(known) if self._is_phrase(pair)), "")
+
+    def _is_phrase(self, words: Sequence[str]) -> bool:
+        query = tantivy.Query.phrase_query(self._schema, EXACT_FIELD, [*words])
+        return any(searcher.search(query, 1).hits for searcher in self._searchers)

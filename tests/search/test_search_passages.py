@@ -1,0 +1,72 @@
+"""Passages: which part of which page answers a question, with highlights and a citation."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import opilio
+from checks.indexed import Sheet, store
+from checks.small_webs import opilio as command
+from opilio.search.passages import MAX_PASSAGE, split_passages
+
+FILLER = "The collection of the museum was founded long ago and is open to visitors on most days. " * 12
+PAGES = (
+    Sheet(
+        url="http://a.example/wren",
+        title="The wren",
+        text=f"{FILLER}\nThe wren builds a round nest of moss and grass, low in a hedge.\n{FILLER}",
+        score=0.9,
+    ),
+    Sheet(url="http://a.example/robin", title="Robins", text=f"A robin sings in winter.\n{FILLER}", score=0.7),
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return store(tmp_path_factory.mktemp("collections") / "birds", PAGES)
+
+
+def test_best_passage_answers_the_question(folder: Path) -> None:
+    best = next(iter(opilio.open(folder).passages("where does the wren build its nest?", limit=3)))
+    assert "round nest of moss" in best.text
+    assert len(best.text) <= MAX_PASSAGE
+    assert {best.text[start:end] for start, end in best.highlights} == {"wren", "builds", "nest"}
+    assert best.citation.startswith("The wren. ")
+    assert "http://a.example/wren (retrieved " in best.citation
+
+
+def test_page_without_the_words_comes_last_or_not_at_all(folder: Path) -> None:
+    found = opilio.open(folder).passages("wren nest moss", limit=2)
+    assert [passage.url for passage in found][:1] == ["http://a.example/wren"]
+    assert len(opilio.open(folder).passages("zzzz")) == 0
+
+
+def test_command_prints_passages_and_citations(folder: Path) -> None:
+    done = command("search", folder, "wren nest", "--passages", "-n", 1)
+    assert "round nest of moss" in done.stdout
+    assert "http://a.example/wren (retrieved " in done.stdout
+    assert "1 passage (" in done.stderr
+    told = json.loads(command("search", folder, "wren nest", "--passages", "--json").stdout)
+    assert {"text", "highlights", "url", "title", "citation", "score"} <= set(told["passages"][0])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\n\n",
+        "One line.",
+        "x" * 5_000,  # no sentence, no blank
+        "word " * 2_000,
+        "A sentence. " * 500 + "\n" + "Short\n" * 300,
+        "\n".join(f"Block {n}: " + "some words " * n for n in range(80)),
+    ],
+)
+def test_passages_cover_a_text_without_overlap(text: str) -> None:
+    places = list(split_passages(text))
+    assert all(start < end <= start + MAX_PASSAGE for start, end in places)
+    assert all(before[1] <= after[0] for before, after in pairwise(places))
+    covered = "".join(text[start:end] for start, end in places)
+    assert "".join(covered.split()) == "".join(text.split())

@@ -1,0 +1,130 @@
+"""Questions and loose wording: words that a page lacks, slips, compounds, other languages, and meaning."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from checks.indexed import Sheet, store
+from opilio.search.indexer import rebuild_index
+from opilio.search.meaning import page_vectors
+from opilio.search.results import IndexDocument, SearchResults
+from opilio.search.searcher import Searcher
+
+HOST = "http://a.example"
+TEXTS = {
+    "plesiosaur": "Plesiosaurs were large marine reptiles. Fish and squid were their prey.",
+    "dinosaur": "Dinosaurs were land animals. Some would eat plants, others would eat meat.",
+    "shark": "Sharks eat fish. A large shark lives in warm seas.",
+    "eagle": "An eagle is a large bird with wide wings and a hooked beak.",
+    "wing": "A wing of an aircraft. Large wings carry heavy loads.",
+    "seahorse": "A seahorse swims upright. Each seahorse has a tail that grips weeds.",
+    "barn-owl": "The barn owl hunts at night. A barn owl hears very well.",
+    "volcano": "A volcano is a mountain from which lava and ash erupt.",
+    "railway": "The history of the railway: trains, tracks and steam locomotives.",
+}
+TITLES = {"barn-owl": "Barn owl", "railway": "Rail transport"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pages = [
+        Sheet(url=f"{HOST}/{name}", title=TITLES.get(name, name.capitalize()), text=text)
+        for name, text in TEXTS.items()
+    ]
+    return store(tmp_path_factory.mktemp("collections") / "mixed", pages)
+
+
+@pytest.fixture(scope="module")
+def searcher(folder: Path) -> Searcher:
+    made = Searcher([folder])
+    made.update_indexes()
+    return made
+
+
+def found(results: SearchResults) -> list[str]:
+    return [hit.url.rpartition("/")[2] for hit in results.hits]
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("what did plesiosaurs eat?", "plesiosaur"),  # the page lacks "eat"
+        ("tell me about the eagle", "eagle"),  # "tell" only asks
+        ("where can i find information about sharks", "shark"),
+        ("sea horse", "seahorse"),  # two words for one
+        ("barnowl", "barn-owl"),  # one word for two
+        ("what is a volcanoe", "volcano"),
+        ("Geschichte der Eisenbahn", "railway"),  # German, by meaning
+        ("historia del ferrocarril", "railway"),
+    ],
+)
+def test_question_finds_its_page_first(searcher: Searcher, query: str, first: str) -> None:
+    assert found(searcher.search(query))[:1] == [first]
+
+
+def test_misspelled_words_are_searched_corrected_and_suggested(searcher: Searcher) -> None:
+    results = searcher.search("larg eagel wings")
+    assert found(results)[0] == "eagle"
+    assert results.suggestion == "large eagle wings"
+    assert "eagle" in [segment.text for segment in results.hits[0].snippet if segment.marked]
+
+
+def test_page_found_by_its_meaning_is_marked(searcher: Searcher) -> None:
+    results = searcher.search("Geschichte der Eisenbahn")
+    assert results.hits[0].by_meaning
+    assert results.total == len(results.hits)
+
+
+@pytest.mark.parametrize("query", ["locomotives", '"steam locomotives" trains history', "trains +steam -owl history"])
+def test_short_queries_and_operators_are_literal(searcher: Searcher, query: str) -> None:
+    assert found(searcher.search(query)) == ["railway"]
+
+
+def test_both_of_two_equally_rare_words_are_needed(searcher: Searcher) -> None:
+    assert found(searcher.search("volcano owl")) != []
+    assert "No page contains enough" in searcher.search("volcano owl").notes[0]
+    assert searcher.search("barn night").notes == ()
+
+
+def test_total_and_facets_count_pages_found_by_meaning(searcher: Searcher) -> None:
+    results = searcher.search("historia del ferrocarril")
+    (hosts,) = [facet for facet in results.facets if facet.name == "hosts"]
+    assert results.total == sum(value.count for value in hosts.values)
+    assert any(hit.by_meaning for hit in results)
+
+
+def test_paging_gives_every_page_of_a_question_once(searcher: Searcher) -> None:
+    query = "what do large animals eat in the sea"
+    total = searcher.search(query).total
+    pages = [found(searcher.search(query, page=page, size=2)) for page in range(1, total // 2 + 2)]
+    names = [name for page in pages for name in page]
+    assert len(names) == len(set(names)) == total
+
+
+def test_vectors_are_read_again_after_the_index_was_rebuilt(searcher: Searcher, folder: Path) -> None:
+    before = searcher._open()[0].meanings
+    rebuild_index(folder)
+    after = searcher._open()[0].meanings
+    assert after.origin != before.origin
+    assert np.array_equal(after.keys, before.keys)
+    assert np.array_equal(after.vectors, before.vectors)
+
+
+def test_only_new_vectors_are_read(searcher: Searcher) -> None:
+    known = searcher._open()[0].meanings
+    asked: list[int] = []
+
+    def rows_after(last: int) -> list[tuple[int, int, bytes]]:
+        asked.append(last)
+        return [(last + 1, int(known.keys[0]), bytes(128))]
+
+    after = known.updated(known.origin, rows_after)
+    assert asked == [known.last_id]
+    assert len(after.keys) == len(known.keys)
+    assert not after.vectors[0].any()
+    assert np.array_equal(after.vectors[1:], known.vectors[1:])
+
+
+def test_document_without_words_has_no_meaning() -> None:
+    assert not any(page_vectors(IndexDocument(key=1, seq=1, url=HOST, host="a.example")))
