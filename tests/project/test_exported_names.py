@@ -36,7 +36,7 @@ EXPORTED = {
     "demo_web",
     "open",
 }
-COLLECTION = {"close", "export", "history", "label", "pages", "path", "search", "status", "why"}
+COLLECTION = {"close", "export", "history", "label", "pages", "passages", "path", "search", "status", "why"}
 API = Path(__file__).parents[2] / "docs" / "api.md"
 
 

@@ -103,16 +103,16 @@ def test_paging_gives_every_page_of_a_question_once(searcher: Searcher) -> None:
 
 
 def test_vectors_are_read_again_after_the_index_was_rebuilt(searcher: Searcher, folder: Path) -> None:
-    before = searcher._open()[0].meanings
+    before = searcher._open()[0].load_meanings()
     rebuild_index(folder)
-    after = searcher._open()[0].meanings
+    after = searcher._open()[0].load_meanings()
     assert after.origin != before.origin
     assert np.array_equal(after.keys, before.keys)
     assert np.array_equal(after.vectors, before.vectors)
 
 
 def test_only_new_vectors_are_read(searcher: Searcher) -> None:
-    known = searcher._open()[0].meanings
+    known = searcher._open()[0].load_meanings()
     asked: list[int] = []
 
     def rows_after(last: int) -> list[tuple[int, int, bytes]]:

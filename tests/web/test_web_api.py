@@ -384,3 +384,20 @@ def test_new_crawl_whose_example_is_gone_is_told_on_the_form_and_leaves_nothing(
         answer = client.post("/new", {"do": "start", "topic": "wrens", "seeds": SEED, "toml": toml})
         assert (answer.status, "can't be fetched (status 404)" in answer.text) == (400, True), answer.text
         assert list(tmp_path.iterdir()) == []
+
+
+def test_search_is_a_feed_and_a_search_engine_for_browsers(client: Client) -> None:
+    feed = ET.fromstring(client.get("/search.atom?q=wren&relevant=all").text)
+    atom = "{http://www.w3.org/2005/Atom}"
+    entries = feed.findall(f"{atom}entry")
+    times = [entry.findtext(f"{atom}updated", "") for entry in entries]
+    assert entries
+    assert times == sorted(times, reverse=True)
+    assert entries[0].findtext(f"{atom}id", "").startswith("http")
+    described = ET.fromstring(client.get("/opensearch.xml").text)
+    urls = described.findall("{http://a9.com/-/spec/opensearch/1.1/}Url")
+    assert [url.get("template", "").rpartition("/")[2] for url in urls] == [
+        "search?q={searchTerms}",
+        "search.json?q={searchTerms}",
+        "search.atom?q={searchTerms}",
+    ]

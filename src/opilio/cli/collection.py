@@ -84,7 +84,7 @@ def export(
         typer.Option(
             "--format",
             metavar="NAME",
-            help="jsonl, csv, parquet, markdown, warc, cdxj or wacz.",
+            help="jsonl, csv, parquet, markdown, warc, cdxj, wacz, bibtex or ris.",
             autocompletion=complete_formats,
         ),
     ] = "jsonl",

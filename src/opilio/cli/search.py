@@ -38,7 +38,7 @@ def search(
     words: QueryArgument,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100, help="Results per page.")] = 10,
     page: Annotated[int, typer.Option(min=1, help="Which page of results.")] = 1,
-    sort: Annotated[str, typer.Option(metavar="ORDER", help="best, relevance or newest.")] = "best",
+    sort: Annotated[str, typer.Option(metavar="ORDER", help="best, relevance, newest or added.")] = "best",
     like: Annotated[
         bool, typer.Option("--like", help="QUERY is the URL of a stored page: find similar pages.")
     ] = False,

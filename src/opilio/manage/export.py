@@ -1,4 +1,4 @@
-"""Export the pages of a collection as JSON lines, CSV, Parquet, Markdown, WARC, CDXJ or WACZ."""
+"""Export the pages of a collection as JSON lines, CSV, Parquet, Markdown, WARC, CDXJ, WACZ, BibTeX or RIS."""
 
 import csv
 from collections.abc import Callable
@@ -12,12 +12,13 @@ from opilio.core.errors import UsageError
 from opilio.core.files import atomic_writer
 from opilio.manage.agents import agent_cards
 from opilio.manage.formats.archive import read_page_record, write_cdxj, write_wacz
+from opilio.manage.formats.citations import write_bibtex, write_ris
 from opilio.manage.formats.markdown import write_markdown_files, write_markdown_lines
 from opilio.manage.pages import PAGE_COLUMNS, TEXT_COLUMN, PageTable, arrow_schema, import_pyarrow
 from opilio.store.collection import open_readonly
 from opilio.store.page_selection import PageFilter
 
-ExportFormat = Literal["jsonl", "csv", "parquet", "markdown", "warc", "cdxj", "wacz"]
+ExportFormat = Literal["jsonl", "csv", "parquet", "markdown", "warc", "cdxj", "wacz", "bibtex", "ris"]
 FORMATS: tuple[str, ...] = get_args(ExportFormat)
 SUFFIXES = {
     "markdown": ".md.jsonl",
@@ -27,6 +28,8 @@ SUFFIXES = {
     "warc": ".warc.gz",
     "cdxj": ".cdxj",
     "wacz": ".wacz",
+    "bibtex": ".bib",
+    "ris": ".ris",
 }
 EXPORT_COLUMNS = (*PAGE_COLUMNS, TEXT_COLUMN)
 # Spreadsheets in East Asian locales read the full-width forms (U+FF1D, U+FF0B, U+FF0D, U+FF20) in the same way.
@@ -164,4 +167,6 @@ _WRITERS: dict[str, Callable[[Path, PageFilter, BinaryIO], int]] = {
     "warc": _warc,
     "cdxj": _cdxj,
     "wacz": _wacz,
+    "bibtex": lambda folder, wanted, out: write_bibtex(PageTable(folder, wanted), out),
+    "ris": lambda folder, wanted, out: write_ris(PageTable(folder, wanted), out),
 }

@@ -1,6 +1,6 @@
 """The parts of a search: its parameters, open indexes, candidates, the weights that order them, and hits."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -52,7 +52,7 @@ class OpenIndex(msgspec.Struct, frozen=True, kw_only=True):
     has_past_versions: bool  # it contains past versions of pages
     keys: KeyArray  # sorted
     authority: Float32Array  # of those keys, 0..1
-    meanings: PageMeanings  # the vectors of its pages
+    load_meanings: Callable[[], PageMeanings]  # the vectors of its pages, read when they are first needed
 
     def authority_of(self, keys: KeyArray) -> Float32Array:
         if not len(self.keys):
@@ -97,7 +97,7 @@ class SearchPlan(msgspec.Struct, frozen=True, kw_only=True):
     text: list[tantivy.Query]
     similarities: list[Matrix] = []
     meaning_weight: float = 0.0
-    min_similarity: float = 1.0  # of a page that does not match the words
+    near: list[tantivy.Query] = []  # the pages nearest in meaning
 
 
 class Matches(msgspec.Struct, frozen=True, kw_only=True):

@@ -68,7 +68,6 @@ class DocumentIndexer:
             self._writer.commit()
         with self._manifest.transaction():
             self._manifest.write_entries(entry for entry in entries if entry is not None)
-            self._manifest.write_meanings((d.key, page_vectors(d)) for d in documents if d.until == FOREVER)
             self._manifest.delete_entries(removed)
             if None in entries:
                 # From now on a search must exclude past versions.
@@ -89,6 +88,7 @@ class DocumentIndexer:
             target_keys=page.target_keys,
             words=pack_stems(words) if words else b"",
             subtopic=subtopic,
+            vectors=page_vectors(page),
         )
 
     def update_authority(self, hosts: dict[int, str]) -> None:

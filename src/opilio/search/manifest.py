@@ -46,6 +46,7 @@ class ManifestEntry(msgspec.Struct, frozen=True, kw_only=True):
     target_keys: bytes
     words: bytes
     subtopic: str
+    vectors: bytes  # of the meaning; last, because it has its own table
 
 
 class IndexManifest:
@@ -83,9 +84,10 @@ class IndexManifest:
             yield
 
     def write_entries(self, entries: Iterable[ManifestEntry]) -> None:
-        self.connection.executemany(
-            "INSERT OR REPLACE INTO entry VALUES (?, ?, ?, ?, ?, ?, ?)", map(msgspec.structs.astuple, entries)
-        )
+        for entry in entries:
+            *facts, vectors = msgspec.structs.astuple(entry)
+            self.connection.execute("INSERT OR REPLACE INTO entry VALUES (?, ?, ?, ?, ?, ?, ?)", facts)
+            self.connection.execute("INSERT OR REPLACE INTO meaning (key, vectors) VALUES (?, ?)", (entry.key, vectors))
 
     def delete_entries(self, keys: Iterable[int]) -> None:
         chosen = [(key,) for key in keys]
@@ -95,9 +97,6 @@ class IndexManifest:
     def count(self, *, relevant_only: bool = False) -> int:
         found = self.connection.execute(f"SELECT count(*) FROM entry {'WHERE relevant' if relevant_only else ''}")
         return int(found.fetchone()[0])
-
-    def write_meanings(self, rows: Iterable[tuple[int, bytes]]) -> None:
-        self.connection.executemany("INSERT OR REPLACE INTO meaning (key, vectors) VALUES (?, ?)", rows)
 
     def meanings_after(self, last: int) -> list[tuple[int, int, bytes]]:
         """(number, key, vectors) of pages written after the row with this number."""

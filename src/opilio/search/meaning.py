@@ -17,7 +17,7 @@ from opilio.text.tokens import tokenize
 from opilio.text.vocabulary import term_id
 from opilio.text.word_vectors import BYTE_SCALE, DIMENSIONS, Vectors, WordVectors, load_surface_vectors, to_bytes
 
-LEAD_CHARACTERS = 1_500  # of the text, which tell what a page is about
+LEAD_CHARACTERS = 1_500  # of the text, which state what a page is about
 VECTOR_BYTES = 2 * DIMENSIONS
 MIN_STEM = 5  # letters of a word that must remain when endings are removed
 MAX_ENDING = 3
@@ -64,7 +64,7 @@ def _known_parts(words: WordVectors, text: str) -> Sequence[str]:
 
 
 def _compound_parts(words: WordVectors, word: str) -> Sequence[str]:
-    """The two words that a word joins, the first one as long as possible: dampf, maschine."""
+    """The two words that a word joins, the first one as long as possible: eisenbahn, museum."""
     for at in range(len(word) - MIN_COMPOUND_PART, MIN_COMPOUND_PART - 1, -1):
         if _is_known(words, word[:at]) and _is_known(words, word[at:]):
             return word[:at], word[at:]

@@ -48,6 +48,7 @@ EXACT_URL_SCORE = 1_000.0  # score of a page found by its URL, above any score o
 DECISIVE_SHARE, DECISIVE_RATIO = 0.45, 1.2
 PAIR_DISTANCE = 4  # words between two neighbouring words of a query
 MAX_WORDS_FOR_PAIRS = 12
+MAX_PAIR_SHARE = 0.1  # of the pages, with the rarer word of a pair
 MAX_PREFIX_TERMS = 40  # most frequent words that a prefix matches
 
 
@@ -179,9 +180,14 @@ class QueryBuilder:
         clauses = [(tantivy.Query.disjunction_max_query(phrases, 1.0), self._weights.proximity / len(words))]
         for pair in pairwise(plain) if len(words) <= MAX_WORDS_FOR_PAIRS else ():
             stems = [stem for stem in self._stems(" ".join(pair)) if len(stem) > 1]
-            near = [self._phrase_query("body", stem, PAIR_DISTANCE) for stem in stems]
+            near = [self._phrase_query("body", stem, PAIR_DISTANCE) for stem in stems if not self._is_frequent(stem)]
             clauses += [(query, self._weights.pairs / len(words)) for query in near]
         return tantivy.Query.boolean_query([(Should, tantivy.Query.boost_query(q, w)) for q, w in clauses])
+
+    def _is_frequent(self, stems: Sequence[str]) -> bool:
+        """True if all these words are on many pages: their distance says little, and it takes long to find."""
+        rarest = min(self._scope.searcher.doc_freq("body", stem) for stem in stems)
+        return rarest > MAX_PAIR_SHARE * self._scope.searcher.num_docs
 
     def _title(self, group: QueryGroup) -> tantivy.Query | None:
         """An optional clause for all words of a plain query as a page's whole title."""

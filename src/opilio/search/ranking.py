@@ -24,7 +24,7 @@ from opilio.search.candidates import (
     build_hit,
     merge_candidates,
 )
-from opilio.search.meaning import query_vector
+from opilio.search.meaning import Matrix, query_vector
 from opilio.search.query import QueryGroup, QueryTerm, is_plain_word, parse_query, positive_terms
 from opilio.search.query_builder import (
     FILTER_FIELD_NAMES,
@@ -117,11 +117,12 @@ class Search:
             return self._matches(SearchPlan(text=text))
         foreign = is_foreign(self._group, self._languages)
         least = self._ranking.min_similarity_alone if relaxed or foreign else self._ranking.min_similarity
+        similarities = [index.load_meanings().similarities(direction) for index, _ in self._indexes]
         plan = SearchPlan(
             text=text,
-            similarities=[index.meanings.similarities(direction) for index, _ in self._indexes],
+            similarities=similarities,
+            near=self._near(similarities, least),
             meaning_weight=self._ranking.meaning_weight(len(self._content_words()), foreign=foreign),
-            min_similarity=least,
         )
         return self._matches(plan)
 
@@ -187,15 +188,15 @@ class Search:
         if plan.similarities:
             queries = [
                 tantivy.Query.boolean_query([(tantivy.Occur.Should, text), (tantivy.Occur.Should, near)])
-                for text, near in zip(plan.text, self._near(plan), strict=True)
+                for text, near in zip(plan.text, plan.near, strict=True)
             ]
         return [builder.apply_filters(query, filters) for builder, query in zip(self._builders, queries, strict=True)]
 
-    def _near(self, plan: SearchPlan) -> list[tantivy.Query]:
+    def _near(self, similarities: Sequence[Matrix], least: float) -> list[tantivy.Query]:
         """The pages nearest in meaning, as a query for each index."""
         queries = []
-        for (index, _), similarities in zip(self._indexes, plan.similarities, strict=True):
-            keys = index.meanings.nearest(similarities, self._ranking.meaning_pages, plan.min_similarity).tolist()
+        for (index, _), similarity in zip(self._indexes, similarities, strict=True):
+            keys = index.load_meanings().nearest(similarity, self._ranking.meaning_pages, least).tolist()
             chosen = tantivy.Query.term_set_query(index.schema, "key", keys)
             queries.append(tantivy.Query.const_score_query(chosen, 0.0))
         return queries
@@ -237,7 +238,7 @@ class Search:
             return []
         filters, limit = self._request.filters, self._ranking.meaning_pages
         made = []
-        for one, builder, text, near in zip(self._indexes, self._builders, plan.text, self._near(plan), strict=True):
+        for one, builder, text, near in zip(self._indexes, self._builders, plan.text, plan.near, strict=True):
             query = tantivy.Query.boolean_query([(tantivy.Occur.Must, near), (tantivy.Occur.MustNot, text)])
             made.append(self._search_index(*one, builder.apply_filters(query, filters), limit))
         return made
@@ -246,7 +247,7 @@ class Search:
         if plan.similarities:
             keys = np.array([one.key for one in first], dtype=np.int64)
             columns = [
-                index.meanings.select(similarities, keys)
+                index.load_meanings().select(similarities, keys)
                 for (index, _), similarities in zip(self._indexes, plan.similarities, strict=True)
             ]
             for one, meaning in zip(first, np.max(columns, axis=0).tolist(), strict=True):
@@ -267,7 +268,7 @@ class Search:
     def _search_index(
         self, index: OpenIndex, searcher: tantivy.Searcher, query: tantivy.Query, limit: int
     ) -> tuple[int, list[SearchCandidate]]:
-        order = {"newest": "date", "relevance": "relevance"}.get(self._request.sort)
+        order = {"newest": "date", "added": "since", "relevance": "relevance"}.get(self._request.sort)
         if order is None and not self._group.parts:
             order = "relevance"
         result = searcher.search(query, limit, order_by_field=order)

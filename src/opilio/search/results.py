@@ -15,7 +15,7 @@ from opilio.search.hit_display import html_results, rich_results
 
 FOREVER = (1 << 62) - 1  # `until` of the current version of a page
 PAGE_SIZE = 10
-SORT_ORDERS = ("best", "relevance", "newest")
+SORT_ORDERS = ("best", "relevance", "newest", "added")
 
 
 class IndexDocument(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,7 @@ class Searcher:
         self._ranking = ranking or RankingWeights()
         # With the moment each was read at
         self._indexes: dict[Path, tuple[tuple[int, ...], OpenIndex]] = {}
+        self._meanings: dict[Path, MeaningLoader] = {}
 
     def search(
         self, query: str, filters: SearchFilters | None = None, page: int = 1, size: int = PAGE_SIZE, sort: str = "best"
@@ -189,8 +191,9 @@ class Searcher:
             now = index_generation(folder)
             known = self._indexes.get(folder)
             if known is None or known[0] != now:
-                meanings = known[1].meanings if known else PageMeanings.empty()
-                self._indexes[folder] = (now, _open_or_rebuild_index(folder, self._names[folder], meanings))
+                opened = _open_or_rebuild_index(folder, self._names[folder])
+                before = self._meanings.setdefault(folder, MeaningLoader(folder))
+                self._indexes[folder] = (now, msgspec.structs.replace(opened, load_meanings=cache(before.load)))
         return [self._indexes[folder][1] for folder in self._folders]
 
 
@@ -200,16 +203,30 @@ def _names(folders: Sequence[Path]) -> list[str]:
     return [str(f) if names.count(name) > 1 else name for f, name in zip(folders, names, strict=True)]
 
 
-def _open_or_rebuild_index(folder: Path, name: str, meanings: PageMeanings) -> OpenIndex:
-    """Open an index; rebuild it first if it is damaged. `meanings` are those that were read before."""
+class MeaningLoader:
+    """Reads the vectors of an index, each time only those that are new."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known = PageMeanings.empty()
+
+    def load(self) -> PageMeanings:
+        place = readable_index_folder(self._folder)
+        with translate_index_errors(place), closing(IndexManifest(place)) as manifest:
+            self._known = self._known.updated(manifest.mark("origin"), manifest.meanings_after)
+        return self._known
+
+
+def _open_or_rebuild_index(folder: Path, name: str) -> OpenIndex:
+    """Open an index; rebuild it first if it is damaged."""
     try:
-        return _open_index(folder, name, meanings)
+        return _open_index(folder, name)
     except DamagedIndexError:
         rebuild_index(folder)
-        return _open_index(folder, name, PageMeanings.empty())
+        return _open_index(folder, name)
 
 
-def _open_index(folder: Path, name: str, meanings: PageMeanings) -> OpenIndex:
+def _open_index(folder: Path, name: str) -> OpenIndex:
     place = readable_index_folder(folder)
     with translate_index_errors(place), closing(IndexManifest(place)) as manifest:
         index = FullTextIndex(place)
@@ -223,7 +240,7 @@ def _open_index(folder: Path, name: str, meanings: PageMeanings) -> OpenIndex:
             has_past_versions=bool(manifest.mark("versions")),
             keys=keys,
             authority=authority,
-            meanings=meanings.updated(manifest.mark("origin"), manifest.meanings_after),
+            load_meanings=PageMeanings.empty,
         )
 
 

@@ -12,7 +12,8 @@ from opilio.search.snippet import edit_distance
 MIN_WORD_LENGTH = 4  # shorter words are similar to too many others
 MIN_LENGTH_FOR_TWO_EDITS = 6
 MAX_MISSPELLING_PAGES = 2  # a word on more pages is rarely a misspelling
-PAGES_PER_MISSPELLING = 500  # one more page with the same misspelling for this many
+# Large collections contain misspellings more often: one page for this many, but not more than the next number.
+PAGES_PER_MISSPELLING, MAX_FREQUENT_MISSPELLING = 500, 20
 MIN_RATIO_OF_FREQUENT_WORD = 40  # of the suggestion to a misspelling on more pages
 MIN_FREQUENCY_RATIO = 8  # of the suggestion to the misspelling
 MAX_PREFIX_CANDIDATES = 5_000
@@ -33,10 +34,10 @@ class SpellingSuggester:
         here = self.frequency(folded)
         if here > self._max_misspelling_pages:
             return ""
-        # A word of a few pages may be a rare one; a correction must then be much more frequent.
+        # A word of a few pages may be a rare one; a correction must then be near, and much more frequent.
         ratio = MIN_FREQUENCY_RATIO if here <= MAX_MISSPELLING_PAGES else MIN_RATIO_OF_FREQUENT_WORD
-        for candidates in (self._one_off(folded), self._two_off(folded)):
-            common = [pair for pair in candidates if pair[1] > ratio * here and not _same_word(pair[0], folded)]
+        for find in (self._one_off, self._two_off) if not here else (self._one_off,):
+            common = [pair for pair in find(folded) if pair[1] > ratio * here and not _same_word(pair[0], folded)]
             best = max(
                 common, key=lambda pair: (math.sqrt(pair[1]) * typo_likelihood(folded, pair[0]), pair[0]), default=None
             )
@@ -58,7 +59,7 @@ class SpellingSuggester:
     @property
     def _max_misspelling_pages(self) -> int:
         documents = sum(searcher.num_docs for searcher in self._searchers)
-        return max(MAX_MISSPELLING_PAGES, documents // PAGES_PER_MISSPELLING)
+        return min(max(MAX_MISSPELLING_PAGES, documents // PAGES_PER_MISSPELLING), MAX_FREQUENT_MISSPELLING)
 
     def _one_off(self, word: str) -> list[tuple[str, int]]:
         """Words with one letter added, removed, changed or swapped."""

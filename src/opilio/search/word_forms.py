@@ -76,7 +76,7 @@ def find_word_forms(
 
 def drop_stop_words(group: QueryGroup, languages: Sequence[str]) -> Sequence[tuple[str, QueryNode]]:
     """The parts without stop words of the collection's languages and of the query's own, and in a question without
-    the words that only ask ("tell me about ..."); all parts if nothing else is left."""
+    the words that only ask ("find information about ..."); all parts if nothing else is left."""
     words = _plain_words(group)
     stop = frozenset().union(*(stop_words(language) for language in (*(languages or ("en",)), *_languages_of(words))))
     if sum(word in stop for word in words) >= MIN_STOP_WORDS:

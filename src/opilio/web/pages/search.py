@@ -32,7 +32,7 @@ def show_search(context: AppContext, request: PageRequest) -> PageView:
     searcher = context.searchers.searcher_for(fresh.collections)
     try:
         results = searcher.search(
-            values["q"], _filters(context, values), values["page"], values["size"], values["sort"]
+            values["q"], search_filters(context, values), values["page"], values["size"], values["sort"]
         )
     except QueryError as error:
         data |= {"results": None, "hits": [], "error": str(error)}
@@ -51,12 +51,14 @@ def show_search(context: AppContext, request: PageRequest) -> PageView:
         "facets": _facets(results, values),
         "results": True,
         "sorts": SORT_ORDERS,
+        "_feed": _search_url(values, page=1, sort="best", relevant="yes").replace("/search", "/search.atom", 1),
         "again": _search_url(values, page=1, q=results.suggestion) if results.suggestion else "",
     }
     return PageView(template="search.html", data=data, title=values["q"] or "Search", table_key="hits")
 
 
-def _filters(context: AppContext, values: dict[str, Any]) -> SearchFilters:
+def search_filters(context: AppContext, values: dict[str, Any]) -> SearchFilters:
+    """The filters of a request."""
     chosen: dict[str, Any] = {name: tuple(values[param]) for name, param in FACETS.items()}
     for name in values["in"]:
         context.collections.folder(name)  # raises UnknownCollectionError
@@ -157,7 +159,7 @@ _LISTS = (
     ("subtopic", "Only these subtopics."),
     ("year", "Only these years."),
 )
-_PARAMS = (
+SEARCH_PARAMS = (
     Param(name="q", about='The query: words, "a phrase", title:word, host:example.org, -not, begin*, fuzzy~.'),
     *(Param(name=name, about=about, kind="list", default=[]) for name, about in _LISTS),
     Param(name="relevant", about="Which pages.", kind="choice", choices=("yes", "no", "all"), default="all"),
@@ -168,9 +170,9 @@ _PARAMS = (
     Param(name="size", about="Results per page.", kind="integer", default=10, maximum=100),
     NOTE_PARAM,
 )
-_DEFAULTS = {param.name: param.default for param in _PARAMS}
+_DEFAULTS = {param.name: param.default for param in SEARCH_PARAMS}
 PAGES = (
-    PageRoute(path="/search", show=show_search, about="Search over all collections.", params=_PARAMS),
+    PageRoute(path="/search", show=show_search, about="Search over all collections.", params=SEARCH_PARAMS),
     PageRoute(
         path="/c/{name}/subtopics",
         show=show_subtopics,
