@@ -98,10 +98,6 @@ class IndexManifest:
         found = self.connection.execute(f"SELECT count(*) FROM entry {'WHERE relevant' if relevant_only else ''}")
         return int(found.fetchone()[0])
 
-    def meanings_after(self, last: int) -> list[tuple[int, int, bytes]]:
-        """(number, key, vectors) of pages written after the row with this number."""
-        return self.connection.execute("SELECT id, key, vectors FROM meaning WHERE id > ?", (last,)).fetchall()
-
     def indexed_versions(self) -> dict[int, int]:
         """The answer number of the indexed version by page."""
         return dict(self.connection.execute("SELECT key, seq FROM entry"))
@@ -129,6 +125,11 @@ class IndexManifest:
 
     def close(self) -> None:
         self.connection.close()
+
+
+def read_meanings(manifest: IndexManifest, last: int) -> list[tuple[int, int, bytes]]:
+    """(number, key, vectors) of pages written after the row with this number."""
+    return manifest.connection.execute("SELECT id, key, vectors FROM meaning WHERE id > ?", (last,)).fetchall()
 
 
 def _create_database(path: Path) -> None:

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from opilio.search.index import (
     translate_index_errors,
 )
 from opilio.search.indexer import count_unindexed, rebuild_index, update_index
-from opilio.search.manifest import IndexManifest
+from opilio.search.manifest import IndexManifest, read_meanings
 from opilio.search.meaning import PageMeanings
 from opilio.search.passages import PassageResults, find_passages
 from opilio.search.query_builder import FieldWeights, bm25_idf
@@ -213,7 +213,7 @@ class MeaningLoader:
     def load(self) -> PageMeanings:
         place = readable_index_folder(self._folder)
         with translate_index_errors(place), closing(IndexManifest(place)) as manifest:
-            self._known = self._known.updated(manifest.mark("origin"), manifest.meanings_after)
+            self._known = self._known.updated(manifest.mark("origin"), partial(read_meanings, manifest))
         return self._known
 
 
