@@ -87,7 +87,7 @@ def _watch(crawl: subprocess.Popen[bytes], folder: Path, every: int) -> None:
     before, told = Use(0.0, 0.0, 0.0), 0
     while crawl.poll() is None:
         time.sleep(0.5)
-        use, (pages, relevant) = _use(crawl.pid), _pages(folder)
+        use, (pages, relevant) = memory_use(crawl.pid), _pages(folder)
         if pages >= told + every and use.cpu_s:
             cpu_ms = 1000 * (use.cpu_s - before.cpu_s) / (pages - told)
             print(f"{pages:8,}  {relevant:8,}  {cpu_ms:13.2f}  {use.own_mb:6.0f}  {use.mapped_mb:9.0f}", flush=True)
@@ -103,7 +103,7 @@ def _pages(folder: Path) -> tuple[int, int]:
         return 0, 0
 
 
-def _use(pid: int) -> Use:
+def memory_use(pid: int) -> Use:
     cpu_s = own_kb = mapped_kb = 0.0
     for process in _family(pid):
         try:

@@ -123,7 +123,11 @@ def parse_status_line(line: bytes) -> int:
 
 
 def parse_headers(lines: Sequence[bytes]) -> tuple[tuple[str, str], ...]:
-    """Names and values of raw header lines; folded lines are joined (RFC 9112, 5.2), lines without a colon dropped."""
+    """Names and values of raw header lines; folded lines are joined (RFC 9112, 5.2), lines without a name dropped.
+
+    >>> parse_headers([b"A: b\\r\\n", b" c\\r\\n", b": d\\r\\n", b"\\x1e: e\\r\\n"])
+    (('A', 'b c'),)
+    """
     out: list[tuple[str, str]] = []
     for line in lines:
         text = _decode_header(line)
@@ -132,8 +136,8 @@ def parse_headers(lines: Sequence[bytes]) -> tuple[tuple[str, str], ...]:
                 out[-1] = (out[-1][0], f"{out[-1][1]} {text.strip()}".strip())
             continue
         name, colon, value = text.partition(":")
-        if colon and name:
-            out.append((name.rstrip(), value.strip()))
+        if colon and (name := name.rstrip()):
+            out.append((name, value.strip()))
     return tuple(out)
 
 

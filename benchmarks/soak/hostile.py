@@ -1,0 +1,121 @@
+"""Memory of a crawl of thousands of hostile hosts.
+
+    python benchmarks/soak/hostile.py --hosts 5000
+
+Every host is hostile in one of ten ways (`answer`). All are seeds, so the crawl meets all of them. Prints the highest
+memory of all its processes together, sampled every half second; the target is less than 600 MB.
+"""
+
+import argparse
+import gzip
+import subprocess
+import sys
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+
+import tomli_w
+from run import COMMAND, Use, memory_use
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+
+from checks.small_webs import BIRDS, HTML, page, redirect, robots, served, word
+from opilio.core.urls import host_of
+from opilio.lab.webs.warc import RecordedResponse
+from opilio.store.collection import open_readonly
+
+KINDS = 10
+LINKS = 5_000
+BODY_BYTES = 3_900_000  # just below the limit of a body
+
+
+@cache
+def large(kind: str) -> bytes:
+    """Bodies that are the same at all hosts, made once."""
+    if kind == "rules":
+        return b"User-agent: *\n" + b"".join(b"Disallow: /%d/*/x$\n" % number for number in range(25_000))
+    if kind == "nested":
+        return b"<div><p><a href=x>wren " * (BODY_BYTES // 24)
+    if kind == "bomb":
+        return gzip.compress(bytes(100_000_000))
+    return (BIRDS.encode() + b" ") * (BODY_BYTES // len(BIRDS) - 100)
+
+
+def answer(number: int, url: str) -> RecordedResponse:
+    """What host `number` answers for a page."""
+    own = [f"/{number}/{link}" for link in range(LINKS)]
+    match number % KINDS:
+        case 0:  # its robots.txt is hostile
+            return page(f"{BIRDS} {word(number)}")
+        case 1:  # a trap: every page has thousands of new links
+            return page(f"{BIRDS} {word(number)}", [f"{url}{link}" for link in own])
+        case 2:
+            return RecordedResponse(200, (HTML,), large("nested"))
+        case 3:
+            return RecordedResponse(200, (HTML,), b"<p>" + large("text"))
+        case 4:  # thousands of hosts that do not exist
+            return page(word(number), [f"http://n{number}-{link}.example/" for link in range(LINKS)])
+        case 5:
+            return redirect(f"{url}x")
+        case 6:
+            cookies = tuple(("Set-Cookie", f"c{cookie}={'x' * 3000}") for cookie in range(20))
+            return RecordedResponse(200, (HTML, *cookies), page(f"{BIRDS} {word(number)}").body)
+        case 7:
+            return RecordedResponse(429, (HTML, ("Retry-After", "86400")), b"")
+        case 8:
+            return RecordedResponse(200, (HTML, ("Content-Encoding", "gzip")), large("bomb"))
+    return page(f"{BIRDS} {word(number)}", own[:50], title="t" * 100_000)
+
+
+class HostileWeb:
+    """Answers for hosts h0.example, h1.example and so on."""
+
+    def __init__(self, hosts: int) -> None:
+        self.hosts = {f"h{number}.example": 1 for number in range(hosts)}
+
+    def find(self, url: str) -> RecordedResponse | None:
+        host = host_of(url)
+        if host not in self.hosts:
+            return None
+        number = int(host[1:].partition(".")[0])
+        if url.endswith("/robots.txt"):
+            return robots(large("rules").decode()) if number % KINDS == 0 else None
+        return answer(number, url)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hosts", type=int, default=5_000)
+    given = parser.parse_args()
+    web = HostileWeb(given.hosts)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place, served(web) as server:
+        folder, config = Path(place) / "collection", Path(place) / "crawl.toml"
+        tree = {
+            "topic": {"name": "wrens and other small birds"},
+            "seeds": {"urls": [f"http://{host}/" for host in web.hosts]},
+            "politeness": {"delay_s": 0.0},
+            "fetch": {"proxy": server.proxy, "retries": 0},
+            "frontier": {"max_depth": 1},
+            "stop": {"pages": 0, "fetches": 2 * given.hosts, "harvest_below": 0.0, "patience_s": 1.0},
+        }
+        config.write_text(tomli_w.dumps(tree), encoding="utf-8")
+        crawl = subprocess.Popen([*COMMAND, "crawl", "--quiet", "--into", str(folder), "--config", str(config)])
+        highest = Use(0.0, 0.0, 0.0)
+        while crawl.poll() is None:
+            time.sleep(0.5)
+            use = memory_use(crawl.pid)
+            highest = max(highest, use, key=lambda found: found.own_mb)
+            sys.stderr.write(f"\r{len(server.log)} requests, {use.own_mb:.0f} MB, {use.cpu_s:.0f} s of CPU ")
+        with open_readonly(folder) as collection:
+            count = "SELECT count(*), count(DISTINCT host) FROM frontier_url JOIN frontier_host ON id = host_id"
+            urls, hosts = collection.connection.execute(count.replace("host)", "host_id)")).fetchone()
+        asked = len({access.host for access in server.log})
+        print(
+            f"\n{asked} hosts asked, {len(server.log)} requests, {urls} URLs at {hosts} hosts known:"
+            f" at most {highest.own_mb:.0f} MB and {highest.mapped_mb:.0f} MB of mapped files"
+        )
+
+
+if __name__ == "__main__":
+    main()
