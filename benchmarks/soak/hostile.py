@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -22,10 +23,12 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from checks.small_webs import BIRDS, HTML, page, redirect, robots, served, word
 from opilio.core.urls import host_of
-from opilio.lab.webs.warc import RecordedResponse
+from opilio.fetch.recorded import RecordedResponse
 from opilio.store.collection import open_readonly
 
 KINDS = 10
+LIGHT_KINDS = (5, 6, 7, 9)  # that cost little processor time
+HEAVY_EVERY = 40  # hosts: the first ten of each group have one kind each, the others a light one
 LINKS = 5_000
 BODY_BYTES = 3_900_000  # just below the limit of a body
 
@@ -44,28 +47,24 @@ def large(kind: str) -> bytes:
 
 def answer(number: int, url: str) -> RecordedResponse:
     """What host `number` answers for a page."""
-    own = [f"/{number}/{link}" for link in range(LINKS)]
-    match number % KINDS:
-        case 0:  # its robots.txt is hostile
-            return page(f"{BIRDS} {word(number)}")
-        case 1:  # a trap: every page has thousands of new links
-            return page(f"{BIRDS} {word(number)}", [f"{url}{link}" for link in own])
-        case 2:
-            return RecordedResponse(200, (HTML,), large("nested"))
-        case 3:
-            return RecordedResponse(200, (HTML,), b"<p>" + large("text"))
-        case 4:  # thousands of hosts that do not exist
-            return page(word(number), [f"http://n{number}-{link}.example/" for link in range(LINKS)])
-        case 5:
-            return redirect(f"{url}x")
-        case 6:
-            cookies = tuple(("Set-Cookie", f"c{cookie}={'x' * 3000}") for cookie in range(20))
-            return RecordedResponse(200, (HTML, *cookies), page(f"{BIRDS} {word(number)}").body)
-        case 7:
-            return RecordedResponse(429, (HTML, ("Retry-After", "86400")), b"")
-        case 8:
-            return RecordedResponse(200, (HTML, ("Content-Encoding", "gzip")), large("bomb"))
-    return page(f"{BIRDS} {word(number)}", own[:50], title="t" * 100_000)
+    kind = number % KINDS if number % HEAVY_EVERY < KINDS else LIGHT_KINDS[number % len(LIGHT_KINDS)]
+    own = page(f"{BIRDS} {word(number)}")
+    cookies = tuple(("Set-Cookie", f"c{cookie}={'x' * 3000}") for cookie in range(20))
+    make: dict[int, Callable[[], RecordedResponse]] = {
+        0: lambda: own,  # its robots.txt is hostile
+        # A trap: every page has thousands of new links.
+        1: lambda: page(word(number), [f"{url}{link}" for link in range(LINKS)]),
+        2: lambda: RecordedResponse(200, (HTML,), large("nested")),
+        3: lambda: RecordedResponse(200, (HTML,), b"<p>" + large("text")),
+        # Thousands of hosts that do not exist.
+        4: lambda: page(word(number), [f"http://n{number}-{link}.example/" for link in range(LINKS)]),
+        5: lambda: redirect(f"{url}x"),
+        6: lambda: RecordedResponse(200, (HTML, *cookies), own.body),
+        7: lambda: RecordedResponse(429, (HTML, ("Retry-After", "86400")), b""),
+        8: lambda: RecordedResponse(200, (HTML, ("Content-Encoding", "gzip")), large("bomb")),
+        9: lambda: page(f"{BIRDS} {word(number)}", title="t" * 100_000),
+    }
+    return make[kind]()
 
 
 class HostileWeb:
@@ -80,7 +79,7 @@ class HostileWeb:
             return None
         number = int(host[1:].partition(".")[0])
         if url.endswith("/robots.txt"):
-            return robots(large("rules").decode()) if number % KINDS == 0 else None
+            return robots(large("rules").decode()) if number % HEAVY_EVERY == 0 else None
         return answer(number, url)
 
 
@@ -108,8 +107,8 @@ def main() -> None:
             highest = max(highest, use, key=lambda found: found.own_mb)
             sys.stderr.write(f"\r{len(server.log)} requests, {use.own_mb:.0f} MB, {use.cpu_s:.0f} s of CPU ")
         with open_readonly(folder) as collection:
-            count = "SELECT count(*), count(DISTINCT host) FROM frontier_url JOIN frontier_host ON id = host_id"
-            urls, hosts = collection.connection.execute(count.replace("host)", "host_id)")).fetchone()
+            count = "SELECT count(*), count(DISTINCT host_id) FROM frontier_url"
+            urls, hosts = collection.connection.execute(count).fetchone()
         asked = len({access.host for access in server.log})
         print(
             f"\n{asked} hosts asked, {len(server.log)} requests, {urls} URLs at {hosts} hosts known:"

@@ -21,6 +21,7 @@ from opilio.core.urls import canonicalize_url
 from opilio.engine.politeness.robots import rules_from_response
 from opilio.fetch.decoding import BodyTooLargeError, Decoder, DecodingError
 from opilio.fetch.http import parse_headers, parse_retry_after, parse_status_line
+from opilio.fetch.recorded import parse_http_response
 from opilio.parse.encoding import declared_encoding, decode_text
 from opilio.parse.html import HtmlParser
 from opilio.parse.sitemaps import parse_sitemap
@@ -108,6 +109,8 @@ def fuzz_warc(data: bytes) -> None:
         # The documented error for anything that is not a whole record.
         with contextlib.suppress(ValueError):
             parse_response(member)
+    with contextlib.suppress(ValueError):
+        parse_http_response(data)
 
 
 # Pieces of input that each target knows; together with damage they reach more than random bytes.
@@ -167,7 +170,19 @@ TARGETS: dict[str, tuple[Callable[[bytes], None], tuple[bytes, ...]]] = {
         fuzz_toml,
         (b"[fetch]\n", b"timeout_s", b" = ", b"1", b"\n", b"[topic]\n", b"words", b"['a']", b"nan", b"true", b"[["),
     ),
-    "warc": (fuzz_warc, (MEMBER, MEMBER[:60], MEMBER[60:], b"WARC/1.1\r\n", b"\r\n\r\n", b"Content-Length: 5\r\n")),
+    "warc": (
+        fuzz_warc,
+        (
+            MEMBER,
+            MEMBER[:60],
+            MEMBER[60:],
+            b"WARC/1.1\r\n",
+            b"\r\n\r\n",
+            b"Content-Length: 5\r\n",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+            b"-6\r\n",
+        ),
+    ),
 }
 
 

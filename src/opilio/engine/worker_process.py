@@ -30,6 +30,9 @@ _PR_SET_PDEATHSIG = 1  # of prctl(2)
 REPLY_HEADER = struct.Struct("!I")  # the length of a reply
 _MESSAGE_HEADER = struct.Struct("!II")  # the length of a message and of the body behind it
 _OUT_OF_MEMORY = 70  # exit code
+LARGE_BLOCK_BYTES = 1 << 20  # memory for larger bodies is given back to the system as soon as they are freed
+_KEPT_FREE_BYTES = 8 << 20  # free memory that the allocator keeps for the next pages
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of mallopt(3)
 _WALL_FACTOR = 10  # a page may take this many times its CPU time on the wall clock: the machine may be busy
 
 
@@ -109,6 +112,7 @@ def run_worker(build: Callable[[], PageAnalyzer], channel: socket.socket, parent
     for name in (signal.SIGPROF, signal.SIGALRM):
         signal.signal(name, signal.SIG_DFL)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    return_large_blocks()
     analyzer = build()
     # What the analyzer holds stays until the end, and a page creates thousands of objects but hardly a cycle: with
     # Python's own thresholds the collector takes a tenth of the time (measured).
@@ -132,6 +136,24 @@ def run_worker(build: Callable[[], PageAnalyzer], channel: socket.socket, parent
             with limits.limit_time():
                 data = _encode(_reply_to_job(analyzer, message.lead, replace(message.fetched, body=body)))
             channel.sendall(REPLY_HEADER.pack(len(data)) + data)
+            if len(body) > LARGE_BLOCK_BYTES:
+                del message, body, data
+                _return_free_memory()
+
+
+def return_large_blocks() -> None:
+    """Have the C library give large blocks back. By itself it raises its limits with every large body that it frees,
+    up to 32 MB, and then keeps the memory of a few large pages for ever."""
+    with suppress(AttributeError):  # another C library
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
+        libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_FREE_BYTES)
+
+
+def _return_free_memory() -> None:
+    """Give everything back that a large page needed: the tree of one of 4 MB takes 100 MB, in small blocks."""
+    with suppress(AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _reply_to_job(analyzer: PageAnalyzer, lead: Lead, fetched: FetchResult) -> AnalysisReply:

@@ -29,13 +29,14 @@ from opilio.engine.worker_process import (
     decode_reply,
     encode_message,
     is_timeout,
+    return_large_blocks,
     run_worker,
     start_with_signals_blocked,
 )
 
 MAX_STARTUP_FAILURES = 4
 MAX_WAITING_PER_WORKER = 16  # pages that wait for a worker: it has enough to do while the engine commits
-MAX_WAITING_BYTES = 64 << 20  # bodies that wait for all workers
+MAX_WAITING_BYTES = 32 << 20  # bodies that wait for all workers
 MAX_ATTEMPTS = 2  # worker processes that may end while they analyze the same page
 LIMIT_EXCEEDED = "analysis-limit"  # the kind of the failure of a page that is too expensive to analyze
 
@@ -194,6 +195,7 @@ class WorkerPool:
         self._closing = False
 
     async def start(self) -> None:
+        return_large_blocks()
         for _ in range(self._count):
             self._workers.append(await self._spawn_worker())
 

@@ -41,7 +41,11 @@ def parse_http_response(message: bytes) -> RecordedResponse:
 
 
 def _decode_chunked(body: bytes) -> bytes:
-    """The content of a chunked body; the body itself if it is not chunked (some tools undo it)."""
+    """The content of a chunked body; the body itself if it is not chunked (some tools undo it).
+
+    >>> _decode_chunked(b"4\\r\\nwren\\r\\n0\\r\\n"), _decode_chunked(b"-6\\r\\n"), _decode_chunked(b"wren")
+    (b'wren', b'', b'wren')
+    """
     parts: list[bytes] = []
     position = 0
     while position < len(body):
@@ -50,7 +54,8 @@ def _decode_chunked(body: bytes) -> bytes:
             size = int(body[position:line_end].split(b";")[0], 16)
         except ValueError:
             return body if not parts else b"".join(parts)
-        if size == 0:
+        # A negative size would lead back and never end.
+        if size <= 0:
             break
         parts.append(body[line_end + 2 : line_end + 2 + size])
         position = line_end + 4 + size

@@ -147,7 +147,7 @@ def _put_bounded(kept: dict[str, V], key: str, value: V) -> None:
     kept[key] = value
 
 
-MAX_CACHED_ROBOTS_BYTES = 64 << 20  # rules in memory; others are read from the collection again
+MAX_CACHED_ROBOTS_BYTES = 16 << 20  # rules in memory; others are read from the collection again
 MAX_THROTTLE_WAIT_S = 0.5  # who would wait longer gives its connection to others and comes again
 PRIVATE_ADDRESS_REASON = f"{PRIVATE_ADDRESS}: only --allow-private lets it be asked"
 ALL_ALLOWED = RobotsRules(expires_at=float("inf"))
