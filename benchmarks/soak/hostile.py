@@ -1,6 +1,6 @@
 """Memory of a crawl of thousands of hostile hosts.
 
-    python benchmarks/soak/hostile.py --hosts 5000
+    python -m benchmarks.soak.hostile --hosts 5000
 
 Every host is hostile in one of ten ways (`answer`). All are seeds, so the crawl meets all of them. Prints the highest
 memory of all its processes together, sampled every half second; the target is less than 600 MB.
@@ -17,9 +17,10 @@ from functools import cache
 from pathlib import Path
 
 import tomli_w
-from run import COMMAND, Use, memory_use
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+
+from benchmarks.soak.run import COMMAND, Use, memory_use
 
 from checks.small_webs import BIRDS, HTML, page, redirect, robots, served, word
 from opilio.core.urls import host_of

@@ -47,6 +47,9 @@ class Clumsy:
     async def start(self) -> None:
         await self._pool.start()
 
+    async def wait_for_room(self) -> None:
+        await self._pool.wait_for_room()
+
     async def analyze(self, lead: Lead, fetched: FetchResult) -> Analysis:
         if lead.url.endswith("boom"):
             raise self._error

@@ -9,6 +9,7 @@ import pytest
 
 from checks.costly_pages import URL, CostlyAnalyzer
 from opilio.core.records import Analysis, FetchResult, Lead
+from opilio.engine import workers
 from opilio.engine.worker_process import AnalysisLimits
 from opilio.engine.workers import LIMIT_EXCEEDED, AnalysisError, WorkerPool
 
@@ -92,3 +93,21 @@ def test_pages_sent_while_a_dead_worker_is_noticed_are_analyzed(tmp_path: Path) 
         return [result for results in await asyncio.gather(*pending) for result in results]
 
     assert summary(with_pool(tmp_path, run)) == ["a" * 20, "b", *(f"c{number}" for number in range(20))]
+
+
+def test_pool_has_room_again_when_large_pages_are_analyzed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "MAX_WAITING_BYTES", 100)
+
+    async def run(pool: WorkerPool) -> Results:
+        lead = Lead(url=f"{URL}a", key=1, host="a.example")
+        analyses = [
+            asyncio.ensure_future(pool.analyze(lead, FetchResult(url=lead.url, status=200, body=bytes(90))))
+            for _ in range(2)
+        ]
+        await asyncio.sleep(0)
+        assert pool._waiting_bytes == 180
+        await pool.wait_for_room()
+        assert any(analysis.done() for analysis in analyses)
+        return await asyncio.gather(*analyses)
+
+    assert summary(with_pool(tmp_path, run)) == ["a", "a"]

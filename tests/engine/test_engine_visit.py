@@ -15,11 +15,16 @@ URLS = [f"http://{HOST}/{n}" for n in range(4)]
 
 
 class Reader:
-    """A desk that reads on when it is told to, the last page first."""
+    """A pool that analyzes pages when a test says so, in any order."""
 
     def __init__(self, *, full: bool = False) -> None:
         self.is_saturated = full
         self.waiting: list[asyncio.Future[Analysis]] = []
+        self.room = asyncio.Event()
+        self.room.set()
+
+    async def wait_for_room(self) -> None:
+        await self.room.wait()
 
     async def analyze(self, lead: Lead, _: FetchResult) -> Analysis:
         if self.is_saturated:
@@ -64,6 +69,25 @@ def visitor(reader: Reader, fetcher: PageFetcher) -> Visitor:
 
 def site() -> PageFetcher:
     return PageFetcher({url: html(url, "x") for url in URLS})
+
+
+def test_nothing_is_requested_while_the_pool_has_no_room() -> None:
+    """Else every connection could bring a large body, and all of them would wait in memory."""
+
+    async def main() -> tuple[list[str], list[str]]:
+        reader, fetcher = Reader(full=True), site()
+        reader.room.clear()
+        serving = asyncio.ensure_future(visitor(reader, fetcher).serve(served()))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        before = list(fetcher.asked)
+        reader.room.set()
+        await serving
+        return before, fetcher.asked
+
+    before, after = asyncio.run(main())
+    assert before == []
+    assert after[-len(URLS) :] == URLS
 
 
 def test_next_page_is_asked_for_while_one_is_read() -> None:

@@ -94,6 +94,7 @@ class Visitor:
         leads = served.lease.leads
         try:
             for number, lead in enumerate(leads, 1):
+                await self._pool.wait_for_room()
                 fetched = await self._fetch_if_allowed(lead, served)
                 over = number == len(leads) or served.closed or served.wake_at > self._clock.now()
                 if fetched is not None:

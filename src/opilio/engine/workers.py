@@ -21,6 +21,7 @@ from opilio.core.errors import OpilioError
 from opilio.core.records import Analysis, Failure, FetchResult, Lead
 from opilio.engine.analysis import PageAnalyzer
 from opilio.engine.worker_process import (
+    LARGE_BLOCK_BYTES,
     REPLY_HEADER,
     AnalysisJob,
     AnalysisLimits,
@@ -65,6 +66,9 @@ class AnalysisPool(Protocol):
 
     async def start(self) -> None: ...
 
+    async def wait_for_room(self) -> None:
+        """Return when the bodies that wait for analysis leave room for another one; called before each request."""
+
     async def analyze(self, lead: Lead, fetched: FetchResult) -> Analysis: ...
 
     @property
@@ -84,6 +88,9 @@ class InlinePool:
 
     async def start(self) -> None:
         """Nothing to start."""
+
+    async def wait_for_room(self) -> None:
+        """Nothing waits."""
 
     async def analyze(self, lead: Lead, fetched: FetchResult) -> Analysis:
         return self._analyzer.analyze(lead, fetched)
@@ -189,6 +196,7 @@ class WorkerPool:
         self._workers: list[_WorkerConnection] = []
         self._backlog: deque[PendingJob] = deque()  # pages without a worker
         self._waiting_bytes = 0
+        self._has_room = asyncio.Event()
         self._latest_updates: dict[str, StateUpdate] = {}  # for replacements
         self._replacing: set[asyncio.Task[None]] = set()
         self._startup_failures = 0  # workers in a row that died before they were ready
@@ -222,6 +230,11 @@ class WorkerPool:
             raise
         return worker
 
+    async def wait_for_room(self) -> None:
+        while self._waiting_bytes > MAX_WAITING_BYTES:
+            self._has_room.clear()
+            await self._has_room.wait()
+
     async def analyze(self, lead: Lead, fetched: FetchResult) -> Analysis:
         future: asyncio.Future[Analysis] = asyncio.get_running_loop().create_future()
         self._waiting_bytes += len(fetched.body)
@@ -230,16 +243,18 @@ class WorkerPool:
             return await future
         finally:
             self._waiting_bytes -= len(fetched.body)
+            self._has_room.set()
 
     @property
     def is_saturated(self) -> bool:
-        return self._waiting_bytes > MAX_WAITING_BYTES or all(
-            len(worker.waiting) >= MAX_WAITING_PER_WORKER for worker in self._workers
-        )
+        return all(len(worker.waiting) >= MAX_WAITING_PER_WORKER for worker in self._workers)
 
     def _submit(self, pending: PendingJob) -> None:
         if self._workers:
-            min(self._workers, key=lambda worker: len(worker.waiting)).submit(pending)
+            # Only one worker analyzes large pages, which take 30 times their size, so that they do not add up.
+            large = len(pending.job.fetched.body) > LARGE_BLOCK_BYTES
+            workers = self._workers[:1] if large else self._workers
+            min(workers, key=lambda worker: len(worker.waiting)).submit(pending)
         elif self._replacing:
             self._backlog.append(pending)
         else:
