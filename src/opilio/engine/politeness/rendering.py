@@ -128,6 +128,9 @@ class RenderingPool:
     async def start(self) -> None:
         await self._pool.start()
 
+    async def wait_for_room(self) -> None:
+        await self._pool.wait_for_room()
+
     @property
     def is_saturated(self) -> bool:
         return self._pool.is_saturated
