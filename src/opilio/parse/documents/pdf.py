@@ -1,7 +1,7 @@
 """PDF with PDFium: text in paragraphs, links, the outline as headings, title, author and date.
 
-PDFium is the fastest of three libraries and the most accurate (table in benchmarks/README.md). A scanned PDF has no
-text: Opilio does no character recognition.
+PDFium takes a sixth of the time of pypdf and a ninth of that of pdfminer.six, with nearly the same text (table in
+benchmarks/README.md). A scanned PDF has no text: Opilio does no character recognition.
 """
 
 import ctypes

@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from io import BytesIO
 from typing import NamedTuple
 from xml.parsers import expat
@@ -79,7 +80,7 @@ def read_xml(
         depth += 1
         if depth > MAX_DEPTH:
             raise _StopReadingError
-        start(Tag(_local(name), {_local(key): value for key, value in attributes.items()}))
+        start(Tag(_local(name), {_local(key): value for key, value in attributes.items()} if attributes else {}))
 
     def on_end(name: str) -> None:
         nonlocal depth
@@ -101,5 +102,6 @@ def read_xml(
     return True
 
 
+@lru_cache(maxsize=4096)
 def _local(name: str) -> str:
     return name.rpartition(" ")[2]
