@@ -16,6 +16,7 @@ from opilio.core.errors import ConfigError
 from opilio.core.settings import Tree
 from opilio.engine.wiring.session import create_crawl
 from opilio.fetch.identity import Credentials, RequestSigner
+from opilio.manage.why import explain_empty_crawl
 from opilio.topic.setup import resolve_settings
 
 FORM = b"<p>We use cookies.</p>"
@@ -209,3 +210,12 @@ def test_invalid_signature_key_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "key.pem").write_text(text)
     with pytest.raises(ConfigError, match="not a PEM private key"):
         RequestSigner.read(tmp_path / "key.pem", "")
+
+
+def test_login_wall_is_reported_with_advice(tmp_path: Path) -> None:
+    form = b'<title>Log in</title><form method="post"><input name="user"><input type="password" name="p"></form>'
+    paths, _ = crawl_site(tmp_path / "c", {"/": answer(form)})
+    assert paths == []
+    (line,) = explain_empty_crawl(tmp_path / "c")
+    assert line.startswith("seed http://a.example/: login")
+    assert line.endswith("give cookies of your account in fetch.credentials")

@@ -192,6 +192,9 @@ _ADVICE = {
     "timeout": "the server does not answer: try again later",
     "tls": "the certificate is not trusted; fetch.verify_tls = false accepts it",
     "proxy": "the proxy can't be used: check fetch.proxy",
+    "challenge": "the site checks for bots: ask its owner to admit your crawler, or choose another site",
+    "login": "the site requires a login: give cookies of your account in fetch.credentials",
+    "consent": "the site requires a choice by the visitor: give its cookies in fetch.credentials",
 }
 
 

@@ -40,10 +40,11 @@ FAILURES = {
     "robots": "disallowed by robots.txt",
     "url": "invalid URL",
     "transfer": "transfer failed",
-    "challenge": "bot challenge: ask the site's owner for access, or deny the host",
-    "login": "login form: Opilio does not log in",
+    "challenge": "bot challenge: ask the site's owner to admit your crawler (Web Bot Auth), or deny the host",
+    "login": "login form: give cookies of your account in fetch.credentials, or deny the host",
     "consent": "consent form: the page needs a choice by the visitor",
     "scope": "out of scope",
+    "signal": "denied by the owner's signals (politeness.heed)",
 }
 STATUS_WORDS = {401: "login required", 403: "forbidden", 404: "not found", 410: "gone", 429: "too many requests"}
 STATUS_WORDS |= {500: "server error", 502: "bad gateway", 503: "service unavailable", 504: "gateway timeout"}
