@@ -97,6 +97,7 @@ def visible_html(path: Path) -> str:
     document = turbohtml.parse(path.read_bytes(), detect_encoding=True)
     document.remove("script,style,select,textarea,noscript,input,button")
     body = document.find("body")
+    assert body is not None
     for link in body.select("a[href]"):
         href = link.attr("href") or ""
         link.attrs["href"] = href if href.startswith("http") else "http://a.example/" + href.lstrip("./#")
