@@ -1,6 +1,8 @@
-"""Every item of the papers' feature lists has one row with a verdict, and the tests that it names exist."""
+"""Every item of the papers' feature lists has one row with a verdict, and pytest collects the tests that it names."""
 
+import ast
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -31,15 +33,61 @@ def test_every_row_has_a_verdict_and_the_page_counts_them() -> None:
     assert f"{verdicts.count('works')} items work" in " ".join(PAGE.split())
 
 
-def test_tests_that_the_page_names_exist() -> None:
-    named = set(re.findall(r"`(test_\w+)`", PAGE))
-    known = {
-        name
-        for folder in (ROOT / "tests", ROOT / "src" / "opilio" / "testing")
-        for path in folder.rglob("*.py")
-        for name in re.findall(r"def (test_\w+)\(", path.read_text(encoding="utf-8"))
+class SourceFile:
+    """The tests of a file: names of functions, and per class the names of its bases and of its own tests."""
+
+    def __init__(self, path: Path) -> None:
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+        self.functions = run_tests(body)
+        self.classes = {
+            node.name: ([ast.unparse(base).rpartition(".")[2] for base in node.bases], run_tests(node.body))
+            for node in body
+            if isinstance(node, ast.ClassDef)
+        }
+
+
+def run_tests(body: list[ast.stmt]) -> set[str]:
+    """The tests without a `skip` or `xfail` mark; `skipif` depends on the machine."""
+    functions = [node for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return {
+        node.name
+        for node in functions
+        if node.name.startswith("test_")
+        and not any(re.search(r"\.(skip|xfail)\b", ast.unparse(mark)) for mark in node.decorator_list)
     }
-    assert named - known == set()
+
+
+def class_tests(name: str, classes: Mapping[str, tuple[list[str], set[str]]]) -> set[str]:
+    """The tests of a class, inherited ones too."""
+    bases, own = classes.get(name, ([], set()))
+    return own.union(*(class_tests(base, classes) for base in bases))
+
+
+def test_tests_that_the_page_names_exist_and_are_collected() -> None:
+    """pytest collects functions and methods of `Test…` classes, inherited ones too, in files test_*.py.
+
+    The files are read instead of collected: collecting the whole suite takes twenty seconds.
+    """
+    named = set(re.findall(r"`(test_\w+)`", PAGE))
+    suites: dict[str, tuple[list[str], set[str]]] = {}
+    for folder in (ROOT / "tests" / "checks", ROOT / "src" / "opilio" / "testing"):
+        for path in sorted(folder.rglob("*.py")):
+            suites |= SourceFile(path).classes
+    collected: set[str] = set()
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        found = SourceFile(path)
+        classes = suites | found.classes
+        tested = [name for name in found.classes if name.startswith("Test")]
+        collected |= found.functions.union(*(class_tests(name, classes) for name in tested))
+    assert named - collected == set()
+
+
+def test_skipped_tests_do_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "test_some.py"
+    path.write_text("@pytest.mark.skip('later')\ndef test_a(): ...\nclass TestB(Suite):\n    def test_b(self): ...\n")
+    found = SourceFile(path)
+    assert found.functions == set()
+    assert class_tests("TestB", found.classes | {"Suite": ([], {"test_c"})}) == {"test_b", "test_c"}
 
 
 def test_settings_that_the_page_names_are_documented() -> None:
