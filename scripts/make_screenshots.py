@@ -133,10 +133,12 @@ def _take(base: str, out: Path) -> None:
 
 
 def _pages(url: str, host: str) -> dict[str, str]:
-    own = ("pages", "subtopics", "topic", "queue", "hosts", "graph", "seeds", "errors", "events")
+    own: tuple[str, ...] = ("pages", "review", "manage", "trial", "subtopics", "topic", "queue", "hosts", "graph")
+    own += ("seeds", "errors", "events")
     found = {"home": "/", "search": "/search?q=bird+nest", "runs": "/runs", "new": "/new", "help": "/help"}
     found |= {"crawl": "/c/birds", "why": f"/c/birds/page?url={quote(url, safe='')}"}
     found |= {"host": f"/c/birds/host?host={host}", "topic-preview": "/c/birds/topic"}
+    found |= {"copy": f"/c/birds/copy?url={quote(url, safe='')}", "new-all": "/new?all=1"}
     found |= {"agents": "/c/birds-agents/agents"}
     return found | {name: f"/c/birds/{name}" for name in own} | {"subtopics": "/c/birds-breadth/subtopics"}
 

@@ -197,6 +197,9 @@ def test_least_certain_pages_are_labelled_with_one_key_each(browser: Browser, fr
             expect(page.locator("[data-judged=relevant]")).to_have_count(number + 1)
             expect(page.locator("[data-row]").nth(number + 1)).to_have_class("chosen")
         expect(page.locator("[data-before]")).to_contain_text("At the start")
+        expect(page.locator("[data-estimates] li")).to_have_count(4)
+        widths = page.locator("[data-estimates] .fill").evaluate_all("all => all.map(e => e.width.baseVal.value)")
+        assert widths[-1] < widths[0]
         assert one.problems == []
     after = fresh.get("/c/birds/review.json").data
     assert not {page["url"] for page in before["pages"][:3]} & {page["url"] for page in after["pages"]}

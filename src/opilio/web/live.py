@@ -26,7 +26,7 @@ from opilio.web.templating import TemplateRenderer
 from opilio.web.views import json_response
 
 REFRESH_INTERVAL_S = 1.0
-QUEUE_EVERY_N_REFRESHES = 3  # the queue costs more than the rest
+SLOW_EVERY_N_REFRESHES = 3  # the queue and the curve cost more than the rest
 KEEPALIVE_INTERVAL_S = 15.0  # a comment keeps proxies from closing an idle stream
 MAX_STREAMS = 40
 MAX_EVENTS_PER_REFRESH = 100
@@ -59,13 +59,13 @@ class LiveFeed:
         async with self._lock:
             now = self._context.clock.now()
             if not self._snapshot or now - self._refreshed_at >= REFRESH_INTERVAL_S * 0.9:
-                self._snapshot = await run_in_threadpool(self._read, self._refreshes % QUEUE_EVERY_N_REFRESHES == 0)
+                self._snapshot = await run_in_threadpool(self._read, self._refreshes % SLOW_EVERY_N_REFRESHES == 0)
                 self._refreshes, self._refreshed_at = self._refreshes + 1, now
             return self._snapshot
 
     def _read(self, everything: bool) -> dict[str, Any]:
         data = live_data(self._context, self._name, everything=everything)
-        names = ("tiles", "controls", "curve", "recent", "hosts", "errors") + (("queue",) if everything else ())
+        names = ("tiles", "controls", "recent", "hosts", "errors") + (("curve", "queue") if everything else ())
         parts = {part: self._templates.render_part(f"parts/{part}.html", here=self._name, **data) for part in names}
         return {"status": data["status"], "parts": {**self._snapshot.get("parts", {}), **parts}}
 

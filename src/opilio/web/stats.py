@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from opilio.core.protocols import Database
+from opilio.core.settings import Tree
 from opilio.frontier.postgres.frontier import open_frontier
 from opilio.store.answers import answers_after
 from opilio.store.card import read_card
@@ -66,6 +67,7 @@ class CollectionStats:
     marks: list[tuple[float, str, str]] = field(default_factory=list)  # (time, kind, words) of a user's acts
     backoffs: dict[str, tuple[float, str]] = field(default_factory=dict)  # host to (until, reason), oldest first
     fetched: int = 0
+    settings: Tree = field(default_factory=dict)  # of crawl.toml, which never changes; read once
     lock: Lock = field(default_factory=Lock)
     _page_positions: dict[int, tuple[int, str]] = field(default_factory=dict)  # key of a page to its position and host
     _last_event: int = 0
@@ -155,7 +157,7 @@ def crawl_stats(collection: Collection, stats: CollectionStats, now: float) -> d
     """The run header: state, counts, limits, alerts."""
     counts = consistent_counts(stored_counts(collection), stats)
     frontier = open_frontier(collection.connection).stats()
-    settings = load_settings(collection)
+    settings = stats.settings = stats.settings or load_settings(collection)
     state = crawl_state(collection, frontier.leased)
     stop = stored_stop_settings(collection)
     rate = stats.rate(now) if state == "running" else 0.0

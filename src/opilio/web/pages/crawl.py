@@ -111,17 +111,17 @@ def show_crawl(context: AppContext, request: PageRequest) -> PageView:
 
 
 def live_data(context: AppContext, name: str, *, everything: bool) -> dict[str, Any]:
-    """Data of the live page. `everything`: include the queue, which costs more than the rest."""
+    """Data of the live page. `everything`: include the queue and the curve, which cost more than the rest."""
     now = context.clock.now()
     with context.open(name) as collection:
         stats = context.stats(collection)
         status = crawl_stats(collection, stats, now)
-        with stats.lock:
-            curve = harvest_curve(stats.relevant, stats.times)
-            marks = [{"at": at, "kind": kind, "words": words} for at, kind, words in stats.marks]
-        data: dict[str, Any] = {"name": name, "status": status, "curve": curve, "marks": marks}
-        data |= _tables(collection, stats) | {"recent": recent_pages(collection)}
+        data: dict[str, Any] = {"name": name, "status": status, "recent": recent_pages(collection)}
+        data |= _tables(collection, stats)
         if everything:
+            with stats.lock:
+                data["curve"] = harvest_curve(stats.relevant, stats.times)
+                data["marks"] = [{"at": at, "kind": kind, "words": words} for at, kind, words in stats.marks]
             data["queue"] = top_queue_rows(collection, 0, MAX_TABLE_ROWS, now)
     return data
 

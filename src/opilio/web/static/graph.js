@@ -14,7 +14,8 @@ function placeLabels(svg, view) {
     const bottom = y - r;
     const box = [x - half, bottom - LINE / scale, +x + half, bottom];
     const hits = (b) => box[0] <= b[2] && box[2] >= b[0] && box[1] <= b[3] && box[3] >= b[1];
-    const free = !taken.some(hits) && !circles.some(([, cx, cy, cr], other) => other !== number && hits([cx - cr, cy - cr, cx + cr, cy + cr]));
+    const inside = box[0] >= view.x && box[2] <= view.x + view.w;
+    const free = inside && !taken.some(hits) && !circles.some(([, cx, cy, cr], other) => other !== number && hits([cx - cr, cy - cr, cx + cr, cy + cr]));
     text.classList.toggle("crowded", !free);
     text.style.fontSize = `${13 / scale}px`;
     text.style.strokeWidth = `${3 / scale}px`;

@@ -92,6 +92,24 @@ async function judge(event) {
   form.removeAttribute("aria-busy");
 }
 
+const MAX_ESTIMATES = 12; // rows; the first one stays
+
+// One interval as a bar on a scale from 0 to 100 %.
+function estimateRow(name, low, high) {
+  const svg = (tag, values) => {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [key, value] of Object.entries(values)) element.setAttribute(key, value);
+    return element;
+  };
+  const bar = svg("svg", { class: "bar", viewBox: "0 0 100 6", preserveAspectRatio: "none", "aria-hidden": "true" });
+  bar.append(svg("rect", { class: "rail", width: 100, height: 6 }), svg("rect", { class: "fill", x: low, width: Math.max(high - low, 0.5), height: 6 }));
+  const row = document.createElement("li");
+  const label = document.createElement("span");
+  label.textContent = `${name}: ${low.toFixed(1)} to ${high.toFixed(1)} %`;
+  row.append(bar, label);
+  return row;
+}
+
 // On the review page a label selects the next page and updates the estimate.
 async function afterReview(row, label) {
   const box = one("[data-estimate]");
@@ -101,6 +119,11 @@ async function afterReview(row, label) {
   const percent = (value) => (value * 100).toFixed(1);
   const before = one("[data-before]", box);
   before.textContent ||= `At the start: ${one("[data-low]", box).textContent} to ${one("[data-high]", box).textContent} %.`;
+  const list = one("[data-estimates]", box);
+  if (!list.children.length) list.append(estimateRow("start", Number(one("[data-low]", box).textContent), Number(one("[data-high]", box).textContent)));
+  list.append(estimateRow(`label ${list.children.length}`, estimate.low * 100, estimate.high * 100));
+  while (list.children.length > MAX_ESTIMATES) list.children[1].remove();
+  list.hidden = false;
   one("[data-precision]", box).textContent = `${percent(estimate.precision)} %`;
   one("[data-low]", box).textContent = percent(estimate.low);
   one("[data-high]", box).textContent = percent(estimate.high);
