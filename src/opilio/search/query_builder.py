@@ -155,7 +155,9 @@ class QueryBuilder:
             return None
         rarity = [self._rarity(word) for word in words]
         second, most = sorted(rarity)[-2:]
-        enough = most >= DECISIVE_SHARE * sum(rarity) and most >= DECISIVE_RATIO * second
+        # A word that many pages contain decides nothing.
+        rare = most >= bm25_idf(self._scope.all_documents, int(MAX_PAIR_SHARE * self._scope.all_documents))
+        enough = rare and most >= DECISIVE_SHARE * sum(rarity) and most >= DECISIVE_RATIO * second
         return rarity.index(most) if enough else None
 
     def exact_idf(self, word: str) -> float:

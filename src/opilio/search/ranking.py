@@ -229,7 +229,12 @@ class Search:
             self._score(plan, list(first.values()), rest)
         found = [*sorted(first.values(), key=lambda f: -f.score), *rest]
         all_read = all(count == len(candidates) for count, candidates in (*results, *added))
-        total = len(found) if all_read else self._count_distinct(self._union(plan, filters))
+        if all_read:
+            total = len(found)
+        elif len(results) == 1:
+            total = sum(count for count, _ in (*results, *added))
+        else:
+            total = self._count_distinct(self._union(plan, filters))
         return Matches(plan=plan, total=total, found=found)
 
     def _added(self, plan: SearchPlan) -> list[tuple[int, list[SearchCandidate]]]:
