@@ -48,7 +48,7 @@ EXACT_URL_SCORE = 1_000.0  # score of a page found by its URL, above any score o
 DECISIVE_SHARE, DECISIVE_RATIO = 0.45, 1.2
 PAIR_DISTANCE = 4  # words between two neighbouring words of a query
 MAX_WORDS_FOR_PAIRS = 12
-MAX_PAIR_SHARE = 0.1  # of the pages, with the rarer word of a pair
+MAX_PAIR_PAGES = 10_000  # with the rarer word of a pair; finding more takes too long
 MAX_PREFIX_TERMS = 40  # most frequent words that a prefix matches
 
 
@@ -156,7 +156,7 @@ class QueryBuilder:
         rarity = [self._rarity(word) for word in words]
         second, most = sorted(rarity)[-2:]
         # A word that many pages contain decides nothing.
-        rare = most >= bm25_idf(self._scope.all_documents, int(MAX_PAIR_SHARE * self._scope.all_documents))
+        rare = most >= bm25_idf(self._scope.all_documents, MAX_PAIR_PAGES)
         enough = rare and most >= DECISIVE_SHARE * sum(rarity) and most >= DECISIVE_RATIO * second
         return rarity.index(most) if enough else None
 
@@ -189,7 +189,7 @@ class QueryBuilder:
     def _is_frequent(self, stems: Sequence[str]) -> bool:
         """True if all these words are on many pages: their distance says little, and it takes long to find."""
         rarest = min(self._scope.searcher.doc_freq("body", stem) for stem in stems)
-        return rarest > MAX_PAIR_SHARE * self._scope.searcher.num_docs
+        return rarest > MAX_PAIR_PAGES
 
     def _title(self, group: QueryGroup) -> tantivy.Query | None:
         """An optional clause for all words of a plain query as a page's whole title."""

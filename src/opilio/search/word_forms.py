@@ -12,7 +12,7 @@ import tantivy
 from opilio.search.query import QueryGroup, QueryNode, QueryTerm, is_plain_word, positive_terms
 from opilio.search.schema import EXACT_FIELD, index_terms
 from opilio.search.spelling import SpellingSuggester
-from opilio.text.languages import language_code, stop_word_languages, stop_words
+from opilio.text.languages import is_known_language, language_code, stop_word_languages, stop_words
 
 MIN_PART_LENGTH = 3  # letters of each half of a compound
 MAX_COMPOUND_PAGES = 10  # a word on more pages is not searched as two words
@@ -86,9 +86,16 @@ def drop_stop_words(group: QueryGroup, languages: Sequence[str]) -> Sequence[tup
 
 
 def is_foreign(group: QueryGroup, languages: Sequence[str]) -> bool:
-    """True for a question in another language than the pages, by its stop words."""
+    """True for a question in another language than the pages, by its stop words; False if pages state no language.
+
+    >>> words = "what is the wren".split()
+    >>> asked = QueryGroup(kind="some", parts=tuple(("may", QueryTerm(text=word)) for word in words))
+    >>> is_foreign(asked, ["de"]), is_foreign(asked, ["de", "en"]), is_foreign(asked, ["de", ""])
+    (True, False, False)
+    """
     spoken = _languages_of(_plain_words(group))
-    return bool(spoken) and not {language_code(language) for language in languages} & set(spoken)
+    known = {language_code(language) for language in languages}
+    return bool(spoken) and all(map(is_known_language, known)) and not known & set(spoken)
 
 
 def _plain_words(group: QueryGroup) -> list[str]:
