@@ -73,6 +73,7 @@ def test_tables_of_s3_have_a_line_for_each_variant(arena: ExperimentRunner) -> N
     runs = [arena.run(job) for job in jobs]
     assert [run.fetched for run in runs] == [30, 30]
     assert runs[1].virtual_s < runs[0].virtual_s / 2
+    assert runs[0].relevant_per_hour == 3600.0 * runs[0].relevant_found / runs[0].virtual_s
     assert all(run.beyond is not None and len(run.beyond.deeper) == 10 for run in runs)
     for table in (time_table(runs), diversity_table(runs), search_comparison_table(runs)):
         assert "| r = 1 |" in table

@@ -74,6 +74,11 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
     registration: str = ""
 
     @property
+    def relevant_per_hour(self) -> float:
+        """Relevant pages per hour on the crawl's clock; 0 for a run without latency."""
+        return 3600.0 * self.relevant_found / self.virtual_s if self.virtual_s else 0.0
+
+    @property
     def found_curve(self) -> NDArray[np.float64]:
         """Relevant pages found after 1, 2, … budget fetches: exact at the points of the curve."""
         if not self.curve:

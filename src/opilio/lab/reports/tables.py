@@ -238,11 +238,14 @@ def time_table(runs: Sequence[RunResult], seed: int = 0) -> str:
             [
                 name,
                 format_interval(measure_interval(mine, "virtual_s", rng), 1),
+                format_interval(mean_over_cases(mine, [r.relevant_per_hour for r in mine], rng), 0),
                 format_interval(measure_interval(mine, "harvest", rng), 3),
                 own,
             ]
         )
-    return markdown_table(["variant", "time, s", "precision by label", "by its own judge"], rows)
+    return markdown_table(
+        ["variant", "time, s", "relevant pages per hour", "precision by label", "by its own judge"], rows
+    )
 
 
 def diversity_table(runs: Sequence[RunResult], seed: int = 0) -> str:
