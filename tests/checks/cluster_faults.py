@@ -15,7 +15,9 @@ from tempfile import mkdtemp
 from checks.postgres_server import PostgresServer
 from checks.small_webs import CONTEXT, PATIENCE_S, by_host, plain, run_command
 from opilio.core.errors import CollectionError
+from opilio.engine.commands import send_command
 from opilio.lab.server.http import AccessLogEntry
+from opilio.store.postgres.collection import folder_of
 from opilio.store.postgres.connection import PostgresConnection
 from opilio.store.postgres.outcomes import crawl_progress
 
@@ -74,6 +76,10 @@ class Workers:
         with suppress(CollectionError), closing(PostgresConnection(self._dsn)) as connection:
             return crawl_progress(connection).state
         return ""
+
+    def request_stop(self) -> None:
+        """Ask for the end of the crawl, as a user does."""
+        send_command(folder_of(self._dsn), "stop", time.time())
 
     def finish(self) -> None:
         """Keep enough workers until the crawl has stopped."""

@@ -9,8 +9,12 @@ import pytest
 
 from checks.page_server import pages_of
 from checks.postgres_server import PostgresServer
-from checks.small_webs import SmallWeb, grid, opilio, served, settings_for
+from checks.small_webs import SmallWeb, grid, one_line, opilio, served, settings_for
+from opilio.core.errors import CollectionError
+from opilio.core.protocols import Database
 from opilio.engine.wiring.launch import open_crawl
+from opilio.engine.wiring.session import table_definitions
+from opilio.engine.wiring.settings import collection_settings
 from opilio.manage.export import export_to_file
 from opilio.manage.label import LabelRequest, label_pages
 from opilio.manage.status import collection_status
@@ -19,7 +23,9 @@ from opilio.manage.why import why
 from opilio.search.searcher import Searcher
 from opilio.store.collection import open_readonly
 from opilio.store.page_selection import PageFilter
-from opilio.store.postgres.collection import folder_of
+from opilio.store.postgres.collection import create_in_database, folder_of, open_database
+from opilio.store.postgres.copy import copy_collection
+from opilio.store.postgres.roles import database_facts
 from opilio.web.pages import PAGES
 
 
@@ -101,3 +107,50 @@ def test_pages_of_the_web_interface_show_a_database(crawled: str, tmp_path: Path
         answers = {path: client.get(f"{path}.json{needed}").status for path in routes}
     assert set(answers.values()) <= {200, 400}, answers
     assert sum(status == 200 for status in answers.values()) >= 12, answers
+
+
+def test_a_collection_is_copied_into_a_database_and_back(crawled: str, dsn: str, tmp_path: Path) -> None:
+    with open_readonly(folder_of(crawled)) as collection:
+        settings = collection_settings(collection)
+    folder = tmp_path / "folder"
+    assert copy_collection(folder_of(crawled), folder, table_definitions(folder, settings)) == 20
+    assert copy_collection(folder, folder_of(dsn), table_definitions(folder_of(dsn), settings)) == 20
+    for place in (folder, folder_of(dsn)):
+        assert verify(place) == []
+        assert collection_status(place).pages == 20
+    with pytest.raises(CollectionError, match="there is a collection already"):
+        copy_collection(folder, folder_of(dsn), ())
+
+
+@pytest.mark.parametrize(
+    ("place", "code", "problem"),
+    [
+        ("postgresql://127.0.0.1:1/none", 1, "can't connect"),
+        ("postgresql://[::1/none", 2, "not a valid address of a PostgreSQL database"),
+    ],
+)
+def test_a_wrong_address_is_one_line(place: str, code: int, problem: str) -> None:
+    done = opilio("status", place)
+    assert done.returncode == code
+    assert problem in one_line(done)
+
+
+def test_a_newer_schema_and_missing_rights_are_refused(dsn: str, connection: Database) -> None:
+    with pytest.raises(CollectionError, match="is no collection"):
+        open_database(folder_of(dsn))
+    connection.execute("CREATE TABLE opilio_schema (version integer)")
+    connection.execute("INSERT INTO opilio_schema VALUES (99)")
+    with pytest.raises(CollectionError, match="was made by a newer Opilio"):
+        open_database(folder_of(dsn))
+    schema = connection.execute("SELECT current_schema()").fetchone()[0]
+    connection.execute("CREATE USER reader")
+    connection.execute(f"GRANT USAGE ON SCHEMA {schema} TO reader")
+    connection.execute("DROP TABLE opilio_schema")
+    with pytest.raises(CollectionError, match="permission denied"):
+        create_in_database(folder_of(dsn.replace("user=postgres", "user=reader")), "", ())
+
+
+def test_doctor_checks_a_database(crawled: str, dsn: str) -> None:
+    facts = database_facts(crawled)
+    assert (facts["schema"], facts["workers"], facts["waiting_results"]) == (1, "none", 0)
+    assert database_facts(dsn)["collection"] == "none"

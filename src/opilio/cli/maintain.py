@@ -6,7 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from opilio.cli.options import CollectionArgument, JsonOption, complete_collections, print_json, print_text
+from opilio.cli.options import (
+    CollectionArgument,
+    JsonOption,
+    complete_collections,
+    parse_place,
+    print_json,
+    print_text,
+)
 
 
 def verify(
@@ -97,6 +104,29 @@ def merge(
     else:
         pages, versions = pluralize(merged.pages, "page"), pluralize(merged.versions, "past version")
         print_text(f"{into}: {pages}, {versions}, {merged.urls} URLs known")
+    return 0
+
+
+def copy(
+    source: CollectionArgument,
+    target: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TARGET", help="A new folder, or postgresql://….", show_default=False, parser=parse_place
+        ),
+    ],
+) -> int:
+    """Copy a collection from a folder into a PostgreSQL database, or back."""
+    from opilio.core.files import pluralize
+    from opilio.engine.wiring.session import table_definitions
+    from opilio.engine.wiring.settings import collection_settings
+    from opilio.store.collection import open_readonly
+    from opilio.store.postgres.copy import copy_collection
+
+    with open_readonly(source) as collection:
+        settings = collection_settings(collection)
+    pages = copy_collection(source, target, table_definitions(target, settings))
+    print_text(f"{pluralize(pages, 'page')} copied")
     return 0
 
 

@@ -104,12 +104,24 @@ EXTRAS = {"lab": "matplotlib", "parquet": "pyarrow", "lemmas": "simplemma", "lea
 MIN_FREE_DISK_BYTES = 1 << 30
 
 
-def doctor(json: JsonOption = False) -> int:
+def doctor(
+    place: Annotated[
+        str,
+        typer.Argument(
+            metavar="[postgresql://…]", help="Check this database and the collection in it too.", show_default=False
+        ),
+    ] = "",
+    json: JsonOption = False,
+) -> int:
     """Check this machine and list what Opilio can do.
 
     The exit code is 1 if something that a crawl needs is missing.
     """
     facts = _facts()
+    if place:
+        from opilio.store.postgres.roles import database_facts
+
+        facts = {**database_facts(place), **facts}
     if json:
         print_json(facts)
     else:

@@ -209,14 +209,17 @@ def create_collection(folder: Path, settings: Settings, found: FoundSeeds | None
     """A new collection in a folder or a database, and its settings with canonical seeds."""
     settings = canonicalize_seeds(settings)
     config = tomli_w.dumps(msgspec.to_builtins(settings))
-    tables: tuple[CreateTables, ...] = (create_frontier, create_seen)
-    if is_linked(folder):
-        tables = (
-            partial(create_postgres_frontier, bounded=settings.frontier.max_queued > 0),
-            partial(create_defined, DEDUP_TABLES),
-        )
+    tables = table_definitions(folder, settings)
     found_seeds = partial(_store_found_seeds, found=found, query=build_seed_request(settings).query)
     return Collection.create(folder, config, (*tables, found_seeds)), settings
+
+
+def table_definitions(folder: Path, settings: Settings) -> tuple[CreateTables, ...]:
+    """What makes the tables of frontier and content-seen test, in a folder or in a database."""
+    if is_linked(folder):
+        bounded = settings.frontier.max_queued > 0
+        return partial(create_postgres_frontier, bounded=bounded), partial(create_defined, DEDUP_TABLES)
+    return create_frontier, create_seen
 
 
 def _store_found_seeds(connection: Database, found: FoundSeeds | None, query: str) -> None:

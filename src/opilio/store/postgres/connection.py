@@ -12,7 +12,7 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
-from opilio.core.errors import CollectionError
+from opilio.core.errors import CollectionError, UsageError
 from opilio.core.protocols import Rows, Values
 
 SCHEME = "postgresql://"
@@ -187,7 +187,7 @@ def public_address(dsn: str) -> str:
         parts: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(dsn)
     except psycopg.Error as error:
         problem = f"not a valid address of a PostgreSQL database: {_first_line(error)}"
-        raise CollectionError(f"{problem}; for example {SCHEME}user@host:5432/name") from error
+        raise UsageError(f"{problem}; for example {SCHEME}user@host:5432/name") from error
     port = f":{parts['port']}" if parts.get("port") else ""
     return f"{SCHEME}{parts.get('host') or ''}{port}/{parts.get('dbname') or ''}"
 

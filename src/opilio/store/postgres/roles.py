@@ -4,6 +4,7 @@ A role is a lease: its holder renews it, any process takes it over when it has e
 that was too slow. The trainer's role gives the right to write everything but leases and results of visits.
 """
 
+import time
 from contextlib import closing, suppress
 
 from opilio.core.errors import CollectionError
@@ -90,6 +91,30 @@ def remove_worker(db: Database, name: str) -> None:
 def live_workers(db: Database, within_s: float) -> set[str]:
     """The names of the workers that were seen lately."""
     return {name for (name,) in db.execute(f"SELECT name FROM worker WHERE seen_at > {NOW} - ?", (within_s,))}
+
+
+def database_facts(dsn: str) -> dict[str, str | int]:
+    """What a check of a database shows: versions, how quickly it answers, how its clock differs, who works on it."""
+    with closing(PostgresConnection(dsn)) as db:
+        facts: dict[str, str | int] = {
+            "server": str(db.execute("SHOW server_version").fetchone()[0]),
+            "may_create": "yes" if _may_create(db) else "no: grant CREATE on the schema",
+        }
+        sent = time.time()
+        stamp = database_time(db)
+        received = time.time()
+        facts["answers_in"] = f"{(received - sent) * 1000:.1f} ms"
+        facts["clock"] = f"{stamp - (sent + received) / 2:+.3f} s from this machine's, which does not matter"
+        if db.execute("SELECT to_regclass('opilio_schema')").fetchone()[0] is None:
+            return {**facts, "collection": "none"}
+        facts["schema"] = int(db.execute("SELECT version FROM opilio_schema").fetchone()[0])
+        facts["workers"] = ", ".join(sorted(live_workers(db, 15.0))) or "none"
+        facts["waiting_results"] = int(db.execute("SELECT count(*) FROM outcome").fetchone()[0])
+        return facts
+
+
+def _may_create(db: Database) -> bool:
+    return bool(db.execute("SELECT has_schema_privilege(current_schema(), 'CREATE')").fetchone()[0])
 
 
 def database_time(db: Database) -> float:
