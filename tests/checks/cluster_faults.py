@@ -86,7 +86,8 @@ class Workers:
         end = time.monotonic() + 2 * PATIENCE_S
         while self.state() != "stopped":
             assert time.monotonic() < end, "the crawl does not end"
-            self.fill()
+            if self.state() == "running":
+                self.fill()
             time.sleep(0.2)
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ import msgspec
 from opilio.core.errors import ConfigError
 from opilio.core.events import CrawlStarted, Event, EventListener
 from opilio.core.settings import Settings, StopSettings, Tree
-from opilio.engine.cluster.trainer import Trainer
+from opilio.engine.cluster.trainer import STOPPING, Trainer
 from opilio.engine.cluster.worker import (
     AddressReservations,
     DatabaseClock,
@@ -152,7 +152,8 @@ class ClusterSession:
             state = collection.meta("state")
             others = live_workers(collection.connection, WORKER_TIMEOUT_S)
             report_worker(collection.connection, worker_name(), b"")
-            if state == "running" and (others or collection.meta("started_at")):
+            # A crawl that is stopping is not started again while its workers finish.
+            if state == "running" or (state == STOPPING and others):
                 return
             policy = build_frontier_policy(self._settings, collection, UrlFilter(refuse_nothing))
             frontier = PostgresFrontier(collection.connection, policy)
