@@ -60,9 +60,10 @@ def test_index_of_a_collection_that_dropped_versions_is_no_problem(folder: Path)
 @pytest.mark.parametrize("file", ["terms/*.store", "terms/*.pos", "derived.db"])
 def test_index_whose_files_are_damaged_is_told_and_made_again(folder: Path, file: str) -> None:
     spoil(folder, file)
-    (told,) = problems(folder)
-    assert told.startswith(f"index: {folder}/index: the index is damaged")
-    assert told in check_and_repair(folder, 1.8e9).repaired
+    found = problems(folder)
+    assert all(problem.startswith("index: ") for problem in found)
+    assert any(problem.startswith(f"index: {folder}/index: the index is damaged") for problem in found)
+    assert set(found) <= set(check_and_repair(folder, 1.8e9).repaired)
     assert problems(folder) == []
     assert Searcher([folder]).search("wren").total == 4
 
