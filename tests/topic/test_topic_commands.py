@@ -83,6 +83,12 @@ def test_query_log_makes_a_topic_s4_03(place: Path) -> None:
     assert keywords == {"wren": 1.0}
 
 
+def test_phrase_is_one_keyword_of_the_topic_file_s4_e1(place: Path) -> None:
+    keywords, _ = built(place, "--query-log", "log.txt", "--threshold", "0.5", "--phrase", "wren nest")
+    assert keywords == {"wren nest": 1.0, "wren": 1.0, "song": 1.0, "stork": 1.0}
+    assert tomllib.loads((place / "topic.toml").read_text())["topic"]["phrases"] == ["wren nest"]
+
+
 def test_built_topic_is_crawled_fetched_pages_and_all(place: Path) -> None:
     web = {"http://a.example/": page(f"{BIRDS} {WRENS[0]}", ["/1"]), "http://a.example/1": page(WRENS[1])}
     with served(SmallWeb(web)) as server:

@@ -129,8 +129,9 @@ def test_long_silence_costs_little() -> None:
 
 
 def test_keywords_of_the_papers_log_s4_09_s4_11_s4_e1(tmp_path: Path) -> None:
-    logged = QueryLogInput(read_query_log(written(tmp_path, S4_09)), phrases=("lok sabha",))
-    found = keywords_from_log(logged, QueryLogSmoothing(memory=0.5, threshold=1.0), Vocabulary())
+    logged = QueryLogInput(read_query_log(written(tmp_path, S4_09)))
+    vocabulary = Vocabulary(phrases=("lok sabha",))
+    found = keywords_from_log(logged, QueryLogSmoothing(memory=0.5, threshold=1.0), vocabulary)
     assert found == pytest.approx({"lok sabha": 1.0, "polls": 1.0, "manifesto": 1.0 / 1.5, "2014": 1.0})
 
 

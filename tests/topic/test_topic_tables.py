@@ -164,9 +164,9 @@ def test_successor_says_what_was_added() -> None:
     assert second.next_version(WeightTable(second.keywords)) is second
 
 
-def test_phrase_lends_its_weight_to_its_words_s4_e1() -> None:
+def test_phrase_is_one_term_of_the_table_s4_e1() -> None:
     table = table_from_weights({"lok sabha": 2.0, "sabha": 1.0})
-    assert table.vector == {term_id("lok"): 1.0, term_id("sabha"): 1.0}
+    assert table.vector == {term_id("lok sabha"): 1.0, term_id("sabha"): 0.5}
 
 
 def test_top_cuts_a_table() -> None:

@@ -34,7 +34,7 @@ def build_topic(
     query_log: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A query log: one query per line, or CSV.")
     ] = None,
-    phrase: Annotated[list[str] | None, typer.Option(help="Words of a query log that belong together.")] = None,
+    phrase: Annotated[list[str] | None, typer.Option(metavar="WORDS", help="Words that count as one term.")] = None,
     dewey: Annotated[list[str] | None, typer.Option(help="A Dewey class, such as 598; 59 means all of 59x.")] = None,
     positive: Annotated[list[Path] | None, typer.Option(metavar="FILE", help="A saved page that is relevant.")] = None,
     negative: Annotated[list[Path] | None, typer.Option(metavar="FILE", help="A saved page that is not.")] = None,
@@ -75,7 +75,8 @@ def build_topic(
     require_new_file("--out", out)
     check_language(language or "", "--language")
     words = _keywords(keyword or [])
-    log = QueryLogInput(read_query_log(query_log) if query_log else [], hours, tuple(phrase or ()))
+    log = QueryLogInput(read_query_log(query_log) if query_log else [], hours)
+    phrases = tuple(phrase or ())
     network = {"proxy": proxy, "allow_private": allow_private}
     examples = asyncio.run(
         _read_example_texts([*map(str, (file or []) + (positive or [])), *(url or [])], "example", network)
@@ -85,15 +86,13 @@ def build_topic(
         language, [sentence] if sentence else [*words, *(q.text for q in log.queries)] or [*examples]
     )
     if query_log:
-        words = {
-            **keywords_from_log(log, QueryLogSmoothing(memory=memory, threshold=threshold), Vocabulary(language)),
-            **words,
-        }
+        smoothing = QueryLogSmoothing(memory=memory, threshold=threshold)
+        words = {**keywords_from_log(log, smoothing, Vocabulary(language, phrases=phrases)), **words}
     if not (sentence or words or examples or dewey):
         raise TopicError(
             'no topic: give a sentence, --keyword, --file, --url, --dewey or --query-log; see "opilio topic build -h"'
         )
-    topic = make_topic(sentence, words, positive=examples, negative=others, language=language)
+    topic = make_topic(sentence, words, phrases=phrases, positive=examples, negative=others, language=language)
     topic = add_dewey_classes(topic, Settings(topic=TopicSettings(dewey=dewey or [])))
     table, report = build_table_from_pages(topic, size, _find_wordnet(wordnet))
     if not topic.name:

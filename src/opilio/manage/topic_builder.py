@@ -2,7 +2,7 @@
 
 The table is written out as weighted keywords: the file then needs neither the example pages nor the log to be there.
 
-Topic tables as people look at them: a collection's with its history, and words accepted into a topic file.
+Also reads the topic tables of a collection with their history, and adds accepted words to a topic file.
 """
 
 from collections.abc import Sequence
@@ -55,36 +55,34 @@ class TopicReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueryLogInput(msgspec.Struct, frozen=True):
-    """Queries, the length of an interval in hours (0: all are one), and the phrases that stay whole (S4-E1)."""
+    """Queries, and the length of an interval in hours (0: all are one)."""
 
     queries: Sequence[LoggedQuery]
     hours: float = 0.0
-    phrases: tuple[str, ...] = ()
 
 
 def keywords_from_log(logged: QueryLogInput, log: QueryLogSmoothing, vocabulary: Vocabulary) -> dict[str, float]:
-    """The keywords of a log, interval by interval if it has times, so that old queries fade (S4-07)."""
+    """The keywords of a log, interval by interval if it has times, so that old queries fade (S4-07).
+
+    The phrases of the vocabulary stay whole (S4-E1).
+    """
     state = QueryLogWeights()
     stem = make_stemmer(vocabulary)
     for asked in split_intervals(logged.queries, logged.hours * HOUR_S):
         for text in asked:
             vocabulary.add_acronyms(text)
-        state = log.update(state, [stem_query(text, stem, logged.phrases) for text in asked])
+        state = log.update(state, [stem_query(text, stem, vocabulary.phrases) for text in asked])
     found = log.table(state)
     if not found.keywords:
         raise TopicError(
             f"query log: no word reaches the weight {log.threshold}; give more queries or lower --threshold"
         )
-    return {_surface_form(stem, vocabulary): weight for stem, weight in found.weights.items()}
-
-
-def _surface_form(stem: str, vocabulary: Vocabulary) -> str:
-    return " ".join(vocabulary.surface_of(term_id(word)) or word for word in stem.split())
+    return {vocabulary.surface_of(term_id(stem)) or stem: weight for stem, weight in found.weights.items()}
 
 
 def build_table_from_pages(topic: Topic, size: int, wordnet: WordNet | None = None) -> tuple[WeightTable, TopicReport]:
     """The table of a topic and how good it is."""
-    vocabulary = Vocabulary(topic.language)
+    vocabulary = Vocabulary(topic.language, phrases=topic.phrases)
     for text in (topic.name, topic.description, *topic.keywords):
         vocabulary.add_acronyms(text)
     mixture = SourceWeights(size=size)
@@ -117,6 +115,8 @@ def format_topic_file(
     if topic.description:
         tree["description"] = topic.description
     tree |= {"language": topic.language, "table_size": max(1, len(table))}
+    if topic.phrases:
+        tree["phrases"] = list(topic.phrases)
     if topic.dewey:
         tree["dewey"] = list(topic.dewey)
     if examples:

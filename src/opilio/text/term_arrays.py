@@ -105,12 +105,18 @@ class TermEncoder:
 
     def encode(self, flow: str) -> Codes:
         """The codes of a flow's words and marks, in order."""
-        return self._encode_bytes(tokenize_marked_bytes(flow))
+        codes = self._encode_bytes(tokenize_marked_bytes(flow))
+        return self._join_phrases(codes) if self.vocabulary.phrases else codes
 
     def count_terms(self, text: str) -> tuple[Terms, Counts]:
         """The distinct terms of a text, without stop words and noise, and the count of each."""
         codes = self._encode_bytes(tokenize_bytes(text))
+        if self.vocabulary.phrases:
+            codes = self._join_phrases(codes)
         return count_distinct(codes[codes > 0].astype(np.uint32))
+
+    def _join_phrases(self, codes: Codes) -> Codes:
+        return np.array(self.vocabulary.join_phrases(codes[codes != 0].tolist()), dtype=np.int64)
 
     def _encode_bytes(self, data: bytes) -> Codes:
         # The vocabulary evicted words, so their stems must be added again.

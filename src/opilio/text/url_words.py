@@ -79,7 +79,7 @@ class UrlTerms:
         return self._to_terms(_segment_words(segment))
 
     def _to_terms(self, found: list[str]) -> tuple[int, ...]:
-        return tuple(filter(None, map(self._vocabulary.__getitem__, found)))
+        return tuple(self._vocabulary.join_phrases(list(filter(None, map(self._vocabulary.__getitem__, found)))))
 
 
 def _split_url(url: str) -> tuple[str, list[str]]:

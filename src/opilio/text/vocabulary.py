@@ -2,7 +2,8 @@
 
 A term is the 32-bit hash of a word's stem, so it is the same in every process and on every machine. Stop words and
 noise are 0. Stop words are removed before stemming and again after it, because a stemmer turns `this` into `thi`, which
-is in no stop-word list (S0-E3). Users are shown the most common surface form of a term (S0-E4).
+is in no stop-word list (S0-E3). A phrase that the topic declares is one term too (S4-E1). Users are shown the most
+common surface form of a term (S0-E4).
 """
 
 import re
@@ -14,6 +15,7 @@ import xxhash
 
 from opilio.core.settings import Normalizer
 from opilio.text.languages import StemFunction, is_function_bigram, language_name, make_normalizer, stop_words
+from opilio.text.phrases import PhraseMatcher
 from opilio.text.tokens import MARKS, is_short_word, tokenize
 
 # A page may contain one "word" of a megabyte; such words are not stored.
@@ -99,7 +101,8 @@ class Vocabulary(dict[str, int]):
     """word -> term. A new word is stemmed once; after that it costs one dictionary lookup.
 
     Flow marks have negative codes. Holds at most `capacity` words; when it is full, the rarest half is evicted.
-    Words shorter than `min_length` are noise (S0-E11 uses 3); numbers are words (S4-E4).
+    Words shorter than `min_length` are noise (S0-E11 uses 3); numbers are words (S4-E4). The words of one of the
+    `phrases`, in their order and next to each other, are one term, whose stem is theirs with spaces (S4-E1).
     """
 
     def __init__(
@@ -108,6 +111,7 @@ class Vocabulary(dict[str, int]):
         normalizer: Normalizer = "stem",
         min_length: int = 2,
         capacity: int = 200_000,
+        phrases: Iterable[str] = (),
     ) -> None:
         super().__init__(_MARK_CODES)
         self.language = language_name(language)
@@ -119,6 +123,10 @@ class Vocabulary(dict[str, int]):
         self._surfaces = SurfaceForms()
         self._word_source: Callable[[int], str] = _no_word
         self._stems: dict[int, str] = {}
+        self.phrases = tuple(phrases)
+        # Term -> stem and displayed form; unlike words, phrases are never evicted.
+        self._phrase_forms: dict[int, tuple[str, str]] = {}
+        self._phrase_matcher = self._build_phrase_matcher()
 
     def __missing__(self, word: str) -> int:
         if len(word) > _MAX_WORD_LENGTH:
@@ -134,15 +142,19 @@ class Vocabulary(dict[str, int]):
             self._surfaces.add(term, word)
         return term
 
-    def __reduce__(self) -> tuple[type["Vocabulary"], tuple[str, Normalizer, int, int]]:
+    def __reduce__(self) -> tuple[type["Vocabulary"], tuple[str, Normalizer, int, int, tuple[str, ...]]]:
         """Only the options are pickled: terms are the same in every process."""
-        return Vocabulary, (self.language, self.normalizer, self.min_length, self.capacity)
+        return Vocabulary, (self.language, self.normalizer, self.min_length, self.capacity, self.phrases)
 
     def terms(self, text: str) -> list[int]:
         """The terms of a text in order, without stop words and noise."""
         found = tokenize(text)
         self._surfaces.observe(found)
-        return list(filter(None, map(self.__getitem__, found)))
+        return self.join_phrases(list(filter(None, map(self.__getitem__, found))))
+
+    def join_phrases(self, codes: list[int]) -> list[int]:
+        """Terms, marks among them, with every phrase as one term. A mark inside a phrase separates its words."""
+        return self._phrase_matcher.join(codes) if self._phrase_matcher else codes
 
     def sample(self, count: int) -> slice:
         """Which of `count` words to pass to `count()`."""
@@ -163,12 +175,16 @@ class Vocabulary(dict[str, int]):
 
     def stem_of(self, term: int) -> str:
         """The stem of a term; empty if no word of it is known."""
+        if term in self._phrase_forms:
+            return self._phrase_forms[term][0]
         if term not in self._stems:
             self._import_word(term)
         return self._stems.get(term, "")
 
     def surface_of(self, term: int) -> str:
         """The most common surface form of a term (S0-E4), or an empty string."""
+        if term in self._phrase_forms:
+            return self._phrase_forms[term][1]
         if term not in self._stems:
             self._import_word(term)
         return self._surfaces.most_common_form(term)
@@ -182,6 +198,17 @@ class Vocabulary(dict[str, int]):
         word = self._word_source(term)
         if word:
             self.__missing__(word)
+
+    def _build_phrase_matcher(self) -> PhraseMatcher[int] | None:
+        """A matcher of the phrases of several terms; None without any, so that pages need no second pass."""
+        found: dict[tuple[int, ...], int] = {}
+        for phrase in self.phrases:
+            words = [word for word in tokenize(phrase) if self[word]]
+            stem = " ".join(self._stems[self[word]] for word in words)
+            if len(words) > 1:
+                term = found[tuple(self[word] for word in words)] = term_id(stem)
+                self._phrase_forms[term] = stem, phrase.strip()
+        return PhraseMatcher(found) if found else None
 
     def _is_noise(self, word: str) -> bool:
         return word in self._stop_words or is_short_word(word, self.min_length) or is_function_bigram(word)

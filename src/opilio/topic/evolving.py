@@ -179,8 +179,8 @@ class EvolvingTopic:
             self._compiled = None
 
     def _label(self, stem: str) -> str:
-        """The displayed form of a stem; phrases are displayed word by word."""
-        return " ".join(self._surface_forms.get(word, word) for word in stem.split())
+        """The displayed form of a stem."""
+        return self._surface_forms.get(stem, stem)
 
 
 def restored_table(state: bytes | None) -> WeightTable:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from opilio.core.errors import TopicError
+from opilio.text.phrases import PhraseMatcher
 from opilio.text.tokens import tokenize
 from opilio.topic.weights import WeightTable, table_from_weights
 
@@ -18,23 +19,11 @@ MIN_WEIGHT = 1e-3
 
 def stem_query(query: str, stem: Callable[[str], str], phrases: Iterable[str] = ()) -> list[str]:
     """Steps 2–4 of S4-06. `stem` returns "" for a stop word; `phrases` become one stem with spaces (S4-E1)."""
-    stems = [s for s in map(stem, tokenize(query)) if s]
-    for phrase in phrases:
-        stems = _join_phrase(stems, [s for s in map(stem, tokenize(phrase)) if s])
-    return stems
 
+    def stems(text: str) -> list[str]:
+        return [s for s in map(stem, tokenize(text)) if s]
 
-def _join_phrase(stems: list[str], phrase: list[str]) -> list[str]:
-    joined: list[str] = []
-    at = 0
-    while at < len(stems):
-        if len(phrase) > 1 and stems[at : at + len(phrase)] == phrase:
-            joined.append(" ".join(phrase))
-            at += len(phrase)
-        else:
-            joined.append(stems[at])
-            at += 1
-    return joined
+    return PhraseMatcher({tuple(parts): " ".join(parts) for parts in map(stems, phrases)}).join(stems(query))
 
 
 def query_frequencies(queries: Iterable[Sequence[str]]) -> dict[str, int]:

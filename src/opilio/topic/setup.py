@@ -33,8 +33,8 @@ LINK_CONTEXTS: dict[str, Callable[[], ContextPolicy]] = {
 
 
 def build_vocabulary(settings: Settings) -> Vocabulary:
-    """The vocabulary for the topic's language and normalizer."""
-    return Vocabulary(settings.topic.language, settings.topic.normaliser)
+    """The vocabulary for the topic's language, normalizer and phrases."""
+    return Vocabulary(settings.topic.language, settings.topic.normaliser, phrases=settings.topic.phrases)
 
 
 def check_language(language: str, option: str = "topic.language") -> None:

@@ -24,6 +24,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     name: str
     description: str = ""
     keywords: dict[str, float] = {}  # words or phrases with their weights
+    phrases: tuple[str, ...] = ()  # words that are one term where they stand together (S4-E1)
     positive: tuple[ExamplePage, ...] = ()
     negative: tuple[ExamplePage, ...] = ()
     contexts: tuple[str, ...] = ()  # words of other senses of the topic's words (S3-09)
@@ -110,7 +111,7 @@ CountStems = Callable[[str], Counter[str]]
 
 
 def _keyword_weights(given: Mapping[str, float], stems: CountStems) -> dict[str, float]:
-    """Stem -> weight; each word of a phrase has the phrase's weight."""
+    """Stem -> weight. A keyword of several words gives each its weight, unless the topic declares it as a phrase."""
     weights: dict[str, float] = {}
     for text, weight in given.items():
         for stem in stems(text):

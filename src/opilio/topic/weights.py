@@ -48,18 +48,13 @@ class WeightTable(msgspec.Struct, frozen=True):
 
     @property
     def vector(self) -> dict[int, float]:
-        """Term -> weight. Each word of a phrase has the phrase's weight: pages are counted word by word (S4-E1)."""
-        vector: dict[int, float] = {}
-        for keyword in self.keywords:
-            for word in keyword.stem.split():
-                term = term_id(word)
-                vector[term] = max(keyword.weight, vector.get(term, 0.0))
-        return vector
+        """Term -> weight. A phrase is one term, in tables and on pages (S4-E1)."""
+        return {term_id(k.stem): k.weight for k in self.keywords}
 
     @property
     def labels(self) -> dict[int, str]:
         """Term -> displayed word."""
-        return {term_id(w): k.label for k in reversed(self.keywords) for w in k.stem.split()}
+        return {term_id(k.stem): k.label for k in self.keywords}
 
     @property
     def norm(self) -> float:

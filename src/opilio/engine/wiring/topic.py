@@ -32,6 +32,7 @@ def build_topic(settings: Settings, positive: tuple[str, ...] = (), negative: tu
         description=s.description,
         positive=positive,
         negative=negative,
+        phrases=tuple(s.phrases),
         contexts=tuple(s.contexts),
         genres=tuple(s.genres),
         language=s.language,
@@ -90,7 +91,7 @@ def build_query_log_reader(settings: Settings, vocabulary: Vocabulary) -> QueryL
     name, step = str(settings.expansion["log"]), int(settings.expansion["per_interval"])
     topic = settings.topic
     own = [*dict.fromkeys(tokenize(f"{topic.name} {' '.join(topic.keywords)} {topic.description}"))]
-    stem, phrases = make_stemmer(vocabulary), settings.topic.phrases
+    stem_word, phrases = make_stemmer(vocabulary), settings.topic.phrases
 
     def read_on(position: int) -> tuple[list[list[str]], int, dict[str, str]]:
         if name == SIMULATED:
@@ -100,9 +101,8 @@ def build_query_log_reader(settings: Settings, vocabulary: Vocabulary) -> QueryL
             # A log that became shorter was replaced: read it from its start.
             position = position if log is None or position <= len(log) else 0
             texts = (log or [])[position : position + step if step else None]
-        queries = [stem_query(text, stem, phrases) for text in texts]
-        words = {word for query in queries for term in query for word in term.split()}
-        shown = {word: vocabulary.surface_of(term_id(word)) or word for word in words}
+        queries = [stem_query(text, stem_word, phrases) for text in texts]
+        shown = {stem: vocabulary.surface_of(term_id(stem)) or stem for query in queries for stem in query}
         return queries, position + len(texts), shown
 
     return read_on

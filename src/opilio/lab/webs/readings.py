@@ -92,7 +92,8 @@ class Readings:
 def reading_version(settings: Settings) -> str:
     """A digest of the code that reads, its libraries, and the options that it depends on."""
     topic = settings.topic
-    options = (_FORMAT_VERSION, topic.language, topic.normaliser, topic.around, topic.identify, settings.seen.near)
+    words = (topic.language, topic.normaliser, topic.phrases)
+    options = (_FORMAT_VERSION, *words, topic.around, topic.identify, settings.seen.near)
     digest = xxhash.xxh3_64(msgspec.msgpack.encode((options, version("PyStemmer"), version("numpy"))))
     root = files("opilio")
     text_files = [f for f in root.joinpath("text").iterdir() if f.name.endswith(".py")]

@@ -84,8 +84,8 @@ def _phrase_terms(spelled: list[str], vocabulary: Vocabulary) -> list[tuple[int,
     start = 0
     for _ in spelled:
         end = terms.index(BLOCK_END_CODE, start)
-        key = tuple(filter(None, terms[start:end]))
-        keys.append(key if len(key) > 1 or end - start == 1 else ())
+        words = list(filter(None, terms[start:end]))
+        keys.append(tuple(vocabulary.join_phrases(words)) if len(words) > 1 or end - start == 1 else ())
         start = end + 1
     return keys
 
