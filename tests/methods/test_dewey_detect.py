@@ -108,6 +108,30 @@ def test_plain_text_lands_in_its_hundred(full: LexiconMatcher, text: str, hundre
     assert classes_of(text, full)[0].code[0] == hundred
 
 
+@pytest.mark.parametrize(
+    ("word", "readings"),
+    [
+        ("python", {"The python is a snake that swallows its prey; like other reptiles it has scales.": "597",
+                    "A python program calls a function; the compiler and the debugger read its source code.": "005"}),
+        ("jaguar", {"The jaguar, like leopard, tiger and lion, is a carnivore of the rainforest.": "599",
+                    "The jaguar is a sports car; its gearbox and chassis are those of a racing car.": "629"}),
+        ("mercury", {"Mercury orbits the sun closer than venus; like mars it is a rocky planet.": "523",
+                     "Mercury, zinc and cadmium are metals; mercury is a liquid chemical element.": "546",
+                     "In roman mythology mercury, son of jupiter, is the counterpart of hermes and zeus.": "292"}),
+        ("cell", {"The cell divides; its metabolism and photosynthesis are part of physiology.": "571",
+                  "The prisoner left his cell in the jail when the inmate got parole.": "365"}),
+        ("crane", {"The crane is a bird; its plumage, feather and nest are known from birdwatching.": "598",
+                   "A crane lifts loads by a pulley, a gear, a winch and a bearing.": "621"}),
+    ],
+)  # fmt: skip
+def test_galaxy_decides_between_the_numbers_of_a_word_s2_f4(
+    full: LexiconMatcher, word: str, readings: dict[str, str]
+) -> None:
+    (hit,) = full.hits(full.vocabulary.terms(word))
+    assert {number[:3] for number in hit.numbers} >= set(readings.values())
+    assert [classes_of(text, full)[0].code for text in readings] == list(readings.values())
+
+
 def test_words_without_index_terms_have_no_class(full: LexiconMatcher) -> None:
     assert classes_of("zzyzx qwyjibo", full) == []
     assert galaxy_of([], full).code == ""
