@@ -92,3 +92,11 @@ def test_judge_quality_when_half_the_claims_are_right() -> None:
 def test_measures_refuse_lists_of_different_length() -> None:
     with pytest.raises(ValueError, match="length"):
         metrics.rank_auc([0.1], [True, False])
+
+
+def test_recall_is_approximated_among_fetched_pages_with_a_label_s2_42() -> None:
+    predicted, relevant = [True, False, True, True, False], [True, True, True, False, True]
+    assert metrics.crawled_recall(predicted, relevant, known=[True] * 5) == 0.5
+    assert metrics.crawled_recall(predicted, relevant, known=[True, False, True, True, False]) == 1.0
+    assert metrics.crawled_recall(predicted, relevant, known=[False] * 3 + [True, False]) is None
+    assert metrics.crawled_recall([], [], []) is None

@@ -188,6 +188,18 @@ def judge_quality(predicted: ArrayLike, truth: ArrayLike) -> JudgeQuality:
     return JudgeQuality(precision, found, f1, len(facts))
 
 
+def crawled_recall(predicted: ArrayLike, relevant: ArrayLike, known: ArrayLike) -> float | None:
+    """Recall as S2-42 approximates it: the fetched pages are the whole collection, only those with a label count.
+
+    None without a fetched page that is labelled relevant.
+
+    >>> crawled_recall([True, False, True], relevant=[True, True, True], known=[True, True, False])
+    0.5
+    """
+    facts = np.asarray(relevant, dtype=bool) & np.asarray(known, dtype=bool)
+    return float(np.asarray(predicted, dtype=bool)[facts].mean()) if facts.any() else None
+
+
 def _as_arrays(scores: ArrayLike, outcomes: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     values, paid = np.asarray(scores, dtype=np.float64), np.asarray(outcomes, dtype=bool)
     if values.shape != paid.shape:

@@ -274,7 +274,8 @@ class ExperimentRunner:
         known = np.array([n is not None and self._labeled_pages[n] for n in numbers], dtype=bool) & _fetched_page_mask(
             fetches
         )
-        truth = self._relevance(topic, numbers)[known]
+        relevant = self._relevance(topic, numbers)
+        truth = relevant[known]
         quality = metrics.judge_quality(verdicts[known], truth)
         scores = np.array([f.judge_score for f in fetches])[known]
         chances = truth.size > 0 and scores.max() <= 1.0
@@ -282,7 +283,7 @@ class ExperimentRunner:
             relevant=int(verdicts.sum()),
             harvest=metrics.harvest(verdicts),
             precision=quality.precision if verdicts[known].any() else None,
-            recall=quality.recall if truth.any() else None,
+            recall=metrics.crawled_recall(verdicts, relevant, known),
             auc=metrics.rank_auc(scores, truth),
             calibration_error=metrics.calibration_error(scores, truth) if chances else None,
             reliability=tuple(metrics.reliability_bins(scores, truth)) if chances else (),
