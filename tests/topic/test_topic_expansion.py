@@ -1,5 +1,8 @@
 """Growing tables: S0-21, S3-14, S3-15, S4-05, S4-26."""
 
+import math
+from typing import Literal
+
 import msgspec
 import pytest
 
@@ -8,7 +11,15 @@ from opilio.core.errors import TopicError
 from opilio.core.records import Analysis, FetchResult, Lead, Outcome, Verdict
 from opilio.text.vocabulary import term_id
 from opilio.topic.evolving import EvolvingTopic
-from opilio.topic.expansion import Expansion, FrozenExpansion, PagewiseExpansion, PeriodicExpansion, QueryLogExpansion
+from opilio.topic.expansion import (
+    Expansion,
+    ExpansionStart,
+    FrozenExpansion,
+    PagewiseExpansion,
+    PeriodicExpansion,
+    QueryLogExpansion,
+)
+from opilio.topic.expansion_kinds import pagewise_expansion
 from opilio.topic.query_log import QueryLogSmoothing
 from opilio.topic.weights import NoiseFilter, TfDf, TfIdf, WeightTable, table_from_weights
 
@@ -236,3 +247,19 @@ def test_shown_words_survive_growth() -> None:
 def test_impossible_options_are_refused(make: type[FrozenExpansion]) -> None:
     with pytest.raises(TopicError):
         make()
+
+
+def test_idf_grows_with_the_pages_when_asked_s3_11() -> None:
+    start = ExpansionStart({"wren": 1.0})
+    kinds: tuple[Literal["online", "background"], ...] = ("online", "background")
+    online, general = (
+        pagewise_expansion(start, threshold=0.0, share=0.2, min_documents=1, period=1, idf=idf) for idf in kinds
+    )
+    for page in ({"nest": 3, "owl": 1}, {"nest": 3, "egg": 1}, {"nest": 3, "song": 2}):
+        for expansion in (online, general):
+            expansion.add_page(page, 1.0, lambda _: 1.0)
+    tables = [e.next_table(WeightTable(), lambda _: 1.0).weights for e in (online, general)]
+    # `nest` is in all three pages, `song` in one: ln(1 + 3/3) against ln(1 + 3/1).
+    expected = (2 / 5 * math.log(4)) / ((3 / 4 + 3 / 4 + 3 / 5) * math.log(2))
+    assert tables[0]["song"] / tables[0]["nest"] == pytest.approx(expected)
+    assert tables[1]["song"] / tables[1]["nest"] == pytest.approx((2 / 5) / (3 / 4 + 3 / 4 + 3 / 5))

@@ -179,8 +179,7 @@ class PagewiseExpansion(_ExpansionBase, tag="pagewise", kw_only=True):
             return
         self.pages.add(counts)
         self.waiting += 1
-        page = TermStatistics()
-        page.add(counts)
+        page = self._page_statistics(counts)
         known = self.base.keys() | set(self.chosen)
         top = table_from_weights(self.weighing.weigh(page, background), round(self.keywords * self.share)).weights
         # S3-E8: a word of one page alone may be its boilerplate; it can join with the next page that has it.
@@ -188,6 +187,15 @@ class PagewiseExpansion(_ExpansionBase, tag="pagewise", kw_only=True):
         top = {stem: weight for stem, weight in top.items() if allows(stem, found.containing[stem], found.documents)}
         room = self.size - len(known)
         self.chosen.extend([s for s in top if s not in known][: max(0, room)])
+
+    def _page_statistics(self, counts: Counts) -> TermStatistics:
+        """The page's own TF; for an idf that grows, with the document frequencies of all pages so far (S3-11)."""
+        page = TermStatistics()
+        page.add(counts)
+        if isinstance(self.weighing, TfIdf) and self.weighing.idf_source == "smooth":
+            page.documents = self.pages.documents
+            page.containing = {stem: self.pages.containing.get(stem, 1) for stem in page.shares}
+        return page
 
     def next_table(self, table: WeightTable, background: Idf | None = None) -> WeightTable:
         """The next table, if enough pages were added."""

@@ -39,9 +39,11 @@ def pagewise_expansion(
     weighing: Literal["tf-idf", "tf-df"] = "tf-idf",
     min_documents: Positive = 2,
     min_idf: Amount = 0.0,
+    idf: Literal["background", "online"] = "background",
 ) -> Expansion:
     noise = NoiseFilter(min_documents=min_documents, min_idf=min_idf)
-    by: WeightScheme = TfDf(noise=noise) if weighing == "tf-df" else TfIdf(noise=noise)
+    tf_idf = TfIdf(noise=noise, idf_source="smooth" if idf == "online" else "background")
+    by: WeightScheme = TfDf(noise=noise) if weighing == "tf-df" else tf_idf
     return PagewiseExpansion(
         base=dict(start.weights),
         threshold=threshold,
