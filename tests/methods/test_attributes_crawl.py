@@ -9,7 +9,7 @@ import pytest
 
 from checks.learner_checks import some_rows
 from checks.scored_links import scored_links
-from opilio.core.errors import ConfigError
+from opilio.core.errors import ConfigError, MissingExtraError
 from opilio.core.records import Analysis, Failure, FetchResult, LinkColumns, Outcome, url_key
 from opilio.core.settings import Settings
 from opilio.engine.link_columns import pack
@@ -211,7 +211,7 @@ def test_model_that_can_not_be_used_is_told_before_a_folder_is_made(
 
 def test_missing_library_is_told_before_a_folder_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(ConfigError, match=r"pip install 'opilio\[learn\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'opilio\[learn\]'"):
         create_crawl(tmp_path / "wrens", settings_for("s1-tree"))
     assert not (tmp_path / "wrens").exists()
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from checks.learner_checks import check_chances, check_learner, some_rows
-from opilio.core.errors import ConfigError
+from opilio.core.errors import ConfigError, MissingExtraError
 from opilio.methods.attributes.learner import ConstantModel, constant_model, require_sklearn
 from opilio.methods.attributes.models import (
     LEARNER_NAMES,
@@ -56,7 +56,7 @@ def test_unknown_learner_is_named() -> None:
 
 def test_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(ConfigError, match=r"pip install 'opilio\[learn\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'opilio\[learn\]'"):
         require_sklearn()
 
 
