@@ -16,7 +16,7 @@ import pytest
 from opilio.core.clock import parse_date
 from opilio.core.errors import OpilioError, ParseError
 from opilio.core.records import FetchResult
-from opilio.core.settings import validate_tree
+from opilio.core.settings import HtmlLibrary, validate_tree
 from opilio.core.urls import canonicalize_url
 from opilio.engine.politeness.robots import rules_from_response
 from opilio.fetch.decoding import BodyTooLargeError, Decoder, DecodingError
@@ -46,10 +46,15 @@ def fuzz_robots(data: bytes) -> None:
     assert rules.delay_s >= 0.0
 
 
-def fuzz_html(data: bytes) -> None:
+def fuzz_html(data: bytes, library: HtmlLibrary = "turbohtml") -> None:
+    parser = HtmlParser(library=library)
     for kind in CONTENT_TYPES[:2]:
         with contextlib.suppress(ParseError):
-            check_page(HtmlParser().parse(FetchResult(url=URL, headers=(("Content-Type", kind),), body=data)))
+            check_page(parser.parse(FetchResult(url=URL, headers=(("Content-Type", kind),), body=data)))
+
+
+def fuzz_html_selectolax(data: bytes) -> None:
+    fuzz_html(data, "selectolax")
 
 
 def fuzz_document(data: bytes) -> None:
@@ -113,6 +118,19 @@ def fuzz_warc(data: bytes) -> None:
         parse_http_response(data)
 
 
+HTML_PIECES = (
+    b"<a href=x>",
+    b"</a>",
+    b"<p>",
+    b"<table>",
+    b"<rp>",
+    b"<svg>",
+    b"<!--",
+    b"<title>",
+    b"\x02",
+    b"&#3;",
+    b"<b>",
+)
 # Pieces of input that each target knows; together with damage they reach more than random bytes.
 TARGETS: dict[str, tuple[Callable[[bytes], None], tuple[bytes, ...]]] = {
     "url": (
@@ -123,10 +141,8 @@ TARGETS: dict[str, tuple[Callable[[bytes], None], tuple[bytes, ...]]] = {
         fuzz_robots,
         (b"User-agent: *\n", b"Disallow: /", b"Allow: ", b"*", b"$", b"\n", b"Crawl-delay: ", b"1e9", b"#"),
     ),
-    "html": (
-        fuzz_html,
-        (b"<a href=x>", b"</a>", b"<p>", b"<table>", b"<rp>", b"<svg>", b"<!--", b"<title>", b"\x02", b"&#3;", b"<b>"),
-    ),
+    "html": (fuzz_html, HTML_PIECES),
+    "html with selectolax": (fuzz_html_selectolax, HTML_PIECES),
     "document": (
         fuzz_document,
         (

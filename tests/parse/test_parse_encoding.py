@@ -1,7 +1,7 @@
 import pytest
 
+from opilio.core.protocols import Parser
 from opilio.parse.encoding import decode_text
-from opilio.parse.html import HtmlParser
 from opilio.testing.parser import answer
 
 RUSSIAN = "Крапивник — маленькая певчая птица. Он поёт очень громко, и его легко узнать по голосу. "
@@ -45,8 +45,10 @@ RUSSIAN = "Крапивник — маленькая певчая птица. О
         "detected",
     ],
 )
-def test_html_is_decoded_by_whatwg_rules(body: bytes, content_type: str, text: str, encoding: str) -> None:
-    page = HtmlParser().parse(answer(body, content_type))
+def test_html_is_decoded_by_whatwg_rules(
+    parser: Parser, body: bytes, content_type: str, text: str, encoding: str
+) -> None:
+    page = parser.parse(answer(body, content_type))
     assert (page.text, page.encoding) == (text, encoding)
 
 
@@ -60,15 +62,15 @@ def test_html_is_decoded_by_whatwg_rules(body: bytes, content_type: str, text: s
         ("utf-8", "?q=é", "http://a.example/?q=%C3%A9"),
     ],
 )
-def test_query_is_sent_in_the_encoding_of_its_page(label: str, href: str, url: str) -> None:
+def test_query_is_sent_in_the_encoding_of_its_page(parser: Parser, label: str, href: str, url: str) -> None:
     codec = {"shift_jis": "cp932", "euc-kr": "cp949"}.get(label, label)
     markup = f"<meta charset={label}><a href='{href}'>".encode(codec, "xmlcharrefreplace")
-    page = HtmlParser().parse(answer(markup, "text/html", "http://a.example/"))
+    page = parser.parse(answer(markup, "text/html", "http://a.example/"))
     assert [link.url for link in page.links] == [url]
 
 
-def test_wrong_charset_never_raises() -> None:
-    assert HtmlParser().parse(answer(b"<p>caf\xe9 au lait", "text/html; charset=utf-8")).text == "caf\ufffd au lait"
+def test_wrong_charset_never_raises(parser: Parser) -> None:
+    assert parser.parse(answer(b"<p>caf\xe9 au lait", "text/html; charset=utf-8")).text == "caf\ufffd au lait"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from opilio.core.errors import ParseError
-from opilio.parse.html import HtmlParser
+from opilio.core.protocols import Parser
 from opilio.testing.parser import CONTENT_TYPES, answer, check_page
 
 PAGE = b"""<!DOCTYPE html>
@@ -75,8 +75,8 @@ def damaged(draw: random.Random) -> bytes:
     return bytes(body)
 
 
-def test_undamaged_page_is_read_well() -> None:
-    page = HtmlParser().parse(answer(PAGE))
+def test_undamaged_page_is_read_well(parser: Parser) -> None:
+    page = parser.parse(answer(PAGE))
     check_page(page)
     assert [link.anchor for link in page.links] == [
         *(
@@ -97,14 +97,18 @@ def test_undamaged_page_is_read_well() -> None:
     )
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_damaged_page_gives_page_or_parse_error(seed: int) -> None:
+@pytest.mark.parametrize(
+    ("parser", "seed"),
+    [*(("turbohtml", seed) for seed in range(20)), *(("selectolax", seed) for seed in range(20, 26))],
+    indirect=["parser"],
+)
+def test_damaged_page_gives_page_or_parse_error(parser: Parser, seed: int) -> None:
     draw = random.Random(seed)
     for _ in range(20):
         body = damaged(draw) if draw.random() < 0.8 else draw.randbytes(draw.randrange(20_000))
         began = time.process_time()
         try:
-            page = HtmlParser().parse(answer(body, draw.choice(CONTENT_TYPES)))
+            page = parser.parse(answer(body, draw.choice(CONTENT_TYPES)))
         except ParseError as error:
             assert str(error).startswith("content-type")
             continue

@@ -21,6 +21,7 @@ from opilio.core.scope import ScopeSettings, UrlScope
 
 Normalizer = Literal["stem", "porter", "lemma", "none"]
 SeedSplit = Literal["deal", "blocks"]
+HtmlLibrary = Literal["turbohtml", "selectolax"]
 # What a page may be used for: an index that links to it, input of a model, training of a model.
 Purpose = Literal["search", "ai-input", "ai-train"]
 Tree = dict[str, Any]
@@ -172,6 +173,7 @@ class EngineSettings(msgspec.Struct, kw_only=True):
     random_seed: int = 0
     analysis_s: Annotated[float, Meta(gt=0)] = 20.0  # CPU time for one page in a worker
     analysis_mb: Positive = 1024  # memory for one page in a worker
+    html_library: HtmlLibrary = "turbohtml"  # builds the trees of HTML pages
     sandbox: bool = True  # workers can't write files, use the network or start programs
     # A host that its holder does not release is leased to another after this time; at most 60 in PostgreSQL.
     lease_s: Annotated[float, Meta(gt=0)] = 300.0

@@ -11,6 +11,7 @@ from enum import Enum, auto
 from functools import lru_cache
 from urllib.parse import quote
 
+import turbohtml
 from turbohtml.detect import detect
 
 from opilio.core.errors import ParseError
@@ -76,6 +77,16 @@ def encode_href(href: str, encoding: str) -> str:
     query, hash_, fragment = rest.partition("#")
     sent = _NON_ASCII.sub(lambda found: quote(found[0].encode(codec, "xmlcharrefreplace"), safe=""), query)
     return f"{path}{mark}{sent}{hash_}{fragment}"
+
+
+@lru_cache(maxsize=256)
+def canonical_encoding(label: str) -> str:
+    """The standard's name of a known label, in lower case.
+
+    >>> canonical_encoding("latin1")
+    'windows-1252'
+    """
+    return (turbohtml.parse(b"", encoding=label).encoding or label).lower()
 
 
 def decode_text(body: bytes, content_type: str) -> tuple[str, str]:

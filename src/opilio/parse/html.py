@@ -6,12 +6,14 @@ processes. In plain text, blank lines separate blocks and URLs are links.
 """
 
 import re
+from collections.abc import Callable
 
 import msgspec
 import turbohtml
 
-from opilio.core.errors import ParseError
+from opilio.core.errors import ConfigError, ParseError
 from opilio.core.records import BLOCK_BREAK, LINK_END, LINK_START, FetchResult, Link, Page, url_key
+from opilio.core.settings import HtmlLibrary
 from opilio.core.urls import canonicalize_url
 from opilio.parse.documents.formats import convert_document
 from opilio.parse.encoding import ContentKind, declared_encoding, decode_text, detect_kind, encode_href, xml_encoding
@@ -57,6 +59,9 @@ MAX_LINKS = 5_000
 MAX_FEEDS = 5
 MAX_HEAD_LINKS = 20  # next, previous, refresh
 
+# From bytes and their declared encoding to a tree. The second one (lexbor_tree.py) has the same operations.
+TreeBuilder = Callable[[bytes, str | None], turbohtml.Document]
+
 HEAD_ELEMENTS = ("title", "meta", "link", "base")
 _find_anchors = re.compile("\x02([^\x02\x03]*)\x03").findall
 # Unclosed formatting elements are reopened in every following block (WHATWG 13.2.4.3): 20 bytes of markup become 60 KB
@@ -75,12 +80,21 @@ class HtmlParser:
 
     `agent` is the product token that robots directives may name.
     Without `paths`, links have no tag path, which saves a tenth of the time.
+    `library` builds the trees of HTML pages.
     """
 
-    def __init__(self, agent: str = "opilio", max_links: int = MAX_LINKS, *, paths: bool = True) -> None:
+    def __init__(
+        self,
+        agent: str = "opilio",
+        max_links: int = MAX_LINKS,
+        *,
+        paths: bool = True,
+        library: HtmlLibrary = "turbohtml",
+    ) -> None:
         self._agent = agent
         self._max_links = max_links
         self._with_tag_paths = paths
+        self._build_tree = _tree_builder(library)
 
     def parse(self, fetched: FetchResult) -> Page:
         """The page in the response; raises ParseError if there is none."""
@@ -93,7 +107,7 @@ class HtmlParser:
         if kind is ContentKind.PLAIN:
             page, head = parse_plain_text(url, *decode_text(fetched.body, content_type), self._max_links), PageHead()
         else:
-            document = parse_response_tree(fetched, kind)
+            document = parse_response_tree(fetched, kind, self._build_tree)
             header_links = read_header_links(fetched.headers)
             page, head = _read_document(document, url, header_links, self._max_links, self._with_tag_paths)
         signals = read_signals(fetched, head, self._agent)
@@ -118,14 +132,35 @@ def _strip_cdata(body: bytes) -> bytes:
     return b"".join(parts)
 
 
-def parse_response_tree(fetched: FetchResult, kind: ContentKind) -> turbohtml.Document:
+def _build_turbohtml_tree(body: bytes, encoding: str | None) -> turbohtml.Document:
+    return turbohtml.parse(body, encoding=encoding, detect_encoding=True, positions=False)
+
+
+def _tree_builder(library: HtmlLibrary) -> TreeBuilder:
+    if library == "turbohtml":
+        return _build_turbohtml_tree
+    # Imported only if it is chosen: the package is an extra.
+    try:
+        from opilio.parse.lexbor_tree import build_lexbor_tree
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"engine.html_library = '{library}': the package is not installed; run pip install 'opilio[selectolax]'"
+        ) from error
+    return build_lexbor_tree
+
+
+def parse_response_tree(
+    fetched: FetchResult, kind: ContentKind, build: TreeBuilder = _build_turbohtml_tree
+) -> turbohtml.Document:
     """The tree of a response: of its HTML, or of the HTML that it was converted to."""
     if fetched.converted:
-        return parse_tree(fetched.converted, ContentKind.HTML, "text/html; charset=utf-8")
-    return parse_tree(fetched.body, kind, fetched.header("content-type"))
+        return parse_tree(fetched.converted, ContentKind.HTML, "text/html; charset=utf-8", build)
+    return parse_tree(fetched.body, kind, fetched.header("content-type"), build)
 
 
-def parse_tree(body: bytes, kind: ContentKind, content_type: str) -> turbohtml.Document:
+def parse_tree(
+    body: bytes, kind: ContentKind, content_type: str, build: TreeBuilder = _build_turbohtml_tree
+) -> turbohtml.Document:
     """The tree of a page that is not plain text, with some repairs of its markup."""
     if kind is ContentKind.MARKDOWN:
         # The converter is imported for the first such page only.
@@ -146,7 +181,7 @@ def parse_tree(body: bytes, kind: ContentKind, content_type: str) -> turbohtml.D
     if len(body) > _STRIP_FORMATTING_BYTES and body.count(b"<") > _STRIP_FORMATTING_TAGS:
         body = _FORMATTING.sub(b"", body)
     encoding = declared_encoding(content_type, body) or xml_encoding(body)
-    return turbohtml.parse(body, encoding=encoding, detect_encoding=True, positions=False)
+    return build(body, encoding)
 
 
 def _read_document(

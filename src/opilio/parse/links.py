@@ -5,6 +5,7 @@ Works on the parsed tree before its text is extracted.
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 from turbohtml import Element, Namespace, Node, Text
 
@@ -119,18 +120,19 @@ class TagPaths:
         return (found if found is not None else self._path_to(node))[1] + "a"
 
     def _path_to(self, node: Node | None) -> tuple[int, str]:
-        climbed: list[Element] = []
-        while isinstance(node, Element) and node not in self._cache:
+        climbed: list[Any] = []
+        # The body, which contains all links, is in the cache.
+        while node is not None and node not in self._cache:
             climbed.append(node)
             node = node.parent
         steps, path = self._cache.get(node, (0, ""))
-        for node in reversed(climbed):
+        for outer in reversed(climbed):
             if steps == MAX_PATH_STEPS:
                 path = path[path.index(">") + 1 :]
             else:
                 steps += 1
-            path += self._step(node)
-            self._cache[node] = steps, path
+            path += self._step(outer)
+            self._cache[outer] = steps, path
         return steps, path
 
     def _step(self, element: Element) -> str:
